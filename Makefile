@@ -1,0 +1,255 @@
+# Builds, tests and installs mgpulua. `make help` lists the targets, `V=1` shows the commands.
+#
+# Objects go to build/<hash of the compiler and its flags>/, products to build/ (those of the
+# sanitizer builds stay beside their objects), so that changing a flag never mixes two builds.
+
+# ---- settings ------------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC       = gcc
+CFLAGS   = -O3 -g
+WERROR   =
+MODE     = release
+CUDA    ?= /usr/local/cuda
+# What `make deps` installs, and what `make lint` and `make fuzz` want besides.
+PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libdnnl-dev \
+           libcurl4-openssl-dev libssl-dev libcmocka-dev dataset-fashion-mnist
+LINT_PACKAGES = clang clang-format cppcheck lua-check
+
+MODE_release = -DNDEBUG
+MODE_debug   = -O1
+MODE_asan    = -O1 -fsanitize=address,undefined -fno-omit-frame-pointer -DMG_ASAN
+MODE_ubsan   = -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
+MODE_tsan    = -O1 -fsanitize=thread
+MODE_cover   = -O0 --coverage
+MODE_fuzz    = -O1 -fsanitize=address,undefined,fuzzer-no-link
+
+WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
+# No contraction: the reference kernels give the same bits with every compiler. The cpu device asks
+# for it where it may (all but its random numbers, which must equal the reference's).
+FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
+        -Iruntime
+CPU   = -fopenmp -fno-trapping-math
+LUA   = $(firstword $(wildcard /usr/include/luajit-2.1 /usr/local/include/luajit-2.1))
+LUA_A = $(firstword $(wildcard /usr/lib/*/libluajit-5.1.a /usr/local/lib/libluajit-5.1.a))
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+# ---- sources and products ------------------------------------------------------------------------
+
+LIB_C   := $(wildcard $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c device/*.c)) \
+           $(filter-out %_plugin.c,$(wildcard runtime/data/*.c)) \
+           $(filter-out runtime/main.c runtime/repl.c,$(wildcard runtime/*.c))
+BIND_C  := $(wildcard runtime/bind/*.c)
+CPU_C   := $(wildcard runtime/device/cpu/*.c)
+CUDA_C  := $(wildcard runtime/device/cuda/*.c)
+FETCH_C := $(wildcard runtime/data/fetch_plugin.c)
+MAIN_C  := runtime/main.c runtime/repl.c
+TEST_C  := $(wildcard tests/c/test_*.c)
+FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
+SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua)
+
+HASH := $(shell echo '$(CC) $(FLAGS) $(CPU)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
+B    := build/$(HASH)
+OUT  := $(if $(filter release,$(MODE)),build,$B)
+obj   = $(patsubst %.c,$B/%.o,$1)
+PROGRAM  = $(OUT)/mgpulua
+C_TESTS := $(patsubst %.c,$B/%,$(TEST_C))
+
+# ---- what this machine has: each line is a probe, compiled and linked ----------------------------
+
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(JOBS)
+endif
+ifneq ($(filter-out deps mnist clean help uninstall format size,$(or $(MAKECMDGOALS),all)),)
+$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
+-include build/found.mk
+ifneq ($(filter luajit jansson zlib,$(MISSING)),)
+$(error a required library is missing (see above): run `make deps`)
+endif
+endif
+HAVE_cuda := $(and $(CUDA_C),$(wildcard $(CUDA)/include/cuda.h))
+
+# $(call probe,NAME,header,function,link flags,package,what it is for)
+define probe
+@printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
+  '#include <stdint.h>' '#include <$2>' 'int main(void) { return $3 == 0; }' >build/probe.c; \
+if $(CC) $(if $(LUA),-I$(LUA)) -w build/probe.c -o build/probe $4 2>build/probe.log; \
+then printf '  ✓ %-8s %s\n' $1 '$6'; echo 'HAVE_$1 = yes' >>$@.new; \
+else printf '  ✗ %-8s %s: apt-get install %s\n' $1 '$6' '$5'; echo 'MISSING += $1' >>$@.new; fi
+endef
+
+build/found.mk: Makefile
+	@mkdir -p build; rm -f $@.new
+	$(call probe,luajit,lauxlib.h,luaL_newstate,-no-pie $(LUA_A) -lm -ldl,libluajit-5.1-dev,the Lua inside (required))
+	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
+	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
+	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_engine_create,-ldnnl,libdnnl-dev,the fast cpu device)
+	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
+	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
+	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
+	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
+
+# ---- building ------------------------------------------------------------------------------------
+
+Q    = $(if $(V),,@)
+say  = @printf '  %-5s %s\n' $1 $(or $2,$@)
+SO   = $(CC) $(FLAGS) -shared -o $@ $(filter %.o,$^) -L$(OUT) -Wl,-rpath,$1
+DEFS = $(if $(filter release debug cover,$(MODE)),-Wl$(comma)-z$(comma)defs)
+comma = ,
+
+PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
+  $(if $(HAVE_dnnl),$(OUT)/mgpu-cpu.so) $(if $(HAVE_cuda),$(OUT)/mgpu-cuda.so) \
+  $(if $(and $(FETCH_C),$(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so)
+
+.DEFAULT_GOAL = all
+.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
+        cover-run lint format size doc install uninstall clean help c-tests FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(PRODUCTS) ## build everything (the default)
+	@$(if $(HAVE_cuda),,echo "CUDA skipped: $(if $(CUDA_C),no $(CUDA)/include/cuda.h,this version has no CUDA device yet)")
+
+# Products are linked again when the flags are others than last time.
+$(OUT)/flags: FORCE
+	@mkdir -p $(@D); echo $(HASH) | cmp -s - $@ || echo $(HASH) >$@
+
+$B/%.o: %.c | build/found.mk
+	@mkdir -p $(@D)
+	$(call say,cc,$<)
+	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
+FLAGS_runtime              = -I$(LUA)
+FLAGS_runtime/bind         = -I$(LUA)
+FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
+FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
+FLAGS_runtime/device/cuda  = -I$(CUDA)/include
+
+$(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN') $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
+$(OUT)/mgpu/core.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
+	@mkdir -p $(@D)
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN/..') -lmgpu -ljansson -lm
+$(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN') $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2
+$(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN') $(CPU) $(DEFS) -lmgpu -ldnnl -lm
+$(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN') $(DEFS) -lmgpu -lcurl -lcrypto
+$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(call SO,'$$ORIGIN') -lmgpu -L$(CUDA)/lib64 -lcudart
+# All of LuaJIT, exported, for C modules that the script may load; it is no PIC, so no PIE.
+$(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(CC) $(FLAGS) -no-pie -o $@ $(filter %.o,$^) -Wl,--whole-archive $(LUA_A) \
+	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
+	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
+
+$B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
+	$(call say,link)
+	$Q$(CC) $(FLAGS) -o $@ $< -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
+	  -Wl,-rpath,$(abspath $(OUT))
+$B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
+	$(call say,link)
+	$Q$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -ljansson -lz -lm -ldl -lpthread
+
+-include $(shell find $B -name '*.d' 2>/dev/null)
+
+# ---- set-up --------------------------------------------------------------------------------------
+
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+
+deps: ## install the Debian packages needed to build and test
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
+	  | grep -q 'ok installed' || echo $$p; done); rm -f build/found.mk; \
+	if [ -z "$$missing" ]; then echo 'deps: everything is there'; else \
+	  $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -q -y --no-install-recommends $$missing; fi
+
+mnist: ## install what is needed, build, and train on MNIST
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory all
+	build/mgpulua examples/train_mnist.lua --model lenet5 --epochs 3
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+RUN = $(PROGRAM) tests/run.lua --jobs $(JOBS)
+c-tests: $(if $(HAVE_cmocka),$(C_TESTS))
+
+test: all c-tests ## build and run all tests
+	@$(RUN) $(if $(HAVE_cmocka),$(C_TESTS)) $(SPECS)
+test-fast: all c-tests ## the tests without the slow ones
+	@MGPU_TEST_FAST=1 $(RUN) $(if $(HAVE_cmocka),$(C_TESTS)) $(SPECS)
+test-joff: all ## the Lua tests with LuaJIT's compiler off
+	@$(RUN) --lua "$(PROGRAM) -joff" $(SPECS)
+fault: all ## tests in which memory, files or devices fail
+	@$(RUN) $(wildcard tests/fault/*.lua) $(if $(HAVE_cmocka),$(C_TESTS))
+
+# Lua's own memory comes from malloc in these builds (MG_ASAN, MGPU_MALLOC), so it is checked too.
+SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0 \
+  LSAN_OPTIONS=suppressions=tests/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1 \
+  TSAN_OPTIONS=suppressions=tests/tsan.supp
+asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefined, leaks)
+	@$(SANITIZED) $(MAKE) --no-print-directory MODE=$@ test
+cover: ## line coverage of the C files
+	@$(MAKE) --no-print-directory MODE=cover cover-run
+FUZZ_SECONDS = 20
+fuzz: ## each fuzz target for FUZZ_SECONDS
+	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
+fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
+	@for f in $^; do echo "  fuzz $$f"; $$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 \
+	  -artifact_prefix=build/ -print_final_stats=1 || exit 1; done
+cover-run: test
+	@cd $B && gcov -n -r $$(find . -name '*.gcda') 2>/dev/null | awk '/^File/ { f = $$2 } \
+	  /^Lines/ { split($$2, a, /[:%]/); printf "%7.1f %% of %5d  %s\n", a[2], $$4, f }' | sort -n
+bench: all ## speed, side by side with other frameworks
+	@$(PROGRAM) tests/bench/run.lua
+
+# ---- looking after the code ----------------------------------------------------------------------
+
+C_FILES  = $(shell find runtime tests/c tests/fuzz -name '*.[ch]')
+LINT_C   = $(filter-out runtime/device/cuda/%,$(filter %.c,$(C_FILES)))
+SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp
+lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths
+	@which clang clang-format cppcheck luacheck >/dev/null || \
+	  { echo 'lint: wants $(LINT_PACKAGES) (apt-get install)'; exit 1; }
+	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
+	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
+	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
+	  echo $(LINT_C) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
+	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
+	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
+	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))
+	@echo '  luacheck'; luacheck -q lua models examples tests
+	@echo '  layers'; luajit tests/layers.lua $(C_FILES)
+format: ## clang-format all C files in place
+	clang-format -i $(C_FILES)
+size: ## lines by folder, and the longest files
+	@luajit tests/layers.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
+doc: all ## the manual's table of ops, from the rows: build/ops.md
+	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
+
+INSTALL_TO = $(DESTDIR)$(PREFIX)
+install: all ## install to PREFIX (/usr/local), below DESTDIR
+	@install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(INSTALL_TO)/lib/mgpulua/mgpu \
+	  $(INSTALL_TO)/share/mgpulua
+	@install -m 755 build/mgpulua $(INSTALL_TO)/bin
+	@install -m 644 $(wildcard runtime/mgpu.h) $(INSTALL_TO)/include
+	@install -m 644 $(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))) $(INSTALL_TO)/lib/mgpulua
+	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu
+	@cp -R lua models examples $(INSTALL_TO)/share/mgpulua
+	@install -m 644 README.md LICENSE $(INSTALL_TO)/share/mgpulua
+	@echo 'installed to $(INSTALL_TO)'
+uninstall: ## remove what install put there
+	rm -rf $(INSTALL_TO)/bin/mgpulua $(INSTALL_TO)/include/mgpu.h $(INSTALL_TO)/lib/mgpulua \
+	  $(INSTALL_TO)/share/mgpulua
+clean: ## remove everything built
+	rm -rf build
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,75 @@
+/* Counted, 64-byte aligned host memory with a fault point. The size lies in a line before the
+ * block. */
+#include "core/alloc.h"
+#include "core/status.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 64 };
+
+static atomic_llong live_bytes, live_blocks, total_calls, fail_in;
+
+static bool fault_now(void) {
+    return atomic_load(&fail_in) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
+}
+
+void *mg_alloc(size_t size) {
+    atomic_fetch_add(&total_calls, 1);
+    size_t total;
+    char *head = NULL;
+    if (mg_size_add(size, 2 * LINE - 1, &total) && !fault_now())
+        head = aligned_alloc(LINE, total & ~(size_t)(LINE - 1));
+    if (!head) {
+        mg_fail(MG_OOM, "out of memory: asked %zu bytes", size);
+        return NULL;
+    }
+    memcpy(head, &size, sizeof size);
+    atomic_fetch_add(&live_bytes, (long long)size);
+    atomic_fetch_add(&live_blocks, 1);
+    return head + LINE;
+}
+
+void *mg_alloc_zero(size_t size) {
+    void *block = mg_alloc(size);
+    if (block) memset(block, 0, size);
+    return block;
+}
+
+static size_t size_of(const void *block) {
+    size_t size;
+    memcpy(&size, (const char *)block - LINE, sizeof size);
+    return size;
+}
+
+void *mg_realloc(void *block, size_t size) {
+    void *moved = mg_alloc(size);
+    if (!moved || !block) return moved;
+    const size_t old = size_of(block);
+    memcpy(moved, block, old < size ? old : size);
+    mg_free(block);
+    return moved;
+}
+
+void mg_free(void *block) {
+    if (!block) return;
+    atomic_fetch_sub(&live_bytes, (long long)size_of(block));
+    atomic_fetch_sub(&live_blocks, 1);
+    free((char *)block - LINE);
+}
+
+char *mg_strdup(const char *text) {
+    const size_t n = strlen(text) + 1;
+    char *copy = mg_alloc(n);
+    if (copy) memcpy(copy, text, n);
+    return copy;
+}
+
+mg_alloc_stats mg_alloc_get_stats(void) {
+    return (mg_alloc_stats){atomic_load(&live_bytes), atomic_load(&live_blocks),
+                            atomic_load(&total_calls)};
+}
+
+void mg_alloc_fail_after(int64_t n) {
+    atomic_store(&fail_in, n);
+}

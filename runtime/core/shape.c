@@ -1,0 +1,70 @@
+/* Shapes: counting, broadcasting, strides, text. */
+#include "core/shape.h"
+#include <stdio.h>
+#include <string.h>
+
+mg_shape mg_shape_of(int rank, const int64_t *dims) {
+    mg_shape s = {.rank = rank};
+    memcpy(s.dim, dims, (size_t)rank * sizeof *dims);
+    return s;
+}
+
+bool mg_shape_equal(const mg_shape *a, const mg_shape *b) {
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+int64_t mg_shape_count(const mg_shape *s) {
+    int64_t n = 1;
+    for (int i = 0; i < s->rank; i++) n *= s->dim[i];
+    return n;
+}
+
+mg_status mg_shape_check(const mg_shape *s, const char *who) {
+    int64_t largest = 1; /* sizes other than 0 must fit even if another is 0 */
+    for (int i = 0; i < s->rank; i++) {
+        if (s->dim[i] < 0)
+            return mg_fail(MG_USAGE, "%s: shape %s: sizes must not be negative", who,
+                           MG_SHAPE_TEXT(s));
+        if (s->dim[i] > 0 && __builtin_mul_overflow(largest, s->dim[i], &largest))
+            return mg_fail(MG_USAGE, "%s: shape %s: too many elements", who, MG_SHAPE_TEXT(s));
+    }
+    if (largest > INT64_MAX / 16)
+        return mg_fail(MG_USAGE, "%s: shape %s: too many elements", who, MG_SHAPE_TEXT(s));
+    return MG_OK;
+}
+
+mg_status mg_shape_broadcast(const mg_shape *a, const mg_shape *b, mg_shape *out, const char *who) {
+    mg_shape s = {.rank = a->rank > b->rank ? a->rank : b->rank};
+    for (int i = 0; i < s.rank; i++) {
+        const int ia = i - (s.rank - a->rank), ib = i - (s.rank - b->rank);
+        const int64_t da = ia >= 0 ? a->dim[ia] : 1, db = ib >= 0 ? b->dim[ib] : 1;
+        if (da != db && da != 1 && db != 1)
+            return mg_fail(MG_USAGE,
+                           "%s: shapes %s and %s do not broadcast: axis %d is %lld against "
+                           "%lld",
+                           who, MG_SHAPE_TEXT(a), MG_SHAPE_TEXT(b), i + 1, (long long)da,
+                           (long long)db);
+        s.dim[i] = da == 1 ? db : da;
+    }
+    *out = s;
+    return MG_OK;
+}
+
+void mg_shape_strides(const mg_shape *s, const mg_shape *over, int64_t *strides) {
+    const int rank = over ? over->rank : s->rank, lead = rank - s->rank;
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        const int64_t size = i >= lead ? s->dim[i - lead] : 1;
+        const bool spread = i < lead || (over && size == 1 && over->dim[i] != 1);
+        strides[i] = spread ? 0 : step;
+        step *= size;
+    }
+}
+
+char *mg_shape_text(const mg_shape *s, char *text, size_t size) {
+    size_t n = (size_t)snprintf(text, size, "{");
+    for (int i = 0; i < s->rank && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? ", " : "", (long long)s->dim[i]);
+    if (n < size) snprintf(text + n, size - n, "}");
+    return text;
+}

@@ -1,0 +1,83 @@
+/* The thread's error message, and the nearest of a list of names. */
+#include "core/status.h"
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048, NAME_BYTES = 64 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local mg_status last_code;
+
+mg_status mg_fail(mg_status code, const char *format, ...) {
+    char text[MESSAGE_BYTES]; /* the arguments may point into the old message */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(message, text, sizeof message);
+    return last_code = code;
+}
+
+const char *mg_error_message(void) {
+    return message;
+}
+
+mg_status mg_error_code(void) {
+    return last_code;
+}
+
+void mg_error_prefix(const char *text) {
+    char old[MESSAGE_BYTES];
+    memcpy(old, message, sizeof old);
+    snprintf(message, sizeof message, "%.512s: %.1500s", text, old);
+}
+
+void mg_error_clear(void) {
+    message[0] = 0;
+    last_code = MG_OK;
+}
+
+const char *mg_status_name(mg_status code) {
+    static const char *const names[MG_N_STATUS] = {"ok",          "usage",       "data",    "io",
+                                                   "oom",         "nonfinite",   "device",  "comm",
+                                                   "interrupted", "unsupported", "internal"};
+    return (int)code >= 0 && (int)code < MG_N_STATUS ? names[code] : "unknown";
+}
+
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Optimal string alignment: insert, delete, replace, or swap two neighbours; case does not count.
+ */
+static int distance(const char *a, const char *b) {
+    const int n = (int)strlen(a), m = (int)strlen(b);
+    int d[NAME_BYTES + 1][NAME_BYTES + 1];
+    if (n > NAME_BYTES || m > NAME_BYTES) return NAME_BYTES;
+    for (int i = 0; i <= n; i++) d[i][0] = i;
+    for (int j = 0; j <= m; j++) d[0][j] = j;
+    for (int i = 1; i <= n; i++)
+        for (int j = 1; j <= m; j++) {
+            const int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            int best = smaller(d[i - 1][j], d[i][j - 1]) + 1;
+            best = smaller(best, d[i - 1][j - 1] + (x != y));
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+                tolower((unsigned char)a[i - 2]) == y)
+                best = smaller(best, d[i - 2][j - 2] + 1);
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+const char *mg_nearest_name(const char *given, const char *const *names, int n) {
+    const int length = (int)strlen(given);
+    int best = length <= 2 ? 2 : (length + 5) / 3; /* the first distance that is too far */
+    const char *found = NULL;
+    for (int i = 0; i < n; i++) {
+        const int d = distance(given, names[i]);
+        if (d < best) best = d, found = names[i];
+    }
+    return found;
+}

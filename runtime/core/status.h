@@ -1,0 +1,50 @@
+/* Status codes and the thread's last error message.
+ *
+ * A fallible function returns mg_status, or NULL, after mg_fail() has stored one sentence that
+ * names what went wrong, where, and what to do. The first detector writes the message; callers
+ * forward. */
+#ifndef MG_CORE_STATUS_H
+#define MG_CORE_STATUS_H
+
+typedef enum mg_status {
+    MG_OK = 0,
+    MG_USAGE,       /* a wrong argument: shape, dtype, option, name */
+    MG_DATA,        /* wrong contents: a label out of range, a damaged file */
+    MG_IO,          /* the operating system refused */
+    MG_OOM,         /* memory limit or allocator */
+    MG_NONFINITE,   /* NaN or infinity where a number was needed */
+    MG_DEVICE,      /* a device failed */
+    MG_COMM,        /* a peer failed */
+    MG_INTERRUPTED, /* Ctrl-C or mg_interrupt() */
+    MG_UNSUPPORTED, /* legal, but not available here */
+    MG_INTERNAL     /* our mistake */
+} mg_status;
+
+#define MG_N_STATUS 11
+
+/* Stores the message (never used as a format again) and returns code. */
+mg_status mg_fail(mg_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The thread's last message ("" if none) and its code. The text lives until the next mg_fail(). */
+const char *mg_error_message(void);
+mg_status mg_error_code(void);
+
+/* Prefixes the stored message with "text: ". */
+void mg_error_prefix(const char *text);
+
+/* Forgets the stored error. */
+void mg_error_clear(void);
+
+/* "usage", "data", ... */
+const char *mg_status_name(mg_status code);
+
+/* Of `names` (n of them), the one nearest to `given` by edit distance, or NULL if none is near. */
+const char *mg_nearest_name(const char *given, const char *const *names, int n);
+
+#define MG_TRY(expr)                                                                               \
+    do {                                                                                           \
+        mg_status mg_try_ = (expr);                                                                \
+        if (mg_try_ != MG_OK) return mg_try_;                                                      \
+    } while (0)
+
+#endif

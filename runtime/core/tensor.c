@@ -1,0 +1,211 @@
+/* Tensors and buffers: life, counts, reading.
+ *
+ * A tensor's inputs and attributes lie in one block with it. Release is iterative: what dies is put
+ * on a per-thread list and taken off in a loop, so a chain of any length needs no stack. */
+#include "core/tensor.h"
+#include "core/alloc.h"
+#include "core/variable.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include <string.h>
+
+static atomic_llong live_tensors;
+static _Thread_local mg_tensor *dead_list;
+static _Thread_local bool draining;
+static _Thread_local const char *user_line;
+static atomic_uint walk_number;
+
+/* ---- buffers ---- */
+
+static mg_status buffer_limit(mg_device *d, size_t bytes) {
+    const long long used = atomic_fetch_add(&d->used, (long long)bytes) + (long long)bytes;
+    if (used <= d->limit) {
+        long long peak = atomic_load(&d->peak);
+        while (used > peak && !atomic_compare_exchange_weak(&d->peak, &peak, used)) {
+        }
+        return MG_OK;
+    }
+    atomic_fetch_sub(&d->used, (long long)bytes);
+    return mg_fail(MG_OOM,
+                   "%s: out of memory: asked %zu bytes, used %lld, limit %lld: use a smaller "
+                   "batch or raise MGPU_MEMORY",
+                   d->name, bytes, used - (long long)bytes, (long long)d->limit);
+}
+
+mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
+    MG_TRY(buffer_limit(d, bytes));
+    *data = d->api->alloc(d, bytes ? bytes : 1);
+    if (*data) return MG_OK;
+    const long long used = atomic_fetch_sub(&d->used, (long long)bytes) - (long long)bytes;
+    return mg_fail(MG_OOM,
+                   "%s: out of memory: asked %zu bytes, used %lld, limit is the machine's: "
+                   "use a smaller batch",
+                   d->name, bytes, used);
+}
+
+void mg_device_give(mg_device *d, void *data, size_t bytes) {
+    d->api->free(d, data, bytes ? bytes : 1);
+    atomic_fetch_sub(&d->used, (long long)bytes);
+}
+
+mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
+    mg_buffer *b = mg_alloc_zero(sizeof *b);
+    if (!b) return NULL;
+    if (mg_device_take(device, bytes, &b->data) != MG_OK) {
+        mg_free(b);
+        return NULL;
+    }
+    b->device = device;
+    b->bytes = bytes;
+    atomic_init(&b->refs, 1);
+    return b;
+}
+
+mg_buffer *mg_buffer_retain(mg_buffer *b) {
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+void mg_buffer_release(mg_buffer *b) {
+    if (!b || atomic_fetch_sub(&b->refs, 1) != 1) return;
+    mg_device_give(b->device, b->data, b->bytes);
+    mg_free(b);
+}
+
+/* ---- life ---- */
+
+mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size) {
+    const size_t head = sizeof(mg_tensor) + (size_t)n_inputs * sizeof(mg_tensor *);
+    mg_tensor *t = mg_alloc_zero(head + attrs_size);
+    if (!t) return NULL;
+    atomic_init(&t->refs, 1);
+    t->n_inputs = n_inputs;
+    t->attrs = attrs_size ? (char *)t + head : NULL;
+    t->where = user_line;
+    atomic_fetch_add(&live_tensors, 1);
+    return t;
+}
+
+static mg_tensor *leaf(mg_tensor_kind kind, mg_dtype dtype, const mg_shape *shape,
+                       mg_placement place) {
+    mg_tensor *t = mg_tensor_block(0, 0);
+    if (!t) return NULL;
+    t->kind = (uint8_t)kind;
+    t->dtype = (uint8_t)dtype;
+    t->shape = *shape;
+    t->place = place;
+    return t;
+}
+
+mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *shape) {
+    mg_tensor *t = leaf(MG_VALUE, dtype, shape, mg_place_on(b->device));
+    if (t) t->buffer = mg_buffer_retain(b);
+    return t;
+}
+
+mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
+                               mg_device *device) {
+    if (!device) device = mg_device_default();
+    if (!device || mg_shape_check(shape, "tensor") != MG_OK) return NULL;
+    const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(dtype);
+    mg_buffer *b = mg_buffer_new(device, bytes);
+    if (!b) return NULL;
+    mg_tensor *t = NULL;
+    if (bytes == 0 || device->api->copy_in(device, b->data, src, bytes) == MG_OK)
+        t = mg_tensor_from_buffer(b, dtype, shape);
+    mg_buffer_release(b);
+    return t;
+}
+
+mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape,
+                              mg_placement place) {
+    mg_tensor *t = leaf(MG_ARGUMENT, dtype, shape, place);
+    if (!t) return NULL;
+    t->index = index;
+    t->trace = mg_trace_serial();
+    return t;
+}
+
+mg_tensor *mg_tensor_varread(mg_variable *v) {
+    mg_tensor *t = leaf(MG_VARREAD, (mg_dtype)v->value->dtype, &v->value->shape, v->value->place);
+    if (!t) return NULL;
+    t->variable = mg_variable_retain(v);
+    t->trace = mg_trace_serial();
+    return t;
+}
+
+mg_tensor *mg_tensor_retain(mg_tensor *t) {
+    atomic_fetch_add(&t->refs, 1);
+    return t;
+}
+
+static void put_on_dead_list(mg_tensor *t) {
+    if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    t->next_dead = dead_list;
+    dead_list = t;
+}
+
+static void drain_dead_list(void) {
+    if (draining) return;
+    draining = true;
+    while (dead_list) {
+        mg_tensor *t = dead_list;
+        dead_list = t->next_dead;
+        for (int i = 0; i < t->n_inputs; i++) put_on_dead_list(t->inputs[i]);
+        mg_buffer_release(t->buffer);
+        mg_variable_release(t->variable);
+        mg_free(t);
+        atomic_fetch_sub(&live_tensors, 1);
+    }
+    draining = false;
+}
+
+void mg_tensor_release(mg_tensor *t) {
+    put_on_dead_list(t);
+    drain_dead_list();
+}
+
+void mg_tensor_drop_history(mg_tensor *t) {
+    if (t->kind != MG_LAZY || !t->buffer) return;
+    t->kind = MG_VALUE;
+    t->op = NULL;
+    const int n = t->n_inputs;
+    t->n_inputs = 0;
+    for (int i = 0; i < n; i++) put_on_dead_list(t->inputs[i]);
+    drain_dead_list();
+}
+
+/* ---- reading ---- */
+
+mg_status mg_tensor_read(mg_tensor *t, void *dst) {
+    MG_TRY(mg_eval(&t, 1));
+    const size_t bytes = mg_tensor_bytes(t);
+    mg_device *d = t->buffer->device;
+    return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
+}
+
+mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
+    const size_t bytes = mg_tensor_bytes(t);
+    void *raw = mg_alloc(bytes);
+    if (!raw) return MG_OOM;
+    mg_status status = mg_tensor_read(t, raw);
+    if (status == MG_OK) mg_to_double(dst, raw, (mg_dtype)t->dtype, (size_t)mg_tensor_count(t));
+    mg_free(raw);
+    return status;
+}
+
+uint32_t mg_walk_begin(void) {
+    return atomic_fetch_add(&walk_number, 1) + 1;
+}
+
+int64_t mg_tensor_live_count(void) {
+    return atomic_load(&live_tensors);
+}
+
+void mg_user_line_set(const char *where) {
+    user_line = where;
+}
+
+const char *mg_user_line(void) {
+    return user_line;
+}

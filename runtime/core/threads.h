@@ -1,0 +1,15 @@
+/* Interruption, and how many CPU cores there are. */
+#ifndef MG_CORE_THREADS_H
+#define MG_CORE_THREADS_H
+
+#include <stdbool.h>
+
+/* Asks the running computation to stop: safe in a signal handler. */
+void mg_interrupt(void);
+/* True once after mg_interrupt(): taking it clears it. */
+bool mg_interrupt_take(void);
+bool mg_interrupt_pending(void);
+/* Physical cores this process may use (affinity respected), at least 1. */
+int mg_core_count(void);
+
+#endif

@@ -1,0 +1,35 @@
+/* Variables: named handles on a current value.
+ *
+ * Reading captures the value; assigning re-binds the handle, so a value captured earlier stays what
+ * it was. While a trace is open, reads give the trace's placeholder and assignments are noted for
+ * the plan's commit phase; the real value is untouched. */
+#ifndef MG_CORE_VARIABLE_H
+#define MG_CORE_VARIABLE_H
+
+#include "core/tensor.h"
+
+struct mg_variable {
+    atomic_int refs;
+    char *name; /* owned */
+    bool trainable;
+    mg_tensor *value;  /* owned: an MG_VALUE, or lazy and pending */
+    mg_tensor *traced; /* owned: the value inside the open trace, or NULL */
+    mg_tensor *entry;  /* owned: the placeholder of the open trace, or NULL */
+    uint16_t trace;    /* serial of the trace that `traced` and `entry` belong to */
+};
+
+/* The value's dtype and shape become the variable's for good. Owned. */
+mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable);
+mg_variable *mg_variable_retain(mg_variable *v);
+void mg_variable_release(mg_variable *v);
+
+/* The current value (of the open trace, if one is open). Owned; NULL on failure. */
+mg_tensor *mg_variable_read(mg_variable *v);
+/* MG_USAGE if the shape differs; casts to the variable's dtype. */
+mg_status mg_variable_assign(mg_variable *v, mg_tensor *value);
+/* The variables of this thread whose value is still lazy: fills pending (borrowed) up to max. */
+int mg_variables_pending(mg_variable **pending, int max);
+/* Forgets those that have a value by now. */
+void mg_variables_prune(void);
+
+#endif

@@ -1,0 +1,246 @@
+/* The devices of the process: names, plug-ins, limits, the shared arena.
+ *
+ * Devices are made on first use and live until mg_devices_close(). A kind that is not built in is a
+ * plug-in `mgpu-<kind>.so`, sought beside libmgpu and then in the folders of MGPU_PLUGINS. */
+#define _GNU_SOURCE
+#include "device/device.h"
+#include "core/alloc.h"
+#include "core/io.h"
+#include <ctype.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const mg_device_api mg_device_ref, mg_device_null;
+
+enum { MAX_KINDS = 8, MAX_ORDINAL = 63 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mg_device *first;
+static mg_device *chosen; /* the default device */
+static struct {
+    char kind[16];
+    const mg_device_api *api;
+    void *library;
+} kinds[MAX_KINDS];
+static int n_kinds;
+
+/* ---- plug-ins ---- */
+
+static bool own_folder(char *folder, size_t size) {
+    Dl_info info;
+    if (!dladdr((void *)(uintptr_t)&mg_device_find, &info) || !info.dli_fname) return false;
+    char *path = realpath(info.dli_fname, NULL);
+    if (!path) return false;
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+    snprintf(folder, size, "%s", path);
+    free(path);
+    return slash != NULL;
+}
+
+static void *open_beside(const char *folder, const char *kind) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/mgpu-%s.so", folder, kind);
+    return mg_io_exists(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+static void *open_plugin(const char *kind) {
+    char folder[4096], paths[4096], *rest = paths;
+    void *library = own_folder(folder, sizeof folder) ? open_beside(folder, kind) : NULL;
+    const char *more = getenv("MGPU_PLUGINS");
+    snprintf(paths, sizeof paths, "%s", more ? more : "");
+    for (char *one = strtok_r(rest, ":", &rest); one && !library; one = strtok_r(NULL, ":", &rest))
+        library = open_beside(one, kind);
+    return library;
+}
+
+static const mg_device_api *remember(const char *kind, const mg_device_api *api, void *library) {
+    if (n_kinds < MAX_KINDS) {
+        snprintf(kinds[n_kinds].kind, sizeof kinds[n_kinds].kind, "%s", kind);
+        kinds[n_kinds].api = api;
+        kinds[n_kinds++].library = library;
+    }
+    return api;
+}
+
+static const mg_device_api *load_plugin(const char *kind) {
+    dlerror();
+    /* libgomp reads it once, when it is loaded: spinning long behind a busy foreign thread costs a
+     * factor of fifty; this costs five per cent on a quiet machine. */
+    if (strcmp(kind, "cpu") == 0) setenv("GOMP_SPINCOUNT", "1000", 0);
+    void *library = open_plugin(kind);
+    const char *why = library ? NULL : dlerror();
+    if (!library && why) {
+        mg_fail(MG_UNSUPPORTED, "device kind \"%s\": plug-in does not load: %s", kind, why);
+        return NULL;
+    }
+    if (!library) {
+        mg_fail(MG_UNSUPPORTED,
+                "device kind \"%s\" is not available: there is no mgpu-%s.so beside "
+                "the library or in MGPU_PLUGINS",
+                kind, kind);
+        return NULL;
+    }
+    union {
+        void *object;
+        const mg_device_api *(*function)(void);
+    } entry;
+    entry.object = dlsym(library, "mg_device_plugin");
+    if (!entry.object) {
+        mg_fail(MG_UNSUPPORTED, "device kind \"%s\": mgpu-%s.so is no device plug-in", kind, kind);
+        dlclose(library);
+        return NULL;
+    }
+    return remember(kind, entry.function(), library);
+}
+
+static const mg_device_api *kind_locked(const char *kind) {
+    if (strcmp(kind, "ref") == 0) return &mg_device_ref;
+    if (strcmp(kind, "null") == 0) return &mg_device_null;
+    for (int i = 0; i < n_kinds; i++)
+        if (strcmp(kinds[i].kind, kind) == 0) return kinds[i].api;
+    return load_plugin(kind);
+}
+
+const mg_device_api *mg_device_kind(const char *kind) {
+    pthread_mutex_lock(&lock);
+    const mg_device_api *api = kind_locked(kind);
+    pthread_mutex_unlock(&lock);
+    return api;
+}
+
+/* ---- names ---- */
+
+/* "cpu:1", "/device:GPU:0", "gpu:0", "cuda" -> kind and ordinal. */
+static mg_status parse_name(const char *name, char kind[16], int *ordinal) {
+    static const char *const known[] = {"cpu", "cuda", "ref", "null", "gpu"};
+    const char *p = name;
+    char *end;
+    if (strncmp(p, "/device:", 8) == 0)
+        p += 8;
+    else if (*p == '/')
+        p++;
+    size_t n = 0;
+    while (isalpha((unsigned char)p[n]) && n < 15)
+        kind[n] = (char)tolower((unsigned char)p[n]), n++;
+    kind[n] = 0;
+    p += n;
+    *ordinal = 0;
+    if (*p == ':') {
+        const long value = strtol(p + 1, &end, 10);
+        if (end == p + 1 || *end || value < 0 || value > MAX_ORDINAL)
+            return mg_fail(MG_USAGE, "device \"%s\": the number after the colon must be 0 to %d",
+                           name, MAX_ORDINAL);
+        *ordinal = (int)value;
+    } else if (*p) {
+        kind[0] = 0;
+    }
+    if (strcmp(kind, "gpu") == 0) strcpy(kind, "cuda");
+    for (int i = 0; i < 4; i++)
+        if (strcmp(kind, known[i]) == 0) return MG_OK;
+    const char *near = mg_nearest_name(kind, known, 5);
+    return mg_fail(MG_USAGE,
+                   "unknown device \"%s\"%s%s%s: a device is cpu:N, cuda:N, ref:N or null:N", name,
+                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+/* MGPU_MEMORY="cpu:0=200M,cuda:0=4G" */
+static int64_t memory_limit(const char *name) {
+    const char *p = getenv("MGPU_MEMORY");
+    const size_t n = strlen(name);
+    for (; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        if (strncmp(p, name, n) != 0 || p[n] != '=') continue;
+        char *end;
+        double bytes = strtod(p + n + 1, &end);
+        for (const char *unit = "KMGT"; *unit && *end; unit++) {
+            bytes *= 1024;
+            if (toupper((unsigned char)*end) == *unit) break;
+        }
+        return bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+    }
+    return INT64_MAX;
+}
+
+static mg_device *make_device(const mg_device_api *api, int ordinal) {
+    mg_device *d = mg_alloc_zero(sizeof *d);
+    if (!d) return NULL;
+    d->api = api;
+    d->ordinal = ordinal;
+    snprintf(d->name, sizeof d->name, "%s:%d", api->kind, ordinal);
+    d->limit = memory_limit(d->name);
+    if (api->open && api->open(d) != MG_OK) {
+        mg_free(d);
+        return NULL;
+    }
+    d->next = first;
+    return first = d;
+}
+
+static mg_device *find_locked(const char *kind, int ordinal) {
+    for (mg_device *d = first; d; d = d->next)
+        if (d->ordinal == ordinal && strcmp(d->api->kind, kind) == 0) return d;
+    const mg_device_api *api = kind_locked(kind);
+    if (!api) return NULL;
+    if (ordinal >= api->count()) {
+        mg_fail(MG_USAGE, "device \"%s:%d\" does not exist: there are %d of its kind", kind,
+                ordinal, api->count());
+        return NULL;
+    }
+    return make_device(api, ordinal);
+}
+
+mg_device *mg_device_find(const char *name) {
+    char kind[16];
+    int ordinal;
+    if (parse_name(name, kind, &ordinal) != MG_OK) return NULL;
+    pthread_mutex_lock(&lock);
+    mg_device *d = find_locked(kind, ordinal);
+    pthread_mutex_unlock(&lock);
+    return d;
+}
+
+mg_device *mg_device_default(void) {
+    if (chosen) return chosen;
+    mg_device *d = mg_device_find("cpu:0");
+    if (!d) {
+        mg_error_clear();
+        d = mg_device_find("ref:0");
+    }
+    return chosen = d;
+}
+
+void mg_device_set_default(mg_device *d) {
+    chosen = d;
+}
+
+mg_device *mg_device_first(void) {
+    return first;
+}
+
+void mg_devices_close(void) {
+    pthread_mutex_lock(&lock);
+    while (first) {
+        mg_device *d = first;
+        first = d->next;
+        if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
+        if (d->api->close) d->api->close(d);
+        mg_free(d);
+    }
+    chosen = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena) {
+    if (bytes > d->arena_bytes) {
+        if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
+        d->arena = NULL;
+        d->arena_bytes = 0;
+        MG_TRY(mg_device_take(d, bytes, &d->arena));
+        d->arena_bytes = bytes;
+    }
+    *arena = d->arena;
+    return MG_OK;
+}

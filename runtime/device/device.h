@@ -1,0 +1,78 @@
+/* The device interface: everything the runtime asks of a device. `size` first, so it need not grow.
+ *
+ * ref and null are built in; others are plug-ins `mgpu-<kind>.so` that export
+ * `const mg_device_api *mg_device_plugin(void)`. */
+#ifndef MG_DEVICE_DEVICE_H
+#define MG_DEVICE_DEVICE_H
+
+#include "device/work.h"
+#include <stdatomic.h>
+
+typedef struct mg_program mg_program;
+
+typedef struct mg_device_info { /* plain data, no context is created to fill it */
+    char text[160];             /* "2 threads, AVX-512, oneDNN 2.6.3" */
+    int64_t memory_bytes;       /* of the machine or card */
+} mg_device_info;
+
+typedef struct mg_run {
+    void *const *external; /* one address per external value */
+    void *arena;           /* mg_program_arena_bytes() bytes, 64-byte aligned */
+    mg_rng_state rng;
+    bool commit; /* false: compute phase, true: commit phase */
+} mg_run;
+
+typedef struct mg_device_api {
+    size_t size;
+    const char *kind;
+    /* life */
+    mg_status (*open)(mg_device *d);
+    void (*close)(mg_device *d);
+    mg_status (*describe)(int ordinal, mg_device_info *info);
+    int (*count)(void); /* devices of this kind that exist; logical kinds give 64 */
+    /* memory: host access is only through copy_in/copy_out */
+    void *(*alloc)(mg_device *d, size_t bytes); /* NULL without message if memory is short */
+    void (*free)(mg_device *d, void *data, size_t bytes);
+    mg_status (*copy_in)(mg_device *d, void *dst, const void *src, size_t bytes);
+    mg_status (*copy_out)(mg_device *d, void *dst, const void *src, size_t bytes);
+    /* work */
+    mg_status (*compile)(mg_device *d, const mg_work *work, mg_program **program);
+    mg_status (*run)(mg_program *program, const mg_run *run);
+    void (*release)(mg_program *program);
+    size_t (*arena_bytes)(const mg_program *program);
+    mg_status (*sync)(mg_device *d);
+    /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
+    bool fuses;
+} mg_device_api;
+
+struct mg_device { /* one per name, made on first use, lives as long as the process */
+    const mg_device_api *api;
+    int ordinal;
+    char name[16]; /* "cpu:0" */
+    void *state;   /* the device's own */
+    atomic_llong used, peak;
+    int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
+    void *arena;   /* shared by all plans; one runs at a time */
+    size_t arena_bytes;
+    struct mg_device *next;
+};
+
+/* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
+ * missing plug-in or library (what to install). */
+mg_device *mg_device_find(const char *name);
+/* The device new tensors lie on: set, or else cpu:0 if its plug-in is there, or else ref:0. */
+mg_device *mg_device_default(void);
+void mg_device_set_default(mg_device *d);
+/* All devices opened so far: for memory reports and shutdown. */
+mg_device *mg_device_first(void);
+/* The interface of a kind, loading its plug-in; NULL with message. */
+const mg_device_api *mg_device_kind(const char *kind);
+/* Closes every device; for clean leak reports at exit. */
+void mg_devices_close(void);
+/* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */
+mg_status mg_device_take(mg_device *d, size_t bytes, void **data);
+void mg_device_give(mg_device *d, void *data, size_t bytes);
+/* A block at least this large, kept for all plans of d. */
+mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena);
+
+#endif

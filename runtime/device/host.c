@@ -1,0 +1,39 @@
+/* Host memory as device memory. */
+#include "device/host.h"
+#include "core/alloc.h"
+#include "core/threads.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int mg_host_count(void) {
+    return MG_LOGICAL_DEVICES;
+}
+
+mg_status mg_host_describe(int ordinal, mg_device_info *info) {
+    (void)ordinal;
+    snprintf(info->text, sizeof info->text, "%d cores", mg_core_count());
+    info->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    return MG_OK;
+}
+
+void *mg_host_alloc(mg_device *d, size_t bytes) {
+    (void)d;
+    return mg_alloc(bytes);
+}
+
+void mg_host_free(mg_device *d, void *data, size_t bytes) {
+    (void)d, (void)bytes;
+    mg_free(data);
+}
+
+mg_status mg_host_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
+    (void)d;
+    memcpy(dst, src, bytes);
+    return MG_OK;
+}
+
+mg_status mg_host_sync(mg_device *d) {
+    (void)d;
+    return MG_OK;
+}

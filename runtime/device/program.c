@@ -1,0 +1,390 @@
+/* Host programs: compiling work into kernel calls, and running them.
+ *
+ * A slot is a piece of storage: an external value's memory or a block of the arena. A value lies in
+ * one slot per layout it has been seen in. Reshapes share the slot of their input; a fused group
+ * may write over an input that dies with it. When all calls are known, the temporary slots get
+ * places by their life spans. */
+#include "device/program.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "device/arena.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { NOWHERE = -1, MAX_LAYOUTS = 4 };
+
+typedef struct slot {
+    mg_block block;   /* life span in calls; offset in the arena */
+    int external;     /* or -1 */
+    int pending_uses; /* steps still to read it; what is not counted never dies early */
+} slot;
+
+typedef struct call {
+    const mg_kernel *kernel;
+    mg_kernel_plan plan;
+    int *in, *out, n_in, n_out, scratch; /* slots; ports and lists lie in one block, plan.in */
+} call;
+
+struct mg_program {
+    mg_device *device;
+    call *calls;
+    int n_calls, n_compute, calls_capacity;
+    slot *slots;
+    int n_slots, slots_capacity;
+    size_t arena_bytes;
+    void **pointers; /* for the call that runs: inputs, then outputs */
+    int max_pointers;
+};
+
+typedef struct compiler {
+    mg_program *p;
+    const mg_kernel_set *set;
+    const mg_work *work;
+    int (*place)[MAX_LAYOUTS]; /* per value and layout: its slot, or NOWHERE */
+    int *primary;              /* per value: the layout it was made in */
+    int *uses;                 /* per value: steps that read it */
+} compiler;
+
+/* ---- slots ---- */
+
+static mg_status reserve(void **items, int n, int *capacity, size_t size) {
+    if (n < *capacity) return MG_OK;
+    const int wider = *capacity ? 2 * *capacity : 32;
+    void *moved = mg_realloc(*items, (size_t)wider * size);
+    if (!moved) return MG_OOM;
+    *items = moved;
+    *capacity = wider;
+    return MG_OK;
+}
+
+static size_t value_bytes(const mg_kernel_set *set, const mg_value *v, int layout) {
+    if (layout != MG_ROW_MAJOR) return set->layout_bytes(v, layout);
+    return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
+}
+
+static mg_status new_slot(compiler *c, size_t bytes, int external, int *index) {
+    mg_program *p = c->p;
+    MG_TRY(reserve((void **)&p->slots, p->n_slots, &p->slots_capacity, sizeof *p->slots));
+    *index = p->n_slots++;
+    p->slots[*index] = (slot){.block = {.bytes = bytes, .first = -1, .last = -1},
+                              .external = external,
+                              .pending_uses = 0};
+    return MG_OK;
+}
+
+static void touch(mg_program *p, int index) {
+    mg_block *b = &p->slots[index].block;
+    if (b->first < 0) b->first = p->n_calls;
+    b->last = p->n_calls;
+}
+
+static void put_value(compiler *c, int value, int layout, int index) {
+    c->place[value][layout] = index;
+    c->p->slots[index].pending_uses += c->uses[value];
+}
+
+/* ---- calls ---- */
+
+static mg_status new_call(compiler *c, const mg_step *step, call *made) {
+    const size_t ports = (size_t)(step->n_in + step->n_out);
+    mg_port *block = mg_alloc_zero(ports * (sizeof(mg_port) + sizeof(int)) + 1);
+    if (!block) return MG_OOM;
+    *made = (call){.n_in = step->n_in, .n_out = step->n_out, .scratch = NOWHERE};
+    made->in = (int *)(block + ports);
+    made->out = made->in + step->n_in;
+    made->plan = (mg_kernel_plan){
+        .step = step, .in = block, .out = block + step->n_in, .device = c->p->device};
+    for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->work->values[step->in[i]];
+    for (int i = 0; i < step->n_out; i++) {
+        made->plan.out[i].value = &c->work->values[step->out[i]];
+        if (step->out[i] < c->work->n_external) made->plan.out_external = true;
+    }
+    return MG_OK;
+}
+
+static void drop_call(call *k) {
+    if (k->plan.state && k->kernel && k->kernel->release) k->kernel->release(k->plan.state);
+    mg_free(k->plan.in);
+}
+
+static mg_status append_call(compiler *c, call *k) {
+    mg_program *p = c->p;
+    mg_status status =
+        reserve((void **)&p->calls, p->n_calls, &p->calls_capacity, sizeof *p->calls);
+    if (status == MG_OK && k->plan.scratch)
+        status = new_slot(c, k->plan.scratch, NOWHERE, &k->scratch);
+    if (status != MG_OK) {
+        drop_call(k);
+        return status;
+    }
+    for (int i = 0; i < k->n_in; i++) touch(p, k->in[i]);
+    for (int i = 0; i < k->n_out; i++) touch(p, k->out[i]);
+    if (k->scratch >= 0) touch(p, k->scratch);
+    if (k->n_in + k->n_out > p->max_pointers) p->max_pointers = k->n_in + k->n_out;
+    p->calls[p->n_calls++] = *k;
+    return MG_OK;
+}
+
+/* A call that copies value from one layout to another, slot to slot. */
+static mg_status append_reorder(compiler *c, int value, int from_layout, int from, int to_layout,
+                                int to) {
+    const mg_step step = {.n_in = 1, .n_out = 1, .in = &value, .out = &value};
+    call k;
+    MG_TRY(new_call(c, &step, &k));
+    k.plan.step = NULL; /* a reorder has ports only */
+    k.kernel = c->set->reorder;
+    k.plan.in[0].layout = from_layout;
+    k.plan.out[0].layout = to_layout;
+    k.in[0] = from;
+    k.out[0] = to;
+    const mg_status status = k.kernel->prepare ? k.kernel->prepare(&k.plan) : MG_OK;
+    if (status == MG_OK) return append_call(c, &k);
+    drop_call(&k);
+    return status;
+}
+
+/* The slot where value lies in `layout`, reordering into a new one at first need. */
+static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) {
+    *index = c->place[value][layout];
+    if (*index >= 0) return MG_OK;
+    const int from = c->primary[value];
+    const size_t bytes = value_bytes(c->set, &c->work->values[value], layout);
+    MG_TRY(new_slot(c, bytes, NOWHERE, index));
+    c->p->slots[*index].pending_uses = 1 << 20; /* a copy: readers are not counted */
+    c->place[value][layout] = *index;
+    return append_reorder(c, value, from, c->place[value][from], layout, *index);
+}
+
+/* ---- choosing a kernel ---- */
+
+static bool handles(const mg_kernel *k, const mg_step *s) {
+    if (!k->op) return true;
+    return strcmp(k->op, s->op ? s->op->name : "fused") == 0;
+}
+
+static void set_ports(const compiler *c, call *k) {
+    const mg_step *s = k->plan.step;
+    for (int i = 0; i < s->n_in; i++) k->plan.in[i].layout = c->primary[s->in[i]];
+    for (int i = 0; i < s->n_out; i++) k->plan.out[i].layout = MG_ROW_MAJOR;
+}
+
+static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t size) {
+    const mg_step *s = plan->step;
+    int n = snprintf(text, size, "%s", s->op ? s->op->name : "fused");
+    for (int i = 0; i < s->n_in && n > 0 && (size_t)n < size; i++)
+        n += snprintf(text + n, size - (size_t)n, " %s%s", mg_dtype_name(plan->in[i].value->dtype),
+                      MG_SHAPE_TEXT(&plan->in[i].value->shape));
+    return text;
+}
+
+static mg_status choose_kernel(const compiler *c, call *k) {
+    char text[512];
+    const bool log = mg_log_on("dispatch");
+    for (const mg_kernel *const *candidate = c->set->kernels; *candidate; candidate++) {
+        if (!handles(*candidate, k->plan.step)) continue;
+        set_ports(c, k);
+        const char *refusal = (*candidate)->accepts ? (*candidate)->accepts(&k->plan) : NULL;
+        if (log)
+            mg_log("dispatch", "%s: %s: %s%s%s", c->p->device->name,
+                   describe_step(&k->plan, text, sizeof text), (*candidate)->name,
+                   refusal ? " refuses: " : "", refusal ? refusal : "");
+        if (refusal) continue;
+        k->kernel = *candidate;
+        return (*candidate)->prepare ? (*candidate)->prepare(&k->plan) : MG_OK;
+    }
+    if (c->set->kernels[0] && mg_log_on("fallback"))
+        mg_log("fallback", "%s: reference kernel for %s", c->p->device->name,
+               describe_step(&k->plan, text, sizeof text));
+    set_ports(c, k);
+    k->kernel = &mg_reference_kernel;
+    return mg_reference_kernel.prepare(&k->plan);
+}
+
+/* ---- steps ---- */
+
+static mg_status bind_inputs(compiler *c, call *k) {
+    for (int i = 0; i < k->n_in; i++)
+        MG_TRY(slot_in_layout(c, k->plan.step->in[i], k->plan.in[i].layout, &k->in[i]));
+    return MG_OK;
+}
+
+/* An input of a fused group whose slot output `o` may take over: read by nobody else, ever. */
+static int dying_input(const compiler *c, const call *k, int o) {
+    const mg_port *out = &k->plan.out[o];
+    const size_t bytes = value_bytes(c->set, out->value, out->layout);
+    for (int i = 0; i < k->n_in; i++) {
+        const mg_port *in = &k->plan.in[i];
+        const slot *s = &c->p->slots[k->in[i]];
+        int readers = 0;
+        for (int j = 0; j < k->n_in; j++) readers += k->in[j] == k->in[i];
+        for (int j = 0; j < o; j++) readers += k->out[j] == k->in[i];
+        if (s->external == NOWHERE && s->pending_uses == 0 && readers == 1 &&
+            s->block.bytes == bytes && in->layout == out->layout &&
+            mg_dtype_size(in->value->dtype) == mg_dtype_size(out->value->dtype) &&
+            mg_shape_equal(&in->value->shape, &out->value->shape))
+            return k->in[i];
+    }
+    return NOWHERE;
+}
+
+static mg_status bind_outputs(compiler *c, call *k) {
+    const mg_step *s = k->plan.step;
+    for (int i = 0; i < k->n_in; i++) /* this step's reads are done */
+        c->p->slots[c->place[s->in[i]][c->primary[s->in[i]]]].pending_uses--;
+    for (int i = 0; i < k->n_out; i++) {
+        const int layout = k->plan.out[i].layout, value = s->out[i];
+        if (value < c->work->n_external && layout == MG_ROW_MAJOR) {
+            k->out[i] = c->place[value][layout];
+            continue;
+        }
+        k->out[i] = s->fused ? dying_input(c, k, i) : NOWHERE;
+        if (k->out[i] < 0)
+            MG_TRY(new_slot(c, value_bytes(c->set, k->plan.out[i].value, layout), NOWHERE,
+                            &k->out[i]));
+        c->primary[value] = layout;
+        put_value(c, value, layout, k->out[i]);
+    }
+    return MG_OK;
+}
+
+/* External values are row-major: bring home what a kernel made in another layout. */
+static mg_status bring_home(compiler *c, const mg_step *s) {
+    for (int i = 0; i < s->n_out; i++) {
+        const int v = s->out[i], layout = c->primary[v];
+        if (v < c->work->n_external && layout != MG_ROW_MAJOR)
+            MG_TRY(append_reorder(c, v, layout, c->place[v][layout], MG_ROW_MAJOR,
+                                  c->place[v][MG_ROW_MAJOR]));
+    }
+    return MG_OK;
+}
+
+/* A reshape of a temporary to a temporary is no work at all. */
+static bool is_free_reshape(const compiler *c, const mg_step *s) {
+    return s->op && strcmp(s->op->name, "reshape") == 0 && s->out[0] >= c->work->n_external;
+}
+
+static mg_status share_slot(compiler *c, const mg_step *s) {
+    int index;
+    MG_TRY(slot_in_layout(c, s->in[0], MG_ROW_MAJOR, &index));
+    c->p->slots[c->place[s->in[0]][c->primary[s->in[0]]]].pending_uses--;
+    c->primary[s->out[0]] = MG_ROW_MAJOR;
+    put_value(c, s->out[0], MG_ROW_MAJOR, index);
+    return MG_OK;
+}
+
+static mg_status compile_step(compiler *c, const mg_step *s) {
+    call k;
+    if (is_free_reshape(c, s)) return share_slot(c, s);
+    MG_TRY(new_call(c, s, &k));
+    mg_status status = choose_kernel(c, &k);
+    if (status == MG_OK) status = bind_inputs(c, &k);
+    if (status == MG_OK) status = bind_outputs(c, &k);
+    if (status != MG_OK) {
+        drop_call(&k);
+        return status;
+    }
+    MG_TRY(append_call(c, &k));
+    return bring_home(c, s);
+}
+
+static mg_status place_slots(mg_program *p) {
+    mg_block **blocks = mg_alloc((size_t)(p->n_slots + 1) * sizeof *blocks);
+    int n = 0;
+    if (!blocks) return MG_OOM;
+    for (int i = 0; i < p->n_slots; i++)
+        if (p->slots[i].external == NOWHERE && p->slots[i].block.first >= 0)
+            blocks[n++] = &p->slots[i].block;
+    const mg_status status = mg_arena_assign(blocks, n, &p->arena_bytes);
+    mg_free(blocks);
+    return status;
+}
+
+static mg_status compile_all(compiler *c) {
+    const mg_work *w = c->work;
+    for (int v = 0; v < w->n_values; v++)
+        for (int l = 0; l < MAX_LAYOUTS; l++) c->place[v][l] = NOWHERE;
+    for (int s = 0; s < w->n_steps; s++)
+        for (int i = 0; i < w->steps[s].n_in; i++) c->uses[w->steps[s].in[i]]++;
+    for (int v = 0; v < w->n_external; v++) {
+        int index;
+        MG_TRY(new_slot(c, value_bytes(c->set, &w->values[v], MG_ROW_MAJOR), v, &index));
+        put_value(c, v, MG_ROW_MAJOR, index);
+    }
+    for (int s = 0; s < w->n_steps; s++) {
+        if (s == w->n_compute) c->p->n_compute = c->p->n_calls;
+        MG_TRY(compile_step(c, &w->steps[s]));
+    }
+    if (w->n_compute == w->n_steps) c->p->n_compute = c->p->n_calls;
+    c->p->pointers = mg_alloc((size_t)(c->p->max_pointers + 1) * sizeof *c->p->pointers);
+    return c->p->pointers ? place_slots(c->p) : MG_OOM;
+}
+
+mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+                             mg_program **program) {
+    mg_program *p = mg_alloc_zero(sizeof *p);
+    if (!p) return MG_OOM;
+    p->device = d;
+    compiler c = {.p = p, .set = set, .work = work};
+    const size_t n = (size_t)work->n_values + 1;
+    c.place = mg_alloc(n * sizeof *c.place);
+    c.primary = mg_alloc_zero(n * sizeof *c.primary);
+    c.uses = mg_alloc_zero(n * sizeof *c.uses);
+    mg_status status = c.place && c.primary && c.uses ? compile_all(&c) : MG_OOM;
+    mg_free(c.place);
+    mg_free(c.primary);
+    mg_free(c.uses);
+    if (status != MG_OK)
+        mg_program_release(p);
+    else
+        *program = p;
+    return status;
+}
+
+void mg_program_release(mg_program *p) {
+    if (!p) return;
+    for (int i = 0; i < p->n_calls; i++) drop_call(&p->calls[i]);
+    mg_free(p->calls);
+    mg_free(p->slots);
+    mg_free(p->pointers);
+    mg_free(p);
+}
+
+size_t mg_program_arena_bytes(const mg_program *p) {
+    return p->arena_bytes;
+}
+
+/* ---- running ---- */
+
+static void *slot_address(const mg_program *p, int index, const mg_run *run) {
+    const slot *s = &p->slots[index];
+    return s->external >= 0 ? run->external[s->external] : (char *)run->arena + s->block.offset;
+}
+
+static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
+    if (!s || !s->op || !(s->op->flags & MG_OP_RANDOM)) return run->rng;
+    if (s->draw_relative) return (mg_rng_state){run->rng.seed, run->rng.base + s->draw};
+    return (mg_rng_state){s->seed, s->draw};
+}
+
+static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
+    for (int i = 0; i < k->n_in; i++) p->pointers[i] = slot_address(p, k->in[i], run);
+    for (int i = 0; i < k->n_out; i++) p->pointers[k->n_in + i] = slot_address(p, k->out[i], run);
+    const mg_call c = {.plan = &k->plan,
+                       .in = p->pointers,
+                       .out = p->pointers + k->n_in,
+                       .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
+                       .rng = rng_of(k->plan.step, run)};
+    return k->kernel->run(&c);
+}
+
+mg_status mg_program_run(mg_program *p, const mg_run *run) {
+    const int first = run->commit ? p->n_compute : 0,
+              last = run->commit ? p->n_calls : p->n_compute;
+    for (int i = first; i < last; i++) {
+        if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
+            return mg_fail(MG_INTERRUPTED, "interrupted");
+        MG_TRY(run_call(p, &p->calls[i], run));
+    }
+    return MG_OK;
+}

@@ -1,0 +1,64 @@
+/* Programs of host devices: a list of kernel calls, made from a device's kernel list.
+ *
+ * For each step the first kernel that accepts it is taken; none accepts -> the reference kernel.
+ * Kernels may ask for layouts other than row-major; the compiler inserts the changes, each at most
+ * once per value, and gives every value its place in the arena by liveness. */
+#ifndef MG_DEVICE_PROGRAM_H
+#define MG_DEVICE_PROGRAM_H
+
+#include "device/device.h"
+
+#define MG_ROW_MAJOR                                                                               \
+    0 /* the layout every external value has; other numbers are the device's own                   \
+       */
+
+typedef struct mg_port {
+    const mg_value *value;
+    int layout;
+} mg_port;
+
+typedef struct mg_kernel_plan {
+    const mg_step *step; /* NULL for a reorder, which has one input and one output port */
+    mg_port *in;         /* layouts as the values lie now; prepare may ask for others */
+    mg_port
+        *out; /* row-major; prepare may choose others (ignored for external values: reordered) */
+    size_t scratch; /* bytes of scratch wanted during the call, 64-byte aligned */
+    void *state;    /* the kernel's own, from mg_alloc or anything `release` understands */
+    mg_device *device;
+    bool out_external; /* an output is external: it should be written row-major */
+} mg_kernel_plan;
+
+typedef struct mg_call {
+    const mg_kernel_plan *plan;
+    void *const *in;
+    void *const *out;
+    void *scratch;
+    mg_rng_state rng;
+} mg_call;
+
+typedef struct mg_kernel {
+    const char *op;   /* row name; "fused" for fused groups; NULL matches every op */
+    const char *name; /* for MGPU_LOG=dispatch */
+    const char *(*accepts)(const mg_kernel_plan *plan); /* NULL = yes, or the reason for a no */
+    mg_status (*prepare)(mg_kernel_plan *plan);         /* may be NULL: all row-major, no state */
+    mg_status (*run)(const mg_call *call);
+    void (*release)(void *state); /* may be NULL */
+} mg_kernel;
+
+typedef struct mg_kernel_set {
+    const mg_kernel *const *kernels; /* NULL-terminated, fastest first per op */
+    size_t (*layout_bytes)(const mg_value *v, int layout); /* NULL if only row-major exists */
+    /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL likewise. */
+    const mg_kernel *reorder;
+} mg_kernel_set;
+
+mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+                             mg_program **program);
+mg_status mg_program_run(mg_program *p, const mg_run *run);
+void mg_program_release(mg_program *p);
+size_t mg_program_arena_bytes(const mg_program *p);
+
+/* The reference kernel as a kernel of last resort. */
+extern const mg_kernel mg_reference_kernel;
+
+#endif

@@ -1,0 +1,25 @@
+/* The ref device: reference kernels one after another, nothing fused. The oracle for the others. */
+#include "device/host.h"
+#include "device/program.h"
+
+static const mg_kernel *const kernels[] = {NULL};
+static const mg_kernel_set set = {.kernels = kernels};
+
+static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
+    return mg_program_compile(d, &set, work, program);
+}
+
+const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),
+                                     .kind = "ref",
+                                     .describe = mg_host_describe,
+                                     .count = mg_host_count,
+                                     .alloc = mg_host_alloc,
+                                     .free = mg_host_free,
+                                     .copy_in = mg_host_copy,
+                                     .copy_out = mg_host_copy,
+                                     .compile = compile,
+                                     .run = mg_program_run,
+                                     .release = mg_program_release,
+                                     .arena_bytes = mg_program_arena_bytes,
+                                     .sync = mg_host_sync,
+                                     .fuses = false};

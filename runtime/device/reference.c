@@ -1,0 +1,132 @@
+/* The kernel of last resort: any op by its reference function, any fused group element by element.
+ *
+ * Operands are converted to double in scratch memory (f64 is read in place) and the result is
+ * rounded to its dtype. */
+#include "device/program.h"
+#include "core/alloc.h"
+#include "ops/elementwise.h"
+#include <string.h>
+
+typedef struct reference_state {
+    mg_shape *shapes;
+    mg_dtype *dtypes;
+    const double **in;
+} reference_state;
+
+static size_t double_bytes(const mg_value *v) {
+    return v->dtype == MG_F64 ? 0 : (size_t)mg_shape_count(&v->shape) * sizeof(double);
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    const mg_step *s = plan->step;
+    for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+    if (s->fused) return MG_OK;
+    if (!s->op->ref)
+        return mg_fail(MG_UNSUPPORTED, "%s: has no kernel for %s", s->op->name, plan->device->name);
+    const size_t n = (size_t)s->n_in;
+    reference_state *state =
+        mg_alloc_zero(sizeof *state + n * (sizeof(mg_shape) + sizeof(double *) + sizeof(mg_dtype)));
+    if (!state) return MG_OOM;
+    state->shapes = (mg_shape *)(state + 1);
+    state->in = (const double **)(state->shapes + n);
+    state->dtypes = (mg_dtype *)(state->in + n);
+    plan->scratch = double_bytes(plan->out[0].value);
+    for (size_t i = 0; i < n; i++) {
+        state->shapes[i] = plan->in[i].value->shape;
+        state->dtypes[i] = plan->in[i].value->dtype;
+        plan->scratch += double_bytes(plan->in[i].value);
+    }
+    plan->state = state;
+    return MG_OK;
+}
+
+static mg_status run_op(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_step *s = plan->step;
+    const reference_state *state = plan->state;
+    const mg_value *out = plan->out[0].value;
+    double *scratch = call->scratch;
+    mg_ref r = {.op = s->op,
+                .attrs = s->attrs,
+                .n_inputs = s->n_in,
+                .in_shape = state->shapes,
+                .in_dtype = state->dtypes,
+                .in = state->in,
+                .shape = out->shape,
+                .dtype = out->dtype,
+                .rng = call->rng};
+    for (int i = 0; i < s->n_in; i++) {
+        const mg_value *v = plan->in[i].value;
+        const size_t n = (size_t)mg_shape_count(&v->shape);
+        state->in[i] = call->in[i];
+        if (v->dtype == MG_F64) continue;
+        mg_to_double(scratch, call->in[i], v->dtype, n);
+        state->in[i] = scratch;
+        scratch += n;
+    }
+    r.out = out->dtype == MG_F64 ? call->out[0] : scratch;
+    s->op->ref(&r);
+    if (out->dtype != MG_F64)
+        mg_from_double(call->out[0], r.out, out->dtype, (size_t)mg_shape_count(&out->shape));
+    return MG_OK;
+}
+
+/* One element through the expression; operand numbers index `v`. */
+static void evaluate(const mg_fused *e, double *v) {
+    const int first = e->n_inputs + e->n_imms;
+    for (int i = 0; i < e->n_instrs; i++) {
+        const mg_instr *instr = &e->instr[i];
+        double a[3] = {0};
+        for (int k = 0; k < instr->n_args; k++) a[k] = v[instr->arg[k]];
+        const double y = mg_elementwise_value((enum mg_elementwise)instr->op, a[0], a[1], a[2]);
+        v[first + i] = mg_dtype_round((mg_dtype)instr->dtype, y);
+    }
+}
+
+static void load(const mg_call *call, const int64_t *offset, double *v) {
+    const mg_fused *e = call->plan->step->fused;
+    for (int i = 0; i < e->n_inputs; i++) {
+        const mg_dtype t = (mg_dtype)e->in_dtype[i];
+        const size_t at = (size_t)offset[i] * mg_dtype_size(t);
+        mg_to_double(&v[i], (const char *)call->in[i] + at, t, 1);
+    }
+}
+
+static void store(const mg_call *call, int64_t n, const double *v) {
+    const mg_fused *e = call->plan->step->fused;
+    for (int i = 0; i < e->n_outputs; i++) {
+        const mg_dtype t = call->plan->out[i].value->dtype;
+        mg_from_double((char *)call->out[i] + (size_t)n * mg_dtype_size(t), &v[e->output[i]], t, 1);
+    }
+}
+
+static mg_status run_fused(const mg_call *call) {
+    const mg_fused *e = call->plan->step->fused;
+    const mg_shape *shape = &call->plan->out[0].value->shape;
+    int64_t stride[MG_FUSE_MAX_INPUTS][MG_MAX_RANK], at[MG_MAX_RANK] = {0};
+    int64_t offset[MG_FUSE_MAX_INPUTS] = {0};
+    double v[MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS];
+    memcpy(v + e->n_inputs, e->imm, (size_t)e->n_imms * sizeof *v);
+    for (int i = 0; i < e->n_inputs; i++)
+        mg_shape_strides(&call->plan->in[i].value->shape, shape, stride[i]);
+    const int64_t count = mg_shape_count(shape);
+    for (int64_t n = 0; n < count; n++) {
+        load(call, offset, v);
+        evaluate(e, v);
+        store(call, n, v);
+        for (int axis = shape->rank - 1; axis >= 0; axis--) {
+            for (int i = 0; i < e->n_inputs; i++) offset[i] += stride[i][axis];
+            if (++at[axis] < shape->dim[axis]) break;
+            for (int i = 0; i < e->n_inputs; i++) offset[i] -= stride[i][axis] * at[axis];
+            at[axis] = 0;
+        }
+    }
+    return MG_OK;
+}
+
+static mg_status run(const mg_call *call) {
+    return call->plan->step->fused ? run_fused(call) : run_op(call);
+}
+
+const mg_kernel mg_reference_kernel = {
+    .name = "reference", .prepare = prepare, .run = run, .release = mg_free};

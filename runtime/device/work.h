@@ -1,0 +1,33 @@
+/* What a device is given to compile: steps over numbered values, in execution order.
+ *
+ * No addresses, no device numbers. Values 0..n_external-1 come from outside at run time (arguments,
+ * variables, constants, results); the others are temporaries that live in the arena. */
+#ifndef MG_DEVICE_WORK_H
+#define MG_DEVICE_WORK_H
+
+#include "graph/fuse.h"
+#include "ops/op.h"
+
+typedef struct mg_value {
+    mg_shape shape;
+    mg_dtype dtype;
+} mg_value;
+
+typedef struct mg_step {
+    const mg_op *op;       /* NULL: a fused group */
+    const mg_fused *fused; /* else NULL; iteration shape = shape of its first output */
+    const void *attrs;     /* of op */
+    int n_in, n_out;       /* n_out is 1 except for fused groups */
+    const int *in, *out;   /* value numbers */
+    uint64_t draw;         /* of a random op: its ordinal ... */
+    uint32_t seed;         /* ... and key; */
+    bool draw_relative;    /* or the ordinal counted from the base, with the seed, given to run */
+} mg_step;
+
+typedef struct mg_work {
+    int n_values, n_external, n_steps, n_compute; /* steps from n_compute on are the commit phase */
+    const mg_value *values;
+    const mg_step *steps;
+} mg_work;
+
+#endif

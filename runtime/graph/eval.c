@@ -1,0 +1,168 @@
+/* Evaluation on demand: a plan made for what is asked, run once, and thrown away.
+ *
+ * Tensors in the history that somebody else holds are kept too, and so are pending variable values:
+ * nothing is computed twice and histories stay short. An evaluated tensor drops its history unless
+ * a recording is open; then it does when the last recording closes. */
+#include "core/alloc.h"
+#include "graph/graph.h"
+#include "graph/walk.h"
+#include "ops/op.h"
+
+enum { MAX_UNREPORTED = 2000, MAX_PENDING = 4096 };
+
+static _Thread_local int n_recordings;
+static _Thread_local mg_tensor **recorded; /* retained: evaluated while a recording was open */
+static _Thread_local int n_recorded, recorded_capacity;
+static _Thread_local int n_unreported;
+
+/* ---- recordings ---- */
+
+void mg_recording_begin(void) {
+    n_recordings++;
+}
+
+bool mg_recording(void) {
+    return n_recordings > 0;
+}
+
+void mg_recording_end(void) {
+    if (--n_recordings > 0) return;
+    for (int i = 0; i < n_recorded; i++) {
+        mg_tensor_drop_history(recorded[i]);
+        mg_tensor_release(recorded[i]);
+    }
+    mg_free(recorded);
+    recorded = NULL;
+    n_recorded = recorded_capacity = 0;
+}
+
+static mg_status record(mg_tensor *t) {
+    if (n_recorded == recorded_capacity) {
+        const int capacity = recorded_capacity ? 2 * recorded_capacity : 64;
+        mg_tensor **items = mg_realloc(recorded, (size_t)capacity * sizeof *items);
+        if (!items) return MG_OOM;
+        recorded = items;
+        recorded_capacity = capacity;
+    }
+    recorded[n_recorded++] = mg_tensor_retain(t);
+    return MG_OK;
+}
+
+/* ---- what to compute ---- */
+
+static bool lazy(const mg_tensor *t, void *context) {
+    (void)context;
+    return t->kind == MG_LAZY && !t->buffer;
+}
+
+static bool cheap_source(const mg_tensor *t) {
+    return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
+}
+
+/* From the history of the roots, adds what others hold. `roots` has room for all of it. */
+static mg_status add_held(const mg_walk *walk, mg_tensor **roots, int *n, int n_asked) {
+    int *inner = mg_alloc_zero((size_t)walk->n * sizeof *inner);
+    bool *taken = mg_alloc_zero((size_t)walk->n);
+    const mg_status status = inner && taken ? MG_OK : MG_OOM;
+    for (int i = 0; i < walk->n && status == MG_OK; i++) {
+        const mg_tensor *t = walk->items[i];
+        if (!lazy(t, NULL)) continue;
+        for (int k = 0; k < t->n_inputs; k++) inner[t->inputs[k]->slot]++;
+    }
+    for (int i = 0; i < n_asked && status == MG_OK; i++) taken[roots[i]->slot] = true;
+    for (int i = 0; i < walk->n && status == MG_OK; i++) {
+        mg_tensor *t = walk->items[i];
+        if (!taken[i] && lazy(t, NULL) && !cheap_source(t) && atomic_load(&t->refs) > inner[i])
+            roots[(*n)++] = t;
+    }
+    mg_free(inner);
+    mg_free(taken);
+    return status;
+}
+
+static mg_status attach(mg_tensor *t, const mg_tensor *value) {
+    t->buffer = mg_buffer_retain(value->buffer);
+    if (mg_recording()) return record(t);
+    mg_tensor_drop_history(t);
+    return MG_OK;
+}
+
+static mg_status compute(mg_tensor **roots, int n) {
+    mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
+    if (!results) return MG_OOM;
+    const mg_plan_spec spec = {.device = roots[0]->place.device, .n_outputs = n, .outputs = roots};
+    mg_plan *plan = mg_plan_new(&spec);
+    mg_status status = plan ? mg_plan_run(plan, NULL, results) : mg_error_code();
+    for (int i = 0; i < n && status == MG_OK; i++) mg_tensor_retain(roots[i]);
+    for (int i = 0; i < n && status == MG_OK; i++) status = attach(roots[i], results[i]);
+    for (int i = 0; i < n && plan && results[i]; i++) mg_tensor_release(roots[i]);
+    for (int i = 0; i < n; i++) mg_tensor_release(results[i]);
+    mg_plan_free(plan);
+    mg_free(results);
+    return status;
+}
+
+/* The asked ones without a value, once each, and this thread's pending variable values: those that
+ * lie on the first one's device. */
+static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
+    mg_variable *pending[MAX_PENDING];
+    const uint32_t number = mg_walk_begin();
+    int n_roots = 0;
+    const int n_pending = mg_trace_current() ? 0 : mg_variables_pending(pending, MAX_PENDING);
+    for (int i = 0; i < n + n_pending; i++) {
+        mg_tensor *x = i < n ? t[i] : pending[i - n]->value;
+        if (!lazy(x, NULL) || x->mark == number) continue;
+        if (n_roots && x->place.device != roots[0]->place.device) continue; /* another call's */
+        x->mark = number;
+        roots[n_roots++] = x;
+    }
+    return n_roots;
+}
+
+static mg_status check_asked(mg_tensor *const *t, int n) {
+    for (int i = 0; i < n; i++)
+        if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
+            (mg_trace_current() && t[i]->trace && !t[i]->buffer))
+            return mg_fail(MG_USAGE, "no value is available inside mgpu.jit: the function is only "
+                                     "being traced; return the tensor and read it outside");
+    return MG_OK;
+}
+
+static mg_status eval_some(mg_tensor *const *t, int n) {
+    mg_tensor **asked = mg_alloc((size_t)(n + MAX_PENDING) * sizeof *asked), **roots = NULL;
+    mg_walk walk = {0};
+    if (!asked) return MG_OOM;
+    int n_roots = list_roots(t, n, asked);
+    mg_status status = MG_OK;
+    if (n_roots) {
+        status = mg_walk_collect(&walk, asked, n_roots, lazy, NULL);
+        roots = mg_alloc((size_t)(walk.n + 1) * sizeof *roots);
+        if (!roots) status = MG_OOM;
+        for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = asked[i];
+        if (status == MG_OK) status = add_held(&walk, roots, &n_roots, n_roots);
+        if (status == MG_OK) status = compute(roots, n_roots);
+    }
+    mg_walk_free(&walk);
+    mg_free(roots);
+    mg_free(asked);
+    if (status == MG_OK) mg_variables_prune();
+    return status;
+}
+
+mg_status mg_eval(mg_tensor *const *t, int n) {
+    MG_TRY(check_asked(t, n));
+    for (int i = 0; i < n; i++)
+        if (!t[i]->buffer) MG_TRY(eval_some(t, n));
+    return MG_OK;
+}
+
+mg_status mg_variables_settle(void) {
+    mg_variable *pending;
+    return mg_variables_pending(&pending, 1) ? eval_some(NULL, 0) : MG_OK;
+}
+
+mg_status mg_eval_pending(mg_tensor *newest) {
+    if (mg_trace_current() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
+    n_unreported = 0;
+    return mg_eval(&newest, 1);
+}

@@ -1,0 +1,114 @@
+/* Gradients by reverse walk over tensors.
+ *
+ * The history of y is listed in topological order, stopping at the tensors asked for; those on a
+ * path to one of them are marked; then each marked tensor, last first, hands its gradient to its
+ * inputs by its op's rule. The result is made of ordinary tensors. */
+#include "core/alloc.h"
+#include "graph/graph.h"
+#include "graph/walk.h"
+#include "ops/build.h"
+
+typedef struct grad_node {
+    mg_tensor *tensor;   /* borrowed: y holds it */
+    mg_tensor *gradient; /* borrowed from the scope, or NULL so far */
+    bool wanted;         /* on a path from y to a tensor asked for */
+} grad_node;
+
+typedef struct grad_walk {
+    mg_walk list;
+    grad_node *nodes;
+    mg_tensor *const *wrt;
+    int n_wrt;
+} grad_walk;
+
+static bool asked_for(const grad_walk *w, const mg_tensor *t) {
+    for (int i = 0; i < w->n_wrt; i++)
+        if (w->wrt[i] == t) return true;
+    return false;
+}
+
+/* A walk goes through history unless the tensor is one asked for. */
+static bool descend(const mg_tensor *t, void *context) {
+    return t->kind == MG_LAZY && !asked_for(context, t);
+}
+
+static void mark_wanted(grad_walk *w) {
+    for (int i = 0; i < w->list.n; i++) {
+        mg_tensor *t = w->list.items[i];
+        grad_node *node = &w->nodes[i];
+        node->tensor = t;
+        node->wanted = asked_for(w, t);
+        if (node->wanted || t->kind != MG_LAZY || !mg_dtype_is_float((mg_dtype)t->dtype)) continue;
+        for (int k = 0; k < t->n_inputs; k++) node->wanted |= w->nodes[t->inputs[k]->slot].wanted;
+    }
+}
+
+static mg_status no_rule(const mg_tensor *t) {
+    if (t->op->flags & MG_OP_ONCE)
+        return mg_fail(MG_UNSUPPORTED, "%s: second derivative not available", t->op->name);
+    return mg_fail(MG_UNSUPPORTED,
+                   "%s: not differentiable: use :stop_gradient() if no gradient "
+                   "should flow through it",
+                   t->op->name);
+}
+
+static mg_status hand_down(grad_walk *w, grad_node *node) {
+    mg_tensor *t = node->tensor;
+    for (int k = 0; k < t->n_inputs; k++) {
+        grad_node *in = &w->nodes[t->inputs[k]->slot];
+        if (!in->wanted || !mg_dtype_is_float((mg_dtype)t->inputs[k]->dtype)) continue;
+        if (!t->op->grad) return no_rule(t);
+        mg_tensor *g = t->op->grad(t, node->gradient, k);
+        if (!g) return mg_error_code() ? mg_error_code() : MG_INTERNAL;
+        if (g == mg_no_gradient()) continue;
+        in->gradient = in->gradient ? add(in->gradient, g) : g;
+        if (!in->gradient) return mg_error_code();
+    }
+    return MG_OK;
+}
+
+static mg_status walk_back(grad_walk *w, mg_tensor *y) {
+    const int last = w->list.n - 1;
+    w->nodes[last].gradient = constant(1, y);
+    if (!w->nodes[last].gradient) return mg_error_code();
+    for (int i = last; i >= 0; i--) {
+        grad_node *node = &w->nodes[i];
+        const bool passes = node->wanted && node->gradient && node->tensor->kind == MG_LAZY;
+        if (passes && !asked_for(w, node->tensor)) MG_TRY(hand_down(w, node));
+    }
+    return MG_OK;
+}
+
+mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads) {
+    for (int i = 0; i < n; i++) grads[i] = NULL;
+    if (mg_tensor_count(y) != 1)
+        return mg_fail(MG_USAGE,
+                       "grad: the function must return one number, got shape %s: reduce it "
+                       "with :mean() or :sum()",
+                       MG_SHAPE_TEXT(&y->shape));
+    if (!mg_dtype_is_float((mg_dtype)y->dtype))
+        return mg_fail(MG_USAGE, "grad: the function must return a floating point number, got %s",
+                       mg_dtype_name((mg_dtype)y->dtype));
+    grad_walk w = {.wrt = wrt, .n_wrt = n};
+    mg_scope *scope;
+    MG_TRY(mg_scope_open(&scope));
+    mg_status status = mg_walk_collect(&w.list, &y, 1, descend, &w);
+    if (status == MG_OK) {
+        w.nodes = mg_alloc_zero((size_t)w.list.n * sizeof *w.nodes);
+        status = w.nodes ? MG_OK : MG_OOM;
+    }
+    if (status == MG_OK) {
+        mark_wanted(&w);
+        status = walk_back(&w, y);
+    }
+    for (int i = 0; i < n && status == MG_OK; i++) {
+        const mg_tensor *t = wrt[i];
+        const bool found = t->mark == w.list.number;
+        mg_tensor *g = found ? w.nodes[t->slot].gradient : NULL;
+        if (g) grads[i] = mg_tensor_retain(g);
+    }
+    mg_walk_free(&w.list);
+    mg_free(w.nodes);
+    mg_scope_close(scope);
+    return status;
+}

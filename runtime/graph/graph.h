@@ -1,0 +1,78 @@
+/* The graph passes, in the order they run: grad, (trace,) simplify, fuse, schedule, plan. */
+#ifndef MG_GRAPH_GRAPH_H
+#define MG_GRAPH_GRAPH_H
+
+#include "core/variable.h"
+#include "device/device.h"
+
+/* ---- grad.c ---- */
+
+/* Gradients of the scalar y with respect to wrt[0..n-1], by reverse walk; made of ordinary tensors.
+ * grads[i] is owned, or NULL where y does not depend on wrt[i]. */
+mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
+/* While at least one recording is open, evaluated tensors keep their history. Per thread. */
+void mg_recording_begin(void);
+void mg_recording_end(void);
+bool mg_recording(void);
+
+/* ---- eval.c ---- */
+
+/* Makes the values of t[0..n-1] (and of every tensor in their history that someone else holds). */
+mg_status mg_eval(mg_tensor *const *t, int n);
+/* Bounded growth: the binding reports each new lazy tensor; every 2,000th is evaluated, and the
+ * pending variables with it. Does nothing inside a trace. */
+mg_status mg_eval_pending(mg_tensor *newest);
+/* Evaluates the pending values of this thread's variables. */
+mg_status mg_variables_settle(void);
+
+/* ---- plan.c ---- */
+
+typedef struct mg_guard { /* checked after compute and before commit: `ok` is a bool scalar */
+    mg_tensor *ok;        /* retained */
+    mg_status code;
+    char *message; /* owned */
+} mg_guard;
+
+typedef struct mg_plan_spec {
+    mg_device *device;
+    int n_outputs, n_assigns, n_guards, n_args;
+    mg_tensor *const *outputs;
+    mg_variable *const *targets; /* assigned variables ... */
+    mg_tensor *const *values;    /* ... and their new values */
+    const mg_guard *guards;
+    uint64_t n_draws; /* random ordinals taken by one run */
+    uint16_t trace;   /* serial of the trace the placeholders belong to; 0 = there are none */
+} mg_plan_spec;
+
+typedef struct mg_plan mg_plan;
+mg_plan *mg_plan_new(const mg_plan_spec *spec);
+/* results[i] are owned value tensors. A failed guard gives its code and message; nothing commits.
+ */
+mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
+void mg_plan_free(mg_plan *p);
+/* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`, the
+ * user's line stands at the end of each. */
+char *mg_plan_dump(const mg_plan *p, bool where);
+
+/* ---- trace.c: what mgpu.jit stands on ---- */
+
+typedef struct mg_trace mg_trace;
+/* Opens the thread's trace (one at a time). Settles pending variables first. NULL on failure. */
+/* Inside a trace, random draws are counted from 0 and become relative to the run's base. */
+mg_trace *mg_trace_begin(mg_device *device);
+mg_trace *mg_trace_current(void);
+/* The open trace's serial number, never 0; 0 if none is open. */
+uint16_t mg_trace_serial(void);
+/* The ordinal of the next random draw of the open trace. */
+uint64_t mg_trace_draw(void);
+/* Gives v its placeholder in the open trace, once. */
+mg_status mg_trace_enter_variable(mg_variable *v);
+/* Adds a tensor argument's placeholder; borrowed. */
+mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual);
+/* Without a trace: evaluates ok at once and fails if it is false. */
+mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
+/* Closes the trace, restoring every variable, and compiles. NULL on failure (also closed). */
+mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs);
+void mg_trace_abandon(mg_trace *t);
+
+#endif

@@ -1,0 +1,127 @@
+/* Making the IR from tensors. */
+#include "graph/ir.h"
+#include "core/alloc.h"
+#include "graph/walk.h"
+#include "ops/attrs.h"
+#include <string.h>
+
+/* Blocks are carved from chunks: a plan makes thousands of small ones and frees them at once. */
+struct mg_chunk {
+    struct mg_chunk *next;
+    size_t used, size;
+};
+enum { CHUNK_BYTES = 1 << 16, CHUNK_HEAD = 64 };
+
+void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (!ir->chunks || ir->chunks->size - ir->chunks->used < bytes) {
+        const size_t size = CHUNK_HEAD + (bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES);
+        struct mg_chunk *chunk = mg_alloc_zero(size);
+        if (!chunk) return NULL;
+        *chunk = (struct mg_chunk){ir->chunks, CHUNK_HEAD, size};
+        ir->chunks = chunk;
+    }
+    void *block = (char *)ir->chunks + ir->chunks->used;
+    ir->chunks->used += bytes;
+    return block;
+}
+
+void mg_ir_free(mg_ir *ir) {
+    while (ir->chunks) {
+        struct mg_chunk *next = ir->chunks->next;
+        mg_free(ir->chunks);
+        ir->chunks = next;
+    }
+    *ir = (mg_ir){0};
+}
+
+static bool descend(const mg_tensor *t, void *context) {
+    (void)context;
+    return t->kind == MG_LAZY && !t->buffer;
+}
+
+static mg_status check_placeholder(const mg_tensor *t, uint16_t trace) {
+    if ((t->kind != MG_ARGUMENT && t->kind != MG_VARREAD) || t->trace == trace) return MG_OK;
+    return mg_fail(MG_USAGE, "a tensor made inside mgpu.jit was used after it: return it from the "
+                             "function and use the result");
+}
+
+static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
+    void *attrs = mg_ir_alloc(ir, t->op->attrs_size);
+    if (!attrs) return MG_OOM;
+    if (t->op->attrs_size) memcpy(attrs, t->attrs, t->op->attrs_size);
+    node->op = t->op;
+    node->attrs = attrs;
+    node->n_in = t->n_inputs;
+    for (int i = 0; i < t->n_inputs; i++) node->in[i] = t->inputs[i]->slot;
+    node->draw = t->draw;
+    node->seed = t->seed;
+    node->draw_relative = t->trace != 0;
+    if (t->op == mg_op_find("full")) {
+        node->kind = MG_NODE_LITERAL;
+        node->literal = mg_dtype_round(node->dtype, ((const mg_full_attrs *)attrs)->value);
+    }
+    return MG_OK;
+}
+
+static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trace) {
+    MG_TRY(check_placeholder(t, trace));
+    node->dtype = (mg_dtype)t->dtype;
+    node->shape = t->shape;
+    node->tensor = t;
+    node->forward = node->group = -1;
+    node->where = t->where;
+    if (descend(t, NULL)) return op_node(ir, node, t);
+    if (t->kind == MG_ARGUMENT) {
+        node->kind = MG_NODE_ARGUMENT;
+    } else {
+        node->kind = t->kind == MG_VARREAD ? MG_NODE_VARIABLE : MG_NODE_VALUE;
+    }
+    return MG_OK;
+}
+
+/* Nodes with their input lists. */
+static mg_status allocate(mg_ir *ir, const mg_walk *walk, int n_roots) {
+    size_t n_edges = 0;
+    for (int i = 0; i < walk->n; i++) n_edges += (size_t)walk->items[i]->n_inputs;
+    ir->nodes = mg_ir_alloc(ir, (size_t)walk->n * sizeof *ir->nodes);
+    ir->roots = mg_ir_alloc(ir, (size_t)n_roots * sizeof *ir->roots);
+    int *edges = mg_ir_alloc(ir, n_edges * sizeof *edges);
+    if (!ir->nodes || !ir->roots || !edges) return MG_OOM;
+    for (int i = 0; i < walk->n; i++) {
+        ir->nodes[i].in = edges;
+        edges += walk->items[i]->n_inputs;
+    }
+    return MG_OK;
+}
+
+mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
+    mg_walk walk;
+    *ir = (mg_ir){0};
+    mg_status status = mg_walk_collect(&walk, roots, n_roots, descend, NULL);
+    if (status == MG_OK) status = allocate(ir, &walk, n_roots);
+    for (int i = 0; i < walk.n && status == MG_OK; i++) {
+        status = make_node(ir, &ir->nodes[i], walk.items[i], trace);
+        ir->n = i + 1;
+    }
+    for (int i = 0; i < n_roots && status == MG_OK; i++) ir->roots[i].node = roots[i]->slot;
+    ir->n_roots = n_roots;
+    mg_walk_free(&walk);
+    return status;
+}
+
+void mg_ir_count_uses(mg_ir *ir) {
+    for (int i = 0; i < ir->n; i++) ir->nodes[i].uses = 0;
+    for (int i = 0; i < ir->n_roots; i++) {
+        ir->roots[i].node = mg_ir_resolve(ir, ir->roots[i].node);
+        ir->nodes[ir->roots[i].node].uses++;
+    }
+    for (int i = ir->n - 1; i >= 0; i--) {
+        mg_node *node = &ir->nodes[i];
+        if (!node->uses || node->forward >= 0) continue;
+        for (int k = 0; k < node->n_in; k++) {
+            node->in[k] = mg_ir_resolve(ir, node->in[k]);
+            ir->nodes[node->in[k]].uses++;
+        }
+    }
+}

@@ -1,0 +1,142 @@
+/* Lower: from the ordered IR to numbered values and steps.
+ *
+ * External values come first: what the plan is given (constants, arguments, variables), then what
+ * it must hand out. Everything else is a temporary, in the order of the steps that make it. */
+#include "graph/ir.h"
+#include "core/alloc.h"
+#include <string.h>
+
+typedef struct lowering {
+    mg_ir *ir;
+    const mg_groups *groups;
+    const mg_schedule *order;
+    mg_lowered *out;
+    int *value; /* per node: its value's number, or -1 */
+    mg_value *values;
+    mg_step *steps;
+} lowering;
+
+static const mg_group *group_of(const lowering *l, int unit) {
+    return unit >= l->ir->n ? l->groups->items[unit - l->ir->n] : NULL;
+}
+
+static int add_value(lowering *l, int node) {
+    const int v = l->out->work.n_values++;
+    l->values[v] = (mg_value){l->ir->nodes[node].shape, l->ir->nodes[node].dtype};
+    return l->value[node] = v;
+}
+
+static void add_external(lowering *l, int node, mg_external_kind kind) {
+    const mg_node *n = &l->ir->nodes[node];
+    if (l->value[node] >= 0) return;
+    const int v = add_value(l, node);
+    l->out->work.n_external = v + 1;
+    l->out->externals[v] = (mg_external){.kind = kind,
+                                         .node = node,
+                                         .dtype = n->dtype,
+                                         .shape = n->shape,
+                                         .index = n->tensor ? n->tensor->index : 0,
+                                         .tensor = n->tensor,
+                                         .variable = n->tensor ? n->tensor->variable : NULL};
+}
+
+static void add_given(lowering *l) {
+    for (int i = 0; i < l->ir->n; i++) {
+        const mg_node *n = &l->ir->nodes[i];
+        if (!n->uses || n->forward >= 0) continue;
+        if (n->kind == MG_NODE_VALUE) add_external(l, i, MG_EXTERNAL_VALUE);
+        if (n->kind == MG_NODE_ARGUMENT) add_external(l, i, MG_EXTERNAL_ARGUMENT);
+        if (n->kind == MG_NODE_VARIABLE) add_external(l, i, MG_EXTERNAL_VARIABLE);
+    }
+}
+
+/* Which nodes are made in the commit phase. */
+static mg_status mark_commit(const lowering *l, bool **commit) {
+    *commit = mg_ir_alloc(l->ir, (size_t)l->ir->n);
+    if (!*commit) return MG_OOM;
+    for (int i = l->order->n_compute; i < l->order->n; i++) {
+        const mg_group *g = group_of(l, l->order->units[i]);
+        for (int k = 0; g && k < g->expr.n_outputs; k++) (*commit)[g->out[k]] = true;
+    }
+    return MG_OK;
+}
+
+static mg_status add_roots(lowering *l) {
+    bool *commit;
+    MG_TRY(mark_commit(l, &commit));
+    for (int i = 0; i < l->ir->n_roots; i++) {
+        const int node = l->ir->roots[i].node;
+        add_external(l, node, commit[node] ? MG_EXTERNAL_UPDATE : MG_EXTERNAL_RESULT);
+        l->out->root_external[i] = l->value[node];
+    }
+    return MG_OK;
+}
+
+static int value_of(lowering *l, int node) {
+    return l->value[node] >= 0 ? l->value[node] : add_value(l, node);
+}
+
+static mg_status add_step(lowering *l, int unit) {
+    const mg_group *g = group_of(l, unit);
+    const mg_node *n = &l->ir->nodes[g ? g->members[g->n_members - 1] : unit];
+    const int n_in = g ? g->expr.n_inputs : n->n_in, n_out = g ? g->expr.n_outputs : 1;
+    int *in = mg_ir_alloc(l->ir, (size_t)n_in * sizeof *in);
+    int *out = mg_ir_alloc(l->ir, (size_t)n_out * sizeof *out);
+    if (!in || !out) return MG_OOM;
+    for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
+    for (int i = 0; i < n_out; i++) out[i] = value_of(l, g ? g->out[i] : unit);
+    l->out->where[l->out->work.n_steps] = n->where;
+    l->steps[l->out->work.n_steps++] = (mg_step){.op = g ? NULL : n->op,
+                                                 .fused = g ? &g->expr : NULL,
+                                                 .attrs = g ? NULL : n->attrs,
+                                                 .n_in = n_in,
+                                                 .n_out = n_out,
+                                                 .in = in,
+                                                 .out = out,
+                                                 .draw = n->draw,
+                                                 .seed = n->seed,
+                                                 .draw_relative = n->draw_relative};
+    return MG_OK;
+}
+
+mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *out) {
+    *out = (mg_lowered){0};
+    lowering l = {.ir = ir, .groups = groups, .order = order, .out = out};
+    const size_t n = (size_t)ir->n;
+    l.value = mg_ir_alloc(ir, n * sizeof *l.value);
+    l.values = mg_ir_alloc(ir, n * sizeof *l.values);
+    l.steps = mg_ir_alloc(ir, (size_t)order->n * sizeof *l.steps);
+    out->externals = mg_ir_alloc(ir, n * sizeof *out->externals);
+    out->root_external = mg_ir_alloc(ir, (size_t)ir->n_roots * sizeof *out->root_external);
+    out->where = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->where);
+    if (!l.value || !l.values || !l.steps || !out->externals || !out->root_external || !out->where)
+        return MG_OOM;
+    for (size_t i = 0; i < n; i++) l.value[i] = -1;
+    add_given(&l);
+    MG_TRY(add_roots(&l));
+    for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, order->units[i]));
+    out->work.n_compute = order->n_compute;
+    out->work.values = l.values;
+    out->work.steps = l.steps;
+    return MG_OK;
+}
+
+/* The value that v is a reshape of, however often. */
+static int through_reshapes(const mg_lowered *l, int v) {
+    for (int i = l->work.n_steps - 1; i >= 0; i--) {
+        const mg_step *s = &l->work.steps[i];
+        if (s->op && s->out[0] == v && strcmp(s->op->name, "reshape") == 0) v = s->in[0];
+    }
+    return v;
+}
+
+bool mg_lowered_read_elsewhere(const mg_lowered *l, int variable, int update) {
+    for (int i = l->work.n_compute; i < l->work.n_steps; i++) {
+        const mg_step *s = &l->work.steps[i];
+        bool makes_it = false;
+        for (int k = 0; k < s->n_out; k++) makes_it |= s->out[k] == update;
+        for (int k = 0; k < s->n_in && !makes_it; k++)
+            if (through_reshapes(l, s->in[k]) == variable) return true;
+    }
+    return false;
+}

@@ -1,0 +1,223 @@
+/* Schedule: the order of the steps, compute first, then commit.
+ *
+ * Among the units that are ready, the one that adds least to the live bytes runs next, so a weight
+ * gradient runs as soon as it can free its operands. What has no inputs (random draws, materialised
+ * constants) runs just before its first user. A fused group whose results only become variables'
+ * new values, directly or through other such groups, belongs to the commit phase. */
+#include "graph/ir.h"
+#include "core/alloc.h"
+#include <string.h>
+
+enum { LOOK_AHEAD = 64 }; /* ready units compared; keeps very wide graphs linear */
+
+typedef struct unit {
+    int n_waiting;     /* producers not yet placed, sources not counted */
+    int n_edges, edge; /* consumers: edges[edge .. edge + n_edges) */
+    bool exists, source, placed, commit;
+} unit;
+
+typedef struct scheduler {
+    mg_ir *ir;
+    const mg_groups *groups;
+    mg_schedule *order;
+    unit *units;
+    int *edges;
+    int *users_left; /* per node: consuming units not yet placed */
+    int n_units;
+} scheduler;
+
+static bool is_step_node(const mg_node *n) {
+    return n->uses && n->forward < 0 && n->group < 0 &&
+           (n->kind == MG_NODE_OP || n->kind == MG_NODE_LITERAL);
+}
+
+static int unit_of(const scheduler *s, int node) {
+    const mg_node *n = &s->ir->nodes[node];
+    if (n->group >= 0) return s->ir->n + n->group;
+    return is_step_node(n) ? node : -1;
+}
+
+static const mg_group *group_of(const scheduler *s, int u) {
+    return u >= s->ir->n ? s->groups->items[u - s->ir->n] : NULL;
+}
+
+static int input_count(const scheduler *s, int u) {
+    const mg_group *g = group_of(s, u);
+    return g ? g->expr.n_inputs : s->ir->nodes[u].n_in;
+}
+
+static int input_node(const scheduler *s, int u, int i) {
+    const mg_group *g = group_of(s, u);
+    return g ? g->in[i] : s->ir->nodes[u].in[i];
+}
+
+static int output_count(const scheduler *s, int u) {
+    const mg_group *g = group_of(s, u);
+    return g ? g->expr.n_outputs : 1;
+}
+
+static int output_node(const scheduler *s, int u, int i) {
+    const mg_group *g = group_of(s, u);
+    return g ? g->out[i] : u;
+}
+
+/* Input i is the first mention of its node in the unit. */
+static bool first_mention(const scheduler *s, int u, int i) {
+    for (int k = 0; k < i; k++)
+        if (input_node(s, u, k) == input_node(s, u, i)) return false;
+    return true;
+}
+
+/* A literal inside a group is an immediate; elsewhere it must be made by a `full` step. */
+static bool literal_needed(const scheduler *s, int node) {
+    const mg_node *n = &s->ir->nodes[node];
+    return n->kind != MG_NODE_LITERAL || s->users_left[node] > 0;
+}
+
+static void count_users(scheduler *s) {
+    for (int u = 0; u < s->n_units; u++) {
+        if (!s->units[u].exists) continue;
+        for (int i = 0; i < input_count(s, u); i++)
+            if (first_mention(s, u, i)) s->users_left[input_node(s, u, i)]++;
+    }
+    for (int r = 0; r < s->ir->n_roots; r++) s->users_left[s->ir->roots[r].node]++;
+    for (int i = 0; i < s->ir->n; i++)
+        if (s->units[i].exists && !literal_needed(s, i)) s->units[i].exists = false;
+}
+
+static void count_edges(scheduler *s) {
+    for (int u = 0; u < s->n_units; u++)
+        s->units[u].source = s->units[u].exists && input_count(s, u) == 0;
+    for (int u = 0; u < s->n_units; u++) {
+        if (!s->units[u].exists) continue;
+        for (int i = 0; i < input_count(s, u); i++) {
+            const int p = unit_of(s, input_node(s, u, i));
+            if (p < 0 || !first_mention(s, u, i)) continue;
+            s->units[p].n_edges++;
+            if (!s->units[p].source) s->units[u].n_waiting++;
+        }
+    }
+}
+
+static mg_status build_edges(scheduler *s) {
+    int total = 0;
+    count_edges(s);
+    for (int u = 0; u < s->n_units; u++) {
+        s->units[u].edge = total;
+        total += s->units[u].n_edges;
+        s->units[u].n_edges = 0;
+    }
+    s->edges = mg_ir_alloc(s->ir, (size_t)total * sizeof *s->edges);
+    if (!s->edges) return MG_OOM;
+    for (int u = 0; u < s->n_units; u++) {
+        if (!s->units[u].exists) continue;
+        for (int i = 0; i < input_count(s, u); i++) {
+            const int p = unit_of(s, input_node(s, u, i));
+            if (p >= 0 && first_mention(s, u, i))
+                s->edges[s->units[p].edge + s->units[p].n_edges++] = u;
+        }
+    }
+    return MG_OK;
+}
+
+static int64_t node_bytes(const scheduler *s, int node) {
+    const mg_node *n = &s->ir->nodes[node];
+    return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
+}
+
+/* Bytes made minus bytes freed if u ran now. */
+static int64_t growth(const scheduler *s, int u) {
+    int64_t bytes = 0;
+    for (int i = 0; i < output_count(s, u); i++) bytes += node_bytes(s, output_node(s, u, i));
+    for (int i = 0; i < input_count(s, u); i++) {
+        const int node = input_node(s, u, i);
+        if (s->users_left[node] == 1 && unit_of(s, node) >= 0 && first_mention(s, u, i))
+            bytes -= node_bytes(s, node);
+    }
+    return bytes;
+}
+
+static void place(scheduler *s, int u) {
+    s->units[u].placed = true;
+    s->order->units[s->order->n++] = u;
+    for (int i = 0; i < input_count(s, u); i++)
+        if (first_mention(s, u, i)) s->users_left[input_node(s, u, i)]--;
+}
+
+/* Sources that u needs come first. */
+static void place_with_sources(scheduler *s, int u) {
+    for (int i = 0; i < input_count(s, u); i++) {
+        const int p = unit_of(s, input_node(s, u, i));
+        if (p >= 0 && s->units[p].source && !s->units[p].placed) place(s, p);
+    }
+    place(s, u);
+}
+
+static void run_list(scheduler *s, int *ready) {
+    int head = 0, tail = 0;
+    for (int u = 0; u < s->n_units; u++)
+        if (s->units[u].exists && !s->units[u].source && s->units[u].n_waiting == 0)
+            ready[tail++] = u;
+    while (head < tail) {
+        int best = head;
+        for (int i = head + 1; i < tail && i < head + LOOK_AHEAD; i++)
+            if (growth(s, ready[i]) < growth(s, ready[best])) best = i;
+        const int u = ready[best];
+        memmove(&ready[head + 1], &ready[head], (size_t)(best - head) * sizeof *ready);
+        head++;
+        place_with_sources(s, u);
+        for (int e = 0; e < s->units[u].n_edges; e++) {
+            const int user = s->edges[s->units[u].edge + e];
+            if (--s->units[user].n_waiting == 0) ready[tail++] = user;
+        }
+    }
+    for (int u = 0; u < s->n_units; u++) /* sources that are results themselves */
+        if (s->units[u].source && !s->units[u].placed) place(s, u);
+}
+
+/* ---- commit ---- */
+
+static bool root_forbids_commit(const scheduler *s, int node) {
+    for (int r = 0; r < s->ir->n_roots; r++)
+        if (s->ir->roots[r].node == node && !s->ir->roots[r].commit) return true;
+    return false;
+}
+
+static bool is_commit(const scheduler *s, int u) {
+    if (!group_of(s, u)) return false;
+    for (int e = 0; e < s->units[u].n_edges; e++)
+        if (!s->units[s->edges[s->units[u].edge + e]].commit) return false;
+    for (int i = 0; i < output_count(s, u); i++)
+        if (root_forbids_commit(s, output_node(s, u, i))) return false;
+    return true;
+}
+
+static mg_status split_phases(scheduler *s) {
+    mg_schedule *o = s->order;
+    int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = 0;
+    if (!sorted) return MG_OOM;
+    for (int i = o->n - 1; i >= 0; i--) s->units[o->units[i]].commit = is_commit(s, o->units[i]);
+    for (int i = 0; i < o->n; i++)
+        if (!s->units[o->units[i]].commit) sorted[n++] = o->units[i];
+    o->n_compute = n;
+    for (int i = 0; i < o->n; i++)
+        if (s->units[o->units[i]].commit) sorted[n++] = o->units[i];
+    o->units = sorted;
+    return MG_OK;
+}
+
+mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order) {
+    scheduler s = {.ir = ir, .groups = groups, .order = order, .n_units = ir->n + groups->n};
+    *order = (mg_schedule){0};
+    s.units = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *s.units);
+    s.users_left = mg_ir_alloc(ir, (size_t)ir->n * sizeof *s.users_left);
+    order->units = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *order->units);
+    int *ready = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *ready);
+    if (!s.units || !s.users_left || !order->units || !ready) return MG_OOM;
+    for (int i = 0; i < ir->n; i++) s.units[i].exists = is_step_node(&ir->nodes[i]);
+    for (int g = 0; g < groups->n; g++) s.units[ir->n + g].exists = true;
+    count_users(&s);
+    MG_TRY(build_edges(&s));
+    run_list(&s, ready);
+    return split_phases(&s);
+}

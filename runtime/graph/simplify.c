@@ -1,0 +1,234 @@
+/* Simplify: rewrites that change no value.
+ *
+ * One pass in topological order. A node is first folded or forwarded if it is an identity, then
+ * merged with an equal twin; afterwards conv2d and matmul take a following bias and relu in, and
+ * the relu mask before a max pool moves to the pooled side. Forwarding is always to an earlier
+ * node; a rewritten node keeps its place, so the order stays topological. */
+#include "graph/ir.h"
+#include "core/alloc.h"
+#include "ops/attrs.h"
+#include "ops/elementwise.h"
+#include <string.h>
+
+static bool is_op(const mg_node *n, const char *name) {
+    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
+}
+
+static bool is_elementwise(const mg_node *n, enum mg_elementwise op) {
+    return n->kind == MG_NODE_OP && n->op->elementwise == (int)op + 1;
+}
+
+static bool same_type(const mg_node *a, const mg_node *b) {
+    return a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape);
+}
+
+static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
+    return &ir->nodes[n->in[i]];
+}
+
+static bool is_literal(const mg_node *n, double v) {
+    return n->kind == MG_NODE_LITERAL && n->literal == v;
+}
+
+/* ---- folding and identities ---- */
+
+static void fold(const mg_ir *ir, mg_node *n) {
+    double v[3] = {0};
+    if (n->kind != MG_NODE_OP || !n->op->elementwise || n->n_in == 0) return;
+    for (int i = 0; i < n->n_in; i++) {
+        if (input(ir, n, i)->kind != MG_NODE_LITERAL) return;
+        v[i] = input(ir, n, i)->literal;
+    }
+    const enum mg_elementwise op = (enum mg_elementwise)(n->op->elementwise - 1);
+    n->literal = mg_dtype_round(n->dtype, mg_elementwise_value(op, v[0], v[1], v[2]));
+    n->kind = MG_NODE_LITERAL;
+    n->n_in = 0;
+}
+
+/* The input that n equals, or -1. */
+static int identity_elementwise(const mg_ir *ir, const mg_node *n) {
+    const mg_node *a = input(ir, n, 0), *b = n->n_in > 1 ? input(ir, n, 1) : NULL;
+    switch ((enum mg_elementwise)(n->op->elementwise - 1)) {
+    case MG_EW_add: return is_literal(b, 0) ? 0 : is_literal(a, 0) ? 1 : -1;
+    case MG_EW_mul: return is_literal(b, 1) ? 0 : is_literal(a, 1) ? 1 : -1;
+    case MG_EW_sub: return is_literal(b, 0) ? 0 : -1;
+    case MG_EW_div: return is_literal(b, 1) ? 0 : -1;
+    case MG_EW_pow: return is_literal(b, 1) ? 0 : -1;
+    case MG_EW_cast:
+    case MG_EW_stop_gradient: return 0;
+    default: return -1;
+    }
+}
+
+static int identity(const mg_ir *ir, const mg_node *n) {
+    if (n->kind != MG_NODE_OP || n->n_in == 0) return -1;
+    if (n->op->elementwise) return identity_elementwise(ir, n);
+    if (is_op(n, "reshape") || is_op(n, "broadcast_to")) return 0;
+    return -1;
+}
+
+/* reshape(reshape(x)) = reshape(x), to whatever x is. */
+static void skip_inner_reshape(const mg_ir *ir, mg_node *n) {
+    while (is_op(n, "reshape") && is_op(input(ir, n, 0), "reshape"))
+        n->in[0] = input(ir, n, 0)->in[0];
+}
+
+static bool permutes_back(const mg_node *outer, const mg_node *inner) {
+    const mg_ints *a = outer->attrs, *b = inner->attrs;
+    for (int i = 0; i < a->n; i++)
+        if (b->v[a->v[i]] != i) return false;
+    return true;
+}
+
+/* The node that n can be replaced by, or -1. */
+static int replacement(const mg_ir *ir, mg_node *n) {
+    skip_inner_reshape(ir, n);
+    if (is_op(n, "permute") && is_op(input(ir, n, 0), "permute") &&
+        permutes_back(n, input(ir, n, 0)))
+        return input(ir, n, 0)->in[0];
+    const int i = identity(ir, n);
+    return i >= 0 && same_type(n, input(ir, n, i)) ? n->in[i] : -1;
+}
+
+/* ---- equal twins ---- */
+
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t hash_node(const mg_node *n) {
+    uint64_t h = 0xcbf29ce484222325u;
+    h = hash_bytes(h, &n->op, sizeof n->op);
+    h = hash_bytes(h, n->in, (size_t)n->n_in * sizeof *n->in);
+    if (n->kind == MG_NODE_LITERAL) return hash_bytes(h, &n->literal, sizeof n->literal);
+    return hash_bytes(h, n->attrs, n->op->attrs_size);
+}
+
+static bool equal_nodes(const mg_node *a, const mg_node *b) {
+    if (a->kind != b->kind || !same_type(a, b)) return false;
+    if (a->kind == MG_NODE_LITERAL) return memcmp(&a->literal, &b->literal, sizeof(double)) == 0;
+    return a->op == b->op && a->n_in == b->n_in &&
+           memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in) == 0 &&
+           memcmp(a->attrs, b->attrs, a->op->attrs_size) == 0;
+}
+
+typedef struct twin_table {
+    int *slots; /* node + 1; 0 = empty */
+    size_t mask;
+} twin_table;
+
+/* Files n under its hash, or gives the equal node filed before it (-1 if none). */
+static int find_twin(const mg_ir *ir, twin_table *table, int n) {
+    const mg_node *node = &ir->nodes[n];
+    const bool comparable = node->kind == MG_NODE_LITERAL ||
+                            (node->kind == MG_NODE_OP && !(node->op->flags & MG_OP_RANDOM));
+    if (!comparable) return -1;
+    size_t h = (size_t)hash_node(node) & table->mask;
+    for (; table->slots[h]; h = (h + 1) & table->mask)
+        if (equal_nodes(&ir->nodes[table->slots[h] - 1], node)) return table->slots[h] - 1;
+    table->slots[h] = n + 1;
+    return -1;
+}
+
+static mg_status fold_and_merge(mg_ir *ir) {
+    twin_table table = {.mask = 63};
+    while (table.mask < 2 * (size_t)ir->n) table.mask = 2 * table.mask + 1;
+    table.slots = mg_alloc_zero((table.mask + 1) * sizeof *table.slots);
+    if (!table.slots) return MG_OOM;
+    for (int i = 0; i < ir->n; i++) {
+        mg_node *n = &ir->nodes[i];
+        for (int k = 0; k < n->n_in; k++) n->in[k] = mg_ir_resolve(ir, n->in[k]);
+        fold(ir, n);
+        n->forward = replacement(ir, n);
+        if (n->forward < 0) n->forward = find_twin(ir, &table, i);
+    }
+    mg_free(table.slots);
+    return MG_OK;
+}
+
+/* ---- bias and relu into conv2d and matmul ---- */
+
+static bool takes_epilogue(const mg_node *n) {
+    if (is_op(n, "conv2d")) return !((const mg_conv_attrs *)n->attrs)->relu;
+    if (is_op(n, "matmul")) return !((const mg_matmul_attrs *)n->attrs)->relu;
+    return false;
+}
+
+static bool is_bias_for(const mg_node *bias, const mg_node *n) {
+    return bias->shape.rank == 1 && bias->dtype == n->dtype && n->shape.rank >= 2 &&
+           bias->shape.dim[0] == n->shape.dim[n->shape.rank - 1];
+}
+
+/* n becomes a copy of its producer with one more input (bias) or with relu set. */
+static mg_status absorb(mg_ir *ir, mg_node *n, const mg_node *producer, int bias, bool relu) {
+    int *in = mg_ir_alloc(ir, 3 * sizeof *in);
+    void *attrs = mg_ir_alloc(ir, producer->op->attrs_size);
+    if (!in || !attrs) return MG_OOM;
+    memcpy(in, producer->in, (size_t)producer->n_in * sizeof *in);
+    memcpy(attrs, producer->attrs, producer->op->attrs_size);
+    if (relu && is_op(producer, "conv2d")) ((mg_conv_attrs *)attrs)->relu = 1;
+    if (relu && is_op(producer, "matmul")) ((mg_matmul_attrs *)attrs)->relu = 1;
+    n->n_in = producer->n_in;
+    if (bias >= 0) in[n->n_in++] = bias;
+    n->in = in;
+    n->op = producer->op;
+    n->attrs = attrs;
+    return MG_OK;
+}
+
+static mg_status take_epilogue(mg_ir *ir, mg_node *n) {
+    if (is_elementwise(n, MG_EW_relu)) {
+        const mg_node *a = input(ir, n, 0);
+        if (a->uses == 1 && takes_epilogue(a)) return absorb(ir, n, a, -1, true);
+    }
+    if (!is_elementwise(n, MG_EW_add)) return MG_OK;
+    for (int i = 0; i < 2; i++) {
+        const mg_node *a = input(ir, n, i), *bias = input(ir, n, 1 - i);
+        if (a->uses == 1 && takes_epilogue(a) && a->n_in == 2 && is_bias_for(bias, a) &&
+            same_type(n, a))
+            return absorb(ir, n, a, n->in[1 - i], false);
+    }
+    return MG_OK;
+}
+
+/* ---- the relu mask before a max pool ---- */
+
+/* where(x > 0, max_pool2d_grad(x, p, dy), 0) = max_pool2d_grad(x, p, where(p > 0, dy, 0)), because
+ * gradient only reaches cells with x == p: the mask is a pool's size smaller. The dead nodes'
+ * places take the new ones. */
+static void move_mask(mg_ir *ir, mg_node *n) {
+    if (!is_elementwise(n, MG_EW_where)) return;
+    const int test = n->in[0], pool = n->in[1], lo = test < pool ? test : pool,
+              hi = test + pool - lo;
+    mg_node *gt = &ir->nodes[test], *grad = &ir->nodes[pool];
+    if (!is_op(grad, "max_pool2d_grad") || !is_elementwise(gt, MG_EW_gt) || gt->uses != 1 ||
+        grad->uses != 1 || gt->in[0] != grad->in[0] || !is_literal(input(ir, gt, 1), 0) ||
+        !is_literal(input(ir, n, 2), 0) || input(ir, n, 2)->shape.rank != 0)
+        return;
+    const int pooled = grad->in[1], dy = grad->in[2], zero = gt->in[1], other = n->in[2];
+    if (pooled >= lo || dy >= hi || zero >= lo || other >= hi || zero == pool || other == test)
+        return;
+    const mg_node mask = *gt, pick = *n, back = *grad;
+    ir->nodes[lo] = mask, ir->nodes[lo].shape = ir->nodes[pooled].shape;
+    ir->nodes[lo].in[0] = pooled;
+    ir->nodes[hi] = pick, ir->nodes[hi].shape = ir->nodes[dy].shape;
+    ir->nodes[hi].in[0] = lo, ir->nodes[hi].in[1] = dy;
+    *n = back;
+    n->in[2] = hi;
+    ir->nodes[lo].uses = ir->nodes[hi].uses = 1;
+}
+
+mg_status mg_simplify(mg_ir *ir) {
+    MG_TRY(fold_and_merge(ir));
+    mg_ir_count_uses(ir);
+    for (int i = 0; i < ir->n; i++) {
+        mg_node *n = &ir->nodes[i];
+        if (n->kind != MG_NODE_OP || !n->uses || n->forward >= 0) continue;
+        MG_TRY(take_epilogue(ir, n));
+        move_mask(ir, n);
+    }
+    mg_ir_count_uses(ir);
+    return MG_OK;
+}

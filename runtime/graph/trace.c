@@ -1,0 +1,182 @@
+/* Traces: running the user's function once with placeholders, and making a plan of what it did.
+ *
+ * One trace per thread at a time. It owns placeholders and the list of variables it has touched;
+ * closing it, by end or abandon, puts every variable back as it was. */
+#include "graph/graph.h"
+#include "core/alloc.h"
+#include "graph/walk.h"
+
+struct mg_trace {
+    mg_device *device;
+    mg_tensor **args; /* owned placeholders */
+    int n_args, args_capacity;
+    mg_variable **variables; /* retained */
+    int n_variables, variables_capacity;
+    mg_guard *guards;
+    int n_guards, guards_capacity;
+    uint64_t n_draws;
+};
+
+static _Thread_local mg_trace *current;
+static _Thread_local uint16_t serial;
+
+static mg_status reserve(void **items, int n, int *capacity, size_t size) {
+    if (n < *capacity) return MG_OK;
+    const int wider = *capacity ? 2 * *capacity : 16;
+    void *moved = mg_realloc(*items, (size_t)wider * size);
+    if (!moved) return MG_OOM;
+    *items = moved;
+    *capacity = wider;
+    return MG_OK;
+}
+
+mg_trace *mg_trace_current(void) {
+    return current;
+}
+
+uint16_t mg_trace_serial(void) {
+    return current ? serial : 0;
+}
+
+uint64_t mg_trace_draw(void) {
+    return current->n_draws++;
+}
+
+mg_trace *mg_trace_begin(mg_device *device) {
+    if (current) {
+        mg_fail(MG_INTERNAL, "a trace is already open");
+        return NULL;
+    }
+    if (mg_variables_settle() != MG_OK) return NULL;
+    mg_trace *t = mg_alloc_zero(sizeof *t);
+    if (!t) return NULL;
+    t->device = device;
+    if (++serial == 0) serial = 1;
+    return current = t;
+}
+
+mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
+    if (reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
+        return NULL;
+    mg_tensor *p =
+        mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, actual->place);
+    if (p) t->args[t->n_args++] = p;
+    return p;
+}
+
+mg_status mg_trace_enter_variable(mg_variable *v) {
+    mg_trace *t = current;
+    if (v->trace == serial && v->entry) return MG_OK;
+    MG_TRY(reserve((void **)&t->variables, t->n_variables, &t->variables_capacity,
+                   sizeof *t->variables));
+    v->entry = mg_tensor_varread(v);
+    if (!v->entry) return MG_OOM;
+    v->traced = mg_tensor_retain(v->entry);
+    v->trace = serial;
+    t->variables[t->n_variables++] = mg_variable_retain(v);
+    return MG_OK;
+}
+
+mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
+    if (ok->dtype != MG_BOOL || mg_tensor_count(ok) != 1)
+        return mg_fail(MG_USAGE, "guard: the condition must be one bool, got %s %s",
+                       mg_dtype_name((mg_dtype)ok->dtype), MG_SHAPE_TEXT(&ok->shape));
+    if (!current) {
+        uint8_t value = 0;
+        MG_TRY(mg_tensor_read(ok, &value));
+        return value ? MG_OK : mg_fail(code, "%s", message);
+    }
+    MG_TRY(reserve((void **)&current->guards, current->n_guards, &current->guards_capacity,
+                   sizeof *current->guards));
+    char *copy = mg_strdup(message);
+    if (!copy) return MG_OOM;
+    current->guards[current->n_guards++] = (mg_guard){mg_tensor_retain(ok), code, copy};
+    return MG_OK;
+}
+
+/* ---- closing ---- */
+
+/* Puts every variable back, then frees the trace. */
+static void close_trace(mg_trace *t) {
+    current = NULL;
+    for (int i = 0; i < t->n_variables; i++) {
+        mg_variable *v = t->variables[i];
+        mg_tensor_release(v->traced);
+        mg_tensor_release(v->entry);
+        v->traced = v->entry = NULL;
+        v->trace = 0;
+        mg_variable_release(v);
+    }
+    for (int i = 0; i < t->n_args; i++) mg_tensor_release(t->args[i]);
+    for (int i = 0; i < t->n_guards; i++) {
+        mg_tensor_release(t->guards[i].ok);
+        mg_free(t->guards[i].message);
+    }
+    mg_free(t->args);
+    mg_free(t->variables);
+    mg_free(t->guards);
+    mg_free(t);
+}
+
+void mg_trace_abandon(mg_trace *t) {
+    close_trace(t);
+}
+
+static bool inside_trace(const mg_tensor *t, void *context) {
+    (void)context;
+    return t->trace != 0;
+}
+
+/* Lazy tensors from before the trace are constants of the plan: they are computed once, now. */
+static mg_status settle_constants(mg_tensor *const *roots, int n) {
+    mg_walk walk;
+    mg_status status = mg_walk_collect(&walk, roots, n, inside_trace, NULL);
+    int n_early = 0;
+    for (int i = 0; i < walk.n && status == MG_OK; i++) {
+        mg_tensor *t = walk.items[i];
+        if (!t->trace && !t->buffer) walk.items[n_early++] = t;
+    }
+    if (n_early && status == MG_OK) status = mg_eval(walk.items, n_early);
+    mg_walk_free(&walk);
+    return status;
+}
+
+/* What the trace did, as a plan's specification; `scratch` holds its lists. */
+static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
+    const int n_all = n_outputs + t->n_variables + t->n_guards + 1;
+    mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
+    mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);
+    mg_plan *plan = NULL;
+    int n = 0, n_assigns = 0;
+    if (roots && targets) {
+        for (int i = 0; i < n_outputs; i++) roots[n++] = outputs[i];
+        for (int i = 0; i < t->n_variables; i++) {
+            mg_variable *v = t->variables[i];
+            if (v->traced == v->entry) continue;
+            targets[n_assigns++] = v;
+            roots[n++] = v->traced;
+        }
+        for (int i = 0; i < t->n_guards; i++) roots[n++] = t->guards[i].ok;
+        const mg_plan_spec spec = {.device = t->device,
+                                   .n_outputs = n_outputs,
+                                   .n_assigns = n_assigns,
+                                   .n_guards = t->n_guards,
+                                   .n_args = t->n_args,
+                                   .outputs = roots,
+                                   .targets = targets,
+                                   .values = roots + n_outputs,
+                                   .guards = t->guards,
+                                   .n_draws = t->n_draws,
+                                   .trace = serial};
+        if (settle_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
+    }
+    mg_free(roots);
+    mg_free(targets);
+    return plan;
+}
+
+mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
+    mg_plan *plan = make_plan(t, outputs, n_outputs);
+    close_trace(t);
+    return plan;
+}

@@ -1,0 +1,66 @@
+/* The topological listing of tensor histories: depth first, with a stack of its own. */
+#include "graph/walk.h"
+#include "core/alloc.h"
+
+typedef struct frame {
+    mg_tensor *tensor;
+    int next_input; /* the input to look at next; n_inputs when done */
+} frame;
+
+typedef struct frame_stack {
+    frame *items;
+    int n, capacity;
+} frame_stack;
+
+static mg_status grow(void **items, int *capacity, size_t item_size) {
+    const int wider = *capacity ? 2 * *capacity : 64;
+    void *moved = mg_realloc(*items, (size_t)wider * item_size);
+    if (!moved) return MG_OOM;
+    *items = moved;
+    *capacity = wider;
+    return MG_OK;
+}
+
+static mg_status push(frame_stack *s, mg_tensor *t, bool follow) {
+    if (s->n == s->capacity) MG_TRY(grow((void **)&s->items, &s->capacity, sizeof *s->items));
+    s->items[s->n++] = (frame){t, follow ? 0 : t->n_inputs};
+    return MG_OK;
+}
+
+static mg_status append(mg_walk *w, mg_tensor *t) {
+    if (w->n == w->capacity) MG_TRY(grow((void **)&w->items, &w->capacity, sizeof *w->items));
+    t->slot = w->n;
+    w->items[w->n++] = t;
+    return MG_OK;
+}
+
+mg_status mg_walk_collect(mg_walk *w, mg_tensor *const *roots, int n_roots,
+                          bool (*descend)(const mg_tensor *t, void *context), void *context) {
+    frame_stack stack = {0};
+    mg_status status = MG_OK;
+    *w = (mg_walk){.number = mg_walk_begin()};
+    for (int r = 0; r < n_roots && status == MG_OK; r++) {
+        if (roots[r]->mark == w->number) continue;
+        roots[r]->mark = w->number;
+        status = push(&stack, roots[r], descend(roots[r], context));
+        while (stack.n && status == MG_OK) {
+            frame *top = &stack.items[stack.n - 1];
+            if (top->next_input == top->tensor->n_inputs) {
+                status = append(w, top->tensor);
+                stack.n--;
+                continue;
+            }
+            mg_tensor *in = top->tensor->inputs[top->next_input++];
+            if (in->mark == w->number) continue;
+            in->mark = w->number;
+            status = push(&stack, in, descend(in, context));
+        }
+    }
+    mg_free(stack.items);
+    return status;
+}
+
+void mg_walk_free(mg_walk *w) {
+    mg_free(w->items);
+    *w = (mg_walk){0};
+}

@@ -1,0 +1,80 @@
+/* The attribute structs of ops that others than their own family look into: devices' kernels, graph
+ * passes, builders. Plain data without padding, compared with memcmp; the tables that describe them
+ * stand beside the rows in ops/<family>.c. */
+#ifndef MG_OPS_ATTRS_H
+#define MG_OPS_ATTRS_H
+
+#include "ops/op.h"
+
+typedef struct mg_cast_attrs { /* cast */
+    int64_t dtype;
+} mg_cast_attrs;
+
+typedef struct mg_full_attrs { /* full */
+    mg_ints shape;
+    double value;
+    int64_t dtype;
+} mg_full_attrs;
+
+typedef struct mg_iota_attrs { /* iota */
+    mg_ints shape;
+    int64_t axis, dtype;
+} mg_iota_attrs;
+
+typedef struct mg_reduce_attrs { /* sum max min prod all any */
+    mg_ints axes;                /* none = all */
+    int64_t keepdims;
+} mg_reduce_attrs;
+
+typedef struct mg_axis_attrs { /* argmax argmin cumsum softmax log_softmax concat gather reverse */
+    int64_t axis;
+} mg_axis_attrs;
+
+typedef struct mg_ints_attrs { /* reshape broadcast_to: shape; permute: order */
+    mg_ints list;
+} mg_ints_attrs;
+
+typedef struct mg_slice_attrs { /* slice: 0-based, half-open */
+    mg_ints start, stop, step;
+} mg_slice_attrs;
+
+typedef struct mg_pad_attrs { /* pad; interior = cells put between neighbours */
+    mg_ints before, after, interior;
+    double value;
+} mg_pad_attrs;
+
+typedef struct mg_matmul_attrs { /* matmul */
+    int64_t transpose_a, transpose_b, relu;
+} mg_matmul_attrs;
+
+typedef struct mg_conv_attrs {        /* conv2d conv2d_grad_input conv2d_grad_weight */
+    mg_ints strides, pads, dilations; /* 2, 4 (top bottom left right), 2: filled in by infer */
+    mg_ints shape;                    /* input_shape or kernel_shape of the backward ops: 4 */
+    int64_t groups, relu;
+} mg_conv_attrs;
+
+typedef struct mg_pool_attrs {   /* max_pool2d avg_pool2d and their backward ops */
+    mg_ints size, strides, pads; /* 2, 2, 4: filled in by infer */
+    mg_ints shape;               /* input_shape of avg_pool2d_grad: 4 */
+} mg_pool_attrs;
+
+typedef struct mg_norm_attrs { /* batch_norm batch_norm_reduce */
+    double epsilon;
+} mg_norm_attrs;
+
+typedef struct mg_random_attrs { /* random */
+    mg_ints shape;
+    int64_t kind; /* enum mg_random_kind */
+    double a, b;
+    int64_t dtype, stream;
+} mg_random_attrs;
+
+enum mg_random_kind {
+    MG_RANDOM_UNIFORM,          /* [a, b) */
+    MG_RANDOM_NORMAL,           /* mean a, standard deviation b */
+    MG_RANDOM_TRUNCATED_NORMAL, /* likewise, within two standard deviations */
+    MG_RANDOM_BERNOULLI,        /* true with probability a */
+    MG_RANDOM_RANDINT           /* integers a .. b-1 */
+};
+
+#endif

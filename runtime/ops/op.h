@@ -1,0 +1,128 @@
+/* What an op is: a row of one table. The row is the op's whole specification, beside its code.
+ *
+ * Every op makes exactly one tensor. Rows stand at the end of ops/<family>.c as
+ * `const mg_op_family mg_ops_<family>`; ops/ops.h lists the families, and nothing else does. */
+#ifndef MG_OPS_OP_H
+#define MG_OPS_OP_H
+
+#include "core/rng.h"
+#include "core/tensor.h"
+#include <stddef.h>
+
+/* ---- attributes: a plain struct (zero the padding) described by a table ---- */
+
+typedef struct mg_ints { /* a list of up to 8 integers */
+    int32_t n;
+    int32_t unused;
+    int64_t v[MG_MAX_RANK];
+} mg_ints;
+
+typedef enum mg_attr_type {                 /* the C type at `offset` */
+                            MG_ATTR_INT,    /* int64_t */
+                            MG_ATTR_NUMBER, /* double */
+                            MG_ATTR_BOOL,   /* int64_t, 0 or 1 */
+                            MG_ATTR_DTYPE,  /* int64_t holding an mg_dtype */
+                            MG_ATTR_CHOICE, /* int64_t: index into choices */
+                            MG_ATTR_INTS,   /* mg_ints */
+                            MG_ATTR_SHAPE,  /* mg_ints: a shape; -1 = unknown where the op allows it
+                                             */
+                            MG_ATTR_AXIS,   /* int64_t: 0-based in C; Lua gives 1-based or negative,
+                                               the binding translates */
+                            MG_ATTR_AXES /* mg_ints: likewise; n = 0 means "all axes" unless the op
+                                            says otherwise */
+} mg_attr_type;
+
+typedef struct mg_attr {
+    const char *name;
+    mg_attr_type type;
+    size_t offset;
+    double fallback;            /* default of scalar types; lists default to empty */
+    const char *const *choices; /* NULL-terminated names, for MG_ATTR_CHOICE */
+    const char *doc;
+} mg_attr;
+
+/* ---- inference: from inputs and attributes to the output's shape and dtype ---- */
+
+typedef struct mg_infer {
+    const mg_op *op;
+    int n_inputs;
+    mg_tensor *const *inputs;
+    void *attrs;    /* the tensor's own copy: the rule may normalise it (negative axes, say) */
+    mg_shape shape; /* to fill */
+    mg_dtype dtype; /* preset to the first input's */
+} mg_infer;
+
+/* ---- the reference kernel: readable, row-major, in double ---- */
+
+typedef struct mg_ref {
+    const mg_op *op;
+    const void *attrs;
+    int n_inputs;
+    const mg_shape *in_shape; /* one per input */
+    const mg_dtype *in_dtype;
+    const double *const *in;
+    mg_shape shape; /* of the output */
+    mg_dtype dtype;
+    double *out; /* rounded to dtype afterwards */
+    mg_rng_state rng;
+} mg_ref;
+
+/* ---- the row ---- */
+
+enum mg_op_flags {
+    MG_OP_PROMOTE = 1,      /* inputs are cast to their common dtype */
+    MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
+    MG_OP_HIDDEN = 4,       /* internal: no Lua function */
+    MG_OP_RANDOM = 8,       /* draws: never merged with an equal twin */
+    MG_OP_ONCE = 16,        /* its gradient is not differentiable again */
+    MG_OP_PROMOTE_REST = 32 /* inputs after the first are cast to their common dtype */
+};
+
+struct mg_op {
+    const char *name;
+    const char *doc;                /* one line; {2,3} style shapes */
+    uint8_t min_inputs, max_inputs; /* 255 = any number */
+    uint8_t flags;
+    int16_t elementwise; /* index in elementwise.def + 1; 0 = not element-wise */
+    const mg_attr *attrs;
+    int n_attrs;
+    size_t attrs_size;
+    mg_status (*infer)(mg_infer *f);
+    /* d loss / d inputs[i] from dy = d loss / d y; borrowed from the scope of ops/build.h.
+     * NULL = an error was set. mg_no_gradient() = nothing flows this way.
+     * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
+    mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);
+    void (*ref)(const mg_ref *r);
+};
+
+typedef struct mg_op_family {
+    const char *name;
+    const mg_op *rows;
+    int n_rows;
+} mg_op_family;
+
+/* By name, over all families; NULL if there is none. */
+const mg_op *mg_op_find(const char *name);
+/* All rows, for walks: 0 <= i < mg_op_count(). */
+int mg_op_count(void);
+const mg_op *mg_op_at(int i);
+
+/* Shorthands for infer rules. `mg_infer_fail(f, code, "fmt")` prefixes "opname: ". */
+mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline const mg_shape *mg_infer_shape(const mg_infer *f, int i) {
+    return &f->inputs[i]->shape;
+}
+/* MG_USAGE unless input i has this rank / a floating dtype / an integer dtype. */
+mg_status mg_infer_rank(const mg_infer *f, int i, int rank, const char *meaning);
+mg_status mg_infer_float(const mg_infer *f, int i);
+mg_status mg_infer_integer(const mg_infer *f, int i);
+/* Makes *axis non-negative; MG_USAGE if it is out of range for `rank`. Messages count from 1. */
+mg_status mg_infer_axis(const mg_infer *f, int64_t *axis, int rank);
+
+/* In a row: MG_ATTRS(my_attrs_struct, my_attr_table). */
+#define MG_ATTRS(type, table)                                                                      \
+    .attrs = (table), .n_attrs = (int)(sizeof(table) / sizeof((table)[0])),                        \
+    .attrs_size = sizeof(type)
+
+#endif

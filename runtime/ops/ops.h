@@ -1,0 +1,24 @@
+/* The list of op families: one line per file in this folder that ends in rows. */
+#ifndef MG_OPS_OPS_H
+#define MG_OPS_OPS_H
+
+#include "ops/op.h"
+
+#define MG_OP_FAMILIES(X)                                                                          \
+    X(elementwise)                                                                                 \
+    X(create)                                                                                      \
+    X(reduce)                                                                                      \
+    X(movement)                                                                                    \
+    X(matmul)                                                                                      \
+    X(conv)                                                                                        \
+    X(pool)                                                                                        \
+    X(norm)                                                                                        \
+    X(softmax)                                                                                     \
+    X(gather)                                                                                      \
+    X(random)
+
+#define X(family) extern const mg_op_family mg_ops_##family;
+MG_OP_FAMILIES(X)
+#undef X
+
+#endif

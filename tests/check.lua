@@ -1,0 +1,321 @@
+-- What a test file needs: test, a few checks, skips, and a verdict.
+--
+-- A test file is run in a process of its own:
+--     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [part of a test's name]
+-- and reads
+--     local check = require "check"
+--     local test = check.test
+--     test("adding a tensor and a number keeps the dtype", function()
+--       check.equal((mgpu.ones {2} + 1):totable(), {2, 2})
+--     end)
+-- test runs the function at once. After it there must be no tensor more than before, no open file
+-- more, and the same working directory. The process prints one line for each failure and skip, then
+-- `N passed, N failed, N skipped`, and exits 1 if anything failed.
+--
+--   check.test(sentence, fn)            one test; sentences are unique within a file
+--   check.equal(actual, expected)       deep; tensors are compared by their numbers
+--   check.near(actual, expected, tol)   |a - e| <= tol * max(1, |e|) element by element; tol 1e-6
+--   check.near_norm(actual, expected, tol)  the whole: |a - e| <= tol * |e|, Euclidean
+--   check.truthy(value, what) / check.falsy(value, what)
+--   check.matches(text, expected)       expected: plain text or a Lua pattern
+--   check.raises(fn, expected, code)    fn must fail so; code: mgpu.error_code()'s; -> message
+--   check.fail(message)
+--   check.skip(reason)                  ends the test, or the rest of the file outside a test
+--   check.needs(what, ...)              skips unless there: a device kind ("cpu"), a path ("/x/y")
+--   check.slow()                        skips under `make test-fast`
+--   check.path(name)                    a path in a folder removed when the process ends
+--   check.read(path), check.write(path, bytes)
+--   check.run(command)                  -> output (stdout and stderr), exit status
+--   check.program                       this interpreter's shell-quoted path, for check.run
+
+local check = { program = "mgpulua", file = "", filter = nil }
+
+local counts = { passed = 0, failed = 0, skipped = 0 }
+local seen, running, folder = {}, nil, nil
+local SKIP = {} -- raised, with a reason, to leave a test
+
+-- ---- values -------------------------------------------------------------------------------------
+
+local function plain(value)
+  if type(value) == "userdata" then return value:totable() end
+  return value
+end
+
+local function show(value, depth)
+  depth = depth or 0
+  if type(value) == "string" then
+    return (("%q"):format(value):gsub("\\\n", "\\n"):gsub("\\9", "\\t"))
+  end
+  if type(value) == "number" then return ("%.17g"):format(value) end
+  if type(value) ~= "table" then return tostring(value) end
+  if depth > 3 then return "{...}" end
+  local parts = {}
+  for i = 1, math.min(#value, 12) do parts[i] = show(value[i], depth + 1) end
+  if #value > 12 then parts[#parts + 1] = ("... (%d)"):format(#value) end
+  for k, v in pairs(value) do
+    if not (type(k) == "number" and k >= 1 and k <= #value) then
+      parts[#parts + 1] = ("[%s] = %s"):format(show(k), show(v, depth + 1))
+    end
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+-- Calls same(a, e) on each pair of leaves; returns where the first difference is, and the two.
+local function differs(actual, expected, same, where)
+  actual, expected = plain(actual), plain(expected)
+  if type(actual) == "table" and type(expected) == "table" then
+    for k, v in pairs(expected) do
+      local path, a, e = differs(actual[k], v, same, where .. "[" .. tostring(k) .. "]")
+      if path then return path, a, e end
+    end
+    for k, v in pairs(actual) do
+      if expected[k] == nil then return where .. "[" .. tostring(k) .. "]", v, nil end
+    end
+    return nil
+  end
+  if not same(actual, expected) then return where, actual, expected end
+end
+
+local function compare(actual, expected, same, how)
+  local path, a, e = differs(actual, expected, same, "")
+  if not path then return end
+  if path ~= "" then path = " at " .. path end
+  error(("got %s, expected %s%s%s"):format(show(a), show(e), how, path), 3)
+end
+
+local function identical(a, e) return a == e or (a ~= a and e ~= e) end
+
+-- Adds |a - e|^2 and |e|^2 over all leaves.
+local function squares(actual, expected, sums)
+  actual, expected = plain(actual), plain(expected)
+  if type(expected) == "table" then
+    if type(actual) ~= "table" or #actual ~= #expected then
+      error(("got %s, expected %d elements"):format(show(actual), #expected), 3)
+    end
+    for i = 1, #expected do squares(actual[i], expected[i], sums) end
+    return sums
+  end
+  sums.difference = sums.difference + (actual - expected) ^ 2
+  sums.expected = sums.expected + expected ^ 2
+  return sums
+end
+
+function check.equal(actual, expected) compare(actual, expected, identical, "") end
+
+function check.near(actual, expected, tolerance)
+  tolerance = tolerance or 1e-6
+  compare(actual, expected, function(a, e)
+    if type(a) ~= "number" or type(e) ~= "number" then return identical(a, e) end
+    return identical(a, e) or math.abs(a - e) <= tolerance * math.max(1, math.abs(e))
+  end, (" within %g"):format(tolerance))
+end
+
+function check.near_norm(actual, expected, tolerance)
+  local sums = squares(actual, expected, { difference = 0, expected = 0 })
+  local off = math.sqrt(sums.difference / math.max(sums.expected, 1e-300))
+  if not (off <= tolerance) then
+    error(("off by %g of the norm %g, allowed %g"):format(off, math.sqrt(sums.expected),
+      tolerance), 2)
+  end
+end
+
+function check.truthy(value, what)
+  if not value then error((what or "value") .. " is " .. tostring(value), 2) end
+end
+
+function check.falsy(value, what)
+  if value then error((what or "value") .. " is " .. show(value), 2) end
+end
+
+-- ---- messages and errors ------------------------------------------------------------------------
+
+local function matches(text, expected)
+  if text:find(expected, 1, true) then return true end
+  local ok, at = pcall(string.find, text, expected)
+  return ok and at ~= nil
+end
+
+function check.matches(text, expected)
+  if type(text) ~= "string" or not matches(text, expected) then
+    error(("%s does not contain %s"):format(show(text), show(expected)), 2)
+  end
+end
+
+function check.raises(fn, expected, code)
+  local ok, message = pcall(fn)
+  if ok then error("no error was raised, expected " .. show(expected), 2) end
+  if type(message) == "table" and message[1] == SKIP then error(message, 0) end
+  if type(message) ~= "string" then error("the error is no string: " .. show(message), 2) end
+  if expected and not matches(message, expected) then
+    error(("the error is %s, expected %s"):format(show(message), show(expected)), 2)
+  end
+  if code then
+    local actual = require("mgpu.core").error_code()
+    if actual ~= code then
+      error(("the error's code is %s, expected %s"):format(show(actual), show(code)), 2)
+    end
+  end
+  return message
+end
+
+function check.fail(message) error(message, 2) end
+
+-- ---- skips --------------------------------------------------------------------------------------
+
+function check.skip(reason) error({ SKIP, reason }, 0) end
+
+local function missing(what)
+  if what:find("/", 1, true) then
+    local f = io.open(what)
+    if f then f:close() return nil end
+    return "no " .. what
+  end
+  if #require("mgpu.core").devices(what) == 0 then return "no device of kind " .. what end
+end
+
+function check.needs(...)
+  for _, what in ipairs { ... } do
+    local reason = missing(what)
+    if reason then check.skip("needs " .. what .. ": " .. reason) end
+  end
+end
+
+function check.slow()
+  if os.getenv "MGPU_TEST_FAST" then check.skip "slow" end
+end
+
+-- ---- files and processes ------------------------------------------------------------------------
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+function check.run(command)
+  local pipe = assert(io.popen("( " .. command .. " ) 2>&1; echo \"@@status $?\""))
+  local output, status = pipe:read("*a"):match("^(.*)@@status (%d+)\n$")
+  pipe:close()
+  return output, tonumber(status)
+end
+
+function check.path(name)
+  if not folder then
+    folder = check.run("mktemp -d"):gsub("\n$", "")
+  end
+  return folder .. "/" .. name
+end
+
+function check.read(path)
+  local f = assert(io.open(path, "rb"))
+  local bytes = f:read("*a")
+  f:close()
+  return bytes
+end
+
+function check.write(path, bytes)
+  local f = assert(io.open(path, "wb"))
+  f:write(bytes)
+  f:close()
+end
+
+-- ---- what a test may not leave behind -----------------------------------------------------------
+
+-- Counters are read through the FFI: instruments of the tests, not part of the library's surface.
+local ffi_ok, ffi = pcall(require, "ffi")
+if ffi_ok then
+  ffi.cdef [[
+    int64_t mg_tensor_live_count(void);
+    char *getcwd(char *, size_t);
+    int fcntl(int, int, ...);
+  ]]
+end
+
+local function live_tensors()
+  local ok, n = pcall(function() return tonumber(ffi.C.mg_tensor_live_count()) end)
+  return ok and n or 0 -- a stock luajit loads the library without showing its symbols
+end
+
+local function open_files()
+  local n, F_GETFD = 0, 1
+  for fd = 0, 255 do
+    if ffi.C.fcntl(fd, F_GETFD) ~= -1 then n = n + 1 end
+  end
+  return n
+end
+
+local function traces()
+  collectgarbage()
+  collectgarbage()
+  if not ffi_ok then return { tensors = 0, files = 0, where = "" } end
+  local buffer = ffi.new("char[4096]")
+  local where = ffi.C.getcwd(buffer, 4096) ~= nil and ffi.string(buffer) or "?"
+  return { tensors = live_tensors(), files = open_files(), where = where }
+end
+
+local function left_behind(before)
+  local after = traces()
+  if after.tensors > before.tensors then
+    return ("%d tensors are still live"):format(after.tensors - before.tensors)
+  elseif after.files > before.files then
+    return ("%d files are still open"):format(after.files - before.files)
+  elseif after.where ~= before.where then
+    return "the working directory is now " .. after.where
+  end
+end
+
+-- ---- tests --------------------------------------------------------------------------------------
+
+local function count(what, sentence, detail)
+  counts[what] = counts[what] + 1
+  if what == "passed" then return end
+  print(("%s: %s: %s"):format(what == "failed" and "FAIL" or "skip", sentence, detail))
+  if what == "failed" then
+    local name = sentence ~= check.file and " " .. quote(sentence) or ""
+    print(("      %s tests/check.lua %s%s"):format(check.program, check.file, name))
+  end
+end
+
+local function handler(problem)
+  if type(problem) == "table" and problem[1] == SKIP then return problem end
+  return debug.traceback(tostring(problem), 2)
+end
+
+-- Runs fn and counts the outcome.
+local function attempt(sentence, fn)
+  local ok, problem = xpcall(fn, handler)
+  if not ok and type(problem) == "table" then return "skipped", tostring(problem[2]) end
+  if not ok then return "failed", (problem:gsub("\n%s*%[C%]: in function 'xpcall'.*", "")) end
+  return "passed", sentence
+end
+
+function check.test(sentence, fn)
+  if running then error("a test within the test " .. show(running), 2) end
+  if seen[sentence] then error("two tests are called " .. show(sentence), 2) end
+  seen[sentence] = true
+  if check.filter and not matches(sentence, check.filter) then return end
+  running = sentence
+  local before = traces()
+  local outcome, detail = attempt(sentence, fn)
+  local leak = outcome == "passed" and left_behind(before)
+  if leak then outcome, detail = "failed", leak .. " after it" end
+  running = nil
+  count(outcome, sentence, detail)
+end
+
+local function main(file, filter)
+  check.program = os.getenv "MGPU_TEST_PROGRAM" or arg[-1] or check.program
+  check.file, check.filter = file, filter
+  io.stdout:setvbuf "line"
+  package.loaded.check = check
+  package.path = "tests/?.lua;" .. package.path
+  local outcome, detail = attempt(file, function() assert(loadfile(file))() end)
+  if outcome ~= "passed" then count(outcome, file, detail) end
+  if folder then os.execute("rm -rf " .. quote(folder)) end
+  print(("%d passed, %d failed, %d skipped"):format(counts.passed, counts.failed, counts.skipped))
+  local close_state = true -- so that leaks show
+  os.exit(counts.failed == 0 and 0 or 1, close_state)
+end
+
+if arg and arg[0] and arg[0]:find("check%.lua$") and ... ~= "check" then
+  assert(..., "usage: mgpulua tests/check.lua FILE [PART OF A TEST'S NAME]")
+  main(...)
+end
+
+return check

@@ -1,0 +1,148 @@
+-- The program: its options, exit statuses, tracebacks, prompt and signals.
+
+local check = require "check"
+local test = check.test
+
+local program = check.program
+
+-- Runs the program with arguments as the shell sees them; output and exit status.
+local function run(arguments) return check.run(program .. " " .. arguments) end
+
+local function script(name, text)
+  local path = check.path(name)
+  check.write(path, text)
+  return path
+end
+
+test("-e runs its argument and -l requires a library as a global", function()
+  check.equal(run "-e 'print(1 + 1)'", "2\n")
+  check.equal(run "-lffi -e 'print(ffi == require \"ffi\")'", "true\n")
+  check.equal(run "-l bit -e 'print(bit.band(6, 3))'", "2\n")
+end)
+
+test("arg holds the script at 0, its arguments after it and the options before it", function()
+  local path = script("arg.lua",
+    "print(arg[0] == ..., arg[1], arg[2], arg[-1], arg[-2], select(2, ...))")
+  local output = run("-e x=1 " .. path .. " " .. path .. " two")
+  check.equal(output, ("true\t%s\ttwo\tx=1\t-e\ttwo\n"):format(path))
+end)
+
+test("options after the script's name belong to the script", function()
+  local path = script("options.lua", "print(...)")
+  check.equal(run(path .. " -e --help -z"), "-e\t--help\t-z\n")
+  check.equal(run("-- " .. path .. " -v"), "-v\n")
+end)
+
+test("a script is read from standard input", function()
+  check.equal(check.run("echo 'print(5, ...)' | " .. program .. " - a"), "5\ta\n")
+  check.equal(check.run("echo 'print(6)' | " .. program), "6\n")
+end)
+
+test("LUA_INIT runs first and -E ignores it", function()
+  check.equal(check.run("LUA_INIT='print(1)' " .. program .. " -e 'print(2)'"), "1\n2\n")
+  check.equal(check.run("LUA_INIT='print(1)' " .. program .. " -E -e 'print(2)'"), "2\n")
+end)
+
+test("-j and -O reach LuaJIT", function()
+  check.matches(run "-joff -e 'print(jit.status())'", "^false")
+  check.matches(run "-jon -e 'print(jit.status())'", "^true")
+  check.matches(run "-O1 -e 'print(jit.status())'", "fold")
+  check.matches(run "-jnonsense", "unknown luaJIT command")
+end)
+
+test("--version and --help answer and end with 0", function()
+  local text, status = run "--version"
+  check.matches(text, "^mgpulua %d+%.%d+")
+  check.equal(status, 0)
+  text, status = run "--help"
+  check.matches(text, "--list-devices")
+  check.equal(status, 0)
+end)
+
+test("an unknown option is named and ends with 1", function()
+  local text, status = run "--bogus"
+  check.matches(text, "--bogus")
+  check.equal(status, 1)
+  text, status = run "-e"
+  check.matches(text, "-e")
+  check.equal(status, 1)
+end)
+
+test("an error shows a traceback and ends with 1", function()
+  local path = script("error.lua", "local function f()\n  error 'boom'\nend\nf()\n")
+  local text, status = run(path)
+  check.matches(text, "error.lua:2: boom\nstack traceback:")
+  check.matches(text, "error.lua:4: in main chunk")
+  check.equal(status, 1)
+end)
+
+test("a missing script ends with 1 and os.exit keeps its status", function()
+  local text, status = run(check.path "missing.lua")
+  check.matches(text, "missing.lua")
+  check.equal(status, 1)
+  check.equal({ run "-e 'os.exit(7)'" }, { "", 7 })
+end)
+
+test("a file that the system refuses ends with 74", function()
+  local text, status = run "-e 'require(\"mgpu.core\").store_load \"/nonexistent/x.safetensors\"'"
+  check.matches(text, "/nonexistent/x.safetensors")
+  check.equal(status, 74)
+end)
+
+test("the prompt prints expressions, keeps the last in _, and a semicolon hushes", function()
+  local function prompt(text)
+    check.write(check.path "input", text)
+    local output = check.run(("%s -i <%s"):format(program, check.path "input"))
+    return (output:gsub("^mgpulua[^\n]*\n", ""))
+  end
+  check.equal(prompt "1 + 1\n_ * 10\n", "2\n20\n")
+  check.equal(prompt "6 * 7;\n_\n", "42\n")
+  check.equal(prompt "x = 3\nx\n", "3\n")
+  check.equal(prompt "for i = 1, 2 do\nprint(i)\nend\n'end'\n", "1\n2\nend\n")
+  check.matches(prompt "error 'boo'\n'still here'\n", "boo.*\nstill here\n$")
+  check.matches(prompt "x = = 1\n2\n", "unexpected symbol.*\n2\n$")
+end)
+
+test("an interrupt ends compiled and interpreted loops as an error", function()
+  for _, option in ipairs { "-jon", "-joff" } do
+    local text, status = check.run(("timeout --foreground -s INT 0.3 %s %s -e 'while true do end'")
+      :format(program, option))
+    check.matches(text, "interrupted!\nstack traceback:")
+    check.truthy(status == 1 or status == 124, "status " .. status)
+  end
+end)
+
+test("a second interrupt kills a script that goes on after the first", function()
+  local path = script("stubborn.lua", "while true do pcall(function() while true do end end) end")
+  local _, status = check.run(("timeout -k 3 2 sh -c '%s %s & p=$!; sleep 0.3; kill -INT $p; "
+    .. "sleep 0.2; kill -INT $p; wait $p'"):format(program, path))
+  check.equal(status, 130)
+end)
+
+test("--list-devices names the reference device and --doctor tries it", function()
+  local text, status = run "--list-devices"
+  check.matches(text, "ref:0")
+  check.equal(status, 0)
+  check.slow()
+  text, status = run "--doctor"
+  check.matches(text, "ref:0 +works")
+  check.equal(status, 0)
+end)
+
+test("--devices sets what mgpu.devices() returns", function()
+  check.equal(run "--devices ref:0-1 -e 'print(unpack(require(\"mgpu.core\").devices()))'",
+    "ref:0\tref:1\n")
+  local text, status = run "--devices rff:0 -e ''"
+  check.matches(text, "rff")
+  check.equal(status, 1)
+end)
+
+test("starting takes under 5 ms and 10 MB", function()
+  local text = check.run(("s=$(date +%%s%%N); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 "
+    .. "18 19 20; do %s -e ''; done; e=$(date +%%s%%N); echo $(( (e - s) / 20 ))"):format(program))
+  local limit = tonumber(os.getenv "MGPU_TEST_START_MS") or 5
+  check.truthy(tonumber(text) / 1e6 < limit, ("start in %.1f ms"):format(tonumber(text) / 1e6))
+  local peak = run "-e 'for line in io.lines \"/proc/self/status\" do print(line) end'"
+  local kb = tonumber(peak:match "VmHWM:%s+(%d+)")
+  check.truthy(kb < 10 * 1024, ("peak memory of %d KB"):format(kb))
+end)

@@ -1,0 +1,111 @@
+-- Runs test files, each in a process of its own, and gives the verdict.
+--
+--     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--lua COMMAND] FILE...
+--
+-- A FILE is a Lua test file (see check.lua) or a cmocka program. A crash, a time-out or a missing
+-- summary counts as one failure. The last line is `N passed, N failed` (and skipped, if any), and
+-- the exit status is 0 only if something passed and nothing failed.
+
+local options = { jobs = 2, timeout = 300, lua = arg[-1] }
+local files = {}
+
+local function read_arguments()
+  local i = 1
+  while arg[i] do
+    local name = arg[i]:match("^%-%-(%a+)$")
+    if name and options[name] then
+      i = i + 1
+      options[name] = tonumber(arg[i]) or arg[i]
+    elseif arg[i]:sub(1, 1) == "-" then
+      error("unknown option " .. arg[i] .. " (--jobs --timeout --lua)", 0)
+    else
+      files[#files + 1] = arg[i]
+    end
+    i = i + 1
+  end
+end
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+-- The file's process, its output in a pipe, its exit status and duration in the last line.
+local function start(file)
+  local program = quote(file:find("/", 1, true) and file or "./" .. file)
+  if file:find("%.lua$") then
+    program = ("MGPU_TEST_PROGRAM=%s %s tests/check.lua %s"):format(quote(options.lua), options.lua,
+      quote(file))
+  end
+  local command = ("s=$(date +%%s%%N); timeout -k 5 %d env %s 2>&1 </dev/null; r=$?; "
+    .. "echo; echo @@status $r $(( ($(date +%%s%%N) - s) / 1000000 ))"):format(options.timeout,
+    program)
+  return { file = file, program = program, pipe = assert(io.popen(command)) }
+end
+
+-- Passed, failed, skipped as the program's own summary counts them; nil without a summary.
+local function summary(output)
+  local passed, failed, skipped
+  for p, f, s in output:gmatch("(%d+) passed, (%d+) failed, (%d+) skipped") do
+    passed, failed, skipped = tonumber(p), tonumber(f), tonumber(s)
+  end
+  if passed then return passed, failed, skipped end
+  if not output:find("[==========]", 1, true) then return nil end
+  local function of(word)
+    local sum = 0
+    for n in output:gmatch("%[  " .. word .. "  %] (%d+) test") do sum = sum + tonumber(n) end
+    return sum
+  end
+  return of "PASSED", of "FAILED", of "SKIPPED"
+end
+
+local function why(status)
+  if status == 124 or status == 137 then return ("no end after %d s"):format(options.timeout) end
+  if status > 128 then return "ended by signal " .. status - 128 end
+  return "ended with status " .. status
+end
+
+-- What to show of the output: nothing of a clean run, all but the chatter of a bad one.
+local function show(output, bad)
+  for line in output:gmatch("[^\n]+") do
+    local chatter = line:find("^%d+ passed, ") or line:find("^%[[ =-]*%]")
+      or line:find("^%[ RUN") or line:find("^%[       OK")
+    if not chatter and (bad or line:find("^skip: ")) then print("     " .. line) end
+  end
+end
+
+local function finish(job, totals)
+  local output, status, ms = job.pipe:read("*a"):match("^(.*)\n@@status (%d+) (%d+)\n$")
+  job.pipe:close()
+  status = tonumber(status)
+  local passed, failed, skipped = summary(output)
+  local problem
+  if not passed then
+    passed, failed, skipped, problem = 0, 1, 0, why(status)
+  elseif status ~= 0 and failed == 0 then
+    failed, problem = 1, why(status)
+  end
+  local bad = failed > 0
+  local text = ("%d passed"):format(passed)
+  if bad then text = text .. (", %d failed"):format(failed) end
+  if skipped > 0 then text = text .. (", %d skipped"):format(skipped) end
+  print(("%-4s %-44s %-24s %6.1f s"):format(bad and "FAIL" or "ok", job.file, text, ms / 1000))
+  show(output, bad)
+  if problem then print(("     FAIL: %s: %s"):format(problem, job.program)) end
+  totals.passed, totals.failed = totals.passed + passed, totals.failed + failed
+  totals.skipped = totals.skipped + skipped
+end
+
+read_arguments()
+if #files == 0 then
+  error("usage: mgpulua tests/run.lua [--jobs N] [--timeout S] [--lua COMMAND] FILE...", 0)
+end
+io.stdout:setvbuf "line"
+local totals, queue = { passed = 0, failed = 0, skipped = 0 }, {}
+for _, file in ipairs(files) do
+  if #queue == options.jobs then finish(table.remove(queue, 1), totals) end
+  queue[#queue + 1] = start(file)
+end
+for _, job in ipairs(queue) do finish(job, totals) end
+
+local verdict = ("%d passed, %d failed"):format(totals.passed, totals.failed)
+if totals.skipped > 0 then verdict = verdict .. (", %d skipped"):format(totals.skipped) end
+print(verdict)
+os.exit(totals.failed == 0 and totals.passed > 0 and 0 or 1, true)
