@@ -50,7 +50,7 @@ local function summary(output)
   if not output:find("[==========]", 1, true) then return nil end
   local function of(word)
     local sum = 0
-    for n in output:gmatch("%[  " .. word .. "  %] (%d+) test") do sum = sum + tonumber(n) end
+    for n in output:gmatch("%[  " .. word .. " +%] (%d+) test") do sum = sum + tonumber(n) end
     return sum
   end
   return of "PASSED", of "FAILED", of "SKIPPED"

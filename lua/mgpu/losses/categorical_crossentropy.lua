@@ -1,0 +1,32 @@
+-- Cross-entropy between one-hot (or soft) targets and predicted class probabilities.
+--
+-- y_true {rows, ..., classes}, y_pred likewise. Options: from_logits, label_smoothing (mixes the
+-- targets with the uniform distribution). Probabilities that come from a softmax are computed from
+-- its logits; others are normalised and clipped, as in Keras.
+
+local core = require "mgpu.core"
+local Loss = require "mgpu.losses.loss"
+local logits_of = require "mgpu.losses.logits"
+
+local ops = core.ops
+
+local function log_probabilities(y_pred, from_logits)
+  local logits = from_logits and y_pred or logits_of(y_pred, "softmax")
+  if logits then return ops.log_softmax(logits, { axis = -1 }) end
+  local p = y_pred / ops.sum(y_pred, { axis = -1, keepdims = true })
+  return ops.log(ops.minimum(ops.maximum(p, Loss.EPSILON), 1 - Loss.EPSILON))
+end
+
+return Loss.define {
+  name = "categorical_crossentropy",
+  class = "CategoricalCrossentropy",
+  declared = {
+    { "from_logits", "boolean", default = false },
+    { "label_smoothing", "number", default = 0, min = 0, max = 1 },
+  },
+  values = function(y_true, y_pred, options)
+    local smoothing, shape = options.label_smoothing, y_pred:shape()
+    if smoothing > 0 then y_true = y_true * (1 - smoothing) + smoothing / shape[#shape] end
+    return -ops.sum(y_true * log_probabilities(y_pred, options.from_logits), { axis = -1 })
+  end,
+}

@@ -1,0 +1,18 @@
+-- Mean of (y_pred - y_true)^2 over the last axis. y_true and y_pred have one shape.
+
+local core = require "mgpu.core"
+local Loss = require "mgpu.losses.loss"
+
+local ops = core.ops
+
+return Loss.define {
+  name = "mean_squared_error",
+  class = "MeanSquaredError",
+  declared = {},
+  values = function(y_true, y_pred)
+    local shape = y_pred:shape()
+    local squares = ops.square(y_pred - y_true)
+    if #shape == 0 then return squares end
+    return ops.sum(squares, { axis = -1 }) / shape[#shape]
+  end,
+}

@@ -1,0 +1,106 @@
+-- What every metric is: a running (sum, count), kept in two variables on the device.
+--
+-- A metric's file defines values(self, y_true, y_pred): one number a sample, to be averaged. The
+-- state is re-bound by each update and read only by result, so updating costs no wait, works inside
+-- mgpu.jit, and adds up exactly over batches of any size.
+--
+--     local accuracy = mgpu.metrics.CategoricalAccuracy {}
+--     accuracy:update(y, model(x))
+--     print(accuracy:result())
+--     accuracy:reset()
+
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+
+local ops = core.ops
+
+local Metric = {}
+Metric.__index = Metric
+Metric.__tostring = function(self) return "metric " .. self.name end
+
+-- The sums are float64: adding up a long epoch in float32 would round.
+local function counter(name)
+  return core.variable(core.tensor(0, { dtype = "float64" }), { name = name, trainable = false })
+end
+
+local function as_tensor(value)
+  if type(value) == "userdata" then return value end
+  return core.tensor(value)
+end
+
+-- Adds values, each counted with its weight (a number, or a tensor of the values' shape).
+function Metric:add(values, weight)
+  values = ops.cast(as_tensor(values), { dtype = "float64" })
+  local count = values:count()
+  if weight then
+    weight = ops.cast(as_tensor(weight), { dtype = "float64" })
+    values = values * weight
+    count = ops.sum(weight) * (count / weight:count())
+  end
+  self.total:assign(self.total + ops.sum(values))
+  self.count:assign(self.count + count)
+end
+
+function Metric:update(y_true, y_pred, weight)
+  self:add(self:values(as_tensor(y_true), as_tensor(y_pred)), weight)
+end
+
+-- The mean so far, as a Lua number; 0 before the first update, as in Keras.
+function Metric:result()
+  local count = self.count:item()
+  return count == 0 and 0 or self.total:item() / count
+end
+
+function Metric:reset()
+  self.total:assign(core.tensor(0, { dtype = "float64" }))
+  self.count:assign(core.tensor(0, { dtype = "float64" }))
+end
+
+-- The values of the state, to be given to restore.
+function Metric:save() return { self.total:value(), self.count:value() } end
+
+function Metric:restore(saved)
+  self.total:assign(saved[1])
+  self.count:assign(saved[2])
+end
+
+function Metric:get_config() return { name = self.name, options = self.options } end
+
+Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
+
+-- ---- making metrics -----------------------------------------------------------------------------
+
+-- ARGS
+--   definition.name      the result's name
+--   definition.class     the class's name
+--   definition.declared  its options, as mgpu.options declares them; `name` is always one
+--   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
+-- RETURNS the class: called with options it makes a metric.
+function Metric.define(definition)
+  local class = setmetatable({ __tostring = Metric.__tostring }, {
+    __index = Metric,
+    __call = function(class, given) return class.new(given) end,
+    __tostring = function() return "metric class " .. definition.class end,
+  })
+  for key, value in pairs(definition) do class[key] = value end
+  class.__index = class
+  class.declared = { { "name", "string", default = definition.name },
+    unpack(definition.declared or {}) }
+  function class.new(given)
+    local chosen = options.check(definition.class, class.declared, given or {})
+    return setmetatable({ name = chosen.name, options = chosen, total = counter "total",
+      count = counter "count" }, class)
+  end
+  return class
+end
+
+-- A user's function(y_true, y_pred), or a loss's per_sample, as a metric.
+function Metric.from_function(fn, name)
+  return Metric.define {
+    name = name,
+    class = name,
+    values = function(_, y_true, y_pred) return as_tensor(fn(y_true, y_pred)) end,
+  }.new {}
+end
+
+return Metric

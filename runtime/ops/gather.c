@@ -1,0 +1,132 @@
+/* gather: slices of x picked by number along an axis; scatter_add, its transpose, puts them back.
+ *
+ * Ids are 0-based. What lies outside 0..rows-1 gathers NaN (0 in integer tensors) and scatters
+ * nothing, on every device alike: kernels cannot raise, so the caller guards where ids are data. */
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "ops/loops.h"
+#include "ops/ops.h"
+#include <math.h>
+
+typedef struct scatter_attrs { /* scatter_add: the result has `rows` slices along `axis` */
+    int64_t axis, rows;
+} scatter_attrs;
+
+static const mg_attr gather_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
+};
+
+static const mg_attr scatter_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(scatter_attrs, axis), 0, NULL, "the axis"},
+    {"rows", MG_ATTR_INT, offsetof(scatter_attrs, rows), 0, NULL, "size of the axis"},
+};
+
+/* Sizes of gather: x is {outer, rows, inner}, the result {outer, ids, inner}. */
+static mg_axis_view picked_view(const mg_shape *x, int64_t axis, const mg_shape *ids) {
+    mg_axis_view v = mg_axis_view_of(x, axis);
+    v.n = mg_shape_count(ids);
+    return v;
+}
+
+/* ---- gather(x, ids) ---- */
+
+static mg_status gather_infer(mg_infer *f) {
+    mg_axis_attrs *a = f->attrs;
+    const mg_shape *x = mg_infer_shape(f, 0), *ids = mg_infer_shape(f, 1);
+    MG_TRY(mg_infer_integer(f, 1));
+    MG_TRY(mg_infer_axis(f, &a->axis, x->rank));
+    if (x->rank - 1 + ids->rank > MG_MAX_RANK)
+        return mg_infer_fail(f, MG_USAGE, "shape %s by ids %s gives more than %d axes",
+                             MG_SHAPE_TEXT(x), MG_SHAPE_TEXT(ids), MG_MAX_RANK);
+    for (int i = 0; i < a->axis; i++) f->shape.dim[f->shape.rank++] = x->dim[i];
+    for (int i = 0; i < ids->rank; i++) f->shape.dim[f->shape.rank++] = ids->dim[i];
+    for (int i = (int)a->axis + 1; i < x->rank; i++) f->shape.dim[f->shape.rank++] = x->dim[i];
+    return MG_OK;
+}
+
+static void gather_ref(const mg_ref *r) {
+    const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
+    const int64_t rows = r->in_shape[0].dim[axis];
+    const mg_axis_view v = picked_view(&r->in_shape[0], axis, &r->in_shape[1]);
+    const double nothing = mg_dtype_is_float(r->dtype) ? NAN : 0;
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t i = 0; i < v.n; i++) {
+            const double id = r->in[1][i];
+            const bool inside = id >= 0 && id < (double)rows;
+            const double *x = r->in[0] + (o * rows + (inside ? (int64_t)id : 0)) * v.inner;
+            double *y = r->out + (o * v.n + i) * v.inner;
+            for (int64_t j = 0; j < v.inner; j++) y[j] = inside ? x[j] : nothing;
+        }
+}
+
+static mg_tensor *gather_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
+    const scatter_attrs attrs = {.axis = axis, .rows = y->inputs[0]->shape.dim[axis]};
+    return mg_make("scatter_add", &attrs, 2, y->inputs[1], dy);
+}
+
+/* ---- scatter_add(ids, dy) ---- */
+
+static mg_status scatter_infer(mg_infer *f) {
+    const scatter_attrs *a = f->attrs;
+    const mg_shape *ids = mg_infer_shape(f, 0), *dy = mg_infer_shape(f, 1);
+    MG_TRY(mg_infer_integer(f, 0));
+    bool fits = a->rows >= 0 && a->axis >= 0 && a->axis + ids->rank <= dy->rank &&
+                dy->rank - ids->rank < MG_MAX_RANK;
+    for (int i = 0; i < ids->rank && fits; i++) fits = ids->dim[i] == dy->dim[a->axis + i];
+    if (!fits)
+        return mg_infer_fail(f, MG_USAGE, "ids %s and slices %s do not match", MG_SHAPE_TEXT(ids),
+                             MG_SHAPE_TEXT(dy));
+    f->dtype = (mg_dtype)f->inputs[1]->dtype;
+    for (int i = 0; i < a->axis; i++) f->shape.dim[f->shape.rank++] = dy->dim[i];
+    f->shape.dim[f->shape.rank++] = a->rows;
+    for (int i = (int)a->axis + ids->rank; i < dy->rank; i++)
+        f->shape.dim[f->shape.rank++] = dy->dim[i];
+    return MG_OK;
+}
+
+static void scatter_ref(const mg_ref *r) {
+    const scatter_attrs *a = r->attrs;
+    const mg_axis_view v = picked_view(&r->shape, a->axis, &r->in_shape[0]);
+    const int64_t count = mg_shape_count(&r->shape);
+    for (int64_t i = 0; i < count; i++) r->out[i] = 0;
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t i = 0; i < v.n; i++) {
+            const double id = r->in[0][i];
+            if (!(id >= 0 && id < (double)a->rows)) continue;
+            const double *dy = r->in[1] + (o * v.n + i) * v.inner;
+            double *dx = r->out + (o * a->rows + (int64_t)id) * v.inner;
+            for (int64_t j = 0; j < v.inner; j++) dx[j] += dy[j];
+        }
+}
+
+static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    const mg_axis_attrs attrs = {.axis = ((const scatter_attrs *)y->attrs)->axis};
+    return mg_make("gather", &attrs, 2, dy, y->inputs[0]);
+}
+
+/* ---- the rows ---- */
+
+static const mg_op rows[] = {
+    {.name = "gather",
+     .doc = "slices of x along an axis, picked by 0-based ids; NaN (integers: 0) outside",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     MG_ATTRS(mg_axis_attrs, gather_table),
+     .infer = gather_infer,
+     .grad = gather_grad,
+     .ref = gather_ref},
+    {.name = "scatter_add",
+     .doc = "zeros with the slices dy added where ids say; ids outside are skipped",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .flags = MG_OP_HIDDEN,
+     MG_ATTRS(scatter_attrs, scatter_table),
+     .infer = scatter_infer,
+     .grad = scatter_grad,
+     .ref = scatter_ref},
+};
+
+const mg_op_family mg_ops_gather = {"gather", rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,164 @@
+/* Matrix product over the last two axes, leading axes broadcast; 1-axis operands as in NumPy.
+ *
+ * y = op(a) op(b) (+ bias over the last axis) (then relu). A 1-axis a is a row, a 1-axis b a
+ * column; the axis they lend is dropped from y and their transposition has no meaning. Bias and
+ * relu are set by the simplify pass only, after gradients are made. */
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "ops/loops.h"
+#include "ops/ops.h"
+
+static const mg_attr matmul_table[] = {
+    {"transpose_a", MG_ATTR_BOOL, offsetof(mg_matmul_attrs, transpose_a), 0, NULL,
+     "swap the last two axes of a first"},
+    {"transpose_b", MG_ATTR_BOOL, offsetof(mg_matmul_attrs, transpose_b), 0, NULL,
+     "swap the last two axes of b first"},
+    {"relu", MG_ATTR_BOOL, offsetof(mg_matmul_attrs, relu), 0, NULL,
+     "max(y, 0); set by the simplify pass"},
+};
+
+/* Everything in the form {batch..., rows, inner} x {batch..., inner, columns}. */
+typedef struct product {
+    mg_shape a, b;         /* with at least two axes, before transposition */
+    bool turn_a, turn_b;   /* transpose */
+    mg_shape batch;        /* leading axes of y */
+    int64_t m, k, n;       /* rows, inner size, columns */
+    int64_t k_b;           /* b's idea of the inner size */
+    bool drop_row, drop_column;
+} product;
+
+static mg_shape leading(const mg_shape *s) {
+    mg_shape lead = {.rank = s->rank - 2};
+    for (int i = 0; i < lead.rank; i++) lead.dim[i] = s->dim[i];
+    return lead;
+}
+
+/* All but the batch axes. */
+static product product_of(const mg_shape *a, const mg_shape *b, const mg_matmul_attrs *attrs) {
+    product p = {.a = *a, .b = *b, .drop_row = a->rank == 1, .drop_column = b->rank == 1};
+    p.turn_a = attrs->transpose_a && !p.drop_row;
+    p.turn_b = attrs->transpose_b && !p.drop_column;
+    if (p.drop_row) p.a = MG_SHAPE(1, a->dim[0]);
+    if (p.drop_column) p.b = MG_SHAPE(b->dim[0], 1);
+    const int64_t *da = p.a.dim + p.a.rank - 2, *db = p.b.dim + p.b.rank - 2;
+    p.m = da[p.turn_a], p.k = da[!p.turn_a];
+    p.k_b = db[p.turn_b], p.n = db[!p.turn_b];
+    return p;
+}
+
+static mg_status bias_infer(const mg_infer *f, const product *p) {
+    const mg_shape *bias = mg_infer_shape(f, 2);
+    if (bias->rank == 1 && bias->dim[0] == p->n) return MG_OK;
+    return mg_infer_fail(f, MG_USAGE, "bias must have shape {%lld}, got %s", (long long)p->n,
+                         MG_SHAPE_TEXT(bias));
+}
+
+static mg_status matmul_infer(mg_infer *f) {
+    const mg_shape *a = mg_infer_shape(f, 0), *b = mg_infer_shape(f, 1);
+    if (a->rank == 0 || b->rank == 0)
+        return mg_infer_fail(f, MG_USAGE, "inputs need at least one axis: %s x %s",
+                             MG_SHAPE_TEXT(a), MG_SHAPE_TEXT(b));
+    const product p = product_of(a, b, f->attrs);
+    if (p.k != p.k_b)
+        return mg_infer_fail(f, MG_USAGE, "inner sizes differ: %s%s x %s%s (%lld and %lld)",
+                             MG_SHAPE_TEXT(a), p.turn_a ? " transposed" : "", MG_SHAPE_TEXT(b),
+                             p.turn_b ? " transposed" : "", (long long)p.k, (long long)p.k_b);
+    const mg_shape lead_a = leading(&p.a), lead_b = leading(&p.b);
+    MG_TRY(mg_shape_broadcast(&lead_a, &lead_b, &f->shape, "matmul: leading axes"));
+    if (!p.drop_row) f->shape.dim[f->shape.rank++] = p.m;
+    if (!p.drop_column) f->shape.dim[f->shape.rank++] = p.n;
+    return f->n_inputs == 3 ? bias_infer(f, &p) : MG_OK;
+}
+
+/* ---- gradient ---- */
+
+/* The operands as {rows, inner} and {inner, columns} with dy to match; a shared 2-axis b meets all
+ * rows of a at once. */
+static product two_axes(const mg_tensor *y, mg_tensor **a, mg_tensor **b, mg_tensor **dy) {
+    product p = product_of(&y->inputs[0]->shape, &y->inputs[1]->shape, y->attrs);
+    mg_shape out = y->shape;
+    if (p.b.rank == 2 && p.a.rank > 2 && !p.turn_a) {
+        const mg_shape lead = leading(&p.a);
+        p.a = MG_SHAPE(mg_shape_count(&lead) * p.m, p.k);
+        out = MG_SHAPE(p.a.dim[0], p.n);
+    } else {
+        if (p.drop_column) out.dim[out.rank++] = 1;
+        if (p.drop_row) {
+            out.rank++;
+            out.dim[out.rank - 1] = out.dim[out.rank - 2];
+            out.dim[out.rank - 2] = 1;
+        }
+    }
+    *a = reshape(y->inputs[0], &p.a);
+    *b = reshape(y->inputs[1], &p.b);
+    *dy = reshape(*dy, &out);
+    return p;
+}
+
+static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    const mg_matmul_attrs *attrs = y->attrs;
+    if (y->n_inputs == 3 || attrs->relu) {
+        mg_fail(MG_UNSUPPORTED, "matmul: no gradient with bias or relu inside: add them outside");
+        return NULL;
+    }
+    mg_tensor *a, *b, *g;
+    const product p = two_axes(y, &a, &b, &dy);
+    if (i == 0)
+        g = p.turn_a ? matmul(b, dy, p.turn_b, true) : matmul(dy, b, false, !p.turn_b);
+    else
+        g = p.turn_b ? matmul(dy, a, true, p.turn_a) : matmul(a, dy, !p.turn_a, false);
+    return reshape(sum_to(g, i == 0 ? &p.a : &p.b), &y->inputs[i]->shape);
+}
+
+/* ---- the reference kernel ---- */
+
+static void multiply(const product *p, const double *a, const double *b, double *y) {
+    const int64_t a_row = p->turn_a ? 1 : p->k, a_inner = p->turn_a ? p->m : 1;
+    const int64_t b_inner = p->turn_b ? 1 : p->n, b_column = p->turn_b ? p->k : 1;
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = 0; j < p->n; j++) y[i * p->n + j] = 0;
+        for (int64_t l = 0; l < p->k; l++)
+            for (int64_t j = 0; j < p->n; j++)
+                y[i * p->n + j] += a[i * a_row + l * a_inner] * b[l * b_inner + j * b_column];
+    }
+}
+
+static void add_bias_and_relu(const mg_ref *r, int64_t columns) {
+    const int64_t count = mg_shape_count(&r->shape);
+    const bool relu = ((const mg_matmul_attrs *)r->attrs)->relu;
+    for (int64_t i = 0; i < count; i++) {
+        if (r->n_inputs == 3) r->out[i] += r->in[2][i % columns];
+        if (relu && r->out[i] < 0) r->out[i] = 0;
+    }
+}
+
+static void matmul_ref(const mg_ref *r) {
+    const product p = product_of(&r->in_shape[0], &r->in_shape[1], r->attrs);
+    const mg_shape lead_a = leading(&p.a), lead_b = leading(&p.b);
+    mg_shape batch = {0};
+    mg_shape_broadcast(&lead_a, &lead_b, &batch, "matmul"); /* inference has seen it succeed */
+    mg_loop at_a = {.shape = batch}, at_b = {.shape = batch};
+    mg_shape_strides(&lead_a, &batch, at_a.stride);
+    mg_shape_strides(&lead_b, &batch, at_b.stride);
+    const int64_t n = mg_shape_count(&batch);
+    for (int64_t i = 0; i < n; i++, mg_loop_next(&at_a), mg_loop_next(&at_b))
+        multiply(&p, r->in[0] + at_a.offset * p.m * p.k, r->in[1] + at_b.offset * p.k * p.n,
+                 r->out + i * p.m * p.n);
+    add_bias_and_relu(r, p.n);
+}
+
+/* ---- the row ---- */
+
+static const mg_op rows[] = {
+    {.name = "matmul",
+     .doc = "{..., m, k} x {..., k, n} = {..., m, n}",
+     .min_inputs = 2,
+     .max_inputs = 3,
+     .flags = MG_OP_PROMOTE,
+     MG_ATTRS(mg_matmul_attrs, matmul_table),
+     .infer = matmul_infer,
+     .grad = matmul_grad,
+     .ref = matmul_ref},
+};
+
+const mg_op_family mg_ops_matmul = {"matmul", rows, sizeof rows / sizeof rows[0]};

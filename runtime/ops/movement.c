@@ -1,0 +1,392 @@
+/* Movement: ops that place elements elsewhere and compute nothing.
+ *
+ * All of them are linear, so each gradient is another movement of dy: the ops undo one another
+ * (slice and pad, permute and its inverse, broadcast_to and sum). Positions are 0-based and
+ * half-open here; the messages count from 1, both ends included. */
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "ops/loops.h"
+#include "ops/ops.h"
+
+/* Writes in[offset of the loop] to out, in order. */
+static void collect(const mg_ref *r, mg_loop from) {
+    const int64_t count = mg_shape_count(&r->shape);
+    for (int64_t i = 0; i < count; i++, mg_loop_next(&from)) r->out[i] = r->in[0][from.offset];
+}
+
+static mg_tensor *reversed(mg_tensor *t, int64_t axis) {
+    const mg_axis_attrs attrs = {.axis = axis};
+    return mg_make("reverse", &attrs, 1, t);
+}
+
+/* ---- reshape ---- */
+
+static const mg_attr reshape_table[] = {
+    {"shape", MG_ATTR_SHAPE, offsetof(mg_ints_attrs, list), 0, NULL,
+     "the new shape; one size may be -1: whatever is left"},
+};
+
+/* Replaces the one -1 of the list, if there is one. */
+static mg_status fill_unknown(const mg_infer *f, mg_ints *list) {
+    const mg_shape *x = mg_infer_shape(f, 0), wanted = mg_shape_of(list->n, list->v);
+    int unknown = -1;
+    int64_t known = 1;
+    for (int i = 0; i < list->n; i++) {
+        if (list->v[i] < -1 || (list->v[i] == -1 && unknown >= 0))
+            return mg_infer_fail(f, MG_USAGE, "shape %s: one size may be -1, none smaller",
+                                 MG_SHAPE_TEXT(&wanted));
+        if (list->v[i] == -1)
+            unknown = i;
+        else if (__builtin_mul_overflow(known, list->v[i], &known))
+            return mg_infer_fail(f, MG_USAGE, "shape %s: too many elements",
+                                 MG_SHAPE_TEXT(&wanted));
+    }
+    const int64_t count = mg_shape_count(x);
+    if (unknown >= 0 && known > 0 && count % known == 0) {
+        list->v[unknown] = count / known;
+        known = count;
+    }
+    if (known == count && (unknown < 0 || list->v[unknown] >= 0)) return MG_OK;
+    return mg_infer_fail(f, MG_USAGE, "shape %s (%lld elements) does not fit into %s",
+                         MG_SHAPE_TEXT(x), (long long)count, MG_SHAPE_TEXT(&wanted));
+}
+
+static mg_status reshape_infer(mg_infer *f) {
+    mg_ints *list = &((mg_ints_attrs *)f->attrs)->list;
+    MG_TRY(fill_unknown(f, list));
+    f->shape = mg_shape_of(list->n, list->v);
+    return MG_OK;
+}
+
+static mg_tensor *reshape_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    return reshape(dy, &y->inputs[i]->shape);
+}
+
+static void reshape_ref(const mg_ref *r) {
+    const int64_t count = mg_shape_count(&r->shape);
+    for (int64_t i = 0; i < count; i++) r->out[i] = r->in[0][i];
+}
+
+/* ---- permute ---- */
+
+static const mg_attr permute_table[] = {
+    {"order", MG_ATTR_AXES, offsetof(mg_ints_attrs, list), 0, NULL,
+     "axis i of the result is axis order[i] of x; none: reversed"},
+};
+
+static mg_status permute_infer(mg_infer *f) {
+    mg_ints *order = &((mg_ints_attrs *)f->attrs)->list;
+    const mg_shape *x = mg_infer_shape(f, 0);
+    if (order->n == 0)
+        for (; order->n < x->rank; order->n++) order->v[order->n] = x->rank - 1 - order->n;
+    if (order->n != x->rank)
+        return mg_infer_fail(f, MG_USAGE, "order has %d axes, the tensor of shape %s has %d",
+                             order->n, MG_SHAPE_TEXT(x), x->rank);
+    bool seen[MG_MAX_RANK] = {0};
+    f->shape.rank = x->rank;
+    for (int i = 0; i < x->rank; i++) {
+        MG_TRY(mg_infer_axis(f, &order->v[i], x->rank));
+        if (seen[order->v[i]])
+            return mg_infer_fail(f, MG_USAGE, "axis %lld is given twice in the order",
+                                 (long long)order->v[i] + 1);
+        seen[order->v[i]] = true;
+        f->shape.dim[i] = x->dim[order->v[i]];
+    }
+    return MG_OK;
+}
+
+static mg_tensor *permute_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    const mg_ints *order = &((const mg_ints_attrs *)y->attrs)->list;
+    mg_ints back = {.n = order->n};
+    for (int k = 0; k < order->n; k++) back.v[order->v[k]] = k;
+    return permute(dy, &back);
+}
+
+static void permute_ref(const mg_ref *r) {
+    const mg_ints *order = &((const mg_ints_attrs *)r->attrs)->list;
+    int64_t stride[MG_MAX_RANK];
+    mg_shape_strides(&r->in_shape[0], NULL, stride);
+    mg_loop from = {.shape = r->shape};
+    for (int i = 0; i < order->n; i++) from.stride[i] = stride[order->v[i]];
+    collect(r, from);
+}
+
+/* ---- slice ---- */
+
+static const mg_attr slice_table[] = {
+    {"start", MG_ATTR_INTS, offsetof(mg_slice_attrs, start), 0, NULL,
+     "first position per axis, from 0; missing: all of the axis"},
+    {"stop", MG_ATTR_INTS, offsetof(mg_slice_attrs, stop), 0, NULL,
+     "end per axis, itself excluded; -1 lies before the first when step is negative"},
+    {"step", MG_ATTR_INTS, offsetof(mg_slice_attrs, step), 0, NULL,
+     "per axis; missing: 1; negative: backwards"},
+};
+
+
+/* Entry i of each list, or its default where the list is shorter. */
+static mg_status slice_axis(mg_infer *f, int i) {
+    mg_slice_attrs *a = f->attrs;
+    const int64_t size = mg_infer_shape(f, 0)->dim[i];
+    if (a->step.n <= i) a->step.v[i] = 1;
+    const int64_t step = a->step.v[i];
+    if (step == 0 || step == INT64_MIN)
+        return mg_infer_fail(f, MG_USAGE, "step of axis %d must not be 0", i + 1);
+    if (a->start.n <= i) a->start.v[i] = step > 0 ? 0 : size - 1;
+    if (a->stop.n <= i) a->stop.v[i] = step > 0 ? size : -1;
+    const int64_t start = a->start.v[i], stop = a->stop.v[i], low = step > 0 ? 0 : -1;
+    if (start < low || start > size + low || stop < low || stop > size + low)
+        return mg_infer_fail(f, MG_USAGE, "%lld to %lld lies outside axis %d of shape %s",
+                             (long long)start + 1, (long long)(step > 0 ? stop : stop + 2), i + 1,
+                             MG_SHAPE_TEXT(mg_infer_shape(f, 0)));
+    const int64_t span = step > 0 ? stop - start : start - stop;
+    f->shape.dim[i] = span <= 0 ? 0 : step > 0 ? (span - 1) / step + 1 : (span - 1) / -step + 1;
+    return MG_OK;
+}
+
+static mg_status slice_infer(mg_infer *f) {
+    mg_slice_attrs *a = f->attrs;
+    const int rank = f->shape.rank = mg_infer_shape(f, 0)->rank;
+    if (a->start.n > rank || a->stop.n > rank || a->step.n > rank)
+        return mg_infer_fail(f, MG_USAGE, "more ranges than shape %s has axes",
+                             MG_SHAPE_TEXT(mg_infer_shape(f, 0)));
+    for (int i = 0; i < rank; i++) MG_TRY(slice_axis(f, i));
+    a->start.n = a->stop.n = a->step.n = rank;
+    return MG_OK;
+}
+
+/* dy goes back to where it came from: pad, with step - 1 cells between neighbours. */
+static mg_tensor *slice_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    const mg_slice_attrs *a = y->attrs;
+    const mg_shape *x = &y->inputs[i]->shape;
+    mg_pad_attrs pad = {.before.n = x->rank, .after.n = x->rank, .interior.n = x->rank};
+    for (int k = 0; k < x->rank; k++) {
+        const int64_t n = y->shape.dim[k], step = a->step.v[k], size = x->dim[k];
+        int64_t first = a->start.v[k], gap = step;
+        if (step < 0) {
+            dy = reversed(dy, k);
+            first += (n - 1) * step;
+            gap = -step;
+        }
+        pad.interior.v[k] = n > 1 ? gap - 1 : 0;
+        pad.before.v[k] = n ? first : size;
+        pad.after.v[k] = n ? size - first - (n - 1) * gap - 1 : 0;
+    }
+    return mg_make("pad", &pad, 1, dy);
+}
+
+static void slice_ref(const mg_ref *r) {
+    const mg_slice_attrs *a = r->attrs;
+    int64_t stride[MG_MAX_RANK];
+    mg_shape_strides(&r->in_shape[0], NULL, stride);
+    mg_loop from = {.shape = r->shape};
+    for (int i = 0; i < r->shape.rank; i++) {
+        from.stride[i] = stride[i] * a->step.v[i];
+        from.offset += stride[i] * a->start.v[i];
+    }
+    collect(r, from);
+}
+
+/* ---- pad ---- */
+
+static const mg_attr pad_table[] = {
+    {"before", MG_ATTR_INTS, offsetof(mg_pad_attrs, before), 0, NULL, "cells before, per axis"},
+    {"after", MG_ATTR_INTS, offsetof(mg_pad_attrs, after), 0, NULL, "cells after, per axis"},
+    {"value", MG_ATTR_NUMBER, offsetof(mg_pad_attrs, value), 0, NULL, "what the cells hold"},
+    {"interior", MG_ATTR_INTS, offsetof(mg_pad_attrs, interior), 0, NULL,
+     "cells between neighbours, per axis"},
+};
+
+static mg_status pad_axis(mg_infer *f, int i) {
+    const mg_pad_attrs *a = f->attrs;
+    const int64_t size = mg_infer_shape(f, 0)->dim[i], gap = a->interior.v[i];
+    int64_t between, total;
+    if (a->before.v[i] < 0 || a->after.v[i] < 0 || gap < 0)
+        return mg_infer_fail(f, MG_USAGE, "sizes of axis %d must not be negative", i + 1);
+    if (__builtin_mul_overflow(size > 1 ? size - 1 : 0, gap, &between) ||
+        __builtin_add_overflow(size, between, &total) ||
+        __builtin_add_overflow(total, a->before.v[i], &total) ||
+        __builtin_add_overflow(total, a->after.v[i], &total))
+        return mg_infer_fail(f, MG_USAGE, "sizes of axis %d are too large", i + 1);
+    f->shape.dim[i] = total;
+    return MG_OK;
+}
+
+/* `interior` is left empty unless there is some, so that a plain pad is seen at once. */
+static mg_status pad_infer(mg_infer *f) {
+    mg_pad_attrs *a = f->attrs;
+    const int rank = f->shape.rank = mg_infer_shape(f, 0)->rank;
+    if (a->before.n > rank || a->after.n > rank || a->interior.n > rank)
+        return mg_infer_fail(f, MG_USAGE, "more sizes than shape %s has axes",
+                             MG_SHAPE_TEXT(mg_infer_shape(f, 0)));
+    a->before.n = a->after.n = rank;
+    a->interior.n = 0;
+    for (int i = 0; i < rank; i++) {
+        MG_TRY(pad_axis(f, i));
+        if (a->interior.v[i]) a->interior.n = rank;
+    }
+    return MG_OK;
+}
+
+static mg_tensor *pad_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    const mg_pad_attrs *a = y->attrs;
+    const int rank = y->shape.rank;
+    mg_slice_attrs slice = {.start.n = rank, .stop.n = rank, .step.n = rank};
+    for (int k = 0; k < rank; k++) {
+        slice.start.v[k] = a->before.v[k];
+        slice.stop.v[k] = y->shape.dim[k] - a->after.v[k];
+        slice.step.v[k] = a->interior.v[k] + 1;
+    }
+    return mg_make("slice", &slice, 1, dy);
+}
+
+static void pad_ref(const mg_ref *r) {
+    const mg_pad_attrs *a = r->attrs;
+    const int64_t n_out = mg_shape_count(&r->shape), n_in = mg_shape_count(&r->in_shape[0]);
+    int64_t stride[MG_MAX_RANK];
+    mg_shape_strides(&r->shape, NULL, stride);
+    mg_loop to = {.shape = r->in_shape[0]};
+    for (int i = 0; i < r->shape.rank; i++) {
+        to.stride[i] = stride[i] * (a->interior.v[i] + 1);
+        to.offset += stride[i] * a->before.v[i];
+    }
+    for (int64_t i = 0; i < n_out; i++) r->out[i] = a->value;
+    for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to)) r->out[to.offset] = r->in[0][i];
+}
+
+/* ---- concat ---- */
+
+static const mg_attr concat_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
+};
+
+static mg_status concat_infer(mg_infer *f) {
+    mg_axis_attrs *a = f->attrs;
+    const mg_shape *first = mg_infer_shape(f, 0);
+    f->shape = *first;
+    MG_TRY(mg_infer_axis(f, &a->axis, first->rank));
+    for (int k = 1; k < f->n_inputs; k++) {
+        const mg_shape *s = mg_infer_shape(f, k);
+        bool fits = s->rank == first->rank;
+        for (int i = 0; i < s->rank && fits; i++) fits = i == a->axis || s->dim[i] == first->dim[i];
+        if (!fits)
+            return mg_infer_fail(f, MG_USAGE, "shapes %s and %s differ in more than axis %lld",
+                                 MG_SHAPE_TEXT(first), MG_SHAPE_TEXT(s), (long long)a->axis + 1);
+        if (__builtin_add_overflow(f->shape.dim[a->axis], s->dim[a->axis], &f->shape.dim[a->axis]))
+            return mg_infer_fail(f, MG_USAGE, "axis %lld gets too large", (long long)a->axis + 1);
+    }
+    return MG_OK;
+}
+
+static mg_tensor *concat_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
+    const int rank = y->shape.rank;
+    mg_slice_attrs slice = {.start.n = rank, .stop.n = rank};
+    for (int k = 0; k < rank; k++) slice.stop.v[k] = y->shape.dim[k];
+    for (int k = 0; k < i; k++) slice.start.v[axis] += y->inputs[k]->shape.dim[axis];
+    slice.stop.v[axis] = slice.start.v[axis] + y->inputs[i]->shape.dim[axis];
+    return mg_make("slice", &slice, 1, dy);
+}
+
+static void concat_ref(const mg_ref *r) {
+    const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
+    const mg_axis_view out = mg_axis_view_of(&r->shape, axis);
+    int64_t first = 0;
+    for (int k = 0; k < r->n_inputs; k++) {
+        const int64_t run = r->in_shape[k].dim[axis] * out.inner;
+        for (int64_t o = 0; o < out.outer; o++)
+            for (int64_t j = 0; j < run; j++)
+                r->out[o * out.n * out.inner + first + j] = r->in[k][o * run + j];
+        first += run;
+    }
+}
+
+/* ---- broadcast_to ---- */
+
+static const mg_attr broadcast_table[] = {
+    {"shape", MG_ATTR_SHAPE, offsetof(mg_ints_attrs, list), 0, NULL, "the shape to repeat x to"},
+};
+
+static mg_status broadcast_infer(mg_infer *f) {
+    const mg_ints *list = &((const mg_ints_attrs *)f->attrs)->list;
+    const mg_shape *x = mg_infer_shape(f, 0), wanted = mg_shape_of(list->n, list->v);
+    const int lead = wanted.rank - x->rank;
+    bool fits = lead >= 0;
+    for (int i = 0; i < x->rank && fits; i++)
+        fits = x->dim[i] == 1 || x->dim[i] == wanted.dim[lead + i];
+    if (!fits)
+        return mg_infer_fail(f, MG_USAGE, "shape %s does not broadcast to %s", MG_SHAPE_TEXT(x),
+                             MG_SHAPE_TEXT(&wanted));
+    f->shape = wanted;
+    return MG_OK;
+}
+
+static mg_tensor *broadcast_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    return sum_to(dy, &y->inputs[i]->shape);
+}
+
+static void broadcast_ref(const mg_ref *r) {
+    mg_loop from = {.shape = r->shape};
+    mg_shape_strides(&r->in_shape[0], &r->shape, from.stride);
+    collect(r, from);
+}
+
+/* ---- reverse ---- */
+
+static const mg_attr reverse_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
+};
+
+static mg_status reverse_infer(mg_infer *f) {
+    f->shape = *mg_infer_shape(f, 0);
+    return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
+}
+
+static mg_tensor *reverse_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    return reversed(dy, ((const mg_axis_attrs *)y->attrs)->axis);
+}
+
+static void reverse_ref(const mg_ref *r) {
+    const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
+    mg_loop from = {.shape = r->shape};
+    mg_shape_strides(&r->shape, NULL, from.stride);
+    from.offset = from.stride[axis] * (r->shape.dim[axis] - 1);
+    from.stride[axis] = -from.stride[axis];
+    collect(r, from);
+}
+
+/* ---- the rows ---- */
+
+#define ONE_INPUT(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
+
+static const mg_op rows[] = {
+    {ONE_INPUT("reshape", "the same elements in row-major order under another shape"),
+     MG_ATTRS(mg_ints_attrs, reshape_table), .infer = reshape_infer, .grad = reshape_grad,
+     .ref = reshape_ref},
+    {ONE_INPUT("permute", "axes in another order"), MG_ATTRS(mg_ints_attrs, permute_table),
+     .infer = permute_infer, .grad = permute_grad, .ref = permute_ref},
+    {ONE_INPUT("slice", "every step-th element from start to stop, per axis"),
+     MG_ATTRS(mg_slice_attrs, slice_table), .infer = slice_infer, .grad = slice_grad,
+     .ref = slice_ref},
+    {ONE_INPUT("pad", "x with cells of one value around it"), MG_ATTRS(mg_pad_attrs, pad_table),
+     .infer = pad_infer, .grad = pad_grad, .ref = pad_ref},
+    {.name = "concat",
+     .doc = "inputs one after another along an axis",
+     .min_inputs = 1,
+     .max_inputs = 255,
+     .flags = MG_OP_PROMOTE,
+     MG_ATTRS(mg_axis_attrs, concat_table),
+     .infer = concat_infer,
+     .grad = concat_grad,
+     .ref = concat_ref},
+    {ONE_INPUT("broadcast_to", "x repeated along missing axes and axes of size 1"),
+     MG_ATTRS(mg_ints_attrs, broadcast_table), .infer = broadcast_infer, .grad = broadcast_grad,
+     .ref = broadcast_ref},
+    {ONE_INPUT("reverse", "the elements of an axis in opposite order"),
+     MG_ATTRS(mg_axis_attrs, reverse_table), .infer = reverse_infer, .grad = reverse_grad,
+     .ref = reverse_ref},
+};
+
+const mg_op_family mg_ops_movement = {"movement", rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,334 @@
+/* Reductions: sum prod max min all any, argmax argmin, cumsum, all_finite.
+ *
+ * After inference `axes` lists the reduced axes, ascending, each once. Sums and products of bool
+ * and uint8 are int32; other dtypes stay. An empty sum is 0, an empty product 1; max and min of
+ * nothing are errors. NaN wins max, min, argmax and argmin. */
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "ops/loops.h"
+#include "ops/ops.h"
+#include <math.h>
+
+static const mg_attr reduce_table[] = {
+    {"axis", MG_ATTR_AXES, offsetof(mg_reduce_attrs, axes), 0, NULL, "an axis or a list; none: all"},
+    {"keepdims", MG_ATTR_BOOL, offsetof(mg_reduce_attrs, keepdims), 0, NULL,
+     "keep reduced axes with size 1"},
+};
+
+static const mg_attr axis_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), -1, NULL, "the axis; default: the last"},
+};
+
+/* ---- inference ---- */
+
+/* Lists the reduced axes as a set of flags, then back as an ascending list. */
+static mg_status normalise_axes(const mg_infer *f, mg_ints *axes, int rank) {
+    bool reduced[MG_MAX_RANK] = {0};
+    for (int i = 0; i < axes->n; i++) {
+        MG_TRY(mg_infer_axis(f, &axes->v[i], rank));
+        if (reduced[axes->v[i]])
+            return mg_infer_fail(f, MG_USAGE, "axis %lld is given twice",
+                                 (long long)axes->v[i] + 1);
+        reduced[axes->v[i]] = true;
+    }
+    const bool all = axes->n == 0;
+    *axes = (mg_ints){0};
+    for (int i = 0; i < rank; i++)
+        if (all || reduced[i]) axes->v[axes->n++] = i;
+    return MG_OK;
+}
+
+/* The shape with reduced axes of size 1. */
+static mg_shape kept_shape(const mg_shape *x, const mg_ints *axes) {
+    mg_shape s = *x;
+    for (int i = 0; i < axes->n; i++) s.dim[axes->v[i]] = 1;
+    return s;
+}
+
+static mg_shape dropped_shape(const mg_shape *x, const mg_ints *axes) {
+    mg_shape s = {0};
+    for (int i = 0, k = 0; i < x->rank; i++) {
+        if (k < axes->n && axes->v[k] == i)
+            k++;
+        else
+            s.dim[s.rank++] = x->dim[i];
+    }
+    return s;
+}
+
+static mg_status infer_reduced(mg_infer *f) {
+    mg_reduce_attrs *a = f->attrs;
+    const mg_shape *x = mg_infer_shape(f, 0);
+    MG_TRY(normalise_axes(f, &a->axes, x->rank));
+    f->shape = a->keepdims ? kept_shape(x, &a->axes) : dropped_shape(x, &a->axes);
+    return MG_OK;
+}
+
+static mg_dtype sum_dtype(mg_dtype t) {
+    return t == MG_BOOL || t == MG_U8 ? MG_I32 : t;
+}
+
+static mg_status sum_infer(mg_infer *f) {
+    f->dtype = sum_dtype(f->dtype);
+    return infer_reduced(f);
+}
+
+static mg_status max_infer(mg_infer *f) {
+    MG_TRY(infer_reduced(f));
+    const mg_shape *x = mg_infer_shape(f, 0);
+    if (mg_shape_count(x) == 0 && mg_shape_count(&f->shape) > 0)
+        return mg_infer_fail(f, MG_USAGE, "nothing to choose from in a tensor of shape %s",
+                             MG_SHAPE_TEXT(x));
+    return MG_OK;
+}
+
+static mg_status all_infer(mg_infer *f) {
+    f->dtype = MG_BOOL;
+    return infer_reduced(f);
+}
+
+static mg_status argmax_infer(mg_infer *f) {
+    mg_axis_attrs *a = f->attrs;
+    const mg_shape *x = mg_infer_shape(f, 0);
+    MG_TRY(mg_infer_axis(f, &a->axis, x->rank));
+    const mg_ints axes = {.n = 1, .v = {a->axis}};
+    f->shape = dropped_shape(x, &axes);
+    f->dtype = MG_I32;
+    if (x->dim[a->axis] == 0 && mg_shape_count(&f->shape) > 0)
+        return mg_infer_fail(f, MG_USAGE, "axis %lld of shape %s is empty", (long long)a->axis + 1,
+                             MG_SHAPE_TEXT(x));
+    return MG_OK;
+}
+
+static mg_status cumsum_infer(mg_infer *f) {
+    f->shape = *mg_infer_shape(f, 0);
+    f->dtype = sum_dtype(f->dtype);
+    return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
+}
+
+static mg_status all_finite_infer(mg_infer *f) {
+    f->dtype = MG_BOOL;
+    return MG_OK;
+}
+
+static mg_status prod_grad_infer(mg_infer *f) {
+    MG_TRY(mg_infer_rank(f, 0, 2, "groups, elements"));
+    f->shape = *mg_infer_shape(f, 0);
+    return MG_OK;
+}
+
+/* ---- reference kernels ---- */
+
+static void fold(const mg_ref *r, double start, double (*step)(double sofar, double v)) {
+    const mg_reduce_attrs *a = r->attrs;
+    const mg_shape kept = kept_shape(&r->in_shape[0], &a->axes);
+    const int64_t n_out = mg_shape_count(&r->shape), n_in = mg_shape_count(&r->in_shape[0]);
+    mg_loop to = {.shape = r->in_shape[0]};
+    mg_shape_strides(&kept, &r->in_shape[0], to.stride);
+    for (int64_t i = 0; i < n_out; i++) r->out[i] = start;
+    for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to))
+        r->out[to.offset] = step(r->out[to.offset], r->in[0][i]);
+}
+
+static double sum_step(double sofar, double v) {
+    return sofar + v;
+}
+
+static double prod_step(double sofar, double v) {
+    return sofar * v;
+}
+
+/* sofar stays when it is NaN: no comparison with it holds. */
+static double max_step(double sofar, double v) {
+    return v > sofar || v != v ? v : sofar;
+}
+
+static double min_step(double sofar, double v) {
+    return v < sofar || v != v ? v : sofar;
+}
+
+static double all_step(double sofar, double v) {
+    return sofar != 0 && v != 0;
+}
+
+static double any_step(double sofar, double v) {
+    return sofar != 0 || v != 0;
+}
+
+static void sum_ref(const mg_ref *r) {
+    fold(r, 0, sum_step);
+}
+
+static void prod_ref(const mg_ref *r) {
+    fold(r, 1, prod_step);
+}
+
+static void max_ref(const mg_ref *r) {
+    fold(r, -INFINITY, max_step);
+}
+
+static void min_ref(const mg_ref *r) {
+    fold(r, INFINITY, min_step);
+}
+
+static void all_ref(const mg_ref *r) {
+    fold(r, 1, all_step);
+}
+
+static void any_ref(const mg_ref *r) {
+    fold(r, 0, any_step);
+}
+
+/* The first element that no later one beats; `sign` is 1 for the largest, -1 for the smallest. */
+static void arg_ref(const mg_ref *r, double sign) {
+    const mg_axis_view v =
+        mg_axis_view_of(&r->in_shape[0], ((const mg_axis_attrs *)r->attrs)->axis);
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t j = 0; j < v.inner; j++) {
+            const double *x = r->in[0] + o * v.n * v.inner + j;
+            int64_t best = 0;
+            for (int64_t i = 1; i < v.n; i++) {
+                const double now = sign * x[i * v.inner], top = sign * x[best * v.inner];
+                if (now > top || (now != now && top == top)) best = i;
+            }
+            r->out[o * v.inner + j] = (double)best;
+        }
+}
+
+static void argmax_ref(const mg_ref *r) {
+    arg_ref(r, 1);
+}
+
+static void argmin_ref(const mg_ref *r) {
+    arg_ref(r, -1);
+}
+
+static void cumsum_ref(const mg_ref *r) {
+    const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_axis_attrs *)r->attrs)->axis);
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t j = 0; j < v.inner; j++) {
+            double sum = 0;
+            for (int64_t i = 0; i < v.n; i++) {
+                const int64_t at = (o * v.n + i) * v.inner + j;
+                r->out[at] = sum += r->in[0][at];
+            }
+        }
+}
+
+static void all_finite_ref(const mg_ref *r) {
+    r->out[0] = 1;
+    for (int k = 0; k < r->n_inputs; k++) {
+        const int64_t count = mg_shape_count(&r->in_shape[k]);
+        for (int64_t i = 0; i < count; i++)
+            if (!isfinite(r->in[k][i])) r->out[0] = 0;
+    }
+}
+
+/* Each element's product of all the others: the product before it times the product after it. */
+static void prod_grad_ref(const mg_ref *r) {
+    const int64_t n = r->shape.dim[1];
+    for (int64_t g = 0; g < r->shape.dim[0]; g++) {
+        const double *x = r->in[0] + g * n;
+        double *dx = r->out + g * n, before = 1, after = r->in[1][g];
+        for (int64_t i = 0; i < n; before *= x[i++]) dx[i] = before;
+        for (int64_t i = n - 1; i >= 0; after *= x[i--]) dx[i] *= after;
+    }
+}
+
+/* ---- gradients ---- */
+
+/* dy (or y) with the reduced axes back as 1. */
+static mg_tensor *with_kept_axes(mg_tensor *t, const mg_tensor *y) {
+    const mg_reduce_attrs *a = y->attrs;
+    const mg_shape kept = kept_shape(&y->inputs[0]->shape, &a->axes);
+    return reshape(t, &kept);
+}
+
+static mg_tensor *sum_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    return broadcast_to(with_kept_axes(dy, y), &y->inputs[i]->shape);
+}
+
+/* Equal maxima share the gradient equally, as in Keras. */
+static mg_tensor *max_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    mg_tensor *x = y->inputs[i];
+    const mg_reduce_attrs *a = y->attrs;
+    mg_tensor *hit = cast_like(binary("eq", x, with_kept_axes(y, y)), dy);
+    mg_tensor *share = divide(with_kept_axes(dy, y), reduce("sum", hit, &a->axes, true));
+    return mul(hit, share);
+}
+
+/* Exact with zeros among the factors: x is brought to {groups, elements} and back. */
+static mg_tensor *prod_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    mg_tensor *x = y->inputs[i];
+    const mg_reduce_attrs *a = y->attrs;
+    mg_ints order = {0}, back = {0};
+    mg_shape moved = {.rank = x->shape.rank};
+    int64_t elements = 1;
+    for (int k = 0, r = 0; k < x->shape.rank; k++) {
+        if (r < a->axes.n && a->axes.v[r] == k)
+            elements *= x->shape.dim[a->axes.v[r++]];
+        else
+            order.v[order.n++] = k;
+    }
+    for (int k = 0; k < a->axes.n; k++) order.v[order.n++] = a->axes.v[k];
+    for (int k = 0; k < order.n; k++) {
+        moved.dim[k] = x->shape.dim[order.v[k]];
+        back.v[order.v[k]] = k;
+    }
+    back.n = order.n;
+    const int64_t groups = mg_tensor_count(y);
+    const mg_shape flat = MG_SHAPE(groups, elements), flat_dy = MG_SHAPE(groups);
+    mg_tensor *rows = reshape(permute(x, &order), &flat);
+    mg_tensor *dx = mg_make("prod_grad", NULL, 2, rows, reshape(dy, &flat_dy));
+    return permute(reshape(dx, &moved), &back);
+}
+
+static mg_tensor *reversed(mg_tensor *t, const mg_axis_attrs *axis) {
+    return mg_make("reverse", axis, 1, t);
+}
+
+static mg_tensor *cumsum_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)i;
+    return reversed(mg_make("cumsum", y->attrs, 1, reversed(dy, y->attrs)), y->attrs);
+}
+
+/* ---- the rows ---- */
+
+#define REDUCTION(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
+
+static const mg_op rows[] = {
+    {REDUCTION("sum", "sum over axes; bool and uint8 give int32"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = sum_grad, .ref = sum_ref},
+    {REDUCTION("prod", "product over axes; bool and uint8 give int32"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = prod_grad,
+     .ref = prod_ref},
+    {REDUCTION("max", "largest element over axes; ties share the gradient"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad, .ref = max_ref},
+    {REDUCTION("min", "smallest element over axes; ties share the gradient"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad, .ref = min_ref},
+    {REDUCTION("all", "true where all elements over axes are non-zero"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .ref = all_ref},
+    {REDUCTION("any", "true where any element over axes is non-zero"),
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .ref = any_ref},
+    {REDUCTION("argmax", "0-based position of the first largest element along an axis, int32"),
+     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .ref = argmax_ref},
+    {REDUCTION("argmin", "0-based position of the first smallest element along an axis, int32"),
+     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .ref = argmin_ref},
+    {REDUCTION("cumsum", "running sum along an axis"), MG_ATTRS(mg_axis_attrs, axis_table),
+     .infer = cumsum_infer, .grad = cumsum_grad, .ref = cumsum_ref},
+    {.name = "all_finite",
+     .doc = "true if no element of any input is infinite or NaN; a scalar",
+     .min_inputs = 1,
+     .max_inputs = 255,
+     .infer = all_finite_infer,
+     .ref = all_finite_ref},
+    {.name = "prod_grad",
+     .doc = "gradient of prod over the last axis of {groups, elements} from dy {groups}",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .flags = MG_OP_HIDDEN | MG_OP_ONCE,
+     .infer = prod_grad_infer,
+     .ref = prod_grad_ref},
+};
+
+const mg_op_family mg_ops_reduce = {"reduce", rows, sizeof rows / sizeof rows[0]};

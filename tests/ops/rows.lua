@@ -1,0 +1,286 @@
+-- The op table of the tests: for every row of the runtime's table, the cases it is held to.
+--
+-- A case is { "op", inputs..., options }:
+--   an input   { shape, low, high }   numbers in [low, high), made from a fixed formula
+--              { shape, ints = n }    whole numbers 0 .. n-1
+--              { shape, choose = {..} }  one of the given numbers
+--   options    the op's attributes (after the inputs), and for the test:
+--     dtypes   those of the floating inputs; default float32 and float64
+--     grad     numbers of the inputs to differentiate by; false = none; default all floating ones
+--     tol      relative to the largest magnitude of the result, in float32; default 2e-6: a few
+--              roundings. float64 is held to 1e-13 (both sides use the same libm, in another order)
+--     why      the reason for any other tolerance
+--     fallback the cpu device may leave it to the reference kernel
+--   errors     rows of their own at the end: { "op", inputs..., options, error = pattern }
+--
+-- To add an op: add its case here. A row of the runtime without a case fails the test.
+
+local rows = {}
+local function case(c) rows[#rows + 1] = c end
+
+-- ---- element-wise -------------------------------------------------------------------------------
+
+local FLOATS = { "float32", "float64", "float16", "bfloat16" }
+local ALL = { "float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool" }
+
+local function unary(name, low, high, more)
+  for _, shape in ipairs { { 3, 5 }, {}, { 0, 4 }, { 2, 3, 4, 17 }, { 70000 } } do
+    local c = { name, { shape, low, high } }
+    for k, v in pairs(more or {}) do c[k] = v end
+    if shape[1] == 70000 then c.grad = false end
+    case(c)
+  end
+end
+
+-- Polynomial approximations may differ from libm by a few units in the last place.
+local APPROX = { tol = 1e-6, why = "polynomial against libm: a few ulp" }
+
+unary("neg", -3, 3, { dtypes = FLOATS })
+unary("abs", 0.1, 3, { dtypes = FLOATS })
+unary("sign", 0.1, 3, { grad = false })
+unary("square", -3, 3, { dtypes = FLOATS, tol = 2e-6 })
+unary("sqrt", 0.1, 9)
+unary("rsqrt", 0.1, 9)
+unary("reciprocal", 0.5, 9)
+unary("exp", -5, 5, APPROX)
+unary("expm1", -1, 1, APPROX)
+unary("log", 0.1, 9, APPROX)
+unary("log1p", -0.5, 2, APPROX)
+unary("sin", -3, 3, APPROX)
+unary("cos", -3, 3, APPROX)
+unary("tan", -1, 1, APPROX)
+unary("asin", -0.9, 0.9, APPROX)
+unary("acos", -0.9, 0.9, APPROX)
+unary("atan", -3, 3, APPROX)
+unary("sinh", -3, 3, APPROX)
+unary("cosh", -3, 3, APPROX)
+unary("tanh", -3, 3, APPROX)
+unary("sigmoid", -6, 6, APPROX)
+unary("relu", 0.1, 3)
+unary("relu", -3, -0.1)
+unary("softplus", -6, 6, APPROX)
+unary("erf", -3, 3, APPROX)
+unary("floor", -3, 3, { grad = false })
+unary("ceil", -3, 3, { grad = false })
+unary("round", -3, 3, { grad = false })
+unary("logical_not", -1, 1, { grad = false })
+unary("isnan", -1, 1, { grad = false })
+unary("isfinite", -1, 1, { grad = false })
+unary("stop_gradient", -1, 1, { grad = false })
+
+for _, to in ipairs(ALL) do
+  case { "cast", { { 5, 7 }, -3, 300 }, dtype = to, grad = false }
+  case { "cast", { { 5, 7 }, ints = 200 }, dtype = to }
+end
+
+local PAIRS = { { { 3, 4 }, { 3, 4 } }, { { 3, 1 }, { 4 } }, { {}, { 2, 3 } }, { { 0, 3 }, { 1, 3 } },
+  { { 2, 5, 3, 7 }, { 7 } }, { { 2, 1, 3, 1 }, { 5, 1, 7 } } }
+
+local function binary(name, low, high, more)
+  for _, p in ipairs(PAIRS) do
+    local c = { name, { p[1], low, high }, { p[2], low, high } }
+    for k, v in pairs(more or {}) do c[k] = v end
+    case(c)
+  end
+end
+
+binary("add", -3, 3, { dtypes = FLOATS })
+binary("sub", -3, 3)
+binary("mul", -3, 3, { dtypes = FLOATS })
+binary("div", 0.5, 3)
+binary("pow", 0.5, 2, APPROX)
+binary("mod", 0.5, 3, { grad = false })
+binary("floordiv", 0.5, 3, { grad = false })
+binary("maximum", -3, 3)
+binary("minimum", -3, 3)
+binary("atan2", 0.5, 3, APPROX)
+for _, name in ipairs { "gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or",
+  "logical_xor" } do
+  binary(name, -3, 3, { grad = false })
+  case { name, { { 4, 9 }, ints = 2 }, { { 9 }, ints = 2 } }
+end
+case { "add", { { 3, 4 }, ints = 100 }, { { 4 }, ints = 9 } }
+case { "mod", { { 3, 4 }, ints = 100 }, { { 4 }, choose = { 3, 7, -5 } } }
+case { "div", { { 3, 4 }, ints = 100 }, { { 4 }, choose = { 3, 7, -5 } } }
+case { "where", { { 3, 4 }, ints = 2 }, { { 3, 4 }, -3, 3 }, { { 4 }, -3, 3 } }
+case { "where", { { 3, 1 }, ints = 2 }, { {}, -3, 3 }, { { 3, 4 }, -3, 3 } }
+
+-- ---- made from nothing --------------------------------------------------------------------------
+
+case { "full", shape = { 3, 4 }, value = 2.5 }
+case { "full", shape = {}, value = 7, dtype = "int32" }
+case { "iota", shape = { 3, 4 }, axis = 1 }
+case { "iota", shape = { 3, 4, 2 }, axis = 2, dtype = "int32" }
+for _, kind in ipairs { "uniform", "normal", "truncated_normal" } do
+  case { "random", shape = { 5, 7, 3 }, kind = kind, a = -1, b = 2, stream = 3, tol = 1e-6,
+    why = "logarithm and cosine in float32 or double, rounded to float32" }
+  case { "random", shape = { 40, 1000 }, kind = kind, dtype = "float64" }
+end
+case { "random", shape = { 5, 7, 3 }, kind = "bernoulli", a = 0.3, dtype = "bool" }
+case { "random", shape = { 9, 9, 100 }, kind = "bernoulli", a = 0.75, dtype = "bool" }
+case { "random", shape = { 1001 }, kind = "randint", a = -5, b = 12, dtype = "int32" }
+
+-- ---- reductions ---------------------------------------------------------------------------------
+
+local SUMMED = { tol = 5e-6, why = "sums in another order" }
+for _, name in ipairs { "sum", "max", "min", "prod" } do
+  for _, o in ipairs { {}, { axis = 1 }, { axis = -1 }, { axis = { 1, 3 } }, { axis = 2, keepdims = true } } do
+    case { name, { { 3, 4, 5 }, 0.5, 1.5 }, axis = o.axis, keepdims = o.keepdims, tol = SUMMED.tol,
+      why = SUMMED.why }
+  end
+  case { name, { { 6, 33, 17, 20 }, 0.9, 1.1 }, axis = { 1, 2, 3 }, grad = false, tol = 1e-5,
+    why = SUMMED.why }
+  case { name, { { 100, 1000 }, 0.99, 1.01 }, axis = 2, grad = false, tol = 1e-5, why = SUMMED.why }
+end
+case { "sum", { { 0, 3 }, 0, 1 }, axis = 1 }
+case { "prod", { { 0, 3 }, 0, 1 }, axis = 1 }
+case { "prod", { { 2, 3 }, choose = { 0, 2, 3 } }, axis = 2, dtypes = { "float64" } }
+case { "sum", { { 5, 9 }, ints = 100 }, axis = 2 }
+case { "max", { { 5, 9 }, ints = 100 }, axis = 2 }
+for _, name in ipairs { "all", "any" } do
+  case { name, { { 5, 3 }, ints = 2 }, axis = 2 }
+  case { name, { { 5, 3 }, ints = 2 } }
+end
+for _, name in ipairs { "argmax", "argmin" } do
+  case { name, { { 5, 9 }, -1, 1 }, axis = 2, grad = false }
+  case { name, { { 5, 9, 2 }, ints = 3 }, axis = 1 }
+end
+case { "cumsum", { { 4, 5, 3 }, -1, 1 }, axis = 2, tol = 5e-6, why = SUMMED.why }
+case { "all_finite", { { 4, 5 }, -1, 1 }, { { 3 }, -1, 1 }, grad = false }
+
+-- ---- movement -----------------------------------------------------------------------------------
+
+case { "reshape", { { 3, 4, 5 }, -1, 1 }, shape = { 5, -1 } }
+case { "reshape", { { 1 }, -1, 1 }, shape = {} }
+case { "permute", { { 3, 4, 5 }, -1, 1 }, order = { 3, 1, 2 } }
+case { "permute", { { 2, 6, 7, 33 }, -1, 1 }, order = { 1, 4, 2, 3 } }
+case { "permute", { { 4, 5 }, ints = 9 }, order = { 2, 1 } }
+case { "slice", { { 6, 7 }, -1, 1 }, start = { 1, 0 }, stop = { 6, 7 }, step = { 2, 1 } }
+case { "slice", { { 6, 7 }, -1, 1 }, start = { 5, 6 }, stop = { -1, 1 }, step = { -2, -1 } }
+case { "slice", { { 6, 7 }, -1, 1 }, start = { 2, 3 }, stop = { 2, 5 }, step = { 1, 1 } }
+case { "pad", { { 3, 4 }, -1, 1 }, before = { 1, 0 }, after = { 2, 3 }, value = 7 }
+case { "pad", { { 3, 4 }, -1, 1 }, before = { 1, 0 }, after = { 2, 3 }, interior = { 1, 2 } }
+case { "concat", { { 2, 3 }, -1, 1 }, { { 2, 1 }, -1, 1 }, { { 2, 0 }, -1, 1 }, axis = 2 }
+case { "concat", { { 2, 3 }, -1, 1 }, { { 4, 3 }, -1, 1 }, axis = 1 }
+case { "broadcast_to", { { 3, 1 }, -1, 1 }, shape = { 2, 3, 4 } }
+case { "reverse", { { 3, 4, 2 }, -1, 1 }, axis = 2 }
+case { "gather", { { 6, 3, 2 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1 }
+case { "gather", { { 6, 5, 2 }, -1, 1 }, { { 2, 3 }, ints = 5 }, axis = 2 }
+case { "gather", { { 300, 28, 28 }, ints = 256 }, { { 50 }, ints = 300 }, axis = 1 }
+
+-- ---- matmul -------------------------------------------------------------------------------------
+
+local MATMUL = { tol = 1e-5, why = "products summed in another order" }
+local function matmul(a, b, o)
+  o = o or {}
+  case { "matmul", { a, -1, 1 }, { b, -1, 1 }, transpose_a = o.ta, transpose_b = o.tb,
+    tol = MATMUL.tol, why = MATMUL.why, grad = o.grad }
+end
+matmul({ 3, 4 }, { 4, 5 })
+matmul({ 4, 3 }, { 4, 5 }, { ta = true })
+matmul({ 3, 4 }, { 5, 4 }, { tb = true })
+matmul({ 4, 3 }, { 5, 4 }, { ta = true, tb = true })
+matmul({ 2, 3, 4 }, { 2, 4, 5 })
+matmul({ 2, 1, 3, 4 }, { 3, 4, 5 })
+matmul({ 2, 3, 4 }, { 4, 5 })
+matmul({ 4 }, { 4, 5 })
+matmul({ 3, 4 }, { 4 })
+matmul({ 4 }, { 4 })
+matmul({ 0, 4 }, { 4, 5 })
+matmul({ 3, 0 }, { 0, 5 })
+matmul({ 100, 300 }, { 300, 77 }, { grad = false })
+
+-- ---- convolution and pooling --------------------------------------------------------------------
+
+local CONV = { tol = 1e-5, why = "products summed in another order" }
+local function conv(x, w, o)
+  o = o or {}
+  case { "conv2d", { x, -1, 1 }, { w, -1, 1 }, strides = o.strides, pads = o.pads,
+    dilations = o.dilations, groups = o.groups, tol = o.tol or CONV.tol, why = CONV.why, grad = o.grad }
+end
+conv({ 2, 5, 6, 3 }, { 3, 3, 3, 4 })
+conv({ 1, 4, 4, 1 }, { 1, 1, 1, 1 })
+conv({ 2, 5, 6, 3 }, { 3, 2, 3, 4 }, { strides = { 2, 1 }, pads = { 1, 0, 0, 1 } })
+conv({ 2, 7, 7, 2 }, { 3, 3, 2, 2 }, { dilations = { 2, 2 }, pads = { 1, 1, 1, 1 } })
+conv({ 2, 5, 5, 4 }, { 3, 3, 2, 6 }, { groups = 2 })
+conv({ 2, 5, 5, 4 }, { 3, 3, 1, 4 }, { groups = 4 })
+conv({ 3, 9, 9, 16 }, { 3, 3, 16, 32 }, { grad = false })
+conv({ 2, 12, 12, 17 }, { 3, 3, 17, 33 }, { grad = false, pads = { 1, 1, 1, 1 } })
+conv({ 4, 28, 28, 1 }, { 5, 5, 1, 6 }, { grad = false, pads = { 2, 2, 2, 2 } })
+conv({ 4, 14, 14, 6 }, { 5, 5, 6, 16 }, { grad = false })
+conv({ 4, 14, 14, 64 }, { 3, 3, 64, 64 }, { grad = false, tol = 1e-4 })
+conv({ 0, 5, 5, 2 }, { 3, 3, 2, 2 }, { grad = false })
+
+local function conv_backward(x, w, y, o)
+  o = o or {}
+  case { "conv2d_grad_input", { y, -1, 1 }, { w, -1, 1 }, strides = o.strides, pads = o.pads,
+    input_shape = x, tol = o.tol or CONV.tol, why = CONV.why, grad = o.grad }
+  case { "conv2d_grad_weight", { x, -1, 1 }, { y, -1, 1 }, strides = o.strides, pads = o.pads,
+    kernel_shape = w, tol = o.tol or CONV.tol, why = CONV.why, grad = o.grad }
+end
+conv_backward({ 2, 5, 6, 3 }, { 3, 3, 3, 4 }, { 2, 3, 4, 4 })
+conv_backward({ 2, 6, 5, 2 }, { 3, 3, 2, 3 }, { 2, 3, 3, 3 }, { strides = { 2, 2 }, pads = { 1, 1, 1, 1 } })
+conv_backward({ 4, 28, 28, 1 }, { 5, 5, 1, 6 }, { 4, 28, 28, 6 }, { pads = { 2, 2, 2, 2 }, grad = false })
+conv_backward({ 4, 14, 14, 6 }, { 5, 5, 6, 16 }, { 4, 10, 10, 16 }, { grad = false })
+conv_backward({ 3, 14, 14, 64 }, { 3, 3, 64, 32 }, { 3, 12, 12, 32 }, { grad = false, tol = 1e-4 })
+conv_backward({ 2, 7, 7, 17 }, { 3, 3, 17, 33 }, { 2, 5, 5, 33 }, { grad = false })
+
+for _, name in ipairs { "max_pool2d", "avg_pool2d" } do
+  case { name, { { 2, 6, 4, 3 }, -1, 1 } }
+  case { name, { { 2, 7, 5, 1 }, -1, 1 }, size = { 3, 2 }, strides = { 2, 1 } }
+  case { name, { { 2, 7, 5, 17 }, -1, 1 }, size = { 3, 3 }, strides = { 2, 2 }, pads = { 1, 1, 1, 1 } }
+  case { name, { { 3, 22, 22, 32 }, -1, 1 }, grad = false }
+end
+case { "max_pool2d_grad", { { 2, 6, 4, 3 }, -1, 1 }, { { 2, 3, 2, 3 }, pooled = 1 },
+  { { 2, 3, 2, 3 }, -1, 1 }, grad = { 3 } }
+case { "max_pool2d_grad", { { 2, 6, 4, 16 }, ints = 2 }, { { 2, 3, 2, 16 }, pooled = 1 },
+  { { 2, 3, 2, 16 }, ints = 9 }, as = "float32", grad = false }
+case { "max_pool2d_pick", { { 2, 6, 4, 3 }, -1, 1 }, { { 2, 3, 2, 3 }, pooled = 1 },
+  { { 2, 6, 4, 3 }, -1, 1 }, grad = { 3 }, fallback = true }
+case { "avg_pool2d_grad", { { 2, 3, 2, 3 }, -1, 1 }, input_shape = { 2, 6, 4, 3 } }
+case { "avg_pool2d_grad", { { 2, 4, 3, 16 }, -1, 1 }, size = { 3, 3 }, strides = { 2, 2 },
+  pads = { 1, 1, 1, 1 }, input_shape = { 2, 7, 5, 16 } }
+
+-- ---- normalisation ------------------------------------------------------------------------------
+
+local NORM = { tol = 1e-5, why = "means over many rows" }
+for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 } } do
+  local c = x[#x]
+  local grad = c <= 5 and nil
+  if c > 5 then grad = false end
+  case { "moments", { x, -1, 2 }, tol = NORM.tol, why = NORM.why, grad = grad }
+  case { "batch_norm", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { { c }, 0.5, 1.5 }, { { c }, -1, 1 },
+    epsilon = 1e-3, tol = NORM.tol, why = NORM.why, grad = grad }
+  case { "batch_norm_reduce", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { x, -1, 1 }, epsilon = 1e-3,
+    tol = 2e-5, why = NORM.why, grad = false }
+end
+for _, name in ipairs { "softmax", "log_softmax" } do
+  case { name, { { 4, 10 }, -3, 3 }, axis = -1, tol = 2e-6 }
+  case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }
+  case { name, { { 2, 3 }, 700, 900 }, axis = -1, tol = 2e-6, grad = false }
+end
+case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6, fallback = true }
+
+-- ---- errors: what is said, and that it names what is wrong ---------------------------------------
+
+local function bad(c) c.grad = false; rows[#rows + 1] = c end
+bad { "add", { { 2, 3 }, 0, 1 }, { { 2, 4 }, 0, 1 }, error = "add: shapes {2, 3} and {2, 4}" }
+bad { "matmul", { { 2, 3 }, 0, 1 }, { { 4, 5 }, 0, 1 }, error = "inner sizes" }
+bad { "reshape", { { 2, 3 }, 0, 1 }, shape = { 4 }, error = "reshape" }
+bad { "permute", { { 2, 3 }, 0, 1 }, order = { 1, 1 }, error = "permute" }
+bad { "concat", { { 2, 3 }, 0, 1 }, { { 3, 3 }, 0, 1 }, axis = 2, error = "concat" }
+bad { "broadcast_to", { { 2, 3 }, 0, 1 }, shape = { 2, 4 }, error = "broadcast_to" }
+bad { "sum", { { 2, 3 }, 0, 1 }, axis = 3, error = "axis 3" }
+bad { "max", { { 0, 3 }, 0, 1 }, axis = 1, error = "max" }
+bad { "argmax", { { 2, 0 }, 0, 1 }, axis = 2, error = "argmax" }
+bad { "softmax", { { 2, 3 }, ints = 3 }, error = "softmax" }
+bad { "conv2d", { { 2, 5, 5, 3 }, 0, 1 }, { { 3, 3, 4, 4 }, 0, 1 }, error = "channels" }
+bad { "conv2d", { { 2, 2, 2, 3 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "conv2d" }
+bad { "conv2d", { { 2, 5, 5 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "4 axes" }
+bad { "max_pool2d", { { 2, 1, 1, 3 }, 0, 1 }, size = { 2, 2 }, error = "max_pool2d" }
+bad { "gather", { { 5, 2 }, 0, 1 }, { { 3 }, 0, 1 }, axis = 1, error = "integer" }
+bad { "batch_norm", { { 4, 3 }, 0, 1 }, { { 2, 2 }, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "batch_norm" }
+bad { "random", shape = { 3 }, kind = "bernoulli", a = 2, dtype = "bool", error = "random" }
+bad { "sum", { { 2, 3 }, 0, 1 }, axs = 1, error = "did you mean \"axis\"" }
+
+return rows
