@@ -43,6 +43,10 @@ typedef struct mg_pad_attrs { /* pad; interior = cells put between neighbours */
     double value;
 } mg_pad_attrs;
 
+typedef struct mg_scatter_attrs { /* scatter_add: the result has `size` slices along `axis` */
+    int64_t axis, size;
+} mg_scatter_attrs;
+
 typedef struct mg_matmul_attrs { /* matmul */
     int64_t transpose_a, transpose_b, relu;
 } mg_matmul_attrs;

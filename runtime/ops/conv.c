@@ -1,299 +1,280 @@
-/* Two-dimensional convolution (cross-correlation, as in Keras) and its two backward forms.
+/* 2-D convolution (as in neural networks: not flipped) and its two backward forms.
  *
- * x {N, H, W, C}, w {KH, KW, C / groups, K}, y {N, OH, OW, K};
- * y[n,i,j,k] = sum over a, b, c of x[n, i s - top + a d, j s - left + b d, c] w[a,b,c,k].
- * Seen as the trilinear form T(x, w, dy) = sum(y dy), conv2d is its derivative by dy,
- * conv2d_grad_input by x, conv2d_grad_weight by w: one loop nest serves all three, and each one's
- * gradients are the other two. */
+ * Images x are {N, H, W, C}, kernels w {KH, KW, C / groups, K}, results y {N, OH, OW, K}. All three
+ * ops walk the same taps, y[n, o, :] += x[n, o * stride + k * dilation - pad, :] * w[k, :, :], and
+ * are linear in both inputs, so their gradients are made of one another, to any order. Bias and
+ * relu are set by the simplify pass only, after gradients are made. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
-#include <string.h>
+#include "ops/window.h"
 
-typedef struct geometry {
-    int64_t n, h, w, c, kh, kw, cg, k, oh, ow, groups;
-    int64_t stride[2], pad[2], dilation[2];
-} geometry;
+#define GEOMETRY                                                                                   \
+    {"strides", MG_ATTR_INTS, offsetof(mg_conv_attrs, strides), 0, NULL, "{rows, columns}"},       \
+        {"pads", MG_ATTR_INTS, offsetof(mg_conv_attrs, pads),                                      \
+         0,      NULL,         "cells of 0 around the image: {top, bottom, left, right}"},         \
+        {"dilations", MG_ATTR_INTS, offsetof(mg_conv_attrs, dilations),                            \
+         0,           NULL,         "{rows, columns} between the kernel's cells"},                 \
+    {                                                                                              \
+        "groups", MG_ATTR_INT, offsetof(mg_conv_attrs, groups), 1, NULL,                           \
+            "channels are cut into this many groups, each with its own kernels"                    \
+    }
 
-/* ---- attributes ---- */
+static const mg_attr conv_table[] = {
+    GEOMETRY,
+    {"relu", MG_ATTR_BOOL, offsetof(mg_conv_attrs, relu), 0, NULL,
+     "max(y, 0); set by the simplify pass"},
+};
 
-static mg_status take_list(const mg_infer *f, mg_ints *list, int n, int64_t fallback, int64_t least,
-                           const char *name) {
-    if (list->n == 0)
-        for (int i = 0; i < n; i++) list->v[i] = fallback;
-    else if (list->n == 1)
-        for (int i = 1; i < n; i++) list->v[i] = list->v[0];
-    else if (list->n != n)
-        return mg_infer_fail(f, MG_USAGE, "%s needs %d numbers, got %d", name, n, list->n);
-    list->n = n;
-    for (int i = 0; i < n; i++)
-        if (list->v[i] < least)
-            return mg_infer_fail(f, MG_USAGE, "%s must be at least %lld, got %lld", name,
-                                 (long long)least, (long long)list->v[i]);
-    return MG_OK;
-}
+static const mg_attr grad_input_table[] = {
+    GEOMETRY,
+    {"input_shape", MG_ATTR_SHAPE, offsetof(mg_conv_attrs, shape), 0, NULL, "shape of the image"},
+};
 
-static mg_status take_attrs(const mg_infer *f) {
-    mg_conv_attrs *a = f->attrs;
-    MG_TRY(take_list(f, &a->strides, 2, 1, 1, "strides"));
-    MG_TRY(take_list(f, &a->pads, 4, 0, 0, "pads"));
-    MG_TRY(take_list(f, &a->dilations, 2, 1, 1, "dilations"));
-    if (a->groups >= 1) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "groups must be at least 1, got %lld", (long long)a->groups);
-}
-
-/* Cells of the output along one axis; less than 1 if the window does not fit. */
-static int64_t output_size(const mg_conv_attrs *a, int axis, int64_t size, int64_t kernel) {
-    const int64_t window = (kernel - 1) * a->dilations.v[axis] + 1;
-    const int64_t room = size + a->pads.v[2 * axis] + a->pads.v[2 * axis + 1] - window;
-    return room < 0 ? 0 : room / a->strides.v[axis] + 1;
-}
-
-static geometry read_geometry(const mg_conv_attrs *a, const mg_shape *x, const mg_shape *w) {
-    return (geometry){.n = x->dim[0],
-                      .h = x->dim[1],
-                      .w = x->dim[2],
-                      .c = x->dim[3],
-                      .kh = w->dim[0],
-                      .kw = w->dim[1],
-                      .cg = w->dim[2],
-                      .k = w->dim[3],
-                      .oh = output_size(a, 0, x->dim[1], w->dim[0]),
-                      .ow = output_size(a, 1, x->dim[2], w->dim[1]),
-                      .groups = a->groups,
-                      .stride = {a->strides.v[0], a->strides.v[1]},
-                      .pad = {a->pads.v[0], a->pads.v[2]},
-                      .dilation = {a->dilations.v[0], a->dilations.v[1]}};
-}
+static const mg_attr grad_weight_table[] = {
+    GEOMETRY,
+    {"kernel_shape", MG_ATTR_SHAPE, offsetof(mg_conv_attrs, shape), 0, NULL, "shape of the kernel"},
+};
 
 /* ---- inference ---- */
 
-static mg_status check_pair(const mg_infer *f, const mg_shape *x, const mg_shape *w, mg_shape *y) {
-    const mg_conv_attrs *a = f->attrs;
-    if (x->dim[3] != w->dim[2] * a->groups)
-        return mg_infer_fail(f, MG_USAGE, "the input %s has %lld channels, the kernel %s with %lld "
-                                          "groups needs %lld", MG_SHAPE_TEXT(x),
-                             (long long)x->dim[3], MG_SHAPE_TEXT(w), (long long)a->groups,
+/* The shape of y, after filling in the attributes. */
+static mg_status conv_shape(const mg_infer *f, const mg_shape *x, const mg_shape *w, mg_shape *y) {
+    mg_conv_attrs *a = f->attrs;
+    MG_TRY(mg_window_list(f, &a->strides, 2, 1, 1, "strides"));
+    MG_TRY(mg_window_list(f, &a->dilations, 2, 1, 1, "dilations"));
+    MG_TRY(mg_window_list(f, &a->pads, 4, 0, 0, "pads"));
+    const int64_t channels = x->dim[3], kernels = w->dim[3];
+    if (a->groups < 1 || channels % a->groups || kernels % a->groups)
+        return mg_infer_fail(f, MG_USAGE,
+                             "groups = %lld must divide the %lld channels and the %lld kernels",
+                             (long long)a->groups, (long long)channels, (long long)kernels);
+    if (w->dim[2] != channels / a->groups)
+        return mg_infer_fail(f, MG_USAGE,
+                             "the image %s has %lld channels, the kernel %s (rows, columns, "
+                             "channels, kernels) wants %lld",
+                             MG_SHAPE_TEXT(x), (long long)channels, MG_SHAPE_TEXT(w),
                              (long long)(w->dim[2] * a->groups));
-    if (w->dim[3] % a->groups)
-        return mg_infer_fail(f, MG_USAGE, "%lld filters cannot be dealt out to %lld groups",
-                             (long long)w->dim[3], (long long)a->groups);
-    const geometry g = read_geometry(a, x, w);
-    if (g.oh < 1 || g.ow < 1)
-        return mg_infer_fail(f, MG_USAGE, "the kernel %s does not fit into the input %s: pad it or "
-                                          "use a smaller kernel", MG_SHAPE_TEXT(w), MG_SHAPE_TEXT(x));
-    *y = MG_SHAPE(g.n, g.oh, g.ow, g.k);
+    *y = MG_SHAPE(x->dim[0], 0, 0, kernels);
+    for (int axis = 0; axis < 2; axis++) {
+        const mg_window window =
+            mg_window_along(axis, x, w->dim[axis], &a->strides, &a->pads, &a->dilations);
+        MG_TRY(mg_window_outputs(f, &window, axis, &y->dim[1 + axis]));
+    }
+    return MG_OK;
+}
+
+static mg_status images_and(const mg_infer *f, int kernel) {
+    for (int i = 0; i < 2; i++)
+        MG_TRY(mg_infer_rank(f, i, 4,
+                             i == kernel ? "rows, columns, channels, kernels"
+                                         : "batch, rows, columns, channels"));
     return MG_OK;
 }
 
 static mg_status conv_infer(mg_infer *f) {
-    MG_TRY(mg_infer_rank(f, 0, 4, "batch, rows, columns, channels"));
-    MG_TRY(mg_infer_rank(f, 1, 4, "rows, columns, input channels, filters"));
-    MG_TRY(mg_infer_float(f, 0));
-    MG_TRY(take_attrs(f));
-    MG_TRY(check_pair(f, mg_infer_shape(f, 0), mg_infer_shape(f, 1), &f->shape));
-    if (f->n_inputs == 3 &&
-        (mg_infer_shape(f, 2)->rank != 1 || mg_infer_shape(f, 2)->dim[0] != f->shape.dim[3]))
-        return mg_infer_fail(f, MG_USAGE, "the bias must have shape {%lld}, got %s",
-                             (long long)f->shape.dim[3], MG_SHAPE_TEXT(mg_infer_shape(f, 2)));
-    return MG_OK;
+    MG_TRY(images_and(f, 1));
+    MG_TRY(conv_shape(f, mg_infer_shape(f, 0), mg_infer_shape(f, 1), &f->shape));
+    if (f->n_inputs < 3) return MG_OK;
+    const mg_shape *bias = mg_infer_shape(f, 2);
+    if (bias->rank == 1 && bias->dim[0] == f->shape.dim[3]) return MG_OK;
+    return mg_infer_fail(f, MG_USAGE, "bias must have shape {%lld}, got %s",
+                         (long long)f->shape.dim[3], MG_SHAPE_TEXT(bias));
 }
 
-static mg_status check_gradient(const mg_infer *f, const mg_shape *y, const mg_shape *dy) {
-    if (mg_shape_equal(y, dy)) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "the gradient has shape %s where the output has %s",
+/* The shape given as an attribute: the result's. */
+static mg_status given_shape(mg_infer *f, const char *name) {
+    const mg_ints *given = &((const mg_conv_attrs *)f->attrs)->shape;
+    f->shape = mg_shape_of(given->n, given->v);
+    if (given->n == 4) return mg_shape_check(&f->shape, f->op->name);
+    return mg_infer_fail(f, MG_USAGE, "%s must list 4 sizes, got %s", name,
+                         MG_SHAPE_TEXT(&f->shape));
+}
+
+static mg_status check_dy(const mg_infer *f, const mg_shape *dy, const mg_shape *y) {
+    if (mg_shape_equal(dy, y)) return MG_OK;
+    return mg_infer_fail(f, MG_USAGE, "dy has shape %s, the convolution gives %s",
                          MG_SHAPE_TEXT(dy), MG_SHAPE_TEXT(y));
 }
 
 static mg_status grad_input_infer(mg_infer *f) {
-    mg_conv_attrs *a = f->attrs;
     mg_shape y;
-    MG_TRY(mg_infer_rank(f, 0, 4, "batch, rows, columns, filters"));
-    MG_TRY(mg_infer_rank(f, 1, 4, "rows, columns, input channels, filters"));
-    MG_TRY(mg_infer_float(f, 0));
-    MG_TRY(take_attrs(f));
-    MG_TRY(take_list(f, &a->shape, 4, -1, 0, "input_shape"));
-    f->shape = mg_shape_of(4, a->shape.v);
-    MG_TRY(check_pair(f, &f->shape, mg_infer_shape(f, 1), &y));
-    return check_gradient(f, &y, mg_infer_shape(f, 0));
+    MG_TRY(images_and(f, 1));
+    MG_TRY(given_shape(f, "input_shape"));
+    MG_TRY(conv_shape(f, &f->shape, mg_infer_shape(f, 1), &y));
+    return check_dy(f, mg_infer_shape(f, 0), &y);
 }
 
 static mg_status grad_weight_infer(mg_infer *f) {
-    mg_conv_attrs *a = f->attrs;
     mg_shape y;
-    MG_TRY(mg_infer_rank(f, 0, 4, "batch, rows, columns, channels"));
-    MG_TRY(mg_infer_rank(f, 1, 4, "batch, rows, columns, filters"));
-    MG_TRY(mg_infer_float(f, 0));
-    MG_TRY(take_attrs(f));
-    MG_TRY(take_list(f, &a->shape, 4, -1, 0, "kernel_shape"));
-    f->shape = mg_shape_of(4, a->shape.v);
-    MG_TRY(check_pair(f, mg_infer_shape(f, 0), &f->shape, &y));
-    return check_gradient(f, &y, mg_infer_shape(f, 1));
+    MG_TRY(images_and(f, -1));
+    MG_TRY(given_shape(f, "kernel_shape"));
+    MG_TRY(conv_shape(f, mg_infer_shape(f, 0), &f->shape, &y));
+    return check_dy(f, mg_infer_shape(f, 1), &y);
 }
 
-/* ---- gradients: the other two of the three ---- */
+/* ---- gradients ---- */
 
-static mg_tensor *forward(const mg_conv_attrs *a, mg_tensor *x, mg_tensor *w) {
-    mg_conv_attrs b = *a;
-    b.shape = (mg_ints){0};
-    return mg_make("conv2d", &b, 2, x, w);
+static mg_tensor *conv(mg_tensor *x, mg_tensor *w, const mg_tensor *like) {
+    mg_conv_attrs attrs = *(const mg_conv_attrs *)like->attrs;
+    attrs.shape = (mg_ints){0};
+    return mg_make("conv2d", &attrs, 2, x, w);
 }
 
-static mg_ints list_of(const mg_shape *s) {
-    mg_ints list = {.n = s->rank};
-    memcpy(list.v, s->dim, (size_t)s->rank * sizeof list.v[0]);
-    return list;
-}
-
-static mg_tensor *by_input(const mg_conv_attrs *a, mg_tensor *dy, mg_tensor *w, const mg_shape *x) {
-    mg_conv_attrs b = *a;
-    b.shape = list_of(x);
-    return mg_make("conv2d_grad_input", &b, 2, dy, w);
-}
-
-static mg_tensor *by_weight(const mg_conv_attrs *a, mg_tensor *x, mg_tensor *dy, const mg_shape *w) {
-    mg_conv_attrs b = *a;
-    b.shape = list_of(w);
-    return mg_make("conv2d_grad_weight", &b, 2, x, dy);
+/* One of the backward forms, whose result has the shape of `as`. */
+static mg_tensor *back(const char *op, mg_tensor *a, mg_tensor *b, const mg_tensor *as,
+                       const mg_tensor *like) {
+    mg_conv_attrs attrs = *(const mg_conv_attrs *)like->attrs;
+    attrs.shape = (mg_ints){.n = 4};
+    for (int i = 0; i < 4; i++) attrs.shape.v[i] = as->shape.dim[i];
+    return mg_make(op, &attrs, 2, a, b);
 }
 
 static mg_tensor *conv_grad(mg_tensor *y, mg_tensor *dy, int i) {
-    mg_tensor *x = y->inputs[0], *w = y->inputs[1];
-    const mg_conv_attrs *a = y->attrs;
-    if (y->n_inputs > 2 || a->relu) {
-        mg_fail(MG_INTERNAL, "conv2d: a fused convolution has no gradient rule");
+    if (y->n_inputs == 3 || ((const mg_conv_attrs *)y->attrs)->relu) {
+        mg_fail(MG_UNSUPPORTED, "conv2d: no gradient with bias or relu inside: add them outside");
         return NULL;
     }
-    return i == 0 ? by_input(a, dy, w, &x->shape) : by_weight(a, x, dy, &w->shape);
+    mg_tensor *x = y->inputs[0], *w = y->inputs[1];
+    return i == 0 ? back("conv2d_grad_input", dy, w, x, y)
+                  : back("conv2d_grad_weight", x, dy, w, y);
 }
 
-/* Inputs dy, w; v is the gradient of the result, which has x's shape. */
-static mg_tensor *grad_input_grad(mg_tensor *y, mg_tensor *v, int i) {
-    mg_tensor *dy = y->inputs[0], *w = y->inputs[1];
-    return i == 0 ? forward(y->attrs, v, w) : by_weight(y->attrs, v, dy, &w->shape);
+/* dx = grad_input(dy, w); g has dx's shape. */
+static mg_tensor *grad_input_grad(mg_tensor *dx, mg_tensor *g, int i) {
+    mg_tensor *dy = dx->inputs[0], *w = dx->inputs[1];
+    return i == 0 ? conv(g, w, dx) : back("conv2d_grad_weight", g, dy, w, dx);
 }
 
-/* Inputs x, dy; v has w's shape. */
-static mg_tensor *grad_weight_grad(mg_tensor *y, mg_tensor *v, int i) {
-    mg_tensor *x = y->inputs[0], *dy = y->inputs[1];
-    return i == 0 ? by_input(y->attrs, dy, v, &x->shape) : forward(y->attrs, x, v);
+/* dw = grad_weight(x, dy); g has dw's shape. */
+static mg_tensor *grad_weight_grad(mg_tensor *dw, mg_tensor *g, int i) {
+    mg_tensor *x = dw->inputs[0], *dy = dw->inputs[1];
+    return i == 0 ? back("conv2d_grad_input", dy, g, x, dw) : conv(x, g, dw);
 }
 
-/* ---- the loop nest ---- */
+/* ---- reference kernels ---- */
 
-typedef void term(double *x, double *w, double *y);
+typedef struct taps {
+    mg_window rows, columns;
+    int64_t batch, out_rows, out_columns;
+    int64_t groups, channels, kernels; /* of one group */
+    const double *x, *w, *y;           /* the two that are inputs */
+    double *out;
+} taps;
 
-static void add_to_y(double *x, double *w, double *y) {
-    *y += *x * *w;
+static taps taps_of(const mg_ref *r, const mg_shape *x, const mg_shape *w, const mg_shape *y) {
+    const mg_conv_attrs *a = r->attrs;
+    return (taps){
+        .rows = mg_window_along(0, x, w->dim[0], &a->strides, &a->pads, &a->dilations),
+        .columns = mg_window_along(1, x, w->dim[1], &a->strides, &a->pads, &a->dilations),
+        .batch = x->dim[0],
+        .out_rows = y->dim[1],
+        .out_columns = y->dim[2],
+        .groups = a->groups,
+        .channels = w->dim[2],
+        .kernels = w->dim[3] / a->groups,
+        .out = r->out,
+    };
 }
 
-static void add_to_x(double *x, double *w, double *y) {
-    *x += *y * *w;
+/* Calls tap with the offsets of a pixel of x, a kernel cell of one group, and a pixel of y. */
+static void each_tap(const taps *t, void (*tap)(const taps *t, int64_t x, int64_t w, int64_t y)) {
+    const int64_t c = t->channels * t->groups, k = t->kernels * t->groups;
+    for (int64_t n = 0; n < t->batch; n++)
+        for (int64_t oy = 0; oy < t->out_rows; oy++)
+            for (int64_t ox = 0; ox < t->out_columns; ox++)
+                for (int64_t ky = 0; ky < t->rows.size; ky++)
+                    for (int64_t kx = 0; kx < t->columns.size; kx++) {
+                        const int64_t iy = mg_window_cell(&t->rows, oy, ky);
+                        const int64_t ix = mg_window_cell(&t->columns, ox, kx);
+                        if (iy < 0 || ix < 0) continue;
+                        const int64_t x = ((n * t->rows.image + iy) * t->columns.image + ix) * c;
+                        const int64_t w = (ky * t->columns.size + kx) * t->channels * k;
+                        const int64_t y = ((n * t->out_rows + oy) * t->out_columns + ox) * k;
+                        for (int64_t g = 0; g < t->groups; g++)
+                            tap(t, x + g * t->channels, w + g * t->kernels, y + g * t->kernels);
+                    }
 }
 
-static void add_to_w(double *x, double *w, double *y) {
-    *w += *x * *y;
+static void forward_tap(const taps *t, int64_t x, int64_t w, int64_t y) {
+    const int64_t row = t->kernels * t->groups;
+    for (int64_t c = 0; c < t->channels; c++)
+        for (int64_t k = 0; k < t->kernels; k++)
+            t->out[y + k] += t->x[x + c] * t->w[w + c * row + k];
 }
 
-/* Every product of the trilinear form, at one output cell. */
-static void one_cell(const geometry *g, int64_t n, int64_t i, int64_t j, int64_t k, double *x,
-                     double *w, double *y, term *t) {
-    const int64_t first = k / (g->k / g->groups) * g->cg;
-    for (int64_t a = 0; a < g->kh; a++)
-        for (int64_t b = 0; b < g->kw; b++) {
-            const int64_t row = i * g->stride[0] - g->pad[0] + a * g->dilation[0];
-            const int64_t column = j * g->stride[1] - g->pad[1] + b * g->dilation[1];
-            if (row < 0 || row >= g->h || column < 0 || column >= g->w) continue;
-            double *pixel = x + ((n * g->h + row) * g->w + column) * g->c + first;
-            double *tap = w + (a * g->kw + b) * g->cg * g->k + k;
-            for (int64_t c = 0; c < g->cg; c++) t(pixel + c, tap + c * g->k, y);
-        }
+static void input_tap(const taps *t, int64_t x, int64_t w, int64_t y) {
+    const int64_t row = t->kernels * t->groups;
+    for (int64_t c = 0; c < t->channels; c++)
+        for (int64_t k = 0; k < t->kernels; k++)
+            t->out[x + c] += t->y[y + k] * t->w[w + c * row + k];
 }
 
-static void every_cell(const geometry *g, double *x, double *w, double *y, term *t) {
-    for (int64_t n = 0; n < g->n; n++)
-        for (int64_t i = 0; i < g->oh; i++)
-            for (int64_t j = 0; j < g->ow; j++)
-                for (int64_t k = 0; k < g->k; k++)
-                    one_cell(g, n, i, j, k, x, w, y + ((n * g->oh + i) * g->ow + j) * g->k + k, t);
+static void weight_tap(const taps *t, int64_t x, int64_t w, int64_t y) {
+    const int64_t row = t->kernels * t->groups;
+    for (int64_t c = 0; c < t->channels; c++)
+        for (int64_t k = 0; k < t->kernels; k++)
+            t->out[w + c * row + k] += t->x[x + c] * t->y[y + k];
 }
 
 static void clear(const mg_ref *r) {
-    memset(r->out, 0, (size_t)mg_shape_count(&r->shape) * sizeof *r->out);
-}
-
-/* The operands that a term does not add to are only read. */
-static double *operand(const mg_ref *r, int i) {
-    return (double *)(uintptr_t)r->in[i];
+    const int64_t count = mg_shape_count(&r->shape);
+    for (int64_t i = 0; i < count; i++) r->out[i] = 0;
 }
 
 static void conv_ref(const mg_ref *r) {
-    const mg_conv_attrs *a = r->attrs;
-    const geometry g = read_geometry(a, &r->in_shape[0], &r->in_shape[1]);
-    const int64_t n = mg_shape_count(&r->shape);
+    taps t = taps_of(r, &r->in_shape[0], &r->in_shape[1], &r->shape);
+    t.x = r->in[0], t.w = r->in[1];
     clear(r);
-    every_cell(&g, operand(r, 0), operand(r, 1), r->out, add_to_y);
-    for (int64_t i = 0; i < n; i++) {
-        if (r->n_inputs == 3) r->out[i] += r->in[2][i % g.k];
-        if (a->relu && r->out[i] < 0) r->out[i] = 0;
+    each_tap(&t, forward_tap);
+    const int64_t count = mg_shape_count(&r->shape), kernels = r->shape.dim[3];
+    const bool relu = ((const mg_conv_attrs *)r->attrs)->relu;
+    for (int64_t i = 0; i < count; i++) {
+        if (r->n_inputs == 3) r->out[i] += r->in[2][i % kernels];
+        if (relu && r->out[i] < 0) r->out[i] = 0;
     }
 }
 
 static void grad_input_ref(const mg_ref *r) {
-    const geometry g = read_geometry(r->attrs, &r->shape, &r->in_shape[1]);
+    taps t = taps_of(r, &r->shape, &r->in_shape[1], &r->in_shape[0]);
+    t.y = r->in[0], t.w = r->in[1];
     clear(r);
-    every_cell(&g, r->out, operand(r, 1), operand(r, 0), add_to_x);
+    each_tap(&t, input_tap);
 }
 
 static void grad_weight_ref(const mg_ref *r) {
-    const geometry g = read_geometry(r->attrs, &r->in_shape[0], &r->shape);
+    taps t = taps_of(r, &r->in_shape[0], &r->shape, &r->in_shape[1]);
+    t.x = r->in[0], t.y = r->in[1];
     clear(r);
-    every_cell(&g, operand(r, 0), r->out, operand(r, 1), add_to_w);
+    each_tap(&t, weight_tap);
 }
 
-/* ---- rows ---- */
-
-#define COMMON_ATTRS                                                                               \
-    {"strides", MG_ATTR_INTS, offsetof(mg_conv_attrs, strides), 0, NULL, "rows, columns; 1"},      \
-        {"pads", MG_ATTR_INTS, offsetof(mg_conv_attrs, pads), 0, NULL,                             \
-         "top, bottom, left, right; 0"},                                                           \
-        {"dilations", MG_ATTR_INTS, offsetof(mg_conv_attrs, dilations), 0, NULL,                   \
-         "rows, columns; 1"},                                                                      \
-        {"groups", MG_ATTR_INT, offsetof(mg_conv_attrs, groups), 1, NULL,                          \
-         "channels are dealt out to so many convolutions"}
-
-static const mg_attr conv_table[] = {COMMON_ATTRS};
-static const mg_attr grad_input_table[] = {
-    COMMON_ATTRS,
-    {"input_shape", MG_ATTR_SHAPE, offsetof(mg_conv_attrs, shape), 0, NULL, "of the input"}};
-static const mg_attr grad_weight_table[] = {
-    COMMON_ATTRS,
-    {"kernel_shape", MG_ATTR_SHAPE, offsetof(mg_conv_attrs, shape), 0, NULL, "of the kernel"}};
+/* ---- the rows ---- */
 
 static const mg_op rows[] = {
     {.name = "conv2d",
-     .doc = "x {N,H,W,C} with kernel {KH,KW,C/groups,K} -> {N,OH,OW,K}",
+     .doc = "x {n, h, w, c} with kernels {kh, kw, c / groups, k} = {n, oh, ow, k}",
      .min_inputs = 2,
      .max_inputs = 3,
-     .flags = MG_OP_PROMOTE,
+     .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      MG_ATTRS(mg_conv_attrs, conv_table),
      .infer = conv_infer,
      .grad = conv_grad,
      .ref = conv_ref},
     {.name = "conv2d_grad_input",
-     .doc = "gradient of conv2d by its input, from dy and the kernel (transposed convolution)",
+     .doc = "gradient of conv2d's image from dy and the kernels; also transposed convolution",
      .min_inputs = 2,
      .max_inputs = 2,
-     .flags = MG_OP_PROMOTE,
+     .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      MG_ATTRS(mg_conv_attrs, grad_input_table),
      .infer = grad_input_infer,
      .grad = grad_input_grad,
      .ref = grad_input_ref},
     {.name = "conv2d_grad_weight",
-     .doc = "gradient of conv2d by its kernel, from the input and dy",
+     .doc = "gradient of conv2d's kernels from the image and dy",
      .min_inputs = 2,
      .max_inputs = 2,
-     .flags = MG_OP_PROMOTE,
+     .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      MG_ATTRS(mg_conv_attrs, grad_weight_table),
      .infer = grad_weight_infer,
      .grad = grad_weight_grad,

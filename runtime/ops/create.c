@@ -45,8 +45,7 @@ static void iota_ref(const mg_ref *r) {
     const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_iota_attrs *)r->attrs)->axis);
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < v.n; i++)
-            for (int64_t j = 0; j < v.inner; j++)
-                r->out[(o * v.n + i) * v.inner + j] = (double)i;
+            for (int64_t j = 0; j < v.inner; j++) r->out[(o * v.n + i) * v.inner + j] = (double)i;
 }
 
 /* ---- the rows ---- */

@@ -8,17 +8,13 @@
 #include "ops/ops.h"
 #include <math.h>
 
-typedef struct scatter_attrs { /* scatter_add: the result has `rows` slices along `axis` */
-    int64_t axis, rows;
-} scatter_attrs;
-
 static const mg_attr gather_table[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
 
 static const mg_attr scatter_table[] = {
-    {"axis", MG_ATTR_AXIS, offsetof(scatter_attrs, axis), 0, NULL, "the axis"},
-    {"rows", MG_ATTR_INT, offsetof(scatter_attrs, rows), 0, NULL, "size of the axis"},
+    {"axis", MG_ATTR_AXIS, offsetof(mg_scatter_attrs, axis), 0, NULL, "the axis"},
+    {"size", MG_ATTR_INT, offsetof(mg_scatter_attrs, size), 0, NULL, "size of the axis"},
 };
 
 /* Sizes of gather: x is {outer, rows, inner}, the result {outer, ids, inner}. */
@@ -62,49 +58,48 @@ static void gather_ref(const mg_ref *r) {
 static mg_tensor *gather_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
-    const scatter_attrs attrs = {.axis = axis, .rows = y->inputs[0]->shape.dim[axis]};
-    return mg_make("scatter_add", &attrs, 2, y->inputs[1], dy);
+    const mg_scatter_attrs attrs = {.axis = axis, .size = y->inputs[0]->shape.dim[axis]};
+    return mg_make("scatter_add", &attrs, 2, dy, y->inputs[1]);
 }
 
-/* ---- scatter_add(ids, dy) ---- */
+/* ---- scatter_add(dy, ids) ---- */
 
 static mg_status scatter_infer(mg_infer *f) {
-    const scatter_attrs *a = f->attrs;
-    const mg_shape *ids = mg_infer_shape(f, 0), *dy = mg_infer_shape(f, 1);
-    MG_TRY(mg_infer_integer(f, 0));
-    bool fits = a->rows >= 0 && a->axis >= 0 && a->axis + ids->rank <= dy->rank &&
+    const mg_scatter_attrs *a = f->attrs;
+    const mg_shape *ids = mg_infer_shape(f, 1), *dy = mg_infer_shape(f, 0);
+    MG_TRY(mg_infer_integer(f, 1));
+    bool fits = a->size >= 0 && a->axis >= 0 && a->axis + ids->rank <= dy->rank &&
                 dy->rank - ids->rank < MG_MAX_RANK;
     for (int i = 0; i < ids->rank && fits; i++) fits = ids->dim[i] == dy->dim[a->axis + i];
     if (!fits)
         return mg_infer_fail(f, MG_USAGE, "ids %s and slices %s do not match", MG_SHAPE_TEXT(ids),
                              MG_SHAPE_TEXT(dy));
-    f->dtype = (mg_dtype)f->inputs[1]->dtype;
     for (int i = 0; i < a->axis; i++) f->shape.dim[f->shape.rank++] = dy->dim[i];
-    f->shape.dim[f->shape.rank++] = a->rows;
+    f->shape.dim[f->shape.rank++] = a->size;
     for (int i = (int)a->axis + ids->rank; i < dy->rank; i++)
         f->shape.dim[f->shape.rank++] = dy->dim[i];
     return MG_OK;
 }
 
 static void scatter_ref(const mg_ref *r) {
-    const scatter_attrs *a = r->attrs;
-    const mg_axis_view v = picked_view(&r->shape, a->axis, &r->in_shape[0]);
+    const mg_scatter_attrs *a = r->attrs;
+    const mg_axis_view v = picked_view(&r->shape, a->axis, &r->in_shape[1]);
     const int64_t count = mg_shape_count(&r->shape);
     for (int64_t i = 0; i < count; i++) r->out[i] = 0;
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < v.n; i++) {
-            const double id = r->in[0][i];
-            if (!(id >= 0 && id < (double)a->rows)) continue;
-            const double *dy = r->in[1] + (o * v.n + i) * v.inner;
-            double *dx = r->out + (o * a->rows + (int64_t)id) * v.inner;
+            const double id = r->in[1][i];
+            if (!(id >= 0 && id < (double)a->size)) continue;
+            const double *dy = r->in[0] + (o * v.n + i) * v.inner;
+            double *dx = r->out + (o * a->size + (int64_t)id) * v.inner;
             for (int64_t j = 0; j < v.inner; j++) dx[j] += dy[j];
         }
 }
 
 static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
-    const mg_axis_attrs attrs = {.axis = ((const scatter_attrs *)y->attrs)->axis};
-    return mg_make("gather", &attrs, 2, dy, y->inputs[0]);
+    const mg_axis_attrs attrs = {.axis = ((const mg_scatter_attrs *)y->attrs)->axis};
+    return mg_make("gather", &attrs, 2, dy, y->inputs[1]);
 }
 
 /* ---- the rows ---- */
@@ -123,7 +118,7 @@ static const mg_op rows[] = {
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_HIDDEN,
-     MG_ATTRS(scatter_attrs, scatter_table),
+     MG_ATTRS(mg_scatter_attrs, scatter_table),
      .infer = scatter_infer,
      .grad = scatter_grad,
      .ref = scatter_ref},

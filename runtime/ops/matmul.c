@@ -19,11 +19,11 @@ static const mg_attr matmul_table[] = {
 
 /* Everything in the form {batch..., rows, inner} x {batch..., inner, columns}. */
 typedef struct product {
-    mg_shape a, b;         /* with at least two axes, before transposition */
-    bool turn_a, turn_b;   /* transpose */
-    mg_shape batch;        /* leading axes of y */
-    int64_t m, k, n;       /* rows, inner size, columns */
-    int64_t k_b;           /* b's idea of the inner size */
+    mg_shape a, b;       /* with at least two axes, before transposition */
+    bool turn_a, turn_b; /* transpose */
+    mg_shape batch;      /* leading axes of y */
+    int64_t m, k, n;     /* rows, inner size, columns */
+    int64_t k_b;         /* b's idea of the inner size */
     bool drop_row, drop_column;
 } product;
 

@@ -123,7 +123,6 @@ static const mg_attr slice_table[] = {
      "per axis; missing: 1; negative: backwards"},
 };
 
-
 /* Entry i of each list, or its default where the list is shorter. */
 static mg_status slice_axis(mg_infer *f, int i) {
     mg_slice_attrs *a = f->attrs;
@@ -131,7 +130,8 @@ static mg_status slice_axis(mg_infer *f, int i) {
     if (a->step.n <= i) a->step.v[i] = 1;
     const int64_t step = a->step.v[i];
     if (step == 0 || step == INT64_MIN)
-        return mg_infer_fail(f, MG_USAGE, "step of axis %d must not be 0", i + 1);
+        return mg_infer_fail(f, MG_USAGE, "step of axis %d must not be %lld", i + 1,
+                             (long long)step);
     if (a->start.n <= i) a->start.v[i] = step > 0 ? 0 : size - 1;
     if (a->stop.n <= i) a->stop.v[i] = step > 0 ? size : -1;
     const int64_t start = a->start.v[i], stop = a->stop.v[i], low = step > 0 ? 0 : -1;
@@ -139,8 +139,8 @@ static mg_status slice_axis(mg_infer *f, int i) {
         return mg_infer_fail(f, MG_USAGE, "%lld to %lld lies outside axis %d of shape %s",
                              (long long)start + 1, (long long)(step > 0 ? stop : stop + 2), i + 1,
                              MG_SHAPE_TEXT(mg_infer_shape(f, 0)));
-    const int64_t span = step > 0 ? stop - start : start - stop;
-    f->shape.dim[i] = span <= 0 ? 0 : step > 0 ? (span - 1) / step + 1 : (span - 1) / -step + 1;
+    const int64_t span = step > 0 ? stop - start : start - stop, gap = step > 0 ? step : -step;
+    f->shape.dim[i] = span > 0 ? (span - 1) / gap + 1 : 0;
     return MG_OK;
 }
 

@@ -1,7 +1,8 @@
-/* From Philox words to numbers: the formulas every device uses, so that all draw the same.
+/* From Philox words to numbers: the formulas that every device's random kernel uses.
  *
- * One block of four words serves elements 4i .. 4i+3 of the row-major tensor, a word each; the
- * normal kind turns two words into two elements (Box & Muller 1958). */
+ * Element i of a tensor takes lane i % 4 of block i / 4 (core/rng.h). Results of float32 and
+ * narrower use the _f formulas where there are two, float64 the _d ones; normal numbers are made in
+ * double and rounded. Compile without contraction to fused multiply-add, or bits differ. */
 #ifndef MG_OPS_RANDOM_H
 #define MG_OPS_RANDOM_H
 
@@ -9,67 +10,96 @@
 #include "ops/attrs.h"
 #include <math.h>
 
-/* The normal quantile (Wichura 1988, algorithm AS 241, PPND16). 0 < p < 1; about 1e-16 relative. */
-static inline double mg_normal_quantile(double p) {
-    const double q = p - 0.5;
-    if (fabs(q) <= 0.425) {
-        const double r = 0.180625 - q * q;
-        return q *
-               (((((((2509.0809287301226727 * r + 33430.575583588128105) * r +
-                     67265.770927008700853) * r + 45921.953931549871457) * r +
-                   13731.693765509461125) * r + 1971.5909503065514427) * r +
-                 133.14166789178437745) * r + 3.387132872796366608) /
-               (((((((5226.495278852545925 * r + 28729.085735721942674) * r +
-                     39307.89580009271061) * r + 21213.794301586595867) * r +
-                   5394.1960214247511077) * r + 687.1870074920579083) * r +
-                 42.313330701600911252) * r + 1.0);
-    }
-    const double r = sqrt(-log(q < 0 ? p : 1 - p)) - 1.6;
-    /* Truncation at two deviations keeps r below 5, the branch for far tails is not needed. */
-    const double x =
-        (((((((7.7454501427834140764e-4 * r + 0.0227238449892691845833) * r +
-              0.24178072517745061177) * r + 1.27045825245236838258) * r +
-            3.64784832476320460504) * r + 5.7694972214606914055) * r +
-          4.6303378461565452959) * r + 1.42343711074968357734) /
-        (((((((1.05075007164441684324e-9 * r + 5.475938084995344946e-4) * r +
-              0.0151986665636164571966) * r + 0.14810397642748007459) * r +
-            0.68976733498510000455) * r + 1.6763848301838038494) * r +
-          2.05319162663775882187) * r + 1.0);
-    return q < 0 ? -x : x;
+/* [a, b): a + (b - a) * u with 24 bits of u. A sum that rounds up to b becomes a. */
+static inline float mg_random_uniform_f(uint32_t word, float a, float b) {
+    const float v = a + (b - a) * ((float)(word >> 8) * 0x1p-24f);
+    return v < b ? v : a;
 }
 
-/* P(Z < -2) for a standard normal Z. */
-#define MG_NORMAL_TAIL 0.022750131948179209
+static inline double mg_random_uniform_d(uint32_t word, double a, double b) {
+    const double v = a + (b - a) * ((double)(word >> 8) * 0x1p-24);
+    return v < b ? v : a;
+}
 
-/* The four numbers of one block, before rounding to the dtype. */
-static inline void mg_random_block(const mg_random_attrs *a, const uint32_t word[4], double out[4]) {
+/* In the middle of the word's interval of (0, 1): neither 0 nor 1. */
+static inline double mg_random_inside(uint32_t word) {
+    return ((double)word + 0.5) * 0x1p-32;
+}
+
+/* Standard normal by Box-Muller: words 0, 1 make lanes 0, 1; words 2, 3 make lanes 2, 3. */
+static inline void mg_random_normal_pair(const uint32_t words[2], double out[2]) {
+    const double radius = sqrt(-2 * log(mg_random_inside(words[0])));
+    const double angle = 6.283185307179586 * ((double)words[1] * 0x1p-32);
+    out[0] = radius * cos(angle);
+    out[1] = radius * sin(angle);
+}
+
+/* The standard normal's inverse distribution for p in [0.02, 0.98]: Acklam's rational
+ * approximation (relative error 2e-9), then one step of Halley's method to double precision. */
+static inline double mg_random_inverse_normal(double p) {
+    const double q = p - 0.5, r = q * q;
+    const double above =
+        ((((-39.69683028665376 * r + 220.9460984245205) * r - 275.9285104469687) * r +
+          138.3577518672690) *
+             r -
+         30.66479806614716) *
+            r +
+        2.506628277459239;
+    const double below =
+        ((((-54.47609879822406 * r + 161.5858368580409) * r - 155.6989798598866) * r +
+          66.80131188771972) *
+             r -
+         13.28068155288572) *
+            r +
+        1;
+    const double x = q * above / below;
+    const double error = 0.5 * erfc(-x * 0.7071067811865476) - p;
+    const double step = error * 2.5066282746310002 * exp(0.5 * x * x);
+    return x - step / (1 + 0.5 * x * step);
+}
+
+/* Standard normal cut off at two deviations: the inverse of p between Phi(-2) and Phi(2). */
+static inline double mg_random_truncated_normal(uint32_t word) {
+    const double p = 0.022750131948179207 + 0.9544997361036416 * mg_random_inside(word);
+    return mg_random_inverse_normal(p);
+}
+
+/* True with probability p: where (word >> 8) < threshold(p), which is exact for multiples of
+ * 2^-24 and rounds p up otherwise. */
+static inline uint32_t mg_random_threshold(double p) {
+    return (uint32_t)ceil(p * 0x1p24);
+}
+
+/* 0 .. range - 1, range <= 2^32: the high word of a product; no value is likelier than another by
+ * more than range * 2^-32. */
+static inline int64_t mg_random_below(uint32_t word, uint64_t range) {
+    return (int64_t)(((uint64_t)word * range) >> 32);
+}
+
+/* The four elements of one block, before rounding to the dtype. */
+static inline void mg_random_block(const mg_random_attrs *a, const uint32_t words[4],
+                                   double out[4]) {
+    const bool wide = a->dtype == MG_F64;
     switch ((enum mg_random_kind)a->kind) {
     case MG_RANDOM_UNIFORM:
-        for (int i = 0; i < 4; i++) out[i] = a->a + (a->b - a->a) * mg_uniform_of(word[i]);
+        for (int i = 0; i < 4; i++)
+            out[i] = wide ? mg_random_uniform_d(words[i], a->a, a->b)
+                          : (double)mg_random_uniform_f(words[i], (float)a->a, (float)a->b);
         break;
     case MG_RANDOM_NORMAL:
-        for (int i = 0; i < 4; i += 2) {
-            const double radius = sqrt(-2 * log(((double)word[i] + 0.5) * 0x1p-32));
-            const double angle = 6.283185307179586 * ((double)word[i + 1] * 0x1p-32);
-            out[i] = a->a + a->b * radius * cos(angle);
-            out[i + 1] = a->a + a->b * radius * sin(angle);
-        }
+        mg_random_normal_pair(words, out);
+        mg_random_normal_pair(words + 2, out + 2);
+        for (int i = 0; i < 4; i++) out[i] = a->a + a->b * out[i];
         break;
     case MG_RANDOM_TRUNCATED_NORMAL:
-        for (int i = 0; i < 4; i++) {
-            const double u = ((double)word[i] + 0.5) * 0x1p-32;
-            const double p = MG_NORMAL_TAIL + u * (1 - 2 * MG_NORMAL_TAIL);
-            out[i] = a->a + a->b * mg_normal_quantile(p);
-        }
+        for (int i = 0; i < 4; i++) out[i] = a->a + a->b * mg_random_truncated_normal(words[i]);
         break;
     case MG_RANDOM_BERNOULLI:
-        for (int i = 0; i < 4; i++) out[i] = mg_uniform_of(word[i]) < a->a;
+        for (int i = 0; i < 4; i++) out[i] = (words[i] >> 8) < mg_random_threshold(a->a);
         break;
     case MG_RANDOM_RANDINT:
-        for (int i = 0; i < 4; i++) {
-            const uint64_t range = (uint64_t)(a->b - a->a);
-            out[i] = a->a + (double)((range * word[i]) >> 32);
-        }
+        for (int i = 0; i < 4; i++)
+            out[i] = a->a + (double)mg_random_below(words[i], (uint64_t)(a->b - a->a));
         break;
     }
 }

@@ -10,7 +10,8 @@
 #include <math.h>
 
 static const mg_attr reduce_table[] = {
-    {"axis", MG_ATTR_AXES, offsetof(mg_reduce_attrs, axes), 0, NULL, "an axis or a list; none: all"},
+    {"axis", MG_ATTR_AXES, offsetof(mg_reduce_attrs, axes), 0, NULL,
+     "an axis or a list; none: all"},
     {"keepdims", MG_ATTR_BOOL, offsetof(mg_reduce_attrs, keepdims), 0, NULL,
      "keep reduced axes with size 1"},
 };

@@ -10,6 +10,7 @@ static const mg_attr softmax_table[] = {
 };
 
 static mg_status softmax_infer(mg_infer *f) {
+    MG_TRY(mg_infer_float(f, 0));
     f->shape = *mg_infer_shape(f, 0);
     return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
 }
@@ -67,7 +68,6 @@ static const mg_op rows[] = {
      .doc = "e^x / sum(e^x) along an axis",
      .min_inputs = 1,
      .max_inputs = 1,
-     .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      MG_ATTRS(mg_axis_attrs, softmax_table),
      .infer = softmax_infer,
      .grad = softmax_grad,
@@ -76,7 +76,6 @@ static const mg_op rows[] = {
      .doc = "logarithm of softmax, exact where softmax underflows",
      .min_inputs = 1,
      .max_inputs = 1,
-     .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      MG_ATTRS(mg_axis_attrs, softmax_table),
      .infer = softmax_infer,
      .grad = log_softmax_grad,

@@ -4,19 +4,62 @@
 
 #include "ops/op.h"
 
-/* Where a window lies along one axis: cell of output o and tap k = o * stride + k * dilation -
- * before. */
+/* Output o and tap k meet cell o * stride + k * dilation - before of the image, along one axis. */
 typedef struct mg_window {
-    int64_t size, stride, before, after, dilation;
+    int64_t image, size, stride, before, after, dilation;
 } mg_window;
 
-static inline mg_window mg_window_along(int axis, const mg_ints *size, const mg_ints *strides,
-                                        const mg_ints *pads, const mg_ints *dilations) {
-    return (mg_window){.size = size->v[axis],
+/* Along axis 0 (rows) or 1 (columns); pads are top, bottom, left, right. `dilations` may be NULL.
+ */
+static inline mg_window mg_window_along(int axis, const mg_shape *image, int64_t size,
+                                        const mg_ints *strides, const mg_ints *pads,
+                                        const mg_ints *dilations) {
+    return (mg_window){.image = image->dim[1 + axis],
+                       .size = size,
                        .stride = strides->v[axis],
-                       .before = pads->v[2 * (axis == 0 ? 0 : 1) + (axis == 0 ? 0 : 0)],
-                       .after = pads->v[1],
+                       .before = pads->v[2 * axis],
+                       .after = pads->v[2 * axis + 1],
                        .dilation = dilations ? dilations->v[axis] : 1};
+}
+
+/* The cell of output o and tap k, or -1 if it lies in the padding. */
+static inline int64_t mg_window_cell(const mg_window *w, int64_t o, int64_t k) {
+    const int64_t at = o * w->stride + k * w->dilation - w->before;
+    return at >= 0 && at < w->image ? at : -1;
+}
+
+/* Makes `list` n entries long: none become `fallback`, one is repeated; each must be >= low. */
+static inline mg_status mg_window_list(const mg_infer *f, mg_ints *list, int n, int64_t fallback,
+                                       int64_t low, const char *name) {
+    if (list->n > 1 && list->n != n)
+        return mg_infer_fail(f, MG_USAGE, "%s must be a list of %d, got %d", name, n, list->n);
+    const int64_t all = list->n ? list->v[0] : fallback;
+    for (int i = 0; i < n; i++) {
+        if (list->n <= 1) list->v[i] = all;
+        if (list->v[i] < low || list->v[i] > INT32_MAX)
+            return mg_infer_fail(f, MG_USAGE, "%s must be at least %lld, got %lld", name,
+                                 (long long)low, (long long)list->v[i]);
+    }
+    list->n = n;
+    return MG_OK;
+}
+
+/* The number of outputs; MG_USAGE if the window is larger than the padded image. */
+static inline mg_status mg_window_outputs(const mg_infer *f, const mg_window *w, int axis,
+                                          int64_t *outputs) {
+    const char *along = axis == 0 ? "rows" : "columns";
+    int64_t extent, padded;
+    if (w->size < 1 || __builtin_mul_overflow(w->size - 1, w->dilation, &extent) ||
+        __builtin_add_overflow(extent, 1, &extent) ||
+        __builtin_add_overflow(w->image, w->before + w->after, &padded))
+        return mg_infer_fail(f, MG_USAGE, "a window of %lld %s makes no sense", (long long)w->size,
+                             along);
+    if (extent > padded)
+        return mg_infer_fail(f, MG_USAGE, "the window spans %lld %s, the image has %lld%s",
+                             (long long)extent, along, (long long)padded,
+                             w->before + w->after ? " with its padding" : "");
+    *outputs = (padded - extent) / w->stride + 1;
+    return MG_OK;
 }
 
 #endif

@@ -259,6 +259,7 @@ for _, name in ipairs { "softmax", "log_softmax" } do
   case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }
   case { name, { { 2, 3 }, 700, 900 }, axis = -1, tol = 2e-6, grad = false }
 end
+case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 }, grad = false, fallback = true }
 case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6, fallback = true }
 
 -- ---- errors: what is said, and that it names what is wrong ---------------------------------------

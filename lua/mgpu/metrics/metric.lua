@@ -28,17 +28,25 @@ local function as_tensor(value)
   return core.tensor(value)
 end
 
--- Adds values, each counted with its weight (a number, or a tensor of the values' shape).
+-- weight with axes of length 1 at its end, so that one weight a row fits values of any rank.
+local function align(weight, values)
+  local shape = weight:shape()
+  if #shape == 0 or #shape == values:rank() then return weight end
+  for axis = #shape + 1, values:rank() do shape[axis] = 1 end
+  return ops.reshape(weight, { shape = shape })
+end
+
+-- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
 function Metric:add(values, weight)
   values = ops.cast(as_tensor(values), { dtype = "float64" })
   local count = values:count()
   if weight then
-    weight = ops.cast(as_tensor(weight), { dtype = "float64" })
+    weight = align(ops.cast(as_tensor(weight), { dtype = "float64" }), values)
     values = values * weight
     count = ops.sum(weight) * (count / weight:count())
   end
-  self.total:assign(self.total + ops.sum(values))
-  self.count:assign(self.count + count)
+  self.total:assign(ops.add(self.total, ops.sum(values)))
+  self.count:assign(ops.add(self.count, count))
 end
 
 function Metric:update(y_true, y_pred, weight)

@@ -1,0 +1,139 @@
+-- Trains a small network on MNIST, tests it and saves it: the first thing to try.
+--
+--     mgpulua examples/train_mnist.lua --help
+--
+-- What it teaches: load data, describe a model, compile, fit, evaluate, save.
+
+local mgpu = require "mgpu"
+
+local HELP = [[
+usage: mgpulua train_mnist.lua [options]
+  --model NAME      mnist_cnn, lenet5 or mlp (mnist_cnn with a GPU, else lenet5)
+  --epochs N        passes over the training data (12 with a GPU, else 3)
+  --batch-size N    images a step (128)
+  --devices NAME    where to train: cpu:0, cuda:0 (the first of mgpu.devices())
+  --data NAME       mnist, fashion or digits (mnist; where it cannot be had, another, with a note)
+  --limit N         use only the first N images of each set
+  --seed N          of the random numbers (42)
+  --lr X            learning rate (that of RMSprop: 0.001)
+  --save FILE       where the model goes (model.safetensors)
+  --evaluate [FILE] train nothing: test the model in FILE (by default that of --save)
+  --verbose N       0 silent, 1 progress bar, 2 one line an epoch (1)
+  --help            this text]]
+
+-- ---- options ------------------------------------------------------------------------------------
+
+local function usage(text, ...)
+  io.stderr:write("train_mnist.lua: ", text:format(...), " (see --help)\n")
+  os.exit(1)
+end
+
+local function read_options(words)
+  local kinds = { model = "word", epochs = "count", batch_size = "count", devices = "word",
+    data = "word", limit = "count", seed = "count", lr = "number", save = "word",
+    evaluate = "flag", verbose = "count", help = "flag" }
+  local options, i = {}, 1
+  while words[i] do
+    local name, value = words[i]:gsub("^%-%-", ""):gsub("%-", "_"), words[i + 1]
+    local kind = words[i]:find "^%-%-" and kinds[name]
+    if not kind then usage("unknown option %s", words[i]) end
+    if kind == "flag" and (not value or value:find "^%-%-" or name == "help") then
+      options[name] = true
+    elseif not value then
+      usage("%s needs a value", words[i])
+    else
+      if kind == "number" or kind == "count" then value = tonumber(value) end
+      if not value or kind == "count" and (value < 0 or value % 1 ~= 0) then
+        usage("%s: cannot read %q as a number", words[i], words[i + 1])
+      end
+      options[name], i = value, i + 1
+    end
+    i = i + 1
+  end
+  return options
+end
+
+-- ---- data ---------------------------------------------------------------------------------------
+
+local function load_data(name)
+  local sets = { mnist = mgpu.datasets.mnist, fashion = mgpu.datasets.fashion_mnist }
+  if name == "digits" then return mgpu.datasets.digits(6000) end
+  if name then
+    if not sets[name] then usage("--data %s: there are mnist, fashion and digits", name) end
+    return sets[name].load_data()
+  end
+  local ok, train, test = pcall(sets.mnist.load_data)
+  if ok then return train, test end
+  print("MNIST cannot be had: " .. train)
+  ok, train, test = pcall(sets.fashion.load_data)
+  if not ok then train, test = mgpu.datasets.digits(6000) end
+  print(("Using the data set %s instead."):format(train.name))
+  return train, test
+end
+
+-- Images as float32 in 0..1 with a channel axis, labels one-hot.
+local function prepare(set, limit)
+  local rows = math.min(limit or math.huge, set.x:shape()[1])
+  local x = set.x:slice { { 1, rows }, {}, {} }:reshape { rows, 28, 28, 1 }:to "float32" / 255
+  return x, mgpu.to_categorical(set.y:slice { { 1, rows } }, set.classes)
+end
+
+-- ---- the run ------------------------------------------------------------------------------------
+
+local function report(model, x, y)
+  local score = model:evaluate(x, y, { verbose = 0 })
+  print(("Test score: %.6f"):format(score.loss))
+  print(("Test accuracy: %.4f"):format(score.accuracy))
+end
+
+local options = read_options(arg)
+if options.help then
+  print(HELP)
+  return
+end
+mgpu.seed(options.seed or 42)
+
+local gpus = #mgpu.devices "cuda"
+print("['" .. table.concat(mgpu.devices(), "', '") .. "']")
+print(("Using %d GPUs."):format(math.min(gpus, 1)))
+
+local train, test = load_data(options.data)
+local x_train, y_train = prepare(train, options.limit)
+local x_test, y_test = prepare(test, options.limit)
+print(("X_train shape: (%s)"):format(table.concat(x_train:shape(), ", ")))
+print(x_train:shape()[1] .. " train samples")
+print(x_test:shape()[1] .. " test samples")
+
+local path = options.save or "model.safetensors"
+local compile_options = {
+  optimizer = mgpu.optimizers.RMSprop { learning_rate = options.lr },
+  loss = "categorical_crossentropy",
+  metrics = { "accuracy" },
+  devices = options.devices,
+}
+
+if options.evaluate then
+  local model = mgpu.load_model(options.evaluate == true and path or options.evaluate)
+  model:compile(compile_options)
+  report(model, x_test, y_test)
+  return
+end
+
+local name = options.model or gpus > 0 and "mnist_cnn" or "lenet5"
+local model = mgpu.models[name] { input_shape = { 28, 28, 1 }, classes = train.classes }
+print "NOT Using Multi-GPU"
+model:compile(compile_options)
+
+local start = mgpu.clock()
+model:fit(x_train, y_train, {
+  batch_size = options.batch_size or 128,
+  epochs = options.epochs or gpus > 0 and 12 or 3,
+  verbose = options.verbose,
+  style = options.verbose == 2 and "keras2" or nil,
+  validation_data = { x_test, y_test },
+})
+report(model, x_test, y_test)
+print(("Total Duration (%.3f sec)"):format(mgpu.clock() - start))
+
+model:save(path)
+print("Saved the model in " .. path)

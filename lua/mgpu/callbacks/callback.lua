@@ -1,0 +1,44 @@
+-- What every callback is: methods that fit, evaluate and predict call as they go.
+--
+--     local Stop = mgpu.callbacks.Callback:extend("Stop", {at = "number"})
+--     function Stop:on_epoch_end(epoch, logs)
+--       if logs.loss < self.at then self.model.stop_training = true end
+--     end
+--     model:fit(x, y, {callbacks = Stop {at = 0.1}})
+--
+-- Epochs and batches are counted from 1. `logs` holds each value by name; `acc` reads `accuracy`
+-- as well. self.model is the model, self.params {epochs, steps, batch_size, verbose, samples}. A
+-- table with some of these functions as fields is a callback too. The batch methods cost a reading
+-- of the metrics at every step, so they are called only where a callback has them.
+
+local options = require "mgpu.options"
+
+local Callback = {}
+
+Callback.METHODS = {
+  "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin",
+  "on_train_batch_end", "on_test_begin", "on_test_end",
+}
+
+-- A class of callbacks. `declared`: its options, as for mgpu.Layer:extend.
+function Callback:extend(name, declared)
+  local class = setmetatable({ class = name }, {
+    __index = self,
+    __call = function(class, given) return class.new(given) end,
+    __tostring = function() return "callback class " .. name end,
+  })
+  class.__index = class
+  class.__tostring = function() return "callback " .. name end
+  class.declared = options.declare(declared or {})
+  function class.new(given)
+    local callback = setmetatable({}, class)
+    for key, value in pairs(options.check(name, class.declared, given or {})) do
+      callback[key] = value
+    end
+    if callback.init then callback:init() end
+    return callback
+  end
+  return class
+end
+
+return Callback

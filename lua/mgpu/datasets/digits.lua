@@ -1,0 +1,30 @@
+-- Digits drawn by code: 28 x 28 grey, ten classes, for tests and for trying things out offline.
+--
+--     local train, test = mgpu.datasets.digits(1000)   -- 1000 and 200 images
+--     train.x    -- uint8 {1000, 28, 28}
+--     train.y    -- int32 {1000}
+--
+-- The images are a function of n and the seed alone, which is the optional second argument.
+
+local core = require "mgpu.core"
+
+local function part(n, seed)
+  local x, y = core.digits(n, seed)
+  return { x = x, y = y, x, y, classes = 10, name = "digits" }
+end
+
+local function load_data(n, seed)
+  n, seed = n or 1000, seed or 0
+  if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
+    core.fail("usage", ("digits: the number of images must be a whole number >= 1, got %s"):format(
+      tostring(n)))
+  end
+  if type(seed) ~= "number" or seed < 0 or seed % 1 ~= 0 then
+    core.fail("usage", ("digits: the seed must be a whole number >= 0, got %s"):format(
+      tostring(seed)))
+  end
+  return part(n, 2 * seed), part(math.ceil(n / 5), 2 * seed + 1)
+end
+
+return setmetatable({ load_data = load_data, load = load_data },
+  { __call = function(_, ...) return load_data(...) end })

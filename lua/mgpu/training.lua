@@ -1,0 +1,156 @@
+-- The methods that train a model: compile, fit, evaluate, predict and their one-batch forms.
+--
+-- They are mixed into models. Here options are checked and forms of arguments sorted out; the loops
+-- are in fit.lua, the jitted steps in compiled.lua, the data's checks in batches.lua.
+
+local core = require "mgpu.core"
+local batches = require "mgpu.batches"
+local Compiled = require "mgpu.compiled"
+local fit = require "mgpu.fit"
+local logs = require "mgpu.logs"
+local options = require "mgpu.options"
+
+local M = {}
+
+-- ---- options ------------------------------------------------------------------------------------
+
+local COMPILE = options.declare {
+  { "optimizer", "any", default = "rmsprop" },
+  { "loss", "any" },
+  { "metrics", "any" },
+  { "devices", "any" },
+}
+
+-- Named in the manual and not built yet.
+local LATER = {
+  compile = { "strategy", "bn", "loss_weights", "precision", "accumulate", "steps_per_execution",
+    "weighted_metrics" },
+  fit = { "validation_steps", "validation_freq", "validation_batch_size" },
+}
+
+local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
+local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
+
+local FIT = options.declare {
+  BATCH_SIZE,
+  { "epochs", "integer", default = 1, min = 0 },
+  VERBOSE,
+  { "style", "string", default = "keras3", values = { "keras2", "keras3" } },
+  { "callbacks", "table" },
+  { "validation_data", "table" },
+  { "validation_split", "number", default = 0, min = 0, below = 1 },
+  { "shuffle", "boolean", default = true },
+  { "class_weight", "table" },
+  { "sample_weight", "any" },
+  { "initial_epoch", "integer", default = 0, min = 0 },
+  { "steps_per_epoch", "integer", min = 1 },
+}
+
+local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, { "sample_weight", "any" } }
+local PREDICT = options.declare { BATCH_SIZE,
+  { "verbose", "integer", default = 0, min = 0, max = 2 } }
+local ON_BATCH = options.declare { { "sample_weight", "any" }, { "class_weight", "table" } }
+
+local function check(what, declared, given)
+  if given ~= nil and type(given) ~= "table" then
+    core.fail("usage", ("%s: options are a table, got a %s"):format(what, type(given)))
+  end
+  for _, name in ipairs(LATER[what] or {}) do
+    if given and given[name] ~= nil then
+      core.fail("unsupported", ("%s: the option %s is not supported yet"):format(what, name))
+    end
+  end
+  return options.check(what, declared, given or {})
+end
+
+-- One device name, or a list of one.
+local function device_of(devices)
+  if devices == nil then return nil end
+  if type(devices) == "table" and #devices == 1 then devices = devices[1] end
+  if type(devices) ~= "string" or devices == "all" then
+    core.fail("unsupported", "compile: training on several devices is not supported yet; give "
+      .. 'one device name, as in devices = "cpu:0"')
+  end
+  core.device_info(devices) -- raises for a device that is not there
+  return devices
+end
+
+local function compiled_model(model, what)
+  if not model.compiled then
+    core.fail("usage", ("%s: call model:compile {optimizer = ..., loss = ...} first"):format(what))
+  end
+  return model.compiled
+end
+
+-- ---- compile ------------------------------------------------------------------------------------
+
+function M:compile(given)
+  local chosen = check("compile", COMPILE, given)
+  if chosen.loss == nil then
+    core.fail("usage", 'compile: loss is missing; give a name, as in loss = '
+      .. '"categorical_crossentropy", or a function(y_true, y_pred)')
+  end
+  self.compiled = Compiled.new(chosen.optimizer, chosen.loss, chosen.metrics,
+    device_of(chosen.devices))
+  self.optimizer, self.loss = self.compiled.optimizer, self.compiled.loss
+end
+
+-- ---- fit ----------------------------------------------------------------------------------------
+
+-- The validation source: given data, or rows split from the training source.
+local function validation_of(model, train, given)
+  local data = given.validation_data
+  if data then
+    if data[1] == nil or data[2] == nil then
+      core.fail("usage", "fit: validation_data must be {x, y} or {x, y, sample_weight}")
+    end
+    return train, batches.new("fit: validation_data", model, data[1], data[2],
+      { sample_weight = data[3] })
+  elseif given.validation_split > 0 then
+    return batches.split(train, given.validation_split, "fit")
+  end
+  return train
+end
+
+function M:fit(x, y, given)
+  local compiled = compiled_model(self, "fit")
+  local chosen = check("fit", FIT, given)
+  local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
+  compiled.optimizer:build(self.trainable_variables)
+  return fit.fit(self, train, validation, chosen)
+end
+
+-- ---- evaluate, predict --------------------------------------------------------------------------
+
+function M:evaluate(x, y, given)
+  compiled_model(self, "evaluate")
+  local chosen = check("evaluate", EVALUATE, given)
+  local source = batches.new("evaluate", self, x, y, chosen)
+  return logs.with_positions(fit.evaluate(self, source, chosen))
+end
+
+function M:predict(x, given)
+  local chosen = check("predict", PREDICT, given)
+  return fit.predict(self, batches.inputs("predict", x), chosen)
+end
+
+-- ---- one batch ----------------------------------------------------------------------------------
+
+local function on_batch(self, kind, x, y, given)
+  local what = kind .. "_on_batch"
+  local compiled = compiled_model(self, what)
+  local source = batches.new(what, self, x, y, check(what, ON_BATCH, given))
+  if kind == "train" then compiled.optimizer:build(self.trainable_variables) end
+  return logs.with_positions(fit.one_batch(self, kind, source))
+end
+
+function M:train_on_batch(x, y, given) return on_batch(self, "train", x, y, given) end
+
+function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given) end
+
+function M:predict_on_batch(x)
+  local source = batches.inputs("predict_on_batch", x)
+  return fit.predict(self, source, { batch_size = source.rows })
+end
+
+return M

@@ -1,0 +1,208 @@
+/* luaopen_mgpu_core, and how errors reach Lua: strings that begin with the user's line. */
+#include "bind/bind.h"
+#include "core/threads.h"
+#include "graph/graph.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VERSION "0.1.0"
+
+/* ---- the user's line ---- */
+
+/* Frames of our own Lua files are not the user's: the front end, and the zoo where it calls it. */
+static bool is_ours(lua_State *L, const char *source) {
+    if (source[0] != '@') return false;
+    if (strstr(source, "lua/mgpu/")) return true;
+    lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
+    const char *root = lua_tostring(L, -1);
+    const size_t n = root ? strlen(root) : 0;
+    const bool zoo =
+        n && strncmp(source + 1, root, n) == 0 && strncmp(source + 1 + n, "/models/", 8) == 0;
+    lua_pop(L, 1);
+    return zoo;
+}
+
+/* Pushes "file:line: " of the first Lua frame that is the user's, or "". */
+static void push_user_line(lua_State *L) {
+    lua_Debug frame;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline < 0 || is_ours(L, frame.source)) continue;
+        lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+        return;
+    }
+    lua_pushliteral(L, "");
+}
+
+int bind_raise(lua_State *L) {
+    mg_user_line_set(NULL);
+    push_user_line(L);
+    lua_pushstring(L, mg_error_message());
+    lua_concat(L, 2);
+    return lua_error(L);
+}
+
+int bind_fail(lua_State *L, mg_status code, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    mg_fail(code, "%s", text);
+    return bind_raise(L);
+}
+
+void bind_check(lua_State *L, mg_status status) {
+    if (status != MG_OK) bind_raise(L);
+}
+
+void bind_poll(lua_State *L) {
+    if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
+}
+
+static bool lines_wanted(void) {
+    static int wanted = -1;
+    if (wanted < 0) wanted = getenv("MGPU_CHECK") || getenv("MGPU_LOG");
+    return wanted;
+}
+
+/* Lua interns the string, and a table in the registry keeps it for as long as the state lives. */
+void bind_note_line(lua_State *L) {
+    if (!mg_trace_current() || !lines_wanted()) return;
+    push_user_line(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+    mg_user_line_set(lua_tostring(L, -1));
+    lua_pop(L, 1);
+}
+
+void bind_register(lua_State *L, const luaL_Reg *functions) {
+    for (; functions->name; functions++) {
+        lua_pushcfunction(L, functions->func);
+        lua_setfield(L, -2, functions->name);
+    }
+}
+
+/* ---- functions ---- */
+
+static mg_status code_of(const char *name) {
+    for (int i = 0; i < MG_N_STATUS; i++)
+        if (strcmp(mg_status_name((mg_status)i), name) == 0) return (mg_status)i;
+    return MG_USAGE;
+}
+
+static int core_fail(lua_State *L) {
+    const char *code = luaL_checkstring(L, 1), *message = luaL_checkstring(L, 2);
+    return bind_fail(L, code_of(code), "%s", message);
+}
+
+static int core_error_code(lua_State *L) {
+    lua_pushstring(L, mg_status_name(mg_error_code()));
+    return 1;
+}
+
+static int core_guard(lua_State *L) {
+    mg_tensor *ok = bind_take_tensor(L, 1, NULL, "guard");
+    const char *code = luaL_checkstring(L, 2), *message = luaL_checkstring(L, 3);
+    bind_check(L, mg_guard_add(ok, code_of(code), message));
+    return 0;
+}
+
+/* guard_finite({t, ...}, message) */
+static int core_guard_finite(lua_State *L) {
+    mg_tensor *list[255];
+    int n = 0;
+    const char *message = luaL_checkstring(L, 2);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int count = (int)lua_objlen(L, 1);
+    luaL_checkstack(L, count + 4, "guard_finite");
+    for (int i = 1; i <= count && n < 255; i++) {
+        lua_rawgeti(L, 1, i);
+        if (lua_toboolean(L, -1))
+            list[n++] = bind_take_tensor(L, lua_gettop(L), NULL, "guard_finite");
+    }
+    if (n == 0) return 0;
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("all_finite"), list, n, NULL));
+    bind_check(L, mg_guard_add(*place, MG_NONFINITE, message));
+    return 0;
+}
+
+static int core_nearest(lua_State *L) {
+    const char *given = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    const int n = (int)lua_objlen(L, 2);
+    const char **names = lua_newuserdata(L, ((size_t)n + 1) * sizeof *names);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        names[i] = lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
+        lua_pop(L, 1); /* the table keeps it */
+    }
+    lua_pushstring(L, mg_nearest_name(given, names, n));
+    return 1;
+}
+
+static int core_clock(lua_State *L) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    lua_pushnumber(L, (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    return 1;
+}
+
+static int core_isatty(lua_State *L) {
+    lua_pushboolean(L, isatty(STDOUT_FILENO));
+    return 1;
+}
+
+static const luaL_Reg functions[] = {{"fail", core_fail},
+                                     {"error_code", core_error_code},
+                                     {"guard", core_guard},
+                                     {"guard_finite", core_guard_finite},
+                                     {"nearest", core_nearest},
+                                     {"clock", core_clock},
+                                     {"isatty", core_isatty},
+                                     {"op_rows", bind_op_rows},
+                                     {NULL, NULL}};
+
+/* The folder with lua/ and models/: told by the program, else found from the library's place. */
+static void set_root(lua_State *L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
+    if (lua_isnil(L, -1) && getenv("MGPU_ROOT")) {
+        lua_pop(L, 1);
+        lua_pushstring(L, getenv("MGPU_ROOT"));
+    }
+    lua_setfield(L, -2, "root");
+}
+
+int luaopen_mgpu_core(lua_State *L);
+int luaopen_mgpu_core(lua_State *L) {
+    const luaL_Reg *lists[] = {functions,    mg_bind_tensor, mg_bind_variable, mg_bind_grad,
+                               mg_bind_jit,  mg_bind_device, mg_bind_memory,   mg_bind_random,
+                               mg_bind_data, mg_bind_io};
+    lua_newtable(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
+    lua_newtable(L); /* core */
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) bind_register(L, lists[i]);
+    set_root(L);
+    lua_pushliteral(L, VERSION);
+    lua_setfield(L, -2, "version");
+    lua_newtable(L); /* the methods of tensors: ops, then what lua/mgpu/tensor.lua adds */
+    bind_open_ops(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "methods");
+    bind_open_tensor(L);
+    bind_open_variable(L);
+    lua_pop(L, 1);
+    lua_newtable(L);
+    bind_open_ops(L);
+    lua_setfield(L, -2, "ops");
+    bind_open_jit(L);
+    return 1;
+}

@@ -1,0 +1,129 @@
+/* Gradients in Lua: value_and_grad, grad, no_grad. */
+#include "bind/bind.h"
+#include "graph/graph.h"
+
+enum { FN = 1, VARS = 2 }; /* upvalues */
+
+/* The first result, which must be a tensor; raises after ending the recording. */
+static mg_tensor *recorded_result(lua_State *L, int index, const char *who) {
+    const bool given = lua_gettop(L) >= index;
+    mg_tensor *y = given ? bind_to_tensor(L, index) : NULL;
+    if (y) return y;
+    mg_recording_end();
+    bind_fail(L, MG_USAGE, "%s: the function must return a tensor of one number, got %s", who,
+              given ? luaL_typename(L, index) : "nothing");
+    return NULL;
+}
+
+/* Calls the function at index `fn` with the arguments above it, leaves its results there and pushes
+ * an array of the first one's gradients (false where unconnected). The recording stays open until
+ * they are taken, so that tensors evaluated in between keep their history. */
+static void differentiate(lua_State *L, int fn, mg_tensor *const *wrt, int n, const char *who) {
+    mg_recording_begin();
+    if (lua_pcall(L, lua_gettop(L) - fn, LUA_MULTRET, 0) != 0) {
+        mg_recording_end();
+        lua_error(L); /* the function's own error, unchanged */
+    }
+    mg_tensor *y = recorded_result(L, fn, who);
+    mg_tensor **grads = lua_newuserdata(L, ((size_t)n + 1) * sizeof *grads);
+    const mg_status status = mg_grad(y, wrt, n, grads);
+    mg_recording_end();
+    bind_check(L, status);
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        if (grads[i])
+            *bind_new_tensor(L) = grads[i];
+        else
+            lua_pushboolean(L, 0);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_remove(L, -2);
+}
+
+/* The values at entry, anchored in a new table that is left on the stack. */
+static mg_tensor **entry_values(lua_State *L, int vars, int n) {
+    mg_tensor **wrt = lua_newuserdata(L, ((size_t)n + 1) * sizeof *wrt);
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, vars, i + 1);
+        if (!bind_to_variable(L, -1) && !bind_to_tensor(L, -1))
+            bind_fail(L, MG_USAGE, "value_and_grad: entry %d of the variables is a %s", i + 1,
+                      luaL_typename(L, -1));
+        wrt[i] = bind_take_tensor(L, lua_gettop(L), NULL, "value_and_grad");
+        lua_rawseti(L, -2, i + 1);
+    }
+    return wrt;
+}
+
+static int value_and_grad_call(lua_State *L) {
+    bind_poll(L);
+    const int n = (int)lua_objlen(L, lua_upvalueindex(VARS));
+    mg_tensor **wrt = entry_values(L, lua_upvalueindex(VARS), n);
+    lua_insert(L, 1); /* the anchors of wrt, and wrt */
+    lua_insert(L, 1);
+    lua_pushvalue(L, lua_upvalueindex(FN));
+    lua_insert(L, 3);
+    differentiate(L, 3, wrt, n, "value_and_grad");
+    lua_insert(L, 4); /* value, gradients, what else the function returned */
+    return lua_gettop(L) - 2;
+}
+
+static int core_value_and_grad(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    if (bind_to_variable(L, 2)) { /* a lone variable */
+        lua_createtable(L, 1, 0);
+        lua_pushvalue(L, 2);
+        lua_rawseti(L, -2, 1);
+        lua_replace(L, 2);
+    }
+    if (!lua_istable(L, 2))
+        return bind_fail(L, MG_USAGE, "value_and_grad: expected an array of variables, got %s",
+                         luaL_typename(L, 2));
+    lua_settop(L, 2);
+    lua_pushcclosure(L, value_and_grad_call, 2);
+    return 1;
+}
+
+static int grad_call(lua_State *L) {
+    bind_poll(L);
+    mg_tensor *x = bind_take_tensor(L, 1, NULL, "grad");
+    lua_pushvalue(L, 1);
+    lua_insert(L, 1); /* keeps x */
+    lua_pushvalue(L, lua_upvalueindex(FN));
+    lua_insert(L, 2);
+    differentiate(L, 2, &x, 1, "grad");
+    lua_rawgeti(L, -1, 1);
+    return 1;
+}
+
+static int core_grad(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    lua_pushcclosure(L, grad_call, 1);
+    return 1;
+}
+
+/* no_grad(fn): fn's results, through which no gradient flows. */
+static int core_no_grad(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    for (int i = 1; i <= lua_gettop(L); i++) {
+        mg_tensor *t = bind_to_tensor(L, i);
+        if (!t) continue;
+        mg_tensor **place = bind_new_tensor(L);
+        bind_fill(L, place, mg_apply(mg_op_find("stop_gradient"), &t, 1, NULL));
+        lua_replace(L, i);
+    }
+    return lua_gettop(L);
+}
+
+static int core_recording(lua_State *L) {
+    lua_pushboolean(L, mg_recording());
+    return 1;
+}
+
+const luaL_Reg mg_bind_grad[] = {{"value_and_grad", core_value_and_grad},
+                                 {"grad", core_grad},
+                                 {"no_grad", core_no_grad},
+                                 {"recording", core_recording},
+                                 {NULL, NULL}};

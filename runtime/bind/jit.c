@@ -1,0 +1,564 @@
+/* mgpu.jit: a function traced once per signature; afterwards the plan alone runs.
+ *
+ * The signature is a string of bytes: for each argument, and each plain upvalue of the function,
+ * its type and shape or value. Calls compare it with those of the plans made so far. What the
+ * function returned is kept as a template: the same tables, with a light userdata in each tensor's
+ * place. */
+#include "bind/bind.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIND_JIT "mgpu.jit"
+enum { MAX_PLANS = 64, MAX_KEY = 4096, MAX_TENSORS = 512, MAX_LABELS = 64, WARN_AFTER = 8 };
+
+typedef struct entry {
+    uint64_t hash, last_used;
+    size_t key_size;
+    char *key;     /* owned */
+    mg_plan *plan; /* owned */
+    int n_outputs, n_results;
+    int template; /* registry reference: a table of the results, [1..n_results] */
+    char *dump;   /* owned: under MGPU_CHECK=retrace */
+} entry;
+
+typedef struct jitted {
+    int fn; /* registry reference */
+    entry entries[MAX_PLANS];
+    int n_entries, n_traces;
+    uint64_t clock;
+    bool warned;
+} jitted;
+
+typedef struct signature { /* of one call */
+    lua_State *L;
+    char key[MAX_KEY];
+    size_t n;
+    mg_tensor *tensors[MAX_TENSORS];
+    int n_tensors;
+    struct {
+        size_t end;
+        char name[48];
+    } labels[MAX_LABELS]; /* which bytes are whose */
+    int n_labels;
+} signature;
+
+/* ---- signatures ---- */
+
+static void put(signature *s, const void *data, size_t n) {
+    if (s->n + n > MAX_KEY)
+        bind_fail(s->L, MG_USAGE,
+                  "mgpu.jit: the arguments are too many or too long: put tensors, not "
+                  "long strings or tables of numbers, into arguments");
+    memcpy(s->key + s->n, data, n);
+    s->n += n;
+}
+
+static void put_tag(signature *s, char tag) {
+    put(s, &tag, 1);
+}
+
+static void put_value(signature *s, int index, const char *what);
+
+static void put_tensor(signature *s, mg_tensor *t) {
+    if (s->n_tensors == MAX_TENSORS)
+        bind_fail(s->L, MG_USAGE, "mgpu.jit: more than %d tensor arguments", MAX_TENSORS);
+    s->tensors[s->n_tensors++] = t;
+    const char head[3] = {'t', (char)t->dtype, (char)t->shape.rank};
+    put(s, head, sizeof head);
+    put(s, &t->place.device, sizeof t->place.device);
+    put(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The array part in order, then the named fields sorted: tables have no order of their own. */
+static void put_table(signature *s, int index, const char *what) {
+    lua_State *L = s->L;
+    const char *names[64];
+    int n_names = 0;
+    const int n = (int)lua_objlen(L, index);
+    luaL_checkstack(L, 8, "jit");
+    put_tag(s, '{');
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, index, i);
+        put_value(s, lua_gettop(L), what);
+        lua_pop(L, 1);
+    }
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        if (n_names == 64) bind_fail(L, MG_USAGE, "mgpu.jit: %s has more than 64 fields", what);
+        names[n_names++] = lua_tostring(L, -2);
+    }
+    qsort(names, (size_t)n_names, sizeof *names, compare_names);
+    for (int i = 0; i < n_names; i++) {
+        put(s, names[i], strlen(names[i]) + 1);
+        lua_getfield(L, index, names[i]);
+        put_value(s, lua_gettop(L), what);
+        lua_pop(L, 1);
+    }
+    put_tag(s, '}');
+}
+
+static void put_value(signature *s, int index, const char *what) {
+    lua_State *L = s->L;
+    mg_tensor *t;
+    mg_variable *v;
+    switch (lua_type(L, index)) {
+    case LUA_TNIL: put_tag(s, '0'); return;
+    case LUA_TBOOLEAN: put_tag(s, lua_toboolean(L, index) ? 'T' : 'F'); return;
+    case LUA_TNUMBER: {
+        const double number = lua_tonumber(L, index);
+        put_tag(s, 'n');
+        put(s, &number, sizeof number);
+        return;
+    }
+    case LUA_TSTRING: {
+        size_t n;
+        const char *text = lua_tolstring(L, index, &n);
+        put_tag(s, 's');
+        put(s, &n, sizeof n);
+        put(s, text, n);
+        return;
+    }
+    case LUA_TTABLE: put_table(s, index, what); return;
+    default: break;
+    }
+    if ((t = bind_to_tensor(L, index)) != NULL) {
+        put_tensor(s, t);
+    } else if ((v = bind_to_variable(L, index)) != NULL) {
+        put_tag(s, 'v');
+        put(s, &v, sizeof v);
+    } else {
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: %s is a %s; arguments are tensors, variables, numbers, "
+                  "strings, booleans and tables of these",
+                  what, luaL_typename(L, index));
+    }
+}
+
+static void end_label(signature *s, const char *name) {
+    if (s->n_labels == MAX_LABELS) return;
+    snprintf(s->labels[s->n_labels].name, sizeof s->labels[0].name, "%s", name);
+    s->labels[s->n_labels++].end = s->n;
+}
+
+static void take_arguments(signature *s, int first, int last) {
+    char what[32];
+    for (int i = first; i <= last; i++) {
+        snprintf(what, sizeof what, "argument %d", i - first + 1);
+        put_value(s, i, what);
+        end_label(s, what);
+    }
+    put_tag(s, '|');
+}
+
+/* Numbers, strings and booleans that the function has from outside, one level deep. */
+static void take_upvalues(signature *s, int fn) {
+    lua_State *L = s->L;
+    const char *name;
+    for (int i = 1; (name = lua_getupvalue(L, fn, i)) != NULL; i++) {
+        const int type = lua_type(L, -1);
+        if (type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN) {
+            char what[48];
+            put_value(s, lua_gettop(L), "an upvalue");
+            snprintf(what, sizeof what, "upvalue \"%s\"", name);
+            end_label(s, what);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+static uint64_t hash_key(const signature *s) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < s->n; i++) h = (h ^ (unsigned char)s->key[i]) * 0x100000001b3u;
+    return h;
+}
+
+static entry *find_entry(jitted *j, const signature *s, uint64_t hash) {
+    for (int i = 0; i < j->n_entries; i++) {
+        entry *e = &j->entries[i];
+        if (e->hash == hash && e->key_size == s->n && memcmp(e->key, s->key, s->n) == 0) return e;
+    }
+    return NULL;
+}
+
+/* ---- entries ---- */
+
+static void free_entry(lua_State *L, entry *e) {
+    mg_plan_free(e->plan);
+    mg_free(e->key);
+    mg_free(e->dump);
+    luaL_unref(L, LUA_REGISTRYINDEX, e->template);
+    *e = (entry){.template = LUA_NOREF};
+}
+
+static entry *room_for_entry(lua_State *L, jitted *j) {
+    if (j->n_entries < MAX_PLANS) return &j->entries[j->n_entries++];
+    entry *oldest = &j->entries[0];
+    for (int i = 1; i < MAX_PLANS; i++)
+        if (j->entries[i].last_used < oldest->last_used) oldest = &j->entries[i];
+    free_entry(L, oldest);
+    return oldest;
+}
+
+/* Which argument or upvalue made this signature differ from the one before. */
+static const char *what_changed(const jitted *j, const signature *s) {
+    const entry *last = &j->entries[0];
+    size_t at = 0;
+    for (int i = 1; i < j->n_entries; i++)
+        if (j->entries[i].last_used > last->last_used) last = &j->entries[i];
+    while (at < s->n && at < last->key_size && s->key[at] == last->key[at]) at++;
+    for (int i = 0; i < s->n_labels; i++)
+        if (at < s->labels[i].end) return s->labels[i].name;
+    return "the number of arguments";
+}
+
+static void warn_about_retraces(jitted *j, const signature *s) {
+    if (++j->n_traces <= WARN_AFTER || j->warned || j->n_entries == 0) return;
+    j->warned = true;
+    mg_log("warning",
+           "mgpu.jit: traced %d times because %s keeps changing: pass it as a tensor, or "
+           "keep it in a variable",
+           j->n_traces, what_changed(j, s));
+}
+
+/* ---- tracing ---- */
+
+/* Replaces the value on top of the stack by a copy with placeholders for tensors. */
+static void push_traced(lua_State *L, mg_trace *trace) {
+    mg_tensor *t = bind_to_tensor(L, -1);
+    if (t) {
+        mg_tensor *p = mg_trace_argument(trace, t);
+        if (!p) bind_raise(L);
+        lua_pop(L, 1);
+        *bind_new_tensor(L) = mg_tensor_retain(p);
+        return;
+    }
+    if (!lua_istable(L, -1)) return;
+    const char *names[64]; /* in the order of put_table, so that placeholders are numbered alike */
+    int n_names = 0;
+    const int from = lua_gettop(L), n = (int)lua_objlen(L, from);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, from, i);
+        push_traced(L, trace);
+        lua_rawseti(L, from + 1, i);
+    }
+    for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING && n_names < 64) names[n_names++] = lua_tostring(L, -2);
+    qsort(names, (size_t)n_names, sizeof *names, compare_names);
+    for (int i = 0; i < n_names; i++) {
+        lua_getfield(L, from, names[i]);
+        push_traced(L, trace);
+        lua_setfield(L, from + 1, names[i]);
+    }
+    lua_remove(L, from);
+}
+
+typedef struct outputs {
+    mg_tensor *list[MAX_TENSORS]; /* borrowed: the results on the stack hold them */
+    int n;
+} outputs;
+
+/* Replaces the value on top by its template, collecting tensors. `anchors` keeps what is read. */
+static void push_template(lua_State *L, outputs *o, int anchors) {
+    if (bind_to_variable(L, -1)) bind_take_tensor(L, lua_gettop(L), NULL, "jit");
+    mg_tensor *t = bind_to_tensor(L, -1);
+    if (t) {
+        if (o->n == MAX_TENSORS)
+            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", MAX_TENSORS);
+        lua_rawseti(L, anchors, o->n + 1);
+        o->list[o->n++] = t;
+        lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
+        return;
+    }
+    const int type = lua_type(L, -1);
+    if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TTHREAD)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: the function returned a %s; results are tensors, numbers, "
+                  "strings, booleans and tables of these",
+                  luaL_typename(L, -1));
+    if (type != LUA_TTABLE) return;
+    const int from = lua_gettop(L);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        push_template(L, o, anchors);
+        lua_rawset(L, from + 1);
+    }
+    lua_remove(L, from);
+}
+
+/* Runs inside pcall with the trace open. Stack: fn, arguments -> template, anchors.
+ * The outputs struct lies in the userdata at upvalue 1, the trace at 2. */
+static int trace_body(lua_State *L) {
+    outputs *o = lua_touserdata(L, lua_upvalueindex(1));
+    mg_trace *trace = lua_touserdata(L, lua_upvalueindex(2));
+    const int n_args = lua_gettop(L) - 1;
+    for (int i = 2; i <= n_args + 1; i++) {
+        lua_pushvalue(L, i);
+        push_traced(L, trace);
+        lua_replace(L, i);
+    }
+    lua_call(L, n_args, LUA_MULTRET);
+    const int n_results = lua_gettop(L);
+    lua_newtable(L); /* anchors */
+    lua_insert(L, 1);
+    lua_createtable(L, n_results, 1);
+    lua_insert(L, 2);
+    for (int i = 1; i <= n_results; i++) {
+        lua_pushvalue(L, i + 2);
+        push_template(L, o, 1);
+        lua_rawseti(L, 2, i);
+    }
+    lua_pushinteger(L, n_results);
+    lua_setfield(L, 2, "n");
+    lua_settop(L, 2);
+    return 2;
+}
+
+/* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
+static mg_plan *trace_call(lua_State *L, jitted *j, int first, int last, outputs *o) {
+    mg_trace *trace = mg_trace_begin(mg_device_default());
+    if (!trace) bind_raise(L);
+    lua_pushlightuserdata(L, o);
+    lua_pushlightuserdata(L, trace);
+    lua_pushcclosure(L, trace_body, 2);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+    for (int i = first; i <= last; i++) lua_pushvalue(L, i);
+    if (lua_pcall(L, last - first + 2, 2, 0) != 0) {
+        mg_trace_abandon(trace);
+        mg_user_line_set(NULL);
+        lua_error(L); /* unchanged */
+    }
+    mg_user_line_set(NULL);
+    mg_plan *plan = mg_trace_end(trace, o->list, o->n);
+    if (!plan) bind_raise(L);
+    return plan;
+}
+
+static entry *make_entry(lua_State *L, jitted *j, const signature *s, uint64_t hash, int first,
+                         int last) {
+    outputs *o = lua_newuserdata(L, sizeof *o);
+    o->n = 0;
+    warn_about_retraces(j, s);
+    mg_plan *plan = trace_call(L, j, first, last, o);
+    entry *e = room_for_entry(L, j);
+    *e = (entry){.hash = hash, .plan = plan, .n_outputs = o->n, .template = LUA_NOREF};
+    lua_getfield(L, -1, "n");
+    e->n_results = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    e->template = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_pop(L, 2); /* anchors, outputs */
+    e->key = mg_alloc(s->n + 1);
+    if (!e->key) bind_raise(L);
+    memcpy(e->key, s->key, s->n);
+    e->key_size = s->n;
+    return e;
+}
+
+/* ---- MGPU_CHECK=retrace ---- */
+
+static bool checks_retraces(void) {
+    const char *check = getenv("MGPU_CHECK");
+    return check && strcmp(check, "retrace") == 0;
+}
+
+static void first_difference(lua_State *L, const char *now, const char *then) {
+    int line = 1;
+    const char *start = now;
+    for (; *now && *now == *then; now++, then++)
+        if (*now == '\n') line++, start = now + 1;
+    const size_t n = strcspn(start, "\n");
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)(n < 500 ? n : 500), start);
+    bind_fail(L, MG_USAGE,
+              "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
+              "changes from call to call was baked in; pass it as an argument",
+              line, text);
+}
+
+static void check_retrace(lua_State *L, jitted *j, entry *e, int first, int last) {
+    outputs *o = lua_newuserdata(L, sizeof *o);
+    o->n = 0;
+    if (!e->dump) e->dump = mg_plan_dump(e->plan, true);
+    mg_plan *again = trace_call(L, j, first, last, o);
+    char *dump = mg_plan_dump(again, true);
+    mg_plan_free(again);
+    lua_settop(L, last);
+    if (!dump || !e->dump) bind_raise(L);
+    lua_pushstring(L, dump);
+    mg_free(dump);
+    if (strcmp(lua_tostring(L, -1), e->dump) != 0)
+        first_difference(L, lua_tostring(L, -1), e->dump);
+    lua_pop(L, 1);
+}
+
+/* ---- running ---- */
+
+/* Pushes a result: the template's value with tensors put in. */
+static void push_result(lua_State *L, mg_tensor **results) {
+    if (lua_type(L, -1) == LUA_TLIGHTUSERDATA) {
+        const size_t i = (size_t)(uintptr_t)lua_touserdata(L, -1);
+        lua_pop(L, 1);
+        mg_tensor **place = bind_new_tensor(L);
+        *place = mg_tensor_retain(results[i - 1]);
+        return;
+    }
+    if (!lua_istable(L, -1)) return;
+    const int from = lua_gettop(L);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        push_result(L, results);
+        lua_rawset(L, from + 1);
+    }
+    lua_remove(L, from);
+}
+
+/* The results of a run, in a userdata whose collection releases them. */
+typedef struct run_results {
+    int n;
+    mg_tensor *list[];
+} run_results;
+
+static int release_results(lua_State *L) {
+    run_results *r = lua_touserdata(L, 1);
+    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
+    r->n = 0;
+    return 0;
+}
+
+static run_results *new_results(lua_State *L, int n) {
+    run_results *r = lua_newuserdata(L, sizeof *r + (size_t)n * sizeof *r->list);
+    r->n = 0;
+    luaL_getmetatable(L, BIND_JIT ".results");
+    lua_setmetatable(L, -2);
+    return r;
+}
+
+static int run_entry(lua_State *L, entry *e, signature *s) {
+    run_results *r = new_results(L, e->n_outputs);
+    mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
+    if (status == MG_OOM) { /* nothing was committed: collect and try once more */
+        lua_gc(L, LUA_GCCOLLECT, 0);
+        status = mg_plan_run(e->plan, s->tensors, r->list);
+    }
+    bind_check(L, status);
+    r->n = e->n_outputs;
+    size_t bytes = 0;
+    for (int i = 0; i < r->n; i++) bytes += mg_tensor_bytes(r->list[i]) + 512;
+    bind_account(L, bytes);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template);
+    const int template = lua_gettop(L);
+    luaL_checkstack(L, e->n_results + 4, "jit");
+    for (int i = 1; i <= e->n_results; i++) {
+        lua_rawgeti(L, template, i);
+        push_result(L, r->list);
+    }
+    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
+    r->n = 0;
+    return e->n_results;
+}
+
+static jitted *check_jitted(lua_State *L) {
+    return luaL_checkudata(L, 1, BIND_JIT);
+}
+
+static int jit_call(lua_State *L) {
+    jitted *j = check_jitted(L);
+    const int last = lua_gettop(L);
+    bind_poll(L);
+    if (mg_trace_current()) { /* inside another trace it simply runs */
+        lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+        lua_replace(L, 1);
+        lua_call(L, last - 1, LUA_MULTRET);
+        return lua_gettop(L);
+    }
+    signature s;
+    s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
+    take_arguments(&s, 2, last);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+    take_upvalues(&s, lua_gettop(L));
+    lua_pop(L, 1);
+    const uint64_t hash = hash_key(&s);
+    entry *e = find_entry(j, &s, hash);
+    if (e && checks_retraces()) check_retrace(L, j, e, 2, last);
+    if (!e) e = make_entry(L, j, &s, hash, 2, last);
+    e->last_used = ++j->clock;
+    return run_entry(L, e, &s);
+}
+
+/* ---- the object ---- */
+
+static int jit_plans(lua_State *L) {
+    lua_pushinteger(L, check_jitted(L)->n_entries);
+    return 1;
+}
+
+/* The plans as text, the one used last first. */
+static int jit_dump(lua_State *L) {
+    jitted *j = check_jitted(L);
+    const entry *last = NULL;
+    for (int i = 0; i < j->n_entries; i++)
+        if (!last || j->entries[i].last_used > last->last_used) last = &j->entries[i];
+    char *text = last ? mg_plan_dump(last->plan, false) : NULL;
+    lua_pushstring(L, text ? text : "");
+    mg_free(text);
+    return 1;
+}
+
+static int jit_gc(lua_State *L) {
+    jitted *j = lua_touserdata(L, 1);
+    for (int i = 0; i < j->n_entries; i++) free_entry(L, &j->entries[i]);
+    j->n_entries = 0;
+    luaL_unref(L, LUA_REGISTRYINDEX, j->fn);
+    j->fn = LUA_NOREF;
+    return 0;
+}
+
+static int core_jit(lua_State *L) {
+    if (!lua_isfunction(L, 1))
+        return bind_fail(L, MG_USAGE, "mgpu.jit: expected a function, got %s", luaL_typename(L, 1));
+    jitted *j = lua_newuserdata(L, sizeof *j);
+    memset(j, 0, sizeof *j);
+    j->fn = LUA_NOREF;
+    luaL_getmetatable(L, BIND_JIT);
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, 1);
+    j->fn = luaL_ref(L, LUA_REGISTRYINDEX);
+    return 1;
+}
+
+static int core_tracing(lua_State *L) {
+    lua_pushboolean(L, mg_trace_current() != NULL);
+    return 1;
+}
+
+void bind_open_jit(lua_State *L) {
+    luaL_newmetatable(L, BIND_JIT);
+    lua_pushcfunction(L, jit_call), lua_setfield(L, -2, "__call");
+    lua_pushcfunction(L, jit_gc), lua_setfield(L, -2, "__gc");
+    lua_newtable(L);
+    lua_pushcfunction(L, jit_plans), lua_setfield(L, -2, "plans");
+    lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    luaL_newmetatable(L, BIND_JIT ".results");
+    lua_pushcfunction(L, release_results), lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
+}
+
+const luaL_Reg mg_bind_jit[] = {{"jit", core_jit}, {"tracing", core_tracing}, {NULL, NULL}};

@@ -1,0 +1,307 @@
+/* One Lua function for every visible op, derived from its row: inputs first, then options.
+ *
+ * Options come as one table of names, or by position in the order of the attributes; a table
+ * without names is the value of the attribute it stands for (`t:reshape {2, 3}`). Axes count from
+ * 1, or from the end if negative. */
+#include "bind/bind.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include <math.h>
+#include <string.h>
+
+enum { MAX_INPUTS = 255 };
+
+typedef struct op_call {
+    lua_State *L;
+    const mg_op *op;
+    mg_tensor *inputs[MAX_INPUTS];
+    int n_inputs;
+    int next; /* the stack index after the inputs */
+    char *attrs;
+} op_call;
+
+/* ---- inputs ---- */
+
+static bool is_operand(lua_State *L, int index) {
+    const int type = lua_type(L, index);
+    return type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TTABLE ||
+           bind_to_tensor(L, index) || bind_to_variable(L, index);
+}
+
+/* The first operand that is a tensor: numbers adopt its dtype. */
+static const mg_tensor *first_tensor(op_call *c, int first, int last) {
+    for (int i = first; i <= last; i++) {
+        const mg_tensor *t = bind_to_tensor(c->L, i);
+        if (!t && bind_to_variable(c->L, i)) t = bind_take_tensor(c->L, i, NULL, c->op->name);
+        if (t) return t;
+    }
+    return NULL;
+}
+
+static void take_fixed_inputs(op_call *c) {
+    lua_State *L = c->L;
+    const int n = c->op->min_inputs, given = lua_gettop(L);
+    for (int i = 1; i <= n; i++)
+        if (i > given || !is_operand(L, i))
+            bind_fail(L, MG_USAGE, "%s: takes %d tensor%s; argument %d is %s", c->op->name, n,
+                      n == 1 ? "" : "s", i, i > given ? "missing" : luaL_typename(L, i));
+    const mg_tensor *like = first_tensor(c, 1, n);
+    for (int i = 1; i <= n; i++) c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
+    c->n_inputs = n;
+    c->next = n + 1;
+}
+
+/* Any number of tensors, or one array of them. */
+static void take_many_inputs(op_call *c) {
+    lua_State *L = c->L;
+    if (lua_istable(L, 1)) { /* unpack the array in place */
+        const int n = (int)lua_objlen(L, 1);
+        if (n == 0 || n > MAX_INPUTS)
+            bind_fail(L, MG_USAGE, "%s: the array must hold 1 to %d tensors, got %d", c->op->name,
+                      MAX_INPUTS, n);
+        luaL_checkstack(L, n + 8, c->op->name);
+        for (int i = 1; i <= n; i++) {
+            lua_rawgeti(L, 1, i);
+            lua_insert(L, 1 + i);
+        }
+        lua_remove(L, 1);
+        c->next = n + 1;
+    } else {
+        c->next = 1;
+        while (bind_to_tensor(L, c->next) || bind_to_variable(L, c->next)) c->next++;
+    }
+    c->n_inputs = c->next - 1;
+    if (c->n_inputs == 0) bind_fail(L, MG_USAGE, "%s: takes tensors, got none", c->op->name);
+    if (c->n_inputs > MAX_INPUTS) bind_fail(L, MG_USAGE, "%s: too many tensors", c->op->name);
+    const mg_tensor *like = first_tensor(c, 1, c->n_inputs);
+    for (int i = 1; i <= c->n_inputs; i++)
+        c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
+}
+
+/* ---- attributes; the value stands on top of the stack ---- */
+
+static void wrong_type(op_call *c, const mg_attr *a, const char *wanted) {
+    bind_fail(c->L, MG_USAGE, "%s: option \"%s\" must be %s, got %s", c->op->name, a->name, wanted,
+              luaL_typename(c->L, -1));
+}
+
+static int64_t read_integer(op_call *c, const mg_attr *a) {
+    if (lua_type(c->L, -1) != LUA_TNUMBER) wrong_type(c, a, "an integer");
+    const double v = lua_tonumber(c->L, -1);
+    if (v != floor(v) || fabs(v) > 9e15)
+        bind_fail(c->L, MG_USAGE, "%s: option \"%s\" must be an integer, got %.14g", c->op->name,
+                  a->name, v);
+    return (int64_t)v;
+}
+
+/* From 1-based to 0-based; negative stays and counts from the end. */
+static int64_t read_axis(op_call *c, const mg_attr *a) {
+    const int64_t axis = read_integer(c, a);
+    if (axis == 0)
+        bind_fail(c->L, MG_USAGE,
+                  "%s: option \"%s\": axes count from 1 (or -1 from the end), got 0", c->op->name,
+                  a->name);
+    return axis > 0 ? axis - 1 : axis;
+}
+
+static mg_ints read_list(op_call *c, const mg_attr *a) {
+    lua_State *L = c->L;
+    mg_ints list = {0};
+    const bool axes = a->type == MG_ATTR_AXES;
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+        list.n = 1;
+        list.v[0] = axes ? read_axis(c, a) : read_integer(c, a);
+        return list;
+    }
+    if (!lua_istable(L, -1)) wrong_type(c, a, "a list of integers");
+    const int n = (int)lua_objlen(L, -1);
+    if (n > MG_MAX_RANK)
+        bind_fail(L, MG_USAGE, "%s: option \"%s\" has %d entries, at most %d are allowed",
+                  c->op->name, a->name, n, MG_MAX_RANK);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, -1, i);
+        list.v[list.n++] = axes ? read_axis(c, a) : read_integer(c, a);
+        lua_pop(L, 1);
+    }
+    return list;
+}
+
+static int64_t read_choice(op_call *c, const mg_attr *a) {
+    if (lua_type(c->L, -1) != LUA_TSTRING) wrong_type(c, a, "a name");
+    const char *given = lua_tostring(c->L, -1);
+    int n = 0;
+    for (; a->choices[n]; n++)
+        if (strcmp(a->choices[n], given) == 0) return n;
+    const char *near = mg_nearest_name(given, a->choices, n);
+    return bind_fail(c->L, MG_USAGE, "%s: option \"%s\": unknown value \"%s\"%s%s%s", c->op->name,
+                     a->name, given, near ? " (did you mean \"" : "", near ? near : "",
+                     near ? "\"?)" : "");
+}
+
+static int64_t read_dtype(op_call *c, const mg_attr *a) {
+    if (lua_type(c->L, -1) != LUA_TSTRING) wrong_type(c, a, "the name of a dtype");
+    const int t = mg_dtype_from_name(lua_tostring(c->L, -1));
+    if (t >= 0) return t;
+    const char *names[MG_N_DTYPES];
+    for (int i = 0; i < MG_N_DTYPES; i++) names[i] = mg_dtype_name((mg_dtype)i);
+    const char *near = mg_nearest_name(lua_tostring(c->L, -1), names, MG_N_DTYPES);
+    return bind_fail(c->L, MG_USAGE, "%s: unknown dtype \"%s\"%s%s%s", c->op->name,
+                     lua_tostring(c->L, -1), near ? " (did you mean \"" : "", near ? near : "",
+                     near ? "\"?)" : "");
+}
+
+static void take_attr(op_call *c, const mg_attr *a) {
+    void *at = c->attrs + a->offset;
+    switch (a->type) {
+    case MG_ATTR_INT: *(int64_t *)at = read_integer(c, a); break;
+    case MG_ATTR_AXIS: *(int64_t *)at = read_axis(c, a); break;
+    case MG_ATTR_CHOICE: *(int64_t *)at = read_choice(c, a); break;
+    case MG_ATTR_DTYPE: *(int64_t *)at = read_dtype(c, a); break;
+    case MG_ATTR_BOOL:
+        if (!lua_isboolean(c->L, -1)) wrong_type(c, a, "true or false");
+        *(int64_t *)at = lua_toboolean(c->L, -1);
+        break;
+    case MG_ATTR_NUMBER:
+        if (lua_type(c->L, -1) != LUA_TNUMBER) wrong_type(c, a, "a number");
+        *(double *)at = lua_tonumber(c->L, -1);
+        break;
+    case MG_ATTR_INTS:
+    case MG_ATTR_SHAPE:
+    case MG_ATTR_AXES: *(mg_ints *)at = read_list(c, a); break;
+    }
+}
+
+static void take_default(op_call *c, const mg_attr *a) {
+    void *at = c->attrs + a->offset;
+    if (a->type == MG_ATTR_NUMBER)
+        *(double *)at = a->fallback;
+    else if (a->type != MG_ATTR_INTS && a->type != MG_ATTR_SHAPE && a->type != MG_ATTR_AXES)
+        *(int64_t *)at = (int64_t)a->fallback;
+}
+
+static const mg_attr *find_attr(const mg_op *op, const char *name) {
+    for (int i = 0; i < op->n_attrs; i++)
+        if (strcmp(op->attrs[i].name, name) == 0) return &op->attrs[i];
+    return NULL;
+}
+
+static void unknown_option(op_call *c, const char *name) {
+    const char *names[16];
+    int n = 0;
+    for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
+    const char *near = mg_nearest_name(name, names, n);
+    bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s%s%s", c->op->name, name,
+              near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+static bool has_names(lua_State *L, int index) {
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING) return lua_pop(L, 2), true;
+    return false;
+}
+
+static void take_named(op_call *c, int index) {
+    lua_State *L = c->L;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            bind_fail(L, MG_USAGE,
+                      "%s: the options have names; a value stands among them without one",
+                      c->op->name);
+        const mg_attr *a = find_attr(c->op, lua_tostring(L, -2));
+        if (!a) unknown_option(c, lua_tostring(L, -2));
+        take_attr(c, a);
+    }
+}
+
+/* `{}` is an empty list where a list is expected, else no options at all. */
+static bool is_empty_options(const op_call *c, int index) {
+    if (!lua_istable(c->L, index) || lua_objlen(c->L, index) > 0) return false;
+    const mg_attr_type t = c->op->n_attrs ? c->op->attrs[0].type : MG_ATTR_INT;
+    return t != MG_ATTR_SHAPE;
+}
+
+static void take_attrs(op_call *c) {
+    lua_State *L = c->L;
+    const int last = lua_gettop(L);
+    for (int i = 0; i < c->op->n_attrs; i++) take_default(c, &c->op->attrs[i]);
+    if (last == c->next && lua_istable(L, c->next)) {
+        if (has_names(L, c->next)) {
+            take_named(c, c->next);
+            return;
+        }
+        if (is_empty_options(c, c->next)) return;
+    }
+    for (int i = c->next; i <= last; i++) {
+        if (lua_isnil(L, i)) continue;
+        if (i - c->next >= c->op->n_attrs)
+            bind_fail(L, MG_USAGE, "%s: too many arguments: takes %d tensor%s and %d option%s",
+                      c->op->name, c->n_inputs, c->n_inputs == 1 ? "" : "s", c->op->n_attrs,
+                      c->op->n_attrs == 1 ? "" : "s");
+        lua_pushvalue(L, i);
+        take_attr(c, &c->op->attrs[i - c->next]);
+        lua_pop(L, 1);
+    }
+}
+
+/* ---- the call ---- */
+
+static int call_op(lua_State *L) {
+    op_call c = {.L = L, .op = lua_touserdata(L, lua_upvalueindex(1)), .next = 1};
+    union { /* aligned room for any attribute struct */
+        double align;
+        char bytes[1024];
+    } attrs;
+    bind_poll(L);
+    bind_note_line(L);
+    if (c.op->max_inputs == 255)
+        take_many_inputs(&c);
+    else if (c.op->min_inputs)
+        take_fixed_inputs(&c);
+    if (c.op->attrs_size > sizeof attrs)
+        return bind_fail(L, MG_INTERNAL, "%s: attributes", c.op->name);
+    memset(&attrs, 0, c.op->attrs_size);
+    c.attrs = attrs.bytes;
+    take_attrs(&c);
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place,
+              mg_apply(c.op, c.inputs, c.n_inputs, c.op->attrs_size ? attrs.bytes : NULL));
+    mg_user_line_set(NULL);
+    mg_status status = mg_eval_pending(*place);
+    if (status != MG_OK) return bind_raise(L);
+    return 1;
+}
+
+void bind_open_ops(lua_State *L) {
+    for (int i = 0; i < mg_op_count(); i++) {
+        const mg_op *op = mg_op_at(i);
+        lua_pushlightuserdata(L, (void *)(uintptr_t)op);
+        lua_pushcclosure(L, call_op, 1);
+        lua_setfield(L, -2, op->name);
+    }
+}
+
+/* op_rows() -> array of {name, doc, inputs, hidden, differentiable, elementwise, attrs}. */
+int bind_op_rows(lua_State *L) {
+    lua_createtable(L, mg_op_count(), 0);
+    for (int i = 0; i < mg_op_count(); i++) {
+        const mg_op *op = mg_op_at(i);
+        lua_newtable(L);
+        lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
+        lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
+        lua_pushinteger(L, op->max_inputs == 255 ? -1 : op->min_inputs),
+            lua_setfield(L, -2, "inputs");
+        lua_pushboolean(L, op->flags & MG_OP_HIDDEN), lua_setfield(L, -2, "hidden");
+        lua_pushboolean(L, op->grad != NULL), lua_setfield(L, -2, "differentiable");
+        lua_pushboolean(L, op->elementwise != 0), lua_setfield(L, -2, "elementwise");
+        lua_newtable(L);
+        for (int k = 0; k < op->n_attrs; k++) {
+            lua_newtable(L);
+            lua_pushstring(L, op->attrs[k].name), lua_setfield(L, -2, "name");
+            lua_pushstring(L, op->attrs[k].doc), lua_setfield(L, -2, "doc");
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_setfield(L, -2, "attrs");
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}

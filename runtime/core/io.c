@@ -1,0 +1,191 @@
+/* Counted file calls with a fault point; new files appear whole or not at all. */
+#define _GNU_SOURCE
+#include "core/io.h"
+#include "core/alloc.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct mg_file {
+    int fd;
+    char *path;      /* owned: as the user named it */
+    char *temporary; /* owned: where a new file is written, or NULL when reading */
+};
+
+static atomic_llong fail_in, open_files;
+static atomic_int fail_errno;
+
+/* Every file call asks first; true = this one must fail, errno is set. */
+static bool fault_now(void) {
+    if (atomic_load(&fail_in) <= 0 || atomic_fetch_sub(&fail_in, 1) != 1) return false;
+    errno = atomic_load(&fail_errno);
+    return true;
+}
+
+static mg_status refuse(const char *what, const char *path) {
+    return mg_fail(MG_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+static mg_file *new_file(const char *path) {
+    mg_file *f = mg_alloc_zero(sizeof *f);
+    if (!f) return NULL;
+    f->fd = -1;
+    f->path = mg_strdup(path);
+    if (f->path) return f;
+    mg_free(f);
+    return NULL;
+}
+
+static void drop(mg_file *f) {
+    if (f->fd >= 0) {
+        close(f->fd);
+        atomic_fetch_sub(&open_files, 1);
+    }
+    mg_free(f->temporary);
+    mg_free(f->path);
+    mg_free(f);
+}
+
+/* ---- reading ---- */
+
+mg_file *mg_io_open(const char *path) {
+    mg_file *f = new_file(path);
+    if (!f) return NULL;
+    f->fd = fault_now() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (f->fd >= 0) {
+        atomic_fetch_add(&open_files, 1);
+        return f;
+    }
+    refuse("open", path);
+    drop(f);
+    return NULL;
+}
+
+mg_status mg_io_size(mg_file *f, int64_t *bytes) {
+    struct stat s;
+    if (fault_now() || fstat(f->fd, &s) != 0) return refuse("look at", f->path);
+    if (!S_ISREG(s.st_mode)) return mg_fail(MG_IO, "%s is not a regular file", f->path);
+    *bytes = s.st_size;
+    return MG_OK;
+}
+
+mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got) {
+    size_t done = 0;
+    while (done < n) {
+        const ssize_t r = fault_now() ? -1 : read(f->fd, (char *)dst + done, n - done);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return refuse("read", f->path);
+        if (r == 0) break;
+        done += (size_t)r;
+    }
+    *got = done;
+    return MG_OK;
+}
+
+mg_status mg_io_seek(mg_file *f, int64_t position) {
+    if (fault_now() || lseek(f->fd, position, SEEK_SET) < 0) return refuse("seek in", f->path);
+    return MG_OK;
+}
+
+/* ---- writing ---- */
+
+mg_file *mg_io_create(const char *path) {
+    mg_file *f = new_file(path);
+    if (!f) return NULL;
+    const size_t n = strlen(path) + 32;
+    f->temporary = mg_alloc(n);
+    if (!f->temporary) {
+        drop(f);
+        return NULL;
+    }
+    snprintf(f->temporary, n, "%s.tmp.%ld", path, (long)getpid());
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    f->fd = fault_now() ? -1 : open(f->temporary, flags, 0666);
+    if (f->fd >= 0) {
+        atomic_fetch_add(&open_files, 1);
+        return f;
+    }
+    refuse("write", path);
+    drop(f);
+    return NULL;
+}
+
+mg_status mg_io_write(mg_file *f, const void *src, size_t n) {
+    for (size_t done = 0; done < n;) {
+        const ssize_t w = fault_now() ? -1 : write(f->fd, (const char *)src + done, n - done);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0) return refuse("write", f->path);
+        done += (size_t)w;
+    }
+    return MG_OK;
+}
+
+/* The new name must survive a crash too: its folder is synced. Failing here is no failure. */
+static void sync_folder(const char *path) {
+    char *copy = strdup(path);
+    const int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(copy);
+}
+
+mg_status mg_io_commit(mg_file *f) {
+    if (fault_now() || fsync(f->fd) != 0 || fault_now() || rename(f->temporary, f->path) != 0) {
+        const mg_status status = refuse("write", f->path);
+        mg_io_close(f);
+        return status;
+    }
+    sync_folder(f->path);
+    drop(f);
+    return MG_OK;
+}
+
+void mg_io_close(mg_file *f) {
+    if (!f) return;
+    if (f->temporary) unlink(f->temporary);
+    drop(f);
+}
+
+/* ---- folders ---- */
+
+mg_status mg_io_make_folder(const char *path) {
+    char *part = mg_strdup(path);
+    if (!part) return MG_OOM;
+    mg_status status = MG_OK;
+    for (char *p = part + 1;; p++) {
+        if (*p != '/' && *p != 0) continue;
+        const char kept = *p;
+        *p = 0;
+        if (fault_now() || (mkdir(part, 0777) != 0 && errno != EEXIST)) {
+            status = refuse("make the folder", part);
+            break;
+        }
+        *p = kept;
+        if (!kept) break;
+    }
+    mg_free(part);
+    return status;
+}
+
+int mg_io_exists(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+void mg_io_fail_after(int64_t n, int error) {
+    atomic_store(&fail_errno, error);
+    atomic_store(&fail_in, n);
+}
+
+int64_t mg_io_open_count(void) {
+    return atomic_load(&open_files);
+}

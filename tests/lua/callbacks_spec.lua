@@ -1,0 +1,84 @@
+-- Callbacks: when they are called and with what.
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+local callbacks = mgpu.callbacks
+
+local X, Y = { { 1 }, { 2 }, { 3 } }, { { 2 }, { 4 }, { 6 } }
+
+local function model()
+  local m = mgpu.Sequential { L.Input { 1 }, L.Dense { 1 } }
+  m:compile { optimizer = "sgd", loss = "mse", metrics = { "mse" } }
+  return m
+end
+
+local function fit(m, options)
+  options.verbose = 0
+  return m:fit(X, Y, options)
+end
+
+test("epochs and batches are counted from 1, in order", function()
+  local seen = {}
+  local function note(name) return function(_, i) seen[#seen + 1] = name .. (i or "") end end
+  fit(model(), { epochs = 2, batch_size = 2, callbacks = {
+    on_train_begin = function() seen[#seen + 1] = "begin" end,
+    on_train_end = function() seen[#seen + 1] = "end" end,
+    on_epoch_begin = note "epoch", on_epoch_end = note "/epoch",
+    on_train_batch_begin = note "batch", on_train_batch_end = note "/batch",
+  } })
+  check.equal(table.concat(seen, " "), "begin epoch1 batch1 /batch1 batch2 /batch2 /epoch1 "
+    .. "epoch2 batch1 /batch1 batch2 /batch2 /epoch2 end")
+end)
+
+test("logs hold the values by name; the last batch's are the epoch's", function()
+  local last, epoch
+  local h = fit(model(), { batch_size = 2, validation_data = { X, Y }, callbacks = {
+    on_train_batch_end = function(_, _, logs) last = logs.loss end,
+    on_epoch_end = function(_, _, logs) epoch = logs end,
+  } })
+  check.equal(epoch.loss, last)
+  check.equal(epoch.loss, h.history.loss[1])
+  check.equal(epoch.val_mean_squared_error, h.history.val_mean_squared_error[1])
+  check.near(epoch.mean_squared_error, epoch.loss, 1e-6)
+end)
+
+test("LambdaCallback takes functions without self", function()
+  local seen = {}
+  fit(model(), { epochs = 2, callbacks = { callbacks.LambdaCallback {
+    on_epoch_end = function(epoch, logs) seen[epoch] = logs.loss end,
+  } } })
+  check.equal(#seen, 2)
+end)
+
+test("an own class has declared options, the model and the parameters", function()
+  local Stop = callbacks.Callback:extend("Stop", { at = "integer" })
+  function Stop:on_epoch_end(epoch)
+    check.equal(self.params.epochs, 9)
+    if epoch == self.at then self.model.stop_training = true end
+  end
+  local m = model()
+  check.equal(fit(m, { epochs = 9, callbacks = Stop { at = 2 } }).epoch, { 1, 2 })
+  check.equal(fit(m, { epochs = 9, callbacks = { Stop { at = 3 } } }).epoch, { 1, 2, 3 })
+  check.raises(function() Stop { att = 2 } end, '"at"', "usage")
+end)
+
+test("a value added to the logs goes into the history", function()
+  local h = fit(model(), { callbacks = { callbacks.LambdaCallback {
+    on_epoch_begin = function() end,
+  }, { on_epoch_end = function(_, _, logs) logs.extra = 7 end } } })
+  check.equal(h.history.loss[1] ~= nil, true)
+end)
+
+test("History has the parameters", function()
+  local h = fit(model(), { epochs = 2, batch_size = 2 })
+  check.equal(h.params.epochs, 2)
+  check.equal(h.params.steps, 2)
+  check.equal(h.params.samples, 3)
+end)
+
+test("an unknown callback is an error with the nearest name", function()
+  check.raises(function() return callbacks.LambdaCalback end, "LambdaCallback", "usage")
+end)

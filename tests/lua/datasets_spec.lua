@@ -1,0 +1,107 @@
+-- Data sets: where they are looked for, what they hold, what is said when they are not there.
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local datasets = mgpu.datasets
+
+-- An IDX file's bytes.
+local function idx(shape, bytes)
+  local parts = { string.char(0, 0, 8, #shape) }
+  for _, n in ipairs(shape) do
+    parts[#parts + 1] = string.char(0, 0, math.floor(n / 256), n % 256)
+  end
+  return table.concat(parts) .. bytes
+end
+
+-- A folder `name` with a tiny data set of the given numbers of labels.
+local function make_set(name, train_labels)
+  local folder = check.path(name)
+  os.execute("mkdir -p '" .. folder .. "/mnist'")
+  local function write(file, bytes) check.write(folder .. "/mnist/" .. file, bytes) end
+  write("train-images-idx3-ubyte", idx({ 2, 2, 2 }, "\0\1\2\3\4\5\6\255"))
+  write("train-labels-idx1-ubyte", idx({ train_labels }, ("\7"):rep(train_labels)))
+  write("t10k-images.idx3-ubyte", idx({ 1, 2, 2 }, "\9\9\9\9"))
+  write("t10k-labels.idx1-ubyte", idx({ 1 }, "\3"))
+  return folder
+end
+
+-- Runs code in a process of its own with MGPU_DATA and HOME set; -> output, status.
+local function run(data, code)
+  local script = check.path "script.lua"
+  check.write(script, code)
+  return check.run(("MGPU_DATA='%s' HOME='%s' %s %s"):format(data, check.path "home", check.program,
+    script))
+end
+
+local SHOW = [[
+  local mgpu = require "mgpu"
+  local train, test = mgpu.datasets.mnist.load_data()
+  local x, y = unpack(train)
+  print(x:dtype(), table.concat(x:shape(), "x"), x:totable()[2][2][2], y:dtype(), y:totable()[2])
+  print(test.x:totable()[1][1][1], test.y:totable()[1], train.classes, train.name)
+]]
+
+test("MGPU_DATA is looked in first, for files of either spelling", function()
+  local out, status = run(make_set("data", 2), SHOW)
+  check.matches(out, "uint8\t2x2x2\t255\tint32\t7\n9\t3\t10\tmnist")
+  check.equal(status, 0)
+end)
+
+test("MGPU_DATA may be the data set's own folder", function()
+  local out = run(make_set("own", 2) .. "/mnist", SHOW)
+  check.matches(out, "uint8\t2x2x2")
+end)
+
+test("images and labels that do not belong together are an error", function()
+  local out, status = run(make_set("mixed", 3), SHOW)
+  check.matches(out, "they do not belong together")
+  check.equal(status, 1)
+end)
+
+test("a missing data set says where it was looked for and what to do", function()
+  local out, status = run(check.path "nothing", [[
+    local mgpu = require "mgpu"
+    print(pcall(mgpu.datasets.mnist.load_data))
+    print(mgpu.error_code())
+  ]])
+  check.equal(status, 0)
+  if out:find "^true" then check.skip "MNIST is installed on this machine" end
+  check.matches(out, "mnist: train-images-idx3-ubyte is in none of ")
+  check.matches(out, "/nothing/mnist")
+  check.matches(out, ".cache/mgpulua/mnist")
+  check.matches(out, "set MGPU_DATA")
+  check.matches(out, "\nio\n")
+end)
+
+test("Debian's Fashion-MNIST is found", function()
+  check.needs "/usr/share/datasets/fashion-mnist"
+  local train, held_out = datasets.fashion_mnist.load_data()
+  check.equal(train.x:shape(), { 60000, 28, 28 })
+  check.equal(held_out.y:shape(), { 10000 })
+  check.equal(train.x:dtype(), "uint8")
+  check.equal(train.y:dtype(), "int32")
+  check.equal(train.y:slice({ { 1, 10 } }):totable(), { 9, 0, 0, 3, 0, 2, 7, 2, 5, 5 })
+end)
+
+test("digits are drawn: a function of n and the seed", function()
+  local train, held_out = datasets.digits(50)
+  check.equal(train.x:shape(), { 50, 28, 28 })
+  check.equal(held_out.x:shape(), { 10, 28, 28 })
+  check.equal(train.x:dtype(), "uint8")
+  check.equal(train.y:dtype(), "int32")
+  check.equal(train.x:totable(), (datasets.digits(50)).x:totable())
+  check.falsy(mgpu.all(mgpu.eq(train.x, (datasets.digits(50, 1)).x)):item(), "the same images")
+  local x, y = unpack(train)
+  check.truthy(x == train.x and y == train.y)
+end)
+
+test("a wrong number of digits is an error", function()
+  check.raises(function() datasets.digits(0) end, "a whole number >= 1", "usage")
+  check.raises(function() datasets.digits(10, -1) end, "the seed", "usage")
+end)
+
+test("an unknown data set is an error with the nearest name", function()
+  check.raises(function() return datasets.mnits end, "mnist", "usage")
+end)

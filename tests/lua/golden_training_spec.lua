@@ -1,0 +1,193 @@
+-- The numbers of Keras on TensorFlow: gradients, loss curves, optimizers, losses (tests/golden).
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+package.path = "tests/golden/?.lua;" .. package.path
+local hash = require "hash"
+
+local test = check.test
+local L = mgpu.layers
+
+-- ---- networks -----------------------------------------------------------------------------------
+
+local function tensor(n, recipe, shape, dtype)
+  local values = hash.array(n, recipe.salt, recipe.scale, recipe.offset)
+  return mgpu.tensor(values, { dtype = dtype }):reshape(shape)
+end
+
+local function count(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
+local function set_weights(model, golden)
+  local weights = {}
+  for k, recipe in ipairs(golden.weights) do
+    weights[k] = recipe.salt and tensor(count(recipe.shape), recipe, recipe.shape, golden.dtype)
+      or mgpu.full(recipe.shape, recipe.default, { dtype = golden.dtype })
+  end
+  model:set_weights(weights)
+end
+
+-- The images and one-hot labels of step s (from 0).
+local function batch(golden, s)
+  local shape = { golden.batch, unpack(golden.input_shape) }
+  local recipe = { salt = golden.images.salt + s, scale = golden.images.scale,
+    offset = golden.images.offset }
+  local ids = hash.labels(golden.batch, golden.labels.salt + s, golden.classes)
+  return tensor(count(shape), recipe, shape, golden.dtype),
+    mgpu.to_categorical(mgpu.tensor(ids, { dtype = "int32" }), golden.classes)
+end
+
+local function seed_network(golden, filters, dense)
+  local model = mgpu.Sequential {
+    L.Input(golden.input_shape),
+    L.Conv2D { filters[1], 3, activation = "relu" },
+    L.Conv2D { filters[2], 3, activation = "relu" }, L.BatchNormalization {},
+    L.Conv2D { filters[3], 3, activation = "relu" }, L.MaxPooling2D { 2 }, L.Dropout { 0 },
+    L.Flatten {}, L.Dense { dense, activation = "relu" }, L.Dropout { 0 },
+    L.Dense { golden.classes, activation = "softmax" },
+  }
+  set_weights(model, golden)
+  return model
+end
+
+-- Losses of train_on_batch, step by step.
+local function curve(model, golden, device)
+  model:compile { optimizer = mgpu.optimizers.RMSprop { learning_rate = golden.learning_rate },
+    loss = "categorical_crossentropy", devices = device }
+  local losses = {}
+  for s = 1, #golden.losses do losses[s] = model:train_on_batch(batch(golden, s - 1)).loss end
+  return losses
+end
+
+local function in_float64(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
+
+test("the seed's network: loss and gradients of step 1 in float32", function()
+  local golden = require "mnist_cnn_gradients"
+  local model = seed_network(golden, { 32, 256, 128 }, 128)
+  local x, y = batch(golden, 0)
+  local loss, grads = mgpu.value_and_grad(function()
+    return mgpu.losses.categorical_crossentropy(y, model(x, { training = true }))
+  end, model.trainable_variables)()
+  check.near(loss:item(), golden.loss, 1e-5)
+  for k, expected in ipairs(golden.gradients) do
+    local flat = grads[k]:reshape { -1 }
+    check.near(mgpu.sqrt(mgpu.sum(mgpu.square(flat:to "float64"))):item(), expected.norm, 1e-4)
+    local at = {}
+    for j = 1, golden.sample_count do
+      at[j] = math.floor(hash.unit(j - 1, expected.sample_salt) * count(expected.shape))
+    end
+    local samples = mgpu.gather(flat, mgpu.tensor(at, { dtype = "int32" }), { axis = 1 })
+    check.near_norm(samples, expected.samples, 1e-3)
+  end
+end)
+
+test("a narrow copy's loss curve over 20 RMSprop steps in float64", function()
+  local golden = require "narrow_cnn_curve"
+  in_float64(function()
+    local model = seed_network(golden, golden.filters, golden.dense)
+    check.near(curve(model, golden, "ref:0"), golden.losses, 1e-9)
+    for k, w in ipairs(model:get_weights()) do
+      check.near(mgpu.sqrt(mgpu.sum(mgpu.square(w))):item(), golden.final_norms[k], 1e-8)
+    end
+  end)
+end)
+
+test("LeNet-5's loss curve over 12 RMSprop steps in float32", function()
+  local golden = require "lenet5_curve"
+  local model = mgpu.models.lenet5 { input_shape = golden.input_shape, classes = golden.classes }
+  model(mgpu.zeros { 1, unpack(golden.input_shape) })
+  set_weights(model, golden)
+  check.near(curve(model, golden), golden.losses, 1e-5)
+end)
+
+-- ---- optimizers ---------------------------------------------------------------------------------
+
+local function described(case, name)
+  local parts = {}
+  for key, value in pairs(case.args) do parts[#parts + 1] = key .. " = " .. tostring(value) end
+  table.sort(parts)
+  return ("%s {%s}"):format(name, table.concat(parts, ", "))
+end
+
+-- The values of the two variables after the case's steps, flat.
+local function optimized(golden, case)
+  local opt, variables = mgpu.optimizers[case.optimizer](case.args), {}
+  local function values(k, salt, scale)
+    local shape = golden.shapes[k]
+    return tensor(count(shape), { salt = salt + k - 1, scale = scale }, shape, "float64")
+  end
+  for k = 1, #golden.shapes do
+    variables[k] = mgpu.variable(values(k, golden.value_salt), { name = "v" .. k })
+  end
+  for s = 0, golden.steps - 1 do
+    local grads = {}
+    for k = 1, #golden.shapes do
+      grads[k] = values(k, golden.gradient_salt + 2 * s, 1 / (1 + s))
+    end
+    opt:apply(grads, variables)
+  end
+  local flat = {}
+  for k, v in ipairs(variables) do flat[k] = v:value():reshape({ -1 }):totable() end
+  return flat
+end
+
+local optimizers = require "optimizers"
+for i, case in ipairs(optimizers.cases) do
+  local name = described(case, case.optimizer)
+  test(("optimizer %d, %s, takes Keras's steps"):format(i, name), function()
+    check.near(optimized(optimizers, case), case.final, 1e-12)
+  end)
+end
+
+-- ---- losses and metrics -------------------------------------------------------------------------
+
+local golden_losses = require "losses"
+
+local function shaped(values, shape, dtype)
+  return mgpu.tensor(values, { dtype = dtype or "float64" }):reshape(shape)
+end
+
+local function truth_of(case)
+  local ids = #case.y_true_shape == 1
+  return shaped(case.y_true, case.y_true_shape, ids and "int32" or "float64")
+end
+
+for i, case in ipairs(golden_losses.losses) do
+  test(("loss %d, %s, has Keras's values and gradients"):format(i, described(case, case.loss)),
+    function()
+      local loss, y = mgpu.losses[case.loss].new(case.args), truth_of(case)
+      local shape = { golden_losses.samples, golden_losses.classes }
+      local p = mgpu.variable(shaped(case.y_pred, shape))
+      check.near(loss.per_sample(y, p:value()), case.per_sample, 1e-12)
+      local value, grads = mgpu.value_and_grad(function() return loss(y, p:value()) end, { p })()
+      check.near(value:item(), case.mean, 1e-12)
+      check.near(grads[1]:reshape { -1 }, case.gradient, 1e-10)
+      local weights = shaped(golden_losses.sample_weight, { golden_losses.samples })
+      value, grads = mgpu.value_and_grad(function()
+        return mgpu.sum(loss.per_sample(y, p:value()) * weights) / golden_losses.samples
+      end, { p })()
+      check.near(value:item(), case.weighted, 1e-12)
+      check.near(grads[1]:reshape { -1 }, case.weighted_gradient, 1e-10)
+    end)
+end
+
+for i, case in ipairs(golden_losses.metrics) do
+  test(("metric %d, %s, has Keras's values"):format(i, case.metric), function()
+    local y, shape = truth_of(case), { golden_losses.samples, golden_losses.classes }
+    local p = shaped(case.y_pred, shape)
+    local plain, weighted = mgpu.metrics[case.metric] {}, mgpu.metrics[case.metric] {}
+    plain:update(y, p)
+    weighted:update(y, p, shaped(golden_losses.sample_weight, { golden_losses.samples }))
+    check.near(plain:result(), case.mean, 1e-12)
+    check.near(weighted:result(), case.weighted, 1e-12)
+  end)
+end

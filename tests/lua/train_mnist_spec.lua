@@ -1,0 +1,67 @@
+-- examples/train_mnist.lua: options, what it prints, the saved model, and that the nets learn.
+
+local check = require "check"
+
+local test = check.test
+
+local function run(options, environment)
+  return check.run(("%s %s examples/train_mnist.lua %s"):format(environment or "", check.program,
+    options))
+end
+
+test("it prints what the seed's notebook prints", function()
+  local path = check.path "model.safetensors"
+  local out, status = run("--data digits --limit 200 --epochs 2 --verbose 2 --save " .. path)
+  check.equal(status, 0)
+  check.matches(out, "X_train shape: (200, 28, 28, 1)\n200 train samples\n200 test samples\n")
+  check.matches(out, "NOT Using Multi%-GPU\nTrain on 200 samples, validate on 200 samples\n"
+    .. "Epoch 1/2\n %- %d+s %- loss: [%d.]+ %- acc: [%d.]+ %- val_loss: [%d.]+ %- val_acc: [%d.]+\n"
+    .. "Epoch 2/2\n.*Test score: [%d.]+\nTest accuracy: [%d.]+\nTotal Duration %([%d.]+ sec%)\n")
+  local again = run("--data digits --limit 200 --evaluate " .. path)
+  check.equal(again:match "Test score: [%d.]+", out:match "Test score: [%d.]+")
+  check.equal(again:match "Test accuracy: [%d.]+", out:match "Test accuracy: [%d.]+")
+end)
+
+test("--help prints the options", function()
+  local out, status = run "--help"
+  check.equal(status, 0)
+  for _, option in ipairs { "model", "epochs", "batch%-size", "devices", "data", "limit", "seed",
+    "lr", "save", "verbose", "evaluate" } do
+    check.matches(out, "%-%-" .. option)
+  end
+end)
+
+test("wrong options are errors", function()
+  for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar" } do
+    local out, status = run(options)
+    check.equal(status, 1)
+    check.matches(out, "see --help")
+  end
+  local out, status = run "--data digits --limit 10 --model lenet6"
+  check.equal(status, 1)
+  check.matches(out, "lenet5")
+end)
+
+test("where MNIST cannot be had it says so and names another data set", function()
+  local home = check.path "home"
+  local out = run("--limit 50 --epochs 1 --save " .. check.path "m.safetensors",
+    ("MGPU_DATA= HOME='%s'"):format(home))
+  if not out:find "cannot be had" then check.skip "MNIST can be had here" end
+  check.matches(out, "MNIST cannot be had: ")
+  check.matches(out, "Using the data set %w+_?%w* instead")
+  check.matches(out, "Test accuracy")
+end)
+
+test("LeNet-5 learns drawn digits", function()
+  local out = run("--data digits --model lenet5 --epochs 3 --verbose 0 --save "
+    .. check.path "digits.safetensors")
+  check.truthy(tonumber(out:match "Test accuracy: ([%d.]+)") > 0.9, out)
+end)
+
+test("LeNet-5 learns Fashion-MNIST in three epochs", function()
+  check.slow()
+  check.needs("cpu", "/usr/share/datasets/fashion-mnist")
+  local out = run("--data fashion --model lenet5 --epochs 3 --verbose 0 --save "
+    .. check.path "fashion.safetensors")
+  check.truthy(tonumber(out:match "Test accuracy: ([%d.]+)") >= 0.85, out)
+end)
