@@ -10,6 +10,8 @@ local core = require "mgpu.core"
 local ops = core.ops
 local M = {}
 
+local SHUFFLE_STREAM = 1 -- of the random numbers, apart from the layers' streams
+
 local function show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
 local function fail(what, text, ...)
@@ -201,7 +203,7 @@ end
 
 -- The source in a random order, a function of the seed and `pass` alone.
 function M.shuffled(source, pass)
-  local order = core.permutation(source.rows, "fit", pass)
+  local order = core.permutation(source.rows, SHUFFLE_STREAM, pass)
   return { x = source.x, y = source.y, weight = source.weight, order = order, rows = source.rows }
 end
 

@@ -1,7 +1,9 @@
 /* luaopen_mgpu_core, and how errors reach Lua: strings that begin with the user's line. */
 #include "bind/bind.h"
+#include "core/io.h"
 #include "core/threads.h"
 #include "graph/graph.h"
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,12 +173,38 @@ static const luaL_Reg functions[] = {{"fail", core_fail},
                                      {"op_rows", bind_op_rows},
                                      {NULL, NULL}};
 
-/* The folder with lua/ and models/: told by the program, else found from the library's place. */
+/* Pushes the folder with lua/ and models/, seen from where this library lies (a build tree or an
+ * installed prefix), or nil. */
+static void push_root_of_library(lua_State *L) {
+    static const char *const places[] = {"..", "../..", "../../share/mgpulua",
+                                         "../../../share/mgpulua"};
+    Dl_info self;
+    if (dladdr((const void *)(uintptr_t)&push_root_of_library, &self) && self.dli_fname) {
+        const char *slash = strrchr(self.dli_fname, '/');
+        const int n = slash ? (int)(slash - self.dli_fname) : 1;
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            char root[1024], index[1100];
+            snprintf(root, sizeof root, "%.*s/%s", n, slash ? self.dli_fname : ".", places[i]);
+            snprintf(index, sizeof index, "%s/lua/mgpu/tensor.lua", root);
+            if (!mg_io_exists(index)) continue;
+            lua_pushstring(L, root);
+            return;
+        }
+    }
+    lua_pushnil(L);
+}
+
+/* core.root: told by the program or by MGPU_ROOT, else found. */
 static void set_root(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
-    if (lua_isnil(L, -1) && getenv("MGPU_ROOT")) {
+    if (lua_isnil(L, -1)) {
         lua_pop(L, 1);
-        lua_pushstring(L, getenv("MGPU_ROOT"));
+        if (getenv("MGPU_ROOT"))
+            lua_pushstring(L, getenv("MGPU_ROOT"));
+        else
+            push_root_of_library(L);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     }
     lua_setfield(L, -2, "root");
 }
@@ -194,14 +222,14 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     lua_newtable(L); /* the methods of tensors: ops, then what lua/mgpu/tensor.lua adds */
-    bind_open_ops(L);
+    bind_open_ops(L, false);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "methods");
     bind_open_tensor(L);
     bind_open_variable(L);
     lua_pop(L, 1);
     lua_newtable(L);
-    bind_open_ops(L);
+    bind_open_ops(L, true); /* tests reach all of them */
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
     return 1;

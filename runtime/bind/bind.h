@@ -52,12 +52,14 @@ mg_dtype bind_floatx(void);
 
 /* Tells the collector that bytes off the Lua heap are about to be taken. */
 void bind_account(lua_State *L, size_t bytes);
+/* Inside mgpu.tidy: notes the tensor userdata on top of the stack. */
+void bind_note_made(lua_State *L);
 
 /* The function lists of the other files; each ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_variable[], mg_bind_grad[], mg_bind_jit[],
     mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[], mg_bind_io[];
-/* ops.c: fills the table on top of the stack with one function an op, and `core.op_rows`. */
-void bind_open_ops(lua_State *L);
+/* ops.c: fills the table on top of the stack with one function an op. */
+void bind_open_ops(lua_State *L, bool hidden);
 int bind_op_rows(lua_State *L);
 /* tensor.c, jit.c: make their metatables; the methods table of tensors is on top of the stack. */
 void bind_open_tensor(lua_State *L);

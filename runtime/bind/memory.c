@@ -30,6 +30,91 @@ void bind_account(lua_State *L, size_t bytes) {
     lua_gc(L, LUA_GCSTEP, (int)(step < 1 ? 1 : step > 1 << 20 ? 1 << 20 : step));
 }
 
+/* ---- tidy ---- */
+
+static const char MADE[] = "mgpu.made"; /* registry: the tensors made inside the innermost tidy */
+static _Thread_local int n_tidy;
+
+void bind_note_made(lua_State *L) {
+    if (!n_tidy) return;
+    lua_getfield(L, LUA_REGISTRYINDEX, MADE);
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+    lua_pop(L, 1);
+}
+
+/* Marks the tensors in the value at index, through tables, as keys of the table at `kept`. */
+static void keep(lua_State *L, int index, int kept) {
+    if (!lua_istable(L, index) && !lua_isuserdata(L, index)) return;
+    luaL_checkstack(L, 4, "tidy");
+    lua_pushvalue(L, index);
+    lua_rawget(L, kept);
+    const bool seen = lua_toboolean(L, -1); /* tables may contain themselves */
+    lua_pop(L, 1);
+    if (seen) return;
+    lua_pushvalue(L, index);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, kept);
+    if (!lua_istable(L, index)) return;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) keep(L, lua_gettop(L), kept);
+}
+
+/* Frees the tensors of the list at `made` that are not kept; the others become the outer tidy's. */
+static void free_made(lua_State *L, int made, int kept) {
+    const int n = (int)lua_objlen(L, made);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, made, i);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, kept);
+        const bool spared = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+        mg_tensor **place = lua_touserdata(L, -1);
+        if (spared) {
+            bind_note_made(L);
+        } else {
+            mg_tensor_release(*place);
+            *place = NULL;
+        }
+        lua_pop(L, 1);
+    }
+}
+
+/* Runs inside pcall: marks what the results hold. Stack: kept, results... */
+static int keep_results(lua_State *L) {
+    const int last = lua_gettop(L);
+    for (int i = 2; i <= last; i++) keep(L, i, 1);
+    return 0;
+}
+
+/* tidy(fn, ...): fn's results; every other tensor made inside is freed, also after an error. */
+static int core_tidy(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    const int n_args = lua_gettop(L) - 1;
+    lua_getfield(L, LUA_REGISTRYINDEX, MADE); /* an outer tidy's */
+    lua_insert(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_insert(L, 2);
+    lua_setfield(L, LUA_REGISTRYINDEX, MADE);
+    lua_newtable(L); /* kept */
+    lua_insert(L, 3);
+    n_tidy++;
+    int failed = lua_pcall(L, n_args, LUA_MULTRET, 0);
+    const int last = lua_gettop(L), n_results = last - 3;
+    if (!failed && lua_checkstack(L, n_results + 2)) {
+        lua_pushcfunction(L, keep_results);
+        for (int i = 3; i <= last; i++) lua_pushvalue(L, i);
+        failed = lua_pcall(L, n_results + 1, 0, 0);
+    }
+    n_tidy--;
+    lua_pushvalue(L, 1);
+    lua_setfield(L, LUA_REGISTRYINDEX, MADE);
+    free_made(L, 2, 3);
+    return failed ? lua_error(L) : n_results;
+}
+
+/* ---- reports ---- */
+
 /* memory(device) -> {used, peak, limit} in bytes; without a device: the library's own blocks. */
 static int core_memory(lua_State *L) {
     lua_newtable(L);
@@ -53,5 +138,7 @@ static int core_live_tensors(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_memory[] = {
-    {"memory", core_memory}, {"live_tensors", core_live_tensors}, {NULL, NULL}};
+const luaL_Reg mg_bind_memory[] = {{"memory", core_memory},
+                                   {"live_tensors", core_live_tensors},
+                                   {"tidy", core_tidy},
+                                   {NULL, NULL}};

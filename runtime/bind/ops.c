@@ -271,9 +271,10 @@ static int call_op(lua_State *L) {
     return 1;
 }
 
-void bind_open_ops(lua_State *L) {
+void bind_open_ops(lua_State *L, bool hidden) {
     for (int i = 0; i < mg_op_count(); i++) {
         const mg_op *op = mg_op_at(i);
+        if ((op->flags & MG_OP_HIDDEN) && !hidden) continue;
         lua_pushlightuserdata(L, (void *)(uintptr_t)op);
         lua_pushcclosure(L, call_op, 1);
         lua_setfield(L, -2, op->name);

@@ -19,6 +19,7 @@ mg_tensor **bind_new_tensor(lua_State *L) {
     *place = NULL;
     luaL_getmetatable(L, BIND_TENSOR);
     lua_setmetatable(L, -2);
+    bind_note_made(L);
     return place;
 }
 
@@ -386,12 +387,18 @@ static int core_floatx(lua_State *L) {
     return 1;
 }
 
+/* producer(t) -> the op's name and its axis from 1, if it has one; nil if t has no history. */
 static int core_producer(lua_State *L) {
     const mg_tensor *t = bind_to_tensor(L, 1);
-    if (t && t->kind == MG_LAZY && t->op)
-        lua_pushstring(L, t->op->name);
-    else
-        lua_pushnil(L);
+    if (!t || t->kind != MG_LAZY || !t->op) return 0;
+    lua_pushstring(L, t->op->name);
+    for (int i = 0; i < t->op->n_attrs; i++) {
+        const mg_attr *a = &t->op->attrs[i];
+        if (a->type != MG_ATTR_AXIS) continue;
+        const int64_t axis = *(const int64_t *)((const char *)t->attrs + a->offset);
+        lua_pushnumber(L, (double)(axis < 0 ? axis + t->shape.rank : axis) + 1);
+        return 2;
+    }
     return 1;
 }
 
@@ -445,6 +452,15 @@ static int tensor_compare(lua_State *L) {
                      "element by element");
 }
 
+/* print shows what lua/mgpu/tensor.lua's `text` makes. */
+static int tensor_text(lua_State *L) {
+    lua_settop(L, 1);
+    lua_getfield(L, lua_upvalueindex(1), "text");
+    lua_insert(L, 1);
+    lua_call(L, 1, 1);
+    return 1;
+}
+
 /* Lua passes the operand of a unary minus twice. */
 static int tensor_negate(lua_State *L) {
     lua_settop(L, 1);
@@ -480,6 +496,9 @@ void bind_open_tensor(lua_State *L) {
         lua_pushvalue(L, -2);
         lua_pushcclosure(L, tensor_negate, 1);
         lua_setfield(L, -2, "__unm");
+        lua_pushvalue(L, -2);
+        lua_pushcclosure(L, tensor_text, 1);
+        lua_setfield(L, -2, "__tostring");
         lua_pop(L, 1);
     }
 }

@@ -32,17 +32,31 @@ static bool is_literal(const mg_node *n, double v) {
 
 /* ---- folding and identities ---- */
 
-static void fold(const mg_ir *ir, mg_node *n) {
+/* Makes n the literal v: a `full` step where an op wants it in memory. */
+static mg_status become_literal(mg_ir *ir, mg_node *n, double v) {
+    mg_full_attrs *attrs = mg_ir_alloc(ir, sizeof *attrs);
+    if (!attrs) return MG_OOM;
+    *attrs = (mg_full_attrs){.value = v, .dtype = n->dtype};
+    attrs->shape.n = n->shape.rank;
+    for (int i = 0; i < n->shape.rank; i++) attrs->shape.v[i] = n->shape.dim[i];
+    n->kind = MG_NODE_LITERAL;
+    n->literal = v;
+    n->op = mg_op_find("full");
+    n->attrs = attrs;
+    n->n_in = 0;
+    return MG_OK;
+}
+
+static mg_status fold(mg_ir *ir, mg_node *n) {
     double v[3] = {0};
-    if (n->kind != MG_NODE_OP || !n->op->elementwise || n->n_in == 0) return;
+    if (n->kind != MG_NODE_OP || !n->op->elementwise || n->n_in == 0) return MG_OK;
     for (int i = 0; i < n->n_in; i++) {
-        if (input(ir, n, i)->kind != MG_NODE_LITERAL) return;
+        if (input(ir, n, i)->kind != MG_NODE_LITERAL) return MG_OK;
         v[i] = input(ir, n, i)->literal;
     }
     const enum mg_elementwise op = (enum mg_elementwise)(n->op->elementwise - 1);
-    n->literal = mg_dtype_round(n->dtype, mg_elementwise_value(op, v[0], v[1], v[2]));
-    n->kind = MG_NODE_LITERAL;
-    n->n_in = 0;
+    const double y = mg_elementwise_value(op, v[0], v[1], v[2]);
+    return become_literal(ir, n, mg_dtype_round(n->dtype, y));
 }
 
 /* The input that n equals, or -1. */
@@ -137,15 +151,16 @@ static mg_status fold_and_merge(mg_ir *ir) {
     while (table.mask < 2 * (size_t)ir->n) table.mask = 2 * table.mask + 1;
     table.slots = mg_alloc_zero((table.mask + 1) * sizeof *table.slots);
     if (!table.slots) return MG_OOM;
-    for (int i = 0; i < ir->n; i++) {
+    mg_status status = MG_OK;
+    for (int i = 0; i < ir->n && status == MG_OK; i++) {
         mg_node *n = &ir->nodes[i];
         for (int k = 0; k < n->n_in; k++) n->in[k] = mg_ir_resolve(ir, n->in[k]);
-        fold(ir, n);
+        status = fold(ir, n);
         n->forward = replacement(ir, n);
         if (n->forward < 0) n->forward = find_twin(ir, &table, i);
     }
     mg_free(table.slots);
-    return MG_OK;
+    return status;
 }
 
 /* ---- bias and relu into conv2d and matmul ---- */

@@ -7,9 +7,7 @@ local core = require "mgpu.core"
 
 -- The input of `activation` ("softmax" over the last axis, or "sigmoid") if that op made `y_pred`.
 return function(y_pred, activation)
-  local made_by, attributes = core.producer(y_pred)
-  if made_by ~= activation then return nil end
-  local axis = attributes and attributes.axis
-  if axis and axis ~= -1 and axis ~= y_pred:rank() then return nil end
+  local made_by, axis = core.producer(y_pred)
+  if made_by ~= activation or (axis and axis ~= y_pred:rank()) then return nil end
   return core.producer_input(y_pred, 1)
 end

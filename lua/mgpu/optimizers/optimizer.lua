@@ -33,7 +33,11 @@ end
 
 -- Zeros that are no part of a trace, so that a slot may be made while one is open.
 local function zeros_like(v)
-  if not core.tracing() then return ops.full { shape = v:shape(), value = 0, dtype = v:dtype() } end
+  if not core.tracing() then
+    local zeros = ops.full { shape = v:shape(), value = 0, dtype = v:dtype() }
+    core.eval(zeros)
+    return zeros
+  end
   local function nested(shape, axis)
     local rows = {}
     for i = 1, shape[axis] do rows[i] = axis == #shape and 0 or nested(shape, axis + 1) end

@@ -1,0 +1,71 @@
+--- mgpu: `local mgpu = require "mgpu"` returns this table and sets no global.
+--
+-- Tensor functions come from tensor.lua; everything else is loaded on first use.
+local core = require "mgpu.core"
+
+local mgpu = {}
+for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
+
+mgpu.version = core.version
+
+--- Where everything that is printed goes: function(text).
+function mgpu.output(text) io.write(text) end
+
+--- Whether images are "channels_last" (default) or "channels_first", where a layer does not say.
+function mgpu.set_image_data_format(format)
+  if format ~= "channels_last" and format ~= "channels_first" then
+    core.fail("usage", ('set_image_data_format: expected "channels_last" or "channels_first", got %s')
+      :format(tostring(format)))
+  end
+  require "mgpu.layers.images".default_format = format
+end
+
+--- models.NAME {input_shape =, classes =} loads models/NAME.lua.
+local function zoo()
+  return setmetatable({}, {
+    __index = function(self, name)
+      local path = ("%s/models/%s.lua"):format(core.root or ".", name)
+      if not (type(name) == "string" and name:match "^[%w_]+$" and core.file_exists(path)) then
+        core.fail("usage", ("unknown model %q: there is no %s"):format(tostring(name), path))
+      end
+      local chunk, message = loadfile(path)
+      if not chunk then error(message, 0) end
+      local model = chunk()
+      rawset(self, name, model)
+      return model
+    end,
+  })
+end
+
+local loaders = {
+  Layer = function() return require "mgpu.layer" end,
+  Sequential = function() return require "mgpu.sequential" end,
+  Input = function() return require "mgpu.layers".Input end,
+  load_model = function() return require "mgpu.config".load_model end,
+  models = zoo,
+}
+for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
+  "datasets", "activations" } do
+  loaders[kind] = function() return require("mgpu." .. kind) end
+end
+
+local function names()
+  local list = {}
+  for name in pairs(mgpu) do list[#list + 1] = name end
+  for name in pairs(loaders) do list[#list + 1] = name end
+  return list
+end
+
+return setmetatable(mgpu, {
+  __index = function(_, name)
+    local loader = loaders[name]
+    if not loader then
+      local near = type(name) == "string" and core.nearest(name, names())
+      core.fail("usage", ("mgpu has no %q%s"):format(tostring(name),
+        near and (" (did you mean %q?)"):format(near) or ""))
+    end
+    local value = loader()
+    rawset(mgpu, name, value)
+    return value
+  end,
+})

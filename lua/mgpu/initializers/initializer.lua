@@ -1,0 +1,193 @@
+--- Initializers, by Keras's names, defaults and formulas.
+--
+--     mgpu.initializers.glorot_uniform {seed = 1}      -- options; names and class names alike
+-- get(value) -> function(shape, dtype, stream) -> tensor; value: a name, one made here, or a function.
+-- Without a seed numbers come from the program's state (mgpu.seed), in a stream of their own for each
+-- weight; with one they are a function of the seed alone.
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+local ops = core.ops
+
+local M = {}
+
+local SEED = { "seed", "integer", min = 0, max = 2147483647 }
+
+-- ---- random numbers -----------------------------------------------------------------------------
+
+-- With a seed of its own the state of the program is set aside for the draw.
+local function draw(self, shape, dtype, stream, kind, a, b)
+  local spec = { shape = shape, kind = kind, a = a, b = b, dtype = dtype, stream = stream or 0 }
+  if not self.seed then return ops.random(spec) end
+  local state = core.rng_state()
+  core.rng_state { seed = self.seed, base = 0 }
+  spec.stream = 0
+  local t = ops.random(spec)
+  core.eval(t)
+  core.rng_state(state)
+  return t
+end
+
+--- fan_in and fan_out of a kernel's shape (Keras's compute_fans).
+function M.fans(shape)
+  local rank = #shape
+  if rank == 0 then return 1, 1 end
+  if rank == 1 then return shape[1], shape[1] end
+  local field = 1
+  for i = 1, rank - 2 do field = field * shape[i] end
+  return shape[rank - 1] * field, shape[rank] * field
+end
+
+-- A normal cut at two deviations has this deviation itself.
+local CUT = 0.87962566103423978
+
+local function variance_scaling(self, shape, dtype, stream)
+  local fan_in, fan_out = M.fans(shape)
+  local n = self.mode == "fan_in" and fan_in or self.mode == "fan_out" and fan_out
+    or (fan_in + fan_out) / 2
+  local scale = self.scale / math.max(1, n)
+  if self.distribution == "uniform" then
+    local limit = math.sqrt(3 * scale)
+    return draw(self, shape, dtype, stream, "uniform", -limit, limit)
+  elseif self.distribution == "untruncated_normal" then
+    return draw(self, shape, dtype, stream, "normal", 0, math.sqrt(scale))
+  end
+  return draw(self, shape, dtype, stream, "truncated_normal", 0, math.sqrt(scale) / CUT)
+end
+
+-- ---- orthogonal: Gram-Schmidt, twice, on the longer side ------------------------------------------
+
+local function orthogonalise(rows)
+  for i, row in ipairs(rows) do
+    for _ = 1, 2 do
+      for k = 1, i - 1 do
+        local dot = 0
+        for c = 1, #row do dot = dot + row[c] * rows[k][c] end
+        for c = 1, #row do row[c] = row[c] - dot * rows[k][c] end
+      end
+    end
+    local norm = 0
+    for c = 1, #row do norm = norm + row[c] ^ 2 end
+    norm = math.sqrt(norm)
+    for c = 1, #row do row[c] = row[c] / norm end
+  end
+  return rows
+end
+
+local function orthogonal(self, shape, dtype, stream)
+  if #shape < 2 then core.fail("usage", "orthogonal: the shape needs at least 2 axes") end
+  local columns, rows = shape[#shape], 1
+  for i = 1, #shape - 1 do rows = rows * shape[i] end
+  local tall = rows > columns
+  local m, n = math.min(rows, columns), math.max(rows, columns)
+  local numbers = draw(self, { m, n }, "float64", stream, "normal", 0, 1):totable()
+  local q = core.tensor(orthogonalise(numbers), { dtype = "float64" })
+  if tall then q = q:permute { 2, 1 } end
+  return ops.cast(ops.reshape(q * self.gain, shape), dtype)
+end
+
+-- ---- the table ----------------------------------------------------------------------------------
+
+local VARIANCE = {
+  { "scale", "number", default = 1, min = 0 },
+  { "mode", "string", default = "fan_in", values = { "fan_in", "fan_out", "fan_avg" } },
+  { "distribution", "string", default = "truncated_normal",
+    values = { "truncated_normal", "untruncated_normal", "uniform" } },
+  SEED,
+}
+
+local function scaled(scale, mode, distribution)
+  return { options.declare { SEED }, variance_scaling,
+    { scale = scale, mode = mode, distribution = distribution } }
+end
+
+local rules = { -- name = { declared, function, fixed fields }
+  zeros = { options.declare {}, function(_, shape, dtype) return ops.full(shape, 0, dtype) end },
+  ones = { options.declare {}, function(_, shape, dtype) return ops.full(shape, 1, dtype) end },
+  constant = { options.declare { positional = 1, { "value", "number", default = 0 } },
+    function(self, shape, dtype) return ops.full(shape, self.value, dtype) end },
+  identity = { options.declare { positional = 1, { "gain", "number", default = 1 } },
+    function(self, shape, dtype)
+      if #shape ~= 2 then core.fail("usage", "identity: the shape must have 2 axes") end
+      local row, column = ops.iota(shape, 1, "int32"), ops.iota(shape, 2, "int32")
+      return ops.cast(ops.eq(row, column), dtype) * self.gain
+    end },
+  random_normal = { options.declare { positional = 2, { "mean", "number", default = 0 },
+    { "stddev", "number", default = 0.05, min = 0 }, SEED },
+    function(self, shape, dtype, stream)
+      return draw(self, shape, dtype, stream, "normal", self.mean, self.stddev)
+    end },
+  random_uniform = { options.declare { positional = 2, { "minval", "number", default = -0.05 },
+    { "maxval", "number", default = 0.05 }, SEED },
+    function(self, shape, dtype, stream)
+      return draw(self, shape, dtype, stream, "uniform", self.minval, self.maxval)
+    end },
+  truncated_normal = { options.declare { positional = 2, { "mean", "number", default = 0 },
+    { "stddev", "number", default = 0.05, min = 0 }, SEED },
+    function(self, shape, dtype, stream)
+      return draw(self, shape, dtype, stream, "truncated_normal", self.mean, self.stddev)
+    end },
+  variance_scaling = { options.declare(VARIANCE), variance_scaling },
+  glorot_uniform = scaled(1, "fan_avg", "uniform"),
+  glorot_normal = scaled(1, "fan_avg", "truncated_normal"),
+  he_uniform = scaled(2, "fan_in", "uniform"),
+  he_normal = scaled(2, "fan_in", "truncated_normal"),
+  lecun_uniform = scaled(1, "fan_in", "uniform"),
+  lecun_normal = scaled(1, "fan_in", "truncated_normal"),
+  orthogonal = { options.declare { positional = 1, { "gain", "number", default = 1 }, SEED },
+    orthogonal },
+}
+
+local meta = {
+  __call = function(self, shape, dtype, stream)
+    return rules[self.initializer][2](self, shape, dtype or core.floatx(), stream)
+  end,
+  __tostring = function(self) return "initializer " .. self.initializer end,
+}
+meta.__index = {
+  get_config = function(self)
+    local config = { initializer = self.initializer }
+    for _, option in ipairs(rules[self.initializer][1]) do config[option[1]] = self[option[1]] end
+    return config
+  end,
+}
+
+local names = {}
+for name in pairs(rules) do names[#names + 1] = name end
+table.sort(names)
+
+-- "GlorotUniform" and "glorot_uniform" are one; "uniform" and "normal" are Keras's short names.
+local function canonical(name)
+  local short = { uniform = "random_uniform", normal = "random_normal", zero = "zeros", one = "ones" }
+  name = name:gsub("(%l)(%u)", "%1_%2"):lower()
+  return short[name] or name
+end
+
+--- make(name, options) -> initializer
+function M.make(name, given)
+  local key = canonical(name)
+  local rule = rules[key]
+  if not rule then
+    local near = core.nearest(key, names)
+    core.fail("usage", ("unknown initializer %q%s"):format(name,
+      near and (" (did you mean %q?)"):format(near) or ""))
+  end
+  local made = options.check(key, rule[1], given == nil and {} or given)
+  for field, value in pairs(rule[3] or {}) do made[field] = value end
+  made.initializer = key
+  return setmetatable(made, meta)
+end
+
+--- get(name | initializer | configuration | function) -> function(shape, dtype, stream)
+function M.get(value)
+  if type(value) == "function" then return value end
+  if type(value) == "string" then return M.make(value) end
+  if getmetatable(value) == meta then return value end
+  if type(value) == "table" and type(value.initializer) == "string" then
+    local given = {}
+    for key, v in pairs(value) do if key ~= "initializer" then given[key] = v end end
+    return M.make(value.initializer, given)
+  end
+  core.fail("usage", "an initializer is a name, a function, or made by mgpu.initializers")
+end
+
+return M

@@ -1,0 +1,48 @@
+--- Dense {units, activation =, use_bias =, kernel_initializer =, bias_initializer =}
+-- y = activation(x W + b) over the last axis; W {inputs, units}.
+local activations = require "mgpu.activations"
+local core = require "mgpu.core"
+local Layer = require "mgpu.layer"
+
+local ops = core.ops
+
+local Dense = Layer:extend("Dense", { positional = 1,
+  { "units", "integer", min = 1, required = true },
+  { "activation", "activation" },
+  { "use_bias", "boolean", default = true },
+  { "kernel_initializer", "initializer", default = "glorot_uniform" },
+  { "bias_initializer", "initializer", default = "zeros" },
+})
+
+function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
+
+function Dense:build(shape)
+  if #shape < 2 then
+    self:fail("the input must have at least 2 axes (batch, features), got shape %s",
+      self.shape_text(shape))
+  end
+  self.kernel = self:add_weight { name = "kernel", shape = { shape[#shape], self.units },
+    initializer = self.kernel_initializer }
+  if self.use_bias then
+    self.bias = self:add_weight { name = "bias", shape = { self.units },
+      initializer = self.bias_initializer }
+  end
+end
+
+function Dense:output_shape(shape)
+  local out = { unpack(shape) }
+  out[#out] = self.units
+  return out
+end
+
+function Dense:call(x)
+  local inputs, shape = self.kernel:shape()[1], x:shape()
+  if shape[#shape] ~= inputs then
+    self:fail("the input has %s features, the layer was built for %d", tostring(shape[#shape]), inputs)
+  end
+  local y = ops.matmul(x, self.kernel)
+  if self.bias then y = y + self.bias end
+  return self.activate(y)
+end
+
+return Dense

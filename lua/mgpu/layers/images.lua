@@ -1,0 +1,52 @@
+--- What layers over images share: data formats, windows, padding.
+local core = require "mgpu.core"
+local ops = core.ops
+
+local M = { default_format = "channels_last" }
+
+--- The option every image layer has.
+M.data_format = { "data_format", "string", values = { "channels_last", "channels_first" } }
+
+function M.is_first(layer) return (layer.data_format or M.default_format) == "channels_first" end
+
+function M.to_last(x) return ops.permute(x, { order = { 1, 3, 4, 2 } }) end
+function M.to_first(x) return ops.permute(x, { order = { 1, 4, 2, 3 } }) end
+
+--- Calls fn with x as {batch, rows, columns, channels} and gives back the layer's format.
+function M.as_last(layer, x, fn)
+  if not M.is_first(layer) then return fn(x) end
+  local y = fn(M.to_last(x))
+  return y:rank() == 4 and M.to_first(y) or y
+end
+
+--- {batch, rows, columns, channels} of a shape in the layer's format, and back.
+function M.shape_last(layer, shape)
+  if not M.is_first(layer) then return shape end
+  return { shape[1], shape[3], shape[4], shape[2] }
+end
+
+function M.shape_back(layer, shape)
+  if not M.is_first(layer) or #shape ~= 4 then return shape end
+  return { shape[1], shape[4], shape[2], shape[3] }
+end
+
+--- Output size of a window: "valid" or "same".
+function M.output_size(size, window, stride, padding)
+  if size == -1 then return -1 end
+  if padding == "same" then return math.ceil(size / stride) end
+  return math.floor((size - window) / stride) + 1
+end
+
+--- {top, bottom, left, right}: "same" puts the odd cell at the end, as TensorFlow does.
+function M.pads(padding, rows, columns, windows, strides)
+  if padding ~= "same" then return { 0, 0, 0, 0 } end
+  local pads = {}
+  for i, size in ipairs { rows, columns } do
+    local out = math.ceil(size / strides[i])
+    local total = math.max((out - 1) * strides[i] + windows[i] - size, 0)
+    pads[2 * i - 1], pads[2 * i] = math.floor(total / 2), math.ceil(total / 2)
+  end
+  return pads
+end
+
+return M

@@ -1,0 +1,193 @@
+--- Declared options: what constructors and calls accept, and the errors for everything else.
+--
+-- A declaration is a list of options in order:
+--     options.declare { positional = 2,
+--       { "filters", "integer", min = 1, required = true },
+--       { "kernel_size", "pair" },
+--       { "padding", "string", default = "valid", values = { "valid", "same" } },
+--     }
+--   type      any integer number boolean string table function pair shape initializer activation;
+--             several with "|": "string|function". nil always means "not given".
+--   default   taken when the option is not given (tables are shared: do not change them)
+--   required  not giving it is an error
+--   min max   bounds, included; below: bound, left out; values: the allowed ones
+--   positional = n: the first n options may be given by position (default 0; a plain list that was
+--   not declared: 1, so that `SGD(0.1)` works)
+-- options.check(who, declared, given) RETURNS a new table of the chosen values. `given` is one table,
+-- or a lone value v standing for {v}. Errors name who, the option and the nearest valid name, at the
+-- user's line.
+local core = require "mgpu.core"
+
+local M = {}
+
+local function fail(who, message, ...)
+  core.fail("usage", who .. ": " .. message:format(...))
+end
+
+local function show(value)
+  if type(value) == "string" then return ("%q"):format(value) end
+  return type(value) == "number" and ("%.14g"):format(value) or type(value)
+end
+
+-- ---- types: each returns the value to keep, or nil and what was wanted ---------------------------
+
+local function integers(value, n, least)
+  if type(value) ~= "table" or #value ~= n then return nil end
+  for _, v in ipairs(value) do
+    if type(v) ~= "number" or v % 1 ~= 0 or v < least then return nil end
+  end
+  return value
+end
+
+local function plain(name, article)
+  return function(value) return type(value) == name and value or nil, article end
+end
+
+local types = {
+  any = function(value) return value end,
+  number = plain("number", "a number"),
+  string = plain("string", "a name"),
+  table = plain("table", "a table"),
+  ["function"] = plain("function", "a function"),
+  boolean = function(value)
+    if type(value) == "boolean" then return value end
+    return nil, "true or false"
+  end,
+  integer = function(value)
+    if type(value) == "number" and value % 1 == 0 then return value end
+    return nil, "a whole number"
+  end,
+  --- {rows, columns}; one number stands for both
+  pair = function(value)
+    if type(value) == "number" and value % 1 == 0 and value >= 1 then return { value, value } end
+    return integers(value, 2, 1), "a whole number of at least 1, or two of them"
+  end,
+  --- a list of sizes; -1 is unknown
+  shape = function(value)
+    if type(value) == "number" then value = { value } end
+    return type(value) == "table" and integers(value, #value, -1) or nil, "a list of sizes"
+  end,
+}
+types.initializer = function(value)
+  local t = type(value)
+  if t == "string" or t == "function" or t == "table" then return value end
+  return nil, "the name of an initializer, or a function"
+end
+types.activation = function(value)
+  if type(value) == "string" or type(value) == "function" then return value end
+  return nil, "the name of an activation, or a function"
+end
+M.types = types
+
+local function convert(who, option, value)
+  local wanted = {}
+  for name in option[2]:gmatch "[%w_]+" do
+    local kept, what = assert(types[name], name)(value)
+    if kept ~= nil then return kept end
+    wanted[#wanted + 1] = what
+  end
+  fail(who, "option %q must be %s, got %s", option[1], table.concat(wanted, " or "), show(value))
+end
+
+local function check_bounds(who, option, value)
+  if type(value) ~= "number" then return end
+  if value ~= value or (option.min and value < option.min) then
+    fail(who, "option %q must be at least %g, got %g", option[1], option.min or 0, value)
+  end
+  if option.max and value > option.max then
+    fail(who, "option %q must be at most %g, got %g", option[1], option.max, value)
+  end
+  if option.below and value >= option.below then
+    fail(who, "option %q must be below %g, got %g", option[1], option.below, value)
+  end
+end
+
+local function check_values(who, option, value)
+  if not option.values then return end
+  for _, allowed in ipairs(option.values) do
+    if value == allowed then return end
+  end
+  local near = type(value) == "string" and core.nearest(value, option.values)
+  fail(who, "option %q: unknown value %s%s; it is one of %s", option[1], show(value),
+    near and (" (did you mean %q?)"):format(near) or "", table.concat(option.values, ", "))
+end
+
+-- ---- declarations -------------------------------------------------------------------------------
+
+--- Marks a list as declared; RETURNS it.
+function M.declare(list)
+  list.positional = list.positional or 0
+  return list
+end
+
+local function names_of(declared)
+  local names = {}
+  for i, option in ipairs(declared) do names[i] = option[1] end
+  return names
+end
+
+local function find(declared, name)
+  for i, option in ipairs(declared) do
+    if option[1] == name then return option, i end
+  end
+end
+
+local function unknown(who, declared, name)
+  local near = type(name) == "string" and core.nearest(name, names_of(declared))
+  fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
+    near and (" (did you mean %q?)"):format(near) or "")
+end
+
+-- From positions to names.
+local function named(who, declared, given)
+  local positional, result = declared.positional or 1, {}
+  for key, value in pairs(given) do
+    if type(key) ~= "number" then
+      if not find(declared, key) then unknown(who, declared, key) end
+      result[key] = value
+    elseif key > positional or key < 1 or key % 1 ~= 0 then
+      fail(who, positional == 0 and "takes options by name only; %s stands among them without one"
+        or "%s is one positional field too many: at most %d", show(value), positional)
+    end
+  end
+  for i = 1, positional do
+    if given[i] ~= nil then
+      local name = declared[i][1]
+      if result[name] ~= nil then fail(who, "option %q is given twice", name) end
+      result[name] = given[i]
+    end
+  end
+  return result
+end
+
+--- See the top. `declared.whole`: the positional fields together are one list (Input, Reshape).
+function M.check(who, declared, given)
+  if type(given) ~= "table" or getmetatable(given) then given = { given } end
+  if type(given.name) == "string" then who = ("%s %q"):format(who, given.name) end
+  if declared.whole and #given > 0 then
+    local list, rest = {}, {}
+    for key, value in pairs(given) do
+      if type(key) == "number" then list[key] = value else rest[key] = value end
+    end
+    if #list == 1 and type(list[1]) == "table" then list = list[1] end
+    if rest[declared.whole] ~= nil then fail(who, "option %q is given twice", declared.whole) end
+    rest[declared.whole] = list
+    given = rest
+  end
+  local chosen = named(who, declared, given)
+  for _, option in ipairs(declared) do
+    local name, value = option[1], chosen[option[1]]
+    if value == nil then
+      if option.required then fail(who, "option %q is missing", name) end
+      chosen[name] = option.default
+    else
+      value = convert(who, option, value)
+      check_bounds(who, option, value)
+      check_values(who, option, value)
+      chosen[name] = value
+    end
+  end
+  return chosen
+end
+
+return M
