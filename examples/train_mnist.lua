@@ -5,6 +5,7 @@
 -- What it teaches: load data, describe a model, compile, fit, evaluate, save.
 
 local mgpu = require "mgpu"
+local clock = require("mgpu.core").clock -- seconds
 
 local HELP = [[
 usage: mgpulua train_mnist.lua [options]
@@ -53,20 +54,26 @@ local function read_options(words)
   return options
 end
 
+-- The value, if it is one of the names.
+local function choice(option, value, names)
+  for _, name in ipairs(names) do
+    if value == nil or value == name then return value end
+  end
+  usage("--%s %s: there are %s", option, value, table.concat(names, ", "))
+end
+
 -- ---- data ---------------------------------------------------------------------------------------
 
 local function load_data(name)
-  local sets = { mnist = mgpu.datasets.mnist, fashion = mgpu.datasets.fashion_mnist }
-  if name == "digits" then return mgpu.datasets.digits(6000) end
-  if name then
-    if not sets[name] then usage("--data %s: there are mnist, fashion and digits", name) end
-    return sets[name].load_data()
-  end
+  local sets = mgpu.datasets
+  if name == "mnist" then return sets.mnist.load_data() end
+  if name == "fashion" then return sets.fashion_mnist.load_data() end
+  if name == "digits" then return sets.digits(6000) end
   local ok, train, test = pcall(sets.mnist.load_data)
   if ok then return train, test end
-  print("MNIST cannot be had: " .. train)
-  ok, train, test = pcall(sets.fashion.load_data)
-  if not ok then train, test = mgpu.datasets.digits(6000) end
+  print("MNIST cannot be had: " .. train:gsub("^%S+:%d+: ", ""))
+  ok, train, test = pcall(sets.fashion_mnist.load_data)
+  if not ok then train, test = sets.digits(6000) end
   print(("Using the data set %s instead."):format(train.name))
   return train, test
 end
@@ -91,6 +98,8 @@ if options.help then
   print(HELP)
   return
 end
+choice("data", options.data, { "mnist", "fashion", "digits" })
+choice("model", options.model, { "mnist_cnn", "lenet5", "mlp" })
 mgpu.seed(options.seed or 42)
 
 local gpus = #mgpu.devices "cuda"
@@ -124,7 +133,7 @@ local model = mgpu.models[name] { input_shape = { 28, 28, 1 }, classes = train.c
 print "NOT Using Multi-GPU"
 model:compile(compile_options)
 
-local start = mgpu.clock()
+local start = clock()
 model:fit(x_train, y_train, {
   batch_size = options.batch_size or 128,
   epochs = options.epochs or gpus > 0 and 12 or 3,
@@ -133,7 +142,7 @@ model:fit(x_train, y_train, {
   validation_data = { x_test, y_test },
 })
 report(model, x_test, y_test)
-print(("Total Duration (%.3f sec)"):format(mgpu.clock() - start))
+print(("Total Duration (%.3f sec)"):format(clock() - start))
 
 model:save(path)
 print("Saved the model in " .. path)

@@ -241,6 +241,7 @@ local function open_files()
 end
 
 local function traces()
+  if jit then jit.flush() end -- compiled loops keep what they have seen
   collectgarbage()
   collectgarbage()
   if not ffi_ok then return { tensors = 0, files = 0, where = "" } end

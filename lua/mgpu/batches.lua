@@ -24,7 +24,9 @@ end
 local function tensor(value, what, label)
   if value == nil then fail(what, "%s is missing", label) end
   if type(value) == "table" then
-    if type(value[1]) == "userdata" then
+    if value.x and value.y then
+      fail(what, "%s is a data set; give its parts, as in train.x, train.y", label)
+    elseif type(value[1]) == "userdata" then
       core.fail("unsupported", ("%s: %s is an array of tensors, but models with several inputs or "
         .. "outputs are not supported yet"):format(what, label))
     elseif type(value.iter) == "function" then

@@ -42,18 +42,27 @@ local function loss_of(value)
   return value
 end
 
+-- The loss of that name, or nil.
+local function loss_named(name)
+  for _, known in ipairs(require "mgpu.losses"()) do
+    if known == name then return by_name("losses", name) end
+  end
+end
+
+-- A metric may also be the name of a loss, a loss, or a function(y_true, y_pred).
 local function metric_of(value, loss, position)
   local Metric = require "mgpu.metrics.metric"
-  if type(value) == "string" then
-    local class = by_name("metrics", value)
-    value = class.new and class.new {} or class
-  elseif type(value) == "function" then
-    value = Metric.from_function(value, "metric_" .. position)
-  elseif type(value) == "table" and value.new and not value.total then
-    value = value.per_sample and value or value.new {}
+  local name, given = "metric_" .. position, type(value) == "string"
+  if given then
+    name, value = value, loss_named(value) or by_name("metrics", value)
   end
   if type(value) == "table" and value.per_sample then
-    value = Metric.from_function(value.per_sample, value.name)
+    name, value = given and name or value.name, value.per_sample
+  end
+  if type(value) == "function" then
+    value = Metric.from_function(value, name)
+  elseif type(value) == "table" and value.new and not value.total then
+    value = value.new {}
   end
   if type(value) ~= "table" or not value.update then
     core.fail("usage", "compile: a metric must be a name, a function(y_true, y_pred), or made by "
@@ -145,12 +154,16 @@ function Compiled:step(kind, model)
   return self.steps[kind]
 end
 
--- What a plan depends on besides its arguments: which variables are trained.
+-- What a plan depends on besides its arguments, as a number: the layers, and which variables are
+-- trained.
 function Compiled.key(model)
-  local flags, trained = {}, {}
+  local parts, trained = {}, {}
+  for i, layer in ipairs(model.layers) do parts[i] = layer.name end
   for _, v in ipairs(model.trainable_variables) do trained[v] = true end
-  for i, v in ipairs(model.variables) do flags[i] = trained[v] and "1" or "0" end
-  return table.concat(flags)
+  for _, v in ipairs(model.variables) do parts[#parts + 1] = trained[v] and "+" or "-" end
+  local text, hash = table.concat(parts, " "), 0
+  for i = 1, #text do hash = (hash * 33 + text:byte(i)) % 2 ^ 47 end
+  return hash
 end
 
 -- ---- loss and metrics ---------------------------------------------------------------------------

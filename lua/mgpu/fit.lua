@@ -119,18 +119,18 @@ end
 function M.predict(model, source, given)
   local step = model.predict_step
   if not step then
-    step = core.jit(function(x, order, first, rows)
+    step = core.jit(function(x, order, first, rows, key) -- luacheck: no unused
       return model((Compiled.take(x, nil, nil, order, first, rows)))
     end)
     model.predict_step = step
   end
-  local parts, at = {}, 0
+  local parts, at, key = {}, 0, Compiled.key(model)
   return on_device(model.compiled and model.compiled.device, function()
     return guarded(function() return ("predict: step %d"):format(at) end, function()
       for i = 1, batches.steps(source, given.batch_size) do
         at = i
         local x, _, _, order, first, rows = batches.batch(source, given.batch_size, i)
-        parts[i] = step(x, order, first, rows)
+        parts[i] = step(x, order, first, rows, key)
       end
       return concat(parts)
     end)

@@ -40,22 +40,6 @@ function Layer.reset_names() counts = {} end
 
 -- ---- classes ------------------------------------------------------------------------------------
 
--- {units = "integer", activation = "linear"}: a type's name declares that type, anything else is a
--- default.
-local function from_map(map)
-  local list = { positional = 0 }
-  for name, value in pairs(map) do
-    if type(value) == "string" and options.types[value] then
-      list[#list + 1] = { name, value, required = true }
-    else
-      list[#list + 1] = { name, type(value) == "table" and "any" or type(value), default = value }
-    end
-  end
-  table.sort(list, function(a, b) return a[1] < b[1] end)
-  if #list == 1 then list.positional = 1 end
-  return list
-end
-
 local function with_shared(list)
   local all = { positional = list.positional or 0, whole = list.whole }
   for _, option in ipairs(list) do all[#all + 1] = option end
@@ -75,7 +59,7 @@ function Layer:extend(class_name, declared)
     __call = function(class, given) return class.new(given) end,
     __tostring = function() return "layer class " .. class_name end,
   })
-  class.own_declared = own[1] and own or from_map(own)
+  class.own_declared = options.declare(own)
   class.declared = with_shared(class.own_declared)
   local meta = {
     __index = class,

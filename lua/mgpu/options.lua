@@ -114,8 +114,25 @@ end
 
 -- ---- declarations -------------------------------------------------------------------------------
 
---- Marks a list as declared; RETURNS it.
+-- {units = "integer", activation = "linear"}: a type's name declares that type, anything else is a
+-- default.
+local function from_map(map)
+  local list = { positional = 0 }
+  for name, value in pairs(map) do
+    if type(value) == "string" and types[value] then
+      list[#list + 1] = { name, value, required = true }
+    else
+      list[#list + 1] = { name, type(value) == "table" and "any" or type(value), default = value }
+    end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  if #list == 1 then list.positional = 1 end
+  return list
+end
+
+--- Marks a list as declared, or makes one of a map; RETURNS it.
 function M.declare(list)
+  if not list[1] and next(list) then return from_map(list) end
   list.positional = list.positional or 0
   return list
 end

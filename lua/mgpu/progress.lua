@@ -71,6 +71,7 @@ function Progress:draw(done, values)
   local time = finished and duration(elapsed) or duration(each * (self.steps - done))
   write(("\r\27[K%s \27[1m%s\27[0m %s%s"):format(bar(done, self.steps), time, per_step(each),
     values_text(values)))
+  io.stdout:flush() -- a line that has not ended yet
   self.drawn = core.clock()
   self.open = true
 end

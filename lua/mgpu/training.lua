@@ -66,6 +66,7 @@ end
 -- One device name, or a list of one.
 local function device_of(devices)
   if devices == nil then return nil end
+  if devices == 1 then devices = core.devices()[1] end
   if type(devices) == "table" and #devices == 1 then devices = devices[1] end
   if type(devices) ~= "string" or devices == "all" then
     core.fail("unsupported", "compile: training on several devices is not supported yet; give "

@@ -1,4 +1,5 @@
 /* luaopen_mgpu_core, and how errors reach Lua: strings that begin with the user's line. */
+#define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
 #include "core/io.h"
 #include "core/threads.h"
@@ -232,5 +233,6 @@ int luaopen_mgpu_core(lua_State *L) {
     bind_open_ops(L, true); /* tests reach all of them */
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
+    bind_open_io(L);
     return 1;
 }

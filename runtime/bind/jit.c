@@ -26,8 +26,7 @@ typedef struct entry {
     char *dump;   /* owned: under MGPU_CHECK=retrace */
 } entry;
 
-typedef struct jitted {
-    int fn; /* registry reference */
+typedef struct jitted { /* its environment table holds the function, so that cycles are collected */
     entry entries[MAX_PLANS];
     int n_entries, n_traces;
     uint64_t clock;
@@ -327,14 +326,21 @@ static int trace_body(lua_State *L) {
     return 2;
 }
 
+/* The function of the jitted object at index 1. */
+static void push_function(lua_State *L) {
+    lua_getfenv(L, 1);
+    lua_rawgeti(L, -1, 1);
+    lua_remove(L, -2);
+}
+
 /* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
-static mg_plan *trace_call(lua_State *L, jitted *j, int first, int last, outputs *o) {
+static mg_plan *trace_call(lua_State *L, int first, int last, outputs *o) {
     mg_trace *trace = mg_trace_begin(mg_device_default());
     if (!trace) bind_raise(L);
     lua_pushlightuserdata(L, o);
     lua_pushlightuserdata(L, trace);
     lua_pushcclosure(L, trace_body, 2);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+    push_function(L);
     for (int i = first; i <= last; i++) lua_pushvalue(L, i);
     if (lua_pcall(L, last - first + 2, 2, 0) != 0) {
         mg_trace_abandon(trace);
@@ -352,7 +358,7 @@ static entry *make_entry(lua_State *L, jitted *j, const signature *s, uint64_t h
     outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     warn_about_retraces(j, s);
-    mg_plan *plan = trace_call(L, j, first, last, o);
+    mg_plan *plan = trace_call(L, first, last, o);
     entry *e = room_for_entry(L, j);
     *e = (entry){.hash = hash, .plan = plan, .n_outputs = o->n, .template = LUA_NOREF};
     lua_getfield(L, -1, "n");
@@ -374,34 +380,44 @@ static bool checks_retraces(void) {
     return check && strcmp(check, "retrace") == 0;
 }
 
-static void first_difference(lua_State *L, const char *now, const char *then) {
+/* Which line differs first, from 1; 0: none. */
+static int first_difference(const char *now, const char *then) {
     int line = 1;
-    const char *start = now;
     for (; *now && *now == *then; now++, then++)
-        if (*now == '\n') line++, start = now + 1;
-    const size_t n = strcspn(start, "\n");
-    char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)(n < 500 ? n : 500), start);
-    bind_fail(L, MG_USAGE,
-              "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
-              "changes from call to call was baked in; pass it as an argument",
-              line, text);
+        if (*now == '\n') line++;
+    return *now == *then ? 0 : line;
 }
 
-static void check_retrace(lua_State *L, jitted *j, entry *e, int first, int last) {
+/* Line number n of the text, cut short. */
+static void copy_line(char *to, size_t size, const char *text, int n) {
+    for (int i = 1; i < n && text; i++) {
+        text = strchr(text, '\n');
+        if (text) text++;
+    }
+    snprintf(to, size, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
+}
+
+/* The user's lines are no part of the comparison: a plan may be called from several places. */
+static void check_retrace(lua_State *L, entry *e, int first, int last) {
+    char step[500] = "";
     outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
-    if (!e->dump) e->dump = mg_plan_dump(e->plan, true);
-    mg_plan *again = trace_call(L, j, first, last, o);
-    char *dump = mg_plan_dump(again, true);
+    if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
+    mg_plan *again = trace_call(L, first, last, o);
+    char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
     mg_plan_free(again);
-    lua_settop(L, last);
-    if (!dump || !e->dump) bind_raise(L);
-    lua_pushstring(L, dump);
+    const bool made = dump && lines && e->dump;
+    const int differs = made ? first_difference(dump, e->dump) : 0;
+    if (differs) copy_line(step, sizeof step, lines, differs);
     mg_free(dump);
-    if (strcmp(lua_tostring(L, -1), e->dump) != 0)
-        first_difference(L, lua_tostring(L, -1), e->dump);
-    lua_pop(L, 1);
+    mg_free(lines);
+    lua_settop(L, last);
+    if (!made) bind_raise(L);
+    if (differs)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
+                  "changes from call to call was baked in; pass it as an argument",
+                  differs, step);
 }
 
 /* ---- running ---- */
@@ -482,7 +498,7 @@ static int jit_call(lua_State *L) {
     const int last = lua_gettop(L);
     bind_poll(L);
     if (mg_trace_current()) { /* inside another trace it simply runs */
-        lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+        push_function(L);
         lua_replace(L, 1);
         lua_call(L, last - 1, LUA_MULTRET);
         return lua_gettop(L);
@@ -490,12 +506,12 @@ static int jit_call(lua_State *L) {
     signature s;
     s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
     take_arguments(&s, 2, last);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, j->fn);
+    push_function(L);
     take_upvalues(&s, lua_gettop(L));
     lua_pop(L, 1);
     const uint64_t hash = hash_key(&s);
     entry *e = find_entry(j, &s, hash);
-    if (e && checks_retraces()) check_retrace(L, j, e, 2, last);
+    if (e && checks_retraces()) check_retrace(L, e, 2, last);
     if (!e) e = make_entry(L, j, &s, hash, 2, last);
     e->last_used = ++j->clock;
     return run_entry(L, e, &s);
@@ -524,8 +540,6 @@ static int jit_gc(lua_State *L) {
     jitted *j = lua_touserdata(L, 1);
     for (int i = 0; i < j->n_entries; i++) free_entry(L, &j->entries[i]);
     j->n_entries = 0;
-    luaL_unref(L, LUA_REGISTRYINDEX, j->fn);
-    j->fn = LUA_NOREF;
     return 0;
 }
 
@@ -534,11 +548,12 @@ static int core_jit(lua_State *L) {
         return bind_fail(L, MG_USAGE, "mgpu.jit: expected a function, got %s", luaL_typename(L, 1));
     jitted *j = lua_newuserdata(L, sizeof *j);
     memset(j, 0, sizeof *j);
-    j->fn = LUA_NOREF;
     luaL_getmetatable(L, BIND_JIT);
     lua_setmetatable(L, -2);
+    lua_createtable(L, 1, 0);
     lua_pushvalue(L, 1);
-    j->fn = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawseti(L, -2, 1);
+    lua_setfenv(L, -2);
     return 1;
 }
 

@@ -41,6 +41,7 @@ typedef struct mg_tensor {
     int32_t n_inputs;
     mg_shape shape;
     mg_placement place;
+    bool floating;     /* made of constants and draws only: goes wherever it is used */
     mg_buffer *buffer; /* owned, or NULL */
     const mg_op *op;
     void *attrs;           /* op->attrs_size bytes, owned (same block as the tensor) */

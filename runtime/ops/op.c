@@ -141,24 +141,20 @@ static mg_status take_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
     return MG_OK;
 }
 
-static bool is_source(const mg_tensor *t) {
-    return t->kind == MG_LAZY && t->n_inputs == 0;
-}
-
-/* Operands lie on one device; what has no inputs (a constant, a random draw) goes where it is
+/* Operands lie on one device; what is made of constants and random draws only goes where it is
  * needed. */
 static mg_status take_placement(mg_tensor *t) {
     const mg_tensor *anchor = NULL;
     for (int i = 0; i < t->n_inputs; i++) {
         const mg_tensor *x = t->inputs[i];
-        if (is_source(x)) continue;
+        if (x->floating && !x->buffer) continue;
         if (anchor && anchor->place.device != x->place.device)
             return mg_fail(MG_USAGE, "%s: inputs lie on %s and %s: move one with :to \"%s\"",
                            t->op->name, anchor->place.device->name, x->place.device->name,
                            anchor->place.device->name);
         anchor = x;
     }
-    if (!anchor && t->n_inputs) anchor = t->inputs[0];
+    t->floating = !anchor;
     if (anchor) {
         t->place = anchor->place;
         return MG_OK;

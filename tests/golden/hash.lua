@@ -10,7 +10,7 @@ local bxor, rshift, lshift, tobit = bit.bxor, bit.rshift, bit.lshift, bit.tobit
 
 local M = {}
 
--- a * (high * 2^16 + low) modulo 2^32, signed; every product stays below 2^51, where tobit is exact.
+-- a * (high * 2^16 + low) modulo 2^32, signed; products stay below 2^51, where tobit is exact.
 local function multiply(a, high, low)
   return tobit(a * low + lshift(tobit(a * high), 16))
 end

@@ -1,7 +1,7 @@
 """Golden set of initializers: what Keras's rules say of the values for given kernel shapes.
 
-Random numbers cannot agree with Keras's, their distribution must. The numbers here are analytic; the
-script checks each against a sample of Keras itself.
+Random numbers cannot agree with Keras's, their distribution must. The numbers here are analytic;
+the script checks each against a sample of Keras itself.
 """
 
 import math
@@ -25,7 +25,8 @@ FIXED = [
     ("variance_scaling", {"scale": 2.0, "mode": "fan_avg", "distribution": "uniform"}),
     ("variance_scaling", {"scale": 0.5, "mode": "fan_out",
                           "distribution": "untruncated_normal"}),
-    ("orthogonal", {}), ("orthogonal", {"gain": 2.0}), ("identity", {}), ("identity", {"gain": 2.0}),
+    ("orthogonal", {}), ("orthogonal", {"gain": 2.0}),
+    ("identity", {}), ("identity", {"gain": 2.0}),
 ]
 
 # name: scale, mode, distribution of variance_scaling
@@ -122,7 +123,8 @@ def initializers():
                       if name != "identity" or len(shape) == 2]}
 
 
-SETS = {"initializers": (initializers, """cases[i]: initializer, args by Keras's names, kernel shape: mean and std (standard deviation) of the
-values; min and max: the support, never left (normal distributions have none). orthogonal: the kernel as a
-matrix {product of the first axes, last axis} has orthogonal columns of length gain; std is the root mean
-square. identity: gain times the unit matrix.""")}
+SETS = {"initializers": (initializers, """
+cases[i]: initializer, args by Keras's names, kernel shape: mean and std (standard deviation) of the
+values; min and max: the support, never left (normal distributions have none). orthogonal: the
+kernel as a matrix {product of the first axes, last axis} has orthogonal columns of length gain; std
+is the root mean square. identity: gain times the unit matrix.""")}

@@ -1,10 +1,10 @@
--- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py.
--- Hashed values: hash.lua.
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
+-- hash.lua.
 --
--- cases[i]: initializer, args by Keras's names, kernel shape: mean and std (standard deviation) of the
--- values; min and max: the support, never left (normal distributions have none). orthogonal: the kernel as a
--- matrix {product of the first axes, last axis} has orthogonal columns of length gain; std is the root mean
--- square. identity: gain times the unit matrix.
+-- cases[i]: initializer, args by Keras's names, kernel shape: mean and std (standard deviation) of
+-- the values; min and max: the support, never left (normal distributions have none). orthogonal:
+-- the kernel as a matrix {product of the first axes, last axis} has orthogonal columns of length
+-- gain; std is the root mean square. identity: gain times the unit matrix.
 return {
   cases = {
     {

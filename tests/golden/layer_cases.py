@@ -4,6 +4,8 @@ A case is one call layer(x) with hashed weights and input; the gradients are tho
 sum(output * upstream) for a hashed upstream gradient.
 """
 
+import math
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -14,10 +16,24 @@ from nets import compute_in
 L = keras.layers
 INPUT_SALT, UPSTREAM_SALT, WEIGHT_SALT = 10, 20, 30
 
-NOTE = """cases[i]: layer and args by Keras's names; input: recipe of an input_shape array (shapes include the
-batch); weights[k]: recipe of tensor k of get_weights(); upstream: recipe of the gradient with
-respect to the output; then output_shape, output, input_gradient and weight_gradients (in the order of
-trainable weights), all flat and row-major, in float64."""
+# TensorFlow rounds the constants of these two to float32 whatever the input is, which costs 1e-8.
+# Keras finds the exact ones under the same names.
+def _leaky_relu(x, alpha=0.2):
+    return tf.where(x > 0, x, alpha * x)
+
+
+def _gelu(x, approximate=False):
+    if approximate:
+        return 0.5 * x * (1 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * tf.math.erfc(-x / math.sqrt(2))
+
+
+tf.nn.leaky_relu, tf.nn.gelu = _leaky_relu, _gelu
+
+NOTE = """cases[i]: layer and args by Keras's names; input: recipe of an input_shape array (shapes
+include the batch); weights[k]: recipe of tensor k of get_weights(); upstream: recipe of the
+gradient with respect to the output; then output_shape, output, input_gradient and weight_gradients
+(in the order of trainable weights), all flat and row-major, in float64."""
 
 
 def _recipe(salt, scale=1.0, offset=0.0):
@@ -164,9 +180,11 @@ def activations():
 
 SETS = {
     "layers": (layers, NOTE + """
-axis counts as in Keras (from 0, with the batch). Where `training` is given, the call was made with it,
-and after = moving_mean and moving_variance then; other layers were called without."""),
-    "activations": (activations, """cases[i]: activation `name` of the shape array that input stands for: output, and input_gradient for
-the gradient that upstream stands for, flat and row-major, in float64. gelu: the exact form (Keras's
-gelu(approximate=False)); gelu_approximate: the tanh form. leaky_relu: negative slope 0.2."""),
+
+axis counts as in Keras (from 0, with the batch). Where `training` is given, the call was made with
+it, and after = moving_mean and moving_variance then; other layers were called without."""),
+    "activations": (activations, """cases[i]: activation `name` of the shape array that input stands
+for: output, and input_gradient for the gradient that upstream stands for, flat and row-major, in
+float64. gelu: the exact form (Keras's gelu(approximate=False)); gelu_approximate: the tanh form.
+leaky_relu: negative slope 0.2."""),
 }

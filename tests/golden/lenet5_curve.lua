@@ -1,11 +1,13 @@
--- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py.
--- Hashed values: hash.lua.
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
+-- hash.lua.
 --
--- weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving statistics);
--- images of step s (from 0): array(n, images.salt + s, images.scale, images.offset), labels(batch,
--- labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical cross-entropy.
--- losses[s]: before the update of RMSprop step s, by Keras in float32, f64_losses in float64 from the same
--- float32 values; final_norms[k]: L2 norm of weights[k] after the last.
+-- weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving
+-- statistics); images of step s (from 0): array(n, images.salt + s, images.scale, images.offset),
+-- labels(batch, labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical
+-- cross-entropy.
+--
+-- losses[s]: before the update of RMSprop step s, by Keras in float32, f64_losses in float64 from
+-- the same float32 values; final_norms[k]: L2 norm of weights[k] after the last.
 return {
   dtype = "float32",
   batch = 128,

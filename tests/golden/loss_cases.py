@@ -1,4 +1,4 @@
-"""Golden set of losses and accuracies: per sample, reduced, weighted, and the gradient, in float64."""
+"""Golden set of losses and accuracies in float64: per sample, reduced, weighted, the gradient."""
 
 import keras
 import numpy as np
@@ -84,9 +84,12 @@ def losses():
             "metrics": [_metric_case(*case) for case in METRICS]}
 
 
-SETS = {"losses": (losses, """losses[i]: loss, args by Keras's names, y_true (class ids when y_true_shape is {samples}), y_pred
-{samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the mean with
-respect to y_pred; weighted: with sample_weight (sum of the weighted values / samples), and its gradient.
-Predictions that are not logits: normalised rows, rows that do not sum to 1, rows certain of class 0
-(there 1e-7 clipping decides). metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
+SETS = {"losses": (losses, """
+losses[i]: loss, args by Keras's names, y_true (class ids when y_true_shape is {samples}), y_pred
+{samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the mean
+with respect to y_pred; weighted: with sample_weight (sum of the weighted values / samples), and its
+gradient. Predictions that are not logits: normalised rows, rows that do not sum to 1, rows certain
+of class 0 (there 1e-7 clipping decides).
+
+metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
 of equal predictions the first wins. All in float64, arrays flat and row-major.""")}

@@ -1,12 +1,14 @@
--- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py.
--- Hashed values: hash.lua.
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
+-- hash.lua.
 --
 -- losses[i]: loss, args by Keras's names, y_true (class ids when y_true_shape is {samples}), y_pred
--- {samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the mean with
--- respect to y_pred; weighted: with sample_weight (sum of the weighted values / samples), and its gradient.
--- Predictions that are not logits: normalised rows, rows that do not sum to 1, rows certain of class 0
--- (there 1e-7 clipping decides). metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
--- of equal predictions the first wins. All in float64, arrays flat and row-major.
+-- {samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the
+-- mean with respect to y_pred; weighted: with sample_weight (sum of the weighted values / samples),
+-- and its gradient. Predictions that are not logits: normalised rows, rows that do not sum to 1,
+-- rows certain of class 0 (there 1e-7 clipping decides).
+--
+-- metrics[i]: per_sample, mean, weighted (divided by the sum of weights); of equal predictions the
+-- first wins. All in float64, arrays flat and row-major.
 return {
   samples = 6,
   classes = 5,

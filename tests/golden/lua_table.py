@@ -4,6 +4,7 @@ Numbers keep 17 digits, so doubles come back bit for bit. Arrays are flattened r
 """
 
 import re
+import textwrap
 
 import numpy as np
 
@@ -65,6 +66,9 @@ def to_lua(value, indent=""):
 
 def write(path, comment, value):
     """A golden file: the comment (origin, format), then the table."""
-    head = "".join("-- " + line + "\n" if line else "--\n" for line in comment.splitlines())
+    lines = []
+    for paragraph in comment.split("\n\n"):
+        lines += [""] + textwrap.wrap(paragraph, 97)
+    head = "".join("-- " + line + "\n" if line else "--\n" for line in lines[1:])
     with open(path, "w", encoding="ascii") as file:
         file.write(head + "return " + to_lua(value) + "\n")

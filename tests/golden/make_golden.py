@@ -12,6 +12,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+sys.dont_write_bytecode = True
+
 import keras  # noqa: E402  (after the environment it reads)
 import tensorflow  # noqa: E402
 
@@ -32,7 +34,7 @@ def main(wanted):
         sys.exit(f"unknown set {', '.join(unknown)}; there are {', '.join(known)}")
     for name in wanted or known:
         make, note = known[name]
-        comment = f"{origin}, written by make_golden.py.\nHashed values: hash.lua.\n\n{note.strip()}"
+        comment = f"{origin}, written by make_golden.py. Hashed values: hash.lua.\n\n{note.strip()}"
         lua_table.write(os.path.join(HERE, name + ".lua"), comment, make())
         print(name)
 

@@ -1,13 +1,16 @@
--- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py.
--- Hashed values: hash.lua.
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
+-- hash.lua.
 --
--- weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving statistics);
--- images of step s (from 0): array(n, images.salt + s, images.scale, images.offset), labels(batch,
--- labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical cross-entropy.
--- loss, gradients[k]: computed in float64 from the float32 values, in the order of trainable_weights:
--- norm (L2), samples[j] = entry floor(unit(j - 1, sample_salt) * size) of the flat gradient (from 0);
--- f32_loss, f32_norm: the same by Keras in float32; f32_deviation: |f32 - f64| / |f64|. A ReLU input
--- so near 0 that float32 rounding moves it across changes the gradients before it by up to 1e-3.
+-- weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving
+-- statistics); images of step s (from 0): array(n, images.salt + s, images.scale, images.offset),
+-- labels(batch, labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical
+-- cross-entropy.
+--
+-- loss, gradients[k]: computed in float64 from the float32 values, in the order of
+-- trainable_weights: norm (L2), samples[j] = entry floor(unit(j - 1, sample_salt) * size) of the
+-- flat gradient (from 0); f32_loss, f32_norm: the same by Keras in float32; f32_deviation: |f32 -
+-- f64| / |f64|. A ReLU input so near 0 that float32 rounding moves it across changes the gradients
+-- before it by up to 1e-3.
 return {
   dtype = "float32",
   batch = 16,

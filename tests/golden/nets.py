@@ -1,8 +1,8 @@
-"""Golden sets of whole networks: gradients of mnist_cnn, RMSprop curves of a narrow copy and LeNet-5.
+"""Golden sets of networks: mnist_cnn's gradients, RMSprop curves of a narrow copy and LeNet-5.
 
 Weights are hashed with one salt per tensor in the order of get_weights(): kernels scaled by
-sqrt(6 / fan_in), biases and beta 0.05, gamma 1 + 0.05; moving statistics keep their defaults. A batch
-is images in [0, 1) and class ids, with salts that follow from the step.
+sqrt(6 / fan_in), biases and beta by 0.05, gamma 1 + 0.05; moving statistics keep their defaults. A
+batch is images in [0, 1) and class ids, with salts that follow from the step.
 """
 
 import math
@@ -20,9 +20,10 @@ SAMPLES = 64
 QUIET_BATCH = 50
 L = keras.layers
 
-NOTE = """weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving statistics);
-images of step s (from 0): array(n, images.salt + s, images.scale, images.offset), labels(batch,
-labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical cross-entropy."""
+NOTE = """weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving
+statistics); images of step s (from 0): array(n, images.salt + s, images.scale, images.offset),
+labels(batch, labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical
+cross-entropy."""
 
 
 def _tail(dense):
@@ -55,7 +56,7 @@ def lenet5():
 
 
 def compute_in(floatx):
-    """Makes Keras build in float32 or float64; the policy of an earlier model would stay otherwise."""
+    """Makes Keras build in float32 or float64; an earlier model's policy would stay otherwise."""
     keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(floatx)
 
@@ -170,13 +171,17 @@ def curve_of_lenet5():
 
 SETS = {
     "mnist_cnn_gradients": (gradients_of_mnist_cnn, NOTE + """
+
 loss, gradients[k]: computed in float64 from the float32 values, in the order of trainable_weights:
 norm (L2), samples[j] = entry floor(unit(j - 1, sample_salt) * size) of the flat gradient (from 0);
 f32_loss, f32_norm: the same by Keras in float32; f32_deviation: |f32 - f64| / |f64|. A ReLU input
 so near 0 that float32 rounding moves it across changes the gradients before it by up to 1e-3."""),
     "narrow_cnn_curve": (curve_of_narrow_cnn, NOTE + """
-losses[s]: before the update of RMSprop step s; final_norms[k]: L2 norm of weights[k] after the last."""),
+
+losses[s]: before the update of RMSprop step s; final_norms[k]: L2 norm of weights[k] after the
+last."""),
     "lenet5_curve": (curve_of_lenet5, NOTE + """
-losses[s]: before the update of RMSprop step s, by Keras in float32, f64_losses in float64 from the same
-float32 values; final_norms[k]: L2 norm of weights[k] after the last."""),
+
+losses[s]: before the update of RMSprop step s, by Keras in float32, f64_losses in float64 from
+the same float32 values; final_norms[k]: L2 norm of weights[k] after the last."""),
 }

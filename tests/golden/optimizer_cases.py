@@ -1,6 +1,7 @@
 """Golden set of optimizers: final values of two small tensors after ten steps, in float64."""
 
 import keras
+import numpy as np
 
 import hashed
 from nets import compute_in
@@ -35,8 +36,17 @@ def _gradient(step, k):
     return hashed.array(SHAPES[k], GRADIENT_SALT + 2 * step + k, 1.0 / (1 + step))
 
 
-def _final(name, args):
+def _optimizer(name, args):
+    """An optimizer whose numbers are float64; Keras would round Python's to float32."""
     optimizer = getattr(keras.optimizers, name)(**args)
+    for field, value in vars(optimizer).items():
+        if type(value) is float:
+            setattr(optimizer, field, np.float64(value))
+    return optimizer
+
+
+def _final(name, args):
+    optimizer = _optimizer(name, args)
     variables = [keras.Variable(hashed.array(shape, VALUE_SALT + k))
                  for k, shape in enumerate(SHAPES)]
     for step in range(STEPS):
@@ -54,6 +64,7 @@ def optimizers():
                       for name, args in CASES]}
 
 
-SETS = {"optimizers": (optimizers, """Tensor k (from 0) starts as array(size, value_salt + k); its gradient in step s (from 0) is
+SETS = {"optimizers": (optimizers, """
+Tensor k (from 0) starts as array(size, value_salt + k); its gradient in step s (from 0) is
 array(size, gradient_salt + 2 s + k, 1 / (1 + s)). cases[i]: optimizer, args by Keras's names;
 final[k]: its values after `steps` steps, in float64. What args leaves out has Keras's default.""")}

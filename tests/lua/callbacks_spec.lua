@@ -41,8 +41,8 @@ test("logs hold the values by name; the last batch's are the epoch's", function(
   } })
   check.equal(epoch.loss, last)
   check.equal(epoch.loss, h.history.loss[1])
-  check.equal(epoch.val_mean_squared_error, h.history.val_mean_squared_error[1])
-  check.near(epoch.mean_squared_error, epoch.loss, 1e-6)
+  check.equal(epoch.val_mse, h.history.val_mse[1])
+  check.near(epoch.mse, epoch.loss, 1e-6)
 end)
 
 test("LambdaCallback takes functions without self", function()

@@ -41,8 +41,9 @@ end
 
 local function classifier(loss, options)
   mgpu.seed(1)
-  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 8, activation = "relu" },
-    L.Dense { 3, activation = "softmax" } }
+  local model = mgpu.Sequential { L.Input { 2 }, -- the names, and the seed, make the weights
+    L.Dense { 8, activation = "relu", name = "hidden" },
+    L.Dense { 3, activation = "softmax", name = "classes" } }
   options = options or {}
   options.loss = loss or "sparse_categorical_crossentropy"
   options.optimizer = options.optimizer or mgpu.optimizers.Adam { learning_rate = 0.02 }
@@ -264,6 +265,16 @@ test("a frozen layer stays, and acts from the next fit", function()
   check.falsy(model:get_weights()[1]:totable()[1][1] == before[1][1], "the weight")
 end)
 
+test("a layer put in another's place is seen", function()
+  local model, x, y = classifier(), classes(20)
+  model:fit(x, y, quiet)
+  local before = model:predict(x)
+  model:pop()
+  model:add(L.Dense { 3, name = "other", kernel_initializer = "zeros", activation = "softmax" })
+  check.near(model:predict(x):slice { { 1, 1 }, {} }, { { 1 / 3, 1 / 3, 1 / 3 } }, 1e-6)
+  check.equal(before:shape(), { 20, 3 })
+end)
+
 test("a device is given by name", function()
   local model, x, y = linear { devices = { "ref:0" } }, line(8)
   check.equal(#model:fit(x, y, quiet).history.loss, 1)
@@ -380,11 +391,11 @@ fails("an unknown loss is named with the nearest", "categorical_crossentropy", f
   linear { loss = "categorical_crossentropi" }
 end)
 
-fails("an unknown optimizer is named with the nearest", "rmsprop", function()
+fails("an unknown optimizer is named with the nearest", "RMSprop", function()
   linear { optimizer = "rmsporp" }
 end)
 
-fails("an unknown metric is named with the nearest", "accuracy", function()
+fails("an unknown metric is named with the nearest", "Accuracy", function()
   linear { metrics = { "accurasy" } }
 end)
 
@@ -404,6 +415,10 @@ end)
 
 fails("an empty tensor is an error", "x is empty", function()
   linear():fit(mgpu.zeros { 0, 2 }, mgpu.zeros { 0, 1 }, quiet)
+end)
+
+fails("a data set is not a tensor", "give its parts, as in train.x, train.y", function()
+  linear():fit({ x = mgpu.zeros { 1, 2 }, y = mgpu.zeros { 1, 1 } }, nil, quiet)
 end)
 
 fails("an empty table is an error", "x is empty", function() linear():fit({}, {}, quiet) end)

@@ -75,5 +75,5 @@ test("a million equal values add up exactly", function()
 end)
 
 test("an unknown metric is an error with the nearest name", function()
-  check.raises(function() return metrics.accurcy end, "accuracy", "usage")
+  check.raises(function() return metrics.accurcy end, "Accuracy", "usage")
 end)

@@ -24,7 +24,7 @@ function Dropout:call(x, training)
   end
   local keep = ops.random { shape = shape, kind = "bernoulli", a = 1 - self.rate, dtype = "bool",
     stream = self.stream }
-  return ops.where(keep, self.rate < 1 and x * (1 / (1 - self.rate)) or x, ops.mul(x, 0))
+  return ops.where(keep, self.rate < 1 and x * (1 / (1 - self.rate)) or x, 0)
 end
 
 return Dropout

@@ -3,7 +3,7 @@
 --     local mse = mgpu.losses.mean_squared_error
 --     mse(y, model(x))                -- the mean over the batch: the scalar to differentiate
 --     mse.per_sample(y, model(x))     -- one value a row: {rows}
---     mgpu.losses.MeanSquaredError {} -- the same as an object with options of its own
+--     mgpu.losses.CategoricalCrossentropy {from_logits = true} -- one with options of its own
 --
 -- A loss's file defines values(y_true, y_pred, options), which may keep further axes after the
 -- first (one value per pixel, say); they are averaged here. Before it is called, y_true has the
@@ -106,8 +106,12 @@ local function per_sample(self, y_true, y_pred, given)
   return Loss.rows(self.values(self:prepare(y_true, y_pred), y_pred, chosen))
 end
 
--- The mean over the batch, a scalar.
+-- The mean over the batch, a scalar. A table of options alone makes a loss with these options.
 function Loss:__call(y_true, y_pred, given)
+  if y_pred == nil then
+    if self.new and (y_true == nil or type(y_true) == "table") then return self.new(y_true) end
+    core.fail("usage", self.name .. ": the predictions are missing; call it with (y_true, y_pred)")
+  end
   local values = self.per_sample(y_true, y_pred, given)
   return ops.sum(values) / values:count()
 end

@@ -36,16 +36,20 @@ local function align(weight, values)
   return ops.reshape(weight, { shape = shape })
 end
 
+local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
+
 -- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
 function Metric:add(values, weight)
   values = ops.cast(as_tensor(values), { dtype = "float64" })
   local count = values:count()
-  if weight then
+  if type(weight) == "number" then
+    values, count = values * weight, count * weight
+  elseif weight then
     weight = align(ops.cast(as_tensor(weight), { dtype = "float64" }), values)
     values = values * weight
-    count = ops.sum(weight) * (count / weight:count())
+    count = sum(weight) * (count / weight:count())
   end
-  self.total:assign(ops.add(self.total, ops.sum(values)))
+  self.total:assign(ops.add(self.total, sum(values)))
   self.count:assign(ops.add(self.count, count))
 end
 

@@ -1,0 +1,39 @@
+/* What the files of the cpu plug-in share: layouts, threads, the list of kernels.
+ *
+ * Layout MG_BLOCKED (oneDNN's nChw16c) is for rank-4 float32 tensors {N, H, W, C}: stored as
+ * [N][ceil(C / 16)][H][W][16]. Lanes past C are zero, and every kernel keeps them so. */
+#ifndef MG_DEVICE_CPU_CPU_H
+#define MG_DEVICE_CPU_CPU_H
+
+#include "device/program.h"
+
+enum { MG_BLOCKED = 1, MG_LANES = 16, MG_SERIAL_BELOW = 20000 };
+
+int mg_cpu_threads(void);
+/* Threads for a region over n elements: 1 if it is too small to share. */
+static inline int mg_cpu_team(int64_t n) {
+    return n > MG_SERIAL_BELOW ? mg_cpu_threads() : 1;
+}
+static inline int64_t mg_count(const mg_port *port) {
+    return mg_shape_count(&port->value->shape);
+}
+/* Whether every operand and result is float32. */
+bool mg_all_f32(const mg_kernel_plan *plan);
+/* Asks for row-major everywhere. */
+void mg_all_row_major(mg_kernel_plan *plan);
+size_t mg_cpu_layout_bytes(const mg_value *v, int layout);
+static inline bool mg_cpu_can_block(const mg_value *v) {
+    return v->dtype == MG_F32 && v->shape.rank == 4;
+}
+static inline int64_t mg_cpu_blocks(int64_t channels) {
+    return (channels + MG_LANES - 1) / MG_LANES;
+}
+
+extern const mg_kernel mg_cpu_conv2d, mg_cpu_conv2d_grad_input, mg_cpu_conv2d_grad_weight,
+    mg_cpu_matmul, mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad, mg_cpu_avg_pool2d,
+    mg_cpu_avg_pool2d_grad, mg_cpu_moments, mg_cpu_batch_norm, mg_cpu_batch_norm_reduce, mg_cpu_sum,
+    mg_cpu_max, mg_cpu_min, mg_cpu_argmax, mg_cpu_all_finite, mg_cpu_softmax, mg_cpu_log_softmax,
+    mg_cpu_permute, mg_cpu_slice, mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather,
+    mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused, mg_cpu_reorder;
+
+#endif

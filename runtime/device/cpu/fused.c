@@ -1,0 +1,343 @@
+/* Fused element-wise groups: an interpreter over tiles.
+ *
+ * The iteration space is the output's elements in the order they lie in memory; every input is an
+ * offset and strides over it, whatever its layout or broadcasting. Axes that all operands step
+ * through alike are merged; the last one or two make a tile of up to TILE elements. Per tile each
+ * instruction is one loop over registers of that length, which stay in the caches. An input that
+ * lies as the tile wants it is read in place, one that is the same in the next tile is kept. */
+#include "core/alloc.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/fused_loops.h"
+#include <omp.h>
+
+enum { TILE = 1024, MAX_AXES = MG_MAX_RANK + 1 };
+
+typedef struct fused_state {
+    int rank; /* of the iteration space, after merging */
+    int64_t dim[MAX_AXES];
+    int64_t stride[MG_FUSE_MAX_INPUTS][MAX_AXES]; /* in elements of the input */
+    int64_t count, outer;                         /* elements; tiles' origins outside the tile */
+    int64_t rows, columns;                        /* of a full tile */
+    int64_t pieces;                               /* tiles per origin */
+    int64_t length;                               /* elements of a register */
+    int n_registers;
+    size_t width, thread_bytes; /* of a register's element; of scratch */
+} fused_state;
+
+/* ---- layouts ---- */
+
+static bool same_shape(const mg_kernel_plan *plan, int i) {
+    return mg_shape_equal(&plan->in[i].value->shape, &plan->out[0].value->shape);
+}
+
+/* Blocked output if all full-size inputs are: a row-major one (a dropout mask, the gradient of a
+ * reshape) tells that row-major is wanted around here. Returns whether any input is blocked. */
+static bool choose_layouts(mg_kernel_plan *plan) {
+    bool any = false, all = true;
+    for (int i = 0; i < plan->step->n_in; i++) {
+        if (!same_shape(plan, i))
+            plan->in[i].layout = MG_ROW_MAJOR;
+        else if (plan->in[i].layout == MG_BLOCKED)
+            any = true;
+        else
+            all = false;
+    }
+    const bool blocked = any && all && !plan->out_external;
+    for (int i = 0; i < plan->step->n_out; i++)
+        plan->out[i].layout = blocked ? MG_BLOCKED : MG_ROW_MAJOR;
+    return any;
+}
+
+/* ---- the iteration space ---- */
+
+/* {N, C / 16, H, W, 16} or {N, H, W, C / 16, 16} instead of the image's own axes. */
+static void split_channels(fused_state *s, const mg_kernel_plan *plan) {
+    const mg_shape *shape = &plan->out[0].value->shape;
+    const int64_t h = shape->dim[1], w = shape->dim[2], blocks = shape->dim[3] / MG_BLOCK;
+    const bool blocked = plan->out[0].layout == MG_BLOCKED;
+    const int64_t plain[] = {shape->dim[0], h, w, blocks, MG_BLOCK};
+    const int order[2][5] = {{0, 1, 2, 3, 4}, {0, 3, 1, 2, 4}};
+    s->rank = 5;
+    for (int k = 0; k < 5; k++) s->dim[k] = plain[order[blocked][k]];
+    for (int i = 0; i < plan->step->n_in; i++) {
+        int64_t by[MG_MAX_RANK];
+        mg_shape_strides(&plan->in[i].value->shape, shape, by);
+        int64_t step[] = {by[0], by[1], by[2], by[3] * MG_BLOCK, by[3]};
+        if (plan->in[i].layout == MG_BLOCKED) {
+            step[1] = w * MG_BLOCK;
+            step[2] = MG_BLOCK;
+            step[3] = h * w * MG_BLOCK;
+        }
+        for (int k = 0; k < 5; k++) s->stride[i][k] = step[order[blocked][k]];
+    }
+}
+
+static void plain_axes(fused_state *s, const mg_kernel_plan *plan) {
+    const mg_shape *shape = &plan->out[0].value->shape;
+    s->rank = shape->rank;
+    for (int k = 0; k < s->rank; k++) s->dim[k] = shape->dim[k];
+    for (int i = 0; i < plan->step->n_in; i++)
+        mg_shape_strides(&plan->in[i].value->shape, shape, s->stride[i]);
+}
+
+static void drop_axis(fused_state *s, int axis, int n_in) {
+    s->rank--;
+    for (int k = axis; k < s->rank; k++) {
+        s->dim[k] = s->dim[k + 1];
+        for (int i = 0; i < n_in; i++) s->stride[i][k] = s->stride[i][k + 1];
+    }
+}
+
+static void merge_axes(fused_state *s, int n_in) {
+    for (int k = s->rank - 1; k >= 0; k--)
+        if (s->dim[k] == 1) drop_axis(s, k, n_in);
+    for (int k = s->rank - 2; k >= 0; k--) {
+        bool alike = true;
+        for (int i = 0; i < n_in; i++)
+            alike &= s->stride[i][k] == s->stride[i][k + 1] * s->dim[k + 1];
+        if (!alike) continue;
+        s->dim[k + 1] *= s->dim[k];
+        drop_axis(s, k, n_in);
+    }
+    if (s->rank > 0) return;
+    s->rank = 1;
+    s->dim[0] = 1;
+    for (int i = 0; i < n_in; i++) s->stride[i][0] = 0;
+}
+
+/* One axis makes the tile if it is long, else two; a single axis gets one of length 1 before it. */
+static void cut_tiles(fused_state *s, int n_in) {
+    const int64_t last = s->dim[s->rank - 1];
+    if (s->rank == 1 || last >= TILE / 2) {
+        for (int i = 0; i < n_in; i++) {
+            s->stride[i][s->rank] = s->stride[i][s->rank - 1];
+            s->stride[i][s->rank - 1] = 0;
+        }
+        s->dim[s->rank] = last;
+        s->dim[s->rank - 1] = 1;
+        s->rank++;
+        s->rows = 1;
+        s->columns = last < TILE ? last : TILE;
+        s->pieces = (last + s->columns - 1) / s->columns;
+    } else {
+        const int64_t rows = s->dim[s->rank - 2];
+        s->columns = last;
+        s->rows = TILE / last < rows ? TILE / last : rows;
+        s->pieces = (rows + s->rows - 1) / s->rows;
+    }
+    s->outer = 1;
+    for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
+    s->length = (s->rows * s->columns + MG_BLOCK - 1) / MG_BLOCK * MG_BLOCK;
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    const mg_fused *e = plan->step->fused;
+    fused_state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    s->count = mg_count(&plan->out[0]);
+    const bool any_blocked = choose_layouts(plan);
+    if (s->count == 0) return MG_OK;
+    if (any_blocked)
+        split_channels(s, plan);
+    else
+        plain_axes(s, plan);
+    merge_axes(s, e->n_inputs);
+    cut_tiles(s, e->n_inputs);
+    s->n_registers = e->n_inputs + e->n_imms + e->n_instrs;
+    s->width = e->wide ? sizeof(double) : sizeof(float);
+    s->thread_bytes = (size_t)s->n_registers * (size_t)s->length * s->width;
+    plan->scratch = s->thread_bytes * (size_t)mg_cpu_team(s->count);
+    return MG_OK;
+}
+
+/* ---- one tile ---- */
+
+typedef struct tile {
+    const mg_call *call;
+    const fused_state *s;
+    char *registers;
+    const void *operand[MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS]; /* where each operand lies */
+    int64_t kept[MG_FUSE_MAX_INPUTS];   /* offset of what the register holds, or -1 */
+    int64_t filled[MG_FUSE_MAX_INPUTS]; /* and how much of it */
+    int direct[MG_FUSE_MAX_INSTRS];     /* output the instruction writes in place, or -1 */
+    int64_t rows, columns, first;       /* of this tile; first element in the output */
+} tile;
+
+static void *register_at(const tile *t, int operand) {
+    return t->registers + (size_t)operand * (size_t)t->s->length * t->s->width;
+}
+
+/* n elements, `step` apart. */
+static void load_run(void *dst, const char *src, mg_dtype type, int64_t step, int64_t n,
+                     bool wide) {
+    const size_t width = wide ? sizeof(double) : sizeof(float), size = mg_dtype_size(type);
+    if (step == 1) {
+        mg_registers_load(dst, src, type, n, wide);
+        return;
+    }
+    if (step == 0) {
+        double value;
+        mg_to_double(&value, src, type, 1);
+        mg_registers_fill(dst, value, n, wide);
+        return;
+    }
+    if (type == MG_F32 && !wide) {
+        for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = ((const float *)(const void *)src)[i * step];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        mg_registers_load((char *)dst + (size_t)i * width, src + (ptrdiff_t)size * i * step, type,
+                          1, wide);
+}
+
+/* Rows of 16 floats are what a change of layout is made of. */
+static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows, int64_t step) {
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(dst + r * MG_BLOCK, src + r * step, MG_BLOCK * sizeof(float));
+}
+
+/* Makes operand i of the tile readable; `offset` is the input's element at the tile's origin. */
+static void load_input(tile *t, int i, int64_t offset) {
+    const fused_state *s = t->s;
+    const mg_fused *e = t->call->plan->step->fused;
+    const mg_dtype type = (mg_dtype)e->in_dtype[i];
+    const int64_t down = s->stride[i][s->rank - 2], along = s->stride[i][s->rank - 1];
+    const char *src = (const char *)t->call->in[i] + (ptrdiff_t)mg_dtype_size(type) * offset;
+    const int64_t n = t->rows * t->columns;
+    const bool natural = type == (e->wide ? MG_F64 : MG_F32);
+    const bool dense = along == 1 && (t->rows == 1 || down == t->columns);
+    char *dst = register_at(t, i);
+    t->operand[i] = dst;
+    if (dense && natural) {
+        t->operand[i] = src;
+        return;
+    }
+    const bool repeats = s->rows == 1 ? along == 0 : down == 0;
+    if (repeats && t->kept[i] == offset && t->filled[i] >= n) return;
+    t->kept[i] = repeats ? offset : -1;
+    t->filled[i] = n;
+    if (dense || (down == 0 && along == 0)) {
+        load_run(dst, src, type, along, n, e->wide);
+    } else if (natural && !e->wide && along == 1 && t->columns == MG_BLOCK) {
+        load_rows_of_16((float *)(void *)dst, (const float *)(const void *)src, t->rows, down);
+    } else {
+        for (int64_t r = 0; r < t->rows; r++)
+            load_run(dst + (size_t)(r * t->columns) * s->width,
+                     src + (ptrdiff_t)mg_dtype_size(type) * r * down, type, along, t->columns,
+                     e->wide);
+    }
+}
+
+/* Whether every value of an op is one its result type can hold, given that its operands are. */
+static bool needs_rounding(const mg_instr *instr, bool wide) {
+    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
+    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
+    return !(instr->dtype == MG_BOOL &&
+             ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
+              op == MG_EW_isnan || op == MG_EW_isfinite));
+}
+
+static void *output_at(const tile *t, int o) {
+    const size_t size = mg_dtype_size(t->call->plan->out[o].value->dtype);
+    return (char *)t->call->out[o] + (size_t)t->first * size;
+}
+
+static void compute(tile *t) {
+    const mg_fused *e = t->call->plan->step->fused;
+    const mg_loop_fn *loops = e->wide ? mg_loops_f64 : mg_loops_f32;
+    const int first = e->n_inputs + e->n_imms;
+    const int64_t n = t->rows * t->columns;
+    for (int i = 0; i < e->n_instrs; i++) {
+        const mg_instr *instr = &e->instr[i];
+        void *y = t->direct[i] >= 0 ? output_at(t, t->direct[i]) : register_at(t, first + i);
+        const void *arg[3];
+        for (int k = 0; k < 3; k++) arg[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
+        loops[instr->op](y, arg[0], arg[1], arg[2], n);
+        if (needs_rounding(instr, e->wide))
+            mg_registers_round(y, (mg_dtype)instr->dtype, n, e->wide);
+        t->operand[first + i] = y;
+    }
+    for (int o = 0; o < e->n_outputs; o++) {
+        const void *y = t->operand[e->output[o]];
+        if (y != output_at(t, o))
+            mg_registers_store(output_at(t, o), y, t->call->plan->out[o].value->dtype, n, e->wide);
+    }
+}
+
+/* ---- all tiles ---- */
+
+/* An instruction may write its output's memory at once if no input lies there. */
+static void find_direct(tile *t) {
+    const mg_step *step = t->call->plan->step;
+    const mg_fused *e = step->fused;
+    for (int i = 0; i < e->n_instrs; i++) t->direct[i] = -1;
+    for (int o = 0; o < e->n_outputs; o++) {
+        bool free_to_write = t->call->plan->out[o].value->dtype == (e->wide ? MG_F64 : MG_F32);
+        for (int i = 0; i < e->n_inputs; i++)
+            free_to_write &= t->call->in[i] != t->call->out[o];
+        const int instr = e->output[o] - e->n_inputs - e->n_imms;
+        if (free_to_write && instr >= 0) t->direct[instr] = o;
+    }
+}
+
+static void set_up(tile *t, const mg_call *call, int thread) {
+    const mg_fused *e = call->plan->step->fused;
+    t->call = call;
+    t->s = call->plan->state;
+    t->registers = (char *)call->scratch + (size_t)thread * t->s->thread_bytes;
+    for (int i = 0; i < e->n_inputs; i++) t->kept[i] = -1;
+    for (int i = 0; i < e->n_imms; i++) {
+        char *at = register_at(t, e->n_inputs + i);
+        mg_registers_fill(at, e->imm[i], t->s->length, e->wide);
+        t->operand[e->n_inputs + i] = at;
+    }
+    find_direct(t);
+}
+
+static int64_t offset_of(const fused_state *s, int input, int64_t origin, int64_t piece) {
+    const int64_t *stride = s->stride[input];
+    int64_t offset = s->rows == 1 && s->dim[s->rank - 2] == 1
+                         ? piece * s->columns * stride[s->rank - 1]
+                         : piece * s->rows * stride[s->rank - 2];
+    for (int k = s->rank - 3; k >= 0; k--) {
+        offset += origin % s->dim[k] * stride[k];
+        origin /= s->dim[k];
+    }
+    return offset;
+}
+
+static void run_tile(tile *t, int64_t number) {
+    const fused_state *s = t->s;
+    const int64_t origin = number / s->pieces, piece = number % s->pieces;
+    const int64_t rows = s->dim[s->rank - 2], columns = s->dim[s->rank - 1];
+    const bool long_rows = rows == 1;
+    t->rows = s->rows;
+    t->columns = s->columns;
+    if (long_rows && t->columns > columns - piece * s->columns)
+        t->columns = columns - piece * s->columns;
+    if (!long_rows && t->rows > rows - piece * s->rows) t->rows = rows - piece * s->rows;
+    t->first = origin * rows * columns + piece * s->rows * s->columns;
+    for (int i = 0; i < t->call->plan->step->n_in; i++)
+        load_input(t, i, offset_of(s, i, origin, piece));
+    compute(t);
+}
+
+static mg_status run(const mg_call *call) {
+    const fused_state *s = call->plan->state;
+    if (s->count == 0) return MG_OK;
+    const int team = mg_cpu_team(s->count);
+#pragma omp parallel num_threads(team)
+    {
+        tile t;
+        set_up(&t, call, omp_get_thread_num());
+        const mg_share share =
+            mg_cpu_share(s->outer * s->pieces, omp_get_thread_num(), omp_get_num_threads());
+        for (int64_t i = share.first; i < share.last; i++) run_tile(&t, i);
+    }
+    return MG_OK;
+}
+
+static const mg_kernel fused = {
+    .op = "fused", .name = "tiles", .prepare = prepare, .run = run, .release = mg_free};
+
+const mg_kernel *const mg_cpu_fused[] = {&fused, NULL};

@@ -1,0 +1,30 @@
+/* The tile loops: every element-wise op over n elements, in float and in double, and the
+ * conversions at a tile's edges. Compiled once for each instruction set. */
+#ifndef MG_DEVICE_CPU_LOOPS_H
+#define MG_DEVICE_CPU_LOOPS_H
+
+#include "core/dtype.h"
+#include "ops/elementwise.h"
+#include <stdint.h>
+
+typedef void mg_loop_f32(float *out, const float *a, const float *b, const float *c, int n);
+typedef void mg_loop_f64(double *out, const double *a, const double *b, const double *c, int n);
+
+typedef struct mg_loops {
+    mg_loop_f32 *f32[MG_N_ELEMENTWISE];
+    mg_loop_f64 *f64[MG_N_ELEMENTWISE];
+    /* typed elements to and from registers */
+    void (*load_f32)(float *out, const void *src, mg_dtype t, int n);
+    void (*store_f32)(void *dst, const float *v, mg_dtype t, int n);
+    void (*load_f64)(double *out, const void *src, mg_dtype t, int n);
+    void (*store_f64)(void *dst, const double *v, mg_dtype t, int n);
+    /* 64 Philox words a call: 16 blocks from `index` on, block-major */
+    void (*philox16)(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
+                     uint32_t stream);
+} mg_loops;
+
+extern const mg_loops mg_loops_base, mg_loops_avx2, mg_loops_avx512;
+/* The best that this processor runs. */
+const mg_loops *mg_loops_best(void);
+
+#endif

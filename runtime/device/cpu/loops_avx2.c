@@ -1,0 +1,6 @@
+/* The tile loops for AVX2. */
+#ifdef __x86_64__
+#pragma GCC target("avx2,fma,bmi2")
+#endif
+#define TABLE mg_loops_avx2
+#include "device/cpu/loops_body.h"

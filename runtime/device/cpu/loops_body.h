@@ -1,0 +1,238 @@
+/* The bodies of the tile loops: included once for each instruction set with TABLE set to the name
+ * of the table to define. The value column of elementwise.def becomes one loop an op and width. */
+#include "device/cpu/loops.h"
+#include "device/cpu/vectormath.h"
+
+#define EACH _Pragma("omp simd") for (int i = 0; i < n; i++)
+
+/* ---- in float ---- */
+
+#define K(v) ((float)(v))
+#define EXP vm_exp
+#define EXPM1 vm_expm1
+#define LOG vm_log
+#define LOG1P vm_log1p
+#define SIN sinf
+#define COS cosf
+#define TAN tanf
+#define ASIN asinf
+#define ACOS acosf
+#define ATAN atanf
+#define SINH sinhf
+#define COSH coshf
+#define TANH vm_tanh
+#define SQRT sqrtf
+#define ERF erff
+#define FLOOR floorf
+#define CEIL ceilf
+#define ROUND rintf
+#define ABS fabsf
+#define POW powf
+#define ATAN2 atan2f
+#define UNARY(name, rule, value, grad, doc)                                                        \
+    static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
+        (void)pb, (void)pc;                                                                        \
+        EACH {                                                                                     \
+            const float x = pa[i];                                                                 \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+    static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
+        (void)pc;                                                                                  \
+        EACH {                                                                                     \
+            const float a = pa[i], b = pb[i];                                                      \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+    static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
+        EACH {                                                                                     \
+            const float a = pa[i], b = pb[i], c = pc[i];                                           \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#include "ops/elementwise.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef K
+#undef EXP
+#undef EXPM1
+#undef LOG
+#undef LOG1P
+#undef SIN
+#undef COS
+#undef TAN
+#undef ASIN
+#undef ACOS
+#undef ATAN
+#undef SINH
+#undef COSH
+#undef TANH
+#undef SQRT
+#undef ERF
+#undef FLOOR
+#undef CEIL
+#undef ROUND
+#undef ABS
+#undef POW
+#undef ATAN2
+
+/* ---- in double ---- */
+
+#define K(v) ((double)(v))
+#define EXP exp
+#define EXPM1 expm1
+#define LOG log
+#define LOG1P log1p
+#define SIN sin
+#define COS cos
+#define TAN tan
+#define ASIN asin
+#define ACOS acos
+#define ATAN atan
+#define SINH sinh
+#define COSH cosh
+#define TANH tanh
+#define SQRT sqrt
+#define ERF erf
+#define FLOOR floor
+#define CEIL ceil
+#define ROUND rint
+#define ABS fabs
+#define POW pow
+#define ATAN2 atan2
+#define UNARY(name, rule, value, grad, doc)                                                        \
+    static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
+                           int n) {                                                                \
+        (void)pb, (void)pc;                                                                        \
+        EACH {                                                                                     \
+            const double x = pa[i];                                                                \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+    static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
+                           int n) {                                                                \
+        (void)pc;                                                                                  \
+        EACH {                                                                                     \
+            const double a = pa[i], b = pb[i];                                                     \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+    static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
+                           int n) {                                                                \
+        EACH {                                                                                     \
+            const double a = pa[i], b = pb[i], c = pc[i];                                          \
+            out[i] = value;                                                                        \
+        }                                                                                          \
+    }
+#include "ops/elementwise.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+
+/* ---- edges of a tile ---- */
+
+static void load_f32(float *out, const void *src, mg_dtype t, int n) {
+    const uint8_t *bytes = src;
+    const uint16_t *halves = src;
+    switch (t) {
+    case MG_U8: EACH out[i] = (float)bytes[i]; break;
+    case MG_BOOL: EACH out[i] = bytes[i] ? 1.0f : 0.0f; break;
+    case MG_BF16: EACH out[i] = vm_from_bits((uint32_t)halves[i] << 16); break;
+    case MG_F16:
+        for (int i = 0; i < n; i++) out[i] = mg_f16_to_f32(halves[i]);
+        break;
+    default: memcpy(out, src, (size_t)n * sizeof *out); break;
+    }
+}
+
+static void store_f32(void *dst, const float *v, mg_dtype t, int n) {
+    uint8_t *bytes = dst;
+    uint16_t *halves = dst;
+    switch (t) {
+    case MG_BOOL: EACH bytes[i] = v[i] != 0.0f; break;
+    case MG_U8:
+        EACH bytes[i] = (uint8_t)(v[i] > 0.0f ? v[i] < 255.0f ? v[i] : 255.0f : 0.0f);
+        break;
+    case MG_BF16:
+        for (int i = 0; i < n; i++) halves[i] = mg_f32_to_bf16(v[i]);
+        break;
+    case MG_F16:
+        for (int i = 0; i < n; i++) halves[i] = mg_f32_to_f16(v[i]);
+        break;
+    default: memcpy(dst, v, (size_t)n * sizeof *v); break;
+    }
+}
+
+static void load_f64(double *out, const void *src, mg_dtype t, int n) {
+    const float *floats = src;
+    const int32_t *ints = src;
+    switch (t) {
+    case MG_F32: EACH out[i] = (double)floats[i]; break;
+    case MG_I32: EACH out[i] = (double)ints[i]; break;
+    default: mg_to_double(out, src, t, (size_t)n); break;
+    }
+}
+
+static void store_f64(void *dst, const double *v, mg_dtype t, int n) {
+    float *floats = dst;
+    uint8_t *bytes = dst;
+    switch (t) {
+    case MG_F32: EACH floats[i] = (float)v[i]; break;
+    case MG_BOOL: EACH bytes[i] = v[i] != 0.0; break;
+    default: mg_from_double(dst, v, t, (size_t)n); break;
+    }
+}
+
+/* ---- random words ---- */
+
+static void philox16(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
+                     uint32_t stream) {
+    uint32_t c0[16], c1[16], c2[16], c3[16], k0 = seed, k1 = stream;
+    for (int i = 0; i < 16; i++) {
+        c0[i] = (uint32_t)(index + (uint64_t)i);
+        c1[i] = (uint32_t)((index + (uint64_t)i) >> 32);
+        c2[i] = (uint32_t)ordinal, c3[i] = (uint32_t)(ordinal >> 32);
+    }
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        _Pragma("omp simd") for (int i = 0; i < 16; i++) {
+            const uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
+            const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+            const uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c1[i] = (uint32_t)p1, c3[i] = (uint32_t)p0, c0[i] = n0, c2[i] = n2;
+        }
+    }
+    for (int i = 0; i < 16; i++) {
+        words[4 * i] = c0[i], words[4 * i + 1] = c1[i];
+        words[4 * i + 2] = c2[i], words[4 * i + 3] = c3[i];
+    }
+}
+
+const mg_loops TABLE = {
+    .f32 =
+        {
+#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = name##_f32,
+#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = name##_f32,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = name##_f32,
+#include "ops/elementwise.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+        },
+    .f64 =
+        {
+#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = name##_f64,
+#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = name##_f64,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = name##_f64,
+#include "ops/elementwise.def"
+        },
+    .load_f32 = load_f32,
+    .store_f32 = store_f32,
+    .load_f64 = load_f64,
+    .store_f64 = store_f64,
+    .philox16 = philox16,
+};

@@ -1,0 +1,100 @@
+/* The cpu device: host memory, OpenMP threads, oneDNN and kernels of our own. */
+#include "device/cpu/cpu.h"
+#include "core/threads.h"
+#include "device/cpu/onednn.h"
+#include "device/host.h"
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const mg_kernel *const kernels[] = {&mg_cpu_conv2d,
+                                           &mg_cpu_conv2d_grad_input,
+                                           &mg_cpu_conv2d_grad_weight,
+                                           &mg_cpu_matmul,
+                                           &mg_cpu_fused,
+                                           &mg_cpu_max_pool2d,
+                                           &mg_cpu_max_pool2d_grad,
+                                           &mg_cpu_avg_pool2d,
+                                           &mg_cpu_avg_pool2d_grad,
+                                           &mg_cpu_moments,
+                                           &mg_cpu_batch_norm,
+                                           &mg_cpu_batch_norm_reduce,
+                                           &mg_cpu_sum,
+                                           &mg_cpu_max,
+                                           &mg_cpu_min,
+                                           &mg_cpu_argmax,
+                                           &mg_cpu_all_finite,
+                                           &mg_cpu_softmax,
+                                           &mg_cpu_log_softmax,
+                                           &mg_cpu_permute,
+                                           &mg_cpu_slice,
+                                           &mg_cpu_pad,
+                                           &mg_cpu_concat,
+                                           &mg_cpu_broadcast_to,
+                                           &mg_cpu_gather,
+                                           &mg_cpu_reshape,
+                                           &mg_cpu_full,
+                                           &mg_cpu_iota,
+                                           &mg_cpu_random,
+                                           NULL};
+
+static const mg_kernel_set set = {
+    .kernels = kernels, .layout_bytes = mg_cpu_layout_bytes, .reorder = &mg_cpu_reorder};
+
+/* OMP_NUM_THREADS and MGPU_THREADS win over the count of physical cores. */
+int mg_cpu_threads(void) {
+    static int threads;
+    if (threads) return threads;
+    const char *wanted = getenv("MGPU_THREADS");
+    if (!wanted) wanted = getenv("OMP_NUM_THREADS");
+    const int n = wanted ? atoi(wanted) : 0;
+    return threads = n > 0 ? n : mg_core_count();
+}
+
+static mg_status open_device(mg_device *d) {
+    (void)d;
+    omp_set_num_threads(mg_cpu_threads());
+    return mg_dnnl_open();
+}
+
+static void close_device(mg_device *d) {
+    (void)d;
+    mg_dnnl_close();
+}
+
+static mg_status describe(int ordinal, mg_device_info *info) {
+    const dnnl_version_t *v = dnnl_version();
+    MG_TRY(mg_host_describe(ordinal, info));
+    const char *vectors = __builtin_cpu_supports("avx512f") ? "AVX-512"
+                          : __builtin_cpu_supports("avx2")  ? "AVX2"
+                                                            : "SSE";
+    snprintf(info->text, sizeof info->text, "%d threads, %s, oneDNN %d.%d.%d", mg_cpu_threads(),
+             vectors, v->major, v->minor, v->patch);
+    return MG_OK;
+}
+
+static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
+    return mg_program_compile(d, &set, work, program);
+}
+
+static const mg_device_api api = {.size = sizeof(mg_device_api),
+                                  .kind = "cpu",
+                                  .open = open_device,
+                                  .close = close_device,
+                                  .describe = describe,
+                                  .count = mg_host_count,
+                                  .alloc = mg_host_alloc,
+                                  .free = mg_host_free,
+                                  .copy_in = mg_host_copy,
+                                  .copy_out = mg_host_copy,
+                                  .compile = compile,
+                                  .run = mg_program_run,
+                                  .release = mg_program_release,
+                                  .arena_bytes = mg_program_arena_bytes,
+                                  .sync = mg_host_sync,
+                                  .fuses = true};
+
+const mg_device_api *mg_device_plugin(void);
+const mg_device_api *mg_device_plugin(void) {
+    return &api;
+}

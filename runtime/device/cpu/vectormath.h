@@ -1,0 +1,117 @@
+/* exp, log and their kin in float, without branches or calls, so that loops over them vectorise.
+ *
+ * Errors are 1 to 2 units in the last place; infinities, NaN, subnormal results and signs of zero
+ * come out as in libm. Polynomials are those of Cephes. */
+#ifndef MG_DEVICE_CPU_VECTORMATH_H
+#define MG_DEVICE_CPU_VECTORMATH_H
+
+#include <math.h>
+#include <stdint.h>
+
+#define MG_VECTOR static inline __attribute__((always_inline))
+
+MG_VECTOR uint32_t mg_bits_of(float v) {
+    union {
+        float f;
+        uint32_t u;
+    } x = {.f = v};
+    return x.u;
+}
+
+MG_VECTOR float mg_float_of(uint32_t bits) {
+    union {
+        uint32_t u;
+        float f;
+    } x = {.u = bits};
+    return x.f;
+}
+
+/* x = n ln 2 + r, |r| <= ln 2 / 2: returns e^r - 1. Adding 1.5 * 2^23 rounds to an integer and
+ * leaves it in the low bits. */
+MG_VECTOR float mg_exp_reduced(float x, uint32_t *n) {
+    const float magic = 12582912.0f;
+    const float shifted = x * 1.44269504088896341f + magic;
+    const float k = shifted - magic;
+    const float r = (x - k * 0.693359375f) - k * -2.12194440e-4f;
+    *n = mg_bits_of(shifted) - 0x4b400000u;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * (r * r) + r;
+}
+
+/* 2^n for n in -126 .. 127. */
+MG_VECTOR float mg_power_of_two(uint32_t n) {
+    return mg_float_of((n + 127u) << 23);
+}
+
+/* Two factors, so that both ends of the range round once and overflow to infinity. */
+MG_VECTOR float mg_exp_f(float x) {
+    uint32_t n;
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    const float e = mg_exp_reduced(x, &n) + 1.0f;
+    const uint32_t half = (uint32_t)((int32_t)n >> 1);
+    return e * mg_power_of_two(half) * mg_power_of_two(n - half);
+}
+
+/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), at half the scale where 2^n would overflow. */
+MG_VECTOR float mg_expm1_f(float x) {
+    uint32_t n;
+    float c = x < -20.0f ? -20.0f : x;
+    c = c > 89.0f ? 89.0f : c;
+    const float q = mg_exp_reduced(c, &n);
+    const float half = mg_power_of_two(n - 1u);
+    const float y = (half * q + (half - 0.5f)) * 2.0f;
+    return x == 0.0f ? x : y;
+}
+
+/* Subnormal numbers are scaled into the normal range first. */
+MG_VECTOR float mg_log_f(float x) {
+    const int small = x < 1.17549435e-38f;
+    const uint32_t bits = mg_bits_of(small ? x * 8388608.0f : x);
+    /* mantissa in [sqrt(1/2), sqrt(2)) */
+    const uint32_t shifted = bits - 0x3f3504f3u;
+    const float e = (float)((int32_t)shifted >> 23) - (small ? 23.0f : 0.0f);
+    const float m = mg_float_of((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    float y = p * m * z;
+    y += -2.12194440e-4f * e;
+    y -= 0.5f * z;
+    y = m + y + 0.693359375f * e;
+    y = x == 0.0f ? -INFINITY : y;
+    y = x < 0.0f || x != x ? NAN : y;
+    return x == INFINITY ? x : y;
+}
+
+/* log(1 + x) with the rounding error of 1 + x put back. */
+MG_VECTOR float mg_log1p_f(float x) {
+    const float u = 1.0f + x;
+    const float lost = (x - (u - 1.0f)) / u;
+    const float y = mg_log_f(u);
+    const float exact = x < 1e8f && x > -1.0f ? y + lost : y;
+    return x == 0.0f ? x : exact;
+}
+
+/* (e^2x - 1) / (e^2x + 1): exact near 0 because expm1 is. */
+MG_VECTOR float mg_tanh_f(float x) {
+    const float a = fabsf(x) > 10.0f ? 10.0f : fabsf(x);
+    const float e = mg_expm1_f(2.0f * a);
+    const float y = copysignf(e / (e + 2.0f), x);
+    return x != x ? x : y;
+}
+
+#undef MG_VECTOR
+#endif
