@@ -20,8 +20,8 @@ end
 
 -- ---- tensors ------------------------------------------------------------------------------------
 
--- A tensor of the user's value; `label` is how messages call it.
-local function tensor(value, what, label)
+-- A tensor of the user's value, on the device; `label` is how messages call it.
+local function tensor(value, what, label, device)
   if value == nil then fail(what, "%s is missing", label) end
   if type(value) == "table" then
     if value.x and value.y then
@@ -44,6 +44,7 @@ local function tensor(value, what, label)
   elseif value:count() == 0 then
     fail(what, "%s is empty: its shape is %s", label, show(value:shape()))
   end
+  if device and value:device() ~= device then value = value:to(device) end
   return value
 end
 
@@ -142,7 +143,8 @@ end
 
 -- The weight of each row in training, and in validation; nil where all count alike.
 local function combined_weights(given, y, rows, classes, what)
-  local sample = given.sample_weight and tensor(given.sample_weight, what, "sample_weight")
+  local sample = given.sample_weight
+    and tensor(given.sample_weight, what, "sample_weight", y:device())
   if sample then
     same_rows(sample, rows, what, "sample_weight")
     if sample:rank() ~= 1 then
@@ -166,7 +168,8 @@ end
 --   given    sample_weight and class_weight, each may be nil
 -- RETURNS a source of all rows in their order
 function M.new(what, model, x, y, given)
-  x, y = tensor(x, what, "x"), tensor(y, what, "y")
+  local device = model.compiled.device
+  x, y = tensor(x, what, "x", device), tensor(y, what, "y", device)
   local rows = rows_of(x)
   same_rows(y, rows, what, "y")
   if rows >= 2 ^ 31 then fail(what, "x has more than 2147483647 rows") end
@@ -179,8 +182,8 @@ function M.new(what, model, x, y, given)
 end
 
 -- A source without y, for predict.
-function M.inputs(what, x)
-  x = tensor(x, what, "x")
+function M.inputs(what, model, x)
+  x = tensor(x, what, "x", model.compiled and model.compiled.device)
   local source = { x = x, order = range(0, rows_of(x)), rows = rows_of(x) }
   core.eval(source.order)
   return source

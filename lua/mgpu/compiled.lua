@@ -194,6 +194,31 @@ function Compiled:restore(saved)
   for i, metric in ipairs(self.metrics) do metric:restore(saved[i + 1]) end
 end
 
+-- ---- the device ---------------------------------------------------------------------------------
+
+local function move(variables, device)
+  for _, v in ipairs(variables) do
+    if v:device() ~= device then v:assign(v:value():to(device)) end
+  end
+end
+
+-- Runs fn() with the chosen device as the default one and all state on it.
+function Compiled:on_device(model, fn)
+  local device = self.device
+  if not device then return fn() end
+  move(model.variables, device)
+  move(self.optimizer:variables(), device)
+  for _, metric in ipairs { self.mean, unpack(self.metrics) } do
+    move({ metric.total, metric.count }, device)
+  end
+  local before = core.default_device()
+  core.default_device(device)
+  local ok, result = pcall(fn)
+  core.default_device(before)
+  if not ok then error(result, 0) end
+  return result
+end
+
 -- ARGS optimizer, loss, metrics: as the user gave them; device: a name or nil
 function Compiled.new(optimizer, loss, metrics, device)
   loss = loss_of(loss)

@@ -37,17 +37,6 @@ local function guarded(place, fn, ...)
   return result
 end
 
--- Runs fn with the model's device as the default one.
-local function on_device(device, fn)
-  if not device then return fn() end
-  local before = core.default_device()
-  core.default_device(device)
-  local ok, result = pcall(fn)
-  core.default_device(before)
-  if not ok then error(result, 0) end
-  return result
-end
-
 -- ---- evaluate -----------------------------------------------------------------------------------
 
 -- Loss and metrics over the source, as logs. The running sums of an epoch in progress are kept.
@@ -74,12 +63,8 @@ local function run_test(model, source, given, prefix, place, progress)
 end
 
 function M.evaluate(model, source, given)
-  local progress = Progress.new(given.verbose)
-  return on_device(model.compiled.device, function()
-    return run_test(model, source, given, "", function(step)
-      return ("evaluate: step %d"):format(step)
-    end, progress)
-  end)
+  local place = function(step) return ("evaluate: step %d"):format(step) end
+  return run_test(model, source, given, "", place, Progress.new(given.verbose))
 end
 
 -- ---- one batch ----------------------------------------------------------------------------------
@@ -88,15 +73,13 @@ end
 function M.one_batch(model, kind, source)
   local compiled = model.compiled
   local step, key = compiled:step(kind, model), compiled.key(model)
-  return on_device(compiled.device, function()
-    local saved = compiled:save()
-    compiled:reset()
-    guarded(function() return kind .. "_on_batch" end, step, source.x, source.y, source.weight,
-      nil, nil, source.rows, key)
-    local values = compiled:read()
-    compiled:restore(saved)
-    return values
-  end)
+  local saved = compiled:save()
+  compiled:reset()
+  guarded(function() return kind .. "_on_batch" end, step, source.x, source.y, source.weight,
+    nil, nil, source.rows, key)
+  local values = compiled:read()
+  compiled:restore(saved)
+  return values
 end
 
 -- ---- predict ------------------------------------------------------------------------------------
@@ -125,15 +108,13 @@ function M.predict(model, source, given)
     model.predict_step = step
   end
   local parts, at, key = {}, 0, Compiled.key(model)
-  return on_device(model.compiled and model.compiled.device, function()
-    return guarded(function() return ("predict: step %d"):format(at) end, function()
-      for i = 1, batches.steps(source, given.batch_size) do
-        at = i
-        local x, _, _, order, first, rows = batches.batch(source, given.batch_size, i)
-        parts[i] = step(x, order, first, rows, key)
-      end
-      return concat(parts)
-    end)
+  return guarded(function() return ("predict: step %d"):format(at) end, function()
+    for i = 1, batches.steps(source, given.batch_size) do
+      at = i
+      local x, _, _, order, first, rows = batches.batch(source, given.batch_size, i)
+      parts[i] = step(x, order, first, rows, key)
+    end
+    return concat(parts)
   end)
 end
 
@@ -255,7 +236,7 @@ end
 function M.fit(model, train, validation, given)
   model.stop_training = false
   local run = new_run(model, train, validation, given)
-  local ok, message = pcall(on_device, model.compiled.device, function() run_epochs(run) end)
+  local ok, message = pcall(run_epochs, run)
   run.progress:close()
   if not ok then error(message, 0) end
   return run.history

@@ -116,33 +116,46 @@ end
 function M:fit(x, y, given)
   local compiled = compiled_model(self, "fit")
   local chosen = check("fit", FIT, given)
-  local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
-  compiled.optimizer:build(self.trainable_variables)
-  return fit.fit(self, train, validation, chosen)
+  return compiled:on_device(self, function()
+    local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
+    compiled.optimizer:build(self.trainable_variables)
+    return fit.fit(self, train, validation, chosen)
+  end)
 end
 
 -- ---- evaluate, predict --------------------------------------------------------------------------
 
 function M:evaluate(x, y, given)
-  compiled_model(self, "evaluate")
   local chosen = check("evaluate", EVALUATE, given)
-  local source = batches.new("evaluate", self, x, y, chosen)
-  return logs.with_positions(fit.evaluate(self, source, chosen))
+  return compiled_model(self, "evaluate"):on_device(self, function()
+    local source = batches.new("evaluate", self, x, y, chosen)
+    return logs.with_positions(fit.evaluate(self, source, chosen))
+  end)
+end
+
+-- fn() on the model's device, where compile has named one.
+local function where_compiled(model, fn)
+  if model.compiled then return model.compiled:on_device(model, fn) end
+  return fn()
 end
 
 function M:predict(x, given)
   local chosen = check("predict", PREDICT, given)
-  return fit.predict(self, batches.inputs("predict", x), chosen)
+  return where_compiled(self, function()
+    return fit.predict(self, batches.inputs("predict", self, x), chosen)
+  end)
 end
 
 -- ---- one batch ----------------------------------------------------------------------------------
 
 local function on_batch(self, kind, x, y, given)
   local what = kind .. "_on_batch"
-  local compiled = compiled_model(self, what)
-  local source = batches.new(what, self, x, y, check(what, ON_BATCH, given))
-  if kind == "train" then compiled.optimizer:build(self.trainable_variables) end
-  return logs.with_positions(fit.one_batch(self, kind, source))
+  local compiled, chosen = compiled_model(self, what), check(what, ON_BATCH, given)
+  return compiled:on_device(self, function()
+    local source = batches.new(what, self, x, y, chosen)
+    if kind == "train" then compiled.optimizer:build(self.trainable_variables) end
+    return logs.with_positions(fit.one_batch(self, kind, source))
+  end)
 end
 
 function M:train_on_batch(x, y, given) return on_batch(self, "train", x, y, given) end
@@ -150,8 +163,10 @@ function M:train_on_batch(x, y, given) return on_batch(self, "train", x, y, give
 function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given) end
 
 function M:predict_on_batch(x)
-  local source = batches.inputs("predict_on_batch", x)
-  return fit.predict(self, source, { batch_size = source.rows })
+  return where_compiled(self, function()
+    local source = batches.inputs("predict_on_batch", self, x)
+    return fit.predict(self, source, { batch_size = source.rows })
+  end)
 end
 
 return M

@@ -17,17 +17,17 @@ static bool fault_now(void) {
 void *mg_alloc(size_t size) {
     atomic_fetch_add(&total_calls, 1);
     size_t total;
-    char *head = NULL;
-    if (mg_size_add(size, 2 * LINE - 1, &total) && !fault_now())
-        head = aligned_alloc(LINE, total & ~(size_t)(LINE - 1));
-    if (!head) {
+    void *place;
+    /* no rounding up: so that a sanitizer sees the first byte beyond the end */
+    const bool fits = mg_size_add(size, LINE, &total) && total <= PTRDIFF_MAX;
+    if (!fits || fault_now() || posix_memalign(&place, LINE, total) != 0) {
         mg_fail(MG_OOM, "out of memory: asked %zu bytes", size);
         return NULL;
     }
-    memcpy(head, &size, sizeof size);
+    memcpy(place, &size, sizeof size);
     atomic_fetch_add(&live_bytes, (long long)size);
     atomic_fetch_add(&live_blocks, 1);
-    return head + LINE;
+    return (char *)place + LINE;
 }
 
 void *mg_alloc_zero(size_t size) {

@@ -58,7 +58,8 @@ static void drop(mg_file *f) {
 mg_file *mg_io_open(const char *path) {
     mg_file *f = new_file(path);
     if (!f) return NULL;
-    f->fd = fault_now() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK; /* a pipe must not hang us */
+    f->fd = fault_now() ? -1 : open(path, flags);
     if (f->fd >= 0) {
         atomic_fetch_add(&open_files, 1);
         return f;
@@ -157,7 +158,18 @@ void mg_io_close(mg_file *f) {
 
 /* ---- folders ---- */
 
+/* Something else of that name is in the way, too. */
+static bool make_one_folder(const char *path) {
+    struct stat s;
+    if (fault_now()) return false;
+    if (mkdir(path, 0777) == 0) return true;
+    if (errno != EEXIST || stat(path, &s) != 0) return false;
+    errno = ENOTDIR;
+    return S_ISDIR(s.st_mode);
+}
+
 mg_status mg_io_make_folder(const char *path) {
+    if (!*path) return mg_fail(MG_USAGE, "cannot make a folder: the path is empty");
     char *part = mg_strdup(path);
     if (!part) return MG_OOM;
     mg_status status = MG_OK;
@@ -165,7 +177,7 @@ mg_status mg_io_make_folder(const char *path) {
         if (*p != '/' && *p != 0) continue;
         const char kept = *p;
         *p = 0;
-        if (fault_now() || (mkdir(part, 0777) != 0 && errno != EEXIST)) {
+        if (!make_one_folder(part)) {
             status = refuse("make the folder", part);
             break;
         }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048, NAME_BYTES = 64 };
+enum { MESSAGE_BYTES = 2048, NAME_BYTES = 64, FAR = 1 << 20 };
 
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local mg_status last_code;
@@ -55,7 +55,7 @@ static int smaller(int a, int b) {
 static int distance(const char *a, const char *b) {
     const int n = (int)strlen(a), m = (int)strlen(b);
     int d[NAME_BYTES + 1][NAME_BYTES + 1];
-    if (n > NAME_BYTES || m > NAME_BYTES) return NAME_BYTES;
+    if (n > NAME_BYTES || m > NAME_BYTES) return FAR;
     for (int i = 0; i <= n; i++) d[i][0] = i;
     for (int j = 0; j <= m; j++) d[0][j] = j;
     for (int i = 1; i <= n; i++)

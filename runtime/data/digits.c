@@ -1,138 +1,124 @@
-/* Synthetic digits: strokes, moved about and thickened at random, with a little noise.
+/* Digits: polylines in the unit square, put through a random shear, scale and shift, their corners
+ * shaken, drawn with a random pen and a little noise.
  *
- * A glyph is a few polylines in the unit square (y grows downwards). Its points go through one
- * random affine map; each segment then inks the pixels near it. */
+ * Image i uses the Philox blocks of ordinal i, so it depends on nothing but seed, i and its label;
+ * only + - * / and sqrt are used, so every machine draws the same bytes. */
 #include "data/digits.h"
+#include "core/alloc.h"
 #include "core/rng.h"
 #include <math.h>
 #include <string.h>
 
-enum { STREAM = 0x64696769, MAX_POINTS = 24 };
-enum { SHAPE_DRAWS, NOISE_DRAWS, LABEL_DRAWS }; /* the ordinals of one seed */
+enum { SIDE = MG_DIGIT_SIDE, STREAM = 0x64696700, SHAKE_BLOCK = 16, NOISE_BLOCK = 64 };
+
+/* Corner by corner, x right and y down, in percent of the digit's box; -1 ends the line. */
+enum { MAX_POINTS = 14, CORNERS = 2 * MAX_POINTS + 1 };
+static const int8_t strokes[10][CORNERS] = {
+    {50, 0, 20, 15, 10, 50, 20, 85, 50, 100, 80, 85, 90, 50, 80, 15, 50, 0, -1},
+    {30, 20, 55, 0, 55, 100, -1},
+    {10, 25, 30, 3, 60, 0, 83, 20, 80, 45, 10, 100, 90, 100, -1},
+    {15, 10, 45, 0, 80, 10, 80, 35, 40, 48, 80, 60, 88, 78, 70, 96, 40, 100, 10, 88, -1},
+    {70, 100, 70, 0, 60, 5, 10, 65, 12, 70, 95, 70, -1},
+    {85, 0, 20, 0, 17, 45, 50, 38, 83, 50, 90, 70, 75, 95, 40, 100, 10, 90, -1},
+    {75, 0, 40, 18, 18, 50, 13, 75, 30, 97, 60, 100, 85, 85, 85, 65, 65, 50, 35, 52, 15, 70, -1},
+    {10, 0, 90, 0, 40, 100, -1},
+    {50, 47, 23, 35, 23, 13,  50, 0,  77, 13, 77, 35, 50, 47,
+     17, 65, 17, 86, 50, 100, 83, 86, 83, 65, 50, 47, -1},
+    {85, 35, 65, 52, 35, 50, 15, 33, 20, 12, 45, 0, 75, 6, 85, 30, 80, 65, 60, 100, -1},
+};
 
 typedef struct point {
-    double x, y;
+    float x, y;
 } point;
 
-/* x, y pairs; a negative x lifts the pen. */
-static const double glyphs[10][2 * MAX_POINTS] = {
-    {.50, .02, .25, .10, .12, .32, .10, .55, .16, .80, .32, .96, .52, .98, .74, .92,
-     .87, .70, .90, .45, .84, .20, .70, .06, .50, .02, -1},
-    {.25, .22, .55, .02, .55, .98, -1},
-    {.14, .24, .28, .06, .52, .02, .76, .08, .86, .26, .78, .46, .50, .70, .14, .96, .90, .96, -1},
-    {.16, .10, .42, .02, .70, .06, .82, .24, .72, .42, .46, .48, -1, 0, .46, .48,
-     .76, .56, .88, .74, .76, .92, .46, .98, .14, .90, -1},
-    {.66, .98, .66, .02, .10, .68, .92, .68, -1},
-    {.84, .04, .26, .04, .20, .44, .48, .38, .76, .44, .88, .66, .78, .90, .48, .98, .14, .90, -1},
-    {.76, .04, .46, .12, .22, .40, .14, .68, .26, .92, .52, .98, .76, .90, .86, .70, .74, .52,
-     .50, .46, .26, .54, .16, .68, -1},
-    {.10, .06, .90, .06, .62, .50, .42, .98, -1},
-    {.50, .48, .24, .38, .20, .18, .36, .04, .62, .04, .80, .18, .76, .38, .50, .48,
-     .20, .60, .12, .78, .28, .96, .50, .98, .72, .96, .88, .78, .80, .60, .50, .48, -1},
-    {.84, .32, .72, .50, .48, .54, .24, .48, .14, .28, .26, .08, .52, .02, .76, .10,
-     .84, .32, .82, .62, .72, .84, .54, .98, -1}};
+typedef struct dice {
+    uint32_t seed, stream;
+    uint64_t ordinal, block;
+    int used;
+    uint32_t words[4];
+} dice;
 
-/* ---- random numbers of one image ---- */
-
-static double between(uint32_t word, double low, double high) {
-    return low + (high - low) * mg_uniform_of(word);
-}
-
-static void words(uint32_t out[4], uint64_t index, uint64_t ordinal, uint64_t seed) {
-    mg_philox(out, index, ordinal, (uint32_t)seed, (uint32_t)(seed >> 32) ^ STREAM);
-}
-
-/* The ten of a row, shuffled. */
-static void shuffle_ten(int32_t ten[10], int64_t row, uint64_t seed) {
-    uint32_t w[4];
-    for (int i = 0; i < 10; i++) ten[i] = i;
-    for (int i = 9; i > 0; i--) {
-        if ((9 - i) % 4 == 0) words(w, (uint64_t)row * 3 + (uint64_t)(9 - i) / 4, LABEL_DRAWS, seed);
-        const int j = (int)(((uint64_t)w[(9 - i) % 4] * (uint64_t)(i + 1)) >> 32);
-        const int32_t kept = ten[i];
-        ten[i] = ten[j], ten[j] = kept;
+/* Uniform in [low, high). */
+static float roll(dice *d, float low, float high) {
+    if (d->used == 4) {
+        mg_philox(d->words, d->block++, d->ordinal, d->seed, d->stream);
+        d->used = 0;
     }
+    return low + (high - low) * (float)mg_uniform_of(d->words[d->used++]);
 }
 
-/* ---- drawing ---- */
-
-typedef struct pen {
-    double xx, xy, yx, yy, x0, y0; /* glyph -> pixels */
-    double radius, ink;
-} pen;
-
-static pen choose_pen(int64_t image, uint64_t seed) {
-    uint32_t a[4], b[4];
-    words(a, 2 * (uint64_t)image, SHAPE_DRAWS, seed);
-    words(b, 2 * (uint64_t)image + 1, SHAPE_DRAWS, seed);
-    const double width = between(a[0], 9, 15), height = between(a[1], 16, 21);
-    const double turn = between(a[2], -0.2, 0.2), slant = between(a[3], -0.15, 0.35);
-    const double cx = between(b[0], 11.5, 15.5), cy = between(b[1], 12, 15);
-    pen p = {.radius = between(b[2], 0.7, 1.7), .ink = between(b[3], 180, 255)};
-    p.xx = width * cos(turn), p.yx = width * sin(turn);
-    p.xy = -height * (sin(turn) + slant * cos(turn));
-    p.yy = height * (cos(turn) - slant * sin(turn));
-    p.x0 = cx - 0.5 * (p.xx + p.xy), p.y0 = cy - 0.5 * (p.yx + p.yy);
-    return p;
+static void start(dice *d, uint64_t block) {
+    d->block = block;
+    d->used = 4;
 }
 
-static point on_paper(const pen *p, const double *xy) {
-    return (point){p->x0 + p->xx * xy[0] + p->xy * xy[1], p->y0 + p->yx * xy[0] + p->yy * xy[1]};
+/* The corners of the digit in pixels. */
+static int place(dice *d, int label, point *out) {
+    start(d, 0);
+    const float width = roll(d, 0.95f, 1.6f), height = roll(d, 1.5f, 2.1f);
+    const float slant = roll(d, -0.35f, 0.35f), tilt = roll(d, -0.15f, 0.15f);
+    const float x0 = 14 + roll(d, -2.5f, 2.5f), y0 = 14 + roll(d, -2.5f, 2.5f);
+    int n = 0;
+    start(d, SHAKE_BLOCK);
+    for (const int8_t *p = strokes[label]; *p >= 0; p += 2) {
+        const float x = (float)p[0] * 0.1f - 5 + roll(d, -0.45f, 0.45f);
+        const float y = (float)p[1] * 0.1f - 5 + roll(d, -0.45f, 0.45f);
+        out[n++] = (point){x0 + width * x - slant * height * y, y0 + height * y + tilt * width * x};
+    }
+    return n;
 }
 
-static double distance(point a, point b, double x, double y) {
-    const double dx = b.x - a.x, dy = b.y - a.y, length = dx * dx + dy * dy;
-    double t = length > 0 ? ((x - a.x) * dx + (y - a.y) * dy) / length : 0;
+/* Pixels from low - reach to high + reach, kept inside the image. */
+static void span(float a, float b, float reach, int *from, int *to) {
+    const float low = (a < b ? a : b) - reach, high = (a > b ? a : b) + reach;
+    *from = low < 0 ? 0 : (int)low;
+    *to = high > SIDE - 1 ? SIDE - 1 : (int)high + 1;
+    if (*to > SIDE - 1) *to = SIDE - 1;
+}
+
+static float distance_to(float x, float y, point a, point b) {
+    const float dx = b.x - a.x, dy = b.y - a.y, length = dx * dx + dy * dy;
+    float t = length > 0 ? ((x - a.x) * dx + (y - a.y) * dy) / length : 0;
     t = t < 0 ? 0 : t > 1 ? 1 : t;
-    const double ex = a.x + t * dx - x, ey = a.y + t * dy - y;
-    return sqrt(ex * ex + ey * ey);
+    const float ex = x - a.x - t * dx, ey = y - a.y - t * dy;
+    return sqrtf(ex * ex + ey * ey);
 }
 
-static int clamp(double v) {
-    return v < 0 ? 0 : v > MG_DIGIT_SIZE - 1 ? MG_DIGIT_SIZE - 1 : (int)v;
-}
-
-static void ink_segment(uint8_t *image, const pen *p, point a, point b) {
-    const double reach = p->radius + 1;
-    const int left = clamp(fmin(a.x, b.x) - reach), right = clamp(fmax(a.x, b.x) + reach + 1);
-    const int top = clamp(fmin(a.y, b.y) - reach), bottom = clamp(fmax(a.y, b.y) + reach + 1);
-    for (int y = top; y <= bottom; y++)
-        for (int x = left; x <= right; x++) {
-            const double cover = p->radius + 0.5 - distance(a, b, x, y);
-            if (cover <= 0) continue;
-            const uint8_t ink = (uint8_t)(p->ink * (cover > 1 ? 1 : cover));
-            uint8_t *pixel = &image[y * MG_DIGIT_SIZE + x];
-            if (ink > *pixel) *pixel = ink;
+static void draw_line(float *ink, point a, point b, float pen) {
+    int x0, x1, y0, y1;
+    span(a.x, b.x, pen + 1, &x0, &x1);
+    span(a.y, b.y, pen + 1, &y0, &y1);
+    for (int y = y0; y <= y1; y++)
+        for (int x = x0; x <= x1; x++) {
+            float v = pen + 0.5f - distance_to((float)x, (float)y, a, b);
+            v = v < 0 ? 0 : v > 1 ? 1 : v;
+            if (v > ink[y * SIDE + x]) ink[y * SIDE + x] = v;
         }
 }
 
-static void add_noise(uint8_t *image, int64_t number, uint64_t seed) {
-    uint32_t w[4];
-    for (int i = 0; i < MG_DIGIT_PIXELS; i++) {
-        if (i % 16 == 0)
-            words(w, (uint64_t)number * (MG_DIGIT_PIXELS / 16) + (uint64_t)i / 16, NOISE_DRAWS,
-                  seed);
-        const int grain = (int)((w[i / 4 % 4] >> (8 * (i % 4))) & 0xff);
-        const int v = image[i] + (grain * 48 >> 8) - 24; /* paper: half of it stays 0 */
+static void draw(dice *d, int label, uint8_t *image) {
+    float ink[SIDE * SIDE] = {0};
+    point corners[MAX_POINTS];
+    const int n = place(d, label, corners);
+    const float pen = roll(d, 0.6f, 1.5f), strength = roll(d, 190, 256), noise = roll(d, 0, 24);
+    for (int i = 0; i + 1 < n; i++) draw_line(ink, corners[i], corners[i + 1], pen);
+    start(d, NOISE_BLOCK);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        const float v = strength * ink[i] + roll(d, -noise, noise);
         image[i] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
     }
 }
 
-static void draw(uint8_t *image, int digit, int64_t number, uint64_t seed) {
-    const pen p = choose_pen(number, seed);
-    const double *xy = glyphs[digit];
-    memset(image, 0, MG_DIGIT_PIXELS);
-    for (int i = 0; i + 1 < MAX_POINTS && (xy[2 * i] >= 0 || xy[2 * i + 2] > 0); i++)
-        if (xy[2 * i] >= 0 && xy[2 * i + 2] >= 0)
-            ink_segment(image, &p, on_paper(&p, xy + 2 * i), on_paper(&p, xy + 2 * i + 2));
-    add_noise(image, number, seed);
-}
-
-void mg_digits_draw(uint8_t *pixels, int32_t *labels, int64_t n, uint64_t seed) {
-    int32_t ten[10];
+mg_status mg_digits_draw(int64_t n, uint64_t seed, uint8_t *images, int32_t *labels) {
+    dice d = {.seed = (uint32_t)seed, .stream = STREAM + (uint32_t)(seed >> 32)};
+    int64_t *order = mg_alloc((size_t)n * sizeof *order);
+    if (!order) return MG_OOM;
+    mg_permutation(order, n, d.seed, d.stream + 1, 0);
     for (int64_t i = 0; i < n; i++) {
-        if (i % 10 == 0) shuffle_ten(ten, i / 10, seed);
-        labels[i] = ten[i % 10];
-        draw(pixels + i * MG_DIGIT_PIXELS, labels[i], i, seed);
+        labels[i] = (int32_t)(order[i] % 10);
+        d.ordinal = (uint64_t)i;
+        draw(&d, labels[i], images + i * SIDE * SIDE);
     }
+    mg_free(order);
+    return MG_OK;
 }

@@ -1,13 +1,14 @@
-/* Digits drawn by code: a data set that is always there. */
+/* Digits drawn by code: data to learn from where there is no file. */
 #ifndef MG_DATA_DIGITS_H
 #define MG_DATA_DIGITS_H
 
+#include "core/status.h"
 #include <stdint.h>
 
-enum { MG_DIGIT_SIZE = 28, MG_DIGIT_PIXELS = MG_DIGIT_SIZE * MG_DIGIT_SIZE };
+enum { MG_DIGIT_SIDE = 28 };
 
-/* Draws n digits: pixels[n * MG_DIGIT_PIXELS], 0 = paper, and labels[n]. Image i is a function of
- * seed and i alone; every ten in a row are the ten digits in some order. */
-void mg_digits_draw(uint8_t *pixels, int32_t *labels, int64_t n, uint64_t seed);
+/* Fills n images (n * 28 * 28 bytes, ink is bright) and their labels 0..9, every label as often as
+ * every other (to one), in random order: a function of n and the seed alone. MG_OOM. */
+mg_status mg_digits_draw(int64_t n, uint64_t seed, uint8_t *images, int32_t *labels);
 
 #endif

@@ -1,172 +1,231 @@
-/* IDX: two zero bytes, the element type, the number of dimensions; their sizes, 4 bytes each; the
- * elements row by row. All numbers are big-endian.
+/* IDX: two zero bytes, a type code, the rank, the sizes (32 bits, big-endian), the elements.
  *
- * The file is not trusted: what the header announces is compared with what the file can hold before
- * memory is taken for it, and where that is only a bound (gzip) memory grows as bytes arrive. */
+ * A header may claim anything, so memory is taken only for what the file can hold: a plain file
+ * must have exactly the right size; of a gzipped one, whose size says little, the buffer grows with
+ * what really inflates. */
 #include "data/idx.h"
 #include "core/alloc.h"
-#include "data/stream.h"
-#include <stdbool.h>
+#include "core/io.h"
 #include <string.h>
+#include <zlib.h>
 
-typedef struct idx_type {
-    unsigned char code, size;
-    mg_dtype dtype; /* of the tensor; wider than the file's for int8 and int16 */
-} idx_type;
+enum { CHUNK = 64 << 10, FIRST_ROOM = 1 << 20, MAX_INFLATION = 1040 };
 
-typedef struct idx {
+static const struct {
+    uint8_t code, size;
+    mg_dtype dtype;
+} types[] = {{0x08, 1, MG_U8},  {0x09, 1, MG_I32}, {0x0B, 2, MG_I32},
+             {0x0C, 4, MG_I32}, {0x0D, 4, MG_F32}, {0x0E, 8, MG_F64}};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+typedef struct source { /* the bytes of a file, inflated if it is gzipped */
+    mg_file *file;
     const char *path;
-    mg_stream *stream;
-    const idx_type *type;
-    mg_shape shape;
-    size_t count, bytes; /* of the elements, as the file has them */
-    void *data;          /* owned */
-} idx;
+    int64_t file_size, at; /* `at`: bytes given so far */
+    bool gzip, ended;
+    z_stream z;
+    unsigned char *in; /* owned: what inflate reads from */
+} source;
 
-enum { GROW_FROM = 1 << 20 };
-static const int64_t MOST_BYTES = (int64_t)1 << 36;
+/* ---- bytes ---- */
 
-static const idx_type types[] = {{0x08, 1, MG_U8},  {0x09, 1, MG_I32}, {0x0b, 2, MG_I32},
-                                 {0x0c, 4, MG_I32}, {0x0d, 4, MG_F32}, {0x0e, 8, MG_F64}};
+static void *zlib_alloc(void *context, unsigned n, unsigned size) {
+    (void)context;
+    return mg_alloc((size_t)n * size);
+}
 
-/* ---- header ---- */
+static void zlib_free(void *context, void *block) {
+    (void)context;
+    mg_free(block);
+}
 
-static mg_status read_header_bytes(idx *f, unsigned char *dst, size_t n) {
-    const long long offset = (long long)mg_stream_offset(f->stream);
+static mg_status source_open(source *s, const char *path) {
+    unsigned char head[2];
+    size_t n;
+    *s = (source){.path = path, .file = mg_io_open(path)};
+    if (!s->file) return mg_error_code();
+    MG_TRY(mg_io_size(s->file, &s->file_size));
+    MG_TRY(mg_io_read(s->file, head, 2, &n));
+    MG_TRY(mg_io_seek(s->file, 0));
+    if (n < 2 || head[0] != 0x1f || head[1] != 0x8b) return MG_OK;
+    s->in = mg_alloc(CHUNK);
+    if (!s->in) return MG_OOM;
+    s->z.zalloc = zlib_alloc;
+    s->z.zfree = zlib_free;
+    if (inflateInit2(&s->z, 15 + 16) != Z_OK)
+        return mg_fail(MG_OOM, "out of memory while opening %s", path);
+    s->gzip = true;
+    return MG_OK;
+}
+
+static void source_close(source *s) {
+    if (s->gzip) inflateEnd(&s->z);
+    mg_free(s->in);
+    mg_io_close(s->file);
+}
+
+static mg_status refill(source *s) {
+    size_t n;
+    if (s->z.avail_in) return MG_OK;
+    MG_TRY(mg_io_read(s->file, s->in, CHUNK, &n));
+    s->z.next_in = s->in;
+    s->z.avail_in = (uInt)n;
+    return MG_OK;
+}
+
+/* One step of inflate. At the end of a member another may follow; then the checksum was right. */
+static mg_status inflate_some(source *s) {
+    MG_TRY(refill(s));
+    const bool dry = s->z.avail_in == 0;
+    const int code = inflate(&s->z, Z_NO_FLUSH);
+    if (code == Z_STREAM_END) {
+        MG_TRY(refill(s));
+        if (s->z.avail_in)
+            inflateReset(&s->z);
+        else
+            s->ended = true;
+        return MG_OK;
+    }
+    if (code == Z_MEM_ERROR) return mg_fail(MG_OOM, "out of memory while reading %s", s->path);
+    if (code == Z_OK || (code == Z_BUF_ERROR && !dry)) return MG_OK;
+    if (dry)
+        return mg_fail(MG_DATA, "%s: the gzip data ends too early: the file is truncated", s->path);
+    return mg_fail(MG_DATA, "%s: the gzip data is damaged near byte %lld: %s", s->path,
+                   (long long)s->at, s->z.msg ? s->z.msg : "unknown error");
+}
+
+/* *got < n only at the end. */
+static mg_status source_read(source *s, void *dst, size_t n, size_t *got) {
+    *got = 0;
+    mg_status status = MG_OK;
+    if (!s->gzip) status = mg_io_read(s->file, dst, n, got);
+    while (s->gzip && status == MG_OK && *got < n && !s->ended) {
+        const size_t room = n - *got < CHUNK ? n - *got : CHUNK;
+        s->z.next_out = (unsigned char *)dst + *got;
+        s->z.avail_out = (uInt)room;
+        status = inflate_some(s);
+        *got += room - s->z.avail_out;
+    }
+    s->at += (int64_t)*got;
+    return status;
+}
+
+static mg_status read_exactly(source *s, void *dst, size_t n, const char *what) {
     size_t got;
-    MG_TRY(mg_stream_read(f->stream, dst, n, &got));
+    MG_TRY(source_read(s, dst, n, &got));
     if (got == n) return MG_OK;
-    return mg_fail(MG_DATA, "%s: truncated IDX header: %zu bytes wanted at offset %lld, %zu there",
-                   f->path, n, offset, got);
+    return mg_fail(MG_DATA, "%s: the file ends at byte %lld, within %s", s->path, (long long)s->at,
+                   what);
 }
 
-static mg_status read_magic(idx *f, int *rank) {
-    unsigned char magic[4];
-    MG_TRY(read_header_bytes(f, magic, 4));
-    if (magic[0] || magic[1])
-        return mg_fail(MG_DATA,
-                       "%s: not an IDX file: it begins with bytes %02x %02x at offset 0, not 00 00",
-                       f->path, magic[0], magic[1]);
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (types[i].code == magic[2]) f->type = &types[i];
-    if (!f->type)
-        return mg_fail(MG_DATA, "%s: unknown IDX element type 0x%02x at offset 2", f->path,
-                       magic[2]);
-    *rank = magic[3];
-    if (*rank >= 1 && *rank <= MG_MAX_RANK) return MG_OK;
-    return mg_fail(MG_DATA, "%s: %d IDX dimensions at offset 3: 1 to %d can be read", f->path,
-                   *rank, MG_MAX_RANK);
-}
+/* ---- the header ---- */
 
-static mg_status read_header(idx *f) {
-    unsigned char size[4];
-    int rank;
-    MG_TRY(read_magic(f, &rank));
-    f->shape.rank = rank;
-    for (int i = 0; i < rank; i++) {
-        MG_TRY(read_header_bytes(f, size, 4));
-        f->shape.dim[i] =
-            (int64_t)((uint32_t)size[0] << 24 | (uint32_t)size[1] << 16 | size[2] << 8 | size[3]);
+static mg_status read_header(source *s, int *type, mg_shape *shape) {
+    unsigned char head[4], sizes[4 * MG_MAX_RANK];
+    MG_TRY(read_exactly(s, head, 4, "the magic number"));
+    for (*type = 0; *type < N_TYPES && types[*type].code != head[2];) ++*type;
+    if (head[0] || head[1] || *type == N_TYPES)
+        return mg_fail(MG_DATA, "%s is no IDX file: its first bytes are %02x %02x %02x %02x",
+                       s->path, head[0], head[1], head[2], head[3]);
+    if (head[3] > MG_MAX_RANK)
+        return mg_fail(MG_DATA, "%s: byte 3 says %d axes; at most %d are possible", s->path,
+                       head[3], MG_MAX_RANK);
+    shape->rank = head[3];
+    MG_TRY(read_exactly(s, sizes, 4 * (size_t)head[3], "the sizes"));
+    for (int i = 0; i < shape->rank; i++) {
+        const unsigned char *p = sizes + 4 * i;
+        shape->dim[i] = (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
     }
-    f->count = 1;
-    bool fits = true;
-    for (int i = 0; i < rank; i++)
-        fits = fits && mg_size_mul(f->count, (size_t)f->shape.dim[i], &f->count);
-    fits = fits && mg_size_mul(f->count, f->type->size, &f->bytes);
-    if (fits && f->bytes <= (size_t)MOST_BYTES) return MG_OK;
-    return mg_fail(MG_DATA, "%s: the IDX sizes %s at offset 4 are too large to be true", f->path,
-                   MG_SHAPE_TEXT(&f->shape));
+    return MG_OK;
 }
 
-/* ---- elements ---- */
-
-static mg_status truncated(const idx *f, int64_t there) {
-    return mg_fail(MG_DATA, "%s: truncated: shape %s needs %zu bytes after offset %d, there are "
-                            "%lld%s",
-                   f->path, MG_SHAPE_TEXT(&f->shape), f->bytes, 4 + 4 * f->shape.rank,
-                   (long long)there, mg_stream_is_plain(f->stream) ? "" : " when unpacked");
+/* The bytes that the elements take, compared with what the file can hold. */
+static mg_status check_size(const source *s, const mg_shape *shape, size_t element, size_t *bytes) {
+    const char *text = MG_SHAPE_TEXT(shape);
+    if (mg_shape_check(shape, s->path) != MG_OK)
+        return mg_fail(MG_DATA, "%s: shape %s, at byte 4, has too many elements", s->path, text);
+    const int64_t n = mg_shape_count(shape) * (int64_t)element, there = s->file_size - s->at;
+    *bytes = (size_t)n;
+    if (!s->gzip && n != there)
+        return mg_fail(MG_DATA, "%s: shape %s needs %lld bytes after byte %lld, the file has %lld",
+                       s->path, text, (long long)n, (long long)s->at, (long long)there);
+    if (s->gzip && n / MAX_INFLATION > s->file_size)
+        return mg_fail(MG_DATA, "%s: shape %s needs %lld bytes; %lld gzipped bytes hold less",
+                       s->path, text, (long long)n, (long long)s->file_size);
+    return MG_OK;
 }
 
-static mg_status check_size(const idx *f) {
-    const int64_t there = mg_stream_most(f->stream) - mg_stream_offset(f->stream);
-    if (there < (int64_t)f->bytes) {
-        if (mg_stream_is_plain(f->stream)) return truncated(f, there);
-        return mg_fail(MG_DATA, "%s: truncated: shape %s needs %zu bytes, more than a gzip file of "
-                                "this size can hold",
-                       f->path, MG_SHAPE_TEXT(&f->shape), f->bytes);
-    }
-    if (!mg_stream_is_plain(f->stream) || there == (int64_t)f->bytes) return MG_OK;
-    return mg_fail(MG_DATA, "%s: %lld bytes too many: the data of shape %s ends at offset %lld",
-                   f->path, (long long)there - (long long)f->bytes, MG_SHAPE_TEXT(&f->shape),
-                   (long long)mg_stream_offset(f->stream) + (long long)f->bytes);
-}
+/* ---- the elements ---- */
 
-/* Grows f->data twofold at a time, so that memory follows the bytes that are really there. */
-static mg_status read_elements(idx *f) {
-    size_t room = mg_stream_is_plain(f->stream) || f->bytes < GROW_FROM ? f->bytes : GROW_FROM;
-    for (size_t done = 0;;) {
-        size_t got;
-        void *grown = mg_realloc(f->data, room);
-        if (!grown) return MG_OOM;
-        f->data = grown;
-        MG_TRY(mg_stream_read(f->stream, (char *)f->data + done, room - done, &got));
-        done += got;
-        if (done < room) return truncated(f, (int64_t)done);
-        if (done == f->bytes) return MG_OK;
-        room = room > f->bytes / 2 ? f->bytes : room * 2;
+/* n bytes in a new block, *block; no more than twice what is really there is ever taken. */
+static mg_status read_growing(source *s, size_t n, unsigned char **block) {
+    size_t room = !s->gzip || n < FIRST_ROOM ? n : FIRST_ROOM, done = 0;
+    *block = mg_alloc(room);
+    if (!*block) return MG_OOM;
+    for (;;) {
+        MG_TRY(read_exactly(s, *block + done, room - done, "the elements"));
+        done = room;
+        if (done == n) return MG_OK;
+        room = n - done < done ? n : 2 * done;
+        unsigned char *more = mg_realloc(*block, room);
+        if (!more) return MG_OOM;
+        *block = more;
     }
 }
 
-/* Reading on proves the sum of a gzipped file, too. */
-static mg_status expect_end(idx *f) {
-    const long long end = (long long)mg_stream_offset(f->stream);
-    unsigned char more;
+static mg_status check_end(source *s) {
+    unsigned char byte;
     size_t got;
-    MG_TRY(mg_stream_read(f->stream, &more, 1, &got));
+    MG_TRY(source_read(s, &byte, 1, &got));
     if (got == 0) return MG_OK;
-    return mg_fail(MG_DATA, "%s: bytes too many: the data of shape %s ends at offset %lld", f->path,
-                   MG_SHAPE_TEXT(&f->shape), end);
+    return mg_fail(MG_DATA, "%s: there are bytes after the last element, from byte %lld on",
+                   s->path, (long long)s->at - 1);
 }
 
-/* ---- conversion ---- */
-
-static void swap_bytes(idx *f) {
-    uint32_t *w32 = f->data;
-    uint64_t *w64 = f->data;
-    if (f->type->size == 4)
-        for (size_t i = 0; i < f->count; i++) w32[i] = __builtin_bswap32(w32[i]);
-    if (f->type->size == 8)
-        for (size_t i = 0; i < f->count; i++) w64[i] = __builtin_bswap64(w64[i]);
+static void swap_bytes(unsigned char *p, size_t element, size_t n) {
+    for (size_t i = 0; i < n; i++, p += element)
+        for (size_t a = 0, b = element - 1; a < b; a++, b--) {
+            const unsigned char kept = p[a];
+            p[a] = p[b];
+            p[b] = kept;
+        }
 }
 
-static mg_status widen(idx *f) {
-    const unsigned char *src = f->data;
-    size_t bytes;
-    int32_t *dst = mg_size_mul(f->count, sizeof *dst, &bytes) ? mg_alloc(bytes) : NULL;
-    if (!dst) return MG_OOM;
-    for (size_t i = 0; i < f->count; i++)
-        dst[i] = f->type->size == 1 ? (int8_t)src[i] : (int16_t)(src[2 * i] << 8 | src[2 * i + 1]);
-    mg_free(f->data);
-    f->data = dst;
-    return MG_OK;
+static void widen(int32_t *dst, const unsigned char *src, size_t element, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] =
+            element == 1 ? (int8_t)src[i] : (int16_t)(uint16_t)(src[2 * i] << 8 | src[2 * i + 1]);
 }
 
-static mg_status load(idx *f) {
-    MG_TRY(read_header(f));
-    MG_TRY(check_size(f));
-    MG_TRY(read_elements(f));
-    MG_TRY(expect_end(f));
-    if (f->type->dtype == MG_I32 && f->type->size < 4) return widen(f);
-    swap_bytes(f);
-    return MG_OK;
+/* Big-endian bytes to a tensor. The bytes are changed on the way. */
+static mg_tensor *tensor_of(unsigned char *bytes, int type, const mg_shape *shape) {
+    const size_t n = (size_t)mg_shape_count(shape), element = types[type].size;
+    const mg_dtype dtype = types[type].dtype;
+    if (mg_dtype_size(dtype) == element) {
+        swap_bytes(bytes, element, n);
+        return mg_tensor_from_host(bytes, dtype, shape, NULL);
+    }
+    int32_t *wide = mg_alloc(n * sizeof *wide);
+    if (!wide) return NULL;
+    widen(wide, bytes, element, n);
+    mg_tensor *t = mg_tensor_from_host(wide, dtype, shape, NULL);
+    mg_free(wide);
+    return t;
 }
 
-mg_tensor *mg_idx_load(const char *path, mg_device *device) {
-    idx f = {.path = path, .stream = mg_stream_open(path)};
-    mg_tensor *t = NULL;
-    if (f.stream && load(&f) == MG_OK)
-        t = mg_tensor_from_host(f.data, f.type->dtype, &f.shape, device);
-    mg_free(f.data);
-    mg_stream_close(f.stream);
+mg_tensor *mg_idx_load(const char *path) {
+    source s;
+    int type = 0;
+    mg_shape shape = {0};
+    size_t bytes = 0;
+    unsigned char *block = NULL;
+    mg_status status = source_open(&s, path);
+    if (status == MG_OK) status = read_header(&s, &type, &shape);
+    if (status == MG_OK) status = check_size(&s, &shape, types[type].size, &bytes);
+    if (status == MG_OK) status = read_growing(&s, bytes, &block);
+    if (status == MG_OK) status = check_end(&s);
+    source_close(&s);
+    mg_tensor *t = status == MG_OK ? tensor_of(block, type, &shape) : NULL;
+    mg_free(block);
     return t;
 }

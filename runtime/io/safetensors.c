@@ -20,7 +20,7 @@ static const struct {
 } dtypes[] = {{"F64", MG_F64}, {"F32", MG_F32}, {"F16", MG_F16}, {"BF16", MG_BF16},
               {"I64", MG_I64}, {"I32", MG_I32}, {"U8", MG_U8},   {"BOOL", MG_BOOL}};
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
-_Static_assert(N_DTYPES == MG_N_DTYPES, "a file has a name for every dtype");
+_Static_assert(N_DTYPES == (int)MG_N_DTYPES, "a file has a name for every dtype");
 
 static const char *file_dtype(mg_dtype t) {
     for (int i = 0; i < N_DTYPES; i++)
@@ -269,7 +269,8 @@ static json_t *entry_json(const mg_tensor *t, int64_t begin) {
 static mg_status make_header(const mg_store *s, const mg_stored *const *order, json_t *header) {
     int64_t at = 0;
     json_t *notes = s->n_notes ? json_object() : NULL;
-    if (notes && json_object_set_new(header, METADATA, notes) != 0) return MG_OOM;
+    if (notes && json_object_set_new(header, METADATA, notes) != 0)
+        return mg_fail(MG_OOM, "out of memory while writing a header");
     for (size_t i = 0; i < s->n_notes; i++)
         if (json_object_set_new(notes, s->notes[i].key, json_string(s->notes[i].text)) != 0)
             return mg_fail(MG_USAGE, "metadata \"%.80s\" is not UTF-8 text", s->notes[i].key);
@@ -320,7 +321,8 @@ static mg_status save(const mg_store *s, const char *path) {
     char *text = NULL;
     const mg_stored **order = mg_alloc((s->n_tensors + 1) * sizeof *order);
     json_t *header = json_object();
-    mg_status status = order && header ? MG_OK : MG_OOM;
+    mg_status status = order ? MG_OK : MG_OOM;
+    if (!header) status = mg_fail(MG_OOM, "out of memory while writing %s", path);
     if (status == MG_OK) {
         for (size_t i = 0; i < s->n_tensors; i++) order[i] = &s->tensors[i];
         qsort(order, s->n_tensors, sizeof *order, in_file_order);

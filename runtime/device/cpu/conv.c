@@ -112,7 +112,7 @@ static mg_status describe_outside(conv_state *s, const formats *f, const mg_conv
         part *p = &s->parts[i];
         const dnnl_format_tag_t tag = i == X ? f->x : f->y;
         const bool blocked = i != W && tag == dnnl_nChw16c;
-        p->port->layout = blocked && mg_cpu_can_block(p->value) ? MG_BLOCKED : MG_ROW_MAJOR;
+        p->port->layout = blocked && p->value->shape.dim[3] > MG_LANES ? MG_BLOCKED : MG_ROW_MAJOR;
         if (i == W)
             MG_TRY(weight_desc(&p->user, p->value, a->groups, false, plan));
         else

@@ -7,8 +7,9 @@
  * lies as the tile wants it is read in place, one that is the same in the next tile is kept. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/fused_loops.h"
+#include "device/cpu/loops.h"
 #include <omp.h>
+#include <string.h>
 
 enum { TILE = 1024, MAX_AXES = MG_MAX_RANK + 1 };
 
@@ -22,6 +23,7 @@ typedef struct fused_state {
     int64_t length;                               /* elements of a register */
     int n_registers;
     size_t width, thread_bytes; /* of a register's element; of scratch */
+    const mg_loops *loops;
 } fused_state;
 
 /* ---- layouts ---- */
@@ -30,18 +32,23 @@ static bool same_shape(const mg_kernel_plan *plan, int i) {
     return mg_shape_equal(&plan->in[i].value->shape, &plan->out[0].value->shape);
 }
 
+static bool whole_blocks(const mg_shape *s) {
+    return s->rank == 4 && s->dim[3] % MG_LANES == 0;
+}
+
 /* Blocked output if all full-size inputs are: a row-major one (a dropout mask, the gradient of a
  * reshape) tells that row-major is wanted around here. Returns whether any input is blocked. */
 static bool choose_layouts(mg_kernel_plan *plan) {
     bool any = false, all = true;
+    const bool possible = whole_blocks(&plan->out[0].value->shape);
     for (int i = 0; i < plan->step->n_in; i++) {
-        if (!same_shape(plan, i))
-            plan->in[i].layout = MG_ROW_MAJOR;
-        else if (plan->in[i].layout == MG_BLOCKED)
+        if (!possible || !same_shape(plan, i)) plan->in[i].layout = MG_ROW_MAJOR;
+        if (plan->in[i].layout == MG_BLOCKED)
             any = true;
-        else
+        else if (same_shape(plan, i))
             all = false;
     }
+    for (int o = 0; o < plan->step->n_out; o++) all &= plan->out[o].value->dtype == MG_F32;
     const bool blocked = any && all && !plan->out_external;
     for (int i = 0; i < plan->step->n_out; i++)
         plan->out[i].layout = blocked ? MG_BLOCKED : MG_ROW_MAJOR;
@@ -53,20 +60,20 @@ static bool choose_layouts(mg_kernel_plan *plan) {
 /* {N, C / 16, H, W, 16} or {N, H, W, C / 16, 16} instead of the image's own axes. */
 static void split_channels(fused_state *s, const mg_kernel_plan *plan) {
     const mg_shape *shape = &plan->out[0].value->shape;
-    const int64_t h = shape->dim[1], w = shape->dim[2], blocks = shape->dim[3] / MG_BLOCK;
+    const int64_t h = shape->dim[1], w = shape->dim[2], blocks = shape->dim[3] / MG_LANES;
     const bool blocked = plan->out[0].layout == MG_BLOCKED;
-    const int64_t plain[] = {shape->dim[0], h, w, blocks, MG_BLOCK};
+    const int64_t plain[] = {shape->dim[0], h, w, blocks, MG_LANES};
     const int order[2][5] = {{0, 1, 2, 3, 4}, {0, 3, 1, 2, 4}};
     s->rank = 5;
     for (int k = 0; k < 5; k++) s->dim[k] = plain[order[blocked][k]];
     for (int i = 0; i < plan->step->n_in; i++) {
         int64_t by[MG_MAX_RANK];
         mg_shape_strides(&plan->in[i].value->shape, shape, by);
-        int64_t step[] = {by[0], by[1], by[2], by[3] * MG_BLOCK, by[3]};
+        int64_t step[] = {by[0], by[1], by[2], by[3] * MG_LANES, by[3]};
         if (plan->in[i].layout == MG_BLOCKED) {
-            step[1] = w * MG_BLOCK;
-            step[2] = MG_BLOCK;
-            step[3] = h * w * MG_BLOCK;
+            step[1] = w * MG_LANES;
+            step[2] = MG_LANES;
+            step[3] = h * w * MG_LANES;
         }
         for (int k = 0; k < 5; k++) s->stride[i][k] = step[order[blocked][k]];
     }
@@ -127,13 +134,14 @@ static void cut_tiles(fused_state *s, int n_in) {
     }
     s->outer = 1;
     for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
-    s->length = (s->rows * s->columns + MG_BLOCK - 1) / MG_BLOCK * MG_BLOCK;
+    s->length = (s->rows * s->columns + MG_LANES - 1) / MG_LANES * MG_LANES;
 }
 
 static mg_status prepare(mg_kernel_plan *plan) {
     const mg_fused *e = plan->step->fused;
     fused_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
+    s->loops = mg_loops_best();
     s->count = mg_count(&plan->out[0]);
     const bool any_blocked = choose_layouts(plan);
     if (s->count == 0) return MG_OK;
@@ -167,33 +175,47 @@ static void *register_at(const tile *t, int operand) {
     return t->registers + (size_t)operand * (size_t)t->s->length * t->s->width;
 }
 
+static void load(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
+    if (t->call->plan->step->fused->wide)
+        t->s->loops->load_f64(dst, src, type, (int)n);
+    else
+        t->s->loops->load_f32(dst, src, type, (int)n);
+}
+
+static void store(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
+    if (t->call->plan->step->fused->wide)
+        t->s->loops->store_f64(dst, src, type, (int)n);
+    else
+        t->s->loops->store_f32(dst, src, type, (int)n);
+}
+
+static void fill(const tile *t, void *dst, double value, int64_t n) {
+    if (t->call->plan->step->fused->wide)
+        for (int64_t i = 0; i < n; i++) ((double *)dst)[i] = value;
+    else
+        for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = (float)value;
+}
+
 /* n elements, `step` apart. */
-static void load_run(void *dst, const char *src, mg_dtype type, int64_t step, int64_t n,
-                     bool wide) {
-    const size_t width = wide ? sizeof(double) : sizeof(float), size = mg_dtype_size(type);
+static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, int64_t step,
+                     int64_t n) {
+    const ptrdiff_t size = (ptrdiff_t)mg_dtype_size(type);
+    double value;
     if (step == 1) {
-        mg_registers_load(dst, src, type, n, wide);
-        return;
-    }
-    if (step == 0) {
-        double value;
+        load(t, dst, src, type, n);
+    } else if (step == 0) {
         mg_to_double(&value, src, type, 1);
-        mg_registers_fill(dst, value, n, wide);
-        return;
+        fill(t, dst, value, n);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            load(t, dst + (size_t)i * t->s->width, src + size * i * step, type, 1);
     }
-    if (type == MG_F32 && !wide) {
-        for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = ((const float *)(const void *)src)[i * step];
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        mg_registers_load((char *)dst + (size_t)i * width, src + (ptrdiff_t)size * i * step, type,
-                          1, wide);
 }
 
 /* Rows of 16 floats are what a change of layout is made of. */
 static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows, int64_t step) {
     for (int64_t r = 0; r < rows; r++)
-        memcpy(dst + r * MG_BLOCK, src + r * step, MG_BLOCK * sizeof(float));
+        memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
 /* Makes operand i of the tile readable; `offset` is the input's element at the tile's origin. */
@@ -217,14 +239,13 @@ static void load_input(tile *t, int i, int64_t offset) {
     t->kept[i] = repeats ? offset : -1;
     t->filled[i] = n;
     if (dense || (down == 0 && along == 0)) {
-        load_run(dst, src, type, along, n, e->wide);
-    } else if (natural && !e->wide && along == 1 && t->columns == MG_BLOCK) {
+        load_run(t, dst, src, type, along, n);
+    } else if (natural && !e->wide && along == 1 && t->columns == MG_LANES) {
         load_rows_of_16((float *)(void *)dst, (const float *)(const void *)src, t->rows, down);
     } else {
         for (int64_t r = 0; r < t->rows; r++)
-            load_run(dst + (size_t)(r * t->columns) * s->width,
-                     src + (ptrdiff_t)mg_dtype_size(type) * r * down, type, along, t->columns,
-                     e->wide);
+            load_run(t, dst + (size_t)(r * t->columns) * s->width,
+                     src + (ptrdiff_t)mg_dtype_size(type) * r * down, type, along, t->columns);
     }
 }
 
@@ -242,25 +263,41 @@ static void *output_at(const tile *t, int o) {
     return (char *)t->call->out[o] + (size_t)t->first * size;
 }
 
+/* Registers rounded to what the dtype holds, in place. */
+static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
+    uint64_t typed[128];
+    for (int64_t done = 0; done < n; done += 128) {
+        const int64_t part = n - done < 128 ? n - done : 128;
+        store(t, typed, y + (size_t)done * t->s->width, type, part);
+        load(t, y + (size_t)done * t->s->width, typed, type, part);
+    }
+}
+
+static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
+    const mg_loops *loops = t->s->loops;
+    const void *a[3];
+    for (int k = 0; k < 3; k++) a[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
+    if (t->call->plan->step->fused->wide)
+        loops->f64[instr->op](y, a[0], a[1], a[2], (int)n);
+    else
+        loops->f32[instr->op](y, a[0], a[1], a[2], (int)n);
+}
+
 static void compute(tile *t) {
     const mg_fused *e = t->call->plan->step->fused;
-    const mg_loop_fn *loops = e->wide ? mg_loops_f64 : mg_loops_f32;
     const int first = e->n_inputs + e->n_imms;
     const int64_t n = t->rows * t->columns;
     for (int i = 0; i < e->n_instrs; i++) {
         const mg_instr *instr = &e->instr[i];
         void *y = t->direct[i] >= 0 ? output_at(t, t->direct[i]) : register_at(t, first + i);
-        const void *arg[3];
-        for (int k = 0; k < 3; k++) arg[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
-        loops[instr->op](y, arg[0], arg[1], arg[2], n);
-        if (needs_rounding(instr, e->wide))
-            mg_registers_round(y, (mg_dtype)instr->dtype, n, e->wide);
+        apply(t, instr, y, n);
+        if (needs_rounding(instr, e->wide)) round_to(t, y, (mg_dtype)instr->dtype, n);
         t->operand[first + i] = y;
     }
     for (int o = 0; o < e->n_outputs; o++) {
         const void *y = t->operand[e->output[o]];
         if (y != output_at(t, o))
-            mg_registers_store(output_at(t, o), y, t->call->plan->out[o].value->dtype, n, e->wide);
+            store(t, output_at(t, o), y, t->call->plan->out[o].value->dtype, n);
     }
 }
 
@@ -273,8 +310,7 @@ static void find_direct(tile *t) {
     for (int i = 0; i < e->n_instrs; i++) t->direct[i] = -1;
     for (int o = 0; o < e->n_outputs; o++) {
         bool free_to_write = t->call->plan->out[o].value->dtype == (e->wide ? MG_F64 : MG_F32);
-        for (int i = 0; i < e->n_inputs; i++)
-            free_to_write &= t->call->in[i] != t->call->out[o];
+        for (int i = 0; i < e->n_inputs; i++) free_to_write &= t->call->in[i] != t->call->out[o];
         const int instr = e->output[o] - e->n_inputs - e->n_imms;
         if (free_to_write && instr >= 0) t->direct[instr] = o;
     }
@@ -288,7 +324,7 @@ static void set_up(tile *t, const mg_call *call, int thread) {
     for (int i = 0; i < e->n_inputs; i++) t->kept[i] = -1;
     for (int i = 0; i < e->n_imms; i++) {
         char *at = register_at(t, e->n_inputs + i);
-        mg_registers_fill(at, e->imm[i], t->s->length, e->wide);
+        fill(t, at, e->imm[i], t->s->length);
         t->operand[e->n_inputs + i] = at;
     }
     find_direct(t);
@@ -330,14 +366,12 @@ static mg_status run(const mg_call *call) {
     {
         tile t;
         set_up(&t, call, omp_get_thread_num());
-        const mg_share share =
-            mg_cpu_share(s->outer * s->pieces, omp_get_thread_num(), omp_get_num_threads());
-        for (int64_t i = share.first; i < share.last; i++) run_tile(&t, i);
+        const int64_t tiles = s->outer * s->pieces, n = omp_get_num_threads();
+        const int64_t me = omp_get_thread_num();
+        for (int64_t i = tiles * me / n; i < tiles * (me + 1) / n; i++) run_tile(&t, i);
     }
     return MG_OK;
 }
 
-static const mg_kernel fused = {
+const mg_kernel mg_cpu_fused = {
     .op = "fused", .name = "tiles", .prepare = prepare, .run = run, .release = mg_free};
-
-const mg_kernel *const mg_cpu_fused[] = {&fused, NULL};

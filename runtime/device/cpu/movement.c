@@ -1,11 +1,338 @@
+/* Movement: elements placed elsewhere, whatever their type; only their size counts.
+ *
+ * Nearly all of it is one walk: over a shape, with a stride in the source and one in the
+ * destination per axis. Axes that run on into one another are merged first; then threads share the
+ * outer axes in blocks of rows. Where the source runs along another axis than the destination, that
+ * axis is made the second innermost, so that a block is a transposition of small squares. */
+#include "core/alloc.h"
 #include "device/cpu/cpu.h"
-static const char *no(const mg_kernel_plan *p) { (void)p; return "later"; }
-const mg_kernel mg_cpu_permute = {.op = "permute", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_slice = {.op = "slice", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_pad = {.op = "pad", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_concat = {.op = "concat", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_broadcast_to = {.op = "broadcast_to", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_gather = {.op = "gather", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_reshape = {.op = "reshape", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_full = {.op = "full", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_iota = {.op = "iota", .name = "none", .accepts = no};
+#include "ops/attrs.h"
+#include "ops/loops.h"
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 32, PIECE = 16384 }; /* elements along a square; elements that a thread fills */
+
+typedef struct walk { /* strides and offsets in elements */
+    int rank;
+    int64_t n[MG_MAX_RANK], from[MG_MAX_RANK], to[MG_MAX_RANK];
+    int64_t from_first, to_first;
+} walk;
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- preparing a walk ---- */
+
+static void merge_axes(walk *w) {
+    int last = -1;
+    for (int i = 0; i < w->rank; i++) {
+        if (w->n[i] == 1) continue;
+        if (last >= 0 && w->from[last] == w->from[i] * w->n[i] &&
+            w->to[last] == w->to[i] * w->n[i]) {
+            w->n[last] *= w->n[i];
+        } else {
+            w->n[++last] = w->n[i];
+        }
+        w->from[last] = w->from[i];
+        w->to[last] = w->to[i];
+    }
+    w->rank = last + 1;
+}
+
+static void insert_axis(walk *w, int at) {
+    for (int i = w->rank++; i > at; i--)
+        w->n[i] = w->n[i - 1], w->from[i] = w->from[i - 1], w->to[i] = w->to[i - 1];
+    w->n[at] = 1, w->from[at] = w->to[at] = 0;
+}
+
+static void make_second_innermost(walk *w, int axis) {
+    const int64_t n = w->n[axis], from = w->from[axis], to = w->to[axis];
+    for (int i = axis; i < w->rank - 2; i++)
+        w->n[i] = w->n[i + 1], w->from[i] = w->from[i + 1], w->to[i] = w->to[i + 1];
+    w->n[w->rank - 2] = n, w->from[w->rank - 2] = from, w->to[w->rank - 2] = to;
+}
+
+/* At least two axes; a long single one is cut, if its length allows. */
+static void prepare_walk(walk *w) {
+    merge_axes(w);
+    while (w->rank < 2) insert_axis(w, 0);
+    const int last = w->rank - 1;
+    if (w->rank == 2 && w->n[0] == 1)
+        for (int64_t pieces = 64; pieces > 1; pieces /= 2) {
+            if (w->n[1] < MG_SERIAL_BELOW || w->n[1] % pieces) continue;
+            w->n[0] = pieces, w->n[1] /= pieces;
+            w->from[0] = w->from[1] * w->n[1], w->to[0] = w->to[1] * w->n[1];
+            break;
+        }
+    if (w->from[last] != 1 && w->to[last] == 1)
+        for (int i = 0; i < last; i++)
+            if (w->from[i] == 1) {
+                make_second_innermost(w, i);
+                break;
+            }
+}
+
+/* ---- inner loops: rows x n elements, one function a size ---- */
+
+typedef struct block {
+    int64_t rows, n, from_row, from, to_row, to;
+} block;
+
+#define COPY_BLOCK(type)                                                                           \
+    static void copy_##type(const block *b, const void *src, void *dst) {                          \
+        for (int64_t first = 0; first < b->n; first += BLOCK) {                                    \
+            const int64_t end = smaller(first + BLOCK, b->n);                                      \
+            for (int64_t r = 0; r < b->rows; r++) {                                                \
+                const type *x = (const type *)src + r * b->from_row;                               \
+                type *y = (type *)dst + r * b->to_row;                                             \
+                for (int64_t i = first; i < end; i++) y[i * b->to] = x[i * b->from];               \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void fill_##type(const void *value, void *dst, int64_t n) {                             \
+        const type v = *(const type *)value;                                                       \
+        for (int64_t i = 0; i < n; i++) ((type *)dst)[i] = v;                                      \
+    }
+COPY_BLOCK(uint8_t)
+COPY_BLOCK(uint16_t)
+COPY_BLOCK(uint32_t)
+COPY_BLOCK(uint64_t)
+
+static void copy_block(const block *b, const char *src, char *dst, int64_t size) {
+    if (b->from == 1 && b->to == 1 && b->n * size >= 16) {
+        for (int64_t r = 0; r < b->rows; r++)
+            memcpy(dst + r * b->to_row * size, src + r * b->from_row * size,
+                   (size_t)(b->n * size));
+        return;
+    }
+    switch (size) {
+    case 1: copy_uint8_t(b, src, dst); break;
+    case 2: copy_uint16_t(b, src, dst); break;
+    case 4: copy_uint32_t(b, src, dst); break;
+    default: copy_uint64_t(b, src, dst); break;
+    }
+}
+
+static void run_walk(walk w, const void *src, void *dst, int64_t size) {
+    int64_t outer = 1;
+    for (int i = 0; i < w.rank; i++)
+        if (w.n[i] == 0) return;
+    prepare_walk(&w);
+    const int row = w.rank - 2, last = w.rank - 1;
+    for (int i = 0; i < row; i++) outer *= w.n[i];
+    const int64_t cuts = (w.n[row] + BLOCK - 1) / BLOCK;
+#pragma omp parallel for schedule(static) if (outer * w.n[row] * w.n[last] > MG_SERIAL_BELOW)
+    for (int64_t unit = 0; unit < outer * cuts; unit++) {
+        const int64_t first = unit % cuts * BLOCK;
+        int64_t from = w.from_first + first * w.from[row], to = w.to_first + first * w.to[row];
+        int64_t rest = unit / cuts;
+        for (int i = row - 1; i >= 0; rest /= w.n[i--]) {
+            from += rest % w.n[i] * w.from[i];
+            to += rest % w.n[i] * w.to[i];
+        }
+        const block b = {.rows = smaller(BLOCK, w.n[row] - first),
+                         .n = w.n[last],
+                         .from_row = w.from[row],
+                         .from = w.from[last],
+                         .to_row = w.to[row],
+                         .to = w.to[last]};
+        copy_block(&b, (const char *)src + from * size, (char *)dst + to * size, size);
+    }
+}
+
+/* n elements of dst become the one at `value`. */
+static void fill(const void *value, void *dst, int64_t n, int64_t size) {
+#pragma omp parallel for schedule(static) if (n > MG_SERIAL_BELOW)
+    for (int64_t first = 0; first < n; first += PIECE) {
+        const int64_t count = smaller(PIECE, n - first);
+        char *to = (char *)dst + first * size;
+        switch (size) {
+        case 1: fill_uint8_t(value, to, count); break;
+        case 2: fill_uint16_t(value, to, count); break;
+        case 4: fill_uint32_t(value, to, count); break;
+        default: fill_uint64_t(value, to, count); break;
+        }
+    }
+}
+
+static void fill_number(const mg_port *out, void *dst, double value) {
+    uint64_t element[1];
+    mg_from_double(element, &value, out->value->dtype, 1);
+    fill(element, dst, mg_shape_count(&out->value->shape),
+         (int64_t)mg_dtype_size(out->value->dtype));
+}
+
+/* ---- the ops ---- */
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+    return MG_OK;
+}
+
+static int64_t element_size(const mg_call *call) {
+    return (int64_t)mg_dtype_size(call->plan->out[0].value->dtype);
+}
+
+/* A walk over s, row-major in the destination; source strides are still to set. */
+static walk walk_over(const mg_shape *s) {
+    walk w = {.rank = s->rank};
+    for (int i = 0; i < s->rank; i++) w.n[i] = s->dim[i];
+    mg_shape_strides(s, NULL, w.to);
+    return w;
+}
+
+static mg_status run_permute(const mg_call *call) {
+    const mg_ints *order = &((const mg_ints_attrs *)call->plan->step->attrs)->list;
+    int64_t stride[MG_MAX_RANK];
+    walk w = walk_over(&call->plan->out[0].value->shape);
+    mg_shape_strides(&call->plan->in[0].value->shape, NULL, stride);
+    for (int i = 0; i < order->n; i++) w.from[i] = stride[order->v[i]];
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
+static mg_status run_slice(const mg_call *call) {
+    const mg_slice_attrs *a = call->plan->step->attrs;
+    int64_t stride[MG_MAX_RANK];
+    walk w = walk_over(&call->plan->out[0].value->shape);
+    mg_shape_strides(&call->plan->in[0].value->shape, NULL, stride);
+    for (int i = 0; i < w.rank; i++) {
+        w.from[i] = stride[i] * a->step.v[i];
+        w.from_first += stride[i] * a->start.v[i];
+    }
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
+static mg_status run_broadcast_to(const mg_call *call) {
+    const mg_shape *y = &call->plan->out[0].value->shape;
+    walk w = walk_over(y);
+    mg_shape_strides(&call->plan->in[0].value->shape, y, w.from);
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
+static mg_status run_pad(const mg_call *call) {
+    const mg_pad_attrs *a = call->plan->step->attrs;
+    const mg_shape *x = &call->plan->in[0].value->shape;
+    int64_t stride[MG_MAX_RANK];
+    walk w = {.rank = x->rank};
+    mg_shape_strides(x, NULL, w.from);
+    mg_shape_strides(&call->plan->out[0].value->shape, NULL, stride);
+    for (int i = 0; i < x->rank; i++) {
+        w.n[i] = x->dim[i];
+        w.to[i] = stride[i] * (a->interior.v[i] + 1);
+        w.to_first += stride[i] * a->before.v[i];
+    }
+    fill_number(&call->plan->out[0], call->out[0], a->value);
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
+static mg_status run_concat(const mg_call *call) {
+    const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
+    const mg_axis_view out = mg_axis_view_of(&call->plan->out[0].value->shape, axis);
+    int64_t first = 0;
+    for (int k = 0; k < call->plan->step->n_in; k++) {
+        const int64_t run = call->plan->in[k].value->shape.dim[axis] * out.inner;
+        const walk w = {.rank = 2,
+                        .n = {out.outer, run},
+                        .from = {run, 1},
+                        .to = {out.n * out.inner, 1},
+                        .to_first = first};
+        run_walk(w, call->in[k], call->out[0], element_size(call));
+        first += run;
+    }
+    return MG_OK;
+}
+
+static mg_status run_reshape(const mg_call *call) {
+    const walk w = {.rank = 1,
+                    .n = {mg_shape_count(&call->plan->out[0].value->shape)},
+                    .from = {1},
+                    .to = {1}};
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
+/* Ids of 4 or 8 bytes; others are left to the reference kernel. */
+static const char *accepts_gather(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->in[1].value->dtype;
+    return t == MG_I32 || t == MG_I64 ? NULL : "ids are neither int32 nor int64";
+}
+
+static mg_status run_gather(const mg_call *call) {
+    const mg_port *in = call->plan->in;
+    const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
+    const mg_dtype dtype = in[0].value->dtype;
+    const mg_axis_view v = mg_axis_view_of(&in[0].value->shape, axis);
+    const int64_t n = mg_shape_count(&in[1].value->shape), bytes = v.inner * element_size(call);
+    const bool wide = in[1].value->dtype == MG_I64;
+    const double nothing = mg_dtype_is_float(dtype) ? NAN : 0;
+    uint64_t element[1];
+    mg_from_double(element, &nothing, dtype, 1);
+#pragma omp parallel for schedule(static) if (v.outer * n * v.inner > MG_SERIAL_BELOW)
+    for (int64_t k = 0; k < v.outer * n; k++) {
+        const int64_t i = k % n;
+        const int64_t id = wide ? ((const int64_t *)call->in[1])[i] : ((const int32_t *)call->in[1])[i];
+        char *to = (char *)call->out[0] + k * bytes;
+        if (id >= 0 && id < v.n) {
+            const char *from = (const char *)call->in[0] + (k / n * v.n + id) * bytes;
+            memcpy(to, from, (size_t)bytes);
+        } else {
+            for (int64_t j = 0; j < v.inner; j++)
+                memcpy(to + j * element_size(call), element, (size_t)element_size(call));
+        }
+    }
+    return MG_OK;
+}
+
+static mg_status run_full(const mg_call *call) {
+    const mg_full_attrs *a = call->plan->step->attrs;
+    fill_number(&call->plan->out[0], call->out[0], a->value);
+    return MG_OK;
+}
+
+/* ---- iota: a row 0, 1, 2, ... in scratch, repeated along the other axes ---- */
+
+static mg_axis_view iota_view(const mg_kernel_plan *plan) {
+    const mg_iota_attrs *a = plan->step->attrs;
+    return mg_axis_view_of(&plan->out[0].value->shape, a->axis);
+}
+
+static mg_status prepare_iota(mg_kernel_plan *plan) {
+    size_t bytes;
+    if (!mg_size_mul((size_t)iota_view(plan).n, sizeof(uint64_t), &bytes))
+        return mg_fail(MG_OOM, "iota: axis too long");
+    plan->scratch = bytes;
+    return MG_OK;
+}
+
+static mg_status run_iota(const mg_call *call) {
+    const mg_axis_view v = iota_view(call->plan);
+    const mg_dtype t = call->plan->out[0].value->dtype;
+    const walk w = {.rank = 3,
+                    .n = {v.outer, v.n, v.inner},
+                    .from = {0, 1, 0},
+                    .to = {v.n * v.inner, v.inner, 1}};
+    for (int64_t i = 0; i < v.n; i++) {
+        const double at = (double)i;
+        mg_from_double((char *)call->scratch + i * element_size(call), &at, t, 1);
+    }
+    run_walk(w, call->scratch, call->out[0], element_size(call));
+    return MG_OK;
+}
+
+#define MOVEMENT(id) .op = #id, .name = #id, .run = run_##id
+
+const mg_kernel mg_cpu_permute = {MOVEMENT(permute), .prepare = prepare};
+const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .prepare = prepare};
+const mg_kernel mg_cpu_pad = {MOVEMENT(pad), .prepare = prepare};
+const mg_kernel mg_cpu_concat = {MOVEMENT(concat), .prepare = prepare};
+const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to), .prepare = prepare};
+const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = accepts_gather, .prepare = prepare};
+const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape), .prepare = prepare};
+const mg_kernel mg_cpu_full = {MOVEMENT(full), .prepare = prepare};
+const mg_kernel mg_cpu_iota = {MOVEMENT(iota), .prepare = prepare_iota};

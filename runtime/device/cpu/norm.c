@@ -1,5 +1,220 @@
-#include "device/cpu/cpu.h"
-static const char *no(const mg_kernel_plan *p) { (void)p; return "later"; }
-const mg_kernel mg_cpu_moments = {.op = "moments", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_batch_norm = {.op = "batch_norm", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_batch_norm_reduce = {.op = "batch_norm_reduce", .name = "none", .accepts = no};
+/* moments, batch_norm and batch_norm_reduce: one pass over the images each.
+ *
+ * moments sums, in each unit of a sheet, the differences from the unit's first row, which are exact
+ * or nearly so however far the mean lies from 0; means and variances of units are put together in
+ * double. batch_norm subtracts the mean before it multiplies, for the same reason. */
+#include "device/cpu/sheet.h"
+#include "ops/attrs.h"
+#include <math.h>
+
+/* ---- shared ---- */
+
+/* x decides the layout, dy follows. Scratch: two results a lane and unit, then three a channel. */
+static mg_status prepare(mg_kernel_plan *plan) {
+    const mg_port *x = &plan->in[0];
+    for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+    if (plan->step->n_in == 3) plan->in[2].layout = x->layout;
+    const mg_sheet s = mg_sheet_of(x->value, x->layout);
+    const int64_t channels = x->value->shape.dim[x->value->shape.rank - 1];
+    const int64_t lanes = s.tiles * s.width;
+    const int64_t doubles = mg_sheet_units(&s) * 2 * s.width + 3 * (lanes + channels);
+    plan->scratch = (size_t)doubles * sizeof(double);
+    return MG_OK;
+}
+
+static mg_sheet sheet_of(const mg_call *call) {
+    return mg_sheet_of(call->plan->in[0].value, call->plan->in[0].layout);
+}
+
+static const mg_folds *folds_of(const mg_call *call) {
+    return mg_folds_of(call->plan->in[0].value->dtype);
+}
+
+static bool is_large(const mg_call *call) {
+    return mg_shape_count(&call->plan->in[0].value->shape) > MG_SERIAL_BELOW;
+}
+
+static double get(const void *p, int64_t i, const mg_folds *f) {
+    return f->size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];
+}
+
+static void put(void *p, int64_t i, double v, const mg_folds *f) {
+    if (f->size == sizeof(float))
+        ((float *)p)[i] = (float)v;
+    else
+        ((double *)p)[i] = v;
+}
+
+static const char *at(const void *p, int64_t i, const mg_folds *f) {
+    return (const char *)p + i * f->size;
+}
+
+/* Adds a tile's lanes to their channels. */
+static void add_lanes(const mg_sheet *s, int64_t tile, const double *lanes, double *channels) {
+    for (int64_t j = 0; j < s->width; j++) {
+        const int64_t c = mg_sheet_channel(s, tile, j);
+        if (c >= 0) channels[c] += lanes[j];
+    }
+}
+
+static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels) {
+    const double epsilon = ((const mg_norm_attrs *)call->plan->step->attrs)->epsilon;
+    return 1 / sqrt(get(call->in[1], channels + c, folds_of(call)) + epsilon);
+}
+
+/* ---- moments ---- */
+
+/* Mean, and sum of squared distances from it, of the unit's lanes. */
+static void unit_moments(const mg_sheet *s, const mg_folds *f, const void *x, int64_t unit,
+                         double *mean, double *square) {
+    const double rows = (double)mg_sheet_unit_rows(s, unit);
+    double shift[MG_TILE], sum[MG_TILE];
+    mg_piece p = {0};
+    for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
+    for (bool first = true; mg_sheet_next(s, unit, &p); first = false) {
+        for (int j = 0; j < p.width && first; j++) {
+            const double v = get(x, p.offset + j, f);
+            shift[j] = isfinite(v) ? v : 0;
+        }
+        f->moments(at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
+    }
+    for (int j = 0; j < p.width; j++) {
+        const double d = sum[j] / rows;
+        mean[j] = shift[j] + d;
+        square[j] -= sum[j] * d;
+        if (square[j] < 0) square[j] = 0;
+    }
+}
+
+/* Per lane of a tile: the sum of x. */
+static void tile_sums(const mg_sheet *s, int64_t tile, const double *parts, double *total) {
+    for (int64_t j = 0; j < s->width; j++) total[j] = 0;
+    for (int64_t u = tile; u < mg_sheet_units(s); u += s->tiles) {
+        const double *mean = parts + u * 2 * s->width, rows = (double)mg_sheet_unit_rows(s, u);
+        const int64_t width = mg_sheet_unit_width(s, u);
+        for (int64_t j = 0; j < width; j++) total[j] += rows * mean[j];
+    }
+}
+
+/* Per lane of a tile: the sum of squared distances from `center`. */
+static void tile_squares(const mg_sheet *s, int64_t tile, const double *parts,
+                         const double *center, double *total) {
+    for (int64_t j = 0; j < s->width; j++) total[j] = 0;
+    for (int64_t u = tile; u < mg_sheet_units(s); u += s->tiles) {
+        const double *mean = parts + u * 2 * s->width, *square = mean + s->width;
+        const double rows = (double)mg_sheet_unit_rows(s, u);
+        const int64_t width = mg_sheet_unit_width(s, u);
+        for (int64_t j = 0; j < width; j++) {
+            const double d = mean[j] - center[j];
+            total[j] += square[j] + rows * d * d;
+        }
+    }
+}
+
+/* Means first, then squares around them; n elements a channel. */
+static void join_moments(const mg_sheet *s, const double *parts, double n, int64_t channels,
+                         double *mean) {
+    double total[MG_TILE], center[MG_TILE], *variance = mean + channels;
+    for (int64_t c = 0; c < 2 * channels; c++) mean[c] = 0;
+    for (int64_t t = 0; t < s->tiles; t++) {
+        tile_sums(s, t, parts, total);
+        add_lanes(s, t, total, mean);
+    }
+    for (int64_t c = 0; c < channels; c++) mean[c] /= n;
+    for (int64_t t = 0; t < s->tiles; t++) {
+        for (int64_t j = 0; j < s->width; j++) {
+            const int64_t c = mg_sheet_channel(s, t, j);
+            center[j] = c < 0 ? 0 : mean[c];
+        }
+        tile_squares(s, t, parts, center, total);
+        add_lanes(s, t, total, variance);
+    }
+    for (int64_t c = 0; c < channels; c++) variance[c] /= n;
+}
+
+static mg_status run_moments(const mg_call *call) {
+    const mg_sheet s = sheet_of(call);
+    const mg_folds *f = folds_of(call);
+    const int64_t units = mg_sheet_units(&s), channels = call->plan->out[0].value->shape.dim[1];
+    const int64_t count = mg_shape_count(&call->plan->in[0].value->shape);
+    double *parts = call->scratch, *mean = parts + units * 2 * s.width;
+#pragma omp parallel for schedule(static) if (is_large(call))
+    for (int64_t u = 0; u < units; u++) {
+        double *part = parts + u * 2 * s.width;
+        unit_moments(&s, f, call->in[0], u, part, part + s.width);
+    }
+    join_moments(&s, parts, channels ? (double)(count / channels) : 0, channels, mean);
+    for (int64_t c = 0; c < 2 * channels; c++) put(call->out[0], c, mean[c], f);
+    return MG_OK;
+}
+
+/* ---- batch_norm ---- */
+
+static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
+    MG_TRY(prepare(plan));
+    plan->out[0].layout = plan->in[0].layout;
+    return MG_OK;
+}
+
+static mg_status run_batch_norm(const mg_call *call) {
+    const mg_sheet s = sheet_of(call);
+    const mg_folds *f = folds_of(call);
+    const int64_t lanes = s.tiles * s.width, units = mg_sheet_units(&s);
+    double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
+    for (int64_t k = 0; k < lanes; k++) {
+        const int64_t c = mg_sheet_channel(&s, k / s.width, k % s.width);
+        mean[k] = c < 0 ? 0 : get(call->in[1], c, f);
+        scale[k] = c < 0 ? 0 : get(call->in[2], c, f) * inverse_deviation(call, c, s.channels);
+        beta[k] = c < 0 ? 0 : get(call->in[3], c, f);
+    }
+#pragma omp parallel for schedule(static) if (is_large(call))
+    for (int64_t u = 0; u < units; u++) {
+        const int64_t first = u % s.tiles * s.width;
+        for (mg_piece p = {0}; mg_sheet_next(&s, u, &p);)
+            f->normalise(at(call->in[0], p.offset, f), (char *)call->out[0] + p.offset * f->size,
+                         p.rows, s.row_step, p.width, mean + first, scale + first, beta + first);
+    }
+    return MG_OK;
+}
+
+/* ---- batch_norm_reduce ---- */
+
+static void unit_products(const mg_call *call, const mg_sheet *s, int64_t unit, double *sum) {
+    const mg_folds *f = folds_of(call);
+    double mean[MG_TILE], *product = sum + s->width;
+    for (int64_t j = 0; j < s->width; j++) {
+        const int64_t c = mg_sheet_channel(s, unit % s->tiles, j);
+        mean[j] = c < 0 ? 0 : get(call->in[1], c, f);
+        sum[j] = product[j] = 0;
+    }
+    for (mg_piece p = {0}; mg_sheet_next(s, unit, &p);)
+        f->products(at(call->in[0], p.offset, f), at(call->in[2], p.offset, f), p.rows, s->row_step,
+                    p.width, mean, sum, product);
+}
+
+static mg_status run_reduce(const mg_call *call) {
+    const mg_sheet s = sheet_of(call);
+    const mg_folds *f = folds_of(call);
+    const int64_t units = mg_sheet_units(&s), channels = call->plan->out[0].value->shape.dim[1];
+    double *parts = call->scratch, *sum = parts + units * 2 * s.width, *product = sum + channels;
+#pragma omp parallel for schedule(static) if (is_large(call))
+    for (int64_t u = 0; u < units; u++) unit_products(call, &s, u, parts + u * 2 * s.width);
+    for (int64_t c = 0; c < 2 * channels; c++) sum[c] = 0;
+    for (int64_t u = 0; u < units; u++) {
+        add_lanes(&s, u % s.tiles, parts + u * 2 * s.width, sum);
+        add_lanes(&s, u % s.tiles, parts + (u * 2 + 1) * s.width, product);
+    }
+    for (int64_t c = 0; c < channels; c++) {
+        put(call->out[0], c, sum[c], f);
+        put(call->out[0], channels + c, product[c] * inverse_deviation(call, c, channels), f);
+    }
+    return MG_OK;
+}
+
+#define NORM(id) .op = #id, .name = #id, .accepts = mg_folds_refuse
+
+const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = prepare, .run = run_moments};
+const mg_kernel mg_cpu_batch_norm = {
+    NORM(batch_norm), .prepare = prepare_batch_norm, .run = run_batch_norm};
+const mg_kernel mg_cpu_batch_norm_reduce = {
+    NORM(batch_norm_reduce), .prepare = prepare, .run = run_reduce};

@@ -1,7 +1,266 @@
-#include "device/cpu/cpu.h"
-static const char *no(const mg_kernel_plan *p) { (void)p; return "later"; }
-const mg_kernel mg_cpu_sum = {.op = "sum", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_max = {.op = "max", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_min = {.op = "min", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_argmax = {.op = "argmax", .name = "none", .accepts = no};
-const mg_kernel mg_cpu_all_finite = {.op = "all_finite", .name = "none", .accepts = no};
+/* sum, max, min over axes, argmax along one, all_finite.
+ *
+ * Axes that run on are merged. What is left, when all axes or all but the last go, is a sheet whose
+ * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
+ * alone. Either way the order of additions depends on the shape only. */
+#include "device/cpu/sheet.h"
+#include "ops/attrs.h"
+#include "ops/loops.h"
+#include <math.h>
+#include <string.h>
+
+enum { WIDE = 4096, PIECE = 65536 }; /* widest sheet; elements of a thread's turn */
+
+typedef struct rule {
+    double start;
+    double (*join)(double a, double b);
+    mg_fold *fold;
+    double (*run)(const void *x, int64_t n);
+} rule;
+
+static double sum_join(double a, double b) {
+    return a + b;
+}
+
+static double max_join(double a, double b) {
+    return b > a || b != b ? b : a;
+}
+
+static double min_join(double a, double b) {
+    return b < a || b != b ? b : a;
+}
+
+static rule rule_of(const mg_call *call) {
+    const mg_folds *f = mg_folds_of(call->plan->in[0].value->dtype);
+    const char *op = call->plan->step->op->name;
+    if (strcmp(op, "sum") == 0) return (rule){0, sum_join, f->sum, f->run_sum};
+    if (strcmp(op, "max") == 0) return (rule){-INFINITY, max_join, f->max, f->run_max};
+    return (rule){INFINITY, min_join, f->min, f->run_min};
+}
+
+static void put(const mg_call *call, int64_t i, double v) {
+    if (call->plan->out[0].value->dtype == MG_F32)
+        ((float *)call->out[0])[i] = (float)v;
+    else
+        ((double *)call->out[0])[i] = v;
+}
+
+static const char *at(const mg_call *call, int64_t i) {
+    return (const char *)call->in[0] + i * (int64_t)mg_dtype_size(call->plan->in[0].value->dtype);
+}
+
+/* ---- the shape of a reduction ---- */
+
+typedef struct group { /* axes of one kind that run on into one another */
+    int64_t n, stride;
+    bool reduced;
+} group;
+
+typedef struct groups {
+    int n;
+    group at[MG_MAX_RANK];
+} groups;
+
+static groups groups_of(const mg_kernel_plan *plan) {
+    const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
+    const mg_shape *x = &plan->in[0].value->shape;
+    int64_t stride[MG_MAX_RANK];
+    groups g = {0};
+    mg_shape_strides(x, NULL, stride);
+    for (int i = 0, k = 0; i < x->rank; i++) {
+        const bool reduced = k < axes->n && axes->v[k] == i;
+        k += reduced;
+        if (x->dim[i] == 1) continue;
+        if (g.n > 0 && g.at[g.n - 1].reduced == reduced) {
+            g.at[g.n - 1].n *= x->dim[i];
+            g.at[g.n - 1].stride = stride[i];
+        } else {
+            g.at[g.n++] = (group){x->dim[i], stride[i], reduced};
+        }
+    }
+    return g;
+}
+
+static bool keeps_last_only(const mg_kernel_plan *plan) {
+    const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
+    const int rank = plan->in[0].value->shape.rank;
+    return axes->n == rank - 1 && (rank == 1 || axes->v[rank - 2] == rank - 2);
+}
+
+/* The sheet of a reduction that has one; else no lanes. */
+static mg_sheet sheet_of(const mg_kernel_plan *plan) {
+    const mg_value *x = plan->in[0].value;
+    const int64_t count = mg_shape_count(&x->shape);
+    const groups g = groups_of(plan);
+    if (plan->in[0].layout == MG_BLOCKED) return mg_sheet_of(x, MG_BLOCKED);
+    if (g.n == 1 && g.at[0].reduced) return mg_sheet_of_rows(count, 1);
+    if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE)
+        return mg_sheet_of_rows(count, g.at[1].n);
+    return (mg_sheet){.lanes = 0};
+}
+
+/* ---- running ---- */
+
+static void run_sheet(const mg_call *call, const mg_sheet *s, const rule *r) {
+    const int64_t units = mg_sheet_units(s);
+    double *parts = call->scratch, *total = parts + units * s->width;
+#pragma omp parallel for schedule(static) if (units > 1)
+    for (int64_t u = 0; u < units; u++) {
+        double *part = parts + u * s->width;
+        for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
+        for (mg_piece p = {0}; mg_sheet_next(s, u, &p);)
+            r->fold(at(call, p.offset), p.rows, s->row_step, p.width, part);
+    }
+    for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
+    for (int64_t u = 0; u < units; u++)
+        for (int64_t j = 0; j < s->width; j++) {
+            const int64_t c = mg_sheet_channel(s, u % s->tiles, j);
+            if (c >= 0) total[c] = r->join(total[c], parts[u * s->width + j]);
+        }
+    for (int64_t c = 0; c < s->channels; c++) put(call, c, total[c]);
+}
+
+/* Where combination i of the groups of one kind begins, the last group (the run) left out. */
+static int64_t offset_of(const groups *g, bool reduced, int last, int64_t i) {
+    int64_t offset = 0;
+    for (int k = last; k >= 0; k--) {
+        if (g->at[k].reduced != reduced) continue;
+        offset += i % g->at[k].n * g->at[k].stride;
+        i /= g->at[k].n;
+    }
+    return offset;
+}
+
+static int64_t combinations(const groups *g, bool reduced, int last) {
+    int64_t n = 1;
+    for (int k = 0; k <= last; k++)
+        if (g->at[k].reduced == reduced) n *= g->at[k].n;
+    return n;
+}
+
+/* The innermost group is reduced: outputs are made of runs. */
+static void reduce_runs(const mg_call *call, const groups *g, const rule *r) {
+    const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
+    const int64_t outputs = combinations(g, false, g->n - 2);
+    const int64_t runs = combinations(g, true, g->n - 2);
+#pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
+    for (int64_t o = 0; o < outputs; o++) {
+        const int64_t first = offset_of(g, false, g->n - 2, o);
+        double v = r->start;
+        for (int64_t i = 0; i < runs; i++)
+            v = r->join(v, r->run(at(call, first + offset_of(g, true, g->n - 2, i)), run));
+        put(call, o, v);
+    }
+}
+
+/* The innermost group is kept, the one before it reduced: outputs are made a tile at a time. */
+static void reduce_columns(const mg_call *call, const groups *g, const rule *r) {
+    const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
+    const int64_t tiles = (run + MG_TILE - 1) / MG_TILE;
+    const int64_t units = combinations(g, false, g->n - 2) * tiles;
+    const int64_t rows = g->at[g->n - 2].n, times = combinations(g, true, g->n - 3);
+#pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
+    for (int64_t u = 0; u < units; u++) {
+        const int64_t column = u % tiles * MG_TILE, o = u / tiles;
+        const int64_t first = offset_of(g, false, g->n - 2, o) + column;
+        const int width = (int)(run - column < MG_TILE ? run - column : MG_TILE);
+        double v[MG_TILE];
+        for (int j = 0; j < width; j++) v[j] = r->start;
+        for (int64_t i = 0; i < times; i++)
+            r->fold(at(call, first + offset_of(g, true, g->n - 3, i)), rows, run, width, v);
+        for (int j = 0; j < width; j++) put(call, o * run + column + j, v[j]);
+    }
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    if (!keeps_last_only(plan)) plan->in[0].layout = MG_ROW_MAJOR;
+    const mg_sheet s = sheet_of(plan);
+    plan->scratch = (size_t)(mg_sheet_units(&s) * s.width + s.channels) * sizeof(double);
+    return MG_OK;
+}
+
+static mg_status run(const mg_call *call) {
+    const rule r = rule_of(call);
+    const mg_sheet s = sheet_of(call->plan);
+    const groups g = groups_of(call->plan);
+    const mg_shape *y = &call->plan->out[0].value->shape;
+    if (mg_shape_count(&call->plan->in[0].value->shape) == 0)
+        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r.start);
+    else if (s.lanes)
+        run_sheet(call, &s, &r);
+    else if (g.n == 0 || (g.n == 1 && !g.at[0].reduced)) /* nothing but axes of one element */
+        memcpy(call->out[0], call->in[0],
+               (size_t)mg_shape_count(y) * mg_dtype_size(call->plan->in[0].value->dtype));
+    else if (g.at[g.n - 1].reduced)
+        reduce_runs(call, &g, &r);
+    else
+        reduce_columns(call, &g, &r);
+    return MG_OK;
+}
+
+/* ---- argmax, all_finite ---- */
+
+static mg_status prepare_rows(mg_kernel_plan *plan) {
+    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+    return MG_OK;
+}
+
+static mg_status run_argmax(const mg_call *call) {
+    const mg_value *x = call->plan->in[0].value;
+    const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
+    const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
+    const mg_folds *f = mg_folds_of(x->dtype);
+#pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < v.outer * v.inner; i++)
+        f->largest(at(call, i / v.inner * v.n * v.inner + i % v.inner), (int32_t *)call->out[0] + i,
+                   v.n, v.inner);
+    return MG_OK;
+}
+
+/* Integers are finite without a look. */
+static const char *refuse_halves(const mg_kernel_plan *plan) {
+    for (int i = 0; i < plan->step->n_in; i++) {
+        const mg_dtype t = plan->in[i].value->dtype;
+        if (t == MG_F16 || t == MG_BF16) return "float16 or bfloat16";
+    }
+    return NULL;
+}
+
+/* Any layout will do: padding is zero. */
+static bool all_finite(const mg_port *in, const void *x) {
+    const int64_t n =
+        (int64_t)(mg_cpu_layout_bytes(in->value, in->layout) / mg_dtype_size(in->value->dtype));
+    const mg_folds *f = mg_folds_of(in->value->dtype);
+    bool good = true;
+    if (!mg_dtype_is_float(in->value->dtype)) return true;
+#pragma omp parallel for schedule(static) reduction(&& : good) if (n > MG_SERIAL_BELOW)
+    for (int64_t first = 0; first < n; first += PIECE) {
+        const int64_t count = n - first < PIECE ? n - first : PIECE;
+        good = f->finite((const char *)x + first * f->size, count) && good;
+    }
+    return good;
+}
+
+static mg_status run_all_finite(const mg_call *call) {
+    bool good = true;
+    for (int i = 0; i < call->plan->step->n_in && good; i++)
+        good = all_finite(&call->plan->in[i], call->in[i]);
+    *(uint8_t *)call->out[0] = good;
+    return MG_OK;
+}
+
+#define REDUCTION(id)                                                                              \
+    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = prepare, .run = run
+
+const mg_kernel mg_cpu_sum = {REDUCTION(sum)};
+const mg_kernel mg_cpu_max = {REDUCTION(max)};
+const mg_kernel mg_cpu_min = {REDUCTION(min)};
+const mg_kernel mg_cpu_argmax = {.op = "argmax",
+                                 .name = "argmax",
+                                 .accepts = mg_folds_refuse,
+                                 .prepare = prepare_rows,
+                                 .run = run_argmax};
+const mg_kernel mg_cpu_all_finite = {.op = "all_finite",
+                                     .name = "all_finite",
+                                     .accepts = refuse_halves,
+                                     .run = run_all_finite};

@@ -7,10 +7,11 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
-#define MG_VECTOR static inline __attribute__((always_inline))
+#define VM_INLINE static inline __attribute__((always_inline))
 
-MG_VECTOR uint32_t mg_bits_of(float v) {
+VM_INLINE uint32_t vm_bits(float v) {
     union {
         float f;
         uint32_t u;
@@ -18,7 +19,7 @@ MG_VECTOR uint32_t mg_bits_of(float v) {
     return x.u;
 }
 
-MG_VECTOR float mg_float_of(uint32_t bits) {
+VM_INLINE float vm_from_bits(uint32_t bits) {
     union {
         uint32_t u;
         float f;
@@ -28,12 +29,12 @@ MG_VECTOR float mg_float_of(uint32_t bits) {
 
 /* x = n ln 2 + r, |r| <= ln 2 / 2: returns e^r - 1. Adding 1.5 * 2^23 rounds to an integer and
  * leaves it in the low bits. */
-MG_VECTOR float mg_exp_reduced(float x, uint32_t *n) {
+VM_INLINE float vm_exp_reduced(float x, uint32_t *n) {
     const float magic = 12582912.0f;
     const float shifted = x * 1.44269504088896341f + magic;
     const float k = shifted - magic;
     const float r = (x - k * 0.693359375f) - k * -2.12194440e-4f;
-    *n = mg_bits_of(shifted) - 0x4b400000u;
+    *n = vm_bits(shifted) - 0x4b400000u;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -44,39 +45,39 @@ MG_VECTOR float mg_exp_reduced(float x, uint32_t *n) {
 }
 
 /* 2^n for n in -126 .. 127. */
-MG_VECTOR float mg_power_of_two(uint32_t n) {
-    return mg_float_of((n + 127u) << 23);
+VM_INLINE float vm_power_of_two(uint32_t n) {
+    return vm_from_bits((n + 127u) << 23);
 }
 
 /* Two factors, so that both ends of the range round once and overflow to infinity. */
-MG_VECTOR float mg_exp_f(float x) {
+VM_INLINE float vm_exp(float x) {
     uint32_t n;
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const float e = mg_exp_reduced(x, &n) + 1.0f;
+    const float e = vm_exp_reduced(x, &n) + 1.0f;
     const uint32_t half = (uint32_t)((int32_t)n >> 1);
-    return e * mg_power_of_two(half) * mg_power_of_two(n - half);
+    return e * vm_power_of_two(half) * vm_power_of_two(n - half);
 }
 
 /* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), at half the scale where 2^n would overflow. */
-MG_VECTOR float mg_expm1_f(float x) {
+VM_INLINE float vm_expm1(float x) {
     uint32_t n;
     float c = x < -20.0f ? -20.0f : x;
     c = c > 89.0f ? 89.0f : c;
-    const float q = mg_exp_reduced(c, &n);
-    const float half = mg_power_of_two(n - 1u);
+    const float q = vm_exp_reduced(c, &n);
+    const float half = vm_power_of_two(n - 1u);
     const float y = (half * q + (half - 0.5f)) * 2.0f;
     return x == 0.0f ? x : y;
 }
 
 /* Subnormal numbers are scaled into the normal range first. */
-MG_VECTOR float mg_log_f(float x) {
+VM_INLINE float vm_log(float x) {
     const int small = x < 1.17549435e-38f;
-    const uint32_t bits = mg_bits_of(small ? x * 8388608.0f : x);
+    const uint32_t bits = vm_bits(small ? x * 8388608.0f : x);
     /* mantissa in [sqrt(1/2), sqrt(2)) */
     const uint32_t shifted = bits - 0x3f3504f3u;
     const float e = (float)((int32_t)shifted >> 23) - (small ? 23.0f : 0.0f);
-    const float m = mg_float_of((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const float m = vm_from_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
     const float z = m * m;
     float p = 7.0376836292e-2f;
     p = p * m - 1.1514610310e-1f;
@@ -97,21 +98,21 @@ MG_VECTOR float mg_log_f(float x) {
 }
 
 /* log(1 + x) with the rounding error of 1 + x put back. */
-MG_VECTOR float mg_log1p_f(float x) {
+VM_INLINE float vm_log1p(float x) {
     const float u = 1.0f + x;
     const float lost = (x - (u - 1.0f)) / u;
-    const float y = mg_log_f(u);
+    const float y = vm_log(u);
     const float exact = x < 1e8f && x > -1.0f ? y + lost : y;
     return x == 0.0f ? x : exact;
 }
 
 /* (e^2x - 1) / (e^2x + 1): exact near 0 because expm1 is. */
-MG_VECTOR float mg_tanh_f(float x) {
+VM_INLINE float vm_tanh(float x) {
     const float a = fabsf(x) > 10.0f ? 10.0f : fabsf(x);
-    const float e = mg_expm1_f(2.0f * a);
+    const float e = vm_expm1(2.0f * a);
     const float y = copysignf(e / (e + 2.0f), x);
     return x != x ? x : y;
 }
 
-#undef MG_VECTOR
+#undef VM_INLINE
 #endif

@@ -1,0 +1,181 @@
+/* Inner loops of the pools, for one type: included with REAL and NAME(x) defined.
+ *
+ * x and dx point at a plane (h x w pixels of `width` neighbouring channels each), y and dy at one
+ * of its rows or, in the functions called plane, at the pooled plane. */
+
+static inline REAL NAME(larger)(REAL a, REAL b) {
+    return b > a || b != b ? b : a;
+}
+
+/* Whether v is the winner m: equal, or both NaN. */
+static inline int NAME(hits)(REAL v, REAL m) {
+    return (v == m) | ((v != v) & (m != m));
+}
+
+static inline __attribute__((always_inline)) void
+NAME(max_pairs)(const plane *p, const REAL *restrict x, REAL *restrict y, int64_t width) {
+    const int64_t row = p->w * width;
+    for (int64_t o = 0; o < p->ow; o++, x += 2 * width, y += width) {
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++)
+            y[c] = NAME(larger)(NAME(larger)(x[c], x[c + width]),
+                                NAME(larger)(x[c + row], x[c + row + width]));
+    }
+}
+
+static inline void NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y,
+                                    const span *rows, const span *columns) {
+    const int64_t width = p->width;
+    memcpy(y, x + (rows->low * p->w + columns->low) * width, (size_t)width * sizeof *y);
+    for (int64_t i = rows->low; i < rows->high; i++)
+        for (int64_t j = columns->low; j < columns->high; j++) {
+            const REAL *cell = x + (i * p->w + j) * width;
+#pragma omp simd
+            for (int64_t c = 0; c < width; c++) y[c] = NAME(larger)(y[c], cell[c]);
+        }
+}
+
+MG_CLONES static void NAME(max_row)(const plane *p, const void *image, void *pooled, int64_t oy) {
+    const REAL *x = image;
+    REAL *y = pooled;
+    if (p->pairs && p->width == MG_LANES) {
+        NAME(max_pairs)(p, x + 2 * oy * p->w * MG_LANES, y, MG_LANES);
+    } else if (p->pairs) {
+        NAME(max_pairs)(p, x + 2 * oy * p->w * p->width, y, p->width);
+    } else {
+        const span rows = span_of(p, 0, oy);
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            const span columns = span_of(p, 1, ox);
+            NAME(max_window)(p, x, y + ox * p->width, &rows, &columns);
+        }
+    }
+}
+
+MG_CLONES static void NAME(avg_row)(const plane *p, const void *image, void *pooled, int64_t oy) {
+    const REAL *restrict x = image;
+    const int64_t width = p->width;
+    const span rows = span_of(p, 0, oy);
+    for (int64_t ox = 0; ox < p->ow; ox++) {
+        REAL *restrict y = (REAL *)pooled + ox * width;
+        const span columns = span_of(p, 1, ox);
+        const REAL count = (REAL)((rows.high - rows.low) * (columns.high - columns.low));
+        memset(y, 0, (size_t)width * sizeof *y);
+        for (int64_t i = rows.low; i < rows.high; i++)
+            for (int64_t j = columns.low; j < columns.high; j++) {
+                const REAL *cell = x + (i * p->w + j) * width;
+#pragma omp simd
+                for (int64_t c = 0; c < width; c++) y[c] += cell[c];
+            }
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++) y[c] /= count;
+    }
+}
+
+/* Two rows of dx from 2 x 2 windows that touch but do not overlap. */
+static inline __attribute__((always_inline)) void
+NAME(max_grad_pairs)(const plane *p, const REAL *restrict x, const REAL *restrict y,
+                     const REAL *restrict dy, REAL *restrict dx, int64_t width) {
+    const int64_t row = p->w * width;
+    for (int64_t o = 0; o < p->ow; o++) {
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++) {
+            const REAL m = y[c], zero = 0;
+            REAL left = dy[c];
+            const int a = NAME(hits)(x[c], m), b = NAME(hits)(x[c + width], m);
+            const int d = NAME(hits)(x[c + row], m), e = NAME(hits)(x[c + row + width], m);
+            dx[c] = a ? left : zero;
+            left = a ? zero : left;
+            dx[c + width] = b ? left : zero;
+            left = b ? zero : left;
+            dx[c + row] = d ? left : zero;
+            left = d ? zero : left;
+            dx[c + row + width] = e ? left : zero;
+        }
+        x += 2 * width, dx += 2 * width, y += width, dy += width;
+    }
+    const size_t rest = (size_t)((p->w - 2 * p->ow) * width) * sizeof *dx;
+    memset(dx, 0, rest);
+    memset(dx + row, 0, rest);
+}
+
+MG_CLONES static void NAME(max_grad_row)(const plane *p, const void *image, const void *pooled,
+                                         const void *slope, void *image_slope, int64_t oy) {
+    const int64_t row = p->w * p->width, at = oy * p->ow * p->width;
+    const REAL *x = (const REAL *)image + 2 * oy * row, *y = (const REAL *)pooled + at;
+    const REAL *dy = (const REAL *)slope + at;
+    REAL *dx = (REAL *)image_slope + 2 * oy * row;
+    if (p->width == MG_LANES)
+        NAME(max_grad_pairs)(p, x, y, dy, dx, MG_LANES);
+    else
+        NAME(max_grad_pairs)(p, x, y, dy, dx, p->width);
+    if (oy == p->oh - 1)
+        memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
+}
+
+/* Rows of dx are cleared when the windows first reach them, while they are about to be used. */
+static inline void NAME(clear_rows)(const plane *p, REAL *dx, int64_t *clean, int64_t end) {
+    const int64_t row = p->w * p->width;
+    if (end <= *clean) return;
+    memset(dx + *clean * row, 0, (size_t)((end - *clean) * row) * sizeof *dx);
+    *clean = end;
+}
+
+/* One window's part of the channels: dy goes to the first cell that equals y. */
+static inline void NAME(max_grad_window)(const plane *p, const REAL *restrict x,
+                                         const REAL *restrict y, const REAL *restrict dy,
+                                         REAL *restrict dx, const span *rows, const span *columns,
+                                         int64_t n) {
+    REAL left[MAX_RUN];
+    memcpy(left, dy, (size_t)n * sizeof *left);
+    for (int64_t i = rows->low; i < rows->high; i++)
+        for (int64_t j = columns->low; j < columns->high; j++) {
+            const int64_t at = (i * p->w + j) * p->width;
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++) {
+                const int hit = NAME(hits)(x[at + c], y[c]);
+                dx[at + c] += hit ? left[c] : (REAL)0;
+                left[c] = hit ? (REAL)0 : left[c];
+            }
+        }
+}
+
+MG_CLONES static void NAME(max_grad_plane)(const plane *p, const void *image, const void *pooled,
+                                           const void *slope, void *image_slope) {
+    const REAL *x = image, *y = pooled, *dy = slope;
+    REAL *dx = image_slope;
+    int64_t clean = 0;
+    for (int64_t oy = 0; oy < p->oh; oy++) {
+        const span rows = span_of(p, 0, oy);
+        NAME(clear_rows)(p, dx, &clean, rows.high);
+        for (int64_t ox = 0; ox < p->ow; ox++, y += p->width, dy += p->width) {
+            const span columns = span_of(p, 1, ox);
+            for (int64_t c = 0; c < p->width; c += MAX_RUN) {
+                const int64_t n = p->width - c < MAX_RUN ? p->width - c : MAX_RUN;
+                NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
+            }
+        }
+    }
+    NAME(clear_rows)(p, dx, &clean, p->h);
+}
+
+MG_CLONES static void NAME(avg_grad_plane)(const plane *p, const void *slope, void *image_slope) {
+    const REAL *restrict dy = slope;
+    REAL *restrict dx = image_slope;
+    const int64_t width = p->width;
+    int64_t clean = 0;
+    for (int64_t oy = 0; oy < p->oh; oy++) {
+        const span rows = span_of(p, 0, oy);
+        NAME(clear_rows)(p, dx, &clean, rows.high);
+        for (int64_t ox = 0; ox < p->ow; ox++, dy += width) {
+            const span columns = span_of(p, 1, ox);
+            const REAL count = (REAL)((rows.high - rows.low) * (columns.high - columns.low));
+            for (int64_t i = rows.low; i < rows.high; i++)
+                for (int64_t j = columns.low; j < columns.high; j++) {
+                    REAL *cell = dx + (i * p->w + j) * width;
+#pragma omp simd
+                    for (int64_t c = 0; c < width; c++) cell[c] += dy[c] / count;
+                }
+        }
+    }
+    NAME(clear_rows)(p, dx, &clean, p->h);
+}

@@ -1,0 +1,75 @@
+/* Sheets: a tensor seen as rows of lanes, for what treats each channel (last axis) by itself.
+ *
+ * Row-major, a row is one pixel's channels, or several pixels' where channels are few: lane j holds
+ * channel j % channels, and a row cut short may be left over. Blocked, a row is a pixel's 16 lanes,
+ * and the rows of a tile lie apart image by image. Rows are cut into chunks and lanes into tiles; a
+ * unit is one chunk of one tile. The cut depends on shapes only, and so do the bits of every sum
+ * that adds units in order, however many threads there are. */
+#ifndef MG_DEVICE_CPU_SHEET_H
+#define MG_DEVICE_CPU_SHEET_H
+
+#include "device/cpu/cpu.h"
+
+enum { MG_TILE = 64 }; /* the most lanes of a tile */
+
+typedef struct mg_sheet {
+    int64_t channels, lanes; /* lanes of a whole row that hold something */
+    int64_t images, rows;    /* rows an image */
+    int64_t image_step, row_step, tile_step;
+    int64_t tail; /* lanes of the row left over; a chunk of its own */
+    int64_t width, tiles, chunk_rows, chunks;
+    bool blocked;
+} mg_sheet;
+
+/* Rows of one unit that lie evenly. */
+typedef struct mg_piece {
+    int64_t offset, rows; /* in elements */
+    int width;
+    int64_t next, end; /* row numbers */
+} mg_piece;
+
+mg_sheet mg_sheet_of(const mg_value *x, int layout);
+/* count elements, row-major, in rows of `channels`. */
+mg_sheet mg_sheet_of_rows(int64_t count, int64_t channels);
+/* The pieces of a unit (chunk * tiles + tile): start from zero; false when there are no more. */
+bool mg_sheet_next(const mg_sheet *s, int64_t unit, mg_piece *p);
+/* A unit's size. */
+int64_t mg_sheet_unit_rows(const mg_sheet *s, int64_t unit);
+int64_t mg_sheet_unit_width(const mg_sheet *s, int64_t unit);
+/* The channel of lane j of a tile, or -1 if it is padding. */
+static inline int64_t mg_sheet_channel(const mg_sheet *s, int64_t tile, int64_t j) {
+    const int64_t lane = tile * s->width + j;
+    return lane < s->lanes ? lane % s->channels : -1;
+}
+static inline int64_t mg_sheet_units(const mg_sheet *s) {
+    return s->chunks * s->tiles;
+}
+
+/* Loops over `rows` rows of `width` lanes, `step` elements apart, for one type. */
+typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);
+
+typedef struct mg_folds {
+    mg_fold *sum, *max, *min; /* into result */
+    double (*run_sum)(const void *x, int64_t n);
+    double (*run_max)(const void *x, int64_t n);
+    double (*run_min)(const void *x, int64_t n);
+    /* sums of d = x - shift and of d * d */
+    void (*moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
+                    double *sum, double *square);
+    /* sums of dy and of dy * (x - mean) */
+    void (*products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
+                     const double *mean, double *sum, double *product);
+    /* y = (x - mean) * scale + beta */
+    void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
+                      const double *mean, const double *scale, const double *beta);
+    bool (*finite)(const void *x, int64_t n);
+    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step);
+    int64_t size; /* of an element */
+} mg_folds;
+
+/* For float32 or float64. */
+const mg_folds *mg_folds_of(mg_dtype t);
+/* The reason for accepting neither, or NULL. */
+const char *mg_folds_refuse(const mg_kernel_plan *plan);
+
+#endif

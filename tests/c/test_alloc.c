@@ -1,0 +1,109 @@
+/* Memory: counted, aligned, and failing on request. */
+#include "core/alloc.h"
+#include "core/status.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Larger than any address space; the compiler must not see its value. */
+static volatile size_t impossible = SIZE_MAX / 2 + 4096;
+
+static void blocks_are_aligned_and_counted(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 1000, 1 << 20};
+    const mg_alloc_stats before = mg_alloc_get_stats();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *p = mg_alloc(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 0xa5, sizes[i]);
+        assert_int_equal(mg_alloc_get_stats().live_bytes - before.live_bytes, sizes[i]);
+        assert_int_equal(mg_alloc_get_stats().live_blocks - before.live_blocks, 1);
+        mg_free(p);
+    }
+    mg_free(NULL);
+    assert_int_equal(mg_alloc_get_stats().live_bytes, before.live_bytes);
+    assert_int_equal(mg_alloc_get_stats().total_calls - before.total_calls, 7);
+}
+
+static void a_zeroed_block_is_zero(void **state) {
+    (void)state;
+    unsigned char *dirty = mg_alloc(4096);
+    memset(dirty, 0xff, 4096);
+    mg_free(dirty);
+    unsigned char *p = mg_alloc_zero(4096);
+    for (int i = 0; i < 4096; i++) assert_int_equal(p[i], 0);
+    mg_free(p);
+}
+
+static void resizing_keeps_the_contents(void **state) {
+    (void)state;
+    char *p = mg_realloc(NULL, 4);
+    memcpy(p, "abcd", 4);
+    p = mg_realloc(p, 100000);
+    assert_memory_equal(p, "abcd", 4);
+    p = mg_realloc(p, 2);
+    assert_memory_equal(p, "ab", 2);
+    mg_free(p);
+}
+
+static void too_large_a_size_is_an_error_with_its_number(void **state) {
+    (void)state;
+    const mg_alloc_stats before = mg_alloc_get_stats();
+    char expected[80];
+    snprintf(expected, sizeof expected, "out of memory: asked %zu bytes", impossible);
+    assert_null(mg_alloc(impossible));
+    assert_int_equal(mg_error_code(), MG_OOM);
+    assert_string_equal(mg_error_message(), expected);
+    assert_null(mg_alloc(impossible + (SIZE_MAX / 2 - 4097))); /* SIZE_MAX - 1 */
+    assert_null(mg_alloc_zero(impossible));
+    char *p = mg_strdup("kept");
+    assert_null(mg_realloc(p, impossible));
+    assert_string_equal(p, "kept");
+    mg_free(p);
+    assert_int_equal(mg_alloc_get_stats().live_bytes, before.live_bytes);
+}
+
+static void the_nth_allocation_fails_once(void **state) {
+    (void)state;
+    mg_alloc_fail_after(3);
+    char *a = mg_alloc(1), *b = mg_strdup("b"), *c = mg_alloc_zero(1), *d = mg_alloc(1);
+    assert_true(a && b && !c && d);
+    mg_alloc_fail_after(1);
+    assert_null(mg_realloc(a, 100));
+    mg_alloc_fail_after(1);
+    mg_alloc_fail_after(0);
+    c = mg_alloc(1);
+    assert_non_null(c);
+    mg_free(a), mg_free(b), mg_free(c), mg_free(d);
+}
+
+static void sizes_are_multiplied_and_added_without_overflow(void **state) {
+    (void)state;
+    size_t r;
+    assert_true(mg_size_mul(1u << 20, 1u << 20, &r) && r == (size_t)1 << 40);
+    assert_false(mg_size_mul(SIZE_MAX / 2, 3, &r));
+    assert_true(mg_size_add(SIZE_MAX - 1, 1, &r) && r == SIZE_MAX);
+    assert_false(mg_size_add(SIZE_MAX, 1, &r));
+}
+
+static int nothing_lives(void **state) {
+    (void)state;
+    return mg_alloc_get_stats().live_blocks == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_aligned_and_counted),
+        cmocka_unit_test(a_zeroed_block_is_zero),
+        cmocka_unit_test(resizing_keeps_the_contents),
+        cmocka_unit_test(too_large_a_size_is_an_error_with_its_number),
+        cmocka_unit_test(the_nth_allocation_fails_once),
+        cmocka_unit_test(sizes_are_multiplied_and_added_without_overflow),
+    };
+    return cmocka_run_group_tests(tests, NULL, nothing_lives);
+}

@@ -1,0 +1,125 @@
+/* Element types: names, promotion, and conversions to the last bit. */
+#include "core/dtype.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void names_are_kerass_and_their_short_forms(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *alias;
+        mg_dtype t;
+        size_t size;
+    } rows[] = {{"bool", "boolean", MG_BOOL, 1},  {"uint8", "u8", MG_U8, 1},
+                {"int32", "i32", MG_I32, 4},      {"int64", "i64", MG_I64, 8},
+                {"bfloat16", "bf16", MG_BF16, 2}, {"float16", "f16", MG_F16, 2},
+                {"float32", "f32", MG_F32, 4},    {"float64", "f64", MG_F64, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_string_equal(mg_dtype_name(rows[i].t), rows[i].name);
+        assert_int_equal(mg_dtype_from_name(rows[i].name), rows[i].t);
+        assert_int_equal(mg_dtype_from_name(rows[i].alias), rows[i].t);
+        assert_int_equal(mg_dtype_size(rows[i].t), rows[i].size);
+        assert_int_equal(mg_dtype_is_float(rows[i].t), rows[i].t >= MG_BF16);
+    }
+    assert_int_equal(mg_dtype_from_name("double"), MG_F64);
+    assert_int_equal(mg_dtype_from_name("float8"), -1);
+    assert_string_equal(mg_dtype_name((mg_dtype)99), "unknown");
+}
+
+static void the_wider_type_wins(void **state) {
+    (void)state;
+    for (int a = 0; a < MG_N_DTYPES; a++)
+        for (int b = 0; b < MG_N_DTYPES; b++) {
+            const mg_dtype ab = mg_dtype_promote((mg_dtype)a, (mg_dtype)b);
+            const bool halves = (a == MG_F16 && b == MG_BF16) || (a == MG_BF16 && b == MG_F16);
+            assert_int_equal(ab, halves ? MG_F32 : (mg_dtype)(a > b ? a : b));
+        }
+}
+
+static double through(mg_dtype t, double v) {
+    return mg_dtype_round(t, v);
+}
+
+static void integers_truncate_and_saturate(void **state) {
+    (void)state;
+    assert_true(through(MG_U8, 254.9) == 254 && through(MG_U8, -0.9) == 0);
+    assert_true(through(MG_U8, 256) == 255 && through(MG_U8, -1) == 0);
+    assert_true(through(MG_I32, -2.7) == -2 && through(MG_I32, 1e20) == INT32_MAX);
+    assert_true(through(MG_I32, -INFINITY) == INT32_MIN && through(MG_I32, NAN) == 0);
+    assert_true(through(MG_I64, 0x1p62) == 0x1p62 && through(MG_I64, -1e30) == -0x1p63);
+    int64_t most;
+    mg_from_double(&most, &(double){1e30}, MG_I64, 1);
+    assert_true(most == INT64_MAX);
+    assert_true(through(MG_BOOL, -0.5) == 1 && through(MG_BOOL, 0) == 0);
+    assert_true(through(MG_BOOL, NAN) == 1);
+}
+
+static void every_half_comes_back_as_it_was(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 1u << 16; i++) {
+        const uint16_t h = (uint16_t)i;
+        const float f = mg_f16_to_f32(h), b = mg_bf16_to_f32(h);
+        if (isnan(f))
+            assert_true(isnan(mg_f16_to_f32(mg_f32_to_f16(f))));
+        else
+            assert_int_equal(mg_f32_to_f16(f), h);
+        if (isnan(b))
+            assert_true(isnan(mg_bf16_to_f32(mg_f32_to_bf16(b))));
+        else
+            assert_int_equal(mg_f32_to_bf16(b), h);
+    }
+}
+
+/* Between two neighbours: below the middle down, above up, at the middle to the even one. */
+static void check_middle(mg_dtype t, uint16_t low, double a, double b) {
+    const double middle = (a + b) / 2, quarter = (b - a) / 4;
+    uint16_t got;
+    const double v[] = {a + quarter, middle - quarter * 0x1p-30, middle, middle + quarter * 0x1p-30,
+                        b - quarter};
+    const uint16_t high = (uint16_t)(low + 1), even = low % 2 ? high : low;
+    const uint16_t expected[] = {low, low, even, high, high};
+    for (int i = 0; i < 5; i++) {
+        mg_from_double(&got, &v[i], t, 1);
+        assert_int_equal(got, expected[i]);
+        const double minus = -v[i];
+        mg_from_double(&got, &minus, t, 1);
+        assert_int_equal(got, expected[i] | 0x8000);
+    }
+}
+
+/* The 2^-32 beside the middle do not survive a float: rounding twice would show. */
+static void doubles_round_once_to_the_nearest_even_half(void **state) {
+    (void)state;
+    for (int i = 1; i < 0x7bff; i += 7)
+        check_middle(MG_F16, (uint16_t)i, (double)mg_f16_to_f32((uint16_t)i),
+                     (double)mg_f16_to_f32((uint16_t)(i + 1)));
+    for (int i = 0x100; i < 0x7f7f; i += 13)
+        check_middle(MG_BF16, (uint16_t)i, (double)mg_bf16_to_f32((uint16_t)i),
+                     (double)mg_bf16_to_f32((uint16_t)(i + 1)));
+}
+
+static void halves_overflow_to_infinity_and_underflow_to_zero(void **state) {
+    (void)state;
+    assert_true(through(MG_F16, 65519.9) == 65504 && isinf(through(MG_F16, 65520)));
+    assert_true(through(MG_F16, -1e300) == -INFINITY && through(MG_BF16, 1e300) == INFINITY);
+    assert_true(through(MG_F16, 0x1p-25) == 0 && through(MG_F16, 0x1.8p-25) == 0x1p-24);
+    assert_true(through(MG_F16, 1e-300) == 0 && signbit(through(MG_F16, -1e-300)));
+    assert_true(through(MG_F16, INFINITY) == INFINITY && isnan(through(MG_BF16, NAN)));
+    assert_true(through(MG_F32, 0.1) == (double)0.1f && through(MG_F64, 0.1) == 0.1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_kerass_and_their_short_forms),
+        cmocka_unit_test(the_wider_type_wins),
+        cmocka_unit_test(integers_truncate_and_saturate),
+        cmocka_unit_test(every_half_comes_back_as_it_was),
+        cmocka_unit_test(doubles_round_once_to_the_nearest_even_half),
+        cmocka_unit_test(halves_overflow_to_infinity_and_underflow_to_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

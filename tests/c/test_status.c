@@ -1,0 +1,109 @@
+/* The thread's error message, and the nearest of a list of names. */
+#include "core/status.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void a_failure_leaves_its_code_and_message(void **state) {
+    (void)state;
+    assert_int_equal(mg_fail(MG_DATA, "row %d of %s", 3, "x.idx"), MG_DATA);
+    assert_int_equal(mg_error_code(), MG_DATA);
+    assert_string_equal(mg_error_message(), "row 3 of x.idx");
+    mg_error_clear();
+    assert_int_equal(mg_error_code(), MG_OK);
+    assert_string_equal(mg_error_message(), "");
+}
+
+static void the_old_message_may_be_part_of_the_new_one(void **state) {
+    (void)state;
+    mg_fail(MG_IO, "disk full");
+    mg_fail(MG_IO, "cannot save: %s", mg_error_message());
+    assert_string_equal(mg_error_message(), "cannot save: disk full");
+    mg_error_prefix("Dense \"a\"");
+    assert_string_equal(mg_error_message(), "Dense \"a\": cannot save: disk full");
+    assert_int_equal(mg_error_code(), MG_IO);
+}
+
+static void a_message_is_no_format(void **state) {
+    (void)state;
+    mg_fail(MG_USAGE, "%s", "100%s %n");
+    mg_error_prefix("%d");
+    assert_string_equal(mg_error_message(), "%d: 100%s %n");
+}
+
+static void a_very_long_message_is_cut(void **state) {
+    (void)state;
+    char text[10000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    mg_fail(MG_USAGE, "%s", text);
+    const size_t n = strlen(mg_error_message());
+    assert_in_range(n, 1024, sizeof text - 2);
+    for (int i = 0; i < 5; i++) mg_error_prefix(text);
+    assert_in_range(strlen(mg_error_message()), 1024, n);
+}
+
+static void *fail_elsewhere(void *context) {
+    mg_fail(MG_DEVICE, "another thread");
+    return context;
+}
+
+static void every_thread_has_its_own_message(void **state) {
+    (void)state;
+    pthread_t thread;
+    mg_fail(MG_USAGE, "mine");
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(mg_error_message(), "mine");
+    assert_int_equal(mg_error_code(), MG_USAGE);
+}
+
+static void every_code_has_a_name(void **state) {
+    (void)state;
+    static const char *const names[MG_N_STATUS] = {"ok",          "usage",       "data",    "io",
+                                                   "oom",         "nonfinite",   "device",  "comm",
+                                                   "interrupted", "unsupported", "internal"};
+    for (int i = 0; i < MG_N_STATUS; i++)
+        assert_string_equal(mg_status_name((mg_status)i), names[i]);
+    assert_string_equal(mg_status_name((mg_status)99), "unknown");
+}
+
+static void the_nearest_name_is_the_one_meant(void **state) {
+    (void)state;
+    static const char *const names[] = {"activation", "kernel_size", "padding", "strides", "units"};
+    assert_string_equal(mg_nearest_name("activaton", names, 5), "activation");  /* left out */
+    assert_string_equal(mg_nearest_name("actviation", names, 5), "activation"); /* swapped */
+    assert_string_equal(mg_nearest_name("paddding", names, 5), "padding");      /* doubled */
+    assert_string_equal(mg_nearest_name("STRIDES", names, 5), "strides");
+    assert_string_equal(mg_nearest_name("unit", names, 5), "units");
+    assert_null(mg_nearest_name("use_bias", names, 5));
+    assert_null(mg_nearest_name("x", names, 5));
+    assert_null(mg_nearest_name("", names, 5));
+    assert_null(mg_nearest_name("units", names, 0));
+}
+
+static void a_very_long_name_is_near_to_none(void **state) {
+    (void)state;
+    char text[1000];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    assert_null(mg_nearest_name(text, (const char *const[]){"a", text}, 2));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failure_leaves_its_code_and_message),
+        cmocka_unit_test(the_old_message_may_be_part_of_the_new_one),
+        cmocka_unit_test(a_message_is_no_format),
+        cmocka_unit_test(a_very_long_message_is_cut),
+        cmocka_unit_test(every_thread_has_its_own_message),
+        cmocka_unit_test(every_code_has_a_name),
+        cmocka_unit_test(the_nearest_name_is_the_one_meant),
+        cmocka_unit_test(a_very_long_name_is_near_to_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,38 @@
+/* Any bytes as a safetensors file. The header's length is put in front, so that the fuzzer needs
+ * not find it: the input's first byte is the length of the data behind the header. */
+#define _GNU_SOURCE
+#include "core/alloc.h"
+#include "device/device.h"
+#include "io/safetensors.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void load(const char *path) {
+    mg_file *f = mg_io_open(path);
+    mg_store *s = mg_store_new();
+    if (!f || !s) abort();
+    mg_safetensors.load(f, path, s);
+    mg_store_free(s);
+    mg_io_close(f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    char path[64];
+    unsigned char length[8] = {0};
+    if (n < 1 || n > 1 << 20) return 0;
+    const size_t data = bytes[0] < n - 1 ? bytes[0] : n - 1, header = n - 1 - data;
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)header >> 8 * i);
+    mg_device_set_default(mg_device_find("ref:0"));
+    const int64_t blocks = mg_alloc_get_stats().live_blocks;
+    const int fd = memfd_create("fuzz", 0);
+    if (fd < 0 || write(fd, length, 8) != 8 || write(fd, bytes + 1, n - 1) != (ssize_t)n - 1)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    load(path);
+    close(fd);
+    if (mg_alloc_get_stats().live_blocks != blocks) abort();
+    return 0;
+}
