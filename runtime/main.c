@@ -2,7 +2,10 @@
  *
  * Options are gone through twice: first to find the script and what sort of run it is, then, inside
  * Lua, in order. Ctrl-C must stop compiled loops too: a debug hook alone never fires in them, but
- * with LuaJIT's profiler ticking they come back to the interpreter within about ten milliseconds.
+ * with LuaJIT's profiler on they look at its flag. Its timer is switched off at once and Ctrl-C
+ * ticks instead: a timer's signals would land in oneDNN's generated kernels, which keep values
+ * below the stack pointer (seen as a corrupted heap). For the same reason Ctrl-C has a stack of its
+ * own.
  */
 #include "core/status.h"
 #include "core/threads.h"
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define VERSION "0.1.0"
@@ -102,6 +106,7 @@ static void on_interrupt(int signal_number) {
     signal(signal_number, SIG_DFL);
     mg_interrupt();
     stop_soon(running);
+    raise(SIGPROF);
 }
 
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
@@ -113,7 +118,8 @@ int mg_program_call(lua_State *L, int n_args, int n_results) {
     int base = lua_gettop(L) - n_args;
     lua_pushcfunction(L, add_traceback);
     lua_insert(L, base);
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, before;
+    struct sigaction before;
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | SA_ONSTACK};
     running = L;
     sigaction(SIGINT, &action, &before);
     int status = lua_pcall(L, n_args, n_results, base);
@@ -367,6 +373,15 @@ static int run_all(lua_State *L, const run_mode *m) {
     return status;
 }
 
+/* Compiled loops look at the profiler's flag, which only Ctrl-C sets. */
+static void watch_for_interrupts(lua_State *L) {
+    static char memory[1 << 16];
+    const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
+    sigaltstack(&own, NULL);
+    luaJIT_profile_start(L, "li10", on_tick, NULL);
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
+}
+
 static int protected_main(lua_State *L) {
     run_mode *m = lua_touserdata(L, 1);
     lua_settop(L, 0);
@@ -379,7 +394,7 @@ static int protected_main(lua_State *L) {
     set_up_packages(L);
     make_arg_table(L, m);
     lua_gc(L, LUA_GCRESTART, -1);
-    luaJIT_profile_start(L, "li10", on_tick, NULL);
+    watch_for_interrupts(L);
     m->exit_status = run_all(L, m);
     return 0;
 }

@@ -103,8 +103,7 @@ COPY_BLOCK(uint64_t)
 static void copy_block(const block *b, const char *src, char *dst, int64_t size) {
     if (b->from == 1 && b->to == 1 && b->n * size >= 16) {
         for (int64_t r = 0; r < b->rows; r++)
-            memcpy(dst + r * b->to_row * size, src + r * b->from_row * size,
-                   (size_t)(b->n * size));
+            memcpy(dst + r * b->to_row * size, src + r * b->from_row * size, (size_t)(b->n * size));
         return;
     }
     switch (size) {
@@ -249,10 +248,8 @@ static mg_status run_concat(const mg_call *call) {
 }
 
 static mg_status run_reshape(const mg_call *call) {
-    const walk w = {.rank = 1,
-                    .n = {mg_shape_count(&call->plan->out[0].value->shape)},
-                    .from = {1},
-                    .to = {1}};
+    const walk w = {
+        .rank = 1, .n = {mg_shape_count(&call->plan->out[0].value->shape)}, .from = {1}, .to = {1}};
     run_walk(w, call->in[0], call->out[0], element_size(call));
     return MG_OK;
 }
@@ -276,7 +273,8 @@ static mg_status run_gather(const mg_call *call) {
 #pragma omp parallel for schedule(static) if (v.outer * n * v.inner > MG_SERIAL_BELOW)
     for (int64_t k = 0; k < v.outer * n; k++) {
         const int64_t i = k % n;
-        const int64_t id = wide ? ((const int64_t *)call->in[1])[i] : ((const int32_t *)call->in[1])[i];
+        const int64_t id =
+            wide ? ((const int64_t *)call->in[1])[i] : ((const int32_t *)call->in[1])[i];
         char *to = (char *)call->out[0] + k * bytes;
         if (id >= 0 && id < v.n) {
             const char *from = (const char *)call->in[0] + (k / n * v.n + id) * bytes;

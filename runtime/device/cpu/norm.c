@@ -97,8 +97,8 @@ static void tile_sums(const mg_sheet *s, int64_t tile, const double *parts, doub
 }
 
 /* Per lane of a tile: the sum of squared distances from `center`. */
-static void tile_squares(const mg_sheet *s, int64_t tile, const double *parts,
-                         const double *center, double *total) {
+static void tile_squares(const mg_sheet *s, int64_t tile, const double *parts, const double *center,
+                         double *total) {
     for (int64_t j = 0; j < s->width; j++) total[j] = 0;
     for (int64_t u = tile; u < mg_sheet_units(s); u += s->tiles) {
         const double *mean = parts + u * 2 * s->width, *square = mean + s->width;
@@ -214,7 +214,7 @@ static mg_status run_reduce(const mg_call *call) {
 #define NORM(id) .op = #id, .name = #id, .accepts = mg_folds_refuse
 
 const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = prepare, .run = run_moments};
-const mg_kernel mg_cpu_batch_norm = {
-    NORM(batch_norm), .prepare = prepare_batch_norm, .run = run_batch_norm};
-const mg_kernel mg_cpu_batch_norm_reduce = {
-    NORM(batch_norm_reduce), .prepare = prepare, .run = run_reduce};
+const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = prepare_batch_norm,
+                                     .run = run_batch_norm};
+const mg_kernel mg_cpu_batch_norm_reduce = {NORM(batch_norm_reduce), .prepare = prepare,
+                                            .run = run_reduce};

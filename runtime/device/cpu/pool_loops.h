@@ -4,7 +4,7 @@
  * of its rows or, in the functions called plane, at the pooled plane. */
 
 static inline REAL NAME(larger)(REAL a, REAL b) {
-    return b > a || b != b ? b : a;
+    return (b > a) | (b != b) ? b : a;
 }
 
 /* Whether v is the winner m: equal, or both NaN. */
@@ -108,8 +108,7 @@ MG_CLONES static void NAME(max_grad_row)(const plane *p, const void *image, cons
         NAME(max_grad_pairs)(p, x, y, dy, dx, MG_LANES);
     else
         NAME(max_grad_pairs)(p, x, y, dy, dx, p->width);
-    if (oy == p->oh - 1)
-        memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
+    if (oy == p->oh - 1) memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
 }
 
 /* Rows of dx are cleared when the windows first reach them, while they are about to be used. */

@@ -94,8 +94,7 @@ static mg_sheet sheet_of(const mg_kernel_plan *plan) {
     const groups g = groups_of(plan);
     if (plan->in[0].layout == MG_BLOCKED) return mg_sheet_of(x, MG_BLOCKED);
     if (g.n == 1 && g.at[0].reduced) return mg_sheet_of_rows(count, 1);
-    if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE)
-        return mg_sheet_of_rows(count, g.at[1].n);
+    if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE) return mg_sheet_of_rows(count, g.at[1].n);
     return (mg_sheet){.lanes = 0};
 }
 
@@ -260,7 +259,5 @@ const mg_kernel mg_cpu_argmax = {.op = "argmax",
                                  .accepts = mg_folds_refuse,
                                  .prepare = prepare_rows,
                                  .run = run_argmax};
-const mg_kernel mg_cpu_all_finite = {.op = "all_finite",
-                                     .name = "all_finite",
-                                     .accepts = refuse_halves,
-                                     .run = run_all_finite};
+const mg_kernel mg_cpu_all_finite = {
+    .op = "all_finite", .name = "all_finite", .accepts = refuse_halves, .run = run_all_finite};

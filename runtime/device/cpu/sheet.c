@@ -17,6 +17,16 @@ static inline double min_of(double a, double b) {
     return b < a || b != b ? b : a;
 }
 
+/* `whole` for each 16 lanes from j on, `rest` for those left, n rows from `first` on at a time:
+ * sums of 16 stay in a register, and the rows in the cache for the next 16. */
+#define EACH_GROUP(whole, rest)                                                                    \
+    for (int64_t first = 0; first < rows; first += SHORT) {                                        \
+        const int64_t n = rows - first < SHORT ? rows - first : SHORT;                             \
+        int j = 0;                                                                                 \
+        for (; j + MG_LANES <= width; j += MG_LANES) whole;                                        \
+        if (j < width) rest;                                                                       \
+    }
+
 #define REAL float
 #define NAME(x) x##_f32
 #include "device/cpu/sheet_loops.h"
@@ -64,8 +74,7 @@ mg_sheet mg_sheet_of_rows(int64_t count, int64_t channels) {
 
 mg_sheet mg_sheet_of(const mg_value *x, int layout) {
     const int64_t *n = x->shape.dim, count = mg_shape_count(&x->shape);
-    if (layout != MG_BLOCKED || count == 0)
-        return mg_sheet_of_rows(count, n[x->shape.rank - 1]);
+    if (layout != MG_BLOCKED || count == 0) return mg_sheet_of_rows(count, n[x->shape.rank - 1]);
     const int64_t pixels = n[1] * n[2];
     return cut((mg_sheet){.channels = n[3],
                           .lanes = n[3],

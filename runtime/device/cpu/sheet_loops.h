@@ -30,30 +30,28 @@
         }                                                                                          \
     }                                                                                              \
     MG_CLONES static void NAME(name)(const void *x, int64_t rows, int64_t step, int width,         \
-                                     double *result) {                                             \
-        if (width == MG_TILE)                                                                      \
-            NAME(name##_lanes)(x, rows, step, MG_TILE, result);                                    \
-        else if (width == MG_LANES)                                                                \
-            NAME(name##_lanes)(x, rows, step, MG_LANES, result);                                   \
-        else                                                                                       \
-            NAME(name##_lanes)(x, rows, step, width, result);                                      \
-    }                                                                                              \
-    static double NAME(run_##name)(const void *run, int64_t n) {                                   \
+                                     double *result){EACH_GROUP(                                   \
+        NAME(name##_lanes)((const REAL *)x + first * step + j, n, step, MG_LANES, result + j),     \
+        NAME(name##_lanes)((const REAL *)x + first * step + j, n, step, width - j,                 \
+                           result + j))} MG_CLONES static double                                   \
+    NAME(run_##name)(const void *run, int64_t n) {                                                 \
         const REAL *x = run;                                                                       \
         double lanes[MG_TILE], result = (double)(start);                                           \
         const int64_t rows = n / MG_TILE;                                                          \
         if (rows) {                                                                                \
             for (int j = 0; j < MG_TILE; j++) lanes[j] = (double)(start);                          \
-            NAME(name)(x, rows, MG_TILE, MG_TILE, lanes);                                          \
-            for (int j = 0; j < MG_TILE; j++) result = name##_of(result, lanes[j]);                \
+            NAME(name##_lanes)(x, rows, MG_TILE, MG_TILE, lanes);                                  \
+            for (int half = MG_TILE / 2; half > 0; half /= 2)                                      \
+                for (int j = 0; j < half; j++) lanes[j] = name##_of(lanes[j], lanes[j + half]);    \
+            result = lanes[0];                                                                     \
         }                                                                                          \
         for (int64_t i = rows * MG_TILE; i < n; i++) result = name##_of(result, (double)x[i]);     \
         return result;                                                                             \
     }
 
 /* NaN wins, and stays. */
-#define MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
-#define MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define MAX(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a))
+#define MIN(a, b) (((b) < (a)) | ((b) != (b)) ? (b) : (a))
 static inline REAL NAME(max2)(REAL a, REAL b) {
     return MAX(a, b);
 }
@@ -103,12 +101,10 @@ NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int widt
 
 MG_CLONES static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width,
                                     const double *shift, double *sum, double *square) {
-    if (width == MG_TILE)
-        NAME(moments_lanes)(x, rows, step, MG_TILE, shift, sum, square);
-    else if (width == MG_LANES)
-        NAME(moments_lanes)(x, rows, step, MG_LANES, shift, sum, square);
-    else
-        NAME(moments_lanes)(x, rows, step, width, shift, sum, square);
+    EACH_GROUP(NAME(moments_lanes)((const REAL *)x + first * step + j, n, step, MG_LANES, shift + j,
+                                   sum + j, square + j),
+               NAME(moments_lanes)((const REAL *)x + first * step + j, n, step, width - j,
+                                   shift + j, sum + j, square + j))
 }
 
 static inline __attribute__((always_inline)) void
@@ -143,12 +139,12 @@ NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t ro
 
 MG_CLONES static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t step,
                                      int width, const double *mean, double *sum, double *product) {
-    if (width == MG_TILE)
-        NAME(products_lanes)(x, dy, rows, step, MG_TILE, mean, sum, product);
-    else if (width == MG_LANES)
-        NAME(products_lanes)(x, dy, rows, step, MG_LANES, mean, sum, product);
-    else
-        NAME(products_lanes)(x, dy, rows, step, width, mean, sum, product);
+    EACH_GROUP(NAME(products_lanes)((const REAL *)x + first * step + j,
+                                    (const REAL *)dy + first * step + j, n, step, MG_LANES,
+                                    mean + j, sum + j, product + j),
+               NAME(products_lanes)((const REAL *)x + first * step + j,
+                                    (const REAL *)dy + first * step + j, n, step, width - j,
+                                    mean + j, sum + j, product + j))
 }
 
 static inline __attribute__((always_inline)) void
@@ -167,9 +163,8 @@ NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, int64_t rows, in
     }
 }
 
-MG_CLONES static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step,
-                                      int width, const double *mean, const double *scale,
-                                      const double *beta) {
+MG_CLONES static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
+                                      const double *mean, const double *scale, const double *beta) {
     if (width == MG_TILE)
         NAME(normalise_lanes)(x, y, rows, step, MG_TILE, mean, scale, beta);
     else if (width == MG_LANES)

@@ -19,10 +19,12 @@ static inline double wide_exp(double x) {
         const REAL *restrict x = src;                                                              \
         REAL *restrict y = dst, largest = -INFINITY;                                               \
         double sum = 0;                                                                            \
-        for (int64_t i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;                 \
+        _Pragma("omp simd reduction(max : largest)") for (int64_t i = 0; i < n; i++) largest =     \
+            x[i] > largest ? x[i] : largest;                                                       \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - largest);            \
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += (double)y[i]; \
-        const double shift = log(sum), scale = 1 / sum;                                            \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=              \
+            (double)y[i];                                                                          \
+        const double shift = logarithm ? log(sum) : 0, scale = 1 / sum;                            \
         if (logarithm) {                                                                           \
             _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] =                             \
                 (REAL)((double)(x[i] - largest) - shift);                                          \
@@ -101,11 +103,8 @@ static mg_status run_log_softmax(const mg_call *call) {
     return run(call, true);
 }
 
-const mg_kernel mg_cpu_softmax = {.op = "softmax",
-                                  .name = "softmax",
-                                  .accepts = accepts,
-                                  .prepare = prepare,
-                                  .run = run_softmax};
+const mg_kernel mg_cpu_softmax = {
+    .op = "softmax", .name = "softmax", .accepts = accepts, .prepare = prepare, .run = run_softmax};
 const mg_kernel mg_cpu_log_softmax = {.op = "log_softmax",
                                       .name = "log_softmax",
                                       .accepts = accepts,
