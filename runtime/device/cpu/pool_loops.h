@@ -4,7 +4,8 @@
  * of its rows or, in the functions called plane, at the pooled plane. */
 
 static inline REAL NAME(larger)(REAL a, REAL b) {
-    return (b > a) | (b != b) ? b : a;
+    const REAL top = b > a ? b : a;
+    return b != b ? b : top;
 }
 
 /* Whether v is the winner m: equal, or both NaN. */
@@ -17,15 +18,16 @@ NAME(max_pairs)(const plane *p, const REAL *restrict x, REAL *restrict y, int64_
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++, x += 2 * width, y += width) {
 #pragma omp simd
-        for (int64_t c = 0; c < width; c++)
-            y[c] = NAME(larger)(NAME(larger)(x[c], x[c + width]),
-                                NAME(larger)(x[c + row], x[c + row + width]));
+        for (int64_t c = 0; c < width; c++) {
+            const REAL a = x[c], b = x[c + width], d = x[c + row], e = x[c + row + width];
+            y[c] = NAME(larger)(NAME(larger)(a, b), NAME(larger)(d, e));
+        }
     }
 }
 
-static inline void NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y,
-                                    const span *rows, const span *columns) {
-    const int64_t width = p->width;
+static inline __attribute__((always_inline)) void
+NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y, const span *rows,
+                 const span *columns, int64_t width) {
     memcpy(y, x + (rows->low * p->w + columns->low) * width, (size_t)width * sizeof *y);
     for (int64_t i = rows->low; i < rows->high; i++)
         for (int64_t j = columns->low; j < columns->high; j++) {
@@ -46,7 +48,10 @@ MG_CLONES static void NAME(max_row)(const plane *p, const void *image, void *poo
         const span rows = span_of(p, 0, oy);
         for (int64_t ox = 0; ox < p->ow; ox++) {
             const span columns = span_of(p, 1, ox);
-            NAME(max_window)(p, x, y + ox * p->width, &rows, &columns);
+            if (p->width == MG_LANES)
+                NAME(max_window)(p, x, y + ox * MG_LANES, &rows, &columns, MG_LANES);
+            else
+                NAME(max_window)(p, x, y + ox * p->width, &rows, &columns, p->width);
         }
     }
 }
@@ -120,10 +125,10 @@ static inline void NAME(clear_rows)(const plane *p, REAL *dx, int64_t *clean, in
 }
 
 /* One window's part of the channels: dy goes to the first cell that equals y. */
-static inline void NAME(max_grad_window)(const plane *p, const REAL *restrict x,
-                                         const REAL *restrict y, const REAL *restrict dy,
-                                         REAL *restrict dx, const span *rows, const span *columns,
-                                         int64_t n) {
+static inline __attribute__((always_inline)) void
+NAME(max_grad_window)(const plane *p, const REAL *restrict x, const REAL *restrict y,
+                      const REAL *restrict dy, REAL *restrict dx, const span *rows,
+                      const span *columns, int64_t n) {
     REAL left[MAX_RUN];
     memcpy(left, dy, (size_t)n * sizeof *left);
     for (int64_t i = rows->low; i < rows->high; i++)
@@ -150,7 +155,11 @@ MG_CLONES static void NAME(max_grad_plane)(const plane *p, const void *image, co
             const span columns = span_of(p, 1, ox);
             for (int64_t c = 0; c < p->width; c += MAX_RUN) {
                 const int64_t n = p->width - c < MAX_RUN ? p->width - c : MAX_RUN;
-                NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
+                if (n == MG_LANES)
+                    NAME(max_grad_window)
+                    (p, x + c, y + c, dy + c, dx + c, &rows, &columns, MG_LANES);
+                else
+                    NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
             }
         }
     }

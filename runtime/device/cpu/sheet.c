@@ -17,16 +17,6 @@ static inline double min_of(double a, double b) {
     return b < a || b != b ? b : a;
 }
 
-/* `whole` for each 16 lanes from j on, `rest` for those left, n rows from `first` on at a time:
- * sums of 16 stay in a register, and the rows in the cache for the next 16. */
-#define EACH_GROUP(whole, rest)                                                                    \
-    for (int64_t first = 0; first < rows; first += SHORT) {                                        \
-        const int64_t n = rows - first < SHORT ? rows - first : SHORT;                             \
-        int j = 0;                                                                                 \
-        for (; j + MG_LANES <= width; j += MG_LANES) whole;                                        \
-        if (j < width) rest;                                                                       \
-    }
-
 #define REAL float
 #define NAME(x) x##_f32
 #include "device/cpu/sheet_loops.h"

@@ -30,11 +30,15 @@
         }                                                                                          \
     }                                                                                              \
     MG_CLONES static void NAME(name)(const void *x, int64_t rows, int64_t step, int width,         \
-                                     double *result){EACH_GROUP(                                   \
-        NAME(name##_lanes)((const REAL *)x + first * step + j, n, step, MG_LANES, result + j),     \
-        NAME(name##_lanes)((const REAL *)x + first * step + j, n, step, width - j,                 \
-                           result + j))} MG_CLONES static double                                   \
-    NAME(run_##name)(const void *run, int64_t n) {                                                 \
+                                     double *result) {                                             \
+        if (width == MG_TILE)                                                                      \
+            NAME(name##_lanes)(x, rows, step, MG_TILE, result);                                    \
+        else if (width == MG_LANES)                                                                \
+            NAME(name##_lanes)(x, rows, step, MG_LANES, result);                                   \
+        else                                                                                       \
+            NAME(name##_lanes)(x, rows, step, width, result);                                      \
+    }                                                                                              \
+    MG_CLONES static double NAME(run_##name)(const void *run, int64_t n) {                         \
         const REAL *x = run;                                                                       \
         double lanes[MG_TILE], result = (double)(start);                                           \
         const int64_t rows = n / MG_TILE;                                                          \
@@ -49,14 +53,14 @@
         return result;                                                                             \
     }
 
-/* NaN wins, and stays. */
-#define MAX(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a))
-#define MIN(a, b) (((b) < (a)) | ((b) != (b)) ? (b) : (a))
+/* NaN wins, and stays; two selects, which compilers know how to vectorise. */
 static inline REAL NAME(max2)(REAL a, REAL b) {
-    return MAX(a, b);
+    const REAL larger = b > a ? b : a;
+    return b != b ? b : larger;
 }
 static inline REAL NAME(min2)(REAL a, REAL b) {
-    return MIN(a, b);
+    const REAL smaller = b < a ? b : a;
+    return b != b ? b : smaller;
 }
 FOLD(sum, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
 FOLD(max, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
@@ -64,8 +68,6 @@ FOLD(max, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(m
 FOLD(min, (REAL)INFINITY, NAME(min2)(NAME(min2)(s[j], NAME(min2)(p, q)), NAME(min2)(t, u)),
      NAME(min2)(s[j], p))
 #undef FOLD
-#undef MAX
-#undef MIN
 
 static inline __attribute__((always_inline)) void
 NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int width,
@@ -101,10 +103,12 @@ NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int widt
 
 MG_CLONES static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width,
                                     const double *shift, double *sum, double *square) {
-    EACH_GROUP(NAME(moments_lanes)((const REAL *)x + first * step + j, n, step, MG_LANES, shift + j,
-                                   sum + j, square + j),
-               NAME(moments_lanes)((const REAL *)x + first * step + j, n, step, width - j,
-                                   shift + j, sum + j, square + j))
+    if (width == MG_TILE)
+        NAME(moments_lanes)(x, rows, step, MG_TILE, shift, sum, square);
+    else if (width == MG_LANES)
+        NAME(moments_lanes)(x, rows, step, MG_LANES, shift, sum, square);
+    else
+        NAME(moments_lanes)(x, rows, step, width, shift, sum, square);
 }
 
 static inline __attribute__((always_inline)) void
@@ -139,12 +143,12 @@ NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t ro
 
 MG_CLONES static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t step,
                                      int width, const double *mean, double *sum, double *product) {
-    EACH_GROUP(NAME(products_lanes)((const REAL *)x + first * step + j,
-                                    (const REAL *)dy + first * step + j, n, step, MG_LANES,
-                                    mean + j, sum + j, product + j),
-               NAME(products_lanes)((const REAL *)x + first * step + j,
-                                    (const REAL *)dy + first * step + j, n, step, width - j,
-                                    mean + j, sum + j, product + j))
+    if (width == MG_TILE)
+        NAME(products_lanes)(x, dy, rows, step, MG_TILE, mean, sum, product);
+    else if (width == MG_LANES)
+        NAME(products_lanes)(x, dy, rows, step, MG_LANES, mean, sum, product);
+    else
+        NAME(products_lanes)(x, dy, rows, step, width, mean, sum, product);
 }
 
 static inline __attribute__((always_inline)) void

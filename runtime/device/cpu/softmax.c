@@ -8,7 +8,7 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-enum { COLUMNS = 64 };
+enum { COLUMNS = 64, SHORT = 64 }; /* columns together; rows too short for vector maxima */
 
 static inline double wide_exp(double x) {
     return exp(x);
@@ -19,8 +19,12 @@ static inline double wide_exp(double x) {
         const REAL *restrict x = src;                                                              \
         REAL *restrict y = dst, largest = -INFINITY;                                               \
         double sum = 0;                                                                            \
-        _Pragma("omp simd reduction(max : largest)") for (int64_t i = 0; i < n; i++) largest =     \
-            x[i] > largest ? x[i] : largest;                                                       \
+        if (n < SHORT) {                                                                           \
+            for (int64_t i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;             \
+        } else {                                                                                   \
+            _Pragma("omp simd reduction(max : largest)") for (int64_t i = 0; i < n; i++) largest = \
+                x[i] > largest ? x[i] : largest;                                                   \
+        }                                                                                          \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - largest);            \
         _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=              \
             (double)y[i];                                                                          \
