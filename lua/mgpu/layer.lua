@@ -208,10 +208,10 @@ end
 
 -- ---- use ----------------------------------------------------------------------------------------
 
-function Layer:build() end
+function Layer:build() end -- luacheck: no self
 
 --- The output's shape for an input's, both with the batch (-1). Layers that change it say so.
-function Layer:output_shape(shape) return shape end
+function Layer:output_shape(shape) return shape end -- luacheck: no self
 
 --- Builds once, for a shape whose batch is -1.
 function Layer:ensure_built(shape)

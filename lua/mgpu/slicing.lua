@@ -51,7 +51,8 @@ local function check_ranges(ranges, rank)
 end
 
 return function(t, ranges)
-  local shape = t:shape()
+  if type(t) == "table" then t = core.tensor(t) end
+  local shape = core.methods.shape(t)
   check_ranges(ranges, #shape)
   local start, stop, step, kept = {}, {}, {}, {}
   for axis, size in ipairs(shape) do

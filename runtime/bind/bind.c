@@ -46,7 +46,8 @@ int bind_raise(lua_State *L) {
     push_user_line(L);
     lua_pushstring(L, mg_error_message());
     lua_concat(L, 2);
-    return lua_error(L);
+    lua_error(L);
+    __builtin_unreachable();
 }
 
 int bind_fail(lua_State *L, mg_status code, const char *format, ...) {
@@ -56,7 +57,7 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     mg_fail(code, "%s", text);
-    return bind_raise(L);
+    bind_raise(L);
 }
 
 void bind_check(lua_State *L, mg_status status) {

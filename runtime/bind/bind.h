@@ -19,10 +19,10 @@
 /* ---- bind.c: errors ---- */
 
 /* Raises the stored error as a string, the user's line first. Does not return. */
-int bind_raise(lua_State *L);
+int bind_raise(lua_State *L) __attribute__((noreturn));
 /* Stores and raises. */
 int bind_fail(lua_State *L, mg_status code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4), noreturn));
 /* Raises if status is not MG_OK. */
 void bind_check(lua_State *L, mg_status status);
 /* Raises "interrupted" after Ctrl-C. Every entry calls it. */

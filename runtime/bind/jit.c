@@ -80,7 +80,7 @@ static int compare_names(const void *a, const void *b) {
 /* The array part in order, then the named fields sorted: tables have no order of their own. */
 static void put_table(signature *s, int index, const char *what) {
     lua_State *L = s->L;
-    const char *names[64];
+    const char *names[64] = {NULL};
     int n_names = 0;
     const int n = (int)lua_objlen(L, index);
     luaL_checkstack(L, 8, "jit");
@@ -241,7 +241,8 @@ static void push_traced(lua_State *L, mg_trace *trace) {
         return;
     }
     if (!lua_istable(L, -1)) return;
-    const char *names[64]; /* in the order of put_table, so that placeholders are numbered alike */
+    const char *names[64] = {
+        NULL}; /* in the order of put_table, so that placeholders are numbered alike */
     int n_names = 0;
     const int from = lua_gettop(L), n = (int)lua_objlen(L, from);
     luaL_checkstack(L, 8, "jit");

@@ -43,10 +43,8 @@ local function options(case)
 end
 
 local function tensor(values, shape, dtype, device)
-  local flat = #values > 0 and values or { 0 }
-  local t = mgpu.tensor(flat, { dtype = dtype, device = device })
-  if #values == 0 then t = t:slice { {} }:reshape { 1 }; t = mgpu.zeros({ 0 }, { dtype = dtype, device = device }) end
-  return t:reshape(shape)
+  if #values == 0 then return mgpu.zeros(shape, { dtype = dtype, device = device }) end
+  return mgpu.tensor(values, { dtype = dtype, device = device }):reshape(shape)
 end
 
 local function input_dtype(case, input, dtype)

@@ -133,6 +133,11 @@ for _, name in ipairs { "sum", "max", "min", "prod" } do
   case { name, { { 100, 1000 }, 0.99, 1.01 }, axis = 2, grad = false, tol = 1e-5, why = SUMMED.why }
 end
 case { "sum", { { 0, 3 }, 0, 1 }, axis = 1 }
+for _, axes in ipairs { { 2, 4 }, { 1, 3, 4 }, { 1, 2, 4 }, { 3 } } do
+  for _, name in ipairs { "sum", "max", "min" } do
+    case { name, { { 5, 7, 66, 3 }, -1, 2 }, axis = axes, grad = false, tol = 1e-5, why = SUMMED.why }
+  end
+end
 case { "prod", { { 0, 3 }, 0, 1 }, axis = 1 }
 case { "prod", { { 2, 3 }, choose = { 0, 2, 3 } }, axis = 2, dtypes = { "float64" } }
 case { "sum", { { 5, 9 }, ints = 100 }, axis = 2 }
@@ -167,6 +172,13 @@ case { "reverse", { { 3, 4, 2 }, -1, 1 }, axis = 2 }
 case { "gather", { { 6, 3, 2 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1 }
 case { "gather", { { 6, 5, 2 }, -1, 1 }, { { 2, 3 }, ints = 5 }, axis = 2 }
 case { "gather", { { 300, 28, 28 }, ints = 256 }, { { 50 }, ints = 300 }, axis = 1 }
+case { "gather", { { 3, 9 }, -1, 1 }, { { 4 }, choose = { 0, 9, -1, 8 } }, axis = 2, grad = false }
+case { "gather", { { 3, 9 }, ints = 50 }, { { 4 }, choose = { 0, 9, -1, 8 } }, axis = 2 }
+case { "permute", { { 200, 300 }, -1, 1 }, order = { 2, 1 }, grad = false }
+case { "permute", { { 5, 40, 3, 70 }, -1, 1 }, order = { 4, 2, 1, 3 }, grad = false }
+case { "slice", { { 5, 40, 3, 7 }, -1, 1 }, start = { 4, 0, 2, 6 }, stop = { -1, 40, 0, -1 },
+  step = { -2, 3, -1, -1 }, grad = false }
+case { "broadcast_to", { { 40, 1, 70 }, -1, 1 }, shape = { 5, 40, 3, 70 }, grad = false }
 
 -- ---- matmul -------------------------------------------------------------------------------------
 
@@ -237,6 +249,22 @@ case { "max_pool2d_grad", { { 2, 6, 4, 16 }, ints = 2 }, { { 2, 3, 2, 16 }, pool
   { { 2, 3, 2, 16 }, ints = 9 }, as = "float32", grad = false }
 case { "max_pool2d_pick", { { 2, 6, 4, 3 }, -1, 1 }, { { 2, 3, 2, 3 }, pooled = 1 },
   { { 2, 6, 4, 3 }, -1, 1 }, grad = { 3 }, fallback = true }
+-- odd channels; windows that overlap, leave cells out, or reach into the padding
+for _, c in ipairs { 1, 17, 33, 100 } do
+  for _, o in ipairs {
+    { y = { 2, 4, 3, c } }, { y = { 2, 5, 4, c }, size = { 3, 3 }, strides = { 2, 2 }, pads = { 1, 1, 1, 1 } },
+    { y = { 2, 8, 3, c }, size = { 2, 3 }, strides = { 1, 2 } },
+    { y = { 2, 3, 2, c }, size = { 2, 2 }, strides = { 3, 3 } } } do
+    case { "max_pool2d_grad", { { 2, 9, 7, c }, -1, 1 }, { o.y, pooled = 1 }, { o.y, -1, 1 },
+      size = o.size, strides = o.strides, pads = o.pads, grad = false }
+    case { "avg_pool2d_grad", { o.y, -1, 1 }, size = o.size, strides = o.strides, pads = o.pads,
+      input_shape = { 2, 9, 7, c }, grad = false }
+    for _, name in ipairs { "max_pool2d", "avg_pool2d" } do
+      case { name, { { 2, 9, 7, c }, -1, 1 }, size = o.size, strides = o.strides, pads = o.pads,
+        grad = false }
+    end
+  end
+end
 case { "avg_pool2d_grad", { { 2, 3, 2, 3 }, -1, 1 }, input_shape = { 2, 6, 4, 3 } }
 case { "avg_pool2d_grad", { { 2, 4, 3, 16 }, -1, 1 }, size = { 3, 3 }, strides = { 2, 2 },
   pads = { 1, 1, 1, 1 }, input_shape = { 2, 7, 5, 16 } }
@@ -244,7 +272,8 @@ case { "avg_pool2d_grad", { { 2, 4, 3, 16 }, -1, 1 }, size = { 3, 3 }, strides =
 -- ---- normalisation ------------------------------------------------------------------------------
 
 local NORM = { tol = 1e-5, why = "means over many rows" }
-for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 } } do
+for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 }, { 1, 6 }, { 1000, 1 }, { 37, 17 },
+  { 1000, 65 }, { 3, 9, 9, 200 } } do
   local c = x[#x]
   local grad = c <= 5 and nil
   if c > 5 then grad = false end

@@ -7,10 +7,8 @@ local Input = Layer:extend("Input", { whole = "shape", positional = 0,
   { "batch_size", "integer", min = 1 },
 })
 
-function Input:init() -- luacheck: no unused
-  self.is_input = true
-end
+function Input:init() self.is_input = true end
 
-function Input:call(x) return x end
+function Input:call(x) return x end -- luacheck: no self
 
 return Input

@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { TILE = 1024, MAX_AXES = MG_MAX_RANK + 1 };
+enum { TILE = 256, MAX_AXES = MG_MAX_RANK + 1 };
 
 typedef struct fused_state {
     int rank; /* of the iteration space, after merging */

@@ -1,5 +1,5 @@
 /* The tile loops for AVX2. */
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC target("avx2,fma,bmi2")
 #endif
 #define TABLE mg_loops_avx2

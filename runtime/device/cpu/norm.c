@@ -1,8 +1,8 @@
 /* moments, batch_norm and batch_norm_reduce: one pass over the images each.
  *
- * moments sums, in each unit of a sheet, the differences from the unit's first row, which are exact
- * or nearly so however far the mean lies from 0; means and variances of units are put together in
- * double. batch_norm subtracts the mean before it multiplies, for the same reason. */
+ * moments sums, in each unit of a sheet, the differences from a number near the unit's, which are
+ * exact or nearly so however far the mean lies from 0; means and variances of units are put
+ * together in double. batch_norm subtracts the mean before it multiplies, for the same reason. */
 #include "device/cpu/sheet.h"
 #include "ops/attrs.h"
 #include <math.h>
@@ -64,6 +64,19 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 
 /* ---- moments ---- */
 
+/* Per lane, a number near the piece's: the median of three rows, so that one stray cannot spoil it.
+ */
+static void choose_shift(const mg_sheet *s, const mg_folds *f, const void *x, const mg_piece *p,
+                         double *shift) {
+    for (int j = 0; j < p->width; j++) {
+        const int64_t first = p->offset + j;
+        const double a = get(x, first, f), b = get(x, first + p->rows / 2 * s->row_step, f);
+        const double c = get(x, first + (p->rows - 1) * s->row_step, f);
+        const double median = fmax(fmin(a, b), fmin(fmax(a, b), c));
+        shift[j] = isfinite(median) ? median : 0;
+    }
+}
+
 /* Mean, and sum of squared distances from it, of the unit's lanes. */
 static void unit_moments(const mg_sheet *s, const mg_folds *f, const void *x, int64_t unit,
                          double *mean, double *square) {
@@ -72,10 +85,7 @@ static void unit_moments(const mg_sheet *s, const mg_folds *f, const void *x, in
     mg_piece p = {0};
     for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
     for (bool first = true; mg_sheet_next(s, unit, &p); first = false) {
-        for (int j = 0; j < p.width && first; j++) {
-            const double v = get(x, p.offset + j, f);
-            shift[j] = isfinite(v) ? v : 0;
-        }
+        if (first) choose_shift(s, f, x, &p, shift);
         f->moments(at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
     }
     for (int j = 0; j < p.width; j++) {

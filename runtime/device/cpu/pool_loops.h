@@ -155,11 +155,9 @@ MG_CLONES static void NAME(max_grad_plane)(const plane *p, const void *image, co
             const span columns = span_of(p, 1, ox);
             for (int64_t c = 0; c < p->width; c += MAX_RUN) {
                 const int64_t n = p->width - c < MAX_RUN ? p->width - c : MAX_RUN;
-                if (n == MG_LANES)
-                    NAME(max_grad_window)
-                    (p, x + c, y + c, dy + c, dx + c, &rows, &columns, MG_LANES);
-                else
-                    NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
+                if (n == MG_LANES) NAME(max_grad_window)
+                (p, x + c, y + c, dy + c, dx + c, &rows, &columns, MG_LANES);
+                else NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
             }
         }
     }

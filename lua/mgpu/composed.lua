@@ -1,0 +1,197 @@
+--- Ops composed of others: each is a function of `mgpu` and a method of tensors.
+--
+-- Axes count from 1 or, negative, from the end. A reduction takes (axis, keepdims) or one table of
+-- them; without an axis it goes over all.
+local core = require "mgpu.core"
+local slice = require "mgpu.slicing"
+
+local M, ops = {}, core.ops
+
+local function fail(message, ...) core.fail("usage", message:format(...)) end
+
+-- t itself, or a tensor made of a number or table.
+local function as_tensor(who, t)
+  local kind = type(t)
+  if core.is_tensor(t) or core.is_variable(t) then return t end
+  if kind == "number" or kind == "boolean" or kind == "table" then return core.tensor(t) end
+  fail("%s: expected a tensor, got %s", who, kind)
+end
+
+-- The position from 1 of an axis of `rank`.
+local function axis_at(who, axis, rank)
+  if type(axis) ~= "number" or axis % 1 ~= 0 then
+    fail("%s: an axis is a whole number, got %s", who, tostring(axis))
+  end
+  local at = axis < 0 and axis + rank + 1 or axis
+  if axis == 0 or at < 1 or at > rank then
+    fail("%s: axis %d is out of range: there are %d axes, counted from 1 (or -1 from the end)", who,
+      axis, rank)
+  end
+  return at
+end
+
+-- The set of positions that axis (nil = all, a number, or a list) means.
+local function axis_set(who, axis, rank)
+  local set = {}
+  if axis == nil then
+    for i = 1, rank do set[i] = true end
+    return set
+  end
+  for _, a in ipairs(type(axis) == "table" and axis or { axis }) do
+    set[axis_at(who, a, rank)] = true
+  end
+  return set
+end
+
+local REDUCTION = { "axis", "keepdims" }
+
+-- Axis and keepdims, given one after the other or in one table.
+local function reduction_options(who, axis, keepdims)
+  if type(axis) ~= "table" or #axis > 0 then return axis, keepdims end
+  for key in pairs(axis) do
+    if key ~= "axis" and key ~= "keepdims" then
+      local near = type(key) == "string" and core.nearest(key, REDUCTION)
+      fail("%s: unknown option %q%s", who, tostring(key),
+        near and (" (did you mean %q?)"):format(near) or "")
+    end
+  end
+  return axis.axis, axis.keepdims
+end
+
+local function floating(t)
+  if t:dtype():find "float" then return t end
+  return ops.cast(t, "float32")
+end
+
+local function mean_over(who, t, axis, keepdims)
+  local shape, n = t:shape(), 1
+  for i in pairs(axis_set(who, axis, #shape)) do n = n * shape[i] end
+  return ops.sum(t, { axis = axis, keepdims = keepdims }) / n
+end
+
+local function variance(who, t, axis, keepdims)
+  axis, keepdims = reduction_options(who, axis, keepdims)
+  t = floating(as_tensor(who, t))
+  return mean_over(who, ops.square(t - mean_over(who, t, axis, true)), axis, keepdims)
+end
+
+-- ---- reductions ---------------------------------------------------------------------------------
+
+--- mean over axes: the sum divided by the count; integers give float32.
+function M.mean(t, axis, keepdims)
+  axis, keepdims = reduction_options("mean", axis, keepdims)
+  return mean_over("mean", floating(as_tensor("mean", t)), axis, keepdims)
+end
+
+--- var(iance) over axes: the mean squared distance from the mean (biased).
+function M.var(t, axis, keepdims) return variance("var", t, axis, keepdims) end
+
+--- std: the square root of var.
+function M.std(t, axis, keepdims) return ops.sqrt(variance("std", t, axis, keepdims)) end
+
+--- norm: the square root of the sum of squares.
+function M.norm(t, axis, keepdims)
+  axis, keepdims = reduction_options("norm", axis, keepdims)
+  local squares = ops.square(as_tensor("norm", t))
+  return ops.sqrt(ops.sum(squares, { axis = axis, keepdims = keepdims }))
+end
+
+-- ---- element-wise -------------------------------------------------------------------------------
+
+--- clip(t, low, high): nil leaves an end open.
+function M.clip(t, low, high)
+  t = as_tensor("clip", t)
+  if low ~= nil then t = ops.maximum(t, low) end
+  if high ~= nil then t = ops.minimum(t, high) end
+  return t
+end
+
+--- one_hot(ids, classes[, {dtype=}]): ids from 0; also to_categorical.
+function M.one_hot(ids, classes, options)
+  if type(classes) ~= "number" or classes < 1 or classes % 1 ~= 0 then
+    fail("one_hot: the number of classes must be at least 1, got %s", tostring(classes))
+  end
+  if options ~= nil and type(options) ~= "table" then
+    fail("one_hot: the options must be a table such as {dtype = \"float32\"}, got %s", type(options))
+  end
+  for key in pairs(options or {}) do
+    if key ~= "dtype" then fail("one_hot: unknown option %q: it takes dtype", tostring(key)) end
+  end
+  local shape = as_tensor("one_hot", ids):shape()
+  shape[#shape + 1] = 1
+  local column = ops.cast(ops.reshape(as_tensor("one_hot", ids), { shape = shape }), "int32")
+  local hot = ops.eq(column, ops.iota({ classes }, 1, "int32"))
+  return ops.cast(hot, options and options.dtype or core.floatx())
+end
+
+-- ---- movement -----------------------------------------------------------------------------------
+
+M.slice = slice
+
+--- transpose: all axes in opposite order, or an order of axes.
+function M.transpose(t, order)
+  t = as_tensor("transpose", t)
+  if order then return ops.permute(t, order) end
+  order = {}
+  for i = t:rank(), 1, -1 do order[#order + 1] = i end
+  return ops.permute(t, { order = order })
+end
+
+--- flatten: one axis.
+function M.flatten(t)
+  t = as_tensor("flatten", t)
+  return ops.reshape(t, { shape = { t:count() } })
+end
+
+--- expand_dims(t, axis): a new axis of size 1 that has this position afterwards.
+function M.expand_dims(t, axis)
+  t = as_tensor("expand_dims", t)
+  local shape = t:shape()
+  table.insert(shape, axis_at("expand_dims", axis, #shape + 1), 1)
+  return ops.reshape(t, { shape = shape })
+end
+
+--- squeeze(t[, axis]): without the axes of size 1, or without the given ones.
+function M.squeeze(t, axis)
+  t = as_tensor("squeeze", t)
+  local shape, kept = t:shape(), {}
+  local dropped = axis ~= nil and axis_set("squeeze", axis, #shape)
+  for i, size in ipairs(shape) do
+    if dropped and dropped[i] and size ~= 1 then
+      fail("squeeze: axis %d has size %d, not 1", i, size)
+    end
+    if size ~= 1 or (dropped and not dropped[i]) then kept[#kept + 1] = size end
+  end
+  return ops.reshape(t, { shape = kept })
+end
+
+--- stack({a, b, ...}, axis): along a new axis (default the first).
+function M.stack(list, axis)
+  local expanded = {}
+  if type(list) ~= "table" or #list == 0 then fail("stack: expected an array of tensors") end
+  for i, t in ipairs(list) do expanded[i] = M.expand_dims(t, axis or 1) end
+  return ops.concat(expanded, { axis = axis or 1 })
+end
+
+--- split(t, n, axis): an array of n equal parts along an axis (default the first).
+function M.split(t, n, axis)
+  t = as_tensor("split", t)
+  local shape = t:shape()
+  local at = axis_at("split", axis or 1, #shape)
+  if type(n) ~= "number" or n < 1 or n % 1 ~= 0 or shape[at] % n ~= 0 then
+    fail("split: axis %d of size %d cannot be cut into %s equal parts", at, shape[at], tostring(n))
+  end
+  local parts, size, ranges = {}, shape[at] / n, {}
+  for k = 1, #shape do ranges[k] = {} end
+  if size == 0 then
+    for i = 1, n do parts[i] = t end
+    return parts
+  end
+  for i = 1, n do
+    ranges[at] = { (i - 1) * size + 1, i * size }
+    parts[i] = slice(t, ranges)
+  end
+  return parts
+end
+
+return M
