@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { TILE = 256, MAX_AXES = MG_MAX_RANK + 1 };
+enum { TILE = 1024, LEAST_TILE = 256, CACHE = 24 << 10, MAX_AXES = MG_MAX_RANK + 1 };
 
 typedef struct fused_state {
     int rank; /* of the iteration space, after merging */
@@ -112,10 +112,17 @@ static void merge_axes(fused_state *s, int n_in) {
     for (int i = 0; i < n_in; i++) s->stride[i][0] = 0;
 }
 
+/* As long as the registers fit into the first-level cache (7 instructions over 28 MB, one thread:
+ * 2.85 ms with 1024 elements, 2.05 with 256), but not so short that the calls show. */
+static int64_t tile_size(const fused_state *s) {
+    const int64_t n = CACHE / (s->n_registers * (int64_t)s->width) / MG_LANES * MG_LANES;
+    return n > TILE ? TILE : n < LEAST_TILE ? LEAST_TILE : n;
+}
+
 /* One axis makes the tile if it is long, else two; a single axis gets one of length 1 before it. */
 static void cut_tiles(fused_state *s, int n_in) {
-    const int64_t last = s->dim[s->rank - 1];
-    if (s->rank == 1 || last >= TILE / 2) {
+    const int64_t last = s->dim[s->rank - 1], size = tile_size(s);
+    if (s->rank == 1 || last >= size / 2) {
         for (int i = 0; i < n_in; i++) {
             s->stride[i][s->rank] = s->stride[i][s->rank - 1];
             s->stride[i][s->rank - 1] = 0;
@@ -124,12 +131,12 @@ static void cut_tiles(fused_state *s, int n_in) {
         s->dim[s->rank - 1] = 1;
         s->rank++;
         s->rows = 1;
-        s->columns = last < TILE ? last : TILE;
+        s->columns = last < size ? last : size;
         s->pieces = (last + s->columns - 1) / s->columns;
     } else {
         const int64_t rows = s->dim[s->rank - 2];
         s->columns = last;
-        s->rows = TILE / last < rows ? TILE / last : rows;
+        s->rows = size / last < rows ? size / last : rows;
         s->pieces = (rows + s->rows - 1) / s->rows;
     }
     s->outer = 1;
@@ -149,10 +156,10 @@ static mg_status prepare(mg_kernel_plan *plan) {
         split_channels(s, plan);
     else
         plain_axes(s, plan);
-    merge_axes(s, e->n_inputs);
-    cut_tiles(s, e->n_inputs);
     s->n_registers = e->n_inputs + e->n_imms + e->n_instrs;
     s->width = e->wide ? sizeof(double) : sizeof(float);
+    merge_axes(s, e->n_inputs);
+    cut_tiles(s, e->n_inputs);
     s->thread_bytes = (size_t)s->n_registers * (size_t)s->length * s->width;
     plan->scratch = s->thread_bytes * (size_t)mg_cpu_team(s->count);
     return MG_OK;

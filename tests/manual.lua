@@ -1,0 +1,23 @@
+-- Prints the manual's table of ops, derived from the runtime's rows: `make doc`.
+local core = require "mgpu.core"
+
+local rows = core.op_rows()
+table.sort(rows, function(a, b) return a.name < b.name end)
+
+local function inputs(row)
+  if row.inputs < 0 then return "any" end
+  return tostring(row.inputs)
+end
+
+print "# Ops\n"
+print "Each is a method and a function: `t:sum(2)` = `mgpu.sum(t, {axis = 2})`.\n"
+print "| op | inputs | what it makes | options | gradient |"
+print "| --- | --- | --- | --- | --- |"
+for _, row in ipairs(rows) do
+  if not row.hidden then
+    local options = {}
+    for i, attr in ipairs(row.attrs) do options[i] = ("`%s` %s"):format(attr.name, attr.doc) end
+    print(("| `%s` | %s | %s | %s | %s |"):format(row.name, inputs(row), row.doc:gsub("|", "\\|"),
+      table.concat(options, "; "), row.differentiable and "yes" or "no"))
+  end
+end
