@@ -8,8 +8,11 @@ for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
 
 mgpu.version = core.version
 
---- Where everything that is printed goes: function(text).
-function mgpu.output(text) io.write(text) end
+--- Where everything that is printed goes: function(text). Flushed, so that a log can be followed.
+function mgpu.output(text)
+  io.write(text)
+  io.flush()
+end
 
 --- Whether images are "channels_last" (default) or "channels_first", where a layer does not say.
 function mgpu.set_image_data_format(format)

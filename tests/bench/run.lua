@@ -147,6 +147,7 @@ local function compare(net, all)
     local contender = { name = c.name, command = c.command }
     start(contender, net, folder, i)
     local ok, problem = pcall(ask, contender, "run 3") -- warm
+    if not ok and i == 1 then error(problem, 0) end -- without us there is nothing to compare
     if ok then list[#list + 1] = contender else print("skipped: " .. problem) end
   end
   warn_if_busy()

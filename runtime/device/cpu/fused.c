@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { TILE = 1024, LEAST_TILE = 256, CACHE = 24 << 10, MAX_AXES = MG_MAX_RANK + 1 };
+enum { TILE = 1024, LEAST_TILE = 256, CACHE = 16 << 10, MAX_AXES = MG_MAX_RANK + 1 };
 
 typedef struct fused_state {
     int rank; /* of the iteration space, after merging */

@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const mg_kernel *const kernels[] = {&mg_cpu_conv2d,
+static const mg_kernel *const kernels[] = {&mg_cpu_small_conv2d,
+                                           &mg_cpu_small_conv2d_grad_input,
+                                           &mg_cpu_small_conv2d_grad_weight,
+                                           &mg_cpu_conv2d,
                                            &mg_cpu_conv2d_grad_input,
                                            &mg_cpu_conv2d_grad_weight,
                                            &mg_cpu_matmul,
