@@ -4,31 +4,8 @@
  * libm; int64 beyond 2^53 therefore rounds. Gradients are summed back to each operand's shape. */
 #include "ops/build.h"
 #include "ops/elementwise.h"
+#include "ops/elementwise_double.h"
 #include "ops/ops.h"
-#include <math.h>
-
-#define K(v) ((double)(v))
-#define EXP exp
-#define EXPM1 expm1
-#define LOG log
-#define LOG1P log1p
-#define SIN sin
-#define COS cos
-#define TAN tan
-#define ASIN asin
-#define ACOS acos
-#define ATAN atan
-#define SINH sinh
-#define COSH cosh
-#define TANH tanh
-#define SQRT sqrt
-#define ERF erf
-#define FLOOR floor
-#define CEIL ceil
-#define ROUND rint
-#define ABS fabs
-#define POW pow
-#define ATAN2 atan2
 
 double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c) {
     const double x = a;
