@@ -178,15 +178,12 @@ function M.split(t, n, axis)
   t = as_tensor("split", t)
   local shape = t:shape()
   local at = axis_at("split", axis or 1, #shape)
-  if type(n) ~= "number" or n < 1 or n % 1 ~= 0 or shape[at] % n ~= 0 then
+  if type(n) ~= "number" or n < 1 or n > math.max(1, shape[at]) or shape[at] % n ~= 0 then
     fail("split: axis %d of size %d cannot be cut into %s equal parts", at, shape[at], tostring(n))
   end
   local parts, size, ranges = {}, shape[at] / n, {}
   for k = 1, #shape do ranges[k] = {} end
-  if size == 0 then
-    for i = 1, n do parts[i] = t end
-    return parts
-  end
+  if n == 1 then return { t } end
   for i = 1, n do
     ranges[at] = { (i - 1) * size + 1, i * size }
     parts[i] = slice(t, ranges)

@@ -18,14 +18,18 @@ local M = {}
 local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
   .. "values in the data"
 
+-- Raises the message again; one that a step itself gave becomes one with the place. The error code
+-- alone does not tell: it may be left from an error caught before.
 local function explain(message, place)
+  if type(message) ~= "string" then error(message, 0) end
   local code = core.error_code()
-  if code == "interrupted" then
-    core.fail("interrupted", place .. ": interrupted; the model can be used and trained on")
-  elseif code == "nonfinite" then
-    local what = message:find(Compiled.BAD_GRADIENT, 1, true) and Compiled.BAD_GRADIENT
-      or Compiled.BAD_LOSS
-    core.fail("nonfinite", ("%s: %s: %s"):format(place, what, REMEDY))
+  if code == "interrupted" and message:find "interrupted!?$" then
+    core.fail(code, place .. ": interrupted; the model can be used and trained on")
+  end
+  for _, what in ipairs { Compiled.BAD_LOSS, Compiled.BAD_GRADIENT } do
+    if code == "nonfinite" and message:sub(-#what) == what then
+      core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY))
+    end
   end
   error(message, 0)
 end
@@ -33,7 +37,7 @@ end
 -- Runs fn(...) on the device; `place` is a function that says where we are.
 local function guarded(place, fn, ...)
   local ok, result = pcall(fn, ...)
-  if not ok then explain(tostring(result), place()) end
+  if not ok then explain(result, place()) end
   return result
 end
 
@@ -187,10 +191,12 @@ local function train_batch(run, step, key)
   step(x, y, weight, order, first, rows, key)
 end
 
+local function place_of(run) return ("fit: epoch %d, step %d"):format(run.epoch, run.step) end
+
 local function train_epoch(run)
   local compiled, callbacks = run.compiled, run.callbacks
   local step, key = compiled:step("train", run.model), compiled.key(run.model)
-  local place = function() return ("fit: epoch %d, step %d"):format(run.epoch, run.step) end
+  local place = function() return place_of(run) end
   local read = function() return compiled:read() end
   for i = 1, run.steps do
     run.step = i
@@ -238,7 +244,8 @@ function M.fit(model, train, validation, given)
   local run = new_run(model, train, validation, given)
   local ok, message = pcall(run_epochs, run)
   run.progress:close()
-  if not ok then error(message, 0) end
+  -- Ctrl-C may also hit between the steps.
+  if not ok then explain(message, place_of(run)) end
   return run.history
 end
 

@@ -125,6 +125,10 @@ function Layer:add_weight(spec)
         spec.name or "?", shape_text(spec.shape))
     end
   end
+  if core.tracing() then
+    self:fail("has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or "
+      .. "call it once before")
+  end
   local path = self.name .. "/" .. (spec.name or "weight_" .. (#self.weights + 1))
   local initialize = require "mgpu.initializers.initializer".get(spec.initializer or "glorot_uniform")
   local value = initialize(spec.shape, spec.dtype or self.dtype or core.floatx(), stream_of(path))

@@ -338,6 +338,28 @@ test("a loss that runs away is named with its epoch", function()
     "fit: epoch [2-9], step 1: ", "nonfinite")
 end)
 
+test("an error in a loss of one's own is told as it is, after a NaN too", function()
+  local x, y = line(4)
+  check.raises(function() linear():fit({ { 0 / 0, 1 } }, { { 1 } }, quiet) end, "is not finite")
+  local model = linear { loss = function() error "own trouble" end }
+  check.raises(function() model:fit(x, y, quiet) end, "own trouble")
+end)
+
+test("a gradient that is not finite is named", function()
+  local model = linear { loss = function(t, p)
+    return mgpu.sum(mgpu.sqrt((p - t) * 0), { axis = -1 })
+  end }
+  check.raises(function() model:fit({ { 1, 2 } }, { { 1 } }, quiet) end,
+    "fit: epoch 1, step 1: a gradient is not finite", "nonfinite")
+end)
+
+test("a model without trainable weights can be run over the data", function()
+  local model, x, y = linear(), line(8)
+  model.layers[1].trainable = false
+  local before = model:evaluate(x, y, quiet).loss
+  check.near(model:fit(x, y, quiet).history.loss[1], before, 1e-6)
+end)
+
 test("a learning rate changed by a callback acts under jit", function()
   local x, y = line(16)
   local model = linear()

@@ -65,3 +65,20 @@ test("LeNet-5 learns Fashion-MNIST in three epochs", function()
     .. check.path "fashion.safetensors")
   check.truthy(tonumber(out:match "Test accuracy: ([%d.]+)") >= 0.85, out)
 end)
+
+test("LeNet-5 learns MNIST in two epochs", function()
+  check.slow()
+  check.needs "cpu"
+  local data
+  for _, folder in ipairs { os.getenv "MGPU_DATA" or "", "../shared/data" } do
+    local file = io.open(folder .. "/mnist/train-images-idx3-ubyte.gz")
+    if file then
+      file:close()
+      data = data or folder
+    end
+  end
+  if not data then check.skip "no MNIST: set MGPU_DATA to the folder above mnist" end
+  local out = run("--data mnist --model lenet5 --epochs 2 --verbose 0 --save "
+    .. check.path "mnist.safetensors", ("MGPU_DATA='%s'"):format(data))
+  check.truthy(tonumber(out:match "Test accuracy: ([%d.]+)") >= 0.975, out)
+end)

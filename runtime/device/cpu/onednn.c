@@ -95,8 +95,10 @@ mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
 
 mg_status mg_dnnl_attributes(dnnl_primitive_attr_t *attr, const mg_kernel_plan *plan) {
     MG_TRY(mg_dnnl_check(dnnl_primitive_attr_create(attr), plan));
-    return mg_dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user),
-                         plan);
+    const dnnl_status_t set =
+        dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    if (set != dnnl_success) dnnl_primitive_attr_destroy(*attr);
+    return mg_dnnl_check(set, plan);
 }
 
 size_t mg_dnnl_scratch(const_dnnl_primitive_desc_t pd) {

@@ -1,0 +1,76 @@
+-- Initializers: moments and bounds as Keras's formulas say (tests/golden/initializers), seeds.
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+package.path = "tests/golden/?.lua;" .. package.path
+
+local test = check.test
+
+local function make(case)
+  return mgpu.initializers[case.initializer](case.args)(case.shape, "float32", 1)
+end
+
+local function moments(t)
+  local mean = t:mean():item()
+  return mean, math.sqrt(math.max(0, (t * t):mean():item() - mean * mean))
+end
+
+-- Mean and deviation of n draws: 6 deviations of the estimate.
+local function compare(case)
+  local t = make(case)
+  check.equal(t:shape(), case.shape)
+  local mean, std = moments(t)
+  local slack = 6 * case.std / math.sqrt(t:count())
+  check.truthy(math.abs(mean - case.mean) <= slack + 1e-6, "mean " .. mean)
+  check.truthy(math.abs(std - case.std) <= slack + 1e-3 * case.std + 1e-6, "deviation " .. std)
+  if case.min then check.truthy(t:min():item() >= case.min - 1e-6, "minimum") end
+  if case.max then check.truthy(t:max():item() <= case.max + 1e-6, "maximum") end
+end
+
+for i, case in ipairs(require("initializers").cases) do
+  if case.initializer ~= "orthogonal" and case.initializer ~= "identity" then
+    test(("case %d: %s has Keras's mean, deviation and bounds"):format(i, case.initializer),
+      function() compare(case) end)
+  end
+end
+
+test("orthogonal makes orthogonal columns of length gain", function()
+  local q = mgpu.initializers.orthogonal { gain = 2 } ({ 20, 6 }, "float64", 1)
+  check.near(q:transpose():matmul(q), (mgpu.eye(6) * 4):cast "float64", 1e-6)
+end)
+
+test("identity is gain times the unit matrix", function()
+  check.equal(mgpu.initializers.identity { 3 } ({ 2, 3 }, "float32"), { { 3, 0, 0 }, { 0, 3, 0 } })
+end)
+
+test("an initializer with a seed always draws the same and leaves the program's state alone",
+  function()
+    mgpu.seed(5)
+    local before = mgpu.rng_state()
+    local make_normal = mgpu.initializers.he_normal { seed = 7 }
+    local a, b = make_normal({ 4, 5 }), make_normal({ 4, 5 })
+    check.equal(a, b:totable())
+    check.equal(mgpu.rng_state(), before)
+  end)
+
+test("the same program seed gives the same weights, another seed others", function()
+  local function kernel(seed)
+    mgpu.seed(seed)
+    local layer = mgpu.layers.Dense { 3, name = "same" }
+    layer:ensure_built { -1, 4 }
+    return layer.kernel:totable()
+  end
+  local first = kernel(1)
+  check.equal(kernel(1), first)
+  check.truthy(kernel(2)[1][1] ~= first[1][1])
+end)
+
+test("class names, functions and configurations name initializers too", function()
+  check.equal(mgpu.initializers.Ones {} ({ 2 }), { 1, 1 })
+  local layer = mgpu.layers.Dense { 2, kernel_initializer = function(shape, dtype)
+    return mgpu.full(shape, 7, { dtype = dtype })
+  end }
+  layer:ensure_built { -1, 1 }
+  check.equal(layer.kernel, { { 7, 7 } })
+end)

@@ -1,0 +1,64 @@
+-- Declared options: one table of arguments, positional fields, and the errors (API.md, Conventions).
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+test("a lone value stands for a table of it", function()
+  check.equal(L.Dense(10).units, 10)
+  check.equal(L.Dense { 10 }.units, 10)
+  check.equal(L.Dense { units = 10 }.units, 10)
+  check.equal(L.Activation "relu".activation, "relu")
+end)
+
+test("positional fields, pairs nested", function()
+  local layer = L.Conv2D { 32, { 3, 5 } }
+  check.equal(layer.filters, 32)
+  check.equal(layer.kernel_size, { 3, 5 })
+  check.equal(L.Conv2D { 32, 3 }.kernel_size, { 3, 3 })
+  check.equal(L.Input { 28, 28, 1 }.shape, { 28, 28, 1 })
+  check.equal(L.Reshape { 7, 7, 64 }.target_shape, { 7, 7, 64 })
+end)
+
+test("an unknown option names the layer, the option, the nearest and the user's line", function()
+  local message = check.raises(function() L.Conv2D { 32, 3, name = "conv2", activaton = "relu" } end,
+    'Conv2D "conv2": unknown option "activaton" (did you mean "activation"?)', "usage")
+  check.matches(message, "options_spec%.lua:%d+: ")
+end)
+
+test("a required option that is missing", function()
+  check.raises(function() L.Dense {} end, 'Dense: option "units" is missing', "usage")
+end)
+
+test("one positional field too many", function()
+  check.raises(function() L.Dense { 10, "relu" } end, "one positional field too many", "usage")
+end)
+
+test("a field given twice", function()
+  check.raises(function() L.Dense { 10, units = 10 } end, 'option "units" is given twice', "usage")
+end)
+
+test("a wrong type", function()
+  check.raises(function() L.Dense { "ten" } end,
+    'option "units" must be a whole number, got "ten"', "usage")
+  check.raises(function() L.Dense { 10, use_bias = 1 } end, "must be true or false", "usage")
+  check.raises(function() L.Conv2D { 8, { 3, 3, 3 } } end, 'option "kernel_size"', "usage")
+end)
+
+test("a value out of range", function()
+  check.raises(function() L.Dense { 0 } end, 'option "units" must be at least 1, got 0', "usage")
+  check.raises(function() L.Dropout { 1.5 } end, 'option "rate" must be at most 1', "usage")
+  check.raises(function() L.Dropout { 0 / 0 } end, 'option "rate"', "usage")
+end)
+
+test("a word that is none of the allowed ones names the nearest", function()
+  check.raises(function() L.Conv2D { 8, 3, padding = "sane" } end, 'did you mean "same"?', "usage")
+end)
+
+test("unknown layers, activations and initializers name the nearest", function()
+  check.raises(function() return L.Dens end, 'unknown layer "Dens" (did you mean "Dense"?)', "usage")
+  check.raises(function() L.Dense { 1, activation = "rleu" } end, 'did you mean "relu"?', "usage")
+  check.raises(function() return mgpu.initializers.he_norml end, 'did you mean "he_normal"?', "usage")
+end)

@@ -1,0 +1,91 @@
+-- Saving and loading models and weights (API.md, Models).
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+local function network(units, name)
+  return mgpu.Sequential { name = name,
+    L.Input { 6, 6, 1 },
+    L.Conv2D { 2, 3, activation = "relu", name = "conv" }, L.BatchNormalization { name = "norm" },
+    L.Flatten {}, L.Dense { units or 3, activation = "softmax", name = "out",
+      kernel_initializer = mgpu.initializers.he_normal { seed = 3 } },
+  }
+end
+
+local x = function() return mgpu.rand { 4, 6, 6, 1 } end
+
+test("a saved model comes back with its configuration and its numbers", function()
+  local model, path, batch = network(), check.path "model.safetensors", x()
+  model:save(path)
+  local again = mgpu.load_model(path)
+  check.equal(again.name, model.name)
+  check.equal(again:count_params(), model:count_params())
+  check.equal(again(batch), model(batch):totable())
+end)
+
+test("a saved model keeps its optimizer's state", function()
+  local model, path = network(), check.path "trained.safetensors"
+  model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }
+  model:train_on_batch(x(), mgpu.tensor({ 0, 1, 2, 0 }, { dtype = "int32" }))
+  model:save(path)
+  local again = mgpu.load_model(path)
+  local saved, loaded = model.compiled.optimizer:variables(), again.saved_optimizer:variables()
+  check.equal(#loaded, #saved)
+  for i, v in ipairs(saved) do check.equal(loaded[i]:value(), v:totable()) end
+end)
+
+test("weights alone are saved and loaded by name", function()
+  local model, other, path, batch = network(), network(), check.path "w.safetensors", x()
+  model:save_weights(path)
+  other:load_weights(path)
+  check.equal(other(batch), model(batch):totable())
+  check.raises(function() mgpu.load_model(path) end, "weights only", "data")
+end)
+
+test("weights that do not fit are named and nothing changes", function()
+  local model, path = network(), check.path "other.safetensors"
+  network(4):save_weights(path)
+  local before = model:get_weights()
+  check.raises(function() model:load_weights(path) end, 'the weight "out/kernel" has shape', "data")
+  for i, t in ipairs(model:get_weights()) do check.equal(t, before[i]:totable()) end
+  local bare = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, name = "lone" } }
+  check.raises(function() bare:load_weights(path) end, "lacks the weights lone/bias, lone/kernel",
+    "data")
+end)
+
+test("own layers are loaded through custom and named when they are not given", function()
+  local Scale = mgpu.Layer:extend("Scale", { factor = 2 })
+  function Scale:call(t) return t * self.factor end
+  local model = mgpu.Sequential { L.Input { 2 }, Scale { factor = 3 } }
+  local path = check.path "scale.safetensors"
+  model:save(path)
+  check.raises(function() mgpu.load_model(path) end, 'unknown layer class "Scale"', "data")
+  local again = mgpu.load_model(path, { custom = { Scale = Scale } })
+  check.equal(again(mgpu.tensor { { 1, 2 } }), { { 3, 6 } })
+end)
+
+test("a model without weights, or with a function in it, says why it cannot be saved", function()
+  local unbuilt = mgpu.Sequential { L.Dense { 1 } }
+  check.raises(function() unbuilt:save(check.path "u.safetensors") end, "no weights yet", "usage")
+  local model = mgpu.Sequential { L.Input { 1 }, L.Activation(function(t) return t end) }
+  check.raises(function() model:save(check.path "f.safetensors") end, "cannot be saved", "usage")
+end)
+
+test("a file that is missing, cut or garbage is an error and the session goes on", function()
+  local path = check.path "bad.safetensors"
+  check.raises(function() mgpu.load_model(check.path "none.safetensors") end, "none", "io")
+  network():save(path)
+  check.write(path, check.read(path):sub(1, -20))
+  check.raises(function() mgpu.load_model(path) end, "bad.safetensors", "data")
+  check.write(path, ("garbage"):rep(50))
+  check.raises(function() mgpu.load_model(path) end, "bad.safetensors", "data")
+end)
+
+test("saving where one cannot write leaves the model usable", function()
+  local model = network()
+  check.raises(function() model:save "/nonexistent/folder/m.safetensors" end, "/nonexistent", "io")
+  check.equal(model(x()):shape(), { 4, 3 })
+end)
