@@ -214,8 +214,19 @@ end
 
 function Layer:build() end -- luacheck: no self
 
---- The output's shape for an input's, both with the batch (-1). Layers that change it say so.
-function Layer:output_shape(shape) return shape end -- luacheck: no self
+--- The output's shape for an input's, both with the batch (-1). Asked of a lazy call, which computes
+--- nothing; layers that know a rule say it, so that it holds for unknown sizes too.
+function Layer:output_shape(shape)
+  local sizes = { 1, unpack(shape, 2) }
+  for i = 2, #sizes do
+    if sizes[i] == -1 then return shape end
+  end
+  local out = core.no_grad(function()
+    return self:call(core.ops.full(sizes, 0, self.dtype or core.floatx()), false):shape()
+  end)
+  out[1] = shape[1]
+  return out
+end
 
 --- Builds once, for a shape whose batch is -1.
 function Layer:ensure_built(shape)

@@ -7,7 +7,7 @@ local slice = require "mgpu.slicing"
 local ops = core.ops
 local EDGE = 3 -- entries shown at each end ...
 local LIMIT = 200 -- ... of a tensor of more than this many
-local DEEP = 3 -- axes beyond these show their first and last entry only
+local DEEP = 2 -- axes beyond these show their first and last entry only
 
 -- The entries of axis that are shown: some from its start, then as many from its end.
 local function trim(t, axis, rank, edge)
@@ -50,7 +50,7 @@ local function entries(part, axis, rank, cut, whole)
 end
 
 return function(t)
-  local shape, dtype = t:shape(), t:dtype()
+  local shape, dtype = core.methods.shape(t), t:dtype()
   local head = ("tensor {%s} %s %s"):format(table.concat(shape, ", "), dtype, t:device())
   if core.tracing() then return head .. " (being traced)" end
   if t:count() == 0 then return head end

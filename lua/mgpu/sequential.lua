@@ -30,11 +30,19 @@ function computed.trainable_variables(self)
   return list
 end
 
+function computed.trainable(self) return self.is_trainable end
+
 local meta = {
   __index = function(self, key)
     local compute = computed[key]
     if compute then return compute(self) end
     return Sequential[key]
+  end,
+  -- Freezing a model freezes its layers, as in Keras: batch normalization must know.
+  __newindex = function(self, key, value)
+    if key ~= "trainable" then return rawset(self, key, value) end
+    self.is_trainable = value
+    for _, layer in ipairs(self.layers) do layer.trainable = value end
   end,
   __call = function(self, x, how) return self:apply(x, how) end,
   __tostring = function(self) return ("Sequential %q"):format(self.name) end,
@@ -92,7 +100,9 @@ function Sequential.new(given)
   for key, value in pairs(given) do
     if type(key) ~= "number" then named[key] = value end
   end
-  local self = setmetatable(new_layer(named), meta)
+  local self = new_layer(named)
+  self.is_trainable, self.trainable = self.trainable, nil
+  setmetatable(self, meta)
   self.layers, self.shapes = {}, {}
   for i = 1, #given do
     local layer = given[i]
@@ -104,6 +114,7 @@ function Sequential.new(given)
       self.layers[#self.layers + 1] = layer
     end
   end
+  if not self.is_trainable then self.trainable = false end
   build_all(self)
   return self
 end

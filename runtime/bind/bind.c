@@ -64,6 +64,16 @@ void bind_check(lua_State *L, mg_status status) {
     if (status != MG_OK) bind_raise(L);
 }
 
+void bind_want(lua_State *L, int index, int type, const char *who) {
+    if (lua_type(L, index) == type) return;
+    if (type == LUA_TFUNCTION && luaL_getmetafield(L, index, "__call")) { /* a jitted one, say */
+        lua_pop(L, 1);
+        return;
+    }
+    bind_fail(L, MG_USAGE, "%s: argument %d must be a %s, got %s", who, index,
+              lua_typename(L, type), lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
+}
+
 void bind_poll(lua_State *L) {
     if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
 }

@@ -25,6 +25,8 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 /* Raises if status is not MG_OK. */
 void bind_check(lua_State *L, mg_status status);
+/* Raises unless the argument has this Lua type: "grad: argument 1 must be a function, got nil". */
+void bind_want(lua_State *L, int index, int type, const char *who);
 /* Raises "interrupted" after Ctrl-C. Every entry calls it. */
 void bind_poll(lua_State *L);
 /* Notes the user's line in the tensors made from here on, if plans want to show it. */

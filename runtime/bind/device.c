@@ -24,7 +24,8 @@ static void add_kind(lua_State *L, const char *kind) {
 
 /* devices([kind]) -> names, CUDA first */
 static int core_devices(lua_State *L) {
-    const char *kind = luaL_optstring(L, 1, NULL);
+    if (!lua_isnoneornil(L, 1)) bind_want(L, 1, LUA_TSTRING, "devices");
+    const char *kind = lua_tostring(L, 1);
     if (kind && strcmp(kind, "gpu") == 0) kind = "cuda";
     lua_newtable(L);
     lua_getfield(L, LUA_REGISTRYINDEX, LIST);
@@ -49,7 +50,7 @@ static int core_devices(lua_State *L) {
 
 /* set_devices(list): what devices() returns from here on; the first becomes the default. */
 static int core_set_devices(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    bind_want(L, 1, LUA_TTABLE, "set_devices");
     const int n = (int)lua_objlen(L, 1);
     if (n == 0) return bind_fail(L, MG_USAGE, "set_devices: the list is empty");
     lua_createtable(L, n, 0);
@@ -69,7 +70,8 @@ static int core_set_devices(lua_State *L) {
 }
 
 static int core_device_info(lua_State *L) {
-    mg_device *d = mg_device_find(luaL_checkstring(L, 1));
+    bind_want(L, 1, LUA_TSTRING, "device_info");
+    mg_device *d = mg_device_find(lua_tostring(L, 1));
     mg_device_info info = {0};
     if (!d) return bind_raise(L);
     bind_check(L, d->api->describe(d->ordinal, &info));
@@ -83,7 +85,8 @@ static int core_device_info(lua_State *L) {
 
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
-        mg_device *d = mg_device_find(luaL_checkstring(L, 1));
+        bind_want(L, 1, LUA_TSTRING, "default_device");
+        mg_device *d = mg_device_find(lua_tostring(L, 1));
         if (!d) return bind_raise(L);
         mg_device_set_default(d);
     }
@@ -96,7 +99,8 @@ static int core_default_device(lua_State *L) {
 /* precision(["fast" | "highest"]) */
 static int core_precision(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
-        const char *p = luaL_checkstring(L, 1);
+        bind_want(L, 1, LUA_TSTRING, "precision");
+        const char *p = lua_tostring(L, 1);
         if (strcmp(p, "fast") != 0 && strcmp(p, "highest") != 0)
             return bind_fail(L, MG_USAGE,
                              "precision: unknown value \"%s\": it is \"fast\" or "

@@ -69,7 +69,7 @@ static int value_and_grad_call(lua_State *L) {
 }
 
 static int core_value_and_grad(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
+    bind_want(L, 1, LUA_TFUNCTION, "value_and_grad");
     if (bind_to_variable(L, 2)) { /* a lone variable */
         lua_createtable(L, 1, 0);
         lua_pushvalue(L, 2);
@@ -97,7 +97,7 @@ static int grad_call(lua_State *L) {
 }
 
 static int core_grad(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
+    bind_want(L, 1, LUA_TFUNCTION, "grad");
     lua_settop(L, 1);
     lua_pushcclosure(L, grad_call, 1);
     return 1;
@@ -105,7 +105,7 @@ static int core_grad(lua_State *L) {
 
 /* no_grad(fn): fn's results, through which no gradient flows. */
 static int core_no_grad(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
+    bind_want(L, 1, LUA_TFUNCTION, "no_grad");
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     for (int i = 1; i <= lua_gettop(L); i++) {
         mg_tensor *t = bind_to_tensor(L, i);

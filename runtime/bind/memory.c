@@ -88,7 +88,7 @@ static int keep_results(lua_State *L) {
 
 /* tidy(fn, ...): fn's results; every other tensor made inside is freed, also after an error. */
 static int core_tidy(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
+    bind_want(L, 1, LUA_TFUNCTION, "tidy");
     const int n_args = lua_gettop(L) - 1;
     lua_getfield(L, LUA_REGISTRYINDEX, MADE); /* an outer tidy's */
     lua_insert(L, 1);
@@ -125,7 +125,8 @@ static int core_memory(lua_State *L) {
         lua_pushnumber(L, (double)mg_tensor_live_count()), lua_setfield(L, -2, "tensors");
         return 1;
     }
-    mg_device *d = mg_device_find(luaL_checkstring(L, 1));
+    bind_want(L, 1, LUA_TSTRING, "memory");
+    mg_device *d = mg_device_find(lua_tostring(L, 1));
     if (!d) return bind_raise(L);
     lua_pushnumber(L, (double)atomic_load(&d->used)), lua_setfield(L, -2, "used");
     lua_pushnumber(L, (double)atomic_load(&d->peak)), lua_setfield(L, -2, "peak");

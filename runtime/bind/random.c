@@ -4,8 +4,9 @@
 #include <math.h>
 
 static int core_seed(lua_State *L) {
-    const double n = luaL_checknumber(L, 1);
-    if (n < 0 || n != floor(n) || n > 4294967295.0)
+    bind_want(L, 1, LUA_TNUMBER, "seed");
+    const double n = lua_tonumber(L, 1);
+    if (!(n >= 0) || n != floor(n) || n > 4294967295.0)
         return bind_fail(L, MG_USAGE,
                          "seed: expected a whole number from 0 to 4294967295, got %.14g", n);
     mg_rng_set((mg_rng_state){.seed = (uint32_t)n, .base = 0});

@@ -197,7 +197,10 @@ static int core_eval(lua_State *L) {
 
 static int dtype_option(lua_State *L, int index, const char *who) {
     if (lua_isnoneornil(L, index)) return -1;
-    const char *name = luaL_checkstring(L, index);
+    if (lua_type(L, index) != LUA_TSTRING)
+        bind_fail(L, MG_USAGE, "%s: the dtype must be a name, got %s", who,
+                  luaL_typename(L, index));
+    const char *name = lua_tostring(L, index);
     const int t = mg_dtype_from_name(name);
     if (t >= 0) return t;
     const char *names[MG_N_DTYPES];

@@ -1,4 +1,4 @@
--- Declared options: one table of arguments, positional fields, and the errors (API.md, Conventions).
+-- Declared options: one table of arguments, positional fields, errors (API.md, Conventions).
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -23,7 +23,8 @@ test("positional fields, pairs nested", function()
 end)
 
 test("an unknown option names the layer, the option, the nearest and the user's line", function()
-  local message = check.raises(function() L.Conv2D { 32, 3, name = "conv2", activaton = "relu" } end,
+  local make = function() L.Conv2D { 32, 3, name = "conv2", activaton = "relu" } end
+  local message = check.raises(make,
     'Conv2D "conv2": unknown option "activaton" (did you mean "activation"?)', "usage")
   check.matches(message, "options_spec%.lua:%d+: ")
 end)
@@ -58,7 +59,9 @@ test("a word that is none of the allowed ones names the nearest", function()
 end)
 
 test("unknown layers, activations and initializers name the nearest", function()
-  check.raises(function() return L.Dens end, 'unknown layer "Dens" (did you mean "Dense"?)', "usage")
+  check.raises(function() return L.Dens end, 'unknown layer "Dens" (did you mean "Dense"?)',
+    "usage")
   check.raises(function() L.Dense { 1, activation = "rleu" } end, 'did you mean "relu"?', "usage")
-  check.raises(function() return mgpu.initializers.he_norml end, 'did you mean "he_normal"?', "usage")
+  check.raises(function() return mgpu.initializers.he_norml end, 'did you mean "he_normal"?',
+    "usage")
 end)

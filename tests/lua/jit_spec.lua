@@ -1,0 +1,138 @@
+-- mgpu.jit: what is part of a signature, what a plan gives back, what is refused.
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local test = check.test
+
+test("one plan serves calls that differ in numbers only inside tensors", function()
+  local f = mgpu.jit(function(x) return x * 2 end)
+  check.equal(f(mgpu.tensor { 1, 2 }):totable(), { 2, 4 })
+  check.equal(f(mgpu.tensor { 5, 6 }):totable(), { 10, 12 })
+  check.equal(f:plans(), 1)
+  f(mgpu.ones { 3 })
+  f(mgpu.ones({ 2 }, { dtype = "float64" }))
+  check.equal(f:plans(), 3)
+end)
+
+test("arguments may be nested tables, and named fields have no order", function()
+  local f = mgpu.jit(function(p) return p.a - p.list[1] * p.factor end)
+  local a, b = mgpu.tensor { 10 }, mgpu.tensor { 3 }
+  check.equal(f({ a = a, factor = 2, list = { b } }):totable(), { 4 })
+  check.equal(f({ list = { b }, factor = 2, a = a }):totable(), { 4 })
+  check.equal(f:plans(), 1)
+end)
+
+test("results keep their structure, and each call gets tables of its own", function()
+  local f = mgpu.jit(function(x) return { sum = x:sum(), parts = { x, "text", 7 } }, 3, nil, true end)
+  local r, three, none, yes = f(mgpu.tensor { 1, 2 })
+  check.equal(r.sum:item(), 3)
+  check.equal(r.parts[1]:totable(), { 1, 2 })
+  check.equal({ r.parts[2], r.parts[3], three, none == nil, yes }, { "text", 7, 3, true, true })
+  check.truthy(r ~= f(mgpu.tensor { 1, 2 }))
+end)
+
+test("a boolean, a string and nil are part of the signature", function()
+  local f = mgpu.jit(function(x, flag) return flag and x * 2 or x end)
+  local x = mgpu.tensor { 3 }
+  check.equal({ f(x, true):item(), f(x, false):item(), f(x, nil):item() }, { 6, 3, 3 })
+  check.equal(f:plans(), 3)
+end)
+
+test("a jitted function inside another and gradients inside a trace work", function()
+  local square = mgpu.jit(function(x) return (x * x):sum() end)
+  local f = mgpu.jit(function(x) return mgpu.grad(square)(x) end)
+  check.equal(f(mgpu.tensor { 2, 3 }):totable(), { 4, 6 })
+  check.equal(square:plans(), 0)
+end)
+
+test("at most 64 plans are kept", function()
+  local script = check.path "plans.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local f = mgpu.jit(function(x, n) return x + n end)
+local x = mgpu.tensor { 1 }
+for n = 1, 70 do assert(f(x, n):item() == 1 + n) end
+print(f:plans(), f(x, 1):item()) -- the first was dropped, and is made again
+]])
+  check.matches(check.run(check.program .. " " .. script), "64\t2\n") -- it warns, too
+end)
+
+test("one warning names the argument that keeps changing", function()
+  local script = check.path "warn.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local f = mgpu.jit(function(x, n) return x + n end)
+for n = 1, 20 do f(mgpu.ones { 2 }, n) end
+local rate = 0
+local g = mgpu.jit(function(x) return x * rate end)
+for n = 1, 20 do rate = n g(mgpu.ones { 2 }) end
+]])
+  local output = check.run(check.program .. " " .. script)
+  check.matches(output, "argument 2 keeps changing")
+  check.matches(output, 'upvalue "rate" keeps changing')
+  local _, n = output:gsub("keeps changing", "")
+  check.equal(n, 2)
+end)
+
+test("MGPU_CHECK=retrace names the line that baked something in", function()
+  local script = check.path "baked.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local state = { rate = 1 }
+local f = mgpu.jit(function(x)
+  local y = x:exp()
+  return y * state.rate
+end)
+f(mgpu.ones { 2 })
+state.rate = 2
+print(pcall(f, mgpu.ones { 2 }))
+]])
+  local output = check.run("MGPU_CHECK=retrace " .. check.program .. " " .. script)
+  check.matches(output, "tracing again gave another plan")
+  check.matches(output, "baked.lua:5")
+  check.falsy(check.run(check.program .. " " .. script):find "another plan")
+end)
+
+test("item, totable and print inside a traced function are refused or harmless", function()
+  local x = mgpu.tensor { 1, 2 }
+  check.raises(function() mgpu.jit(function(v) return v:totable() end)(x) end,
+    "jit_spec.lua:%d+: totable: not available inside mgpu.jit", "usage")
+  local shown
+  mgpu.jit(function(v) shown = tostring(v) return v end)(x)
+  check.matches(shown, "being traced")
+end)
+
+test("an error in the function is raised unchanged and closes the trace", function()
+  local token = {}
+  local ok, problem = pcall(mgpu.jit(function() error(token) end), mgpu.ones { 1 })
+  check.truthy(not ok and problem == token)
+  check.falsy(core.tracing())
+end)
+
+test("what cannot be an argument or a result is refused", function()
+  local f = mgpu.jit(function(x) return x end)
+  check.raises(function() f(print) end, "argument 1 is a function", "usage")
+  check.raises(function() f(mgpu.ones { 1 }, ("x"):rep(5000)) end, "too long", "usage")
+  check.raises(function() mgpu.jit(function() return print end)() end, "returned a function", "usage")
+  check.raises(function() mgpu.jit(3) end, "expected a function, got number", "usage")
+  local circle = {}
+  circle[1] = circle
+  check.truthy(not pcall(f, circle))
+  check.truthy(not pcall(mgpu.jit(function() return circle end)))
+end)
+
+test("a step of ten tiny ops costs under ten microseconds", function()
+  check.slow()
+  if check.program:find "joff" or os.getenv "MGPU_MALLOC" then check.skip "not the release build" end
+  local f = mgpu.jit(function(x)
+    for _ = 1, 10 do x = (x * 1.5):relu() end
+    return x
+  end)
+  local x, best = mgpu.ones { 4 }, math.huge
+  for _ = 1, 5 do
+    local start = core.clock()
+    for _ = 1, 2000 do f(x) end
+    best = math.min(best, (core.clock() - start) / 2000 * 1e6)
+  end
+  check.truthy(best < 10, ("%.1f us"):format(best))
+end)

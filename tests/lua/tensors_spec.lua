@@ -1,0 +1,189 @@
+-- Tensors: making, indexing, operators, dtypes, printing, and the errors of wrong use.
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local test = check.test
+
+-- At this file's line. (return f() is a tail call: Lua forgets the line; return (f()) is none.)
+local function refused(fn, message, code)
+  return check.raises(fn, "tensors_spec.lua:%d+: .*" .. message, code or "usage")
+end
+
+test("tensors are made from numbers, booleans and nested tables", function()
+  check.equal(mgpu.tensor(3):shape(), {})
+  check.equal(mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }:shape(), { 2, 3 })
+  check.equal(mgpu.tensor { 1 }:dtype(), "float32")
+  check.equal(mgpu.tensor { true, false }:dtype(), "bool")
+  check.equal(mgpu.tensor({ 1, 2 }, { dtype = "i32" }):dtype(), "int32")
+  check.equal(mgpu.tensor({ 1 }, { device = "ref:0" }):device(), "ref:0")
+  check.equal(mgpu.tensor({}):shape(), { 0 })
+  refused(function() mgpu.tensor { { 1, 2 }, { 3 } } end, "tensor: the nested tables are ragged")
+  refused(function() mgpu.tensor { 1, "x" } end, "tensor: element 2 is a string")
+  refused(function() mgpu.tensor(print) end, "tensor: expected a number or a table")
+  refused(function() mgpu.tensor(1, { dtyp = "f32" }) end, 'did you mean "dtype"')
+  refused(function() mgpu.zeros({ 2 }, { dtype = "flot32" }) end, 'did you mean "float32"')
+end)
+
+test("the makers make what they say", function()
+  check.equal(mgpu.zeros { 2 }:totable(), { 0, 0 })
+  check.equal(mgpu.full({ 2 }, 7):totable(), { 7, 7 })
+  check.equal(mgpu.arange(4):totable(), { 0, 1, 2, 3 })
+  check.equal(mgpu.arange(2, 5):totable(), { 2, 3, 4 })
+  check.equal(mgpu.arange(5, 0, -2):totable(), { 5, 3, 1 })
+  check.near(mgpu.linspace(0, 1, 5):totable(), { 0, 0.25, 0.5, 0.75, 1 })
+  check.equal(mgpu.linspace(0, 0.7, 50)[50]:item(), mgpu.tensor(0.7):item())
+  check.equal(mgpu.eye(2, 3):totable(), { { 1, 0, 0 }, { 0, 1, 0 } })
+  check.equal(mgpu.one_hot({ 0, 2 }, 3):totable(), { { 1, 0, 0 }, { 0, 0, 1 } })
+  local r = mgpu.randint(3, 5, { 200 })
+  check.equal({ r:dtype(), r:min():item(), r:max():item() }, { "int32", 3, 4 })
+  local u = mgpu.rand { 500 }
+  check.truthy(u:min():item() >= 0 and u:max():item() < 1)
+end)
+
+test("operators broadcast, and a number adopts the tensor's dtype", function()
+  local t = mgpu.tensor { { 1, 2 }, { 3, 4 } }
+  check.equal((t + mgpu.tensor { 10, 20 }):totable(), { { 11, 22 }, { 13, 24 } })
+  check.equal((2 - t):totable(), { { 1, 0 }, { -1, -2 } })
+  check.equal((-t / 2)[1]:totable(), { -0.5, -1 })
+  check.equal((t ^ 2 % 5):totable(), { { 1, 4 }, { 4, 1 } })
+  local i = mgpu.tensor({ 7, -7 }, { dtype = "int32" })
+  check.equal({ (i + 1):dtype(), (i + 0.5):dtype(), (i / 2):dtype() }, { "int32", "float32", "float32" })
+  check.equal(i:floordiv(2):totable(), { 3, -4 })
+  check.equal((i + mgpu.ones { 2 }):dtype(), "float32")
+  refused(function() return (t + mgpu.ones { 3 }) end, "add: .*{2, 2}.*{3}")
+  refused(function() return (t + "x") end, "add: ")
+end)
+
+test("positions count from 1, both ends are included, negative from the end", function()
+  local t = mgpu.arange(12):reshape { 3, 4 }
+  check.equal(t[1]:totable(), { 0, 1, 2, 3 })
+  check.equal(t[-1][-1]:item(), 11)
+  check.equal(t:slice({ { 2, 3 }, 1 }):totable(), { 4, 8 })
+  check.equal(t:slice({ {}, { 4, 1, -2 } })[1]:totable(), { 3, 1 })
+  check.equal(t:slice({ { -2, -1 }, { 1, 2 } }):totable(), { { 4, 5 }, { 8, 9 } })
+  check.equal(#t, 3)
+  refused(function() return (t[0]) end, "slice: axis 1: positions count from 1")
+  refused(function() return (t[4]) end, "slice: axis 1 has 3 entries, there is no position 4")
+  refused(function() return (t:slice { {}, {}, {} }) end, "slice: no axis 3: the tensor has 2")
+end)
+
+test("axes count from 1 or from the end, and options have names", function()
+  local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(t:sum(1):totable(), { 5, 7, 9 })
+  check.equal(t:sum(-1):totable(), t:sum { axis = 2 }:totable())
+  check.equal(t:sum { axis = { 1, 2 }, keepdims = true }:shape(), { 1, 1 })
+  check.equal(mgpu.relu(t):totable(), t:relu():totable())
+  check.equal(t:argmax(2):totable(), { 2, 2 })
+  refused(function() return (t:sum(0)) end, "sum: .*axes count from 1")
+  refused(function() return (t:sum(3)) end, "sum: axis 3")
+  refused(function() return (t:sum { axs = 1 }) end, 'sum: unknown option "axs" %(did you mean "axis"')
+  refused(function() return (t:mean { axs = 1 }) end, 'mean: unknown option "axs"')
+  refused(function() return (t:relux()) end, 'no method "relux" %(did you mean "relu"')
+  refused(function() return (mgpu.relux) end, 'did you mean "relu"')
+end)
+
+test("composed ops compute what their names say", function()
+  local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(t:mean():item(), 3.5)
+  check.equal(t:mean(1, true):totable(), { { 2.5, 3.5, 4.5 } })
+  check.near({ t:var():item(), t:std(2)[1]:item(), t:norm():item() }, { 35 / 12, (2 / 3) ^ 0.5, 91 ^ 0.5 })
+  check.equal(t:clip(2, 5):totable(), { { 2, 2, 3 }, { 4, 5, 5 } })
+  check.equal(t:transpose():totable(), { { 1, 4 }, { 2, 5 }, { 3, 6 } })
+  check.equal({ t:flatten():shape(), t:expand_dims(-1):shape(), t[1]:expand_dims(1):squeeze():shape() },
+    { { 6 }, { 2, 3, 1 }, { 3 } })
+  check.equal(mgpu.stack({ t[1], t[2] }, 2):totable(), t:transpose():totable())
+  check.equal(t:split(3, 2)[3]:totable(), { { 3 }, { 6 } })
+  refused(function() t:split(2, 2) end, "split: axis 2 of size 3 cannot be cut into 2")
+  refused(function() t:squeeze(1) end, "squeeze: axis 1 has size 2")
+end)
+
+test("dtypes and devices change with to; clone is a copy; mean of integers is float32", function()
+  local t = mgpu.tensor { 1.7, -1.7, 300 }
+  check.equal(t:to "int32":totable(), { 1, -1, 300 })
+  check.equal(t:to "ref:0":device(), "ref:0")
+  check.truthy(t:to(t:device()) == t)
+  check.equal(t:clone():totable(), t:totable())
+  check.equal(mgpu.tensor({ 1, 2 }, { dtype = "int32" }):mean():item(), 1.5)
+  refused(function() return (t:to "flot32") end, 'did you mean "float32"')
+  refused(function() return (t:to "cpux:0") end, "cpux")
+end)
+
+test("set_floatx changes what numbers become", function()
+  mgpu.set_floatx "float64"
+  local dtype = mgpu.ones { 1 }:dtype()
+  mgpu.set_floatx "float32"
+  check.equal(dtype, "float64")
+  refused(function() mgpu.set_floatx "int32" end, "set_floatx: int32 is not")
+end)
+
+test("tensors are values: writing, ordering and unequal use raise and say what to do", function()
+  local t = mgpu.ones { 2 }
+  refused(function() t[1] = 3 end, "tensors are values.*:where")
+  refused(function() return (t < t) end, ":lt")
+  check.truthy(t == t and t ~= mgpu.ones { 2 })
+  check.equal(t:eq(1):totable(), { true, true })
+  refused(function() return (t:item()) end, "item: the tensor has 2 elements")
+  check.truthy(t:gt(0):all():item())
+end)
+
+test("a freed tensor cannot be used", function()
+  local t = mgpu.ones { 2 }
+  t:free()
+  refused(function() return (t + 1) end, "the tensor was freed")
+  refused(function() return (t:shape()) end, "the tensor was freed")
+end)
+
+test("tidy frees what was made inside, except what it returns, also after an error", function()
+  local lost
+  local kept, more = mgpu.tidy(function(n)
+    lost = mgpu.ones { n }
+    local inner = mgpu.tidy(function() return lost * 2 end)
+    return { sum = inner:sum() }, nil, 3
+  end, 4)
+  check.equal(kept.sum:item(), 8)
+  check.equal(more, nil)
+  refused(function() return (lost:sum()) end, "freed")
+  check.equal({ pcall(mgpu.tidy, function() lost = mgpu.ones { 1 } error("x", 0) end) }, { false, "x" })
+  refused(function() return (lost:sum()) end, "freed")
+end)
+
+test("pointer shows the elements in memory", function()
+  check.needs "cpu"
+  local t = mgpu.tensor { 1, 2, 3 }
+  local p = t:pointer()
+  check.equal({ p[0], p[2] }, { 1, 3 })
+end)
+
+test("printing shows shape, dtype, device and at most a screenful of numbers", function()
+  check.matches(tostring(mgpu.tensor({ { 1, 2 }, { 3, 4 } }, { device = "ref:0" })),
+    "tensor {2, 2} float32 ref:0\n{{1, 2},\n {3, 4}}")
+  local text = tostring(mgpu.zeros { 1000, 1000 })
+  check.matches(text, "{0, 0, 0, ..., 0, 0, 0}")
+  check.truthy(#text < 400)
+  check.truthy(#tostring(mgpu.zeros { 9, 9, 9, 9, 9 }) < 4000)
+  check.matches(tostring(mgpu.zeros { 0, 3 }), "tensor {0, 3}")
+end)
+
+test("a collection keeps off-heap memory bounded without any help", function()
+  local before = core.memory(core.default_device()).used
+  for _ = 1, 400 do mgpu.zeros { 1e6 }:clone() end -- 1.6 GB in all
+  check.truthy(core.memory(core.default_device()).used - before < 400e6)
+end)
+
+test("wrong arguments of any kind are errors at the user's line, never a crash", function()
+  local t, freed, circle = mgpu.ones { 2, 3 }, mgpu.ones { 2 }, {}
+  freed:free()
+  circle[1] = circle
+  local junk = { "x", {}, print, -1, 0, 1e300, 0 / 0, t, freed, circle, true, { "a" }, { 1, 2 } }
+  local skip = { text = true }
+  for name, fn in pairs(core.methods) do
+    for i = 1, skip[name] and 0 or #junk do
+      for _, args in ipairs { { junk[i] }, { t, junk[i] }, { t, t, junk[i] } } do
+        local ok, message = pcall(function() return (fn(unpack(args))) end)
+        if not ok and not message:find "tensors_spec.lua:%d+: " and not message:find "^bad arg" then
+          check.fail(name .. ": " .. message)
+        end
+      end
+    end
+  end
+end)
