@@ -27,6 +27,10 @@ static inline span span_of(const plane *p, int axis, int64_t o) {
     return (span){.low = first > 0 ? first : 0, .high = end < image ? end : image};
 }
 
+/* Widths with a loop of their own: a vector register can then be filled without asking. With 6
+ * channels that made 2 x 2 max pools three times as fast. */
+#define KNOWN_WIDTHS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16)
+
 #define REAL float
 #define NAME(x) x##_f32
 #include "device/cpu/pool_loops.h"

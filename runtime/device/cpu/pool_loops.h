@@ -40,10 +40,15 @@ NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y, const
 MG_CLONES static void NAME(max_row)(const plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *x = image;
     REAL *y = pooled;
-    if (p->pairs && p->width == MG_LANES) {
-        NAME(max_pairs)(p, x + 2 * oy * p->w * MG_LANES, y, MG_LANES);
-    } else if (p->pairs) {
-        NAME(max_pairs)(p, x + 2 * oy * p->w * p->width, y, p->width);
+    if (p->pairs) {
+        x += 2 * oy * p->w * p->width;
+        switch (p->width) {
+#define CASE(n)                                                                                    \
+    case n: NAME(max_pairs)(p, x, y, n); break;
+            KNOWN_WIDTHS(CASE)
+#undef CASE
+        default: NAME(max_pairs)(p, x, y, p->width); break;
+        }
     } else {
         const span rows = span_of(p, 0, oy);
         for (int64_t ox = 0; ox < p->ow; ox++) {
@@ -109,10 +114,13 @@ MG_CLONES static void NAME(max_grad_row)(const plane *p, const void *image, cons
     const REAL *x = (const REAL *)image + 2 * oy * row, *y = (const REAL *)pooled + at;
     const REAL *dy = (const REAL *)slope + at;
     REAL *dx = (REAL *)image_slope + 2 * oy * row;
-    if (p->width == MG_LANES)
-        NAME(max_grad_pairs)(p, x, y, dy, dx, MG_LANES);
-    else
-        NAME(max_grad_pairs)(p, x, y, dy, dx, p->width);
+    switch (p->width) {
+#define CASE(n)                                                                                    \
+    case n: NAME(max_grad_pairs)(p, x, y, dy, dx, n); break;
+        KNOWN_WIDTHS(CASE)
+#undef CASE
+    default: NAME(max_grad_pairs)(p, x, y, dy, dx, p->width); break;
+    }
     if (oy == p->oh - 1) memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
 }
 
