@@ -188,7 +188,7 @@ fault: all $(C_TESTS) ## tests in which memory, files or devices fail
 # Lua's own memory comes from malloc in these builds (MG_ASAN, MGPU_MALLOC), so it is checked too.
 SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 UBSAN_OPTIONS=print_stacktrace=1 \
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1 \
-  LSAN_OPTIONS=suppressions=tests/lsan.supp:print_suppressions=0:use_tls=0 TSAN_OPTIONS=suppressions=tests/tsan.supp
+  LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:use_tls=0 TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp
 asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefined, leaks)
 	@$(SANITIZED) $(MAKE) --no-print-directory MODE=$@ test
 cover: ## line coverage of the C files

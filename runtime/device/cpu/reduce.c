@@ -103,7 +103,8 @@ static mg_sheet sheet_of(const mg_kernel_plan *plan) {
 static void run_sheet(const mg_call *call, const mg_sheet *s, const rule *r) {
     const int64_t units = mg_sheet_units(s);
     double *parts = call->scratch, *total = parts + units * s->width;
-#pragma omp parallel for schedule(static) if (units > 1)
+#pragma omp parallel for schedule(static) if (units > 1 &&                                         \
+                                              mg_count(&call->plan->in[0]) > MG_SERIAL_BELOW)
     for (int64_t u = 0; u < units; u++) {
         double *part = parts + u * s->width;
         for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
