@@ -1,0 +1,55 @@
+-- Bad input: what is said names what is wrong, where and what to do, and the session stays usable.
+-- What other files trigger already (shapes in tests/ops, files in save_load_spec and tests/c, NaN and
+-- Ctrl-C in fit_spec, memory in state_spec) is not repeated here.
+local check = require "check"
+local mgpu = require "mgpu"
+local L = mgpu.layers
+local test = check.test
+
+local function model() return mgpu.Sequential { L.Input { 4 }, L.Dense { 3, activation = "softmax" } } end
+
+local function compiled()
+  local m = model()
+  m:compile { loss = "mse" }
+  return m
+end
+
+local cases = {
+  { "an unknown layer", function() local l = L.Densee { 3 }; return l end,
+    'unknown layer "Densee" (did you mean "Dense"?)' },
+  { "an unknown device", function() local t = mgpu.tensor({ 1 }, { device = "cpuu:0" }); return t end,
+    'unknown device "cpuu:0" (did you mean "cpu"?)' },
+  { "an unknown loss", function() model():compile { loss = "categorical_crosentropy" } end,
+    'did you mean "categorical_crossentropy"?' },
+  { "an unknown optimizer", function() model():compile { optimizer = "rmspropp", loss = "mse" } end,
+    'did you mean "RMSprop"?' },
+  { "an unknown option of a layer", function() local l = L.Dense { 3, activaton = "relu" }; return l end,
+    'Dense: unknown option "activaton" (did you mean "activation"?)' },
+  { "an unknown dtype", function() local t = mgpu.zeros({ 2 }, { dtype = "flaot32" }); return t end,
+    'did you mean "float32"?' },
+  { "an empty tensor", function() compiled():fit(mgpu.zeros { 0, 4 }, mgpu.zeros { 0, 3 }) end, "empty" },
+  { "batch size 0", function()
+    compiled():fit(mgpu.zeros { 4, 4 }, mgpu.zeros { 4, 3 }, { batch_size = 0 })
+  end, 'option "batch_size" must be at least 1, got 0' },
+  { "a sample of the wrong shape", function() compiled():fit(mgpu.zeros { 4, 5 }, mgpu.zeros { 4, 3 }) end,
+    "the model takes {None, 4}" },
+  { "integers where floats are needed", function()
+    local t = mgpu.softmax(mgpu.zeros({ 2, 2 }, { dtype = "int32" }))
+    return t
+  end, "softmax" },
+}
+
+for _, case in ipairs(cases) do
+  test(case[1] .. " is an error at the user's line, and the session goes on", function()
+    local message = check.raises(case[2], case[3], "usage")
+    check.matches(message, "bad_input_spec.lua:")
+    check.equal((mgpu.ones { 2 } + 1):totable(), { 2, 2 })
+  end)
+end
+
+test("a file of no known format is a data error, a missing one an I/O error", function()
+  local path = check.path "garbage.safetensors"
+  check.write(path, "not a file of tensors at all")
+  check.raises(function() mgpu.load_model(path) end, path, "data")
+  check.raises(function() mgpu.load_model "/nonexistent.safetensors" end, "No such file", "io")
+end)
