@@ -10,9 +10,9 @@
 local may_include = {
   core = {},
   ops = { core = true },
-  device = { core = true, ops = true, graph = true },
+  device = { core = true, ops = true, graph = true, comm = true },
   comm = { core = true },
-  graph = { core = true, ops = true, device = true },
+  graph = { core = true, ops = true, device = true, comm = true },
   data = { core = true },
   io = { core = true },
   bind = { core = true, ops = true, graph = true, device = true, data = true, io = true },

@@ -1,11 +1,18 @@
--- The data of fit, evaluate and predict: checked once, then handed out in batches.
+-- The data of fit, evaluate and predict: checked, then handed out in batches.
 --
--- A source is {x, y, weight, order, rows}: the whole tensors, and an int32 tensor of the row
--- numbers to use, in order. A step gathers its rows from `order` itself, so a batch costs no copy
--- outside the step, and a validation split is the same tensors with another order. Everything that
--- can be wrong with the data is found here, before the first step.
+-- A source is {tensors, shape, order, rows}: whole tensors (inputs, then targets, then weights; see
+-- Compiled.pack for the shape) and an int32 tensor of the row numbers to use, in order. A step
+-- gathers its rows from `order` itself, so a batch costs no copy outside the step, and a validation
+-- split is the same tensors with another order. Everything that can be wrong with the data is found
+-- here, before the first step. A source of a dataset is {dataset, check} instead; its batches are
+-- checked as they come.
+--
+-- A cursor goes through a source: cursor:take(limit) returns the next batches for one call of a step,
+-- or nil at the end of the pass.
 
 local core = require "mgpu.core"
+local Compiled = require "mgpu.compiled"
+local targets = require "mgpu.targets"
 
 local ops = core.ops
 local M = {}
@@ -26,12 +33,6 @@ local function tensor(value, what, label, device)
   if type(value) == "table" then
     if value.x and value.y then
       fail(what, "%s is a data set; give its parts, as in train.x, train.y", label)
-    elseif type(value[1]) == "userdata" then
-      core.fail("unsupported", ("%s: %s is an array of tensors, but models with several inputs or "
-        .. "outputs are not supported yet"):format(what, label))
-    elseif type(value.iter) == "function" then
-      core.fail("unsupported", ("%s: datasets that make batches are not supported yet; give "
-        .. "tensors"):format(what))
     elseif next(value) == nil then
       fail(what, "%s is empty", label)
     end
@@ -58,167 +59,261 @@ end
 
 -- 0 .. rows-1, as row numbers from `first` on.
 local function range(first, rows)
-  return ops.add(ops.iota { shape = { rows }, axis = 1, dtype = "int32" }, first)
+  local order = ops.add(ops.iota { shape = { rows }, axis = 1, dtype = "int32" }, first)
+  core.eval(order)
+  return order
 end
 
--- ---- labels -------------------------------------------------------------------------------------
-
--- The first row (from 1) where the bool tensor `bad`, one value a row, is true.
-local function first_row(bad)
-  return ops.argmax(ops.cast(bad, { dtype = "int32" }), { axis = 1 }):item() + 1
+local function is_array_of_tensors(value)
+  return type(value) == "table" and not getmetatable(value) and type(value[1]) == "userdata"
 end
 
-local function any_in_row(bad)
-  if bad:rank() == 1 then return bad end
-  local axes = {}
-  for axis = 2, bad:rank() do axes[#axes + 1] = axis end
-  return ops.any(bad, { axis = axes })
-end
-
--- A label of the given row that `wrong` says is bad.
-local function label_at(y, row, wrong)
-  local values = ops.gather(y, core.tensor({ row - 1 }, { dtype = "int32" }), { axis = 1 })
-  for _, value in ipairs(ops.reshape(values, { shape = { -1 } }):totable()) do
-    if wrong(value) then return value end
+-- The data for each of `names`: an array in their order, a table by name, or the data of the only one.
+local function arrange(value, names, what, label)
+  if value == nil then fail(what, "%s is missing", label) end
+  if #names == 1 and not is_array_of_tensors(value) then
+    if type(value) == "table" and value[names[1]] ~= nil then value = value[names[1]] end
+    return { value }
   end
-end
-
--- Labels must be whole numbers in 0 .. classes-1.
-local function check_labels(y, classes, what)
-  if y:dtype():find "float" then
-    local bad = any_in_row(ops.ne(y, ops.floor(y)))
-    if ops.any(bad):item() then
-      local row = first_row(bad)
-      fail(what, "the label in row %d of y is %s, but labels are whole numbers", row,
-        tostring(label_at(y, row, function(v) return v ~= math.floor(v) end)))
-    end
-  end
-  local lowest, highest = ops.min(y):item(), ops.max(y):item()
-  if tonumber(lowest) >= 0 and tonumber(highest) < classes then return end
-  local row = first_row(any_in_row(ops.logical_or(ops.lt(y, 0), ops.ge(y, classes))))
-  local label = label_at(y, row, function(v) return v < 0 or v >= classes end)
-  fail(what, "the label in row %d of y is %s, but the model has %d classes, numbered 0 to %d%s",
-    row, tostring(label), classes, classes - 1,
-    tonumber(label) == classes and " (labels start at 0)" or "")
-end
-
--- The shape of the model's output for these rows; builds the model if it is not built yet.
-local function prediction_shape(model, x)
-  local row = ops.gather(x, core.tensor({ 0 }, { dtype = "int32" }), { axis = 1 })
-  local shape = core.no_grad(function() return model(row) end):shape()
-  shape[1] = rows_of(x)
-  return shape
-end
-
-local function check_targets(loss, y, shape, what)
-  if loss.custom then return end
-  loss:check_shape(y:shape(), shape, what)
-  if loss.labels then check_labels(y, shape[#shape], what) end
-end
-
--- ---- weights ------------------------------------------------------------------------------------
-
--- One weight a class as one weight a row. Keys are class ids, so the first is [0].
-local function class_weights(weights, y, classes, what)
-  if weights[0] == nil then
-    fail(what, "class_weight has no entry [0]: classes are numbered from 0, as in "
-      .. "{[0] = 1, [1] = 5}")
+  if type(value) ~= "table" or getmetatable(value) then
+    fail(what, "%s must be an array of %d tensors, or a table by the names %s", label, #names,
+      table.concat(names, ", "))
   end
   local list = {}
-  for class = 0, classes - 1 do list[class + 1] = weights[class] or 1 end
-  for class, weight in pairs(weights) do
-    if type(class) ~= "number" or list[class + 1] == nil or class % 1 ~= 0 then
-      fail(what, "class_weight[%s]: the classes are 0 to %d", tostring(class), classes - 1)
-    elseif type(weight) ~= "number" or not (weight >= 0) then
-      fail(what, "class_weight[%d] must be a number >= 0, got %s", class, tostring(weight))
+  for i, name in ipairs(names) do
+    list[i] = value[i]
+    if list[i] == nil then list[i] = value[name] end
+  end
+  for key in pairs(value) do
+    local known = type(key) == "number" and key >= 1 and key <= #names
+    for _, name in ipairs(names) do known = known or key == name end
+    if not known then
+      fail(what, "%s has an entry %s, but the model has %s", label, tostring(key),
+        #names == 1 and "one" or #names .. ": " .. table.concat(names, ", "))
     end
   end
-  local ids = y
-  if y:rank() > 1 then
-    ids = y:shape()[2] == 1 and ops.reshape(y, { shape = { rows_of(y) } })
-      or ops.argmax(y, { axis = -1 })
-  end
-  return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
+  return list
 end
 
--- The weight of each row in training, and in validation; nil where all count alike.
-local function combined_weights(given, y, rows, classes, what)
-  local sample = given.sample_weight
-    and tensor(given.sample_weight, what, "sample_weight", y:device())
-  if sample then
-    same_rows(sample, rows, what, "sample_weight")
-    if sample:rank() ~= 1 then
-      fail(what, "sample_weight must hold one number a row, but its shape is %s",
-        show(sample:shape()))
+local function label_of(base, names, i)
+  return #names > 1 and ("%s (%s)"):format(base, names[i]) or base
+end
+
+local ONE_INPUT, ONE_OUTPUT = { "input" }, { "output" }
+
+local function names_of_inputs(model) return model.input_names or ONE_INPUT end
+
+local function inputs_of(what, model, x, device)
+  local names, list = names_of_inputs(model), {}
+  local given = arrange(x, names, what, "x")
+  for i = 1, #names do list[i] = tensor(given[i], what, label_of("x", names, i), device) end
+  for i = 2, #names do same_rows(list[i], rows_of(list[1]), what, label_of("x", names, i)) end
+  if rows_of(list[1]) >= 2 ^ 31 then fail(what, "x has more than 2147483647 rows") end
+  return list
+end
+
+-- The shapes of the model's outputs for these rows; builds the model if it is not built yet.
+local function prediction_shapes(model, x)
+  local row, home = {}, model.compiled.home
+  for i, t in ipairs(x) do
+    row[i] = ops.gather(t, core.tensor({ 0 }, { dtype = "int32" }):to(t:device()), { axis = 1 })
+    if home and row[i]:device() ~= home then row[i] = row[i]:to(home) end
+  end
+  local y = core.no_grad(function() return model(#row == 1 and row[1] or row) end)
+  local shapes = {}
+  for i, t in ipairs(type(y) == "table" and y or { y }) do
+    shapes[i] = t:shape()
+    shapes[i][1] = rows_of(x[1])
+  end
+  return shapes
+end
+
+-- ---- targets and weights ------------------------------------------------------------------------
+
+-- The targets by output; those without a loss or metrics may be missing.
+local function targets_of(what, model, y, x, device)
+  local outputs, names, list = model.compiled.outputs, model.output_names or ONE_OUTPUT, {}
+  local given, shapes = arrange(y, names, what, "y"), prediction_shapes(model, x)
+  for i, output in ipairs(outputs) do
+    local wanted = output.loss or #output.metrics + #output.weighted_metrics > 0
+    if given[i] ~= nil and given[i] ~= false or wanted then
+      local label = label_of("y", names, i)
+      list[i] = tensor(given[i] or nil, what, label, device)
+      same_rows(list[i], rows_of(x[1]), what, label)
+      targets.check(output.loss, list[i], shapes[i],
+        #names > 1 and ('%s: output "%s"'):format(what, names[i]) or what)
     end
   end
-  if not given.class_weight then return sample, sample end
-  if y:rank() > 2 then fail(what, "class_weight needs one label a row") end
-  local by_class = class_weights(given.class_weight, y, classes, what)
-  by_class = sample and ops.mul(sample, by_class) or by_class
-  core.eval(by_class)
-  return by_class, sample
+  return list, shapes
+end
+
+-- One weight a row for each output: the same for all, or dealt out like y.
+local function sample_weights(what, model, given, rows, device)
+  local names, list = model.output_names or ONE_OUTPUT, {}
+  if given == nil then return list end
+  local lone = type(given) == "userdata" or type(given[1]) == "number"
+  local each = not lone and arrange(given, names, what, "sample_weight")
+  for i = 1, #names do
+    local value = lone and given or each[i]
+    if value then
+      list[i] = tensor(value, what, "sample_weight", device)
+      targets.check_weight(list[i], rows, what)
+    end
+  end
+  return list
+end
+
+-- The weights in training: by class and by row.
+local function by_class(what, given, y, shapes, sample)
+  if not given.class_weight then return sample end
+  if #shapes > 1 then fail(what, "class_weight is for models with one output; use sample_weight") end
+  if y[1]:rank() > 2 then fail(what, "class_weight needs one label a row") end
+  local classes = math.max(shapes[1][#shapes[1]], 2)
+  local weight = targets.class_weights(given.class_weight, y[1], classes, what)
+  weight = sample[1] and ops.mul(sample[1], weight) or weight
+  core.eval(weight)
+  return { weight }
 end
 
 -- ---- sources ------------------------------------------------------------------------------------
 
--- ARGS
---   what     how messages call the caller, "fit" for example
---   model    compiled; its loss says which y are right
---   given    sample_weight and class_weight, each may be nil
--- RETURNS a source of all rows in their order
-function M.new(what, model, x, y, given)
-  local device = model.compiled.device
-  x, y = tensor(x, what, "x", device), tensor(y, what, "y", device)
-  local rows = rows_of(x)
-  same_rows(y, rows, what, "y")
-  if rows >= 2 ^ 31 then fail(what, "x has more than 2147483647 rows") end
-  local shape = prediction_shape(model, x)
-  check_targets(model.compiled.loss, y, shape, what)
-  local weight, sample = combined_weights(given, y, rows, math.max(shape[#shape], 2), what)
-  local order = range(0, rows)
-  core.eval(order)
-  return { x = x, y = y, weight = weight, sample_weight = sample, order = order, rows = rows }
+-- The tensors in a row, and the shape that tells which is which.
+local function pack(x, y, weight, outputs)
+  local tensors, shape = { unpack(x) }, { x = #x, y = {}, w = {} }
+  for i = 1, outputs do
+    if y[i] then tensors[#tensors + 1], shape.y[#shape.y + 1] = y[i], i end
+  end
+  for i = 1, outputs do
+    if weight[i] then tensors[#tensors + 1], shape.w[#shape.w + 1] = weight[i], i end
+  end
+  return tensors, Compiled.pack(shape)
 end
 
--- A source without y, for predict.
-function M.inputs(what, model, x)
-  x = tensor(x, what, "x", model.compiled and model.compiled.device)
-  local source = { x = x, order = range(0, rows_of(x)), rows = rows_of(x) }
-  core.eval(source.order)
+local function source_of(x, y, weight, outputs, order)
+  local tensors, shape = pack(x, y, weight, outputs)
+  return { tensors = tensors, shape = shape, order = order, rows = order and order:count() }
+end
+
+local function is_dataset(value) return type(value) == "table" and type(value.iter) == "function" end
+M.is_dataset = is_dataset
+
+-- A batch of a dataset, {x, y, weight}, as tensors of a source.
+local function checked_batch(what, model, given, x, y, weight)
+  local device = model.compiled and model.compiled.device
+  x = inputs_of(what, model, x, device)
+  if not given.targets then return source_of(x, {}, {}, 0, nil), rows_of(x[1]) end
+  local targets_list, shapes = targets_of(what, model, y, x, device)
+  local sample = sample_weights(what, model, weight, rows_of(x[1]), device)
+  return source_of(x, targets_list, by_class(what, given, targets_list, shapes, sample), #shapes, nil),
+    rows_of(x[1])
+end
+
+local function from_dataset(what, model, dataset, given)
+  if given.sample_weight then
+    fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
+  end
+  local length = dataset.length and dataset:length()
+  return { dataset = dataset, length = length,
+    check = function(...) return checked_batch(what, model, given, ...) end }
+end
+
+--- ARGS
+---   what     how messages call the caller, "fit" for example
+---   model    compiled; its losses say which y are right
+---   x, y     as the user gave them; x may be a dataset
+---   given    sample_weight and class_weight, each may be nil
+--- RETURNS a source of all rows in their order
+function M.new(what, model, x, y, given)
+  if is_dataset(x) then
+    if y ~= nil then fail(what, "a dataset has its y in its batches: give no y") end
+    return from_dataset(what, model, x, { targets = true, class_weight = given.class_weight,
+      sample_weight = given.sample_weight })
+  end
+  local device = model.compiled.device
+  x = inputs_of(what, model, x, device)
+  local list, shapes = targets_of(what, model, y, x, device)
+  local rows = rows_of(x[1])
+  local sample = sample_weights(what, model, given.sample_weight, rows, device)
+  local source = source_of(x, list, by_class(what, given, list, shapes, sample), #shapes,
+    range(0, rows))
+  source.unweighted = { pack(x, list, sample, #shapes) } -- weights by class are for training
   return source
 end
 
--- The first rows for training and the last `fraction` for validation, as Keras splits.
+--- A source without y, for predict.
+function M.inputs(what, model, x)
+  if is_dataset(x) then return from_dataset(what, model, x, {}) end
+  x = inputs_of(what, model, x, model.compiled and model.compiled.device)
+  return source_of(x, {}, {}, 0, range(0, rows_of(x[1])))
+end
+
+--- The first rows for training and the last `fraction` for validation, as Keras splits.
 function M.split(source, fraction, what)
+  if source.dataset then
+    fail(what, "validation_split needs tensors: use take and skip to part a dataset")
+  end
   local first = math.floor(source.rows * (1 - fraction))
   if first < 1 or first >= source.rows then
     fail(what, "validation_split = %g of %d rows leaves nothing to %s", fraction, source.rows,
       first < 1 and "train on" or "validate on")
   end
-  local function part(from, rows)
-    local order = range(from, rows)
-    core.eval(order)
-    return { x = source.x, y = source.y, weight = source.weight, order = order, rows = rows }
-  end
-  local validation = part(first, source.rows - first)
-  validation.weight = source.sample_weight -- weights by class are for training
-  return part(0, first), validation
+  local tensors, shape = unpack(source.unweighted)
+  return { tensors = source.tensors, shape = source.shape, order = range(0, first), rows = first },
+    { tensors = tensors, shape = shape, order = range(first, source.rows - first),
+      rows = source.rows - first }
 end
 
--- The source in a random order, a function of the seed and `pass` alone.
-function M.shuffled(source, pass)
-  local order = core.permutation(source.rows, SHUFFLE_STREAM, pass)
-  return { x = source.x, y = source.y, weight = source.weight, order = order, rows = source.rows }
+--- Batches in a pass; nil for a dataset that does not say.
+function M.steps(source, batch_size)
+  if source.dataset then return source.length end
+  return math.ceil(source.rows / batch_size)
 end
 
-function M.steps(source, batch_size) return math.ceil(source.rows / batch_size) end
+-- ---- cursors ------------------------------------------------------------------------------------
 
--- The arguments of a step for batch number i (from 1): x, y, weight, order, first, rows.
-function M.batch(source, batch_size, i)
-  local first = (i - 1) * batch_size
-  return source.x, source.y, source.weight, source.order, core.tensor(first, { dtype = "int32" }),
-    math.min(batch_size, source.rows - first)
+local Rows = {} -- through tensors
+Rows.__index = Rows
+
+--- {count, rows, shape, first, order, tensors} for at most `limit` batches of equal size.
+function Rows:take(limit)
+  local source, size = self.source, self.batch_size
+  local left = source.rows - self.at
+  if left <= 0 then return nil end
+  local rows = math.min(size, left)
+  local count = rows < size and 1 or math.min(limit, math.floor(left / size))
+  local first = core.tensor(self.at, { dtype = "int32" })
+  self.at = self.at + count * rows
+  return { count = count, rows = rows, shape = source.shape, first = first, order = self.order,
+    tensors = source.tensors }
+end
+
+--- Begins pass number `pass` (from 0), shuffled by seed and pass alone; `skip` batches are left out.
+--- What is shuffled is the first rows of the tensors: all, or the part before a validation split.
+function Rows:start(pass, skip)
+  self.at = (skip or 0) * self.batch_size
+  self.order = self.shuffle and core.permutation(self.source.rows, SHUFFLE_STREAM, pass)
+    or self.source.order
+end
+
+local Stream = {} -- through a dataset
+Stream.__index = Stream
+
+function Stream:take()
+  local x, y, weight = self.next()
+  if x == nil then return nil end
+  local part, rows = self.source.check(x, y, weight)
+  return { count = 1, rows = rows, shape = part.shape, tensors = part.tensors }
+end
+
+function Stream:start(_, skip)
+  self.next = self.source.dataset:iter()
+  for _ = 1, skip or 0 do self.next() end
+end
+
+--- A cursor through the source. Call start before take.
+function M.cursor(source, batch_size, shuffle)
+  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle },
+    source.dataset and Stream or Rows)
 end
 
 return M

@@ -1,9 +1,15 @@
--- What compile makes of its options: optimizer, loss and metrics, and the jitted steps they need.
+-- What compile makes of its options: optimizer, losses and metrics, and the jitted steps they need.
 --
 -- The steps are nothing a user could not write: functions of the data's tensors under core.jit.
 -- They return no loss; loss and metrics add up in variables on the device, to be read when somebody
 -- wants to see them.
+--
+-- A step takes (count, rows, shape, key, first, order, tensors...): `count` batches of `rows` rows, the
+-- first from row `first` of the order, are rows of the tensors: inputs, targets and weights, as shape
+-- says. Without an order the tensors are the batch. What is not a tensor is part of the
+-- plan's signature, hence packed into numbers and strings.
 
+local choices = require "mgpu.choices"
 local core = require "mgpu.core"
 local logs = require "mgpu.logs"
 
@@ -16,149 +22,195 @@ Compiled.__index = Compiled
 Compiled.BAD_LOSS = "the loss is not finite (NaN or infinite)"
 Compiled.BAD_GRADIENT = "a gradient is not finite (NaN or infinite)"
 
--- ---- names and functions ------------------------------------------------------------------------
-
--- The entry of mgpu[kind] for a name; raises with the nearest one.
-local function by_name(kind, name) return require("mgpu." .. kind)[name] end
-
-local function optimizer_of(value)
-  if type(value) == "string" then value = by_name("optimizers", value) end
-  if type(value) == "table" and value.new and not value.slots then value = value.new {} end
-  if type(value) ~= "table" or not value.apply then
-    core.fail("usage", "compile: optimizer must be a name or made by mgpu.optimizers, got "
-      .. tostring(value))
-  end
-  return value
-end
-
-local function loss_of(value)
-  local Loss = require "mgpu.losses.loss"
-  if type(value) == "string" then value = by_name("losses", value) end
-  if type(value) == "function" then return Loss.from_function(value) end
-  if type(value) ~= "table" or not value.per_sample then
-    core.fail("usage", "compile: loss must be a name, a function(y_true, y_pred), or one of "
-      .. "mgpu.losses, got " .. tostring(value))
-  end
-  return value
-end
-
--- The loss of that name, or nil.
-local function loss_named(name)
-  for _, known in ipairs(require "mgpu.losses"()) do
-    if known == name then return by_name("losses", name) end
-  end
-end
-
--- A metric may also be the name of a loss, a loss, or a function(y_true, y_pred).
-local function metric_of(value, loss, position)
-  local Metric = require "mgpu.metrics.metric"
-  local name, given = "metric_" .. position, type(value) == "string"
-  if given then
-    name, value = value, loss_named(value) or by_name("metrics", value)
-  end
-  if type(value) == "table" and value.per_sample then
-    name, value = given and name or value.name, value.per_sample
-  end
-  if type(value) == "function" then
-    value = Metric.from_function(value, name)
-  elseif type(value) == "table" and value.new and not value.total then
-    value = value.new {}
-  end
-  if type(value) ~= "table" or not value.update then
-    core.fail("usage", "compile: a metric must be a name, a function(y_true, y_pred), or made by "
-      .. "mgpu.metrics, got " .. tostring(value))
-  end
-  value.loss = loss.name
-  return value
-end
-
--- A lone metric needs no table.
-local function metric_list(given, loss)
-  if given == nil then return {} end
-  if type(given) ~= "table" or given.update or given.per_sample then given = { given } end
-  local list, seen = {}, { loss = true }
-  for i, value in ipairs(given) do
-    list[i] = metric_of(value, loss, i)
-    if seen[list[i].name] then
-      core.fail("usage", ('compile: two metrics are called "%s"; give one a name of its own')
-        :format(list[i].name))
-    end
-    seen[list[i].name] = true
-  end
-  return list
-end
-
--- ---- the parts of a step ------------------------------------------------------------------------
+-- ---- the batch ----------------------------------------------------------------------------------
 
 local function rows_at(t, index) return ops.gather(t, index, { axis = 1 }) end
 
--- The batch of a step: rows of the order, or the tensors themselves without an order.
-function Compiled.take(x, y, weight, order, first, rows)
-  if not order then return x, y, weight end
-  local index = rows_at(order, ops.add(ops.iota { shape = { rows }, axis = 1, dtype = "int32" },
-    first))
-  return rows_at(x, index), y and rows_at(y, index), weight and rows_at(weight, index)
-end
-
--- The scalar to minimise: the weighted mean over the batch plus the layers' own losses. As in
--- Keras, the sum is divided by the number of rows, not by the sum of the weights.
-local function total_loss(model, loss, y, predictions, weight)
-  local values = loss.per_sample(y, predictions)
-  if weight then values = values * ops.cast(weight, { dtype = values:dtype() }) end
-  local total = ops.sum(values) / values:count()
-  if model.losses then
-    for _, extra in ipairs(model:losses()) do total = total + extra end
+-- The rows of the order from `first`, or the tensors themselves without an order: dealt out over the
+-- devices, if there are several.
+local function take(tensors, order, first, rows)
+  local list = {}
+  if not order then
+    for i, t in ipairs(tensors) do list[i] = ops.shard(t) end
+    return list
   end
-  return total
+  local index = ops.shard(rows_at(order,
+    ops.add(ops.iota { shape = { rows }, axis = 1, dtype = "int32" }, first)))
+  for i, t in ipairs(tensors) do list[i] = rows_at(t, index) end
+  return list
 end
 
-function Compiled:count(loss, rows, y, predictions)
+-- The parts of a batch: x, an array; y and weight, by output.
+local function parts_of(shape, tensors)
+  local x, y, weight, at = {}, {}, {}, 0
+  for i = 1, shape.x do x[i] = tensors[i] end
+  at = shape.x
+  for i = 1, #shape.y do y[shape.y[i]] = tensors[at + i] end
+  at = at + #shape.y
+  for i = 1, #shape.w do weight[shape.w[i]] = tensors[at + i] end
+  return x, y, weight
+end
+
+-- Several inputs go in as an array.
+local function inputs_of(x) return #x == 1 and x[1] or x end
+
+-- Predictions as an array, whatever the model returned.
+local function outputs_of(y) return type(y) == "table" and y or { y } end
+
+-- ---- the loss -----------------------------------------------------------------------------------
+
+-- The scalar to minimise: the outputs' weighted means over the batch plus the layers' own losses. As
+-- in Keras, a weighted sum is divided by the number of rows, not by the sum of the weights.
+-- RETURNS it, and the losses of the outputs
+function Compiled:total_loss(model, y, predictions, weight)
+  local total, each = nil, {}
+  for i, output in ipairs(self.outputs) do
+    if output.loss then
+      local values = output.loss.per_sample(y[i], predictions[i])
+      if weight[i] then values = values * ops.cast(weight[i], { dtype = values:dtype() }) end
+      each[i] = ops.sum(values) / values:count()
+      local share = output.weight == 1 and each[i] or each[i] * output.weight
+      total = total and total + share or share
+    end
+  end
+  for _, extra in ipairs(model:losses()) do total = total + extra end
+  return total, each
+end
+
+-- Adds to the running means of the losses and to the metrics.
+function Compiled:count(loss, each, rows, y, predictions, weight)
   self.mean:update(loss, rows)
-  for _, metric in ipairs(self.metrics) do metric:update(y, predictions) end
+  for i, output in ipairs(self.outputs) do
+    if output.mean and each[i] then output.mean:update(each[i], rows) end
+    if y[i] then
+      for _, metric in ipairs(output.metrics) do metric:update(y[i], predictions[i]) end
+      for _, metric in ipairs(output.weighted_metrics) do
+        metric:update(y[i], predictions[i], weight[i])
+      end
+    end
+  end
+end
+
+-- ---- gradients ----------------------------------------------------------------------------------
+
+-- The sums of gradients, one a variable, and of rows, that wait for the next update.
+local function accumulators(self, variables)
+  self.sums = self.sums or {}
+  for _, v in ipairs(variables) do
+    self.sums[v] = self.sums[v]
+      or core.variable(ops.full(v:shape(), 0, v:dtype()), { name = "sum", trainable = false })
+  end
+  self.sum_rows = self.sum_rows
+    or core.variable(core.tensor(0, { dtype = "float64" }), { name = "rows", trainable = false })
+end
+
+-- Adds the gradients of a batch; in an update, RETURNS the mean over all rows since the last one.
+-- A mean over rows is what one large batch would have given.
+local function accumulate(self, grads, variables, rows, update)
+  local total, means = ops.add(self.sum_rows, rows), {}
+  for i, v in ipairs(variables) do
+    local sum = self.sums[v]
+    local more = sum:value()
+    if grads[i] then more = more + grads[i] * rows end
+    means[i] = grads[i] and update and more / ops.cast(total, { dtype = more:dtype() })
+    sum:assign(update and ops.full(v:shape(), 0, v:dtype()) or more)
+  end
+  self.sum_rows:assign(update and core.tensor(0, { dtype = "float64" }) or total)
+  return means
+end
+
+local function guard(loss, grads)
+  core.guard_finite({ loss }, Compiled.BAD_LOSS)
+  local finite = {}
+  for _, g in ipairs(grads) do finite[#finite + 1] = g or nil end
+  if #finite > 0 then core.guard_finite(finite, Compiled.BAD_GRADIENT) end
 end
 
 -- ---- the steps ----------------------------------------------------------------------------------
 
--- One update of the model. `key` only tells plans apart: see Compiled:key.
-function Compiled:train_step(model)
-  return core.jit(function(x_all, y_all, weight_all, order, first, rows, key) -- luacheck: no unused
-    local x, y, weight = Compiled.take(x_all, y_all, weight_all, order, first, rows)
-    local variables, predictions = model.trainable_variables, nil
-    local loss, grads = core.value_and_grad(function()
-      predictions = model(x, { training = true })
-      return total_loss(model, self.loss, y, predictions, weight)
-    end, variables)()
-    core.guard_finite({ loss }, Compiled.BAD_LOSS)
-    if #variables > 0 then
-      local finite = {}
-      for _, g in ipairs(grads) do finite[#finite + 1] = g or nil end
-      core.guard_finite(finite, Compiled.BAD_GRADIENT)
-      self.optimizer:apply(grads, variables)
+-- One batch of training. `update`: whether the variables change, or the gradients only add up.
+local function train(self, model, x, y, weight, update)
+  local variables, predictions, each = model.trainable_variables, nil, nil
+  local loss, grads = core.value_and_grad(function()
+    predictions = outputs_of(model(inputs_of(x), { training = true }))
+    local total
+    total, each = self:total_loss(model, y, predictions, weight)
+    return total
+  end, variables)()
+  guard(loss, grads)
+  local rows = x[1]:shape()[1]
+  if #variables > 0 then
+    if self.accumulate > 1 then grads = accumulate(self, grads, variables, rows, update) end
+    if update then self.optimizer:apply(grads, variables) end
+  end
+  self:count(loss, each, rows, y, predictions, weight)
+end
+
+local function test(self, model, x, y, weight)
+  local predictions = outputs_of(model(inputs_of(x)))
+  local loss, each = self:total_loss(model, y, predictions, weight)
+  self:count(loss, each, x[1]:shape()[1], y, predictions, weight)
+end
+
+-- "2;1,2;1" <-> {x = 2, y = {1, 2}, w = {1}}: a shape as a string, so that a plan is for one.
+function Compiled.pack(shape)
+  return ("%d;%s;%s"):format(shape.x, table.concat(shape.y, ","), table.concat(shape.w, ","))
+end
+
+local function unpack_shape(text)
+  local x, y, w = text:match "^(%d+);([%d,]*);([%d,]*)$"
+  local shape = { x = tonumber(x), y = {}, w = {} }
+  for n in y:gmatch "%d+" do shape.y[#shape.y + 1] = tonumber(n) end
+  for n in w:gmatch "%d+" do shape.w[#shape.w + 1] = tonumber(n) end
+  return shape
+end
+
+-- A step of a kind: see the top. `key` only tells plans apart: see Compiled.key.
+local function step_of(self, model, fn)
+  local function step(count, rows, shape, key, first, order, ...) -- luacheck: no unused
+    local unpacked, all = unpack_shape(shape), { ... }
+    for i = 1, count do
+      local from = i > 1 and ops.add(first, (i - 1) * rows) or first
+      fn(self, model, parts_of(unpacked, take(all, order, from, rows)))
     end
-    self:count(loss, x:shape()[1], y, predictions)
-  end)
+  end
+  return self.eager and step or core.jit(step, self.spread)
 end
 
-function Compiled:test_step(model)
-  return core.jit(function(x_all, y_all, weight_all, order, first, rows, key) -- luacheck: no unused
-    local x, y, weight = Compiled.take(x_all, y_all, weight_all, order, first, rows)
-    local predictions = model(x)
-    local loss = total_loss(model, self.loss, y, predictions, weight)
-    self:count(loss, x:shape()[1], y, predictions)
-  end)
+local makers = {}
+
+function makers.train(self, model)
+  return step_of(self, model, function(_, _, x, y, weight) train(self, model, x, y, weight, true) end)
 end
 
--- The step of a kind ("train", "test"), made once.
+-- Adds up gradients and leaves the weights alone.
+function makers.gather(self, model)
+  return step_of(self, model, function(_, _, x, y, weight) train(self, model, x, y, weight, false) end)
+end
+
+function makers.test(self, model) return step_of(self, model, test) end
+
+--- The step of a kind ("train", "gather", "test"), made once.
 function Compiled:step(kind, model)
-  if not self.steps[kind] then self.steps[kind] = self[kind .. "_step"](self, model) end
+  if kind ~= "test" and self.accumulate > 1 then accumulators(self, model.trainable_variables) end
+  if not self.steps[kind] then self.steps[kind] = makers[kind](self, model) end
   return self.steps[kind]
 end
 
--- What a plan depends on besides its arguments, as a number: the layers, and which variables are
--- trained.
+--- A jitted function (rows, shape, key, first, order, tensors...) -> the model's outputs.
+function Compiled.predict_step(model)
+  local compiled = model.compiled or {}
+  local function step(rows, shape, key, first, order, ...) -- luacheck: no unused
+    local x = parts_of(unpack_shape(shape), take({ ... }, order, first, rows))
+    return unpack(outputs_of(model(inputs_of(x))))
+  end
+  return compiled.eager and step or core.jit(step, compiled.spread)
+end
+
+--- What a plan depends on besides its arguments, as a number: the layers, and which are trained.
 function Compiled.key(model)
   local parts, trained = {}, {}
-  for i, layer in ipairs(model.layers) do parts[i] = layer.name end
+  model:each_layer(function(layer) parts[#parts + 1] = layer.name .. (layer.trainable and "+" or "-") end)
   for _, v in ipairs(model.trainable_variables) do trained[v] = true end
   for _, v in ipairs(model.variables) do parts[#parts + 1] = trained[v] and "+" or "-" end
   local text, hash = table.concat(parts, " "), 0
@@ -168,49 +220,66 @@ end
 
 -- ---- loss and metrics ---------------------------------------------------------------------------
 
-function Compiled:reset()
-  self.mean:reset()
-  for _, metric in ipairs(self.metrics) do metric:reset() end
+-- fn(metric, name in the logs) for the loss, the outputs' losses and the metrics.
+function Compiled:each_metric(fn)
+  local several = #self.outputs > 1
+  fn(self.mean, "loss")
+  for _, output in ipairs(self.outputs) do
+    if output.mean then fn(output.mean, output.name .. "_loss") end
+  end
+  for _, output in ipairs(self.outputs) do
+    for _, list in ipairs { output.metrics, output.weighted_metrics } do
+      for _, metric in ipairs(list) do
+        fn(metric, several and output.name .. "_" .. metric.name or metric.name)
+      end
+    end
+  end
 end
 
--- The values so far, as logs; each name is preceded by `prefix`.
-function Compiled:read(prefix, into)
-  prefix = prefix or ""
-  local values = into or logs.new()
-  values[prefix .. "loss"] = self.mean:result()
-  for _, metric in ipairs(self.metrics) do values[prefix .. metric.name] = metric:result() end
+function Compiled:reset()
+  self:each_metric(function(metric) metric:reset() end)
+end
+
+--- The values so far, as logs; each name is preceded by `prefix`.
+function Compiled:read(prefix)
+  local values = logs.new()
+  self:each_metric(function(metric, name) values[(prefix or "") .. name] = metric:result() end)
   return values
 end
 
--- The state of loss and metrics, so that an evaluation inside an epoch leaves it as it was.
+--- The state of loss and metrics, so that an evaluation inside an epoch leaves it as it was.
 function Compiled:save()
-  local saved = { self.mean:save() }
-  for i, metric in ipairs(self.metrics) do saved[i + 1] = metric:save() end
+  local saved = {}
+  self:each_metric(function(metric) saved[#saved + 1] = metric:save() end)
   return saved
 end
 
 function Compiled:restore(saved)
-  self.mean:restore(saved[1])
-  for i, metric in ipairs(self.metrics) do metric:restore(saved[i + 1]) end
+  local i = 0
+  self:each_metric(function(metric)
+    i = i + 1
+    metric:restore(saved[i])
+  end)
 end
 
 -- ---- the device ---------------------------------------------------------------------------------
 
-local function move(variables, device)
+-- A plan on several devices keeps copies on the others by itself.
+local function move(variables, devices)
   for _, v in ipairs(variables) do
-    if v:device() ~= device then v:assign(v:value():to(device)) end
+    local there = false
+    for _, device in ipairs(devices) do there = there or v:device() == device end
+    if not there then v:assign(v:value():to(devices[1])) end
   end
 end
 
--- Runs fn() with the chosen device as the default one and all state on it.
+--- Runs fn() with the first of the chosen devices as the default one and all state on them.
 function Compiled:on_device(model, fn)
-  local device = self.device
-  if not device then return fn() end
-  move(model.variables, device)
-  move(self.optimizer:variables(), device)
-  for _, metric in ipairs { self.mean, unpack(self.metrics) } do
-    move({ metric.total, metric.count }, device)
-  end
+  if not self.devices then return fn() end
+  local device = self.devices[1]
+  move(model.variables, self.devices)
+  move(self.optimizer:variables(), self.devices)
+  self:each_metric(function(metric) move(metric:variables(), self.devices) end)
   local before = core.default_device()
   core.default_device(device)
   local ok, result = pcall(fn)
@@ -219,17 +288,41 @@ function Compiled:on_device(model, fn)
   return result
 end
 
--- ARGS optimizer, loss, metrics: as the user gave them; device: a name or nil
-function Compiled.new(optimizer, loss, metrics, device)
-  loss = loss_of(loss)
-  return setmetatable({
-    optimizer = optimizer_of(optimizer),
-    loss = loss,
-    metrics = metric_list(metrics, loss),
-    mean = require("mgpu.metrics.mean").new { name = "loss" },
-    device = device,
+--- Devices by name (nil: wherever things lie), with weights of the rows; steps are made anew.
+function Compiled:set_devices(names, weights)
+  self.devices, self.steps, self.spread = names, {}, nil
+  self.home = names and names[1] -- where eager work is done
+  self.device = names and #names == 1 and names[1] or nil -- where data must lie
+  if names and #names > 1 then
+    if self.eager then
+      core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
+    end
+    self.spread = { devices = names, weights = weights, local_norm = self.bn == "local" }
+  end
+end
+
+--- ARGS
+---   chosen   optimizer, loss, loss_weights, metrics, weighted_metrics, accumulate, run_eagerly,
+---            steps_per_execution and bn as the user gave them
+---   names    of the model's outputs
+---   devices, weights  see set_devices
+function Compiled.new(chosen, names, devices, weights)
+  local outputs, Mean = choices.outputs(chosen, names), require "mgpu.metrics.mean"
+  for _, output in ipairs(outputs) do
+    output.mean = #outputs > 1 and output.loss and Mean.new { name = "loss" } or nil
+  end
+  local self = setmetatable({
+    optimizer = choices.optimizer(chosen.optimizer),
+    outputs = outputs,
+    mean = Mean.new { name = "loss" },
+    eager = chosen.run_eagerly,
+    accumulate = chosen.accumulate,
+    steps_per_execution = chosen.steps_per_execution,
+    bn = chosen.bn,
     steps = {},
   }, Compiled)
+  self:set_devices(devices, weights)
+  return self
 end
 
 return Compiled

@@ -96,37 +96,79 @@ function M.load_weights(model, path)
 end
 
 -- A configuration is data from outside: names are looked up, options checked like a user's.
+
+local function damaged(path, what)
+  core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
+end
+
 local function layer_of(entry, custom, path)
   if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
-    core.fail("data", path .. ": the configuration is damaged: a layer has no class_name or config")
+    damaged(path, "a layer has no class_name or config")
   end
-  if entry.class_name == "Sequential" then return M.from_config(entry.config, custom, path) end
-  local class = custom[entry.class_name]
+  local name = entry.class_name
+  if name == "Sequential" or name == "Model" then return M.from_config(entry, custom, path) end
+  local class = custom[name]
   if not class then
     local layers = require "mgpu.layers"
     local known = false
-    for _, name in ipairs(layers()) do known = known or name == entry.class_name end
+    for _, each in ipairs(layers()) do known = known or each == name end
     if not known then
       core.fail("data", ("%s: unknown layer class %q: give it with load_model(path, {custom = {%s = "
-        .. "...}})"):format(path, entry.class_name, entry.class_name))
+        .. "...}})"):format(path, name, name))
     end
-    class = layers[entry.class_name]
+    class = layers[name]
   end
   return class(entry.config)
 end
 
---- A Sequential from what get_config gave.
-function M.from_config(config, custom, path)
-  path, custom = path or "configuration", custom or {}
-  if type(config.layers) ~= "table" then
-    core.fail("data", path .. ": the configuration is damaged: it has no layers")
-  end
+local function sequential(config, custom, path)
   local parts = { name = config.name, trainable = config.trainable }
   if type(config.input_shape) == "table" then
-    parts[1] = require "mgpu.layers".Input(config.input_shape)
+    parts[1] = require "mgpu.layers".Input { config.input_shape, dtype = config.input_dtype }
   end
   for _, entry in ipairs(config.layers) do parts[#parts + 1] = layer_of(entry, custom, path) end
   return require "mgpu.sequential" (parts)
+end
+
+-- The symbols that the places {use, output} of a list mean.
+local function at(places, made, path)
+  local list = {}
+  if type(places) ~= "table" then damaged(path, "a use of a layer has no inputs") end
+  for i, place in ipairs(places) do
+    local outputs = type(place) == "table" and made[place[1]]
+    list[i] = outputs and outputs[place[2]] or damaged(path, "a layer is used before it is made")
+  end
+  return list
+end
+
+local function functional(config, custom, path)
+  local layers, inputs, made = {}, {}, { [0] = {} }
+  for i, entry in ipairs(config.layers) do layers[i] = layer_of(entry, custom, path) end
+  if type(config.inputs) ~= "table" or type(config.uses) ~= "table" then
+    damaged(path, "the model has no inputs or uses")
+  end
+  for i, input in ipairs(config.inputs) do
+    inputs[i] = layers[input.layer] or require "mgpu.layers".Input { input.shape }
+    made[0][i] = inputs[i]
+  end
+  for n, use in ipairs(config.uses) do
+    local layer, list = layers[use.layer], at(use.inputs, made, path)
+    if not layer then damaged(path, "a use names no layer") end
+    local y = layer(use.listed and list or list[1])
+    made[n] = require "mgpu.symbol".is_symbol(y) and { y } or y
+  end
+  local outputs = at(config.outputs, made, path)
+  return require "mgpu.model" { name = config.name, trainable = config.trainable,
+    inputs = config.listed and inputs or inputs[1], outputs = config.several and outputs or outputs[1] }
+end
+
+--- A model from {class_name =, config =} as save writes it.
+function M.from_config(entry, custom, path)
+  path, custom = path or "configuration", custom or {}
+  local config = entry.config
+  if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
+  local make = entry.class_name == "Model" and functional or sequential
+  return make(config, custom, path)
 end
 
 local function restore_optimizer(model, saved, tensors)
@@ -152,7 +194,7 @@ local function load_model(path, given)
   if type(saved) ~= "table" or type(saved.config) ~= "table" then
     core.fail("data", path .. ": the configuration is damaged")
   end
-  local model = M.from_config(saved.config, custom, path)
+  local model = M.from_config(saved, custom, path)
   check_weights(model, path, tensors)
   for _, v in ipairs(model.variables) do v:assign(tensors[v.name]) end
   if type(saved.optimizer) == "table" then restore_optimizer(model, saved.optimizer, tensors) end

@@ -41,23 +41,31 @@ local function guarded(place, fn, ...)
   return result
 end
 
+-- Runs a step on what a cursor gave.
+local function run_step(step, batch, key)
+  step(batch.count, batch.rows, batch.shape, key, batch.first, batch.order, unpack(batch.tensors))
+end
+
 -- ---- evaluate -----------------------------------------------------------------------------------
 
 -- Loss and metrics over the source, as logs. The running sums of an epoch in progress are kept.
 local function run_test(model, source, given, prefix, place, progress)
   local compiled = model.compiled
   local step, key = compiled:step("test", model), compiled.key(model)
-  local steps = batches.steps(source, given.batch_size)
-  local saved, at = compiled:save(), 0
+  local steps = given.steps or batches.steps(source, given.batch_size)
+  local saved, at, limit = compiled:save(), 0, compiled.steps_per_execution
   compiled:reset()
   if progress then progress:begin(steps) end
   local read = function() return compiled:read() end
   guarded(function() return place(at) end, function()
-    for i = 1, steps do
-      at = i
-      local x, y, weight, order, first, rows = batches.batch(source, given.batch_size, i)
-      step(x, y, weight, order, first, rows, key)
-      if progress then progress:step(i, read) end
+    local cursor = batches.cursor(source, given.batch_size)
+    cursor:start(0)
+    while not steps or at < steps do
+      local batch = cursor:take(math.min(limit, (steps or math.huge) - at))
+      if not batch then break end
+      at = at + batch.count
+      run_step(step, batch, key)
+      if progress then progress:step(at, read) end
     end
   end)
   local values = compiled:read(prefix)
@@ -79,8 +87,8 @@ function M.one_batch(model, kind, source)
   local step, key = compiled:step(kind, model), compiled.key(model)
   local saved = compiled:save()
   compiled:reset()
-  guarded(function() return kind .. "_on_batch" end, step, source.x, source.y, source.weight,
-    nil, nil, source.rows, key)
+  guarded(function() return kind .. "_on_batch" end, run_step, step,
+    { count = 1, rows = source.rows, shape = source.shape, tensors = source.tensors }, key)
   local values = compiled:read()
   compiled:restore(saved)
   return values
@@ -103,22 +111,27 @@ local function concat(parts)
   return parts[1]
 end
 
+--- The outputs for all rows: a tensor, or an array of them where the model has several.
 function M.predict(model, source, given)
-  local step = model.predict_step
-  if not step then
-    step = core.jit(function(x, order, first, rows, key) -- luacheck: no unused
-      return model((Compiled.take(x, nil, nil, order, first, rows)))
-    end)
-    model.predict_step = step
-  end
+  local steps = model.compiled and model.compiled.steps or model
+  local step = steps.predict_step or Compiled.predict_step(model)
+  steps.predict_step = step
   local parts, at, key = {}, 0, Compiled.key(model)
   return guarded(function() return ("predict: step %d"):format(at) end, function()
-    for i = 1, batches.steps(source, given.batch_size) do
-      at = i
-      local x, _, _, order, first, rows = batches.batch(source, given.batch_size, i)
-      parts[i] = step(x, order, first, rows, key)
+    local cursor = batches.cursor(source, given.batch_size)
+    cursor:start(0)
+    for batch in function() return at ~= given.steps and cursor:take(1) or nil end do
+      at = at + 1
+      local outputs = { step(batch.rows, batch.shape, key, batch.first, batch.order,
+        unpack(batch.tensors)) }
+      for i, t in ipairs(outputs) do
+        parts[i] = parts[i] or {}
+        parts[i][at] = t
+      end
     end
-    return concat(parts)
+    if at == 0 then core.fail("usage", "predict: the dataset gave no batch") end
+    for i, list in ipairs(parts) do parts[i] = concat(list) end
+    return model.several and parts or parts[1]
   end)
 end
 
@@ -163,49 +176,68 @@ local function new_run(model, train, validation, given)
   run.callbacks = callback_list(model, given, run.history)
   run.progress = Progress.new(given.verbose, given.style)
   run.reads_batches = run.callbacks.has "on_train_batch_end"
+  run.cursor = batches.cursor(train, given.batch_size, given.shuffle)
   -- Passes over the data are numbered from the optimizer's step count, so that a fit that goes on
   -- (after another fit, or from a checkpoint) shuffles as an uninterrupted one.
-  local done = tonumber(model.compiled.optimizer.iterations:item())
-  run.passes_before = math.max(math.floor(done / run.steps_a_pass),
-    math.floor(given.initial_epoch * run.steps / run.steps_a_pass))
+  local done = tonumber(model.compiled.optimizer.iterations:item()) * run.compiled.accumulate
+  local a_pass = run.steps_a_pass or math.huge
+  run.pass = math.max(math.floor(done / a_pass),
+    math.floor(given.initial_epoch * (run.steps or 0) / a_pass))
   return run
 end
 
--- The source of the given pass (from 0), in its order.
-local function source_of_pass(run, pass)
-  if run.pass ~= pass then
-    run.pass = pass
-    run.source = run.given.shuffle and batches.shuffled(run.train, run.passes_before + pass)
-      or run.train
+-- The next batches, at most `limit`. Steps go on through the data from epoch to epoch, so
+-- steps_per_epoch need not divide a pass; nil at the end of an epoch that is a pass.
+local function next_batch(run, limit)
+  local batch = run.started and run.cursor:take(limit)
+  if batch then return batch end
+  if run.started and not run.given.steps_per_epoch and run.step > 0 then
+    run.started = false
+    return nil
   end
-  return run.source
-end
-
--- Runs step number run.step of this epoch. Steps go on through the data from epoch to epoch, so
--- steps_per_epoch need not divide a pass.
-local function train_batch(run, step, key)
-  local number = (run.epoch - run.given.initial_epoch - 1) * run.steps + run.step - 1
-  local source = source_of_pass(run, math.floor(number / run.steps_a_pass))
-  local x, y, weight, order, first, rows =
-    batches.batch(source, run.given.batch_size, number % run.steps_a_pass + 1)
-  step(x, y, weight, order, first, rows, key)
+  run.cursor:start(run.pass)
+  run.pass, run.started = run.pass + 1, true
+  batch = run.cursor:take(limit)
+  if not batch then core.fail("usage", "fit: the dataset gave no batch") end
+  return batch
 end
 
 local function place_of(run) return ("fit: epoch %d, step %d"):format(run.epoch, run.step) end
 
+-- How many batches the next call of a step may take, and which step it is: with accumulate, the
+-- weights change with each so-manieth batch and with the last of an epoch.
+local function next_call(run)
+  local compiled, left = run.compiled, (run.steps or math.huge) - run.step
+  if compiled.accumulate == 1 then return "train", math.min(compiled.steps_per_execution, left) end
+  local full = (run.step + 1) % compiled.accumulate == 0
+  return (full or left == 1) and "train" or "gather", 1
+end
+
+-- Runs the next call of a step; false at the end of the epoch.
+local function train_batch(run, key)
+  if run.step == run.steps then return false end
+  local kind, limit = next_call(run)
+  local batch = next_batch(run, limit)
+  if not batch then return false end
+  run.callbacks.call("on_train_batch_begin", run.step + 1)
+  run.step = run.step + batch.count
+  run_step(run.compiled:step(kind, run.model), batch, key)
+  run.pending = kind == "gather"
+  return true
+end
+
 local function train_epoch(run)
   local compiled, callbacks = run.compiled, run.callbacks
-  local step, key = compiled:step("train", run.model), compiled.key(run.model)
+  local key = compiled.key(run.model)
   local place = function() return place_of(run) end
   local read = function() return compiled:read() end
-  for i = 1, run.steps do
-    run.step = i
-    callbacks.call("on_train_batch_begin", i)
-    guarded(place, train_batch, run, step, key)
-    if run.reads_batches then callbacks.call("on_train_batch_end", i, read()) end
-    guarded(place, run.progress.step, run.progress, i, read)
+  run.step = 0
+  while guarded(place, train_batch, run, key) do
+    if run.reads_batches then callbacks.call("on_train_batch_end", run.step, read()) end
+    guarded(place, run.progress.step, run.progress, run.step, read)
     if run.model.stop_training then break end
   end
+  if not run.steps then run.steps = run.step end
   return guarded(place, read)
 end
 
@@ -214,13 +246,15 @@ local function validate(run, values)
     return ("fit: epoch %d, validation step %d"):format(run.epoch, step)
   end
   run.callbacks.call "on_test_begin"
-  local found = run_test(run.model, run.validation, run.given, "val_", place)
+  local found = run_test(run.model, run.validation, run.validation_given, "val_", place)
   for name, value in logs.each(found) do values[name] = value end
   run.callbacks.call("on_test_end", found)
 end
 
 local function run_epochs(run)
   local given = run.given
+  run.validation_given = { batch_size = given.validation_batch_size or given.batch_size,
+    steps = given.validation_steps }
   run.progress:header(run.train.rows, run.validation and run.validation.rows)
   run.callbacks.call "on_train_begin"
   for epoch = given.initial_epoch + 1, given.epochs do
@@ -229,7 +263,7 @@ local function run_epochs(run)
     run.callbacks.call("on_epoch_begin", epoch)
     run.progress:begin(run.steps, ("Epoch %d/%d"):format(epoch, given.epochs))
     local values = train_epoch(run)
-    if run.validation then validate(run, values) end
+    if run.validation and epoch % given.validation_freq == 0 then validate(run, values) end
     run.progress:finish(values)
     run.callbacks.call("on_epoch_end", epoch, values)
     if run.model.stop_training then break end
@@ -237,8 +271,8 @@ local function run_epochs(run)
   run.callbacks.call "on_train_end"
 end
 
--- ARGS train, validation (or nil): sources; given: fit's checked options
--- RETURNS the history
+--- ARGS train, validation (or nil): sources; given: fit's checked options
+--- RETURNS the history
 function M.fit(model, train, validation, given)
   model.stop_training = false
   local run = new_run(model, train, validation, given)

@@ -42,13 +42,14 @@ end
 
 local loaders = {
   Layer = function() return require "mgpu.layer" end,
+  Model = function() return require "mgpu.model" end,
   Sequential = function() return require "mgpu.sequential" end,
   Input = function() return require "mgpu.layers".Input end,
   load_model = function() return require "mgpu.config".load_model end,
   models = zoo,
 }
 for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
-  "datasets", "activations" } do
+  "regularizers", "schedules", "datasets", "data", "activations" } do
   loaders[kind] = function() return require("mgpu." .. kind) end
 end
 

@@ -8,8 +8,10 @@
 -- Declared options become fields of self. Shapes include the batch, whose size is -1 in build.
 local core = require "mgpu.core"
 local options = require "mgpu.options"
+local symbol = require "mgpu.symbol"
 
 local Layer = { class_name = "Layer", declared = options.declare {} }
+for name, value in pairs(require "mgpu.weights") do Layer[name] = value end
 
 -- What every layer accepts besides its own.
 local SHARED = {
@@ -61,21 +63,52 @@ function Layer:extend(class_name, declared)
   })
   class.own_declared = options.declare(own)
   class.declared = with_shared(class.own_declared)
-  local meta = {
-    __index = class,
+  class.computed = setmetatable({}, { __index = self.computed })
+  class.meta = {
+    __index = function(layer, key)
+      local value = class[key]
+      if value ~= nil then return value end
+      local compute = class.computed[key]
+      return compute and compute(layer)
+    end,
+    __newindex = function(layer, key, value)
+      if key == "trainable" then return layer:set_trainable(value) end
+      rawset(layer, key, value)
+    end,
     __call = function(layer, x, how) return layer:apply(x, how) end,
     __tostring = function(layer) return ("%s %q"):format(class_name, layer.name) end,
   }
   function class.new(given)
-    local chosen = options.check(class_name, class.declared, given == nil and {} or given)
-    local layer = setmetatable(chosen, meta)
-    layer.name = layer.name or Layer.unique_name(class_name)
-    layer.weights = {} -- of this layer itself, in order of making
-    layer.built = false
-    if layer.init then layer:init() end
-    return layer
+    return class:make(options.check(class_name, class.declared, given == nil and {} or given))
   end
   return class
+end
+
+--- A layer of the class from checked options.
+function Layer:make(chosen)
+  local layer = chosen
+  layer.is_trainable, layer.trainable = layer.trainable, nil
+  setmetatable(layer, self.meta)
+  layer.name = layer.name or Layer.unique_name(self.class_name)
+  layer.weights = {} -- of this layer itself, in order of making
+  layer.built = false
+  if layer.init then layer:init() end
+  return layer
+end
+
+function Layer.computed.trainable(self) return self.is_trainable end
+
+--- The symbols of the layer's first use, where it is part of a functional model.
+function Layer.computed.output(self)
+  local node = rawget(self, "nodes") and self.nodes[1]
+  if not node then self:fail("has no output: it has not been called with a symbolic tensor") end
+  return node.several and node.outputs or node.outputs[1]
+end
+
+function Layer.computed.input(self)
+  local node = rawget(self, "nodes") and self.nodes[1]
+  if not node then self:fail("has no input: it has not been called with a symbolic tensor") end
+  return node.listed and node.inputs or node.inputs[1]
 end
 
 -- ---- errors -------------------------------------------------------------------------------------
@@ -99,152 +132,111 @@ function Layer:need_rank(shape, rank, meaning)
   end
 end
 
--- ---- weights ------------------------------------------------------------------------------------
-
-local function stream_of(path) -- FNV-1a: the same path, the same random stream
-  local h = 2166136261
-  for i = 1, #path do
-    h = bit.bxor(h, path:byte(i))
-    h = bit.tobit(h)
-    -- h * 16777619 mod 2^32, in halves that stay exact in doubles
-    local low, high = bit.band(h, 0xffff), bit.rshift(h, 16)
-    h = bit.tobit((low * 16777619 + bit.lshift(bit.band(high * 403, 0xffff), 16)) % 4294967296)
-  end
-  return h % 2147483648
-end
-Layer.stream_of = stream_of
-
---- add_weight { name =, shape =, initializer =, trainable =, regularizer =, dtype = } -> variable
-function Layer:add_weight(spec)
-  if type(spec) ~= "table" or type(spec.shape) ~= "table" then
-    self:fail("add_weight needs a table with name and shape")
-  end
-  for _, size in ipairs(spec.shape) do
-    if type(size) ~= "number" or size < 0 then
-      self:fail("the weight %q would have shape %s: the input's sizes must be known",
-        spec.name or "?", shape_text(spec.shape))
-    end
-  end
-  if core.tracing() then
-    self:fail("has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or "
-      .. "call it once before")
-  end
-  local path = self.name .. "/" .. (spec.name or "weight_" .. (#self.weights + 1))
-  local initialize = require "mgpu.initializers.initializer".get(spec.initializer or "glorot_uniform")
-  local value = initialize(spec.shape, spec.dtype or self.dtype or core.floatx(), stream_of(path))
-  core.eval(value)
-  local v = core.variable(value, { name = path, trainable = spec.trainable ~= false })
-  self.weights[#self.weights + 1] = v
-  return v
-end
-
-local function is_layer(value) return type(value) == "table" and value.add_weight ~= nil end
-
--- Layers and variables in fields, or in arrays in fields, by the fields' names.
-local function contents(self)
-  local keys, found = {}, {}
-  for key, value in pairs(self) do
-    if key ~= "weights" and type(key) == "string" and value ~= self then keys[#keys + 1] = key end
-  end
-  table.sort(keys)
-  for _, key in ipairs(keys) do
-    local value = rawget(self, key)
-    if is_layer(value) or core.is_variable(value) then
-      found[#found + 1] = value
-    elseif type(value) == "table" and not getmetatable(value) then
-      for _, item in ipairs(value) do
-        if is_layer(item) or core.is_variable(item) then found[#found + 1] = item end
-      end
-    end
-  end
-  return found
-end
-
---- All variables of the layer and of what lies in it, each once: { variable, trainable }.
-function Layer:collect(list, seen, trainable)
-  trainable = trainable and self.trainable ~= false
-  local function take(v)
-    if seen[v] then return end
-    seen[v] = true
-    list[#list + 1] = { v, trainable and v.trainable }
-  end
-  for _, v in ipairs(self.weights) do take(v) end
-  for _, item in ipairs(contents(self)) do
-    if core.is_variable(item) then take(item) else item:collect(list, seen, trainable) end
-  end
-  return list
-end
-
---- get_weights() -> array of tensors; set_weights(array) checks every shape before it changes one.
-function Layer:get_weights()
-  local values = {}
-  for i, entry in ipairs(self:collect({}, {}, true)) do values[i] = entry[1]:value() end
-  return values
-end
-
-function Layer:set_weights(values)
-  local list = self:collect({}, {}, true)
-  if #values ~= #list then
-    self:fail("set_weights: %d arrays given, the layer has %d weights", #values, #list)
-  end
-  local fitted = {}
-  for i, entry in ipairs(list) do
-    local t = type(values[i]) == "table" and core.tensor(values[i]) or values[i]
-    local wanted, got = shape_text(entry[1]:shape()), shape_text(t:shape())
-    if wanted ~= got then
-      self:fail("set_weights: array %d has shape %s, %s needs %s", i, got, entry[1].name, wanted)
-    end
-    fitted[i] = t
-  end
-  for i, entry in ipairs(list) do entry[1]:assign(fitted[i]) end
-end
-
---- Numbers in the layer's weights: all of them, and the trainable ones.
-function Layer:count_params()
-  local total, trainable = 0, 0
-  for _, entry in ipairs(self:collect({}, {}, true)) do
-    local n = entry[1]:count()
-    total = total + n
-    if entry[2] then trainable = trainable + n end
-  end
-  return total, trainable
-end
-
 -- ---- use ----------------------------------------------------------------------------------------
 
 function Layer:build() end -- luacheck: no self
 
---- The output's shape for an input's, both with the batch (-1). Asked of a lazy call, which computes
---- nothing; layers that know a rule say it, so that it holds for unknown sizes too.
-function Layer:output_shape(shape)
-  local sizes = { 1, unpack(shape, 2) }
-  for i = 2, #sizes do
-    if sizes[i] == -1 then return shape end
+-- The shape of what call makes of zeros of these sizes; nothing is computed.
+local function shape_of_call(self, sizes)
+  local function zeros(size) return core.ops.full(size, 0, self.dtype or core.floatx()) end
+  local x
+  if type(sizes[1]) == "table" then
+    x = {}
+    for i, size in ipairs(sizes) do x[i] = zeros(size) end
+  else
+    x = zeros(sizes)
   end
-  local out = core.no_grad(function()
-    return self:call(core.ops.full(sizes, 0, self.dtype or core.floatx()), false):shape()
-  end)
-  out[1] = shape[1]
+  local y = core.no_grad(function() return self:call(x, false) end)
+  if type(y) == "userdata" then return y:shape() end
+  if type(y) ~= "table" then self:fail("call returned a %s, not a tensor", type(y)) end
+  local shapes = {}
+  for i, t in ipairs(y) do shapes[i] = t:shape() end
+  return shapes
+end
+
+-- The same with each unknown size taken as n.
+local function with_unknown(shape, n)
+  local sizes = {}
+  for i, size in ipairs(shape) do
+    sizes[i] = type(size) == "table" and with_unknown(size, n) or (size == -1 and n or size)
+  end
+  return sizes
+end
+
+-- Sizes that differ between the two are unknown.
+local function merge(a, b)
+  local out = {}
+  for i, size in ipairs(a) do
+    out[i] = type(size) == "table" and merge(size, b[i]) or (size == b[i] and size or -1)
+  end
   return out
 end
 
---- Builds once, for a shape whose batch is -1.
+--- The output's shape for an input's (an array of shapes for an array of inputs), the batch and other
+--- unknown sizes being -1. Asked of two lazy calls with different sizes in the unknown places, which
+--- compute nothing; a layer to which these sizes mean something says its own rule.
+function Layer:output_shape(shape)
+  local losses = rawget(self, "call_losses")
+  local a = shape_of_call(self, with_unknown(shape, 24))
+  local out = merge(a, shape_of_call(self, with_unknown(shape, 36)))
+  self.call_losses = losses
+  return out
+end
+
+--- Builds once, for a shape (or array of shapes) whose batch is -1.
 function Layer:ensure_built(shape)
   if self.built then return end
   self.built_shape = shape
   self:build(shape)
   self.built = true
+  if not self.trainable then self.trainable = false end -- what build has made is frozen too
 end
 
---- layer(x, {training =}): x is a tensor with the batch first.
-function Layer:apply(x, how)
-  if type(x) == "table" then x = core.tensor(x) end
+local function shape_with_batch(self, x)
   if type(x) ~= "userdata" then self:fail("expected a tensor, got %s", type(x)) end
   local shape = x:shape()
   if #shape == 0 then self:fail("expected a tensor with the batch as its first axis, got a number") end
   shape[1] = -1
-  self:ensure_built(shape)
-  return self:call(x, how and how.training or false)
+  return shape
+end
+
+-- The shape of x, or the shapes of an array of tensors.
+local function shapes_with_batch(self, x)
+  if type(x) ~= "table" then return shape_with_batch(self, x) end
+  local shapes = {}
+  for i, t in ipairs(x) do shapes[i] = shape_with_batch(self, t) end
+  return shapes
+end
+
+--- x as the layer takes it: a tensor, or an array of tensors; nested numbers become a tensor.
+function Layer:tensors(x)
+  if type(x) ~= "table" then return x end
+  if type(x[1]) == "userdata" then
+    local list = {}
+    for i, item in ipairs(x) do list[i] = type(item) == "table" and core.tensor(item) or item end
+    return list
+  end
+  return core.tensor(x)
+end
+
+-- As Keras: the penalty of the output is that of the average sample.
+local function add_activity(self, y)
+  for _, t in ipairs(type(y) == "table" and y or { y }) do
+    self:add_loss(self.activity_regularizer(t) / t:shape()[1])
+  end
+end
+
+--- layer(x, {training =}): x is a tensor with the batch first, or an array of them, or symbolic.
+function Layer:apply(x, how)
+  if symbol.any(x) then return symbol.connect(self, x) end
+  x = self:tensors(x)
+  if type(x) ~= "userdata" and type(x) ~= "table" then
+    self:fail("expected a tensor, got %s", type(x))
+  end
+  if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
+  local y = self:call(x, how and how.training or false)
+  if rawget(self, "activity_regularizer") then add_activity(self, y) end
+  return y
 end
 
 --- The declared options as they are now, name and trainable, ready for JSON.

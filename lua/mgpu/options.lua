@@ -6,7 +6,8 @@
 --       { "kernel_size", "pair" },
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
---   type      any integer number boolean string table function pair shape initializer activation;
+--   type      any integer number boolean string table function pair shape initializer regularizer
+--             activation;
 --             several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
@@ -72,6 +73,14 @@ types.initializer = function(value)
   local t = type(value)
   if t == "string" or t == "function" or t == "table" then return value end
   return nil, "the name of an initializer, or a function"
+end
+--- Becomes a regularizer here, so that a wrong one is an error of the option.
+types.regularizer = function(value)
+  local t = type(value)
+  if t == "string" or t == "function" or t == "table" then
+    return require "mgpu.regularizers".get(value)
+  end
+  return nil, "the name of a regularizer, one of mgpu.regularizers, or a function"
 end
 types.activation = function(value)
   if type(value) == "string" or type(value) == "function" then return value end

@@ -1,54 +1,22 @@
 --- Sequential: layers one after another.
 --
 --     local model = mgpu.Sequential { L.Input {28, 28, 1}, L.Flatten {}, L.Dense {10} }
--- Built at once if the first layer says its input's shape, else at the first use. Training methods
--- (compile, fit, ...) come from training.lua, saving from config.lua.
-local core = require "mgpu.core"
+-- Built at once if the first layer says its input's shape, else at the first use. add(layer) and
+-- pop() change it.
 local Layer = require "mgpu.layer"
+local Network = require "mgpu.network"
+local options = require "mgpu.options"
+local symbol = require "mgpu.symbol"
 
-local Sequential = Layer:extend("Sequential", { positional = 0 })
-local new_layer = Sequential.new
-
-for _, part in ipairs { "mgpu.training", "mgpu.config" } do
-  for name, method in pairs(require(part)) do Sequential[name] = method end
-end
-
---- variables, trainable_variables: computed, in the order of the layers.
-local computed = {}
-
-function computed.variables(self)
-  local list = {}
-  for i, entry in ipairs(self:collect({}, {}, true)) do list[i] = entry[1] end
-  return list
-end
-
-function computed.trainable_variables(self)
-  local list = {}
-  for _, entry in ipairs(self:collect({}, {}, true)) do
-    if entry[2] then list[#list + 1] = entry[1] end
-  end
-  return list
-end
-
-function computed.trainable(self) return self.is_trainable end
-
-local meta = {
-  __index = function(self, key)
-    local compute = computed[key]
-    if compute then return compute(self) end
-    return Sequential[key]
-  end,
-  -- Freezing a model freezes its layers, as in Keras: batch normalization must know.
-  __newindex = function(self, key, value)
-    if key ~= "trainable" then return rawset(self, key, value) end
-    self.is_trainable = value
-    for _, layer in ipairs(self.layers) do layer.trainable = value end
-  end,
-  __call = function(self, x, how) return self:apply(x, how) end,
-  __tostring = function(self) return ("Sequential %q"):format(self.name) end,
-}
+local Sequential = Network:extend("Sequential", { positional = 0 })
 
 -- ---- layers -------------------------------------------------------------------------------------
+
+-- The entry as a layer: an Input is written as the symbol it returns.
+local function layer_of(entry)
+  if symbol.is_symbol(entry) and entry.node.layer.is_input then return entry.node.layer end
+  return entry
+end
 
 local function check_layer(self, layer, position)
   if type(layer) ~= "table" or not layer.apply or not rawget(layer, "name") then
@@ -66,31 +34,41 @@ local function check_layer(self, layer, position)
   end
 end
 
---- add(layer): at the end.
-function Sequential:add(layer)
-  check_layer(self, layer, #self.layers + 1)
+-- Appends a layer without building it.
+local function append(self, entry, position)
+  local layer = layer_of(entry)
+  check_layer(self, layer, position)
   if layer.is_input then
-    self.sample_shape = layer.shape
-    return self
+    self.sample_shape, self.input_dtype = layer.shape, layer.dtype
+    return
   end
   if #self.layers == 0 and rawget(layer, "input_shape") then self.sample_shape = layer.input_shape end
   self.layers[#self.layers + 1] = layer
-  if self.built then
-    self.shapes[layer] = nil
-    self.built = false
-  end
-  if self.sample_shape then self:ensure_built { -1, unpack(self.sample_shape) } end
+end
+
+local function build_all(self)
+  if self.sample_shape and #self.layers > 0 then self:ensure_built { -1, unpack(self.sample_shape) } end
+end
+
+-- What was known of the whole is known no longer.
+local function changed(self)
+  self.built, self.nodes, self.graph = false, nil, nil
+  build_all(self)
+end
+
+--- add(layer): at the end.
+function Sequential:add(layer)
+  append(self, layer, #self.layers + 1)
+  changed(self)
   return self
 end
 
 --- pop(): takes the last layer off and returns it.
 function Sequential:pop()
   if #self.layers == 0 then self:fail("there is no layer to take off") end
-  return table.remove(self.layers)
-end
-
-local function build_all(self)
-  if self.sample_shape and #self.layers > 0 then self:ensure_built { -1, unpack(self.sample_shape) } end
+  local layer = table.remove(self.layers)
+  changed(self)
+  return layer
 end
 
 function Sequential.new(given)
@@ -100,21 +78,10 @@ function Sequential.new(given)
   for key, value in pairs(given) do
     if type(key) ~= "number" then named[key] = value end
   end
-  local self = new_layer(named)
-  self.is_trainable, self.trainable = self.trainable, nil
-  setmetatable(self, meta)
+  local self = Sequential:make(options.check("Sequential", Sequential.declared, named))
   self.layers, self.shapes = {}, {}
-  for i = 1, #given do
-    local layer = given[i]
-    check_layer(self, layer, i)
-    if layer.is_input then
-      self.sample_shape = layer.shape
-    else
-      if #self.layers == 0 and rawget(layer, "input_shape") then self.sample_shape = layer.input_shape end
-      self.layers[#self.layers + 1] = layer
-    end
-  end
-  if not self.is_trainable then self.trainable = false end
+  for i = 1, #given do append(self, given[i], i) end
+  if not self.trainable then self.trainable = false end
   build_all(self)
   return self
 end
@@ -133,66 +100,44 @@ function Sequential:output_shape(shape)
   return shape
 end
 
-function Sequential:collect(list, seen, trainable)
-  trainable = trainable and self.trainable ~= false
-  for _, layer in ipairs(self.layers) do layer:collect(list, seen, trainable) end
-  return list
+-- ---- as a graph ---------------------------------------------------------------------------------
+
+-- The layers called one by one on a symbol, so that parts of the model can be used in others:
+-- mgpu.Model { inputs = base.input, outputs = base:get_layer("features").output }.
+local function graph_of(self)
+  if not self.graph then
+    if not self.built then self:fail("has no input and output yet: give it an Input or call it once") end
+    local x = require "mgpu.layers".Input { { select(2, unpack(self.built_shape)) } }
+    local y = x
+    for _, layer in ipairs(self.layers) do y = layer(y) end
+    self.graph = { input = x, output = y }
+  end
+  return self.graph
 end
+
+function Sequential.computed.input(self) return graph_of(self).input end
+function Sequential.computed.output(self) return graph_of(self).output end
+function Sequential.computed.inputs(self) return { graph_of(self).input } end
+function Sequential.computed.outputs(self) return { graph_of(self).output } end
+
+-- ---- use ----------------------------------------------------------------------------------------
 
 function Sequential:call(x, training)
   if #self.layers == 0 then self:fail("the model has no layers") end
-  for _, layer in ipairs(self.layers) do x = layer:apply(x, { training = training }) end
+  local how = { training = training, nested = true }
+  for _, layer in ipairs(self.layers) do x = layer:apply(x, how) end
   return x
-end
-
-local function check_sample(self, x)
-  local shape, wanted = x:shape(), self.built_shape
-  local fits = #shape == #wanted
-  for i = 2, #wanted do fits = fits and (wanted[i] == -1 or wanted[i] == shape[i]) end
-  if not fits then
-    self:fail("a batch of shape %s was given, the model takes %s", self.shape_text(shape),
-      self.shape_text(wanted))
-  end
 end
 
 --- model(x, {training =}): integers become the float dtype of the model.
 function Sequential:apply(x, how)
-  if type(x) == "table" then x = core.tensor(x) end
-  if type(x) == "userdata" and not x:dtype():find "float" then x = x:cast(core.floatx()) end
-  if self.built and type(x) == "userdata" then check_sample(self, x) end
+  if symbol.any(x) then return symbol.connect(self, x) end
+  x = self:tensors(x)
+  local first = self.layers[1]
+  x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
+  if self.built and type(x) == "userdata" then self:check_sample(x, self.built_shape) end
+  self:begin_call(how)
   return Layer.apply(self, x, how)
-end
-
--- ---- looking at it ------------------------------------------------------------------------------
-
---- get_layer(name) or get_layer {index = n}
-function Sequential:get_layer(which)
-  if type(which) == "table" then which = which.index or which[1] end
-  if type(which) == "number" then
-    return self.layers[which] or self:fail("there is no layer %d: the model has %d", which, #self.layers)
-  end
-  local names = {}
-  for i, layer in ipairs(self.layers) do
-    if layer.name == which then return layer end
-    names[i] = layer.name
-  end
-  local near = core.nearest(tostring(which), names)
-  self:fail("there is no layer %q%s", tostring(which),
-    near and (" (did you mean %q?)"):format(near) or "")
-end
-
-function Sequential:losses()
-  local all = {}
-  for _, layer in ipairs(self.layers) do
-    for _, loss in ipairs(layer.losses and layer:losses() or {}) do all[#all + 1] = loss end
-  end
-  return all
-end
-
---- summary(): prints Keras's table. RETURNS nothing.
-function Sequential:summary()
-  local write = require "mgpu".output
-  write(require "mgpu.summary".text(self) .. "\n")
 end
 
 function Sequential:get_config()
@@ -200,10 +145,9 @@ function Sequential:get_config()
   for i, layer in ipairs(self.layers) do
     layers[i] = { class_name = layer.class_name, config = layer:get_config() }
   end
-  return { name = self.name, trainable = self.trainable, input_shape = self.sample_shape
-    or (self.built_shape and { select(2, unpack(self.built_shape)) }), layers = layers }
+  return { name = self.name, trainable = self.trainable, input_dtype = self.input_dtype,
+    input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),
+    layers = layers }
 end
-
-getmetatable(Sequential).__call = function(_, given) return Sequential.new(given) end
 
 return Sequential

@@ -2,15 +2,19 @@
 local M = {}
 
 local WIDTHS = { 33, 26, 13 }
+local WIDE = { 33, 26, 13, 26 } -- with what each layer is connected to
 
 local function cell(text, width)
   if #text > width - 1 then text = text:sub(1, width - 1) end
   return text .. (" "):rep(width - #text)
 end
 
-local function row(...)
+local function row(widths, ...)
   local cells = {}
-  for i, text in ipairs { ... } do cells[i] = cell(text, WIDTHS[i]) end
+  for i, text in ipairs { ... } do
+    if not widths[i] then break end
+    cells[i] = cell(text, widths[i])
+  end
   return (table.concat(cells):gsub("%s+$", ""))
 end
 
@@ -30,18 +34,41 @@ local function shape_text(shape)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
+-- What is known of each layer: its output's shape and the layers it takes its input from.
+local function of_sequential(model)
+  return function(layer)
+    return shape_text(model.shapes and model.shapes[layer]), ""
+  end
+end
+
+local function of_graph(model)
+  local shapes, from = {}, {}
+  for _, input in ipairs(model.inputs) do shapes[input.node.layer] = shape_text(input:shape()) end
+  for _, node in ipairs(model.order) do
+    local texts, names = {}, from[node.layer] or {}
+    for i, s in ipairs(node.outputs) do texts[i] = shape_text(s:shape()) end
+    for _, s in ipairs(node.inputs) do names[#names + 1] = s.node.layer.name end
+    shapes[node.layer] = shapes[node.layer] or table.concat(texts, ", ")
+    from[node.layer] = names
+  end
+  return function(layer) return shapes[layer], table.concat(from[layer] or {}, ", ") end
+end
+
 --- text(model) -> the table
 function M.text(model)
-  local line = ("_"):rep(72)
+  local widths = model.order and WIDE or WIDTHS
+  local width = model.order and 98 or 72
+  local line, double = ("_"):rep(width), ("="):rep(width)
   local lines = { ("Model: %q"):format(model.name), line,
-    row("Layer (type)", "Output Shape", "Param #"), ("="):rep(72) }
+    row(widths, "Layer (type)", "Output Shape", "Param #", "Connected to"), double }
+  local describe = (model.order and of_graph or of_sequential)(model)
   for _, layer in ipairs(model.layers) do
-    lines[#lines + 1] = row(("%s (%s)"):format(layer.name, layer.class_name),
-      shape_text(model.shapes and model.shapes[layer]),
-      model.built and grouped((layer:count_params())) or "0 (unbuilt)")
+    local shape, from = describe(layer)
+    lines[#lines + 1] = row(widths, ("%s (%s)"):format(layer.name, layer.class_name), shape,
+      model.built and grouped((layer:count_params())) or "0 (unbuilt)", from)
   end
   local total, trainable = model:count_params()
-  lines[#lines + 1] = ("="):rep(72)
+  lines[#lines + 1] = double
   lines[#lines + 1] = "Total params: " .. grouped(total)
   lines[#lines + 1] = "Trainable params: " .. grouped(trainable)
   lines[#lines + 1] = "Non-trainable params: " .. grouped(total - trainable)

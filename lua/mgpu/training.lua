@@ -6,6 +6,7 @@
 local core = require "mgpu.core"
 local batches = require "mgpu.batches"
 local Compiled = require "mgpu.compiled"
+local devices = require "mgpu.devices"
 local fit = require "mgpu.fit"
 local logs = require "mgpu.logs"
 local options = require "mgpu.options"
@@ -17,16 +18,18 @@ local M = {}
 local COMPILE = options.declare {
   { "optimizer", "any", default = "rmsprop" },
   { "loss", "any" },
+  { "loss_weights", "any" },
   { "metrics", "any" },
+  { "weighted_metrics", "any" },
   { "devices", "any" },
+  { "accumulate", "integer", default = 1, min = 1 },
+  { "steps_per_execution", "integer", default = 1, min = 1 },
+  { "run_eagerly", "boolean", default = false },
+  { "bn", "string", default = "sync", values = { "sync", "local" } },
 }
 
 -- Named in the manual and not built yet.
-local LATER = {
-  compile = { "strategy", "bn", "loss_weights", "precision", "accumulate", "steps_per_execution",
-    "weighted_metrics" },
-  fit = { "validation_steps", "validation_freq", "validation_batch_size" },
-}
+local LATER = { compile = { "strategy", "precision" } }
 
 local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
 local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
@@ -44,10 +47,14 @@ local FIT = options.declare {
   { "sample_weight", "any" },
   { "initial_epoch", "integer", default = 0, min = 0 },
   { "steps_per_epoch", "integer", min = 1 },
+  { "validation_steps", "integer", min = 1 },
+  { "validation_freq", "integer", default = 1, min = 1 },
+  { "validation_batch_size", "integer", min = 1 },
 }
 
-local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, { "sample_weight", "any" } }
-local PREDICT = options.declare { BATCH_SIZE,
+local STEPS = { "steps", "integer", min = 1 }
+local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, STEPS, { "sample_weight", "any" } }
+local PREDICT = options.declare { BATCH_SIZE, STEPS,
   { "verbose", "integer", default = 0, min = 0, max = 2 } }
 local ON_BATCH = options.declare { { "sample_weight", "any" }, { "class_weight", "table" } }
 
@@ -61,19 +68,6 @@ local function check(what, declared, given)
     end
   end
   return options.check(what, declared, given or {})
-end
-
--- One device name, or a list of one.
-local function device_of(devices)
-  if devices == nil then return nil end
-  if devices == 1 then devices = core.devices()[1] end
-  if type(devices) == "table" and #devices == 1 then devices = devices[1] end
-  if type(devices) ~= "string" or devices == "all" then
-    core.fail("unsupported", "compile: training on several devices is not supported yet; give "
-      .. 'one device name, as in devices = "cpu:0"')
-  end
-  core.device_info(devices) -- raises for a device that is not there
-  return devices
 end
 
 local function compiled_model(model, what)
@@ -91,9 +85,17 @@ function M:compile(given)
     core.fail("usage", 'compile: loss is missing; give a name, as in loss = '
       .. '"categorical_crossentropy", or a function(y_true, y_pred)')
   end
-  self.compiled = Compiled.new(chosen.optimizer, chosen.loss, chosen.metrics,
-    device_of(chosen.devices))
-  self.optimizer, self.loss = self.compiled.optimizer, self.compiled.loss
+  if chosen.accumulate > 1 and chosen.steps_per_execution > 1 then
+    core.fail("usage", "compile: give only one of accumulate and steps_per_execution")
+  end
+  self.compiled = Compiled.new(chosen, self.output_names or { "output" },
+    devices.resolve("compile", chosen.devices))
+  self.optimizer, self.loss = self.compiled.optimizer, chosen.loss
+end
+
+--- set_devices(list): the same as compile's devices; weights, optimizer and counters stay.
+function M:set_devices(list)
+  compiled_model(self, "set_devices"):set_devices(devices.resolve("set_devices", list))
 end
 
 -- ---- fit ----------------------------------------------------------------------------------------
@@ -102,8 +104,11 @@ end
 local function validation_of(model, train, given)
   local data = given.validation_data
   if data then
+    if batches.is_dataset(data) then
+      return train, batches.new("fit: validation_data", model, data, nil, {})
+    end
     if data[1] == nil or data[2] == nil then
-      core.fail("usage", "fit: validation_data must be {x, y} or {x, y, sample_weight}")
+      core.fail("usage", "fit: validation_data must be {x, y}, {x, y, sample_weight} or a dataset")
     end
     return train, batches.new("fit: validation_data", model, data[1], data[2],
       { sample_weight = data[3] })
@@ -113,12 +118,26 @@ local function validation_of(model, train, given)
   return train
 end
 
+-- fit(dataset, options) has no y.
+local function without_y(x, y, given)
+  if batches.is_dataset(x) and given == nil then return nil, y end
+  return y, given
+end
+
+local function check_length(train, given)
+  if train.dataset and not train.length and not given.steps_per_epoch then
+    core.fail("usage", "fit: the dataset does not end: give steps_per_epoch")
+  end
+end
+
 function M:fit(x, y, given)
   local compiled = compiled_model(self, "fit")
+  y, given = without_y(x, y, given)
   local chosen = check("fit", FIT, given)
   return compiled:on_device(self, function()
     local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
-    compiled.optimizer:build(self.trainable_variables)
+    check_length(train, chosen)
+    if not train.dataset then compiled.optimizer:build(self.trainable_variables) end
     return fit.fit(self, train, validation, chosen)
   end)
 end
@@ -126,6 +145,7 @@ end
 -- ---- evaluate, predict --------------------------------------------------------------------------
 
 function M:evaluate(x, y, given)
+  y, given = without_y(x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
   return compiled_model(self, "evaluate"):on_device(self, function()
     local source = batches.new("evaluate", self, x, y, chosen)
@@ -165,7 +185,7 @@ function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given)
 function M:predict_on_batch(x)
   return where_compiled(self, function()
     local source = batches.inputs("predict_on_batch", self, x)
-    return fit.predict(self, source, { batch_size = source.rows })
+    return fit.predict(self, source, { batch_size = source.rows or 1 })
   end)
 end
 

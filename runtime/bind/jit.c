@@ -14,7 +14,14 @@
 #include <string.h>
 
 #define BIND_JIT "mgpu.jit"
-enum { MAX_PLANS = 64, MAX_KEY = 4096, MAX_TENSORS = 512, MAX_LABELS = 64, WARN_AFTER = 8 };
+enum {
+    MAX_PLANS = 64,
+    MAX_KEY = 4096,
+    MAX_TENSORS = 512,
+    MAX_LABELS = 64,
+    WARN_AFTER = 8,
+    MAX_DEVICES = 64
+};
 
 typedef struct entry {
     uint64_t hash, last_used;
@@ -28,6 +35,10 @@ typedef struct entry {
 
 typedef struct jitted { /* its environment table holds the function, so that cycles are collected */
     entry entries[MAX_PLANS];
+    mg_device *devices[MAX_DEVICES]; /* of plans on several */
+    double weights[MAX_DEVICES];
+    int n_devices;
+    bool weighted, local_norm;
     int n_entries, n_traces;
     uint64_t clock;
     bool warned;
@@ -335,9 +346,15 @@ static void push_function(lua_State *L) {
 }
 
 /* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
-static mg_plan *trace_call(lua_State *L, int first, int last, outputs *o) {
-    mg_trace *trace = mg_trace_begin(mg_device_default());
+static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, outputs *o) {
+    mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
+    if (j->n_devices > 1 &&
+        mg_trace_spread(trace, j->devices, j->n_devices, j->weighted ? j->weights : NULL,
+                        j->local_norm) != MG_OK) {
+        mg_trace_abandon(trace);
+        bind_raise(L);
+    }
     lua_pushlightuserdata(L, o);
     lua_pushlightuserdata(L, trace);
     lua_pushcclosure(L, trace_body, 2);
@@ -359,7 +376,7 @@ static entry *make_entry(lua_State *L, jitted *j, const signature *s, uint64_t h
     outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     warn_about_retraces(j, s);
-    mg_plan *plan = trace_call(L, first, last, o);
+    mg_plan *plan = trace_call(L, j, first, last, o);
     entry *e = room_for_entry(L, j);
     *e = (entry){.hash = hash, .plan = plan, .n_outputs = o->n, .template = LUA_NOREF};
     lua_getfield(L, -1, "n");
@@ -399,12 +416,12 @@ static void copy_line(char *to, size_t size, const char *text, int n) {
 }
 
 /* The user's lines are no part of the comparison: a plan may be called from several places. */
-static void check_retrace(lua_State *L, entry *e, int first, int last) {
+static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, int last) {
     char step[500] = "";
     outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
-    mg_plan *again = trace_call(L, first, last, o);
+    mg_plan *again = trace_call(L, j, first, last, o);
     char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
     mg_plan_free(again);
     const bool made = dump && lines && e->dump;
@@ -512,7 +529,7 @@ static int jit_call(lua_State *L) {
     lua_pop(L, 1);
     const uint64_t hash = hash_key(&s);
     entry *e = find_entry(j, &s, hash);
-    if (e && checks_retraces()) check_retrace(L, e, 2, last);
+    if (e && checks_retraces()) check_retrace(L, j, e, 2, last);
     if (!e) e = make_entry(L, j, &s, hash, 2, last);
     e->last_used = ++j->clock;
     return run_entry(L, e, &s);
@@ -544,11 +561,42 @@ static int jit_gc(lua_State *L) {
     return 0;
 }
 
+/* {devices = names, weights = numbers, local_norm = boolean} at index 2 */
+static void take_devices(lua_State *L, jitted *j) {
+    lua_getfield(L, 2, "devices");
+    const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
+    if (n > MAX_DEVICES)
+        bind_fail(L, MG_USAGE, "mgpu.jit: at most %d devices can share a step, got %d", MAX_DEVICES,
+                  n);
+    lua_getfield(L, 2, "weights");
+    j->weighted = lua_istable(L, -1);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, -2, i);
+        j->devices[i - 1] = mg_device_find(luaL_checkstring(L, -1));
+        if (!j->devices[i - 1]) bind_raise(L);
+        lua_pop(L, 1);
+        for (int k = 0; k < i - 1; k++)
+            if (j->devices[k] == j->devices[i - 1])
+                bind_fail(L, MG_USAGE, "mgpu.jit: the device %s is given twice",
+                          j->devices[k]->name);
+        if (!j->weighted) continue;
+        lua_rawgeti(L, -1, i);
+        j->weights[i - 1] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 2);
+    lua_getfield(L, 2, "local_norm");
+    j->local_norm = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    j->n_devices = n;
+}
+
 static int core_jit(lua_State *L) {
     if (!lua_isfunction(L, 1))
         return bind_fail(L, MG_USAGE, "mgpu.jit: expected a function, got %s", luaL_typename(L, 1));
     jitted *j = lua_newuserdata(L, sizeof *j);
     memset(j, 0, sizeof *j);
+    if (lua_istable(L, 2)) take_devices(L, j);
     luaL_getmetatable(L, BIND_JIT);
     lua_setmetatable(L, -2);
     lua_createtable(L, 1, 0);

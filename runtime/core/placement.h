@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* What makes one value of the devices' terms. */
+enum mg_reduce_kind { MG_REDUCE_SUM, MG_REDUCE_MAX, MG_REDUCE_MIN };
+
 typedef struct mg_device mg_device;
 
 typedef enum mg_placement_kind {

@@ -44,6 +44,68 @@ static mg_status note_pending(mg_variable *v) {
     return MG_OK;
 }
 
+/* ---- on several devices ---- */
+
+void mg_variable_drop_replica(mg_variable *v, int i) {
+    mg_tensor_release(v->replicas[i].value);
+    v->replicas[i] = v->replicas[--v->n_replicas];
+}
+
+static void drop_replicas(mg_variable *v) {
+    while (v->n_replicas) mg_variable_drop_replica(v, v->n_replicas - 1);
+    mg_free(v->replicas);
+    v->replicas = NULL;
+}
+
+static int replica_on(const mg_variable *v, const mg_device *d) {
+    for (int i = 0; i < v->n_replicas; i++)
+        if (v->replicas[i].device == d) return i;
+    return -1;
+}
+
+mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
+    const int found = v->value->place.device == d ? -1 : replica_on(v, d);
+    if (v->value->place.device == d) return v->value;
+    if (found >= 0) return v->replicas[found].value;
+    mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
+    if (!more) return NULL;
+    v->replicas = more;
+    void *staging = mg_alloc(mg_tensor_bytes(v->value) + 1);
+    if (!staging) return NULL;
+    mg_tensor *copy = NULL;
+    if (mg_tensor_read(v->value, staging) == MG_OK)
+        copy = mg_tensor_from_host(staging, (mg_dtype)v->value->dtype, &v->value->shape, d);
+    mg_free(staging);
+    if (copy) v->replicas[v->n_replicas++] = (mg_replica){d, copy};
+    return copy;
+}
+
+void mg_variable_bind(mg_variable *v, mg_device *d, mg_tensor *value) {
+    const int i = replica_on(v, d);
+    mg_tensor **place = i >= 0 ? &v->replicas[i].value : &v->value;
+    mg_tensor_release(*place);
+    *place = value;
+}
+
+void mg_variable_lead(mg_variable *v, mg_device *d) {
+    const int i = replica_on(v, d);
+    if (i < 0) return;
+    mg_tensor *value = v->replicas[i].value;
+    v->replicas[i] = (mg_replica){v->value->place.device, v->value};
+    v->value = value;
+}
+
+void mg_variable_leave(mg_variable *v, mg_device *d) {
+    if (v->value->place.device == d) {
+        if (!v->n_replicas) return;
+        mg_variable_lead(v, v->replicas[0].device);
+    }
+    const int i = replica_on(v, d);
+    if (i >= 0) mg_variable_drop_replica(v, i);
+}
+
+/* ---- life, reading and assigning ---- */
+
 mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable) {
     mg_variable *v = mg_alloc_zero(sizeof *v);
     if (!v) return NULL;
@@ -68,6 +130,7 @@ void mg_variable_release(mg_variable *v) {
     mg_tensor_release(v->traced);
     mg_tensor_release(v->entry);
     mg_tensor_release(v->value);
+    drop_replicas(v);
     mg_free(v->name);
     mg_free(v);
 }
@@ -110,6 +173,7 @@ mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
                        v->name);
     }
     mg_tensor_release(v->value);
+    drop_replicas(v);
     v->value = fitted;
     return is_pending(v) ? note_pending(v) : MG_OK;
 }

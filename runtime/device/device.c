@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "device/worker.h"
 #include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -221,6 +222,7 @@ mg_device *mg_device_first(void) {
 }
 
 void mg_devices_close(void) {
+    mg_workers_close();
     pthread_mutex_lock(&lock);
     while (first) {
         mg_device *d = first;

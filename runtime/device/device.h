@@ -5,6 +5,7 @@
 #ifndef MG_DEVICE_DEVICE_H
 #define MG_DEVICE_DEVICE_H
 
+#include "comm/comm.h"
 #include "device/work.h"
 #include <stdatomic.h>
 
@@ -19,7 +20,10 @@ typedef struct mg_run {
     void *const *external; /* one address per external value */
     void *arena;           /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
-    bool commit; /* false: compute phase, true: commit phase */
+    bool commit;   /* false: compute phase, true: commit phase */
+    mg_comm *comm; /* of a plan on several devices, or NULL */
+    int rank;      /* this device's in it */
+    int threads;   /* of the host's cores; 0: all */
 } mg_run;
 
 typedef struct mg_device_api {
@@ -43,6 +47,7 @@ typedef struct mg_device_api {
     mg_status (*sync)(mg_device *d);
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
+    bool host_memory; /* its memory is the host's: others like it may use its addresses */
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
@@ -52,7 +57,9 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     void *state;   /* the device's own */
     atomic_llong used, peak;
     int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
-    void *arena;   /* shared by all plans; one runs at a time */
+    int threads;   /* its share of the host's cores in plans on several devices; 0: all */
+    struct mg_worker *worker; /* its thread in such plans, or NULL */
+    void *arena;              /* shared by all plans; one runs at a time */
     size_t arena_bytes;
     struct mg_device *next;
 };

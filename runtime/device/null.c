@@ -66,4 +66,5 @@ const mg_device_api mg_device_null = {.size = sizeof(mg_device_api),
                                       .release = null_release,
                                       .arena_bytes = null_arena_bytes,
                                       .sync = mg_host_sync,
-                                      .fuses = true};
+                                      .fuses = true,
+                                      .host_memory = true};

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/arena.h"
+#include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -178,8 +179,21 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
+/* Collectives are run by the program itself, over the communicator of the run. */
+static const mg_kernel collective = {.name = "collective"};
+
+static bool is_collective(const mg_step *s) {
+    return s && s->op && s->op->flags & MG_OP_COLLECTIVE;
+}
+
 static mg_status choose_kernel(const compiler *c, call *k) {
     char text[512];
+    if (is_collective(k->plan.step)) {
+        set_ports(c, k);
+        for (int i = 0; i < k->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
+        k->kernel = &collective;
+        return MG_OK;
+    }
     const bool log = mg_log_on("dispatch");
     for (const mg_kernel *const *candidate = c->set->kernels; *candidate; candidate++) {
         if (!handles(*candidate, k->plan.step)) continue;
@@ -367,9 +381,35 @@ static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     return (mg_rng_state){s->seed, s->draw};
 }
 
+/* all_gather: the axes before the one dealt out are the blocks. */
+static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
+    int64_t n = 1;
+    for (int i = 0; i < axis; i++) n *= shape->dim[i];
+    return n;
+}
+
+static mg_status run_collective(const call *k, void *in, void *out, const mg_run *run) {
+    const mg_step *s = k->plan.step;
+    const mg_collective_attrs *a = s->attrs;
+    const mg_value *x = k->plan.in[0].value;
+    const int64_t count = mg_shape_count(&x->shape);
+    if (!run->comm) {
+        memcpy(out, in, (size_t)count * mg_dtype_size(x->dtype));
+        return MG_OK;
+    }
+    if (strcmp(s->op->name, "all_reduce") == 0)
+        return run->comm->api->all_reduce(run->comm, run->rank, in, out, count, x->dtype,
+                                          (int)a->kind);
+    const int64_t outer = outer_blocks(&x->shape, a->axis);
+    const int64_t block = outer ? count / outer * (int64_t)mg_dtype_size(x->dtype) : 0;
+    return run->comm->api->all_gather(run->comm, run->rank, in, out, outer, block);
+}
+
 static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
     for (int i = 0; i < k->n_in; i++) p->pointers[i] = slot_address(p, k->in[i], run);
     for (int i = 0; i < k->n_out; i++) p->pointers[k->n_in + i] = slot_address(p, k->out[i], run);
+    if (k->kernel == &collective)
+        return run_collective(k, p->pointers[0], p->pointers[k->n_in], run);
     const mg_call c = {.plan = &k->plan,
                        .in = p->pointers,
                        .out = p->pointers + k->n_in,

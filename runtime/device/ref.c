@@ -22,4 +22,5 @@ const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),
                                      .release = mg_program_release,
                                      .arena_bytes = mg_program_arena_bytes,
                                      .sync = mg_host_sync,
-                                     .fuses = false};
+                                     .fuses = false,
+                                     .host_memory = true};

@@ -54,7 +54,8 @@ static mg_status run_op(const mg_call *call) {
                 .in = state->in,
                 .shape = out->shape,
                 .dtype = out->dtype,
-                .rng = call->rng};
+                .rng = call->rng,
+                .first = s->first};
     for (int i = 0; i < s->n_in; i++) {
         const mg_value *v = plan->in[i].value;
         const size_t n = (size_t)mg_shape_count(&v->shape);

@@ -22,6 +22,7 @@ typedef struct mg_step {
     uint64_t draw;         /* of a random op: its ordinal ... */
     uint32_t seed;         /* ... and key; */
     bool draw_relative;    /* or the ordinal counted from the base, with the seed, given to run */
+    int64_t first;         /* of a random op: where its first element stands in the whole draw */
 } mg_step;
 
 typedef struct mg_work {

@@ -34,7 +34,11 @@ typedef struct mg_guard { /* checked after compute and before commit: `ok` is a 
 } mg_guard;
 
 typedef struct mg_plan_spec {
-    mg_device *device;
+    mg_device *device;         /* of a plan on one */
+    mg_device *const *devices; /* n_devices of them, if the plan is on several (else 0) */
+    int n_devices;
+    const double *weights; /* shares of the rows; NULL: even */
+    bool local_norm;       /* batch statistics by device */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
@@ -60,6 +64,10 @@ typedef struct mg_trace mg_trace;
 /* Opens the thread's trace (one at a time). Settles pending variables first. NULL on failure. */
 /* Inside a trace, random draws are counted from 0 and become relative to the run's base. */
 mg_trace *mg_trace_begin(mg_device *device);
+/* The plan will be on these devices (at most 64; copied), sharing rows by weights (NULL: evenly).
+ */
+mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
+                          bool local_norm);
 mg_trace *mg_trace_current(void);
 /* The open trace's serial number, never 0; 0 if none is open. */
 uint16_t mg_trace_serial(void);

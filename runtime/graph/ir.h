@@ -31,9 +31,11 @@ typedef struct mg_node {
     uint64_t draw;
     uint32_t seed;
     bool draw_relative;
-    int forward; /* replaced by this node, or -1 */
-    int uses;    /* by live nodes and roots; 0 = dead */
-    int group;   /* fused group, or -1 */
+    bool part;     /* of an argument: rows [first, first + shape.dim[0]) of it */
+    int64_t first; /* likewise; of a draw: its first element's place in the whole */
+    int forward;   /* replaced by this node, or -1 */
+    int uses;      /* by live nodes and roots; 0 = dead */
+    int group;     /* fused group, or -1 */
 } mg_node;
 
 typedef struct mg_root { /* a value the plan must produce */
@@ -103,7 +105,9 @@ typedef struct mg_external {
     int node;
     mg_dtype dtype;
     mg_shape shape;
-    int index;             /* of an argument */
+    int index; /* of an argument */
+    bool part; /* of an argument: its rows from `first` on */
+    int64_t first;
     mg_tensor *tensor;     /* of a value or variable read; borrowed */
     mg_variable *variable; /* of a variable read; borrowed from the tensor */
 } mg_external;

@@ -36,6 +36,8 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
                                          .dtype = n->dtype,
                                          .shape = n->shape,
                                          .index = n->tensor ? n->tensor->index : 0,
+                                         .part = n->part,
+                                         .first = n->part ? n->first : 0,
                                          .tensor = n->tensor,
                                          .variable = n->tensor ? n->tensor->variable : NULL};
 }
@@ -95,7 +97,8 @@ static mg_status add_step(lowering *l, int unit) {
                                                  .out = out,
                                                  .draw = n->draw,
                                                  .seed = n->seed,
-                                                 .draw_relative = n->draw_relative};
+                                                 .draw_relative = n->draw_relative,
+                                                 .first = g ? 0 : n->first};
     return MG_OK;
 }
 

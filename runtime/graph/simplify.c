@@ -77,7 +77,7 @@ static int identity_elementwise(const mg_ir *ir, const mg_node *n) {
 static int identity(const mg_ir *ir, const mg_node *n) {
     if (n->kind != MG_NODE_OP || n->n_in == 0) return -1;
     if (n->op->elementwise) return identity_elementwise(ir, n);
-    if (is_op(n, "reshape") || is_op(n, "broadcast_to")) return 0;
+    if (is_op(n, "reshape") || is_op(n, "broadcast_to") || is_op(n, "shard")) return 0;
     return -1;
 }
 

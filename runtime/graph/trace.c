@@ -15,6 +15,10 @@ struct mg_trace {
     mg_guard *guards;
     int n_guards, guards_capacity;
     uint64_t n_draws;
+    mg_device **devices; /* of a plan on several, or NULL */
+    double *weights;     /* or NULL */
+    int n_devices;
+    bool local_norm;
 };
 
 static _Thread_local mg_trace *current;
@@ -55,11 +59,25 @@ mg_trace *mg_trace_begin(mg_device *device) {
     return current = t;
 }
 
+mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
+                          bool local_norm) {
+    if (n > 64) return mg_fail(MG_USAGE, "at most 64 devices can share a step, got %d", n);
+    t->devices = mg_alloc((size_t)n * sizeof *t->devices);
+    if (weights) t->weights = mg_alloc((size_t)n * sizeof *t->weights);
+    if (!t->devices || (weights && !t->weights)) return MG_OOM;
+    for (int i = 0; i < n; i++) t->devices[i] = devices[i];
+    for (int i = 0; i < n && weights; i++) t->weights[i] = weights[i];
+    t->n_devices = n;
+    t->local_norm = local_norm;
+    return MG_OK;
+}
+
 mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
     if (reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
         return NULL;
-    mg_tensor *p =
-        mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, actual->place);
+    /* A plan on several devices takes arguments from wherever they lie. */
+    const mg_placement place = t->n_devices ? mg_place_on(t->device) : actual->place;
+    mg_tensor *p = mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, place);
     if (p) t->args[t->n_args++] = p;
     return p;
 }
@@ -115,6 +133,8 @@ static void close_trace(mg_trace *t) {
     mg_free(t->args);
     mg_free(t->variables);
     mg_free(t->guards);
+    mg_free(t->devices);
+    mg_free(t->weights);
     mg_free(t);
 }
 
@@ -158,6 +178,10 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
         }
         for (int i = 0; i < t->n_guards; i++) roots[n++] = t->guards[i].ok;
         const mg_plan_spec spec = {.device = t->device,
+                                   .devices = t->devices,
+                                   .n_devices = t->n_devices,
+                                   .weights = t->weights,
+                                   .local_norm = t->local_norm,
                                    .n_outputs = n_outputs,
                                    .n_assigns = n_assigns,
                                    .n_guards = t->n_guards,

@@ -73,6 +73,10 @@ typedef struct mg_random_attrs { /* random */
     int64_t dtype, stream;
 } mg_random_attrs;
 
+typedef struct mg_collective_attrs { /* all_reduce: kind; all_gather: axis */
+    int64_t kind, axis, number;
+} mg_collective_attrs;
+
 enum mg_random_kind {
     MG_RANDOM_UNIFORM,          /* [a, b) */
     MG_RANDOM_NORMAL,           /* mean a, standard deviation b */

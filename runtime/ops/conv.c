@@ -249,6 +249,16 @@ static void grad_weight_ref(const mg_ref *r) {
     each_tap(&t, weight_tap);
 }
 
+/* ---- split rules: images by rows; the kernels' gradient is a sum over them ---- */
+
+static bool image_split(mg_split *s) {
+    return mg_split_rows(s, 1, 0);
+}
+
+static bool grad_weight_split(mg_split *s) {
+    return mg_split_rows(s, 3, MG_SUM);
+}
+
 /* ---- the rows ---- */
 
 static const mg_op rows[] = {
@@ -260,6 +270,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_conv_attrs, conv_table),
      .infer = conv_infer,
      .grad = conv_grad,
+     .split = image_split,
      .ref = conv_ref},
     {.name = "conv2d_grad_input",
      .doc = "gradient of conv2d's image from dy and the kernels; also transposed convolution",
@@ -269,6 +280,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_conv_attrs, grad_input_table),
      .infer = grad_input_infer,
      .grad = grad_input_grad,
+     .split = image_split,
      .ref = grad_input_ref},
     {.name = "conv2d_grad_weight",
      .doc = "gradient of conv2d's kernels from the image and dy",
@@ -278,6 +290,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_conv_attrs, grad_weight_table),
      .infer = grad_weight_infer,
      .grad = grad_weight_grad,
+     .split = grad_weight_split,
      .ref = grad_weight_ref},
 };
 

@@ -118,6 +118,44 @@ static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- the rows ---- */
 
+/* ---- split rule ---- */
+
+/* Ops that are linear in an input may work on the terms of its sum. */
+static bool linear_split(mg_split *s) {
+    const int a = s->given[0], b = s->n_inputs > 1 ? s->given[1] : MG_WHOLE;
+    switch ((enum mg_elementwise)(s->op->elementwise - 1)) {
+    case MG_EW_neg:
+    case MG_EW_stop_gradient: break;
+    case MG_EW_add:
+    case MG_EW_sub:
+        if (a != MG_SUM || b != MG_SUM) return false;
+        break;
+    case MG_EW_mul:
+        if (a != MG_SUM && b != MG_SUM) return false;
+        if ((a != MG_SUM && a != MG_WHOLE && a != MG_ANY) ||
+            (b != MG_SUM && b != MG_WHOLE && b != MG_ANY) || a == b)
+            return false;
+        break;
+    case MG_EW_div:
+        if (a != MG_SUM || (b != MG_WHOLE && b != MG_ANY)) return false;
+        break;
+    default: return false;
+    }
+    for (int i = 0; i < s->n_inputs; i++) s->in[i] = s->given[i] == MG_SUM ? MG_SUM : MG_WHOLE;
+    s->out = MG_SUM;
+    return true;
+}
+
+static bool elementwise_split(mg_split *s) {
+    bool term = false, dealt = false;
+    for (int i = 0; i < s->n_inputs; i++) {
+        term |= s->given[i] == MG_SUM;
+        dealt |= s->given[i] >= 0;
+    }
+    if (term && !dealt) return linear_split(s);
+    return mg_split_broadcast(s);
+}
+
 #define flags_SAME MG_OP_PROMOTE
 #define flags_FLOAT (MG_OP_PROMOTE | MG_OP_FLOAT)
 #define flags_BOOL MG_OP_PROMOTE
@@ -138,6 +176,7 @@ static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
      .elementwise = MG_EW_##id + 1,                                                                \
      attrs_##rule.infer = infer_##rule,                                                            \
      .grad = elementwise_grad,                                                                     \
+     .split = elementwise_split,                                                                   \
      .ref = elementwise_ref},
 
 static const mg_op rows[] = {

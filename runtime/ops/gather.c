@@ -102,6 +102,39 @@ static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("gather", &attrs, 2, dy, y->inputs[1]);
 }
 
+/* ---- split rules ---- */
+
+/* By ids: each device picks for its own. By an axis of x that is not picked along: likewise. */
+static bool gather_split(mg_split *s) {
+    const int axis = (int)((const mg_axis_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
+    if (s->given[1] >= 0) {
+        s->in[1] = s->given[1];
+        s->out = axis + s->given[1];
+        return true;
+    }
+    if (s->given[0] < 0 || s->given[0] == axis) return false;
+    s->in[0] = s->given[0];
+    s->out = s->given[0] < axis ? s->given[0] : s->given[0] - 1 + ids;
+    return true;
+}
+
+/* By ids: each device adds up what its own say. */
+static bool scatter_split(mg_split *s) {
+    const int axis = (int)((const mg_scatter_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
+    int by = s->given[1];
+    if (by < 0 && s->given[0] >= axis && s->given[0] < axis + ids) by = s->given[0] - axis;
+    if (by >= 0) {
+        s->in[1] = by;
+        s->in[0] = axis + by;
+        s->out = MG_SUM;
+        return true;
+    }
+    if (s->given[0] < 0) return false;
+    s->in[0] = s->given[0];
+    s->out = s->given[0] < axis ? s->given[0] : s->given[0] - ids + 1;
+    return true;
+}
+
 /* ---- the rows ---- */
 
 static const mg_op rows[] = {
@@ -112,6 +145,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_axis_attrs, gather_table),
      .infer = gather_infer,
      .grad = gather_grad,
+     .split = gather_split,
      .ref = gather_ref},
     {.name = "scatter_add",
      .doc = "zeros with the slices dy added where ids say; ids outside are skipped",
@@ -121,6 +155,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_scatter_attrs, scatter_table),
      .infer = scatter_infer,
      .grad = scatter_grad,
+     .split = scatter_split,
      .ref = scatter_ref},
 };
 

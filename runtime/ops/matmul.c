@@ -147,6 +147,39 @@ static void matmul_ref(const mg_ref *r) {
     add_bias_and_relu(r, p.n);
 }
 
+/* ---- split rule ---- */
+
+/* a {.., m, k} and b {.., k, n}, before transposing: by m or n each device makes its part, by k a
+ * term of the sum, by a leading axis its own products. */
+static bool matmul_split(mg_split *s) {
+    const mg_matmul_attrs *at = s->attrs;
+    const int ra = s->in_shape[0]->rank, rb = s->in_shape[1]->rank, r = s->shape->rank;
+    const int m = at->transpose_a ? ra - 1 : ra - 2, k = at->transpose_a ? ra - 2 : ra - 1;
+    const int kb = at->transpose_b ? rb - 1 : rb - 2, n = at->transpose_b ? rb - 2 : rb - 1;
+    const int a = s->given[0], b = s->given[1];
+    if (a == k || b == kb) {
+        if ((a >= 0 && a != k) || (b >= 0 && b != kb) || s->n_inputs > 2 || at->relu) return false;
+        s->in[0] = k, s->in[1] = kb, s->out = MG_SUM;
+        return true;
+    }
+    if (a == m && b < 0) {
+        s->in[0] = m, s->out = r - 2;
+        return true;
+    }
+    if (b == n && a < 0 && s->n_inputs == 2) {
+        s->in[1] = n, s->out = r - 1;
+        return true;
+    }
+    const int lead = a >= 0 ? a + r - ra : b >= 0 ? b + r - rb : -1;
+    if (lead < 0 || lead >= r - 2 || (a >= 0 && b >= 0 && a + r - ra != b + r - rb)) return false;
+    for (int i = 0; i < 2; i++) {
+        const int own = lead - (r - s->in_shape[i]->rank);
+        if (own >= 0 && s->in_shape[i]->dim[own] == s->shape->dim[lead]) s->in[i] = own;
+    }
+    s->out = lead;
+    return true;
+}
+
 /* ---- the row ---- */
 
 static const mg_op rows[] = {
@@ -158,6 +191,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_matmul_attrs, matmul_table),
      .infer = matmul_infer,
      .grad = matmul_grad,
+     .split = matmul_split,
      .ref = matmul_ref},
 };
 

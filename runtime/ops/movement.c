@@ -357,6 +357,79 @@ static void reverse_ref(const mg_ref *r) {
     collect(r, from);
 }
 
+/* ---- split rules ---- */
+
+/* Rows that follow one another in memory still do: the axes before the split one must come to the
+ * same number of blocks, and what is dealt out must be a multiple of the rows. */
+static bool reshape_split(mg_split *s) {
+    const mg_shape *x = s->in_shape[0], *y = s->shape;
+    int64_t before = 1, blocks = 1;
+    s->in[0] = s->given[0];
+    if (s->given[0] < 0) { /* terms of a reduction: any shape will do */
+        s->out = s->given[0];
+        return s->given[0] != MG_ANY;
+    }
+    for (int i = 0; i < s->given[0]; i++) before *= x->dim[i];
+    for (int i = 0; i < y->rank; i++) {
+        if (blocks == before && y->dim[i] % s->rows == 0 && y->dim[i] > 0 &&
+            (y->dim[i] > 1 || s->rows == 1)) {
+            s->out = i;
+            return true;
+        }
+        blocks *= y->dim[i];
+    }
+    return false;
+}
+
+static bool permute_split(mg_split *s) {
+    const mg_ints *order = s->attrs;
+    s->in[0] = s->given[0];
+    s->out = s->given[0];
+    for (int i = 0; i < order->n && s->given[0] >= 0; i++)
+        if (order->v[i] == s->given[0]) s->out = i;
+    return s->given[0] != MG_ANY;
+}
+
+/* All of the split axis is kept; of terms of a sum, any part. */
+static bool slice_split(mg_split *s) {
+    const mg_slice_attrs *a = s->attrs;
+    const int axis = s->given[0];
+    s->in[0] = s->out = axis;
+    if (axis < 0) return axis != MG_ANY;
+    return a->start.v[axis] == 0 && a->stop.v[axis] == s->in_shape[0]->dim[axis] &&
+           (a->step.n == 0 || a->step.v[axis] == 1);
+}
+
+static bool pad_split(mg_split *s) {
+    return s->given[0] >= 0 && s->shape->dim[s->given[0]] == s->in_shape[0]->dim[s->given[0]] &&
+           mg_split_except(s, -1);
+}
+
+static bool concat_split(mg_split *s) {
+    const int64_t axis = ((const mg_axis_attrs *)s->attrs)->axis;
+    int by = MG_WHOLE;
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (s->given[i] < 0) continue;
+        if (s->given[i] == axis || (by >= 0 && by != s->given[i])) return false;
+        by = s->given[i];
+    }
+    for (int i = 0; i < s->n_inputs; i++) s->in[i] = by;
+    s->out = by;
+    return by >= 0;
+}
+
+static bool broadcast_split(mg_split *s) {
+    if (s->given[0] < 0) { /* terms of a reduction, repeated, are terms still */
+        s->in[0] = s->out = s->given[0];
+        return s->given[0] != MG_ANY;
+    }
+    return mg_split_broadcast(s);
+}
+
+static bool reverse_split(mg_split *s) {
+    return mg_split_except(s, ((const mg_axis_attrs *)s->attrs)->axis);
+}
+
 /* ---- the rows ---- */
 
 #define ONE_INPUT(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
@@ -364,14 +437,14 @@ static void reverse_ref(const mg_ref *r) {
 static const mg_op rows[] = {
     {ONE_INPUT("reshape", "the same elements in row-major order under another shape"),
      MG_ATTRS(mg_ints_attrs, reshape_table), .infer = reshape_infer, .grad = reshape_grad,
-     .ref = reshape_ref},
+     .split = reshape_split, .ref = reshape_ref},
     {ONE_INPUT("permute", "axes in another order"), MG_ATTRS(mg_ints_attrs, permute_table),
-     .infer = permute_infer, .grad = permute_grad, .ref = permute_ref},
+     .infer = permute_infer, .grad = permute_grad, .split = permute_split, .ref = permute_ref},
     {ONE_INPUT("slice", "every step-th element from start to stop, per axis"),
      MG_ATTRS(mg_slice_attrs, slice_table), .infer = slice_infer, .grad = slice_grad,
-     .ref = slice_ref},
+     .split = slice_split, .ref = slice_ref},
     {ONE_INPUT("pad", "x with cells of one value around it"), MG_ATTRS(mg_pad_attrs, pad_table),
-     .infer = pad_infer, .grad = pad_grad, .ref = pad_ref},
+     .infer = pad_infer, .grad = pad_grad, .split = pad_split, .ref = pad_ref},
     {.name = "concat",
      .doc = "inputs one after another along an axis",
      .min_inputs = 1,
@@ -380,13 +453,14 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_axis_attrs, concat_table),
      .infer = concat_infer,
      .grad = concat_grad,
+     .split = concat_split,
      .ref = concat_ref},
     {ONE_INPUT("broadcast_to", "x repeated along missing axes and axes of size 1"),
      MG_ATTRS(mg_ints_attrs, broadcast_table), .infer = broadcast_infer, .grad = broadcast_grad,
-     .ref = broadcast_ref},
+     .split = broadcast_split, .ref = broadcast_ref},
     {ONE_INPUT("reverse", "the elements of an axis in opposite order"),
      MG_ATTRS(mg_axis_attrs, reverse_table), .infer = reverse_infer, .grad = reverse_grad,
-     .ref = reverse_ref},
+     .split = reverse_split, .ref = reverse_ref},
 };
 
 const mg_op_family mg_ops_movement = {"movement", rows, sizeof rows / sizeof rows[0]};

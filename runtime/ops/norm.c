@@ -3,7 +3,8 @@
  * moments(x) {2, C}: row 0 the means, row 1 the biased variances. batch_norm(x, moments, gamma,
  * beta): (x - mean) / sqrt(variance + epsilon) * gamma + beta. batch_norm_reduce(x, moments, dy)
  * {2, C}: the sums of dy and of dy * xhat, xhat the normalised x: all that the gradient needs
- * besides element-wise work. Every gradient is composed of differentiable ops. */
+ * besides element-wise work. Every gradient is composed of differentiable ops. Moments of a batch
+ * that is split are made by the partition pass from the devices' own. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -156,6 +157,17 @@ static mg_tensor *reduce_grad(mg_tensor *s, mg_tensor *g, int i) {
     return two_rows(neg(mul(slope, row(s, 0))), scale(mul(mul(slope, inv), row(s, 1)), -0.5));
 }
 
+/* ---- split rules ---- */
+
+/* x by any axis but the channels; the moments are those of the whole batch. */
+static bool batch_norm_split(mg_split *s) {
+    return mg_split_except(s, s->shape->rank - 1);
+}
+
+static bool reduce_split(mg_split *s) {
+    return mg_split_rows(s, 5, MG_SUM);
+}
+
 /* ---- the rows ---- */
 
 static const mg_op rows[] = {
@@ -175,6 +187,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = batch_norm_infer,
      .grad = batch_norm_grad,
+     .split = batch_norm_split,
      .ref = batch_norm_ref},
     {.name = "batch_norm_reduce",
      .doc = "{2, C}: sums of dy and of dy times the normalised x, from x, moments, dy",
@@ -184,6 +197,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = reduce_infer,
      .grad = reduce_grad,
+     .split = reduce_split,
      .ref = reduce_ref},
 };
 

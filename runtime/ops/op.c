@@ -224,3 +224,42 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
     take_draw(t);
     return t;
 }
+
+/* ---- split rules ---- */
+
+bool mg_split_rows(mg_split *s, unsigned inputs, int out) {
+    bool any = false;
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (!(inputs >> i & 1)) continue;
+        if (s->given[i] > 0) return false;
+        any |= s->given[i] == 0;
+        s->in[i] = 0;
+    }
+    s->out = out;
+    return any;
+}
+
+bool mg_split_except(mg_split *s, int64_t axis) {
+    if (s->given[0] < 0 || s->given[0] == axis) return false;
+    s->out = s->in[0] = s->given[0];
+    return true;
+}
+
+bool mg_split_broadcast(mg_split *s) {
+    const int rank = s->shape->rank;
+    int axis = MG_WHOLE;
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (s->given[i] < 0) continue;
+        const int own = s->given[i] + rank - s->in_shape[i]->rank;
+        if (axis >= 0 && axis != own) return false;
+        axis = own;
+    }
+    if (axis < 0) return false;
+    for (int i = 0; i < s->n_inputs; i++) {
+        const int own = axis - (rank - s->in_shape[i]->rank);
+        if (own < 0 || s->in_shape[i]->dim[own] != s->shape->dim[axis]) continue;
+        s->in[i] = own;
+    }
+    s->out = axis;
+    return true;
+}

@@ -65,17 +65,41 @@ typedef struct mg_ref {
     mg_dtype dtype;
     double *out; /* rounded to dtype afterwards */
     mg_rng_state rng;
+    int64_t first; /* of a draw: where its first element stands in the whole */
 } mg_ref;
+
+/* ---- splitting: how an op works on a part of the rows of the global batch ---- */
+
+enum { /* how a value lies on the devices of a plan; a number >= 0: dealt out along that axis */
+       MG_WHOLE = -1, /* all of it, everywhere */
+       MG_SUM = -2,   /* everywhere a term of a sum that is not made yet */
+       MG_MAX = -3,   /* likewise of a maximum */
+       MG_MIN = -4,   /* likewise of a minimum */
+       MG_ANY = -5    /* a literal or a draw: it can be made in any way (given[] only) */
+};
+
+typedef struct mg_split {
+    const mg_op *op;
+    const void *attrs;
+    int n_inputs;
+    const mg_shape *const *in_shape; /* global */
+    const mg_shape *shape;           /* of the output, global */
+    int64_t rows;     /* of the batch; the length of a split axis is a multiple of it */
+    const int *given; /* per input: how it lies */
+    int *in;          /* to fill: how each must lie; preset MG_WHOLE */
+    int out;          /* to fill */
+} mg_split;
 
 /* ---- the row ---- */
 
 enum mg_op_flags {
-    MG_OP_PROMOTE = 1,      /* inputs are cast to their common dtype */
-    MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
-    MG_OP_HIDDEN = 4,       /* internal: no Lua function */
-    MG_OP_RANDOM = 8,       /* draws: never merged with an equal twin */
-    MG_OP_ONCE = 16,        /* its gradient is not differentiable again */
-    MG_OP_PROMOTE_REST = 32 /* inputs after the first are cast to their common dtype */
+    MG_OP_PROMOTE = 1,       /* inputs are cast to their common dtype */
+    MG_OP_FLOAT = 2,         /* integer inputs are cast to float32 (after promotion) */
+    MG_OP_HIDDEN = 4,        /* internal: no Lua function */
+    MG_OP_RANDOM = 8,        /* draws: never merged with an equal twin */
+    MG_OP_ONCE = 16,         /* its gradient is not differentiable again */
+    MG_OP_PROMOTE_REST = 32, /* inputs after the first are cast to their common dtype */
+    MG_OP_COLLECTIVE = 64    /* meets its namesakes on the plan's other devices */
 };
 
 struct mg_op {
@@ -92,6 +116,9 @@ struct mg_op {
      * NULL = an error was set. mg_no_gradient() = nothing flows this way.
      * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
     mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);
+    /* Whether the op can work on parts as its inputs lie (at least one is not whole), and how.
+     * false, or a NULL rule: its inputs are gathered and reduced first, everywhere. */
+    bool (*split)(mg_split *s);
     void (*ref)(const mg_ref *r);
 };
 
@@ -119,6 +146,16 @@ mg_status mg_infer_float(const mg_infer *f, int i);
 mg_status mg_infer_integer(const mg_infer *f, int i);
 /* Makes *axis non-negative; MG_USAGE if it is out of range for `rank`. Messages count from 1. */
 mg_status mg_infer_axis(const mg_infer *f, int64_t *axis, int rank);
+
+/* ---- shorthands for split rules ---- */
+
+/* Inputs are dealt out along their first axis where bit i of `inputs` is set, and so is the output
+ * (or each device makes a term of its sum, with out = MG_SUM). False if none of them is. */
+bool mg_split_rows(mg_split *s, unsigned inputs, int out);
+/* The one input keeps its axis, unless that is `axis`. */
+bool mg_split_except(mg_split *s, int64_t axis);
+/* Broadcasting: inputs and output share an axis, counted from the last. */
+bool mg_split_broadcast(mg_split *s);
 
 /* In a row: MG_ATTRS(my_attrs_struct, my_attr_table). */
 #define MG_ATTRS(type, table)                                                                      \

@@ -15,6 +15,7 @@
     X(norm)                                                                                        \
     X(softmax)                                                                                     \
     X(gather)                                                                                      \
+    X(collective)                                                                                  \
     X(random)
 
 #define X(family) extern const mg_op_family mg_ops_##family;

@@ -228,6 +228,10 @@ static void avg_grad_ref(const mg_ref *r) {
     each_window(r, &r->shape, &r->in_shape[0], visit_avg_grad);
 }
 
+static bool image_split(mg_split *s) {
+    return mg_split_rows(s, 7, 0);
+}
+
 /* ---- the rows ---- */
 
 static const mg_op rows[] = {
@@ -238,6 +242,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_pool_attrs, pool_table),
      .infer = pool_infer,
      .grad = max_grad,
+     .split = image_split,
      .ref = max_ref},
     {.name = "max_pool2d_grad",
      .doc = "gradient of max_pool2d's x from x, y and dy",
@@ -247,6 +252,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_pool_attrs, pool_table),
      .infer = max_grad_infer,
      .grad = max_grad_grad,
+     .split = image_split,
      .ref = max_grad_ref},
     {.name = "max_pool2d_pick",
      .doc = "from v, shaped like x, the cells that max_pool2d(x) = y picked",
@@ -256,6 +262,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_pool_attrs, pool_table),
      .infer = max_pick_infer,
      .grad = max_pick_grad,
+     .split = image_split,
      .ref = max_pick_ref},
     {.name = "avg_pool2d",
      .doc = "mean of each window's cells inside x {n, h, w, c}",
@@ -265,6 +272,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_pool_attrs, pool_table),
      .infer = pool_infer,
      .grad = avg_grad,
+     .split = image_split,
      .ref = avg_ref},
     {.name = "avg_pool2d_grad",
      .doc = "gradient of avg_pool2d's x from dy",
@@ -274,6 +282,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_pool_attrs, avg_grad_table),
      .infer = avg_grad_infer,
      .grad = avg_grad_grad,
+     .split = image_split,
      .ref = avg_grad_ref},
 };
 

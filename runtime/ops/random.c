@@ -92,13 +92,13 @@ static void random_ref(const mg_ref *r) {
     const mg_random_attrs *a = r->attrs;
     const int64_t count = mg_shape_count(&r->shape);
     double block[4] = {0};
-    for (int64_t i = 0; i < count; i++) {
-        if (i % 4 == 0) {
+    for (int64_t i = r->first; i < r->first + count; i++) {
+        if (i % 4 == 0 || i == r->first) {
             uint32_t words[4];
             mg_philox(words, (uint64_t)i / 4, r->rng.base, r->rng.seed, (uint32_t)a->stream);
             mg_random_block(a, words, block);
         }
-        r->out[i] = block[i % 4];
+        r->out[i - r->first] = block[i % 4];
     }
 }
 

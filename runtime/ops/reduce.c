@@ -293,35 +293,95 @@ static mg_tensor *cumsum_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return reversed(mg_make("cumsum", y->attrs, 1, reversed(dy, y->attrs)), y->attrs);
 }
 
+/* ---- split rules ---- */
+
+/* Over the split axis each device makes a term of kind `term`; other axes move up. */
+static bool reduce_split(mg_split *s, int term) {
+    const mg_reduce_attrs *a = s->attrs;
+    int below = 0;
+    if (s->given[0] == term && term == MG_SUM) { /* a sum of sums */
+        s->in[0] = s->out = MG_SUM;
+        return true;
+    }
+    if (s->given[0] < 0) return false;
+    s->in[0] = s->given[0];
+    s->out = s->given[0];
+    for (int i = 0; i < a->axes.n; i++) {
+        if (a->axes.v[i] == s->given[0]) s->out = term;
+        below += a->axes.v[i] < s->given[0];
+    }
+    if (s->out >= 0 && !a->keepdims) s->out -= below;
+    return true;
+}
+
+static bool sum_split(mg_split *s) {
+    return reduce_split(s, MG_SUM);
+}
+
+static bool max_split(mg_split *s) {
+    return reduce_split(s, MG_MAX);
+}
+
+static bool min_split(mg_split *s) {
+    return reduce_split(s, MG_MIN);
+}
+
+static bool argmax_split(mg_split *s) {
+    const int axis = (int)((const mg_axis_attrs *)s->attrs)->axis;
+    if (!mg_split_except(s, axis)) return false;
+    if (s->shape->rank < s->in_shape[0]->rank && s->out > axis) s->out--;
+    return true;
+}
+
+/* Each device looks at what it has. */
+static bool all_finite_split(mg_split *s) {
+    bool any = false;
+    for (int i = 0; i < s->n_inputs; i++) {
+        if (s->given[i] < 0) continue;
+        s->in[i] = s->given[i];
+        any = true;
+    }
+    s->out = MG_MIN;
+    return any;
+}
+
 /* ---- the rows ---- */
 
 #define REDUCTION(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
 
 static const mg_op rows[] = {
     {REDUCTION("sum", "sum over axes; bool and uint8 give int32"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = sum_grad, .ref = sum_ref},
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = sum_grad,
+     .split = sum_split, .ref = sum_ref},
     {REDUCTION("prod", "product over axes; bool and uint8 give int32"),
      MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = prod_grad,
      .ref = prod_ref},
     {REDUCTION("max", "largest element over axes; ties share the gradient"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad, .ref = max_ref},
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad,
+     .split = max_split, .ref = max_ref},
     {REDUCTION("min", "smallest element over axes; ties share the gradient"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad, .ref = min_ref},
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad,
+     .split = min_split, .ref = min_ref},
     {REDUCTION("all", "true where all elements over axes are non-zero"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .ref = all_ref},
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .split = min_split,
+     .ref = all_ref},
     {REDUCTION("any", "true where any element over axes is non-zero"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .ref = any_ref},
+     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .split = max_split,
+     .ref = any_ref},
     {REDUCTION("argmax", "0-based position of the first largest element along an axis, int32"),
-     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .ref = argmax_ref},
+     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .split = argmax_split,
+     .ref = argmax_ref},
     {REDUCTION("argmin", "0-based position of the first smallest element along an axis, int32"),
-     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .ref = argmin_ref},
+     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .split = argmax_split,
+     .ref = argmin_ref},
     {REDUCTION("cumsum", "running sum along an axis"), MG_ATTRS(mg_axis_attrs, axis_table),
-     .infer = cumsum_infer, .grad = cumsum_grad, .ref = cumsum_ref},
+     .infer = cumsum_infer, .grad = cumsum_grad, .split = argmax_split, .ref = cumsum_ref},
     {.name = "all_finite",
      .doc = "true if no element of any input is infinite or NaN; a scalar",
      .min_inputs = 1,
      .max_inputs = 255,
      .infer = all_finite_infer,
+     .split = all_finite_split,
      .ref = all_finite_ref},
     {.name = "prod_grad",
      .doc = "gradient of prod over the last axis of {groups, elements} from dy {groups}",

@@ -61,6 +61,10 @@ static mg_tensor *log_softmax_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return sub(dy, mul(unary("exp", y), sum_along(dy, y)));
 }
 
+static bool softmax_split(mg_split *s) {
+    return mg_split_except(s, ((const mg_axis_attrs *)s->attrs)->axis);
+}
+
 /* ---- the rows ---- */
 
 static const mg_op rows[] = {
@@ -71,6 +75,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_axis_attrs, softmax_table),
      .infer = softmax_infer,
      .grad = softmax_grad,
+     .split = softmax_split,
      .ref = softmax_ref},
     {.name = "log_softmax",
      .doc = "logarithm of softmax, exact where softmax underflows",
@@ -79,6 +84,7 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_axis_attrs, softmax_table),
      .infer = softmax_infer,
      .grad = log_softmax_grad,
+     .split = softmax_split,
      .ref = log_softmax_ref},
 };
 

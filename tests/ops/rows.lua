@@ -105,6 +105,13 @@ case { "div", { { 3, 4 }, ints = 100 }, { { 4 }, choose = { 3, 7, -5 } } }
 case { "where", { { 3, 4 }, ints = 2 }, { { 3, 4 }, -3, 3 }, { { 4 }, -3, 3 } }
 case { "where", { { 3, 1 }, ints = 2 }, { {}, -3, 3 }, { { 3, 4 }, -3, 3 } }
 
+-- ---- collectives: on one device they are nothing ---------------------------------------------------
+
+case { "shard", { { 6, 3 }, -3, 3 } }
+case { "shard", { { 5 }, ints = 9 } }
+case { "all_reduce", { { 4, 3 }, -3, 3 } }
+case { "all_gather", { { 4, 3 }, -3, 3 } }
+
 -- ---- made from nothing --------------------------------------------------------------------------
 
 case { "full", shape = { 3, 4 }, value = 2.5 }

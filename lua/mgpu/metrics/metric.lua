@@ -68,6 +68,9 @@ function Metric:reset()
   self.count:assign(core.tensor(0, { dtype = "float64" }))
 end
 
+-- The variables of the state.
+function Metric:variables() return { self.total, self.count } end
+
 -- The values of the state, to be given to restore.
 function Metric:save() return { self.total:value(), self.count:value() } end
 

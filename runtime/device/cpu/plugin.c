@@ -3,6 +3,7 @@
 #include "core/threads.h"
 #include "device/cpu/onednn.h"
 #include "device/host.h"
+#include "device/worker.h"
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,9 +46,12 @@ static const mg_kernel *const kernels[] = {&mg_cpu_small_conv2d,
 static const mg_kernel_set set = {
     .kernels = kernels, .layout_bytes = mg_cpu_layout_bytes, .reorder = &mg_cpu_reorder};
 
+static _Thread_local int share; /* of the cores, while a device works on its own thread; or 0 */
+
 /* OMP_NUM_THREADS and MGPU_THREADS win over the count of physical cores. */
 int mg_cpu_threads(void) {
     static int threads;
+    if (share) return share;
     if (threads) return threads;
     const char *wanted = getenv("MGPU_THREADS");
     if (!wanted) wanted = getenv("OMP_NUM_THREADS");
@@ -89,9 +93,16 @@ static void hold_signals(sigset_t *before) {
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
+static void set_share(int threads) {
+    if (threads == share) return;
+    share = threads;
+    omp_set_num_threads(mg_cpu_threads());
+}
+
 static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
     sigset_t before;
     hold_signals(&before);
+    set_share(mg_worker_is_own() ? d->threads : 0);
     const mg_status status = mg_program_compile(d, &set, work, program);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
@@ -100,6 +111,7 @@ static mg_status compile(mg_device *d, const mg_work *work, mg_program **program
 static mg_status run(mg_program *program, const mg_run *r) {
     sigset_t before;
     hold_signals(&before);
+    set_share(r->threads);
     const mg_status status = mg_program_run(program, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
@@ -120,7 +132,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .release = mg_program_release,
                                   .arena_bytes = mg_program_arena_bytes,
                                   .sync = mg_host_sync,
-                                  .fuses = true};
+                                  .fuses = true,
+                                  .host_memory = true};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {

@@ -23,14 +23,15 @@ static void uniform(const mg_random_attrs *a, const uint32_t *words, float *out,
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);
 }
 
-/* Any kind and dtype, by blocks of four. */
-static void any_kind(const mg_random_attrs *a, const uint32_t *words, void *out, mg_dtype t,
-                     int64_t first, int n) {
-    for (int i = 0; i < n; i += 4) {
+/* Any kind and dtype, by blocks of four: words [from, to) of a group. */
+static void any_kind(const mg_random_attrs *a, const uint32_t *words, char *out, mg_dtype t,
+                     int from, int to) {
+    for (int i = from & ~3; i < to; i += 4) {
         double block[4];
+        const int skip = i < from ? from - i : 0, n = (to - i < 4 ? to - i : 4) - skip;
         mg_random_block(a, words + i, block);
-        mg_from_double((char *)out + (size_t)(first + i) * mg_dtype_size(t), block, t,
-                       (size_t)(n - i < 4 ? n - i : 4));
+        mg_from_double(out, block + skip, t, (size_t)n);
+        out += (size_t)n * mg_dtype_size(t);
     }
 }
 
@@ -38,21 +39,22 @@ static mg_status run(const mg_call *call) {
     const mg_random_attrs *a = call->plan->step->attrs;
     const mg_dtype t = call->plan->out[0].value->dtype;
     const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
-    const int64_t groups = (count + WORDS - 1) / WORDS;
+    const int64_t begin = call->plan->step->first, end = begin + count;
     const mg_loops *loops = mg_loops_best();
 #pragma omp parallel for if (count > MG_SERIAL_BELOW)
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t g = begin / WORDS; g < (end + WORDS - 1) / WORDS; g++) {
         uint32_t words[WORDS];
-        const int64_t first = g * WORDS;
-        const int n = (int)(count - first < WORDS ? count - first : WORDS);
+        const int from = (int)(g * WORDS < begin ? begin - g * WORDS : 0);
+        const int to = (int)(end - g * WORDS < WORDS ? end - g * WORDS : WORDS);
+        char *out = (char *)call->out[0] + (size_t)(g * WORDS + from - begin) * mg_dtype_size(t);
         loops->philox16(words, (uint64_t)(g * BLOCKS), call->rng.base, call->rng.seed,
                         (uint32_t)a->stream);
         if (a->kind == MG_RANDOM_BERNOULLI && t == MG_BOOL)
-            bernoulli(a, words, (uint8_t *)call->out[0] + first, n);
+            bernoulli(a, words + from, (uint8_t *)out, to - from);
         else if (a->kind == MG_RANDOM_UNIFORM && t == MG_F32)
-            uniform(a, words, (float *)call->out[0] + first, n);
+            uniform(a, words + from, (float *)out, to - from);
         else
-            any_kind(a, words, call->out[0], t, first, n);
+            any_kind(a, words, out, t, from, to);
     }
     return MG_OK;
 }

@@ -1,0 +1,85 @@
+--- The `devices` of compile and its kin: names in order, and shares of the rows.
+--
+--     devices = "cuda:0"                      one device
+--     devices = {"cuda:0", "cuda:1"}          a list
+--     devices = 2                             the first two of mgpu.devices()
+--     devices = "all"                         all of mgpu.devices() that are of the first one's kind
+--     devices = {["cuda:0"] = 3, ["cpu:0"] = 1}   rows by weight, ordered as mgpu.devices()
+local core = require "mgpu.core"
+
+local M = {}
+
+local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
+
+local function kind_of(name) return name:match "^%a+" end
+
+-- The devices of the first one's kind; logical kinds have as many as are named, so one of them.
+local function all_devices()
+  local names, kind = core.devices(), nil
+  local list = {}
+  for _, name in ipairs(names) do
+    kind = kind or kind_of(name)
+    if kind_of(name) == kind then list[#list + 1] = name end
+  end
+  return list
+end
+
+--- The names of the devices there are, for messages.
+function M.visible() return table.concat(core.devices(), ", ") end
+
+local function first(who, n)
+  local names = core.devices()
+  if n < 1 or n % 1 ~= 0 then fail(who, "devices must be at least 1, got %s", tostring(n)) end
+  if n > #names then
+    fail(who, "%d devices are wanted, but %d %s visible: %s", n, #names, #names == 1 and "is" or "are",
+      M.visible())
+  end
+  return { unpack(names, 1, n) }
+end
+
+-- {name = weight} in the order of mgpu.devices(); names that are not listed there come last.
+local function by_weight(who, map)
+  local place, list, weights = {}, {}, {}
+  for i, name in ipairs(core.devices()) do place[name] = i end
+  for name, weight in pairs(map) do
+    if type(name) ~= "string" or type(weight) ~= "number" or not (weight > 0) or weight == math.huge then
+      fail(who, "devices[%s] must be a device's name with a weight above 0, got %s", tostring(name),
+        tostring(weight))
+    end
+    list[#list + 1] = { core.device_info(name).name, weight }
+  end
+  table.sort(list, function(a, b)
+    local pa, pb = place[a[1]] or math.huge, place[b[1]] or math.huge
+    if pa ~= pb then return pa < pb end
+    return a[1] < b[1]
+  end)
+  for i, entry in ipairs(list) do list[i], weights[i] = entry[1], entry[2] end
+  return list, weights
+end
+
+local function known(who, list)
+  local names, seen = {}, {}
+  for i, name in ipairs(list) do
+    if type(name) ~= "string" then fail(who, "devices: entry %d is a %s, not a name", i, type(name)) end
+    names[i] = core.device_info(name).name -- raises for a device that is not there
+    if seen[names[i]] then fail(who, "devices: %s is given twice", names[i]) end
+    seen[names[i]] = true
+  end
+  return names
+end
+
+--- resolve(who, given) -> array of names, weights (nil: even); nil for nil. Every device is opened.
+function M.resolve(who, given)
+  if given == nil then return nil end
+  if type(given) == "number" then return first(who, given) end
+  if given == "all" then return all_devices() end
+  if type(given) == "string" then return known(who, { given }) end
+  if type(given) ~= "table" or next(given) == nil then
+    fail(who, "devices must be a name, a list of names, a count or \"all\", got %s",
+      type(given) == "table" and "an empty table" or type(given))
+  end
+  if #given == 0 then return by_weight(who, given) end
+  return known(who, given)
+end
+
+return M

@@ -1,0 +1,102 @@
+--- mgpu.regularizers: a number to add to the loss for a weight or an output, by Keras's names.
+--
+--     L.Dense { 10, kernel_regularizer = "l2" }
+--     L.Dense { 10, kernel_regularizer = mgpu.regularizers.L1L2 { l1 = 1e-5, l2 = 1e-4 } }
+--   L1 {l1 = 0.01}      l1 * sum |w|
+--   L2 {l2 = 0.01}      l2 * sum w^2
+--   L1L2 {l1 = 0, l2 = 0}  both
+--   OrthogonalRegularizer {factor = 0.01, mode = "rows"}  factor * sum |cosines between different rows
+--                       (or columns) of a matrix| / number of pairs
+-- A regularizer is called with a tensor and returns a scalar tensor. get(value) takes a name, one made
+-- here, a saved configuration or a function.
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+
+local ops = core.ops
+local M = {}
+
+local function l1(w, factor) return ops.sum(ops.abs(w)) * factor end
+local function l2(w, factor) return ops.sum(ops.square(w)) * factor end
+
+local function orthogonal(self, w)
+  local shape = w:shape()
+  if #shape ~= 2 then
+    core.fail("usage", ("OrthogonalRegularizer: the weight must have 2 axes, it has %d"):format(#shape))
+  end
+  local by_rows = self.mode == "rows"
+  local size = by_rows and shape[1] or shape[2]
+  local squares = ops.sum(ops.square(w), { axis = by_rows and 2 or 1, keepdims = true })
+  local unit = w / ops.sqrt(ops.maximum(squares, 1e-12))
+  local cosines = by_rows and ops.matmul(unit, unit, { transpose_b = true })
+    or ops.matmul(unit, unit, { transpose_a = true })
+  local row, column = ops.iota({ size, size }, 1, "int32"), ops.iota({ size, size }, 2, "int32")
+  local others = ops.where(ops.eq(row, column), 0, ops.abs(cosines))
+  return ops.sum(others) * (self.factor / math.max(1, size * (size - 1)))
+end
+
+local function factor(name, default) return { name, "number", default = default, min = 0 } end
+
+local rules = { -- class = { declared, function(self, w) }
+  L1 = { options.declare { positional = 1, factor("l1", 0.01) },
+    function(self, w) return l1(w, self.l1) end },
+  L2 = { options.declare { positional = 1, factor("l2", 0.01) },
+    function(self, w) return l2(w, self.l2) end },
+  L1L2 = { options.declare { positional = 2, factor("l1", 0), factor("l2", 0) },
+    function(self, w)
+      if self.l1 == 0 then return l2(w, self.l2) end
+      return self.l2 == 0 and l1(w, self.l1) or l1(w, self.l1) + l2(w, self.l2)
+    end },
+  OrthogonalRegularizer = { options.declare { positional = 1, factor("factor", 0.01),
+    { "mode", "string", default = "rows", values = { "rows", "columns" } } }, orthogonal },
+}
+
+local SHORT = { l1 = "L1", l2 = "L2", l1_l2 = "L1L2",
+  orthogonal_regularizer = "OrthogonalRegularizer" }
+
+-- The short name "l1_l2" stands for both at 0.01, as in Keras 2.
+local SHORT_OPTIONS = { l1_l2 = { l1 = 0.01, l2 = 0.01 } }
+
+local names = {}
+for name in pairs(rules) do names[#names + 1] = name end
+for name in pairs(SHORT) do names[#names + 1] = name end
+table.sort(names)
+
+local meta = { __call = function(self, w) return rules[self.class_name][2](self, w) end,
+  __tostring = function(self) return "regularizer " .. self.class_name end }
+meta.__index = {
+  get_config = function(self)
+    local config = {}
+    for _, option in ipairs(rules[self.class_name][1]) do config[option[1]] = self[option[1]] end
+    return { class_name = self.class_name, config = config }
+  end,
+}
+
+local function make(name, given)
+  local class = SHORT[name] or name
+  if not rules[class] then
+    local near = core.nearest(tostring(name), names)
+    core.fail("usage", ("unknown regularizer %q%s"):format(tostring(name),
+      near and (" (did you mean %q?)"):format(near) or ""))
+  end
+  local made = options.check(class, rules[class][1], given == nil and SHORT_OPTIONS[name] or given or {})
+  made.class_name = class
+  return setmetatable(made, meta)
+end
+
+--- get(name | regularizer | saved configuration | function) -> function(tensor)
+function M.get(value)
+  if type(value) == "function" or getmetatable(value) == meta then return value end
+  if type(value) == "string" then return make(value) end
+  if type(value) == "table" and type(value.class_name) == "string" then
+    return make(value.class_name, value.config)
+  end
+  core.fail("usage", "a regularizer is a name, a function, or made by mgpu.regularizers")
+end
+
+return setmetatable(M, {
+  __index = function(_, name)
+    make(name) -- an unknown name is an error here
+    return function(given) return make(name, given) end
+  end,
+  __call = function() return names end,
+})

@@ -1,0 +1,99 @@
+-- What y must be: labels in range, one weight a class or a row. Found before the first step.
+
+local core = require "mgpu.core"
+
+local ops = core.ops
+local M = {}
+
+local function show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
+
+local function fail(what, text, ...)
+  core.fail("usage", ("%s: " .. text):format(what, ...))
+end
+
+local function rows_of(t) return t:shape()[1] end
+
+-- ---- labels -------------------------------------------------------------------------------------
+
+-- The first row (from 1) where the bool tensor `bad`, one value a row, is true.
+local function first_row(bad)
+  return ops.argmax(ops.cast(bad, { dtype = "int32" }), { axis = 1 }):item() + 1
+end
+
+local function any_in_row(bad)
+  if bad:rank() == 1 then return bad end
+  local axes = {}
+  for axis = 2, bad:rank() do axes[#axes + 1] = axis end
+  return ops.any(bad, { axis = axes })
+end
+
+-- A label of the given row that `wrong` says is bad.
+local function label_at(y, row, wrong)
+  local values = ops.gather(y, core.tensor({ row - 1 }, { dtype = "int32" }), { axis = 1 })
+  for _, value in ipairs(ops.reshape(values, { shape = { -1 } }):totable()) do
+    if wrong(value) then return value end
+  end
+end
+
+-- Labels must be whole numbers in 0 .. classes-1.
+local function check_labels(y, classes, what)
+  if y:dtype():find "float" then
+    local bad = any_in_row(ops.ne(y, ops.floor(y)))
+    if ops.any(bad):item() then
+      local row = first_row(bad)
+      fail(what, "the label in row %d of y is %s, but labels are whole numbers", row,
+        tostring(label_at(y, row, function(v) return v ~= math.floor(v) end)))
+    end
+  end
+  local lowest, highest = ops.min(y):item(), ops.max(y):item()
+  if tonumber(lowest) >= 0 and tonumber(highest) < classes then return end
+  local row = first_row(any_in_row(ops.logical_or(ops.lt(y, 0), ops.ge(y, classes))))
+  local label = label_at(y, row, function(v) return v < 0 or v >= classes end)
+  fail(what, "the label in row %d of y is %s, but the model has %d classes, numbered 0 to %d%s",
+    row, tostring(label), classes, classes - 1,
+    tonumber(label) == classes and " (labels start at 0)" or "")
+end
+
+-- Raises if y does not fit the loss and predictions of that shape.
+function M.check(loss, y, shape, what)
+  if not loss or loss.custom then return end
+  loss:check_shape(y:shape(), shape, what)
+  if loss.labels then check_labels(y, shape[#shape], what) end
+end
+
+-- ---- weights ------------------------------------------------------------------------------------
+
+-- One weight a class as one weight a row. Keys are class ids, so the first is [0].
+function M.class_weights(weights, y, classes, what)
+  if weights[0] == nil then
+    fail(what, "class_weight has no entry [0]: classes are numbered from 0, as in "
+      .. "{[0] = 1, [1] = 5}")
+  end
+  local list = {}
+  for class = 0, classes - 1 do list[class + 1] = weights[class] or 1 end
+  for class, weight in pairs(weights) do
+    if type(class) ~= "number" or list[class + 1] == nil or class % 1 ~= 0 then
+      fail(what, "class_weight[%s]: the classes are 0 to %d", tostring(class), classes - 1)
+    elseif type(weight) ~= "number" or not (weight >= 0) then
+      fail(what, "class_weight[%d] must be a number >= 0, got %s", class, tostring(weight))
+    end
+  end
+  local ids = y
+  if y:rank() > 1 then
+    ids = y:shape()[2] == 1 and ops.reshape(y, { shape = { rows_of(y) } })
+      or ops.argmax(y, { axis = -1 })
+  end
+  return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
+end
+
+-- One weight a row, as it was given.
+function M.check_weight(weight, rows, what)
+  if rows_of(weight) ~= rows then
+    fail(what, "x has %d rows but sample_weight has %d", rows, rows_of(weight))
+  end
+  if weight:rank() ~= 1 then
+    fail(what, "sample_weight must hold one number a row, but its shape is %s", show(weight:shape()))
+  end
+end
+
+return M

@@ -1,0 +1,49 @@
+/* Communicators: what the devices of one plan say to each other.
+ *
+ * Every rank calls the same collectives in the same order, each from a thread of its own. A call
+ * that finds the communicator aborted, or waits longer than the deadline, fails with MG_COMM;
+ * whoever fails elsewhere calls abort, so that nobody waits for him. Values do not depend on
+ * timing. */
+#ifndef MG_COMM_COMM_H
+#define MG_COMM_COMM_H
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mg_comm mg_comm;
+
+typedef struct mg_comm_api {
+    size_t size;
+    const char *kind;
+    /* out = in of rank 0 op in of rank 1 op ..., in this order; `op`: enum mg_reduce_kind; on every
+     * rank. out and in do not overlap. */
+    mg_status (*all_reduce)(mg_comm *c, int rank, const void *in, void *out, int64_t count,
+                            mg_dtype dtype, int op);
+    /* The ranks' blocks one after another: out is `outer` times the blocks of rank 0, 1, ...;
+     * `bytes` is the length of this rank's block. */
+    mg_status (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer,
+                            int64_t bytes);
+    mg_status (*barrier)(mg_comm *c, int rank);
+    /* Wakes everybody; from any thread. Until reset, all calls fail. */
+    void (*abort)(mg_comm *c);
+    /* After everybody has returned: as new. */
+    void (*reset)(mg_comm *c);
+    void (*free)(mg_comm *c);
+} mg_comm_api;
+
+struct mg_comm {
+    const mg_comm_api *api;
+    int n;
+    double deadline;      /* seconds that a rank waits for the others */
+    int64_t *bytes_moved; /* per rank: read from or written to other ranks' memory */
+    double *waited;       /* per rank: seconds spent waiting for others, */
+    double *busy;         /* and in collectives otherwise */
+};
+
+/* Ranks that are threads of this process and see each other's memory. NULL on failure. */
+mg_comm *mg_comm_local(int n);
+
+#endif

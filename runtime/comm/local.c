@@ -1,0 +1,235 @@
+/* The communicator between threads of one process: memory is shared, so a reduction is a sum.
+ *
+ * Each rank puts its addresses on the table and waits for all; then every rank adds up its part of
+ * the elements, from rank 0 to the last, and writes the sum to everybody; then all wait again, so
+ * that nobody goes on while his memory is read. A short vector each rank adds up for itself. */
+#define _GNU_SOURCE
+#include "comm/comm.h"
+#include "core/alloc.h"
+#include "core/placement.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum { SHORT = 2048, PIECE = 64 }; /* elements */
+
+typedef struct entry {
+    const void *in;
+    void *out;
+    int64_t bytes;
+} entry;
+
+typedef struct local_comm {
+    mg_comm comm;
+    entry *table;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int arrived;
+    uint64_t round; /* of the barrier */
+    bool aborted;
+} local_comm;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- waiting ---- */
+
+static mg_status aborted(void) {
+    return mg_fail(MG_COMM, "another device failed");
+}
+
+/* With the mutex held: until the round is over. */
+static mg_status wait_round(local_comm *c, uint64_t round) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)c->comm.deadline;
+    until.tv_nsec += (long)((c->comm.deadline - (double)(time_t)c->comm.deadline) * 1e9);
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    while (c->round == round && !c->aborted) {
+        if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
+        if (c->round != round || c->aborted) break;
+        c->aborted = true;
+        pthread_cond_broadcast(&c->changed);
+        return mg_fail(MG_COMM, "%d of %d devices did not answer within %g seconds",
+                       c->comm.n - c->arrived, c->comm.n, c->comm.deadline);
+    }
+    return c->round == round ? aborted() : MG_OK;
+}
+
+static mg_status local_barrier(mg_comm *comm, int rank) {
+    local_comm *c = (local_comm *)comm;
+    mg_status status = MG_OK;
+    const double start = now();
+    pthread_mutex_lock(&c->mutex);
+    const uint64_t round = c->round;
+    if (c->aborted) {
+        status = aborted();
+    } else if (++c->arrived == comm->n) {
+        c->arrived = 0;
+        c->round++;
+        pthread_cond_broadcast(&c->changed);
+    } else {
+        status = wait_round(c, round);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    comm->waited[rank] += now() - start;
+    return status;
+}
+
+static void local_abort(mg_comm *comm) {
+    local_comm *c = (local_comm *)comm;
+    pthread_mutex_lock(&c->mutex);
+    c->aborted = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static void local_reset(mg_comm *comm) {
+    local_comm *c = (local_comm *)comm;
+    pthread_mutex_lock(&c->mutex);
+    c->aborted = false;
+    c->arrived = 0;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* ---- reductions: pieces of elements, from the first rank to the last ---- */
+
+#define REDUCER(name, type)                                                                        \
+    static void name(type *restrict acc, const type *restrict in, int64_t n, int op) {             \
+        if (op == MG_REDUCE_SUM)                                                                   \
+            for (int64_t i = 0; i < n; i++) acc[i] = (type)(acc[i] + in[i]);                       \
+        else if (op == MG_REDUCE_MAX)                                                              \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                acc[i] = acc[i] >= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                acc[i] = acc[i] <= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
+    }
+REDUCER(reduce_f32, float)
+REDUCER(reduce_f64, double)
+REDUCER(reduce_i32, int32_t)
+REDUCER(reduce_i64, int64_t)
+REDUCER(reduce_u8, uint8_t)
+
+/* The other dtypes, through double. */
+static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
+    double a[PIECE], b[PIECE];
+    mg_to_double(a, acc, t, (size_t)n);
+    mg_to_double(b, in, t, (size_t)n);
+    reduce_f64(a, b, n, op);
+    mg_from_double(acc, a, t, (size_t)n);
+}
+
+static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
+    switch (t) {
+    case MG_F32: reduce_f32(acc, in, n, op); return;
+    case MG_F64: reduce_f64(acc, in, n, op); return;
+    case MG_I32: reduce_i32(acc, in, n, op); return;
+    case MG_I64: reduce_i64(acc, in, n, op); return;
+    case MG_U8: reduce_u8(acc, in, n, op); return;
+    default: reduce_any(acc, in, n, t, op); return;
+    }
+}
+
+/* Elements [first, last) of all ranks' `in`, to the `out` of ranks [from, to). */
+static void reduce_range(local_comm *c, int64_t first, int64_t last, mg_dtype t, int op, int from,
+                         int to) {
+    const size_t size = mg_dtype_size(t);
+    double room[PIECE];
+    for (int64_t i = first; i < last; i += PIECE) {
+        const int64_t n = last - i < PIECE ? last - i : PIECE;
+        const size_t at = (size_t)i * size, bytes = (size_t)n * size;
+        memcpy(room, (const char *)c->table[0].in + at, bytes);
+        for (int r = 1; r < c->comm.n; r++)
+            reduce_piece(room, (const char *)c->table[r].in + at, n, t, op);
+        for (int r = from; r < to; r++) memcpy((char *)c->table[r].out + at, room, bytes);
+    }
+}
+
+static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void *out, int64_t count,
+                                  mg_dtype t, int op) {
+    local_comm *c = (local_comm *)comm;
+    const int64_t n = comm->n, size = (int64_t)mg_dtype_size(t);
+    c->table[rank] = (entry){in, out, 0};
+    MG_TRY(local_barrier(comm, rank));
+    const double start = now();
+    if (count <= SHORT) {
+        reduce_range(c, 0, count, t, op, rank, rank + 1);
+        comm->bytes_moved[rank] += (n - 1) * count * size;
+    } else { /* parts of whole pieces, so that no two ranks write to one cache line */
+        const int64_t part = (count / n + PIECE) / PIECE * PIECE;
+        const int64_t first = rank * part < count ? rank * part : count;
+        const int64_t last = first + part < count ? first + part : count;
+        reduce_range(c, first, last, t, op, 0, comm->n);
+        comm->bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
+    }
+    comm->busy[rank] += now() - start;
+    return local_barrier(comm, rank);
+}
+
+static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void *out, int64_t outer,
+                                  int64_t bytes) {
+    local_comm *c = (local_comm *)comm;
+    c->table[rank] = (entry){in, out, bytes};
+    MG_TRY(local_barrier(comm, rank));
+    const double start = now();
+    char *to = out;
+    for (int64_t o = 0; o < outer; o++)
+        for (int r = 0; r < comm->n; r++) {
+            const size_t length = (size_t)c->table[r].bytes;
+            if (length) memcpy(to, (const char *)c->table[r].in + (size_t)o * length, length);
+            to += length;
+            if (r != rank) comm->bytes_moved[rank] += (int64_t)length;
+        }
+    comm->busy[rank] += now() - start;
+    return local_barrier(comm, rank);
+}
+
+/* ---- life ---- */
+
+static void local_free(mg_comm *comm) {
+    local_comm *c = (local_comm *)comm;
+    if (!c) return;
+    pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&c->changed);
+    mg_free(c->table);
+    mg_free(comm->bytes_moved);
+    mg_free(comm->waited);
+    mg_free(comm->busy);
+    mg_free(c);
+}
+
+static const mg_comm_api api = {.size = sizeof(mg_comm_api),
+                                .kind = "local",
+                                .all_reduce = local_all_reduce,
+                                .all_gather = local_all_gather,
+                                .barrier = local_barrier,
+                                .abort = local_abort,
+                                .reset = local_reset,
+                                .free = local_free};
+
+mg_comm *mg_comm_local(int n) {
+    local_comm *c = mg_alloc_zero(sizeof *c);
+    pthread_condattr_t clock;
+    if (!c) return NULL;
+    c->comm.api = &api;
+    c->comm.n = n;
+    c->comm.deadline = 600;
+    c->table = mg_alloc_zero((size_t)n * sizeof *c->table);
+    c->comm.bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->comm.bytes_moved);
+    c->comm.waited = mg_alloc_zero((size_t)n * sizeof *c->comm.waited);
+    c->comm.busy = mg_alloc_zero((size_t)n * sizeof *c->comm.busy);
+    pthread_mutex_init(&c->mutex, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    if (c->table && c->comm.bytes_moved && c->comm.waited && c->comm.busy) return &c->comm;
+    local_free(&c->comm);
+    return NULL;
+}

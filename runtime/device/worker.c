@@ -1,0 +1,116 @@
+/* Workers: see worker.h. */
+#define _GNU_SOURCE
+#include "device/worker.h"
+#include "core/alloc.h"
+#include "device/device.h"
+#include <pthread.h>
+#include <signal.h>
+
+struct mg_worker {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    mg_job fn; /* NULL: nothing to do */
+    void *context;
+    int index;
+    mg_status status;
+    char *message; /* owned, until it is handed out */
+    bool closing;
+};
+
+static _Thread_local bool own;
+
+bool mg_worker_is_own(void) {
+    return own;
+}
+
+static void run_job(mg_worker *w) {
+    mg_error_clear();
+    const mg_status status = w->fn(w->context, w->index);
+    char *message = status != MG_OK ? mg_strdup(mg_error_message()) : NULL;
+    pthread_mutex_lock(&w->mutex);
+    w->status = status;
+    w->message = message;
+    w->fn = NULL;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void *work(void *argument) {
+    mg_worker *w = argument;
+    own = true;
+    for (;;) {
+        pthread_mutex_lock(&w->mutex);
+        while (!w->fn && !w->closing) pthread_cond_wait(&w->changed, &w->mutex);
+        const bool closing = w->closing && !w->fn;
+        pthread_mutex_unlock(&w->mutex);
+        if (closing) return NULL;
+        run_job(w);
+    }
+}
+
+/* Signals stay with the threads of the host program. */
+static int start_thread(mg_worker *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&w->thread, NULL, work, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+static mg_status worker_of(mg_device *d) {
+    if (d->worker) return MG_OK;
+    mg_worker *w = mg_alloc_zero(sizeof *w);
+    if (!w) return MG_OOM;
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    if (start_thread(w) != 0) {
+        mg_free(w);
+        return mg_fail(MG_OOM, "%s: cannot make a thread", d->name);
+    }
+    d->worker = w;
+    return MG_OK;
+}
+
+static void give(mg_worker *w, mg_job fn, void *context, int index) {
+    pthread_mutex_lock(&w->mutex);
+    w->fn = fn;
+    w->context = context;
+    w->index = index;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void await(mg_worker *w, mg_status *status, char **message) {
+    pthread_mutex_lock(&w->mutex);
+    while (w->fn) pthread_cond_wait(&w->changed, &w->mutex);
+    *status = w->status;
+    *message = w->message;
+    w->message = NULL;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
+                         mg_status *statuses, char **messages) {
+    for (int i = 0; i < n; i++) MG_TRY(worker_of(devices[i]));
+    for (int i = 0; i < n; i++) give(devices[i]->worker, fn, context, i);
+    for (int i = 0; i < n; i++) await(devices[i]->worker, &statuses[i], &messages[i]);
+    return MG_OK;
+}
+
+void mg_workers_close(void) {
+    for (mg_device *d = mg_device_first(); d; d = d->next) {
+        mg_worker *w = d->worker;
+        if (!w) continue;
+        pthread_mutex_lock(&w->mutex);
+        w->closing = true;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->mutex);
+        pthread_join(w->thread, NULL);
+        pthread_mutex_destroy(&w->mutex);
+        pthread_cond_destroy(&w->changed);
+        mg_free(w);
+        d->worker = NULL;
+    }
+}

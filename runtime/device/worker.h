@@ -1,0 +1,25 @@
+/* Workers: one thread for each device of a plan that has several.
+ *
+ * A device's programs are compiled and run on its own thread, because libraries keep state by
+ * thread. The thread is made at the first job, waits between jobs, and takes no signals. */
+#ifndef MG_DEVICE_WORKER_H
+#define MG_DEVICE_WORKER_H
+
+#include "core/status.h"
+#include <stdbool.h>
+
+typedef struct mg_worker mg_worker;
+
+/* fn(context, i) on the worker of each of n devices, side by side; returns when all have returned.
+ * statuses[i] and, for those that failed, an owned message each (NULL for success). A job may not
+ * start jobs. MG_OOM if a thread cannot be made: then no fn has run. */
+typedef mg_status (*mg_job)(void *context, int i);
+struct mg_device;
+mg_status mg_workers_run(struct mg_device *const *devices, int n, mg_job fn, void *context,
+                         mg_status *statuses, char **messages);
+/* Whether the calling thread is a device's. */
+bool mg_worker_is_own(void);
+/* Ends all workers; none may be running. */
+void mg_workers_close(void);
+
+#endif

@@ -1,0 +1,525 @@
+/* Partition: see partition.h.
+ *
+ * First every node of the global IR gets its way of lying on the devices (`how`) and the ways its
+ * inputs must lie; that is the same for all devices. Then the device's own nodes are made, in order
+ * of depth, so that collectives stand in the order in which their inputs are ready. Each collective
+ * also takes the one before it as an input that it does not read: no device can then run them in
+ * another order. A device without rows makes no parts: its terms are the reductions' identities. */
+#include "graph/partition.h"
+#include "ops/attrs.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Besides the ways of op.h: every device has its own value (batch statistics of its rows). */
+enum { LOCAL = -6, NOT_MADE = -1, N_WAYS = MG_MAX_RANK + 1 };
+
+typedef struct decision {
+    int born;  /* as the op makes it */
+    int how;   /* as it lies for those who read it: terms that somebody wants whole are reduced */
+    int *in;   /* per input: as it must lie */
+    int depth; /* longest way from a source */
+} decision;
+
+typedef struct partition {
+    const mg_ir *global;
+    const mg_shards *shards;
+    int device;
+    bool local_norm;
+    mg_ir *part;
+    int capacity;
+    decision *decisions;
+    bool *reduced;       /* per global node: its terms are reduced at once */
+    int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
+    int *raw;            /* per global node: its terms, or its device's own value */
+    int collectives, last_collective;
+} partition;
+
+/* ---- rows ---- */
+
+void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights) {
+    double total = 0, before = 0;
+    *s = (mg_shards){.n = n, .rows = rows};
+    for (int i = 0; i < n; i++) total += weights ? weights[i] : 1;
+    for (int i = 0; i < n; i++) {
+        if (!weights) {
+            s->count[i] = rows / n + (i < rows % n);
+            s->first[i] = i ? s->first[i - 1] + s->count[i - 1] : 0;
+            continue;
+        }
+        s->first[i] = llround((double)rows * before / total);
+        before += weights[i];
+        s->count[i] = llround((double)rows * before / total) - s->first[i];
+    }
+}
+
+static bool is_op(const mg_node *n, const char *name) {
+    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
+}
+
+mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
+    *rows = 0;
+    for (int i = 0; i < global->n; i++) {
+        const mg_node *n = &global->nodes[i];
+        if (!is_op(n, "shard")) continue;
+        if (*rows && *rows != n->shape.dim[0])
+            return mg_fail(MG_USAGE,
+                           "shard: one value has %lld rows, another has %lld: a step deals out one "
+                           "batch",
+                           (long long)*rows, (long long)n->shape.dim[0]);
+        *rows = n->shape.dim[0];
+    }
+    return MG_OK;
+}
+
+/* Where the device's part of an axis of this length begins, and how long it is. */
+static int64_t part_first(const partition *p, int64_t length) {
+    return p->shards->first[p->device] * (length / p->shards->rows);
+}
+
+static int64_t part_count(const partition *p, int64_t length) {
+    return p->shards->count[p->device] * (length / p->shards->rows);
+}
+
+static bool is_empty(const partition *p) {
+    return p->shards->rows > 0 && p->shards->count[p->device] == 0;
+}
+
+static mg_shape part_shape(const partition *p, mg_shape shape, int how) {
+    if (how >= 0) shape.dim[how] = part_count(p, shape.dim[how]);
+    return shape;
+}
+
+/* ---- deciding ---- */
+
+static bool is_term(int how) {
+    return how == MG_SUM || how == MG_MAX || how == MG_MIN;
+}
+
+/* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
+ * numbers. */
+static bool is_source(const partition *p, const mg_node *n) {
+    if (n->kind == MG_NODE_LITERAL || is_op(n, "iota") || is_op(n, "random")) return n->n_in == 0;
+    if (!is_op(n, "broadcast_to")) return false;
+    const int how = p->decisions[n->in[0]].how;
+    return how == MG_WHOLE || how == MG_ANY;
+}
+
+static bool ask_rule(const partition *p, const mg_node *n, const int *given, decision *d) {
+    const mg_shape **shapes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *shapes);
+    mg_split s = {.op = n->op,
+                  .attrs = n->attrs,
+                  .n_inputs = n->n_in,
+                  .in_shape = shapes,
+                  .shape = &n->shape,
+                  .rows = p->shards->rows,
+                  .given = given,
+                  .in = d->in,
+                  .out = MG_WHOLE};
+    if (!shapes || !n->op->split) return false;
+    for (int k = 0; k < n->n_in; k++) shapes[k] = &p->global->nodes[n->in[k]].shape;
+    if (!n->op->split(&s)) return false;
+    d->how = s.out;
+    return true;
+}
+
+static mg_status decide_op(const partition *p, const mg_node *n, decision *d) {
+    int *given = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *given);
+    bool parts = false, local = false, terms = false;
+    if (!given) return MG_OOM;
+    for (int k = 0; k < n->n_in; k++) {
+        const int how = p->decisions[n->in[k]].how;
+        given[k] = how;
+        parts |= how >= 0;
+        terms |= is_term(how);
+        local |= how == LOCAL;
+    }
+    for (int k = 0; k < n->n_in && local; k++) /* what a device makes of its own is its own */
+        if (given[k] == LOCAL || given[k] <= MG_SUM)
+            given[k] = given[k] == MG_ANY ? MG_ANY : MG_WHOLE;
+    d->how = MG_WHOLE;
+    const bool ruled = (parts || (terms && !local)) && ask_rule(p, n, given, d);
+    if (!ruled)
+        for (int k = 0; k < n->n_in; k++) d->in[k] = MG_WHOLE;
+    if (local && (d->how == MG_WHOLE)) d->how = LOCAL;
+    for (int k = 0; k < n->n_in && local; k++) {
+        const int how = p->decisions[n->in[k]].how;
+        if (d->in[k] == MG_WHOLE && (how == LOCAL || how == MG_SUM)) d->in[k] = LOCAL;
+    }
+    return MG_OK;
+}
+
+/* How the node comes to lie, left in d->how. */
+static mg_status decide_birth(partition *p, int i, decision *d) {
+    const mg_node *n = &p->global->nodes[i];
+    d->how = is_source(p, n) ? MG_ANY : MG_WHOLE;
+    if (!d->in) d->in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *d->in);
+    if (!d->in) return MG_OOM;
+    for (int k = 0; k < n->n_in; k++) {
+        d->in[k] = MG_WHOLE;
+        if (p->decisions[n->in[k]].depth >= d->depth) d->depth = p->decisions[n->in[k]].depth + 1;
+    }
+    if (n->n_in == 0 || !p->shards->rows || d->how == MG_ANY) return MG_OK;
+    if (is_op(n, "shard")) {
+        d->in[0] = p->decisions[n->in[0]].how == 0 ? 0 : MG_WHOLE;
+        d->how = 0;
+        return MG_OK;
+    }
+    if (is_op(n, "moments")) {
+        const int by = p->decisions[n->in[0]].how;
+        if (by < 0 || by == n->shape.rank) return decide_op(p, n, d);
+        d->in[0] = by;
+        d->how = p->local_norm ? LOCAL : MG_WHOLE;
+        return MG_OK;
+    }
+    return decide_op(p, n, d);
+}
+
+/* Which nodes must be had whole although they lie otherwise. */
+static void mark_wanted(const partition *p, const bool *split_roots, bool *wanted) {
+    const mg_ir *g = p->global;
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) {
+            const int how = p->decisions[g->nodes[i].in[k]].how, in = p->decisions[i].in[k];
+            if ((is_term(how) || how == LOCAL) && in != how && in != LOCAL)
+                wanted[g->nodes[i].in[k]] = true;
+            if (how >= 0 && in != how) wanted[g->nodes[i].in[k]] = true;
+        }
+    for (int r = 0; r < g->n_roots; r++) {
+        const int how = p->decisions[g->roots[r].node].how;
+        if (how != MG_WHOLE && how != MG_ANY && !(split_roots[r] && how == 0))
+            wanted[g->roots[r].node] = true;
+    }
+}
+
+/* Terms that one reader wants reduced are reduced for all: until nothing changes. */
+static mg_status decide_all(partition *p, const bool *split_roots, bool *wanted) {
+    const int n = p->global->n;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < n; i++) {
+            decision *d = &p->decisions[i];
+            MG_TRY(decide_birth(p, i, d));
+            d->born = d->how;
+            if (is_term(d->how) && p->reduced[i]) d->how = MG_WHOLE;
+            wanted[i] = false;
+        }
+        mark_wanted(p, split_roots, wanted);
+        for (int i = 0; i < n; i++) {
+            if (!wanted[i] || !is_term(p->decisions[i].how)) continue;
+            changed = p->reduced[i] = true;
+        }
+    }
+    return MG_OK;
+}
+
+/* ---- making nodes of the device ---- */
+
+static int add_node(partition *p, mg_node node) {
+    if (p->part->n == p->capacity) {
+        const int wider = p->capacity ? 2 * p->capacity : 2 * p->global->n + 64;
+        mg_node *nodes = mg_ir_alloc(p->part, (size_t)wider * sizeof *nodes);
+        if (!nodes) return NOT_MADE;
+        if (p->part->n) memcpy(nodes, p->part->nodes, (size_t)p->part->n * sizeof *nodes);
+        p->part->nodes = nodes;
+        p->capacity = wider;
+    }
+    node.forward = node.group = -1;
+    node.uses = 0;
+    p->part->nodes[p->part->n] = node;
+    return p->part->n++;
+}
+
+/* A node of an op over local nodes; attrs are copied. */
+static int add_op(partition *p, const mg_node *model, const char *op, mg_shape shape,
+                  const void *attrs, int n_in, const int *in) {
+    mg_node node = {.kind = MG_NODE_OP, .dtype = model->dtype, .shape = shape, .n_in = n_in};
+    node.op = mg_op_find(op);
+    node.where = model->where;
+    node.in = mg_ir_alloc(p->part, (size_t)(n_in + 1) * sizeof *in);
+    void *copy = mg_ir_alloc(p->part, node.op->attrs_size);
+    if (!node.in || !copy) return NOT_MADE;
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] < 0) return NOT_MADE;
+        node.in[i] = in[i];
+    }
+    if (attrs) memcpy(copy, attrs, node.op->attrs_size);
+    node.attrs = copy;
+    return add_node(p, node);
+}
+
+static int add_literal(partition *p, const mg_node *model, mg_shape shape, double value) {
+    mg_full_attrs attrs = {.value = value, .dtype = model->dtype};
+    attrs.shape.n = shape.rank;
+    for (int i = 0; i < shape.rank; i++) attrs.shape.v[i] = shape.dim[i];
+    const int made = add_op(p, model, "full", shape, &attrs, 0, NULL);
+    if (made < 0) return made;
+    p->part->nodes[made].kind = MG_NODE_LITERAL;
+    p->part->nodes[made].literal = value;
+    return made;
+}
+
+static int add_binary(partition *p, const char *op, int a, int b) {
+    const mg_node *model = &p->part->nodes[a];
+    return a < 0 || b < 0 ? NOT_MADE : add_op(p, model, op, model->shape, NULL, 2, (int[]){a, b});
+}
+
+static int add_scaled(partition *p, int a, double factor) {
+    if (a < 0) return a;
+    const mg_node model = p->part->nodes[a];
+    return add_binary(p, "mul", a, add_literal(p, &model, (mg_shape){.rank = 0}, factor));
+}
+
+/* Entries [first, first + count) of an axis. */
+static int add_slice(partition *p, int from, int axis, int64_t first, int64_t count) {
+    if (from < 0) return from;
+    const mg_node model = p->part->nodes[from];
+    mg_slice_attrs attrs = {0};
+    mg_shape shape = model.shape;
+    attrs.start.n = attrs.stop.n = attrs.step.n = shape.rank;
+    for (int i = 0; i < shape.rank; i++) {
+        attrs.stop.v[i] = shape.dim[i];
+        attrs.step.v[i] = 1;
+    }
+    attrs.start.v[axis] = first;
+    attrs.stop.v[axis] = first + count;
+    shape.dim[axis] = count;
+    return add_op(p, &model, "slice", shape, &attrs, 1, &from);
+}
+
+/* The next collective; after the one before it. */
+static int add_collective(partition *p, const char *op, int from, mg_shape shape, int kind,
+                          int axis) {
+    if (from < 0) return from;
+    const mg_node model = p->part->nodes[from];
+    const mg_collective_attrs attrs = {.kind = kind, .axis = axis, .number = p->collectives++};
+    const int in[] = {from, p->last_collective};
+    p->last_collective = add_op(p, &model, op, shape, &attrs, p->last_collective >= 0 ? 2 : 1, in);
+    return p->last_collective;
+}
+
+/* ---- nodes of the global IR, as the device has them ---- */
+
+static int make(partition *p, int i, int how);
+
+static double identity_of(int how, mg_dtype dtype) {
+    const bool whole = mg_dtype_is_float(dtype) ? false : true;
+    if (how == MG_SUM) return 0;
+    if (dtype == MG_BOOL || dtype == MG_U8) return how == MG_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
+    if (!whole) return how == MG_MAX ? -INFINITY : INFINITY;
+    const double limit = dtype == MG_I32 ? 2147483647.0 : 9223372036854774784.0;
+    return how == MG_MAX ? -limit : limit;
+}
+
+/* The op with the device's own inputs. `how`: as its result lies. */
+static int copy_op(partition *p, int i, int how) {
+    const mg_node *n = &p->global->nodes[i];
+    const decision *d = &p->decisions[i];
+    mg_node copy = *n;
+    copy.shape = part_shape(p, n->shape, how);
+    copy.in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *copy.in);
+    void *attrs = n->op ? mg_ir_alloc(p->part, n->op->attrs_size) : NULL;
+    if (!copy.in || (n->op && !attrs)) return NOT_MADE;
+    for (int k = 0; k < n->n_in; k++) {
+        copy.in[k] = make(p, n->in[k], d->in[k]);
+        if (copy.in[k] < 0) return NOT_MADE;
+    }
+    if (n->op) {
+        memcpy(attrs, n->attrs, n->op->attrs_size);
+        for (int k = 0; k < n->op->n_attrs; k++) { /* a shape is always that of the output */
+            if (n->op->attrs[k].type != MG_ATTR_SHAPE) continue;
+            mg_ints *shape = (mg_ints *)((char *)attrs + n->op->attrs[k].offset);
+            for (int a = 0; a < shape->n; a++) shape->v[a] = copy.shape.dim[a];
+        }
+        if (is_op(n, "slice") && how >= 0)
+            ((mg_slice_attrs *)attrs)->stop.v[how] = copy.shape.dim[how];
+        copy.attrs = attrs;
+    }
+    return add_node(p, copy);
+}
+
+/* The device's part of something made of nothing: the same numbers as in the whole. */
+static int part_of_source(partition *p, int i, int axis) {
+    const mg_node *n = &p->global->nodes[i];
+    int64_t outer = 1, inner = 1;
+    for (int k = 0; k < axis; k++) outer *= n->shape.dim[k];
+    for (int k = axis + 1; k < n->shape.rank; k++) inner *= n->shape.dim[k];
+    const int own = is_op(n, "broadcast_to")
+                        ? axis - (n->shape.rank - p->global->nodes[n->in[0]].shape.rank)
+                        : -1;
+    const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
+    if ((is_op(n, "random") && outer > 1) || !repeats)
+        return add_slice(p, make(p, i, MG_WHOLE), axis, part_first(p, n->shape.dim[axis]),
+                         part_count(p, n->shape.dim[axis]));
+    const int made = copy_op(p, i, axis);
+    if (made < 0) return made;
+    const int64_t first = part_first(p, n->shape.dim[axis]);
+    if (is_op(n, "random")) p->part->nodes[made].first = first * inner;
+    if (!is_op(n, "iota") || ((const mg_iota_attrs *)n->attrs)->axis != axis) return made;
+    return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
+}
+
+/* Mean and variance of the whole batch from those of the devices' rows: the means' mean first, then
+ * the mean of variances about it, so that nothing cancels. */
+static int joint_moments(partition *p, int i) {
+    const mg_node *n = &p->global->nodes[i];
+    const mg_shape row = MG_SHAPE(1, n->shape.dim[1]);
+    const double share = (double)p->shards->count[p->device] / (double)p->shards->rows;
+    int own = NOT_MADE, mean, variance;
+    if (is_empty(p)) {
+        mean = add_literal(p, n, row, 0);
+    } else {
+        own = copy_op(p, i, MG_WHOLE);
+        mean = add_scaled(p, add_slice(p, own, 0, 0, 1), share);
+    }
+    const int joint = add_collective(p, "all_reduce", mean, row, MG_REDUCE_SUM, 0);
+    if (is_empty(p)) {
+        variance = add_literal(p, n, row, 0);
+    } else {
+        const int off = add_binary(p, "sub", add_slice(p, own, 0, 0, 1), joint);
+        const int about =
+            add_binary(p, "add", add_slice(p, own, 0, 1, 1), add_binary(p, "mul", off, off));
+        variance = add_scaled(p, about, share);
+    }
+    const int second = add_collective(p, "all_reduce", variance, row, MG_REDUCE_SUM, 0);
+    const mg_axis_attrs axis = {.axis = 0};
+    return add_op(p, n, "concat", n->shape, &axis, 2, (int[]){joint, second});
+}
+
+/* The rows of an argument or constant: a part of its memory. */
+static int part_of_given(partition *p, int i) {
+    mg_node copy = p->global->nodes[i];
+    copy.first = part_first(p, copy.shape.dim[0]);
+    copy.shape = part_shape(p, copy.shape, 0);
+    copy.part = true;
+    return add_node(p, copy);
+}
+
+static int part_of_shard(partition *p, int i) {
+    const int from = p->global->nodes[i].in[0];
+    const mg_node *x = &p->global->nodes[from];
+    if (p->decisions[from].how == 0) return make(p, from, 0);
+    if (x->kind == MG_NODE_ARGUMENT) return part_of_given(p, from);
+    return make(p, from, 0);
+}
+
+/* The node as its op makes it: whole, a part, terms or the device's own. */
+static int make_raw(partition *p, int i) {
+    const mg_node *n = &p->global->nodes[i];
+    const int how = p->decisions[i].born;
+    if (is_op(n, "moments") && p->shards->rows && p->decisions[i].in[0] >= 0 && how == MG_WHOLE)
+        return joint_moments(p, i);
+    if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
+        if (is_term(how)) return add_literal(p, n, n->shape, identity_of(how, n->dtype));
+        if (how == LOCAL) return add_literal(p, n, n->shape, 0);
+        if (how >= 0) return add_literal(p, n, part_shape(p, n->shape, how), 0);
+    }
+    if (is_op(n, "shard") && how >= 0) return part_of_shard(p, i);
+    return copy_op(p, i, how);
+}
+
+/* From the way it lies to all of it. */
+static int make_whole(partition *p, int i) {
+    const mg_node *n = &p->global->nodes[i];
+    const int how = p->decisions[i].how;
+    if (how == MG_ANY) return copy_op(p, i, MG_WHOLE);
+    int own = p->raw[i];
+    if (how == MG_WHOLE) return own;
+    if (how >= 0) return add_collective(p, "all_gather", own, n->shape, 0, how);
+    own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
+    return add_collective(p, "all_reduce", own, n->shape, MG_REDUCE_SUM, 0); /* of LOCAL values */
+}
+
+static int reduce_kind(int how) {
+    return how == MG_MAX ? MG_REDUCE_MAX : how == MG_MIN ? MG_REDUCE_MIN : MG_REDUCE_SUM;
+}
+
+static int make_way(partition *p, int i, int how) {
+    const mg_node *n = &p->global->nodes[i];
+    if (how == MG_WHOLE) return make_whole(p, i);
+    if (how == p->decisions[i].how) return p->raw[i];
+    if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, how), 0);
+    if (p->decisions[i].how == MG_ANY) return part_of_source(p, i, how);
+    return add_slice(p, make(p, i, MG_WHOLE), how, part_first(p, n->shape.dim[how]),
+                     part_count(p, n->shape.dim[how]));
+}
+
+/* The local node of global node i as it lies in the given way. */
+static int make(partition *p, int i, int how) {
+    if (how == LOCAL || is_term(how)) return p->raw[i];
+    int *place = &p->made[i][how == MG_WHOLE ? 0 : 1 + how];
+    if (*place < 0) *place = make_way(p, i, how);
+    return *place;
+}
+
+/* ---- all nodes ---- */
+
+typedef struct rank {
+    int depth, node;
+} rank;
+
+static int by_depth(const void *a, const void *b) {
+    const rank *x = a, *y = b;
+    return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
+                                : (x->node > y->node) - (x->node < y->node);
+}
+
+/* Conversions that somebody wants stand right behind what they convert: the order of collectives is
+ * then that of depth, on every device. */
+static mg_status make_wanted(partition *p, int i, const bool *wanted) {
+    const decision *d = &p->decisions[i];
+    if (d->how != MG_ANY) {
+        p->raw[i] = make_raw(p, i);
+        if (is_term(d->born) && d->how == MG_WHOLE)
+            p->raw[i] = add_collective(p, "all_reduce", p->raw[i], p->global->nodes[i].shape,
+                                       reduce_kind(d->born), 0);
+        if (p->raw[i] < 0) return MG_OOM;
+    }
+    if (wanted[i] && make(p, i, MG_WHOLE) < 0) return MG_OOM;
+    return MG_OK;
+}
+
+static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
+    const mg_ir *g = p->global;
+    rank *order = mg_ir_alloc(p->part, (size_t)(g->n + 1) * sizeof *order);
+    p->part->roots = mg_ir_alloc(p->part, (size_t)(g->n_roots + 1) * sizeof *p->part->roots);
+    if (!order || !p->part->roots) return MG_OOM;
+    for (int r = 0; r < g->n_roots; r++)
+        split_roots[r] = split_roots[r] && p->decisions[g->roots[r].node].how == 0;
+    for (int i = 0; i < g->n; i++) order[i] = (rank){p->decisions[i].depth, i};
+    qsort(order, (size_t)g->n, sizeof *order, by_depth);
+    for (int i = 0; i < g->n; i++) MG_TRY(make_wanted(p, order[i].node, wanted));
+    for (int r = 0; r < g->n_roots; r++) {
+        const int node = make(p, g->roots[r].node, split_roots[r] ? 0 : MG_WHOLE);
+        if (node < 0) return MG_OOM;
+        p->part->roots[r] = (mg_root){node, g->roots[r].commit};
+    }
+    p->part->n_roots = g->n_roots;
+    return MG_OK;
+}
+
+mg_status mg_partition(const mg_ir *global, const mg_shards *shards, int device, bool local_norm,
+                       mg_ir *part, bool *split_roots, int *collectives) {
+    *part = (mg_ir){0};
+    partition p = {.global = global,
+                   .shards = shards,
+                   .device = device,
+                   .local_norm = local_norm,
+                   .part = part,
+                   .last_collective = -1};
+    const size_t n = (size_t)global->n + 1;
+    p.decisions = mg_ir_alloc(part, n * sizeof *p.decisions);
+    p.made = mg_ir_alloc(part, n * sizeof *p.made);
+    p.raw = mg_ir_alloc(part, n * sizeof *p.raw);
+    p.reduced = mg_ir_alloc(part, n);
+    bool *wanted = mg_ir_alloc(part, n);
+    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted) return MG_OOM;
+    for (int i = 0; i < global->n; i++) {
+        p.raw[i] = NOT_MADE;
+        for (int w = 0; w < N_WAYS; w++) p.made[i][w] = NOT_MADE;
+    }
+    MG_TRY(decide_all(&p, split_roots, wanted));
+    MG_TRY(make_all(&p, split_roots, wanted));
+    *collectives = p.collectives;
+    return MG_OK;
+}

@@ -1,0 +1,32 @@
+/* Partition: from the IR of a step over the global batch to the IR of one device.
+ *
+ * The only place where "many devices" is decided. Nodes marked by `shard` are dealt out by rows;
+ * the ops' split rules say what becomes of the rest; where a rule cannot go on, or a value leaves
+ * the plan, terms are reduced and parts are gathered, in an order that is the same on every device.
+ */
+#ifndef MG_GRAPH_PARTITION_H
+#define MG_GRAPH_PARTITION_H
+
+#include "graph/ir.h"
+
+enum { MG_MAX_DEVICES = 64 };
+
+typedef struct mg_shards { /* the rows of the global batch, dealt out */
+    int n;
+    int64_t rows; /* 0: nothing is dealt out */
+    int64_t first[MG_MAX_DEVICES], count[MG_MAX_DEVICES];
+} mg_shards;
+
+/* Deals rows out over n devices: evenly with NULL (10 over 4: 3 3 2 2), else by weights. */
+void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights);
+
+/* The rows that the step's `shard` nodes agree on; 0 if there is none. MG_USAGE if they differ. */
+mg_status mg_partition_rows(const mg_ir *global, int64_t *rows);
+
+/* The IR of device number `device`. Root i is whole, or (an output, split_roots[i] true) the
+ * device's rows of it. With `local_norm` batch statistics are those of each device's rows.
+ * `collectives`: how many the device takes part in, the same for all. */
+mg_status mg_partition(const mg_ir *global, const mg_shards *shards, int device, bool local_norm,
+                       mg_ir *part, bool *split_roots, int *collectives);
+
+#endif

@@ -1,0 +1,55 @@
+/* What a plan is made of; for plan.c, which makes it, and run.c, which runs it. */
+#ifndef MG_GRAPH_PLAN_H
+#define MG_GRAPH_PLAN_H
+
+#include "comm/comm.h"
+#include "graph/ir.h"
+#include "graph/partition.h"
+
+typedef struct mg_update { /* a variable's new value in one part */
+    int external;
+    bool in_place; /* safe where the variable is the sole holder */
+} mg_update;
+
+typedef struct mg_part { /* one device's share */
+    mg_device *device;
+    mg_program *program;
+    mg_ir ir; /* the memory of everything lowered */
+    mg_lowered lowered;
+    bool *split_roots; /* per root: the part holds its rows only */
+    mg_tensor **held;  /* retained: constants and variable reads the externals refer to */
+    int n_held;
+    mg_update *updates; /* per assigned variable */
+    /* of a run: */
+    void **address;     /* per external */
+    mg_buffer **buffer; /* per external: owned, what this run made */
+    mg_tensor **fresh;  /* per assigned variable: owned, the value to bind */
+    void *arena;
+} mg_part;
+
+struct mg_plan {
+    int n_parts, n_outputs, n_assigns, n_guards, n_args;
+    mg_part *parts;
+    mg_shards shards;
+    mg_comm *comm;           /* NULL with one part */
+    int collectives;         /* of a run */
+    mg_variable **variables; /* retained: the assigned ones */
+    mg_guard *guards;        /* their tensors are dropped: a root of the IR replaces them */
+    mg_shape *output_shapes; /* global */
+    mg_buffer **whole;       /* of a run: per output that is dealt out, owned */
+    uint64_t n_draws;
+    mg_rng_state rng;    /* of a run */
+    mg_status *statuses; /* room for mg_workers_run */
+    char **messages;
+};
+
+/* Root numbers: outputs first, then new values of variables, then guards. */
+static inline int mg_part_external(const mg_part *part, int root) {
+    return part->lowered.root_external[root];
+}
+
+/* fn(plan, i) for each part: in the calling thread if there is one, else each on its device's
+ * worker. The first failure is raised, with the device's name. */
+mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i));
+
+#endif

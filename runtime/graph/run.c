@@ -1,0 +1,317 @@
+/* Running a plan: compute, then guards, then commit.
+ *
+ * Until the commit phase begins nothing outside the arenas and the fresh result buffers has
+ * changed, so any failure leaves every variable as it was; what the commit phase needs (fresh
+ * buffers for variables that are not the sole holder of their value) is allocated before it begins.
+ * With several parts a phase starts on a device when all have finished the one before. */
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "graph/plan.h"
+#include <string.h>
+
+/* ---- what a part is given ---- */
+
+/* Memory that the device can use where it lies. */
+static bool within_reach(const mg_device *d, const mg_device *owner) {
+    return d == owner || (d->api->host_memory && owner->api->host_memory);
+}
+
+/* Rows of a tensor in the device's own memory, for this run. */
+static mg_status bring(mg_part *part, int external, const mg_tensor *t, size_t offset,
+                       size_t bytes) {
+    mg_device *from = t->place.device, *to = part->device;
+    void *staging = mg_alloc(bytes ? bytes : 1);
+    if (!staging) return MG_OOM;
+    part->buffer[external] = mg_buffer_new(to, bytes);
+    mg_status status = part->buffer[external] ? MG_OK : MG_OOM;
+    const char *source = (const char *)t->buffer->data + offset;
+    if (status == MG_OK) status = from->api->copy_out(from, staging, source, bytes);
+    if (status == MG_OK)
+        status = to->api->copy_in(to, part->buffer[external]->data, staging, bytes);
+    mg_free(staging);
+    if (status == MG_OK) part->address[external] = part->buffer[external]->data;
+    return status;
+}
+
+static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *const *args) {
+    const mg_external *e = &part->lowered.externals[i];
+    if (e->kind == MG_EXTERNAL_RESULT || e->kind == MG_EXTERNAL_UPDATE) return MG_OK;
+    mg_tensor *t = e->kind == MG_EXTERNAL_ARGUMENT ? args[e->index] : e->tensor;
+    if (e->kind == MG_EXTERNAL_VARIABLE) {
+        t = p->n_parts > 1 ? mg_variable_on(e->variable, part->device) : e->variable->value;
+        if (!t) return mg_error_code();
+    }
+    if (!t->buffer) MG_TRY(mg_eval(&t, 1));
+    const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
+    size_t offset = 0;
+    if (e->part && e->shape.dim[0] > 0)
+        offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
+    if (p->n_parts > 1 && !within_reach(part->device, t->place.device))
+        return bring(part, i, t, offset, bytes);
+    part->address[i] = (char *)t->buffer->data + offset;
+    return MG_OK;
+}
+
+static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
+    for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
+        mg_variable *v = p->variables[i];
+        if (!v->value->buffer) MG_TRY(mg_eval(&v->value, 1));
+        for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
+            if (!mg_variable_on(v, p->parts[k].device)) return mg_error_code();
+    }
+    for (int k = 0; k < p->n_parts; k++)
+        for (int i = 0; i < p->parts[k].lowered.work.n_external; i++)
+            MG_TRY(bind_external(p, &p->parts[k], i, args));
+    return MG_OK;
+}
+
+/* ---- compute ---- */
+
+static mg_status make_buffer(mg_part *part, int external) {
+    const mg_external *e = &part->lowered.externals[external];
+    const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
+    part->buffer[external] = mg_buffer_new(part->device, bytes);
+    if (!part->buffer[external]) return MG_OOM;
+    part->address[external] = part->buffer[external]->data;
+    return MG_OK;
+}
+
+/* A run that fails on one device wakes those that wait for it. */
+static mg_status run_part(mg_plan *p, int i, bool commit) {
+    mg_part *part = &p->parts[i];
+    mg_run run = {.rng = p->rng,
+                  .commit = commit,
+                  .external = part->address,
+                  .arena = part->arena,
+                  .comm = p->comm,
+                  .rank = i,
+                  .threads = p->n_parts > 1 ? part->device->threads : 0};
+    const mg_status status = part->device->api->run(part->program, &run);
+    if (status != MG_OK && p->comm) p->comm->api->abort(p->comm);
+    return status;
+}
+
+static mg_status compute_part(void *plan, int i) {
+    mg_plan *p = plan;
+    mg_part *part = &p->parts[i];
+    const size_t bytes = part->device->api->arena_bytes(part->program);
+    mg_status status = mg_device_arena(part->device, bytes, &part->arena);
+    for (int k = 0; k < part->lowered.work.n_external && status == MG_OK; k++)
+        if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
+            status = make_buffer(part, k);
+    if (status == MG_OK) return run_part(p, i, false);
+    if (p->comm) p->comm->api->abort(p->comm);
+    return status;
+}
+
+static mg_status commit_part(void *plan, int i) {
+    const mg_work *work = &((mg_plan *)plan)->parts[i].lowered.work;
+    return work->n_steps > work->n_compute ? run_part(plan, i, true) : MG_OK;
+}
+
+/* ---- results ---- */
+
+static bool is_split(const mg_plan *p, int output) {
+    return p->n_parts > 1 && p->parts[0].split_roots[output];
+}
+
+/* An output that is dealt out gets one buffer on the first device; who can reach it writes his rows
+ * there himself. */
+static mg_status place_outputs(mg_plan *p) {
+    for (int i = 0; i < p->n_outputs; i++) {
+        if (!is_split(p, i)) continue;
+        const mg_shape *shape = &p->output_shapes[i];
+        const mg_dtype t = p->parts[0].lowered.externals[mg_part_external(&p->parts[0], i)].dtype;
+        const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
+        const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
+        const int64_t unit = shape->dim[0] / p->shards.rows;
+        p->whole[i] = mg_buffer_new(p->parts[0].device, bytes);
+        if (!p->whole[i]) return MG_OOM;
+        for (int k = 0; k < p->n_parts; k++) {
+            mg_part *part = &p->parts[k];
+            const int e = mg_part_external(part, i);
+            char *home = (char *)p->whole[i]->data + (size_t)(p->shards.first[k] * unit) * row;
+            if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
+                within_reach(part->device, p->parts[0].device))
+                part->address[e] = home;
+        }
+    }
+    return MG_OK;
+}
+
+/* Rows that do not lie in their place yet are copied there. */
+static mg_status bring_rows(mg_plan *p, int output) {
+    const mg_shape *shape = &p->output_shapes[output];
+    const int64_t unit = shape->dim[0] / p->shards.rows;
+    mg_device *to = p->parts[0].device;
+    for (int k = 0; k < p->n_parts; k++) {
+        const mg_part *part = &p->parts[k];
+        const int e = mg_part_external(part, output);
+        const mg_shape *own = &part->lowered.externals[e].shape;
+        const size_t bytes =
+            (size_t)mg_shape_count(own) * mg_dtype_size(part->lowered.externals[e].dtype);
+        const size_t row = own->dim[0] ? bytes / (size_t)own->dim[0] : 0;
+        char *home = (char *)p->whole[output]->data + (size_t)(p->shards.first[k] * unit) * row;
+        if (!bytes || part->address[e] == (void *)home) continue;
+        void *staging = mg_alloc(bytes);
+        if (!staging) return MG_OOM;
+        mg_status status =
+            part->device->api->copy_out(part->device, staging, part->address[e], bytes);
+        if (status == MG_OK) status = to->api->copy_in(to, home, staging, bytes);
+        mg_free(staging);
+        MG_TRY(status);
+    }
+    return MG_OK;
+}
+
+/* An owned value tensor of an external that has an address; NULL on failure. */
+static mg_tensor *value_of(mg_part *part, int external, mg_tensor *const *args) {
+    const mg_external *e = &part->lowered.externals[external];
+    if (part->buffer[external])
+        return mg_tensor_from_buffer(part->buffer[external], e->dtype, &e->shape);
+    if (e->kind == MG_EXTERNAL_ARGUMENT) return mg_tensor_retain(args[e->index]);
+    if (e->kind == MG_EXTERNAL_VARIABLE)
+        return mg_tensor_retain(mg_variable_on(e->variable, part->device));
+    return mg_tensor_retain(e->tensor);
+}
+
+static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    for (int i = 0; i < p->n_outputs; i++) {
+        mg_part *part = &p->parts[0];
+        const int e = mg_part_external(part, i);
+        if (is_split(p, i)) {
+            MG_TRY(bring_rows(p, i));
+            results[i] = mg_tensor_from_buffer(p->whole[i], part->lowered.externals[e].dtype,
+                                               &p->output_shapes[i]);
+        } else {
+            results[i] = value_of(part, e, args);
+        }
+        if (!results[i]) return MG_OOM;
+    }
+    return MG_OK;
+}
+
+static mg_status check_guards(const mg_plan *p) {
+    const mg_part *part = &p->parts[0];
+    for (int i = 0; i < p->n_guards; i++) {
+        uint8_t ok = 1;
+        const int e = mg_part_external(part, p->n_outputs + p->n_assigns + i);
+        MG_TRY(part->device->api->copy_out(part->device, &ok, part->address[e], 1));
+        if (!ok) return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
+    }
+    return MG_OK;
+}
+
+/* ---- commit ---- */
+
+static bool sole_holder(const mg_tensor *value) {
+    return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
+}
+
+/* Everything the commit phase needs: afterwards it cannot fail for want of memory. */
+static mg_status prepare_commit(mg_plan *p, mg_part *part, mg_tensor *const *args) {
+    for (int i = 0; i < p->n_assigns; i++) { /* first the values that are other variables' */
+        const int external = part->updates[i].external;
+        if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
+        part->fresh[i] = value_of(part, external, args);
+        if (!part->fresh[i]) return MG_OOM;
+    }
+    for (int i = 0; i < p->n_assigns; i++) {
+        const int external = part->updates[i].external;
+        if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
+        mg_tensor *value =
+            p->n_parts > 1 ? mg_variable_on(p->variables[i], part->device) : p->variables[i]->value;
+        if (!value) return mg_error_code();
+        if (part->updates[i].in_place && sole_holder(value)) {
+            part->address[external] = value->buffer->data;
+            continue;
+        }
+        if (!part->buffer[external]) MG_TRY(make_buffer(part, external));
+        part->fresh[i] = value_of(part, external, args);
+        if (!part->fresh[i]) return MG_OOM;
+    }
+    return MG_OK;
+}
+
+static bool has_device(const mg_plan *p, const mg_device *d) {
+    for (int k = 0; k < p->n_parts; k++)
+        if (p->parts[k].device == d) return true;
+    return false;
+}
+
+/* Binds the new values of the parts whose commit went well; a copy elsewhere is out of date. */
+static void bind_values(mg_plan *p) {
+    for (int i = 0; i < p->n_assigns; i++) {
+        mg_variable *v = p->variables[i];
+        if (p->n_parts > 1 && !has_device(p, v->value->place.device))
+            mg_variable_lead(v, p->parts[0].device);
+        for (int r = v->n_replicas - 1; r >= 0; r--)
+            if (p->n_parts == 1 || !has_device(p, v->replicas[r].device))
+                mg_variable_drop_replica(v, r);
+        for (int k = 0; k < p->n_parts; k++) {
+            mg_part *part = &p->parts[k];
+            if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
+                mg_variable_leave(v, part->device);
+                continue;
+            }
+            if (!part->fresh[i]) continue;
+            mg_variable_bind(v, part->device, part->fresh[i]);
+            part->fresh[i] = NULL;
+        }
+    }
+}
+
+static mg_status commit(mg_plan *p) {
+    const mg_status status = mg_plan_each(p, commit_part);
+    if (p->n_parts == 1 && status != MG_OK) return status;
+    bind_values(p);
+    if (p->n_draws) mg_rng_take(p->n_draws);
+    return status;
+}
+
+/* ---- a run ---- */
+
+static void drop_run(mg_plan *p) {
+    for (int k = 0; k < p->n_parts; k++) {
+        mg_part *part = &p->parts[k];
+        for (int i = 0; i < p->n_assigns; i++) {
+            mg_tensor_release(part->fresh[i]);
+            part->fresh[i] = NULL;
+        }
+        for (int i = 0; i < part->lowered.work.n_external; i++) {
+            mg_buffer_release(part->buffer[i]);
+            part->buffer[i] = NULL;
+            part->address[i] = NULL;
+        }
+    }
+    for (int i = 0; i < p->n_outputs; i++) {
+        mg_buffer_release(p->whole[i]);
+        p->whole[i] = NULL;
+    }
+    if (p->comm) p->comm->api->reset(p->comm);
+}
+
+static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
+    p->rng = mg_rng_get();
+    MG_TRY(bind_given(p, args));
+    MG_TRY(place_outputs(p));
+    MG_TRY(mg_plan_each(p, compute_part));
+    MG_TRY(check_guards(p));
+    MG_TRY(take_results(p, args, results));
+    for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, &p->parts[k], args));
+    return commit(p);
+}
+
+mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
+    mg_status status = run_phases(p, args, results);
+    if (status != MG_OK)
+        for (int i = 0; i < p->n_outputs; i++) {
+            mg_tensor_release(results[i]);
+            results[i] = NULL;
+        }
+    drop_run(p);
+    return status;
+}

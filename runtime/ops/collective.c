@@ -1,0 +1,74 @@
+/* Ops of plans on several devices, and what they are on one: nothing.
+ *
+ * shard(x) says that x is dealt out by rows over the devices of the step; everything that is
+ * computed from it follows. The partition pass puts the others in: all_reduce(x) adds up (or
+ * compares) what the devices have; all_gather(x) puts their parts together. `number` is the order
+ * in which every device meets them. */
+#include "ops/attrs.h"
+#include "ops/build.h"
+#include "ops/ops.h"
+#include <string.h>
+
+static const char *const kinds[] = {"sum", "max", "min", NULL};
+
+static const mg_attr reduce_table[] = {
+    {"kind", MG_ATTR_CHOICE, offsetof(mg_collective_attrs, kind), 0, kinds, "sum, max or min"},
+    {"number", MG_ATTR_INT, offsetof(mg_collective_attrs, number), 0, NULL,
+     "its place in the order"},
+};
+
+static const mg_attr gather_table[] = {
+    {"axis", MG_ATTR_AXIS, offsetof(mg_collective_attrs, axis), 0, NULL, "the axis dealt out"},
+    {"number", MG_ATTR_INT, offsetof(mg_collective_attrs, number), 0, NULL,
+     "its place in the order"},
+};
+
+static mg_status same_infer(mg_infer *f) {
+    f->shape = *mg_infer_shape(f, 0);
+    return MG_OK;
+}
+
+static mg_status shard_infer(mg_infer *f) {
+    if (mg_infer_shape(f, 0)->rank == 0)
+        return mg_infer_fail(f, MG_USAGE, "a single number has no rows to deal out");
+    return same_infer(f);
+}
+
+static void copy_ref(const mg_ref *r) {
+    memcpy(r->out, r->in[0], (size_t)mg_shape_count(&r->shape) * sizeof *r->out);
+}
+
+static mg_tensor *same_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)y, (void)i;
+    return dy;
+}
+
+static const mg_op rows[] = {
+    {.name = "shard",
+     .doc = "x, its rows dealt out over the devices of the step",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .infer = shard_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
+    {.name = "all_reduce",
+     .doc = "the devices' terms added up (or compared), on each of them",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
+     MG_ATTRS(mg_collective_attrs, reduce_table),
+     .infer = same_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
+    {.name = "all_gather",
+     .doc = "the devices' rows one after another, on each of them",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
+     MG_ATTRS(mg_collective_attrs, gather_table),
+     .infer = same_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
+};
+
+const mg_op_family mg_ops_collective = {"collective", rows, sizeof rows / sizeof rows[0]};
