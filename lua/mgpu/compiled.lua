@@ -288,16 +288,18 @@ function Compiled:on_device(model, fn)
   return result
 end
 
---- Devices by name (nil: wherever things lie), with weights of the rows; steps are made anew.
-function Compiled:set_devices(names, weights)
-  self.devices, self.steps, self.spread = names, {}, nil
+--- where = {devices = names (nil: wherever things lie), weights = of the rows, strategy =}; steps are
+--- made anew.
+function Compiled:set_devices(where)
+  local names = where.devices
+  self.devices, self.strategy, self.steps, self.spread = names, where.strategy, {}, nil
   self.home = names and names[1] -- where eager work is done
   self.device = names and #names == 1 and names[1] or nil -- where data must lie
   if names and #names > 1 then
     if self.eager then
       core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
     end
-    self.spread = { devices = names, weights = weights, local_norm = self.bn == "local" }
+    self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local" }
   end
 end
 
@@ -305,8 +307,8 @@ end
 ---   chosen   optimizer, loss, loss_weights, metrics, weighted_metrics, accumulate, run_eagerly,
 ---            steps_per_execution and bn as the user gave them
 ---   names    of the model's outputs
----   devices, weights  see set_devices
-function Compiled.new(chosen, names, devices, weights)
+---   where    see set_devices
+function Compiled.new(chosen, names, where)
   local outputs, Mean = choices.outputs(chosen, names), require "mgpu.metrics.mean"
   for _, output in ipairs(outputs) do
     output.mean = #outputs > 1 and output.loss and Mean.new { name = "loss" } or nil
@@ -321,7 +323,7 @@ function Compiled.new(chosen, names, devices, weights)
     bn = chosen.bn,
     steps = {},
   }, Compiled)
-  self:set_devices(devices, weights)
+  self:set_devices(where)
   return self
 end
 

@@ -49,7 +49,7 @@ local loaders = {
   models = zoo,
 }
 for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
-  "regularizers", "schedules", "datasets", "data", "activations" } do
+  "regularizers", "schedules", "datasets", "data", "activations", "parallel" } do
   loaders[kind] = function() return require("mgpu." .. kind) end
 end
 

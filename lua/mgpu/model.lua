@@ -10,6 +10,7 @@ local core = require "mgpu.core"
 local Layer = require "mgpu.layer"
 local Network = require "mgpu.network"
 local options = require "mgpu.options"
+local parallel = require "mgpu.parallel"
 local symbol = require "mgpu.symbol"
 
 local Model = Network:extend("Model", { positional = 0,
@@ -146,7 +147,7 @@ end
 function Model.new(given)
   local self = Model:make(options.check("Model", Model.declared, given or {}))
   local inputs, outputs = self.inputs, self.outputs
-  self.inputs, self.outputs, self.layers = nil, nil, {}
+  self.inputs, self.outputs, self.layers, self.strategy = nil, nil, {}, parallel.current()
   build_graph(self, { inputs = inputs, outputs = outputs })
   self.built, self.built_shape = true, {}
   for i, input in ipairs(self.inputs) do self.built_shape[i] = input:shape() end

@@ -6,6 +6,7 @@
 local Layer = require "mgpu.layer"
 local Network = require "mgpu.network"
 local options = require "mgpu.options"
+local parallel = require "mgpu.parallel"
 local symbol = require "mgpu.symbol"
 
 local Sequential = Network:extend("Sequential", { positional = 0 })
@@ -79,7 +80,7 @@ function Sequential.new(given)
     if type(key) ~= "number" then named[key] = value end
   end
   local self = Sequential:make(options.check("Sequential", Sequential.declared, named))
-  self.layers, self.shapes = {}, {}
+  self.layers, self.shapes, self.strategy = {}, {}, parallel.current()
   for i = 1, #given do append(self, given[i], i) end
   if not self.trainable then self.trainable = false end
   build_all(self)

@@ -10,6 +10,7 @@ local devices = require "mgpu.devices"
 local fit = require "mgpu.fit"
 local logs = require "mgpu.logs"
 local options = require "mgpu.options"
+local parallel = require "mgpu.parallel"
 
 local M = {}
 
@@ -22,6 +23,7 @@ local COMPILE = options.declare {
   { "metrics", "any" },
   { "weighted_metrics", "any" },
   { "devices", "any" },
+  { "strategy", "any" },
   { "accumulate", "integer", default = 1, min = 1 },
   { "steps_per_execution", "integer", default = 1, min = 1 },
   { "run_eagerly", "boolean", default = false },
@@ -29,7 +31,7 @@ local COMPILE = options.declare {
 }
 
 -- Named in the manual and not built yet.
-local LATER = { compile = { "strategy", "precision" } }
+local LATER = { compile = { "precision" } }
 
 local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
 local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
@@ -88,14 +90,15 @@ function M:compile(given)
   if chosen.accumulate > 1 and chosen.steps_per_execution > 1 then
     core.fail("usage", "compile: give only one of accumulate and steps_per_execution")
   end
-  self.compiled = Compiled.new(chosen, self.output_names or { "output" },
-    devices.resolve("compile", chosen.devices))
+  self.compiled = Compiled.new(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
   self.optimizer, self.loss = self.compiled.optimizer, chosen.loss
 end
 
 --- set_devices(list): the same as compile's devices; weights, optimizer and counters stay.
 function M:set_devices(list)
-  compiled_model(self, "set_devices"):set_devices(devices.resolve("set_devices", list))
+  local compiled = compiled_model(self, "set_devices")
+  local names, weights = devices.resolve("set_devices", list)
+  compiled:set_devices { devices = names, weights = weights, strategy = compiled.strategy }
 end
 
 -- ---- fit ----------------------------------------------------------------------------------------

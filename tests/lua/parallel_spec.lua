@@ -1,0 +1,405 @@
+-- One script on 1 to n devices gives the same weights (API.md, Devices and parallel models).
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+local function devices(kind, n)
+  local list = {}
+  for i = 1, n do list[i] = ("%s:%d"):format(kind, i - 1) end
+  return list
+end
+
+local function in_float64(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
+
+-- ---- networks and data --------------------------------------------------------------------------
+
+-- The layers of the seed's network, narrowed; its weights come from the names and the seed.
+local function narrow()
+  mgpu.seed(1)
+  return mgpu.Sequential { L.Input { 12, 12, 1 },
+    L.Conv2D { 4, 3, activation = "relu", name = "c1" },
+    L.Conv2D { 8, 3, activation = "relu", name = "c2" }, L.BatchNormalization { name = "bn" },
+    L.Conv2D { 4, 3, activation = "relu", name = "c3" }, L.MaxPooling2D { 2 },
+    L.Dropout { 0.25, name = "d1" }, L.Flatten {}, L.Dense { 16, activation = "relu", name = "f1" },
+    L.Dropout { 0.5, name = "d2" }, L.Dense { 10, activation = "softmax", name = "f2" } }
+end
+
+local function images(rows)
+  mgpu.seed(7)
+  local x = mgpu.rand({ rows, 12, 12, 1 }, { dtype = mgpu.ones { 1 }:dtype() })
+  local y = mgpu.randint(0, 10, { rows })
+  mgpu.eval(x, y)
+  return x, y
+end
+
+-- Two inputs, two outputs, a shared layer, a regularizer.
+local function two_inputs()
+  mgpu.seed(1)
+  local a, b = mgpu.Input { 5, name = "a" }, mgpu.Input { 5, name = "b" }
+  local shared = L.Dense { 6, activation = "tanh", name = "shared", kernel_regularizer = "l2" }
+  local sum = L.Add { name = "sum" } { shared(a), shared(b) }
+  return mgpu.Model { inputs = { a, b }, outputs = { L.Dense { 1, name = "price" } (sum),
+    L.Dense { 3, activation = "softmax", name = "kind" } (sum) } }
+end
+
+local function pairs_of_rows(rows)
+  mgpu.seed(9)
+  local dtype = { dtype = mgpu.ones { 1 }:dtype() }
+  local a, b = mgpu.rand({ rows, 5 }, dtype), mgpu.rand({ rows, 5 }, dtype)
+  local kind = mgpu.randint(0, 3, { rows })
+  mgpu.eval(a, b, kind)
+  return { a, b }, { a:sum { axis = 2, keepdims = true }, kind }
+end
+
+local function fit(model, list, x, y, given)
+  given = given or {}
+  mgpu.seed(5) -- of the shuffles and dropout masks
+  model:compile { optimizer = given.optimizer or mgpu.optimizers.RMSprop { 1e-3 },
+    loss = given.loss or "sparse_categorical_crossentropy", metrics = given.metrics, devices = list,
+    bn = given.bn, strategy = given.strategy, accumulate = given.accumulate,
+    steps_per_execution = given.steps_per_execution }
+  return model:fit(x, y, { epochs = given.epochs or 1, batch_size = given.batch_size or 10, verbose = 0,
+    sample_weight = given.sample_weight, validation_data = given.validation_data }).history
+end
+
+-- ||a - b|| <= tolerance ||a|| for every weight.
+local function same_weights(serial, parallel, tolerance)
+  local a, b = serial:get_weights(), parallel:get_weights()
+  for i = 1, #a do check.near_norm(b[i]:reshape { -1 }, a[i]:reshape { -1 }, tolerance) end
+end
+
+-- ---- parallel equals serial ---------------------------------------------------------------------
+
+-- 46 rows in batches of 10: the last has 6, so 8 devices get empty shards.
+for _, batch_size in ipairs { 10, 3 } do
+  test(("batches of %d on 2, 3, 4 and 8 devices train the seed's layers as one does (float64)")
+    :format(batch_size), function()
+    in_float64(function()
+      local x, y = images(46)
+      local given = { epochs = 30 / math.ceil(46 / batch_size) + 1, batch_size = batch_size,
+        metrics = { "accuracy" } }
+      given.epochs = math.floor(given.epochs)
+      local serial = narrow()
+      local h = fit(serial, devices("ref", 1), x, y, given)
+      for _, n in ipairs { 2, 3, 4, 8 } do
+        local parallel = narrow()
+        local hp = fit(parallel, devices("ref", n), x, y, given)
+        same_weights(serial, parallel, 1e-12) -- 30 and more steps of sums in another order
+        check.near(hp.loss, h.loss, 1e-12)
+        check.equal(hp.accuracy, h.accuracy)
+      end
+    end)
+  end)
+end
+
+test("a model with two inputs, two outputs and a shared layer trains alike (float64)", function()
+  in_float64(function()
+    local x, y = pairs_of_rows(22)
+    local given = { loss = { "mse", "sparse_categorical_crossentropy" }, epochs = 10, batch_size = 8 }
+    local serial = two_inputs()
+    local h = fit(serial, devices("ref", 1), x, y, given)
+    for _, n in ipairs { 2, 3, 8 } do
+      local parallel = two_inputs()
+      local hp = fit(parallel, devices("ref", n), x, y, given)
+      same_weights(serial, parallel, 1e-12)
+      check.near(hp.price_loss, h.price_loss, 1e-12)
+    end
+  end)
+end)
+
+test("on cpu devices in float32 LeNet-5 trains alike, its losses from the first step on", function()
+  check.needs "cpu"
+  local train = mgpu.datasets.digits(320)
+  local function run(n)
+    mgpu.seed(3)
+    mgpu.Layer.reset_names() -- the names, and the seed, make the weights
+    local model = mgpu.models.lenet5 { classes = 10 }
+    local losses = {}
+    model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
+      devices = devices("cpu", n) }
+    local x = train.x:to "float32" / 255
+    for i = 1, 30 do
+      local first = (i - 1) % 10 * 32 + 1
+      local batch = { first, first + 31 }
+      losses[i] = model:train_on_batch(x:slice { batch, {}, {} }:reshape { 32, 28, 28, 1 },
+        train.y:slice { batch }).loss
+    end
+    return model, losses
+  end
+  local serial, losses = run(1)
+  for _, n in ipairs { 2, 3 } do
+    local parallel, again = run(n)
+    for i = 1, 10 do check.near(again[i], losses[i], 1e-6) end -- float32, sums in another order
+    same_weights(serial, parallel, 1e-5)
+  end
+end)
+
+test("sample weights, several steps per execution and accumulation stay exact on devices", function()
+  in_float64(function()
+    local x, y = images(24)
+    local weight = {}
+    for i = 1, 24 do weight[i] = i % 5 / 2 end
+    for _, more in ipairs { { sample_weight = weight }, { steps_per_execution = 2 }, { accumulate = 2 } } do
+      local serial, parallel = narrow(), narrow()
+      more.epochs, more.batch_size = 2, 7
+      fit(serial, devices("ref", 1), x, y, more)
+      fit(parallel, devices("ref", 3), x, y, more)
+      same_weights(serial, parallel, 1e-12)
+    end
+  end)
+end)
+
+test("every optimizer with clipping by the global norm trains alike", function()
+  in_float64(function()
+    local x, y = images(20)
+    for _, make in ipairs { mgpu.optimizers.SGD, mgpu.optimizers.Adam } do
+      local serial, parallel = narrow(), narrow()
+      local function optimizer() return make { 0.01, global_clipnorm = 0.5, weight_decay = 0.01 } end
+      fit(serial, devices("ref", 1), x, y, { optimizer = optimizer(), epochs = 2 })
+      fit(parallel, devices("ref", 4), x, y, { optimizer = optimizer(), epochs = 2 })
+      same_weights(serial, parallel, 1e-12)
+    end
+  end)
+end)
+
+test("predictions come back in order, to the bit on ref", function()
+  local x = images(23)
+  local model = narrow()
+  local serial = model:predict(x, { batch_size = 8 })
+  for _, n in ipairs { 2, 3, 8 } do
+    model:compile { loss = "mse", devices = devices("ref", n) }
+    local p = model:predict(x, { batch_size = 8 })
+    check.equal(p:shape(), { 23, 10 })
+    check.near(p, serial, 1e-6)
+  end
+  model:compile { loss = "mse", devices = devices("ref", 1) }
+  local one = model:predict(x, { batch_size = 8 })
+  model:set_devices(devices("ref", 4))
+  check.equal(model:predict(x, { batch_size = 8 }), one)
+end)
+
+test("evaluate gives the same loss and metrics, validation included", function()
+  local x, y = images(23)
+  local model = narrow()
+  model:compile { loss = "sparse_categorical_crossentropy", metrics = { "accuracy" },
+    devices = devices("ref", 1) }
+  local one = model:evaluate(x, y, { verbose = 0, batch_size = 8 })
+  model:set_devices(devices("ref", 3))
+  local three = model:evaluate(x, y, { verbose = 0, batch_size = 8 })
+  check.near(three.loss, one.loss, 1e-6)
+  check.equal(three.accuracy, one.accuracy)
+end)
+
+test("rows can be dealt out by weight", function()
+  in_float64(function()
+    local x, y = images(20)
+    local serial, parallel = narrow(), narrow()
+    fit(serial, devices("ref", 1), x, y)
+    fit(parallel, { ["ref:0"] = 3, ["ref:1"] = 1 }, x, y)
+    same_weights(serial, parallel, 1e-12)
+  end)
+end)
+
+test("the same run twice is the same to the bit", function()
+  check.needs "cpu"
+  local x, y = images(30)
+  local a, b = narrow(), narrow()
+  fit(a, devices("cpu", 3), x, y)
+  fit(b, devices("cpu", 3), x, y)
+  for i, w in ipairs(a:get_weights()) do check.equal(b:get_weights()[i], w) end
+end)
+
+-- ---- batch normalization ------------------------------------------------------------------------
+
+test("bn = local normalises each device's rows and averages the moving statistics by rows", function()
+  in_float64(function()
+    local function model()
+      mgpu.seed(1)
+      return mgpu.Sequential { L.Input { 2 }, L.BatchNormalization { name = "bn", momentum = 0 } }
+    end
+    local x = mgpu.tensor({ { 1, 2 }, { 3, 6 }, { 5, 1 }, { 9, 0 }, { 2, 2 } }, { dtype = "float64" })
+    local m = model()
+    m:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0 }, devices = devices("ref", 2),
+      bn = "local" }
+    m:train_on_batch(x, x)
+    -- rows 1..3 and 4..5: means {3, 3} and {5.5, 1}, variances {8/3, 14/3} and {12.25, 1}
+    check.near(m:get_weights()[3], { (3 * 3 + 2 * 5.5) / 5, (3 * 3 + 2 * 1) / 5 }, 1e-12)
+    check.near(m:get_weights()[4], { (3 * 8 / 3 + 2 * 12.25) / 5, (3 * 14 / 3 + 2 * 1) / 5 }, 1e-12)
+    local sync = model()
+    sync:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0 }, devices = devices("ref", 2) }
+    sync:train_on_batch(x, x)
+    check.near(sync:get_weights()[3], { 4, 2.2 }, 1e-12)
+    check.near(sync:get_weights()[4], { 8, 4.16 }, 1e-12)
+  end)
+end)
+
+test("with bn = local a device without rows does no harm, and training goes on", function()
+  local x, y = images(21)
+  local m = narrow()
+  local h = fit(m, devices("ref", 4), x, y, { bn = "local", batch_size = 6, epochs = 2 })
+  check.truthy(h.loss[2] == h.loss[2] and h.loss[2] < 10)
+end)
+
+-- ---- changing devices, saving -------------------------------------------------------------------
+
+test("train on 4, save, go on on 1, 2 and 8: as if nothing had changed", function()
+  in_float64(function()
+    local x, y = images(20)
+    local function optimizer() return mgpu.optimizers.Adam { 0.01 } end
+    local straight = narrow()
+    fit(straight, devices("ref", 4), x, y, { optimizer = optimizer(), epochs = 2 })
+    local path = check.path "four.safetensors"
+    for _, n in ipairs { 1, 2, 8 } do
+      local model = narrow()
+      fit(model, devices("ref", 4), x, y, { optimizer = optimizer() })
+      local state = mgpu.rng_state()
+      model:save(path)
+      local again = mgpu.load_model(path)
+      again:compile { optimizer = again.saved_optimizer, loss = "sparse_categorical_crossentropy",
+        devices = devices("ref", n) }
+      mgpu.rng_state(state)
+      again:fit(x, y, { batch_size = 10, verbose = 0 })
+      same_weights(straight, again, 1e-12)
+    end
+  end)
+end)
+
+test("set_devices keeps weights, slots and counters", function()
+  in_float64(function()
+    local x, y = images(20)
+    local straight, moved = narrow(), narrow()
+    fit(straight, devices("ref", 1), x, y, { epochs = 2 })
+    fit(moved, devices("ref", 3), x, y, {})
+    moved:set_devices(devices("ref", 2)) -- the shuffle goes on from the step count, masks from the state
+    moved:fit(x, y, { batch_size = 10, verbose = 0 })
+    same_weights(straight, moved, 1e-12)
+    check.equal(tonumber(moved.optimizer.iterations:item()), 4)
+  end)
+end)
+
+test("weights assigned between two fits reach every device", function()
+  local x, y = images(20)
+  local model = narrow()
+  fit(model, devices("ref", 3), x, y)
+  local zeros = {}
+  for i, w in ipairs(model:get_weights()) do zeros[i] = mgpu.zeros(w:shape(), { device = "ref:0" }) end
+  model:set_weights(zeros)
+  check.near(model:predict(x), mgpu.full({ 20, 10 }, 0.1), 1e-6)
+end)
+
+-- ---- the four spellings -------------------------------------------------------------------------
+
+local parallel = mgpu.parallel
+
+test("make_parallel returns a model with the serial model's weights, names and summary", function()
+  local serial = narrow()
+  local model = parallel.make_parallel(serial, { "ref:0", "ref:1" })
+  local x, y = images(20)
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy" }
+  model:fit(x, y, { verbose = 0 })
+  check.equal(model.compiled.spread.devices, { "ref:0", "ref:1" })
+  check.equal(model.variables[1].name, serial.variables[1].name)
+  check.equal(serial:get_weights()[1], model:get_weights()[1])
+  check.equal(serial.compiled, nil)
+  local a, b = check.path "a.safetensors", check.path "b.safetensors"
+  serial:save_weights(a)
+  model:save_weights(b)
+  check.equal(check.read(a), check.read(b))
+  check.equal(#model.layers, #serial.layers)
+end)
+
+test("make_parallel with fewer than two devices returns the model itself", function()
+  local model = narrow()
+  check.truthy(parallel.make_parallel(model, { "ref:0" }) == model)
+  check.truthy(parallel.make_parallel(model, {}) == model)
+end)
+
+test("multi_gpu_model takes a list and refuses one device", function()
+  local model = parallel.multi_gpu_model(narrow(), { gpus = { "ref:0", "ref:1" } })
+  model:compile { loss = "mse" }
+  check.equal(model.compiled.devices, { "ref:0", "ref:1" })
+  check.raises(function() parallel.multi_gpu_model(narrow(), { gpus = 1 }) end, "at least 2", "usage")
+  check.raises(function() parallel.multi_gpu_model(narrow(), { gpus = 99 }) end, "visible are", "usage")
+  check.raises(function() parallel.multi_gpu_model(narrow(), { gpu = 2 }) end, '"gpus"', "usage")
+end)
+
+test("options without a meaning here are reported once", function()
+  local said, before = {}, mgpu.output
+  mgpu.output = function(text) said[#said + 1] = text end
+  for _ = 1, 2 do
+    parallel.make_parallel(narrow(), { "ref:0", "ref:1" }, { enqueue = true, initsync = false })
+  end
+  mgpu.output = before
+  check.equal(#said, 2)
+  check.matches(table.concat(said), "enqueue has no effect")
+end)
+
+test("a strategy's scope makes the models compiled in it parallel", function()
+  local s = parallel.strategy("mirrored", { devices = { "ref:0", "ref:1", "ref:2" } })
+  check.equal(s.num_replicas_in_sync, 3)
+  local model = s:scope(function()
+    local m = narrow()
+    m:compile { loss = "mse" }
+    return m
+  end)
+  check.equal(#model.compiled.devices, 3)
+  local outside = narrow()
+  outside:compile { loss = "mse" }
+  check.equal(outside.compiled.devices, nil)
+  local later = s:scope(narrow)
+  later:compile { loss = "mse" }
+  check.equal(#later.compiled.devices, 3)
+end)
+
+test("an error in a scope closes it", function()
+  local s = parallel.strategy("mirrored", { devices = { "ref:0", "ref:1" } })
+  check.raises(function() s:scope(function() error("mine", 0) end) end, "mine")
+  check.equal(parallel.current(), nil)
+end)
+
+-- ---- errors -------------------------------------------------------------------------------------
+
+for what, case in pairs {
+  ["an unknown strategy"] = { function() narrow():compile { loss = "mse", strategy = "miror" } end,
+    'unknown strategy "miror"' },
+  ["a device given twice"] = { function()
+    narrow():compile { loss = "mse", devices = { "ref:0", "ref:0" } }
+  end, "ref:0 is given twice" },
+  ["a device that is not there"] = { function()
+    narrow():compile { loss = "mse", devices = { "ref:0", "tpu:0" } }
+  end, "tpu" },
+  ["more devices than there are"] = { function() narrow():compile { loss = "mse", devices = 999 } end,
+    "999 devices are wanted" },
+  ["a weight that is no number"] = { function()
+    narrow():compile { loss = "mse", devices = { ["ref:0"] = -1 } }
+  end, "with a weight above 0" },
+  ["devices for a parallel model"] = { function()
+    parallel.make_parallel(narrow(), { "ref:0", "ref:1" }):compile { loss = "mse", devices = "ref:3" }
+  end, "parallel already" },
+  ["run_eagerly on several devices"] = { function()
+    narrow():compile { loss = "mse", devices = { "ref:0", "ref:1" }, run_eagerly = true }
+  end, "one device only" },
+  ["something that is no model"] = { function() parallel.make_parallel(5, { "ref:0" }) end, "must be a model" },
+} do
+  test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
+end
+
+test("a NaN on one device stops the step on all, and nothing is committed", function()
+  local x, y = images(20)
+  local bad = x:totable()
+  bad[17][1][1][1] = 0 / 0
+  local model = narrow()
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = devices("ref", 3) }
+  local before = model:get_weights()[1]:totable()
+  check.raises(function() model:fit(bad, y, { batch_size = 20, verbose = 0 }) end, "not finite", "nonfinite")
+  check.equal(model:get_weights()[1], before)
+  model:fit(x, y, { batch_size = 20, verbose = 0 })
+end)
