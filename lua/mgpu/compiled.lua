@@ -276,10 +276,11 @@ end
 --- Runs fn() with the first of the chosen devices as the default one and all state on them.
 function Compiled:on_device(model, fn)
   if not self.devices then return fn() end
-  local device = self.devices[1]
-  move(model.variables, self.devices)
-  move(self.optimizer:variables(), self.devices)
-  self:each_metric(function(metric) move(metric:variables(), self.devices) end)
+  local device = self.home
+  local homes = self.spread and self.spread.keeper and { self.home } or self.devices
+  move(model.variables, homes)
+  move(self.optimizer:variables(), homes)
+  self:each_metric(function(metric) move(metric:variables(), homes) end)
   local before = core.default_device()
   core.default_device(device)
   local ok, result = pcall(fn)
@@ -299,7 +300,9 @@ function Compiled:set_devices(where)
     if self.eager then
       core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
     end
-    self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local" }
+    self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local",
+      keeper = where.strategy == "central" and (where.home or "cpu:0") or nil }
+    self.home = self.spread.keeper or self.home
   end
 end
 

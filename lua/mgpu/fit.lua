@@ -26,6 +26,9 @@ local function explain(message, place)
   if code == "interrupted" and message:find "interrupted!?$" then
     core.fail(code, place .. ": interrupted; the model can be used and trained on")
   end
+  if (code == "device" or code == "comm") and not message:find(place, 1, true) then
+    core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
+  end
   for _, what in ipairs { Compiled.BAD_LOSS, Compiled.BAD_GRADIENT } do
     if code == "nonfinite" and message:sub(-#what) == what then
       core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY))

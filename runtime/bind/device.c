@@ -1,5 +1,6 @@
 /* Devices and settings in Lua. */
 #include "device/device.h"
+#include "device/fault.h"
 #include "bind/bind.h"
 #include "core/precision.h"
 #include <stdio.h>
@@ -118,6 +119,29 @@ static int core_deterministic(lua_State *L) {
     return 1;
 }
 
+/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =}: a planned failure, for
+ * tests; fault() takes it back. */
+static int core_fault(lua_State *L) {
+    mg_fault fault = {.at = 1};
+    if (lua_isnoneornil(L, 1)) {
+        mg_fault_plan(NULL);
+        return 0;
+    }
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_getfield(L, 1, "device");
+    snprintf(fault.device, sizeof fault.device, "%s", luaL_checkstring(L, -1));
+    lua_getfield(L, 1, "op");
+    snprintf(fault.op, sizeof fault.op, "%s", luaL_optstring(L, -1, ""));
+    lua_getfield(L, 1, "phase");
+    fault.commit = strcmp(luaL_optstring(L, -1, "compute"), "commit") == 0;
+    lua_getfield(L, 1, "at");
+    fault.at = (int)luaL_optinteger(L, -1, 1);
+    lua_getfield(L, 1, "stuck");
+    fault.stuck = lua_toboolean(L, -1);
+    mg_fault_plan(&fault);
+    return 0;
+}
+
 static int core_close_devices(lua_State *L) {
     (void)L;
     mg_devices_close();
@@ -130,5 +154,6 @@ const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"default_device", core_default_device},
                                    {"precision", core_precision},
                                    {"deterministic", core_deterministic},
+                                   {"fault", core_fault},
                                    {"close_devices", core_close_devices},
                                    {NULL, NULL}};

@@ -39,6 +39,7 @@ typedef struct jitted { /* its environment table holds the function, so that cyc
     double weights[MAX_DEVICES];
     int n_devices;
     bool weighted, local_norm;
+    mg_device *keeper;
     int n_entries, n_traces;
     uint64_t clock;
     bool warned;
@@ -351,7 +352,7 @@ static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, o
     if (!trace) bind_raise(L);
     if (j->n_devices > 1 &&
         mg_trace_spread(trace, j->devices, j->n_devices, j->weighted ? j->weights : NULL,
-                        j->local_norm) != MG_OK) {
+                        j->local_norm, j->keeper) != MG_OK) {
         mg_trace_abandon(trace);
         bind_raise(L);
     }
@@ -587,7 +588,9 @@ static void take_devices(lua_State *L, jitted *j) {
     lua_pop(L, 2);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);
-    lua_pop(L, 1);
+    lua_getfield(L, 2, "keeper");
+    if (lua_isstring(L, -1) && !(j->keeper = mg_device_find(lua_tostring(L, -1)))) bind_raise(L);
+    lua_pop(L, 2);
     j->n_devices = n;
 }
 

@@ -22,6 +22,12 @@ typedef struct mg_comm_api {
      * rank. out and in do not overlap. */
     mg_status (*all_reduce)(mg_comm *c, int rank, const void *in, void *out, int64_t count,
                             mg_dtype dtype, int op);
+    /* The same, on rank `root` alone: elsewhere out is not touched. */
+    mg_status (*reduce)(mg_comm *c, int rank, int root, const void *in, void *out, int64_t count,
+                        mg_dtype dtype, int op);
+    /* The root's `in` in everybody else's out. */
+    mg_status (*broadcast)(mg_comm *c, int rank, int root, const void *in, void *out,
+                           int64_t bytes);
     /* The ranks' blocks one after another: out is `outer` times the blocks of rank 0, 1, ...;
      * `bytes` is the length of this rank's block. */
     mg_status (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer,
@@ -31,6 +37,7 @@ typedef struct mg_comm_api {
     void (*abort)(mg_comm *c);
     /* After everybody has returned: as new. */
     void (*reset)(mg_comm *c);
+    bool (*aborted)(mg_comm *c);
     void (*free)(mg_comm *c);
 } mg_comm_api;
 

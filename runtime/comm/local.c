@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -97,6 +98,14 @@ static void local_reset(mg_comm *comm) {
     pthread_mutex_unlock(&c->mutex);
 }
 
+static bool local_aborted(mg_comm *comm) {
+    local_comm *c = (local_comm *)comm;
+    pthread_mutex_lock(&c->mutex);
+    const bool aborted = c->aborted;
+    pthread_mutex_unlock(&c->mutex);
+    return aborted;
+}
+
 /* ---- reductions: pieces of elements, from the first rank to the last ---- */
 
 #define REDUCER(name, type)                                                                        \
@@ -151,6 +160,43 @@ static void reduce_range(local_comm *c, int64_t first, int64_t last, mg_dtype t,
     }
 }
 
+/* The part of `count` elements that a rank adds up: whole pieces, so that no two ranks write to one
+ * cache line. */
+static int64_t part_of(const mg_comm *comm, int rank, int64_t count, int64_t *last) {
+    const int64_t part = (count / comm->n + PIECE) / PIECE * PIECE;
+    const int64_t first = rank * part < count ? rank * part : count;
+    *last = first + part < count ? first + part : count;
+    return first;
+}
+
+static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in, void *out,
+                              int64_t count, mg_dtype t, int op) {
+    local_comm *c = (local_comm *)comm;
+    int64_t last;
+    c->table[rank] = (entry){in, out, 0};
+    MG_TRY(local_barrier(comm, rank));
+    const double start = now();
+    const int64_t first = part_of(comm, rank, count, &last);
+    reduce_range(c, first, last, t, op, root, root + 1);
+    comm->bytes_moved[rank] += comm->n * (last - first) * (int64_t)mg_dtype_size(t);
+    comm->busy[rank] += now() - start;
+    return local_barrier(comm, rank);
+}
+
+static mg_status local_broadcast(mg_comm *comm, int rank, int root, const void *in, void *out,
+                                 int64_t bytes) {
+    local_comm *c = (local_comm *)comm;
+    c->table[rank] = (entry){in, out, 0};
+    MG_TRY(local_barrier(comm, rank));
+    const double start = now();
+    if (rank != root) {
+        memcpy(out, c->table[root].in, (size_t)bytes);
+        comm->bytes_moved[rank] += bytes;
+    }
+    comm->busy[rank] += now() - start;
+    return local_barrier(comm, rank);
+}
+
 static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void *out, int64_t count,
                                   mg_dtype t, int op) {
     local_comm *c = (local_comm *)comm;
@@ -161,10 +207,9 @@ static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void 
     if (count <= SHORT) {
         reduce_range(c, 0, count, t, op, rank, rank + 1);
         comm->bytes_moved[rank] += (n - 1) * count * size;
-    } else { /* parts of whole pieces, so that no two ranks write to one cache line */
-        const int64_t part = (count / n + PIECE) / PIECE * PIECE;
-        const int64_t first = rank * part < count ? rank * part : count;
-        const int64_t last = first + part < count ? first + part : count;
+    } else {
+        int64_t last;
+        const int64_t first = part_of(comm, rank, count, &last);
         reduce_range(c, first, last, t, op, 0, comm->n);
         comm->bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
     }
@@ -207,10 +252,13 @@ static void local_free(mg_comm *comm) {
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "local",
                                 .all_reduce = local_all_reduce,
+                                .reduce = local_reduce,
+                                .broadcast = local_broadcast,
                                 .all_gather = local_all_gather,
                                 .barrier = local_barrier,
                                 .abort = local_abort,
                                 .reset = local_reset,
+                                .aborted = local_aborted,
                                 .free = local_free};
 
 mg_comm *mg_comm_local(int n) {
@@ -219,7 +267,8 @@ mg_comm *mg_comm_local(int n) {
     if (!c) return NULL;
     c->comm.api = &api;
     c->comm.n = n;
-    c->comm.deadline = 600;
+    const char *deadline = getenv("MGPU_DEADLINE");
+    c->comm.deadline = deadline && atof(deadline) > 0 ? atof(deadline) : 600;
     c->table = mg_alloc_zero((size_t)n * sizeof *c->table);
     c->comm.bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->comm.bytes_moved);
     c->comm.waited = mg_alloc_zero((size_t)n * sizeof *c->comm.waited);

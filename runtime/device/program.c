@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/arena.h"
+#include "device/fault.h"
 #include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
@@ -397,12 +398,20 @@ static mg_status run_collective(const call *k, void *in, void *out, const mg_run
         memcpy(out, in, (size_t)count * mg_dtype_size(x->dtype));
         return MG_OK;
     }
+    const mg_comm_api *api = run->comm->api;
     if (strcmp(s->op->name, "all_reduce") == 0)
-        return run->comm->api->all_reduce(run->comm, run->rank, in, out, count, x->dtype,
-                                          (int)a->kind);
+        return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);
+    if (strcmp(s->op->name, "reduce") == 0)
+        return api->reduce(run->comm, run->rank, (int)a->root, in, out, count, x->dtype,
+                           (int)a->kind);
+    if (strcmp(s->op->name, "broadcast") == 0) {
+        const mg_value *moved = run->rank == a->root ? x : k->plan.out[0].value;
+        const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
+        return api->broadcast(run->comm, run->rank, (int)a->root, in, out, bytes);
+    }
     const int64_t outer = outer_blocks(&x->shape, a->axis);
     const int64_t block = outer ? count / outer * (int64_t)mg_dtype_size(x->dtype) : 0;
-    return run->comm->api->all_gather(run->comm, run->rank, in, out, outer, block);
+    return api->all_gather(run->comm, run->rank, in, out, outer, block);
 }
 
 static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
@@ -418,13 +427,32 @@ static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
     return k->kernel->run(&c);
 }
 
+static bool given_up(void *comm) {
+    const mg_comm *c = comm;
+    return !c || c->api->aborted((mg_comm *)comm);
+}
+
+static const char *name_of(const mg_step *s) {
+    return !s ? "reorder" : s->op ? s->op->name : "fused";
+}
+
+static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
+    const char *name = name_of(k->plan.step);
+    mg_status status = MG_OK;
+    if (mg_fault_planned())
+        status = mg_fault_check(p->device, name, run->commit, given_up, run->comm);
+    if (status == MG_OK) status = run_call(p, k, run);
+    if (status == MG_DEVICE) mg_error_prefix(name);
+    return status;
+}
+
 mg_status mg_program_run(mg_program *p, const mg_run *run) {
     const int first = run->commit ? p->n_compute : 0,
               last = run->commit ? p->n_calls : p->n_compute;
     for (int i = first; i < last; i++) {
         if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
-        MG_TRY(run_call(p, &p->calls[i], run));
+        MG_TRY(run_checked(p, &p->calls[i], run));
     }
     return MG_OK;
 }

@@ -39,6 +39,7 @@ typedef struct mg_plan_spec {
     int n_devices;
     const double *weights; /* shares of the rows; NULL: even */
     bool local_norm;       /* batch statistics by device */
+    mg_device *keeper;     /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
@@ -67,7 +68,7 @@ mg_trace *mg_trace_begin(mg_device *device);
 /* The plan will be on these devices (at most 64; copied), sharing rows by weights (NULL: evenly).
  */
 mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
-                          bool local_norm);
+                          bool local_norm, mg_device *keeper);
 mg_trace *mg_trace_current(void);
 /* The open trace's serial number, never 0; 0 if none is open. */
 uint16_t mg_trace_serial(void);

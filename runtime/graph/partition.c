@@ -24,7 +24,7 @@ typedef struct decision {
 typedef struct partition {
     const mg_ir *global;
     const mg_shards *shards;
-    int device;
+    int device, keeper;
     bool local_norm;
     mg_ir *part;
     int capacity;
@@ -33,6 +33,7 @@ typedef struct partition {
     int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
     int *raw;            /* per global node: its terms, or its device's own value */
     int collectives, last_collective;
+    bool *replicated; /* with a keeper: per global node, whether others compute or read it */
 } partition;
 
 /* ---- rows ---- */
@@ -287,15 +288,41 @@ static int add_slice(partition *p, int from, int axis, int64_t first, int64_t co
     return add_op(p, &model, "slice", shape, &attrs, 1, &from);
 }
 
+static bool is_follower(const partition *p) {
+    return p->keeper >= 0 && p->keeper != p->device;
+}
+
 /* The next collective; after the one before it. */
 static int add_collective(partition *p, const char *op, int from, mg_shape shape, int kind,
                           int axis) {
     if (from < 0) return from;
     const mg_node model = p->part->nodes[from];
-    const mg_collective_attrs attrs = {.kind = kind, .axis = axis, .number = p->collectives++};
+    const mg_collective_attrs attrs = {.kind = kind,
+                                       .axis = axis,
+                                       .number = p->collectives++,
+                                       .root = p->keeper >= 0 ? p->keeper : 0};
     const int in[] = {from, p->last_collective};
     p->last_collective = add_op(p, &model, op, shape, &attrs, p->last_collective >= 0 ? 2 : 1, in);
     return p->last_collective;
+}
+
+/* Terms of node i, as its value: on all devices, or on the keeper's if nobody else reads it. */
+static int add_reduction(partition *p, int i, int from, int kind) {
+    const mg_shape shape = p->global->nodes[i].shape;
+    if (p->keeper < 0 || p->replicated[i])
+        return add_collective(p, "all_reduce", from, shape, kind, 0);
+    return add_collective(p, "reduce", from, is_follower(p) ? (mg_shape){.rank = 0} : shape, kind,
+                          0);
+}
+
+/* A variable's value from where it is kept. The keeper reads its own. */
+static int add_broadcast(partition *p, const mg_node *n, int own) {
+    const mg_shape scalar = {.rank = 0};
+    if (!is_follower(p)) {
+        add_collective(p, "broadcast", own, scalar, 0, 0);
+        return p->last_collective < 0 ? NOT_MADE : own;
+    }
+    return add_collective(p, "broadcast", add_literal(p, n, scalar, 0), n->shape, 0, 0);
 }
 
 /* ---- nodes of the global IR, as the device has them ---- */
@@ -359,6 +386,11 @@ static int part_of_source(partition *p, int i, int axis) {
     return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
 }
 
+static bool has_joint_moments(const partition *p, int i) {
+    return is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
+           p->decisions[i].in[0] >= 0 && p->decisions[i].born == MG_WHOLE;
+}
+
 /* Mean and variance of the whole batch from those of the devices' rows: the means' mean first, then
  * the mean of variances about it, so that nothing cancels. */
 static int joint_moments(partition *p, int i) {
@@ -407,8 +439,9 @@ static int part_of_shard(partition *p, int i) {
 static int make_raw(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int how = p->decisions[i].born;
-    if (is_op(n, "moments") && p->shards->rows && p->decisions[i].in[0] >= 0 && how == MG_WHOLE)
-        return joint_moments(p, i);
+    if (n->kind == MG_NODE_VARIABLE && p->keeper >= 0 && p->replicated[i])
+        return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, how));
+    if (has_joint_moments(p, i)) return joint_moments(p, i);
     if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
         if (is_term(how)) return add_literal(p, n, n->shape, identity_of(how, n->dtype));
         if (how == LOCAL) return add_literal(p, n, n->shape, 0);
@@ -427,7 +460,7 @@ static int make_whole(partition *p, int i) {
     if (how == MG_WHOLE) return own;
     if (how >= 0) return add_collective(p, "all_gather", own, n->shape, 0, how);
     own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
-    return add_collective(p, "all_reduce", own, n->shape, MG_REDUCE_SUM, 0); /* of LOCAL values */
+    return add_reduction(p, i, own, MG_REDUCE_SUM); /* of LOCAL values */
 }
 
 static int reduce_kind(int how) {
@@ -468,43 +501,86 @@ static int by_depth(const void *a, const void *b) {
  * then that of depth, on every device. */
 static mg_status make_wanted(partition *p, int i, const bool *wanted) {
     const decision *d = &p->decisions[i];
+    const bool reduces = is_term(d->born) && d->how == MG_WHOLE;
+    if (is_follower(p) && !p->replicated[i] && !reduces && !wanted[i] && !has_joint_moments(p, i))
+        return MG_OK;
     if (d->how != MG_ANY) {
         p->raw[i] = make_raw(p, i);
-        if (is_term(d->born) && d->how == MG_WHOLE)
-            p->raw[i] = add_collective(p, "all_reduce", p->raw[i], p->global->nodes[i].shape,
-                                       reduce_kind(d->born), 0);
+        if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->born));
         if (p->raw[i] < 0) return MG_OOM;
     }
     if (wanted[i] && make(p, i, MG_WHOLE) < 0) return MG_OOM;
     return MG_OK;
 }
 
+/* What devices other than the keeper compute or read: from their terms and parts backwards. */
+static void mark_replicated(partition *p, const bool *split_roots, const bool *wanted) {
+    const mg_ir *g = p->global;
+    for (int r = 0; r < g->n_roots; r++)
+        if (split_roots[r]) p->replicated[g->roots[r].node] = true;
+    for (int i = g->n - 1; i >= 0; i--) {
+        const decision *d = &p->decisions[i];
+        const bool meets = (is_term(d->born) && d->how == MG_WHOLE) ||
+                           (wanted[i] && d->how != MG_WHOLE) || has_joint_moments(p, i);
+        if (!p->replicated[i] && !meets) continue;
+        for (int k = 0; k < g->nodes[i].n_in; k++) p->replicated[g->nodes[i].in[k]] = true;
+    }
+}
+
+/* Root r of the device: nothing, where it is the keeper's. */
+static int make_root(partition *p, int r, bool split) {
+    const int node = p->global->roots[r].node;
+    if (!split && is_follower(p))
+        return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
+    return make(p, node, split ? 0 : MG_WHOLE);
+}
+
+/* Every device must meet every collective, whether or not it reads the result. Each takes the one
+ * before it as an input, so the last keeps all alive. */
+static mg_status keep_alive(partition *p) {
+    mg_ir *part = p->part;
+    bool *live = mg_ir_alloc(part, (size_t)part->n + 1);
+    if (!live) return MG_OOM;
+    for (int r = 0; r < part->n_roots; r++) live[part->roots[r].node] = true;
+    for (int i = part->n - 1; i >= 0; i--)
+        for (int k = 0; k < part->nodes[i].n_in && live[i]; k++) live[part->nodes[i].in[k]] = true;
+    if (p->last_collective >= 0 && !live[p->last_collective])
+        part->roots[part->n_roots++] = (mg_root){p->last_collective, false};
+    return MG_OK;
+}
+
 static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
     rank *order = mg_ir_alloc(p->part, (size_t)(g->n + 1) * sizeof *order);
-    p->part->roots = mg_ir_alloc(p->part, (size_t)(g->n_roots + 1) * sizeof *p->part->roots);
+    p->part->roots = mg_ir_alloc(p->part, (size_t)(g->n_roots + 2) * sizeof *p->part->roots);
+    p->replicated = mg_ir_alloc(p->part, (size_t)g->n + 1);
+    if (!p->replicated) return MG_OOM;
     if (!order || !p->part->roots) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++)
         split_roots[r] = split_roots[r] && p->decisions[g->roots[r].node].how == 0;
+    if (p->keeper >= 0) mark_replicated(p, split_roots, wanted);
     for (int i = 0; i < g->n; i++) order[i] = (rank){p->decisions[i].depth, i};
     qsort(order, (size_t)g->n, sizeof *order, by_depth);
     for (int i = 0; i < g->n; i++) MG_TRY(make_wanted(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
-        const int node = make(p, g->roots[r].node, split_roots[r] ? 0 : MG_WHOLE);
+        const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return MG_OOM;
-        p->part->roots[r] = (mg_root){node, g->roots[r].commit};
+        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_follower(p)};
     }
     p->part->n_roots = g->n_roots;
-    return MG_OK;
+    return keep_alive(p);
 }
 
-mg_status mg_partition(const mg_ir *global, const mg_shards *shards, int device, bool local_norm,
-                       mg_ir *part, bool *split_roots, int *collectives) {
+mg_status mg_partition(const mg_partition_spec *spec, int device, mg_ir *part, bool *split_roots,
+                       int *collectives) {
+    const mg_ir *global = spec->global;
     *part = (mg_ir){0};
     partition p = {.global = global,
-                   .shards = shards,
+                   .shards = spec->shards,
                    .device = device,
-                   .local_norm = local_norm,
+                   .keeper = spec->keeper,
+                   .local_norm = spec->local_norm,
+
                    .part = part,
                    .last_collective = -1};
     const size_t n = (size_t)global->n + 1;

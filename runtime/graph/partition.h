@@ -23,10 +23,19 @@ void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights);
 /* The rows that the step's `shard` nodes agree on; 0 if there is none. MG_USAGE if they differ. */
 mg_status mg_partition_rows(const mg_ir *global, int64_t *rows);
 
+typedef struct mg_partition_spec {
+    const mg_ir *global;
+    const mg_shards *shards;
+    bool local_norm; /* batch statistics are those of each device's rows */
+    int keeper;      /* the only device that has the variables: the others are sent their values and
+                        send back terms; -1: all have them */
+} mg_partition_spec;
+
 /* The IR of device number `device`. Root i is whole, or (an output, split_roots[i] true) the
- * device's rows of it. With `local_norm` batch statistics are those of each device's rows.
- * `collectives`: how many the device takes part in, the same for all. */
-mg_status mg_partition(const mg_ir *global, const mg_shards *shards, int device, bool local_norm,
-                       mg_ir *part, bool *split_roots, int *collectives);
+ * device's rows of it; with a keeper other devices have nothing where it is not split. Roots may
+ * follow that keep collectives alive. `collectives`: how many the device takes part in, the same
+ * for all. */
+mg_status mg_partition(const mg_partition_spec *spec, int device, mg_ir *part, bool *split_roots,
+                       int *collectives);
 
 #endif

@@ -35,6 +35,7 @@ static int variable_external(const mg_part *part, const mg_variable *v) {
 }
 
 static mg_status plan_updates(const mg_plan *p, mg_part *part) {
+    if (p->keeper >= 0 && part != &p->parts[p->keeper]) return MG_OK; /* it has no variables */
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     if (!part->updates || !part->fresh) return MG_OOM;
@@ -72,8 +73,7 @@ static mg_status first_failure(const mg_plan *p) {
     int found = -1;
     for (int i = 0; i < p->n_parts; i++) {
         if (p->statuses[i] == MG_OK) continue;
-        const bool suffered = p->statuses[i] == MG_COMM && p->messages[i] &&
-                              strstr(p->messages[i], "another device failed");
+        const bool suffered = p->statuses[i] == MG_COMM;
         if (found < 0 || !suffered) found = i;
         if (!suffered) break;
     }
@@ -115,15 +115,20 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
 
 static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     int64_t rows;
+    const mg_partition_spec how = {.global = global,
+                                   .shards = &p->shards,
+                                   .local_norm = spec->local_norm,
+                                   .keeper = p->keeper};
     MG_TRY(mg_partition_rows(global, &rows));
-    mg_shards_deal(&p->shards, p->n_parts, rows, spec->weights);
+    mg_shards_deal(&p->shards, spec->n_devices, rows, spec->weights);
+    p->shards.n = p->n_parts; /* a keeper that is none of the devices has no rows */
+    if (p->n_parts > spec->n_devices) p->shards.first[spec->n_devices] = rows;
     for (int i = 0; i < p->n_parts; i++) {
         mg_part *part = &p->parts[i];
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
-        mg_status status = mg_partition(global, &p->shards, i, spec->local_norm, &part->ir, split,
-                                        &p->collectives);
+        mg_status status = mg_partition(&how, i, &part->ir, split, &p->collectives);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
         if (part->split_roots) memcpy(part->split_roots, split, (size_t)global->n_roots);
         mg_free(split);
@@ -145,8 +150,19 @@ static void share_cores(const mg_plan *p) {
 
 /* ---- the plan ---- */
 
+/* The keeper's number among the devices; after the last, if it is none of them. */
+static int keeper_of(const mg_plan_spec *spec) {
+    if (!spec->keeper || spec->n_devices == 0) return -1;
+    for (int i = 0; i < spec->n_devices; i++)
+        if (spec->devices[i] == spec->keeper) return i;
+    return spec->n_devices;
+}
+
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
-    const size_t n = (size_t)(spec->n_devices ? spec->n_devices : 1);
+    p->keeper = keeper_of(spec);
+    p->lead = p->keeper >= 0 ? p->keeper : 0;
+    const size_t n = (size_t)(spec->n_devices ? spec->n_devices : 1) +
+                     (size_t)(p->keeper == spec->n_devices && spec->n_devices > 0);
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
@@ -162,7 +178,9 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
         return MG_OOM;
     p->n_parts = (int)n;
     for (int i = 0; i < p->n_parts; i++)
-        p->parts[i].device = spec->n_devices ? spec->devices[i] : spec->device;
+        p->parts[i].device = spec->n_devices == 0  ? spec->device
+                             : i < spec->n_devices ? spec->devices[i]
+                                                   : spec->keeper;
     for (int i = 0; i < spec->n_outputs; i++) p->output_shapes[i] = spec->outputs[i]->shape;
     for (int i = 0; i < spec->n_assigns; i++) {
         p->variables[i] = mg_variable_retain(spec->targets[i]);
@@ -239,5 +257,5 @@ void mg_plan_free(mg_plan *p) {
 }
 
 char *mg_plan_dump(const mg_plan *p, bool where) {
-    return mg_lowered_dump(&p->parts[0].lowered, where);
+    return mg_lowered_dump(&p->parts[p->lead].lowered, where);
 }

@@ -28,6 +28,8 @@ typedef struct mg_part { /* one device's share */
 } mg_part;
 
 struct mg_plan {
+    int lead;   /* the part that whole results and guards come from */
+    int keeper; /* the only part that has the variables, or -1 */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;

@@ -53,12 +53,17 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     return MG_OK;
 }
 
+static bool has_variables(const mg_plan *p, int part) {
+    return p->keeper < 0 || part == p->keeper;
+}
+
 static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
         mg_variable *v = p->variables[i];
         if (!v->value->buffer) MG_TRY(mg_eval(&v->value, 1));
         for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
-            if (!mg_variable_on(v, p->parts[k].device)) return mg_error_code();
+            if (has_variables(p, k) && !mg_variable_on(v, p->parts[k].device))
+                return mg_error_code();
     }
     for (int k = 0; k < p->n_parts; k++)
         for (int i = 0; i < p->parts[k].lowered.work.n_external; i++)
@@ -113,7 +118,7 @@ static mg_status commit_part(void *plan, int i) {
 /* ---- results ---- */
 
 static bool is_split(const mg_plan *p, int output) {
-    return p->n_parts > 1 && p->parts[0].split_roots[output];
+    return p->n_parts > 1 && p->parts[p->lead].split_roots[output];
 }
 
 /* An output that is dealt out gets one buffer on the first device; who can reach it writes his rows
@@ -122,18 +127,19 @@ static mg_status place_outputs(mg_plan *p) {
     for (int i = 0; i < p->n_outputs; i++) {
         if (!is_split(p, i)) continue;
         const mg_shape *shape = &p->output_shapes[i];
-        const mg_dtype t = p->parts[0].lowered.externals[mg_part_external(&p->parts[0], i)].dtype;
+        const mg_dtype t =
+            p->parts[p->lead].lowered.externals[mg_part_external(&p->parts[p->lead], i)].dtype;
         const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
         const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
         const int64_t unit = shape->dim[0] / p->shards.rows;
-        p->whole[i] = mg_buffer_new(p->parts[0].device, bytes);
+        p->whole[i] = mg_buffer_new(p->parts[p->lead].device, bytes);
         if (!p->whole[i]) return MG_OOM;
         for (int k = 0; k < p->n_parts; k++) {
             mg_part *part = &p->parts[k];
             const int e = mg_part_external(part, i);
             char *home = (char *)p->whole[i]->data + (size_t)(p->shards.first[k] * unit) * row;
             if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
-                within_reach(part->device, p->parts[0].device))
+                within_reach(part->device, p->parts[p->lead].device))
                 part->address[e] = home;
         }
     }
@@ -144,7 +150,7 @@ static mg_status place_outputs(mg_plan *p) {
 static mg_status bring_rows(mg_plan *p, int output) {
     const mg_shape *shape = &p->output_shapes[output];
     const int64_t unit = shape->dim[0] / p->shards.rows;
-    mg_device *to = p->parts[0].device;
+    mg_device *to = p->parts[p->lead].device;
     for (int k = 0; k < p->n_parts; k++) {
         const mg_part *part = &p->parts[k];
         const int e = mg_part_external(part, output);
@@ -178,7 +184,7 @@ static mg_tensor *value_of(mg_part *part, int external, mg_tensor *const *args) 
 
 static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) {
-        mg_part *part = &p->parts[0];
+        mg_part *part = &p->parts[p->lead];
         const int e = mg_part_external(part, i);
         if (is_split(p, i)) {
             MG_TRY(bring_rows(p, i));
@@ -193,7 +199,7 @@ static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **re
 }
 
 static mg_status check_guards(const mg_plan *p) {
-    const mg_part *part = &p->parts[0];
+    const mg_part *part = &p->parts[p->lead];
     for (int i = 0; i < p->n_guards; i++) {
         uint8_t ok = 1;
         const int e = mg_part_external(part, p->n_outputs + p->n_assigns + i);
@@ -236,7 +242,7 @@ static mg_status prepare_commit(mg_plan *p, mg_part *part, mg_tensor *const *arg
 
 static bool has_device(const mg_plan *p, const mg_device *d) {
     for (int k = 0; k < p->n_parts; k++)
-        if (p->parts[k].device == d) return true;
+        if (p->parts[k].device == d && has_variables(p, k)) return true;
     return false;
 }
 
@@ -245,12 +251,13 @@ static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
         if (p->n_parts > 1 && !has_device(p, v->value->place.device))
-            mg_variable_lead(v, p->parts[0].device);
+            mg_variable_lead(v, p->parts[p->lead].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
             if (p->n_parts == 1 || !has_device(p, v->replicas[r].device))
                 mg_variable_drop_replica(v, r);
         for (int k = 0; k < p->n_parts; k++) {
             mg_part *part = &p->parts[k];
+            if (!has_variables(p, k)) continue;
             if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
                 mg_variable_leave(v, part->device);
                 continue;
@@ -275,7 +282,7 @@ static mg_status commit(mg_plan *p) {
 static void drop_run(mg_plan *p) {
     for (int k = 0; k < p->n_parts; k++) {
         mg_part *part = &p->parts[k];
-        for (int i = 0; i < p->n_assigns; i++) {
+        for (int i = 0; i < p->n_assigns && part->fresh; i++) {
             mg_tensor_release(part->fresh[i]);
             part->fresh[i] = NULL;
         }
@@ -300,7 +307,8 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));
     MG_TRY(take_results(p, args, results));
-    for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, &p->parts[k], args));
+    for (int k = 0; k < p->n_parts; k++)
+        if (has_variables(p, k)) MG_TRY(prepare_commit(p, &p->parts[k], args));
     return commit(p);
 }
 

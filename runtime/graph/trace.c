@@ -19,6 +19,7 @@ struct mg_trace {
     double *weights;     /* or NULL */
     int n_devices;
     bool local_norm;
+    mg_device *keeper;
 };
 
 static _Thread_local mg_trace *current;
@@ -60,7 +61,7 @@ mg_trace *mg_trace_begin(mg_device *device) {
 }
 
 mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
-                          bool local_norm) {
+                          bool local_norm, mg_device *keeper) {
     if (n > 64) return mg_fail(MG_USAGE, "at most 64 devices can share a step, got %d", n);
     t->devices = mg_alloc((size_t)n * sizeof *t->devices);
     if (weights) t->weights = mg_alloc((size_t)n * sizeof *t->weights);
@@ -69,6 +70,7 @@ mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const d
     for (int i = 0; i < n && weights; i++) t->weights[i] = weights[i];
     t->n_devices = n;
     t->local_norm = local_norm;
+    t->keeper = keeper;
     return MG_OK;
 }
 
@@ -89,6 +91,7 @@ mg_status mg_trace_enter_variable(mg_variable *v) {
                    sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
     if (!v->entry) return MG_OOM;
+    if (t->n_devices) v->entry->place = mg_place_on(t->device);
     v->traced = mg_tensor_retain(v->entry);
     v->trace = serial;
     t->variables[t->n_variables++] = mg_variable_retain(v);
@@ -182,6 +185,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .n_devices = t->n_devices,
                                    .weights = t->weights,
                                    .local_norm = t->local_norm,
+                                   .keeper = t->keeper,
                                    .n_outputs = n_outputs,
                                    .n_assigns = n_assigns,
                                    .n_guards = t->n_guards,

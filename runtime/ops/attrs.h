@@ -73,8 +73,8 @@ typedef struct mg_random_attrs { /* random */
     int64_t dtype, stream;
 } mg_random_attrs;
 
-typedef struct mg_collective_attrs { /* all_reduce: kind; all_gather: axis */
-    int64_t kind, axis, number;
+typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank */
+    int64_t kind, axis, number, root;
 } mg_collective_attrs;
 
 enum mg_random_kind {

@@ -23,6 +23,13 @@ static const mg_attr gather_table[] = {
      "its place in the order"},
 };
 
+static const mg_attr root_table[] = {
+    {"kind", MG_ATTR_CHOICE, offsetof(mg_collective_attrs, kind), 0, kinds, "sum, max or min"},
+    {"number", MG_ATTR_INT, offsetof(mg_collective_attrs, number), 0, NULL,
+     "its place in the order"},
+    {"root", MG_ATTR_INT, offsetof(mg_collective_attrs, root), 0, NULL, "the rank that has it"},
+};
+
 static mg_status same_infer(mg_infer *f) {
     f->shape = *mg_infer_shape(f, 0);
     return MG_OK;
@@ -57,6 +64,24 @@ static const mg_op rows[] = {
      .max_inputs = 1,
      .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
      MG_ATTRS(mg_collective_attrs, reduce_table),
+     .infer = same_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
+    {.name = "reduce",
+     .doc = "the devices' terms added up (or compared), on one of them",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
+     MG_ATTRS(mg_collective_attrs, root_table),
+     .infer = same_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
+    {.name = "broadcast",
+     .doc = "what one of the devices has, on each of them",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
+     MG_ATTRS(mg_collective_attrs, root_table),
      .infer = same_infer,
      .grad = same_grad,
      .ref = copy_ref},

@@ -403,3 +403,89 @@ test("a NaN on one device stops the step on all, and nothing is committed", func
   check.equal(model:get_weights()[1], before)
   model:fit(x, y, { batch_size = 20, verbose = 0 })
 end)
+
+-- ---- weights on the host ------------------------------------------------------------------------
+
+test("central: weights on one device, inside or outside of those that compute (float64)", function()
+  in_float64(function()
+    local x, y = images(23)
+    local serial = narrow()
+    fit(serial, devices("ref", 1), x, y, { epochs = 3 })
+    for _, home in ipairs { "ref:0", "ref:1", "ref:9" } do
+      local model = parallel.make_parallel(narrow(), devices("ref", 3), { ps_device = home })
+      fit(model, nil, x, y, { epochs = 3 })
+      same_weights(serial, model, 1e-12)
+      check.equal(model.variables[1]:device(), home)
+      check.near(model:predict(x), serial:predict(x), 1e-12)
+    end
+  end)
+end)
+
+test("central by name keeps the weights on cpu:0", function()
+  check.needs "cpu"
+  local x, y = images(20)
+  local model = narrow()
+  fit(model, devices("cpu", 2), x, y, { strategy = "central" })
+  check.equal(model.variables[1]:device(), "cpu:0")
+end)
+
+-- ---- failures -----------------------------------------------------------------------------------
+
+local core = require "mgpu.core"
+
+-- A model that fails in its second step as planned; RETURNS it, its weights before, and the message.
+local function failing(fault, code)
+  local x, y = images(20)
+  local model = narrow()
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = devices("ref", 3) }
+  model:train_on_batch(x, y)
+  local before = {}
+  for i, w in ipairs(model:get_weights()) do before[i] = w:totable() end
+  core.fault(fault)
+  local message = check.raises(function()
+    model:fit(x, y, { batch_size = 20, verbose = 0 })
+  end, "ref:1", code or "device")
+  core.fault()
+  return model, before, message, x, y
+end
+
+test("a device that fails in mid-step is named with step and op; the weights stay; the rest go on",
+  function()
+    local model, before, message, x, y = failing { device = "ref:1", op = "conv2d_grad_weight" }
+    check.matches(message, "fit: epoch 1, step 1: ref:1: conv2d_grad_weight: failed")
+    for i, w in ipairs(model:get_weights()) do check.equal(w, before[i]) end
+    model:set_devices { "ref:0", "ref:2" }
+    model:fit(x, y, { verbose = 0 })
+    check.truthy(model:get_weights()[1]:totable()[1][1][1][1] ~= before[1][1][1][1][1])
+  end)
+
+test("a device that fails in commit leaves the new weights on the others", function()
+  local model, before, _, x, y = failing { device = "ref:1", phase = "commit" }
+  local straight = narrow()
+  straight:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = devices("ref", 3) }
+  check.truthy(model:get_weights()[1]:totable()[1][1][1][1] ~= before[1][1][1][1][1])
+  check.equal(tonumber(model.optimizer.iterations:item()), 2)
+  model:set_devices { "ref:0", "ref:2" }
+  model:fit(x, y, { verbose = 0 })
+end)
+
+test("a device that does not answer ends the step after the deadline", function()
+  local program = [[
+    local core, mgpu = require "mgpu.core", require "mgpu"
+    local L = mgpu.layers
+    local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2 } }
+    model:compile { loss = "mse", devices = { "ref:0", "ref:1" } }
+    core.fault { device = "ref:1", op = "matmul", stuck = true }
+    local ok, message = pcall(model.fit, model, mgpu.ones { 4, 3 }, mgpu.ones { 4, 2 }, { verbose = 0 })
+    print(ok, message)
+    core.fault()
+    model:fit(mgpu.ones { 4, 3 }, mgpu.ones { 4, 2 }, { verbose = 0 })
+    print "went on"
+  ]]
+  local path = check.path "stuck.lua"
+  check.write(path, program)
+  local output = check.run("MGPU_DEADLINE=0.3 " .. check.program .. " " .. path)
+  check.matches(output, "false")
+  check.matches(output, "ref:1: matmul: did not answer")
+  check.matches(output, "went on")
+end)

@@ -1,0 +1,28 @@
+/* Injected failures: see fault.h. */
+#include "device/fault.h"
+#include "device/device.h"
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+static mg_fault planned;
+static atomic_int matches;
+
+void mg_fault_plan(const mg_fault *fault) {
+    planned = fault ? *fault : (mg_fault){.at = 0};
+    atomic_store(&matches, 0);
+}
+
+bool mg_fault_planned(void) {
+    return planned.at > 0;
+}
+
+mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
+                         bool (*given_up)(void *context), void *context) {
+    if (commit != planned.commit || strcmp(d->name, planned.device) != 0) return MG_OK;
+    if (planned.op[0] && strcmp(op, planned.op) != 0) return MG_OK;
+    if (atomic_fetch_add(&matches, 1) + 1 != planned.at) return MG_OK;
+    const struct timespec nap = {.tv_nsec = 5000000};
+    while (planned.stuck && !given_up(context)) nanosleep(&nap, NULL);
+    return mg_fail(MG_DEVICE, planned.stuck ? "did not answer (injected)" : "failed (injected)");
+}
