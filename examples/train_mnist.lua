@@ -2,7 +2,8 @@
 --
 --     mgpulua examples/train_mnist.lua --help
 --
--- What it teaches: load data, describe a model, compile, fit, evaluate, save.
+-- What it teaches: load data, describe a model, compile, fit, evaluate, save; the same on several
+-- devices: with --devices cuda:0-7, or cpu:0-1 where there is no GPU.
 
 local mgpu = require "mgpu"
 local clock = require("mgpu.core").clock -- seconds
@@ -12,7 +13,9 @@ usage: mgpulua train_mnist.lua [options]
   --model NAME      mnist_cnn, lenet5 or mlp (mnist_cnn with a GPU, else lenet5)
   --epochs N        passes over the training data (12 with a GPU, else 3)
   --batch-size N    images a step (128)
-  --devices NAME    where to train: cpu:0, cuda:0 (the first of mgpu.devices())
+  --devices LIST    where to train: cuda:0, cuda:0,1 or cpu:0-3 (the first of mgpu.devices())
+  --strategy NAME   on several devices: mirrored, central or async (mirrored)
+  --bn NAME         batch statistics of all rows (sync) or of each device's (local) (sync)
   --data NAME       mnist, fashion or digits (mnist; where it cannot be had, another, with a note)
   --limit N         use only the first N images of each set
   --seed N          of the random numbers (42)
@@ -31,7 +34,7 @@ end
 
 local function read_options(words)
   local kinds = { model = "word", epochs = "count", batch_size = "count", devices = "word",
-    data = "word", limit = "count", seed = "count", lr = "number", save = "word",
+    strategy = "word", bn = "word", data = "word", limit = "count", seed = "count", lr = "number", save = "word",
     evaluate = "flag", verbose = "count", help = "flag" }
   local options, i = {}, 1
   while words[i] do
@@ -100,11 +103,15 @@ if options.help then
 end
 choice("data", options.data, { "mnist", "fashion", "digits" })
 choice("model", options.model, { "mnist_cnn", "lenet5", "mlp" })
+choice("strategy", options.strategy, { "mirrored", "central", "async" })
+choice("bn", options.bn, { "sync", "local" })
 mgpu.seed(options.seed or 42)
 
 local gpus = #mgpu.devices "cuda"
+local devices = options.devices and require "mgpu.program".parse_devices(options.devices)
+  or { mgpu.devices()[1] }
 print("['" .. table.concat(mgpu.devices(), "', '") .. "']")
-print(("Using %d GPUs."):format(math.min(gpus, 1)))
+print(("Using %d GPUs."):format(gpus > 0 and #devices or 0))
 
 local train, test = load_data(options.data)
 local x_train, y_train = prepare(train, options.limit)
@@ -118,7 +125,9 @@ local compile_options = {
   optimizer = mgpu.optimizers.RMSprop { learning_rate = options.lr },
   loss = "categorical_crossentropy",
   metrics = { "accuracy" },
-  devices = options.devices,
+  devices = devices,
+  strategy = options.strategy,
+  bn = options.bn,
 }
 
 if options.evaluate then
@@ -130,7 +139,7 @@ end
 
 local name = options.model or gpus > 0 and "mnist_cnn" or "lenet5"
 local model = mgpu.models[name] { input_shape = { 28, 28, 1 }, classes = train.classes }
-print "NOT Using Multi-GPU"
+print(#devices > 1 and ("Using Multi-GPU: %d devices"):format(#devices) or "NOT Using Multi-GPU")
 model:compile(compile_options)
 
 local start = clock()

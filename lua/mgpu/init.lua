@@ -45,6 +45,7 @@ local loaders = {
   Model = function() return require "mgpu.model" end,
   Sequential = function() return require "mgpu.sequential" end,
   Input = function() return require "mgpu.layers".Input end,
+  explain = function() return require "mgpu.explain" end,
   load_model = function() return require "mgpu.config".load_model end,
   models = zoo,
 }

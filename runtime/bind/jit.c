@@ -543,15 +543,65 @@ static int jit_plans(lua_State *L) {
     return 1;
 }
 
-/* The plans as text, the one used last first. */
-static int jit_dump(lua_State *L) {
-    jitted *j = check_jitted(L);
+static const entry *last_entry(const jitted *j) {
     const entry *last = NULL;
     for (int i = 0; i < j->n_entries; i++)
         if (!last || j->entries[i].last_used > last->last_used) last = &j->entries[i];
+    return last;
+}
+
+/* The plan used last as text. */
+static int jit_dump(lua_State *L) {
+    const entry *last = last_entry(check_jitted(L));
     char *text = last ? mg_plan_dump(last->plan, false) : NULL;
     lua_pushstring(L, text ? text : "");
     mg_free(text);
+    return 1;
+}
+
+/* prepare(...): the plan for these arguments, made now and not run. */
+static int jit_prepare(lua_State *L) {
+    jitted *j = check_jitted(L);
+    const int last = lua_gettop(L);
+    signature s;
+    s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
+    take_arguments(&s, 2, last);
+    push_function(L);
+    take_upvalues(&s, lua_gettop(L));
+    lua_pop(L, 1);
+    const uint64_t hash = hash_key(&s);
+    entry *e = find_entry(j, &s, hash);
+    if (!e) e = make_entry(L, j, &s, hash, 2, last);
+    e->last_used = ++j->clock;
+    return 0;
+}
+
+static void set_count(lua_State *L, const char *name, int64_t value) {
+    lua_pushnumber(L, (double)value);
+    lua_setfield(L, -2, name);
+}
+
+/* report() -> what each device does in a run of the plan used last: an array of tables. */
+static int jit_report(lua_State *L) {
+    const entry *last = last_entry(check_jitted(L));
+    const int n = last ? mg_plan_devices(last->plan) : 0;
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        const mg_plan_report r = mg_plan_describe(last->plan, i);
+        lua_createtable(L, 0, 10);
+        lua_pushstring(L, r.device->name);
+        lua_setfield(L, -2, "device");
+        set_count(L, "first_row", r.first_row);
+        set_count(L, "rows", r.rows);
+        set_count(L, "steps", r.steps);
+        set_count(L, "collectives", r.collectives);
+        set_count(L, "collective_bytes", r.collective_bytes);
+        set_count(L, "variable_bytes", r.variable_bytes);
+        set_count(L, "argument_bytes", r.argument_bytes);
+        set_count(L, "result_bytes", r.result_bytes);
+        set_count(L, "arena_bytes", r.arena_bytes);
+        lua_rawseti(L, -2, i + 1);
+    }
     return 1;
 }
 
@@ -621,6 +671,8 @@ void bind_open_jit(lua_State *L) {
     lua_newtable(L);
     lua_pushcfunction(L, jit_plans), lua_setfield(L, -2, "plans");
     lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
+    lua_pushcfunction(L, jit_prepare), lua_setfield(L, -2, "prepare");
+    lua_pushcfunction(L, jit_report), lua_setfield(L, -2, "report");
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
     luaL_newmetatable(L, BIND_JIT ".results");

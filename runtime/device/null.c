@@ -2,6 +2,7 @@
  * planning and `explain` with devices that are not there. Every byte read back is one, so that
  * guards hold. */
 #include "core/alloc.h"
+#include "device/arena.h"
 #include "device/host.h"
 #include <string.h>
 
@@ -29,14 +30,44 @@ static mg_status null_copy_out(mg_device *d, void *dst, const void *src, size_t 
     return MG_OK;
 }
 
-/* The arena as large as all temporaries together: an upper bound. */
+/* Temporaries from the step that makes them to the last that reads them. */
+static mg_status plan_arena(const mg_work *work, size_t *bytes) {
+    const int n = work->n_values - work->n_external;
+    mg_block *blocks = mg_alloc_zero((size_t)(n + 1) * sizeof *blocks);
+    mg_block **list = mg_alloc((size_t)(n + 1) * sizeof *list);
+    mg_status status = blocks && list ? MG_OK : MG_OOM;
+    for (int i = 0; i < n && status == MG_OK; i++) {
+        const mg_value *v = &work->values[work->n_external + i];
+        blocks[i] = (mg_block){.bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype),
+                               .first = work->n_steps};
+        list[i] = &blocks[i];
+    }
+    for (int s = 0; s < work->n_steps && status == MG_OK; s++) {
+        const mg_step *step = &work->steps[s];
+        for (int k = 0; k < step->n_in + step->n_out; k++) {
+            const int v = (k < step->n_in ? step->in[k] : step->out[k - step->n_in]);
+            if (v < work->n_external) continue;
+            mg_block *b = &blocks[v - work->n_external];
+            if (s < b->first) b->first = s;
+            b->last = s;
+        }
+    }
+    if (status == MG_OK) status = mg_arena_assign(list, n, bytes);
+    mg_free(blocks);
+    mg_free(list);
+    return status;
+}
+
 static mg_status null_compile(mg_device *d, const mg_work *work, mg_program **program) {
     (void)d;
-    mg_program *p = *program = mg_alloc_zero(sizeof *p);
+    mg_program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
-    for (int i = work->n_external; i < work->n_values; i++)
-        p->arena_bytes +=
-            (size_t)mg_shape_count(&work->values[i].shape) * mg_dtype_size(work->values[i].dtype);
+    const mg_status status = plan_arena(work, &p->arena_bytes);
+    if (status != MG_OK) {
+        mg_free(p);
+        return status;
+    }
+    *program = p;
     return MG_OK;
 }
 

@@ -59,6 +59,17 @@ void mg_plan_free(mg_plan *p);
  * user's line stands at the end of each. */
 char *mg_plan_dump(const mg_plan *p, bool where);
 
+typedef struct mg_plan_report { /* what one device does in a run */
+    const mg_device *device;
+    int64_t first_row, rows; /* of the batch that is dealt out */
+    int steps, collectives;
+    int64_t collective_bytes; /* given into collectives */
+    int64_t variable_bytes, argument_bytes, result_bytes, arena_bytes;
+} mg_plan_report;
+/* How many devices the plan is on; and what number i does. */
+int mg_plan_devices(const mg_plan *p);
+mg_plan_report mg_plan_describe(const mg_plan *p, int i);
+
 /* ---- trace.c: what mgpu.jit stands on ---- */
 
 typedef struct mg_trace mg_trace;

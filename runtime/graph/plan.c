@@ -256,6 +256,40 @@ void mg_plan_free(mg_plan *p) {
     mg_free(p);
 }
 
+int mg_plan_devices(const mg_plan *p) {
+    return p->n_parts;
+}
+
+static int64_t bytes_of(const mg_work *work, int value) {
+    return mg_shape_count(&work->values[value].shape) *
+           (int64_t)mg_dtype_size(work->values[value].dtype);
+}
+
+mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
+    const mg_part *part = &p->parts[i];
+    const mg_work *work = &part->lowered.work;
+    mg_plan_report r = {.device = part->device,
+                        .steps = work->n_steps,
+                        .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
+    if (p->n_parts > 1) {
+        r.first_row = p->shards.first[i];
+        r.rows = p->shards.count[i];
+    }
+    for (int e = 0; e < work->n_external; e++) {
+        const mg_external_kind kind = part->lowered.externals[e].kind;
+        const int64_t bytes = bytes_of(work, e);
+        if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;
+        if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
+        if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
+    }
+    for (int s = 0; s < work->n_steps; s++) {
+        if (!work->steps[s].op || !(work->steps[s].op->flags & MG_OP_COLLECTIVE)) continue;
+        r.collectives++;
+        r.collective_bytes += bytes_of(work, work->steps[s].in[0]);
+    }
+    return r;
+}
+
 char *mg_plan_dump(const mg_plan *p, bool where) {
     return mg_lowered_dump(&p->parts[p->lead].lowered, where);
 }

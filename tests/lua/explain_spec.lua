@@ -1,0 +1,54 @@
+-- mgpu.explain: what a step will do, before the first, on devices that need not be there.
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+local function model()
+  local m = mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "relu" }, L.Dense { 3 } }
+  m:compile { optimizer = "adam", loss = "mse" }
+  return m
+end
+
+test("rows of full and last batch, and bytes, for each of four absent GPUs", function()
+  local e = mgpu.explain(model(), { devices = "cuda:0-3", batch_size = 10, samples = 23 })
+  local rows, last = {}, {}
+  for i, d in ipairs(e.devices) do rows[i], last[i] = d.rows, d.last_rows end
+  check.equal(rows, { 3, 3, 2, 2 })
+  check.equal(last, { 1, 1, 1, 0 })
+  check.equal(e.devices[1].name, "cuda:0")
+  check.equal(e.devices[1].weights, (6 * 8 + 8 + 8 * 3 + 3) * 4)
+  check.equal(e.devices[1].gradients, e.devices[1].weights)
+  check.equal(e.devices[1].optimizer, 2 * e.devices[1].weights + 16) -- two slots, rate and step count
+  check.truthy(e.devices[1].collectives >= 4)
+  check.truthy(e.devices[1].memory > 0)
+  check.matches(tostring(e), "a training step on 4 devices, mirrored, batch 10 (the last has 3)")
+end)
+
+test("nothing is trained or moved by it", function()
+  local m = model()
+  local before = m:get_weights()[1]:totable()
+  mgpu.explain(m, { devices = { "cuda:0", "cuda:1" } })
+  check.equal(m:get_weights()[1], before)
+  check.equal(tonumber(m.optimizer.iterations:item()), 0)
+  m:fit(mgpu.ones { 4, 6 }, mgpu.ones { 4, 3 }, { verbose = 0 })
+end)
+
+test("central keeps weights and optimizer state on one device only", function()
+  local e = mgpu.explain(model(), { devices = { "cuda:0", "cuda:1" }, strategy = "central" })
+  check.equal({ e.devices[1].weights, e.devices[2].weights }, { 0, 0 })
+  check.truthy(e.devices[3].weights > 0 and e.devices[3].rows == 0)
+end)
+
+test("one device reduces nothing", function()
+  check.equal(mgpu.explain(model(), { devices = "cpu:0" }).devices[1].collectives, 0)
+end)
+
+test("what cannot be explained says why", function()
+  check.raises(function() mgpu.explain(5) end, "must be a model", "usage")
+  check.raises(function() mgpu.explain(mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }) end,
+    "model:compile", "usage")
+  check.raises(function() mgpu.explain(model(), { batchsize = 2 }) end, '"batch_size"', "usage")
+end)
