@@ -6,8 +6,8 @@
 --       { "kernel_size", "pair" },
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
---   type      any integer number boolean string table function pair shape initializer regularizer
---             activation;
+--   type      any integer number boolean string table function single pair pair0 margins shape
+--             initializer regularizer activation;
 --             several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
@@ -44,6 +44,8 @@ local function plain(name, article)
   return function(value) return type(value) == name and value or nil, article end
 end
 
+local MARGINS = "a whole number, {rows, columns}, or {{top, bottom}, {left, right}}, from 0 on"
+
 local types = {
   any = function(value) return value end,
   number = plain("number", "a number"),
@@ -62,6 +64,28 @@ local types = {
   pair = function(value)
     if type(value) == "number" and value % 1 == 0 and value >= 1 then return { value, value } end
     return integers(value, 2, 1), "a whole number of at least 1, or two of them"
+  end,
+  --- the same from 0 on
+  pair0 = function(value)
+    if type(value) == "number" and value % 1 == 0 and value >= 0 then return { value, value } end
+    return integers(value, 2, 0), "a whole number of at least 0, or two of them"
+  end,
+  --- one whole number, alone or in a table
+  single = function(value)
+    if type(value) == "table" and #value == 1 then value = value[1] end
+    if type(value) == "number" and value % 1 == 0 then return value end
+    return nil, "a whole number"
+  end,
+  --- {{top, bottom}, {left, right}}; {rows, columns} and one number stand for equal ones
+  margins = function(value)
+    if type(value) == "number" then value = { value, value } end
+    if type(value) ~= "table" or #value ~= 2 then return nil, MARGINS end
+    local list = {}
+    for i, v in ipairs(value) do
+      list[i] = integers(type(v) == "number" and { v, v } or v, 2, 0)
+      if not list[i] then return nil, MARGINS end
+    end
+    return list
   end,
   --- a list of sizes; -1 is unknown
   shape = function(value)

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import hashed
 from nets import compute_in
@@ -15,10 +16,9 @@ loss (with loss_weights and the regularizers), losses of price and kind; final[k
 all steps of SGD(0.1, momentum 0.9), flat."""
 
 
-def _l1(factor):
-    """An L1 whose factor Keras does not round to float32."""
-    regularizer = keras.regularizers.L1(factor)
-    regularizer.l1 = np.float64(factor)
+def _exact(regularizer, field, factor):
+    """A regularizer whose factor Keras does not round to float32."""
+    setattr(regularizer, field, tf.constant(factor, "float64"))
     return regularizer
 
 
@@ -26,11 +26,13 @@ def _network():
     """Two branches through one shared layer, a nested model, an output that skips it."""
     a, b = keras.Input((6,), name="a"), keras.Input((4,), name="b")
     shared = L.Dense(5, activation="tanh", name="shared",
-                     kernel_regularizer=keras.regularizers.L2(0.01))
-    u, v = shared(L.Dense(4, name="narrow", bias_regularizer=_l1(0.02))(a)), shared(b)
+                     kernel_regularizer=_exact(keras.regularizers.L2(), "l2", 0.01))
+    narrow = L.Dense(4, name="narrow",
+                     bias_regularizer=_exact(keras.regularizers.L1(), "l1", 0.02))
+    u, v = shared(narrow(a)), shared(b)
     inner_input = keras.Input((10,), name="inner_input")
     deep = L.Dense(3, activation="tanh", name="deep",
-                   activity_regularizer=keras.regularizers.L2(0.1))
+                   activity_regularizer=_exact(keras.regularizers.L2(), "l2", 0.1))
     inner = keras.Model(inner_input, deep(inner_input), name="inner")
     price = L.Dense(1, name="price")(inner(L.Concatenate(name="both")([u, v])))
     kind = L.Dense(CLASSES, activation="softmax", name="kind")(L.Add(name="sum")([u, v]))

@@ -17,6 +17,8 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
   { "gamma_initializer", "initializer", default = "ones" },
   { "moving_mean_initializer", "initializer", default = "zeros" },
   { "moving_variance_initializer", "initializer", default = "ones" },
+  { "beta_regularizer", "regularizer" },
+  { "gamma_regularizer", "regularizer" },
 })
 
 -- The orders of axes that bring the channels last, and back.
@@ -35,14 +37,14 @@ function BatchNormalization:build(shape)
   end
   if axis ~= #shape then self.there, self.back = orders(axis, #shape) end
   self.channels = shape[axis]
-  local function weight(name, initializer, trainable)
-    return self:add_weight { name = name, shape = { self.channels }, initializer = initializer,
-      trainable = trainable }
+  local function weight(name, trainable)
+    return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
+      initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"] }
   end
-  if self.scale then self.gamma = weight("gamma", self.gamma_initializer) end
-  if self.center then self.beta = weight("beta", self.beta_initializer) end
-  self.moving_mean = weight("moving_mean", self.moving_mean_initializer, false)
-  self.moving_variance = weight("moving_variance", self.moving_variance_initializer, false)
+  if self.scale then self.gamma = weight "gamma" end
+  if self.center then self.beta = weight "beta" end
+  self.moving_mean = weight("moving_mean", false)
+  self.moving_variance = weight("moving_variance", false)
 end
 
 -- {mean; variance} of the batch, moving the running ones along.

@@ -20,10 +20,14 @@ local Conv2D = Layer:extend("Conv2D", { positional = 2,
   { "use_bias", "boolean", default = true },
   { "kernel_initializer", "initializer", default = "glorot_uniform" },
   { "bias_initializer", "initializer", default = "zeros" },
+  { "kernel_regularizer", "regularizer" },
+  { "bias_regularizer", "regularizer" },
+  { "activity_regularizer", "regularizer" },
 })
 
 function Conv2D:init()
   self.activate = activations.get(self.activation, tostring(self))
+  images.check_steps(self)
   if self.filters % self.groups ~= 0 then
     self:fail("%d filters cannot be dealt out to %d groups", self.filters, self.groups)
   end
@@ -44,10 +48,11 @@ function Conv2D:build(shape)
   self:output_shape(shape)
   self.channels = channels
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
+    regularizer = self.kernel_regularizer,
     shape = { self.kernel_size[1], self.kernel_size[2], channels / self.groups, self.filters } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.filters },
-      initializer = self.bias_initializer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
   end
 end
 

@@ -1,4 +1,5 @@
---- Dense {units, activation =, use_bias =, kernel_initializer =, bias_initializer =}
+--- Dense {units, activation =, use_bias =, kernel_initializer =, bias_initializer =,
+-- kernel_regularizer =, bias_regularizer =, activity_regularizer =}
 -- y = activation(x W + b) over the last axis; W {inputs, units}.
 local activations = require "mgpu.activations"
 local core = require "mgpu.core"
@@ -12,6 +13,9 @@ local Dense = Layer:extend("Dense", { positional = 1,
   { "use_bias", "boolean", default = true },
   { "kernel_initializer", "initializer", default = "glorot_uniform" },
   { "bias_initializer", "initializer", default = "zeros" },
+  { "kernel_regularizer", "regularizer" },
+  { "bias_regularizer", "regularizer" },
+  { "activity_regularizer", "regularizer" },
 })
 
 function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
@@ -22,10 +26,10 @@ function Dense:build(shape)
       self.shape_text(shape))
   end
   self.kernel = self:add_weight { name = "kernel", shape = { shape[#shape], self.units },
-    initializer = self.kernel_initializer }
+    initializer = self.kernel_initializer, regularizer = self.kernel_regularizer }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.units },
-      initializer = self.bias_initializer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
   end
 end
 

@@ -30,6 +30,34 @@ function M.shape_back(layer, shape)
   return { shape[1], shape[4], shape[2], shape[3] }
 end
 
+--- Raises where strides and dilation are both above 1, as Keras does.
+function M.check_steps(layer)
+  local s, d = layer.strides, layer.dilation_rate
+  if math.max(unpack(s)) > 1 and math.max(unpack(d)) > 1 then
+    layer:fail("strides above 1 and a dilation_rate above 1 exclude each other")
+  end
+end
+
+--- What a window spans, dilation included.
+function M.spans(sizes, dilations)
+  local spans = {}
+  for i, size in ipairs(sizes) do spans[i] = (size - 1) * dilations[i] + 1 end
+  return spans
+end
+
+--- The layer's output shape for windows over its two image axes; raises if they do not fit.
+function M.window_shape(layer, shape, spans, strides, channels, what)
+  local s, out = M.shape_last(layer, shape), {}
+  for i = 1, 2 do
+    out[i] = M.output_size(s[i + 1], spans[i], strides[i], layer.padding)
+    if out[i] < 1 and s[i + 1] ~= -1 then
+      layer:fail("the %s {%d, %d} does not fit into the input %s: pad it or use a smaller one", what,
+        spans[1], spans[2], layer.shape_text(shape))
+    end
+  end
+  return M.shape_back(layer, { s[1], out[1], out[2], channels or s[4] })
+end
+
 --- Output size of a window: "valid" or "same".
 function M.output_size(size, window, stride, padding)
   if size == -1 then return -1 end

@@ -1,0 +1,78 @@
+--- Dot {axes, normalize = false} {a, b}: products of the samples' slices along an axis of each.
+-- axes: one axis for both, or {of a, of b} (1 = batch, which it cannot be; -1 = last). The result has the
+-- other axes of a, then those of b; {batch, 1} if there are none. normalize: of slices scaled to length 1,
+-- so that the products are cosines.
+local core = require "mgpu.core"
+local Layer = require "mgpu.layer"
+local check_inputs = require "mgpu.layers.merge".check_inputs
+
+local ops = core.ops
+
+local Dot = Layer:extend("Dot", { positional = 1,
+  { "axes", "integer|shape", required = true },
+  { "normalize", "boolean", default = false },
+})
+
+local function axes_of(self, shapes)
+  local given = type(self.axes) == "table" and self.axes or { self.axes, self.axes }
+  if #given ~= 2 then self:fail("axes must be one axis or two, got %d", #given) end
+  local axes = {}
+  for i = 1, 2 do
+    axes[i] = given[i] < 0 and given[i] + #shapes[i] + 1 or given[i]
+    if axes[i] < 2 or axes[i] > #shapes[i] then
+      self:fail("axis %d is out of range for the input %s (the batch is 1)", given[i],
+        self.shape_text(shapes[i]))
+    end
+  end
+  local a, b = shapes[1][axes[1]], shapes[2][axes[2]]
+  if a ~= b and a ~= -1 and b ~= -1 then
+    self:fail("axes %d and %d of the inputs %s and %s have different sizes", axes[1], axes[2],
+      self.shape_text(shapes[1]), self.shape_text(shapes[2]))
+  end
+  return axes
+end
+
+function Dot:build(shapes)
+  check_inputs(self, shapes, 2)
+  axes_of(self, shapes)
+end
+
+function Dot:output_shape(shapes)
+  local axes, out = axes_of(self, shapes), { shapes[1][1] }
+  for i = 1, 2 do
+    for k = 2, #shapes[i] do
+      if k ~= axes[i] then out[#out + 1] = shapes[i][k] end
+    end
+  end
+  if #out == 1 then out[2] = 1 end
+  return out
+end
+
+-- x as {batch, others, size}, the axis last.
+local function flat(x, axis)
+  local shape, order, others = x:shape(), { 1 }, 1
+  for k = 2, #shape do
+    if k ~= axis then
+      order[#order + 1] = k
+      others = others * shape[k]
+    end
+  end
+  order[#order + 1] = axis
+  if axis ~= #shape then x = ops.permute(x, { order = order }) end
+  return ops.reshape(x, { shape = { shape[1], others, shape[axis] } })
+end
+
+local function unit(x, axis)
+  local squares = ops.sum(ops.square(x), { axis = axis, keepdims = true })
+  return x * ops.rsqrt(ops.maximum(squares, 1e-12))
+end
+
+function Dot:call(xs)
+  local shapes = { xs[1]:shape(), xs[2]:shape() }
+  local axes, parts = axes_of(self, shapes), {}
+  for i = 1, 2 do parts[i] = flat(self.normalize and unit(xs[i], axes[i]) or xs[i], axes[i]) end
+  local y = ops.matmul(parts[1], parts[2], { transpose_b = true })
+  return ops.reshape(y, { shape = self:output_shape(shapes) })
+end
+
+return Dot

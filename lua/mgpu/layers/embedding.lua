@@ -1,0 +1,43 @@
+--- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =}
+-- A row of the table `embeddings` {input_dim, output_dim} for each id; ids count from 0.
+-- x {batch, ...} of whole numbers -> {batch, ..., output_dim}. An id outside of the table is an error.
+local core = require "mgpu.core"
+local Layer = require "mgpu.layer"
+
+local ops = core.ops
+
+local Embedding = Layer:extend("Embedding", { positional = 2,
+  { "input_dim", "integer", min = 1, required = true },
+  { "output_dim", "integer", min = 1, required = true },
+  { "embeddings_initializer", "initializer", default = "uniform" },
+  { "embeddings_regularizer", "regularizer" },
+  { "mask_zero", "boolean", default = false },
+})
+
+function Embedding:init()
+  self.takes_integers = true
+  if self.mask_zero then
+    core.fail("unsupported", tostring(self) .. ": mask_zero: masking is not supported; leave it out and "
+      .. "give id 0 a meaning, or weigh the samples")
+  end
+end
+
+function Embedding:build()
+  self.embeddings = self:add_weight { name = "embeddings", shape = { self.input_dim, self.output_dim },
+    initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer }
+end
+
+function Embedding:output_shape(shape)
+  local out = { unpack(shape) }
+  out[#out + 1] = self.output_dim
+  return out
+end
+
+function Embedding:call(x)
+  local ids = x:dtype():find "int" and x or ops.cast(x, { dtype = "int32" })
+  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
+    ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
+  return ops.gather(self.embeddings, ids, { axis = 1 })
+end
+
+return Embedding

@@ -1,0 +1,33 @@
+--- PReLU {alpha_initializer = "zeros", alpha_regularizer =, shared_axes =}
+-- x where x > 0, alpha * x elsewhere, alpha {the sample's sizes} being learnt; along shared_axes (a list,
+-- 2 = the first after the batch) it is one number (He et al. 2015).
+local core = require "mgpu.core"
+local Layer = require "mgpu.layer"
+
+local ops = core.ops
+
+local PReLU = Layer:extend("PReLU", { positional = 0,
+  { "alpha_initializer", "initializer", default = "zeros" },
+  { "alpha_regularizer", "regularizer" },
+  { "shared_axes", "shape" },
+})
+
+function PReLU:build(shape)
+  local sizes = { unpack(shape, 2) }
+  for _, axis in ipairs(self.shared_axes or {}) do
+    local at = axis < 0 and axis + #shape + 1 or axis
+    if at < 2 or at > #shape then
+      self:fail("shared_axes: axis %d is out of range for the input %s (the batch is 1)", axis,
+        self.shape_text(shape))
+    end
+    sizes[at - 1] = 1
+  end
+  self.alpha = self:add_weight { name = "alpha", shape = sizes, initializer = self.alpha_initializer,
+    regularizer = self.alpha_regularizer }
+end
+
+function PReLU:output_shape(shape) return shape end -- luacheck: no self
+
+function PReLU:call(x) return ops.relu(x) - self.alpha * ops.relu(-x) end
+
+return PReLU
