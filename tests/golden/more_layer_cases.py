@@ -1,0 +1,131 @@
+"""Golden sets of the other layers in float64: convolutions of all kinds, merges, normalisation."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import hashed
+from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case, _recipe, _weight_recipe
+from nets import compute_in
+
+L = keras.layers
+
+CONVOLUTIONS = [
+    ("Conv1D", (2, 8, 3), {"filters": 4, "kernel_size": 3}),
+    ("Conv1D", (2, 9, 3), {"filters": 4, "kernel_size": 3, "strides": 2, "padding": "same"}),
+    ("Conv1D", (2, 9, 3), {"filters": 4, "kernel_size": 3, "dilation_rate": 2, "padding": "causal",
+                           "activation": "tanh"}),
+    ("Conv1D", (2, 8, 3), {"filters": 4, "kernel_size": 2, "strides": 2, "padding": "causal"}),
+    ("Conv1D", (2, 8, 4), {"filters": 6, "kernel_size": 3, "groups": 2, "padding": "same"}),
+    ("Conv1D", (2, 7, 2), {"filters": 3, "kernel_size": 2, "dilation_rate": 3, "use_bias": False}),
+    ("Conv2DTranspose", (1, 3, 4, 2), {"filters": 3, "kernel_size": [3, 3]}),
+    ("Conv2DTranspose", (1, 3, 4, 2), {"filters": 3, "kernel_size": [3, 3], "strides": [2, 2],
+                                       "padding": "same"}),
+    ("Conv2DTranspose", (1, 3, 4, 2), {"filters": 2, "kernel_size": [2, 3], "strides": [3, 2]}),
+    ("Conv2DTranspose", (1, 3, 3, 2), {"filters": 2, "kernel_size": [3, 3], "strides": [2, 2],
+                                       "padding": "same", "output_padding": [1, 1]}),
+    ("Conv2DTranspose", (1, 3, 3, 2), {"filters": 2, "kernel_size": [2, 2], "strides": [2, 2],
+                                       "output_padding": [1, 0], "activation": "relu"}),
+    ("DepthwiseConv2D", (1, 5, 6, 3), {"kernel_size": [3, 3]}),
+    ("DepthwiseConv2D", (1, 5, 6, 3), {"kernel_size": [3, 3], "depth_multiplier": 2,
+                                       "padding": "same"}),
+    ("DepthwiseConv2D", (1, 7, 7, 2), {"kernel_size": [3, 2], "strides": [2, 2], "padding": "same",
+                                       "use_bias": False}),
+    ("DepthwiseConv2D", (1, 7, 7, 2), {"kernel_size": [2, 2], "dilation_rate": [2, 2]}),
+    ("SeparableConv2D", (1, 5, 6, 3), {"filters": 4, "kernel_size": [3, 3]}),
+    ("SeparableConv2D", (1, 6, 6, 3), {"filters": 2, "kernel_size": [3, 3], "strides": [2, 2],
+                                       "depth_multiplier": 2, "padding": "same",
+                                       "activation": "tanh"}),
+    ("SeparableConv2D", (1, 6, 6, 2), {"filters": 3, "kernel_size": [2, 2],
+                                       "dilation_rate": [2, 2], "use_bias": False}),
+]
+
+POOLS = [(name, shape, args) for name in ("MaxPooling1D", "AveragePooling1D") for shape, args in [
+    ((2, 8, 3), {"pool_size": 2}), ((2, 7, 3), {"pool_size": 3, "strides": 2}),
+    ((2, 7, 3), {"pool_size": 2, "padding": "same"}),
+    ((2, 8, 2), {"pool_size": 3, "strides": 2, "padding": "same"})]]
+POOLS += [(name, (2, 5, 3) if name.endswith("1D") else (2, 3, 4, 3), args)
+          for name in ("GlobalMaxPooling1D", "GlobalAveragePooling1D", "GlobalMaxPooling2D")
+          for args in ({}, {"keepdims": True})]
+
+MOVEMENT = [
+    ("ZeroPadding2D", (2, 3, 4, 2), {}),
+    ("ZeroPadding2D", (2, 3, 4, 2), {"padding": [1, 2]}),
+    ("ZeroPadding2D", (2, 3, 4, 2), {"padding": [[1, 0], [2, 3]]}),
+    ("Cropping2D", (2, 5, 6, 2), {"cropping": 1}),
+    ("Cropping2D", (2, 5, 6, 2), {"cropping": [[1, 0], [2, 1]]}),
+    ("UpSampling2D", (2, 3, 4, 2), {}),
+    ("UpSampling2D", (1, 3, 4, 2), {"size": [3, 2]}),
+    # TensorFlow interpolates in float32: exact for powers of two only
+    ("UpSampling2D", (1, 3, 4, 2), {"size": [2, 4], "interpolation": "bilinear"}),
+    ("Permute", (2, 3, 4), {"dims": [2, 1]}),
+    ("Permute", (2, 3, 2, 4), {"dims": [3, 1, 2]}),
+    ("Flatten", (2, 3, 4), {}),
+    ("Reshape", (2, 3, 4), {"target_shape": [6, 2]}),
+]
+
+NORMALISATION = [
+    ("LayerNormalization", (3, 5), {}),
+    ("LayerNormalization", (2, 4, 5), {"epsilon": 1e-2}),
+    ("LayerNormalization", (2, 4, 5), {"axis": 1}),
+    ("LayerNormalization", (2, 3, 4, 2), {"axis": [1, 3]}),
+    ("LayerNormalization", (3, 5), {"center": False}),
+    ("LayerNormalization", (3, 5), {"scale": False}),
+    ("PReLU", (4, 6), {}),
+    ("PReLU", (2, 3, 4, 2), {"shared_axes": [1, 2]}),
+]
+
+MERGES = [(name, shapes, {}) for name in ("Add", "Multiply", "Average", "Maximum")
+          for shapes in ([(3, 4), (3, 4), (3, 4)], [(2, 3, 4), (2, 1, 4)], [(2, 4), (2, 3, 4)])]
+MERGES += [("Subtract", [(3, 4), (3, 4)], {}), ("Subtract", [(2, 3, 4), (2, 3, 1)], {}),
+           ("Concatenate", [(3, 4), (3, 2), (3, 1)], {}),
+           ("Concatenate", [(2, 3, 4), (2, 2, 4)], {"axis": 1}),
+           ("Dot", [(3, 4), (3, 4)], {"axes": 1}),
+           ("Dot", [(3, 4), (3, 4)], {"axes": 1, "normalize": True}),
+           ("Dot", [(2, 3, 4), (2, 4, 5)], {"axes": [2, 1]}),
+           ("Dot", [(2, 3, 4), (2, 5, 4)], {"axes": -1, "normalize": True})]
+
+
+def _merge_case(name, shapes, args):
+    """A layer of several inputs; input k has the salt INPUT_SALT + k."""
+    layer = getattr(L, name)(**args)
+    sources = [_recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
+    inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
+    upstream = _recipe(UPSTREAM_SALT)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = layer(inputs)
+        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
+    gradients = tape.gradient(scalar, inputs)
+    return {"layer": name, "args": args, "input_shapes": [list(s) for s in shapes],
+            "inputs": sources, "upstream": upstream, "output_shape": list(y.shape), "output": y,
+            "input_gradients": [g.numpy() for g in gradients]}
+
+
+def _embedding_case(shape):
+    layer = L.Embedding(6, 3)
+    layer.build(shape)
+    recipe = _weight_recipe(0, layer.weights[0])
+    layer.weights[0].assign(hashed.of_recipe(recipe, recipe["shape"]))
+    ids = hashed.labels(int(np.prod(shape)), INPUT_SALT, 6).reshape(shape)
+    upstream = _recipe(UPSTREAM_SALT)
+    with tf.GradientTape() as tape:
+        y = layer(tf.constant(ids))
+        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
+    gradient = tape.gradient(scalar, layer.trainable_weights[0].value)
+    return {"shape": list(shape), "ids_salt": INPUT_SALT, "weight": recipe, "upstream": upstream,
+            "output": y, "weight_gradient": tf.convert_to_tensor(gradient)}
+
+
+def more_layers():
+    """Set 8."""
+    compute_in("float64")
+    cases = [_case(*row) for row in CONVOLUTIONS + POOLS + MOVEMENT + NORMALISATION]
+    return {"cases": cases, "merges": [_merge_case(*row) for row in MERGES],
+            "embeddings": [_embedding_case((4,)), _embedding_case((2, 3))]}
+
+
+SETS = {"more_layers": (more_layers, """
+cases: as in layers.lua. merges[i]: input_shapes[k] and inputs[k], the recipes of several inputs, and
+input_gradients[k]. embeddings[i]: ids = labels(size, ids_salt, 6) of a shape, looked up in the table
+weight {6, 3}. Axes count as in Keras (from 0, with the batch).""")}
