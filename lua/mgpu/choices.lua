@@ -32,6 +32,9 @@ local function loss_of(value)
     fail("loss must be a name, a function(y_true, y_pred), or one of mgpu.losses, got %s",
       tostring(value))
   end
+  if value.options.reduction == "none" then
+    fail('the loss %s has reduction = "none": training needs one number', value.name)
+  end
   return value
 end
 
@@ -62,7 +65,7 @@ local function metric_of(value, loss, position)
   if type(value) == "function" then
     value = Metric.from_function(value, name)
   elseif type(value) == "table" and value.new and not rawget(value, "options") then
-    value = value.new {}
+    value = value.new { name = given and name ~= "acc" and name or nil }
   end
   if type(value) ~= "table" or not value.update then
     fail("a metric must be a name, a function(y_true, y_pred), or made by mgpu.metrics, got %s",

@@ -42,9 +42,8 @@ end
 
 -- The parts of a batch: x, an array; y and weight, by output.
 local function parts_of(shape, tensors)
-  local x, y, weight, at = {}, {}, {}, 0
+  local x, y, weight, at = {}, {}, {}, shape.x
   for i = 1, shape.x do x[i] = tensors[i] end
-  at = shape.x
   for i = 1, #shape.y do y[shape.y[i]] = tensors[at + i] end
   at = at + #shape.y
   for i = 1, #shape.w do weight[shape.w[i]] = tensors[at + i] end
@@ -66,9 +65,7 @@ function Compiled:total_loss(model, y, predictions, weight)
   local total, each = nil, {}
   for i, output in ipairs(self.outputs) do
     if output.loss then
-      local values = output.loss.per_sample(y[i], predictions[i])
-      if weight[i] then values = values * ops.cast(weight[i], { dtype = values:dtype() }) end
-      each[i] = ops.sum(values) / values:count()
+      each[i] = output.loss:reduce(output.loss.per_sample(y[i], predictions[i]), weight[i])
       local share = output.weight == 1 and each[i] or each[i] * output.weight
       total = total and total + share or share
     end

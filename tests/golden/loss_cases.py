@@ -36,6 +36,13 @@ CASES += [
     ("MeanSquaredError", {}, ONE_HOT, PROBABILITIES),
 ]
 
+SIGNS = 2 * BITS - 1
+CASES += [("MeanAbsoluteError", {}, SOFT, LOGITS), ("Huber", {}, SOFT, LOGITS),
+          ("Huber", {"delta": 0.5}, SOFT, LOGITS), ("KLDivergence", {}, SOFT, PROBABILITIES),
+          ("KLDivergence", {}, ONE_HOT, UNNORMALISED), ("Hinge", {}, SIGNS, LOGITS),
+          ("Hinge", {}, BITS, LOGITS), ("CosineSimilarity", {}, SOFT, LOGITS),
+          ("CosineSimilarity", {"axis": 1}, ONE_HOT, PROBABILITIES)]
+
 TIED = np.round(2 * PROBABILITIES) / 2
 METRICS = [
     ("CategoricalAccuracy", ONE_HOT, PROBABILITIES), ("CategoricalAccuracy", ONE_HOT, TIED),
@@ -61,7 +68,7 @@ def _loss_case(name, args, truth, prediction):
     per_sample = make(reduction="none", **args)(tf.constant(truth), tf.constant(prediction))
     assert np.isclose(np.mean(per_sample.numpy()), float(mean), rtol=1e-14)
     assert np.isclose(np.sum(per_sample.numpy() * WEIGHTS) / N, float(weighted), rtol=1e-14)
-    return {"loss": keras.losses.get(name).name, "args": args, "y_true_shape": list(truth.shape),
+    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args, "y_true_shape": list(truth.shape),
             "y_true": truth, "y_pred": prediction, "per_sample": per_sample, "mean": mean,
             "gradient": gradient, "weighted": weighted, "weighted_gradient": weighted_gradient}
 

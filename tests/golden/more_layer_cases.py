@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
+import torch
 
 import hashed
 from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case, _recipe, _weight_recipe
@@ -56,8 +57,6 @@ MOVEMENT = [
     ("Cropping2D", (2, 5, 6, 2), {"cropping": [[1, 0], [2, 1]]}),
     ("UpSampling2D", (2, 3, 4, 2), {}),
     ("UpSampling2D", (1, 3, 4, 2), {"size": [3, 2]}),
-    # TensorFlow interpolates in float32: exact for powers of two only
-    ("UpSampling2D", (1, 3, 4, 2), {"size": [2, 4], "interpolation": "bilinear"}),
     ("Permute", (2, 3, 4), {"dims": [2, 1]}),
     ("Permute", (2, 3, 2, 4), {"dims": [3, 1, 2]}),
     ("Flatten", (2, 3, 4), {}),
@@ -117,10 +116,24 @@ def _embedding_case(shape):
             "output": y, "weight_gradient": tf.convert_to_tensor(gradient)}
 
 
+def _bilinear_case(shape, size):
+    """From PyTorch: TensorFlow interpolates in float32."""
+    source, upstream = _recipe(INPUT_SALT), _recipe(UPSTREAM_SALT)
+    x = torch.tensor(hashed.of_recipe(source, shape), requires_grad=True)
+    y = torch.nn.functional.interpolate(x.permute(0, 3, 1, 2), scale_factor=tuple(size),
+                                        mode="bilinear").permute(0, 2, 3, 1)
+    (y * torch.tensor(hashed.of_recipe(upstream, tuple(y.shape)))).sum().backward()
+    return {"layer": "UpSampling2D", "args": {"size": size, "interpolation": "bilinear"},
+            "input_shape": list(shape), "input": source, "weights": [], "upstream": upstream,
+            "output_shape": list(y.shape), "output": y.detach().numpy(),
+            "input_gradient": x.grad.numpy(), "weight_gradients": []}
+
+
 def more_layers():
     """Set 8."""
     compute_in("float64")
     cases = [_case(*row) for row in CONVOLUTIONS + POOLS + MOVEMENT + NORMALISATION]
+    cases += [_bilinear_case((1, 3, 4, 2), [2, 3]), _bilinear_case((2, 1, 5, 2), [3, 2])]
     return {"cases": cases, "merges": [_merge_case(*row) for row in MERGES],
             "embeddings": [_embedding_case((4,)), _embedding_case((2, 3))]}
 

@@ -10,10 +10,7 @@ local logits_of = require "mgpu.losses.logits"
 
 local ops = core.ops
 
-local function last_mean(values)
-  local shape = values:shape()
-  return ops.sum(values, { axis = -1 }) / shape[#shape]
-end
+local last_mean = Loss.last_mean
 
 return Loss.define {
   name = "binary_crossentropy",

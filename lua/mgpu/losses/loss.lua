@@ -5,6 +5,10 @@
 --     mse.per_sample(y, model(x))     -- one value a row: {rows}
 --     mgpu.losses.CategoricalCrossentropy {from_logits = true} -- one with options of its own
 --
+-- Every loss has the options name and reduction: "sum_over_batch_size" (default, also "mean"; with
+-- weights the sum of the weighted values divided by the number of rows), "sum",
+-- "mean_with_sample_weight" (divided by the sum of the weights) or "none".
+--
 -- A loss's file defines values(y_true, y_pred, options), which may keep further axes after the
 -- first (one value per pixel, say); they are averaged here. Before it is called, y_true has the
 -- dtype and rank that the loss compares with, checked with a message that names the remedy.
@@ -88,6 +92,13 @@ function Loss.rows(values)
   return ops.sum(values, { axis = axes }) / product(values:shape(), 2)
 end
 
+-- The mean over the last axis, where there is one besides the rows.
+function Loss.last_mean(values)
+  local shape = values:shape()
+  if #shape == 0 then return values end
+  return ops.sum(values, { axis = -1 }) / shape[#shape]
+end
+
 -- y_true in the shape and dtype that the loss compares y_pred with.
 function Loss:prepare(y_true, y_pred)
   local prediction = y_pred:shape()
@@ -97,6 +108,25 @@ function Loss:prepare(y_true, y_pred)
   if not same(y_true:shape(), expected) then y_true = ops.reshape(y_true, { shape = expected }) end
   if self.labels or y_true:dtype() == y_pred:dtype() then return y_true end
   return ops.cast(y_true, { dtype = y_pred:dtype() })
+end
+
+local SHARED = {
+  { "reduction", "string", default = "sum_over_batch_size",
+    values = { "sum_over_batch_size", "mean", "sum", "mean_with_sample_weight", "none" } },
+  { "name", "string" },
+}
+
+--- The per-sample values as one number; `weight` (or nil) holds one a row.
+function Loss:reduce(values, weight)
+  local reduction = self.options.reduction or "sum_over_batch_size"
+  if weight then values = values * ops.cast(weight, { dtype = values:dtype() }) end
+  if reduction == "none" then return values end
+  local total = ops.sum(values)
+  if reduction == "sum" then return total end
+  if reduction == "mean_with_sample_weight" and weight then
+    return total / ops.maximum(ops.sum(ops.cast(weight, { dtype = values:dtype() })), 1e-300)
+  end
+  return total / values:count()
 end
 
 local function per_sample(self, y_true, y_pred, given)
@@ -112,8 +142,13 @@ function Loss:__call(y_true, y_pred, given)
     if self.new and (y_true == nil or type(y_true) == "table") then return self.new(y_true) end
     core.fail("usage", self.name .. ": the predictions are missing; call it with (y_true, y_pred)")
   end
-  local values = self.per_sample(y_true, y_pred, given)
-  return ops.sum(values) / values:count()
+  local weight
+  if type(given) == "table" and given.sample_weight ~= nil then
+    weight, given = given.sample_weight, { unpack(given) }
+    if type(weight) == "table" then weight = core.tensor(weight) end
+    if next(given) == nil then given = nil end
+  end
+  return self:reduce(self.per_sample(y_true, y_pred, given), weight)
 end
 
 function Loss:get_config() return { name = self.name, options = self.options } end
@@ -124,6 +159,7 @@ local function make(definition, chosen)
   local self = setmetatable({}, Loss)
   for key, value in pairs(definition) do self[key] = value end
   self.options = chosen
+  self.name = chosen.name or self.name
   self.per_sample = function(...) return per_sample(self, ...) end
   return self
 end
@@ -136,6 +172,8 @@ end
 --   definition.values    function(y_true, y_pred, options)
 -- RETURNS the loss with its default options; its field `new` makes one with other options.
 function Loss.define(definition)
+  definition.declared = { positional = 0, unpack(definition.declared) }
+  for _, option in ipairs(SHARED) do definition.declared[#definition.declared + 1] = option end
   local defaults = options.check(definition.class, definition.declared, {})
   function definition.new(given)
     return make(definition, options.check(definition.class, definition.declared, given or {}))

@@ -1,11 +1,12 @@
--- What every metric is: a running (sum, count), kept in two variables on the device.
+-- What every metric is: running sums, kept in variables on the device.
 --
--- A metric's file defines values(self, y_true, y_pred): one number a sample, to be averaged. The
--- state is re-bound by each update and read only by result, so updating costs no wait, works inside
--- mgpu.jit, and adds up exactly over batches of any size.
+-- A metric's file defines values(self, y_true, y_pred): one number a sample, to be averaged with
+-- `total` and `count`; or its own state (name -> shape), update and result. The state is re-bound by
+-- each update and read only by result, so updating costs no wait, works inside mgpu.jit, and adds up
+-- exactly over batches of any size.
 --
 --     local accuracy = mgpu.metrics.CategoricalAccuracy {}
---     accuracy:update(y, model(x))
+--     accuracy:update(y, model(x))            -- or update(y, model(x), weights), one weight a row
 --     print(accuracy:result())
 --     accuracy:reset()
 
@@ -18,9 +19,13 @@ local Metric = {}
 Metric.__index = Metric
 Metric.__tostring = function(self) return "metric " .. self.name end
 
+local function zeros(shape) return ops.full(shape, 0, "float64") end
+
 -- The sums are float64: adding up a long epoch in float32 would round.
-local function counter(name)
-  return core.variable(core.tensor(0, { dtype = "float64" }), { name = name, trainable = false })
+local function sums(name, shape)
+  local value = zeros(shape)
+  core.eval(value)
+  return core.variable(value, { name = name, trainable = false })
 end
 
 local function as_tensor(value)
@@ -64,19 +69,21 @@ function Metric:result()
 end
 
 function Metric:reset()
-  self.total:assign(core.tensor(0, { dtype = "float64" }))
-  self.count:assign(core.tensor(0, { dtype = "float64" }))
+  for _, v in ipairs(self.state) do v:assign(zeros(v:shape())) end
 end
 
 -- The variables of the state.
-function Metric:variables() return { self.total, self.count } end
+function Metric:variables() return self.state end
 
 -- The values of the state, to be given to restore.
-function Metric:save() return { self.total:value(), self.count:value() } end
+function Metric:save()
+  local saved = {}
+  for i, v in ipairs(self.state) do saved[i] = v:value() end
+  return saved
+end
 
 function Metric:restore(saved)
-  self.total:assign(saved[1])
-  self.count:assign(saved[2])
+  for i, v in ipairs(self.state) do v:assign(saved[i]) end
 end
 
 function Metric:get_config() return { name = self.name, options = self.options } end
@@ -90,6 +97,8 @@ Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
 --   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
+--   definition.state     names of further sums in place of total and count; their shape is
+--                        definition.size(self)
 -- RETURNS the class: called with options it makes a metric.
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {
@@ -97,14 +106,22 @@ function Metric.define(definition)
     __call = function(class, given) return class.new(given) end,
     __tostring = function() return "metric class " .. definition.class end,
   })
-  for key, value in pairs(definition) do class[key] = value end
+  for key, value in pairs(definition) do
+    if key ~= "state" then class[key] = value end
+  end
   class.__index = class
   class.declared = { { "name", "string", default = definition.name },
     unpack(definition.declared or {}) }
   function class.new(given)
     local chosen = options.check(definition.class, class.declared, given or {})
-    return setmetatable({ name = chosen.name, options = chosen, total = counter "total",
-      count = counter "count" }, class)
+    local self = setmetatable({ name = chosen.name, options = chosen, state = {} }, class)
+    if self.init then self:init() end
+    local shape = definition.size and definition.size(self) or {}
+    for i, name in ipairs(definition.state or { "total", "count" }) do
+      self.state[i] = sums(name, shape)
+      self[name] = self.state[i]
+    end
+    return self
   end
   return class
 end

@@ -1,0 +1,15 @@
+-- How often the target's prediction is among the k largest (ties count as among them). y_true is one-hot.
+-- Option: k = 5.
+
+local core = require "mgpu.core"
+local Metric = require "mgpu.metrics.metric"
+local hits = require "mgpu.metrics.sparse_top_k_categorical_accuracy".hits
+
+return Metric.define {
+  name = "top_k_categorical_accuracy",
+  class = "TopKCategoricalAccuracy",
+  declared = { { "k", "integer", default = 5, min = 1 } },
+  values = function(self, y_true, y_pred)
+    return hits(core.ops.argmax(y_true, { axis = -1 }), y_pred, self.options.k)
+  end,
+}

@@ -1,0 +1,236 @@
+-- Layer kinds side by side with PyTorch: forward and backward (inputs and weights), one row each.
+--
+--     build/mgpulua tests/bench/layers.lua [--only NAME,NAME] [--rounds 7] [--venv FOLDER] [--threads 2]
+--
+-- Our step runs in this process under mgpu.jit, PyTorch's in peer_torch_layers.py. They take turns in
+-- short rounds, so that a noisy machine is noisy for both. PyTorch's images are measured as planes and
+-- as channels_last; the faster one counts. ratio = its time / ours, the median over the rounds. Both
+-- sides say how many numbers came out and how many gradients, which must agree.
+
+local ffi = require "ffi"
+local HERE = "tests/bench/"
+
+local options = {
+  rounds = "7", threads = "2",
+  venv = (os.getenv "XDG_CACHE_HOME" or os.getenv "HOME" .. "/.cache") .. "/mgpulua/bench-venv",
+}
+for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
+
+ffi.cdef [[
+void (*signal(int, void (*)(int)))(int);
+int setenv(const char *, const char *, int);
+]]
+ffi.C.signal(13, ffi.cast("void (*)(int)", 1)) -- a peer that has ended gives an error, not SIGPIPE
+ffi.C.setenv("MGPU_THREADS", options.threads, 1)
+
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local L = mgpu.layers
+
+-- ---- the rows: name, input shapes, layer ---------------------------------------------------------
+-- The name is that of the case in peer_torch_layers.py, which has the same sizes (and an image there is
+-- {batch, channels, rows, columns}). A layer's maker is called; `ids` makes the input numbers below it.
+
+local image, small = { 64, 28, 28, 64 }, { 64, 14, 14, 64 }
+local sequence, tokens = { 64, 256, 64 }, { 32, 128, 256 }
+local relu_before = { call = function(flat, x) return flat(core.ops.relu(x)) end }
+
+local rows = {
+  { "Dense", { { 128, 1024 } }, function() return L.Dense { 1024 } end },
+  { "relu", { image }, function() return L.Activation { "relu" } end },
+  { "gelu", { tokens }, function() return L.Activation { "gelu" } end },
+  { "tanh", { tokens }, function() return L.Activation { "tanh" } end },
+  { "sigmoid", { tokens }, function() return L.Activation { "sigmoid" } end },
+  { "softmax", { { 128, 1000 } }, function() return L.Activation { "softmax" } end },
+  { "Conv1D", { sequence }, function() return L.Conv1D { 64, 3, padding = "same" } end },
+  { "Conv2D 3x3", { image }, function() return L.Conv2D { 64, 3, padding = "same" } end },
+  { "Conv2D 1x1", { image }, function() return L.Conv2D { 128, 1 } end },
+  { "Conv2D 3x3 strided", { image },
+    function() return L.Conv2D { 128, 3, strides = 2, padding = "same" } end },
+  { "Conv2D 5x5 of 1 channel", { { 128, 28, 28, 1 } }, function() return L.Conv2D { 32, 5 } end },
+  { "Conv2DTranspose", { small }, function() return L.Conv2DTranspose { 32, 2, strides = 2 } end },
+  { "DepthwiseConv2D", { image }, function() return L.DepthwiseConv2D { 3, padding = "same" } end },
+  { "SeparableConv2D", { image },
+    function() return L.SeparableConv2D { 128, 3, padding = "same" } end },
+  { "MaxPooling1D", { sequence }, function() return L.MaxPooling1D { 2 } end },
+  { "MaxPooling2D", { image }, function() return L.MaxPooling2D { 2 } end },
+  { "MaxPooling2D 3x3/2", { image }, function() return L.MaxPooling2D { 3, strides = 2 } end },
+  { "AveragePooling1D", { sequence }, function() return L.AveragePooling1D { 2 } end },
+  { "AveragePooling2D", { image }, function() return L.AveragePooling2D { 2 } end },
+  { "GlobalMaxPooling1D", { sequence }, function() return L.GlobalMaxPooling1D {} end },
+  { "GlobalMaxPooling2D", { image }, function() return L.GlobalMaxPooling2D {} end },
+  { "GlobalAveragePooling1D", { sequence }, function() return L.GlobalAveragePooling1D {} end },
+  { "GlobalAveragePooling2D", { image }, function() return L.GlobalAveragePooling2D {} end },
+  { "ZeroPadding2D", { image }, function() return L.ZeroPadding2D { 1 } end },
+  { "Cropping2D", { image }, function() return L.Cropping2D { 2 } end },
+  { "UpSampling2D", { small }, function() return L.UpSampling2D { 2 } end },
+  { "UpSampling2D bilinear", { small },
+    function() return L.UpSampling2D { 2, interpolation = "bilinear" } end },
+  { "BatchNormalization", { image }, function() return L.BatchNormalization {} end },
+  { "LayerNormalization", { tokens }, function() return L.LayerNormalization {} end },
+  { "Embedding", { ids = 20000, { 64, 200 } }, function() return L.Embedding { 20000, 128 } end },
+  { "Add", { image, image }, function() return L.Add {} end },
+  { "Subtract", { image, image }, function() return L.Subtract {} end },
+  { "Multiply", { image, image }, function() return L.Multiply {} end },
+  { "Average", { image, image }, function() return L.Average {} end },
+  { "Maximum", { image, image }, function() return L.Maximum {} end },
+  { "Concatenate", { image, image }, function() return L.Concatenate {} end },
+  { "Dot", { { 64, 128, 64 }, { 64, 128, 64 } }, function() return L.Dot { -1 } end },
+  { "Dropout", { tokens }, function() return L.Dropout { 0.5 } end },
+  { "SpatialDropout2D", { image }, function() return L.SpatialDropout2D { 0.5 } end },
+  { "GaussianNoise", { tokens }, function() return L.GaussianNoise { 0.1 } end },
+  { "ReLU", { image }, function() return L.ReLU {} end },
+  { "PReLU", { image }, function() return L.PReLU { shared_axes = { 2, 3 } } end },
+  { "ELU", { image }, function() return L.ELU {} end },
+  { "LeakyReLU", { image }, function() return L.LeakyReLU { 0.2 } end },
+  { "Softmax", { { 256, 128, 128 } }, function() return L.Softmax {} end },
+  { "Flatten after relu", { image }, function() return L.Flatten {} end, relu_before },
+  { "Permute", { tokens }, function() return L.Permute { 2, 1 } end },
+}
+
+-- ---- our side -----------------------------------------------------------------------------------
+
+local function make_input(shape, ids)
+  if not ids then return mgpu.variable(mgpu.randn(shape)) end
+  return mgpu.tensor(mgpu.rand(shape) * ids):to "int32"
+end
+
+local function count(tensor)
+  local n = 1
+  for _, size in ipairs(tensor:shape()) do n = n * size end
+  return n
+end
+
+-- The step of a row: y and the gradients of sum(y * g), the same g each time. Also what came out.
+local function make_step(row)
+  local inputs, make, around = row[2], row[3], row[4]
+  local layer, xs = make(), {}
+  for i, shape in ipairs(inputs) do xs[i] = make_input(shape, inputs.ids) end
+  local function forward()
+    local argument = #xs == 1 and xs[1] or xs
+    if around then return around.call(layer, argument) end
+    return layer(argument, { training = true })
+  end
+  local g = mgpu.randn(forward():shape())
+  mgpu.eval(g)
+  local vars = {}
+  for _, v in ipairs(inputs.ids and {} or xs) do vars[#vars + 1] = v end
+  for _, v in ipairs(layer.trainable_variables) do vars[#vars + 1] = v end
+  local step = mgpu.jit(function(seed)
+    local y
+    local _, grads = mgpu.value_and_grad(function()
+      y = forward()
+      return (y * seed):sum()
+    end, vars)()
+    return y, unpack(grads)
+  end)
+  local sizes = { count(g) }
+  for _, v in ipairs(vars) do sizes[#sizes + 1] = count(v) end
+  return function() return mgpu.eval(step(g)) end, table.concat(sizes, " ")
+end
+
+local function run_ours(step, n)
+  local ms = {}
+  for i = 1, n do
+    local start = core.clock()
+    step()
+    ms[i] = (core.clock() - start) * 1e3
+  end
+  return ms
+end
+
+-- ---- PyTorch's ----------------------------------------------------------------------------------
+
+local function start_peer()
+  local folder = io.popen("mktemp -d"):read "*l"
+  os.execute(("mkfifo %s/in %s/out"):format(folder, folder))
+  os.execute(("%s/bin/python %speer_torch_layers.py --threads %s <%s/in >%s/out 2>%s/err &"):format(
+    options.venv, HERE, options.threads, folder, folder, folder))
+  local peer = { folder = folder, input = assert(io.open(folder .. "/in", "w")),
+    output = assert(io.open(folder .. "/out")) }
+  peer.input:setvbuf "no"
+  return peer
+end
+
+local function ask(peer, line)
+  peer.input:write(line, "\n")
+  local answer = peer.output:read "*l"
+  if answer then return answer end
+  error("PyTorch ended: " .. io.popen("tail -n 1 " .. peer.folder .. "/err"):read "*a", 0)
+end
+
+local function run_peer(peer, layout, n)
+  local ms = {}
+  for number in ask(peer, ("run %d %s"):format(n, layout)):gmatch "[%d.e+-]+" do
+    ms[#ms + 1] = tonumber(number)
+  end
+  return ms
+end
+
+-- ---- the comparison -----------------------------------------------------------------------------
+
+local function median(list)
+  local sorted = { unpack(list) }
+  table.sort(sorted)
+  local n = #sorted
+  return n % 2 == 1 and sorted[(n + 1) / 2] or (sorted[n / 2] + sorted[n / 2 + 1]) / 2
+end
+
+local function compare(row, peer)
+  mgpu.seed(1)
+  local step, sizes = make_step(row)
+  local answer = ask(peer, "case " .. row[1])
+  local theirs, layouts = answer:match "^sizes ([%d ]+); layouts ([%w_ ]+)$"
+  if theirs ~= sizes then
+    error(("%s: our sizes %s, PyTorch's: %s"):format(row[1], sizes, answer), 0)
+  end
+  local names, times, ours = {}, {}, {}
+  for layout in layouts:gmatch "%S+" do
+    names[#names + 1], times[layout] = layout, {}
+    run_peer(peer, layout, 3)
+  end
+  run_ours(step, 3)
+  local n = math.max(3, math.min(60, math.ceil(120 / median(run_ours(step, 3)))))
+  for round = 1, tonumber(options.rounds) do
+    for i = 0, #names do
+      local k = (i + round) % (#names + 1)
+      if k == 0 then ours[round] = median(run_ours(step, n))
+      else times[names[k]][round] = median(run_peer(peer, names[k], n)) end
+    end
+  end
+  local best = names[1]
+  for _, name in ipairs(names) do if median(times[name]) < median(times[best]) then best = name end end
+  local ratios = {}
+  for i, ms in ipairs(times[best]) do ratios[i] = ms / ours[i] end
+  local layout = #names > 1 and best or ""
+  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], median(ours), median(times[best]),
+    median(ratios), layout))
+  io.flush()
+  return median(ratios)
+end
+
+-- ---- all rows -----------------------------------------------------------------------------------
+
+local wanted
+for name in (options.only or ""):gmatch "[^,]+" do
+  wanted = wanted or {}
+  wanted[name] = true
+end
+
+print(("\nlayers, forward and backward, float32, %s threads; PyTorch's better layout")
+  :format(options.threads))
+print(("  %-26s %9s %9s %7s"):format("", "ours ms", "torch ms", "ratio"))
+local peer = start_peer()
+ask(peer, "hello")
+local below = 0
+for _, row in ipairs(rows) do
+  if not wanted or wanted[row[1]] then
+    if compare(row, peer) < 1 then below = below + 1 end
+    collectgarbage()
+    collectgarbage()
+  end
+end
+print(("  %d rows below 1.00"):format(below))
+peer.input:close()
+peer.output:close()
+os.execute("rm -rf " .. peer.folder)
