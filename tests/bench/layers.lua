@@ -92,7 +92,7 @@ local rows = {
 
 local function make_input(shape, ids)
   if not ids then return mgpu.variable(mgpu.randn(shape)) end
-  return mgpu.tensor(mgpu.rand(shape) * ids):to "int32"
+  return mgpu.eval(mgpu.rand(shape) * ids):to "int32"
 end
 
 local function count(tensor)

@@ -77,3 +77,69 @@ end)
 test("an unknown metric is an error with the nearest name", function()
   check.raises(function() return metrics.accurcy end, "Accuracy", "usage")
 end)
+
+-- ---- Keras's numbers ----------------------------------------------------------------------------
+
+package.path = "tests/golden/?.lua;" .. package.path
+local hash = require "hash"
+local golden = require "metrics"
+
+-- Targets, predictions and weights of an update, from 0.
+local function golden_batch(case, update)
+  local rows, width = golden.rows, case.kind == "column" and 1 or golden.classes
+  local f64 = { dtype = "float64" }
+  local p = mgpu.tensor(hash.array(rows * width, 300 + update, 0.5, 0.5), f64):reshape { rows, width }
+  if case.args.from_logits then p = p * 6 - 3 end
+  local y = mgpu.tensor(hash.labels(rows, 310 + update, golden.classes), { dtype = "int32" })
+  if case.kind == "one_hot" then
+    y = mgpu.one_hot(y, golden.classes)
+  elseif case.kind ~= "ids" then
+    y = mgpu.tensor(hash.labels(rows * width, 320 + update, 2), f64):reshape { rows, width }
+  end
+  return y, p, mgpu.tensor(hash.array(rows, 330 + update, 1, 1), f64)
+end
+
+local function near(actual, expected)
+  if type(actual) == "number" then actual = { actual } end
+  if type(expected) == "number" then expected = { expected } end
+  check.near(actual, expected, 1e-6) -- Keras's metrics compute in float32
+end
+
+for i, case in ipairs(golden.cases) do
+  test(("metric %d, %s (%s), has Keras's results over updates, in jit too"):format(i, case.metric,
+    case.kind), function()
+    local class = mgpu.metrics[case.metric]
+    local plain, weighted, jitted = class(case.args), class(case.args), class(case.args)
+    local step = mgpu.jit(function(y, p) jitted:update(y, p) end)
+    for u = 0, golden.updates - 1 do
+      local y, p, weight = golden_batch(case, u)
+      plain:update(y, p)
+      weighted:update(y, p, weight)
+      step(y, p)
+      near(plain:result(), case.plain[u + 1])
+    end
+    near(jitted:result(), case.plain[golden.updates])
+    near(weighted:result(), case.weighted)
+    weighted:reset()
+    local saved = plain:save()
+    plain:reset()
+    plain:restore(saved)
+    near(plain:result(), case.plain[golden.updates])
+  end)
+end
+
+for what, make in pairs {
+  ["a threshold above 1"] = { function() mgpu.metrics.Precision { thresholds = 2 } end, "0 to 1" },
+  ["no thresholds"] = { function() mgpu.metrics.Recall { thresholds = {} } end, "empty" },
+  ["k below 1"] = { function() mgpu.metrics.TopKCategoricalAccuracy { k = 0 } end, "at least 1" },
+  ["a class that is not there"] = { function()
+    mgpu.metrics.Recall { class_id = 3 }:update(mgpu.ones { 2, 3 }, mgpu.ones { 2, 3 })
+  end, "class_id is 3" },
+  ["shapes that differ"] = { function()
+    mgpu.metrics.Precision {}:update(mgpu.ones { 2, 3 }, mgpu.ones { 2, 2 })
+  end, "the predictions have {2, 2}" },
+  ["an unknown curve"] = { function() mgpu.metrics.AUC { curve = "ROK" } end, "ROC" },
+  ["an unknown option"] = { function() mgpu.metrics.AUC { treshold = 1 } end, "thresholds" },
+} do
+  test("an error: " .. what, function() check.raises(make[1], make[2], "usage") end)
+end

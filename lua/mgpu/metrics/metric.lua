@@ -19,13 +19,16 @@ local Metric = {}
 Metric.__index = Metric
 Metric.__tostring = function(self) return "metric " .. self.name end
 
-local function zeros(shape) return ops.full(shape, 0, "float64") end
+-- Values, not ops: a state that is reset waits for nothing. shape: {} or {n}.
+local function zeros(shape)
+  local list = {}
+  for i = 1, shape[1] or 0 do list[i] = 0 end
+  return core.tensor(#shape == 0 and 0 or list, { dtype = "float64" })
+end
 
 -- The sums are float64: adding up a long epoch in float32 would round.
 local function sums(name, shape)
-  local value = zeros(shape)
-  core.eval(value)
-  return core.variable(value, { name = name, trainable = false })
+  return core.variable(zeros(shape), { name = name, trainable = false })
 end
 
 local function as_tensor(value)
@@ -69,7 +72,7 @@ function Metric:result()
 end
 
 function Metric:reset()
-  for _, v in ipairs(self.state) do v:assign(zeros(v:shape())) end
+  for _, v in ipairs(self.state) do v:assign(zeros(v:shape()):to(v:device())) end
 end
 
 -- The variables of the state.

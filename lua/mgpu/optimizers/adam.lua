@@ -12,9 +12,9 @@ local ops = core.ops
 local Adam = Optimizer.define {
   class = "Adam",
   declared = {
-    { "learning_rate", "number", default = 0.001, min = 0 },
-    { "beta_1", "number", default = 0.9, min = 0, max = 1 },
-    { "beta_2", "number", default = 0.999, min = 0, max = 1 },
+    { "learning_rate", "any", default = 0.001 },
+    { "beta_1", "number", default = 0.9, min = 0, below = 1 },
+    { "beta_2", "number", default = 0.999, min = 0, below = 1 },
     { "epsilon", "number", default = 1e-7, min = 0 },
     { "amsgrad", "boolean", default = false },
   },

@@ -4,13 +4,25 @@
 --     opt:apply(grads, model.trainable_variables)
 --     opt.learning_rate = 1e-4            -- acts at the next step, under mgpu.jit too
 --
+-- Options of all, with Keras's meaning:
+--   learning_rate            a number, one of mgpu.schedules, or a saved {class_name =, config =}
+--   clipnorm, clipvalue, global_clipnorm   bounds of a gradient's norm, of its elements, of the norm
+--                            of all gradients together; one of them; 0 is none
+--   weight_decay             v <- v - rate * weight_decay * v before the update
+--   exclude_from_weight_decay   {"part of a name", variable, {name = "a whole name"}, ...}
+--   use_ema, ema_momentum, ema_overwrite_frequency   keeps averages of the variables: averages.lua
+--   loss_scale_factor        gradients are of the loss times this, as scale_loss makes it
+--   name
+--
 -- Everything that changes from step to step (rate, step count, slots) is a variable, so a jitted
 -- step never needs a new trace. A rule's file defines update(self, v, g, slots, now): it assigns
 -- the variable's slots and returns the amount to subtract from v. `now` holds the step's scalars in
 -- the dtype of v: now.rate, and what the rule's own scalars(self, now) adds.
 
+local averages = require "mgpu.optimizers.averages"
 local core = require "mgpu.core"
-local options = require "mgpu.options"
+local decay = require "mgpu.optimizers.decay"
+local Schedule = require "mgpu.schedules.schedule"
 
 local ops = core.ops
 
@@ -22,47 +34,60 @@ local SHARED = {
   { "clipvalue", "number", min = 0 },
   { "global_clipnorm", "number", min = 0 },
   { "weight_decay", "number", min = 0 },
+  { "exclude_from_weight_decay", "table" },
+  { "use_ema", "boolean", default = false },
+  { "ema_momentum", "number", default = 0.99, min = 0, max = 1 },
+  { "ema_overwrite_frequency", "integer", min = 1 },
+  { "loss_scale_factor", "number", above = 0 },
   { "name", "string" },
 }
 
-local function scalar(value, dtype, name)
+-- A variable of one number.
+function Optimizer.scalar(value, dtype, name)
   return core.variable(core.tensor(value, { dtype = dtype }), { name = name, trainable = false })
 end
 
 -- ---- slots --------------------------------------------------------------------------------------
 
--- Zeros that are no part of a trace, so that a slot may be made while one is open.
-local function zeros_like(v)
+-- A value everywhere that is no part of a trace, so that a slot may be made while one is open.
+local function filled(v, value)
   if not core.tracing() then
-    local zeros = ops.full { shape = v:shape(), value = 0, dtype = v:dtype() }
-    core.eval(zeros)
-    return zeros
+    local full = ops.full { shape = v:shape(), value = value, dtype = v:dtype() }
+    core.eval(full)
+    return full
   end
   local function nested(shape, axis)
     local rows = {}
-    for i = 1, shape[axis] do rows[i] = axis == #shape and 0 or nested(shape, axis + 1) end
+    for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(shape, axis + 1) end
     return rows
   end
-  return core.tensor(v:rank() == 0 and 0 or nested(v:shape(), 1), { dtype = v:dtype() })
+  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1), { dtype = v:dtype() })
+end
+
+local function build_slots(self, v)
+  local slots, names = {}, self:slot_names()
+  if self.options.use_ema then names[#names + 1] = averages.SLOT end
+  for _, name in ipairs(names) do
+    slots[name] = core.variable(filled(v, self:slot_start(name)), {
+      name = ("%s/%s"):format(v.name, name), trainable = false })
+    self.state[#self.state + 1] = slots[name]
+  end
+  self.slots[v] = slots
+  self.built[#self.built + 1] = v
 end
 
 -- Makes the slots of the variables that have none yet. `apply` does so too.
 function Optimizer:build(variables)
   for _, v in ipairs(variables) do
     if not self.slots[v] then
-      local slots = {}
-      for _, name in ipairs(self:slot_names()) do
-        slots[name] = core.variable(zeros_like(v), { name = ("%s/%s"):format(v.name, name),
-          trainable = false })
-        self.state[#self.state + 1] = slots[name]
-      end
-      self.slots[v] = slots
+      averages.check_new(self, v)
+      build_slots(self, v)
     end
   end
 end
 
--- Everything a checkpoint must hold: step count, learning rate, then the slots in the order of the
--- variables given to build.
+-- Everything a checkpoint must hold: step count, learning rate (if it is no schedule), what the rule
+-- keeps for itself, then the slots in the order of the variables given to build.
 function Optimizer:variables() return self.state end
 
 -- ---- gradients ----------------------------------------------------------------------------------
@@ -78,25 +103,43 @@ local function clip_all(grads, clip)
   return clipped
 end
 
+-- A limit of 0 is none, as in Keras.
+function Optimizer:limit(name)
+  local limit = self.options[name]
+  return limit and limit > 0 and limit
+end
+
 function Optimizer:clip(grads)
-  local limit = self.options.clipnorm
+  local limit = self:limit "clipnorm"
   if limit then
     return clip_all(grads, function(g) return clip_norm(g, ops.sqrt(square_sum(g)), limit) end)
   end
-  limit = self.options.global_clipnorm
+  limit = self:limit "global_clipnorm"
   if limit then
     local total
     for _, g in ipairs(grads) do total = total and total + square_sum(g) or square_sum(g) end
     local norm = ops.sqrt(total)
-    return clip_all(grads, function(g)
-      return clip_norm(g, ops.cast(norm, { dtype = g:dtype() }), limit)
-    end)
+    -- 0, but NaN for an infinite norm, which would make zeros of finite gradients.
+    local scale = limit / ops.maximum(norm, limit) + (norm - norm)
+    return clip_all(grads, function(g) return g * ops.cast(scale, { dtype = g:dtype() }) end)
   end
-  limit = self.options.clipvalue
+  limit = self:limit "clipvalue"
   if limit then
     return clip_all(grads, function(g) return ops.minimum(ops.maximum(g, -limit), limit) end)
   end
   return grads
+end
+
+-- The loss whose gradients `apply` expects: times loss_scale_factor, if there is one, so that small
+-- gradients are not lost in a narrow dtype.
+function Optimizer:scale_loss(loss)
+  local factor = self.options.loss_scale_factor
+  return factor and loss * factor or loss
+end
+
+local function unscale(self, grads)
+  local factor = self.options.loss_scale_factor
+  return factor and clip_all(grads, function(g) return g / factor end) or grads
 end
 
 -- The variables with a gradient, and their gradients.
@@ -118,7 +161,7 @@ end
 
 -- The step's scalars, computed in float64 and cast once for each dtype.
 local function scalars_by_dtype(self)
-  local exact = { rate = self.rate:value() }
+  local exact = { rate = self.schedule and self.schedule(self.iterations) or self.rate:value() }
   exact.step = ops.cast(ops.add(self.iterations, 1), { dtype = "float64" })
   self:scalars(exact)
   local cast = {}
@@ -137,37 +180,73 @@ end
 function Optimizer:apply(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
-  gs = self:clip(gs)
-  local scalars, decay = scalars_by_dtype(self), self.options.weight_decay
+  gs = self:clip(unscale(self, gs))
+  local scalars = scalars_by_dtype(self)
   for i, v in ipairs(vs) do
     local now, value = scalars(v:dtype()), v:value()
     local change = self:update(value, gs[i], self.slots[v], now)
-    if decay then value = value - value * (decay * now.rate) end
+    if decay.applies(self, v) then
+      value = value - value * (self.options.weight_decay * now.rate)
+    end
     v:assign(value - change)
   end
+  averages.update(self)
   self.iterations:assign(ops.add(self.iterations, 1))
+  self.begun = true
 end
 
 Optimizer.apply_gradients = Optimizer.apply
+Optimizer.finalize_variable_values = averages.finalize
+Optimizer.exclude_from_weight_decay = decay.exclude
 
--- What a rule may override.
+-- What a rule may override: the names of a variable's slots, the value each starts with, scalars of
+-- the step, and variables of its own.
 function Optimizer.slot_names() return {} end
+function Optimizer.slot_start() return 0 end
 function Optimizer.scalars() end
+function Optimizer.own_variables() return {} end
 
 -- The options as they are now, from which an equal optimizer can be made.
 function Optimizer:get_config()
   local config = {}
   for key, value in pairs(self.options) do config[key] = value end
-  config.learning_rate = self.learning_rate
+  config.learning_rate = self.schedule and Schedule.saved(self.schedule) or self.learning_rate
+  config.exclude_from_weight_decay = decay.saved(self)
   return config
 end
 
 -- ---- making optimizers --------------------------------------------------------------------------
 
-local function check_rate(value)
+local function check_rate(who, value)
   if type(value) ~= "number" or not (value >= 0) or value == math.huge then
-    core.fail("usage", ("learning_rate must be a number >= 0, got %s"):format(tostring(value)))
+    core.fail("usage", ("%s: learning_rate must be a number >= 0 or one of mgpu.schedules, got %s"):format(
+      who, type(value) == "table" and "a table" or tostring(value)))
   end
+end
+
+-- The schedule that an option is or describes; nil for a number.
+local function schedule_of(who, value)
+  local described = type(value) == "table" and type(value.class_name) == "string"
+  if described or Schedule.is(value) then return Schedule.get(value) end
+  check_rate(who, value)
+end
+
+-- The rate at the next step, as a number.
+local function present_rate(self)
+  if not self.schedule then return rawget(self, "rate"):item() end
+  return self.schedule(tonumber(self.iterations:item()))
+end
+
+local function set_rate(self, value)
+  if self.schedule then
+    core.fail("usage", ("%s: its learning_rate is a schedule and cannot be set: make the optimizer with "
+      .. "a number instead"):format(self.name))
+  elseif type(value) == "table" then
+    core.fail("usage", ("%s: a schedule is given when the optimizer is made; learning_rate can be set to "
+      .. "a number only"):format(self.name))
+  end
+  check_rate(self.name, value)
+  self.rate:assign(core.tensor(value, { dtype = "float64" }))
 end
 
 local function one_clip(class, chosen)
@@ -183,11 +262,12 @@ end
 -- ARGS
 --   definition.class     the class's name
 --   definition.declared  its own options, as mgpu.options declares them; learning_rate comes first
---   definition.update    and scalars, slot_names: see the top
+--   definition.update    and scalars, slot_names, slot_start, own_variables: see above
+--   definition.base      the class it takes all else from, if not Optimizer
 -- RETURNS the class: called with options it makes an optimizer.
 function Optimizer.define(definition)
   local class = setmetatable({}, {
-    __index = Optimizer,
+    __index = definition.base or Optimizer,
     __call = function(class, given) return class.new(given) end,
     __tostring = function() return "optimizer class " .. definition.class end,
   })
@@ -198,23 +278,31 @@ function Optimizer.define(definition)
   local meta = {}
   -- learning_rate reads and writes a variable; all else is a field or a method.
   function meta.__index(self, key)
-    if key == "learning_rate" then return rawget(self, "rate"):item() end
+    if key == "learning_rate" then return present_rate(self) end
     return class[key]
   end
   function meta.__newindex(self, key, value)
-    if key ~= "learning_rate" then return rawset(self, key, value) end
-    check_rate(value)
-    self.rate:assign(core.tensor(value, { dtype = "float64" }))
+    if key == "learning_rate" then set_rate(self, value) else rawset(self, key, value) end
   end
   function meta.__tostring(self) return "optimizer " .. self.name end
 
   function class.new(given)
-    local chosen = options.check(definition.class, class.declared, given or {})
+    local chosen = Schedule.check(definition.class, class.declared, given or {})
     one_clip(definition.class, chosen)
-    local rate = scalar(chosen.learning_rate, "float64", "learning_rate")
-    local iterations = scalar(0, "int64", "iterations")
-    return setmetatable({ name = chosen.name or definition.class, options = chosen, rate = rate,
-      iterations = iterations, slots = {}, state = { iterations, rate } }, meta)
+    local schedule = schedule_of(definition.class, chosen.learning_rate)
+    local self = setmetatable({ name = chosen.name or definition.class, options = chosen,
+      schedule = schedule or false, iterations = Optimizer.scalar(0, "int64", "iterations"), slots = {}, state = {},
+      built = {}, begun = false }, meta)
+    self.state[1] = self.iterations
+    if not schedule then
+      rawset(self, "rate", Optimizer.scalar(chosen.learning_rate, "float64", "learning_rate"))
+      self.state[2] = self.rate
+    end
+    for _, v in ipairs(self:own_variables()) do self.state[#self.state + 1] = v end
+    if chosen.exclude_from_weight_decay then
+      self:exclude_from_weight_decay(chosen.exclude_from_weight_decay)
+    end
+    return self
   end
   return class
 end

@@ -13,7 +13,7 @@ local ops = core.ops
 local RMSprop = Optimizer.define {
   class = "RMSprop",
   declared = {
-    { "learning_rate", "number", default = 0.001, min = 0 },
+    { "learning_rate", "any", default = 0.001 },
     { "rho", "number", default = 0.9, min = 0, max = 1 },
     { "momentum", "number", default = 0, min = 0, max = 1 },
     { "epsilon", "number", default = 1e-7, min = 0 },

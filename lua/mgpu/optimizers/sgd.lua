@@ -9,7 +9,7 @@ local Optimizer = require "mgpu.optimizers.optimizer"
 local SGD = Optimizer.define {
   class = "SGD",
   declared = {
-    { "learning_rate", "number", default = 0.01, min = 0 },
+    { "learning_rate", "any", default = 0.01 },
     { "momentum", "number", default = 0, min = 0, max = 1 },
     { "nesterov", "boolean", default = false },
   },

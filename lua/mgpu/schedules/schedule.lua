@@ -45,9 +45,15 @@ function numbers.lt(a, b) return a < b end
 function numbers.where(condition, a, b) if condition then return a else return b end end
 
 local tensors = {}
-for _, name in ipairs { "pow", "floor", "ceil", "cos", "log", "minimum", "le", "lt", "where" } do
+for _, name in ipairs { "pow", "floor", "ceil", "cos", "log", "minimum", "le", "lt" } do
   tensors[name] = ops[name]
 end
+
+-- Beside a condition, which is no float64, a number would be rounded to float32.
+local function exact(value)
+  return type(value) == "number" and core.tensor(value, { dtype = "float64" }) or value
+end
+function tensors.where(condition, a, b) return ops.where(condition, exact(a), exact(b)) end
 
 local function call(self, step)
   if type(step) == "number" then

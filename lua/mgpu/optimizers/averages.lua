@@ -1,0 +1,55 @@
+-- Averages of the variables over the steps (use_ema): the average of a variable is one of its slots.
+--
+--     average <- momentum * average + (1 - momentum) * v       after each step; the first sets it to v
+-- After every ema_overwrite_frequency steps, and in finalize_variable_values, v <- average.
+-- (Polyak & Juditsky, Acceleration of stochastic approximation by averaging, 1992)
+
+local core = require "mgpu.core"
+
+local ops = core.ops
+local M = {}
+
+M.SLOT = "average"
+
+-- A variable that comes after the first step would have an average that started at 0.
+function M.check_new(optimizer, v)
+  if optimizer.options.use_ema and optimizer.begun then
+    core.fail("usage", ("%s: the variable %q is new: with use_ema all variables must be given to build, "
+      .. "or to the first apply"):format(optimizer.name, v.name))
+  end
+end
+
+-- Of all variables the optimizer knows, those without a gradient too, as in Keras.
+function M.update(optimizer)
+  local chosen = optimizer.options
+  if not chosen.use_ema then return end
+  local later = ops.cast(ops.ne(optimizer.iterations, 0), { dtype = "float64" })
+  local momentum = later * chosen.ema_momentum
+  local every = chosen.ema_overwrite_frequency
+  local due = every and ops.eq(ops.mod(ops.add(optimizer.iterations, 1), every), 0)
+  for _, v in ipairs(optimizer.built) do
+    local slot, value = optimizer.slots[v][M.SLOT], v:value()
+    local share = ops.cast(momentum, { dtype = v:dtype() })
+    local average = share * slot:value() + (1 - share) * value
+    slot:assign(average)
+    if due then v:assign(ops.where(due, average, value)) end
+  end
+end
+
+--- finalize_variable_values(variables): sets them to their averages; without use_ema, nothing. Without
+--- a step so far there is no average, and they stay.
+function M.finalize(optimizer, variables)
+  if not optimizer.options.use_ema then return end
+  for _, v in ipairs(variables) do
+    if not optimizer.slots[v] then
+      core.fail("usage", ("finalize_variable_values: %s has never been given the variable %q"):format(
+        optimizer.name, v.name))
+    end
+  end
+  local begun = ops.gt(optimizer.iterations, 0)
+  for _, v in ipairs(variables) do
+    v:assign(ops.where(begun, optimizer.slots[v][M.SLOT]:value(), v:value()))
+  end
+end
+
+return M

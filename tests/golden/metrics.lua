@@ -1,0 +1,207 @@
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
+-- hash.lua.
+--
+-- Update u (from 0): predictions array({rows, width}, 300 + u, 0.5, 0.5) (from_logits: 6 p - 3)
+-- with width 1 for kind column, else classes; targets ids = labels(rows, 310 + u, classes), one_hot
+-- of them, or bits/column = labels(rows * width, 320 + u, 2); weights array(rows, 330 + u, 1, 1).
+-- plain[u]: the result after update u; weighted: after all, with weights. A list where thresholds
+-- is one.
+return {
+  rows = 7,
+  classes = 6,
+  updates = 3,
+  cases = {
+    {
+      metric = "TopKCategoricalAccuracy",
+      args = { k = 2 },
+      kind = "one_hot",
+      plain = { 0.4285714328289032, 0.3571428656578064, 0.380952388048172 },
+      weighted = 0.38915383815765381,
+    },
+    {
+      metric = "TopKCategoricalAccuracy",
+      args = {},
+      kind = "one_hot",
+      plain = { 0.8571428656578064, 0.8571428656578064, 0.8095238208770752 },
+      weighted = 0.78511840105056763,
+    },
+    {
+      metric = "SparseTopKCategoricalAccuracy",
+      args = { k = 3 },
+      kind = "ids",
+      plain = { 0.57142859697341919, 0.5, 0.52380955219268799 },
+      weighted = 0.45875486731529236,
+    },
+    {
+      metric = "Precision",
+      args = {},
+      kind = "bits",
+      plain = { 0.63636362552642822, 0.56818181276321411, 0.57377046346664429 },
+      weighted = 0.54197639226913452,
+    },
+    {
+      metric = "Recall",
+      args = {},
+      kind = "bits",
+      plain = { 0.53846156597137451, 0.56818181276321411, 0.5 },
+      weighted = 0.4526594877243042,
+    },
+    {
+      metric = "Precision",
+      args = { thresholds = 0.29999999999999999 },
+      kind = "bits",
+      plain = { 0.69696968793869019, 0.57575756311416626, 0.57303369045257568 },
+      weighted = 0.56231063604354858,
+    },
+    {
+      metric = "Recall",
+      args = { thresholds = 0.29999999999999999 },
+      kind = "bits",
+      plain = { 0.88461536169052124, 0.86363637447357178, 0.72857141494750977 },
+      weighted = 0.72953939437866211,
+    },
+    {
+      metric = "Precision",
+      args = { thresholds = { 0.20000000000000001, 0.5, 0.80000000000000004 } },
+      kind = "bits",
+      plain = {
+        { 0.66666668653488159, 0.63636362552642822, 0.57142859697341919 },
+        { 0.54794520139694214, 0.56818181276321411, 0.47058823704719543 },
+        { 0.54455447196960449, 0.57377046346664429, 0.47368422150611877 },
+      },
+      weighted = { 0.52647459506988525, 0.54197639226913452, 0.51235854625701904 },
+    },
+    {
+      metric = "Recall",
+      args = { thresholds = { 0.20000000000000001, 0.5, 0.80000000000000004 } },
+      kind = "bits",
+      plain = {
+        { 0.92307692766189575, 0.53846156597137451, 0.15384615957736969 },
+        { 0.90909093618392944, 0.56818181276321411, 0.18181818723678589 },
+        { 0.78571426868438721, 0.5, 0.12857143580913544 },
+      },
+      weighted = { 0.79335200786590576, 0.4526594877243042, 0.14675366878509521 },
+    },
+    {
+      metric = "Precision",
+      args = { top_k = 2 },
+      kind = "bits",
+      plain = { 0.78571426868438721, 0.6428571343421936, 0.6428571343421936 },
+      weighted = 0.62554728984832764,
+    },
+    {
+      metric = "Recall",
+      args = { top_k = 2 },
+      kind = "bits",
+      plain = { 0.42307692766189575, 0.40909090638160706, 0.38571429252624512 },
+      weighted = 0.38389796018600464,
+    },
+    {
+      metric = "Precision",
+      args = { class_id = 1 },
+      kind = "bits",
+      plain = { 0.66666668653488159, 0.75, 0.69999998807907104 },
+      weighted = 0.47973299026489258,
+    },
+    {
+      metric = "Recall",
+      args = { class_id = 4, thresholds = 0.40000000000000002 },
+      kind = "bits",
+      plain = { 0, 0.3333333432674408, 0.4166666567325592 },
+      weighted = 0.40322306752204895,
+    },
+    {
+      metric = "Precision",
+      args = { top_k = 3, class_id = 2, thresholds = 0.10000000000000001 },
+      kind = "bits",
+      plain = { 0.75, 0.66666668653488159, 0.69230771064758301 },
+      weighted = 0.60020756721496582,
+    },
+    {
+      metric = "AUC",
+      args = {},
+      kind = "column",
+      plain = { 0.80000001192092896, 0.58333331346511841, 0.49537035822868347 },
+      weighted = 0.56081020832061768,
+    },
+    {
+      metric = "AUC",
+      args = { num_thresholds = 11 },
+      kind = "column",
+      plain = { 0.80000001192092896, 0.58333337306976318, 0.49537038803100586 },
+      weighted = 0.54158669710159302,
+    },
+    {
+      metric = "AUC",
+      args = { curve = "PR" },
+      kind = "column",
+      plain = { 0.91890698671340942, 0.58512687683105469, 0.59608262777328491 },
+      weighted = 0.7412678599357605,
+    },
+    {
+      metric = "AUC",
+      args = { curve = "PR", num_thresholds = 5 },
+      kind = "column",
+      plain = { 0.91890698671340942, 0.6741911768913269, 0.61239838600158691 },
+      weighted = 0.74486976861953735,
+    },
+    {
+      metric = "AUC",
+      args = { summation_method = "minoring", num_thresholds = 20 },
+      kind = "column",
+      plain = { 0.80000001192092896, 0.58333337306976318, 0.47222220897674561 },
+      weighted = 0.52208864688873291,
+    },
+    {
+      metric = "AUC",
+      args = { summation_method = "majoring", curve = "PR", num_thresholds = 20 },
+      kind = "column",
+      plain = { 0.92666667699813843, 0.69270837306976318, 0.60011553764343262 },
+      weighted = 0.73974227905273438,
+    },
+    {
+      metric = "AUC",
+      args = {
+        thresholds = { 0.10000000000000001, 0.40000000000000002, 0.69999999999999996 },
+      },
+      kind = "column",
+      plain = { 0.70000004768371582, 0.59375, 0.48611113429069519 },
+      weighted = 0.54375797510147095,
+    },
+    {
+      metric = "AUC",
+      args = { from_logits = true },
+      kind = "column",
+      plain = { 0.80000001192092896, 0.58333331346511841, 0.49537035822868347 },
+      weighted = 0.5608101487159729,
+    },
+    {
+      metric = "MeanSquaredError",
+      args = {},
+      kind = "bits",
+      plain = { 0.29100888967514038, 0.30239984393119812, 0.3261321485042572 },
+      weighted = 0.33453541994094849,
+    },
+    {
+      metric = "MeanAbsoluteError",
+      args = {},
+      kind = "bits",
+      plain = { 0.47327819466590881, 0.48397615551948547, 0.50413185358047485 },
+      weighted = 0.51167964935302734,
+    },
+    {
+      metric = "BinaryAccuracy",
+      args = { threshold = 0.29999999999999999 },
+      kind = "bits",
+      plain = { 0.69047611951828003, 0.5952380895614624, 0.5476190447807312 },
+      weighted = 0.54466474056243896,
+    },
+    {
+      metric = "CategoricalAccuracy",
+      args = {},
+      kind = "one_hot",
+      plain = { 0.28571429848670959, 0.2142857164144516, 0.190476194024086 },
+      weighted = 0.20644494891166687,
+    },
+  },
+}
