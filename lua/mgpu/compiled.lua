@@ -127,12 +127,12 @@ end
 
 -- One batch of training. `update`: whether the variables change, or the gradients only add up.
 local function train(self, model, x, y, weight, update)
-  local variables, predictions, each = model.trainable_variables, nil, nil
-  local loss, grads = core.value_and_grad(function()
+  local variables, optimizer = model.trainable_variables, self.optimizer
+  local predictions, loss, each
+  local _, grads = core.value_and_grad(function()
     predictions = outputs_of(model(inputs_of(x), { training = true }))
-    local total
-    total, each = self:total_loss(model, y, predictions, weight)
-    return total
+    loss, each = self:total_loss(model, y, predictions, weight)
+    return optimizer.scale_loss and optimizer:scale_loss(loss) or loss
   end, variables)()
   guard(loss, grads)
   local rows = x[1]:shape()[1]

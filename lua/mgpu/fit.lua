@@ -271,6 +271,10 @@ local function run_epochs(run)
     run.callbacks.call("on_epoch_end", epoch, values)
     if run.model.stop_training then break end
   end
+  local optimizer = run.compiled.optimizer
+  if optimizer.finalize_variable_values and given.epochs > given.initial_epoch then
+    optimizer:finalize_variable_values(run.model.trainable_variables)
+  end
   run.callbacks.call "on_train_end"
 end
 

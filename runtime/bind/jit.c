@@ -37,7 +37,7 @@ typedef struct jitted { /* its environment table holds the function, so that cyc
     entry entries[MAX_PLANS];
     mg_device *devices[MAX_DEVICES]; /* of plans on several */
     double weights[MAX_DEVICES];
-    int n_devices;
+    int n_devices, n_stages;
     bool weighted, local_norm;
     mg_device *keeper;
     int n_entries, n_traces;
@@ -351,8 +351,8 @@ static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, o
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
     if (j->n_devices > 1 &&
-        mg_trace_spread(trace, j->devices, j->n_devices, j->weighted ? j->weights : NULL,
-                        j->local_norm, j->keeper) != MG_OK) {
+        mg_trace_spread(trace, j->devices, j->n_devices, j->n_stages,
+                        j->weighted ? j->weights : NULL, j->local_norm, j->keeper) != MG_OK) {
         mg_trace_abandon(trace);
         bind_raise(L);
     }
@@ -638,6 +638,11 @@ static void take_devices(lua_State *L, jitted *j) {
     lua_pop(L, 2);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);
+    lua_getfield(L, 2, "stages");
+    j->n_stages = (int)luaL_optinteger(L, -1, 1);
+    if (j->n_stages < 1 || n % j->n_stages != 0)
+        bind_fail(L, MG_USAGE, "mgpu.jit: %d devices are not %d equal groups", n, j->n_stages);
+    lua_pop(L, 1);
     lua_getfield(L, 2, "keeper");
     if (lua_isstring(L, -1) && !(j->keeper = mg_device_find(lua_tostring(L, -1)))) bind_raise(L);
     lua_pop(L, 2);

@@ -367,6 +367,22 @@ static int core_copy_to(lua_State *L) {
     return 1;
 }
 
+/* place(t, device): t where it is, or brought to the device; gradients flow back. */
+static int core_place(lua_State *L) {
+    mg_tensor *t = bind_take_tensor(L, 1, NULL, "place");
+    mg_device *d = mg_device_find(luaL_checkstring(L, 2));
+    if (!d) return bind_raise(L);
+    d = mg_trace_device(d);
+    if (t->place.device == d && !t->floating) {
+        lua_settop(L, 1);
+        return 1;
+    }
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("place"), &t, 1, &attrs));
+    return 1;
+}
+
 /* The address of the evaluated elements in host memory. */
 static int core_address(lua_State *L) {
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "pointer");
@@ -506,12 +522,9 @@ void bind_open_tensor(lua_State *L) {
     }
 }
 
-const luaL_Reg mg_bind_tensor[] = {{"tensor", core_tensor},
-                                   {"eval", core_eval},
-                                   {"copy_to", core_copy_to},
-                                   {"address", core_address},
-                                   {"floatx", core_floatx},
-                                   {"producer", core_producer},
-                                   {"producer_input", core_producer_input},
-                                   {"is_tensor", core_is_tensor},
-                                   {NULL, NULL}};
+const luaL_Reg mg_bind_tensor[] = {
+    {"tensor", core_tensor},       {"eval", core_eval},
+    {"copy_to", core_copy_to},     {"place", core_place},
+    {"address", core_address},     {"floatx", core_floatx},
+    {"producer", core_producer},   {"producer_input", core_producer_input},
+    {"is_tensor", core_is_tensor}, {NULL, NULL}};

@@ -33,6 +33,9 @@ typedef struct mg_comm_api {
     mg_status (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer,
                             int64_t bytes);
     mg_status (*barrier)(mg_comm *c, int rank);
+    /* From one rank's `in` to another's `out`; both call it, nobody else does. */
+    mg_status (*transfer)(mg_comm *c, int rank, int from, int to, const void *in, void *out,
+                          int64_t bytes);
     /* Wakes everybody; from any thread. Until reset, all calls fail. */
     void (*abort)(mg_comm *c);
     /* After everybody has returned: as new. */

@@ -22,9 +22,15 @@ typedef struct entry {
     int64_t bytes;
 } entry;
 
+typedef struct mail { /* from a rank to another: one message at a time */
+    const void *in;   /* NULL: none, or taken */
+    bool full;
+} mail;
+
 typedef struct local_comm {
     mg_comm comm;
     entry *table;
+    mail *mails; /* n * n, from-major */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int arrived;
@@ -95,6 +101,7 @@ static void local_reset(mg_comm *comm) {
     pthread_mutex_lock(&c->mutex);
     c->aborted = false;
     c->arrived = 0;
+    memset(c->mails, 0, (size_t)(comm->n * comm->n) * sizeof *c->mails);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -104,6 +111,49 @@ static bool local_aborted(mg_comm *comm) {
     const bool aborted = c->aborted;
     pthread_mutex_unlock(&c->mutex);
     return aborted;
+}
+
+/* With the mutex held: until the mail is full (or empty). */
+static mg_status wait_mail(local_comm *c, const mail *m, bool full) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)c->comm.deadline + 1;
+    while (m->full != full && !c->aborted) {
+        if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
+        c->aborted = true;
+        pthread_cond_broadcast(&c->changed);
+        return mg_fail(MG_COMM, "another device did not answer within %g seconds",
+                       c->comm.deadline);
+    }
+    return c->aborted ? aborted() : MG_OK;
+}
+
+static mg_status local_transfer(mg_comm *comm, int rank, int from, int to, const void *in,
+                                void *out, int64_t bytes) {
+    local_comm *c = (local_comm *)comm;
+    const double start = now();
+    pthread_mutex_lock(&c->mutex);
+    mail *m = &c->mails[from * comm->n + to];
+    mg_status status;
+    if (rank == from) {
+        m->in = in;
+        m->full = true;
+        pthread_cond_broadcast(&c->changed);
+        status = wait_mail(c, m, false); /* the memory is read until then */
+    } else {
+        status = wait_mail(c, m, true);
+        if (status == MG_OK) {
+            pthread_mutex_unlock(&c->mutex);
+            memcpy(out, m->in, (size_t)bytes);
+            pthread_mutex_lock(&c->mutex);
+            m->full = false;
+            comm->bytes_moved[rank] += bytes;
+            pthread_cond_broadcast(&c->changed);
+        }
+    }
+    pthread_mutex_unlock(&c->mutex);
+    comm->waited[rank] += now() - start;
+    return status;
 }
 
 /* ---- reductions: pieces of elements, from the first rank to the last ---- */
@@ -243,6 +293,7 @@ static void local_free(mg_comm *comm) {
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->changed);
     mg_free(c->table);
+    mg_free(c->mails);
     mg_free(comm->bytes_moved);
     mg_free(comm->waited);
     mg_free(comm->busy);
@@ -256,6 +307,7 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .broadcast = local_broadcast,
                                 .all_gather = local_all_gather,
                                 .barrier = local_barrier,
+                                .transfer = local_transfer,
                                 .abort = local_abort,
                                 .reset = local_reset,
                                 .aborted = local_aborted,
@@ -270,6 +322,7 @@ mg_comm *mg_comm_local(int n) {
     const char *deadline = getenv("MGPU_DEADLINE");
     c->comm.deadline = deadline && atof(deadline) > 0 ? atof(deadline) : 600;
     c->table = mg_alloc_zero((size_t)n * sizeof *c->table);
+    c->mails = mg_alloc_zero((size_t)(n * n) * sizeof *c->mails);
     c->comm.bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->comm.bytes_moved);
     c->comm.waited = mg_alloc_zero((size_t)n * sizeof *c->comm.waited);
     c->comm.busy = mg_alloc_zero((size_t)n * sizeof *c->comm.busy);
@@ -278,7 +331,8 @@ mg_comm *mg_comm_local(int n) {
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &clock);
     pthread_condattr_destroy(&clock);
-    if (c->table && c->comm.bytes_moved && c->comm.waited && c->comm.busy) return &c->comm;
+    if (c->table && c->mails && c->comm.bytes_moved && c->comm.waited && c->comm.busy)
+        return &c->comm;
     local_free(&c->comm);
     return NULL;
 }

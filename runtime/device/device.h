@@ -20,10 +20,12 @@ typedef struct mg_run {
     void *const *external; /* one address per external value */
     void *arena;           /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
-    bool commit;   /* false: compute phase, true: commit phase */
-    mg_comm *comm; /* of a plan on several devices, or NULL */
-    int rank;      /* this device's in it */
-    int threads;   /* of the host's cores; 0: all */
+    bool commit;    /* false: compute phase, true: commit phase */
+    mg_comm *comm;  /* of the devices that share the rows, or NULL */
+    int rank;       /* this device's in it */
+    mg_comm *world; /* of all devices of the plan; NULL if that is the same */
+    int world_rank;
+    int threads; /* of the host's cores; 0: all */
 } mg_run;
 
 typedef struct mg_device_api {

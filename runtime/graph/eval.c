@@ -128,6 +128,31 @@ static mg_status check_asked(mg_tensor *const *t, int n) {
     return MG_OK;
 }
 
+/* What is wanted on another device is brought there before the plan that reads it. */
+static mg_tensor *unplaced(const mg_walk *walk) {
+    static const mg_op *place;
+    if (!place) place = mg_op_find("place");
+    for (int i = 0; i < walk->n; i++)
+        if (walk->items[i]->op == place && lazy(walk->items[i], NULL)) return walk->items[i];
+    return NULL;
+}
+
+static mg_status bring(mg_tensor *t) {
+    mg_tensor *x = t->inputs[0];
+    MG_TRY(mg_eval(&x, 1));
+    void *staging = mg_alloc(mg_tensor_bytes(x) + 1);
+    if (!staging) return MG_OOM;
+    mg_status status = mg_tensor_read(x, staging);
+    mg_tensor *value = NULL;
+    if (status == MG_OK)
+        value = mg_tensor_from_host(staging, (mg_dtype)t->dtype, &t->shape, t->place.device);
+    mg_free(staging);
+    if (!value) return status != MG_OK ? status : mg_error_code();
+    status = attach(t, value);
+    mg_tensor_release(value);
+    return status;
+}
+
 static mg_status eval_some(mg_tensor *const *t, int n) {
     mg_tensor **asked = mg_alloc((size_t)(n + MAX_PENDING) * sizeof *asked), **roots = NULL;
     mg_walk walk = {0};
@@ -136,6 +161,15 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
     mg_status status = MG_OK;
     if (n_roots) {
         status = mg_walk_collect(&walk, asked, n_roots, lazy, NULL);
+        for (mg_tensor *far; status == MG_OK && (far = unplaced(&walk));) {
+            mg_walk_free(&walk);
+            status = bring(far);
+            for (int i = 0; i < n_roots; i++)
+                if (!lazy(asked[i], NULL)) asked[i--] = asked[--n_roots];
+            if (status == MG_OK) status = mg_walk_collect(&walk, asked, n_roots, lazy, NULL);
+        }
+    }
+    if (n_roots && status == MG_OK) {
         roots = mg_alloc((size_t)(walk.n + 1) * sizeof *roots);
         if (!roots) status = MG_OOM;
         for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = asked[i];

@@ -37,6 +37,7 @@ typedef struct mg_plan_spec {
     mg_device *device;         /* of a plan on one */
     mg_device *const *devices; /* n_devices of them, if the plan is on several (else 0) */
     int n_devices;
+    int n_stages; /* the devices are n_stages groups of equal length, stage by stage; 0 means 1 */
     const double *weights; /* shares of the rows; NULL: even */
     bool local_norm;       /* batch statistics by device */
     mg_device *keeper;     /* the only one that has the variables; NULL: all have them */
@@ -78,9 +79,11 @@ typedef struct mg_trace mg_trace;
 mg_trace *mg_trace_begin(mg_device *device);
 /* The plan will be on these devices (at most 64; copied), sharing rows by weights (NULL: evenly).
  */
-mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
-                          bool local_norm, mg_device *keeper);
+mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_stages,
+                          const double *weights, bool local_norm, mg_device *keeper);
 mg_trace *mg_trace_current(void);
+/* The device that stands for d in the open trace; d itself outside of one. */
+mg_device *mg_trace_device(mg_device *d);
 /* The open trace's serial number, never 0; 0 if none is open. */
 uint16_t mg_trace_serial(void);
 /* The ordinal of the next random draw of the open trace. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Besides the ways of op.h: every device has its own value (batch statistics of its rows). */
-enum { LOCAL = -6, NOT_MADE = -1, N_WAYS = MG_MAX_RANK + 1 };
+enum { LOCAL = -6, NOT_MADE = -1, N_WAYS = MG_MAX_RANK + 2 };
 
 typedef struct decision {
     int born;  /* as the op makes it */
@@ -24,12 +24,15 @@ typedef struct decision {
 typedef struct partition {
     const mg_ir *global;
     const mg_shards *shards;
-    int device, keeper;
+    const mg_partition_spec *spec;
+    int stage, device, keeper;
     bool local_norm;
     mg_ir *part;
     int capacity;
     decision *decisions;
-    bool *reduced;       /* per global node: its terms are reduced at once */
+    bool *reduced;            /* per global node: its terms are reduced at once */
+    int *stages;              /* per global node: where it is computed */
+    uint64_t (*sent)[N_WAYS]; /* per global node and way: the stages it is sent to */
     int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
     int *raw;            /* per global node: its terms, or its device's own value */
     int collectives, last_collective;
@@ -161,6 +164,10 @@ static mg_status decide_birth(partition *p, int i, decision *d) {
         if (p->decisions[n->in[k]].depth >= d->depth) d->depth = p->decisions[n->in[k]].depth + 1;
     }
     if (n->n_in == 0 || !p->shards->rows || d->how == MG_ANY) return MG_OK;
+    if (is_op(n, "place")) { /* as it lies */
+        d->how = d->in[0] = p->decisions[n->in[0]].how;
+        return MG_OK;
+    }
     if (is_op(n, "shard")) {
         d->in[0] = p->decisions[n->in[0]].how == 0 ? 0 : MG_WHOLE;
         d->how = 0;
@@ -212,6 +219,43 @@ static mg_status decide_all(partition *p, const bool *split_roots, bool *wanted)
         }
     }
     return MG_OK;
+}
+
+/* ---- stages ---- */
+
+int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
+    for (int s = 0; s < spec->n_stages; s++)
+        if (spec->stages[s] == d) return s;
+    return 0;
+}
+
+/* The place of a way in the tables: whole, by axis, or as it was born. */
+static int slot_of(int how) {
+    return how == MG_WHOLE ? 0 : how >= 0 ? 1 + how : N_WAYS - 1;
+}
+
+static int way_of(int slot) {
+    return slot == 0 ? MG_WHOLE : slot == N_WAYS - 1 ? LOCAL : slot - 1;
+}
+
+static bool anywhere(const partition *p, int i) {
+    return p->decisions[i].how == MG_ANY;
+}
+
+/* What is made of nothing is made where it is read, with its inputs; all else has its stage. */
+static void mark_sent(partition *p) {
+    const mg_ir *g = p->global;
+    for (int i = 0; i < g->n; i++)
+        p->stages[i] =
+            g->nodes[i].tensor ? mg_partition_stage(p->spec, g->nodes[i].tensor->place.device) : 0;
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) {
+            const int from = g->nodes[i].in[k];
+            if (anywhere(p, from)) continue;
+            for (int s = 0; s < p->spec->n_stages; s++)
+                if (s != p->stages[from] && (s == p->stages[i] || anywhere(p, i)))
+                    p->sent[from][slot_of(p->decisions[i].in[k])] |= (uint64_t)1 << s;
+        }
 }
 
 /* ---- making nodes of the device ---- */
@@ -328,6 +372,7 @@ static int add_broadcast(partition *p, const mg_node *n, int own) {
 /* ---- nodes of the global IR, as the device has them ---- */
 
 static int make(partition *p, int i, int how);
+static mg_shape way_shape(const partition *p, int i, int how);
 
 static double identity_of(int how, mg_dtype dtype) {
     const bool whole = mg_dtype_is_float(dtype) ? false : true;
@@ -441,6 +486,7 @@ static int make_raw(partition *p, int i) {
     const int how = p->decisions[i].born;
     if (n->kind == MG_NODE_VARIABLE && p->keeper >= 0 && p->replicated[i])
         return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, how));
+    if (is_op(n, "place")) return make(p, n->in[0], p->decisions[i].in[0]);
     if (has_joint_moments(p, i)) return joint_moments(p, i);
     if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
         if (is_term(how)) return add_literal(p, n, n->shape, identity_of(how, n->dtype));
@@ -477,12 +523,42 @@ static int make_way(partition *p, int i, int how) {
                      part_count(p, n->shape.dim[how]));
 }
 
-/* The local node of global node i as it lies in the given way. */
+/* The local node of global node i as it lies in the given way; of another stage's, what it sent. */
 static int make(partition *p, int i, int how) {
+    const bool own = anywhere(p, i) || p->stages[i] == p->stage;
+    int *place = &p->made[i][slot_of(how)];
+    if (!own) return *place;
     if (how == LOCAL || is_term(how)) return p->raw[i];
-    int *place = &p->made[i][how == MG_WHOLE ? 0 : 1 + how];
     if (*place < 0) *place = make_way(p, i, how);
     return *place;
+}
+
+static mg_shape way_shape(const partition *p, int i, int how) {
+    return part_shape(p, p->global->nodes[i].shape, how);
+}
+
+/* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
+ * both sides. */
+static mg_status make_transfers(partition *p, int i) {
+    const int n = p->spec->shards->n;
+    const mg_shape scalar = {.rank = 0};
+    for (int slot = 0; slot < N_WAYS; slot++)
+        for (int s = 0; s < p->spec->n_stages; s++) {
+            if (!(p->sent[i][slot] >> s & 1)) continue;
+            const bool sends = p->stages[i] == p->stage;
+            if (!sends && s != p->stage) continue;
+            const mg_node *g = &p->global->nodes[i];
+            const int from = sends ? make(p, i, way_of(slot)) : add_literal(p, g, scalar, 0);
+            if (from < 0) return MG_OOM;
+            const int made = add_collective(p, "transfer", from,
+                                            sends ? scalar : way_shape(p, i, way_of(slot)), 0, 0);
+            if (made < 0) return MG_OOM;
+            mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
+            attrs->root = p->stages[i] * n + p->device;
+            attrs->to = s * n + p->device;
+            if (!sends) p->made[i][slot] = made;
+        }
+    return MG_OK;
 }
 
 /* ---- all nodes ---- */
@@ -504,13 +580,14 @@ static mg_status make_wanted(partition *p, int i, const bool *wanted) {
     const bool reduces = is_term(d->born) && d->how == MG_WHOLE;
     if (is_follower(p) && !p->replicated[i] && !reduces && !wanted[i] && !has_joint_moments(p, i))
         return MG_OK;
+    if (p->stages[i] != p->stage && d->how != MG_ANY) return make_transfers(p, i);
     if (d->how != MG_ANY) {
         p->raw[i] = make_raw(p, i);
         if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->born));
         if (p->raw[i] < 0) return MG_OOM;
     }
     if (wanted[i] && make(p, i, MG_WHOLE) < 0) return MG_OOM;
-    return MG_OK;
+    return d->how == MG_ANY ? MG_OK : make_transfers(p, i);
 }
 
 /* What devices other than the keeper compute or read: from their terms and parts backwards. */
@@ -530,7 +607,8 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
 /* Root r of the device: nothing, where it is the keeper's. */
 static int make_root(partition *p, int r, bool split) {
     const int node = p->global->roots[r].node;
-    if (!split && is_follower(p))
+    const bool elsewhere = p->stages[node] != p->stage && !anywhere(p, node);
+    if (elsewhere || (!split && is_follower(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
     return make(p, node, split ? 0 : MG_WHOLE);
 }
@@ -565,18 +643,21 @@ static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return MG_OOM;
-        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_follower(p)};
+        const bool own = p->stages[g->roots[r].node] == p->stage;
+        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_follower(p) && own};
     }
     p->part->n_roots = g->n_roots;
     return keep_alive(p);
 }
 
-mg_status mg_partition(const mg_partition_spec *spec, int device, mg_ir *part, bool *split_roots,
-                       int *collectives) {
+mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
+                       bool *split_roots, int *collectives) {
     const mg_ir *global = spec->global;
     *part = (mg_ir){0};
     partition p = {.global = global,
                    .shards = spec->shards,
+                   .spec = spec,
+                   .stage = stage,
                    .device = device,
                    .keeper = spec->keeper,
                    .local_norm = spec->local_norm,
@@ -589,12 +670,16 @@ mg_status mg_partition(const mg_partition_spec *spec, int device, mg_ir *part, b
     p.raw = mg_ir_alloc(part, n * sizeof *p.raw);
     p.reduced = mg_ir_alloc(part, n);
     bool *wanted = mg_ir_alloc(part, n);
-    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted) return MG_OOM;
+    p.stages = mg_ir_alloc(part, n * sizeof *p.stages);
+    p.sent = mg_ir_alloc(part, n * sizeof *p.sent);
+    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent)
+        return MG_OOM;
     for (int i = 0; i < global->n; i++) {
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_WAYS; w++) p.made[i][w] = NOT_MADE;
     }
     MG_TRY(decide_all(&p, split_roots, wanted));
+    mark_sent(&p);
     MG_TRY(make_all(&p, split_roots, wanted));
     *collectives = p.collectives;
     return MG_OK;

@@ -40,6 +40,7 @@ static mg_status plan_updates(const mg_plan *p, mg_part *part) {
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     if (!part->updates || !part->fresh) return MG_OOM;
     for (int i = 0; i < p->n_assigns; i++) {
+        if (!mg_plan_holds(p, (int)(part - p->parts), i)) continue;
         const int external = mg_part_external(part, p->n_outputs + i),
                   entry = variable_external(part, p->variables[i]);
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
@@ -113,22 +114,40 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
     return status;
 }
 
+/* The part that has a root: the first of its stage, or the keeper. */
+static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *how) {
+    const mg_ir *g = how->global;
+    const int n = p->n_parts / p->n_stages;
+    p->root_part = mg_alloc_zero((size_t)(g->n_roots + 1) * sizeof *p->root_part);
+    if (!p->root_part) return MG_OOM;
+    for (int r = 0; r < g->n_roots; r++) {
+        const mg_tensor *t = g->nodes[g->roots[r].node].tensor;
+        p->root_part[r] = p->keeper >= 0 ? p->keeper : mg_partition_stage(how, t->place.device) * n;
+    }
+    return MG_OK;
+}
+
 static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     int64_t rows;
     const mg_partition_spec how = {.global = global,
                                    .shards = &p->shards,
                                    .local_norm = spec->local_norm,
-                                   .keeper = p->keeper};
+                                   .keeper = p->keeper,
+                                   .n_stages = p->n_stages,
+                                   .stages = p->stages};
+    const int n = p->n_parts / p->n_stages;
     MG_TRY(mg_partition_rows(global, &rows));
-    mg_shards_deal(&p->shards, spec->n_devices, rows, spec->weights);
-    p->shards.n = p->n_parts; /* a keeper that is none of the devices has no rows */
-    if (p->n_parts > spec->n_devices) p->shards.first[spec->n_devices] = rows;
+    mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
+                   spec->weights);
+    if (n > p->shards.n) p->shards.first[p->shards.n] = rows; /* a keeper without rows */
+    p->shards.n = n;
+    MG_TRY(find_root_parts(p, &how));
     for (int i = 0; i < p->n_parts; i++) {
         mg_part *part = &p->parts[i];
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
-        mg_status status = mg_partition(&how, i, &part->ir, split, &p->collectives);
+        mg_status status = mg_partition(&how, i / n, i % n, &part->ir, split, &p->collectives);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
         if (part->split_roots) memcpy(part->split_roots, split, (size_t)global->n_roots);
         mg_free(split);
@@ -158,11 +177,38 @@ static int keeper_of(const mg_plan_spec *spec) {
     return spec->n_devices;
 }
 
+/* The devices of a trace that used several without saying so: the first, then as they come. */
+static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
+    p->stages = mg_alloc_zero(MG_MAX_DEVICES * sizeof *p->stages);
+    if (!p->stages) return MG_OOM;
+    p->n_stages = 1;
+    p->stages[0] = spec->n_devices ? spec->devices[0] : spec->device;
+    if (spec->n_devices) {
+        p->n_stages = spec->n_stages > 0 ? spec->n_stages : 1;
+        for (int s = 0; s < p->n_stages; s++)
+            p->stages[s] = spec->devices[s * (spec->n_devices / p->n_stages)];
+        return MG_OK;
+    }
+    for (int i = 0; i < global->n && spec->trace; i++) {
+        const mg_tensor *t = global->nodes[i].tensor;
+        if (t->floating || global->nodes[i].kind == MG_NODE_VALUE) continue;
+        bool known = false;
+        for (int s = 0; s < p->n_stages; s++) known |= p->stages[s] == t->place.device;
+        if (known) continue;
+        if (p->n_stages == MG_MAX_DEVICES)
+            return mg_fail(MG_USAGE, "mgpu.jit: more than %d devices", MG_MAX_DEVICES);
+        p->stages[p->n_stages++] = t->place.device;
+    }
+    return MG_OK;
+}
+
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
+    const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->keeper = keeper_of(spec);
-    p->lead = p->keeper >= 0 ? p->keeper : 0;
-    const size_t n = (size_t)(spec->n_devices ? spec->n_devices : 1) +
-                     (size_t)(p->keeper == spec->n_devices && spec->n_devices > 0);
+    if (p->keeper >= 0 && p->n_stages > 1)
+        return mg_fail(MG_UNSUPPORTED, "weights on one device and layers on several exclude each "
+                                       "other: choose one");
+    const size_t n = (size_t)(given + (p->keeper == spec->n_devices && spec->n_devices > 0));
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
@@ -178,7 +224,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
         return MG_OOM;
     p->n_parts = (int)n;
     for (int i = 0; i < p->n_parts; i++)
-        p->parts[i].device = spec->n_devices == 0  ? spec->device
+        p->parts[i].device = spec->n_devices == 0  ? p->stages[i]
                              : i < spec->n_devices ? spec->devices[i]
                                                    : spec->keeper;
     for (int i = 0; i < spec->n_outputs; i++) p->output_shapes[i] = spec->outputs[i]->shape;
@@ -194,19 +240,35 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     return MG_OK;
 }
 
-static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
-    MG_TRY(take_spec(p, spec));
-    if (p->n_parts == 1) {
-        MG_TRY(collect_roots(&p->parts[0].ir, spec));
-        return compile_part(p, 0);
+static mg_status make_comms(mg_plan *p) {
+    p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
+    if (!p->comms) return MG_OOM;
+    for (int s = 0; s < p->n_stages; s++) {
+        p->comms[s] = mg_comm_local(p->n_parts / p->n_stages);
+        if (!p->comms[s]) return MG_OOM;
     }
-    mg_ir global;
-    p->comm = mg_comm_local(p->n_parts);
-    if (!p->comm) return MG_OOM;
-    mg_status status = collect_roots(&global, spec);
-    if (status == MG_OK) status = partition_all(p, spec, &global);
+    if (p->n_stages > 1) p->world = mg_comm_local(p->n_parts);
+    return p->n_stages == 1 || p->world ? MG_OK : MG_OOM;
+}
+
+static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
+    MG_TRY(make_comms(p));
+    MG_TRY(partition_all(p, spec, global));
     share_cores(p);
-    if (status == MG_OK) status = mg_plan_each(p, compile_part);
+    return mg_plan_each(p, compile_part);
+}
+
+static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
+    mg_ir global;
+    mg_status status = collect_roots(&global, spec);
+    if (status == MG_OK) status = find_stages(p, spec, &global);
+    if (status == MG_OK) status = take_spec(p, spec);
+    if (status == MG_OK && p->n_parts == 1) {
+        p->parts[0].ir = global;
+        p->root_part = mg_alloc_zero((size_t)(global.n_roots + 1) * sizeof *p->root_part);
+        return p->root_part ? compile_part(p, 0) : MG_OOM;
+    }
+    if (status == MG_OK) status = build_on_several(p, spec, &global);
     mg_ir_free(&global);
     return status;
 }
@@ -245,7 +307,12 @@ void mg_plan_free(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) free_part(&p->parts[i]);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
-    if (p->comm) p->comm->api->free(p->comm);
+    for (int i = 0; p->comms && i < p->n_stages; i++)
+        if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
+    if (p->world) p->world->api->free(p->world);
+    mg_free(p->comms);
+    mg_free(p->stages);
+    mg_free(p->root_part);
     mg_free(p->parts);
     mg_free(p->variables);
     mg_free(p->guards);
@@ -272,8 +339,8 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
                         .steps = work->n_steps,
                         .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
     if (p->n_parts > 1) {
-        r.first_row = p->shards.first[i];
-        r.rows = p->shards.count[i];
+        r.first_row = p->shards.first[i % p->shards.n];
+        r.rows = p->shards.count[i % p->shards.n];
     }
     for (int e = 0; e < work->n_external; e++) {
         const mg_external_kind kind = part->lowered.externals[e].kind;
@@ -291,5 +358,5 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
 }
 
 char *mg_plan_dump(const mg_plan *p, bool where) {
-    return mg_lowered_dump(&p->parts[p->lead].lowered, where);
+    return mg_lowered_dump(&p->parts[p->keeper >= 0 ? p->keeper : 0].lowered, where);
 }

@@ -28,12 +28,15 @@ typedef struct mg_part { /* one device's share */
 } mg_part;
 
 struct mg_plan {
-    int lead;   /* the part that whole results and guards come from */
     int keeper; /* the only part that has the variables, or -1 */
+    int n_stages;
+    int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
+    mg_device **stages; /* per stage: the device that stands for it */
+    mg_comm *world;     /* of all parts, where there are stages; else NULL */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;
-    mg_comm *comm;           /* NULL with one part */
+    mg_comm **comms;         /* per stage: of its parts; NULL with one part */
     int collectives;         /* of a run */
     mg_variable **variables; /* retained: the assigned ones */
     mg_guard *guards;        /* their tensors are dropped: a root of the IR replaces them */
@@ -48,6 +51,12 @@ struct mg_plan {
 /* Root numbers: outputs first, then new values of variables, then guards. */
 static inline int mg_part_external(const mg_part *part, int root) {
     return part->lowered.root_external[root];
+}
+
+/* Whether a part has the variable that assignment i changes. */
+static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
+    const int n = p->n_parts / p->n_stages, owner = p->root_part[p->n_outputs + i];
+    return p->keeper >= 0 ? part == p->keeper : part / n == owner / n;
 }
 
 /* fn(plan, i) for each part: in the calling thread if there is one, else each on its device's

@@ -53,16 +53,12 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     return MG_OK;
 }
 
-static bool has_variables(const mg_plan *p, int part) {
-    return p->keeper < 0 || part == p->keeper;
-}
-
 static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
         mg_variable *v = p->variables[i];
         if (!v->value->buffer) MG_TRY(mg_eval(&v->value, 1));
         for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
-            if (has_variables(p, k) && !mg_variable_on(v, p->parts[k].device))
+            if (mg_plan_holds(p, k, i) && !mg_variable_on(v, p->parts[k].device))
                 return mg_error_code();
     }
     for (int k = 0; k < p->n_parts; k++)
@@ -83,17 +79,24 @@ static mg_status make_buffer(mg_part *part, int external) {
 }
 
 /* A run that fails on one device wakes those that wait for it. */
+static void abort_all(mg_plan *p) {
+    for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->abort(p->comms[s]);
+    if (p->world) p->world->api->abort(p->world);
+}
+
 static mg_status run_part(mg_plan *p, int i, bool commit) {
     mg_part *part = &p->parts[i];
     mg_run run = {.rng = p->rng,
                   .commit = commit,
                   .external = part->address,
                   .arena = part->arena,
-                  .comm = p->comm,
-                  .rank = i,
+                  .comm = p->comms ? p->comms[i / p->shards.n] : NULL,
+                  .rank = p->comms ? i % p->shards.n : 0,
+                  .world = p->world,
+                  .world_rank = i,
                   .threads = p->n_parts > 1 ? part->device->threads : 0};
     const mg_status status = part->device->api->run(part->program, &run);
-    if (status != MG_OK && p->comm) p->comm->api->abort(p->comm);
+    if (status != MG_OK) abort_all(p);
     return status;
 }
 
@@ -106,7 +109,7 @@ static mg_status compute_part(void *plan, int i) {
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
             status = make_buffer(part, k);
     if (status == MG_OK) return run_part(p, i, false);
-    if (p->comm) p->comm->api->abort(p->comm);
+    abort_all(p);
     return status;
 }
 
@@ -118,7 +121,11 @@ static mg_status commit_part(void *plan, int i) {
 /* ---- results ---- */
 
 static bool is_split(const mg_plan *p, int output) {
-    return p->n_parts > 1 && p->parts[p->lead].split_roots[output];
+    return p->n_parts > 1 && p->parts[p->root_part[output]].split_roots[output];
+}
+
+static int first_of_stage(const mg_plan *p, int part) {
+    return part / p->shards.n * p->shards.n;
 }
 
 /* An output that is dealt out gets one buffer on the first device; who can reach it writes his rows
@@ -127,19 +134,20 @@ static mg_status place_outputs(mg_plan *p) {
     for (int i = 0; i < p->n_outputs; i++) {
         if (!is_split(p, i)) continue;
         const mg_shape *shape = &p->output_shapes[i];
+        const int lead = p->root_part[i];
         const mg_dtype t =
-            p->parts[p->lead].lowered.externals[mg_part_external(&p->parts[p->lead], i)].dtype;
+            p->parts[lead].lowered.externals[mg_part_external(&p->parts[lead], i)].dtype;
         const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
         const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
         const int64_t unit = shape->dim[0] / p->shards.rows;
-        p->whole[i] = mg_buffer_new(p->parts[p->lead].device, bytes);
+        p->whole[i] = mg_buffer_new(p->parts[lead].device, bytes);
         if (!p->whole[i]) return MG_OOM;
-        for (int k = 0; k < p->n_parts; k++) {
-            mg_part *part = &p->parts[k];
+        for (int k = 0; k < p->shards.n; k++) {
+            mg_part *part = &p->parts[first_of_stage(p, lead) + k];
             const int e = mg_part_external(part, i);
             char *home = (char *)p->whole[i]->data + (size_t)(p->shards.first[k] * unit) * row;
             if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
-                within_reach(part->device, p->parts[p->lead].device))
+                within_reach(part->device, p->parts[lead].device))
                 part->address[e] = home;
         }
     }
@@ -150,9 +158,10 @@ static mg_status place_outputs(mg_plan *p) {
 static mg_status bring_rows(mg_plan *p, int output) {
     const mg_shape *shape = &p->output_shapes[output];
     const int64_t unit = shape->dim[0] / p->shards.rows;
-    mg_device *to = p->parts[p->lead].device;
-    for (int k = 0; k < p->n_parts; k++) {
-        const mg_part *part = &p->parts[k];
+    const int lead = p->root_part[output];
+    mg_device *to = p->parts[lead].device;
+    for (int k = 0; k < p->shards.n; k++) {
+        const mg_part *part = &p->parts[first_of_stage(p, lead) + k];
         const int e = mg_part_external(part, output);
         const mg_shape *own = &part->lowered.externals[e].shape;
         const size_t bytes =
@@ -184,7 +193,7 @@ static mg_tensor *value_of(mg_part *part, int external, mg_tensor *const *args) 
 
 static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) {
-        mg_part *part = &p->parts[p->lead];
+        mg_part *part = &p->parts[p->root_part[i]];
         const int e = mg_part_external(part, i);
         if (is_split(p, i)) {
             MG_TRY(bring_rows(p, i));
@@ -199,10 +208,11 @@ static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **re
 }
 
 static mg_status check_guards(const mg_plan *p) {
-    const mg_part *part = &p->parts[p->lead];
     for (int i = 0; i < p->n_guards; i++) {
         uint8_t ok = 1;
-        const int e = mg_part_external(part, p->n_outputs + p->n_assigns + i);
+        const int root = p->n_outputs + p->n_assigns + i;
+        const mg_part *part = &p->parts[p->root_part[root]];
+        const int e = mg_part_external(part, root);
         MG_TRY(part->device->api->copy_out(part->device, &ok, part->address[e], 1));
         if (!ok) return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
     }
@@ -216,14 +226,17 @@ static bool sole_holder(const mg_tensor *value) {
 }
 
 /* Everything the commit phase needs: afterwards it cannot fail for want of memory. */
-static mg_status prepare_commit(mg_plan *p, mg_part *part, mg_tensor *const *args) {
+static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
+    mg_part *part = &p->parts[k];
     for (int i = 0; i < p->n_assigns; i++) { /* first the values that are other variables' */
+        if (!mg_plan_holds(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
         part->fresh[i] = value_of(part, external, args);
         if (!part->fresh[i]) return MG_OOM;
     }
     for (int i = 0; i < p->n_assigns; i++) {
+        if (!mg_plan_holds(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
         mg_tensor *value =
@@ -240,9 +253,10 @@ static mg_status prepare_commit(mg_plan *p, mg_part *part, mg_tensor *const *arg
     return MG_OK;
 }
 
-static bool has_device(const mg_plan *p, const mg_device *d) {
+/* Whether variable i is kept on d. */
+static bool has_device(const mg_plan *p, int i, const mg_device *d) {
     for (int k = 0; k < p->n_parts; k++)
-        if (p->parts[k].device == d && has_variables(p, k)) return true;
+        if (p->parts[k].device == d && mg_plan_holds(p, k, i)) return true;
     return false;
 }
 
@@ -250,14 +264,14 @@ static bool has_device(const mg_plan *p, const mg_device *d) {
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
-        if (p->n_parts > 1 && !has_device(p, v->value->place.device))
-            mg_variable_lead(v, p->parts[p->lead].device);
+        if (p->n_parts > 1 && !has_device(p, i, v->value->place.device))
+            mg_variable_lead(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
-            if (p->n_parts == 1 || !has_device(p, v->replicas[r].device))
+            if (p->n_parts == 1 || !has_device(p, i, v->replicas[r].device))
                 mg_variable_drop_replica(v, r);
         for (int k = 0; k < p->n_parts; k++) {
             mg_part *part = &p->parts[k];
-            if (!has_variables(p, k)) continue;
+            if (!mg_plan_holds(p, k, i)) continue;
             if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
                 mg_variable_leave(v, part->device);
                 continue;
@@ -296,7 +310,8 @@ static void drop_run(mg_plan *p) {
         mg_buffer_release(p->whole[i]);
         p->whole[i] = NULL;
     }
-    if (p->comm) p->comm->api->reset(p->comm);
+    for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->reset(p->comms[s]);
+    if (p->world) p->world->api->reset(p->world);
 }
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
@@ -307,8 +322,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));
     MG_TRY(take_results(p, args, results));
-    for (int k = 0; k < p->n_parts; k++)
-        if (has_variables(p, k)) MG_TRY(prepare_commit(p, &p->parts[k], args));
+    for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, k, args));
     return commit(p);
 }
 

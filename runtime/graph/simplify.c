@@ -47,8 +47,14 @@ static mg_status become_literal(mg_ir *ir, mg_node *n, double v) {
     return MG_OK;
 }
 
+static bool is_movement(const mg_node *n) {
+    return is_op(n, "broadcast_to") || is_op(n, "reshape") || is_op(n, "permute");
+}
+
 static mg_status fold(mg_ir *ir, mg_node *n) {
     double v[3] = {0};
+    if (is_movement(n) && input(ir, n, 0)->kind == MG_NODE_LITERAL)
+        return become_literal(ir, n, input(ir, n, 0)->literal);
     if (n->kind != MG_NODE_OP || !n->op->elementwise || n->n_in == 0) return MG_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (input(ir, n, i)->kind != MG_NODE_LITERAL) return MG_OK;
@@ -87,6 +93,19 @@ static void skip_inner_reshape(const mg_ir *ir, mg_node *n) {
         n->in[0] = input(ir, n, 0)->in[0];
 }
 
+/* An element-wise op broadcasts by itself, if another operand still tells the shape: the large copy
+ * that the gradient of a sum is need not be made. */
+static void skip_broadcasts(const mg_ir *ir, mg_node *n) {
+    bool shape_told = false;
+    if (n->kind != MG_NODE_OP || !n->op->elementwise) return;
+    for (int i = 0; i < n->n_in; i++)
+        shape_told |= mg_shape_equal(&input(ir, n, i)->shape, &n->shape) &&
+                      input(ir, n, i)->kind != MG_NODE_LITERAL &&
+                      !is_op(input(ir, n, i), "broadcast_to");
+    for (int i = 0; i < n->n_in && shape_told; i++)
+        if (is_op(input(ir, n, i), "broadcast_to")) n->in[i] = input(ir, n, i)->in[0];
+}
+
 static bool permutes_back(const mg_node *outer, const mg_node *inner) {
     const mg_ints *a = outer->attrs, *b = inner->attrs;
     for (int i = 0; i < a->n; i++)
@@ -97,6 +116,7 @@ static bool permutes_back(const mg_node *outer, const mg_node *inner) {
 /* The node that n can be replaced by, or -1. */
 static int replacement(const mg_ir *ir, mg_node *n) {
     skip_inner_reshape(ir, n);
+    skip_broadcasts(ir, n);
     if (is_op(n, "permute") && is_op(input(ir, n, 0), "permute") &&
         permutes_back(n, input(ir, n, 0)))
         return input(ir, n, 0)->in[0];

@@ -17,7 +17,7 @@ struct mg_trace {
     uint64_t n_draws;
     mg_device **devices; /* of a plan on several, or NULL */
     double *weights;     /* or NULL */
-    int n_devices;
+    int n_devices, n_stages;
     bool local_norm;
     mg_device *keeper;
 };
@@ -60,14 +60,15 @@ mg_trace *mg_trace_begin(mg_device *device) {
     return current = t;
 }
 
-mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, const double *weights,
-                          bool local_norm, mg_device *keeper) {
+mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_stages,
+                          const double *weights, bool local_norm, mg_device *keeper) {
     if (n > 64) return mg_fail(MG_USAGE, "at most 64 devices can share a step, got %d", n);
     t->devices = mg_alloc((size_t)n * sizeof *t->devices);
     if (weights) t->weights = mg_alloc((size_t)n * sizeof *t->weights);
     if (!t->devices || (weights && !t->weights)) return MG_OOM;
     for (int i = 0; i < n; i++) t->devices[i] = devices[i];
-    for (int i = 0; i < n && weights; i++) t->weights[i] = weights[i];
+    for (int i = 0; i < n / n_stages && weights; i++) t->weights[i] = weights[i];
+    t->n_stages = n_stages;
     t->n_devices = n;
     t->local_norm = local_norm;
     t->keeper = keeper;
@@ -84,6 +85,18 @@ mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
     return p;
 }
 
+/* The first device of the stage that d belongs to: it stands for all of them in the trace. */
+static mg_device *stage_device(const mg_trace *t, const mg_device *d) {
+    const int n = t->n_devices / t->n_stages;
+    for (int i = 0; i < t->n_devices; i++)
+        if (t->devices[i] == d) return t->devices[i / n * n];
+    return t->device;
+}
+
+mg_device *mg_trace_device(mg_device *d) {
+    return current && current->n_devices ? stage_device(current, d) : d;
+}
+
 mg_status mg_trace_enter_variable(mg_variable *v) {
     mg_trace *t = current;
     if (v->trace == serial && v->entry) return MG_OK;
@@ -91,7 +104,7 @@ mg_status mg_trace_enter_variable(mg_variable *v) {
                    sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
     if (!v->entry) return MG_OOM;
-    if (t->n_devices) v->entry->place = mg_place_on(t->device);
+    if (t->n_devices) v->entry->place = mg_place_on(stage_device(t, v->value->place.device));
     v->traced = mg_tensor_retain(v->entry);
     v->trace = serial;
     t->variables[t->n_variables++] = mg_variable_retain(v);
@@ -183,6 +196,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
         const mg_plan_spec spec = {.device = t->device,
                                    .devices = t->devices,
                                    .n_devices = t->n_devices,
+                                   .n_stages = t->n_stages,
                                    .weights = t->weights,
                                    .local_norm = t->local_norm,
                                    .keeper = t->keeper,

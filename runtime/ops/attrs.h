@@ -73,8 +73,13 @@ typedef struct mg_random_attrs { /* random */
     int64_t dtype, stream;
 } mg_random_attrs;
 
-typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank */
-    int64_t kind, axis, number, root;
+typedef struct mg_place_attrs { /* place */
+    int64_t device; /* the address of its mg_device: devices live as long as the process */
+} mg_place_attrs;
+
+typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank;
+                                        transfer: from root to `to` */
+    int64_t kind, axis, number, root, to;
 } mg_collective_attrs;
 
 enum mg_random_kind {

@@ -3,7 +3,7 @@
  * shard(x) says that x is dealt out by rows over the devices of the step; everything that is
  * computed from it follows. The partition pass puts the others in: all_reduce(x) adds up (or
  * compares) what the devices have; all_gather(x) puts their parts together. `number` is the order
- * in which every device meets them. */
+ * in which every device meets them. place(x) says that x is wanted on another device. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -50,7 +50,42 @@ static mg_tensor *same_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return dy;
 }
 
+static const mg_attr place_table[] = {
+    {"device", MG_ATTR_INT, offsetof(mg_place_attrs, device), 0, NULL, "the device, as an address"},
+};
+
+/* The gradient goes back to where x lies. */
+static mg_tensor *place_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)y->inputs[i]->place.device};
+    return mg_make("place", &attrs, 1, dy);
+}
+
+static const mg_attr transfer_table[] = {
+    {"number", MG_ATTR_INT, offsetof(mg_collective_attrs, number), 0, NULL,
+     "its place in the order"},
+    {"root", MG_ATTR_INT, offsetof(mg_collective_attrs, root), 0, NULL, "the rank that sends"},
+    {"to", MG_ATTR_INT, offsetof(mg_collective_attrs, to), 0, NULL, "the rank that receives"},
+};
+
 static const mg_op rows[] = {
+    {.name = "place",
+     .doc = "x on another device",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN,
+     MG_ATTRS(mg_place_attrs, place_table),
+     .infer = same_infer,
+     .grad = place_grad,
+     .ref = copy_ref},
+    {.name = "transfer",
+     .doc = "x from one device of the plan to another",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN | MG_OP_COLLECTIVE,
+     MG_ATTRS(mg_collective_attrs, transfer_table),
+     .infer = same_infer,
+     .grad = same_grad,
+     .ref = copy_ref},
     {.name = "shard",
      .doc = "x, its rows dealt out over the devices of the step",
      .min_inputs = 1,

@@ -2,6 +2,7 @@
  *
  * All checking happens here and in the rows' infer rules, at the call; nothing is computed. */
 #include "ops/op.h"
+#include "ops/attrs.h"
 #include "core/alloc.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -143,8 +144,49 @@ static mg_status take_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
 
 /* Operands lie on one device; what is made of constants and random draws only goes where it is
  * needed. */
+static bool is_place(const mg_op *op) {
+    static const mg_op *place;
+    if (!place) place = mg_op_find("place");
+    return op == place;
+}
+
+/* Where the op is computed: with its first input that is more than a number, or else its first. */
+static const mg_tensor *anchor_of(const mg_tensor *t) {
+    const mg_tensor *anchor = NULL;
+    for (int i = 0; i < t->n_inputs; i++) {
+        const mg_tensor *x = t->inputs[i];
+        if (x->floating && !x->buffer) continue;
+        if (mg_tensor_count(x) > 1) return x;
+        if (!anchor) anchor = x;
+    }
+    return anchor;
+}
+
+/* A single number comes to where the others are. */
+static mg_status bring_numbers(mg_tensor *t) {
+    const mg_tensor *anchor = anchor_of(t);
+    if (!anchor || is_place(t->op)) return MG_OK;
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)anchor->place.device};
+    for (int i = 0; i < t->n_inputs; i++) {
+        mg_tensor *x = t->inputs[i];
+        if ((x->floating && !x->buffer) || x->place.device == anchor->place.device) continue;
+        if (mg_tensor_count(x) != 1) continue;
+        mg_tensor *placed = mg_apply(mg_op_find("place"), &x, 1, &attrs);
+        if (!placed) return mg_error_code();
+        mg_tensor_release(x);
+        t->inputs[i] = placed;
+    }
+    return MG_OK;
+}
+
 static mg_status take_placement(mg_tensor *t) {
     const mg_tensor *anchor = NULL;
+    if (is_place(t->op)) {
+        const mg_place_attrs *attrs = t->attrs;
+        t->place = mg_place_on((mg_device *)(intptr_t)attrs->device);
+        return MG_OK;
+    }
+    MG_TRY(bring_numbers(t));
     for (int i = 0; i < t->n_inputs; i++) {
         const mg_tensor *x = t->inputs[i];
         if (x->floating && !x->buffer) continue;

@@ -126,7 +126,12 @@ local function make_step(row)
   end)
   local sizes = { count(g) }
   for _, v in ipairs(vars) do sizes[#sizes + 1] = count(v) end
-  return function() return mgpu.eval(step(g)) end, table.concat(sizes, " ")
+  -- The results die at once, as PyTorch's do, and not when the collector comes by.
+  local function run()
+    local results = { mgpu.eval(step(g)) }
+    for _, t in ipairs(results) do t:free() end
+  end
+  return run, table.concat(sizes, " ")
 end
 
 local function run_ours(step, n)

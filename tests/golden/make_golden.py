@@ -20,8 +20,8 @@ import tensorflow  # noqa: E402
 import lua_table  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODULES = ["nets", "layer_cases", "optimizer_cases", "loss_cases", "initializer_cases",
-           "functional_cases", "more_layer_cases", "metric_cases"]
+MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cases",
+           "initializer_cases", "functional_cases", "more_layer_cases", "metric_cases"]
 
 
 def main(wanted):

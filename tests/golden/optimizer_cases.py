@@ -1,13 +1,23 @@
 """Golden set of optimizers: final values of two small tensors after ten steps, in float64."""
 
+from unittest import mock
+
 import keras
 import numpy as np
+from keras.src import ops
 
 import hashed
 from nets import compute_in
 
 SHAPES = [(3, 4), (5,)]
 VALUE_SALT, GRADIENT_SALT, STEPS = 40, 400, 10
+
+
+
+def _schedule(name, **config):
+    """A schedule as Keras and mgpu save it."""
+    return {"class_name": name, "config": config}
+
 
 CASES = [
     ("SGD", {"learning_rate": 0.1}),
@@ -28,6 +38,34 @@ CASES = [
     ("SGD", {"learning_rate": 0.1, "clipvalue": 0.3}),
     ("SGD", {"learning_rate": 0.1, "clipnorm": 0.5}),
     ("SGD", {"learning_rate": 0.1, "global_clipnorm": 0.5}),
+    ("AdamW", {}),
+    ("AdamW", {"learning_rate": 0.01, "weight_decay": 0.1, "amsgrad": True}),
+    ("Adagrad", {}),
+    ("Adagrad", {"learning_rate": 0.1, "initial_accumulator_value": 0.5, "epsilon": 1e-3}),
+    ("Adagrad", {"learning_rate": 0.1, "initial_accumulator_value": 0.0}),
+    ("Adadelta", {}),
+    ("Adadelta", {"learning_rate": 1.0, "rho": 0.8, "epsilon": 1e-4}),
+    ("Adamax", {}),
+    ("Adamax", {"learning_rate": 0.01, "beta_1": 0.8, "beta_2": 0.9, "epsilon": 1e-4}),
+    ("Nadam", {}),
+    ("Nadam", {"learning_rate": 0.01, "beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-4}),
+    ("RMSprop", {"learning_rate": 0.01, "weight_decay": 0.1, "clipnorm": 0.5}),
+    ("Nadam", {"learning_rate": 0.01, "weight_decay": 0.1, "global_clipnorm": 0.5}),
+    ("SGD", {"learning_rate": 0.1, "loss_scale_factor": 8.0}),
+    ("SGD", {"learning_rate": 0.1, "loss_scale_factor": 8.0, "clipvalue": 0.05}),
+    ("SGD", {"learning_rate": 0.1, "use_ema": True}),
+    ("Adam", {"learning_rate": 0.01, "use_ema": True, "ema_momentum": 0.7}),
+    ("Adam", {"learning_rate": 0.01, "use_ema": True, "ema_momentum": 0.7,
+              "ema_overwrite_frequency": 3}),
+    ("Nadam", {"learning_rate": 0.01, "use_ema": True, "ema_momentum": 0.5,
+               "ema_overwrite_frequency": 1}),
+    ("SGD", {"momentum": 0.9, "weight_decay": 0.1, "learning_rate": _schedule(
+        "ExponentialDecay", initial_learning_rate=0.1, decay_steps=3, decay_rate=0.5)}),
+    ("AdamW", {"learning_rate": _schedule(
+        "CosineDecay", initial_learning_rate=0.0, decay_steps=6, alpha=0.1, warmup_target=0.05,
+        warmup_steps=3)}),
+    ("Adamax", {"learning_rate": _schedule(
+        "PiecewiseConstantDecay", boundaries=[2, 6], values=[0.05, 0.02, 0.01])}),
 ]
 
 
@@ -36,35 +74,63 @@ def _gradient(step, k):
     return hashed.array(SHAPES[k], GRADIENT_SALT + 2 * step + k, 1.0 / (1 + step))
 
 
+def exact(value):
+    """Floats become numpy's, which are float64: Keras would round Python's to float32."""
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    return np.float64(value) if isinstance(value, float) else value
+
+
+def exact_fields(thing):
+    """The same of all fields of an optimizer or a schedule; returns it."""
+    for field, value in vars(thing).items():
+        if type(value) in (float, list) and not field.endswith("variables"):
+            setattr(thing, field, exact(value))
+    return thing
+
+
+def make_schedule(name, args):
+    """A schedule all of whose numbers are float64."""
+    return exact_fields(getattr(keras.optimizers.schedules, name)(**args))
+
+
 def _optimizer(name, args):
-    """An optimizer whose numbers are float64; Keras would round Python's to float32."""
-    optimizer = getattr(keras.optimizers, name)(**args)
-    for field, value in vars(optimizer).items():
-        if type(value) is float:
-            setattr(optimizer, field, np.float64(value))
-    return optimizer
+    """An optimizer all of whose numbers are float64."""
+    args = dict(args)
+    rate = args.get("learning_rate")
+    if isinstance(rate, dict):
+        args["learning_rate"] = make_schedule(rate["class_name"], rate["config"])
+    return exact_fields(getattr(keras.optimizers, name)(**args))
 
 
-def _final(name, args):
+def _case(name, args):
+    """Values after the steps; with averages also those finalize_variable_values sets."""
     optimizer = _optimizer(name, args)
-    variables = [keras.Variable(hashed.array(shape, VALUE_SALT + k))
+    variables = [keras.Variable(hashed.array(shape, VALUE_SALT + k), dtype="float64")
                  for k, shape in enumerate(SHAPES)]
     for step in range(STEPS):
         optimizer.apply([_gradient(step, k) for k in range(len(SHAPES))], variables)
-    assert optimizer.learning_rate.dtype == variables[0].dtype == "float64"
-    return [v.numpy() for v in variables]
+    assert variables[0].dtype == "float64"
+    assert keras.ops.convert_to_tensor(optimizer.learning_rate).dtype == "float64"
+    case = {"optimizer": name, "args": args, "final": [v.numpy() for v in variables]}
+    if optimizer.use_ema:
+        optimizer.finalize_variable_values(variables)
+        case["finalized"] = [v.numpy() for v in variables]
+    return case
 
 
 def optimizers():
     """Set 5."""
     compute_in("float64")
+    cast = ops.cast  # Nadam's 0.96 stands in its code
+    with mock.patch.object(ops, "cast", lambda x, dtype: cast(exact(x), dtype)):
+        cases = [_case(*case) for case in CASES]
     return {"shapes": [list(s) for s in SHAPES], "steps": STEPS, "value_salt": VALUE_SALT,
-            "gradient_salt": GRADIENT_SALT,
-            "cases": [{"optimizer": name, "args": args, "final": _final(name, args)}
-                      for name, args in CASES]}
+            "gradient_salt": GRADIENT_SALT, "cases": cases}
 
 
 SETS = {"optimizers": (optimizers, """
 Tensor k (from 0) starts as array(size, value_salt + k); its gradient in step s (from 0) is
 array(size, gradient_salt + 2 s + k, 1 / (1 + s)). cases[i]: optimizer, args by Keras's names;
-final[k]: its values after `steps` steps, in float64. What args leaves out has Keras's default.""")}
+final[k]: its values after `steps` steps, in float64; finalized[k]: what finalize_variable_values
+makes of them, where there are averages. What args leaves out has Keras's default.""")}

@@ -1,4 +1,5 @@
--- The numbers of Keras on TensorFlow: gradients, loss curves, optimizers, losses (tests/golden).
+-- The numbers of Keras on TensorFlow: gradients, loss curves, losses
+-- (tests/golden). Optimizers: optimizers_spec; schedules: schedules_spec.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -109,7 +110,7 @@ test("LeNet-5's loss curve over 12 RMSprop steps in float32", function()
   check.near(curve(model, golden), golden.losses, 1e-5)
 end)
 
--- ---- optimizers ---------------------------------------------------------------------------------
+-- ---- losses and metrics -------------------------------------------------------------------------
 
 local function described(case, name)
   local parts = {}
@@ -117,46 +118,6 @@ local function described(case, name)
   table.sort(parts)
   return ("%s {%s}"):format(name, table.concat(parts, ", "))
 end
-
--- The values of the two variables after the case's steps, flat.
-local function optimized(golden, case)
-  local opt, variables = mgpu.optimizers[case.optimizer](case.args), {}
-  local function values(k, salt, scale)
-    local shape = golden.shapes[k]
-    return tensor(count(shape), { salt = salt + k - 1, scale = scale }, shape, "float64")
-  end
-  for k = 1, #golden.shapes do
-    variables[k] = mgpu.variable(values(k, golden.value_salt), { name = "v" .. k })
-  end
-  for s = 0, golden.steps - 1 do
-    local grads = {}
-    for k = 1, #golden.shapes do
-      grads[k] = values(k, golden.gradient_salt + 2 * s, 1 / (1 + s))
-    end
-    opt:apply(grads, variables)
-  end
-  local flat = {}
-  for k, v in ipairs(variables) do flat[k] = v:value():reshape({ -1 }):totable() end
-  return flat
-end
-
--- Keras's SGD and Adam round momentum, betas and decay to float32 even where all else is float64;
--- its RMSprop does not.
-local function tolerance(case)
-  local rounds = case.optimizer == "Adam" or case.args.weight_decay
-    or case.optimizer == "SGD" and case.args.momentum
-  return rounds and 5e-7 or 1e-12
-end
-
-local optimizers = require "optimizers"
-for i, case in ipairs(optimizers.cases) do
-  local name = described(case, case.optimizer)
-  test(("optimizer %d, %s, takes Keras's steps"):format(i, name), function()
-    check.near(optimized(optimizers, case), case.final, tolerance(case))
-  end)
-end
-
--- ---- losses and metrics -------------------------------------------------------------------------
 
 local golden_losses = require "losses"
 

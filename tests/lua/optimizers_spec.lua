@@ -1,10 +1,16 @@
--- Optimizers: formulas, options, learning rate, slots. Keras's numbers are in golden_training_spec.
+-- Optimizers: Keras's numbers (tests/golden/optimizers.lua), formulas, options, learning rate, slots,
+-- averages, saving. Schedules alone: schedules_spec.
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
+package.path = "tests/golden/?.lua;" .. package.path
+local golden = require "optimizers"
+local hash = require "hash"
+
 local test = check.test
-local optimizers = mgpu.optimizers
+local optimizers, schedules = mgpu.optimizers, mgpu.schedules
 
 local function variable(values) return mgpu.variable(mgpu.tensor(values), { name = "v" }) end
 
@@ -14,6 +20,95 @@ local function after(opt, start, ...)
   for _, g in ipairs { ... } do opt:apply({ mgpu.tensor(g) }, { v }) end
   return v
 end
+
+-- ---- Keras's numbers -----------------------------------------------------------------------------
+
+local function described(case)
+  local parts = {}
+  for key, value in pairs(case.args) do
+    parts[#parts + 1] = key .. " = " .. (type(value) == "table" and value.class_name or tostring(value))
+  end
+  table.sort(parts)
+  return ("%s {%s}"):format(case.optimizer, table.concat(parts, ", "))
+end
+
+-- The golden tensors of a salt.
+local function tensors(salt, scale, dtype)
+  local list = {}
+  for k, shape in ipairs(golden.shapes) do
+    local count = 1
+    for _, size in ipairs(shape) do count = count * size end
+    list[k] = mgpu.tensor(hash.array(count, salt + k - 1, scale), { dtype = dtype }):reshape(shape)
+  end
+  return list
+end
+
+local function variables_of(dtype)
+  local list = {}
+  for k, t in ipairs(tensors(golden.value_salt, 1, dtype)) do
+    list[k] = mgpu.variable(t, { name = "v" .. k })
+  end
+  return list
+end
+
+local function flat(variables)
+  local list = {}
+  for k, v in ipairs(variables) do list[k] = v:value():reshape({ -1 }):totable() end
+  return list
+end
+
+-- Steps from .. to (from 0) with the golden gradients; step_of makes the step of apply.
+local function steps(opt, variables, dtype, from, to, step_of)
+  local function step(...) opt:apply({ ... }, variables) end
+  if step_of then step = step_of(step) end
+  for s = from, to do
+    step(unpack(tensors(golden.gradient_salt + 2 * s, 1 / (1 + s), dtype)))
+  end
+end
+
+-- The variables after the case's steps, and what finalize_variable_values makes of them.
+local function optimized(case, dtype, step_of)
+  local opt, variables = optimizers[case.optimizer](case.args), variables_of(dtype)
+  steps(opt, variables, dtype, 0, golden.steps - 1, step_of)
+  local final = flat(variables)
+  opt:finalize_variable_values(variables)
+  return final, flat(variables), opt
+end
+
+for i, case in ipairs(golden.cases) do
+  local name = ("optimizer %d, %s, "):format(i, described(case))
+  test(name .. "takes Keras's steps", function()
+    local final, finalized = optimized(case, "float64")
+    check.near(final, case.final, 1e-12)
+    check.near(finalized, case.finalized or case.final, 1e-12)
+  end)
+  test(name .. "is the same under jit and near it in float32", function()
+    local final, finalized = optimized(case, "float64")
+    local traces = 0
+    local jitted, jit_finalized = optimized(case, "float64", function(step)
+      return mgpu.jit(function(...)
+        traces = traces + 1
+        step(...)
+      end)
+    end)
+    check.equal(jitted, final)
+    check.equal(jit_finalized, finalized)
+    check.equal(traces, 1)
+    check.near(optimized(case, "float32"), case.final, 1e-5)
+  end)
+end
+
+test("every optimizer has golden numbers", function()
+  local seen = {}
+  for _, case in ipairs(golden.cases) do seen[case.optimizer] = true end
+  for _, name in ipairs(optimizers()) do
+    if name:match "^%u" then check.truthy(seen[name], name) end
+    check.truthy(optimizers[name].new, name)
+  end
+  check.equal(optimizers.adamw, optimizers.AdamW)
+end)
+
+-- ---- formulas -----------------------------------------------------------------------------------
 
 test("SGD subtracts rate times gradient", function()
   check.near(after(optimizers.SGD { learning_rate = 0.5 }, { 1, 2 }, { 2, -2 }), { 0, 3 })
@@ -123,6 +218,286 @@ test("the state holds step count, rate and slots", function()
   check.equal(#opt:variables(), 2)
   opt:build { v }
   check.equal(#opt:variables(), 4)
+end)
+
+test("a clip of 0 is none, and an infinite norm does not make zeros of gradients", function()
+  for _, name in ipairs { "clipnorm", "clipvalue", "global_clipnorm" } do
+    check.near(after(optimizers.SGD { learning_rate = 1, [name] = 0 }, { 0, 0 }, { 3, 4 }), { -3, -4 })
+  end
+  local v = after(optimizers.SGD { global_clipnorm = 1 }, { 0, 0 }, { math.huge, 1 }):totable()
+  check.truthy(v[2] ~= v[2], "the finite gradient's change must be NaN, it")
+end)
+
+test("loss_scale_factor scales the loss up and the gradients down", function()
+  local opt = optimizers.SGD { learning_rate = 1, loss_scale_factor = 4 }
+  check.near(opt:scale_loss(mgpu.tensor(3)):item(), 12)
+  check.near(after(opt, { 1 }, { 2 }), { 0.5 })
+  check.near(optimizers.SGD {}:scale_loss(mgpu.tensor(3)):item(), 3)
+end)
+
+-- ---- what weight decay leaves alone -------------------------------------------------------------
+
+local function decayed(opt, names)
+  local variables, grads, values = {}, {}, {}
+  for i, name in ipairs(names) do
+    variables[i] = type(name) == "string" and mgpu.variable(mgpu.tensor { 1 }, { name = name }) or name
+    grads[i] = mgpu.tensor { 0 }
+  end
+  opt:apply(grads, variables)
+  for i, v in ipairs(variables) do values[i] = v:totable()[1] end
+  return values
+end
+
+local function decaying(more)
+  more.learning_rate, more.weight_decay = 1, 0.5
+  return optimizers.SGD(more)
+end
+
+test("exclude_from_weight_decay takes parts of names, variables, whole names and Keras's lists", function()
+  local names = { "dense/kernel", "dense/bias", "norm/gamma" }
+  local opt = decaying {}
+  check.near(decayed(opt, names), { 0.5, 0.5, 0.5 })
+  opt = decaying {}
+  opt:exclude_from_weight_decay { "bias", "gam" }
+  check.near(decayed(opt, names), { 0.5, 1, 1 })
+  opt = decaying { exclude_from_weight_decay = { { name = "dense/kernel" }, { name = "bias" } } }
+  check.near(decayed(opt, names), { 1, 0.5, 0.5 })
+  local v = mgpu.variable(mgpu.tensor { 1 }, { name = "w" })
+  opt = decaying {}
+  opt:exclude_from_weight_decay { v }
+  check.near(decayed(opt, { v, "w" }), { 1, 0.5 })
+  v:assign(mgpu.tensor { 1 })
+  opt = decaying {}
+  opt:exclude_from_weight_decay { var_list = { v }, var_names = { "bias" } }
+  check.near(decayed(opt, { v, unpack(names) }), { 1, 0.5, 1, 0.5 })
+end)
+
+test("what was excluded is part of the configuration", function()
+  local v = mgpu.variable(mgpu.tensor { 1 }, { name = "dense/kernel" })
+  local opt = decaying { exclude_from_weight_decay = { "bias", v } }
+  local config = core.json_decode(core.json_encode(opt:get_config()))
+  check.equal(config.exclude_from_weight_decay, { "bias", { name = "dense/kernel" } })
+  check.near(decayed(optimizers.SGD(config), { "dense/kernel", "dense/bias", "dense/kernel2" }), { 1, 1, 0.5 })
+  check.equal(optimizers.SGD {}:get_config().exclude_from_weight_decay, nil)
+end)
+
+-- ---- averages -----------------------------------------------------------------------------------
+
+test("use_ema keeps averages, of variables without a gradient too", function()
+  local opt = optimizers.SGD { learning_rate = 1, use_ema = true, ema_momentum = 0.5 }
+  local a, b = variable { 4 }, variable { 7 }
+  for _ = 1, 2 do opt:apply({ mgpu.tensor { 1 }, false }, { a, b }) end
+  check.near(a, { 2 })
+  opt:finalize_variable_values { a, b }
+  check.near(a, { 2.5 }) -- the mean of 3, after the first step, and 2
+  check.near(b, { 7 })
+end)
+
+test("ema_overwrite_frequency sets the variables to their averages every so many steps", function()
+  local opt = optimizers.SGD { learning_rate = 1, use_ema = true, ema_momentum = 0.5,
+    ema_overwrite_frequency = 2 }
+  local v = after(opt, { 4 }, { 1 })
+  check.near(v, { 3 })
+  opt:apply({ mgpu.tensor { 1 } }, { v })
+  check.near(v, { 2.5 })
+  opt:apply({ mgpu.tensor { 1 } }, { v })
+  check.near(v, { 1.5 })
+end)
+
+test("finalize_variable_values without averages or before a step changes nothing", function()
+  local v = variable { 4 }
+  optimizers.SGD {}:finalize_variable_values { v }
+  check.equal(v:totable(), { 4 })
+  local opt = optimizers.SGD { use_ema = true }
+  check.raises(function() opt:finalize_variable_values { v } end, "never been given the variable", "usage")
+  opt:build { v }
+  opt:finalize_variable_values { v }
+  check.equal(v:totable(), { 4 })
+end)
+
+test("a variable that comes after the first step has no average and is an error", function()
+  local opt = optimizers.SGD { use_ema = true }
+  after(opt, { 1 }, { 1 })
+  check.raises(function() after(opt, { 1 }, { 1 }) end, "with use_ema all variables must be given", "usage")
+end)
+
+-- ---- a schedule as the learning rate ------------------------------------------------------------
+
+local function halving() return schedules.ExponentialDecay { 1, 1, 0.5 } end
+
+test("a schedule gives each step its rate, without a retrace", function()
+  local opt, v = optimizers.SGD { learning_rate = halving() }, variable { 10 }
+  local traces = 0
+  local step = mgpu.jit(function(g)
+    traces = traces + 1
+    opt:apply({ g }, { v })
+  end)
+  for i = 1, 3 do
+    check.near(opt.learning_rate, 0.5 ^ (i - 1))
+    step(mgpu.tensor { 1 })
+  end
+  check.near(v, { 10 - 1 - 0.5 - 0.25 })
+  check.equal(traces, 1)
+end)
+
+test("a lone schedule is the learning rate", function()
+  check.near(optimizers.Adam(halving()).learning_rate, 1)
+end)
+
+test("a rate that is a schedule cannot be set, nor a schedule given later", function()
+  local opt = optimizers.SGD { learning_rate = halving() }
+  check.raises(function() opt.learning_rate = 0.5 end, "its learning_rate is a schedule", "usage")
+  opt = optimizers.SGD {}
+  check.raises(function() opt.learning_rate = halving() end, "given when the optimizer is made", "usage")
+end)
+
+test("the state with a schedule has no rate", function()
+  local opt = optimizers.SGD { learning_rate = halving() }
+  check.equal(#opt:variables(), 1)
+  check.equal(opt:variables()[1], opt.iterations)
+end)
+
+-- ---- state and configuration --------------------------------------------------------------------
+
+test("configuration and state, through JSON, continue every golden case where it was", function()
+  for i, case in ipairs(golden.cases) do
+    local opt, variables = optimizers[case.optimizer](case.args), variables_of "float64"
+    steps(opt, variables, "float64", 0, 4)
+    local config = core.json_decode(core.json_encode(opt:get_config()))
+    local copy, copies = optimizers[case.optimizer](config), variables_of "float64"
+    copy:build(copies)
+    check.equal(#copy:variables(), #opt:variables())
+    for k, v in ipairs(opt:variables()) do copy:variables()[k]:assign(v:value()) end
+    for k, v in ipairs(variables) do copies[k]:assign(v:value()) end
+    steps(opt, variables, "float64", 5, 9)
+    steps(copy, copies, "float64", 5, 9)
+    opt:finalize_variable_values(variables)
+    copy:finalize_variable_values(copies)
+    check.equal({ i, flat(copies) }, { i, flat(variables) })
+  end
+end)
+
+test("a saved model keeps schedule, averages and excluded names", function()
+  local L = mgpu.layers
+  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, name = "only" } }
+  model:compile { loss = "mean_squared_error", optimizer = optimizers.Nadam {
+    learning_rate = schedules.PiecewiseConstantDecay { { 2, 5 }, { 0.3, 0.2, 0.1 } }, use_ema = true,
+    weight_decay = 0.1, exclude_from_weight_decay = { "bias" } } }
+  local x, y = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1 }, { 2 } }
+  for _ = 1, 3 do model:train_on_batch(x, y) end
+  local path = check.path "model.mgpu"
+  model:save(path)
+  local again = mgpu.load_model(path)
+  local opt = again.saved_optimizer
+  check.near(opt.learning_rate, 0.2)
+  check.equal(#opt:variables(), 1 + 1 + 2 * 3) -- steps, the product of momentums, three slots each
+  again:compile { loss = "mean_squared_error", optimizer = opt }
+  for _ = 1, 3 do
+    model:train_on_batch(x, y)
+    again:train_on_batch(x, y)
+  end
+  check.near(opt.learning_rate, 0.1)
+  for k, w in ipairs(model:get_weights()) do check.equal(again:get_weights()[k], w:totable()) end
+  for k, v in ipairs(model.optimizer:variables()) do check.equal(opt:variables()[k], v:value():totable()) end
+end)
+
+test("fit ends with the averages, and trains with a scaled loss as without", function()
+  local L = mgpu.layers
+  local function fitted(opt)
+    local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
+    model:set_weights { mgpu.tensor { { 0.5 }, { -0.5 } }, mgpu.tensor { 0 } }
+    model:compile { loss = "mean_squared_error", optimizer = opt }
+    local history = model:fit(mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1 }, { 2 } },
+      { epochs = 3, batch_size = 1, shuffle = false, verbose = 0 })
+    return model:get_weights()[1]:totable(), history.history.loss, opt, model
+  end
+  local plain, losses = fitted(optimizers.SGD { learning_rate = 0.01 })
+  local scaled, scaled_losses = fitted(optimizers.SGD { learning_rate = 0.01, loss_scale_factor = 1024 })
+  check.near(scaled, plain)
+  check.near(scaled_losses, losses)
+  local averaged, _, opt, model = fitted(optimizers.SGD { learning_rate = 0.01, use_ema = true,
+    ema_momentum = 0.5 })
+  check.truthy(math.abs(averaged[1][1] - plain[1][1]) > 1e-4, "the average differs, it")
+  check.equal(averaged, opt.slots[model.trainable_variables[1]].average:value():totable())
+end)
+
+-- ---- errors -------------------------------------------------------------------------------------
+
+-- Bad values of each option; "?" stands for the option's name in the error. Wrong types and bounds that
+-- the declarations say are in every_option_spec too.
+local BAD = {
+  { "learning_rate", -1, "at least 0" }, { "learning_rate", "fast", 'option "?" must be' },
+  { "learning_rate", 0 / 0, 'option "?" must be' }, { "learning_rate", math.huge, 'option "?" must be' },
+  { "learning_rate", {}, "got a table" }, { "learning_rate", { class_name = "Exponential", config = {} },
+    "ExponentialDecay" },
+  { "learning_rate", { class_name = "ExponentialDecay" }, "{class_name =, config =}" },
+  { "learning_rate", { class_name = "ExponentialDecay", config = { initial_learning_rate = 1,
+    decay_rate = 1 } }, 'option "decay_steps" is missing' },
+  { "learning_rate", schedules.ExponentialDecay, "got a table" },
+  { "learning_rate", function() return 1 end, 'option "?" must be' },
+  { "clipnorm", -1, "at least 0" }, { "clipnorm", "big", "a number" }, { "clipvalue", -1, "at least 0" },
+  { "global_clipnorm", -0.5, "at least 0" }, { "clipvalue", math.huge, "finite" },
+  { "weight_decay", -0.1, "at least 0" }, { "weight_decay", true, "a number" },
+  { "use_ema", 1, "true or false" }, { "ema_momentum", 1.5, "at most 1" }, { "ema_momentum", -0.1, "at least 0" },
+  { "ema_overwrite_frequency", 0, "at least 1" }, { "ema_overwrite_frequency", 1.5, "a whole number" },
+  { "loss_scale_factor", 0, "above 0" }, { "loss_scale_factor", -2, "above 0" },
+  { "loss_scale_factor", "x", "a number" }, { "exclude_from_weight_decay", "bias", "a table" },
+  { "exclude_from_weight_decay", { 5 }, "got number" }, { "exclude_from_weight_decay", { "" }, "empty name" },
+  { "exclude_from_weight_decay", { names = {} }, "does not know" },
+  { "exclude_from_weight_decay", { var_list = 5 }, "var_list must be a list" }, { "name", 5, "a name" },
+  { "gradient_accumulation_steps", 2, "unknown option" }, { "use_emaa", true, 'did you mean "use_ema"' },
+}
+
+test("bad values of the shared options are errors that name optimizer and option", function()
+  for _, name in ipairs { "SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam" } do
+    for _, bad in ipairs(BAD) do
+      local message = check.raises(function() optimizers[name] { [bad[1]] = bad[2] } end,
+        (bad[3]:gsub("?", bad[1])), "usage")
+      if not (bad[1] == "learning_rate" and type(bad[2]) == "table") then
+        check.matches(message, name .. ": ")
+        check.matches(message, bad[1])
+      end
+    end
+  end
+end)
+
+local OWN_BAD = {
+  SGD = { momentum = { -0.1, 1.1 }, nesterov = { 1 } },
+  RMSprop = { rho = { -0.1, 1.1 }, momentum = { -1, 2 }, epsilon = { -1, math.huge }, centered = { "yes" } },
+  Adam = { beta_1 = { -0.1, 1 }, beta_2 = { -0.1, 1 }, epsilon = { -1 }, amsgrad = { 0 } },
+  AdamW = { beta_1 = { -0.1, 1 }, beta_2 = { -0.1, 1 }, epsilon = { -1 }, amsgrad = { 0 } },
+  Adagrad = { initial_accumulator_value = { -0.1, "x" }, epsilon = { -1 } },
+  Adadelta = { rho = { -0.1, 1.1 }, epsilon = { -1 } },
+  Adamax = { beta_1 = { -0.1, 1 }, beta_2 = { -0.1, 1 }, epsilon = { -1 } },
+  Nadam = { beta_1 = { -0.1, 1 }, beta_2 = { -0.1, 1 }, epsilon = { -1 } },
+}
+
+test("bad values of an optimizer's own options are errors that name both", function()
+  for name, fields in pairs(OWN_BAD) do
+    for option, values in pairs(fields) do
+      for _, value in ipairs(values) do
+        check.raises(function() optimizers[name] { [option] = value } end,
+          ("%s: option %q must be"):format(name, option), "usage")
+      end
+    end
+  end
+end)
+
+test("two clips at once are an error", function()
+  for _, pair in ipairs { { "clipnorm", "clipvalue" }, { "clipnorm", "global_clipnorm" },
+    { "clipvalue", "global_clipnorm" } } do
+    check.raises(function() optimizers.Adam { [pair[1]] = 1, [pair[2]] = 0 } end,
+      ("Adam: give only one of %s and %s"):format(pair[1], pair[2]), "usage")
+  end
+end)
+
+test("exclude_from_weight_decay after build, and other misuse, are errors", function()
+  local opt = optimizers.AdamW {}
+  check.raises(function() opt:exclude_from_weight_decay "bias" end, "takes a list", "usage")
+  opt:build { variable { 1 } }
+  check.raises(function() opt:exclude_from_weight_decay { "bias" } end, "before the optimizer is built",
+    "usage")
+  check.raises(function() opt:apply({}, { variable { 1 } }) end, "0 gradients for 1 variables", "usage")
 end)
 
 test("bad options are errors that name the optimizer", function()

@@ -109,6 +109,7 @@ case { "where", { { 3, 1 }, ints = 2 }, { {}, -3, 3 }, { { 3, 4 }, -3, 3 } }
 
 case { "shard", { { 6, 3 }, -3, 3 } }
 case { "shard", { { 5 }, ints = 9 } }
+case { "transfer", { { 4, 3 }, -3, 3 } }
 case { "all_reduce", { { 4, 3 }, -3, 3 } }
 case { "reduce", { { 4, 3 }, -3, 3 } }
 case { "broadcast", { { 4, 3 }, -3, 3 } }

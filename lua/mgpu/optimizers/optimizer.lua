@@ -219,8 +219,8 @@ end
 
 local function check_rate(who, value)
   if type(value) ~= "number" or not (value >= 0) or value == math.huge then
-    core.fail("usage", ("%s: learning_rate must be a number >= 0 or one of mgpu.schedules, got %s"):format(
-      who, type(value) == "table" and "a table" or tostring(value)))
+    core.fail("usage", ('%s: option "learning_rate" must be a number of at least 0 or one of '
+      .. "mgpu.schedules, got %s"):format(who, type(value) == "table" and "a table" or tostring(value)))
   end
 end
 
@@ -261,7 +261,8 @@ end
 
 -- ARGS
 --   definition.class     the class's name
---   definition.declared  its own options, as mgpu.options declares them; learning_rate comes first
+--   definition.declared  its own options, as mgpu.options declares them; learning_rate comes first; one
+--                        of the shared ones may be here with another default
 --   definition.update    and scalars, slot_names, slot_start, own_variables: see above
 --   definition.base      the class it takes all else from, if not Optimizer
 -- RETURNS the class: called with options it makes an optimizer.
@@ -273,7 +274,11 @@ function Optimizer.define(definition)
   })
   for key, value in pairs(definition) do class[key] = value end
   class.declared = { unpack(definition.declared) }
-  for _, option in ipairs(SHARED) do class.declared[#class.declared + 1] = option end
+  local own = {}
+  for _, option in ipairs(definition.declared) do own[option[1]] = true end
+  for _, option in ipairs(SHARED) do
+    if not own[option[1]] then class.declared[#class.declared + 1] = option end
+  end
 
   local meta = {}
   -- learning_rate reads and writes a variable; all else is a field or a method.

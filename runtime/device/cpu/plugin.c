@@ -4,6 +4,9 @@
 #include "device/cpu/onednn.h"
 #include "device/host.h"
 #include "device/worker.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,8 +62,20 @@ int mg_cpu_threads(void) {
     return threads = n > 0 ? n : mg_core_count();
 }
 
+/* Results of several megabytes come and go with every step. glibc would give their pages back and
+ * clear new ones each time, which took longer than element-wise steps themselves. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    static const int largest = 32 << 20, kept = 256 << 20;
+    if (getenv("MALLOC_TRIM_THRESHOLD_") || getenv("MALLOC_MMAP_THRESHOLD_")) return;
+    mallopt(M_MMAP_THRESHOLD, largest);
+    mallopt(M_TRIM_THRESHOLD, kept);
+#endif
+}
+
 static mg_status open_device(mg_device *d) {
     (void)d;
+    keep_freed_memory();
     omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }

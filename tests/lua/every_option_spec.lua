@@ -1,0 +1,136 @@
+-- Every option of every layer, optimizer, loss and metric: unknown, of a wrong type, out of range, one
+-- positional field too many, given twice. The table below holds only what cannot be read off the
+-- declarations: a valid value for each required option.
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+
+local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev = 0.1, target_shape = { 2, 3 },
+  dims = { 2, 1 }, shape = { 3 }, input_dim = 5, output_dim = 2, axes = 2, activation = "relu",
+  ["function"] = function(x) return x end, decay_steps = 10, decay_rate = 0.5, initial_learning_rate = 0.1,
+  boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5 }
+
+-- A value of another type than the declared ones.
+local function wrong_for(kind)
+  if kind:find "any" then return nil end
+  local takes = { number = kind:find "number" or kind:find "integer" or kind:find "single" or kind:find "pair"
+    or kind:find "margins" or kind:find "shape", table = kind:find "table" or kind:find "shape"
+    or kind:find "pair" or kind:find "margins" or kind:find "initializer" or kind:find "regularizer" }
+  if kind:find "boolean" then return 5 end
+  if kind:find "string" or kind:find "initializer" or kind:find "activation" or kind:find "regularizer" then
+    return true
+  end
+  return (takes.number or takes.table) and "text" or 5
+end
+
+local function valid(class)
+  local given = {}
+  for _, option in ipairs(class.declared) do
+    if option.required then
+      given[option[1]] = REQUIRED[option[1]]
+      assert(given[option[1]] ~= nil, "REQUIRED lacks " .. option[1])
+    end
+  end
+  return given
+end
+
+local function with(class, name, value)
+  local given = valid(class)
+  given[name] = value
+  return given
+end
+
+local function refuses(make, given, pattern)
+  check.raises(function() make(given) end, pattern, "usage")
+end
+
+local function check_option(name, class, make, option)
+  local key = option[1]
+  local wrong = wrong_for(option[2])
+  if wrong ~= nil then refuses(make, with(class, key, wrong), ("option %q"):format(key)) end
+  if option.min then refuses(make, with(class, key, option.min - 1), ("option %q"):format(key)) end
+  if option.max then refuses(make, with(class, key, option.max + 1), ("option %q"):format(key)) end
+  if option.values then refuses(make, with(class, key, "no_such_value"), ("option %q"):format(key)) end
+  if option.required then
+    local given = valid(class)
+    given[key] = nil
+    refuses(make, given, ("%s: option %q is missing"):format(name, key))
+  end
+  -- a misspelled name says the right one
+  if #key > 4 then
+    refuses(make, with(class, key .. "x", 1), ("unknown option \"%sx\" (did you mean \"%s\"?)"):format(key, key))
+  end
+end
+
+local function check_positions(name, class, make)
+  if class.declared.whole then return end
+  local n = class.declared.positional or 1
+  local given = valid(class)
+  for i = 1, n do
+    local key = class.declared[i][1]
+    given[i], given[key] = given[key] == nil and (REQUIRED[key] or class.declared[i].default or 2) or given[key],
+      nil
+  end
+  given[n + 1] = 7
+  refuses(make, given, n == 0 and "by name only" or "positional field too many")
+  if n > 0 then
+    local twice = valid(class)
+    local key = class.declared[1][1]
+    twice[1] = twice[key] or class.declared[1].default or 2
+    twice[key] = twice[1]
+    refuses(make, twice, ("option %q is given twice"):format(key))
+  end
+  check.truthy(name)
+end
+
+local seen = {}
+local function check_class(kind, name, class, make)
+  if seen[class] then return end
+  seen[class] = true
+  test(("%s %s refuses what is wrong with each of its options"):format(kind, name), function()
+    for _, option in ipairs(class.declared) do check_option(name, class, make, option) end
+    check_positions(name, class, make)
+    make(valid(class)) -- and takes what is right
+  end)
+end
+
+for _, name in ipairs(mgpu.layers()) do
+  local class = mgpu.layers[name]
+  check_class("layer", name, class, function(given) return class(given) end)
+end
+
+for _, name in ipairs(mgpu.optimizers()) do
+  if name:match "^%u" then
+    local class = mgpu.optimizers[name]
+    check_class("optimizer", name, class, function(given) return class(given) end)
+  end
+end
+
+for _, name in ipairs(mgpu.metrics()) do
+  if name:match "^%u" then
+    local class = mgpu.metrics[name]
+    check_class("metric", name, class, function(given) return class(given) end)
+  end
+end
+
+for _, name in ipairs(mgpu.losses()) do
+  if name:match "^%u" then
+    local loss = mgpu.losses[name]
+    check_class("loss", name, loss, function(given) return loss.new(given) end)
+  end
+end
+
+for _, name in ipairs(mgpu.schedules()) do
+  local class = mgpu.schedules[name]
+  if class.declared then check_class("schedule", name, class, function(given) return class(given) end) end
+end
+
+test("the error stands at the user's line", function()
+  local ok, message = pcall(function()
+    return mgpu.layers.Conv2D { 3, 3, activaton = "relu" }
+  end)
+  check.equal(ok, false)
+  check.matches(message, '^tests/lua/every_option_spec%.lua:%d+: Conv2D: unknown option "activaton"')
+end)
