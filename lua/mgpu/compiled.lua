@@ -11,6 +11,7 @@
 
 local choices = require "mgpu.choices"
 local core = require "mgpu.core"
+local Layer = require "mgpu.layer"
 local logs = require "mgpu.logs"
 
 local ops = core.ops
@@ -65,7 +66,9 @@ function Compiled:total_loss(model, y, predictions, weight)
   local total, each = nil, {}
   for i, output in ipairs(self.outputs) do
     if output.loss then
-      each[i] = output.loss:reduce(output.loss.per_sample(y[i], predictions[i]), weight[i])
+      local where = predictions[i]:device()
+      local w = weight[i] and core.place(weight[i], where)
+      each[i] = output.loss:reduce(output.loss.per_sample(core.place(y[i], where), predictions[i]), w)
       local share = output.weight == 1 and each[i] or each[i] * output.weight
       total = total and total + share or share
     end
@@ -80,6 +83,7 @@ function Compiled:count(loss, each, rows, y, predictions, weight)
   for i, output in ipairs(self.outputs) do
     if output.mean and each[i] then output.mean:update(each[i], rows) end
     if y[i] then
+      predictions[i] = core.place(predictions[i], y[i]:device())
       for _, metric in ipairs(output.metrics) do metric:update(y[i], predictions[i]) end
       for _, metric in ipairs(output.weighted_metrics) do
         metric:update(y[i], predictions[i], weight[i])
@@ -118,9 +122,14 @@ end
 
 local function guard(loss, grads)
   core.guard_finite({ loss }, Compiled.BAD_LOSS)
-  local finite = {}
-  for _, g in ipairs(grads) do finite[#finite + 1] = g or nil end
-  if #finite > 0 then core.guard_finite(finite, Compiled.BAD_GRADIENT) end
+  local by_device = {}
+  for _, g in ipairs(grads) do
+    if g then
+      local list = by_device[g:device()] or {}
+      by_device[g:device()], list[#list + 1] = list, g
+    end
+  end
+  for _, list in pairs(by_device) do core.guard_finite(list, Compiled.BAD_GRADIENT) end
 end
 
 -- ---- the steps ----------------------------------------------------------------------------------
@@ -162,6 +171,20 @@ local function unpack_shape(text)
   return shape
 end
 
+-- fn, with the layers knowing the device groups while it runs (that is, is traced).
+function Compiled:on_groups(fn)
+  local groups = self.groups
+  if not groups then return fn end
+  return function(...)
+    local before = Layer.groups
+    Layer.groups = groups
+    local results = { pcall(fn, ...) }
+    Layer.groups = before
+    if not results[1] then error(results[2], 0) end
+    return unpack(results, 2)
+  end
+end
+
 -- A step of a kind: see the top. `key` only tells plans apart: see Compiled.key.
 local function step_of(self, model, fn)
   local function step(count, rows, shape, key, first, order, ...) -- luacheck: no unused
@@ -171,7 +194,7 @@ local function step_of(self, model, fn)
       fn(self, model, parts_of(unpacked, take(all, order, from, rows)))
     end
   end
-  return self.eager and step or core.jit(step, self.spread)
+  return self.eager and step or core.jit(self:on_groups(step), self.spread)
 end
 
 local makers = {}
@@ -199,9 +222,11 @@ function Compiled.predict_step(model)
   local compiled = model.compiled or {}
   local function step(rows, shape, key, first, order, ...) -- luacheck: no unused
     local x = parts_of(unpack_shape(shape), take({ ... }, order, first, rows))
-    return unpack(outputs_of(model(inputs_of(x))))
+    local outputs = outputs_of(model(inputs_of(x)))
+    for i, y in ipairs(outputs) do outputs[i] = core.place(y, x[1]:device()) end
+    return unpack(outputs)
   end
-  return compiled.eager and step or core.jit(step, compiled.spread)
+  return compiled.eager and step or core.jit(Compiled.on_groups(compiled, step), compiled.spread)
 end
 
 --- What a plan depends on besides its arguments, as a number: the layers, and which are trained.
@@ -270,13 +295,50 @@ local function move(variables, devices)
   end
 end
 
+-- The devices that may hold the variables of layers with a device of their own: variable -> names.
+local function staged(self, model)
+  local where, several = {}, self.devices and #self.devices > 1
+  model:each_layer(function(layer)
+    local device = rawget(layer, "device")
+    if not device or #layer.weights == 0 then return end
+    if type(device) == "string" and several then
+      layer:fail("device = %q names one device, but the model is compiled for several: give groups, as in "
+        .. "devices = {{\"cuda:0\", \"cuda:1\"}, ...}, and device = 2", device)
+    elseif type(device) == "number" and not (self.groups and self.groups[device]) then
+      layer:fail("device = %d needs device groups of at least %d in compile, as in devices = "
+        .. "{{\"cuda:0\", \"cuda:1\"}}", device, device)
+    end
+    for _, v in ipairs(layer.weights) do
+      where[v] = { type(device) == "string" and device or self.groups[device] }
+    end
+  end)
+  return where
+end
+
+--- Brings weights and optimizer state to where they belong. RETURNS the devices of the others.
+function Compiled:place_state(model)
+  if not self.devices then return end
+  local homes = (self.spread and self.spread.keeper or self.groups) and { self.home } or self.devices
+  local where = staged(self, model)
+  for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
+  local slots = {}
+  for v, own in pairs(self.optimizer.slots) do
+    for _, slot in pairs(own) do
+      slots[slot] = true
+      move({ slot }, where[v] or homes)
+    end
+  end
+  for _, v in ipairs(self.optimizer:variables()) do
+    if not slots[v] then move({ v }, homes) end
+  end
+  return homes
+end
+
 --- Runs fn() with the first of the chosen devices as the default one and all state on them.
 function Compiled:on_device(model, fn)
   if not self.devices then return fn() end
   local device = self.home
-  local homes = self.spread and self.spread.keeper and { self.home } or self.devices
-  move(model.variables, homes)
-  move(self.optimizer:variables(), homes)
+  local homes = self:place_state(model)
   self:each_metric(function(metric) move(metric:variables(), homes) end)
   local before = core.default_device()
   core.default_device(device)
@@ -291,6 +353,7 @@ end
 function Compiled:set_devices(where)
   local names = where.devices
   self.devices, self.strategy, self.steps, self.spread = names, where.strategy, {}, nil
+  self.groups = nil
   self.home = names and names[1] -- where eager work is done
   self.device = names and #names == 1 and names[1] or nil -- where data must lie
   if names and #names > 1 then
@@ -298,7 +361,11 @@ function Compiled:set_devices(where)
       core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
     end
     self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local",
-      keeper = where.strategy == "central" and (where.home or "cpu:0") or nil }
+      keeper = where.strategy == "central" and (where.home or "cpu:0") or nil, stages = where.stages }
+    if where.stages then
+      self.groups = {}
+      for s = 1, where.stages do self.groups[s] = names[(s - 1) * (#names / where.stages) + 1] end
+    end
     self.home = self.spread.keeper or self.home
   end
 end

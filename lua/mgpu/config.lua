@@ -92,7 +92,7 @@ function M.load_weights(model, path)
   need_built(model, "load_weights")
   local tensors = core.store_load(path)
   check_weights(model, path, tensors)
-  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]) end
+  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]:to(v:device())) end
 end
 
 -- A configuration is data from outside: names are looked up, options checked like a user's.
@@ -196,7 +196,7 @@ local function load_model(path, given)
   end
   local model = M.from_config(saved, custom, path)
   check_weights(model, path, tensors)
-  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]) end
+  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]:to(v:device())) end
   if type(saved.optimizer) == "table" then restore_optimizer(model, saved.optimizer, tensors) end
   return model
 end

@@ -5,6 +5,8 @@
 --     devices = 2                             the first two of mgpu.devices()
 --     devices = "all"                         all of mgpu.devices() that are of the first one's kind
 --     devices = {["cuda:0"] = 3, ["cpu:0"] = 1}   rows by weight, ordered as mgpu.devices()
+--     devices = {{"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"}}   groups: each has the whole model, a layer with
+--                                             device = 2 lies on the second of its group
 local core = require "mgpu.core"
 
 local M = {}
@@ -68,7 +70,20 @@ local function known(who, list)
   return names
 end
 
---- resolve(who, given) -> array of names, weights (nil: even); nil for nil. Every device is opened.
+-- {{"a", "b"}, {"c", "d"}}: two replicas of a model in two stages -> {"a", "c", "b", "d"}, 2 stages.
+local function by_stage(who, groups)
+  local stages, list = #groups[1], {}
+  for i, group in ipairs(groups) do
+    if type(group) ~= "table" or #group ~= stages or stages == 0 then
+      fail(who, "devices: group %d must hold %d names, as the first does", i, stages)
+    end
+    for s, name in ipairs(group) do list[(s - 1) * #groups + i] = name end
+  end
+  return known(who, list), nil, stages
+end
+
+--- resolve(who, given) -> array of names, weights (nil: even), stages (nil: one); nil for nil. Every device is
+--- opened.
 function M.resolve(who, given)
   if given == nil then return nil end
   if type(given) == "number" then return first(who, given) end
@@ -79,6 +94,7 @@ function M.resolve(who, given)
       type(given) == "table" and "an empty table" or type(given))
   end
   if #given == 0 then return by_weight(who, given) end
+  if type(given[1]) == "table" then return by_stage(who, given) end
   return known(who, given)
 end
 

@@ -42,6 +42,7 @@ end
 
 local loaders = {
   Layer = function() return require "mgpu.layer" end,
+  with_device = function() return require "mgpu.layer".with_device end,
   Model = function() return require "mgpu.model" end,
   Sequential = function() return require "mgpu.sequential" end,
   Input = function() return require "mgpu.layers".Input end,

@@ -19,7 +19,29 @@ local SHARED = {
   { "trainable", "boolean", default = true },
   { "dtype", "string" },
   { "input_shape", "shape" },
+  { "device", "string|integer", min = 1 },
 }
+
+Layer.groups = nil -- while a step is traced on device groups: the first device of each stage
+local around -- the device of mgpu.with_device
+
+--- with_device(name, fn): layers made in fn get `device = name` unless they say another. RETURNS what fn
+--- returns.
+function Layer.with_device(name, fn)
+  if type(name) == "string" then
+    name = core.device_info(name).name
+  elseif type(name) ~= "number" or name < 1 or name % 1 ~= 0 then
+    core.fail("usage", "with_device: expected a device's name or its place in a group, got "
+      .. tostring(name))
+  end
+  if type(fn) ~= "function" then core.fail("usage", "with_device: expected a function, got " .. type(fn)) end
+  local before = around
+  around = name
+  local results = { pcall(fn) }
+  around = before
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
+end
 
 -- ---- names --------------------------------------------------------------------------------------
 
@@ -92,6 +114,8 @@ function Layer:make(chosen)
   layer.name = layer.name or Layer.unique_name(self.class_name)
   layer.weights = {} -- of this layer itself, in order of making
   layer.built = false
+  layer.device = layer.device or around
+  if type(layer.device) == "string" then layer.device = core.device_info(layer.device).name end
   if layer.init then layer:init() end
   return layer
 end
@@ -226,6 +250,26 @@ local function add_activity(self, y)
   end
 end
 
+-- Where the layer computes: on its device, or with its weights, or (nil) where its input lies.
+local function device_of(self)
+  local own = rawget(self, "device")
+  if type(own) == "string" then return own end
+  if own and Layer.groups then return Layer.groups[own] end
+  return self.weights[1] and self.weights[1]:device()
+end
+
+-- x, or each of its tensors, on the layer's device.
+local function brought(self, x)
+  local device = device_of(self)
+  if type(x) ~= "table" then
+    return device and x:device() ~= device and core.place(x, device) or x
+  end
+  local list = {}
+  device = device or x[1]:device()
+  for i, t in ipairs(x) do list[i] = t:device() ~= device and core.place(t, device) or t end
+  return list
+end
+
 --- layer(x, {training =}): x is a tensor with the batch first, or an array of them, or symbolic.
 function Layer:apply(x, how)
   if symbol.any(x) then return symbol.connect(self, x) end
@@ -234,14 +278,15 @@ function Layer:apply(x, how)
     self:fail("expected a tensor, got %s", type(x))
   end
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
-  local y = self:call(x, how and how.training or false)
+  local y = self:call(brought(self, x), how and how.training or false)
   if rawget(self, "activity_regularizer") then add_activity(self, y) end
   return y
 end
 
 --- The declared options as they are now, name and trainable, ready for JSON.
 function Layer:get_config()
-  local config = { name = self.name, trainable = self.trainable, dtype = self.dtype }
+  local config = { name = self.name, trainable = self.trainable, dtype = self.dtype,
+    device = rawget(self, "device") }
   for _, option in ipairs(self.own_declared) do
     local value = rawget(self, option[1])
     if type(value) == "function" then

@@ -176,20 +176,21 @@ end
 function M.resolve(model, chosen)
   local spread = rawget(model, "spread")
   local strategy = chosen.strategy or rawget(model, "strategy") or current
-  local list, weights = devices.resolve("compile", chosen.devices)
+  local list, weights, stages = devices.resolve("compile", chosen.devices)
   if spread then
     if list then fail("compile", "the model is parallel already: leave devices out") end
     return { devices = spread.devices, strategy = spread.strategy, home = spread.home }
   end
   if type(strategy) == "string" then
-    return { devices = list, weights = weights, strategy = M.strategy(strategy, { devices = list }).name }
+    return { devices = list, weights = weights, stages = stages,
+      strategy = M.strategy(strategy, { devices = list }).name }
   elseif getmetatable(strategy) == Strategy then
     return { devices = list or strategy.devices, weights = weights or strategy.weights,
       strategy = strategy.name }
   elseif strategy ~= nil then
     fail("compile", "strategy must be a name or made by mgpu.parallel.strategy, got %s", type(strategy))
   end
-  return { devices = list, weights = weights, strategy = "mirrored" }
+  return { devices = list, weights = weights, stages = stages, strategy = "mirrored" }
 end
 
 return M

@@ -64,7 +64,8 @@ function M.text(model)
   local describe = (model.order and of_graph or of_sequential)(model)
   for _, layer in ipairs(model.layers) do
     local shape, from = describe(layer)
-    lines[#lines + 1] = row(widths, ("%s (%s)"):format(layer.name, layer.class_name), shape,
+    local where = rawget(layer, "device") and " @" .. tostring(layer.device) or ""
+    lines[#lines + 1] = row(widths, ("%s (%s)%s"):format(layer.name, layer.class_name, where), shape,
       model.built and grouped((layer:count_params())) or "0 (unbuilt)", from)
   end
   local total, trainable = model:count_params()

@@ -97,8 +97,9 @@ end
 --- set_devices(list): the same as compile's devices; weights, optimizer and counters stay.
 function M:set_devices(list)
   local compiled = compiled_model(self, "set_devices")
-  local names, weights = devices.resolve("set_devices", list)
-  compiled:set_devices { devices = names, weights = weights, strategy = compiled.strategy }
+  local names, weights, stages = devices.resolve("set_devices", list)
+  compiled:set_devices { devices = names, weights = weights, stages = stages,
+    strategy = compiled.strategy }
 end
 
 -- ---- fit ----------------------------------------------------------------------------------------
@@ -140,7 +141,10 @@ function M:fit(x, y, given)
   return compiled:on_device(self, function()
     local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
     check_length(train, chosen)
-    if not train.dataset then compiled.optimizer:build(self.trainable_variables) end
+    if not train.dataset then
+      compiled.optimizer:build(self.trainable_variables)
+      compiled:place_state(self)
+    end
     return fit.fit(self, train, validation, chosen)
   end)
 end
@@ -176,7 +180,10 @@ local function on_batch(self, kind, x, y, given)
   local compiled, chosen = compiled_model(self, what), check(what, ON_BATCH, given)
   return compiled:on_device(self, function()
     local source = batches.new(what, self, x, y, chosen)
-    if kind == "train" then compiled.optimizer:build(self.trainable_variables) end
+    if kind == "train" then
+      compiled.optimizer:build(self.trainable_variables)
+      compiled:place_state(self)
+    end
     return logs.with_positions(fit.one_batch(self, kind, source))
   end)
 end

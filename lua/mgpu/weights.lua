@@ -43,6 +43,7 @@ function M:add_weight(spec)
   local initialize = require "mgpu.initializers.initializer".get(spec.initializer or "glorot_uniform")
   local value = initialize(spec.shape, spec.dtype or self.dtype or core.floatx(), stream_of(path))
   core.eval(value)
+  if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
   local v = core.variable(value, { name = path, trainable = spec.trainable ~= false })
   if spec.regularizer then
     regularizer_of[v] = require "mgpu.regularizers".get(spec.regularizer)
@@ -161,7 +162,7 @@ function M:set_weights(values)
     end
     fitted[i] = t
   end
-  for i, entry in ipairs(list) do entry[1]:assign(fitted[i]) end
+  for i, entry in ipairs(list) do entry[1]:assign(fitted[i]:to(entry[1]:device())) end
 end
 
 --- Numbers in the layer's weights: all of them, and the trainable ones.

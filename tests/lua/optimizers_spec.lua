@@ -1,13 +1,9 @@
--- Optimizers: Keras's numbers (tests/golden/optimizers.lua), formulas, options, learning rate, slots,
--- averages, saving. Schedules alone: schedules_spec.
+-- Optimizers: formulas, options, learning rate, slots, averages, saving. Keras's numbers are in
+-- golden_optimizers_spec, schedules in schedules_spec.
 
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local golden = require "optimizers"
-local hash = require "hash"
 
 local test = check.test
 local optimizers, schedules = mgpu.optimizers, mgpu.schedules
@@ -20,93 +16,6 @@ local function after(opt, start, ...)
   for _, g in ipairs { ... } do opt:apply({ mgpu.tensor(g) }, { v }) end
   return v
 end
-
--- ---- Keras's numbers -----------------------------------------------------------------------------
-
-local function described(case)
-  local parts = {}
-  for key, value in pairs(case.args) do
-    parts[#parts + 1] = key .. " = " .. (type(value) == "table" and value.class_name or tostring(value))
-  end
-  table.sort(parts)
-  return ("%s {%s}"):format(case.optimizer, table.concat(parts, ", "))
-end
-
--- The golden tensors of a salt.
-local function tensors(salt, scale, dtype)
-  local list = {}
-  for k, shape in ipairs(golden.shapes) do
-    local count = 1
-    for _, size in ipairs(shape) do count = count * size end
-    list[k] = mgpu.tensor(hash.array(count, salt + k - 1, scale), { dtype = dtype }):reshape(shape)
-  end
-  return list
-end
-
-local function variables_of(dtype)
-  local list = {}
-  for k, t in ipairs(tensors(golden.value_salt, 1, dtype)) do
-    list[k] = mgpu.variable(t, { name = "v" .. k })
-  end
-  return list
-end
-
-local function flat(variables)
-  local list = {}
-  for k, v in ipairs(variables) do list[k] = v:value():reshape({ -1 }):totable() end
-  return list
-end
-
--- Steps from .. to (from 0) with the golden gradients; step_of makes the step of apply.
-local function steps(opt, variables, dtype, from, to, step_of)
-  local function step(...) opt:apply({ ... }, variables) end
-  if step_of then step = step_of(step) end
-  for s = from, to do
-    step(unpack(tensors(golden.gradient_salt + 2 * s, 1 / (1 + s), dtype)))
-  end
-end
-
--- The variables after the case's steps, and what finalize_variable_values makes of them.
-local function optimized(case, dtype, step_of)
-  local opt, variables = optimizers[case.optimizer](case.args), variables_of(dtype)
-  steps(opt, variables, dtype, 0, golden.steps - 1, step_of)
-  local final = flat(variables)
-  opt:finalize_variable_values(variables)
-  return final, flat(variables), opt
-end
-
-for i, case in ipairs(golden.cases) do
-  local name = ("optimizer %d, %s, "):format(i, described(case))
-  test(name .. "takes Keras's steps", function()
-    local final, finalized = optimized(case, "float64")
-    check.near(final, case.final, 1e-12)
-    check.near(finalized, case.finalized or case.final, 1e-12)
-  end)
-  test(name .. "is the same under jit and near it in float32", function()
-    local final, finalized = optimized(case, "float64")
-    local traces = 0
-    local jitted, jit_finalized = optimized(case, "float64", function(step)
-      return mgpu.jit(function(...)
-        traces = traces + 1
-        step(...)
-      end)
-    end)
-    check.equal(jitted, final)
-    check.equal(jit_finalized, finalized)
-    check.equal(traces, 1)
-    check.near(optimized(case, "float32"), case.final, 1e-5)
-  end)
-end
-
-test("every optimizer has golden numbers", function()
-  local seen = {}
-  for _, case in ipairs(golden.cases) do seen[case.optimizer] = true end
-  for _, name in ipairs(optimizers()) do
-    if name:match "^%u" then check.truthy(seen[name], name) end
-    check.truthy(optimizers[name].new, name)
-  end
-  check.equal(optimizers.adamw, optimizers.AdamW)
-end)
 
 -- ---- formulas -----------------------------------------------------------------------------------
 
@@ -321,61 +230,7 @@ test("a variable that comes after the first step has no average and is an error"
   check.raises(function() after(opt, { 1 }, { 1 }) end, "with use_ema all variables must be given", "usage")
 end)
 
--- ---- a schedule as the learning rate ------------------------------------------------------------
-
-local function halving() return schedules.ExponentialDecay { 1, 1, 0.5 } end
-
-test("a schedule gives each step its rate, without a retrace", function()
-  local opt, v = optimizers.SGD { learning_rate = halving() }, variable { 10 }
-  local traces = 0
-  local step = mgpu.jit(function(g)
-    traces = traces + 1
-    opt:apply({ g }, { v })
-  end)
-  for i = 1, 3 do
-    check.near(opt.learning_rate, 0.5 ^ (i - 1))
-    step(mgpu.tensor { 1 })
-  end
-  check.near(v, { 10 - 1 - 0.5 - 0.25 })
-  check.equal(traces, 1)
-end)
-
-test("a lone schedule is the learning rate", function()
-  check.near(optimizers.Adam(halving()).learning_rate, 1)
-end)
-
-test("a rate that is a schedule cannot be set, nor a schedule given later", function()
-  local opt = optimizers.SGD { learning_rate = halving() }
-  check.raises(function() opt.learning_rate = 0.5 end, "its learning_rate is a schedule", "usage")
-  opt = optimizers.SGD {}
-  check.raises(function() opt.learning_rate = halving() end, "given when the optimizer is made", "usage")
-end)
-
-test("the state with a schedule has no rate", function()
-  local opt = optimizers.SGD { learning_rate = halving() }
-  check.equal(#opt:variables(), 1)
-  check.equal(opt:variables()[1], opt.iterations)
-end)
-
 -- ---- state and configuration --------------------------------------------------------------------
-
-test("configuration and state, through JSON, continue every golden case where it was", function()
-  for i, case in ipairs(golden.cases) do
-    local opt, variables = optimizers[case.optimizer](case.args), variables_of "float64"
-    steps(opt, variables, "float64", 0, 4)
-    local config = core.json_decode(core.json_encode(opt:get_config()))
-    local copy, copies = optimizers[case.optimizer](config), variables_of "float64"
-    copy:build(copies)
-    check.equal(#copy:variables(), #opt:variables())
-    for k, v in ipairs(opt:variables()) do copy:variables()[k]:assign(v:value()) end
-    for k, v in ipairs(variables) do copies[k]:assign(v:value()) end
-    steps(opt, variables, "float64", 5, 9)
-    steps(copy, copies, "float64", 5, 9)
-    opt:finalize_variable_values(variables)
-    copy:finalize_variable_values(copies)
-    check.equal({ i, flat(copies) }, { i, flat(variables) })
-  end
-end)
 
 test("a saved model keeps schedule, averages and excluded names", function()
   local L = mgpu.layers
@@ -385,7 +240,7 @@ test("a saved model keeps schedule, averages and excluded names", function()
     weight_decay = 0.1, exclude_from_weight_decay = { "bias" } } }
   local x, y = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1 }, { 2 } }
   for _ = 1, 3 do model:train_on_batch(x, y) end
-  local path = check.path "model.mgpu"
+  local path = check.path "model.safetensors"
   model:save(path)
   local again = mgpu.load_model(path)
   local opt = again.saved_optimizer
@@ -428,7 +283,7 @@ end)
 local BAD = {
   { "learning_rate", -1, "at least 0" }, { "learning_rate", "fast", 'option "?" must be' },
   { "learning_rate", 0 / 0, 'option "?" must be' }, { "learning_rate", math.huge, 'option "?" must be' },
-  { "learning_rate", {}, "got a table" }, { "learning_rate", { class_name = "Exponential", config = {} },
+  { "learning_rate", {}, "got a table" }, { "learning_rate", { class_name = "ExponentialDecai", config = {} },
     "ExponentialDecay" },
   { "learning_rate", { class_name = "ExponentialDecay" }, "{class_name =, config =}" },
   { "learning_rate", { class_name = "ExponentialDecay", config = { initial_learning_rate = 1,

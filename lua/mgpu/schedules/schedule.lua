@@ -134,7 +134,7 @@ end
 -- ---- finding ------------------------------------------------------------------------------------
 
 function Schedule.is(value)
-  return type(value) == "table" and getmetatable(value) ~= nil and value.is_schedule == true
+  return type(value) == "table" and rawget(value, "options") ~= nil and value.is_schedule == true
 end
 
 --- A schedule: itself, or made of a saved configuration {class_name =, config =}.

@@ -1,0 +1,116 @@
+-- Every optimizer takes the steps of Keras (tests/golden/optimizers.lua): in float64 eager and under jit,
+-- in float32, and continued from a configuration and state.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+package.path = "tests/golden/?.lua;" .. package.path
+local golden = require "optimizers"
+local hash = require "hash"
+
+local test = check.test
+local optimizers = mgpu.optimizers
+
+local function described(case)
+  local parts = {}
+  for key, value in pairs(case.args) do
+    parts[#parts + 1] = key .. " = " .. (type(value) == "table" and value.class_name or tostring(value))
+  end
+  table.sort(parts)
+  return ("%s {%s}"):format(case.optimizer, table.concat(parts, ", "))
+end
+
+-- The golden tensors of a salt.
+local function tensors(salt, scale, dtype)
+  local list = {}
+  for k, shape in ipairs(golden.shapes) do
+    local count = 1
+    for _, size in ipairs(shape) do count = count * size end
+    list[k] = mgpu.tensor(hash.array(count, salt + k - 1, scale), { dtype = dtype }):reshape(shape)
+  end
+  return list
+end
+
+local function variables_of(dtype)
+  local list = {}
+  for k, t in ipairs(tensors(golden.value_salt, 1, dtype)) do
+    list[k] = mgpu.variable(t, { name = "v" .. k })
+  end
+  return list
+end
+
+local function flat(variables)
+  local list = {}
+  for k, v in ipairs(variables) do list[k] = v:value():reshape({ -1 }):totable() end
+  return list
+end
+
+-- Steps from .. to (from 0) with the golden gradients; step_of makes the step of apply.
+local function steps(opt, variables, dtype, from, to, step_of)
+  local function step(...) opt:apply({ ... }, variables) end
+  if step_of then step = step_of(step) end
+  for s = from, to do
+    step(unpack(tensors(golden.gradient_salt + 2 * s, 1 / (1 + s), dtype)))
+  end
+end
+
+-- The variables after the case's steps, and what finalize_variable_values makes of them.
+local function optimized(case, dtype, step_of)
+  local opt, variables = optimizers[case.optimizer](case.args), variables_of(dtype)
+  steps(opt, variables, dtype, 0, golden.steps - 1, step_of)
+  local final = flat(variables)
+  opt:finalize_variable_values(variables)
+  return final, flat(variables), opt
+end
+
+for i, case in ipairs(golden.cases) do
+  local name = ("optimizer %d, %s, "):format(i, described(case))
+  test(name .. "takes Keras's steps", function()
+    local final, finalized = optimized(case, "float64")
+    check.near(final, case.final, 1e-12)
+    check.near(finalized, case.finalized or case.final, 1e-12)
+  end)
+  test(name .. "is the same under jit and near it in float32", function()
+    local final, finalized = optimized(case, "float64")
+    local traces = {}
+    local jitted, jit_finalized = optimized(case, "float64", function(step)
+      return mgpu.jit(function(...)
+        traces[#traces + 1] = true
+        step(...)
+      end)
+    end)
+    check.equal(jitted, final)
+    check.equal(jit_finalized, finalized)
+    check.equal(#traces, 1)
+    check.near(optimized(case, "float32"), case.final, 1e-5)
+  end)
+end
+
+test("every optimizer has golden numbers", function()
+  local seen = {}
+  for _, case in ipairs(golden.cases) do seen[case.optimizer] = true end
+  for _, name in ipairs(optimizers()) do
+    if name:match "^%u" then check.truthy(seen[name], name) end
+    check.truthy(optimizers[name].new, name)
+  end
+  check.equal(optimizers.adamw, optimizers.AdamW)
+end)
+
+test("configuration and state, through JSON, continue every golden case where it was", function()
+  for i, case in ipairs(golden.cases) do
+    local opt, variables = optimizers[case.optimizer](case.args), variables_of "float64"
+    steps(opt, variables, "float64", 0, 4)
+    local config = core.json_decode(core.json_encode(opt:get_config()))
+    local copy, copies = optimizers[case.optimizer](config), variables_of "float64"
+    copy:build(copies)
+    check.equal(#copy:variables(), #opt:variables())
+    for k, v in ipairs(opt:variables()) do copy:variables()[k]:assign(v:value()) end
+    for k, v in ipairs(variables) do copies[k]:assign(v:value()) end
+    steps(opt, variables, "float64", 5, 9)
+    steps(copy, copies, "float64", 5, 9)
+    opt:finalize_variable_values(variables)
+    copy:finalize_variable_values(copies)
+    check.equal({ i, flat(copies) }, { i, flat(variables) })
+  end
+end)

@@ -1,0 +1,127 @@
+-- Layers on devices of their own: `device =`, mgpu.with_device, device groups (API.md, Devices and
+-- parallel models).
+
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+local function in_float64(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
+
+local function network(second, third)
+  mgpu.seed(1)
+  return mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "tanh", name = "a" },
+    L.BatchNormalization { name = "b" }, L.Dense { 8, activation = "relu", name = "c", device = second },
+    L.Dropout { 0.3, name = "d" }, L.Dense { 3, activation = "softmax", name = "e", device = third } }
+end
+
+local function data()
+  mgpu.seed(3)
+  local x, y = mgpu.rand({ 22, 6 }, { dtype = "float64" }), mgpu.randint(0, 3, { 22 })
+  mgpu.eval(x, y)
+  return x, y
+end
+
+local function fit(model, devices)
+  local x, y = data()
+  mgpu.seed(5)
+  model:compile { optimizer = mgpu.optimizers.Adam { 0.01, global_clipnorm = 1 },
+    loss = "sparse_categorical_crossentropy", metrics = { "accuracy" }, devices = devices }
+  return model:fit(x, y, { batch_size = 8, epochs = 3, verbose = 0, validation_data = { x, y } }).history
+end
+
+local function same(model, serial, h, hs)
+  for i, w in ipairs(serial:get_weights()) do
+    check.near_norm(model:get_weights()[i]:reshape { -1 }, w:reshape { -1 }, 1e-12)
+  end
+  check.near(h.loss, hs.loss, 1e-12)
+  check.near(h.val_loss, hs.val_loss, 1e-12)
+  check.equal(h.accuracy, hs.accuracy)
+end
+
+test("layers on three devices train as on one (float64)", function()
+  in_float64(function()
+    local serial, model = network(), network("ref:1", "ref:2")
+    local hs, h = fit(serial, "ref:0"), fit(model, "ref:0")
+    same(model, serial, h, hs)
+    check.equal(model:get_layer "c".kernel:device(), "ref:1")
+    check.equal(model:get_layer "e".bias:device(), "ref:2")
+    check.equal(model.optimizer.slots[model:get_layer "e".kernel].momentum:device(), "ref:2")
+    local x = data()
+    check.near(model:predict(x), serial:predict(x), 1e-12)
+    check.equal(model:predict(x):device(), model.variables[1]:device())
+  end)
+end)
+
+test("device groups combine it with data parallelism (float64)", function()
+  in_float64(function()
+    local serial = network()
+    local hs = fit(serial, "ref:0")
+    for _, groups in ipairs { { { "ref:0", "ref:1", "ref:2" } },
+      { { "ref:0", "ref:1", "ref:2" }, { "ref:3", "ref:4", "ref:5" } },
+      { { "ref:0", "ref:1" }, { "ref:2", "ref:3" }, { "ref:4", "ref:5" }, { "ref:6", "ref:7" } } } do
+      local model = network(2, #groups[1] == 3 and 3 or 1)
+      same(model, serial, fit(model, groups), hs)
+    end
+  end)
+end)
+
+test("outside of jit a model on several devices computes and differentiates alike", function()
+  in_float64(function()
+    local serial, model, x = network(), network("ref:1", "ref:2"), data()
+    check.near(model(x), serial(x), 1e-12)
+    local function grads(m)
+      return select(2, mgpu.value_and_grad(function() return m(x):square():sum() end,
+        m.trainable_variables)())
+    end
+    local a, b = grads(serial), grads(model)
+    for i = 1, #a do check.near(b[i], a[i], 1e-12) end
+  end)
+end)
+
+test("with_device places the layers made in it, and their own device wins", function()
+  local a, b, c
+  mgpu.with_device("ref:1", function()
+    a, b = L.Dense { 2 }, L.Dense { 2, device = "ref:2" }
+  end)
+  c = L.Dense { 2 }
+  check.equal({ a.device, b.device, c.device or "none" }, { "ref:1", "ref:2", "none" })
+  check.equal(mgpu.with_device("ref:1", function() return 7 end), 7)
+end)
+
+test("a functional model with branches on two devices merges them", function()
+  local x = mgpu.Input { 4 }
+  local left = L.Dense { 3, device = "ref:1", name = "left" } (x)
+  local right = L.Dense { 3, device = "ref:2", name = "right" } (x)
+  local model = mgpu.Model { inputs = x, outputs = L.Dense { 1, name = "out" } (L.Add {} { left, right }) }
+  model:compile { loss = "mse", optimizer = "sgd", devices = "ref:0" }
+  local t = mgpu.rand { 12, 4 }
+  local h = model:fit(t, t:sum { axis = 2, keepdims = true }, { epochs = 30, verbose = 0 }).history
+  check.truthy(h.loss[30] < h.loss[1])
+end)
+
+test("the summary shows the device, and it is saved", function()
+  local model = network("ref:1", "ref:2")
+  check.matches(require "mgpu.summary".text(model), "c (Dense) @ref:1")
+  local path = check.path "placed.safetensors"
+  model:save(path)
+  local again = mgpu.load_model(path)
+  check.equal(again:get_layer "c".device, "ref:1")
+  check.equal(again:get_layer "c".kernel:device(), "ref:1")
+end)
+
+test("what cannot be placed says why", function()
+  check.raises(function() fit(network(2), "ref:0") end, "needs device groups of at least 2", "usage")
+  check.raises(function() fit(network("ref:1"), { "ref:0", "ref:1" }) end, "give groups", "usage")
+  check.raises(function() fit(network(2), { { "ref:0", "ref:1" }, { "ref:2" } }) end,
+    "group 2 must hold 2 names", "usage")
+  check.raises(function() L.Dense { 2, device = "tpu:0" } end, "tpu")
+  check.raises(function() L.Dense { 2, device = 0 } end, '"device"', "usage")
+  check.raises(function() mgpu.with_device("ref:0", 5) end, "expected a function", "usage")
+end)
