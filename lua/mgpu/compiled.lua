@@ -197,6 +197,10 @@ local function step_of(self, model, fn)
   return self.eager and step or core.jit(self:on_groups(step), self.spread)
 end
 
+-- What asynchronous training is made of too.
+Compiled.take, Compiled.inputs_of, Compiled.outputs_of, Compiled.guard = take, inputs_of, outputs_of, guard
+function Compiled.parts_of(shape, tensors) return parts_of(unpack_shape(shape), tensors) end
+
 local makers = {}
 
 function makers.train(self, model)
@@ -318,7 +322,8 @@ end
 --- Brings weights and optimizer state to where they belong. RETURNS the devices of the others.
 function Compiled:place_state(model)
   if not self.devices then return end
-  local homes = (self.spread and self.spread.keeper or self.groups) and { self.home } or self.devices
+  local central = self.spread and self.spread.keeper or self.groups or self.strategy == "async"
+  local homes = central and { self.home } or self.devices
   local where = staged(self, model)
   for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
   local slots = {}
@@ -362,6 +367,12 @@ function Compiled:set_devices(where)
     end
     self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local",
       keeper = where.strategy == "central" and (where.home or "cpu:0") or nil, stages = where.stages }
+    if where.strategy == "async" then
+      if where.stages or self.accumulate > 1 or self.steps_per_execution > 1 then
+        core.fail("usage", "compile: async goes without device groups, accumulate and steps_per_execution")
+      end
+      self.home = where.home or self.home
+    end
     if where.stages then
       self.groups = {}
       for s = 1, where.stages do self.groups[s] = names[(s - 1) * (#names / where.stages) + 1] end

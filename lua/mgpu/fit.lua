@@ -180,6 +180,9 @@ local function new_run(model, train, validation, given)
   run.progress = Progress.new(given.verbose, given.style)
   run.reads_batches = run.callbacks.has "on_train_batch_end"
   run.cursor = batches.cursor(train, given.batch_size, given.shuffle)
+  if run.compiled.strategy == "async" and run.compiled.spread then
+    run.async = require "mgpu.asynchronous".new(run.compiled, model)
+  end
   -- Passes over the data are numbered from the optimizer's step count, so that a fit that goes on
   -- (after another fit, or from a checkpoint) shuffles as an uninterrupted one.
   local done = tonumber(model.compiled.optimizer.iterations:item()) * run.compiled.accumulate
@@ -216,8 +219,22 @@ local function next_call(run)
   return (full or left == 1) and "train" or "gather", 1
 end
 
+-- Gives the next batch to a device; false when the epoch's are given and taken.
+local function train_batch_async(run)
+  local batch = run.step ~= run.steps and next_batch(run, 1)
+  if not batch then
+    run.async:drain()
+    return false
+  end
+  run.callbacks.call("on_train_batch_begin", run.step + 1)
+  run.step = run.step + 1
+  run.async:submit(batch)
+  return true
+end
+
 -- Runs the next call of a step; false at the end of the epoch.
 local function train_batch(run, key)
+  if run.async then return train_batch_async(run) end
   if run.step == run.steps then return false end
   local kind, limit = next_call(run)
   local batch = next_batch(run, limit)
@@ -241,7 +258,12 @@ local function train_epoch(run)
     if run.model.stop_training then break end
   end
   if not run.steps then run.steps = run.step end
-  return guarded(place, read)
+  local values = guarded(place, read)
+  if run.async then
+    guarded(place, run.async.drain, run.async) -- a callback may have stopped the epoch
+    values.staleness_mean, values.staleness_max = run.async:report()
+  end
+  return values
 end
 
 local function validate(run, values)
@@ -284,6 +306,10 @@ function M.fit(model, train, validation, given)
   model.stop_training = false
   local run = new_run(model, train, validation, given)
   local ok, message = pcall(run_epochs, run)
+  if run.async then
+    run.async:abandon()
+    run.compiled:place_state(model) -- what the last device changed comes home
+  end
   run.progress:close()
   -- Ctrl-C may also hit between the steps.
   if not ok then explain(message, place_of(run)) end

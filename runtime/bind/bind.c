@@ -163,6 +163,16 @@ static int core_nearest(lua_State *L) {
     return 1;
 }
 
+/* sleep(seconds): for waits that poll */
+static int core_sleep(lua_State *L) {
+    const double seconds = luaL_checknumber(L, 1);
+    const struct timespec nap = {.tv_sec = (time_t)seconds,
+                                 .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    bind_poll(L);
+    nanosleep(&nap, NULL);
+    return 0;
+}
+
 static int core_clock(lua_State *L) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -175,15 +185,11 @@ static int core_isatty(lua_State *L) {
     return 1;
 }
 
-static const luaL_Reg functions[] = {{"fail", core_fail},
-                                     {"error_code", core_error_code},
-                                     {"guard", core_guard},
-                                     {"guard_finite", core_guard_finite},
-                                     {"nearest", core_nearest},
-                                     {"clock", core_clock},
-                                     {"isatty", core_isatty},
-                                     {"op_rows", bind_op_rows},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {{"fail", core_fail},       {"error_code", core_error_code},
+                                     {"guard", core_guard},     {"guard_finite", core_guard_finite},
+                                     {"nearest", core_nearest}, {"clock", core_clock},
+                                     {"sleep", core_sleep},     {"isatty", core_isatty},
+                                     {"op_rows", bind_op_rows}, {NULL, NULL}};
 
 /* Pushes the folder with lua/ and models/, seen from where this library lies (a build tree or an
  * installed prefix), or nil. */

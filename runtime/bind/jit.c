@@ -350,7 +350,7 @@ static void push_function(lua_State *L) {
 static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, outputs *o) {
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
-    if (j->n_devices > 1 &&
+    if (j->n_devices > 0 &&
         mg_trace_spread(trace, j->devices, j->n_devices, j->n_stages,
                         j->weighted ? j->weights : NULL, j->local_norm, j->keeper) != MG_OK) {
         mg_trace_abandon(trace);
@@ -484,16 +484,10 @@ static run_results *new_results(lua_State *L, int n) {
     return r;
 }
 
-static int run_entry(lua_State *L, entry *e, signature *s) {
-    run_results *r = new_results(L, e->n_outputs);
-    mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
-    if (status == MG_OOM) { /* nothing was committed: collect and try once more */
-        lua_gc(L, LUA_GCCOLLECT, 0);
-        status = mg_plan_run(e->plan, s->tensors, r->list);
-    }
-    bind_check(L, status);
-    r->n = e->n_outputs;
+/* Pushes what the function returned, with the tensors of r in their places. */
+static int push_results(lua_State *L, const entry *e, run_results *r) {
     size_t bytes = 0;
+    r->n = e->n_outputs;
     for (int i = 0; i < r->n; i++) bytes += mg_tensor_bytes(r->list[i]) + 512;
     bind_account(L, bytes);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->template);
@@ -506,6 +500,17 @@ static int run_entry(lua_State *L, entry *e, signature *s) {
     for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
     r->n = 0;
     return e->n_results;
+}
+
+static int run_entry(lua_State *L, entry *e, signature *s) {
+    run_results *r = new_results(L, e->n_outputs);
+    mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
+    if (status == MG_OOM) { /* nothing was committed: collect and try once more */
+        lua_gc(L, LUA_GCCOLLECT, 0);
+        status = mg_plan_run(e->plan, s->tensors, r->list);
+    }
+    bind_check(L, status);
+    return push_results(L, e, r);
 }
 
 static jitted *check_jitted(lua_State *L) {
@@ -559,20 +564,90 @@ static int jit_dump(lua_State *L) {
     return 1;
 }
 
+/* The entry for the arguments 2..last, traced if it is new. */
+static entry *entry_for(lua_State *L, jitted *j, signature *s, int last) {
+    s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
+    take_arguments(s, 2, last);
+    push_function(L);
+    take_upvalues(s, lua_gettop(L));
+    lua_pop(L, 1);
+    const uint64_t hash = hash_key(s);
+    entry *e = find_entry(j, s, hash);
+    if (!e) e = make_entry(L, j, s, hash, 2, last);
+    e->last_used = ++j->clock;
+    return e;
+}
+
 /* prepare(...): the plan for these arguments, made now and not run. */
 static int jit_prepare(lua_State *L) {
-    jitted *j = check_jitted(L);
-    const int last = lua_gettop(L);
     signature s;
-    s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
-    take_arguments(&s, 2, last);
-    push_function(L);
-    take_upvalues(&s, lua_gettop(L));
-    lua_pop(L, 1);
-    const uint64_t hash = hash_key(&s);
-    entry *e = find_entry(j, &s, hash);
-    if (!e) e = make_entry(L, j, &s, hash, 2, last);
-    e->last_used = ++j->clock;
+    entry_for(L, check_jitted(L), &s, lua_gettop(L));
+    return 0;
+}
+
+/* ---- runs beside the caller ---- */
+
+typedef struct pending { /* its environment table holds the jitted object and the arguments */
+    entry e;             /* as it was: the plan outlives the entry's place in the list */
+    bool running;
+    int n;
+    mg_tensor *args[]; /* retained */
+} pending;
+
+/* submit(...) -> handle: the run has begun on the device's thread. */
+static int jit_submit(lua_State *L) {
+    signature s;
+    const int last = lua_gettop(L);
+    bind_poll(L);
+    entry *e = entry_for(L, check_jitted(L), &s, last);
+    pending *h = lua_newuserdata(L, sizeof *h + (size_t)s.n_tensors * sizeof *h->args);
+    h->e = *e;
+    h->running = false;
+    h->n = 0;
+    luaL_getmetatable(L, BIND_JIT ".pending");
+    lua_setmetatable(L, -2);
+    lua_createtable(L, 1, 0);
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, -2, 1);
+    lua_setfenv(L, -2);
+    for (int i = 0; i < s.n_tensors; i++) h->args[h->n++] = mg_tensor_retain(s.tensors[i]);
+    bind_check(L, mg_plan_begin(e->plan, h->args));
+    h->running = true;
+    return 1;
+}
+
+static pending *check_pending(lua_State *L) {
+    return luaL_checkudata(L, 1, BIND_JIT ".pending");
+}
+
+static int pending_done(lua_State *L) {
+    const pending *h = check_pending(L);
+    lua_pushboolean(L, !h->running || mg_plan_done(h->e.plan));
+    return 1;
+}
+
+/* wait() -> what the function returned; raises what went wrong. */
+static int pending_wait(lua_State *L) {
+    pending *h = check_pending(L);
+    if (!h->running) return bind_fail(L, MG_USAGE, "wait: the result was taken already");
+    run_results *r = new_results(L, h->e.n_outputs);
+    h->running = false;
+    bind_check(L, mg_plan_end(h->e.plan, h->args, r->list));
+    return push_results(L, &h->e, r);
+}
+
+/* The outcome of a run that nobody waits for any more. */
+static int pending_gc(lua_State *L) {
+    pending *h = lua_touserdata(L, 1);
+    if (h->running) {
+        mg_tensor **list = mg_alloc((size_t)(h->e.n_outputs + 1) * sizeof *list);
+        if (list && mg_plan_end(h->e.plan, h->args, list) == MG_OK)
+            for (int i = 0; i < h->e.n_outputs; i++) mg_tensor_release(list[i]);
+        mg_free(list);
+        h->running = false;
+    }
+    for (int i = 0; i < h->n; i++) mg_tensor_release(h->args[i]);
+    h->n = 0;
     return 0;
 }
 
@@ -678,6 +753,14 @@ void bind_open_jit(lua_State *L) {
     lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
     lua_pushcfunction(L, jit_prepare), lua_setfield(L, -2, "prepare");
     lua_pushcfunction(L, jit_report), lua_setfield(L, -2, "report");
+    lua_pushcfunction(L, jit_submit), lua_setfield(L, -2, "submit");
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    luaL_newmetatable(L, BIND_JIT ".pending");
+    lua_pushcfunction(L, pending_gc), lua_setfield(L, -2, "__gc");
+    lua_newtable(L);
+    lua_pushcfunction(L, pending_done), lua_setfield(L, -2, "done");
+    lua_pushcfunction(L, pending_wait), lua_setfield(L, -2, "wait");
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
     luaL_newmetatable(L, BIND_JIT ".results");

@@ -99,6 +99,25 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
     return MG_OK;
 }
 
+mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
+    MG_TRY(worker_of(d));
+    give(d->worker, fn, context, i);
+    return MG_OK;
+}
+
+bool mg_worker_done(mg_device *d) {
+    pthread_mutex_lock(&d->worker->mutex);
+    const bool done = !d->worker->fn;
+    pthread_mutex_unlock(&d->worker->mutex);
+    return done;
+}
+
+mg_status mg_worker_end(mg_device *d, char **message) {
+    mg_status status;
+    await(d->worker, &status, message);
+    return status;
+}
+
 void mg_workers_close(void) {
     for (mg_device *d = mg_device_first(); d; d = d->next) {
         mg_worker *w = d->worker;

@@ -17,6 +17,11 @@ typedef mg_status (*mg_job)(void *context, int i);
 struct mg_device;
 mg_status mg_workers_run(struct mg_device *const *devices, int n, mg_job fn, void *context,
                          mg_status *statuses, char **messages);
+/* One job on the worker of one device, which goes on while the caller does; the worker is busy
+ * until mg_worker_end has taken the outcome. */
+mg_status mg_worker_begin(struct mg_device *d, mg_job fn, void *context, int i);
+bool mg_worker_done(struct mg_device *d);
+mg_status mg_worker_end(struct mg_device *d, char **message);
 /* Whether the calling thread is a device's. */
 bool mg_worker_is_own(void);
 /* Ends all workers; none may be running. */

@@ -55,6 +55,12 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec);
 /* results[i] are owned value tensors. A failed guard gives its code and message; nothing commits.
  */
 mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
+/* The same in two halves, for plans on one device: begin starts the compute phase on the device's
+ * own thread, with the variables' values as they are now; end waits for it, checks and commits.
+ * Between the two the caller may change variables and run other plans, on other devices. */
+mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args);
+bool mg_plan_done(const mg_plan *p);
+mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
 void mg_plan_free(mg_plan *p);
 /* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`, the
  * user's line stands at the end of each. */

@@ -17,7 +17,8 @@ static mg_status hold_externals(mg_part *part) {
     part->held = mg_ir_alloc(&part->ir, n * sizeof *part->held);
     part->address = mg_ir_alloc(&part->ir, n * sizeof *part->address);
     part->buffer = mg_ir_alloc(&part->ir, n * sizeof *part->buffer);
-    if (!part->held || !part->address || !part->buffer) return MG_OOM;
+    part->bound = mg_ir_alloc(&part->ir, n * sizeof *part->bound);
+    if (!part->held || !part->address || !part->buffer || !part->bound) return MG_OOM;
     for (int i = 0; i < work->n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
         if (e->kind == MG_EXTERNAL_VALUE || e->kind == MG_EXTERNAL_VARIABLE)
@@ -205,6 +206,7 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->keeper = keeper_of(spec);
+    p->spread = spec->n_devices > 0 || p->n_stages > 1;
     if (p->keeper >= 0 && p->n_stages > 1)
         return mg_fail(MG_UNSUPPORTED, "weights on one device and layers on several exclude each "
                                        "other: choose one");
@@ -298,6 +300,7 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
 
 static void free_part(mg_part *part) {
     if (part->program) part->device->api->release(part->program);
+    if (part->own_arena) mg_device_give(part->device, part->own_arena, part->own_bytes);
     for (int i = 0; i < part->n_held; i++) mg_tensor_release(part->held[i]);
     mg_ir_free(&part->ir);
 }

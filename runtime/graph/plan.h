@@ -25,6 +25,9 @@ typedef struct mg_part { /* one device's share */
     mg_buffer **buffer; /* per external: owned, what this run made */
     mg_tensor **fresh;  /* per assigned variable: owned, the value to bind */
     void *arena;
+    void *own_arena;   /* of runs beside the caller, who may use the device's meanwhile */
+    size_t own_bytes;
+    mg_tensor **bound; /* per external: retained while a run that was begun goes on */
 } mg_part;
 
 struct mg_plan {
@@ -33,6 +36,8 @@ struct mg_plan {
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: the device that stands for it */
     mg_comm *world;     /* of all parts, where there are stages; else NULL */
+    bool begun;         /* a run goes on beside the caller */
+    bool spread;        /* on devices of the caller's choice: variables may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;

@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
+#include "device/worker.h"
 #include "graph/plan.h"
 #include <string.h>
 
@@ -39,7 +40,7 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     if (e->kind == MG_EXTERNAL_RESULT || e->kind == MG_EXTERNAL_UPDATE) return MG_OK;
     mg_tensor *t = e->kind == MG_EXTERNAL_ARGUMENT ? args[e->index] : e->tensor;
     if (e->kind == MG_EXTERNAL_VARIABLE) {
-        t = p->n_parts > 1 ? mg_variable_on(e->variable, part->device) : e->variable->value;
+        t = p->spread ? mg_variable_on(e->variable, part->device) : e->variable->value;
         if (!t) return mg_error_code();
     }
     if (!t->buffer) MG_TRY(mg_eval(&t, 1));
@@ -47,9 +48,10 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     size_t offset = 0;
     if (e->part && e->shape.dim[0] > 0)
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
-    if (p->n_parts > 1 && !within_reach(part->device, t->place.device))
+    if (p->spread && !within_reach(part->device, t->place.device))
         return bring(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
+    if (p->begun) part->bound[i] = mg_tensor_retain(t);
     return MG_OK;
 }
 
@@ -57,7 +59,7 @@ static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
         mg_variable *v = p->variables[i];
         if (!v->value->buffer) MG_TRY(mg_eval(&v->value, 1));
-        for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
+        for (int k = 0; k < p->n_parts && p->spread; k++)
             if (mg_plan_holds(p, k, i) && !mg_variable_on(v, p->parts[k].device))
                 return mg_error_code();
     }
@@ -100,11 +102,22 @@ static mg_status run_part(mg_plan *p, int i, bool commit) {
     return status;
 }
 
+/* The device's arena, or for a run beside the caller one that the plan keeps. */
+static mg_status find_arena(const mg_plan *p, mg_part *part) {
+    const size_t bytes = part->device->api->arena_bytes(part->program);
+    if (!p->begun) return mg_device_arena(part->device, bytes, &part->arena);
+    if (!part->own_arena && bytes) {
+        MG_TRY(mg_device_take(part->device, bytes, &part->own_arena));
+        part->own_bytes = bytes;
+    }
+    part->arena = part->own_arena;
+    return MG_OK;
+}
+
 static mg_status compute_part(void *plan, int i) {
     mg_plan *p = plan;
     mg_part *part = &p->parts[i];
-    const size_t bytes = part->device->api->arena_bytes(part->program);
-    mg_status status = mg_device_arena(part->device, bytes, &part->arena);
+    mg_status status = find_arena(p, part);
     for (int k = 0; k < part->lowered.work.n_external && status == MG_OK; k++)
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
             status = make_buffer(part, k);
@@ -264,7 +277,7 @@ static bool has_device(const mg_plan *p, int i, const mg_device *d) {
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
-        if (p->n_parts > 1 && !has_device(p, i, v->value->place.device))
+        if (p->spread && !has_device(p, i, v->value->place.device))
             mg_variable_lead(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
             if (p->n_parts == 1 || !has_device(p, i, v->replicas[r].device))
@@ -287,7 +300,7 @@ static mg_status commit(mg_plan *p) {
     const mg_status status = mg_plan_each(p, commit_part);
     if (p->n_parts == 1 && status != MG_OK) return status;
     bind_values(p);
-    if (p->n_draws) mg_rng_take(p->n_draws);
+    if (p->n_draws && !p->begun) mg_rng_take(p->n_draws);
     return status;
 }
 
@@ -301,6 +314,8 @@ static void drop_run(mg_plan *p) {
             part->fresh[i] = NULL;
         }
         for (int i = 0; i < part->lowered.work.n_external; i++) {
+            mg_tensor_release(part->bound[i]);
+            part->bound[i] = NULL;
             mg_buffer_release(part->buffer[i]);
             part->buffer[i] = NULL;
             part->address[i] = NULL;
@@ -335,5 +350,45 @@ mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
             results[i] = NULL;
         }
     drop_run(p);
+    return status;
+}
+
+/* ---- a run in two halves ---- */
+
+mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
+    if (p->n_parts > 1)
+        return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
+    p->rng = mg_rng_get();
+    p->begun = true;
+    mg_status status = bind_given(p, args);
+    if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
+    if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
+    if (status == MG_OK) return MG_OK;
+    drop_run(p);
+    p->begun = false;
+    return status;
+}
+
+bool mg_plan_done(const mg_plan *p) {
+    return mg_worker_done(p->parts[0].device);
+}
+
+mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    char *message = NULL;
+    for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
+    mg_status status = mg_worker_end(p->parts[0].device, &message);
+    if (status != MG_OK)
+        mg_fail(status, "%s: %s", p->parts[0].device->name, message ? message : "out of memory");
+    mg_free(message);
+    if (status == MG_OK) status = check_guards(p);
+    if (status == MG_OK) status = take_results(p, args, results);
+    if (status == MG_OK) status = prepare_commit(p, 0, args);
+    if (status == MG_OK) status = commit(p);
+    for (int i = 0; i < p->n_outputs && status != MG_OK; i++) {
+        mg_tensor_release(results[i]);
+        results[i] = NULL;
+    }
+    drop_run(p);
+    p->begun = false;
     return status;
 }

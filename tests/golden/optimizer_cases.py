@@ -1,4 +1,9 @@
-"""Golden set of optimizers: final values of two small tensors after ten steps, in float64."""
+"""Golden set of optimizers: final values of two small tensors after ten steps, in float64.
+
+Keras turns Python floats into float32 wherever ops.cast or convert_to_tensor meets one, whatever
+floatx is. Three things keep that out: fields of optimizers and schedules become numpy's float64
+(exact_fields), ops.cast takes floats as such (Nadam's 0.96 stands in its code), and floatx is float64.
+"""
 
 from unittest import mock
 
@@ -122,7 +127,7 @@ def _case(name, args):
 def optimizers():
     """Set 5."""
     compute_in("float64")
-    cast = ops.cast  # Nadam's 0.96 stands in its code
+    cast = ops.cast
     with mock.patch.object(ops, "cast", lambda x, dtype: cast(exact(x), dtype)):
         cases = [_case(*case) for case in CASES]
     return {"shapes": [list(s) for s in SHAPES], "steps": STEPS, "value_salt": VALUE_SALT,

@@ -481,7 +481,7 @@ fails("a split that leaves nothing is an error", "leaves nothing to", function()
 end)
 
 fails("options of later work say so", "not supported yet", function()
-  linear { strategy = "mirrored" }
+  linear { precision = "mixed_float16" }
 end, "unsupported")
 
 fails("a wrong sample_weight is an error", "x has 2 rows but sample_weight has 1", function()

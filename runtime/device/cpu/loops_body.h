@@ -3,6 +3,10 @@
 #include "device/cpu/loops.h"
 #include "device/cpu/vectormath.h"
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 #define EACH _Pragma("omp simd") for (int i = 0; i < n; i++)
 
 /* ---- in float ---- */
@@ -147,6 +151,23 @@ static void store_f32(void *dst, const float *v, mg_dtype t, int n) {
     }
 }
 
+static void stream_f32(float *dst, const float *src, int n) {
+    int i = 0;
+    if (((uintptr_t)dst | (uintptr_t)src) % 64 == 0) {
+#if defined(__AVX512F__)
+        for (; i + 16 <= n; i += 16) _mm512_stream_ps(dst + i, _mm512_load_ps(src + i));
+#elif defined(__AVX__)
+        for (; i + 8 <= n; i += 8) _mm256_stream_ps(dst + i, _mm256_load_ps(src + i));
+#elif defined(__SSE2__)
+        for (; i + 4 <= n; i += 4) _mm_stream_ps(dst + i, _mm_load_ps(src + i));
+#endif
+    }
+#ifdef __SSE2__
+    _mm_sfence(); /* such stores are not ordered with those that tell other threads */
+#endif
+    if (dst != src) memcpy(dst + i, src + i, (size_t)(n - i) * sizeof *dst);
+}
+
 static void load_f64(double *out, const void *src, mg_dtype t, int n) {
     const float *floats = src;
     const int32_t *ints = src;
@@ -211,6 +232,7 @@ const mg_loops TABLE = {
         },
     .load_f32 = load_f32,
     .store_f32 = store_f32,
+    .stream_f32 = stream_f32,
     .load_f64 = load_f64,
     .store_f64 = store_f64,
     .philox16 = philox16,
