@@ -1,10 +1,10 @@
 /* mgpu.jit: a function traced once per signature; afterwards the plan alone runs.
  *
- * The signature is a string of bytes: for each argument, and each plain upvalue of the function,
- * its type and shape or value. Calls compare it with those of the plans made so far. What the
+ * Calls compare their signature (signature.h) with those of the plans made so far. What the
  * function returned is kept as a template: the same tables, with a light userdata in each tensor's
  * place. */
 #include "bind/bind.h"
+#include "bind/signature.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/device.h"
@@ -14,14 +14,7 @@
 #include <string.h>
 
 #define BIND_JIT "mgpu.jit"
-enum {
-    MAX_PLANS = 64,
-    MAX_KEY = 4096,
-    MAX_TENSORS = 512,
-    MAX_LABELS = 64,
-    WARN_AFTER = 8,
-    MAX_DEVICES = 64
-};
+enum { MAX_PLANS = 64, WARN_AFTER = 8, MAX_DEVICES = 64 };
 
 typedef struct entry {
     uint64_t hash, last_used;
@@ -45,154 +38,7 @@ typedef struct jitted { /* its environment table holds the function, so that cyc
     bool warned;
 } jitted;
 
-typedef struct signature { /* of one call */
-    lua_State *L;
-    char key[MAX_KEY];
-    size_t n;
-    mg_tensor *tensors[MAX_TENSORS];
-    int n_tensors;
-    struct {
-        size_t end;
-        char name[48];
-    } labels[MAX_LABELS]; /* which bytes are whose */
-    int n_labels;
-} signature;
-
-/* ---- signatures ---- */
-
-static void put(signature *s, const void *data, size_t n) {
-    if (s->n + n > MAX_KEY)
-        bind_fail(s->L, MG_USAGE,
-                  "mgpu.jit: the arguments are too many or too long: put tensors, not "
-                  "long strings or tables of numbers, into arguments");
-    memcpy(s->key + s->n, data, n);
-    s->n += n;
-}
-
-static void put_tag(signature *s, char tag) {
-    put(s, &tag, 1);
-}
-
-static void put_value(signature *s, int index, const char *what);
-
-static void put_tensor(signature *s, mg_tensor *t) {
-    if (s->n_tensors == MAX_TENSORS)
-        bind_fail(s->L, MG_USAGE, "mgpu.jit: more than %d tensor arguments", MAX_TENSORS);
-    s->tensors[s->n_tensors++] = t;
-    const char head[3] = {'t', (char)t->dtype, (char)t->shape.rank};
-    put(s, head, sizeof head);
-    put(s, &t->place.device, sizeof t->place.device);
-    put(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
-}
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The array part in order, then the named fields sorted: tables have no order of their own. */
-static void put_table(signature *s, int index, const char *what) {
-    lua_State *L = s->L;
-    const char *names[64] = {NULL};
-    int n_names = 0;
-    const int n = (int)lua_objlen(L, index);
-    luaL_checkstack(L, 8, "jit");
-    put_tag(s, '{');
-    for (int i = 1; i <= n; i++) {
-        lua_rawgeti(L, index, i);
-        put_value(s, lua_gettop(L), what);
-        lua_pop(L, 1);
-    }
-    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING) continue;
-        if (n_names == 64) bind_fail(L, MG_USAGE, "mgpu.jit: %s has more than 64 fields", what);
-        names[n_names++] = lua_tostring(L, -2);
-    }
-    qsort(names, (size_t)n_names, sizeof *names, compare_names);
-    for (int i = 0; i < n_names; i++) {
-        put(s, names[i], strlen(names[i]) + 1);
-        lua_getfield(L, index, names[i]);
-        put_value(s, lua_gettop(L), what);
-        lua_pop(L, 1);
-    }
-    put_tag(s, '}');
-}
-
-static void put_value(signature *s, int index, const char *what) {
-    lua_State *L = s->L;
-    mg_tensor *t;
-    mg_variable *v;
-    switch (lua_type(L, index)) {
-    case LUA_TNIL: put_tag(s, '0'); return;
-    case LUA_TBOOLEAN: put_tag(s, lua_toboolean(L, index) ? 'T' : 'F'); return;
-    case LUA_TNUMBER: {
-        const double number = lua_tonumber(L, index);
-        put_tag(s, 'n');
-        put(s, &number, sizeof number);
-        return;
-    }
-    case LUA_TSTRING: {
-        size_t n;
-        const char *text = lua_tolstring(L, index, &n);
-        put_tag(s, 's');
-        put(s, &n, sizeof n);
-        put(s, text, n);
-        return;
-    }
-    case LUA_TTABLE: put_table(s, index, what); return;
-    default: break;
-    }
-    if ((t = bind_to_tensor(L, index)) != NULL) {
-        put_tensor(s, t);
-    } else if ((v = bind_to_variable(L, index)) != NULL) {
-        put_tag(s, 'v');
-        put(s, &v, sizeof v);
-    } else {
-        bind_fail(L, MG_USAGE,
-                  "mgpu.jit: %s is a %s; arguments are tensors, variables, numbers, "
-                  "strings, booleans and tables of these",
-                  what, luaL_typename(L, index));
-    }
-}
-
-static void end_label(signature *s, const char *name) {
-    if (s->n_labels == MAX_LABELS) return;
-    snprintf(s->labels[s->n_labels].name, sizeof s->labels[0].name, "%s", name);
-    s->labels[s->n_labels++].end = s->n;
-}
-
-static void take_arguments(signature *s, int first, int last) {
-    char what[32];
-    for (int i = first; i <= last; i++) {
-        snprintf(what, sizeof what, "argument %d", i - first + 1);
-        put_value(s, i, what);
-        end_label(s, what);
-    }
-    put_tag(s, '|');
-}
-
-/* Numbers, strings and booleans that the function has from outside, one level deep. */
-static void take_upvalues(signature *s, int fn) {
-    lua_State *L = s->L;
-    const char *name;
-    for (int i = 1; (name = lua_getupvalue(L, fn, i)) != NULL; i++) {
-        const int type = lua_type(L, -1);
-        if (type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN) {
-            char what[48];
-            put_value(s, lua_gettop(L), "an upvalue");
-            snprintf(what, sizeof what, "upvalue \"%s\"", name);
-            end_label(s, what);
-        }
-        lua_pop(L, 1);
-    }
-}
-
-static uint64_t hash_key(const signature *s) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < s->n; i++) h = (h ^ (unsigned char)s->key[i]) * 0x100000001b3u;
-    return h;
-}
-
-static entry *find_entry(jitted *j, const signature *s, uint64_t hash) {
+static entry *find_entry(jitted *j, const bind_signature *s, uint64_t hash) {
     for (int i = 0; i < j->n_entries; i++) {
         entry *e = &j->entries[i];
         if (e->hash == hash && e->key_size == s->n && memcmp(e->key, s->key, s->n) == 0) return e;
@@ -211,16 +57,19 @@ static void free_entry(lua_State *L, entry *e) {
 }
 
 static entry *room_for_entry(lua_State *L, jitted *j) {
+    entry *oldest = NULL;
     if (j->n_entries < MAX_PLANS) return &j->entries[j->n_entries++];
-    entry *oldest = &j->entries[0];
-    for (int i = 1; i < MAX_PLANS; i++)
-        if (j->entries[i].last_used < oldest->last_used) oldest = &j->entries[i];
+    for (int i = 0; i < MAX_PLANS; i++) {
+        if (mg_plan_begun(j->entries[i].plan)) continue;
+        if (!oldest || j->entries[i].last_used < oldest->last_used) oldest = &j->entries[i];
+    }
+    if (!oldest) bind_fail(L, MG_USAGE, "mgpu.jit: %d runs at once are too many", MAX_PLANS);
     free_entry(L, oldest);
     return oldest;
 }
 
 /* Which argument or upvalue made this signature differ from the one before. */
-static const char *what_changed(const jitted *j, const signature *s) {
+static const char *what_changed(const jitted *j, const bind_signature *s) {
     const entry *last = &j->entries[0];
     size_t at = 0;
     for (int i = 1; i < j->n_entries; i++)
@@ -231,7 +80,7 @@ static const char *what_changed(const jitted *j, const signature *s) {
     return "the number of arguments";
 }
 
-static void warn_about_retraces(jitted *j, const signature *s) {
+static void warn_about_retraces(jitted *j, const bind_signature *s) {
     if (++j->n_traces <= WARN_AFTER || j->warned || j->n_entries == 0) return;
     j->warned = true;
     mg_log("warning",
@@ -276,7 +125,7 @@ static void push_traced(lua_State *L, mg_trace *trace) {
 }
 
 typedef struct outputs {
-    mg_tensor *list[MAX_TENSORS]; /* borrowed: the results on the stack hold them */
+    mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed: the results on the stack hold them */
     int n;
 } outputs;
 
@@ -285,8 +134,8 @@ static void push_template(lua_State *L, outputs *o, int anchors) {
     if (bind_to_variable(L, -1)) bind_take_tensor(L, lua_gettop(L), NULL, "jit");
     mg_tensor *t = bind_to_tensor(L, -1);
     if (t) {
-        if (o->n == MAX_TENSORS)
-            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", MAX_TENSORS);
+        if (o->n == BIND_MAX_TENSORS)
+            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", BIND_MAX_TENSORS);
         lua_rawseti(L, anchors, o->n + 1);
         o->list[o->n++] = t;
         lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
@@ -372,7 +221,7 @@ static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, o
     return plan;
 }
 
-static entry *make_entry(lua_State *L, jitted *j, const signature *s, uint64_t hash, int first,
+static entry *make_entry(lua_State *L, jitted *j, const bind_signature *s, uint64_t hash, int first,
                          int last) {
     outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
@@ -502,7 +351,7 @@ static int push_results(lua_State *L, const entry *e, run_results *r) {
     return e->n_results;
 }
 
-static int run_entry(lua_State *L, entry *e, signature *s) {
+static int run_entry(lua_State *L, entry *e, bind_signature *s) {
     run_results *r = new_results(L, e->n_outputs);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
     if (status == MG_OOM) { /* nothing was committed: collect and try once more */
@@ -527,13 +376,13 @@ static int jit_call(lua_State *L) {
         lua_call(L, last - 1, LUA_MULTRET);
         return lua_gettop(L);
     }
-    signature s;
+    bind_signature s;
     s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
-    take_arguments(&s, 2, last);
+    bind_sign_arguments(&s, 2, last);
     push_function(L);
-    take_upvalues(&s, lua_gettop(L));
+    bind_sign_upvalues(&s, lua_gettop(L));
     lua_pop(L, 1);
-    const uint64_t hash = hash_key(&s);
+    const uint64_t hash = bind_signature_hash(&s);
     entry *e = find_entry(j, &s, hash);
     if (e && checks_retraces()) check_retrace(L, j, e, 2, last);
     if (!e) e = make_entry(L, j, &s, hash, 2, last);
@@ -565,13 +414,13 @@ static int jit_dump(lua_State *L) {
 }
 
 /* The entry for the arguments 2..last, traced if it is new. */
-static entry *entry_for(lua_State *L, jitted *j, signature *s, int last) {
+static entry *entry_for(lua_State *L, jitted *j, bind_signature *s, int last) {
     s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
-    take_arguments(s, 2, last);
+    bind_sign_arguments(s, 2, last);
     push_function(L);
-    take_upvalues(s, lua_gettop(L));
+    bind_sign_upvalues(s, lua_gettop(L));
     lua_pop(L, 1);
-    const uint64_t hash = hash_key(s);
+    const uint64_t hash = bind_signature_hash(s);
     entry *e = find_entry(j, s, hash);
     if (!e) e = make_entry(L, j, s, hash, 2, last);
     e->last_used = ++j->clock;
@@ -580,7 +429,7 @@ static entry *entry_for(lua_State *L, jitted *j, signature *s, int last) {
 
 /* prepare(...): the plan for these arguments, made now and not run. */
 static int jit_prepare(lua_State *L) {
-    signature s;
+    bind_signature s;
     entry_for(L, check_jitted(L), &s, lua_gettop(L));
     return 0;
 }
@@ -596,7 +445,7 @@ typedef struct pending { /* its environment table holds the jitted object and th
 
 /* submit(...) -> handle: the run has begun on the device's thread. */
 static int jit_submit(lua_State *L) {
-    signature s;
+    bind_signature s;
     const int last = lua_gettop(L);
     bind_poll(L);
     entry *e = entry_for(L, check_jitted(L), &s, last);

@@ -60,6 +60,7 @@ mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
  * Between the two the caller may change variables and run other plans, on other devices. */
 mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args);
 bool mg_plan_done(const mg_plan *p);
+bool mg_plan_begun(const mg_plan *p);
 mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
 void mg_plan_free(mg_plan *p);
 /* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`, the

@@ -261,7 +261,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
 }
 
 static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
-    mg_ir global;
+    mg_ir global = {0};
     mg_status status = collect_roots(&global, spec);
     if (status == MG_OK) status = find_stages(p, spec, &global);
     if (status == MG_OK) status = take_spec(p, spec);

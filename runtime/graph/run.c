@@ -369,6 +369,10 @@ mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
     return status;
 }
 
+bool mg_plan_begun(const mg_plan *p) {
+    return p->begun;
+}
+
 bool mg_plan_done(const mg_plan *p) {
     return mg_worker_done(p->parts[0].device);
 }

@@ -183,6 +183,7 @@ static mg_status take_placement(mg_tensor *t) {
     const mg_tensor *anchor = NULL;
     if (is_place(t->op)) {
         const mg_place_attrs *attrs = t->attrs;
+        if (!attrs->device) return mg_fail(MG_USAGE, "place: no device was given");
         t->place = mg_place_on((mg_device *)(intptr_t)attrs->device);
         return MG_OK;
     }

@@ -18,7 +18,7 @@ test("positional fields, pairs nested", function()
   check.equal(layer.filters, 32)
   check.equal(layer.kernel_size, { 3, 5 })
   check.equal(L.Conv2D { 32, 3 }.kernel_size, { 3, 3 })
-  check.equal(L.Input { 28, 28, 1 }.shape, { 28, 28, 1 })
+  check.equal(L.Input { 28, 28, 1 }:shape(), { -1, 28, 28, 1 })
   check.equal(L.Reshape { 7, 7, 64 }.target_shape, { 7, 7, 64 })
 end)
 

@@ -321,6 +321,7 @@ bad { "max_pool2d", { { 2, 1, 1, 3 }, 0, 1 }, size = { 2, 2 }, error = "max_pool
 bad { "gather", { { 5, 2 }, 0, 1 }, { { 3 }, 0, 1 }, axis = 1, error = "integer" }
 bad { "batch_norm", { { 4, 3 }, 0, 1 }, { { 2, 2 }, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "batch_norm" }
 bad { "random", shape = { 3 }, kind = "bernoulli", a = 2, dtype = "bool", error = "random" }
+bad { "place", { { 2, 3 }, 0, 1 }, error = "no device was given" } -- what it does: model_parallel_spec
 bad { "sum", { { 2, 3 }, 0, 1 }, axs = 1, error = "did you mean \"axis\"" }
 
 return rows

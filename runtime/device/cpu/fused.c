@@ -14,7 +14,7 @@
 enum {
     TILE = 1024,
     LEAST_TILE = 256,
-    CACHE = 32 << 10,
+    CACHE = 16 << 10,
     LAST_CACHE = 32 << 20,
     MAX_AXES = MG_MAX_RANK + 1
 };
@@ -405,6 +405,7 @@ static mg_status run(const mg_call *call) {
         const int64_t tiles = s->outer * s->pieces, n = omp_get_num_threads();
         const int64_t me = omp_get_thread_num();
         for (int64_t i = tiles * me / n; i < tiles * (me + 1) / n; i++) run_tile(&t, i);
+        if (s->past_caches) s->loops->end_stream();
     }
     return MG_OK;
 }

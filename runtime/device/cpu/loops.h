@@ -16,8 +16,10 @@ typedef struct mg_loops {
     /* typed elements to and from registers */
     void (*load_f32)(float *out, const void *src, mg_dtype t, int n);
     void (*store_f32)(void *dst, const float *v, mg_dtype t, int n);
-    /* a copy that leaves the caches alone, where the processor can */
+    /* a copy that leaves the caches alone, where the processor can; end_stream before other
+     * threads are told */
     void (*stream_f32)(float *dst, const float *src, int n);
+    void (*end_stream)(void);
     void (*load_f64)(double *out, const void *src, mg_dtype t, int n);
     void (*store_f64)(void *dst, const double *v, mg_dtype t, int n);
     /* 64 Philox words a call: 16 blocks from `index` on, block-major */

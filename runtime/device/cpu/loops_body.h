@@ -26,7 +26,7 @@
 #define COSH coshf
 #define TANH vm_tanh
 #define SQRT sqrtf
-#define ERF erff
+#define ERF vm_erf
 #define FLOOR floorf
 #define CEIL ceilf
 #define ROUND rintf
@@ -162,10 +162,13 @@ static void stream_f32(float *dst, const float *src, int n) {
         for (; i + 4 <= n; i += 4) _mm_stream_ps(dst + i, _mm_load_ps(src + i));
 #endif
     }
-#ifdef __SSE2__
-    _mm_sfence(); /* such stores are not ordered with those that tell other threads */
-#endif
     if (dst != src) memcpy(dst + i, src + i, (size_t)(n - i) * sizeof *dst);
+}
+
+static void end_stream(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
 }
 
 static void load_f64(double *out, const void *src, mg_dtype t, int n) {
@@ -233,6 +236,7 @@ const mg_loops TABLE = {
     .load_f32 = load_f32,
     .store_f32 = store_f32,
     .stream_f32 = stream_f32,
+    .end_stream = end_stream,
     .load_f64 = load_f64,
     .store_f64 = store_f64,
     .philox16 = philox16,

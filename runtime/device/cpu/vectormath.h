@@ -1,7 +1,7 @@
-/* exp, log and their kin in float, without branches or calls, so that loops over them vectorise.
+/* exp, log, erf and their kin in float, without branches or calls, so that loops over them vectorise.
  *
  * Errors are 1 to 2 units in the last place; infinities, NaN, subnormal results and signs of zero
- * come out as in libm. Polynomials are those of Cephes. */
+ * come out as in libm. Polynomials are those of Cephes, but for erf. */
 #ifndef MG_DEVICE_CPU_VECTORMATH_H
 #define MG_DEVICE_CPU_VECTORMATH_H
 
@@ -112,6 +112,29 @@ VM_INLINE float vm_tanh(float x) {
     const float e = vm_expm1(2.0f * a);
     const float y = copysignf(e / (e + 2.0f), x);
     return x != x ? x : y;
+}
+
+/* Near 0 x + x p(x^2); from 0.92 on 1 - e^-(x + x q(x)); both polynomials fitted to libm's double
+ * erf and erfc by reweighted least squares. */
+VM_INLINE float vm_erf(float x) {
+    const float a = fabsf(x) > 4.0f ? 4.0f : fabsf(x), s = x * x;
+    uint32_t n;
+    float q = -2.1398593e-4f;
+    q = q * a + 3.214963e-3f;
+    q = q * a + -2.2889987e-2f;
+    q = q * a + 1.0526188e-1f;
+    q = q * a + 6.357183e-1f;
+    q = q * a + 1.2851436e-1f;
+    const float e = vm_exp_reduced(-(q * a + a), &n) + 1.0f;
+    const float outer = copysignf(1.0f - e * vm_power_of_two(n), x);
+    float p = -5.9657975e-4f;
+    p = p * s + 4.988306e-3f;
+    p = p * s + -2.676333e-2f;
+    p = p * s + 1.12817265e-1f;
+    p = p * s + -3.7612486e-1f;
+    p = p * s + 1.2837915e-1f;
+    const float inner = p * x + x;
+    return a > 0.92f ? outer : inner;
 }
 
 #undef VM_INLINE
