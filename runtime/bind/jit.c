@@ -115,7 +115,7 @@ static void push_traced(lua_State *L, mg_trace *trace) {
     }
     for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING && n_names < 64) names[n_names++] = lua_tostring(L, -2);
-    qsort(names, (size_t)n_names, sizeof *names, compare_names);
+    qsort(names, (size_t)n_names, sizeof *names, bind_compare_names);
     for (int i = 0; i < n_names; i++) {
         lua_getfield(L, from, names[i]);
         push_traced(L, trace);

@@ -29,7 +29,7 @@ static void put_tensor(bind_signature *s, mg_tensor *t) {
     put(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
 }
 
-static int compare_names(const void *a, const void *b) {
+int bind_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
@@ -51,7 +51,7 @@ static void put_table(bind_signature *s, int index, const char *what) {
         if (n_names == 64) bind_fail(L, MG_USAGE, "mgpu.jit: %s has more than 64 fields", what);
         names[n_names++] = lua_tostring(L, -2);
     }
-    qsort(names, (size_t)n_names, sizeof *names, compare_names);
+    qsort(names, (size_t)n_names, sizeof *names, bind_compare_names);
     for (int i = 0; i < n_names; i++) {
         put(s, names[i], strlen(names[i]) + 1);
         lua_getfield(L, index, names[i]);

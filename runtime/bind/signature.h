@@ -27,6 +27,8 @@ typedef struct bind_signature { /* of one call */
 void bind_sign_arguments(bind_signature *s, int first, int last);
 /* Numbers, strings and booleans that the function at `fn` has from outside, one level deep. */
 void bind_sign_upvalues(bind_signature *s, int fn);
+/* For qsort: the order in which the named fields of a table are taken. */
+int bind_compare_names(const void *a, const void *b);
 uint64_t bind_signature_hash(const bind_signature *s);
 
 #endif
