@@ -13,7 +13,11 @@ M.exponential = ops.exp
 function M.softmax(x) return ops.softmax(x) end
 function M.log_softmax(x) return ops.log_softmax(x) end
 function M.relu6(x) return ops.minimum(ops.relu(x), 6) end
-function M.leaky_relu(x, slope) return ops.where(ops.gt(x, 0), x, x * (slope or 0.2)) end
+-- A factor chosen by x's sign: its gradient is the same factor, half the work of two branches'.
+function M.leaky_relu(x, slope)
+  local dtype = x:dtype()
+  return x * ops.where(ops.gt(x, 0), ops.full({}, 1, dtype), ops.full({}, slope or 0.2, dtype))
+end
 -- e^x - 1 is taken of min(x, 0) only, so that large x cannot overflow in the branch not taken.
 function M.elu(x, alpha)
   return ops.where(ops.gt(x, 0), x, ops.expm1(ops.minimum(x, 0)) * (alpha or 1))

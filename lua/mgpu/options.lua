@@ -6,8 +6,8 @@
 --       { "kernel_size", "pair" },
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
---   type      any integer number boolean string table function single pair pair0 margins shape
---             initializer regularizer activation;
+--   type      any integer number boolean string table function single integers pair pair0 margins
+--             shape initializer regularizer activation;
 --             several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
@@ -69,6 +69,11 @@ local types = {
   pair0 = function(value)
     if type(value) == "number" and value % 1 == 0 and value >= 0 then return { value, value } end
     return integers(value, 2, 0), "a whole number of at least 0, or two of them"
+  end,
+  --- a list of whole numbers, negative ones among them
+  integers = function(value)
+    return type(value) == "table" and integers(value, #value, -math.huge) or nil,
+      "a list of whole numbers"
   end,
   --- one whole number, alone or in a table
   single = function(value)

@@ -524,6 +524,10 @@ static int jit_report(lua_State *L) {
         set_count(L, "argument_bytes", r.argument_bytes);
         set_count(L, "result_bytes", r.result_bytes);
         set_count(L, "arena_bytes", r.arena_bytes);
+        set_count(L, "bytes_moved", r.bytes_moved);
+        lua_pushnumber(L, r.seconds), lua_setfield(L, -2, "seconds");
+        lua_pushnumber(L, r.reduce_seconds), lua_setfield(L, -2, "reduce_seconds");
+        lua_pushnumber(L, r.wait_seconds), lua_setfield(L, -2, "wait_seconds");
         lua_rawseti(L, -2, i + 1);
     }
     return 1;

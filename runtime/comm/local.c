@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/placement.h"
+#include "core/threads.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,12 +39,6 @@ typedef struct local_comm {
     bool aborted;
 } local_comm;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- waiting ---- */
 
 static mg_status aborted(void) {
@@ -71,7 +66,7 @@ static mg_status wait_round(local_comm *c, uint64_t round) {
 static mg_status local_barrier(mg_comm *comm, int rank) {
     local_comm *c = (local_comm *)comm;
     mg_status status = MG_OK;
-    const double start = now();
+    const double start = mg_seconds();
     pthread_mutex_lock(&c->mutex);
     const uint64_t round = c->round;
     if (c->aborted) {
@@ -84,7 +79,7 @@ static mg_status local_barrier(mg_comm *comm, int rank) {
         status = wait_round(c, round);
     }
     pthread_mutex_unlock(&c->mutex);
-    comm->waited[rank] += now() - start;
+    comm->waited[rank] += mg_seconds() - start;
     return status;
 }
 
@@ -131,7 +126,7 @@ static mg_status wait_mail(local_comm *c, const mail *m, bool full) {
 static mg_status local_transfer(mg_comm *comm, int rank, int from, int to, const void *in,
                                 void *out, int64_t bytes) {
     local_comm *c = (local_comm *)comm;
-    const double start = now();
+    const double start = mg_seconds();
     pthread_mutex_lock(&c->mutex);
     mail *m = &c->mails[from * comm->n + to];
     mg_status status;
@@ -152,7 +147,7 @@ static mg_status local_transfer(mg_comm *comm, int rank, int from, int to, const
         }
     }
     pthread_mutex_unlock(&c->mutex);
-    comm->waited[rank] += now() - start;
+    comm->waited[rank] += mg_seconds() - start;
     return status;
 }
 
@@ -225,11 +220,11 @@ static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in,
     int64_t last;
     c->table[rank] = (entry){in, out, 0};
     MG_TRY(local_barrier(comm, rank));
-    const double start = now();
+    const double start = mg_seconds();
     const int64_t first = part_of(comm, rank, count, &last);
     reduce_range(c, first, last, t, op, root, root + 1);
     comm->bytes_moved[rank] += comm->n * (last - first) * (int64_t)mg_dtype_size(t);
-    comm->busy[rank] += now() - start;
+    comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
 
@@ -238,12 +233,12 @@ static mg_status local_broadcast(mg_comm *comm, int rank, int root, const void *
     local_comm *c = (local_comm *)comm;
     c->table[rank] = (entry){in, out, 0};
     MG_TRY(local_barrier(comm, rank));
-    const double start = now();
+    const double start = mg_seconds();
     if (rank != root) {
         memcpy(out, c->table[root].in, (size_t)bytes);
         comm->bytes_moved[rank] += bytes;
     }
-    comm->busy[rank] += now() - start;
+    comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
 
@@ -253,7 +248,7 @@ static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void 
     const int64_t n = comm->n, size = (int64_t)mg_dtype_size(t);
     c->table[rank] = (entry){in, out, 0};
     MG_TRY(local_barrier(comm, rank));
-    const double start = now();
+    const double start = mg_seconds();
     if (count <= SHORT) {
         reduce_range(c, 0, count, t, op, rank, rank + 1);
         comm->bytes_moved[rank] += (n - 1) * count * size;
@@ -263,7 +258,7 @@ static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void 
         reduce_range(c, first, last, t, op, 0, comm->n);
         comm->bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
     }
-    comm->busy[rank] += now() - start;
+    comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
 
@@ -272,7 +267,7 @@ static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void 
     local_comm *c = (local_comm *)comm;
     c->table[rank] = (entry){in, out, bytes};
     MG_TRY(local_barrier(comm, rank));
-    const double start = now();
+    const double start = mg_seconds();
     char *to = out;
     for (int64_t o = 0; o < outer; o++)
         for (int r = 0; r < comm->n; r++) {
@@ -281,7 +276,7 @@ static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void 
             to += length;
             if (r != rank) comm->bytes_moved[rank] += (int64_t)length;
         }
-    comm->busy[rank] += now() - start;
+    comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
 

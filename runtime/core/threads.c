@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static atomic_bool interrupted;
 
@@ -18,6 +19,12 @@ bool mg_interrupt_take(void) {
 
 bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
+}
+
+double mg_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* The lowest-numbered hardware thread of cpu's core, or cpu itself where the system does not say.

@@ -9,6 +9,8 @@ void mg_interrupt(void);
 /* True once after mg_interrupt(): taking it clears it. */
 bool mg_interrupt_take(void);
 bool mg_interrupt_pending(void);
+/* A clock that only goes forward. */
+double mg_seconds(void);
 /* Physical cores this process may use (affinity respected), at least 1. */
 int mg_core_count(void);
 

@@ -73,6 +73,10 @@ typedef struct mg_plan_report { /* what one device does in a run */
     int steps, collectives;
     int64_t collective_bytes; /* given into collectives */
     int64_t variable_bytes, argument_bytes, result_bytes, arena_bytes;
+    /* of all runs so far, on several devices: in programs altogether, in collectives adding up, and
+     * in them waiting for others; and what they moved */
+    double seconds, reduce_seconds, wait_seconds;
+    int64_t bytes_moved;
 } mg_plan_report;
 /* How many devices the plan is on; and what number i does. */
 int mg_plan_devices(const mg_plan *p);

@@ -344,6 +344,11 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     if (p->n_parts > 1) {
         r.first_row = p->shards.first[i % p->shards.n];
         r.rows = p->shards.count[i % p->shards.n];
+        const mg_comm *comm = p->comms[i / p->shards.n];
+        r.seconds = part->seconds;
+        r.reduce_seconds = comm->busy[i % p->shards.n];
+        r.wait_seconds = comm->waited[i % p->shards.n];
+        r.bytes_moved = comm->bytes_moved[i % p->shards.n];
     }
     for (int e = 0; e < work->n_external; e++) {
         const mg_external_kind kind = part->lowered.externals[e].kind;

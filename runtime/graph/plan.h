@@ -25,6 +25,7 @@ typedef struct mg_part { /* one device's share */
     mg_buffer **buffer; /* per external: owned, what this run made */
     mg_tensor **fresh;  /* per assigned variable: owned, the value to bind */
     void *arena;
+    double seconds;  /* in programs so far, on several devices */
     void *own_arena; /* of runs beside the caller, who may use the device's meanwhile */
     size_t own_bytes;
     mg_tensor **bound; /* per external: retained while a run that was begun goes on */

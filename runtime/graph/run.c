@@ -97,7 +97,9 @@ static mg_status run_part(mg_plan *p, int i, bool commit) {
                   .world = p->world,
                   .world_rank = i,
                   .threads = p->n_parts > 1 ? part->device->threads : 0};
+    const double start = p->comms ? mg_seconds() : 0;
     const mg_status status = part->device->api->run(part->program, &run);
+    if (p->comms) part->seconds += mg_seconds() - start;
     if (status != MG_OK) abort_all(p);
     return status;
 }

@@ -4,18 +4,23 @@
 -- so that the products are cosines.
 local core = require "mgpu.core"
 local Layer = require "mgpu.layer"
-local check_inputs = require "mgpu.layers.merge".check_inputs
+local merge = require "mgpu.layers.merge"
 
 local ops = core.ops
 
 local Dot = Layer:extend("Dot", { positional = 1,
-  { "axes", "integer|shape", required = true },
+  { "axes", "integer|integers", required = true },
   { "normalize", "boolean", default = false },
 })
 
+function Dot:init()
+  if type(self.axes) == "table" and #self.axes ~= 2 then
+    self:fail("axes must be one axis or two, got %d", #self.axes)
+  end
+end
+
 local function axes_of(self, shapes)
   local given = type(self.axes) == "table" and self.axes or { self.axes, self.axes }
-  if #given ~= 2 then self:fail("axes must be one axis or two, got %d", #given) end
   local axes = {}
   for i = 1, 2 do
     axes[i] = given[i] < 0 and given[i] + #shapes[i] + 1 or given[i]
@@ -32,12 +37,10 @@ local function axes_of(self, shapes)
   return axes
 end
 
-function Dot:build(shapes)
-  check_inputs(self, shapes, 2)
-  axes_of(self, shapes)
-end
+function Dot:build(shapes) self:output_shape(shapes) end
 
 function Dot:output_shape(shapes)
+  merge.check_inputs(self, shapes, 2)
   local axes, out = axes_of(self, shapes), { shapes[1][1] }
   for i = 1, 2 do
     for k = 2, #shapes[i] do
@@ -68,7 +71,7 @@ local function unit(x, axis)
 end
 
 function Dot:call(xs)
-  local shapes = { xs[1]:shape(), xs[2]:shape() }
+  local shapes = merge.shapes_of(self, xs, 2)
   local axes, parts = axes_of(self, shapes), {}
   for i = 1, 2 do parts[i] = flat(self.normalize and unit(xs[i], axes[i]) or xs[i], axes[i]) end
   local y = ops.matmul(parts[1], parts[2], { transpose_b = true })

@@ -1,9 +1,34 @@
 --- The layers that make one tensor of several by an element-wise rule.
--- Shapes must broadcast; as in Keras an input with fewer axes gets axes of size 1 after the batch.
+-- Samples must broadcast and batches be equal; as in Keras an input with fewer axes gets axes of size 1
+-- after the batch.
 local core = require "mgpu.core"
 local Layer = require "mgpu.layer"
 
 local ops = core.ops
+
+local M = {}
+
+--- Raises unless `shapes` is an array of shapes, at least one or exactly `n`, whose batches are equal or
+--- unknown.
+function M.check_inputs(layer, shapes, n)
+  if type(shapes[1]) ~= "table" then layer:fail "takes an array of inputs, as in layer {a, b}" end
+  if n and #shapes ~= n then layer:fail("takes %d inputs, got %d", n, #shapes) end
+  for i, shape in ipairs(shapes) do
+    local first, size = shapes[1][1], shape[1]
+    if size ~= first and size ~= -1 and first ~= -1 then
+      layer:fail("input 1 holds %d samples, input %d holds %d", first, i, size)
+    end
+  end
+end
+
+--- The shapes of an array of tensors; raises as check_inputs does.
+function M.shapes_of(layer, xs, n)
+  if type(xs) ~= "table" then layer:fail "takes an array of inputs, as in layer {a, b}" end
+  local shapes = {}
+  for i, x in ipairs(xs) do shapes[i] = x:shape() end
+  M.check_inputs(layer, shapes, n)
+  return shapes
+end
 
 local function widest(shapes)
   local rank = 0
@@ -18,51 +43,45 @@ local function widened(shape, rank)
   return wide
 end
 
-local function merged(layer, a, b)
-  local out = {}
-  for i = 1, #a do
-    if a[i] ~= b[i] and a[i] ~= 1 and b[i] ~= 1 and a[i] ~= -1 and b[i] ~= -1 then
-      layer:fail("inputs of shapes %s and %s do not go together: axis %d", layer.shape_text(a),
-        layer.shape_text(b), i)
+-- The size that two sizes broadcast to, -1 being unknown; nil if they do not.
+local function broadcast(a, b)
+  if a == b or b == 1 then return a end
+  if a == 1 then return b end
+  if a == -1 or b == -1 then return math.max(a, b) end
+end
+
+local function merged(layer, shapes)
+  local rank = widest(shapes)
+  local out = widened(shapes[1], rank)
+  for i = 2, #shapes do
+    local other = widened(shapes[i], rank)
+    for k = 1, rank do
+      local size = broadcast(out[k], other[k])
+      if not size then
+        layer:fail("inputs of shapes %s and %s do not go together: axis %d has %d and %d",
+          layer.shape_text(out), layer.shape_text(shapes[i]), k, out[k], other[k])
+      end
+      out[k] = size
     end
-    out[i] = (a[i] == 1 or a[i] == -1 and b[i] ~= 1) and b[i] or a[i]
   end
   return out
 end
-
---- Raises unless `shapes` is an array of at least two (or exactly `n`) shapes.
-local function check_inputs(layer, shapes, n)
-  if type(shapes[1]) ~= "table" then layer:fail "takes an array of inputs, as in layer {a, b}" end
-  if n and #shapes ~= n or #shapes < 2 then
-    layer:fail("takes %s inputs, got %d", n and tostring(n) or "at least 2", #shapes)
-  end
-end
-
-local M = {}
-M.check_inputs = check_inputs
 
 --- define(class_name, rule(a, b), {finish = fn(y, n), inputs = n}) -> a layer class
 function M.define(class_name, rule, more)
   more = more or {}
   local Merge = Layer:extend(class_name)
 
-  function Merge:build(shapes)
-    check_inputs(self, shapes, more.inputs)
-    self:output_shape(shapes)
-  end
+  function Merge:build(shapes) self:output_shape(shapes) end
 
   function Merge:output_shape(shapes)
-    local rank = widest(shapes)
-    local out = widened(shapes[1], rank)
-    for i = 2, #shapes do out = merged(self, out, widened(shapes[i], rank)) end
-    return out
+    M.check_inputs(self, shapes, more.inputs)
+    return merged(self, shapes)
   end
 
   function Merge:call(xs)
-    local shapes = {}
-    for i, x in ipairs(type(xs) == "table" and xs or {}) do shapes[i] = x:shape() end
-    if #shapes == 0 then self:fail "takes an array of inputs, as in layer {a, b}" end
-    self:output_shape(shapes)
+    local shapes = M.shapes_of(self, xs, more.inputs)
+    merged(self, shapes)
     local rank, y = widest(shapes), nil
     for i, x in ipairs(xs) do
       if #shapes[i] < rank then x = ops.reshape(x, { shape = widened(shapes[i], rank) }) end

@@ -1,4 +1,5 @@
-/* exp, log, erf and their kin in float, without branches or calls, so that loops over them vectorise.
+/* exp, log, erf and their kin in float, without branches or calls, so that loops over them
+ * vectorise.
  *
  * Errors are 1 to 2 units in the last place; infinities, NaN, subnormal results and signs of zero
  * come out as in libm. Polynomials are those of Cephes, but for erf. */
