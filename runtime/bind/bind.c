@@ -250,6 +250,7 @@ int luaopen_mgpu_core(lua_State *L) {
     bind_open_ops(L, true); /* tests reach all of them */
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
+    bind_open_data(L);
     bind_open_io(L);
     return 1;
 }

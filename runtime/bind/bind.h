@@ -67,6 +67,7 @@ int bind_op_rows(lua_State *L);
 void bind_open_tensor(lua_State *L);
 void bind_open_variable(lua_State *L);
 void bind_open_jit(lua_State *L);
+void bind_open_data(lua_State *L);
 /* io.c: adds core.null and core.empty_array to the table on top of the stack. */
 void bind_open_io(lua_State *L);
 
