@@ -1,0 +1,73 @@
+-- Layers of one's own: with options, weights, other layers inside, and a loss term; trained, saved, loaded.
+--
+--     mgpulua examples/custom_layer.lua --help
+--
+-- What it teaches: mgpu.Layer:extend, build and call, add_weight, add_loss, layers in fields, and
+-- load_model with `custom`.
+
+local mgpu = require "mgpu"
+local L = mgpu.layers
+
+local HELP = [[
+usage: mgpulua custom_layer.lua [options]
+  --epochs N        passes over the training data (8)
+  --save FILE       where the model goes (custom.safetensors)
+  --help            this text]]
+
+local options, i = { epochs = "8", save = "custom.safetensors" }, 1
+while arg[i] do
+  local name = arg[i]:match "^%-%-(%a+)$"
+  if name == "help" then
+    print(HELP)
+    return
+  elseif not name or not options[name] or not arg[i + 1] then
+    io.stderr:write("custom_layer.lua: ", name and options[name] and arg[i] .. " needs a value"
+      or "unknown option " .. arg[i], " (see --help)\n")
+    os.exit(1)
+  end
+  options[name], i = arg[i + 1], i + 2
+end
+
+-- x * scale + shift with a scale and shift for each feature. `rate` is an option with a default.
+local Scale = mgpu.Layer:extend("Scale", { rate = 1e-3 })
+
+function Scale:build(shape) -- the batch is -1
+  self.scale = self:add_weight { name = "scale", shape = { shape[#shape] }, initializer = "ones" }
+  self.shift = self:add_weight { name = "shift", shape = { shape[#shape] }, initializer = "zeros" }
+end
+
+function Scale:call(x)
+  self:add_loss((self.scale - 1):square():sum() * self.rate) -- stay near 1
+  return x * self.scale + self.shift
+end
+
+-- y = x + f(x): layers in fields are found, their weights trained and saved.
+local Residual = mgpu.Layer:extend("Residual", { units = "integer", activation = "relu" })
+
+function Residual:init()
+  self.first = L.Dense { self.units, activation = self.activation, name = self.name .. "_first" }
+end
+
+function Residual:build(shape)
+  self.second = L.Dense { shape[#shape], name = self.name .. "_second" }
+  self.second:ensure_built { -1, self.units }
+  self.first:ensure_built(shape)
+end
+
+function Residual:call(x) return x + self.second(self.first(x)) end
+
+local model = mgpu.Sequential { name = "custom", L.Input { 28, 28 }, L.Flatten {}, Scale {},
+  L.Dense { 64, activation = "relu" }, Residual { units = 32, name = "residual" },
+  L.Dense { 10, activation = "softmax" } }
+model:summary()
+
+local train, test = mgpu.datasets.digits(4000)
+model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
+local x_train, x_test = train.x:to "float32" / 255, test.x:to "float32" / 255
+model:fit(x_train, train.y, { epochs = tonumber(options.epochs), batch_size = 64, verbose = 2 })
+print(("test accuracy: %.3f"):format(model:evaluate(x_test, test.y, { verbose = 0 }).accuracy))
+
+model:save(options.save)
+local again = mgpu.load_model(options.save, { custom = { Scale = Scale, Residual = Residual } })
+local a, b = model:predict(x_test), again:predict(x_test)
+print(("the loaded model's predictions differ by at most %g"):format((a - b):abs():max():item()))
