@@ -493,6 +493,7 @@ end)
 -- ---- memory, and the networks themselves ---------------------------------------------------------
 
 test("a batch larger than any one device's memory is trained on: shards travel, never the batch", function()
+  check.needs "cpu"
   local path = check.path "large.lua"
   check.write(path, [[
     local mgpu = require "mgpu"
@@ -501,15 +502,15 @@ test("a batch larger than any one device's memory is trained on: shards travel, 
     local x, y = mgpu.rand { 400, 1000 }, mgpu.rand { 400, 4 } -- 1.6 MB, on the default device
     mgpu.eval(x, y)
     for _, strategy in ipairs { "mirrored", "central" } do
-      model:compile { loss = "mse", optimizer = "sgd", devices = { "ref:1", "ref:2", "ref:3", "ref:4" },
+      model:compile { loss = "mse", optimizer = "sgd", devices = { "cpu:1", "cpu:2", "cpu:3", "cpu:4" },
         strategy = strategy }
       model:fit(x, y, { batch_size = 400, verbose = 0 })
       model:train_on_batch(x, y)
       model:predict(x, { batch_size = 400 })
     end
-    print("trained", mgpu.memory "ref:1".peak <= 1200000)
+    print("trained", mgpu.memory "cpu:1".peak <= 1200000)
   ]])
-  local output = check.run("MGPU_MEMORY=ref:1=1200K,ref:2=1200K,ref:3=1200K,ref:4=1200K "
+  local output = check.run("MGPU_MEMORY=cpu:1=1200K,cpu:2=1200K,cpu:3=1200K,cpu:4=1200K "
     .. check.program .. " " .. path)
   check.matches(output, "trained\ttrue")
 end)
