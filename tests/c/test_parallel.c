@@ -1,0 +1,155 @@
+/* Plans on several devices: a step is split, reduced and committed, and survives every failing
+ * allocation on whichever device it happens. */
+#include "core/alloc.h"
+#include "device/device.h"
+#include "device/worker.h"
+#include "graph/graph.h"
+#include "graph/partition.h"
+#include "ops/build.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { DEVICES = 3, ROWS = 5 };
+static mg_device *devices[DEVICES];
+
+static mg_tensor *column(const double *v) {
+    const mg_shape shape = MG_SHAPE(ROWS, 1);
+    return mg_tensor_from_host(v, MG_F64, &shape, devices[0]);
+}
+
+/* A traced step: y = x * v, by rows; v = v - sum(y) / 10. Results: y, sum(y). NULL where memory
+ * failed. */
+static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
+    const mg_ints all = {.n = 2, .v = {0, 1}};
+    mg_scope *scope;
+    mg_plan *plan = NULL;
+    if (mg_scope_open(&scope) != MG_OK) return NULL;
+    mg_trace *t = mg_trace_begin(devices[0]);
+    if (t && mg_trace_spread(t, devices, DEVICES, 1, NULL, false, NULL) == MG_OK) {
+        mg_tensor *in = mg_trace_argument(t, x), *old = mg_scope_own(mg_variable_read(v));
+        mg_tensor *rows = in ? mg_make("shard", NULL, 1, in) : NULL;
+        mg_tensor *y = rows && old ? mul(rows, old) : NULL,
+                  *sum = y ? reduce("sum", y, &all, false) : NULL;
+        mg_tensor *next = sum ? sub(old, scale(sum, 0.1)) : NULL, *outputs[] = {y, sum};
+        if (next && mg_variable_assign(v, next) == MG_OK)
+            plan = mg_trace_end(t, outputs, 2);
+        else
+            mg_trace_abandon(t);
+    } else if (t) {
+        mg_trace_abandon(t);
+    }
+    mg_scope_close(scope);
+    return plan;
+}
+
+static double scalar(mg_tensor *t) {
+    double value[ROWS];
+    assert_int_equal(mg_tensor_read_double(t, value), MG_OK);
+    return value[0];
+}
+
+static mg_variable *two(void) {
+    const mg_shape none = MG_SHAPE();
+    mg_tensor *t = mg_tensor_from_host(&(double){2}, MG_F64, &none, devices[0]);
+    mg_variable *v = mg_variable_new(t, "v", true);
+    mg_tensor_release(t);
+    return v;
+}
+
+static double value_of(mg_variable *v) {
+    mg_tensor *t = mg_variable_read(v);
+    const double value = scalar(t);
+    mg_tensor_release(t);
+    return value;
+}
+
+static void rows_are_dealt_out_evenly_or_by_weight(void **state) {
+    (void)state;
+    mg_shards s;
+    mg_shards_deal(&s, 4, 10, NULL);
+    const int64_t even[] = {3, 3, 2, 2}, by_three[] = {8, 2};
+    for (int i = 0; i < 4; i++) assert_int_equal(s.count[i], even[i]);
+    assert_int_equal(s.first[3], 8);
+    mg_shards_deal(&s, 4, 3, NULL);
+    assert_int_equal(s.count[3], 0);
+    mg_shards_deal(&s, 2, 10, (double[]){3, 1});
+    for (int i = 0; i < 2; i++) assert_int_equal(s.count[i], by_three[i]);
+}
+
+static void a_step_is_split_reduced_and_committed(void **state) {
+    (void)state;
+    mg_variable *v = two();
+    mg_tensor *x = column((double[]){1, 2, 3, 4, 5}), *results[2];
+    mg_plan *plan = trace_step(v, x);
+    assert_non_null(plan);
+    assert_int_equal(mg_plan_devices(plan), DEVICES);
+    assert_int_equal(mg_plan_describe(plan, 2).rows, 1);
+    assert_int_equal(mg_plan_run(plan, &x, results), MG_OK);
+    double y[ROWS];
+    assert_int_equal(mg_tensor_read_double(results[0], y), MG_OK);
+    for (int i = 0; i < ROWS; i++) assert_true(y[i] == 2 * (i + 1)); /* in order */
+    assert_true(scalar(results[1]) == 30);
+    assert_true(value_of(v) == -1);
+    mg_tensor_release(results[0]), mg_tensor_release(results[1]), mg_tensor_release(x);
+    mg_plan_free(plan);
+    mg_variable_release(v);
+}
+
+static void a_split_step_survives_every_failing_allocation(void **state) {
+    (void)state;
+    mg_tensor *x = column((double[]){1, 2, 3, 4, 5});
+    bool done = false;
+    for (int64_t n = 1; !done; n++) {
+        const int64_t before = mg_alloc_get_stats().live_blocks;
+        mg_variable *v = two();
+        mg_tensor *results[2] = {NULL};
+        mg_alloc_fail_after(n);
+        mg_plan *plan = trace_step(v, x);
+        const mg_status status = plan ? mg_plan_run(plan, &x, results) : MG_OOM;
+        mg_alloc_fail_after(0);
+        done = status == MG_OK;
+        if (!done) assert_true(status == MG_OOM || status == MG_COMM);
+        assert_true(value_of(v) == (done ? -1 : 2));
+        mg_tensor_release(results[0]), mg_tensor_release(results[1]);
+        mg_plan_free(plan);
+        mg_variable_release(v);
+        assert_int_equal(mg_alloc_get_stats().live_blocks, before);
+    }
+    mg_tensor_release(x);
+}
+
+/* The workers and arenas are made once: before blocks are counted. */
+static int open_devices(void **state) {
+    (void)state;
+    for (int i = 0; i < DEVICES; i++) {
+        char name[] = "ref:0";
+        name[4] = (char)('0' + i);
+        devices[i] = mg_device_find(name);
+    }
+    mg_variable *v = two();
+    mg_tensor *x = column((double[]){1, 2, 3, 4, 5}), *results[2];
+    mg_plan *plan = trace_step(v, x);
+    if (!plan || mg_plan_run(plan, &x, results) != MG_OK) return 1;
+    mg_tensor_release(results[0]), mg_tensor_release(results[1]), mg_tensor_release(x);
+    mg_plan_free(plan);
+    mg_variable_release(v);
+    return 0;
+}
+
+static int close_devices(void **state) {
+    (void)state;
+    mg_devices_close();
+    return mg_alloc_get_stats().live_blocks != 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_dealt_out_evenly_or_by_weight),
+        cmocka_unit_test(a_step_is_split_reduced_and_committed),
+        cmocka_unit_test(a_split_step_survives_every_failing_allocation),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
