@@ -288,9 +288,22 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
+/* Nor is that of a temporary to a result: the temporary is made in the result's memory, which
+ * nothing else uses. (What is committed goes to variables, whose old values are still read.) */
+static bool make_in_result(compiler *c, const mg_step *s) {
+    if (!s->op || strcmp(s->op->name, "reshape") != 0 || s >= c->work->steps + c->work->n_compute)
+        return false;
+    const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
+    if (c->primary[in] != MG_ROW_MAJOR || c->p->slots[index].external != NOWHERE) return false;
+    c->p->slots[index].external = s->out[0];
+    c->p->slots[index].pending_uses--;
+    return true;
+}
+
 static mg_status compile_step(compiler *c, const mg_step *s) {
     call k;
     if (is_free_reshape(c, s)) return share_slot(c, s);
+    if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
     mg_status status = choose_kernel(c, &k);
     if (status == MG_OK) status = bind_inputs(c, &k);

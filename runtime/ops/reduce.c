@@ -284,6 +284,34 @@ static mg_tensor *prod_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return permute(reshape(dx, &moved), &back);
 }
 
+/* {n, n}, true on the diagonal. */
+static mg_tensor *diagonal(int64_t n) {
+    mg_iota_attrs row = {.shape = {.n = 2, .v = {n, n}}, .axis = 0, .dtype = MG_I32}, column = row;
+    column.axis = 1;
+    return binary("eq", mg_make("iota", &row, 0), mg_make("iota", &column, 0));
+}
+
+/* g = prod_grad(x, dy) has g[i] = dy * prod of x[k], k != i: a product of which x[i] is taken out
+ * by a 1. So d g[i] / d x[j] is again a gradient of prod, of the row in which x[i] is 1. */
+static mg_tensor *prod_grad_grad(mg_tensor *g, mg_tensor *u, int i) {
+    mg_tensor *x = g->inputs[0], *dy = g->inputs[1];
+    const int64_t groups = x->shape.dim[0], n = x->shape.dim[1];
+    const mg_ints last = {.n = 1, .v = {1}};
+    if (i == 1) {
+        mg_tensor *others =
+            mg_make("prod_grad", NULL, 2, x, full(1, (mg_dtype)dy->dtype, &dy->shape));
+        return reduce("sum", mul(u, others), &last, false);
+    }
+    const mg_shape wide = MG_SHAPE(groups, 1, n), all = MG_SHAPE(groups, n, n),
+                   rows = MG_SHAPE(groups * n, n), flat = MG_SHAPE(groups * n),
+                   column = MG_SHAPE(groups, 1);
+    mg_tensor *without = where(diagonal(n), constant(1, x), broadcast_to(reshape(x, &wide), &all));
+    mg_tensor *weights = mul(u, reshape(dy, &column));
+    mg_tensor *each =
+        mg_make("prod_grad", NULL, 2, reshape(without, &rows), reshape(weights, &flat));
+    return reduce("sum", where(diagonal(n), constant(0, x), reshape(each, &all)), &last, false);
+}
+
 static mg_tensor *reversed(mg_tensor *t, const mg_axis_attrs *axis) {
     return mg_make("reverse", axis, 1, t);
 }
@@ -387,8 +415,9 @@ static const mg_op rows[] = {
      .doc = "gradient of prod over the last axis of {groups, elements} from dy {groups}",
      .min_inputs = 2,
      .max_inputs = 2,
-     .flags = MG_OP_HIDDEN | MG_OP_ONCE,
+     .flags = MG_OP_HIDDEN,
      .infer = prod_grad_infer,
+     .grad = prod_grad_grad,
      .ref = prod_grad_ref},
 };
 

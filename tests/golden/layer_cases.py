@@ -33,7 +33,8 @@ tf.nn.leaky_relu, tf.nn.gelu = _leaky_relu, _gelu
 NOTE = """cases[i]: layer and args by Keras's names; input: recipe of an input_shape array (shapes
 include the batch); weights[k]: recipe of tensor k of get_weights(); upstream: recipe of the
 gradient with respect to the output; then output_shape, output, input_gradient and weight_gradients
-(in the order of trainable weights), all flat and row-major, in float64."""
+(in the order of trainable weights), all flat and row-major, in float64. Where a layer has
+regularizers, `penalty` is the sum of its losses, which the gradients take in too."""
 
 
 def _recipe(salt, scale=1.0, offset=0.0):
@@ -55,6 +56,7 @@ def _gradients(layer, x, upstream, **call):
         tape.watch(x)
         y = layer(x, **call)
         scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
+        scalar += sum(layer.losses)
     assert y.dtype == "float64"
     gradients = tape.gradient(scalar, [x] + weights)
     return y, gradients[0], gradients[1:]
@@ -74,6 +76,8 @@ def _case(name, shape, args, scale=1.0, offset=0.0, **call):
             "input_gradient": dx, "weight_gradients": [g.numpy() for g in dw]}
     sizes = [np.size(v) for v in (y, dx, *dw)]
     assert max(sizes) <= 200, (name, args, sizes)
+    if layer.losses:
+        case["penalty"] = sum(layer.losses)
     if call:
         case["training"] = call["training"]
         case["after"] = [w.numpy() for w in layer.weights if not w.trainable]
@@ -149,33 +153,123 @@ def activation_layers():
         _case("Softmax", (2, 3, 4), {"axis": -2}, 4.0)]
 
 
+# Keras rounds the factors to float32: these are exact there.
+L1, L2 = ({"class_name": f"L{n}", "config": {f"l{n}": 0.125 * n}} for n in (1, 2))
+
+REGULARIZED = [
+    ("Dense", (4, 5), {"units": 3, "kernel_regularizer": L1, "bias_regularizer": L2}),
+    ("Dense", (4, 5), {"units": 3, "activation": "tanh", "activity_regularizer": L2}),
+    ("Dense", (2, 3, 5), {"units": 2, "kernel_regularizer": L2, "activity_regularizer": L1}),
+    ("BatchNormalization", (6, 4), {"beta_regularizer": L2, "gamma_regularizer": L1}),
+    ("LayerNormalization", (3, 5), {"beta_regularizer": L1, "gamma_regularizer": L2}),
+    ("PReLU", (4, 6), {"alpha_regularizer": L2}),
+]
+
+RANKS = [
+    ("Dense", (2, 2, 3, 4), {"units": 2, "activation": "elu"}),
+    ("Dense", (3, 4), {"units": 6, "activation": "glu"}),
+    ("Flatten", (2, 3, 4), {"data_format": "channels_first"}),
+    ("Flatten", (2, 3, 2, 4), {"data_format": "channels_first"}),
+    ("Flatten", (2, 3, 2, 2, 4), {"data_format": "channels_first"}),
+    ("Flatten", (5,), {}),
+    ("Reshape", (2, 3, 4), {"target_shape": [2, -1, 3]}),
+    ("Reshape", (2, 6), {"target_shape": [3, 1, 2]}),
+    ("Permute", (2, 3, 2, 2, 4), {"dims": [4, 2, 1, 3]}),
+    ("LayerNormalization", (2, 3, 4, 2), {"axis": [-3, -1]}),
+    ("LayerNormalization", (2, 3, 4), {"axis": [2, 1], "epsilon": 1e-5}),
+    ("LayerNormalization", (2, 3, 4), {"axis": -2, "center": False, "scale": False}),
+    ("LayerNormalization", (2, 3, 4), {"rms_scaling": True}),
+    ("LayerNormalization", (2, 3, 4), {"rms_scaling": True, "scale": False, "axis": [1, 2]}),
+    ("PReLU", (2, 3, 4), {"shared_axes": [1]}),
+    ("Softmax", (2, 3, 4), {"axis": [1, 2]}),
+    ("Softmax", (2, 3, 4, 2), {"axis": [-1, 1]}),
+    ("Softmax", (2, 3, 4), {"axis": [2]}),
+    ("Softmax", (2, 3, 2, 3), {"axis": 2}),
+]
+
+# Axes of BatchNormalization in 2 to 5 axes: shape, axis.
+NORMALIZED = [((6, 4), 1), ((4, 3, 5), -1), ((4, 3, 5), 1), ((3, 3, 4, 3), 1), ((3, 3, 4, 3), 2),
+              ((2, 3, 2, 3, 2), -1), ((2, 3, 2, 3, 2), 1), ((2, 3, 2, 3, 2), -2)]
+
+
+def other_options():
+    """Options and numbers of axes that the cases above leave out."""
+    plain = [_case(*row, scale=2.0) for row in REGULARIZED + RANKS]
+    return plain + [_case("BatchNormalization", shape, {"axis": axis, "momentum": 0.8}, 2.0, 0.5,
+                          training=training)
+                    for shape, axis in NORMALIZED for training in (True, False)]
+
+
 def layers():
     """Set 4a."""
     compute_in("float64")
     convolutions = [_case("Conv2D", *row) for row in CONVOLUTIONS]
     return {"cases": dense() + convolutions + pools() + batch_normalization()
-            + activation_layers()}
+            + activation_layers() + other_options()}
 
 
-ACTIVATIONS = ["relu", "sigmoid", "tanh", "softmax", "elu", "selu", "softplus", "softsign", "gelu",
-               "swish", "silu", "hard_sigmoid", "exponential", "linear", "relu6", "leaky_relu",
-               "mish", "log_softmax"]
+ELEMENTWISE = ["relu", "sigmoid", "tanh", "elu", "selu", "softplus", "softsign", "gelu", "swish",
+               "silu", "hard_sigmoid", "exponential", "linear", "relu6", "leaky_relu", "mish",
+               "celu", "hard_shrink", "hard_silu", "hard_swish", "hard_tanh", "log_sigmoid",
+               "soft_shrink", "sparse_plus", "sparse_sigmoid", "squareplus", "tanh_shrink"]
+ALONG_AN_AXIS = ["softmax", "log_softmax", "glu", "sparsemax"]
+# Arguments after x, axes counted from 0.
+WITH_ARGUMENTS = [("gelu", [True]), ("relu", [0.1, 5.0, 0.5]), ("relu", [0.0, 2.0]),
+                  ("relu", [0.0, 4.0, 1.5]), ("leaky_relu", [0.05]), ("elu", [0.7]),
+                  ("celu", [2.5]), ("threshold", [0.5, -1.0]), ("squareplus", [0.3]),
+                  ("hard_shrink", [2.0]), ("soft_shrink", [2.0]), ("softmax", [0]),
+                  ("log_softmax", [0]), ("glu", [0]), ("sparsemax", [0])]
+
+# exp overflows beyond 709. None lies where two pieces of a function meet and its slope jumps: there
+# any slope between the two would be right.
+EDGES = [-700.0, -100.0, -40.0, -20.0, -7.0, -1e-3, -1e-12,
+         1e-12, 1e-3, 7.0, 20.0, 40.0, 100.0, 700.0]
+# Where pieces meet: the values only.
+MEETINGS = [-6.0, -3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0]
 
 
-def _activation(name, function):
-    x, upstream = _recipe(INPUT_SALT, 8.0), _recipe(UPSTREAM_SALT)
-    layer = L.Activation(function)
+def _sparsemax(x, axis=-1):
+    """As Martins & Astudillo (2016, algorithm 1) say. Keras 3.15 adds up the partial sums of all
+    sorted numbers of the support where the last one belongs, so that its rows do not sum to 1."""
+    z = tf.sort(x, axis=axis, direction="DESCENDING")
+    sums = tf.cumsum(z, axis=axis)
+    k = tf.reshape(tf.range(1, x.shape[axis] + 1, dtype=x.dtype),
+                   [-1 if i == axis % len(x.shape) else 1 for i in range(len(x.shape))])
+    support = tf.cast(1 + k * z > sums, x.dtype)
+    count = tf.reduce_sum(support, axis=axis, keepdims=True)
+    return tf.nn.relu(x - (tf.reduce_sum(z * support, axis=axis, keepdims=True) - 1) / count)
+
+
+def _function(name):
+    return _sparsemax if name == "sparsemax" else getattr(keras.activations, name)
+
+
+def _activation(name, arguments=()):
+    # sparsemax of numbers as far apart as 8 is almost always one 1
+    x, upstream = _recipe(INPUT_SALT, 1.0 if name == "sparsemax" else 8.0), _recipe(UPSTREAM_SALT)
+    layer = L.Activation(lambda x: _function(name)(x, *arguments))
     y, dx, _ = _gradients(layer, hashed.of_recipe(x, (6, 8)), upstream)
-    return {"name": name, "output": y, "input_gradient": dx}
+    return {"name": name, "arguments": list(arguments), "input": x, "output_shape": list(y.shape),
+            "output": y, "input_gradient": dx}
+
+
+def _edge_case(name, function):
+    x, meetings = tf.constant(EDGES, tf.float64), tf.constant(MEETINGS, tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return {"name": name, "output": y, "input_gradient": tape.gradient(y, x),
+            "at_meetings": function(meetings)}
 
 
 def activations():
-    """Set 4b: every activation by name; gelu is the exact one, gelu_approximate the tanh form."""
+    """Set 4b: every activation by name, some with arguments, and far from 0."""
     compute_in("float64")
-    cases = [_activation(name, name) for name in ACTIVATIONS]
-    cases.append(_activation("gelu_approximate", lambda x: keras.activations.gelu(x, True)))
-    return {"shape": [6, 8], "input": _recipe(INPUT_SALT, 8.0), "upstream": _recipe(UPSTREAM_SALT),
-            "cases": cases}
+    rows = [(name,) for name in ELEMENTWISE + ALONG_AN_AXIS] + WITH_ARGUMENTS
+    edges = [_edge_case(name, _function(name)) for name in ELEMENTWISE]
+    return {"shape": [6, 8], "upstream": _recipe(UPSTREAM_SALT), "edges": EDGES,
+            "meetings": MEETINGS, "cases": [_activation(*row) for row in rows],
+            "edge_cases": edges}
 
 
 SETS = {
@@ -183,8 +277,9 @@ SETS = {
 
 axis counts as in Keras (from 0, with the batch). Where `training` is given, the call was made with
 it, and after = moving_mean and moving_variance then; other layers were called without."""),
-    "activations": (activations, """cases[i]: activation `name` of the shape array that input stands
-for: output, and input_gradient for the gradient that upstream stands for, flat and row-major, in
-float64. gelu: the exact form (Keras's gelu(approximate=False)); gelu_approximate: the tanh form.
-leaky_relu: negative slope 0.2."""),
+    "activations": (activations, """cases[i]: activation `name` with arguments after x of the shape
+array that input stands for: output_shape, output, and input_gradient for the gradient that upstream
+stands for, flat and row-major, in float64. Axes count as in Keras (from 0). edge_cases[i]: the same
+of the numbers `edges` and the gradient 1, and at_meetings: the output for the numbers `meetings`.
+sparsemax: not Keras's, see layer_cases.py."""),
 }

@@ -211,6 +211,10 @@ matmul({ 4 }, { 4 })
 matmul({ 0, 4 }, { 4, 5 })
 matmul({ 3, 0 }, { 0, 5 })
 matmul({ 100, 300 }, { 300, 77 }, { grad = false })
+-- Transposed and large, either factor the larger one; many small products.
+matmul({ 50, 300 }, { 300, 300 }, { tb = true, grad = false })
+matmul({ 700, 90 }, { 77, 90 }, { tb = true, grad = false })
+matmul({ 40, 30, 50 }, { 40, 50, 20 }, { grad = false })
 
 -- ---- convolution and pooling --------------------------------------------------------------------
 
@@ -298,8 +302,11 @@ for _, name in ipairs { "softmax", "log_softmax" } do
   case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }
   case { name, { { 2, 3 }, 700, 900 }, axis = -1, tol = 2e-6, grad = false }
 end
-case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 }, grad = false, fallback = true }
-case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6, fallback = true }
+case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 }, fallback = true }
+case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6 }
+case { "scatter_add", { { 2, 5, 7 }, -1, 1 }, { { 5 }, choose = { 2, 0, -1, 9 } }, axis = 2, size = 4, grad = false }
+case { "scatter_add", { { 300, 200 }, -1, 1 }, { { 300 }, ints = 50 }, axis = 1, size = 50, grad = false }
+case { "scatter_add", { { 40000, 2 }, -1, 1 }, { { 40000 }, ints = 30000 }, axis = 1, size = 30000, grad = false }
 
 -- ---- errors: what is said, and that it names what is wrong ---------------------------------------
 

@@ -36,7 +36,7 @@ function BatchNormalization:build(shape)
     self:fail("axis %d is out of range for the input %s", self.axis, self.shape_text(shape))
   end
   if axis ~= #shape then self.there, self.back = orders(axis, #shape) end
-  self.channels = shape[axis]
+  self.channels, self.at, self.rank = shape[axis], axis, #shape
   local function weight(name, trainable)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
       initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"] }
@@ -65,7 +65,16 @@ local function moving_moments(self)
     { axis = 1 })
 end
 
+function BatchNormalization:output_shape(shape) -- luacheck: no self
+  return shape
+end
+
 function BatchNormalization:call(x, training)
+  local shape = x:shape()
+  if #shape ~= self.rank or shape[self.at] ~= self.channels then
+    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+      self.shape_text(self.built_shape))
+  end
   if self.there then x = ops.permute(x, { order = self.there }) end
   local moments = training and self.trainable and batch_moments(self, x) or moving_moments(self)
   local dtype = x:dtype()

@@ -3,6 +3,7 @@
 -- at earlier steps only. x {batch, steps, channels} (or channels_first) -> {batch, steps', filters}.
 local activations = require "mgpu.activations"
 local core = require "mgpu.core"
+local images = require "mgpu.layers.images"
 local Layer = require "mgpu.layer"
 local sequences = require "mgpu.layers.sequences"
 
@@ -27,24 +28,15 @@ local Conv1D = Layer:extend("Conv1D", { positional = 2,
 
 function Conv1D:init()
   self.activate = activations.get(self.activation, tostring(self))
-  if self.filters % self.groups ~= 0 then
-    self:fail("%d filters cannot be dealt out to %d groups", self.filters, self.groups)
-  end
-  if self.strides > 1 and self.dilation_rate > 1 then
-    self:fail "strides above 1 and a dilation_rate above 1 exclude each other"
-  end
-  if self.padding == "causal" and sequences.is_first(self) then
-    self:fail 'padding = "causal" works with channels_last only'
-  end
+  images.check_steps(self)
+  images.check_groups(self)
   self.span = (self.kernel_size - 1) * self.dilation_rate + 1
 end
 
 function Conv1D:build(shape)
   self:need_rank(shape, 3, "batch, steps, channels")
-  local channels = sequences.shape_last(self, shape)[3]
-  if channels % self.groups ~= 0 then
-    self:fail("%d channels cannot be dealt out to %d groups", channels, self.groups)
-  end
+  local channels = images.channels_of(self, shape)
+  images.check_groups(self, channels)
   self:output_shape(shape)
   self.channels = channels
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
@@ -62,17 +54,14 @@ end
 
 function Conv1D:call(x)
   self:need_rank(x:shape(), 3, "batch, steps, channels")
-  return sequences.as_image(self, x, function(t)
+  images.check_input(self, x)
+  return self.activate(sequences.as_image(self, x, function(t)
     local s, kernel = t:shape(), self.kernel:shape()
-    if s[4] ~= self.channels then
-      self:fail("the input has %d channels, the layer was built for %d", s[4], self.channels)
-    end
     local y = ops.conv2d(t, ops.reshape(self.kernel, { shape = { 1, unpack(kernel) } }), {
       strides = { 1, self.strides }, dilations = { 1, self.dilation_rate }, groups = self.groups,
       pads = sequences.pads(self.padding, s[3], self.span, self.strides) })
-    if self.bias then y = y + self.bias end
-    return self.activate(y)
-  end)
+    return self.bias and y + self.bias or y
+  end))
 end
 
 return Conv1D

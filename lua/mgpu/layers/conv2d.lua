@@ -28,23 +28,14 @@ local Conv2D = Layer:extend("Conv2D", { positional = 2,
 function Conv2D:init()
   self.activate = activations.get(self.activation, tostring(self))
   images.check_steps(self)
-  if self.filters % self.groups ~= 0 then
-    self:fail("%d filters cannot be dealt out to %d groups", self.filters, self.groups)
-  end
-end
-
--- What the kernel spans, dilation included.
-local function windows(self)
-  local k, d = self.kernel_size, self.dilation_rate
-  return { (k[1] - 1) * d[1] + 1, (k[2] - 1) * d[2] + 1 }
+  images.check_groups(self)
+  self.span = images.spans(self.kernel_size, self.dilation_rate)
 end
 
 function Conv2D:build(shape)
   self:need_rank(shape, 4, "batch, rows, columns, channels")
-  local channels = images.shape_last(self, shape)[4]
-  if channels % self.groups ~= 0 then
-    self:fail("%d channels cannot be dealt out to %d groups", channels, self.groups)
-  end
+  local channels = images.channels_of(self, shape)
+  images.check_groups(self, channels)
   self:output_shape(shape)
   self.channels = channels
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
@@ -57,30 +48,19 @@ function Conv2D:build(shape)
 end
 
 function Conv2D:output_shape(shape)
-  local s, w, out = images.shape_last(self, shape), windows(self), {}
-  for i = 1, 2 do
-    out[i] = images.output_size(s[i + 1], w[i], self.strides[i], self.padding)
-    if out[i] < 1 and s[i + 1] ~= -1 then
-      self:fail("the kernel {%d, %d} does not fit into the input %s: pad it or use a smaller kernel",
-        self.kernel_size[1], self.kernel_size[2], self.shape_text(shape))
-    end
-  end
-  return images.shape_back(self, { s[1], out[1], out[2], self.filters })
+  return images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel")
 end
 
 function Conv2D:call(x)
   self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
-  return images.as_last(self, x, function(t)
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
     local s = t:shape()
-    if s[4] ~= self.channels then
-      self:fail("the input has %d channels, the layer was built for %d", s[4], self.channels)
-    end
     local y = ops.conv2d(t, self.kernel, { strides = self.strides, groups = self.groups,
       dilations = self.dilation_rate,
-      pads = images.pads(self.padding, s[2], s[3], windows(self), self.strides) })
-    if self.bias then y = y + self.bias end
-    return self.activate(y)
-  end)
+      pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
+    return self.bias and y + self.bias or y
+  end))
 end
 
 return Conv2D

@@ -41,7 +41,8 @@ end
 
 function Conv2DTranspose:build(shape)
   self:need_rank(shape, 4, "batch, rows, columns, channels")
-  self.channels = images.shape_last(self, shape)[4]
+  self.channels = images.channels_of(self, shape)
+  self:output_shape(shape)
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
     regularizer = self.kernel_regularizer,
     shape = { self.kernel_size[1], self.kernel_size[2], self.filters, self.channels } }
@@ -62,9 +63,15 @@ local function output_size(self, size, i)
 end
 
 function Conv2DTranspose:output_shape(shape)
-  local s = images.shape_last(self, shape)
-  return images.shape_back(self, { s[1], output_size(self, s[2], 1), output_size(self, s[3], 2),
-    self.filters })
+  local s, out = images.shape_last(self, shape), {}
+  for i = 1, 2 do
+    out[i] = output_size(self, s[i + 1], i)
+    if out[i] < 1 and s[i + 1] ~= -1 then
+      self:fail("nothing would come of the input %s: give a larger output_padding, or none",
+        self.shape_text(shape))
+    end
+  end
+  return images.shape_back(self, { s[1], out[1], out[2], self.filters })
 end
 
 -- The pads of the convolution that this one is the transpose of: from the output's size to the input's.
@@ -80,18 +87,15 @@ end
 
 function Conv2DTranspose:call(x)
   self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
-  return images.as_last(self, x, function(t)
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
     local s = t:shape()
-    if s[4] ~= self.channels then
-      self:fail("the input has %d channels, the layer was built for %d", s[4], self.channels)
-    end
     local rows, columns = output_size(self, s[2], 1), output_size(self, s[3], 2)
     local y = ops.conv2d_grad_input(t, self.kernel, { strides = self.strides,
       dilations = self.dilation_rate, pads = pads(self, s, rows, columns),
       input_shape = { s[1], rows, columns, self.filters } })
-    if self.bias then y = y + self.bias end
-    return self.activate(y)
-  end)
+    return self.bias and y + self.bias or y
+  end))
 end
 
 return Conv2DTranspose

@@ -26,13 +26,12 @@ local DepthwiseConv2D = Layer:extend("DepthwiseConv2D", { positional = 1,
 
 function DepthwiseConv2D:init()
   self.activate = activations.get(self.activation, tostring(self))
-  images.check_steps(self)
   self.span = images.spans(self.kernel_size, self.dilation_rate)
 end
 
 function DepthwiseConv2D:build(shape)
   self:need_rank(shape, 4, "batch, rows, columns, channels")
-  self.channels = images.shape_last(self, shape)[4]
+  self.channels = images.channels_of(self, shape)
   self:output_shape(shape)
   self.kernel = self:add_weight { name = "kernel", initializer = self.depthwise_initializer,
     regularizer = self.depthwise_regularizer,
@@ -46,7 +45,7 @@ end
 function DepthwiseConv2D:output_shape(shape)
   local channels = images.shape_last(self, shape)[4]
   return images.window_shape(self, shape, self.span, self.strides,
-    channels * self.depth_multiplier, "kernel")
+    channels == -1 and -1 or channels * self.depth_multiplier, "kernel")
 end
 
 --- The convolution of t {batch, rows, columns, channels} by a kernel as above, without bias: a grouped one
@@ -60,15 +59,11 @@ end
 
 function DepthwiseConv2D:call(x)
   self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
-  return images.as_last(self, x, function(t)
-    local channels = t:shape()[4]
-    if channels ~= self.channels then
-      self:fail("the input has %d channels, the layer was built for %d", channels, self.channels)
-    end
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
     local y = self.convolve(t, self.kernel, self.strides, self.dilation_rate, self.padding, self.span)
-    if self.bias then y = y + self.bias end
-    return self.activate(y)
-  end)
+    return self.bias and y + self.bias or y
+  end))
 end
 
 return DepthwiseConv2D

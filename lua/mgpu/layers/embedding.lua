@@ -14,8 +14,9 @@ local Embedding = Layer:extend("Embedding", { positional = 2,
   { "mask_zero", "boolean", default = false },
 })
 
+Embedding.takes_integers = true -- a model whose input goes here leaves its integers integers
+
 function Embedding:init()
-  self.takes_integers = true
   if self.mask_zero then
     core.fail("unsupported", tostring(self) .. ": mask_zero: masking is not supported; leave it out and "
       .. "give id 0 a meaning, or weigh the samples")
@@ -33,8 +34,15 @@ function Embedding:output_shape(shape)
   return out
 end
 
+-- Ids as integers. What is no whole number (NaN neither) becomes -1, so that the guard finds it.
+local function integers(x)
+  if x:dtype():find "int" then return x end
+  local ids = ops.cast(x, { dtype = "int32" })
+  return ops.where(ops.eq(ops.cast(ids, { dtype = x:dtype() }), x), ids, -1)
+end
+
 function Embedding:call(x)
-  local ids = x:dtype():find "int" and x or ops.cast(x, { dtype = "int32" })
+  local ids = integers(x)
   core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
     ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
   return ops.gather(self.embeddings, ids, { axis = 1 })

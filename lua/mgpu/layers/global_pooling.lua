@@ -6,9 +6,12 @@ local Layer = require "mgpu.layer"
 local reductions = {
   max = function(x, options) return core.ops.max(x, options) end,
   mean = function(x, options)
-    local shape, count = x:shape(), 1
+    local shape, count, dtype = x:shape(), 1, x:dtype()
     for _, axis in ipairs(options.axis) do count = count * shape[axis] end
-    return core.ops.sum(x, options) / count
+    if dtype ~= "float16" and dtype ~= "bfloat16" then return core.ops.sum(x, options) / count end
+    -- the sum of a large image is beyond float16
+    local sum = core.ops.sum(core.ops.cast(x, { dtype = "float32" }), options)
+    return core.ops.cast(sum / count, { dtype = dtype })
   end,
 }
 

@@ -30,10 +30,39 @@ function M.shape_back(layer, shape)
   return { shape[1], shape[4], shape[2], shape[3] }
 end
 
+--- The channels of a shape that weights are to be made for.
+function M.channels_of(layer, shape)
+  local channels = shape[M.is_first(layer) and 2 or #shape]
+  if channels == -1 then
+    layer:fail("the number of channels must be known to make weights, got shape %s",
+      layer.shape_text(shape))
+  end
+  return channels
+end
+
+--- Raises unless x has the channels that the layer was built for, and room for its windows.
+function M.check_input(layer, x)
+  local shape = x:shape()
+  local channels = M.channels_of(layer, shape)
+  if channels ~= layer.channels then
+    layer:fail("the input has %d channels, the layer was built for %d", channels, layer.channels)
+  end
+  layer:output_shape(shape)
+end
+
+--- Raises unless filters and (where known) channels can be dealt out to the layer's groups.
+function M.check_groups(layer, channels)
+  if layer.filters % layer.groups ~= 0 then
+    layer:fail("%d filters cannot be dealt out to %d groups", layer.filters, layer.groups)
+  elseif channels and channels % layer.groups ~= 0 then
+    layer:fail("%d channels cannot be dealt out to %d groups", channels, layer.groups)
+  end
+end
+
 --- Raises where strides and dilation are both above 1, as Keras does.
 function M.check_steps(layer)
-  local s, d = layer.strides, layer.dilation_rate
-  if math.max(unpack(s)) > 1 and math.max(unpack(d)) > 1 then
+  local function above_1(steps) return math.max(unpack(type(steps) == "table" and steps or { steps })) > 1 end
+  if above_1(layer.strides) and above_1(layer.dilation_rate) then
     layer:fail("strides above 1 and a dilation_rate above 1 exclude each other")
   end
 end

@@ -1,58 +1,91 @@
---- LayerNormalization {axis = -1, epsilon = 1e-3, center =, scale =, ...}
+--- LayerNormalization {axis = -1, epsilon = 1e-3, center = true, scale = true, rms_scaling = false, ...}
 -- y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and variance over the axes (one, or a
--- list; 1 = batch, -1 = last) of each sample; gamma and beta have the sizes of these axes
--- (Ba, Kiros & Hinton 2016; Keras's formulas).
+-- list; 2 = the first after the batch, -1 = last) of each sample; gamma and beta have the sizes of these
+-- axes (Ba, Kiros & Hinton 2016; Keras's formulas).
+-- rms_scaling: y = gamma x / sqrt(variance + epsilon) instead, whatever center and scale say: what Keras
+-- computes under this name, though the root mean square is about 0 and the variance about the mean.
 local core = require "mgpu.core"
 local Layer = require "mgpu.layer"
 
 local ops = core.ops
 
 local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
-  { "axis", "integer|shape", default = -1 },
+  { "axis", "integer|integers", default = -1 },
   { "epsilon", "number", default = 1e-3, min = 0 },
   { "center", "boolean", default = true },
   { "scale", "boolean", default = true },
+  { "rms_scaling", "boolean", default = false },
   { "beta_initializer", "initializer", default = "zeros" },
   { "gamma_initializer", "initializer", default = "ones" },
   { "beta_regularizer", "regularizer" },
   { "gamma_regularizer", "regularizer" },
 })
 
-function LayerNormalization:build(shape)
-  local axes, seen, sizes = {}, {}, {}
+-- The axes from 1, in order.
+local function axes_of(self, shape)
+  local axes, seen = {}, {}
   for _, axis in ipairs(type(self.axis) == "table" and self.axis or { self.axis }) do
     local at = axis < 0 and axis + #shape + 1 or axis
-    if at < 1 or at > #shape or seen[at] then
-      self:fail("axis %d is out of range, or given twice, for the input %s", axis, self.shape_text(shape))
+    if at < 2 or at > #shape then
+      self:fail("axis %d is out of range for the input %s (the batch is 1)", axis, self.shape_text(shape))
     end
+    if seen[at] then self:fail("axis %d is given twice", axis) end
     seen[at] = true
     axes[#axes + 1] = at
   end
+  if #axes == 0 then self:fail "axis is an empty list" end
   table.sort(axes)
-  self.axes, self.wide = axes, {}
-  for i = 1, #shape do self.wide[i] = seen[i] and shape[i] or 1 end
-  for i, at in ipairs(axes) do sizes[i] = shape[at] end
+  return axes
+end
+
+function LayerNormalization:build(shape)
+  self.axes = axes_of(self, shape)
+  local sizes = {}
+  for i, at in ipairs(self.axes) do sizes[i] = shape[at] end
   local function weight(name)
     return self:add_weight { name = name, shape = sizes, initializer = self[name .. "_initializer"],
       regularizer = self[name .. "_regularizer"] }
   end
-  if self.scale then self.gamma = weight "gamma" end
-  if self.center then self.beta = weight "beta" end
+  if self.scale or self.rms_scaling then self.gamma = weight "gamma" end
+  if self.center and not self.rms_scaling then self.beta = weight "beta" end
+  self.sizes, self.rank = sizes, #shape
+end
+
+-- The sizes of gamma and beta with 1 in the places of the other axes; nil if they lie last anyway.
+local function wide_sizes(self)
+  if self.axes[1] == self.rank - #self.axes + 1 then return nil end
+  local wide = {}
+  for i = 1, self.rank do wide[i] = 1 end
+  for i, at in ipairs(self.axes) do wide[at] = self.sizes[i] end
+  return wide
+end
+
+local function check_input(self, x)
+  local shape = x:shape()
+  local fits = #shape == self.rank
+  for i, at in ipairs(self.axes) do
+    fits = fits and (shape[at] == self.sizes[i] or self.sizes[i] == -1)
+  end
+  if not fits then
+    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+      self.shape_text(self.built_shape))
+  end
+  return shape
 end
 
 function LayerNormalization:output_shape(shape) return shape end -- luacheck: no self
 
 function LayerNormalization:call(x)
-  local shape, count = x:shape(), 1
+  local shape, count = check_input(self, x), 1
   for _, axis in ipairs(self.axes) do count = count * shape[axis] end
   local over = { axis = self.axes, keepdims = true }
   local centered = x - ops.sum(x, over) / count
   local variance = ops.sum(ops.square(centered), over) / count
-  local y = centered * ops.rsqrt(variance + self.epsilon)
-  -- gamma and beta in the places of their axes
-  local function wide(v) return #self.wide == 1 and v or ops.reshape(v, { shape = self.wide }) end
-  if self.gamma then y = y * wide(self.gamma) end
-  return self.beta and y + wide(self.beta) or y
+  local y = (self.rms_scaling and x or centered) * ops.rsqrt(variance + self.epsilon)
+  local wide = wide_sizes(self)
+  local function placed(v) return wide and ops.reshape(v, { shape = wide }) or v end
+  if self.gamma then y = y * placed(self.gamma) end
+  return self.beta and y + placed(self.beta) or y
 end
 
 return LayerNormalization

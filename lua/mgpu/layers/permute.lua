@@ -15,20 +15,20 @@ function Permute:init()
   end
 end
 
-function Permute:build(shape)
+function Permute:build(shape) self:output_shape(shape) end
+
+function Permute:output_shape(shape)
   if #shape ~= #self.dims + 1 then
     self:fail("the input %s has %d axes after the batch, dims name %d", self.shape_text(shape),
       #shape - 1, #self.dims)
   end
-end
-
-function Permute:output_shape(shape)
   local out = { shape[1] }
   for i, d in ipairs(self.dims) do out[i + 1] = shape[d + 1] end
   return out
 end
 
 function Permute:call(x)
+  self:output_shape(x:shape())
   local order = { 1 }
   for i, d in ipairs(self.dims) do order[i + 1] = d + 1 end
   return core.ops.permute(x, { order = order })

@@ -24,6 +24,7 @@ return function(class_name, op)
 
   function Pool:call(x)
     self:need_rank(x:shape(), 3, "batch, steps, channels")
+    self:output_shape(x:shape())
     local stride = self.strides or self.pool_size
     return sequences.as_image(self, x, function(t)
       return core.ops[op](t, { size = { 1, self.pool_size }, strides = { 1, stride },

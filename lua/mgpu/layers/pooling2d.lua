@@ -18,19 +18,13 @@ return function(class_name, op)
   end
 
   function Pool:output_shape(shape)
-    local s, out, strides = images.shape_last(self, shape), {}, self.strides or self.pool_size
-    for i = 1, 2 do
-      out[i] = images.output_size(s[i + 1], self.pool_size[i], strides[i], self.padding)
-      if out[i] < 1 and s[i + 1] ~= -1 then
-        self:fail("the window {%d, %d} does not fit into the input %s", self.pool_size[1],
-          self.pool_size[2], self.shape_text(shape))
-      end
-    end
-    return images.shape_back(self, { s[1], out[1], out[2], s[4] })
+    return images.window_shape(self, shape, self.pool_size, self.strides or self.pool_size, nil,
+      "window")
   end
 
   function Pool:call(x)
     self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
+    self:output_shape(x:shape())
     local strides = self.strides or self.pool_size
     return images.as_last(self, x, function(t)
       local s = t:shape()

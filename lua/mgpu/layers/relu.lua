@@ -1,9 +1,7 @@
 --- ReLU {max_value =, negative_slope = 0, threshold = 0}
--- f(x) = max_value where x >= max_value; x where x >= threshold; negative_slope (x - threshold) else.
-local core = require "mgpu.core"
+-- max_value where x >= max_value; x where x > threshold; negative_slope (x - threshold) elsewhere.
+local activations = require "mgpu.activations"
 local Layer = require "mgpu.layer"
-
-local ops = core.ops
 
 local ReLU = Layer:extend("ReLU", { positional = 1,
   { "max_value", "number", min = 0 },
@@ -11,14 +9,10 @@ local ReLU = Layer:extend("ReLU", { positional = 1,
   { "threshold", "number", default = 0, min = 0 },
 })
 
+function ReLU:output_shape(shape) return shape end -- luacheck: no self
+
 function ReLU:call(x)
-  local y
-  if self.negative_slope == 0 and self.threshold == 0 then
-    y = ops.relu(x)
-  else
-    y = ops.where(ops.ge(x, self.threshold), x, (x - self.threshold) * self.negative_slope)
-  end
-  return self.max_value and ops.minimum(y, self.max_value) or y
+  return activations.relu(x, self.negative_slope, self.max_value, self.threshold)
 end
 
 return ReLU

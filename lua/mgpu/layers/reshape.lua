@@ -5,20 +5,32 @@ local Layer = require "mgpu.layer"
 local Reshape = Layer:extend("Reshape", { whole = "target_shape", positional = 0,
   { "target_shape", "shape", required = true } })
 
-function Reshape:output_shape(shape)
-  local n, known, unknown = 1, 1, nil
-  local out = { shape[1], unpack(self.target_shape) }
-  for i = 2, #shape do n = n * shape[i] end
-  for i = 2, #out do
-    if out[i] == -1 then
-      if unknown then self:fail("only one size may be -1") end
-      unknown = i
-    else
-      known = known * out[i]
+function Reshape:init()
+  for i, size in ipairs(self.target_shape) do
+    if size == -1 then
+      if self.unknown then self:fail("only one size may be -1") end
+      self.unknown = i + 1
     end
   end
-  if unknown then out[unknown] = n / known end
-  if known * (unknown and out[unknown] or 1) ~= n or (unknown and out[unknown] % 1 ~= 0) then
+end
+
+local function product(shape, first)
+  local n = 1
+  for i = first, #shape do
+    if shape[i] == -1 then return nil end
+    n = n * shape[i]
+  end
+  return n
+end
+
+function Reshape:output_shape(shape)
+  local out = { shape[1], unpack(self.target_shape) }
+  local n = product(shape, 2)
+  if not n then return out end -- sizes that are not known yet
+  if self.unknown then out[self.unknown] = 1 end
+  local known = product(out, 2)
+  if self.unknown then out[self.unknown] = known > 0 and math.floor(n / known) or 0 end
+  if product(out, 2) ~= n then
     self:fail("a sample of shape %s has %d elements, which do not fit %s",
       self.shape_text { select(2, unpack(shape)) }, n, self.shape_text(self.target_shape))
   end

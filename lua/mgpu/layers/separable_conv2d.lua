@@ -30,13 +30,12 @@ local SeparableConv2D = Layer:extend("SeparableConv2D", { positional = 2,
 
 function SeparableConv2D:init()
   self.activate = activations.get(self.activation, tostring(self))
-  images.check_steps(self)
   self.span = images.spans(self.kernel_size, self.dilation_rate)
 end
 
 function SeparableConv2D:build(shape)
   self:need_rank(shape, 4, "batch, rows, columns, channels")
-  self.channels = images.shape_last(self, shape)[4]
+  self.channels = images.channels_of(self, shape)
   self:output_shape(shape)
   self.depthwise_kernel = self:add_weight { name = "depthwise_kernel",
     initializer = self.depthwise_initializer, regularizer = self.depthwise_regularizer,
@@ -56,16 +55,12 @@ end
 
 function SeparableConv2D:call(x)
   self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
-  return images.as_last(self, x, function(t)
-    local channels = t:shape()[4]
-    if channels ~= self.channels then
-      self:fail("the input has %d channels, the layer was built for %d", channels, self.channels)
-    end
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
     local y = convolve(t, self.depthwise_kernel, self.strides, self.dilation_rate, self.padding, self.span)
     y = ops.conv2d(y, self.pointwise_kernel, { strides = { 1, 1 } })
-    if self.bias then y = y + self.bias end
-    return self.activate(y)
-  end)
+    return self.bias and y + self.bias or y
+  end))
 end
 
 return SeparableConv2D

@@ -15,7 +15,7 @@ SpatialDropout2D.call = Dropout.call
 function SpatialDropout2D:build(shape)
   self:need_rank(shape, 4, "batch, rows, columns, channels")
   self.noise_shape = images.is_first(self) and { -1, -1, 1, 1 } or { -1, 1, 1, -1 }
-  Dropout.build(self)
+  Dropout.build(self, shape)
 end
 
 function SpatialDropout2D:output_shape(shape) return shape end -- luacheck: no self

@@ -1,5 +1,6 @@
 --- UpSampling2D {size = 2, interpolation = "nearest" | "bilinear", data_format =}
--- Rows and columns repeated, or interpolated between pixel centres (as tf.image.resize does).
+-- Rows and columns repeated, or interpolated between pixel centres (as tf.image.resize does);
+-- of whole numbers the bilinear form makes floats.
 local core = require "mgpu.core"
 local images = require "mgpu.layers.images"
 local Layer = require "mgpu.layer"
@@ -44,6 +45,7 @@ local function shares(n, factor, dtype)
 end
 
 local function bilinear(t, f)
+  if not t:dtype():find "float" then t = ops.cast(t, { dtype = core.floatx() }) end
   local s, dtype = t:shape(), t:dtype()
   local h, w = s[2] * f[1], s[3] * f[2]
   local y = ops.matmul(shares(s[2], f[1], dtype), ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } }))

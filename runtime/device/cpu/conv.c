@@ -69,14 +69,24 @@ static bool winograd_suits(const conv_state *s, const mg_conv_attrs *a) {
            channels(s, X) >= 32 && channels(s, Y) >= 32;
 }
 
-/* A first image of few channels feeds blocked outputs from channels-first planes. */
+/* Whether the images that are given lie row-major. */
+static bool all_row_major(const conv_state *s) {
+    for (int i = 0; i < 2; i++)
+        if (s->input[i] != W && s->parts[s->input[i]].port->layout != MG_ROW_MAJOR) return false;
+    return true;
+}
+
+/* A first image of few channels feeds blocked outputs from channels-first planes. The direct kernels
+ * are as fast on row-major images: these are not rearranged for them. */
 static formats choose_formats(const conv_state *s, const mg_conv_attrs *a) {
     const int64_t c = channels(s, X), k = channels(s, Y);
     formats f = {dnnl_nhwc, dnnl_nhwc, dnnl_convolution_direct};
     if (k % MG_LANES || (c % MG_LANES && c > 4)) return f;
+    const bool winograd = winograd_suits(s, a);
+    if (!winograd && c % MG_LANES == 0 && all_row_major(s)) return f;
     f.y = dnnl_nChw16c;
     f.x = c % MG_LANES == 0 ? dnnl_nChw16c : dnnl_nchw;
-    if (winograd_suits(s, a)) f.algorithm = dnnl_convolution_winograd;
+    if (winograd) f.algorithm = dnnl_convolution_winograd;
     return f;
 }
 
@@ -265,9 +275,9 @@ static mg_status prepare(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    mg_all_row_major(plan);
     name_parts(s, plan);
     formats f = choose_formats(s, a);
+    mg_all_row_major(plan);
     dnnl_primitive_desc_t pd;
     MG_TRY(settle(&pd, s, &f, plan));
     mg_status status = describe_outside(s, &f, a, plan);

@@ -8,6 +8,9 @@
 #include "device/program.h"
 
 enum { MG_BLOCKED = 1, MG_LANES = 16, MG_SERIAL_BELOW = 20000 };
+/* Bytes of a cache line, and about those of the last cache: what is larger had better be written
+ * past it. */
+enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
 
 int mg_cpu_threads(void);
 /* Threads for a region over n elements: 1 if it is too small to share. */
@@ -35,7 +38,7 @@ extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments, mg_cpu_batch_norm,
     mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_max, mg_cpu_min, mg_cpu_argmax, mg_cpu_all_finite,
     mg_cpu_softmax, mg_cpu_log_softmax, mg_cpu_permute, mg_cpu_slice, mg_cpu_pad, mg_cpu_concat,
-    mg_cpu_broadcast_to, mg_cpu_gather, mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random,
-    mg_cpu_fused, mg_cpu_reorder;
+    mg_cpu_broadcast_to, mg_cpu_gather, mg_cpu_scatter_add, mg_cpu_reshape, mg_cpu_full,
+    mg_cpu_iota, mg_cpu_random, mg_cpu_fused, mg_cpu_reorder;
 
 #endif

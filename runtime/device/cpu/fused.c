@@ -70,6 +70,10 @@ static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows,
         memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
+static void prefetch(const char *at, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
+}
+
 /* Makes operand i of the tile readable; `offset` is the input's element at the tile's origin. */
 static void load_input(tile *t, int i, int64_t offset) {
     const mg_fused_state *s = t->s;
@@ -80,6 +84,7 @@ static void load_input(tile *t, int i, int64_t offset) {
     const int64_t n = t->rows * t->columns;
     if (s->reg[i] < 0) {
         t->operand[i] = src;
+        prefetch(src + n * (ptrdiff_t)t->in_size[i], n * (int64_t)t->in_size[i]);
         return;
     }
     const bool natural = type == (e->wide ? MG_F64 : MG_F32);

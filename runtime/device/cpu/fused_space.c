@@ -6,7 +6,7 @@
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 
-enum { TILE = 1024, LEAST_TILE = 256, CACHE = 16 << 10, LAST_CACHE = 32 << 20 };
+enum { TILE = 1024, LEAST_TILE = 256, CACHE = 16 << 10 };
 
 /* ---- layouts ---- */
 
@@ -175,7 +175,7 @@ static bool leaves_caches(const mg_kernel_plan *plan) {
         bytes += mg_count(&plan->in[i]) * (int64_t)mg_dtype_size(plan->in[i].value->dtype);
     for (int o = 0; o < plan->step->n_out; o++)
         bytes += mg_count(&plan->out[o]) * (int64_t)mg_dtype_size(plan->out[o].value->dtype);
-    return !plan->step->fused->wide && bytes > LAST_CACHE;
+    return !plan->step->fused->wide && bytes > MG_LAST_CACHE;
 }
 
 mg_status mg_fused_prepare(mg_kernel_plan *plan) {

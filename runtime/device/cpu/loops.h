@@ -25,6 +25,8 @@ typedef struct mg_loops {
     /* 64 Philox words a call: 16 blocks from `index` on, block-major */
     void (*philox16)(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
                      uint32_t stream);
+    /* 64 normal numbers from 64 words */
+    void (*normal64)(const uint32_t *words, float *out, double mean, double deviation);
 } mg_loops;
 
 extern const mg_loops mg_loops_base, mg_loops_avx2, mg_loops_avx512;

@@ -1,9 +1,17 @@
-/* matmul in float32 by dnnl_sgemm, one call per matrix of the batch; bias and relu in one pass. */
+/* matmul in float32 by dnnl_sgemm, one call per matrix of the batch; bias and relu in one pass.
+ *
+ * A transposed second factor slows oneDNN down to the half: a b' is then made as a times a copy of
+ * b', or as (b a')', whichever moves less. Small matrices of a batch are shared among threads. */
 #include "core/alloc.h"
+#include "device/cpu/clones.h"
 #include "device/cpu/onednn.h"
 #include "ops/attrs.h"
 #include <string.h>
 #include "ops/loops.h"
+
+enum { SQUARE = 16, LARGE = 1 << 22, SMALL = 1 << 21 }; /* of a transposition; multiplications */
+
+typedef enum order { AS_IT_IS, B_TURNED, ALL_TURNED } order;
 
 typedef struct matmul_state {
     int64_t m, n, k;
@@ -11,6 +19,7 @@ typedef struct matmul_state {
     mg_shape batch;
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
     bool shared_b; /* one b for all: a's batch axes are more rows */
+    order order;
 } matmul_state;
 
 static const char *accepts(const mg_kernel_plan *plan) {
@@ -25,6 +34,15 @@ static mg_shape widened(const mg_shape *s, bool column) {
 
 static mg_shape leading(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
+}
+
+/* Scratch memory holds the turned matrices: b', or a' and then the result. */
+static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
+    const int64_t matrices = s->shared_b ? 1 : mg_shape_count(&s->batch);
+    if (s->turn_b != 'T' || s->turn_a == 'T' || matrices > 1 || s->m * s->n * s->k < LARGE) return;
+    const int64_t b = s->n * s->k, others = s->m * (s->n + s->k);
+    s->order = b <= others ? B_TURNED : ALL_TURNED;
+    plan->scratch = (size_t)(b <= others ? b : others) * sizeof(float);
 }
 
 static mg_status prepare(mg_kernel_plan *plan) {
@@ -45,34 +63,83 @@ static mg_status prepare(mg_kernel_plan *plan) {
     s->shared_b = !turn_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
     if (s->shared_b) {
         s->m *= mg_shape_count(&lead_a);
+        choose_order(s, plan);
         return MG_OK;
     }
     MG_TRY(mg_shape_broadcast(&lead_a, &lead_b, &s->batch, "matmul"));
     mg_shape_strides(&lead_a, &s->batch, s->stride_a);
     mg_shape_strides(&lead_b, &s->batch, s->stride_b);
+    choose_order(s, plan);
     return MG_OK;
 }
 
-static mg_status multiply(const mg_call *call, const float *a, const float *b, float *y) {
-    const matmul_state *s = call->plan->state;
+/* y {n, m} = x {m, n}, columns first .. end - 1 of x. */
+MG_CLONES static void turn_columns(const float *restrict x, float *restrict y, int64_t m, int64_t n,
+                                   int64_t first, int64_t end) {
+    for (int64_t r = 0; r < m; r += SQUARE)
+        for (int64_t j = first; j < end; j++)
+            for (int64_t i = r; i < m && i < r + SQUARE; i++) y[j * m + i] = x[i * n + j];
+}
+
+static void turn(const float *x, float *y, int64_t m, int64_t n) {
+#pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
+    for (int64_t first = 0; first < n; first += SQUARE)
+        turn_columns(x, y, m, n, first, first + SQUARE < n ? first + SQUARE : n);
+}
+
+static dnnl_status_t multiply(const matmul_state *s, const float *a, const float *b, float *y) {
+    return dnnl_sgemm(s->turn_a, s->turn_b, s->m, s->n, s->k, 1, a, s->turn_a == 'T' ? s->m : s->k,
+                      b, s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
+}
+
+/* One product, b transposed. */
+static dnnl_status_t multiply_turned(const matmul_state *s, const float *a, const float *b,
+                                     float *y, float *scratch) {
+    if (s->order == B_TURNED) {
+        turn(b, scratch, s->n, s->k);
+        return dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, a, s->k, scratch, s->n, 0, y, s->n);
+    }
+    float *turned = scratch + s->m * s->k;
+    turn(a, scratch, s->m, s->k);
     const dnnl_status_t status =
-        dnnl_sgemm(s->turn_a, s->turn_b, s->m, s->n, s->k, 1, a, s->turn_a == 'T' ? s->m : s->k, b,
-                   s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
-    return mg_dnnl_check(status, call->plan);
+        dnnl_sgemm('N', 'N', s->n, s->m, s->k, 1, b, s->k, scratch, s->m, 0, turned, s->m);
+    turn(turned, y, s->n, s->m);
+    return status;
+}
+
+/* Matrices first .. end - 1 of the batch. */
+static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t end) {
+    const matmul_state *s = call->plan->state;
+    mg_loop a = {.shape = s->batch}, b = {.shape = s->batch};
+    memcpy(a.stride, s->stride_a, sizeof a.stride);
+    memcpy(b.stride, s->stride_b, sizeof b.stride);
+    dnnl_status_t status = dnnl_success;
+    for (int64_t i = 0; i < end && status == dnnl_success; i++, mg_loop_next(&a), mg_loop_next(&b))
+        if (i >= first)
+            status = multiply(s, (const float *)call->in[0] + a.offset * s->m * s->k,
+                              (const float *)call->in[1] + b.offset * s->k * s->n,
+                              (float *)call->out[0] + i * s->m * s->n);
+    return status;
 }
 
 static mg_status multiply_all(const mg_call *call) {
     const matmul_state *s = call->plan->state;
-    if (s->shared_b) return multiply(call, call->in[0], call->in[1], call->out[0]);
-    mg_loop a = {.shape = s->batch}, b = {.shape = s->batch};
-    memcpy(a.stride, s->stride_a, sizeof a.stride);
-    memcpy(b.stride, s->stride_b, sizeof b.stride);
-    const int64_t n = mg_shape_count(&s->batch);
-    for (int64_t i = 0; i < n; i++, mg_loop_next(&a), mg_loop_next(&b))
-        MG_TRY(multiply(call, (const float *)call->in[0] + a.offset * s->m * s->k,
-                        (const float *)call->in[1] + b.offset * s->k * s->n,
-                        (float *)call->out[0] + i * s->m * s->n));
-    return MG_OK;
+    dnnl_status_t status = dnnl_success;
+    if (s->order != AS_IT_IS)
+        return mg_dnnl_check(
+            multiply_turned(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
+    if (s->shared_b)
+        return mg_dnnl_check(multiply(s, call->in[0], call->in[1], call->out[0]), call->plan);
+    const int64_t n = mg_shape_count(&s->batch), team = mg_cpu_threads();
+    if (n < 2 * team || s->m * s->n * s->k > SMALL)
+        return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
+#pragma omp parallel for schedule(static)
+    for (int64_t part = 0; part < team; part++) {
+        const dnnl_status_t mine = multiply_some(call, n * part / team, n * (part + 1) / team);
+#pragma omp critical(mg_matmul_status)
+        if (mine != dnnl_success) status = mine;
+    }
+    return mg_dnnl_check(status, call->plan);
 }
 
 static void add_bias_and_relu(float *y, int64_t rows, int64_t n, const float *bias, bool relu) {

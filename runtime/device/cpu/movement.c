@@ -6,6 +6,7 @@
  * axis is made the second innermost, so that a block is a transposition of small squares. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/loops.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>
@@ -17,6 +18,7 @@ typedef struct walk { /* strides and offsets in elements */
     int rank;
     int64_t n[MG_MAX_RANK], from[MG_MAX_RANK], to[MG_MAX_RANK];
     int64_t from_first, to_first;
+    int64_t others; /* elements that further walks of the same step move */
 } walk;
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -100,6 +102,22 @@ COPY_BLOCK(uint16_t)
 COPY_BLOCK(uint32_t)
 COPY_BLOCK(uint64_t)
 
+/* Rows of whole cache lines that nobody finds in a cache later. */
+static void stream_block(const block *b, const char *src, char *dst, int64_t size) {
+    const mg_loops *loops = mg_loops_best();
+    for (int64_t r = 0; r < b->rows; r++)
+        loops->stream_f32((float *)(void *)(dst + r * b->to_row * size),
+                          (const float *)(const void *)(src + r * b->from_row * size),
+                          (int)(b->n * size / 4));
+}
+
+static bool is_streamed(const walk *w, int64_t count, int64_t size) {
+    const int last = w->rank - 1;
+    const int64_t run = w->n[last] * size;
+    return w->from[last] == 1 && w->to[last] == 1 && size >= 4 && run % MG_LINE == 0 &&
+           run < INT32_MAX && 2 * (count + w->others) * size > MG_LAST_CACHE;
+}
+
 static void copy_block(const block *b, const char *src, char *dst, int64_t size) {
     if (b->from == 1 && b->to == 1 && b->n * size >= 16) {
         for (int64_t r = 0; r < b->rows; r++)
@@ -121,23 +139,29 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
     prepare_walk(&w);
     const int row = w.rank - 2, last = w.rank - 1;
     for (int i = 0; i < row; i++) outer *= w.n[i];
-    const int64_t cuts = (w.n[row] + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static) if (outer * w.n[row] * w.n[last] > MG_SERIAL_BELOW)
-    for (int64_t unit = 0; unit < outer * cuts; unit++) {
-        const int64_t first = unit % cuts * BLOCK;
-        int64_t from = w.from_first + first * w.from[row], to = w.to_first + first * w.to[row];
-        int64_t rest = unit / cuts;
-        for (int i = row - 1; i >= 0; rest /= w.n[i--]) {
-            from += rest % w.n[i] * w.from[i];
-            to += rest % w.n[i] * w.to[i];
+    const int64_t cuts = (w.n[row] + BLOCK - 1) / BLOCK, count = outer * w.n[row] * w.n[last];
+    const bool streamed = is_streamed(&w, count, size);
+#pragma omp parallel if (count > MG_SERIAL_BELOW)
+    {
+#pragma omp for schedule(static)
+        for (int64_t unit = 0; unit < outer * cuts; unit++) {
+            const int64_t first = unit % cuts * BLOCK;
+            int64_t from = w.from_first + first * w.from[row], to = w.to_first + first * w.to[row];
+            int64_t rest = unit / cuts;
+            for (int i = row - 1; i >= 0; rest /= w.n[i--]) {
+                from += rest % w.n[i] * w.from[i];
+                to += rest % w.n[i] * w.to[i];
+            }
+            const block b = {.rows = smaller(BLOCK, w.n[row] - first),
+                             .n = w.n[last],
+                             .from_row = w.from[row],
+                             .from = w.from[last],
+                             .to_row = w.to[row],
+                             .to = w.to[last]};
+            (streamed ? stream_block : copy_block)(&b, (const char *)src + from * size,
+                                                   (char *)dst + to * size, size);
         }
-        const block b = {.rows = smaller(BLOCK, w.n[row] - first),
-                         .n = w.n[last],
-                         .from_row = w.from[row],
-                         .from = w.from[last],
-                         .to_row = w.to[row],
-                         .to = w.to[last]};
-        copy_block(&b, (const char *)src + from * size, (char *)dst + to * size, size);
+        if (streamed) mg_loops_best()->end_stream();
     }
 }
 
@@ -240,7 +264,8 @@ static mg_status run_concat(const mg_call *call) {
                         .n = {out.outer, run},
                         .from = {run, 1},
                         .to = {out.n * out.inner, 1},
-                        .to_first = first};
+                        .to_first = first,
+                        .others = out.outer * (out.n * out.inner - run)};
         run_walk(w, call->in[k], call->out[0], element_size(call));
         first += run;
     }

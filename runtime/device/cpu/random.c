@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/loops.h"
+#include <string.h>
 
 enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
 
@@ -21,6 +22,13 @@ static void bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *
 static void uniform(const mg_random_attrs *a, const uint32_t *words, float *out, int n) {
     const float low = (float)a->a, high = (float)a->b;
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);
+}
+
+static void normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from, int to) {
+    float numbers[WORDS];
+    const bool whole = to - from == WORDS;
+    mg_loops_best()->normal64(words, whole ? out : numbers, a->a, a->b);
+    if (!whole) memcpy(out, numbers + from, (size_t)(to - from) * sizeof *out);
 }
 
 /* Any kind and dtype, by blocks of four: words [from, to) of a group. */
@@ -53,6 +61,8 @@ static mg_status run(const mg_call *call) {
             bernoulli(a, words + from, (uint8_t *)out, to - from);
         else if (a->kind == MG_RANDOM_UNIFORM && t == MG_F32)
             uniform(a, words + from, (float *)out, to - from);
+        else if (a->kind == MG_RANDOM_NORMAL && t == MG_F32)
+            normal(a, words, (float *)out, from, to);
         else
             any_kind(a, words, out, t, from, to);
     }

@@ -3,13 +3,14 @@
  * Axes that run on are merged. What is left, when all axes or all but the last go, is a sheet whose
  * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
  * alone. Either way the order of additions depends on the shape only. */
+#include "device/cpu/clones.h"
 #include "device/cpu/sheet.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>
 #include <string.h>
 
-enum { WIDE = 4096, PIECE = 65536 }; /* widest sheet; elements of a thread's turn */
+enum { WIDE = 4096, PIECE = 65536, FEW = 16 }; /* widest sheet; elements of a thread's turn; runs */
 
 typedef struct rule {
     double start;
@@ -153,6 +154,40 @@ static void reduce_runs(const mg_call *call, const groups *g, const rule *r) {
     }
 }
 
+/* Sums of n runs, n so small that double would not help: what repeating a pixel gives back. */
+MG_CLONES static void sum_runs(const float *x, const int64_t *offset, int n, int64_t run,
+                               float *y) {
+    int64_t j = 0;
+    for (; j + MG_LANES <= run; j += MG_LANES) {
+        float s[MG_LANES] = {0};
+        for (int k = 0; k < n; k++)
+            for (int i = 0; i < MG_LANES; i++) s[i] += x[offset[k] + j + i];
+        for (int i = 0; i < MG_LANES; i++) y[j + i] = s[i];
+    }
+    for (; j < run; j++) {
+        float s = 0;
+        for (int k = 0; k < n; k++) s += x[offset[k] + j];
+        y[j] = s;
+    }
+}
+
+/* Such a sum of float32, if this is one. */
+static bool sum_few(const mg_call *call, const groups *g) {
+    const int64_t run = g->at[g->n - 1].n, n = combinations(g, true, g->n - 2);
+    const int64_t outputs = combinations(g, false, g->n - 2);
+    const int64_t count = mg_count(&call->plan->in[0]);
+    int64_t offset[FEW];
+    if (n > FEW || call->plan->in[0].value->dtype != MG_F32 ||
+        strcmp(call->plan->step->op->name, "sum") != 0)
+        return false;
+    for (int64_t k = 0; k < n; k++) offset[k] = offset_of(g, true, g->n - 2, k);
+#pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
+    for (int64_t o = 0; o < outputs; o++)
+        sum_runs((const float *)call->in[0] + offset_of(g, false, g->n - 2, o), offset, (int)n, run,
+                 (float *)call->out[0] + o * run);
+    return true;
+}
+
 /* The innermost group is kept, the one before it reduced: outputs are made a tile at a time. */
 static void reduce_columns(const mg_call *call, const groups *g, const rule *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
@@ -193,7 +228,7 @@ static mg_status run(const mg_call *call) {
                (size_t)mg_shape_count(y) * mg_dtype_size(call->plan->in[0].value->dtype));
     else if (g.at[g.n - 1].reduced)
         reduce_runs(call, &g, &r);
-    else
+    else if (!sum_few(call, &g))
         reduce_columns(call, &g, &r);
     return MG_OK;
 }

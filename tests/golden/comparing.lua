@@ -1,0 +1,95 @@
+-- What specs share that compare layers with golden values: tensors of recipes, tolerances, and the
+-- dtypes and devices of a comparison.
+
+local check = require "check"
+local core = require "mgpu.core"
+local hash = require "hash"
+local mgpu = require "mgpu"
+
+local M = {}
+
+local function count(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
+--- A float64 tensor of the numbers that a recipe stands for.
+function M.tensor(recipe, shape)
+  return mgpu.tensor(hash.array(count(shape), recipe.salt, recipe.scale, recipe.offset),
+    { dtype = "float64" }):reshape(shape)
+end
+
+--- An int32 tensor of ids from 0 to classes - 1.
+function M.ids(shape, salt, classes)
+  return mgpu.tensor(hash.labels(count(shape), salt, classes), { dtype = "int32" }):reshape(shape)
+end
+
+--- Axes counted from 0 as axes counted from 1: a number or a list.
+local function from_one(axis)
+  if type(axis) == "number" then return axis >= 0 and axis + 1 or axis end
+  local list = {}
+  for i, a in ipairs(axis) do list[i] = from_one(a) end
+  return list
+end
+M.from_one = from_one
+
+--- The arguments of a case as mgpu takes them.
+function M.arguments(case)
+  local args = {}
+  for key, value in pairs(case.args) do args[key] = value end
+  for _, name in ipairs { "axis", "axes", "shared_axes" } do
+    if args[name] then args[name] = from_one(args[name]) end
+  end
+  return args
+end
+
+--- |a - b| <= tolerance * (|b| + rms of b) for each number of a tensor.
+function M.near(t, wanted, tolerance)
+  local got, squares = t:reshape { -1 }:totable(), 0
+  check.equal(#got, #wanted)
+  for _, b in ipairs(wanted) do squares = squares + b * b end
+  local rms = math.sqrt(squares / math.max(1, #wanted))
+  for i, b in ipairs(wanted) do
+    if not (math.abs(got[i] - b) <= tolerance * (math.abs(b) + rms) + 1e-300) then
+      check.fail(("element %d is %.17g, expected %.17g within %g (rms %g)"):format(i, got[i], b,
+        tolerance, rms))
+    end
+  end
+end
+
+-- float64 on ref and on the default device; float32 on the default device.
+local SETTINGS = {
+  { dtype = "float64", device = "ref:0", tolerance = 1e-10 }, -- both sides compute in double
+  { dtype = "float64", tolerance = 1e-10 },
+  -- float32 sums of about 100 terms
+  { dtype = "float32", tolerance = 1e-5 },
+}
+
+--- Runs fn(case, {tolerance =, tensor = fn(recipe, shape)}) in every dtype and on every device.
+function M.in_all_settings(fn, case)
+  for _, given in ipairs(SETTINGS) do
+    local setting, before = { tolerance = given.tolerance }, core.default_device()
+    function setting.tensor(recipe, shape)
+      return M.tensor(recipe, shape):to(given.dtype):to(core.default_device())
+    end
+    mgpu.set_floatx(given.dtype)
+    core.default_device(given.device or before)
+    local ok, message = pcall(fn, case, setting)
+    core.default_device(before)
+    mgpu.set_floatx "float32"
+    if not ok then
+      error(("%s on %s: %s"):format(given.dtype, given.device or before, message), 0)
+    end
+  end
+end
+
+--- One test of each case.
+function M.tests_of(name, cases, fn)
+  for i, case in ipairs(cases) do
+    check.test(("%s %d: %s gives Keras's output and gradients"):format(name, i,
+      case.layer or "Embedding"), function() M.in_all_settings(fn, case) end)
+  end
+end
+
+return M

@@ -1,0 +1,90 @@
+"""Golden sets of the layers of several inputs, and of Embedding, in float64."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import hashed
+from layer_cases import INPUT_SALT, L1, UPSTREAM_SALT, _recipe, _weight_recipe
+from nets import compute_in
+
+L = keras.layers
+
+# Shapes include the batch; some have fewer axes than others.
+TOGETHER = [[(3, 4)] * 2, [(2, 3, 4)] * 4, [(2, 3, 4), (2, 1, 4), (2, 3, 1)], [(2, 1, 4), (2, 3, 1)],
+            [(2, 4), (2, 3, 4)], [(2, 3, 4), (2, 4), (2, 1)], [(2, 2, 3, 2, 2), (2, 3, 1, 2)], [(3, 2)],
+            [(3,), (3, 2)]]
+
+CASES = [(name, shapes, {}) for name in ("Add", "Multiply", "Average", "Maximum")
+         for shapes in TOGETHER]
+CASES += [("Subtract", shapes, {}) for shapes in TOGETHER if len(shapes) == 2]
+CASES += [("Concatenate", shapes, args) for shapes, args in [
+    ([(3, 4), (3, 2), (3, 1), (3, 2)], {}),
+    ([(2, 3, 4), (2, 3, 1)], {"axis": 2}),
+    ([(2, 3, 4), (2, 1, 4), (2, 2, 4)], {"axis": -2}),
+    ([(2, 2, 3, 2), (2, 2, 1, 2)], {"axis": 2}),
+    ([(2, 3), (3, 3), (1, 3)], {"axis": 0}),
+    ([(3, 4)], {})]]
+CASES += [("Dot", shapes, {"axes": axes, "normalize": normalize}) for normalize in (False, True)
+          for shapes, axes in [
+              ([(3, 4), (3, 4)], -1),
+              ([(2, 3, 4), (2, 3, 5)], 1),
+              ([(2, 3, 4), (2, 5, 3)], [1, 2]),
+              ([(2, 3, 4), (2, 5, 4)], [-1, -1]),
+              ([(2, 3, 4), (2, 4)], [2, 1]),
+              ([(2, 4), (2, 3, 4)], [1, -1]),
+              ([(2, 3, 2, 4), (2, 4, 5)], [3, 1])]]
+
+
+def _case(name, shapes, args):
+    """Input k has the salt INPUT_SALT + k."""
+    layer = getattr(L, name)(**args)
+    sources = [_recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
+    inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
+    if name == "Concatenate" and args.get("axis") == 0:  # Keras wants equal batches of it too
+        layer.build = lambda shapes: None
+    upstream = _recipe(UPSTREAM_SALT)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = layer(inputs)
+        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
+    gradients = tape.gradient(scalar, inputs)
+    assert y.dtype == "float64"
+    return {"layer": name, "args": args, "input_shapes": [list(s) for s in shapes],
+            "inputs": sources, "upstream": upstream, "output_shape": list(y.shape), "output": y,
+            "input_gradients": [g.numpy() for g in gradients]}
+
+
+def _embedding_case(shape, rows, columns, regularizer=None):
+    layer = L.Embedding(rows, columns, embeddings_regularizer=regularizer)
+    layer.build(shape)
+    recipe = _weight_recipe(0, layer.weights[0])
+    layer.weights[0].assign(hashed.of_recipe(recipe, recipe["shape"]))
+    ids = hashed.labels(int(np.prod(shape)), INPUT_SALT, rows).reshape(shape)
+    upstream = _recipe(UPSTREAM_SALT)
+    with tf.GradientTape() as tape:
+        y = layer(tf.constant(ids))
+        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape))) + sum(layer.losses)
+    gradient = tape.gradient(scalar, layer.trainable_weights[0].value)
+    args = {"input_dim": rows, "output_dim": columns}
+    if regularizer:
+        args["embeddings_regularizer"] = regularizer
+    return {"args": args, "shape": list(shape), "ids_salt": INPUT_SALT, "weight": recipe,
+            "upstream": upstream, "output_shape": list(y.shape), "output": y,
+            "weight_gradient": tf.convert_to_tensor(gradient)}
+
+
+def merge_layers():
+    """Set 9."""
+    compute_in("float64")
+    embeddings = [((5,), 4, 3), ((2, 3), 6, 4), ((2, 3, 2), 3, 2), ((3, 4), 5, 1), ((2, 4), 5, 3, L1)]
+    return {"cases": [_case(*row) for row in CASES],
+            "embeddings": [_embedding_case(*row) for row in embeddings]}
+
+
+SETS = {"merge_layers": (merge_layers, """
+cases[i]: layer and args by Keras's names, input_shapes[k] and inputs[k], the recipe, of input k,
+upstream, the recipe of the gradient with respect to the output, then output_shape, output and
+input_gradients[k], flat and row-major, in float64. embeddings[i]: ids = labels(size, ids_salt,
+input_dim) of a shape, looked up in the table `weight`; weight_gradient takes in the regularizer's
+loss. Axes count as in Keras (from 0, with the batch).""")}

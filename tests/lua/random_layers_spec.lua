@@ -1,0 +1,183 @@
+-- Layers that draw: Dropout, SpatialDropout2D, GaussianNoise. Shares and moments, what is shared, what
+-- the seed decides.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+local TRAINING = { training = true }
+
+local function mean(t) return t:to("float64"):mean():item() end
+
+-- How a fraction of n independent draws may differ from its probability: 5 standard deviations.
+local function spread(p, n) return 5 * math.sqrt(p * (1 - p) / n) end
+
+local function is_close(actual, expected, allowed, what)
+  check.truthy(math.abs(actual - expected) <= allowed,
+    ("%s: %g, expected %g within %g:"):format(what, actual, expected, allowed))
+end
+
+local function each_device(fn)
+  local before = core.default_device()
+  for _, device in ipairs { before, "ref:0" } do
+    core.default_device(device)
+    local ok, message = pcall(fn)
+    core.default_device(before)
+    if not ok then error(device .. ": " .. message, 0) end
+  end
+end
+
+-- ---- Dropout ------------------------------------------------------------------------------------
+
+test("Dropout zeroes with its rate and scales the others", function()
+  each_device(function()
+    mgpu.seed(1)
+    for _, rate in ipairs { 0.1, 0.25, 0.5, 0.9 } do
+      local y = L.Dropout { rate } (mgpu.ones { 100, 100 }, TRAINING)
+      is_close(mean(y:eq(0):to "float32"), rate, spread(rate, 10000), "zeroed")
+      check.near(mgpu.where(y:gt(0), y, 1 / (1 - rate)), mgpu.full({ 100, 100 }, 1 / (1 - rate)):totable())
+    end
+  end)
+end)
+
+test("Dropout of rate 0 changes nothing, of rate 1 leaves nothing", function()
+  local x = mgpu.rand { 4, 5 }
+  check.equal(L.Dropout { 0 } (x, TRAINING), x:totable())
+  check.equal(L.Dropout { 1 } (x, TRAINING), mgpu.zeros { 4, 5 }:totable())
+  check.raises(function() L.Dropout { 1.1 } end, 'option "rate" must be at most 1', "usage")
+end)
+
+test("Dropout draws its zeros one by one: neighbours are independent", function()
+  mgpu.seed(2)
+  local kept = L.Dropout { 0.5 } (mgpu.ones { 200, 200 }, TRAINING):gt(0):to "float32"
+  for axis = 1, 2 do
+    local first, second = { {}, {} }, { {}, {} }
+    first[axis], second[axis] = { 1, 199 }, { 2, 200 }
+    is_close(mean(kept:slice(first) * kept:slice(second)), 0.25, spread(0.25, 39800), "both kept")
+  end
+end)
+
+test("Dropout's gradient goes where the numbers went", function()
+  local layer, x = L.Dropout { 0.4 }, mgpu.rand { 10, 10 } + 1
+  local y
+  local slope = mgpu.grad(function(input)
+    y = layer(input, TRAINING)
+    return y:sum()
+  end)(x)
+  check.near(slope * x, y:totable(), 1e-5) -- float32, a product more
+end)
+
+test("Dropout with a noise_shape shares its zeros along the axes of size 1", function()
+  mgpu.seed(3)
+  local y = L.Dropout { 0.5, noise_shape = { -1, 1, -1 } } (mgpu.ones { 30, 7, 40 }, TRAINING)
+  check.equal(y:max(2), y:min(2):totable())
+  is_close(mean(y:eq(0):to "float32"), 0.5, spread(0.5, 1200), "zeroed")
+  local all = L.Dropout { 0.5, noise_shape = { 1, 1 } } (mgpu.ones { 30, 7 }, TRAINING)
+  check.equal(all:max():item(), all:min():item())
+end)
+
+-- ---- SpatialDropout2D ---------------------------------------------------------------------------
+
+test("SpatialDropout2D drops whole maps, of each image others", function()
+  each_device(function()
+    mgpu.seed(4)
+    for format, axes in pairs { channels_last = { 2, 3 }, channels_first = { 3, 4 } } do
+      local shape = { 40, 6, 6, 6 }
+      local y = L.SpatialDropout2D { 0.25, data_format = format } (mgpu.ones(shape), TRAINING)
+      local maps = y:max(axes)
+      check.equal(maps, y:min(axes):totable())
+      check.equal(maps:shape(), { 40, 6 })
+      is_close(mean(maps:eq(0):to "float32"), 0.25, spread(0.25, 240), "dropped")
+      check.near(maps:max():item(), 1 / 0.75)
+      local images = mgpu.stack({ maps:slice { { 1, 39 } }, maps:slice { { 2, 40 } } }, 1)
+      check.falsy(images:max(1):eq(images:min(1)):all():item(), "each image like the one before")
+    end
+  end)
+end)
+
+-- ---- GaussianNoise ------------------------------------------------------------------------------
+
+test("GaussianNoise adds normal numbers of mean 0 and its standard deviation", function()
+  each_device(function()
+    mgpu.seed(5)
+    local n = 40000
+    for _, stddev in ipairs { 0.1, 2 } do
+      local x = mgpu.full({ 200, 200 }, 3)
+      local noise = (L.GaussianNoise { stddev } (x, TRAINING):to "float64" - 3) / stddev
+      is_close(mean(noise), 0, 5 / math.sqrt(n), "mean")
+      is_close(mean(noise * noise), 1, 5 * math.sqrt(2 / n), "variance")
+      is_close(mean(noise * noise * noise), 0, 5 * math.sqrt(15 / n), "third moment")
+      is_close(mean(noise:abs():lt(1):to "float32"), 0.6827, spread(0.6827, n), "within one")
+    end
+  end)
+end)
+
+test("GaussianNoise passes the gradient on", function()
+  local layer = L.GaussianNoise { 0.5 }
+  check.equal(mgpu.grad(function(x) return layer(x, TRAINING):sum() end)(mgpu.rand { 3, 4 }),
+    mgpu.ones { 3, 4 }:totable())
+  local wide = mgpu.rand({ 2, 3 }, { dtype = "float64" })
+  check.equal(layer(wide, TRAINING):dtype(), "float64")
+end)
+
+-- ---- all of them --------------------------------------------------------------------------------
+
+local function all(seed, name)
+  return {
+    L.Dropout { 0.5, seed = seed, name = name }, L.SpatialDropout2D { 0.5, seed = seed, name = name },
+    L.GaussianNoise { 1, seed = seed, name = name },
+  }
+end
+
+local X = function() return mgpu.ones { 6, 2, 2, 8 } end
+
+test("at inference nothing is drawn", function()
+  for _, layer in ipairs(all()) do
+    local before = mgpu.rng_state()
+    check.equal(layer(X()), X():totable())
+    check.equal(layer(X(), { training = false }), X():totable())
+    check.equal(mgpu.rng_state(), before)
+  end
+end)
+
+test("each call draws anew; the same seed and name give the same again", function()
+  for i, layer in ipairs(all(7, "a")) do
+    mgpu.seed(1)
+    local first, second = layer(X(), TRAINING):totable(), layer(X(), TRAINING)
+    check.falsy(second:eq(mgpu.tensor(first)):all():item(), "drawn twice the same")
+    mgpu.seed(1)
+    check.equal(layer(X(), TRAINING), first)
+    mgpu.seed(1)
+    check.equal(all(7, "a")[i](X(), TRAINING), first)
+    mgpu.seed(2)
+    check.falsy(layer(X(), TRAINING):eq(mgpu.tensor(first)):all():item(), "the same after another seed")
+  end
+end)
+
+test("layers of another name or seed draw other numbers", function()
+  local here = all(7, "a")
+  for _, others in ipairs { all(8, "a"), all(7, "b"), all(nil, "a") } do
+    for i, layer in ipairs(others) do
+      mgpu.seed(1)
+      local first = here[i](X(), TRAINING):totable()
+      mgpu.seed(1)
+      check.falsy(layer(X(), TRAINING):eq(mgpu.tensor(first)):all():item(), "drawn the same")
+    end
+  end
+end)
+
+test("in a compiled step each step draws anew, as it does outside", function()
+  for i, layer in ipairs(all(7, "a")) do
+    local step = mgpu.jit(function(x) return layer(x, TRAINING) end)
+    layer:ensure_built { -1, 2, 2, 8 }
+    mgpu.seed(1)
+    local first, second = step(X()):totable(), step(X()):totable()
+    mgpu.seed(1)
+    local outside = all(7, "a")[i]
+    check.equal(outside(X(), TRAINING), first)
+    check.equal(outside(X(), TRAINING), second)
+    check.falsy(mgpu.tensor(first):eq(mgpu.tensor(second)):all():item(), "drawn twice the same")
+  end
+end)
