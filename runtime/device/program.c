@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NOWHERE = -1, MAX_LAYOUTS = 4 };
+enum { NOWHERE = -1, MAX_LAYOUTS = 4, MAX_TOGETHER = 64 };
 
 typedef struct slot {
     mg_block block;   /* life span in calls; offset in the arena */
@@ -25,6 +25,7 @@ typedef struct slot {
 typedef struct call {
     const mg_kernel *kernel;
     mg_kernel_plan plan;
+    int together;                        /* calls from this one on that run as one; 0 = 1 */
     int *in, *out, n_in, n_out, scratch; /* slots; ports and lists lie in one block, plan.in */
 } call;
 
@@ -35,7 +36,7 @@ struct mg_program {
     slot *slots;
     int n_slots, slots_capacity;
     size_t arena_bytes;
-    void **pointers; /* for the call that runs: inputs, then outputs */
+    void **pointers; /* for each of the calls that run as one: inputs, then outputs */
     int max_pointers;
 };
 
@@ -328,6 +329,30 @@ static mg_status place_slots(mg_program *p) {
     return status;
 }
 
+static bool needs(const call *later, const call *earlier) {
+    for (int i = 0; i < later->n_in; i++)
+        for (int o = 0; o < earlier->n_out; o++)
+            if (later->in[i] == earlier->out[o]) return true;
+    return false;
+}
+
+/* Updates of variables, one after another and without need of one another, become one. */
+static void join_updates(mg_program *p) {
+    for (int i = p->n_compute; i < p->n_calls; i += p->calls[i].together) {
+        call *first = &p->calls[i];
+        first->together = 1;
+        if (!first->kernel->run_many) continue;
+        for (int k = i + 1; k < p->n_calls && k - i < MAX_TOGETHER; k++) {
+            const call *next = &p->calls[k];
+            bool free = next->kernel == first->kernel &&
+                        first->kernel->goes_with(&first->plan, &next->plan);
+            for (int e = i; e < k && free; e++) free = !needs(next, &p->calls[e]);
+            if (!free) break;
+            first->together++;
+        }
+    }
+}
+
 static mg_status compile_all(compiler *c) {
     const mg_work *w = c->work;
     for (int v = 0; v < w->n_values; v++)
@@ -344,7 +369,9 @@ static mg_status compile_all(compiler *c) {
         MG_TRY(compile_step(c, &w->steps[s]));
     }
     if (w->n_compute == w->n_steps) c->p->n_compute = c->p->n_calls;
-    c->p->pointers = mg_alloc((size_t)(c->p->max_pointers + 1) * sizeof *c->p->pointers);
+    join_updates(c->p);
+    const size_t n_pointers = (size_t)(c->p->max_pointers + 1) * MAX_TOGETHER;
+    c->p->pointers = mg_alloc(n_pointers * sizeof *c->p->pointers);
     return c->p->pointers ? place_slots(c->p) : MG_OOM;
 }
 
@@ -432,17 +459,25 @@ static mg_status run_collective(const call *k, void *in, void *out, const mg_run
     return api->all_gather(run->comm, run->rank, in, out, outer, block);
 }
 
+/* The call with its addresses, which go into `pointers`. */
+static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run, void **pointers) {
+    for (int i = 0; i < k->n_in; i++) pointers[i] = slot_address(p, k->in[i], run);
+    for (int i = 0; i < k->n_out; i++) pointers[k->n_in + i] = slot_address(p, k->out[i], run);
+    return (mg_call){.plan = &k->plan,
+                     .in = pointers,
+                     .out = pointers + k->n_in,
+                     .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
+                     .rng = rng_of(k->plan.step, run)};
+}
+
+/* Call k, and those that run together with it. */
 static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
-    for (int i = 0; i < k->n_in; i++) p->pointers[i] = slot_address(p, k->in[i], run);
-    for (int i = 0; i < k->n_out; i++) p->pointers[k->n_in + i] = slot_address(p, k->out[i], run);
-    if (k->kernel == &collective)
-        return run_collective(k, p->pointers[0], p->pointers[k->n_in], run);
-    const mg_call c = {.plan = &k->plan,
-                       .in = p->pointers,
-                       .out = p->pointers + k->n_in,
-                       .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
-                       .rng = rng_of(k->plan.step, run)};
-    return k->kernel->run(&c);
+    mg_call calls[MAX_TOGETHER];
+    const int n = k->together > 1 ? k->together : 1;
+    for (int i = 0; i < n; i++)
+        calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
+    if (k->kernel == &collective) return run_collective(k, calls[0].in[0], calls[0].out[0], run);
+    return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
 static bool given_up(void *comm) {
@@ -467,7 +502,7 @@ static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
 mg_status mg_program_run(mg_program *p, const mg_run *run) {
     const int first = run->commit ? p->n_compute : 0,
               last = run->commit ? p->n_calls : p->n_compute;
-    for (int i = first; i < last; i++) {
+    for (int i = first; i<last; i += p->calls[i].together> 1 ? p->calls[i].together : 1) {
         if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         MG_TRY(run_checked(p, &p->calls[i], run));

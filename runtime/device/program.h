@@ -42,6 +42,11 @@ typedef struct mg_kernel {
     const char *(*accepts)(const mg_kernel_plan *plan); /* NULL = yes, or the reason for a no */
     mg_status (*prepare)(mg_kernel_plan *plan);         /* may be NULL: all row-major, no state */
     mg_status (*run)(const mg_call *call);
+    /* Calls that follow one another in the commit phase and do not need one another, as one: may be
+     * NULL. All may use the scratch of the first. `goes_with`: whether a call may join those that
+     * `first` began. */
+    mg_status (*run_many)(const mg_call *calls, int n);
+    bool (*goes_with)(const mg_kernel_plan *first, const mg_kernel_plan *plan);
     void (*release)(void *state); /* may be NULL */
 } mg_kernel;
 

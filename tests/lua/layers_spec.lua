@@ -75,24 +75,6 @@ test("the image data format can be set for all layers", function()
   check.equal(shape, { 1, 4, 3, 4 })
 end)
 
-test("Dropout does nothing at inference; in training it zeroes and scales", function()
-  local layer, x = L.Dropout { 0.25, name = "drop" }, mgpu.ones { 100, 100 }
-  check.equal(layer(x):sum():item(), 10000)
-  local y = layer(x, { training = true })
-  local kept = y:gt(0):cast("float32"):mean():item()
-  check.truthy(math.abs(kept - 0.75) < 0.03, "kept " .. kept)
-  check.near(y:max():item(), 1 / 0.75)
-  check.truthy(not y:eq(layer(x, { training = true })):all():item(), "a new mask each time")
-end)
-
-test("Dropout draws the same masks after the same seed", function()
-  local layer, x = L.Dropout { 0.5, name = "drop" }, mgpu.ones { 8, 8 }
-  mgpu.seed(3)
-  local first = layer(x, { training = true }):totable()
-  mgpu.seed(3)
-  check.equal(layer(x, { training = true }), first)
-end)
-
 test("a batch normalization that is not trainable uses its moving statistics", function()
   local layer, x = L.BatchNormalization { trainable = false }, mgpu.rand { 4, 3 }
   check.equal(layer(x, { training = true }), layer(x):totable())
@@ -109,6 +91,146 @@ test("set_weights checks every shape before it changes one", function()
   layer:set_weights { { { 1, 2 }, { 3, 4 } }, { 1, 2 } }
   check.equal(layer(mgpu.tensor { { 1, 1 } }), { { 5, 8 } })
 end)
+
+-- ---- what is wrong with an input ----------------------------------------------------------------
+
+local function ones(...) return mgpu.ones { ... } end
+
+-- Layer, what it is called with, message.
+local WRONG = {
+  { L.Permute { 2, 1 }, ones(2, 3), "the input {None, 3} has 1 axes after the batch, dims name 2" },
+  { L.SpatialDropout2D { 0.5 }, ones(2, 3, 4), "must have 4 axes" },
+  { L.Dropout { 0.5, noise_shape = { -1, 3 } }, ones(2, 4), "noise_shape {None, 3} does not fit the input" },
+  { L.Dropout { 0.5, noise_shape = { -1, 1, 4 } }, ones(2, 4), "noise_shape {None, 1, 4} does not fit" },
+  { L.LayerNormalization { axis = 3 }, ones(2, 4), "axis 3 is out of range for the input {None, 4}" },
+  { L.LayerNormalization { axis = { 1, 2 } }, ones(2, 4), "axis 1 is out of range" },
+  { L.LayerNormalization { axis = { 2, -1 } }, ones(2, 4), "axis -1 is given twice" },
+  { L.LayerNormalization { axis = {} }, ones(2, 4), "axis is an empty list" },
+  { L.BatchNormalization { axis = 1 }, ones(2, 4), "axis 1 is out of range" },
+  { L.BatchNormalization { axis = 3 }, ones(2, 4), "axis 3 is out of range" },
+  { L.BatchNormalization {}, ones(4), "axis -1 is out of range for the input {None}" },
+  { L.Softmax { 3 }, ones(2, 4), "axis 3 is out of range" },
+  { L.Softmax { { 2, -1 } }, ones(2, 4), "axis -1 is given twice" },
+  { L.PReLU { shared_axes = { 1 } }, ones(2, 4), "shared_axes: axis 1 is out of range" },
+  { L.PReLU { shared_axes = { 3 } }, ones(2, 4), "shared_axes: axis 3 is out of range" },
+  { L.Reshape { 3, -1 }, ones(2, 4), "a sample of shape {4} has 4 elements, which do not fit {3, None}" },
+  { L.Reshape { 0, -1 }, ones(2, 4), "which do not fit {0, None}" },
+  { L.Dense { 3 }, ones(4), "must have at least 2 axes" },
+  { L.Lambda { function() end }, ones(2, 4), "the function returned a nil, not a tensor" },
+}
+
+for i, row in ipairs(WRONG) do
+  test(("wrong input %d: %s names itself and what is wrong"):format(i, row[1].class_name), function()
+    local message = check.raises(function() row[1](row[2]) end, row[3], "usage")
+    check.matches(message, ("%s %q: "):format(row[1].class_name, row[1].name))
+  end)
+end
+
+test("an input other than the layer was built for is refused", function()
+  for _, case in ipairs {
+    { L.LayerNormalization {}, ones(2, 4), ones(2, 5) },
+    { L.LayerNormalization {}, ones(2, 4), ones(2, 1) },
+    { L.BatchNormalization {}, ones(2, 4), ones(2, 5) },
+    { L.BatchNormalization { axis = 2 }, ones(2, 4, 3), ones(2, 4, 3, 3) },
+    { L.PReLU {}, ones(2, 1, 4), ones(2, 3, 4) },
+    { L.PReLU { shared_axes = { 2 } }, ones(2, 3, 4), ones(2, 3, 5) },
+    { L.Dense { 2 }, ones(2, 4), ones(2, 5) },
+  } do
+    case[1](case[2])
+    check.raises(function() case[1](case[3]) end, "built for", "usage")
+  end
+  local shared = L.PReLU { shared_axes = { 2 } }
+  shared(ones(2, 3, 4))
+  check.equal(shared(ones(2, 5, 4)):shape(), { 2, 5, 4 })
+end)
+
+test("options that cannot go together are refused at once", function()
+  check.raises(function() L.Permute { 2, 2 } end, "each once", "usage")
+  check.raises(function() L.Reshape { -1, -1 } end, "only one size may be -1", "usage")
+  check.raises(function() L.Activation "get" end, 'unknown activation "get"', "usage")
+  check.raises(function() L.Lambda { function() end, output_shape = "x" } end, "output_shape must be", "usage")
+  check.raises(function() L.GaussianNoise { 1 } (mgpu.arange(3):to "int32", { training = true }) end,
+    "the input holds int32", "usage")
+end)
+
+test("ReLU passes what lies above its threshold only, as Keras computes it", function()
+  local x = mgpu.tensor { { 0.25, 0.5, 1, 2 } }
+  check.equal(L.ReLU { threshold = 0.5 } (x), { { 0, 0, 1, 2 } })
+  check.equal(L.ReLU { threshold = 0.5, negative_slope = 2, max_value = 1.5 } (x), { { -0.5, 0, 1, 1.5 } })
+end)
+
+-- ---- shapes -------------------------------------------------------------------------------------
+
+test("unknown sizes stay unknown", function()
+  check.equal(L.Flatten {}:output_shape { -1, -1, 3 }, { -1, -1 })
+  check.equal(L.Flatten {}:output_shape { -1 }, { -1, 1 })
+  check.equal(L.Reshape { 3, -1 }:output_shape { -1, -1, 3 }, { -1, 3, -1 })
+  check.equal(L.Permute { 2, 1 }:output_shape { -1, -1, 3 }, { -1, 3, -1 })
+  check.equal(L.Embedding { 4, 2 }:output_shape { -1, -1 }, { -1, -1, 2 })
+end)
+
+test("an activation that changes the shape changes that of its Dense", function()
+  check.equal(L.Dense { 6, activation = "glu" } (mgpu.Input { 4 }):shape(), { -1, 3 })
+  local narrow = L.Dense { 6, activation = function(x) return x:sum { axis = 2, keepdims = true } end }
+  check.equal(narrow(mgpu.Input { 4 }):shape(), { -1, 1 })
+end)
+
+test("Lambda finds its output's shape, or is told", function()
+  local function sums(x) return x:sum(2) end
+  check.equal(L.Lambda { sums } (ones(2, 3)), { 3, 3 })
+  check.equal(L.Lambda(sums):output_shape { -1, 3 }, { -1 })
+  check.equal(L.Lambda { sums, output_shape = {} }:output_shape { -1, 3 }, { -1 })
+  check.equal(L.Lambda { sums, output_shape = function(s) return { s[1] } end }:output_shape { -1, 3 }, { -1 })
+  local pair = L.Lambda { function(xs) return xs[1] + xs[2] end }
+  check.equal(pair { mgpu.Input { 3 }, mgpu.Input { 3 } }:shape(), { -1, 3 })
+  local told = L.Lambda { function(x, training) return training and x * 2 or x end }
+  check.equal(told(ones(1, 1), { training = true }), { { 2 } })
+  check.raises(function() told:get_config() end, "a function, which cannot be saved", "usage")
+end)
+
+-- ---- configurations -----------------------------------------------------------------------------
+
+-- Layers with options other than the defaults, and an input.
+local function configured()
+  local seeded = mgpu.initializers.he_normal { seed = 3 }
+  local plain, image = mgpu.rand { 3, 4 }, mgpu.rand { 2, 3, 4, 2 }
+  return {
+    { L.Permute { 3, 1, 2 }, image }, { L.SpatialDropout2D { 0.3, data_format = "channels_first", seed = 4 }, image },
+    { L.GaussianNoise { 0.2, seed = 1 }, plain }, { L.Dropout { 0.2, noise_shape = { -1, 1 }, seed = 2 }, plain },
+    { L.LayerNormalization { axis = { 2, -1 }, epsilon = 1e-5, gamma_initializer = seeded,
+      beta_regularizer = "l1" }, image }, { L.LayerNormalization { rms_scaling = true }, plain },
+    { L.ReLU { max_value = 0.5, negative_slope = 0.1, threshold = 0.2 }, plain },
+    { L.LeakyReLU { 0.05 }, plain }, { L.ELU { 0.5 }, plain }, { L.Softmax { { 2, 3 } }, image },
+    { L.PReLU { alpha_initializer = seeded, alpha_regularizer = "l2", shared_axes = { 2 } }, image },
+    { L.Activation "sparsemax", plain }, { L.Flatten { data_format = "channels_first" }, image },
+    { L.Reshape { 2, -1 }, image }, { L.Embedding { 5, 2, embeddings_initializer = seeded,
+      embeddings_regularizer = mgpu.regularizers.L1L2 { l1 = 0.5, l2 = 0.25 } }, mgpu.tensor { 0, 4 } },
+    { L.Dense { 2, activation = "mish", kernel_initializer = seeded, use_bias = false, name = "own",
+      kernel_regularizer = "l1", activity_regularizer = mgpu.regularizers.L2 { 0.5 }, trainable = false }, plain },
+    { L.BatchNormalization { axis = 2, momentum = 0.5, epsilon = 0.1, center = false,
+      gamma_regularizer = "l2", gamma_initializer = "zeros" }, image },
+  }
+end
+
+for i, row in ipairs(configured()) do
+  local class_name = row[1].class_name
+  test(("configuration %d: %s made of its configuration is the same layer"):format(i, class_name), function()
+    local layer, x = unpack(configured()[i])
+    layer.name = row[1].name
+    local config = layer:get_config()
+    local again = L[class_name](config)
+    check.equal(again:get_config(), config)
+    check.equal({ again.name, again.trainable }, { layer.name, layer.trainable })
+    mgpu.seed(5)
+    local y = layer(x, { training = true }):totable()
+    again:ensure_built(layer.built_shape)
+    again:set_weights(layer:get_weights())
+    mgpu.seed(5)
+    if class_name ~= "BatchNormalization" then check.equal(again(x, { training = true }), y) end
+    check.equal(again(x), layer(x):totable())
+    check.equal(#again:losses(), #layer:losses())
+  end)
+end
 
 -- ---- own layers ---------------------------------------------------------------------------------
 

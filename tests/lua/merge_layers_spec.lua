@@ -112,6 +112,15 @@ test("Dot takes one axis or two", function()
   check.raises(function() L.Dot { axes = { 1.5, 2 } } end, 'option "axes" must be', "usage")
 end)
 
+test("a normalized Dot takes lengths below 1e-7 as 1e-7, 0 among them", function()
+  local layer, unit = L.Dot { 2, normalize = true }, mgpu.tensor { { 1, 0 } }
+  check.near(layer { mgpu.tensor { { 3e-8, 4e-8 } }, unit }, { { 0.3 } }, 1e-6)
+  check.near(layer { mgpu.tensor { { 3e-6, 4e-6 } }, unit }, { { 0.6 } }, 1e-6)
+  local slope = mgpu.grad(function(x) return layer { x, unit }:sum() end)(mgpu.zeros { 1, 2 })
+  check.equal(layer { mgpu.zeros { 1, 2 }, unit }, { { 0 } })
+  check.near(slope, { { 1e7, 0 } }, 1e-6)
+end)
+
 -- ---- Embedding ----------------------------------------------------------------------------------
 
 test("Embedding refuses ids outside of its table", function()

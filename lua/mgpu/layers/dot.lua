@@ -65,9 +65,10 @@ local function flat(x, axis)
   return ops.reshape(x, { shape = { shape[1], others, shape[axis] } })
 end
 
+-- x scaled to length 1 along the axis; lengths below 1e-7 count as 1e-7, as in Keras.
 local function unit(x, axis)
   local squares = ops.sum(ops.square(x), { axis = axis, keepdims = true })
-  return x * ops.rsqrt(ops.maximum(squares, 1e-12))
+  return x * ops.rsqrt(ops.maximum(squares, 1e-14))
 end
 
 function Dot:call(xs)

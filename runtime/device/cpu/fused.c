@@ -177,11 +177,12 @@ static void find_direct(tile *t) {
     }
 }
 
-static void set_up(tile *t, const mg_call *call, int thread) {
+/* `scratch`: the thread's own. */
+static void set_up(tile *t, const mg_call *call, char *scratch) {
     const mg_fused *e = call->plan->step->fused;
     t->call = call;
     t->s = call->plan->state;
-    t->registers = (char *)call->scratch + (size_t)thread * t->s->thread_bytes;
+    t->registers = scratch;
     for (int i = 0; i < e->n_inputs; i++) {
         t->kept[i] = -1;
         t->in_size[i] = mg_dtype_size((mg_dtype)e->in_dtype[i]);
@@ -224,21 +225,58 @@ static void run_tile(tile *t, int64_t number) {
     compute(t);
 }
 
-static mg_status run(const mg_call *call) {
+static int64_t tiles_of(const mg_call *call) {
     const mg_fused_state *s = call->plan->state;
-    if (s->count == 0) return MG_OK;
-    const int team = mg_cpu_team(s->count);
+    return s->count ? s->outer * s->pieces : 0;
+}
+
+/* Tiles [from, to) of the call, by one thread. */
+static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t to) {
+    tile t;
+    if (from >= to) return;
+    set_up(&t, call, scratch);
+    for (int64_t i = from; i < to; i++) run_tile(&t, i);
+    if (t.s->past_caches) t.s->loops->end_stream();
+}
+
+/* All tiles of all calls in a row, dealt out to the threads. */
+static mg_status run_many(const mg_call *calls, int n) {
+    const mg_fused_state *first = calls[0].plan->state;
+    int64_t tiles = 0;
+    for (int i = 0; i < n; i++) tiles += tiles_of(&calls[i]);
+    if (tiles == 0) return MG_OK;
+    const int team = mg_cpu_team(first->count); /* what the scratch is for */
 #pragma omp parallel num_threads(team)
     {
-        tile t;
-        set_up(&t, call, omp_get_thread_num());
-        const int64_t tiles = s->outer * s->pieces, n = omp_get_num_threads();
-        const int64_t me = omp_get_thread_num();
-        for (int64_t i = tiles * me / n; i < tiles * (me + 1) / n; i++) run_tile(&t, i);
-        if (s->past_caches) s->loops->end_stream();
+        const int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
+        const int64_t from = tiles * me / threads, to = tiles * (me + 1) / threads;
+        char *scratch = (char *)calls[0].scratch + (size_t)me * first->thread_bytes;
+        int64_t before = 0;
+        for (int i = 0; i < n; i++) {
+            const int64_t own = tiles_of(&calls[i]);
+            const int64_t low = from > before ? from - before : 0;
+            const int64_t high = to - before < own ? to - before : own;
+            run_tiles(&calls[i], scratch, low, high);
+            before += own;
+        }
     }
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_fused = {
-    .op = "fused", .name = "tiles", .prepare = mg_fused_prepare, .run = run, .release = mg_free};
+static mg_status run(const mg_call *call) {
+    return run_many(call, 1);
+}
+
+/* It fits into the scratch of the first, and wants no more threads. */
+static bool goes_with(const mg_kernel_plan *first, const mg_kernel_plan *plan) {
+    const mg_fused_state *a = first->state, *b = plan->state;
+    return b->thread_bytes <= a->thread_bytes && mg_cpu_team(b->count) <= mg_cpu_team(a->count);
+}
+
+const mg_kernel mg_cpu_fused = {.op = "fused",
+                                .name = "tiles",
+                                .prepare = mg_fused_prepare,
+                                .run = run,
+                                .run_many = run_many,
+                                .goes_with = goes_with,
+                                .release = mg_free};
