@@ -233,7 +233,7 @@ local function shapes_with_batch(self, x)
 end
 
 --- x as the layer takes it: a tensor, or an array of tensors; nested numbers become a tensor.
-function Layer:tensors(x)
+function Layer:tensors(x) -- luacheck: no self
   if type(x) ~= "table" then return x end
   if type(x[1]) == "userdata" then
     local list = {}

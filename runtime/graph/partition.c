@@ -1,43 +1,15 @@
 /* Partition: see partition.h.
  *
- * First every node of the global IR gets its way of lying on the devices (`how`) and the ways its
- * inputs must lie; that is the same for all devices. Then the device's own nodes are made, in order
- * of depth, so that collectives stand in the order in which their inputs are ready. Each collective
- * also takes the one before it as an input that it does not read: no device can then run them in
- * another order. A device without rows makes no parts: its terms are the reductions' identities. */
-#include "graph/partition.h"
+ * When every node has its way of lying on the devices (ways.c), the device's own nodes are made, in
+ * order of depth, so that collectives stand in the order in which their inputs are ready. Each
+ * collective also takes the one before it as an input that it does not read: no device can then run
+ * them in another order. A device without rows makes no parts: its terms are the reductions'
+ * identities. */
+#include "graph/ways.h"
 #include "ops/attrs.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Besides the ways of op.h: every device has its own value (batch statistics of its rows). */
-enum { LOCAL = -6, NOT_MADE = -1, N_WAYS = MG_MAX_RANK + 2 };
-
-typedef struct decision {
-    int born;  /* as the op makes it */
-    int how;   /* as it lies for those who read it: terms that somebody wants whole are reduced */
-    int *in;   /* per input: as it must lie */
-    int depth; /* longest way from a source */
-} decision;
-
-typedef struct partition {
-    const mg_ir *global;
-    const mg_shards *shards;
-    const mg_partition_spec *spec;
-    int stage, device, keeper;
-    bool local_norm;
-    mg_ir *part;
-    int capacity;
-    decision *decisions;
-    bool *reduced;            /* per global node: its terms are reduced at once */
-    int *stages;              /* per global node: where it is computed */
-    uint64_t (*sent)[N_WAYS]; /* per global node and way: the stages it is sent to */
-    int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
-    int *raw;            /* per global node: its terms, or its device's own value */
-    int collectives, last_collective;
-    bool *replicated; /* with a keeper: per global node, whether others compute or read it */
-} partition;
 
 /* ---- rows ---- */
 
@@ -55,10 +27,6 @@ void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights) {
         before += weights[i];
         s->count[i] = llround((double)rows * before / total) - s->first[i];
     }
-}
-
-static bool is_op(const mg_node *n, const char *name) {
-    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
 }
 
 mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
@@ -92,170 +60,6 @@ static bool is_empty(const partition *p) {
 static mg_shape part_shape(const partition *p, mg_shape shape, int how) {
     if (how >= 0) shape.dim[how] = part_count(p, shape.dim[how]);
     return shape;
-}
-
-/* ---- deciding ---- */
-
-static bool is_term(int how) {
-    return how == MG_SUM || how == MG_MAX || how == MG_MIN;
-}
-
-/* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
- * numbers. */
-static bool is_source(const partition *p, const mg_node *n) {
-    if (n->kind == MG_NODE_LITERAL || is_op(n, "iota") || is_op(n, "random")) return n->n_in == 0;
-    if (!is_op(n, "broadcast_to")) return false;
-    const int how = p->decisions[n->in[0]].how;
-    return how == MG_WHOLE || how == MG_ANY;
-}
-
-static bool ask_rule(const partition *p, const mg_node *n, const int *given, decision *d) {
-    const mg_shape **shapes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *shapes);
-    mg_split s = {.op = n->op,
-                  .attrs = n->attrs,
-                  .n_inputs = n->n_in,
-                  .in_shape = shapes,
-                  .shape = &n->shape,
-                  .rows = p->shards->rows,
-                  .given = given,
-                  .in = d->in,
-                  .out = MG_WHOLE};
-    if (!shapes || !n->op->split) return false;
-    for (int k = 0; k < n->n_in; k++) shapes[k] = &p->global->nodes[n->in[k]].shape;
-    if (!n->op->split(&s)) return false;
-    d->how = s.out;
-    return true;
-}
-
-static mg_status decide_op(const partition *p, const mg_node *n, decision *d) {
-    int *given = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *given);
-    bool parts = false, local = false, terms = false;
-    if (!given) return MG_OOM;
-    for (int k = 0; k < n->n_in; k++) {
-        const int how = p->decisions[n->in[k]].how;
-        given[k] = how;
-        parts |= how >= 0;
-        terms |= is_term(how);
-        local |= how == LOCAL;
-    }
-    for (int k = 0; k < n->n_in && local; k++) /* what a device makes of its own is its own */
-        if (given[k] == LOCAL || given[k] <= MG_SUM)
-            given[k] = given[k] == MG_ANY ? MG_ANY : MG_WHOLE;
-    d->how = MG_WHOLE;
-    const bool ruled = (parts || (terms && !local)) && ask_rule(p, n, given, d);
-    if (!ruled)
-        for (int k = 0; k < n->n_in; k++) d->in[k] = MG_WHOLE;
-    if (local && (d->how == MG_WHOLE)) d->how = LOCAL;
-    for (int k = 0; k < n->n_in && local; k++) {
-        const int how = p->decisions[n->in[k]].how;
-        if (d->in[k] == MG_WHOLE && (how == LOCAL || how == MG_SUM)) d->in[k] = LOCAL;
-    }
-    return MG_OK;
-}
-
-/* How the node comes to lie, left in d->how. */
-static mg_status decide_birth(partition *p, int i, decision *d) {
-    const mg_node *n = &p->global->nodes[i];
-    d->how = is_source(p, n) ? MG_ANY : MG_WHOLE;
-    if (!d->in) d->in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *d->in);
-    if (!d->in) return MG_OOM;
-    for (int k = 0; k < n->n_in; k++) {
-        d->in[k] = MG_WHOLE;
-        if (p->decisions[n->in[k]].depth >= d->depth) d->depth = p->decisions[n->in[k]].depth + 1;
-    }
-    if (n->n_in == 0 || !p->shards->rows || d->how == MG_ANY) return MG_OK;
-    if (is_op(n, "place")) { /* as it lies */
-        d->how = d->in[0] = p->decisions[n->in[0]].how;
-        return MG_OK;
-    }
-    if (is_op(n, "shard")) {
-        d->in[0] = p->decisions[n->in[0]].how == 0 ? 0 : MG_WHOLE;
-        d->how = 0;
-        return MG_OK;
-    }
-    if (is_op(n, "moments")) {
-        const int by = p->decisions[n->in[0]].how;
-        if (by < 0 || by == n->shape.rank) return decide_op(p, n, d);
-        d->in[0] = by;
-        d->how = p->local_norm ? LOCAL : MG_WHOLE;
-        return MG_OK;
-    }
-    return decide_op(p, n, d);
-}
-
-/* Which nodes must be had whole although they lie otherwise. */
-static void mark_wanted(const partition *p, const bool *split_roots, bool *wanted) {
-    const mg_ir *g = p->global;
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++) {
-            const int how = p->decisions[g->nodes[i].in[k]].how, in = p->decisions[i].in[k];
-            if ((is_term(how) || how == LOCAL) && in != how && in != LOCAL)
-                wanted[g->nodes[i].in[k]] = true;
-            if (how >= 0 && in != how) wanted[g->nodes[i].in[k]] = true;
-        }
-    for (int r = 0; r < g->n_roots; r++) {
-        const int how = p->decisions[g->roots[r].node].how;
-        if (how != MG_WHOLE && how != MG_ANY && !(split_roots[r] && how == 0))
-            wanted[g->roots[r].node] = true;
-    }
-}
-
-/* Terms that one reader wants reduced are reduced for all: until nothing changes. */
-static mg_status decide_all(partition *p, const bool *split_roots, bool *wanted) {
-    const int n = p->global->n;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int i = 0; i < n; i++) {
-            decision *d = &p->decisions[i];
-            MG_TRY(decide_birth(p, i, d));
-            d->born = d->how;
-            if (is_term(d->how) && p->reduced[i]) d->how = MG_WHOLE;
-            wanted[i] = false;
-        }
-        mark_wanted(p, split_roots, wanted);
-        for (int i = 0; i < n; i++) {
-            if (!wanted[i] || !is_term(p->decisions[i].how)) continue;
-            changed = p->reduced[i] = true;
-        }
-    }
-    return MG_OK;
-}
-
-/* ---- stages ---- */
-
-int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
-    for (int s = 0; s < spec->n_stages; s++)
-        if (spec->stages[s] == d) return s;
-    return 0;
-}
-
-/* The place of a way in the tables: whole, by axis, or as it was born. */
-static int slot_of(int how) {
-    return how == MG_WHOLE ? 0 : how >= 0 ? 1 + how : N_WAYS - 1;
-}
-
-static int way_of(int slot) {
-    return slot == 0 ? MG_WHOLE : slot == N_WAYS - 1 ? LOCAL : slot - 1;
-}
-
-static bool anywhere(const partition *p, int i) {
-    return p->decisions[i].how == MG_ANY;
-}
-
-/* What is made of nothing is made where it is read, with its inputs; all else has its stage. */
-static void mark_sent(partition *p) {
-    const mg_ir *g = p->global;
-    for (int i = 0; i < g->n; i++)
-        p->stages[i] =
-            g->nodes[i].tensor ? mg_partition_stage(p->spec, g->nodes[i].tensor->place.device) : 0;
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++) {
-            const int from = g->nodes[i].in[k];
-            if (anywhere(p, from)) continue;
-            for (int s = 0; s < p->spec->n_stages; s++)
-                if (s != p->stages[from] && (s == p->stages[i] || anywhere(p, i)))
-                    p->sent[from][slot_of(p->decisions[i].in[k])] |= (uint64_t)1 << s;
-        }
 }
 
 /* ---- making nodes of the device ---- */
@@ -352,11 +156,11 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
 
 /* Terms of node i, as its value: on all devices, or on the keeper's if nobody else reads it. */
 static int add_reduction(partition *p, int i, int from, int kind) {
-    const mg_shape shape = p->global->nodes[i].shape;
+    mg_shape shape = p->global->nodes[i].shape;
     if (p->keeper < 0 || p->replicated[i])
         return add_collective(p, "all_reduce", from, shape, kind, 0);
-    return add_collective(p, "reduce", from, is_follower(p) ? (mg_shape){.rank = 0} : shape, kind,
-                          0);
+    if (is_follower(p)) shape = (mg_shape){.rank = 0};
+    return add_collective(p, "reduce", from, shape, kind, 0);
 }
 
 /* A variable's value from where it is kept. The keeper reads its own. */
@@ -678,8 +482,8 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_WAYS; w++) p.made[i][w] = NOT_MADE;
     }
-    MG_TRY(decide_all(&p, split_roots, wanted));
-    mark_sent(&p);
+    MG_TRY(mg_ways_decide(&p, split_roots, wanted));
+    mg_ways_mark_sent(&p);
     MG_TRY(make_all(&p, split_roots, wanted));
     *collectives = p.collectives;
     return MG_OK;

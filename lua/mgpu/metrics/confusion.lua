@@ -34,9 +34,9 @@ local function only_top(p, k)
   local shape = p:shape()
   local n = shape[#shape]
   if k >= n then return p end
-  local rows, wide, tall = p:count() / n, nil, nil
+  local rows = p:count() / n
   local flat = ops.reshape(p, { shape = { rows, n } })
-  wide, tall = ops.reshape(flat, { shape = { rows, 1, n } }), ops.reshape(flat, { shape = { rows, n, 1 } })
+  local wide, tall = ops.reshape(flat, { shape = { rows, 1, n } }), ops.reshape(flat, { shape = { rows, n, 1 } })
   local i, j = ops.iota { shape = { n, n }, axis = 1, dtype = "int32" },
     ops.iota { shape = { n, n }, axis = 2, dtype = "int32" }
   -- of equal ones the first wins
