@@ -22,7 +22,7 @@ end
 
 local function list_of(given)
   if type(given) ~= "table" then fail("expected a table of tensors, got %s", type(given)) end
-  if given.x ~= nil and given.y ~= nil and #given == 0 then return { given.x, given.y } end
+  if given.x ~= nil and given.y ~= nil then return { given.x, given.y } end
   for key in pairs(given) do
     if type(key) ~= "number" then
       fail("the tensors are given in order, as in {x, y}; %q is a name", tostring(key))
