@@ -157,8 +157,8 @@ end)
 test("a position goes on exactly there", function()
   for _, ds in ipairs { from { ten() }:shuffle(10, 1):batch(3), from { ten() }:shuffle(4, 1):batch(3):prefetch(2),
     from { ten() }:batch(2):map(function(x) return x end) } do
-    local whole, it = pass(ds), nil
-    it = ds:iter { pass = 0, element = 0 }
+    local whole = pass(ds)
+    local it = ds:iter { pass = 0, element = 0 }
     it()
     it()
     local position = it:position()
