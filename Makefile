@@ -205,6 +205,7 @@ cover-run: all $(C_TESTS)
 	  /^Lines/ { split($$2, a, /[:%]/); printf "%7.1f %% of %5d  %s\n", a[2], $$4, f }' | sort -n
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
+	@$(PROGRAM) tests/bench/layers.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

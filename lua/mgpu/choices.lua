@@ -71,7 +71,7 @@ local function metric_of(value, loss, position)
     fail("a metric must be a name, a function(y_true, y_pred), or made by mgpu.metrics, got %s",
       tostring(value))
   end
-  value.loss = loss and loss.name
+  value.loss = loss and loss.kind
   return value
 end
 

@@ -68,7 +68,7 @@ function Compiled:total_loss(model, y, predictions, weight)
     if output.loss then
       local where = predictions[i]:device()
       local w = weight[i] and core.place(weight[i], where)
-      each[i] = output.loss:reduce(output.loss.per_sample(core.place(y[i], where), predictions[i]), w)
+      each[i] = output.loss:value(core.place(y[i], where), predictions[i], w)
       local share = output.weight == 1 and each[i] or each[i] * output.weight
       total = total and total + share or share
     end

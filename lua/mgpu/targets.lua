@@ -58,7 +58,7 @@ end
 function M.check(loss, y, shape, what)
   if not loss or loss.custom then return end
   loss:check_shape(y:shape(), shape, what)
-  if loss.labels then check_labels(y, shape[#shape], what) end
+  if loss.labels then check_labels(loss:counted_labels(y), shape[loss:axis(shape)], what) end
 end
 
 -- ---- weights ------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 /* Host programs: compiling work into kernel calls, and running them.
  *
- * A slot is a piece of storage: an external value's memory or a block of the arena. A value lies in
- * one slot per layout it has been seen in. Reshapes share the slot of their input; a fused group
- * may write over an input that dies with it. When all calls are known, the temporary slots get
- * places by their life spans. */
+ * A slot is a piece of storage: an external value's memory or a block of the
+ * arena. A value lies in one slot per layout it has been seen in. Reshapes
+ * share the slot of their input; a fused group may write over an input that
+ * dies with it. When all calls are known, the temporary slots get places by
+ * their life spans. */
 #include "device/program.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -14,18 +15,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NOWHERE = -1, MAX_LAYOUTS = 4, MAX_TOGETHER = 64 };
+enum { NOWHERE = -1, MAX_LAYOUTS = 4 };
 
 typedef struct slot {
     mg_block block;   /* life span in calls; offset in the arena */
     int external;     /* or -1 */
-    int pending_uses; /* steps still to read it; what is not counted never dies early */
+    int pending_uses; /* steps still to read it; what is not counted never dies
+                         early */
 } slot;
 
 typedef struct call {
     const mg_kernel *kernel;
     mg_kernel_plan plan;
-    int together;                        /* calls from this one on that run as one; 0 = 1 */
+    int together;                        /* calls from this one on that run as one */
     int *in, *out, n_in, n_out, scratch; /* slots; ports and lists lie in one block, plan.in */
 } call;
 
@@ -36,8 +38,9 @@ struct mg_program {
     slot *slots;
     int n_slots, slots_capacity;
     size_t arena_bytes;
-    void **pointers; /* for each of the calls that run as one: inputs, then outputs */
-    int max_pointers;
+    void **pointers; /* for each of the calls that run as one: inputs, then
+                        outputs */
+    int max_pointers, max_together;
 };
 
 typedef struct compiler {
@@ -147,7 +150,8 @@ static mg_status append_reorder(compiler *c, int value, int from_layout, int fro
     return status;
 }
 
-/* The slot where value lies in `layout`, reordering into a new one at first need. */
+/* The slot where value lies in `layout`, reordering into a new one at first
+ * need. */
 static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) {
     *index = c->place[value][layout];
     if (*index >= 0) return MG_OK;
@@ -181,7 +185,8 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
-/* Collectives are run by the program itself, over the communicator of the run. */
+/* Collectives are run by the program itself, over the communicator of the run.
+ */
 static const mg_kernel collective = {.name = "collective"};
 
 static bool is_collective(const mg_step *s) {
@@ -225,7 +230,8 @@ static mg_status bind_inputs(compiler *c, call *k) {
     return MG_OK;
 }
 
-/* An input of a fused group whose slot output `o` may take over: read by nobody else, ever. */
+/* An input of a fused group whose slot output `o` may take over: read by nobody
+ * else, ever. */
 static int dying_input(const compiler *c, const call *k, int o) {
     const mg_port *out = &k->plan.out[o];
     const size_t bytes = value_bytes(c->set, out->value, out->layout);
@@ -264,7 +270,8 @@ static mg_status bind_outputs(compiler *c, call *k) {
     return MG_OK;
 }
 
-/* External values are row-major: bring home what a kernel made in another layout. */
+/* External values are row-major: bring home what a kernel made in another
+ * layout. */
 static mg_status bring_home(compiler *c, const mg_step *s) {
     for (int i = 0; i < s->n_out; i++) {
         const int v = s->out[i], layout = c->primary[v];
@@ -289,8 +296,9 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
-/* Nor is that of a temporary to a result: the temporary is made in the result's memory, which
- * nothing else uses. (What is committed goes to variables, whose old values are still read.) */
+/* Nor is that of a temporary to a result: the temporary is made in the result's
+ * memory, which nothing else uses. (What is committed goes to variables, whose
+ * old values are still read.) */
 static bool make_in_result(compiler *c, const mg_step *s) {
     if (!s->op || strcmp(s->op->name, "reshape") != 0 || s >= c->work->steps + c->work->n_compute)
         return false;
@@ -329,28 +337,74 @@ static mg_status place_slots(mg_program *p) {
     return status;
 }
 
-static bool needs(const call *later, const call *earlier) {
-    for (int i = 0; i < later->n_in; i++)
-        for (int o = 0; o < earlier->n_out; o++)
-            if (later->in[i] == earlier->out[o]) return true;
+/* ---- calls that run as one ---- */
+
+static bool has_slot(const int *slots, int n, int index) {
+    for (int i = 0; i < n; i++)
+        if (slots[i] == index) return true;
     return false;
 }
 
-/* Updates of variables, one after another and without need of one another, become one. */
-static void join_updates(mg_program *p) {
-    for (int i = p->n_compute; i < p->n_calls; i += p->calls[i].together) {
-        call *first = &p->calls[i];
-        first->together = 1;
-        if (!first->kernel->run_many) continue;
-        for (int k = i + 1; k < p->n_calls && k - i < MAX_TOGETHER; k++) {
-            const call *next = &p->calls[k];
-            bool free = next->kernel == first->kernel &&
-                        first->kernel->goes_with(&first->plan, &next->plan);
-            for (int e = i; e < k && free; e++) free = !needs(next, &p->calls[e]);
-            if (!free) break;
-            first->together++;
-        }
+/* Whether one of the calls writes what the other reads or writes. */
+static bool interfere(const call *a, const call *b) {
+    for (int o = 0; o < a->n_out; o++)
+        if (has_slot(b->in, b->n_in, a->out[o]) || has_slot(b->out, b->n_out, a->out[o]))
+            return true;
+    for (int o = 0; o < b->n_out; o++)
+        if (has_slot(a->in, a->n_in, b->out[o])) return true;
+    return false;
+}
+
+/* From `first` on, before `end`. */
+static int count_together(const mg_program *p, int first, int end) {
+    int n = 1;
+    if (!p->calls[first].kernel->run_many) return 1;
+    for (; n < MG_MAX_TOGETHER && first + n < end; n++) {
+        const call *next = &p->calls[first + n];
+        if (next->kernel != p->calls[first].kernel) return n;
+        for (int i = first; i < first + n; i++)
+            if (interfere(&p->calls[i], next)) return n;
     }
+    return n;
+}
+
+static void widen_life(slot *s, int first, int last) {
+    if (s->block.first > first) s->block.first = first;
+    if (s->block.last < last) s->block.last = last;
+}
+
+/* What lives during one of the calls lives during all, and their scratch is the
+ * first one's. */
+static mg_status live_together(compiler *c, int first, int n) {
+    mg_program *p = c->p;
+    const mg_kernel_plan *plans[MG_MAX_TOGETHER];
+    for (int i = 0; i < n; i++) {
+        call *k = &p->calls[first + i];
+        plans[i] = &k->plan;
+        for (int s = 0; s < k->n_in; s++) widen_life(&p->slots[k->in[s]], first, first + n - 1);
+        for (int s = 0; s < k->n_out; s++) widen_life(&p->slots[k->out[s]], first, first + n - 1);
+        if (k->scratch >= 0) p->slots[k->scratch].block.bytes = 0;
+        k->scratch = NOWHERE;
+    }
+    const size_t bytes = p->calls[first].kernel->scratch_many(plans, n);
+    int *scratch = &p->calls[first].scratch;
+    MG_TRY(new_slot(c, bytes, NOWHERE, scratch));
+    p->slots[*scratch].block.first = first;
+    p->slots[*scratch].block.last = first + n - 1;
+    return MG_OK;
+}
+
+/* Groups in a row, such as the updates of variables, become one call where they
+ * can. */
+static mg_status join_calls(compiler *c) {
+    mg_program *p = c->p;
+    for (int i = 0; i < p->n_calls; i += p->calls[i].together) {
+        const int n = count_together(p, i, i < p->n_compute ? p->n_compute : p->n_calls);
+        p->calls[i].together = n;
+        if (n > 1) MG_TRY(live_together(c, i, n));
+        if (n > p->max_together) p->max_together = n;
+    }
+    return MG_OK;
 }
 
 static mg_status compile_all(compiler *c) {
@@ -369,8 +423,8 @@ static mg_status compile_all(compiler *c) {
         MG_TRY(compile_step(c, &w->steps[s]));
     }
     if (w->n_compute == w->n_steps) c->p->n_compute = c->p->n_calls;
-    join_updates(c->p);
-    const size_t n_pointers = (size_t)(c->p->max_pointers + 1) * MAX_TOGETHER;
+    MG_TRY(join_calls(c));
+    const size_t n_pointers = (size_t)(c->p->max_pointers + 1) * (size_t)(c->p->max_together + 1);
     c->p->pointers = mg_alloc(n_pointers * sizeof *c->p->pointers);
     return c->p->pointers ? place_slots(c->p) : MG_OOM;
 }
@@ -472,8 +526,8 @@ static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run,
 
 /* Call k, and those that run together with it. */
 static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
-    mg_call calls[MAX_TOGETHER];
-    const int n = k->together > 1 ? k->together : 1;
+    mg_call calls[MG_MAX_TOGETHER];
+    const int n = k->together;
     for (int i = 0; i < n; i++)
         calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
     if (k->kernel == &collective) return run_collective(k, calls[0].in[0], calls[0].out[0], run);
@@ -502,7 +556,7 @@ static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
 mg_status mg_program_run(mg_program *p, const mg_run *run) {
     const int first = run->commit ? p->n_compute : 0,
               last = run->commit ? p->n_calls : p->n_compute;
-    for (int i = first; i<last; i += p->calls[i].together> 1 ? p->calls[i].together : 1) {
+    for (int i = first; i < last; i += p->calls[i].together) {
         if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         MG_TRY(run_checked(p, &p->calls[i], run));

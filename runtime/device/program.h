@@ -8,6 +8,8 @@
 
 #include "device/device.h"
 
+enum { MG_MAX_TOGETHER = 64 }; /* calls that run as one */
+
 #define MG_ROW_MAJOR                                                                               \
     0 /* the layout every external value has; other numbers are the device's own                   \
        */
@@ -42,11 +44,10 @@ typedef struct mg_kernel {
     const char *(*accepts)(const mg_kernel_plan *plan); /* NULL = yes, or the reason for a no */
     mg_status (*prepare)(mg_kernel_plan *plan);         /* may be NULL: all row-major, no state */
     mg_status (*run)(const mg_call *call);
-    /* Calls that follow one another in the commit phase and do not need one another, as one: may be
-     * NULL. All may use the scratch of the first. `goes_with`: whether a call may join those that
-     * `first` began. */
+    /* Calls that follow one another and touch nothing that another of them writes, as one: may be
+     * NULL. The first has scratch for all, as much as `scratch_many` says. */
     mg_status (*run_many)(const mg_call *calls, int n);
-    bool (*goes_with)(const mg_kernel_plan *first, const mg_kernel_plan *plan);
+    size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
     void (*release)(void *state); /* may be NULL */
 } mg_kernel;
 

@@ -1,7 +1,9 @@
-/* What a device is given to compile: steps over numbered values, in execution order.
+/* What a device is given to compile: steps over numbered values, in execution
+ * order.
  *
- * No addresses, no device numbers. Values 0..n_external-1 come from outside at run time (arguments,
- * variables, constants, results); the others are temporaries that live in the arena. */
+ * No addresses, no device numbers. Values 0..n_external-1 come from outside at
+ * run time (arguments, variables, constants, results); the others are
+ * temporaries that live in the arena. */
 #ifndef MG_DEVICE_WORK_H
 #define MG_DEVICE_WORK_H
 
@@ -21,8 +23,14 @@ typedef struct mg_step {
     const int *in, *out;   /* value numbers */
     uint64_t draw;         /* of a random op: its ordinal ... */
     uint32_t seed;         /* ... and key; */
-    bool draw_relative;    /* or the ordinal counted from the base, with the seed, given to run */
-    int64_t first;         /* of a random op: where its first element stands in the whole draw */
+    bool draw_relative;    /* or the ordinal counted from the base, with the seed,
+                              given to run */
+    int64_t first;         /* of a random op: where its first element stands in the whole
+                              draw */
+    /* Of a fused group: this many steps from here on, itself among them, have
+     * equal expressions over ranges of their own and do not need one another: a
+     * multi-tensor update. Else 1, and 0 for the others of such a row. */
+    int alike;
 } mg_step;
 
 typedef struct mg_work {

@@ -1,6 +1,8 @@
-/* The text of a lowered plan: one line a step. Two traces of the same code give the same text. */
-#include "graph/ir.h"
+/* The text of a lowered plan: one line a step, and one before each row of
+ * groups that are alike: what they all do. Two traces of the same code give the
+ * same text. */
 #include "core/alloc.h"
+#include "graph/ir.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,9 +90,20 @@ static void print_expression(text *t, const mg_fused *e) {
     }
 }
 
+static void print_where(text *t, const mg_lowered *l, int i, bool where) {
+    if (where && l->where[i]) print(t, "  -- %s", l->where[i]);
+    print(t, "\n");
+}
+
 static void print_step(text *t, const mg_lowered *l, int i, bool where) {
     const mg_step *s = &l->work.steps[i];
-    print(t, "%s", i < l->work.n_compute ? "" : "commit ");
+    const char *phase = i < l->work.n_compute ? "" : "commit ";
+    if (s->alike > 1) {
+        print(t, "%s%d alike: ", phase, s->alike);
+        print_expression(t, s->fused);
+        print_where(t, l, i, where);
+    }
+    print(t, "%s%s", phase, s->alike == 1 ? "" : "  ");
     for (int k = 0; k < s->n_out; k++) {
         const mg_value *v = &l->work.values[s->out[k]];
         print(t, "%s%%%d:%s%s", k ? ", " : "", s->out[k], mg_dtype_name(v->dtype),
@@ -100,12 +113,11 @@ static void print_step(text *t, const mg_lowered *l, int i, bool where) {
     for (int k = 0; k < s->n_in; k++) print(t, "%s%%%d", k ? ", " : "", s->in[k]);
     print(t, ")");
     if (s->op && s->attrs) print_attrs(t, s);
-    if (s->fused) {
+    if (s->fused && s->alike == 1) {
         print(t, " ");
         print_expression(t, s->fused);
     }
-    if (where && l->where[i]) print(t, "  -- %s", l->where[i]);
-    print(t, "\n");
+    print_where(t, l, i, where);
 }
 
 char *mg_lowered_dump(const mg_lowered *l, bool where) {

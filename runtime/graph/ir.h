@@ -1,8 +1,9 @@
-/* The plan's own view of a step: numbered nodes, made from tensors, rewritten by the passes.
+/* The plan's own view of a step: numbered nodes, made from tensors, rewritten
+ * by the passes.
  *
- * Nodes stand in topological order. A node that a pass replaces gets `forward`; passes read inputs
- * through mg_ir_resolve. Tensors are not changed: the IR lives from mg_plan_new to the compiled
- * program. */
+ * Nodes stand in topological order. A node that a pass replaces gets `forward`;
+ * passes read inputs through mg_ir_resolve. Tensors are not changed: the IR
+ * lives from mg_plan_new to the compiled program. */
 #ifndef MG_GRAPH_IR_H
 #define MG_GRAPH_IR_H
 
@@ -11,7 +12,8 @@
 
 typedef enum mg_node_kind {
     MG_NODE_OP,
-    MG_NODE_LITERAL, /* a `full` value: `literal` everywhere; materialised only where an op asks */
+    MG_NODE_LITERAL, /* a `full` value: `literal` everywhere; materialised only
+                        where an op asks */
     MG_NODE_VALUE,   /* a tensor that has a buffer */
     MG_NODE_ARGUMENT,
     MG_NODE_VARIABLE
@@ -40,7 +42,8 @@ typedef struct mg_node {
 
 typedef struct mg_root { /* a value the plan must produce */
     int node;
-    bool commit; /* a variable's new value, wanted by nobody but the commit phase */
+    bool commit; /* a variable's new value, wanted by nobody but the commit phase
+                  */
 } mg_root;
 
 typedef struct mg_ir {
@@ -56,8 +59,9 @@ static inline int mg_ir_resolve(const mg_ir *ir, int node) {
     return node;
 }
 
-/* From the tensors (roots in order). `trace` is the serial placeholders must carry: 0 = none may
- * occur. Evaluated tensors become values; their history is not followed. */
+/* From the tensors (roots in order). `trace` is the serial placeholders must
+ * carry: 0 = none may occur. Evaluated tensors become values; their history is
+ * not followed. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace);
 void mg_ir_free(mg_ir *ir);
 /* Memory that lives as long as the IR. */
@@ -65,7 +69,8 @@ void *mg_ir_alloc(mg_ir *ir, size_t bytes);
 /* Sets `uses` from the roots down; dead nodes have 0. */
 void mg_ir_count_uses(mg_ir *ir);
 
-/* simplify.c: equal nodes become one, identities vanish, conv/matmul take bias and relu in. */
+/* simplify.c: equal nodes become one, identities vanish, conv/matmul take bias
+ * and relu in. */
 mg_status mg_simplify(mg_ir *ir);
 
 /* fuse.c: gives element-wise nodes their groups. */
@@ -81,12 +86,15 @@ typedef struct mg_groups {
     int n, capacity;
 } mg_groups;
 
-/* With `fuse` false only MG_NODE_LITERAL operands are dealt with: every group has one member. */
+/* With `fuse` false only MG_NODE_LITERAL operands are dealt with: every group
+ * has one member. */
 mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups);
 
-/* schedule.c: the order of steps (ops and groups). A unit is a node, or a group's number + n. */
+/* schedule.c: the order of steps (ops and groups). A unit is a node, or a
+ * group's number + n. */
 typedef struct mg_schedule {
     int *units; /* in the IR's memory; node number, or ir->n + group number */
+    int *alike; /* likewise; per place: see mg_step */
     int n, n_compute;
 } mg_schedule;
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order);
@@ -120,8 +128,9 @@ typedef struct mg_lowered { /* all in the IR's memory */
 } mg_lowered;
 
 mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *l);
-/* Whether a commit step other than the one that makes value `update` reads external `variable`,
- * directly or through reshapes (which may share its memory). */
+/* Whether a commit step other than the one that makes value `update` reads
+ * external `variable`, directly or through reshapes (which may share its
+ * memory). */
 bool mg_lowered_read_elsewhere(const mg_lowered *l, int variable, int update);
 
 /* dump.c: one line a step. Owned text, or NULL. */

@@ -1,9 +1,10 @@
 /* Lower: from the ordered IR to numbered values and steps.
  *
- * External values come first: what the plan is given (constants, arguments, variables), then what
- * it must hand out. Everything else is a temporary, in the order of the steps that make it. */
-#include "graph/ir.h"
+ * External values come first: what the plan is given (constants, arguments,
+ * variables), then what it must hand out. Everything else is a temporary, in
+ * the order of the steps that make it. */
 #include "core/alloc.h"
+#include "graph/ir.h"
 #include <string.h>
 
 typedef struct lowering {
@@ -78,7 +79,8 @@ static int value_of(lowering *l, int node) {
     return l->value[node] >= 0 ? l->value[node] : add_value(l, node);
 }
 
-static mg_status add_step(lowering *l, int unit) {
+static mg_status add_step(lowering *l, int at) {
+    const int unit = l->order->units[at];
     const mg_group *g = group_of(l, unit);
     const mg_node *n = &l->ir->nodes[g ? g->members[g->n_members - 1] : unit];
     const int n_in = g ? g->expr.n_inputs : n->n_in, n_out = g ? g->expr.n_outputs : 1;
@@ -98,7 +100,8 @@ static mg_status add_step(lowering *l, int unit) {
                                                  .draw = n->draw,
                                                  .seed = n->seed,
                                                  .draw_relative = n->draw_relative,
-                                                 .first = g ? 0 : n->first};
+                                                 .first = g ? 0 : n->first,
+                                                 .alike = l->order->alike[at]};
     return MG_OK;
 }
 
@@ -117,7 +120,7 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     for (size_t i = 0; i < n; i++) l.value[i] = -1;
     add_given(&l);
     MG_TRY(add_roots(&l));
-    for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, order->units[i]));
+    for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, i));
     out->work.n_compute = order->n_compute;
     out->work.values = l.values;
     out->work.steps = l.steps;

@@ -1,11 +1,14 @@
 /* Schedule: the order of the steps, compute first, then commit.
  *
- * Among the units that are ready, the one that adds least to the live bytes runs next, so a weight
- * gradient runs as soon as it can free its operands. What has no inputs (random draws, materialised
- * constants) runs just before its first user. A fused group whose results only become variables'
- * new values, directly or through other such groups, belongs to the commit phase. */
-#include "graph/ir.h"
+ * Among the units that are ready, the one that adds least to the live bytes
+ * runs next, so a weight gradient runs as soon as it can free its operands.
+ * What has no inputs (random draws, materialised constants) runs just before
+ * its first user. A fused group whose results only become variables' new
+ * values, directly or through other such groups, belongs to the commit phase.
+ * There the groups that do the same to different variables stand in a row, for
+ * a device to run as one. */
 #include "core/alloc.h"
+#include "graph/ir.h"
 #include <string.h>
 
 enum { LOOK_AHEAD = 64 }; /* ready units compared; keeps very wide graphs linear */
@@ -14,6 +17,7 @@ typedef struct unit {
     int n_waiting;     /* producers not yet placed, sources not counted */
     int n_edges, edge; /* consumers: edges[edge .. edge + n_edges) */
     bool exists, source, placed, commit;
+    int depth; /* in the commit phase: of its chain of producers there */
 } unit;
 
 typedef struct scheduler {
@@ -68,7 +72,8 @@ static bool first_mention(const scheduler *s, int u, int i) {
     return true;
 }
 
-/* A literal inside a group is an immediate; elsewhere it must be made by a `full` step. */
+/* A literal inside a group is an immediate; elsewhere it must be made by a
+ * `full` step. */
 static bool literal_needed(const scheduler *s, int node) {
     const mg_node *n = &s->ir->nodes[node];
     return n->kind != MG_NODE_LITERAL || s->users_left[node] > 0;
@@ -206,6 +211,64 @@ static mg_status split_phases(scheduler *s) {
     return MG_OK;
 }
 
+/* ---- multi-tensor updates ---- */
+
+/* Producers stand before their users, so one pass finds the depths; units of
+ * one depth do not need one another. */
+static void find_depths(scheduler *s) {
+    const mg_schedule *o = s->order;
+    for (int i = o->n_compute; i < o->n; i++) {
+        const unit *u = &s->units[o->units[i]];
+        for (int e = u->edge; e < u->edge + u->n_edges; e++) {
+            unit *user = &s->units[s->edges[e]];
+            if (user->depth <= u->depth) user->depth = u->depth + 1;
+        }
+    }
+}
+
+static bool whole(const scheduler *s, int u, int i) {
+    return mg_shape_equal(&s->ir->nodes[input_node(s, u, i)].shape,
+                          &s->ir->nodes[output_node(s, u, 0)].shape);
+}
+
+/* Equal but for their ranges: elements each has of its own, and operands that
+ * they share. */
+static bool are_alike(const scheduler *s, int a, int b) {
+    const mg_group *x = group_of(s, a), *y = group_of(s, b);
+    if (s->units[a].depth != s->units[b].depth || memcmp(&x->expr, &y->expr, sizeof x->expr) != 0)
+        return false;
+    for (int i = 0; i < x->expr.n_inputs; i++)
+        if (x->in[i] != y->in[i] && !(whole(s, a, i) && whole(s, b, i))) return false;
+    return true;
+}
+
+/* Behind each unit of the commit phase come those alike, then the rest of its
+ * depth. */
+static mg_status bring_together(scheduler *s) {
+    mg_schedule *o = s->order;
+    int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = o->n_compute, deepest = 0;
+    o->alike = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *o->alike);
+    if (!sorted || !o->alike) return MG_OOM;
+    find_depths(s);
+    memcpy(sorted, o->units, (size_t)o->n_compute * sizeof *sorted);
+    for (int i = 0; i < n; i++) o->alike[i] = 1;
+    for (int i = n; i < o->n; i++)
+        if (s->units[o->units[i]].depth > deepest) deepest = s->units[o->units[i]].depth;
+    for (int depth = 0; depth <= deepest; depth++)
+        for (int i = o->n_compute; i < o->n; i++) {
+            const int u = o->units[i], first = n;
+            if (u < 0 || s->units[u].depth != depth) continue;
+            for (int k = i; k < o->n; k++) {
+                if (o->units[k] < 0 || !are_alike(s, u, o->units[k])) continue;
+                sorted[n++] = o->units[k];
+                o->units[k] = -1;
+                o->alike[first]++;
+            }
+        }
+    o->units = sorted;
+    return MG_OK;
+}
+
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order) {
     scheduler s = {.ir = ir, .groups = groups, .order = order, .n_units = ir->n + groups->n};
     *order = (mg_schedule){0};
@@ -219,5 +282,6 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     count_users(&s);
     MG_TRY(build_edges(&s));
     run_list(&s, ready);
-    return split_phases(&s);
+    MG_TRY(split_phases(&s));
+    return bring_together(&s);
 }

@@ -13,6 +13,7 @@
     X(conv)                                                                                        \
     X(pool)                                                                                        \
     X(norm)                                                                                        \
+    X(layer_norm)                                                                                  \
     X(softmax)                                                                                     \
     X(gather)                                                                                      \
     X(collective)                                                                                  \

@@ -1,4 +1,5 @@
-/* softmax and log_softmax over one axis, shifted by the maximum so that nothing overflows. */
+/* softmax and log_softmax over one axis, shifted by the maximum so that nothing overflows.
+ * softmax_grad(y, dy): y (dy - sum(dy y)), the gradient of softmax from its result. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -51,9 +52,35 @@ static mg_tensor *sum_along(mg_tensor *t, const mg_tensor *y) {
     return reduce("sum", t, &axes, true);
 }
 
+static mg_status softmax_grad_infer(mg_infer *f) {
+    MG_TRY(softmax_infer(f));
+    if (mg_shape_equal(mg_infer_shape(f, 1), &f->shape)) return MG_OK;
+    return mg_infer_fail(f, MG_USAGE, "dy has shape %s, y has %s",
+                         MG_SHAPE_TEXT(mg_infer_shape(f, 1)), MG_SHAPE_TEXT(&f->shape));
+}
+
+static void softmax_grad_ref(const mg_ref *r) {
+    const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_axis_attrs *)r->attrs)->axis);
+    for (int64_t k = 0; k < v.outer * v.inner; k++) {
+        const int64_t first = k / v.inner * v.n * v.inner + k % v.inner;
+        const double *y = r->in[0] + first, *dy = r->in[1] + first;
+        double sum = 0;
+        for (int64_t i = 0; i < v.n; i++) sum += y[i * v.inner] * dy[i * v.inner];
+        for (int64_t i = 0; i < v.n; i++)
+            r->out[first + i * v.inner] = y[i * v.inner] * (dy[i * v.inner] - sum);
+    }
+}
+
 static mg_tensor *softmax_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
-    return mul(y, sub(dy, sum_along(mul(dy, y), y)));
+    return mg_make("softmax_grad", y->attrs, 2, y, dy);
+}
+
+/* Linear in dy, and its own transpose; in y each factor has its turn. */
+static mg_tensor *softmax_grad_grad(mg_tensor *d, mg_tensor *g, int i) {
+    mg_tensor *y = d->inputs[0], *dy = d->inputs[1];
+    if (i == 1) return mg_make("softmax_grad", d->attrs, 2, y, g);
+    return sub(mul(g, sub(dy, sum_along(mul(dy, y), d))), mul(dy, sum_along(mul(g, y), d)));
 }
 
 static mg_tensor *log_softmax_grad(mg_tensor *y, mg_tensor *dy, int i) {
@@ -63,6 +90,13 @@ static mg_tensor *log_softmax_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 static bool softmax_split(mg_split *s) {
     return mg_split_except(s, ((const mg_axis_attrs *)s->attrs)->axis);
+}
+
+static bool softmax_grad_split(mg_split *s) {
+    const int axis = s->given[0] >= 0 ? s->given[0] : s->given[1];
+    if (axis < 0 || axis == ((const mg_axis_attrs *)s->attrs)->axis) return false;
+    s->out = s->in[0] = s->in[1] = axis;
+    return true;
 }
 
 /* ---- the rows ---- */
@@ -77,6 +111,16 @@ static const mg_op rows[] = {
      .grad = softmax_grad,
      .split = softmax_split,
      .ref = softmax_ref},
+    {.name = "softmax_grad",
+     .doc = "gradient of softmax, from its result y and dy",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .flags = MG_OP_PROMOTE | MG_OP_HIDDEN,
+     MG_ATTRS(mg_axis_attrs, softmax_table),
+     .infer = softmax_grad_infer,
+     .grad = softmax_grad_grad,
+     .split = softmax_grad_split,
+     .ref = softmax_grad_ref},
     {.name = "log_softmax",
      .doc = "logarithm of softmax, exact where softmax underflows",
      .min_inputs = 1,

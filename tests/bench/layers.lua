@@ -147,6 +147,10 @@ end
 -- ---- PyTorch's ----------------------------------------------------------------------------------
 
 local function start_peer()
+  if os.execute(options.venv .. "/bin/python -c 'import torch' 2>/dev/null") ~= 0 then
+    print("skipped: no PyTorch in " .. options.venv .. " (tests/bench/run.lua installs it)")
+    os.exit(0, true)
+  end
   local folder = io.popen("mktemp -d"):read "*l"
   os.execute(("mkfifo %s/in %s/out"):format(folder, folder))
   os.execute(("%s/bin/python %speer_torch_layers.py --threads %s <%s/in >%s/out 2>%s/err &"):format(

@@ -68,9 +68,10 @@ def _loss_case(name, args, truth, prediction):
     per_sample = make(reduction="none", **args)(tf.constant(truth), tf.constant(prediction))
     assert np.isclose(np.mean(per_sample.numpy()), float(mean), rtol=1e-14)
     assert np.isclose(np.sum(per_sample.numpy() * WEIGHTS) / N, float(weighted), rtol=1e-14)
-    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args, "y_true_shape": list(truth.shape),
-            "y_true": truth, "y_pred": prediction, "per_sample": per_sample, "mean": mean,
-            "gradient": gradient, "weighted": weighted, "weighted_gradient": weighted_gradient}
+    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args,
+            "y_true_shape": list(truth.shape), "y_true": truth,
+            "y_pred": prediction, "per_sample": per_sample, "mean": mean, "gradient": gradient,
+            "weighted": weighted, "weighted_gradient": weighted_gradient}
 
 
 def _metric_case(name, truth, prediction):
@@ -91,6 +92,76 @@ def losses():
             "metrics": [_metric_case(*case) for case in METRICS]}
 
 
+# ---- reductions of values with more than one axis -------------------------------------------------
+
+CUBE = (4, 3, 5)
+RAW = hashed.array(CUBE, 61, 0.45, 0.5)
+PREDICTIONS = {"logits": hashed.array(CUBE, 60, 4.0), "raw": RAW,
+               "tiny": 1e-8 * hashed.array(CUBE, 60, 4.0)}
+TRUTHS = {"soft": hashed.array(CUBE, 62, 0.5, 0.5),
+          "bits": hashed.labels(60, 63, 2).reshape(CUBE).astype(float),
+          "ids": hashed.labels(12, 64, 5).reshape(4, 3),
+          "ids_from_minus_1": hashed.labels(12, 64, 5).reshape(4, 3) - 1,
+          "ids_of_axis_1": hashed.labels(20, 64, 3).reshape(4, 5)}
+
+REDUCED = [
+    ("CategoricalCrossentropy", {}, "soft", "raw"),
+    ("CategoricalCrossentropy", {"axis": 1}, "soft", "raw"),
+    ("CategoricalCrossentropy", {"axis": 1, "from_logits": True}, "soft", "logits"),
+    ("CategoricalCrossentropy", {"label_smoothing": 0.2}, "soft", "raw"),
+    ("SparseCategoricalCrossentropy", {}, "ids", "raw"),
+    ("SparseCategoricalCrossentropy", {"axis": 1}, "ids_of_axis_1", "raw"),
+    ("SparseCategoricalCrossentropy", {"axis": 1, "from_logits": True, "ignore_class": 1},
+     "ids_of_axis_1", "logits"),
+    ("SparseCategoricalCrossentropy", {"ignore_class": 2}, "ids", "raw"),
+    ("SparseCategoricalCrossentropy", {"ignore_class": -1, "from_logits": True},
+     "ids_from_minus_1", "logits"),
+    ("BinaryCrossentropy", {"axis": 1}, "bits", "raw"),
+    ("BinaryCrossentropy", {"axis": -2, "from_logits": True, "label_smoothing": 0.3}, "bits",
+     "logits"),
+    ("MeanSquaredError", {}, "soft", "logits"), ("MeanAbsoluteError", {}, "soft", "logits"),
+    ("Huber", {"delta": 0.7}, "soft", "logits"), ("KLDivergence", {}, "soft", "raw"),
+    ("Hinge", {}, "bits", "logits"), ("CosineSimilarity", {}, "soft", "logits"),
+    ("CosineSimilarity", {"axis": 1}, "soft", "logits"),
+    ("CosineSimilarity", {}, "soft", "tiny"),
+]
+
+
+def _reduction_case(name, args, truth, prediction):
+    known, source = dict(args), tf.constant(PREDICTIONS[prediction])
+    moved = name.startswith("Sparse") and known.pop("axis", -1) == 1
+    y = tf.constant(TRUTHS[truth])
+    size = (4, 5) if args.get("axis") in (1, -2) else (4, 3)
+    rows, every = hashed.array((4,), 65, 1.0, 1.0), hashed.array(size, 66, 1.0, 1.0)
+
+    def run(reduction, weight=None):
+        with tf.GradientTape() as tape:
+            tape.watch(source)
+            # the sparse loss knows the last axis only
+            p = tf.transpose(source, [0, 2, 1]) if moved else source
+            loss = getattr(keras.losses, name)(reduction=reduction, **known)
+            value = loss(y, p, sample_weight=weight)
+        return value, tape.gradient(value, source)
+
+    case = {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args,
+            "truth": truth, "prediction": prediction, "values_shape": list(size),
+            "none": run("none")[0]}
+    for key, weight in [("plain", None), ("rows", rows[:, None]), ("every", every)]:
+        for reduction in ["sum_over_batch_size", "sum", "mean_with_sample_weight"]:
+            # By the weights of rows Keras divides once, however many values each weighs.
+            if key == "rows" and reduction == "mean_with_sample_weight":
+                continue
+            case[f"{key}_{reduction}"] = run(reduction, weight)[0]
+    case["gradient"] = run("mean_with_sample_weight", every)[1]
+    return case
+
+
+def reductions():
+    """Set 10."""
+    compute_in("float64")
+    return {"shape": list(CUBE), "cases": [_reduction_case(*case) for case in REDUCED]}
+
+
 SETS = {"losses": (losses, """
 losses[i]: loss, args by Keras's names, y_true (class ids when y_true_shape is {samples}), y_pred
 {samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the mean
@@ -99,4 +170,11 @@ gradient. Predictions that are not logits: normalised rows, rows that do not sum
 of class 0 (there 1e-7 clipping decides).
 
 metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
-of equal predictions the first wins. All in float64, arrays flat and row-major.""")}
+of equal predictions the first wins. All in float64, arrays flat and row-major."""),
+        "loss_reductions": (reductions, """
+cases[i]: loss, args by Keras's names (axes count from 0); predictions of the shape: logits array(60, 4),
+raw array(61, 0.45, 0.5) or tiny, logits / 1e8; targets: soft array(62, 0.5, 0.5), bits labels(63, 2), ids
+labels(64, 5) of {4, 3}, the same less 1, or labels(64, 3) of {4, 5} for classes along axis 1. none: the
+unreduced values of values_shape; plain, rows and every: without weights, with array({4, 1}, 65, 1, 1), with
+array(values_shape, 66, 1, 1), each reduced as named; gradient: of every_mean_with_sample_weight with
+respect to the predictions. Float64.""")}

@@ -119,18 +119,207 @@ test("one-hot targets for the sparse loss: the error names the other loss", func
   end, "y looks one-hot: use categorical_crossentropy", "usage")
 end)
 
-test("wrong shapes are named", function()
+test("a label that is no whole number is an error", function()
   check.raises(function()
-    losses.mean_squared_error({ { 1, 2 } }, mgpu.tensor { { 1, 2, 3 } })
-  end, "y has shape {1, 2} but predictions of shape {1, 3} need {1, 3}", "usage")
+    losses.sparse_categorical_crossentropy(mgpu.tensor { 0, 1.5 }, mgpu.tensor(P))
+  end, "a label is not in 0 .. 2", "data")
 end)
+
+-- ---- options of a call --------------------------------------------------------------------------
+
+local FAR = mgpu.tensor { { 3, -2 }, { 1, 4 } }
+local ZEROS = mgpu.zeros { 2, 2 }
+
+test("options of a call come on top of the loss's own", function()
+  local y, p = { { 1, 0 } }, mgpu.tensor { { 3, -2 } }
+  local loss = losses.BinaryCrossentropy { from_logits = true }
+  local smooth = losses.BinaryCrossentropy { from_logits = true, label_smoothing = 0.2 }
+  check.near(loss(y, p, { label_smoothing = 0.2 }):item(), smooth(y, p):item())
+  check.near(loss.per_sample(y, p, { label_smoothing = 0.2 }), smooth.per_sample(y, p))
+  check.near(losses.bce(y, p, { from_logits = true, sample_weight = { 3 } }):item(), 3 * loss(y, p):item())
+  check.equal(loss.options.label_smoothing, 0)
+end)
+
+test("reductions: of {6.5, 8.5} with and without weights", function()
+  local function value(reduction, weight)
+    return losses.mse(ZEROS, FAR, { reduction = reduction, sample_weight = weight }):totable()
+  end
+  check.equal(value("sum_over_batch_size"), 7.5)
+  check.equal(value("mean"), 7.5)
+  check.equal(value("mean_with_sample_weight"), 7.5)
+  check.equal(value("sum"), 15)
+  check.equal(value("none"), { 6.5, 8.5 })
+  check.equal(value("sum_over_batch_size", { 3, 1 }), 14)
+  check.equal(value("mean", { { 3 }, { 1 } }), 14)
+  check.equal(value("mean_with_sample_weight", { 3, 1 }), 7)
+  check.equal(value("mean_with_sample_weight", 2), 7.5)
+  check.equal(value("sum", 2), 30)
+  check.equal(value("none", { 3, 1 }), { 19.5, 8.5 })
+end)
+
+test("weights that add up to 0 give 0, and no NaN in the gradient", function()
+  local loss = losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
+  local p = mgpu.variable(FAR)
+  local value, grads = mgpu.value_and_grad(function()
+    return loss(ZEROS, p:value(), { sample_weight = { 0, 0 } })
+  end, { p })()
+  check.equal(value:item(), 0)
+  check.equal(grads[1], { { 0, 0 }, { 0, 0 } })
+end)
+
+test("a function as a loss takes weights and reductions", function()
+  local Loss = require "mgpu.losses.loss"
+  local loss = Loss.from_function(function(y, p) return mgpu.sum(mgpu.abs(y - p), { axis = 2 }) end)
+  check.equal(loss(ZEROS, FAR):item(), 5)
+  check.equal(loss(ZEROS, FAR, { sample_weight = { 1, 0 } }):item(), 2.5)
+  check.equal(loss(ZEROS, FAR, { reduction = "sum" }):item(), 10)
+end)
+
+test("predictions of whole numbers are compared as numbers, not y as whole ones", function()
+  check.equal(losses.mse({ { 0.5 } }, mgpu.tensor({ { 1 } }, { dtype = "int32" })):item(), 0.25)
+end)
+
+test("a softmax over the classes' axis is computed from its logits", function()
+  local logits = mgpu.variable(mgpu.tensor { { { 200 }, { 0 } } })
+  for _, case in ipairs { { "categorical_crossentropy", { { { 0 }, { 1 } } } },
+    { "sparse_categorical_crossentropy", { { 1 } } } } do
+    local value, grads = mgpu.value_and_grad(function()
+      return losses[case[1]](case[2], mgpu.softmax(logits, { axis = 2 }), { axis = 2 })
+    end, { logits })()
+    check.near(value:item(), 200)
+    check.near(grads[1], { { { 1 }, { -1 } } })
+  end
+end)
+
+test("fit trains with reduction, ignore_class and weights as the loss alone computes them", function()
+  local L = mgpu.layers
+  local x, y = mgpu.tensor { { 1, 0 }, { 0, 1 }, { 1, 1 } }, int { 0, -1, 2 }
+  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 3 } }
+  for _, reduction in ipairs { "sum", "sum_over_batch_size", "mean_with_sample_weight" } do
+    local loss = losses.SparseCategoricalCrossentropy { from_logits = true, ignore_class = -1,
+      reduction = reduction, name = "mine" }
+    model:compile { optimizer = "sgd", loss = loss, metrics = { "accuracy" } }
+    check.near(model:test_on_batch(x, y).loss, loss(y, model(x)):item())
+    check.near(model:test_on_batch(x, y, { sample_weight = { 1, 2, 3 } }).loss,
+      loss(y, model(x), { sample_weight = { 1, 2, 3 } }):item())
+    model:fit(x, y, { epochs = 1, verbose = 0 })
+  end
+end)
+
+-- ---- Keras's reductions of values with several axes ---------------------------------------------
+
+package.path = "tests/golden/?.lua;" .. package.path
+local hash = require "hash"
+local golden = require "loss_reductions"
+
+local TARGETS = { ids = { 5, { 4, 3 } }, ids_from_minus_1 = { 5, { 4, 3 } }, ids_of_axis_1 = { 3, { 4, 5 } } }
+
+local function hashed(shape, salt, scale, offset, dtype)
+  local count = 1
+  for _, n in ipairs(shape) do count = count * n end
+  return mgpu.tensor(hash.array(count, salt, scale, offset), { dtype = dtype }):reshape(shape)
+end
+
+local function inputs(case, dtype)
+  local shape, kind = golden.shape, TARGETS[case.truth]
+  local p = case.prediction == "raw" and hashed(shape, 61, 0.45, 0.5, dtype) or hashed(shape, 60, 4, 0, dtype)
+  if case.prediction == "tiny" then p = p * 1e-8 end
+  if kind then
+    local ids = int(hash.labels(kind[2][1] * kind[2][2], 64, kind[1])):reshape(kind[2])
+    return case.truth == "ids_from_minus_1" and ids - 1 or ids, p
+  elseif case.truth == "bits" then
+    return mgpu.tensor(hash.labels(60, 63, 2), { dtype = dtype }):reshape(shape), p
+  end
+  return hashed(shape, 62, 0.5, 0.5, dtype), p
+end
+
+local function check_reductions(case, dtype, tolerance)
+  local y, p = inputs(case, dtype)
+  local weights = { plain = false, rows = hashed({ 4 }, 65, 1, 1, dtype),
+    every = hashed(case.values_shape, 66, 1, 1, dtype) }
+  local options = {}
+  for key, value in pairs(case.args) do options[key] = value end
+  if options.axis == 1 then options.axis = 2 end -- counted from 1
+  local loss = losses[case.loss].new(options)
+  check.near(loss(y, p, { reduction = "none" }):reshape { -1 }, case.none, tolerance)
+  check.near(mgpu.mean(loss.per_sample(y, p), { axis = 1 }):item() * #case.none,
+    case.plain_sum, tolerance)
+  for key, weight in pairs(weights) do
+    for _, reduction in ipairs { "sum_over_batch_size", "sum", "mean_with_sample_weight" } do
+      local expected = case[key .. "_" .. reduction]
+      if expected then
+        local given = { reduction = reduction, sample_weight = weight or nil }
+        check.near(loss(y, p, given):item(), expected, tolerance)
+        local jitted = mgpu.jit(function(a, b) return loss(a, b, given) end)
+        check.near(jitted(y, p):item(), expected, tolerance)
+      end
+    end
+  end
+  local variable = mgpu.variable(p)
+  local _, grads = mgpu.value_and_grad(function()
+    return loss(y, variable:value(), { reduction = "mean_with_sample_weight", sample_weight = weights.every })
+  end, { variable })()
+  check.near(grads[1]:reshape { -1 }, case.gradient, 100 * tolerance)
+end
+
+for i, case in ipairs(golden.cases) do
+  test(("loss %d of several axes, %s, has Keras's reductions"):format(i, case.loss), function()
+    check_reductions(case, "float64", 1e-12)
+    if #mgpu.devices "cpu" == 0 or case.prediction == "tiny" then return end -- squares of 1e-8: no float32
+    mgpu.with_device("cpu:0", function() check_reductions(case, "float32", 1e-5) end)
+  end)
+end
+
+test("weights of rows make mean_with_sample_weight a mean, however many values a row has", function()
+  local loss = losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
+  local p = mgpu.tensor { { { 1 }, { 1 } }, { { 2 }, { 2 } } }
+  check.near(loss(mgpu.zeros { 2, 2, 1 }, p, { sample_weight = { 3, 1 } }):item(), (3 * 1 + 1 * 4) / 4)
+end)
+
+-- ---- errors -------------------------------------------------------------------------------------
 
 test("an unknown loss is an error with the nearest name", function()
-  check.raises(function() return losses.categorical_crossentrop end, "categorical_crossentropy",
-    "usage")
+  check.raises(function() return losses.categorical_crossentrop end, "categorical_crossentropy", "usage")
 end)
 
-test("an unknown option is an error", function()
-  check.raises(function() losses.CategoricalCrossentropy { from_logit = true } end, "from_logits",
-    "usage")
-end)
+for _, case in ipairs {
+  { "CategoricalCrossentropy", { from_logit = true }, 'unknown option "from_logit" (did you mean "from_logits"?)' },
+  { "BinaryCrossentropy", { label_smoothing = 1.5 }, 'option "label_smoothing" must be at most 1, got 1.5' },
+  { "BinaryCrossentropy", { axis = 0.5 }, 'option "axis" must be a whole number' },
+  { "Huber", { delta = -1 }, 'option "delta" must be at least 0, got -1' },
+  { "Huber", { 0.5 }, "takes options by name only" },
+  { "MeanSquaredError", { reduction = "avg" }, 'option "reduction": unknown value "avg"' },
+  { "MeanAbsoluteError", { delta = 1 }, 'unknown option "delta"' },
+  { "SparseCategoricalCrossentropy", { ignore_class = "x" }, 'option "ignore_class" must be a whole number' },
+  { "Hinge", { name = 3 }, 'option "name" must be a name' },
+} do
+  local message = case[1] .. ": " .. case[3]
+  test("an option of a loss: " .. message, function()
+    check.raises(function() losses[case[1]](case[2]) end, message, "usage")
+  end)
+end
+
+for _, case in ipairs {
+  { "mse", { { 1, 2 } }, { { 1, 2, 3 } }, nil, "mean_squared_error: y has shape {1, 2} but predictions of shape "
+    .. "{1, 3} need {1, 3}" },
+  { "mae", { 1, 2 }, { { 1 } }, nil, "mean_absolute_error: y has shape {2}" },
+  { "huber", { { 1 } }, { { 1 }, { 2 } }, nil, "huber: y has shape {1, 1}" },
+  { "kld", { { 1 } }, { { 1, 2 } }, nil, "kl_divergence: y has shape {1, 1}" },
+  { "hinge", { { 1 } }, { { 1, 2 } }, nil, "hinge: y has shape {1, 1}" },
+  { "cosine_similarity", { { 1, 2 } }, { { 1, 2 } }, { axis = 1 },
+    "cosine_similarity: axis 1 is out of range for predictions with 2 axes (the batch is 1)" },
+  { "bce", { { 1, 2 } }, { { 1, 2 } }, { axis = 3 }, "binary_crossentropy: axis 3 is out of range" },
+  { "categorical_crossentropy", { { 1, 0 } }, { { 1, 0 } }, { axis = -2 },
+    "categorical_crossentropy: axis -2 is out of range" },
+  { "sparse_categorical_crossentropy", { 1 }, { { 1, 0 } }, { axis = 0 },
+    "sparse_categorical_crossentropy: axis 0 is out of range" },
+  { "mse", { { 1 } }, { { 1 } }, { sample_weight = { 1, 2 } },
+    "mean_squared_error: sample_weight has shape {2}, but the values it weighs have {1}" },
+  { "mse", { { 1 } }, { { 1 } }, { delta = 2 }, 'mean_squared_error: unknown option "delta"' },
+  { "mse", { { 1 } }, { { 1 } }, 3, "mean_squared_error: the third argument is a table of options" },
+  { "mse", 1, nil, nil, "mean_squared_error: the predictions are missing" },
+} do
+  test("a call of a loss: " .. case[5], function()
+    check.raises(function() losses[case[1]](case[2], case[3], case[4]) end, case[5], "usage")
+  end)
+end

@@ -85,61 +85,224 @@ local hash = require "hash"
 local golden = require "metrics"
 
 -- Targets, predictions and weights of an update, from 0.
-local function golden_batch(case, update)
-  local rows, width = golden.rows, case.kind == "column" and 1 or golden.classes
-  local f64 = { dtype = "float64" }
-  local p = mgpu.tensor(hash.array(rows * width, 300 + update, 0.5, 0.5), f64):reshape { rows, width }
+local function golden_batch(case, update, dtype)
+  local rows, width = golden.rows, golden.classes
+  if case.kind == "column" or case.kind == "flat" then width = 1 end
+  local shape = case.kind == "flat" and { rows } or { rows, width }
+  local options = { dtype = dtype }
+  local p = mgpu.tensor(hash.array(rows * width, 300 + update, 0.5, 0.5), options):reshape(shape)
   if case.args.from_logits then p = p * 6 - 3 end
   local y = mgpu.tensor(hash.labels(rows, 310 + update, golden.classes), { dtype = "int32" })
   if case.kind == "one_hot" then
     y = mgpu.one_hot(y, golden.classes)
   elseif case.kind ~= "ids" then
-    y = mgpu.tensor(hash.labels(rows * width, 320 + update, 2), f64):reshape { rows, width }
+    y = mgpu.tensor(hash.labels(rows * width, 320 + update, 2), options):reshape(shape)
   end
-  return y, p, mgpu.tensor(hash.array(rows, 330 + update, 1, 1), f64)
+  return y, p, mgpu.tensor(hash.array(rows, 330 + update, 1, 1), options)
 end
 
-local function near(actual, expected)
-  if type(actual) == "number" then actual = { actual } end
-  if type(expected) == "number" then expected = { expected } end
-  check.near(actual, expected, 1e-6) -- Keras's metrics compute in float32
+-- Plain and weighted results over the case's updates; `via` wraps the updating functions.
+local function run_golden(case, class, dtype, via)
+  local plain, weighted, results = class(case.args), class(case.args), {}
+  local update = via(function(y, p) plain:update(y, p) end)
+  local weigh = via(function(y, p, weight) weighted:update(y, p, weight) end)
+  for u = 0, golden.updates - 1 do
+    local y, p, weight = golden_batch(case, u, dtype)
+    update(y, p)
+    weigh(y, p, weight)
+    results[u + 1] = plain:result()
+  end
+  return results, weighted:result(), plain
 end
 
-for i, case in ipairs(golden.cases) do
-  test(("metric %d, %s (%s), has Keras's results over updates, in jit too"):format(i, case.metric,
-    case.kind), function()
-    local class = mgpu.metrics[case.metric]
-    local plain, weighted, jitted = class(case.args), class(case.args), class(case.args)
-    local step = mgpu.jit(function(y, p) jitted:update(y, p) end)
-    for u = 0, golden.updates - 1 do
-      local y, p, weight = golden_batch(case, u)
-      plain:update(y, p)
-      weighted:update(y, p, weight)
-      step(y, p)
-      near(plain:result(), case.plain[u + 1])
+local function as_it_is(fn) return fn end
+
+local function same_everywhere(case, class)
+  for _, via in ipairs { as_it_is, mgpu.jit } do
+    local results, weighted = run_golden(case, class, "float64", via)
+    check.near(results, case.plain, 1e-10)
+    check.near(weighted, case.weighted, 1e-10)
+  end
+  if #mgpu.devices "cpu" == 0 then return end
+  mgpu.with_device("cpu:0", function()
+    for _, via in ipairs { as_it_is, mgpu.jit } do
+      local results, weighted = run_golden(case, class, "float32", via)
+      check.near(results, case.plain, 1e-5)
+      check.near(weighted, case.weighted, 1e-5)
     end
-    near(jitted:result(), case.plain[golden.updates])
-    near(weighted:result(), case.weighted)
-    weighted:reset()
-    local saved = plain:save()
-    plain:reset()
-    plain:restore(saved)
-    near(plain:result(), case.plain[golden.updates])
   end)
 end
 
-for what, make in pairs {
-  ["a threshold above 1"] = { function() mgpu.metrics.Precision { thresholds = 2 } end, "0 to 1" },
-  ["no thresholds"] = { function() mgpu.metrics.Recall { thresholds = {} } end, "empty" },
-  ["k below 1"] = { function() mgpu.metrics.TopKCategoricalAccuracy { k = 0 } end, "at least 1" },
-  ["a class that is not there"] = { function()
-    mgpu.metrics.Recall { class_id = 3 }:update(mgpu.ones { 2, 3 }, mgpu.ones { 2, 3 })
-  end, "class_id is 3" },
-  ["shapes that differ"] = { function()
-    mgpu.metrics.Precision {}:update(mgpu.ones { 2, 3 }, mgpu.ones { 2, 2 })
-  end, "the predictions have {2, 2}" },
-  ["an unknown curve"] = { function() mgpu.metrics.AUC { curve = "ROK" } end, "ROC" },
-  ["an unknown option"] = { function() mgpu.metrics.AUC { treshold = 1 } end, "thresholds" },
+local function described(case)
+  local parts = {}
+  for key, value in pairs(case.args) do
+    value = type(value) == "table" and "{" .. table.concat(value, ", ") .. "}" or tostring(value)
+    parts[#parts + 1] = key .. " = " .. value
+  end
+  table.sort(parts)
+  return ("%s {%s}, %s"):format(case.metric, table.concat(parts, ", "), case.kind)
+end
+
+for i, case in ipairs(golden.cases) do
+  test(("metric %d, %s, has Keras's results"):format(i, described(case)), function()
+    same_everywhere(case, metrics[case.metric])
+    local short = case.metric:find "TopK" and metrics.top_k
+      or case.metric:find "CategoricalAccuracy" and metrics.accuracy
+    if short then same_everywhere(case, short) end -- the kind is chosen by the shapes
+  end)
+
+  test(("metric %d, %s, is saved, reset and restored"):format(i, described(case)), function()
+    local _, _, metric = run_golden(case, metrics[case.metric], "float64", as_it_is)
+    local expected, fresh = case.plain[golden.updates], metrics[case.metric](case.args):result()
+    local saved = metric:save()
+    metric:reset()
+    check.equal(metric:result(), fresh)
+    for _, v in ipairs(metric:variables()) do check.equal(mgpu.sum(v:value()):item(), 0) end
+    metric:restore(saved)
+    check.near(metric:result(), expected, 1e-10)
+    local y, p = golden_batch(case, 0, "float64")
+    metric:reset()
+    metric:update(y, p)
+    check.near(metric:result(), case.plain[1], 1e-10)
+  end)
+end
+
+test("a metric's variables are its sums", function()
+  local names = {}
+  for i, v in ipairs(metrics.Recall {}:variables()) do names[i] = v.name end
+  check.equal(names, { "true_positives", "false_negatives" })
+  check.equal(metrics.AUC { num_thresholds = 7 }:variables()[4]:shape(), { 7 })
+  check.equal(#metrics.mse {}:variables(), 2)
+end)
+
+-- ---- what goes wrong silently elsewhere ---------------------------------------------------------
+
+test("a threshold is rounded as the predictions are: 0.3 is not above 0.3", function()
+  local precision = metrics.Precision { thresholds = 0.3 }
+  precision:update({ 1, 0, 1 }, mgpu.tensor({ 0.3, 0.9, 0.8 }, { dtype = "float32" }))
+  check.equal(precision:result(), 0.5)
+end)
+
+test("weights of shape {rows, 1} weigh rows", function()
+  local accuracy, precision = metrics.CategoricalAccuracy {}, metrics.Precision {}
+  accuracy:update({ { 0, 1 }, { 1, 0 } }, { { 0.4, 0.6 }, { 0.4, 0.6 } }, { { 3 }, { 1 } })
+  check.equal(accuracy:result(), 0.75)
+  precision:update({ 0, 1 }, { 0.9, 0.9 }, { { 3 }, { 1 } })
+  check.equal(precision:result(), 0.25)
+end)
+
+test("a class id that is none of the classes is no hit", function()
+  local top = metrics.SparseTopKCategoricalAccuracy { k = 2 }
+  top:update(mgpu.tensor({ 7, -1, 0 }, { dtype = "int32" }), { { 0, -1, -2 }, { 0, -1, -2 }, { 0, -1, -2 } })
+  check.near(top:result(), 1 / 3)
+end)
+
+test("of equal predictions the first are among the top k", function()
+  local precision = metrics.Precision { top_k = 2 }
+  precision:update({ { 1, 1, 0, 0 } }, { { 0.5, 0.5, 0.5, 0.1 } })
+  check.equal(precision:result(), 1)
+end)
+
+test("predictions with further axes: top-k and weights go by the row", function()
+  local top = metrics.TopKCategoricalAccuracy { k = 1 }
+  local y = mgpu.tensor { { { 1, 0 }, { 1, 0 } }, { { 0, 1 }, { 0, 1 } } }
+  local p = mgpu.tensor { { { 0.9, 0.1 }, { 0.2, 0.8 } }, { { 0.2, 0.8 }, { 0.2, 0.8 } } }
+  top:update(y, p)
+  check.equal(top:result(), 0.75)
+  top:reset()
+  top:update(y, p, { 3, 1 })
+  check.equal(top:result(), (3 * 1 + 1 * 2) / 8)
+end)
+
+test("predictions beyond 0 and 1 count as 0 and 1 in an AUC", function()
+  local auc = metrics.AUC {}
+  auc:update({ 0, 0, 1, 1 }, { -3, 0.2, 0.9, 7 })
+  check.equal(auc:result(), 1)
+end)
+
+test("nothing counted yet is 0, for every threshold", function()
+  check.equal(metrics.Precision { thresholds = { 0.1, 0.9 } }:result(), { 0, 0 })
+  check.equal(metrics.AUC { curve = "PR" }:result(), 0)
+end)
+
+test("compile takes the names, and weighs weighted_metrics", function()
+  local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Dense { 4, activation = "softmax" } }
+  model:compile { loss = "sparse_categorical_crossentropy", metrics = { "top_k", "acc" } }
+  local y = mgpu.tensor({ 0, 3 }, { dtype = "int32" })
+  check.equal(model:test_on_batch(mgpu.ones { 2, 3 }, y).top_k, 1)
+  local binary = mgpu.losses.BinaryCrossentropy { name = "mine" }
+  model:compile { loss = binary, metrics = { "accuracy" }, weighted_metrics = { "auc", "precision", "recall" } }
+  local r = model:test_on_batch(mgpu.ones { 2, 3 }, mgpu.zeros { 2, 4 }, { sample_weight = { 1, 2 } })
+  check.equal(r.recall, 0)
+  -- 4 classes, none above 0.5: a renamed loss is still the binary one, and its accuracy with it
+  check.equal(r.accuracy, mgpu.mean(mgpu.lt(model(mgpu.ones { 2, 3 }), 0.5):to "float32"):item())
+end)
+
+-- ---- errors -------------------------------------------------------------------------------------
+
+local function fed(name, options, y, p, weight)
+  return function() metrics[name](options):update(y, p, weight) end
+end
+
+local two, three, ids = mgpu.ones { 2, 2 }, mgpu.ones { 2, 3 }, mgpu.tensor({ 0, 1, 1 }, { dtype = "int32" })
+
+for _, case in ipairs {
+  { "Precision", { thresholds = 2 }, 'Precision: option "thresholds" must lie in 0 to 1, got 2' },
+  { "Recall", { thresholds = { 0.5, -0.1 } }, 'Recall: option "thresholds" must lie in 0 to 1, got -0.1' },
+  { "Recall", { thresholds = { "a" } }, 'Recall: option "thresholds" must lie in 0 to 1, got a' },
+  { "Recall", { thresholds = {} }, 'Recall: option "thresholds" is empty' },
+  { "Precision", { top_k = 0 }, 'Precision: option "top_k" must be at least 1, got 0' },
+  { "Precision", { class_id = -1 }, 'Precision: option "class_id" must be at least 0, got -1' },
+  { "Precision", { treshold = 1 }, 'Precision: unknown option "treshold" (did you mean "thresholds"?)' },
+  { "AUC", { thresholds = { 0, 1.5 } }, 'AUC "auc": option "thresholds" must lie in 0 to 1, got 1.5' },
+  { "AUC", { curve = "ROK" }, 'AUC: option "curve": unknown value "ROK" (did you mean "ROC"?)' },
+  { "AUC", { summation_method = "left" }, 'AUC: option "summation_method": unknown value "left"' },
+  { "AUC", { num_thresholds = 1 }, 'AUC: option "num_thresholds" must be at least 2, got 1' },
+  { "AUC", { treshold = 1 }, 'AUC: unknown option "treshold" (did you mean "thresholds"?)' },
+  { "AUC", { multi_label = true }, 'AUC "auc": option "multi_label" needs "num_labels"' },
+  { "AUC", { num_labels = 2 }, 'AUC "auc": option "num_labels" goes with multi_label = true only' },
+  { "AUC", { label_weights = { -1 } }, 'AUC "auc": option "label_weights": number 1 must be at least 0, got -1' },
+  { "AUC", { multi_label = true, num_labels = 2, label_weights = { 1 } },
+    'AUC "auc": option "label_weights" has 1 numbers for 2 labels' },
+  { "TopKCategoricalAccuracy", { k = 0 }, 'TopKCategoricalAccuracy: option "k" must be at least 1, got 0' },
+  { "SparseTopKCategoricalAccuracy", { k = 1.5 },
+    'SparseTopKCategoricalAccuracy: option "k" must be a whole number, got 1.5' },
+  { "TopK", { k = -1 }, 'TopK: option "k" must be at least 1, got -1' },
+  { "BinaryAccuracy", { threshold = "x" }, 'BinaryAccuracy: option "threshold" must be a number' },
 } do
-  test("an error: " .. what, function() check.raises(make[1], make[2], "usage") end)
+  test("an option of a metric: " .. case[3], function()
+    check.raises(function() metrics[case[1]](case[2]) end, case[3], "usage")
+  end)
+end
+
+for _, case in ipairs {
+  { fed("Recall", { class_id = 3 }, three, three), 'recall: option "class_id" is 3, but the predictions have '
+    .. "shape {2, 3}" },
+  { fed("Recall", { class_id = 0 }, { 1, 0 }, { 1, 0 }), 'recall: option "class_id" is 0' },
+  { fed("Precision", { top_k = 4 }, three, three), 'precision: option "top_k" is 4, but the predictions have '
+    .. "shape {2, 3}" },
+  { fed("Precision", {}, three, two), "precision: y has shape {2, 3} but predictions of shape {2, 2}" },
+  { fed("Precision", { name = "mine" }, three, two), "mine: y has shape {2, 3}" },
+  { fed("AUC", {}, three, two), "auc: y has shape {2, 3} but predictions of shape {2, 2}" },
+  { fed("AUC", { multi_label = true, num_labels = 2 }, three, three),
+    'AUC "auc": predictions of shape {2, 3} do not fit "num_labels" = 2' },
+  { fed("AUC", { label_weights = { 1, 2 } }, three, three), 'AUC "auc": option "label_weights" has 2 numbers, '
+    .. "but the predictions have shape {2, 3}" },
+  { fed("CategoricalAccuracy", {}, three, two), "categorical_accuracy: y has shape {2, 3}" },
+  { fed("SparseCategoricalAccuracy", {}, ids, two), "sparse_categorical_accuracy: y has shape {3}" },
+  { fed("BinaryAccuracy", {}, three, two), "binary_accuracy: y has shape {2, 3}" },
+  { fed("accuracy", {}, three, two), "accuracy: y has shape {2, 3}" },
+  { fed("accuracy", {}, ids, two), "accuracy: y has shape {3}" },
+  { fed("TopKCategoricalAccuracy", {}, three, two), "top_k_categorical_accuracy: y has shape {2, 3}" },
+  { fed("SparseTopKCategoricalAccuracy", {}, ids, two), "sparse_top_k_categorical_accuracy: y has shape {3}" },
+  { fed("TopK", {}, three, two), "top_k: y has shape {2, 3}" },
+  { fed("TopK", {}, 1, 1), "top_k: the predictions must have an axis of classes" },
+  { fed("MeanSquaredError", {}, three, two), "mean_squared_error: y has shape {2, 3}" },
+  { fed("MeanAbsoluteError", {}, three, two), "mean_absolute_error: y has shape {2, 3}" },
+  { fed("CategoricalAccuracy", {}, two, two, { 1, 2, 3 }), "categorical_accuracy: sample_weight has shape {3}, "
+    .. "but the values it weighs have {2}: give one weight a row" },
+  { fed("AUC", {}, two, two, { 1, 2, 3 }), "auc: sample_weight has shape {3}" },
+  { fed("mse", {}, two, two, { { 1, 2 } }), "mean_squared_error: sample_weight has shape {1, 2}" },
+} do
+  test("an update of a metric: " .. case[2], function() check.raises(case[1], case[2], "usage") end)
 end

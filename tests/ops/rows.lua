@@ -297,6 +297,25 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 }, { 1, 6 }, { 10
   case { "batch_norm_reduce", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { x, -1, 1 }, epsilon = 1e-3,
     tol = 2e-5, why = NORM.why, grad = false }
 end
+for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, { 2, 12000 }, { 0, 4 } } do
+  local c, grad = x[#x], nil
+  if c > 5 then grad = false end
+  for _, epsilon in ipairs { 1e-3, 0.5 } do
+    case { "layer_norm", { x, -1, 2 }, { { c }, 0.5, 1.5 }, { { c }, -1, 1 }, epsilon = epsilon, tol = NORM.tol,
+      why = NORM.why, grad = grad }
+    case { "layer_norm_grad", { x, -1, 2 }, { { c }, 0.5, 1.5 }, { x, -1, 1 }, epsilon = epsilon, tol = NORM.tol,
+      why = NORM.why, grad = grad }
+    case { "layer_norm_reduce", { x, -1, 2 }, { x, -1, 1 }, epsilon = epsilon, tol = 2e-5, why = NORM.why,
+      grad = grad }
+  end
+end
+for _, x in ipairs { { 4, 7 }, { 2, 3, 5 }, { 300, 100 }, { 0, 4 } } do
+  for axis = 1, #x do
+    local grad = nil
+    if x[1] == 300 then grad = false end
+    case { "softmax_grad", { x, 0, 1 }, { x, -1, 1 }, axis = axis, grad = grad }
+  end
+end
 for _, name in ipairs { "softmax", "log_softmax" } do
   case { name, { { 4, 10 }, -3, 3 }, axis = -1, tol = 2e-6 }
   case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }

@@ -75,9 +75,25 @@ end
 
 function LayerNormalization:output_shape(shape) return shape end -- luacheck: no self
 
+-- Over the last axes, made one: an op does it in a pass.
+local function along_rows(self, x, shape, count)
+  local rows, dtype = {}, x:dtype()
+  for i = 1, self.rank - #self.axes do rows[i] = shape[i] end
+  rows[#rows + 1] = count
+  local function flat(v, instead)
+    return v and ops.reshape(v, { shape = { count } }) or ops.full({ count }, instead, dtype)
+  end
+  local y = ops.layer_norm(ops.reshape(x, { shape = rows }), flat(self.gamma, 1), flat(self.beta, 0),
+    { epsilon = self.epsilon })
+  return ops.reshape(y, { shape = shape })
+end
+
 function LayerNormalization:call(x)
   local shape, count = check_input(self, x), 1
   for _, axis in ipairs(self.axes) do count = count * shape[axis] end
+  if self.axes[1] == self.rank - #self.axes + 1 and not self.rms_scaling then
+    return along_rows(self, x, shape, count)
+  end
   local over = { axis = self.axes, keepdims = true }
   local centered = x - ops.sum(x, over) / count
   local variance = ops.sum(ops.square(centered), over) / count

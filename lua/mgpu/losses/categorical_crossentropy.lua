@@ -1,8 +1,8 @@
 -- Cross-entropy between one-hot (or soft) targets and predicted class probabilities.
 --
 -- y_true {rows, ..., classes}, y_pred likewise. Options: from_logits, label_smoothing (mixes the
--- targets with the uniform distribution). Probabilities that come from a softmax are computed from
--- its logits; others are normalised and clipped, as in Keras.
+-- targets with the uniform distribution over the classes), axis = -1 (of the classes). Probabilities
+-- that come from a softmax are computed from its logits; others are normalised and clipped, as in Keras.
 
 local core = require "mgpu.core"
 local Loss = require "mgpu.losses.loss"
@@ -10,10 +10,10 @@ local logits_of = require "mgpu.losses.logits"
 
 local ops = core.ops
 
-local function log_probabilities(y_pred, from_logits)
-  local logits = from_logits and y_pred or logits_of(y_pred, "softmax")
-  if logits then return ops.log_softmax(logits, { axis = -1 }) end
-  local p = y_pred / ops.sum(y_pred, { axis = -1, keepdims = true })
+local function log_probabilities(y_pred, from_logits, axis)
+  local logits = from_logits and y_pred or logits_of(y_pred, "softmax", axis)
+  if logits then return ops.log_softmax(logits, { axis = axis }) end
+  local p = y_pred / ops.sum(y_pred, { axis = axis, keepdims = true })
   return ops.log(ops.minimum(ops.maximum(p, Loss.EPSILON), 1 - Loss.EPSILON))
 end
 
@@ -23,10 +23,11 @@ return Loss.define {
   declared = {
     { "from_logits", "boolean", default = false },
     { "label_smoothing", "number", default = 0, min = 0, max = 1 },
+    { "axis", "integer", default = -1 },
   },
   values = function(y_true, y_pred, options)
-    local smoothing, shape = options.label_smoothing, y_pred:shape()
-    if smoothing > 0 then y_true = y_true * (1 - smoothing) + smoothing / shape[#shape] end
-    return -ops.sum(y_true * log_probabilities(y_pred, options.from_logits), { axis = -1 })
+    local smoothing, axis = options.label_smoothing, options.axis
+    if smoothing > 0 then y_true = y_true * (1 - smoothing) + smoothing / y_pred:shape()[axis] end
+    return -ops.sum(y_true * log_probabilities(y_pred, options.from_logits, axis), { axis = axis })
   end,
 }

@@ -5,9 +5,9 @@
 
 local core = require "mgpu.core"
 
--- The input of `activation` ("softmax" over the last axis, or "sigmoid") if that op made `y_pred`.
-return function(y_pred, activation)
-  local made_by, axis = core.producer(y_pred)
-  if made_by ~= activation or (axis and axis ~= y_pred:rank()) then return nil end
+-- The input of `activation` ("softmax" over the axis, or "sigmoid") if that op made `y_pred`.
+return function(y_pred, activation, axis)
+  local made_by, over = core.producer(y_pred)
+  if made_by ~= activation or (over and over ~= axis) then return nil end
   return core.producer_input(y_pred, 1)
 end

@@ -9,6 +9,7 @@ local categorical = require "mgpu.metrics.categorical_accuracy"
 local sparse = require "mgpu.metrics.sparse_categorical_accuracy"
 
 local function kind(y_true, y_pred, loss)
+  if y_pred:rank() == 0 then return binary end
   local classes = y_pred:shape()[y_pred:rank()]
   if classes == 1 or loss == "binary_crossentropy" then return binary end
   if y_true:rank() < y_pred:rank() then return sparse end
@@ -21,6 +22,7 @@ return Metric.define {
   class = "Accuracy",
   values = function(self, y_true, y_pred)
     local chosen = kind(y_true, y_pred, self.loss)
-    return chosen.values({ options = { threshold = 0.5 } }, y_true, y_pred)
+    local stand_in = { name = self.name, fit = Metric.fit, options = { threshold = 0.5 } }
+    return chosen.values(stand_in, y_true, y_pred)
   end,
 }

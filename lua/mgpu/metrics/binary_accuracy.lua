@@ -10,9 +10,7 @@ return Metric.define {
   class = "BinaryAccuracy",
   declared = { { "threshold", "number", default = 0.5 } },
   values = function(self, y_true, y_pred)
-    if y_true:rank() ~= y_pred:rank() then
-      y_true = ops.reshape(y_true, { shape = y_pred:shape() })
-    end
+    y_true = self:fit(y_true, y_pred)
     local predicted = ops.gt(y_pred, self.options.threshold)
     return ops.eq(ops.cast(y_true, { dtype = "float32" }),
       ops.cast(predicted, { dtype = "float32" }))

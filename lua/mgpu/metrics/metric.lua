@@ -1,7 +1,7 @@
 -- What every metric is: running sums, kept in variables on the device.
 --
 -- A metric's file defines values(self, y_true, y_pred): one number a sample, to be averaged with
--- `total` and `count`; or its own state (name -> shape), update and result. The state is re-bound by
+-- `total` and `count`; or its own state, observe and result. The state is re-bound by
 -- each update and read only by result, so updating costs no wait, works inside mgpu.jit, and adds up
 -- exactly over batches of any size.
 --
@@ -12,6 +12,7 @@
 
 local core = require "mgpu.core"
 local options = require "mgpu.options"
+local shapes = require "mgpu.losses.shapes"
 
 local ops = core.ops
 
@@ -19,12 +20,15 @@ local Metric = {}
 Metric.__index = Metric
 Metric.__tostring = function(self) return "metric " .. self.name end
 
--- Values, not ops: a state that is reset waits for nothing. shape: {} or {n}.
-local function zeros(shape)
+local function zero_list(shape, axis)
+  if axis > #shape then return 0 end
   local list = {}
-  for i = 1, shape[1] or 0 do list[i] = 0 end
-  return core.tensor(#shape == 0 and 0 or list, { dtype = "float64" })
+  for i = 1, shape[axis] do list[i] = zero_list(shape, axis + 1) end
+  return list
 end
+
+-- Values, not ops: a state that is reset waits for nothing.
+local function zeros(shape) return core.tensor(zero_list(shape, 1), { dtype = "float64" }) end
 
 -- The sums are float64: adding up a long epoch in float32 would round.
 local function sums(name, shape)
@@ -36,14 +40,6 @@ local function as_tensor(value)
   return core.tensor(value)
 end
 
--- weight with axes of length 1 at its end, so that one weight a row fits values of any rank.
-local function align(weight, values)
-  local shape = weight:shape()
-  if #shape == 0 or #shape == values:rank() then return weight end
-  for axis = #shape + 1, values:rank() do shape[axis] = 1 end
-  return ops.reshape(weight, { shape = shape })
-end
-
 local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
 -- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
@@ -53,7 +49,7 @@ function Metric:add(values, weight)
   if type(weight) == "number" then
     values, count = values * weight, count * weight
   elseif weight then
-    weight = align(ops.cast(as_tensor(weight), { dtype = "float64" }), values)
+    weight = shapes.weight(self.name, weight, values:shape(), "float64")
     values = values * weight
     count = sum(weight) * (count / weight:count())
   end
@@ -62,8 +58,13 @@ function Metric:add(values, weight)
 end
 
 function Metric:update(y_true, y_pred, weight)
-  self:add(self:values(as_tensor(y_true), as_tensor(y_pred)), weight)
+  y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
+  if self.observe then return self:observe(y_true, y_pred, weight) end
+  self:add(self:values(y_true, y_pred), weight)
 end
+
+-- y_true in the shape of the predictions, or (labels) without their last axis; raises if it cannot be.
+function Metric:fit(y_true, y_pred, labels) return shapes.target(self.name, y_true, y_pred, labels) end
 
 -- The mean so far, as a Lua number; 0 before the first update, as in Keras.
 function Metric:result()
@@ -100,8 +101,9 @@ Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
 --   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
---   definition.state     names of further sums in place of total and count; their shape is
---                        definition.size(self)
+--   definition.init      function(self): checks the options further
+--   definition.state     names of sums in place of total and count; their shape is definition.size(self).
+--                        Then also observe(self, y_true, y_pred, weight) and result(self)
 -- RETURNS the class: called with options it makes a metric.
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {

@@ -14,8 +14,8 @@ return Metric.define {
   state = { "true_positives", "false_negatives" },
   init = function(self) self.limits = confusion.thresholds("Recall", self.options) end,
   size = function(self) return { #self.limits } end,
-  update = function(self, y_true, y_pred, weight)
-    local tp, _, other = confusion.counts("Recall", y_true, y_pred, weight, self.limits,
+  observe = function(self, y_true, y_pred, weight)
+    local tp, _, other = confusion.counts(self.name, y_true, y_pred, weight, self.limits,
       self.options)
     self.true_positives:assign(core.ops.add(self.true_positives, tp))
     self.false_negatives:assign(core.ops.add(self.false_negatives, other))

@@ -8,11 +8,9 @@ local ops = core.ops
 return Metric.define {
   name = "sparse_categorical_accuracy",
   class = "SparseCategoricalAccuracy",
-  values = function(_, y_true, y_pred)
+  values = function(self, y_true, y_pred)
+    y_true = self:fit(y_true, y_pred, true)
     local found = ops.argmax(y_pred, { axis = -1 })
-    if y_true:rank() == y_pred:rank() then
-      y_true = ops.reshape(y_true, { shape = found:shape() })
-    end
     return ops.eq(ops.cast(y_true, { dtype = found:dtype() }), found)
   end,
 }

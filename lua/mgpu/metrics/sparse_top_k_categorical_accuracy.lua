@@ -1,5 +1,5 @@
--- How often the target's prediction is among the k largest (ties count as among them). y_true holds class
--- ids. Option: k = 5.
+-- How often the target's prediction is among the k largest (ties count as among them; a class id that is
+-- none of the classes, or a prediction that is not finite, does not). y_true holds class ids. Option: k = 5.
 
 local core = require "mgpu.core"
 local Metric = require "mgpu.metrics.metric"
@@ -18,7 +18,9 @@ local function hits(ids, y_pred, k)
   local is_target = ops.eq(column, ops.iota { shape = wide, axis = #shape, dtype = "int32" })
   local own = ops.sum(ops.where(is_target, y_pred, 0), { axis = -1, keepdims = true })
   local higher = ops.sum(ops.cast(ops.gt(y_pred, own), { dtype = "int32" }), { axis = -1 })
-  return ops.logical_and(ops.lt(higher, k), ops.isfinite(ops.reshape(own, { shape = higher:shape() })))
+  local known = ops.logical_and(ops.any(is_target, { axis = -1 }),
+    ops.isfinite(ops.reshape(own, { shape = higher:shape() })))
+  return ops.logical_and(ops.lt(higher, k), known)
 end
 
 return Metric.define {
@@ -26,5 +28,7 @@ return Metric.define {
   class = "SparseTopKCategoricalAccuracy",
   declared = { { "k", "integer", default = 5, min = 1 } },
   hits = hits,
-  values = function(self, y_true, y_pred) return hits(y_true, y_pred, self.options.k) end,
+  values = function(self, y_true, y_pred)
+    return hits(self:fit(y_true, y_pred, true), y_pred, self.options.k)
+  end,
 }

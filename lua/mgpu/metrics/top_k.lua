@@ -1,8 +1,8 @@
 -- "top_k": top-k accuracy by class ids or one-hot targets, whichever y is. Option: k = 5.
 
-local core = require "mgpu.core"
 local Metric = require "mgpu.metrics.metric"
-local hits = require "mgpu.metrics.sparse_top_k_categorical_accuracy".hits
+local one_hot = require "mgpu.metrics.top_k_categorical_accuracy"
+local sparse = require "mgpu.metrics.sparse_top_k_categorical_accuracy"
 
 return Metric.define {
   name = "top_k",
@@ -10,7 +10,7 @@ return Metric.define {
   declared = { { "k", "integer", default = 5, min = 1 } },
   values = function(self, y_true, y_pred)
     local shape = y_true:shape()
-    local one_hot = y_true:rank() == y_pred:rank() and shape[#shape] > 1
-    return hits(one_hot and core.ops.argmax(y_true, { axis = -1 }) or y_true, y_pred, self.options.k)
+    local by_class = #shape > 0 and #shape == y_pred:rank() and shape[#shape] > 1
+    return (by_class and one_hot or sparse).values(self, y_true, y_pred)
   end,
 }

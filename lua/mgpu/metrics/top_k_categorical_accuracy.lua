@@ -10,6 +10,7 @@ return Metric.define {
   class = "TopKCategoricalAccuracy",
   declared = { { "k", "integer", default = 5, min = 1 } },
   values = function(self, y_true, y_pred)
-    return hits(core.ops.argmax(y_true, { axis = -1 }), y_pred, self.options.k)
+    y_true = core.ops.argmax(self:fit(y_true, y_pred), { axis = -1 })
+    return hits(y_true, y_pred, self.options.k)
   end,
 }

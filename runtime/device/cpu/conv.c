@@ -76,8 +76,8 @@ static bool all_row_major(const conv_state *s) {
     return true;
 }
 
-/* A first image of few channels feeds blocked outputs from channels-first planes. The direct kernels
- * are as fast on row-major images: these are not rearranged for them. */
+/* A first image of few channels feeds blocked outputs from channels-first planes. The direct
+ * kernels are as fast on row-major images: these are not rearranged for them. */
 static formats choose_formats(const conv_state *s, const mg_conv_attrs *a) {
     const int64_t c = channels(s, X), k = channels(s, Y);
     formats f = {dnnl_nhwc, dnnl_nhwc, dnnl_convolution_direct};

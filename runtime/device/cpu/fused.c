@@ -1,11 +1,12 @@
 /* Fused element-wise groups: an interpreter over tiles.
  *
- * The iteration space is the output's elements in the order they lie in memory; every input is an
- * offset and strides over it, whatever its layout or broadcasting. Per tile each instruction is one
- * loop over registers of that length, which stay in the caches. An input that lies as the tile
- * wants it is read in place, one that is the same in the next tile is kept. */
-#include "core/alloc.h"
+ * The iteration space is the output's elements in the order they lie in memory;
+ * every input is an offset and strides over it, whatever its layout or
+ * broadcasting. Per tile each instruction is one loop over registers of that
+ * length, which stay in the caches. An input that lies as the tile wants it is
+ * read in place, one that is the same in the next tile is kept. */
 #include "device/cpu/fused.h"
+#include "core/alloc.h"
 #include <omp.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@ typedef struct tile {
     const void *operand[MG_FUSED_OPERANDS]; /* where each operand lies */
     int64_t kept[MG_FUSE_MAX_INPUTS];       /* offset of what the register holds, or -1 */
     int64_t filled[MG_FUSE_MAX_INPUTS];     /* and how much of it */
-    int direct[MG_FUSE_MAX_INSTRS];         /* output the instruction writes in place, or -1 */
+    int direct[MG_FUSE_MAX_INSTRS];         /* output the instruction writes in place, or
+                                               -1 */
+    bool streamed[MG_FUSE_MAX_OUTPUTS];     /* written past the caches */
     int64_t rows, columns, first;           /* of this tile; first element in the output */
     size_t in_size[MG_FUSE_MAX_INPUTS], out_size[MG_FUSE_MAX_OUTPUTS]; /* of an element */
 } tile;
@@ -70,11 +73,22 @@ static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows,
         memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
-static void prefetch(const char *at, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
+/* The share of instruction i in fetching the next tile: memory and arithmetic
+ * go on together. */
+static void prefetch_share(const tile *t, int i) {
+    const mg_fused *e = t->call->plan->step->fused;
+    for (int k = 0; k < e->n_inputs; k++) {
+        if (t->s->reg[k] >= 0) continue;
+        const int64_t bytes = t->rows * t->columns * (int64_t)t->in_size[k];
+        const int64_t lines = (bytes + MG_LINE - 1) / MG_LINE;
+        const char *next = (const char *)t->operand[k] + bytes;
+        for (int64_t line = lines * i / e->n_instrs; line < lines * (i + 1) / e->n_instrs; line++)
+            __builtin_prefetch(next + line * MG_LINE, 0, 2);
+    }
 }
 
-/* Makes operand i of the tile readable; `offset` is the input's element at the tile's origin. */
+/* Makes operand i of the tile readable; `offset` is the input's element at the
+ * tile's origin. */
 static void load_input(tile *t, int i, int64_t offset) {
     const mg_fused_state *s = t->s;
     const mg_fused *e = t->call->plan->step->fused;
@@ -84,7 +98,6 @@ static void load_input(tile *t, int i, int64_t offset) {
     const int64_t n = t->rows * t->columns;
     if (s->reg[i] < 0) {
         t->operand[i] = src;
-        prefetch(src + n * (ptrdiff_t)t->in_size[i], n * (int64_t)t->in_size[i]);
         return;
     }
     const bool natural = type == (e->wide ? MG_F64 : MG_F32);
@@ -106,7 +119,8 @@ static void load_input(tile *t, int i, int64_t offset) {
     }
 }
 
-/* Whether every value of an op is one its result type can hold, given that its operands are. */
+/* Whether every value of an op is one its result type can hold, given that its
+ * operands are. */
 static bool needs_rounding(const mg_instr *instr, bool wide) {
     const enum mg_elementwise op = (enum mg_elementwise)instr->op;
     if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
@@ -146,6 +160,7 @@ static void compute(tile *t) {
     for (int i = 0; i < e->n_instrs; i++) {
         const mg_instr *instr = &e->instr[i];
         void *y = t->direct[i] >= 0 ? output_at(t, t->direct[i]) : register_at(t, first + i);
+        prefetch_share(t, i);
         apply(t, instr, y, n);
         if (needs_rounding(instr, e->wide)) round_to(t, y, (mg_dtype)instr->dtype, n);
         t->operand[first + i] = y;
@@ -154,7 +169,7 @@ static void compute(tile *t) {
         const void *y = t->operand[e->output[o]];
         void *to = output_at(t, o);
         const mg_dtype type = t->call->plan->out[o].value->dtype;
-        if (t->s->past_caches && type == MG_F32)
+        if (t->streamed[o])
             t->s->loops->stream_f32(to, y, (int)n);
         else if (y != to)
             store(t, to, y, type, n);
@@ -163,17 +178,34 @@ static void compute(tile *t) {
 
 /* ---- all tiles ---- */
 
-/* An instruction may write its output's memory at once if no input lies there. */
+/* Whether nobody reads input i after instruction `instr`, which may read it
+ * itself. */
+static bool read_until(const mg_fused *e, int i, int instr) {
+    for (int k = instr + 1; k < e->n_instrs; k++)
+        for (int a = 0; a < e->instr[k].n_args; a++)
+            if (e->instr[k].arg[a] == i) return false;
+    return true;
+}
+
+/* An instruction may write its output's memory at once if what lies there is no
+ * longer wanted. What is written over has been read into the caches; only other
+ * large results go past them. */
 static void find_direct(tile *t) {
     const mg_step *step = t->call->plan->step;
     const mg_fused *e = step->fused;
     for (int i = 0; i < e->n_instrs; i++) t->direct[i] = -1;
-    if (t->s->past_caches) return;
     for (int o = 0; o < e->n_outputs; o++) {
-        bool free_to_write = t->call->plan->out[o].value->dtype == (e->wide ? MG_F64 : MG_F32);
-        for (int i = 0; i < e->n_inputs; i++) free_to_write &= t->call->in[i] != t->call->out[o];
+        const mg_dtype type = t->call->plan->out[o].value->dtype;
         const int instr = e->output[o] - e->n_inputs - e->n_imms;
-        if (free_to_write && instr >= 0) t->direct[instr] = o;
+        bool in_place = false, wanted = false;
+        for (int i = 0; i < e->n_inputs; i++) {
+            if (t->call->in[i] != t->call->out[o]) continue;
+            in_place = true;
+            wanted |= !read_until(e, i, instr);
+        }
+        t->streamed[o] = t->s->past_caches && type == MG_F32 && !in_place;
+        if (!wanted && !t->streamed[o] && instr >= 0 && type == (e->wide ? MG_F64 : MG_F32))
+            t->direct[instr] = o;
     }
 }
 
@@ -239,18 +271,41 @@ static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t 
     if (t.s->past_caches) t.s->loops->end_stream();
 }
 
+static size_t thread_bytes(const mg_kernel_plan *const *plans, int n) {
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const mg_fused_state *s = plans[i]->state;
+        if (s->thread_bytes > bytes) bytes = s->thread_bytes;
+    }
+    return bytes;
+}
+
+static int team_of(const mg_kernel_plan *const *plans, int n) {
+    int64_t count = 0;
+    for (int i = 0; i < n; i++) count += ((const mg_fused_state *)plans[i]->state)->count;
+    return mg_cpu_team(count);
+}
+
+static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
+    return thread_bytes(plans, n) * (size_t)team_of(plans, n);
+}
+
 /* All tiles of all calls in a row, dealt out to the threads. */
 static mg_status run_many(const mg_call *calls, int n) {
-    const mg_fused_state *first = calls[0].plan->state;
+    const mg_kernel_plan *plans[MG_MAX_TOGETHER];
     int64_t tiles = 0;
-    for (int i = 0; i < n; i++) tiles += tiles_of(&calls[i]);
+    for (int i = 0; i < n; i++) {
+        plans[i] = calls[i].plan;
+        tiles += tiles_of(&calls[i]);
+    }
     if (tiles == 0) return MG_OK;
-    const int team = mg_cpu_team(first->count); /* what the scratch is for */
+    const size_t bytes = thread_bytes(plans, n);
+    const int team = team_of(plans, n);
 #pragma omp parallel num_threads(team)
     {
         const int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
         const int64_t from = tiles * me / threads, to = tiles * (me + 1) / threads;
-        char *scratch = (char *)calls[0].scratch + (size_t)me * first->thread_bytes;
+        char *scratch = (char *)calls[0].scratch + (size_t)me * bytes;
         int64_t before = 0;
         for (int i = 0; i < n; i++) {
             const int64_t own = tiles_of(&calls[i]);
@@ -267,16 +322,10 @@ static mg_status run(const mg_call *call) {
     return run_many(call, 1);
 }
 
-/* It fits into the scratch of the first, and wants no more threads. */
-static bool goes_with(const mg_kernel_plan *first, const mg_kernel_plan *plan) {
-    const mg_fused_state *a = first->state, *b = plan->state;
-    return b->thread_bytes <= a->thread_bytes && mg_cpu_team(b->count) <= mg_cpu_team(a->count);
-}
-
 const mg_kernel mg_cpu_fused = {.op = "fused",
                                 .name = "tiles",
                                 .prepare = mg_fused_prepare,
                                 .run = run,
                                 .run_many = run_many,
-                                .goes_with = goes_with,
+                                .scratch_many = scratch_many,
                                 .release = mg_free};

@@ -1,4 +1,4 @@
-/* softmax and log_softmax over one axis, shifted by the maximum; sums in double.
+/* softmax and log_softmax over one axis, shifted by the maximum; long sums in double.
  *
  * Along the last axis a row is read three times out of the cache. Along another axis up to 64
  * neighbouring columns go together. The maximum passes over NaN, which the sum then spreads. */
@@ -8,7 +8,9 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-enum { COLUMNS = 64, SHORT = 64 }; /* columns together; rows too short for vector maxima */
+/* Columns together; rows too short for vector maxima; numbers that are summed in the type itself.
+ */
+enum { COLUMNS = 64, SHORT = 64, BLOCK = 1024 };
 
 static inline double wide_exp(double x) {
     return exp(x);
@@ -26,15 +28,20 @@ static inline double wide_exp(double x) {
                 x[i] > largest ? x[i] : largest;                                                   \
         }                                                                                          \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - largest);            \
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=              \
-            (double)y[i];                                                                          \
-        const double shift = logarithm ? log(sum) : 0, scale = 1 / sum;                            \
+        for (int64_t first = 0; first < n; first += BLOCK) {                                       \
+            const int64_t end = first + BLOCK < n ? first + BLOCK : n;                             \
+            REAL part = 0;                                                                         \
+            _Pragma("omp simd reduction(+ : part)") for (int64_t i = first; i < end; i++) part +=  \
+                y[i];                                                                              \
+            sum += (double)part;                                                                   \
+        }                                                                                          \
+        const double shift = logarithm ? log(sum) : 0;                                             \
+        const REAL scale = (REAL)(1 / sum);                                                        \
         if (logarithm) {                                                                           \
             _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] =                             \
                 (REAL)((double)(x[i] - largest) - shift);                                          \
         } else {                                                                                   \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] =                             \
-                (REAL)((double)y[i] * scale);                                                      \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = y[i] * scale;               \
         }                                                                                          \
     }                                                                                              \
     MG_CLONES static void columns_##T(const void *src, void *dst, int64_t n, int64_t step,         \
@@ -62,6 +69,46 @@ static inline double wide_exp(double x) {
             }                                                                                      \
         }                                                                                          \
     }
+/* y (dy - sum(dy y)) along rows, or along columns of which some go together. */
+#define SOFTMAX_GRAD(REAL, T)                                                                      \
+    MG_CLONES static void grad_row_##T(const REAL *restrict y, const REAL *restrict dy,            \
+                                       REAL *restrict dx, int64_t n) {                             \
+        double sum = 0;                                                                            \
+        for (int64_t first = 0; first < n; first += BLOCK) {                                       \
+            const int64_t end = first + BLOCK < n ? first + BLOCK : n;                             \
+            REAL part = 0;                                                                         \
+            _Pragma("omp simd reduction(+ : part)") for (int64_t i = first; i < end; i++) part +=  \
+                dy[i] * y[i];                                                                      \
+            sum += (double)part;                                                                   \
+        }                                                                                          \
+        const REAL s = (REAL)sum;                                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - s);            \
+    }                                                                                              \
+    MG_CLONES static void grad_columns_##T(const REAL *restrict y, const REAL *restrict dy,        \
+                                           REAL *restrict dx, int64_t n, int64_t step,             \
+                                           int width) {                                            \
+        double sum[COLUMNS] = {0};                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            _Pragma("omp simd") for (int j = 0; j < width; j++) sum[j] +=                          \
+                (double)(dy[i * step + j] * y[i * step + j]);                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            _Pragma("omp simd") for (int j = 0; j < width; j++) dx[i * step + j] =                 \
+                y[i * step + j] * (dy[i * step + j] - (REAL)sum[j]);                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void grad_unit_##T(const mg_call *call, int64_t at, int64_t n, int64_t step,            \
+                              int width) {                                                         \
+        const REAL *y = (const REAL *)call->in[0] + at, *dy = (const REAL *)call->in[1] + at;      \
+        REAL *dx = (REAL *)call->out[0] + at;                                                      \
+        if (step == 1)                                                                             \
+            grad_row_##T(y, dy, dx, n);                                                            \
+        else                                                                                       \
+            grad_columns_##T(y, dy, dx, n, step, width);                                           \
+    }
+SOFTMAX_GRAD(float, f32)
+SOFTMAX_GRAD(double, f64)
+
 SOFTMAX(float, f32, vm_exp)
 SOFTMAX(double, f64, wide_exp)
 
@@ -71,7 +118,7 @@ static const char *accepts(const mg_kernel_plan *plan) {
 }
 
 static mg_status prepare(mg_kernel_plan *plan) {
-    plan->in[0].layout = MG_ROW_MAJOR;
+    mg_all_row_major(plan);
     return MG_OK;
 }
 
@@ -107,6 +154,27 @@ static mg_status run_log_softmax(const mg_call *call) {
     return run(call, true);
 }
 
+static mg_status run_softmax_grad(const mg_call *call) {
+    const mg_value *y = call->plan->in[0].value;
+    const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
+    const mg_axis_view v = mg_axis_view_of(&y->shape, axis);
+    const int64_t tiles = (v.inner + COLUMNS - 1) / COLUMNS;
+    if (v.n == 0) return MG_OK;
+#pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
+    for (int64_t unit = 0; unit < v.outer * tiles; unit++) {
+        const int64_t first = unit % tiles * COLUMNS, left = v.inner - first;
+        const int width = (int)(left < COLUMNS ? left : COLUMNS);
+        const int64_t at = unit / tiles * v.n * v.inner + first;
+        (y->dtype == MG_F32 ? grad_unit_f32 : grad_unit_f64)(call, at, v.n, v.inner, width);
+    }
+    return MG_OK;
+}
+
+const mg_kernel mg_cpu_softmax_grad = {.op = "softmax_grad",
+                                       .name = "softmax_grad",
+                                       .accepts = accepts,
+                                       .prepare = prepare,
+                                       .run = run_softmax_grad};
 const mg_kernel mg_cpu_softmax = {
     .op = "softmax", .name = "softmax", .accepts = accepts, .prepare = prepare, .run = run_softmax};
 const mg_kernel mg_cpu_log_softmax = {.op = "log_softmax",

@@ -1,0 +1,88 @@
+--- How targets, predictions and weights must lie to one another, for losses and metrics: checks with
+--- messages that name both shapes, and the reshapes that are meant without a word.
+
+local core = require "mgpu.core"
+
+local ops = core.ops
+local M = {}
+
+function M.show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
+
+function M.same(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+--- The number of elements from axis `from` (1) on.
+function M.product(shape, from)
+  local count = 1
+  for i = from or 1, #shape do count = count * shape[i] end
+  return count
+end
+
+--- Whether y of shape `actual` is of shape `expected`, or would be with an axis of length 1 more or less at
+--- its end.
+function M.fits(actual, expected)
+  if M.same(actual, expected) then return true end
+  local wider = { unpack(expected) }
+  wider[#wider + 1] = 1
+  if M.same(actual, wider) then return true end
+  if expected[#expected] ~= 1 then return false end
+  return M.same(actual, { unpack(expected, 1, #expected - 1) })
+end
+
+--- Raises unless y fits.
+--- ARGS  who: named in the error; remedy: how to make it fit
+function M.check(who, actual, prediction, expected, remedy)
+  if M.fits(actual, expected) then return end
+  core.fail("usage", ("%s: y has shape %s but predictions of shape %s need %s: %s"):format(who,
+    M.show(actual), M.show(prediction), M.show(expected), remedy or "the last layer and y must agree"))
+end
+
+--- y in the shape of the predictions, or without their last axis where y holds class ids.
+function M.target(who, y, y_pred, labels)
+  local prediction = y_pred:shape()
+  local expected = { unpack(prediction, 1, #prediction - (labels and 1 or 0)) }
+  if labels and #prediction == 0 then
+    core.fail("usage", who .. ": the predictions must have an axis of classes, but are one number")
+  end
+  M.check(who, y:shape(), prediction, expected)
+  return M.same(y:shape(), expected) and y or ops.reshape(y, { shape = expected })
+end
+
+--- The axis counted from 1; the first one, the batch, is no choice.
+function M.axis(who, axis, rank)
+  local at = axis < 0 and axis + rank + 1 or axis
+  if axis ~= -1 and (at < 2 or at > rank) or at < 1 then
+    core.fail("usage", ("%s: axis %d is out of range for predictions with %d axes (the batch is 1)"):format(who,
+      axis, rank))
+  end
+  return at
+end
+
+--- Sample weights for values of that shape: a tensor that broadcasts against them. A weight may stand for one
+--- value, or for all that share its first axes: {rows} and {rows, 1} weigh rows.
+--- ARGS  weight: a number, table or tensor; nil gives nil
+function M.weight(who, weight, shape, dtype)
+  if weight == nil then return nil end
+  if type(weight) ~= "userdata" then weight = core.tensor(weight, { dtype = dtype }) end
+  local given = weight:shape()
+  local wide = { unpack(given) }
+  while #wide > #shape and wide[#wide] == 1 do wide[#wide] = nil end
+  local fits = #wide <= #shape
+  for axis = 1, #shape do
+    wide[axis] = wide[axis] or 1
+    fits = fits and (wide[axis] == shape[axis] or wide[axis] == 1)
+  end
+  if not fits then
+    core.fail("usage", ("%s: sample_weight has shape %s, but the values it weighs have %s: give one weight a row"):
+      format(who, M.show(given), M.show(shape)))
+  end
+  weight = ops.cast(weight, { dtype = dtype })
+  return M.same(given, wide) and weight or ops.reshape(weight, { shape = wide })
+end
+
+return M

@@ -1,0 +1,121 @@
+/* layer_norm, layer_norm_grad and layer_norm_reduce: a row at a time, read again out of the cache.
+ *
+ * Rows are units of work; layer_norm_reduce takes CHUNK of them together, so that the order of its
+ * additions depends on the shape only. */
+#include "device/cpu/clones.h"
+#include "device/cpu/cpu.h"
+#include "ops/attrs.h"
+#include <math.h>
+#include <string.h>
+
+/* Rows of a unit; rows and numbers that are summed in the type itself; columns together. */
+enum { CHUNK = 128, SHORT = 32, BLOCK = 1024, TILE = 64 };
+
+typedef struct row {
+    double mean, inverse;
+} row;
+
+#define REAL float
+#define NAME(x) x##_f32
+#include "device/cpu/layer_norm_loops.h"
+#undef REAL
+#undef NAME
+#define REAL double
+#define NAME(x) x##_f64
+#include "device/cpu/layer_norm_loops.h"
+#undef REAL
+#undef NAME
+
+typedef struct rows { /* of x */
+    int64_t n, length, size;
+    double epsilon;
+    bool f32;
+} rows;
+
+static rows rows_of(const mg_kernel_plan *plan) {
+    const mg_value *x = plan->in[0].value;
+    const int64_t length = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
+    return (rows){.n = length ? count / length : 0,
+                  .length = length,
+                  .size = (int64_t)mg_dtype_size(x->dtype),
+                  .epsilon = ((const mg_norm_attrs *)plan->step->attrs)->epsilon,
+                  .f32 = x->dtype == MG_F32};
+}
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->in[0].value->dtype;
+    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    mg_all_row_major(plan);
+    return MG_OK;
+}
+
+static void *at(void *base, const rows *r, int64_t i) {
+    return (char *)base + i * r->length * r->size;
+}
+
+static mg_status run_layer_norm(const mg_call *call) {
+    const rows r = rows_of(call->plan);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < r.n; i++)
+        (r.f32 ? normalise_row_f32 : normalise_row_f64)(at(call->in[0], &r, i), call->in[1],
+                                                        call->in[2], at(call->out[0], &r, i),
+                                                        r.length, r.epsilon);
+    return MG_OK;
+}
+
+static mg_status run_grad(const mg_call *call) {
+    const rows r = rows_of(call->plan);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < r.n; i++)
+        (r.f32 ? grad_row_f32 : grad_row_f64)(at(call->in[0], &r, i), call->in[1],
+                                              at(call->in[2], &r, i), at(call->out[0], &r, i),
+                                              r.length, r.epsilon);
+    return MG_OK;
+}
+
+static int64_t chunks_of(const rows *r) {
+    return (r->n + CHUNK - 1) / CHUNK;
+}
+
+static mg_status prepare_reduce(mg_kernel_plan *plan) {
+    const rows r = rows_of(plan);
+    mg_all_row_major(plan);
+    plan->scratch = (size_t)((chunks_of(&r) + 1) * 2 * r.length) * sizeof(double);
+    return MG_OK;
+}
+
+static mg_status run_reduce(const mg_call *call) {
+    const rows r = rows_of(call->plan);
+    const int64_t chunks = chunks_of(&r), width = 2 * r.length;
+    double *parts = call->scratch, *total = parts + chunks * width;
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t k = 0; k < chunks; k++) {
+        const int64_t first = k * CHUNK, left = r.n - first;
+        double *part = parts + k * width;
+        for (int64_t j = 0; j < width; j++) part[j] = 0;
+        (r.f32 ? reduce_rows_f32
+               : reduce_rows_f64)(at(call->in[0], &r, first), at(call->in[1], &r, first),
+                                  left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
+    }
+    for (int64_t j = 0; j < width; j++) total[j] = 0;
+    for (int64_t k = 0; k < chunks; k++)
+        for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];
+    for (int64_t j = 0; j < width; j++) {
+        if (r.f32)
+            ((float *)call->out[0])[j] = (float)total[j];
+        else
+            ((double *)call->out[0])[j] = total[j];
+    }
+    return MG_OK;
+}
+
+#define KERNEL(id) .op = #id, .name = #id, .accepts = accepts
+
+const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .prepare = prepare, .run = run_layer_norm};
+const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .prepare = prepare,
+                                          .run = run_grad};
+const mg_kernel mg_cpu_layer_norm_reduce = {KERNEL(layer_norm_reduce), .prepare = prepare_reduce,
+                                            .run = run_reduce};

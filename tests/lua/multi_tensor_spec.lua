@@ -1,0 +1,246 @@
+-- Multi-tensor updates: the groups of a step's commit phase that do the same to different variables
+-- stand in a row in the plan and run as one, with the bits that each gives alone.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local ops = core.ops
+
+-- Tiles are a few hundred elements, regions of more than 20,000 are shared by threads.
+local SHAPES = { { 1 }, { 3 }, { 0, 4 }, { 17 }, { 1000 }, { 257, 259 }, {}, { 310, 1000 }, { 20001 } }
+local RULES = { "SGD", "Adam", "RMSprop" }
+
+local function each_device(fn)
+  local before = core.default_device()
+  for _, device in ipairs({ "ref:0", before ~= "ref:0" and before or nil }) do
+    core.default_device(device)
+    local ok, message = pcall(fn, device)
+    core.default_device(before)
+    if not ok then error(device .. ": " .. tostring(message), 0) end
+  end
+end
+
+-- A step may write in place only what nobody else holds: not even a tensor that Lua forgot.
+local function run(step, ...)
+  collectgarbage()
+  collectgarbage()
+  return step(...)
+end
+
+-- Variables of shapes and a gradient for each; the same ones every time.
+local function variables_and_gradients(shapes)
+  mgpu.seed(3)
+  local variables, grads = {}, {}
+  for i, shape in ipairs(shapes) do
+    variables[i] = core.variable(mgpu.rand(shape), { name = "v" .. i })
+    grads[i] = mgpu.rand(shape) - 0.5
+    mgpu.eval(grads[i])
+  end
+  return variables, grads
+end
+
+local function optimizer(rule)
+  return mgpu.optimizers[rule] { learning_rate = 0.01, weight_decay = rule == "Adam" and 0.1 or nil }
+end
+
+-- The number of groups in each row that are alike, in the order of the plan.
+local function rows(dump)
+  local counts = {}
+  for n in dump:gmatch "commit (%d+) alike: " do counts[#counts + 1] = tonumber(n) end
+  return counts
+end
+
+test("the updates of one rule stand in one row of the plan", function()
+  local variables, grads = variables_and_gradients { { 3 }, { 2, 2 }, { 5 } }
+  local opt = mgpu.optimizers.Adam {}
+  opt:build(variables)
+  local step = mgpu.jit(function(list) opt:apply(list, variables) end)
+  step(grads)
+  if core.default_device():find "ref" then check.skip "ref fuses nothing" end
+  check.equal(rows(step:dump()), { 3 })
+  local _, lines = step:dump():gsub("\ncommit   %%", "")
+  check.equal(lines, 3)
+end)
+
+test("groups with operands of their own that are not whole are no row", function()
+  local a, b = core.variable(mgpu.ones { 2, 3 }), core.variable(mgpu.ones { 4, 3 })
+  local step = mgpu.jit(function(x, y)
+    a:assign(a:value() + x)
+    b:assign(b:value() + y)
+  end)
+  step(mgpu.ones { 3 }, mgpu.ones { 3 })
+  check.equal(rows(step:dump()), {})
+  local shared = mgpu.jit(function(x)
+    a:assign(a:value() + x)
+    b:assign(b:value() + x)
+  end)
+  shared(mgpu.ones { 3 })
+  if core.default_device():find "ref" then check.skip "ref fuses nothing" end
+  check.equal(rows(shared:dump()), { 2 })
+end)
+
+for _, rule in ipairs(RULES) do
+  test(rule .. " gives every variable the bits that a step of its own gives it", function()
+    each_device(function()
+      local together, grads = variables_and_gradients(SHAPES)
+      local alone = variables_and_gradients(SHAPES)
+      local opt = optimizer(rule)
+      opt:build(together)
+      local step = mgpu.jit(function(list) opt:apply(list, together) end)
+      for _ = 1, 3 do run(step, grads) end
+      for i, v in ipairs(alone) do
+        local own = optimizer(rule)
+        own:build { v }
+        local single = mgpu.jit(function(g) own:apply({ g }, { v }) end)
+        for _ = 1, 3 do run(single, grads[i]) end
+        check.equal(ops.sum(ops.ne(v:value(), together[i]:value())):item(), 0)
+      end
+    end)
+  end)
+end
+
+test("more variables than run as one in a call", function()
+  local shapes = {}
+  for i = 1, 150 do shapes[i] = { i * 7 % 301 + 1 } end
+  local variables, grads = variables_and_gradients(shapes)
+  local step = mgpu.jit(function(list)
+    for i, v in ipairs(variables) do v:assign(v:value() - list[i] * 0.5) end
+  end)
+  local expected = {}
+  for i, v in ipairs(variables) do
+    expected[i] = v:value() - grads[i] * 0.5
+    mgpu.eval(expected[i])
+  end
+  run(step, grads)
+  for i, v in ipairs(variables) do check.near(v:value(), expected[i], 1e-6) end
+end)
+
+-- A chain too long for one group: the first groups of all variables make temporaries, which must not
+-- lie where operands of others are still to be read: the masks, which end there and have the size of
+-- the temporaries of another variable.
+test("updates that take several groups each do not write over one another's operands", function()
+  each_device(function()
+    local variables, grads = variables_and_gradients { { 40, 700 }, { 7000 }, { 28000 }, { 100, 70 }, { 9 } }
+    local function amount(g)
+      local mask, x = ops.reverse(g, { axis = 1 }), ops.cumsum(g, { axis = 1 })
+      mask = ops.reverse(ops.gt(mask, 0), { axis = 1 })
+      x = ops.where(mask, x, x + 1)
+      local y = x + 2
+      for i = 1, 33 do x, y = ops.abs(x * 0.9 - y / i), y * 0.9 + 0.1 end
+      return (x + y) * 0.01
+    end
+    local expected = {}
+    for i, v in ipairs(variables) do
+      expected[i] = v:value() + amount(grads[i])
+      mgpu.eval(expected[i])
+    end
+    local step = mgpu.jit(function(list)
+      for i, v in ipairs(variables) do v:assign(v:value() + amount(list[i])) end
+    end)
+    run(step, grads)
+    for i, v in ipairs(variables) do check.near(v:value(), expected[i], 1e-5) end
+  end)
+end)
+
+test("what a group writes in place it has read before", function()
+  each_device(function()
+    local n = 30000
+    local a, b = core.variable(mgpu.ones { n }), core.variable(mgpu.ones { n } * 10)
+    local step = mgpu.jit(function()
+      local was = a:value()
+      local twice = was * 2
+      a:assign(twice)
+      b:assign(b:value() + (twice * 3 + was))
+    end)
+    for i = 1, 3 do
+      run(step)
+      check.equal(ops.sum(ops.ne(a:value(), 2 ^ i)):item(), 0)
+      check.equal(ops.sum(ops.ne(b:value(), 10 + 7 * (2 ^ i - 1))):item(), 0)
+    end
+  end)
+end)
+
+test("variables that are made from one another take the values at entry", function()
+  each_device(function()
+    local n = 50000
+    local a, b = core.variable(mgpu.ones { n }), core.variable(mgpu.ones { n } * 10)
+    local c = core.variable(mgpu.ones { n } * 100)
+    local rotate = mgpu.jit(function()
+      local was = { a:value(), b:value(), c:value() }
+      a:assign(was[2] + 1)
+      b:assign(was[3] + 1)
+      c:assign(was[1] + 1)
+    end)
+    run(rotate)
+    check.equal({ a:value():max():item(), b:value():max():item(), c:value():max():item() }, { 11, 101, 2 })
+    check.equal({ a:value():min():item(), b:value():min():item(), c:value():min():item() }, { 11, 101, 2 })
+    run(rotate)
+    check.equal({ a:value():min():item(), b:value():min():item(), c:value():min():item() }, { 102, 3, 12 })
+  end)
+end)
+
+test("an old value that somebody holds stays, and so does one given to two variables", function()
+  each_device(function()
+    local variables, grads = variables_and_gradients { { 300 }, { 30000 }, { 5 } }
+    local held = variables[2]:value()
+    local before = held:sum():item()
+    local step = mgpu.jit(function(list)
+      for i, v in ipairs(variables) do v:assign(v:value() - list[i] * 4) end
+    end)
+    run(step, grads)
+    check.equal(held:sum():item(), before)
+    check.truthy(variables[2]:value():sum():item() ~= before)
+    local x, y, z = core.variable(mgpu.ones { 4 }), core.variable(mgpu.ones { 4 }), core.variable(mgpu.ones { 5 })
+    local both = mgpu.jit(function()
+      local twice = x:value() * 2
+      x:assign(twice)
+      y:assign(twice)
+      z:assign(z:value() * 2)
+    end)
+    run(both)
+    run(both)
+    check.equal({ x:value():totable()[4], y:value():totable()[4], z:value():totable()[5] }, { 4, 4, 4 })
+  end)
+end)
+
+test("a guard that fails leaves every variable of the row as it was", function()
+  each_device(function()
+    local variables, grads = variables_and_gradients { { 300 }, { 30000 }, { 5 } }
+    local before = {}
+    for i, v in ipairs(variables) do before[i] = v:value():totable() end
+    local step = mgpu.jit(function(list)
+      core.guard_finite(list, "a gradient is not finite")
+      for i, v in ipairs(variables) do v:assign(v:value() - list[i] * 4) end
+    end)
+    check.raises(function() run(step, { grads[1], grads[2], grads[3] / 0 }) end, "a gradient is not finite", "nonfinite")
+    for i, v in ipairs(variables) do check.equal(v:value():totable(), before[i]) end
+  end)
+end)
+
+test("any number of threads gives the same bits", function()
+  check.needs "cpu"
+  local script = check.path "update.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+mgpu.seed(4)
+local variables, grads = {}, {}
+for i, n in ipairs { 5, 90001, 20, 1000, 30000 } do
+  variables[i], grads[i] = mgpu.variable(mgpu.rand { n }), mgpu.rand { n }
+end
+mgpu.eval(unpack(grads))
+local opt = mgpu.optimizers.Adam {}
+opt:build(variables)
+local step = mgpu.jit(function(list) opt:apply(list, variables) end)
+for _ = 1, 3 do step(grads) end
+for _, v in ipairs(variables) do
+  local t, sum = v:value():totable(), 0
+  for i = 1, #t do sum = (sum * 31 + t[i] * 1e7) % 1e9 end
+  print(("%.17g"):format(sum))
+end
+]])
+  local one = check.run("OMP_NUM_THREADS=1 " .. check.program .. " " .. script)
+  check.matches(one, "^%S+\n%S+\n%S+\n%S+\n%S+\n$")
+  check.equal(check.run("OMP_NUM_THREADS=3 " .. check.program .. " " .. script), one)
+end)
