@@ -98,7 +98,10 @@ CUBE = (4, 3, 5)
 RAW = hashed.array(CUBE, 61, 0.45, 0.5)
 PREDICTIONS = {"logits": hashed.array(CUBE, 60, 4.0), "raw": RAW,
                "tiny": 1e-8 * hashed.array(CUBE, 60, 4.0)}
-TRUTHS = {"soft": hashed.array(CUBE, 62, 0.5, 0.5),
+SOFT_CUBE = hashed.array(CUBE, 62, 0.5, 0.5)
+TRUTHS = {"soft": SOFT_CUBE,
+          # TensorFlow's gradient is that of targets that add up to 1
+          "shares": SOFT_CUBE / SOFT_CUBE.sum(axis=1, keepdims=True),
           "bits": hashed.labels(60, 63, 2).reshape(CUBE).astype(float),
           "ids": hashed.labels(12, 64, 5).reshape(4, 3),
           "ids_from_minus_1": hashed.labels(12, 64, 5).reshape(4, 3) - 1,
@@ -107,7 +110,7 @@ TRUTHS = {"soft": hashed.array(CUBE, 62, 0.5, 0.5),
 REDUCED = [
     ("CategoricalCrossentropy", {}, "soft", "raw"),
     ("CategoricalCrossentropy", {"axis": 1}, "soft", "raw"),
-    ("CategoricalCrossentropy", {"axis": 1, "from_logits": True}, "soft", "logits"),
+    ("CategoricalCrossentropy", {"axis": 1, "from_logits": True}, "shares", "logits"),
     ("CategoricalCrossentropy", {"label_smoothing": 0.2}, "soft", "raw"),
     ("SparseCategoricalCrossentropy", {}, "ids", "raw"),
     ("SparseCategoricalCrossentropy", {"axis": 1}, "ids_of_axis_1", "raw"),
@@ -173,7 +176,8 @@ metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
 of equal predictions the first wins. All in float64, arrays flat and row-major."""),
         "loss_reductions": (reductions, """
 cases[i]: loss, args by Keras's names (axes count from 0); predictions of the shape: logits array(60, 4),
-raw array(61, 0.45, 0.5) or tiny, logits / 1e8; targets: soft array(62, 0.5, 0.5), bits labels(63, 2), ids
+raw array(61, 0.45, 0.5) or tiny, logits / 1e8; targets: soft array(62, 0.5, 0.5), shares, the same over
+their sums along axis 1, bits labels(63, 2), ids
 labels(64, 5) of {4, 3}, the same less 1, or labels(64, 3) of {4, 5} for classes along axis 1. none: the
 unreduced values of values_shape; plain, rows and every: without weights, with array({4, 1}, 65, 1, 1), with
 array(values_shape, 66, 1, 1), each reduced as named; gradient: of every_mean_with_sample_weight with

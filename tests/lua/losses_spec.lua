@@ -230,7 +230,8 @@ local function inputs(case, dtype)
   elseif case.truth == "bits" then
     return mgpu.tensor(hash.labels(60, 63, 2), { dtype = dtype }):reshape(shape), p
   end
-  return hashed(shape, 62, 0.5, 0.5, dtype), p
+  local soft = hashed(shape, 62, 0.5, 0.5, dtype)
+  return case.truth == "shares" and soft / mgpu.sum(soft, { axis = 2, keepdims = true }) or soft, p
 end
 
 local function check_reductions(case, dtype, tolerance)
