@@ -2,9 +2,9 @@
 --
 --     build/mgpulua tests/bench/update.lua [--rounds 15]
 --
--- The bytes of Adam: weight, gradient and two slots read, weight and slots written, 7 float32 each. The
--- measure is what the same device takes to read four arrays and write three of that size with one
--- operation each. Both take turns.
+-- Plain SGD reads weight and gradient and writes the weight; RMSprop reads and writes a slot besides, Adam
+-- two. The measure is what the same device takes to read and write as many arrays of that size with one
+-- addition each. All take turns.
 
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
@@ -12,8 +12,6 @@ local mgpu = require "mgpu"
 local rounds = tonumber(arg[1] == "--rounds" and arg[2]) or 15
 local model = mgpu.models.mnist_cnn { classes = 10 }
 local variables = model.trainable_variables
-local opt = mgpu.optimizers.Adam {}
-opt:build(variables)
 
 local grads, count = {}, 0
 for i, v in ipairs(variables) do
@@ -21,17 +19,22 @@ for i, v in ipairs(variables) do
   count = count + v:count()
 end
 mgpu.eval(unpack(grads))
-local update = mgpu.jit(function(list) opt:apply(list, variables) end)
 
--- Four arrays in, three of them written again: the traffic of the update and next to no arithmetic.
-local arrays = {}
-for i = 1, 4 do arrays[i] = mgpu.variable(mgpu.rand { count }) end
-local traffic = mgpu.jit(function()
-  local a, b, c, d = arrays[1]:value(), arrays[2]:value(), arrays[3]:value(), arrays[4]:value()
-  arrays[1]:assign(a + d)
-  arrays[2]:assign(b + d)
-  arrays[3]:assign(c + d)
-end)
+local function updating(name)
+  local opt = mgpu.optimizers[name] {}
+  opt:build(variables)
+  return mgpu.jit(function(list) opt:apply(list, variables) end)
+end
+
+-- n arrays and one more read, the n written again.
+local function traffic(n)
+  local arrays = {}
+  for i = 1, n + 1 do arrays[i] = mgpu.variable(mgpu.rand { count }) end
+  return mgpu.jit(function()
+    local last = arrays[n + 1]:value()
+    for i = 1, n do arrays[i]:assign(arrays[i]:value() + last) end
+  end)
+end
 
 local function time(fn, ...)
   local start = core.clock()
@@ -39,15 +42,22 @@ local function time(fn, ...)
   return (core.clock() - start) / 5 * 1000
 end
 
-local times = { {}, {} }
+local rows = {}
+for i, name in ipairs { "SGD", "RMSprop", "Adam" } do
+  rows[i] = { name = name, update = updating(name), traffic = traffic(i), ours = {}, bytes = {} }
+end
 for i = 1, 3 + rounds do
-  local a, b = time(update, grads), time(traffic)
-  if i > 3 then
-    times[1][i - 3], times[2][i - 3] = a, b
+  for _, row in ipairs(rows) do
+    local a, b = time(row.update, grads), time(row.traffic)
+    if i > 3 then row.ours[i - 3], row.bytes[i - 3] = a, b end
   end
 end
-table.sort(times[1])
-table.sort(times[2])
-local ours, bytes = times[1][math.ceil(rounds / 2)], times[2][math.ceil(rounds / 2)]
-print(("Adam, %d parameters: %.2f ms; its bytes read and written: %.2f ms; ratio %.2f"):format(count, ours,
-  bytes, ours / bytes))
+local function median(list)
+  table.sort(list)
+  return list[math.ceil(#list / 2)]
+end
+print(("%d parameters: the update, its bytes read and written, ms; ratio"):format(count))
+for _, row in ipairs(rows) do
+  local ours, bytes = median(row.ours), median(row.bytes)
+  print(("  %-8s %.2f  %.2f  %.2f"):format(row.name, ours, bytes, ours / bytes))
+end

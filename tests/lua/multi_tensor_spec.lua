@@ -121,8 +121,8 @@ end)
 -- lie where operands of others are still to be read: the masks, which end there and have the size of
 -- the temporary of a smaller variable.
 test("updates that take several groups each do not write over one another's operands", function()
-  each_device(function()
-    local variables, grads = variables_and_gradients { { 400000 }, { 100, 1000 }, { 10000 }, { 9 } }
+  each_device(function(device)
+    local variables, grads = variables_and_gradients { { 60000 }, { 100, 150 }, { 1500 }, { 9 } }
     local function amount(g)
       local x = 0
       for k = 1, 6 do x = x + ops.where(ops.reverse(ops.gt(g, k / 6 - 0.6), { axis = 1 }), k, 0) end
@@ -134,7 +134,7 @@ test("updates that take several groups each do not write over one another's oper
     end)
     local expected = {}
     for i, g in ipairs(grads) do expected[i] = mgpu.jit(amount)(g) end
-    for _ = 1, 10 do
+    for _ = 1, device == "ref:0" and 1 or 30 do
       run(step, grads)
       for i, v in ipairs(variables) do check.equal(ops.sum(ops.ne(v:value(), expected[i])):item(), 0) end
     end
