@@ -229,6 +229,7 @@ function Model:apply(x, how)
     if type(t) ~= "userdata" then
       self:fail("expected a tensor for input %q, got %s", self.input_names[i], type(t))
     end
+    t = self.with_rank(t, self.inputs[i]:shape())
     self:check_sample(t, self.inputs[i]:shape(), #self.inputs > 1 and self.input_names[i])
     list[i] = t
   end

@@ -46,6 +46,21 @@ local function fits(shape, wanted)
   return true
 end
 
+--- x with the last axis of size 1 that the model's shape has and it lacks, or without the one it has and
+--- the model's lacks, as Keras adjusts ranks.
+function Network.with_rank(x, wanted)
+  local shape = x:shape()
+  local rank = #shape
+  if rank == #wanted - 1 and wanted[#wanted] == 1 then
+    shape[rank + 1] = 1
+  elseif rank == #wanted + 1 and shape[rank] == 1 then
+    shape[rank] = nil
+  else
+    return x
+  end
+  return core.ops.reshape(x, { shape = shape })
+end
+
 --- Raises if a batch does not have the shape that the model was built for; `which` names the input.
 function Network:check_sample(x, wanted, which)
   local shape = x:shape()

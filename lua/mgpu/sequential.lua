@@ -136,7 +136,10 @@ function Sequential:apply(x, how)
   x = self:tensors(x)
   local first = self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
-  if self.built and type(x) == "userdata" then self:check_sample(x, self.built_shape) end
+  if self.built and type(x) == "userdata" then
+    x = self.with_rank(x, self.built_shape)
+    self:check_sample(x, self.built_shape)
+  end
   self:begin_call(how)
   return Layer.apply(self, x, how)
 end

@@ -1,12 +1,15 @@
-/* Data sets in Lua: IDX files, drawn digits, downloads. */
+/* Data sets in Lua: IDX files, drawn digits, downloads, streams of rows. */
 #include "bind/bind.h"
+#include "core/rng.h"
 #include "data/digits.h"
 #include "data/fetch.h"
 #include "data/idx.h"
 #include "data/stream.h"
-#include "device/device.h"
+#include "graph/graph.h"
 #include <math.h>
 
+#define BIND_STREAM "mgpu.stream"
+enum { MOST_STAGES = 64, SEED_STREAM = 0x64617400 };
 enum { MOST_DIGITS = 1000 * 1000, PIXELS = MG_DIGIT_SIDE * MG_DIGIT_SIDE };
 
 /* idx_load(path) -> tensor. Short of memory: one full collection, one more try. */
@@ -58,100 +61,162 @@ static int core_fetch(lua_State *L) {
     return 0;
 }
 
-/* ---- streams ---- */
+/* ---- streams: lua/mgpu/data/ checks the arguments and says what they mean ---- */
 
-#define BIND_STREAM "mgpu.stream"
+typedef struct stream_box {
+    mg_stream *stream;   /* owned; NULL when closed */
+    mg_element *element; /* owned: on its way to Lua */
+} stream_box;
 
-static mg_stream *check_stream(lua_State *L) {
-    mg_stream **s = luaL_checkudata(L, 1, BIND_STREAM);
-    if (!*s) bind_fail(L, MG_USAGE, "the stream is closed");
-    return *s;
+/* Also of a closed one. */
+static int stream_close(lua_State *L) {
+    stream_box *box = luaL_checkudata(L, 1, BIND_STREAM);
+    mg_element_free(box->element);
+    mg_stream_free(box->stream);
+    *box = (stream_box){0};
+    return 0;
 }
 
-/* stream(depth, t1, ..., tn): over rows of tensors in host memory */
-static int core_stream(lua_State *L) {
-    mg_tensor *tensors[MG_STREAM_TENSORS];
-    const int depth = (int)luaL_checkinteger(L, 1), n = lua_gettop(L) - 1;
-    if (n < 1 || n > MG_STREAM_TENSORS || depth < 1)
-        return bind_fail(L, MG_USAGE, "stream: 1 to %d tensors and a depth of at least 1",
-                         MG_STREAM_TENSORS);
-    for (int i = 0; i < n; i++) {
-        tensors[i] = bind_take_tensor(L, i + 2, NULL, "stream");
-        if (tensors[i]->shape.rank == 0 || tensors[i]->shape.dim[0] != tensors[0]->shape.dim[0])
-            return bind_fail(L, MG_USAGE, "stream: the tensors must have equally many rows");
-        if (!tensors[i]->place.device->api->host_memory)
-            return bind_fail(L, MG_USAGE, "stream: tensor %d lies on %s, not in host memory", i + 1,
-                             tensors[i]->place.device->name);
-    }
-    bind_eval(L, tensors, n);
-    mg_stream **s = lua_newuserdata(L, sizeof *s);
-    *s = NULL;
+static stream_box *new_box(lua_State *L) {
+    stream_box *box = lua_newuserdata(L, sizeof *box);
+    *box = (stream_box){0};
     luaL_getmetatable(L, BIND_STREAM);
     lua_setmetatable(L, -2);
-    *s = mg_stream_new(tensors, n, depth);
-    return *s ? 1 : bind_raise(L);
-}
-
-/* push(array of row numbers from 0) */
-static int stream_push(lua_State *L) {
-    mg_stream *s = check_stream(L);
-    luaL_checktype(L, 2, LUA_TTABLE);
-    const size_t n = lua_objlen(L, 2);
-    int32_t *rows = lua_newuserdata(L, (n + 1) * sizeof *rows);
-    for (size_t i = 0; i < n; i++) {
-        lua_rawgeti(L, 2, (int)i + 1);
-        rows[i] = (int32_t)lua_tointeger(L, -1);
-        lua_pop(L, 1);
-    }
-    bind_check(L, mg_stream_push(s, rows, (int64_t)n));
-    return 0;
-}
-
-static int stream_ahead(lua_State *L) {
-    lua_pushinteger(L, mg_stream_ahead(check_stream(L)));
-    return 1;
-}
-
-/* pop() -> the tensors of the first batch */
-static int stream_pop(lua_State *L) {
-    mg_stream *s = check_stream(L);
-    mg_tensor **places[MG_STREAM_TENSORS], *batch[MG_STREAM_TENSORS] = {NULL};
-    bind_poll(L);
-    luaL_checkstack(L, MG_STREAM_TENSORS, "pop");
-    for (int i = 0; i < MG_STREAM_TENSORS; i++) places[i] = bind_new_tensor(L);
-    bind_check(L, mg_stream_pop(s, batch));
-    size_t bytes = 0;
-    int n = 0;
-    for (; n < MG_STREAM_TENSORS && batch[n]; n++) {
-        *places[n] = batch[n];
-        bytes += mg_tensor_bytes(batch[n]);
-    }
-    lua_pop(L, MG_STREAM_TENSORS - n);
-    bind_account(L, bytes);
-    return n;
-}
-
-static int stream_close(lua_State *L) {
-    mg_stream **s = luaL_checkudata(L, 1, BIND_STREAM);
-    mg_stream_free(*s);
-    *s = NULL;
-    return 0;
+    return box;
 }
 
 void bind_open_data(lua_State *L) {
     luaL_newmetatable(L, BIND_STREAM);
-    lua_pushcfunction(L, stream_close), lua_setfield(L, -2, "__gc");
-    lua_newtable(L);
-    lua_pushcfunction(L, stream_push), lua_setfield(L, -2, "push");
-    lua_pushcfunction(L, stream_pop), lua_setfield(L, -2, "pop");
-    lua_pushcfunction(L, stream_ahead), lua_setfield(L, -2, "ahead");
-    lua_pushcfunction(L, stream_close), lua_setfield(L, -2, "close");
-    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, stream_close);
+    lua_setfield(L, -2, "__gc");
     lua_pop(L, 1);
+}
+
+/* Field `name` of the table on top of the stack, at least `least`; nil is endless. */
+static int64_t count_field(lua_State *L, const char *name, int64_t least) {
+    lua_getfield(L, -1, name);
+    const double v = lua_isnil(L, -1) ? HUGE_VAL : luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+    return v >= 0x1p63 ? MG_ENDLESS : v >= (double)least ? (int64_t)v : least;
+}
+
+/* The table on top of the stack: {kind=, n=, seed=, drop_remainder=}. */
+static mg_stage read_stage(lua_State *L) {
+    static const char *const kinds[] = {
+        [MG_SHUFFLE] = "shuffle", [MG_BATCH] = "batch", [MG_CYCLE] = "cycle",
+        [MG_TAKE] = "take",       [MG_SKIP] = "skip",   NULL};
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_getfield(L, -1, "kind");
+    mg_stage stage = {.kind = (mg_stage_kind)luaL_checkoption(L, -1, NULL, kinds)};
+    lua_getfield(L, -2, "drop_remainder");
+    stage.drop_remainder = lua_toboolean(L, -1);
+    lua_pop(L, 2);
+    stage.n = count_field(L, "n", stage.kind == MG_SHUFFLE || stage.kind == MG_BATCH);
+    if (stage.kind == MG_SHUFFLE) stage.seed = (uint64_t)count_field(L, "seed", 0);
+    return stage;
+}
+
+static void read_tensors(lua_State *L, int index, mg_stream_spec *spec) {
+    spec->n_tensors = (int)lua_objlen(L, index);
+    if (spec->n_tensors < 1 || spec->n_tensors > MG_STREAM_TENSORS)
+        bind_fail(L, MG_USAGE, "from_tensors: %d tensors; there may be 1 to %d", spec->n_tensors,
+                  MG_STREAM_TENSORS);
+    for (int i = 0; i < spec->n_tensors; i++) {
+        lua_rawgeti(L, index, i + 1);
+        spec->tensors[i] = bind_to_tensor(L, -1); /* the table keeps it */
+        lua_pop(L, 1);
+        if (!spec->tensors[i])
+            bind_fail(L, MG_USAGE, "from_tensors: entry %d is not a tensor", i + 1);
+    }
+}
+
+/* stream({tensor, ...}, {stage, ...}, {pass=, element=, depth=, dense=}) */
+static int core_stream(lua_State *L) {
+    mg_stream_spec spec = {0};
+    mg_stage stages[MOST_STAGES];
+    for (int i = 1; i <= 3; i++) luaL_checktype(L, i, LUA_TTABLE);
+    bind_poll(L);
+    read_tensors(L, 1, &spec);
+    spec.n_stages = (int)lua_objlen(L, 2);
+    if (spec.n_stages > MOST_STAGES)
+        return bind_fail(L, MG_USAGE, "a dataset of %d steps in a row; there may be %d",
+                         spec.n_stages, MOST_STAGES);
+    for (int i = 0; i < spec.n_stages; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        stages[i] = read_stage(L);
+        lua_pop(L, 1);
+    }
+    spec.stages = stages;
+    lua_settop(L, 3);
+    spec.pass = (uint64_t)count_field(L, "pass", 0);
+    spec.element = count_field(L, "element", 0);
+    spec.depth = count_field(L, "depth", 0);
+    spec.dense = (int)count_field(L, "dense", 0);
+    stream_box *box = new_box(L);
+    box->stream = mg_stream_new(&spec);
+    if (!box->stream) return bind_raise(L);
+    return 1;
+}
+
+/* Pushes {{tensor, ...}, ...}: the tensors of each part. */
+static void push_parts(lua_State *L, const mg_element *e) {
+    lua_createtable(L, (int)e->n_parts, 0);
+    for (int64_t part = 0; part < e->n_parts; part++) {
+        lua_createtable(L, e->n_tensors, 0);
+        for (int k = 0; k < e->n_tensors; k++) {
+            mg_buffer *b = e->buffer[part * e->n_tensors + k];
+            mg_tensor **place = bind_new_tensor(L);
+            bind_fill(L, place, mg_tensor_from_buffer(b, e->dtype[k], &e->shape[k]));
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_rawseti(L, -2, (int)part + 1);
+    }
+}
+
+/* stream_next(stream) -> parts, sizes of the outer batches; nil at the end. Short of memory: one
+ * full collection, one more try. */
+static int core_stream_next(lua_State *L) {
+    stream_box *box = luaL_checkudata(L, 1, BIND_STREAM);
+    bind_poll(L);
+    if (!box->stream) return 0;
+    if (mg_trace_current())
+        return bind_fail(L, MG_USAGE,
+                         "a dataset's iterator: not available inside mgpu.jit: iterate outside and "
+                         "give the function the batch");
+    mg_element_free(box->element); /* left by an error */
+    mg_status status = mg_stream_next(box->stream, &box->element);
+    if (status == MG_OOM) {
+        lua_gc(L, LUA_GCCOLLECT, 0);
+        status = mg_stream_next(box->stream, &box->element);
+    }
+    bind_check(L, status);
+    if (!box->element) return 0;
+    bind_account(L, box->element->bytes);
+    push_parts(L, box->element);
+    const mg_shape *outer = &box->element->outer;
+    lua_createtable(L, outer->rank, 0);
+    for (int i = 0; i < outer->rank; i++) {
+        lua_pushnumber(L, (double)outer->dim[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    mg_element_free(box->element);
+    box->element = NULL;
+    return 2;
+}
+
+/* stream_seed() -> a seed of the program's next random draw */
+static int core_stream_seed(lua_State *L) {
+    uint32_t words[4];
+    mg_philox(words, 0, mg_rng_take(1), mg_rng_get().seed, SEED_STREAM);
+    lua_pushnumber(L, (double)(((uint64_t)words[0] << 32 | words[1]) >> 11));
+    return 1;
 }
 
 const luaL_Reg mg_bind_data[] = {{"idx_load", core_idx_load},
                                  {"digits", core_digits},
                                  {"fetch", core_fetch},
                                  {"stream", core_stream},
+                                 {"stream_next", core_stream_next},
+                                 {"stream_close", stream_close},
+                                 {"stream_seed", core_stream_seed},
                                  {NULL, NULL}};

@@ -1,166 +1,320 @@
-/* Streams: see stream.h. Jobs stand in a ring; the thread fills the oldest that is not filled yet.
- */
+/* Streams: the copying of rows, and the thread that does it ahead.
+ *
+ * The thread owns order and rows; what it shares lies under the mutex. It stops at a failure until
+ * the caller has taken it, and then tries the same element again: an element's rows are kept until
+ * they are copied, and an order that failed half-way is sought anew. */
 #define _GNU_SOURCE
 #include "data/stream.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "device/device.h"
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-typedef struct job {
-    int32_t *rows; /* owned */
-    int64_t n;
-    mg_buffer *made[MG_STREAM_TENSORS]; /* owned */
-    bool done, failed;
-} job;
+enum { POLL_NS = 50 * 1000 * 1000, ROWS_BETWEEN_LOOKS = 64 };
 
 struct mg_stream {
-    int n_tensors, depth;
     mg_tensor *tensors[MG_STREAM_TENSORS]; /* retained */
     size_t row_bytes[MG_STREAM_TENSORS];
+    int n_tensors, dense;
+    mg_order *order; /* owned */
+    mg_rows rows;    /* of the element to copy, if there is one */
+    bool waiting;    /* there is */
+    bool astray;     /* the order has to be sought: it is new, or it failed */
+    uint64_t pass;
+    int64_t element; /* the next one that the order is to tell */
+    /* shared with the thread */
+    int64_t depth;
+    bool threaded;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool started, closing;
-    int first, pushed, filled; /* of the ring: the oldest job, and how many from it on */
-    job jobs[];
+    atomic_bool closing;
+    mg_element *first, *last; /* made and not yet taken; owned */
+    int64_t n_ready;
+    bool finished;
+    mg_status status; /* the thread's failure ... */
+    char message[512];
 };
+
+/* ---- elements ---- */
+
+void mg_element_free(mg_element *e) {
+    if (!e) return;
+    for (int64_t i = 0; i < e->n_parts * e->n_tensors; i++) mg_buffer_release(e->buffer[i]);
+    mg_free(e);
+}
+
+/* The sizes from batch number `from` on, innermost first, become axes from the outermost on. */
+static mg_shape axes(const mg_rows *rows, int from, int to) {
+    mg_shape shape = {.rank = to - from};
+    for (int i = from; i < to; i++) shape.dim[to - 1 - i] = rows->dim[i];
+    return shape;
+}
+
+/* Sizes and an empty block of buffers. */
+static mg_element *element_of_rows(const mg_stream *s) {
+    const mg_rows *rows = &s->rows;
+    const int dense = s->dense < rows->rank ? s->dense : rows->rank;
+    const mg_shape inner = axes(rows, 0, dense), outer = axes(rows, dense, rows->rank);
+    const int64_t n_parts = mg_shape_count(&outer);
+    mg_element *e = mg_alloc_zero(sizeof *e + (size_t)(n_parts * s->n_tensors) * sizeof(void *));
+    if (!e) return NULL;
+    e->outer = outer;
+    e->n_parts = n_parts;
+    e->n_tensors = s->n_tensors;
+    for (int k = 0; k < s->n_tensors; k++) {
+        const mg_tensor *t = s->tensors[k];
+        e->dtype[k] = (mg_dtype)t->dtype;
+        e->shape[k] = inner;
+        for (int a = 1; a < t->shape.rank; a++)
+            e->shape[k].dim[e->shape[k].rank++] = t->shape.dim[a];
+    }
+    return e;
+}
+
+/* True if the work should stop: the stream is being freed, or (where no thread does it) the user
+ * interrupts. */
+static bool stop_wanted(void *context) {
+    const mg_stream *s = context;
+    return atomic_load(&s->closing) || (!s->threaded && mg_interrupt_pending());
+}
+
+static mg_status copy_rows(mg_stream *s, char *dst, int k, const int64_t *row, int64_t n) {
+    const char *src = s->tensors[k]->buffer->data;
+    const size_t bytes = s->row_bytes[k];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % ROWS_BETWEEN_LOOKS == 0 && stop_wanted(s))
+            return mg_fail(MG_INTERRUPTED, "interrupted");
+        memcpy(dst + (size_t)i * bytes, src + (size_t)row[i] * bytes, bytes);
+    }
+    return MG_OK;
+}
+
+static mg_status fill(mg_stream *s, mg_element *e) {
+    const int64_t n = s->rows.n / e->n_parts;
+    for (int64_t i = 0; i < e->n_parts * e->n_tensors; i++) {
+        const int k = (int)(i % e->n_tensors);
+        const int64_t *row = s->rows.row + i / e->n_tensors * n;
+        size_t bytes;
+        if (!mg_size_mul((size_t)n, s->row_bytes[k], &bytes))
+            return mg_fail(MG_OOM, "out of memory: a batch of %lld rows", (long long)n);
+        e->buffer[i] = mg_buffer_new(s->tensors[k]->buffer->device, bytes);
+        if (!e->buffer[i]) return MG_OOM;
+        MG_TRY(copy_rows(s, e->buffer[i]->data, k, row, n));
+        e->bytes += bytes;
+    }
+    return MG_OK;
+}
+
+/* The rows of the next element into s->rows, if there is one. */
+static mg_status tell_rows(mg_stream *s) {
+    bool got;
+    if (s->astray) MG_TRY(mg_order_seek(s->order, s->pass, s->element));
+    s->astray = true; /* unless this goes well */
+    MG_TRY(mg_order_next(s->order, &s->rows, &got));
+    s->astray = false;
+    s->waiting = got;
+    s->element += got;
+    return MG_OK;
+}
+
+/* The next element, NULL at the end. */
+static mg_status make(mg_stream *s, mg_element **out) {
+    *out = NULL;
+    if (!s->waiting) MG_TRY(tell_rows(s));
+    if (!s->waiting) return MG_OK;
+    mg_element *e = element_of_rows(s);
+    if (!e) return MG_OOM;
+    const mg_status status = fill(s, e);
+    if (status != MG_OK) {
+        mg_element_free(e);
+        return status;
+    }
+    s->waiting = false;
+    *out = e;
+    return MG_OK;
+}
 
 /* ---- the thread ---- */
 
-static void fill(const mg_stream *s, job *j) {
-    for (int t = 0; t < s->n_tensors; t++) {
-        const size_t bytes = s->row_bytes[t];
-        j->made[t] = mg_buffer_new(s->tensors[t]->place.device, (size_t)j->n * bytes);
-        if (!j->made[t]) {
-            j->failed = true;
-            return;
-        }
-        const char *from = s->tensors[t]->buffer->data;
-        char *to = j->made[t]->data;
-        for (int64_t i = 0; i < j->n; i++)
-            memcpy(to + (size_t)i * bytes, from + (size_t)j->rows[i] * bytes, bytes);
+/* Under the mutex: what came of make. */
+static void note(mg_stream *s, mg_status status, mg_element *e) {
+    if (status != MG_OK) {
+        s->status = status;
+        snprintf(s->message, sizeof s->message, "%s", mg_error_message());
+    } else if (!e) {
+        s->finished = true;
+    } else {
+        if (s->last)
+            s->last->next = e;
+        else
+            s->first = e;
+        s->last = e;
+        s->n_ready++;
     }
 }
 
 static void *work(void *argument) {
     mg_stream *s = argument;
     pthread_mutex_lock(&s->mutex);
-    for (;;) {
-        while (!s->closing && s->filled == s->pushed) pthread_cond_wait(&s->changed, &s->mutex);
-        if (s->closing) break;
-        job *j = &s->jobs[(s->first + s->filled) % s->depth];
+    while (!atomic_load(&s->closing)) {
+        if (s->finished || s->status != MG_OK || s->n_ready >= s->depth) {
+            pthread_cond_wait(&s->changed, &s->mutex);
+            continue;
+        }
         pthread_mutex_unlock(&s->mutex);
-        fill(s, j);
+        mg_element *e;
+        const mg_status status = make(s, &e);
         pthread_mutex_lock(&s->mutex);
-        j->done = true;
-        s->filled++;
+        note(s, status, e);
         pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->mutex);
     return NULL;
 }
 
-/* At the first batch: a stream that nobody reads costs no thread. Signals stay with the host
- * program. */
-static mg_status start(mg_stream *s) {
+/* Signals stay with the threads of the host program. */
+static mg_status start_thread(mg_stream *s) {
     sigset_t all, before;
-    if (s->started) return MG_OK;
     sigfillset(&all);
+    s->threaded = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&s->thread, NULL, work, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    s->started = !failed;
-    return failed ? mg_fail(MG_OOM, "prefetch: cannot make a thread") : MG_OK;
+    if (!failed) return MG_OK;
+    s->threaded = false;
+    return mg_fail(MG_OOM, "prefetch: cannot make a thread");
 }
 
-/* ---- the reader ---- */
-
-mg_stream *mg_stream_new(mg_tensor *const *tensors, int n, int depth) {
-    mg_stream *s = mg_alloc_zero(sizeof *s + (size_t)depth * sizeof *s->jobs);
-    if (!s) return NULL;
-    s->depth = depth;
-    pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->changed, NULL);
-    for (int i = 0; i < n; i++) {
-        const int64_t rows = tensors[i]->shape.dim[0];
-        s->row_bytes[i] = rows ? mg_tensor_bytes(tensors[i]) / (size_t)rows : 0;
-        s->tensors[i] = mg_tensor_retain(tensors[i]);
-        s->n_tensors = i + 1;
+/* Under the mutex: until there is an element, a failure or the end; looks for interrupts. */
+static mg_status await(mg_stream *s) {
+    while (!s->first && !s->finished && s->status == MG_OK) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += POLL_NS;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        pthread_cond_timedwait(&s->changed, &s->mutex, &until);
+        if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     }
-    return s;
+    return MG_OK;
 }
 
-static void drop_job(const mg_stream *s, job *j) {
-    for (int t = 0; t < s->n_tensors; t++) mg_buffer_release(j->made[t]);
-    mg_free(j->rows);
-    *j = (job){0};
-}
-
-mg_status mg_stream_push(mg_stream *s, const int32_t *rows, int64_t n) {
-    const int64_t there = s->tensors[0]->shape.dim[0];
-    for (int64_t i = 0; i < n; i++)
-        if (rows[i] < 0 || rows[i] >= there)
-            return mg_fail(MG_DATA, "row %d was asked for; there are %lld, from 0", rows[i],
-                           (long long)there);
-    if (s->pushed == s->depth)
-        return mg_fail(MG_USAGE, "%d batches are ahead already: take one first", s->depth);
-    MG_TRY(start(s));
-    int32_t *copy = mg_alloc((size_t)(n + 1) * sizeof *copy);
-    if (!copy) return MG_OOM;
-    memcpy(copy, rows, (size_t)n * sizeof *copy);
-    pthread_mutex_lock(&s->mutex);
-    s->jobs[(s->first + s->pushed) % s->depth] = (job){.rows = copy, .n = n};
-    s->pushed++;
+/* Under the mutex: what await found. A failure is forgotten, so that the thread tries again. */
+static mg_status take(mg_stream *s, mg_element **element) {
+    mg_element *e = s->first;
+    if (e) {
+        s->first = e->next;
+        if (!s->first) s->last = NULL;
+        s->n_ready--;
+        e->next = NULL;
+        *element = e;
+    } else if (s->status != MG_OK) {
+        const mg_status status = s->status;
+        s->status = MG_OK;
+        pthread_cond_broadcast(&s->changed);
+        return mg_fail(status, "%s", s->message);
+    }
     pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
     return MG_OK;
 }
 
-int mg_stream_ahead(const mg_stream *s) {
-    return s->pushed;
-}
+/* ---- streams ---- */
 
-static mg_status take_tensors(const mg_stream *s, const job *j, mg_tensor **batch) {
-    for (int t = 0; t < s->n_tensors; t++) {
-        mg_shape shape = s->tensors[t]->shape;
-        shape.dim[0] = j->n;
-        batch[t] = mg_tensor_from_buffer(j->made[t], (mg_dtype)s->tensors[t]->dtype, &shape);
-        if (batch[t]) continue;
-        while (t > 0) mg_tensor_release(batch[--t]);
-        return MG_OOM;
+static mg_status check_tensors(const mg_stream_spec *spec) {
+    int batches = 0;
+    for (int i = 0; i < spec->n_stages; i++) batches += spec->stages[i].kind == MG_BATCH;
+    for (int k = 0; k < spec->n_tensors; k++) {
+        const mg_tensor *t = spec->tensors[k];
+        const char *kind = t->place.device->api->kind;
+        if (!t->buffer || (strcmp(kind, "cpu") != 0 && strcmp(kind, "ref") != 0))
+            return mg_fail(MG_USAGE, "from_tensors: tensor %d is not in the host's memory", k + 1);
+        if (t->shape.rank == 0)
+            return mg_fail(MG_USAGE,
+                           "from_tensors: tensor %d is a single number, but its first axis must be "
+                           "rows",
+                           k + 1);
+        if (t->shape.dim[0] != spec->tensors[0]->shape.dim[0])
+            return mg_fail(MG_USAGE, "from_tensors: tensor 1 has %lld rows but tensor %d has %lld",
+                           (long long)spec->tensors[0]->shape.dim[0], k + 1,
+                           (long long)t->shape.dim[0]);
+        if (t->shape.rank - 1 + batches > MG_MAX_RANK)
+            return mg_fail(MG_USAGE, "batch: a batch of tensor %d would have %d axes, at most %d",
+                           k + 1, t->shape.rank - 1 + batches, MG_MAX_RANK);
     }
     return MG_OK;
 }
 
-mg_status mg_stream_pop(mg_stream *s, mg_tensor **batch) {
-    if (!s->pushed) return mg_fail(MG_USAGE, "no batch is on its way");
-    pthread_mutex_lock(&s->mutex);
-    job *j = &s->jobs[s->first];
-    while (!j->done) pthread_cond_wait(&s->changed, &s->mutex);
-    s->first = (s->first + 1) % s->depth;
-    s->pushed--;
-    s->filled--;
-    pthread_mutex_unlock(&s->mutex);
-    mg_status status =
-        j->failed
-            ? mg_fail(MG_OOM, "prefetch: out of memory for a batch of %lld rows", (long long)j->n)
-            : take_tensors(s, j, batch);
-    drop_job(s, j);
+static void init_sync(mg_stream *s) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void take_tensors(mg_stream *s, const mg_stream_spec *spec) {
+    s->n_tensors = spec->n_tensors;
+    for (int k = 0; k < s->n_tensors; k++) {
+        const mg_tensor *t = s->tensors[k] = mg_tensor_retain(spec->tensors[k]);
+        const int64_t rows = t->shape.dim[0];
+        s->row_bytes[k] = rows ? mg_tensor_bytes(t) / (size_t)rows : 0;
+    }
+}
+
+mg_stream *mg_stream_new(const mg_stream_spec *spec) {
+    if (check_tensors(spec) != MG_OK) return NULL;
+    mg_stream *s = mg_alloc_zero(sizeof *s);
+    if (!s) return NULL;
+    init_sync(s);
+    take_tensors(s, spec);
+    s->dense = spec->dense;
+    s->depth = spec->depth;
+    s->pass = spec->pass;
+    s->element = spec->element;
+    s->astray = true;
+    s->order = mg_order_new(spec->tensors[0]->shape.dim[0], spec->stages, spec->n_stages);
+    if (s->order) mg_order_set_stop(s->order, stop_wanted, s);
+    if (s->order && (s->depth == 0 || start_thread(s) == MG_OK)) return s;
+    mg_stream_free(s);
+    return NULL;
+}
+
+mg_status mg_stream_next(mg_stream *s, mg_element **element) {
+    *element = NULL;
+    if (s->threaded) {
+        pthread_mutex_lock(&s->mutex);
+        mg_status status = await(s);
+        if (status == MG_OK) status = take(s, element);
+        pthread_mutex_unlock(&s->mutex);
+        return status;
+    }
+    const mg_status status = make(s, element);
+    if (status == MG_INTERRUPTED) mg_interrupt_take();
     return status;
 }
 
 void mg_stream_free(mg_stream *s) {
     if (!s) return;
-    pthread_mutex_lock(&s->mutex);
-    s->closing = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
-    if (s->started) pthread_join(s->thread, NULL);
-    for (int i = 0; i < s->pushed; i++) drop_job(s, &s->jobs[(s->first + i) % s->depth]);
-    for (int i = 0; i < s->n_tensors; i++) mg_tensor_release(s->tensors[i]);
-    pthread_mutex_destroy(&s->mutex);
+    if (s->threaded) {
+        pthread_mutex_lock(&s->mutex);
+        atomic_store(&s->closing, true);
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->mutex);
+        pthread_join(s->thread, NULL);
+    }
+    for (mg_element *e = s->first, *next; e; e = next) {
+        next = e->next;
+        mg_element_free(e);
+    }
+    for (int k = 0; k < s->n_tensors; k++) mg_tensor_release(s->tensors[k]);
+    mg_order_free(s->order);
+    mg_free(s->rows.row);
     pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->mutex);
     mg_free(s);
 }

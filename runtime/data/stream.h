@@ -1,27 +1,47 @@
-/* Streams: rows of host tensors, copied into batches by a thread that works ahead of its reader.
+/* Streams: rows of tensors in the host's memory, copied in a given order, ahead of need if wished.
  *
- * The reader says which rows each batch is made of, some batches ahead, and takes them in this
- * order. A failure of the thread is raised where its batch is taken. */
+ * With depth > 0 a thread of the stream's own makes that many elements ahead; else the caller does
+ * the work when it asks. Both give the same elements. A stream belongs to one thread. */
 #ifndef MG_DATA_STREAM_H
 #define MG_DATA_STREAM_H
 
 #include "core/tensor.h"
-
-typedef struct mg_stream mg_stream;
+#include "data/order.h"
 
 enum { MG_STREAM_TENSORS = 8 };
 
-/* From n tensors (retained; evaluated, in host memory, of at least one axis and equally many rows).
- * At most `depth` batches are ahead. NULL on failure. */
-mg_stream *mg_stream_new(mg_tensor *const *tensors, int n, int depth);
-/* The next batch is to have these rows; MG_DATA if one is not there, MG_USAGE if `depth` are ahead.
- */
-mg_status mg_stream_push(mg_stream *s, const int32_t *rows, int64_t n);
-/* The batches pushed and not taken. */
-int mg_stream_ahead(const mg_stream *s);
-/* The first batch pushed: an owned tensor of each of the stream's. MG_USAGE if none was. */
-mg_status mg_stream_pop(mg_stream *s, mg_tensor **batch);
-/* Ends the thread and drops what was not taken. */
+typedef struct mg_stream_spec {
+    mg_tensor *tensors[MG_STREAM_TENSORS]; /* values with the same first axis; retained */
+    int n_tensors;
+    const mg_stage *stages; /* read while the stream is made */
+    int n_stages;
+    int dense; /* this many of the innermost batches become axes; the outer ones give parts */
+    uint64_t pass;
+    int64_t element, depth;
+} mg_stream_spec;
+
+/* An element. A part holds a buffer for each tensor: buffer[part * n_tensors + tensor]. */
+typedef struct mg_element {
+    mg_shape outer;                    /* the batches that are no axes: their product is n_parts */
+    mg_shape shape[MG_STREAM_TENSORS]; /* of a part's tensors */
+    mg_dtype dtype[MG_STREAM_TENSORS];
+    int64_t n_parts;
+    int n_tensors;
+    size_t bytes; /* of all buffers */
+    struct mg_element *next;
+    mg_buffer *buffer[]; /* owned */
+} mg_element;
+
+typedef struct mg_stream mg_stream;
+
+/* Owned. MG_USAGE: tensors without rows, of different lengths or elsewhere; too many axes. */
+mg_stream *mg_stream_new(const mg_stream_spec *spec);
+/* The next element into *element (owned by the caller), NULL at the end. What failed in the
+ * thread fails here. After a failure the next call tries the same element again. */
+mg_status mg_stream_next(mg_stream *s, mg_element **element);
+/* Stops the thread and waits for it. NULL is fine. */
 void mg_stream_free(mg_stream *s);
+
+void mg_element_free(mg_element *e);
 
 #endif

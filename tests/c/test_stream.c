@@ -1,92 +1,513 @@
-/* Streams: batches in the order asked for, errors where they belong, and every failing allocation.
- */
+/* Orders of rows and streams: stages, seeking, the thread, failures of memory, interrupts. */
+#define _GNU_SOURCE
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "data/stream.h"
 #include "device/device.h"
+#include <dirent.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
-static mg_device *ref;
+#define SHUFFLE(size, s)                                                                           \
+    { .kind = MG_SHUFFLE, .n = (size), .seed = (s) }
+#define BATCH(size)                                                                                \
+    { .kind = MG_BATCH, .n = (size) }
+#define FULL_BATCH(size)                                                                           \
+    { .kind = MG_BATCH, .n = (size), .drop_remainder = true }
+#define CYCLE(times)                                                                               \
+    { .kind = MG_CYCLE, .n = (times) }
+#define TAKE(count)                                                                                \
+    { .kind = MG_TAKE, .n = (count) }
+#define SKIP(count)                                                                                \
+    { .kind = MG_SKIP, .n = (count) }
+enum { MOST = 4096 };
 
-static mg_tensor *rows_of_two(void) {
-    const float v[] = {0, 1, 10, 11, 20, 21, 30, 31};
-    const mg_shape shape = MG_SHAPE(4, 2);
-    return mg_tensor_from_host(v, MG_F32, &shape, ref);
-}
+/* ---- orders ---- */
 
-static void batches_come_in_the_order_asked_for(void **state) {
-    (void)state;
-    mg_tensor *t = rows_of_two(), *batch[1];
-    mg_stream *s = mg_stream_new(&t, 1, 3);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){3, 0}, 2), MG_OK);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){1}, 1), MG_OK);
-    assert_int_equal(mg_stream_ahead(s), 2);
-    double v[4];
-    assert_int_equal(mg_stream_pop(s, batch), MG_OK);
-    assert_int_equal(mg_tensor_read_double(batch[0], v), MG_OK);
-    assert_true(v[0] == 30 && v[1] == 31 && v[2] == 0 && v[3] == 1);
-    mg_tensor_release(batch[0]);
-    assert_int_equal(mg_stream_pop(s, batch), MG_OK);
-    assert_int_equal(batch[0]->shape.dim[0], 1);
-    mg_tensor_release(batch[0]);
-    assert_int_equal(mg_stream_pop(s, batch), MG_USAGE);
-    mg_stream_free(s);
-    mg_tensor_release(t);
-}
-
-static void wrong_rows_and_too_many_batches_are_refused(void **state) {
-    (void)state;
-    mg_tensor *t = rows_of_two();
-    mg_stream *s = mg_stream_new(&t, 1, 1);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){4}, 1), MG_DATA);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){-1}, 1), MG_DATA);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){2}, 1), MG_OK);
-    assert_int_equal(mg_stream_push(s, (int32_t[]){2}, 1), MG_USAGE);
-    mg_stream_free(s); /* with a batch under way */
-    mg_tensor_release(t);
-}
-
-static void a_stream_survives_every_failing_allocation(void **state) {
-    (void)state;
-    mg_tensor *t = rows_of_two();
-    const int64_t before = mg_alloc_get_stats().live_blocks;
-    bool done = false;
-    for (int64_t n = 1; !done; n++) {
-        mg_tensor *batch[1] = {NULL};
-        mg_alloc_fail_after(n);
-        mg_stream *s = mg_stream_new(&t, 1, 2);
-        mg_status status = s ? mg_stream_push(s, (int32_t[]){1, 2}, 2) : MG_OOM;
-        if (status == MG_OK) status = mg_stream_pop(s, batch);
-        mg_alloc_fail_after(0);
-        assert_true(status == MG_OK || status == MG_OOM);
-        done = status == MG_OK;
-        mg_tensor_release(batch[0]);
-        mg_stream_free(s);
-        assert_int_equal(mg_alloc_get_stats().live_blocks, before);
+/* Elements as numbers: for each its sizes, innermost first, then its rows. Returns how many. */
+static int listed(mg_order *o, int64_t *out, int limit, int *n_elements) {
+    mg_rows rows = {0};
+    bool got = true;
+    int n = 0;
+    *n_elements = 0;
+    while (*n_elements < limit) {
+        assert_int_equal(mg_order_next(o, &rows, &got), MG_OK);
+        if (!got) break;
+        for (int i = 0; i < rows.rank; i++) out[n++] = rows.dim[i];
+        for (int64_t i = 0; i < rows.n; i++) out[n++] = rows.row[i];
+        (*n_elements)++;
+        assert_in_range(n, 0, MOST / 2);
     }
-    mg_tensor_release(t);
+    mg_free(rows.row);
+    return n;
 }
 
-static int open_device(void **state) {
+static void check_rows(int64_t n_rows, const mg_stage *stages, int n_stages,
+                       const int64_t *expected, int n_expected) {
+    int64_t rows[MOST];
+    int n_elements;
+    mg_order *o = mg_order_new(n_rows, stages, n_stages);
+    assert_non_null(o);
+    assert_int_equal(mg_order_seek(o, 0, 0), MG_OK);
+    const int n = listed(o, rows, MOST, &n_elements);
+    assert_int_equal(n, n_expected);
+    assert_memory_equal(rows, expected, (size_t)n * sizeof *rows);
+    assert_int_equal(mg_order_length(o), n_elements);
+    mg_order_free(o);
+}
+#define CHECK_ROWS(n_rows, stages, ...)                                                            \
+    check_rows(n_rows, stages, (int)(sizeof(stages) / sizeof(stages)[0]),                          \
+               (const int64_t[]){__VA_ARGS__},                                                     \
+               (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+static void stages_act_in_their_order(void **state) {
     (void)state;
-    ref = mg_device_find("ref:0");
-    return ref ? 0 : 1;
+    static const mg_stage take_cycle[] = {TAKE(2), CYCLE(2)}, cycle_take[] = {CYCLE(2), TAKE(4)},
+                          skip_cycle[] = {SKIP(2), CYCLE(2)},
+                          endless[] = {CYCLE(MG_ENDLESS), TAKE(7)},
+                          batch_cycle[] = {BATCH(2), CYCLE(2)},
+                          cycle_batch[] = {CYCLE(2), BATCH(4)}, full[] = {FULL_BATCH(2)},
+                          skip_batch[] = {SKIP(1), BATCH(5), TAKE(1)};
+    CHECK_ROWS(3, take_cycle, 0, 1, 0, 1);
+    CHECK_ROWS(3, cycle_take, 0, 1, 2, 0);
+    CHECK_ROWS(3, skip_cycle, 2, 2);
+    CHECK_ROWS(3, endless, 0, 1, 2, 0, 1, 2, 0);
+    CHECK_ROWS(3, batch_cycle, 2, 0, 1, 1, 2, 2, 0, 1, 1, 2);
+    CHECK_ROWS(3, cycle_batch, 4, 0, 1, 2, 0, 2, 1, 2);
+    CHECK_ROWS(3, full, 2, 0, 1);
+    CHECK_ROWS(3, skip_batch, 2, 1, 2);
 }
 
-static int close_devices(void **state) {
+static void batches_of_batches_have_two_sizes(void **state) {
+    (void)state;
+    static const mg_stage twice[] = {BATCH(2), BATCH(2)};
+    CHECK_ROWS(6, twice, 2, 2, 0, 1, 2, 3, 2, 1, 4, 5);
+    CHECK_ROWS(5, twice, 2, 2, 0, 1, 2, 3, 1, 1, 4); /* a smaller one may stand alone */
+    mg_order *o = mg_order_new(7, twice, 2);
+    mg_rows rows = {0};
+    bool got;
+    assert_int_equal(mg_order_seek(o, 0, 1), MG_OK);
+    assert_int_equal(mg_order_next(o, &rows, &got), MG_USAGE);
+    assert_non_null(strstr(mg_error_message(), "sizes {2} and {1}"));
+    mg_free(rows.row);
+    mg_order_free(o);
+}
+
+static void nothing_comes_of_nothing(void **state) {
+    (void)state;
+    static const mg_stage stages[][2] = {{TAKE(0), CYCLE(MG_ENDLESS)},
+                                         {SKIP(9), SHUFFLE(4, 1)},
+                                         {CYCLE(0), BATCH(2)},
+                                         {FULL_BATCH(9), CYCLE(MG_ENDLESS)}};
+    for (int i = 0; i < 4; i++) check_rows(3, stages[i], 2, NULL, 0);
+}
+
+static void a_shuffle_gives_each_element_once_and_reaches_its_window(void **state) {
+    (void)state;
+    enum { N = 50, WINDOW = 8 };
+    static const mg_stage stages[] = {SHUFFLE(WINDOW, 3)};
+    int64_t rows[MOST], again[MOST];
+    int n, late = 0, seen[N] = {0};
+    mg_order *o = mg_order_new(N, stages, 1);
+    for (uint64_t pass = 0; pass < 20; pass++) {
+        assert_int_equal(mg_order_seek(o, pass, 0), MG_OK);
+        assert_int_equal(listed(o, rows, N, &n), N);
+        for (int i = 0; i < N; i++) {
+            assert_true(rows[i] < i + WINDOW); /* no earlier than the window sees it */
+            late += rows[i] < i - WINDOW;      /* but perhaps much later */
+            seen[rows[i]]++;
+        }
+        if (pass > 0) assert_memory_not_equal(rows, again, sizeof *rows * N);
+        memcpy(again, rows, sizeof *rows * N);
+    }
+    for (int i = 0; i < N; i++) assert_int_equal(seen[i], 20);
+    assert_true(late > 20);
+    mg_order_free(o);
+}
+
+/* Pinned: the numbers may never change, on any machine, or checkpoints would lie. */
+static void a_seed_and_a_pass_decide_the_order(void **state) {
+    (void)state;
+    static const mg_stage window[] = {SHUFFLE(3, 1)}, all[] = {SHUFFLE(100, 1)},
+                          high[] = {SHUFFLE(100, 1 + ((uint64_t)1 << 32))};
+    CHECK_ROWS(8, window, 2, 3, 4, 0, 5, 7, 6, 1);
+    CHECK_ROWS(8, all, 5, 6, 4, 1, 0, 2, 3, 7);
+    int64_t rows[MOST], other[MOST];
+    int n;
+    mg_order *a = mg_order_new(8, all, 1), *b = mg_order_new(8, high, 1);
+    mg_order_seek(a, 0, 0), mg_order_seek(b, 0, 0);
+    listed(a, rows, 8, &n), listed(b, other, 8, &n);
+    assert_memory_not_equal(rows, other, 8 * sizeof *rows);
+    mg_order_free(a), mg_order_free(b);
+}
+
+/* Rounds of a cycle are passes: those of different outer passes never repeat one another. */
+static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
+    (void)state;
+    enum { N = 12, ROUNDS = 3 };
+    static const mg_stage chains[2][2] = {{SHUFFLE(N, 5), CYCLE(ROUNDS)},
+                                          {SHUFFLE(N, 5), CYCLE(MG_ENDLESS)}};
+    int64_t rows[MOST];
+    int n;
+    for (int c = 0; c < 2; c++) {
+        mg_order *o = mg_order_new(N, chains[c], 2);
+        for (uint64_t pass = 0; pass < 2; pass++) {
+            mg_order_seek(o, pass, 0);
+            listed(o, rows + pass * N * ROUNDS, N * ROUNDS, &n);
+        }
+        for (int i = 0; i < 2 * ROUNDS; i++)
+            for (int k = 0; k < i; k++)
+                assert_memory_not_equal(rows + i * N, rows + k * N, N * sizeof *rows);
+        mg_order_free(o);
+    }
+}
+
+static void seeking_gives_what_reading_would(void **state) {
+    (void)state;
+    static const mg_stage chains[][6] = {
+        {SHUFFLE(5, 1), CYCLE(4), SKIP(3), BATCH(4), TAKE(12), SHUFFLE(2, 9)},
+        {SKIP(2), SHUFFLE(100, 2), BATCH(2), CYCLE(3), SHUFFLE(3, 4), FULL_BATCH(1)},
+        {CYCLE(MG_ENDLESS), SHUFFLE(7, 3), BATCH(3), SKIP(1), TAKE(20), CYCLE(2)},
+        {SHUFFLE(6, 1), SHUFFLE(3, 1), CYCLE(2), SHUFFLE(9, 2), SKIP(4), BATCH(1)},
+        {SHUFFLE(4, 8), CYCLE(MG_ENDLESS), FULL_BATCH(3), SKIP(5), BATCH(2), TAKE(11)}};
+    int64_t whole[MOST], rest[MOST];
+    int count, left;
+    for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
+        mg_order *o = mg_order_new(11, chains[c], 6);
+        mg_order_seek(o, 2, 0);
+        const int n = listed(o, whole, MOST, &count);
+        assert_int_equal(mg_order_length(o), count);
+        for (int at = 0; at <= count + 1; at++) {
+            assert_int_equal(mg_order_seek(o, 2, at), MG_OK);
+            const int m = listed(o, rest, MOST, &left);
+            assert_int_equal(left, at > count ? 0 : count - at);
+            assert_memory_equal(rest, whole + n - m, (size_t)m * sizeof *rest);
+        }
+        mg_order_free(o);
+    }
+}
+
+static void far_positions_are_reached_at_once(void **state) {
+    (void)state;
+    static const mg_stage stages[] = {SHUFFLE(10, 1), CYCLE(MG_ENDLESS), BATCH(4)};
+    int64_t rows[MOST];
+    int n;
+    mg_order *o = mg_order_new(10, stages, 3);
+    assert_int_equal(mg_order_length(o), MG_ENDLESS);
+    mg_order_seek(o, 0, (int64_t)1 << 50);
+    assert_int_equal(listed(o, rows, 2, &n), 10);
+    mg_order_free(o);
+}
+
+/* ---- streams ---- */
+
+enum { ROWS = 20, COLUMNS = 3 };
+
+static mg_tensor *numbers(mg_dtype dtype, int64_t rows) {
+    static int32_t whole[ROWS * COLUMNS];
+    static double fraction[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++) whole[i] = i, fraction[i] = i + 0.5;
+    const mg_shape column = MG_SHAPE(rows), table = MG_SHAPE(rows, COLUMNS);
+    return mg_tensor_from_host(dtype == MG_I32 ? (void *)whole : fraction, dtype,
+                               dtype == MG_I32 ? &column : &table, mg_device_find("ref:0"));
+}
+
+static mg_stream *stream_of(const mg_stage *stages, int n_stages, int dense, int64_t depth) {
+    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)},
+                           .n_tensors = 2,
+                           .stages = stages,
+                           .n_stages = n_stages,
+                           .dense = dense,
+                           .depth = depth};
+    mg_stream *s = mg_stream_new(&spec);
+    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+    assert_non_null(s);
+    return s;
+}
+
+/* Rows of the two tensors belong together; returns the row numbers of the element. */
+static int rows_of(const mg_element *e, int32_t *rows) {
+    int n = 0;
+    for (int64_t part = 0; part < e->n_parts; part++) {
+        const double *x = e->buffer[part * 2]->data;
+        const int32_t *y = e->buffer[part * 2 + 1]->data;
+        const int64_t count = mg_shape_count(&e->shape[1]);
+        assert_int_equal(mg_shape_count(&e->shape[0]), count * COLUMNS);
+        for (int64_t i = 0; i < count; i++) {
+            for (int c = 0; c < COLUMNS; c++)
+                assert_true(x[i * COLUMNS + c] == y[i] * COLUMNS + c + 0.5);
+            rows[n++] = y[i];
+        }
+    }
+    return n;
+}
+
+static int read_rows(mg_stream *s, int32_t *rows, int limit) {
+    int n = 0;
+    for (int i = 0; i < limit; i++) {
+        mg_element *e;
+        assert_int_equal(mg_stream_next(s, &e), MG_OK);
+        if (!e) return n;
+        n += rows_of(e, rows + n);
+        mg_element_free(e);
+    }
+    return n;
+}
+
+static const mg_stage shuffled[] = {SHUFFLE(ROWS, 1), BATCH(3), CYCLE(2)};
+
+static void a_thread_gives_what_the_caller_would(void **state) {
+    (void)state;
+    int32_t one[MOST], two[MOST];
+    mg_stream *s = stream_of(shuffled, 3, 1, 0);
+    assert_int_equal(read_rows(s, one, MOST), 2 * ROWS);
+    assert_int_equal(read_rows(s, one, MOST), 0); /* the end stays */
+    mg_stream_free(s);
+    s = stream_of(shuffled, 3, 1, 0);
+    read_rows(s, one, MOST);
+    mg_stream_free(s);
+    for (int64_t depth = 1; depth < 100; depth *= 3) {
+        s = stream_of(shuffled, 3, 1, depth);
+        assert_int_equal(read_rows(s, two, MOST), 2 * ROWS);
+        assert_int_equal(read_rows(s, two + 2 * ROWS, MOST), 0);
+        assert_memory_equal(one, two, 2 * ROWS * sizeof one[0]);
+        mg_stream_free(s);
+    }
+}
+
+static void outer_batches_come_in_parts(void **state) {
+    (void)state;
+    static const mg_stage stages[] = {BATCH(2), BATCH(5)};
+    int32_t rows[MOST];
+    for (int dense = 0; dense <= 2; dense++) {
+        static const int64_t parts[] = {10, 5, 1};
+        mg_stream *s = stream_of(stages, 2, dense, 0);
+        mg_element *e;
+        assert_int_equal(mg_stream_next(s, &e), MG_OK);
+        assert_int_equal(e->n_parts, parts[dense]);
+        assert_int_equal(e->outer.rank, 2 - dense);
+        assert_int_equal(e->shape[0].rank, dense + 1);
+        if (dense < 2) assert_int_equal(e->outer.dim[0], 5);
+        assert_int_equal(rows_of(e, rows), 10);
+        for (int i = 0; i < 10; i++) assert_int_equal(rows[i], i);
+        mg_element_free(e);
+        mg_stream_free(s);
+    }
+}
+
+static void a_stream_may_be_left_at_any_time(void **state) {
+    (void)state;
+    static const mg_stage endless[] = {SHUFFLE(7, 1), CYCLE(MG_ENDLESS), BATCH(3)};
+    int32_t rows[MOST];
+    for (int taken = 0; taken < 8; taken++)
+        for (int64_t depth = 0; depth < 4; depth++) {
+            mg_stream *s = stream_of(endless, 3, 1, depth);
+            assert_int_equal(read_rows(s, rows, taken), 3 * taken);
+            mg_stream_free(s);
+        }
+}
+
+/* Reads all rows of a stream whose fail_at-th allocation fails; after a failure it tries again.
+ * Returns the number of rows. */
+static int rows_in_spite_of(const mg_stream_spec *spec, int64_t fail_at, int32_t *rows,
+                            int *n_failures) {
+    int n = 0;
+    mg_alloc_fail_after(fail_at);
+    mg_stream *s = mg_stream_new(spec);
+    if (!s) {
+        ++*n_failures;
+        s = mg_stream_new(spec);
+        assert_non_null(s);
+    }
+    for (;;) {
+        mg_element *e;
+        const mg_status status = mg_stream_next(s, &e);
+        if (status == MG_OK && !e) break;
+        if (status != MG_OK) {
+            assert_int_equal(status, MG_OOM);
+            assert_non_null(strstr(mg_error_message(), "out of memory"));
+            ++*n_failures; /* exactly once: the next try must go well */
+            assert_int_equal(mg_stream_next(s, &e), MG_OK);
+            assert_non_null(e);
+        }
+        n += rows_of(e, rows + n);
+        mg_element_free(e);
+    }
+    mg_stream_free(s);
+    mg_alloc_fail_after(0);
+    return n;
+}
+
+/* Every allocation of a stream's life fails once. */
+static void failing_memory_loses_no_element(void **state) {
+    (void)state;
+    static const mg_stage stages[] = {SHUFFLE(40, 1), BATCH(3), SHUFFLE(2, 2), CYCLE(2)};
+    int32_t expected[MOST], rows[MOST];
+    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)},
+                           .n_tensors = 2,
+                           .stages = stages,
+                           .n_stages = 4,
+                           .dense = 1};
+    for (spec.depth = 0; spec.depth < 3; spec.depth += 2) {
+        int n_failures = 0;
+        const int64_t before = mg_alloc_get_stats().total_calls;
+        assert_int_equal(rows_in_spite_of(&spec, 0, expected, &n_failures), 2 * ROWS);
+        assert_int_equal(n_failures, 0);
+        const int calls = (int)(mg_alloc_get_stats().total_calls - before);
+        for (int fail_at = 1; fail_at <= calls; fail_at++) {
+            assert_int_equal(rows_in_spite_of(&spec, fail_at, rows, &n_failures), 2 * ROWS);
+            assert_memory_equal(rows, expected, 2 * ROWS * sizeof rows[0]);
+        }
+        assert_int_equal(n_failures, calls);
+    }
+    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+}
+
+/* A limit of the device's, as MGPU_MEMORY sets one: an error each time until there is room. */
+static void a_stream_goes_on_when_there_is_memory_again(void **state) {
+    (void)state;
+    static const mg_stage stages[] = {BATCH(4)};
+    mg_device *d = mg_device_find("ref:0");
+    const int64_t limit = d->limit;
+    int32_t rows[MOST];
+    mg_element *e;
+    mg_stream *s = stream_of(stages, 1, 1, 0);
+    assert_int_equal(read_rows(s, rows, 1), 4);
+    d->limit = atomic_load(&d->used) + 16;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mg_stream_next(s, &e), MG_OOM);
+        assert_non_null(strstr(mg_error_message(), "ref:0: out of memory"));
+    }
+    d->limit = limit;
+    assert_int_equal(read_rows(s, rows + 4, MOST), 16);
+    for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i], i);
+    mg_stream_free(s);
+    mg_tensor *x = numbers(MG_F64, ROWS); /* and in the thread */
+    const mg_stream_spec spec = {.tensors = {x}, .n_tensors = 1, .depth = 2};
+    d->limit = atomic_load(&d->used) + 16;
+    s = mg_stream_new(&spec);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mg_stream_next(s, &e), MG_OOM);
+        assert_non_null(strstr(mg_error_message(), "ref:0: out of memory"));
+    }
+    mg_stream_free(s);
+    d->limit = limit;
+    mg_tensor_release(x);
+}
+
+static void an_interrupt_ends_one_call_only(void **state) {
+    (void)state;
+    int32_t rows[MOST];
+    mg_element *e;
+    mg_stream *s = stream_of(shuffled, 3, 1, 0);
+    mg_interrupt();
+    assert_int_equal(mg_stream_next(s, &e), MG_INTERRUPTED);
+    assert_false(mg_interrupt_pending());
+    assert_int_equal(read_rows(s, rows, MOST), 2 * ROWS);
+    mg_stream_free(s);
+}
+
+/* Finding the first row would take years; neither a wait nor an end needs so long. */
+static void long_work_can_be_interrupted_and_left(void **state) {
+    (void)state;
+    static const mg_stage far[] = {CYCLE(MG_ENDLESS), SHUFFLE(3, 1), SKIP((int64_t)1 << 50)};
+    mg_element *e;
+    for (int64_t depth = 0; depth < 2; depth++) {
+        mg_stream *s = stream_of(far, 3, 0, depth);
+        for (int i = 0; i < 2; i++) {
+            mg_interrupt();
+            assert_int_equal(mg_stream_next(s, &e), MG_INTERRUPTED);
+            assert_false(mg_interrupt_pending());
+        }
+        mg_stream_free(s);
+    }
+}
+
+/* The first line of the thread's status that begins with SigBlk, as a mask. */
+static uint64_t blocked_signals(const char *thread) {
+    char path[300], line[200];
+    unsigned long long mask = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "SigBlk: %llx", &mask) == 1) break;
+    if (f) fclose(f);
+    return mask;
+}
+
+static void the_thread_takes_no_signals(void **state) {
+    (void)state;
+    sigset_t user; /* which this thread does take */
+    sigemptyset(&user), sigaddset(&user, SIGUSR1);
+    pthread_sigmask(SIG_UNBLOCK, &user, NULL);
+    int32_t rows[MOST];
+    mg_stream *s = stream_of(shuffled, 3, 1, 1);
+    read_rows(s, rows, 1); /* glibc begins threads with everything blocked: until it has begun */
+    DIR *tasks = opendir("/proc/self/task");
+    const long self = (long)getpid();
+    uint64_t others = 0;
+    assert_non_null(tasks);
+    for (struct dirent *d; (d = readdir(tasks)) != NULL;) {
+        if (atol(d->d_name) == 0 || atol(d->d_name) == self) continue;
+        others += blocked_signals(d->d_name) >> (SIGUSR1 - 1) & 1;
+    }
+    closedir(tasks);
+    assert_true(others >= 1);
+    pthread_sigmask(SIG_SETMASK, NULL, &user);
+    assert_false(sigismember(&user, SIGUSR1));
+    mg_stream_free(s);
+}
+
+static void what_is_no_table_of_rows_is_refused(void **state) {
+    (void)state;
+    static const mg_stage ninth[] = {BATCH(1), BATCH(1), BATCH(1), BATCH(1), BATCH(1),
+                                     BATCH(1), BATCH(1), BATCH(1), BATCH(1)};
+    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS - 1)},
+                           .n_tensors = 2};
+    assert_null(mg_stream_new(&spec));
+    assert_int_equal(mg_error_code(), MG_USAGE);
+    assert_non_null(strstr(mg_error_message(), "tensor 1 has 20 rows but tensor 2 has 19"));
+    spec.n_tensors = 1, spec.stages = ninth, spec.n_stages = 8;
+    assert_null(mg_stream_new(&spec));
+    assert_non_null(strstr(mg_error_message(), "9 axes, at most 8"));
+    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+    assert_null(mg_order_new(3, ninth, 9));
+    assert_non_null(strstr(mg_error_message(), "more than 8"));
+}
+
+static int nothing_is_left(void **state) {
     (void)state;
     mg_devices_close();
-    return 0;
+    return mg_alloc_get_stats().live_blocks == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_come_in_the_order_asked_for),
-        cmocka_unit_test(wrong_rows_and_too_many_batches_are_refused),
-        cmocka_unit_test(a_stream_survives_every_failing_allocation),
+        cmocka_unit_test(stages_act_in_their_order),
+        cmocka_unit_test(batches_of_batches_have_two_sizes),
+        cmocka_unit_test(nothing_comes_of_nothing),
+        cmocka_unit_test(a_shuffle_gives_each_element_once_and_reaches_its_window),
+        cmocka_unit_test(a_seed_and_a_pass_decide_the_order),
+        cmocka_unit_test(rounds_of_a_cycle_are_shuffled_anew),
+        cmocka_unit_test(seeking_gives_what_reading_would),
+        cmocka_unit_test(far_positions_are_reached_at_once),
+        cmocka_unit_test(a_thread_gives_what_the_caller_would),
+        cmocka_unit_test(outer_batches_come_in_parts),
+        cmocka_unit_test(a_stream_may_be_left_at_any_time),
+        cmocka_unit_test(failing_memory_loses_no_element),
+        cmocka_unit_test(a_stream_goes_on_when_there_is_memory_again),
+        cmocka_unit_test(an_interrupt_ends_one_call_only),
+        cmocka_unit_test(long_work_can_be_interrupted_and_left),
+        cmocka_unit_test(the_thread_takes_no_signals),
+        cmocka_unit_test(what_is_no_table_of_rows_is_refused),
     };
-    return cmocka_run_group_tests(tests, open_device, close_devices);
+    return cmocka_run_group_tests(tests, NULL, nothing_is_left);
 }

@@ -118,16 +118,16 @@ test("more variables than run as one in a call", function()
 end)
 
 -- A chain too long for one group: the first groups of all variables make temporaries, which must not
--- lie where operands of others are still to be read: the masks, which end there and have the size of
--- the temporary of a smaller variable.
+-- lie where operands of others are still to be read. The int64 operand of each is as large as the
+-- int32 temporary of the next.
 test("updates that take several groups each do not write over one another's operands", function()
   each_device(function(device)
-    local variables, grads = variables_and_gradients { { 60000 }, { 100, 150 }, { 1500 }, { 9 } }
+    local variables, grads = variables_and_gradients { { 15000 }, { 100, 300 }, { 60000 }, { 9 } }
     local function amount(g)
-      local x = 0
-      for k = 1, 6 do x = x + ops.where(ops.reverse(ops.gt(g, k / 6 - 0.6), { axis = 1 }), k, 0) end
-      for i = 1, 70 do x = ops.abs(x * 0.99 - 1 / i) end
-      return x
+      local x = ops.reverse(ops.cast(g * 1000, { dtype = "int64" }), { axis = 1 })
+      x = ops.cast(x, { dtype = "int32" })
+      for i = 1, 70 do x = ops.abs(x - i) end
+      return ops.cast(x, { dtype = "float32" })
     end
     local step = mgpu.jit(function(list)
       for i, v in ipairs(variables) do v:assign(v:value() * 0 + amount(list[i])) end

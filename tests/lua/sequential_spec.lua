@@ -51,6 +51,13 @@ test("a batch of another shape is refused, naming both", function()
   check.equal(model(mgpu.ones { 2, 3 }):shape(), { 2, 2 })
 end)
 
+test("a last axis of size 1 that is missing, or too many, is adjusted as in Keras", function()
+  local images = mgpu.Sequential { L.Input { 4, 4, 1 }, L.Flatten {}, L.Dense { 2 } }
+  check.equal(images(mgpu.ones { 3, 4, 4 }), images(mgpu.ones { 3, 4, 4, 1 }))
+  local rows = mgpu.Sequential { L.Input { 3 }, L.Dense { 2 } }
+  check.equal(rows(mgpu.ones { 5, 3, 1 }), rows(mgpu.ones { 5, 3 }))
+end)
+
 test("integers are taken as the float dtype", function()
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, kernel_initializer = "ones" } }
   check.equal(model(mgpu.tensor({ { 1, 2 } }, { dtype = "uint8" })), { { 3 } })

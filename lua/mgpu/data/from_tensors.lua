@@ -3,9 +3,9 @@
 --     local batches = mgpu.data.from_tensors { train.x, train.y }
 --       :shuffle(60000, 1):batch(128):map(function(x, y) return x:to "float32" / 255, y end):prefetch(2)
 --     for x, y in batches:iter() do ... end
--- Nested tables of numbers are taken too, and a data set {x =, y =} of mgpu.datasets stands for {x, y}.
--- Tensors that lie on a device of their own memory are copied to the host once. The methods are in
--- dataset.lua.
+-- Nested tables of numbers are taken too, and a data set of mgpu.datasets stands for {x, y}. Rows are copied
+-- from the host's memory: a tensor that lies elsewhere is brought there once, by this call, and its batches
+-- go back to its device. The methods are in dataset.lua.
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 
@@ -13,38 +13,55 @@ local MOST = 8
 
 local function fail(message, ...) core.fail("usage", "from_tensors: " .. message:format(...)) end
 
--- In host memory, where rows are copied from.
-local function on_host(t)
-  core.eval(t)
-  if t:device():match "^%a+" == "cuda" then return t:to "cpu" end
-  return t
+-- What stands under x and y of mgpu.datasets' sets stands in their array part, too.
+local function is_data_set(given)
+  return given.classes ~= nil and given[1] ~= nil and given[1] == given.x and given[2] == given.y
 end
 
 local function list_of(given)
-  if type(given) ~= "table" then fail("expected a table of tensors, got %s", type(given)) end
-  if given.x ~= nil and given.y ~= nil then return { given.x, given.y } end
+  if type(given) == "userdata" then return { given } end
+  if type(given) ~= "table" then fail("expected tensors, as in {x, y}, got %s", type(given)) end
+  if is_data_set(given) then return { given.x, given.y } end
+  local n = 0
   for key in pairs(given) do
-    if type(key) ~= "number" then
-      fail("the tensors are given in order, as in {x, y}; %q is a name", tostring(key))
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then
+      fail("the tensors are given in order, as in {x, y}, but there is an entry %q", tostring(key))
     end
+    n = math.max(n, key)
   end
+  if n == 0 then fail "at least one tensor is needed" end
+  for i = 1, n do
+    if given[i] == nil then fail("entry %d is nil", i) end
+  end
+  if n > MOST then fail("at most %d tensors, got %d", MOST, n) end
   return given
 end
 
+local function tensor_of(value, i)
+  if type(value) == "table" then return core.tensor(value) end
+  if core.is_variable(value) then return value:value() end
+  if core.is_tensor(value) then return value end
+  fail("entry %d is a %s, not a tensor%s", i, type(value),
+    type(value) == "number" and ": one column of numbers is {{1, 2, 3}}" or "")
+end
+
+-- The evaluated tensor in the host's memory, and where its batches are to go: false for nowhere else.
+local function on_host(t)
+  core.eval(t)
+  local device = t:device()
+  local kind = device:match "^%a+"
+  if kind == "cpu" or kind == "ref" then return t, false end
+  return core.copy_to(t, #core.devices "cpu" > 0 and "cpu:0" or "ref:0"), device
+end
+
 return function(given)
-  local list, tensors, rows = list_of(given), {}, nil
-  if #list == 0 then fail "at least one tensor is needed" end
-  if #list > MOST then fail("at most %d tensors, got %d", MOST, #list) end
-  for i, value in ipairs(list) do
-    if type(value) ~= "table" and type(value) ~= "userdata" then
-      fail("entry %d is a %s, not a tensor", i, type(value))
-    end
-    local t = type(value) == "table" and core.tensor(value) or value
-    if core.is_variable(t) then t = t:value() end
+  local tensors, homes, rows = {}, {}, nil
+  for i, value in ipairs(list_of(given)) do
+    local t = tensor_of(value, i)
     if t:rank() == 0 then fail("entry %d is a single number, but its first axis must be rows", i) end
     local n = t:shape()[1]
     if rows and n ~= rows then fail("entry 1 has %d rows, entry %d has %d", rows, i, n) end
-    rows, tensors[i] = n, on_host(t)
+    rows, tensors[i], homes[i] = n, on_host(t)
   end
-  return Dataset.of_rows(tensors, rows)
+  return Dataset.of_rows(tensors, homes, rows)
 end

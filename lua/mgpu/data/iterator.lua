@@ -1,0 +1,126 @@
+--- Iterators: a pass through a dataset, element by element.
+--
+--     for x, y in ds:iter() do ... end      -- leave it when you like
+--     local it = ds:iter()
+--     local x, y = it()                     -- nil at the end
+--     local here = it:position()            -- {pass =, element =}: passes begun before, elements taken
+--     for x, y in ds:iter(here) do ... end  -- exactly the rest of the pass, perhaps in another process
+--     it:close()                            -- gives memory and thread back now, not when collected
+-- After an error (memory, an interrupt, a map's function) the next call tries the same element again.
+--
+-- Rows come from C (runtime/data/stream.h) with the batches before the first map as axes; for each further
+-- batch they come in parts, on which the maps are called and which are then stacked, here.
+local core = require "mgpu.core"
+
+local ops = core.ops
+
+local Iterator = {}
+Iterator.__index = Iterator
+Iterator.__tostring = function(self)
+  return ("iterator: pass %d, %d elements taken"):format(self.pass, self.element)
+end
+
+-- How many batches come before the first map.
+local function level_of_first_map(dataset)
+  for level = 0, dataset.level do
+    if dataset.maps[level] then return level end
+  end
+  return dataset.level
+end
+
+function Iterator.new(dataset, pass, element)
+  local dense = level_of_first_map(dataset)
+  local stream = core.stream(dataset.tensors, dataset.stages,
+    { pass = pass, element = element, depth = dataset.depth, dense = dense })
+  return setmetatable({ stream = stream, dense = dense, level = dataset.level, maps = dataset.maps,
+    homes = dataset.homes, pass = pass, element = element, ended = false }, Iterator)
+end
+
+-- ---- from parts to an element -------------------------------------------------------------------
+
+local function check_result(map, value, i)
+  if core.is_tensor(value) then return value end
+  if type(value) == "number" or type(value) == "boolean" then return core.tensor(value) end
+  core.fail("usage", ("map: %s must return tensors, but its result %d is a %s"):format(map.name, i,
+    value == nil and "nil" or type(value)))
+end
+
+local function results(map, ...)
+  local n, list = select("#", ...), {}
+  if n == 0 then
+    core.fail("usage", ("map: %s returns nothing; it must return tensors, as in `return x, y`"):format(map.name))
+  end
+  for i = 1, n do list[i] = check_result(map, select(i, ...), i) end
+  return list
+end
+
+local function mapped(parts, maps)
+  for _, map in ipairs(maps or {}) do
+    local made = {}
+    for i, part in ipairs(parts) do made[i] = results(map, map.call(unpack(part))) end
+    parts = made
+  end
+  return parts
+end
+
+-- Parts first .. first + n-1 as one, along a new first axis.
+local function stacked(parts, first, n)
+  local whole = {}
+  for k = 1, #parts[first] do
+    local rows = {}
+    for i = 1, n do
+      local t = parts[first + i - 1][k]
+      rows[i] = ops.reshape(t, { shape = { 1, unpack(t:shape()) } })
+    end
+    whole[k] = n == 1 and rows[1] or ops.concat(rows, { axis = 1 })
+  end
+  core.eval(unpack(whole))
+  return whole
+end
+
+local function batched(parts, n)
+  local made = {}
+  for first = 1, #parts, n do made[#made + 1] = stacked(parts, first, n) end
+  return made
+end
+
+-- To the devices where batches are to lie.
+local function bring_home(parts, homes)
+  for _, part in ipairs(parts) do
+    for k, home in ipairs(homes) do
+      if home and part[k]:device() ~= home then part[k] = core.copy_to(part[k], home) end
+    end
+  end
+end
+
+-- outer: the sizes of the batches after the first map, the last one first.
+function Iterator:assemble(parts, outer)
+  bring_home(parts, self.homes)
+  for level = self.dense, self.level do
+    parts = mapped(parts, self.maps[level])
+    if level < self.level then parts = batched(parts, outer[self.level - level]) end
+  end
+  return parts[1]
+end
+
+-- ---- the iterator -------------------------------------------------------------------------------
+
+function Iterator:__call()
+  if not self.parts and not self.ended then
+    self.parts, self.outer = core.stream_next(self.stream)
+    if not self.parts then self:close() end
+  end
+  if self.ended then return nil end
+  local element = self:assemble(self.parts, self.outer)
+  self.parts, self.element = nil, self.element + 1
+  return unpack(element)
+end
+
+function Iterator:position() return { pass = self.pass, element = self.element } end
+
+function Iterator:close()
+  self.ended, self.parts = true, nil
+  core.stream_close(self.stream)
+end
+
+return Iterator
