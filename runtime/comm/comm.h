@@ -42,6 +42,8 @@ typedef struct mg_comm_api {
     void (*reset)(mg_comm *c);
     bool (*aborted)(mg_comm *c);
     void (*free)(mg_comm *c);
+    /* Its calls only start work on a device that keeps order: they may be recorded and repeated. */
+    bool recorded;
 } mg_comm_api;
 
 struct mg_comm {
