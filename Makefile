@@ -43,6 +43,7 @@ LIB_C   := $(wildcard $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c com
 BIND_C  := $(wildcard runtime/bind/*.c)
 CPU_C   := $(wildcard runtime/device/cpu/*.c)
 CUDA_C  := $(wildcard runtime/device/cuda/*.c)
+CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := $(wildcard runtime/data/fetch_plugin.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
@@ -68,7 +69,7 @@ ifneq ($(filter luajit jansson zlib,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
 endif
 endif
-HAVE_cuda := $(and $(CUDA_C),$(wildcard $(CUDA)/include/cuda.h))
+HAVE_cuda := $(wildcard $(CUDA)/bin/nvcc)
 
 # $(call probe,NAME,header,function,link flags,package,what it is for)
 define probe
@@ -107,7 +108,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 .SECONDARY:
 
 all: $(PRODUCTS) ## build everything (the default)
-	@$(if $(HAVE_cuda),,echo "CUDA skipped: $(if $(CUDA_C),no $(CUDA)/include/cuda.h,this version has no CUDA device yet)")
+	@$(if $(HAVE_cuda),,echo "CUDA skipped: there is no $(CUDA)/bin/nvcc")
 
 # Products are linked again when the flags are others than last time.
 $(OUT)/flags: FORCE
@@ -121,18 +122,18 @@ FLAGS_runtime              = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
-FLAGS_runtime/device/cuda  = -I$(CUDA)/include
+FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
 
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
-$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $B/kernels.o $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
 LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-cpu.so    = $(DEFS) -lmgpu -ldnnl -lm $(CPU) -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-cuda.so   = -lmgpu -L$(CUDA)/lib64 -lcudart -Wl,-rpath,'$$ORIGIN'
+LIBS_mgpu-cuda.so   = $(DEFS) -lmgpu -lm -ldl -lpthread -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-fetch.so  = $(DEFS) -lmgpu -lcurl -lcrypto -Wl,-rpath,'$$ORIGIN'
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
@@ -144,6 +145,19 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	$Q$(CC) $(FLAGS) -no-pie -o $@ $(filter %.o,$^) -Wl,--whole-archive $(LUA_A) \
 	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
 	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
+
+# Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
+GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h)
+	@mkdir -p $(@D)
+	$(call say,nvcc,$<)
+	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) -Werror all-warnings -fatbin -o $@ $<
+IMAGES = $(patsubst %.cu,$B/%.fatbin,$(CUDA_CU))
+$B/kernels.o: $(IMAGES)
+	@{ echo '.section .data.rel.ro, "aw"; .globl mg_cuda_images; mg_cuda_images:'; \
+	  i=0; for f in $^; do echo ".quad image$$i"; i=$$((i + 1)); done; echo '.quad 0; .section .note.GNU-stack; .section .rodata'; \
+	  i=0; for f in $^; do echo ".balign 64; image$$i: .incbin \"$$f\""; i=$$((i + 1)); done; } >$(@:.o=.s)
+	$Q$(CC) -c -o $@ $(@:.o=.s)
 
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)

@@ -54,9 +54,9 @@ typedef struct mg_device_api {
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
     const mg_device_api *api;
-    int ordinal;
-    char name[16]; /* "cpu:0" */
-    void *state;   /* the device's own */
+    int ordinal, logical; /* several devices may share a GPU: cuda:ordinal/logical */
+    char name[16];        /* "cpu:0", "cuda:0/1" */
+    void *state;          /* the device's own */
     atomic_llong used, peak;
     int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
     int threads;   /* its share of the host's cores in plans on several devices; 0: all */

@@ -579,12 +579,13 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
     return mg_program_run_calls(p, run, first, last);
 }
 
-int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last) {
-    for (int i = first; i < last; i += p->calls[i].together) {
+int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
+    for (int i = first; i < last; i = *after) {
         const mg_kernel *k = p->calls[i].kernel;
+        *after = i + p->calls[i].together;
         if (k->waits || (k == &collective && run->comm && !run->comm->api->recorded)) return i;
     }
-    return last;
+    return *after = last;
 }
 
 bool mg_program_draws(const mg_program *p, bool commit) {

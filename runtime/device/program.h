@@ -67,9 +67,9 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_wo
 mg_status mg_program_run(mg_program *p, const mg_run *run);
 /* The same in pieces, for devices that record calls: the calls of a phase are [first, last); those
  * up to the next one that waits (a collective among devices, or a kernel that says so) can be
- * recorded. */
+ * recorded; `after` is the call behind it. None waits: both are last. */
 void mg_program_phase(const mg_program *p, bool commit, int *first, int *last);
-int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last);
+int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
 /* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
 bool mg_program_draws(const mg_program *p, bool commit);

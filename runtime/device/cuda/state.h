@@ -11,6 +11,8 @@
 #include "device/cuda/driver.h"
 #include "device/program.h"
 
+enum { MG_CUDA_FILES = 32 };
+
 typedef struct mg_cuda {
     mg_device *device;
     int gpu, logical; /* cuda:gpu/logical */
@@ -18,22 +20,27 @@ typedef struct mg_cuda {
     CUcontext context;
     CUstream stream;
     CUmemoryPool pool;
-    int major, minor;               /* compute capability */
-    int multiprocessors;            /* on the GPU */
-    int shared_most;                /* bytes of shared memory that a block may ask for */
-    char gpu_name[64];              /* "NVIDIA H200" */
-    CUmodule kernels;               /* those of kernels/<name>.cu */
-    struct mg_cuda_module *modules; /* generated kernels, by source */
-    CUdeviceptr rng;                /* an mg_rng_cell: the random state of the run */
-    void *staging;                  /* pinned, of the host */
-    size_t staging_bytes;
-    void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
-    bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
+    int major, minor;                /* compute capability */
+    int multiprocessors;             /* on the GPU */
+    int shared_most;                 /* bytes of shared memory that a block may ask for */
+    char gpu_name[64];               /* "NVIDIA H200" */
+    CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
+    struct mg_cuda_module *modules;  /* generated kernels, by source */
+    CUdeviceptr rng;                 /* an mg_rng_cell: the random state of the run */
+    void *staging;                   /* pinned, of the host: two halves; or NULL */
+    CUevent sent[2];                 /* their last pieces have left */
+    int half;                        /* the next one to fill */
+    void *dnn, *blas;                /* handles of cuDNN and cuBLASLt, made on first use */
+    bool dead;                       /* after a fatal error: everything fails with MG_DEVICE */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {
     return d->state;
 }
+
+/* The entries of mg_device_api. */
+mg_status mg_cuda_open(mg_device *d);
+void mg_cuda_close(mg_device *d);
 
 /* mg_cuda_result for a device: a fatal error also marks it dead, and names it. */
 mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what);

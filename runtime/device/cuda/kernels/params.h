@@ -16,4 +16,14 @@ typedef struct mg_draw {
     unsigned int seed, stream;
 } mg_draw;
 
+enum { MG_MOST_RANKS = 64 };
+
+typedef struct reduce_ranks_params {
+    const void *in[MG_MOST_RANKS];
+    void *out[MG_MOST_RANKS];
+    long long first, last; /* elements */
+    int n, op;             /* ranks; enum mg_reduce_kind */
+    int from, to;          /* ranks that get the result */
+} reduce_ranks_params;
+
 #endif
