@@ -155,7 +155,7 @@ $B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h)
 IMAGES = $(patsubst %.cu,$B/%.fatbin,$(CUDA_CU))
 $B/kernels.o: $(IMAGES)
 	@{ echo '.section .data.rel.ro, "aw"; .globl mg_cuda_images; mg_cuda_images:'; \
-	  i=0; for f in $^; do echo ".quad image$$i"; i=$$((i + 1)); done; echo '.quad 0; .section .note.GNU-stack; .section .rodata'; \
+	  i=0; for f in $^; do echo ".quad image$$i"; i=$$((i + 1)); done; echo '.quad 0; .section .note.GNU-stack,""; .section .rodata'; \
 	  i=0; for f in $^; do echo ".balign 64; image$$i: .incbin \"$$f\""; i=$$((i + 1)); done; } >$(@:.o=.s)
 	$Q$(CC) -c -o $@ $(@:.o=.s)
 

@@ -52,7 +52,8 @@ function M.list_devices(report)
       end
     else
       local _, reason = pcall(core.device_info, kind .. ":0")
-      report(("%-8s not available: %s"):format(kind, ok and tostring(reason) or tostring(names)))
+      local why = tostring(ok and reason or names):gsub("^[^:]*:%d+: ", "")
+      report(("%-8s not available: %s"):format(kind, why))
     end
   end
 end

@@ -50,6 +50,9 @@ typedef struct mg_device_api {
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
     bool host_memory; /* its memory is the host's: others like it may use its addresses */
+    /* A communicator among devices of this kind, rank i being devices[i]; or NULL: there is none
+     * (not an error), or want of memory (an error). May be NULL itself. */
+    mg_comm *(*connect)(mg_device *const *devices, int n);
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
@@ -81,6 +84,8 @@ void mg_devices_close(void);
 /* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data);
 void mg_device_give(mg_device *d, void *data, size_t bytes);
+/* The fastest communicator among these devices; NULL on failure. */
+mg_comm *mg_device_connect(mg_device *const *devices, int n);
 /* A block at least this large, kept for all plans of d. */
 mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena);
 
