@@ -1,4 +1,5 @@
 /* The cuda device: NVIDIA GPUs by way of the driver, cuDNN, cuBLASLt and kernels of our own. */
+#include "device/cuda/comm.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/record.h"
@@ -55,7 +56,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .arena_bytes = mg_cuda_program_arena_bytes,
                                   .sync = mg_cuda_sync,
                                   .fuses = true,
-                                  .host_memory = false};
+                                  .host_memory = false,
+                                  .connect = mg_cuda_connect};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {
