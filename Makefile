@@ -69,7 +69,8 @@ ifneq ($(filter luajit jansson zlib,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
 endif
 endif
-HAVE_cuda := $(wildcard $(CUDA)/bin/nvcc)
+HAVE_cuda := $(and $(wildcard $(CUDA)/bin/nvcc),$(wildcard $(CUDA)/include/cudnn.h /usr/include/cudnn.h),\
+  $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
 
 # $(call probe,NAME,header,function,link flags,package,what it is for)
 define probe
@@ -108,7 +109,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 .SECONDARY:
 
 all: $(PRODUCTS) ## build everything (the default)
-	@$(if $(HAVE_cuda),,echo "CUDA skipped: there is no $(CUDA)/bin/nvcc")
+	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")
 
 # Products are linked again when the flags are others than last time.
 $(OUT)/flags: FORCE

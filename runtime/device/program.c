@@ -579,11 +579,17 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
     return mg_program_run_calls(p, run, first, last);
 }
 
+/* A collective meets the other devices' threads, unless it only starts work there. */
+static bool waits(const call *k, const mg_run *run) {
+    if (k->kernel->waits) return true;
+    if (k->kernel != &collective || !run->comm) return false;
+    return !run->comm->api->recorded || strcmp(k->plan.step->op->name, "all_gather") == 0;
+}
+
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
     for (int i = first; i < last; i = *after) {
-        const mg_kernel *k = p->calls[i].kernel;
         *after = i + p->calls[i].together;
-        if (k->waits || (k == &collective && run->comm && !run->comm->api->recorded)) return i;
+        if (waits(&p->calls[i], run)) return i;
     }
     return *after = last;
 }

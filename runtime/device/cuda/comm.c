@@ -10,6 +10,7 @@
 #include "core/placement.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/memory.h"
+#include "device/cuda/nccl.h"
 #include "device/cuda/state.h"
 #include <stdio.h>
 
@@ -252,6 +253,8 @@ static mg_status set_up(rank *r, mg_device *d) {
 }
 
 mg_comm *mg_cuda_connect(mg_device *const *devices, int n) {
+    mg_comm *nccl = mg_nccl_connect(devices, n);
+    if (nccl || mg_error_code() != MG_OK) return nccl;
     if (n > MG_MOST_RANKS) return NULL;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)

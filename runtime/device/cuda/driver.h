@@ -12,7 +12,8 @@
     X(cuGetErrorString)                                                                            \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGet)                                                                                 \
-    X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)     \
+    X(cuDeviceGetName)                                                                             \
+    X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)                        \
         X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuDeviceCanAccessPeer)                   \
             X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(   \
                 cuStreamWaitEvent) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)  \

@@ -21,6 +21,7 @@ typedef struct recording {
     int first;         /* its first call */
     const void *arena; /* the addresses: of the arena, */
     const mg_comm *comm;
+    int generation;  /* of the communicator */
     void **external; /* and of the external values */
     uint64_t used;   /* when last */
 } recording;
@@ -39,7 +40,7 @@ typedef struct program {
 
 static bool is_for(const program *p, const recording *r, const mg_run *run, int first) {
     return r->graph && r->first == first && r->commit == run->commit && r->arena == run->arena &&
-           r->comm == run->comm &&
+           r->comm == run->comm && (!run->comm || r->generation == run->comm->generation) &&
            memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
 }
 
@@ -101,6 +102,7 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
     r->commit = run->commit;
     r->arena = run->arena;
     r->comm = run->comm;
+    r->generation = run->comm ? run->comm->generation : 0;
     memcpy(r->external, run->external, n * sizeof *r->external);
     *made = r;
     return MG_OK;
