@@ -48,7 +48,7 @@ FETCH_C := $(wildcard runtime/data/fetch_plugin.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
-SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua)
+SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(CPU)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
