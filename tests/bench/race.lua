@@ -50,8 +50,9 @@ local function ask(contender, line)
 end
 
 local function run(contender, steps)
-  local ms = {}
-  for number in ask(contender, "run " .. steps):match("%[(.*)%]"):gmatch "[%d.eE+-]+" do
+  local ms, answer = {}, ask(contender, "run " .. steps)
+  contender.host = tonumber(answer:match '"host_us": ([%d.]+)')
+  for number in answer:match("%[(.*)%]"):gmatch "[%d.eE+-]+" do
     ms[#ms + 1] = tonumber(number)
     contender.ms[#contender.ms + 1] = ms[#ms]
   end
@@ -86,7 +87,8 @@ end
 
 --- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. ->
 --- those that ran, each with ms (all), medians (of each round), memory (peak MB) and ratio (its
---- median time by ours, the median over the rounds); one that does not start is said to be skipped.
+--- median time by ours, the median over the rounds), and host, the microseconds a step cost the host
+--- in the last round, where it says so; one that does not start is said to be skipped.
 function M.race(contenders, rounds, steps)
   local folder, list = shell("mktemp -d"):gsub("\n", ""), {}
   for i, c in ipairs(contenders) do
