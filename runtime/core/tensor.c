@@ -181,6 +181,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     MG_TRY(mg_eval(&t, 1));
     const size_t bytes = mg_tensor_bytes(t);
     mg_device *d = t->buffer->device;
+    MG_TRY(mg_ahead_settle(d));
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
 }
 
