@@ -81,7 +81,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
  * missing plug-in or library (what to install). */
 mg_device *mg_device_find(const char *name);
-/* The device new tensors lie on: set, or else cpu:0 if its plug-in is there, or else ref:0. */
+/* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
+ * or else ref:0. */
 mg_device *mg_device_default(void);
 void mg_device_set_default(mg_device *d);
 /* All devices opened so far: for memory reports and shutdown. */
