@@ -170,8 +170,8 @@ static void reductions_compile(void **state) {
         mg_text_add(&t, "#define IN_PARTIAL %d\n#define OUT_PARTIAL %d\n#define VECTOR %d\n",
                     forms[form].from_partial, forms[form].to_partial, forms[form].vector);
         mg_text_add(&t, "#define KEPT %d\n#define REDUCED %d\n#define IN %s\n#define OUT %s\n",
-                    forms[form].kept, forms[form].reduced, mg_element_name(type),
-                    mg_element_name(type));
+                    forms[form].kept, forms[form].reduced, mg_element_name((mg_dtype)type),
+                    mg_element_name((mg_dtype)type));
         mg_text_add(&t, "#include \"device/cuda/kernels/reduce.h\"\n");
         assert_int_equal(mg_text_status(&t), MG_OK);
         assert_text_compiles(t.s, (size_t)(i % 2));
@@ -190,7 +190,8 @@ static void scans_and_searches_compile(void **state) {
             mg_text_add(&t, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS 256\n",
                         kind == 1 || is_wide((mg_dtype)type));
             mg_text_add(&t, "#define IS_SUM %d\n#define VECTOR 2\n#define IN %s\n#define OUT %s\n",
-                        kind == 0, mg_element_name(type), mg_element_name(type));
+                        kind == 0, mg_element_name((mg_dtype)type),
+                        mg_element_name((mg_dtype)type));
             mg_text_add(&t, "#include \"device/cuda/kernels/%s.h\"\n", headers[kind]);
             assert_int_equal(mg_text_status(&t), MG_OK);
             assert_text_compiles(t.s, (size_t)(type % 2));

@@ -40,19 +40,19 @@ static void number_inputs(writer *w) {
     }
 }
 
-const char *mg_element_name(int dtype) {
+const char *mg_element_name(mg_dtype t) {
     static const char *const names[] = {
         [MG_BOOL] = "bool", [MG_U8] = "u8",   [MG_I32] = "i32", [MG_I64] = "i64",
         [MG_BF16] = "bf16", [MG_F16] = "f16", [MG_F32] = "f32", [MG_F64] = "f64"};
-    return names[dtype];
+    return names[t];
 }
 
 static const char *in_name(const writer *w, int i) {
-    return mg_element_name(w->e->in_dtype[i]);
+    return mg_element_name((mg_dtype)w->e->in_dtype[i]);
 }
 
 static const char *out_name(const writer *w, int o) {
-    return mg_element_name(w->form->out_dtype[o]);
+    return mg_element_name((mg_dtype)w->form->out_dtype[o]);
 }
 
 /* ---- before the functions ---- */
@@ -86,7 +86,8 @@ static void add_vector_types(const writer *w) {
     for (int i = 0; i < w->e->n_inputs; i++) used[w->e->in_dtype[i]] = true;
     for (int o = 0; o < w->e->n_outputs; o++) used[w->form->out_dtype[o]] = true;
     for (int type = 0; type < MG_N_DTYPES; type++)
-        if (used[type]) mg_text_add(w->t, "VECTOR_OF(%s, VECTOR);\n", mg_element_name(type));
+        if (used[type])
+            mg_text_add(w->t, "VECTOR_OF(%s, VECTOR);\n", mg_element_name((mg_dtype)type));
 }
 
 static void add_ops(const writer *w) {
@@ -127,7 +128,7 @@ static void add_instruction(const writer *w, int i) {
     const mg_instr *instr = &w->e->instr[i];
     const bool exact = is_exact(instr, w->e->wide);
     mg_text_add(w->t, "    const REAL v%d = ", w->e->n_inputs + w->e->n_imms + i);
-    if (!exact) mg_text_add(w->t, "ROUND_TO(%s, ", mg_element_name(instr->dtype));
+    if (!exact) mg_text_add(w->t, "ROUND_TO(%s, ", mg_element_name((mg_dtype)instr->dtype));
     mg_text_add(w->t, "op_%s(", ops[instr->op].name);
     for (int k = 0; k < instr->n_args; k++)
         mg_text_add(w->t, "%sv%d", k ? ", " : "", instr->arg[k]);

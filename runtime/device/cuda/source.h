@@ -31,6 +31,6 @@ typedef struct mg_fused_form {
 void mg_fused_source(mg_text *t, const mg_fused *e, const mg_fused_form *form);
 
 /* "f32": the dtype's name in kernels/elements.h. */
-const char *mg_element_name(int dtype);
+const char *mg_element_name(mg_dtype t);
 
 #endif
