@@ -62,7 +62,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(TEST_C)))
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib,$(MISSING)),)
@@ -104,7 +104,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
-        cover-run lint format size doc install uninstall clean help FORCE
+        gpu-bundle gpu-check gpu-bench cover-run lint format size doc install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -221,6 +221,17 @@ cover-run: all $(C_TESTS)
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
+
+# A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
+gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
+	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so \
+	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
+	  cp build/mgpu/core.so build/gpu/mgpu; du -sh build/gpu
+GPU_RUN = LD_LIBRARY_PATH=build/gpu:$$LD_LIBRARY_PATH
+gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
+	@$(GPU_RUN) sh tests/cuda/on_gpu.sh
+gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
+	@$(GPU_RUN) build/gpu/mgpulua tests/bench/gpu.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

@@ -224,13 +224,14 @@ mg_device *mg_device_find(const char *name) {
 }
 
 mg_device *mg_device_default(void) {
-    if (chosen) return chosen;
-    mg_device *d = mg_device_find("cpu:0");
-    if (!d) {
+    static const char *const names[] = {"cpu:0", "ref:0"};
+    const mg_device_api *gpus = chosen ? NULL : mg_device_kind("cuda");
+    if (gpus && gpus->count() > 0) chosen = mg_device_find("cuda:0");
+    for (int i = 0; i < 2 && !chosen; i++) {
         mg_error_clear();
-        d = mg_device_find("ref:0");
+        chosen = mg_device_find(names[i]);
     }
-    return chosen = d;
+    return chosen;
 }
 
 void mg_device_set_default(mg_device *d) {

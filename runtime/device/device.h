@@ -9,6 +9,8 @@
 #include "device/work.h"
 #include <stdatomic.h>
 
+enum { MG_MOST_ANSWERS = 64 };
+
 typedef struct mg_program mg_program;
 
 typedef struct mg_device_info { /* plain data, no context is created to fill it */
@@ -53,6 +55,11 @@ typedef struct mg_device_api {
     /* A communicator among devices of this kind, rank i being devices[i]; or NULL: there is none
      * (not an error), or want of memory (an error). May be NULL itself. */
     mg_comm *(*connect)(mg_device *const *devices, int n);
+    /* Of devices that work on by themselves, else NULL: ask has n single bytes (at most
+     * MG_MOST_ANSWERS) brought to the host when the work so far is done, hear waits for them. One
+     * question at a time. */
+    mg_status (*ask)(mg_device *d, const void *const *bytes, int n);
+    mg_status (*hear)(mg_device *d, uint8_t *answers, int n);
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
@@ -61,8 +68,10 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     char name[16];        /* "cpu:0", "cuda:0/1" */
     void *state;          /* the device's own */
     atomic_llong used, peak;
-    int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
-    int threads;   /* its share of the host's cores in plans on several devices; 0: all */
+    int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
+    int threads;            /* its share of the host's cores in plans on several devices; 0: all */
+    struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
+    mg_rng_state asked_rng; /* before it ran */
     struct mg_worker *worker; /* its thread in such plans, or NULL */
     void *arena;              /* shared by all plans; one runs at a time */
     size_t arena_bytes;
@@ -72,7 +81,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
  * missing plug-in or library (what to install). */
 mg_device *mg_device_find(const char *name);
-/* The device new tensors lie on: set, or else cpu:0 if its plug-in is there, or else ref:0. */
+/* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
+ * or else ref:0. */
 mg_device *mg_device_default(void);
 void mg_device_set_default(mg_device *d);
 /* All devices opened so far: for memory reports and shutdown. */

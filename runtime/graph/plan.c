@@ -214,6 +214,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
+    p->ahead = n == 1 && mg_ahead_wanted(spec);
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
@@ -318,6 +319,8 @@ static void free_part(mg_part *part) {
 
 void mg_plan_free(mg_plan *p) {
     if (!p) return;
+    for (int i = 0; i < p->n_parts; i++)
+        if (p->parts[i].device->asked == p) mg_ahead_settle(p->parts[i].device);
     for (int i = 0; i < p->n_parts; i++) free_part(&p->parts[i]);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);

@@ -12,6 +12,7 @@ _Static_assert(sizeof mg_cu / sizeof(void *) == sizeof symbols / sizeof *symbols
 static mg_library library = {.file = "libcuda.so.1",
                              .what = "the NVIDIA driver",
                              .install = "install one for CUDA 13 (580 or newer)",
+                             .system = 1,
                              .symbols = symbols,
                              .table = (void **)&mg_cu};
 

@@ -53,13 +53,14 @@ static void *open_beside_python(const char *file) {
     return library;
 }
 
-static void *open_somewhere(const char *file) {
+static void *open_somewhere(const char *file, int system) {
     const char *only = getenv("MGPU_CUDA_LIBRARIES"), *cuda = getenv("CUDA_HOME");
     const char *home = getenv("HOME");
     char local[4096];
     if (only && *only) return open_matching("%s/%s", only, file);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library && cuda) library = open_matching("%s/lib64/%s", cuda, file);
+    if (library || system) return library;
+    if (cuda) library = open_matching("%s/lib64/%s", cuda, file);
     if (!library) library = open_matching("/usr/local/cuda/lib64/%s", file);
     if (!library) library = open_in_python(getenv("VIRTUAL_ENV"), file);
     if (!library) library = open_beside_python(file);
@@ -77,12 +78,15 @@ static void explain(mg_library *l, const char *symbol) {
                  symbol, l->install);
     else
         snprintf(l->problem, sizeof l->problem, "%s is missing: there is no %s in %s; %s", l->what,
-                 l->file, only && *only ? only : "the library path, $CUDA_HOME or Python's wheels",
+                 l->file,
+                 only && *only ? only
+                 : l->system   ? "the library path"
+                               : "the library path, $CUDA_HOME or Python's wheels",
                  l->install);
 }
 
 static void try_open(mg_library *l) {
-    void *library = open_somewhere(l->file);
+    void *library = open_somewhere(l->file, l->system);
     if (!library) {
         explain(l, NULL);
         return;

@@ -28,6 +28,7 @@ typedef struct mg_library {
     const char *file;           /* "libcudnn.so.9" */
     const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */
     const char *const *symbols; /* NULL-terminated */
+    int system;                 /* comes with the system: sought by the loader only */
     void **table;               /* where their addresses go, in this order */
     int state;                  /* 0: not tried; 1: open; -1: missing */
     char problem[400];          /* why, if missing */

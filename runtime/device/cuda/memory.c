@@ -85,3 +85,23 @@ mg_status mg_cuda_sync(mg_device *d) {
     MG_TRY(mg_cuda_enter(d));
     return mg_cuda_check(d, mg_cu.cuStreamSynchronize(s->stream), "wait for the GPU");
 }
+
+/* ---- questions ---- */
+
+mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n) {
+    const mg_cuda *s = d->state;
+    CUresult r = CUDA_SUCCESS;
+    MG_TRY(mg_cuda_enter(d));
+    for (int i = 0; i < n && r == CUDA_SUCCESS; i++)
+        r = mg_cu.cuMemcpyDtoHAsync(s->answers + i, (CUdeviceptr)(uintptr_t)bytes[i], 1, s->stream);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
+    return mg_cuda_check(d, r, "ask the GPU");
+}
+
+mg_status mg_cuda_hear(mg_device *d, uint8_t *answers, int n) {
+    const mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    MG_TRY(mg_cuda_check(d, mg_cu.cuEventSynchronize(s->answered), "wait for the GPU"));
+    memcpy(answers, s->answers, (size_t)n);
+    return MG_OK;
+}

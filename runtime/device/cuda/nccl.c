@@ -14,8 +14,10 @@
 
 #define NCCL(X)                                                                                    \
     X(ncclGetErrorString)                                                                          \
-    X(ncclGetLastError) X(ncclCommInitAll) X(ncclCommDestroy) X(ncclCommAbort) X(ncclAllReduce)    \
-        X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
+    X(ncclGetLastError)                                                                            \
+    X(ncclCommInitAll)                                                                             \
+    X(ncclCommDestroy) X(ncclCommAbort) X(ncclAllReduce) X(ncclReduce) X(ncclBroadcast)            \
+        X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
 MG_CUDA_TABLE(nccl_api, NCCL);
 static nccl_api nccl;

@@ -57,7 +57,9 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .sync = mg_cuda_sync,
                                   .fuses = true,
                                   .host_memory = false,
-                                  .connect = mg_cuda_connect};
+                                  .connect = mg_cuda_connect,
+                                  .ask = mg_cuda_ask,
+                                  .hear = mg_cuda_hear};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {
