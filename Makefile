@@ -194,6 +194,8 @@ mnist: ## install what is needed, build, and train on MNIST
 	@echo "The seed's own network: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
 	  "(an epoch takes about $$(build/mgpulua tests/bench/ours.lua --estimate 469) here)"
 
+include tests/cuda/standin/rules.mk
+
 # ---- tests ---------------------------------------------------------------------------------------
 
 RUN = $(PROGRAM) tests/run.lua --jobs $(JOBS)

@@ -1,0 +1,203 @@
+/* Streams, which run what they are given at once or record it, and events. */
+#include "gpu.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STREAM = 0x73747265, EVENT = 0x6576656e, DEAD = 0xdeaddead };
+
+struct CUevent_st {
+    uint32_t kind;
+    CUcontext context;
+    bool timed, recorded;
+    uint64_t capture; /* the one it was recorded in; 0: none */
+    struct timespec at;
+};
+
+static _Thread_local CUstream capturing; /* the stream with which this thread records */
+static uint64_t captures;
+
+/* ---- streams ---- */
+
+CUresult standin_stream_error(CUstream s) {
+    const CUcontext current = standin_current();
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!s) return CUDA_SUCCESS;
+    if (s->kind != STREAM)
+        return standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
+    return s->context == current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+bool standin_capturing(CUstream s) {
+    return s && s->capture;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    ENTER(cuStreamCreate);
+    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    *stream = calloc(1, sizeof **stream);
+    if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
+    (*stream)->kind = STREAM;
+    (*stream)->context = standin_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    ENTER(cuStreamDestroy);
+    if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
+    if (capturing == stream) capturing = NULL;
+    if (stream->capture) cuGraphDestroy(stream->capture);
+    stream->kind = (uint32_t)DEAD;
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    ENTER(cuStreamSynchronize);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (standin_capturing(stream) || !stream) {
+        const CUresult refused = standin_forbid_capture();
+        if (refused) return refused;
+    }
+    standin_check_guards();
+    return standin_lost();
+}
+
+CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
+                         size_t bytes) {
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!stream && capturing) {
+        capturing->spoilt = true;
+        return standin_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                           "%s on the default stream while another one captures", name);
+    }
+    if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream && stream->capture)
+        return standin_graph_add(stream->capture, name, work, args, bytes)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_OUT_OF_MEMORY;
+    void *own = malloc(bytes + 1); /* a copy, as recorded work has one */
+    if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes) memcpy(own, args, bytes);
+    work(own);
+    free(own);
+    return standin_lost();
+}
+
+/* ---- recording ---- */
+
+CUresult standin_forbid_capture(void) {
+    if (!capturing) return CUDA_SUCCESS;
+    capturing->spoilt = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+    ENTER(cuStreamBeginCapture);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (stream->capture || capturing || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    stream->capture = calloc(1, sizeof *stream->capture);
+    if (!stream->capture) return CUDA_ERROR_OUT_OF_MEMORY;
+    standin_lock();
+    stream->number = ++captures;
+    standin_unlock();
+    stream->spoilt = false;
+    capturing = stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    ENTER(cuStreamEndCapture);
+    *graph = NULL;
+    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    CUgraph made = stream->capture;
+    const bool spoilt = stream->spoilt;
+    stream->capture = NULL;
+    stream->spoilt = false;
+    capturing = NULL;
+    if (!spoilt) *graph = made;
+    if (spoilt) cuGraphDestroy(made);
+    return spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+/* ---- events ---- */
+
+static bool is_event(CUevent e) {
+    return e && e->kind == EVENT;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    ENTER(cuEventCreate);
+    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    *event = calloc(1, sizeof **event);
+    if (!*event) return CUDA_ERROR_OUT_OF_MEMORY;
+    (*event)->kind = EVENT;
+    (*event)->context = standin_current();
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event) {
+    ENTER(cuEventDestroy);
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    event->kind = (uint32_t)DEAD;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+/* While capturing it only marks a place in the recording: replays do not record the event. */
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    ENTER(cuEventRecord);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!is_event(event) || (stream && event->context != stream->context))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event->capture = standin_capturing(stream) ? stream->number : 0;
+    event->recorded = true;
+    clock_gettime(CLOCK_MONOTONIC, &event->at);
+    return CUDA_SUCCESS;
+}
+
+/* All was done when it was enqueued: there is nothing to wait for, only rules to keep. A stream
+ * that does not capture may not join a recording here. */
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    ENTER(cuStreamWaitEvent);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t own = standin_capturing(stream) ? stream->number : 0;
+    if (event->capture == own || !event->recorded) return CUDA_SUCCESS;
+    if (own) stream->spoilt = true;
+    return standin_say(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+                       "a stream waits for an event of another recording, or of none");
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    ENTER(cuEventSynchronize);
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (event->capture) {
+        standin_forbid_capture();
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    return standin_forbid_capture();
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
+    ENTER(cuEventElapsedTime);
+    if (!is_event(start) || !is_event(end) || !start->timed || !end->timed || !start->recorded ||
+        !end->recorded || start->context != end->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (start->capture || end->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    *ms = (float)((double)(end->at.tv_sec - start->at.tv_sec) * 1e3 +
+                  (double)(end->at.tv_nsec - start->at.tv_nsec) * 1e-6);
+    return CUDA_SUCCESS;
+}
