@@ -7,29 +7,39 @@ typedef struct copy {
     const void *src;
     void *dst;
     size_t bytes;
-    unsigned char fill; /* without src */
+    size_t rows, src_pitch, dst_pitch; /* of more than one row of `bytes` */
+    unsigned char fill;                /* without src */
 } copy;
 
+static size_t extent(const copy *c, size_t pitch) {
+    return c->rows > 1 ? (c->rows - 1) * pitch + c->bytes : c->bytes;
+}
+
+/* Memory of the host is any that is not a GPU's. */
+static bool lies(CUcontext where, const void *address, size_t bytes) {
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    return where ? standin_holds(where, at, bytes) : address && !standin_holds(NULL, at, 1);
+}
+
 static const char *fault(const copy *c) {
-    const CUdeviceptr src = (CUdeviceptr)(uintptr_t)c->src, dst = (CUdeviceptr)(uintptr_t)c->dst;
-    if (c->to ? !standin_holds(c->to, dst, c->bytes) : standin_holds(NULL, dst, 1))
-        return "the destination";
-    if (c->src && (c->from ? !standin_holds(c->from, src, c->bytes) : standin_holds(NULL, src, 1)))
-        return "the source";
+    if (!lies(c->to, c->dst, extent(c, c->dst_pitch))) return "the destination";
+    if (c->src && !lies(c->from, c->src, extent(c, c->src_pitch))) return "the source";
     return NULL;
 }
 
 static void perform(void *args) {
     const copy *c = args;
     const char *what = fault(c);
-    if (what)
+    if (what) {
         standin_fatal(standin_say(CUDA_ERROR_ILLEGAL_ADDRESS,
                                   "a recorded copy of %zu bytes: %s is no longer memory of the GPU",
                                   c->bytes, what));
-    else if (c->src)
-        memmove(c->dst, c->src, c->bytes);
-    else
-        memset(c->dst, c->fill, c->bytes);
+        return;
+    }
+    if (!c->src) memset(c->dst, c->fill, c->bytes);
+    for (size_t i = 0; i < (c->rows ? c->rows : 1) && c->src; i++)
+        memmove((char *)c->dst + i * c->dst_pitch, (const char *)c->src + i * c->src_pitch,
+                c->bytes);
 }
 
 static CUresult enqueue(const char *function, CUstream stream, const copy *c) {
@@ -64,26 +74,35 @@ CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream st
     return enqueue("cuMemcpyDtoHAsync", stream, &c);
 }
 
-static CUresult between(const char *function, CUdeviceptr dst, CUcontext to, CUdeviceptr src,
-                        CUcontext from, size_t bytes, CUstream stream) {
-    const copy c = {.from = from,
-                    .to = to,
+CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyDtoDAsync);
+    if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    const copy c = {.from = owner(src),
+                    .to = owner(dst),
                     .dst = (void *)(uintptr_t)dst,
                     .src = (const void *)(uintptr_t)src,
                     .bytes = bytes};
-    if ((!src || !to || !from) && bytes) return CUDA_ERROR_INVALID_VALUE;
-    return enqueue(function, stream, &c);
+    return enqueue("cuMemcpyDtoDAsync", stream, &c);
 }
 
-CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
-    ENTER(cuMemcpyDtoDAsync);
-    return between("cuMemcpyDtoDAsync", dst, owner(dst), src, owner(src), bytes, stream);
-}
-
-CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
-                           size_t bytes, CUstream stream) {
-    ENTER(cuMemcpyPeerAsync);
-    return between("cuMemcpyPeerAsync", dst, to, src, from, bytes, stream);
+/* Of the many things that this can copy: rows between addresses of GPUs. */
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *p, CUstream stream) {
+    ENTER(cuMemcpy2DAsync);
+    if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE || p->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+        p->WidthInBytes > p->srcPitch || p->WidthInBytes > p->dstPitch || !p->srcDevice)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->Height == 0) return CUDA_SUCCESS;
+    const CUdeviceptr src = p->srcDevice + p->srcY * p->srcPitch + p->srcXInBytes;
+    const CUdeviceptr dst = p->dstDevice + p->dstY * p->dstPitch + p->dstXInBytes;
+    const copy c = {.from = owner(src),
+                    .to = owner(dst),
+                    .dst = (void *)(uintptr_t)dst,
+                    .src = (const void *)(uintptr_t)src,
+                    .bytes = p->WidthInBytes,
+                    .rows = p->Height,
+                    .src_pitch = p->srcPitch,
+                    .dst_pitch = p->dstPitch};
+    return enqueue("cuMemcpy2DAsync", stream, &c);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
