@@ -8,6 +8,7 @@
 #include "device/cuda/record.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "device/cuda/apart.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
@@ -68,7 +69,7 @@ static mg_status capture(program *p, const mg_run *run, int first, int last, CUg
     MG_TRY(mg_cuda_check(p->device,
                          mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "begin a recording"));
-    const mg_status status = mg_program_run_calls(p->calls, run, first, last);
+    const mg_status status = mg_cuda_run_apart(p->device, p->calls, run, first, last);
     const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
     if (status == MG_OK) return mg_cuda_check(p->device, r, "end a recording");
     if (r == CUDA_SUCCESS && *graph) mg_cu.cuGraphDestroy(*graph);

@@ -53,6 +53,8 @@ typedef struct standin_node {
     standin_counter *replays;
     size_t bytes;
     void *args;
+    size_t *waits; /* the nodes that come before it */
+    size_t n_waits;
 } standin_node;
 
 struct CUgraph_st {
@@ -60,18 +62,25 @@ struct CUgraph_st {
     size_t n, room;
 };
 
+typedef struct standin_places { /* numbers of nodes */
+    size_t *at, n;
+} standin_places;
+bool standin_places_set(standin_places *places, const size_t *at, size_t n);
+
 struct CUstream_st {
     uint32_t kind;
     CUcontext context;
-    CUgraph capture; /* NULL: what is enqueued runs */
-    bool spoilt;     /* the capture */
-    uint64_t number; /* of this or the last capture */
+    CUgraph capture;     /* NULL: what is enqueued runs */
+    bool spoilt;         /* the capture */
+    uint64_t number;     /* of this or the last capture */
+    standin_places ends; /* what the next node of the capture waits for */
+    CUgraphNode *shown;  /* the same as handles, for who asked */
 };
 
 CUresult standin_stream_error(CUstream stream); /* CUDA_SUCCESS: it can take work */
 bool standin_capturing(CUstream stream);
 bool standin_graph_add(CUgraph graph, const char *name, standin_work *work, const void *args,
-                       size_t bytes);
+                       size_t bytes, const size_t *waits, size_t n_waits);
 
 /* Runs a kernel over a grid; the error is fatal, and told. */
 CUresult standin_run(const standin_kernel *kernel, standin_index blocks, standin_index threads,

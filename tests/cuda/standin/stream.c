@@ -51,6 +51,8 @@ CUresult cuStreamDestroy(CUstream stream) {
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
     if (capturing == stream) capturing = NULL;
     if (stream->capture) cuGraphDestroy(stream->capture);
+    free(stream->ends.at);
+    free(stream->shown);
     stream->kind = (uint32_t)DEAD;
     free(stream);
     return CUDA_SUCCESS;
@@ -68,6 +70,13 @@ CUresult cuStreamSynchronize(CUstream stream) {
     return standin_lost();
 }
 
+static bool record(CUstream s, const char *name, standin_work *work, const void *args,
+                   size_t bytes) {
+    const size_t number = s->capture->n;
+    return standin_graph_add(s->capture, name, work, args, bytes, s->ends.at, s->ends.n) &&
+           standin_places_set(&s->ends, &number, 1);
+}
+
 CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
                          size_t bytes) {
     const CUresult r = standin_stream_error(stream);
@@ -79,9 +88,7 @@ CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, 
     }
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream && stream->capture)
-        return standin_graph_add(stream->capture, name, work, args, bytes)
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_OUT_OF_MEMORY;
+        return record(stream, name, work, args, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     void *own = malloc(bytes + 1); /* a copy, as recorded work has one */
     if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
     if (bytes) memcpy(own, args, bytes);
@@ -111,8 +118,48 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     stream->number = ++captures;
     standin_unlock();
     stream->spoilt = false;
+    stream->ends.n = 0;
     capturing = stream;
     return CUDA_SUCCESS;
+}
+
+/* A handle of a node is its number, counted from 1. */
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                CUgraph *graph, const CUgraphNode **ends,
+                                const CUgraphEdgeData **edges, size_t *n) {
+    ENTER(cuStreamGetCaptureInfo);
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!standin_capturing(stream)) return CUDA_SUCCESS;
+    *status =
+        stream->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *id = stream->number;
+    *graph = stream->capture;
+    *edges = NULL;
+    free(stream->shown);
+    stream->shown = malloc((stream->ends.n + 1) * sizeof *stream->shown);
+    if (!stream->shown) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < stream->ends.n; i++)
+        stream->shown[i] = (CUgraphNode)(uintptr_t)(stream->ends.at[i] + 1);
+    *ends = stream->shown;
+    *n = stream->ends.n;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+                                           const CUgraphEdgeData *edges, size_t n, unsigned flags) {
+    ENTER(cuStreamUpdateCaptureDependencies);
+    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (edges || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+    size_t *at = malloc((n + 1) * sizeof *at);
+    if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+    bool good = true;
+    for (size_t i = 0; i < n; i++) {
+        at[i] = (size_t)(uintptr_t)nodes[i] - 1;
+        good &= at[i] < stream->capture->n;
+    }
+    good = good && standin_places_set(&stream->ends, at, n);
+    free(at);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
