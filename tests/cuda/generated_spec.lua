@@ -209,6 +209,7 @@ end)
 
 test("running sums and gradients of products along long and short axes", function()
   for _, case in ipairs { { { 3, 1000 }, 2 }, { { 1000, 3 }, 1 }, { { 5, 300, 40 }, 2 }, { { 7 }, 1 },
+    { { 50000 }, 1 }, { { 2, 5000, 3 }, 2 },
     { { 2, 0 }, 2 }, { { 4, 1 }, 2 } } do
     for _, dtype in ipairs { "int32", "float32", "float64", "bool" } do
       agree(function(make) return ops.cumsum(make(case[1], dtype, 0, 2), { axis = case[2] }) end,
