@@ -4,6 +4,13 @@
 
 #include "device/cuda/state.h"
 
+/* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
+enum { MG_KRSC = 1 };
+size_t mg_cuda_layout_bytes(const mg_value *v, int layout);
+
 extern const mg_kernel mg_cuda_last_resort; /* on the host */
+extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
+    mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
+extern const mg_kernel mg_cuda_reorder; /* between layouts */
 
 #endif
