@@ -129,6 +129,22 @@ end
 case { "random", shape = { 5, 7, 3 }, kind = "bernoulli", a = 0.3, dtype = "bool" }
 case { "random", shape = { 9, 9, 100 }, kind = "bernoulli", a = 0.75, dtype = "bool" }
 case { "random", shape = { 1001 }, kind = "randint", a = -5, b = 12, dtype = "int32" }
+for _, to in ipairs(ALL) do
+  case { "full", shape = { 3, 67 }, value = 2.7, dtype = to }
+  case { "full", shape = { 65537 }, value = -1e10, dtype = to }
+  case { "iota", shape = { 2, 300, 3 }, axis = 2, dtype = to }
+  case { "iota", shape = { 3001 }, axis = 1, dtype = to }
+  case { "iota", shape = { 5, 0 }, axis = 1, dtype = to }
+  case { "random", shape = { 4099 }, kind = "randint", a = 0, b = to == "bool" and 2 or 200, dtype = to,
+    fallback = true }
+end
+for _, kind in ipairs { "uniform", "normal", "truncated_normal" } do
+  for _, to in ipairs(FLOATS) do
+    case { "random", shape = { 3, 1367 }, kind = kind, a = -1, b = 2, dtype = to, fallback = true,
+      tol = 1e-6, why = "normal numbers: another libm, rounded" }
+  end
+end
+case { "random", shape = { 0, 5 } }
 
 -- ---- reductions ---------------------------------------------------------------------------------
 

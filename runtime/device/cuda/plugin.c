@@ -12,6 +12,9 @@ static const mg_kernel *const kernels[] = {&mg_cuda_permute,
                                            &mg_cuda_pad,
                                            &mg_cuda_reshape,
                                            &mg_cuda_concat,
+                                           &mg_cuda_full,
+                                           &mg_cuda_iota,
+                                           &mg_cuda_random,
                                            NULL};
 
 static const mg_kernel_set set = {.kernels = kernels,
