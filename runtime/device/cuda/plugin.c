@@ -17,10 +17,23 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
                                            &mg_cuda_cumsum,
                                            &mg_cuda_prod_grad,
                                            &mg_cuda_all_finite,
+                                           &mg_cuda_permute,
+                                           &mg_cuda_slice,
+                                           &mg_cuda_broadcast_to,
+                                           &mg_cuda_reverse,
+                                           &mg_cuda_pad,
+                                           &mg_cuda_reshape,
+                                           &mg_cuda_concat,
+                                           &mg_cuda_full,
+                                           &mg_cuda_iota,
+                                           &mg_cuda_random,
                                            NULL};
 
-static const mg_kernel_set set = {
-    .kernels = kernels, .last_resort = &mg_cuda_last_resort, .copy = mg_cuda_copy};
+static const mg_kernel_set set = {.kernels = kernels,
+                                  .layout_bytes = mg_cuda_layout_bytes,
+                                  .reorder = &mg_cuda_reorder,
+                                  .last_resort = &mg_cuda_last_resort,
+                                  .copy = mg_cuda_copy};
 
 /* 0 where there is no driver or no GPU: opening one says which. */
 static int count(void) {

@@ -11,6 +11,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* No macro, as <stdbool.h> has it: kernels paste names of types together. */
+typedef _Bool bool;
+#define true 1
+#define false 0
+
 /* ---- kernels and memory ---- */
 
 #define KERNEL(name, type) STANDIN_KERNEL(name, type)

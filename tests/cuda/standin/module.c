@@ -45,18 +45,18 @@ static size_t length_of(const void *image) {
     return (size_t)head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
 }
 
-/* Each image is a file of a name of its own: the loader takes two of one name for one. */
+/* Each image is a file of its own with a name of its own: the loader goes by both. */
 static void *open_image(const void *image) {
+    const char *folder = getenv("TMPDIR");
     const size_t bytes = length_of(image);
-    char path[] = "/tmp/kernels-XXXXXX";
-    const int file = mkstemp(path);
     void *object = NULL;
-    if (file >= 0 && write(file, image, bytes) == (ssize_t)bytes)
-        object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (file >= 0) {
-        close(file);
-        unlink(path);
-    }
+    char path[4096];
+    snprintf(path, sizeof path, "%s/kernelsXXXXXX", folder && *folder ? folder : "/tmp");
+    const int file = mkstemp(path);
+    if (file < 0) return NULL;
+    if (write(file, image, bytes) == (ssize_t)bytes) object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    close(file);
+    unlink(path);
     return object;
 }
 

@@ -25,7 +25,10 @@ CUresult standin_stream_error(CUstream s) {
     if (!s) return CUDA_SUCCESS;
     if (s->kind != STREAM)
         return standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
-    return s->context == current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (s->context == current) return CUDA_SUCCESS;
+    return standin_say(CUDA_ERROR_INVALID_HANDLE,
+                       "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
+                       current->device);
 }
 
 bool standin_capturing(CUstream s) {
@@ -177,7 +180,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 /* ---- events ---- */
 
 static bool is_event(CUevent e) {
-    return e && e->kind == EVENT;
+    if (e && e->kind == EVENT) return true;
+    standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
+    return false;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
@@ -204,8 +209,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     ENTER(cuEventRecord);
     const CUresult r = standin_stream_error(stream);
     if (r != CUDA_SUCCESS) return r;
-    if (!is_event(event) || (stream && event->context != stream->context))
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream && event->context != stream->context)
+        return standin_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
+                           event->context->device, stream->context->device);
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     event->capture = standin_capturing(stream) ? stream->number : 0;
     event->recorded = true;

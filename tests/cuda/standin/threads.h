@@ -5,7 +5,6 @@
 #ifndef STANDIN_THREADS_H
 #define STANDIN_THREADS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct standin_index {
@@ -25,7 +24,7 @@ extern struct standin_position {
 } standin_at;                          /* threadIdx, blockIdx, blockDim, gridDim */
 extern unsigned char *standin_dynamic; /* the block's dynamic shared memory */
 
-bool standin_next_thread(void);
+_Bool standin_next_thread(void);
 void standin_sync_threads(void);
 void standin_sync_warp(unsigned mask);
 /* `value` becomes that of the lane at `lane` in the warp; it stays if there is no such lane. */
