@@ -11,6 +11,7 @@ size_t mg_cuda_layout_bytes(const mg_value *v, int layout);
 extern const mg_kernel mg_cuda_last_resort; /* on the host */
 extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
     mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
+extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
 extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */
 
