@@ -55,7 +55,8 @@ B    := build/$(HASH)
 OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
-C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(TEST_C)))
+C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
+  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%),$(TEST_C))))
 
 # ---- what this machine has: each line is a probe, compiled and linked ----------------------------
 
@@ -125,6 +126,7 @@ FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
 
+$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
@@ -161,9 +163,13 @@ $B/kernels.o: $(IMAGES)
 	  i=0; for f in $^; do echo ".balign 64; image$$i: .incbin \"$$f\""; i=$$((i + 1)); done; } >$(@:.o=.s)
 	$Q$(CC) -c -o $@ $(@:.o=.s)
 
+# Some tests look into a plug-in.
+cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
+$B/tests/c/test_cuda_cache: $(call cuda,cache)
+$B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -o $@ $< -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
+	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
 	  -Wl,-rpath,$(abspath $(OUT))
 $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 	$(call say,link)
@@ -188,6 +194,8 @@ mnist: ## install what is needed, build, and train on MNIST
 	build/mgpulua examples/train_mnist.lua --model lenet5 --epochs 3
 	@echo "The seed's own network: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
 	  "(an epoch takes about $$(build/mgpulua tests/bench/ours.lua --estimate 469) here)"
+
+include tests/cuda/standin/rules.mk
 
 # ---- tests ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ enum { MG_MOST_ANSWERS = 64 };
 typedef struct mg_program mg_program;
 
 typedef struct mg_device_info { /* plain data, no context is created to fill it */
+    char name[16], kind[16];    /* "cuda:0/1", "cuda": filled in by mg_device_describe */
     char text[160];             /* "2 threads, AVX-512, oneDNN 2.6.3" */
     int64_t memory_bytes;       /* of the machine or card */
 } mg_device_info;
@@ -81,6 +82,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
  * missing plug-in or library (what to install). */
 mg_device *mg_device_find(const char *name);
+/* What there is to say about a device, which is not opened for it; errors as above. */
+mg_status mg_device_describe(const char *name, mg_device_info *info);
 /* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
  * or else ref:0. */
 mg_device *mg_device_default(void);

@@ -603,3 +603,22 @@ bool mg_program_draws(const mg_program *p, bool commit) {
     }
     return false;
 }
+
+static mg_range range_of(const mg_program *p, int index, const mg_run *run, bool written) {
+    const char *begin = slot_address(p, index, run);
+    return (mg_range){begin, begin + p->slots[index].block.bytes, written};
+}
+
+int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
+                       int *after) {
+    int n = 0;
+    *after = i + p->calls[i].together;
+    for (; i < *after; i++) {
+        const call *k = &p->calls[i];
+        if (n + k->n_in + k->n_out + 1 > most) return -1;
+        for (int s = 0; s < k->n_in; s++) ranges[n++] = range_of(p, k->in[s], run, false);
+        for (int s = 0; s < k->n_out; s++) ranges[n++] = range_of(p, k->out[s], run, true);
+        if (k->scratch >= 0) ranges[n++] = range_of(p, k->scratch, run, true);
+    }
+    return n;
+}

@@ -71,6 +71,14 @@ mg_status mg_program_run(mg_program *p, const mg_run *run);
 void mg_program_phase(const mg_program *p, bool commit, int *first, int *last);
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
+typedef struct mg_range { /* bytes that a call reads or writes */
+    const char *begin, *end;
+    bool written;
+} mg_range;
+/* What call i, with those that run together with it, touches in a run: at most `most` ranges, or -1
+ * if there are more. `after` is the call behind it. */
+int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
+                       int *after);
 /* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
 bool mg_program_draws(const mg_program *p, bool commit);
 void mg_program_release(mg_program *p);

@@ -3,7 +3,7 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
-local rows = dofile((check.file:match "^(.*)/[^/]*$" or ".") .. "/rows.lua")
+local rows = dofile "tests/ops/rows.lua"
 local test = check.test
 
 -- ---- inputs by formula --------------------------------------------------------------------------

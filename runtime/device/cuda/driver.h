@@ -15,9 +15,10 @@
     X(cuDeviceGetName)                                                                             \
     X(cuDeviceTotalMem)                                                                            \
     X(cuDeviceGetAttribute)                                                                        \
-    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                    \
-        X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)        \
-            X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamBeginCapture)                    \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) \
+        X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent)           \
+            X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) \
                 X(cuStreamEndCapture) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)          \
                     X(cuEventSynchronize) X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync)         \
                         X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemPoolCreate) X(cuMemPoolDestroy)   \

@@ -5,7 +5,19 @@
 #include "device/cuda/record.h"
 #include <stdio.h>
 
-static const mg_kernel *const kernels[] = {&mg_cuda_permute,
+static const mg_kernel *const kernels[] = {&mg_cuda_fused,
+                                           &mg_cuda_sum,
+                                           &mg_cuda_prod,
+                                           &mg_cuda_max,
+                                           &mg_cuda_min,
+                                           &mg_cuda_all,
+                                           &mg_cuda_any,
+                                           &mg_cuda_argmax,
+                                           &mg_cuda_argmin,
+                                           &mg_cuda_cumsum,
+                                           &mg_cuda_prod_grad,
+                                           &mg_cuda_all_finite,
+                                           &mg_cuda_permute,
                                            &mg_cuda_slice,
                                            &mg_cuda_broadcast_to,
                                            &mg_cuda_reverse,

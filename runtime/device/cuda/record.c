@@ -8,6 +8,7 @@
 #include "device/cuda/record.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "device/cuda/apart.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
@@ -68,7 +69,7 @@ static mg_status capture(program *p, const mg_run *run, int first, int last, CUg
     MG_TRY(mg_cuda_check(p->device,
                          mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "begin a recording"));
-    const mg_status status = mg_program_run_calls(p->calls, run, first, last);
+    const mg_status status = mg_cuda_run_apart(p->device, p->calls, run, first, last);
     const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
     if (status == MG_OK) return mg_cuda_check(p->device, r, "end a recording");
     if (r == CUDA_SUCCESS && *graph) mg_cu.cuGraphDestroy(*graph);
@@ -167,8 +168,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
 void mg_cuda_program_release(mg_program *calls) {
     program *p = (program *)calls;
     if (!p) return;
-    mg_cuda_enter(p->device);
-    mg_error_clear();
+    mg_cu.cuCtxSetCurrent(mg_cuda_of(p->device)->context); /* an error here changes nothing */
     for (int i = 0; i < RECORDINGS; i++) {
         if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
         mg_free(p->kept[i].external);

@@ -2,6 +2,7 @@
 #include "device/cuda/state.h"
 #include "core/alloc.h"
 #include "device/cuda/embedded.h"
+#include "device/cuda/module.h"
 #include <stdio.h>
 
 /* ---- errors ---- */
@@ -85,6 +86,7 @@ static void stop(mg_cuda *s) {
         if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
+        mg_cuda_modules_drop(s);
         if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
         if (s->staging) mg_cu.cuMemFreeHost(s->staging);
         for (int i = 0; i < 2; i++)

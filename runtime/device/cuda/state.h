@@ -8,6 +8,7 @@
 #ifndef MG_DEVICE_CUDA_STATE_H
 #define MG_DEVICE_CUDA_STATE_H
 
+#include "device/cuda/cache.h"
 #include "device/cuda/driver.h"
 #include "device/program.h"
 
@@ -76,12 +77,5 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
 /* A kernel's parameter for a draw: where its key and ordinal come from. */
 struct mg_draw;
 struct mg_draw mg_cuda_draw(const mg_call *call);
-
-/* What is kept between processes, as <folder>/<key>: folder is ~/.cache/mgpulua, or MGPU_CACHE.
- * Reading gives a block from mg_alloc and its length, or NULL if there is no intact entry (they
- * carry a checksum). Writing is atomic; a failure is no error. `key` is any text: it is hashed, and
- * kept in the entry. */
-void *mg_cuda_cache_read(const char *kind, const char *key, size_t *bytes);
-void mg_cuda_cache_write(const char *kind, const char *key, const void *data, size_t bytes);
 
 #endif

@@ -26,4 +26,31 @@ typedef struct reduce_ranks_params {
     int from, to;          /* ranks that get the result */
 } reduce_ranks_params;
 
+typedef struct cumsum_params { /* see scan.h */
+    const void *in;
+    void *out;   /* or NULL: only the pieces' sums are wanted */
+    void *carry; /* {outer, pieces, inner}: sums of the pieces, up to each; NULL if there is one */
+    long long outer, n, inner, pieces, across;
+} cumsum_params;
+
+typedef struct prod_grad_params {
+    const void *x, *dy;
+    void *dx;
+    double *before; /* of each element: the product of those before it in its group */
+    long long groups, n;
+} prod_grad_params;
+
+enum { MG_FINITE_TENSORS = 64 };
+
+typedef struct finite_tensor {
+    const void *in;
+    long long n, vectors; /* elements; vectors that may be read as such */
+} finite_tensor;
+
+typedef struct finite_params {
+    unsigned char *out;
+    long long tensors;
+    finite_tensor t[MG_FINITE_TENSORS];
+} finite_params;
+
 #endif
