@@ -50,8 +50,8 @@ static bool contains(const member_union *u, int node) {
     return false;
 }
 
-/* The first node that may depend on one from `lowest` on. Nodes run no earlier than their whole group
- * does: what reads an early member of a group depends on all that its late members do. */
+/* The first node that may depend on one from `lowest` on. Nodes run no earlier than their whole
+ * group does: what reads an early member of a group depends on all that its late members do. */
 static int first_that_may_depend(const fuser *f, int lowest) {
     for (bool moved = true; moved;) {
         moved = false;
