@@ -136,3 +136,18 @@ test("a step of ten tiny ops costs under ten microseconds", function()
   end
   check.truthy(best < 10, ("%.1f us"):format(best))
 end)
+
+test("what is fused never waits for itself", function()
+  -- e and l go together, p and q too; but q needs e by way of the sum, and l needs p
+  local function f(x, s)
+    local e = x * 2
+    local r = e:sum()
+    local p = s + 1
+    local l = e + p
+    local q = p * r
+    return r, l, q
+  end
+  local x, s = mgpu.tensor { 1, 2 }, mgpu.tensor(3)
+  local r, l, q = mgpu.jit(f)(x, s)
+  check.equal({ r:item(), l:totable(), q:item() }, { 6, { 6, 8 }, 24 })
+end)
