@@ -1,5 +1,5 @@
-/* Layer normalisation for one dtype: see layer_norm.cu. GROUP is a warp or a block of threads, which
- * takes a row; OVER reduces among them. */
+/* Layer normalisation for one dtype: see layer_norm.cu. GROUP is a warp or a block of threads,
+ * which takes a row; OVER reduces among them. */
 
 #define MG_SUM(a, b) ((a) + (b))
 
@@ -46,8 +46,8 @@
 #define OVER_BLOCK(v) BLOCK_REDUCE(REAL, v, MG_SUM, cells)
 LAYER_NORM(layer_norm_warp, , FIRST / MG_WARP, STEP / MG_WARP, threadIdx.x % MG_WARP, MG_WARP,
            OVER_WARP)
-LAYER_NORM(layer_norm_block, __shared__ REAL cells[MG_WARP];, blockIdx.x, gridDim.x, threadIdx.x,
-           blockDim.x, OVER_BLOCK)
+LAYER_NORM(layer_norm_block, __shared__ REAL cells[MG_WARP];
+           , blockIdx.x, gridDim.x, threadIdx.x, blockDim.x, OVER_BLOCK)
 #undef OVER_WARP
 #undef OVER_BLOCK
 #undef LAYER_NORM

@@ -47,8 +47,9 @@ KERNEL(NAME(moments_join), column_params) {
         REAL n = 0, mean = 0, squares = 0;
         for (int64_t k = 0; k < p.chunks; k++) {
             const REAL m = (REAL)(p.rows * (k + 1) / p.chunks - p.rows * k / p.chunks);
-            NAME(join)(&n, &mean, &squares, m, ((const REAL *)p.partials)[k * p.channels + c],
-                       ((const REAL *)p.partials)[(p.chunks + k) * p.channels + c]);
+            NAME(join)
+            (&n, &mean, &squares, m, ((const REAL *)p.partials)[k * p.channels + c],
+             ((const REAL *)p.partials)[(p.chunks + k) * p.channels + c]);
         }
         PUT(p.out, c, p.rows ? mean : (REAL)NAN);
         PUT(p.out, p.channels + c, p.rows ? squares / (REAL)p.rows : (REAL)NAN);
@@ -109,8 +110,7 @@ KERNEL(NAME(sums_join), column_params) {
         for (int k = 0; k < VECTOR; k++) {                                                         \
             const int64_t c = v * VECTOR + k;                                                      \
             mean[k] = PARAM(p.moments, c);                                                         \
-            slope[k] =                                                                             \
-                PARAM(p.gamma, c) / SQRT(PARAM(p.moments, all + c) + (REAL)p.epsilon);             \
+            slope[k] = PARAM(p.gamma, c) / SQRT(PARAM(p.moments, all + c) + (REAL)p.epsilon);      \
             beta[k] = PARAM(p.beta, c);                                                            \
         }                                                                                          \
         for (int64_t r = blockIdx.x / tiles * lanes + lane; r < p.rows; r += step) {               \
