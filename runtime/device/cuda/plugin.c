@@ -43,6 +43,10 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
                                            &mg_cuda_max_pool2d_pick,
                                            &mg_cuda_avg_pool2d,
                                            &mg_cuda_avg_pool2d_grad,
+                                           &mg_cuda_matmul,
+                                           &mg_cuda_tiled_conv2d,
+                                           &mg_cuda_tiled_conv2d_grad_input,
+                                           &mg_cuda_tiled_conv2d_grad_weight,
                                            NULL};
 
 static const mg_kernel_set set = {.kernels = kernels,
