@@ -10,8 +10,8 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/arena.h"
+#include "device/collective.h"
 #include "device/fault.h"
-#include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -186,20 +186,12 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
-/* Collectives are run by the program itself, over the communicator of the run.
- */
-static const mg_kernel collective = {.name = "collective"};
-
-static bool is_collective(const mg_step *s) {
-    return s && s->op && s->op->flags & MG_OP_COLLECTIVE;
-}
-
 static mg_status choose_kernel(const compiler *c, call *k) {
     char text[512];
-    if (is_collective(k->plan.step)) {
+    if (mg_is_collective(k->plan.step)) {
         set_ports(c, k);
         for (int i = 0; i < k->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
-        k->kernel = &collective;
+        k->kernel = &mg_collective_kernel;
         return MG_OK;
     }
     const bool log = mg_log_on("dispatch");
@@ -478,47 +470,6 @@ static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     return (mg_rng_state){s->seed, s->draw};
 }
 
-/* all_gather: the axes before the one dealt out are the blocks. */
-static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
-    int64_t n = 1;
-    for (int i = 0; i < axis; i++) n *= shape->dim[i];
-    return n;
-}
-
-static mg_status copy(const mg_program *p, void *out, const void *in, size_t bytes) {
-    if (p->set->copy) return p->set->copy(p->device, out, in, bytes);
-    memcpy(out, in, bytes);
-    return MG_OK;
-}
-
-static mg_status run_collective(const mg_program *p, const call *k, void *in, void *out,
-                                const mg_run *run) {
-    const mg_step *s = k->plan.step;
-    const mg_collective_attrs *a = s->attrs;
-    const mg_value *x = k->plan.in[0].value;
-    const int64_t count = mg_shape_count(&x->shape);
-    if (!run->comm) return copy(p, out, in, (size_t)count * mg_dtype_size(x->dtype));
-    const mg_comm_api *api = run->comm->api;
-    if (strcmp(s->op->name, "transfer") == 0) {
-        const mg_value *moved = run->world_rank == a->root ? x : k->plan.out[0].value;
-        const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
-        return api->transfer(run->world, run->world_rank, (int)a->root, (int)a->to, in, out, bytes);
-    }
-    if (strcmp(s->op->name, "all_reduce") == 0)
-        return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);
-    if (strcmp(s->op->name, "reduce") == 0)
-        return api->reduce(run->comm, run->rank, (int)a->root, in, out, count, x->dtype,
-                           (int)a->kind);
-    if (strcmp(s->op->name, "broadcast") == 0) {
-        const mg_value *moved = run->rank == a->root ? x : k->plan.out[0].value;
-        const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
-        return api->broadcast(run->comm, run->rank, (int)a->root, in, out, bytes);
-    }
-    const int64_t outer = outer_blocks(&x->shape, a->axis);
-    const int64_t block = outer ? count / outer * (int64_t)mg_dtype_size(x->dtype) : 0;
-    return api->all_gather(run->comm, run->rank, in, out, outer, block);
-}
-
 /* The call with its addresses, which go into `pointers`. */
 static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run, void **pointers) {
     for (int i = 0; i < k->n_in; i++) pointers[i] = slot_address(p, k->in[i], run);
@@ -536,7 +487,7 @@ static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
     const int n = k->together;
     for (int i = 0; i < n; i++)
         calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
-    if (k->kernel == &collective) return run_collective(p, k, calls[0].in[0], calls[0].out[0], run);
+    if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
@@ -582,7 +533,8 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last) {
     for (int i = first; i < last; i += p->calls[i].together) {
         const mg_kernel *k = p->calls[i].kernel;
-        if (k->waits || (k == &collective && run->comm && !run->comm->api->recorded)) return i;
+        const bool collective = k == &mg_collective_kernel && run->comm;
+        if (k->waits || (collective && !run->comm->api->recorded)) return i;
     }
     return last;
 }

@@ -1,0 +1,14 @@
+/* Collectives in programs: calls that go over the communicator of the run instead of to a kernel of
+ * the device. */
+#ifndef MG_DEVICE_COLLECTIVE_H
+#define MG_DEVICE_COLLECTIVE_H
+
+#include "device/program.h"
+
+/* What stands for a kernel in a call of a collective; it has no functions. */
+extern const mg_kernel mg_collective_kernel;
+bool mg_is_collective(const mg_step *s);
+/* Operands are row-major. Without a communicator the input is copied. */
+mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *call, const mg_run *run);
+
+#endif
