@@ -1,7 +1,10 @@
 /* Collectives in programs: see collective.h. */
 #include "device/collective.h"
 #include "ops/attrs.h"
+#include <assert.h>
 #include <string.h>
+
+static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_TOGETHER, "a bucket is run as one");
 
 const mg_kernel mg_collective_kernel = {.name = "collective"};
 
@@ -27,7 +30,7 @@ static mg_status copy(const mg_kernel_set *set, const mg_call *call) {
     return MG_OK;
 }
 
-mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *call, const mg_run *run) {
+static mg_status run_one(const mg_kernel_set *set, const mg_call *call, const mg_run *run) {
     if (!run->comm) return copy(set, call);
     const mg_comm_api *api = run->comm->api;
     const char *op = call->plan->step->op->name;
@@ -49,4 +52,21 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *call, const
                               bytes_of(run->rank == a->root ? x : y));
     const int64_t outer = outer_blocks(&x->shape, a->axis);
     return api->all_gather(run->comm, run->rank, in, out, outer, outer ? bytes_of(x) / outer : 0);
+}
+
+static mg_status run_bucket(const mg_call *calls, int n, const mg_run *run) {
+    const mg_collective_attrs *a = calls->plan->step->attrs;
+    mg_reduction list[MG_BUCKET_TENSORS];
+    for (int i = 0; i < n; i++)
+        list[i] = (mg_reduction){calls[i].in[0], calls[i].out[0],
+                                 mg_shape_count(&calls[i].plan->in[0].value->shape)};
+    return run->comm->api->all_reduce_many(run->comm, run->rank, list, n,
+                                           calls->plan->in[0].value->dtype, (int)a->kind);
+}
+
+mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int n,
+                            const mg_run *run) {
+    if (n > 1 && run->comm && run->comm->api->all_reduce_many) return run_bucket(calls, n, run);
+    for (int i = 0; i < n; i++) MG_TRY(run_one(set, &calls[i], run));
+    return MG_OK;
 }

@@ -304,7 +304,11 @@ static bool make_in_result(compiler *c, const mg_step *s) {
 
 static mg_status compile_step(compiler *c, const mg_step *s) {
     call k;
+    int index;
     if (is_free_reshape(c, s)) return share_slot(c, s);
+    for (int i = 0; i < s->alike && mg_is_collective(s);
+         i++) /* no reorders among a bucket's calls */
+        MG_TRY(slot_in_layout(c, s[i].in[0], MG_ROW_MAJOR, &index));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
     mg_status status = choose_kernel(c, &k);
@@ -351,6 +355,7 @@ static bool interfere(const call *a, const call *b) {
 /* From `first` on, before `end`. */
 static int count_together(const mg_program *p, int first, int end) {
     int n = 1;
+    if (p->calls[first].kernel == &mg_collective_kernel) return p->calls[first].plan.step->alike;
     if (!p->calls[first].kernel->run_many) return 1;
     for (; n < MG_MAX_TOGETHER && first + n < end; n++) {
         const call *next = &p->calls[first + n];
@@ -379,6 +384,7 @@ static mg_status live_together(compiler *c, int first, int n) {
         if (k->scratch >= 0) p->slots[k->scratch].block.bytes = 0;
         k->scratch = NOWHERE;
     }
+    if (p->calls[first].kernel == &mg_collective_kernel) return MG_OK;
     const size_t bytes = p->calls[first].kernel->scratch_many(plans, n);
     int *scratch = &p->calls[first].scratch;
     MG_TRY(new_slot(c, bytes, NOWHERE, scratch));
@@ -487,7 +493,7 @@ static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
     const int n = k->together;
     for (int i = 0; i < n; i++)
         calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
-    if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, run);
+    if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, n, run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 

@@ -80,6 +80,7 @@ typedef struct mg_place_attrs { /* place */
 typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank;
                                         transfer: from root to `to` */
     int64_t kind, axis, number, root, to;
+    int64_t bucket; /* of all_reduce: those that go together have the same, never 0 */
 } mg_collective_attrs;
 
 enum mg_random_kind {
