@@ -23,15 +23,15 @@ static int64_t bytes_of(const mg_value *v) {
     return mg_shape_count(&v->shape) * (int64_t)mg_dtype_size(v->dtype);
 }
 
-static mg_status copy(const mg_kernel_set *set, const mg_call *call) {
+static mg_status copy(const mg_kernel_set *set, mg_device *device, const mg_call *call) {
     const size_t bytes = (size_t)bytes_of(call->plan->in[0].value);
-    if (set->copy) return set->copy(call->plan->device, call->out[0], call->in[0], bytes);
+    if (set->copy) return set->copy(device, call->out[0], call->in[0], bytes);
     memcpy(call->out[0], call->in[0], bytes);
     return MG_OK;
 }
 
 static mg_status run_one(const mg_kernel_set *set, const mg_call *call, const mg_run *run) {
-    if (!run->comm) return copy(set, call);
+    if (!run->comm) return copy(set, run->device, call);
     const mg_comm_api *api = run->comm->api;
     const char *op = call->plan->step->op->name;
     const mg_collective_attrs *a = call->plan->step->attrs;
@@ -39,9 +39,12 @@ static mg_status run_one(const mg_kernel_set *set, const mg_call *call, const mg
     const void *in = call->in[0];
     void *out = call->out[0];
     const int64_t count = mg_shape_count(&x->shape);
-    if (strcmp(op, "transfer") == 0)
-        return api->transfer(run->world, run->world_rank, (int)a->root, (int)a->to, in, out,
-                             bytes_of(run->world_rank == a->root ? x : y));
+    if (strcmp(op, "transfer") == 0) {
+        const int from = (int)a->root * run->comm->n + run->rank;
+        const int to = (int)a->to * run->comm->n + run->rank;
+        return api->transfer(run->world, run->world_rank, from, to, in, out,
+                             bytes_of(run->world_rank == from ? x : y));
+    }
     if (strcmp(op, "all_reduce") == 0)
         return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);
     if (strcmp(op, "reduce") == 0)

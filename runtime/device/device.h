@@ -17,8 +17,10 @@ typedef struct mg_device_info { /* plain data, no context is created to fill it 
 } mg_device_info;
 
 typedef struct mg_run {
-    void *const *external; /* one address per external value */
-    void *arena;           /* mg_program_arena_bytes() bytes, 64-byte aligned */
+    struct mg_device *device; /* perhaps not the one that it was compiled for: shares_programs */
+    const int64_t *first;     /* per step: like mg_step.first, in its place; NULL: as that says */
+    void *const *external;    /* one address per external value */
+    void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
     bool commit;    /* false: compute phase, true: commit phase */
     mg_comm *comm;  /* of the devices that share the rows, or NULL */
@@ -50,6 +52,9 @@ typedef struct mg_device_api {
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
     bool host_memory; /* its memory is the host's: others like it may use its addresses */
+    /* its programs hold nothing of one device or run: others of its kind may run them, also while
+     * it does */
+    bool shares_programs;
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */

@@ -4,7 +4,8 @@
  * arena. A value lies in one slot per layout it has been seen in. Reshapes
  * share the slot of their input; a fused group may write over an input that
  * dies with it. When all calls are known, the temporary slots get places by
- * their life spans. */
+ * their life spans. What differs from run to run, and from device to device,
+ * comes with the run: a program is not changed by running it. */
 #include "device/program.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -15,7 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NOWHERE = -1, MAX_LAYOUTS = 4 };
+enum {
+    NOWHERE = -1,
+    MAX_LAYOUTS = 4,
+    MAX_POINTERS = MG_MAX_TOGETHER * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS) /* of one call */
+};
 
 typedef struct slot {
     mg_block block;   /* life span in calls; offset in the arena */
@@ -36,12 +41,10 @@ struct mg_program {
     const mg_kernel_set *set;
     call *calls;
     int n_calls, n_compute, calls_capacity;
+    const mg_step *steps; /* of the work */
     slot *slots;
     int n_slots, slots_capacity;
     size_t arena_bytes;
-    void **pointers; /* for each of the calls that run as one: inputs, then
-                        outputs */
-    int max_pointers, max_together;
 };
 
 typedef struct compiler {
@@ -128,7 +131,6 @@ static mg_status append_call(compiler *c, call *k) {
     for (int i = 0; i < k->n_in; i++) touch(p, k->in[i]);
     for (int i = 0; i < k->n_out; i++) touch(p, k->out[i]);
     if (k->scratch >= 0) touch(p, k->scratch);
-    if (k->n_in + k->n_out > p->max_pointers) p->max_pointers = k->n_in + k->n_out;
     p->calls[p->n_calls++] = *k;
     return MG_OK;
 }
@@ -357,9 +359,11 @@ static int count_together(const mg_program *p, int first, int end) {
     int n = 1;
     if (p->calls[first].kernel == &mg_collective_kernel) return p->calls[first].plan.step->alike;
     if (!p->calls[first].kernel->run_many) return 1;
+    int ports = p->calls[first].n_in + p->calls[first].n_out;
     for (; n < MG_MAX_TOGETHER && first + n < end; n++) {
         const call *next = &p->calls[first + n];
-        if (next->kernel != p->calls[first].kernel) return n;
+        ports += next->n_in + next->n_out;
+        if (next->kernel != p->calls[first].kernel || ports > MAX_POINTERS) return n;
         for (int i = first; i < first + n; i++)
             if (interfere(&p->calls[i], next)) return n;
     }
@@ -401,7 +405,6 @@ static mg_status join_calls(compiler *c) {
         const int n = count_together(p, i, i < p->n_compute ? p->n_compute : p->n_calls);
         p->calls[i].together = n;
         if (n > 1) MG_TRY(live_together(c, i, n));
-        if (n > p->max_together) p->max_together = n;
     }
     return MG_OK;
 }
@@ -423,9 +426,7 @@ static mg_status compile_all(compiler *c) {
     }
     if (w->n_compute == w->n_steps) c->p->n_compute = c->p->n_calls;
     MG_TRY(join_calls(c));
-    const size_t n_pointers = (size_t)(c->p->max_pointers + 1) * (size_t)(c->p->max_together + 1);
-    c->p->pointers = mg_alloc(n_pointers * sizeof *c->p->pointers);
-    return c->p->pointers ? place_slots(c->p) : MG_OOM;
+    return place_slots(c->p);
 }
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
@@ -434,6 +435,7 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_wo
     if (!p) return MG_OOM;
     p->device = d;
     p->set = set;
+    p->steps = work->steps;
     compiler c = {.p = p, .set = set, .work = work};
     const size_t n = (size_t)work->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);
@@ -455,7 +457,6 @@ void mg_program_release(mg_program *p) {
     for (int i = 0; i < p->n_calls; i++) drop_call(&p->calls[i]);
     mg_free(p->calls);
     mg_free(p->slots);
-    mg_free(p->pointers);
     mg_free(p);
 }
 
@@ -476,6 +477,11 @@ static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     return (mg_rng_state){s->seed, s->draw};
 }
 
+static int64_t first_of(const mg_program *p, const mg_step *s, const mg_run *run) {
+    if (!s) return 0;
+    return run->first ? run->first[s - p->steps] : s->first;
+}
+
 /* The call with its addresses, which go into `pointers`. */
 static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run, void **pointers) {
     for (int i = 0; i < k->n_in; i++) pointers[i] = slot_address(p, k->in[i], run);
@@ -484,15 +490,17 @@ static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run,
                      .in = pointers,
                      .out = pointers + k->n_in,
                      .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
-                     .rng = rng_of(k->plan.step, run)};
+                     .rng = rng_of(k->plan.step, run),
+                     .first = first_of(p, k->plan.step, run)};
 }
 
 /* Call k, and those that run together with it. */
-static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
+static mg_status run_call(const mg_program *p, const call *k, const mg_run *run) {
     mg_call calls[MG_MAX_TOGETHER];
+    void *pointers[MAX_POINTERS], **next = pointers; /* here: several may run the program at once */
     const int n = k->together;
-    for (int i = 0; i < n; i++)
-        calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
+    for (int i = 0; i < n; next += k[i].n_in + k[i].n_out, i++)
+        calls[i] = bound_call(p, k + i, run, next);
     if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, n, run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
@@ -506,11 +514,11 @@ static const char *name_of(const mg_step *s) {
     return !s ? "reorder" : s->op ? s->op->name : "fused";
 }
 
-static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
+static mg_status run_checked(const mg_program *p, const call *k, const mg_run *run) {
     const char *name = name_of(k->plan.step);
     mg_status status = MG_OK;
     if (mg_fault_planned())
-        status = mg_fault_check(p->device, name, run->commit, given_up, run->comm);
+        status = mg_fault_check(run->device, name, run->commit, given_up, run->comm);
     if (status == MG_OK) status = run_call(p, k, run);
     if (status == MG_DEVICE) mg_error_prefix(name);
     return status;

@@ -372,7 +372,6 @@ static mg_shape way_shape(const partition *p, int i, int how) {
 /* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
  * both sides. */
 static mg_status make_transfers(partition *p, int i) {
-    const int n = p->spec->shards->n;
     const mg_shape scalar = {.rank = 0};
     for (int slot = 0; slot < N_WAYS; slot++)
         for (int s = 0; s < p->spec->n_stages; s++) {
@@ -386,8 +385,8 @@ static mg_status make_transfers(partition *p, int i) {
                                             sends ? scalar : way_shape(p, i, way_of(slot)), 0, 0);
             if (made < 0) return MG_OOM;
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
-            attrs->root = p->stages[i] * n + p->device;
-            attrs->to = s * n + p->device;
+            attrs->root = p->stages[i];
+            attrs->to = s;
             if (!sends) p->made[i][slot] = made;
         }
     return MG_OK;

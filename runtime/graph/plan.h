@@ -1,4 +1,4 @@
-/* What a plan is made of; for plan.c, which makes it, and run.c, which runs it. */
+/* What a plan is made of; for plan.c and share.c, which make it, and run.c, which runs it. */
 #ifndef MG_GRAPH_PLAN_H
 #define MG_GRAPH_PLAN_H
 
@@ -13,8 +13,11 @@ typedef struct mg_update { /* a variable's new value in one part */
 
 typedef struct mg_part { /* one device's share */
     mg_device *device;
+    int owner; /* the part whose program, and what is lowered, this one uses: often itself */
     mg_program *program;
-    mg_ir ir; /* the memory of everything lowered */
+    int64_t *node_first, *step_first; /* of a part that is not its own owner: where rows begin, per
+                                         node of its IR and per step; else NULL */
+    mg_ir ir;                         /* the memory of everything lowered */
     mg_lowered lowered;
     bool *split_roots; /* per root: the part holds its rows only */
     mg_tensor **held;  /* retained: constants and variable reads the externals refer to */
@@ -58,6 +61,11 @@ struct mg_plan {
 static inline int mg_part_external(const mg_part *part, int root) {
     return part->lowered.root_external[root];
 }
+
+/* share.c: finds the owner of part i among the parts before it, all of them simplified; if it is
+ * another, the part's IR goes. When the owner is compiled, the part takes from it what it needs. */
+mg_status mg_share_find(mg_plan *p, int i);
+mg_status mg_share_take(mg_plan *p, int i);
 
 /* Whether a part has the variable that assignment i changes. */
 static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {

@@ -88,7 +88,9 @@ static void abort_all(mg_plan *p) {
 
 static mg_status run_part(mg_plan *p, int i, bool commit) {
     mg_part *part = &p->parts[i];
-    mg_run run = {.rng = p->rng,
+    mg_run run = {.device = part->device,
+                  .first = part->step_first,
+                  .rng = p->rng,
                   .commit = commit,
                   .external = part->address,
                   .arena = part->arena,
