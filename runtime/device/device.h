@@ -66,14 +66,21 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
     int threads;   /* its share of the host's cores in plans on several devices; 0: all */
     struct mg_worker *worker; /* its thread in such plans, or NULL */
+    _Atomic(const char *) at; /* the op that it is in, or was last */
+    atomic_bool lost;         /* its thread did not come back from a job: no other is given to it */
     void *arena;              /* shared by all plans; one runs at a time */
     size_t arena_bytes;
     struct mg_device *next;
 };
 
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
- * missing plug-in or library (what to install). */
+ * missing plug-in or library (what to install), or lost. */
 mg_device *mg_device_find(const char *name);
+static inline bool mg_device_is_lost(const mg_device *d) {
+    return atomic_load(&d->lost);
+}
+/* MG_DEVICE, saying what to do, if d is lost. */
+mg_status mg_device_check(const mg_device *d);
 /* The device new tensors lie on: set, or else cpu:0 if its plug-in is there, or else ref:0. */
 mg_device *mg_device_default(void);
 void mg_device_set_default(mg_device *d);

@@ -517,6 +517,7 @@ static const char *name_of(const mg_step *s) {
 static mg_status run_checked(const mg_program *p, const call *k, const mg_run *run) {
     const char *name = name_of(k->plan.step);
     mg_status status = MG_OK;
+    atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
     if (mg_fault_planned())
         status = mg_fault_check(run->device, name, run->commit, given_up, run->comm);
     if (status == MG_OK) status = run_call(p, k, run);

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/worker.h"
+#include "graph/wreck.h"
 #include <string.h>
 
 /* ---- a part ---- */
@@ -59,6 +60,7 @@ static mg_status compile_part(void *plan, int i) {
     mg_part *part = &p->parts[i];
     mg_groups groups;
     mg_schedule order;
+    atomic_store(&part->device->at, "compile");
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_fuse(&part->ir, part->device->api->fuses, &groups));
     MG_TRY(mg_schedule_order(&part->ir, &groups, &order));
@@ -100,8 +102,11 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
         p->statuses[i] = MG_OK;
         p->messages[i] = NULL;
     }
-    mg_status status = mg_workers_run(devices, p->n_parts, fn, p, p->statuses, p->messages);
+    mg_status status =
+        mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
     if (status == MG_OK) status = first_failure(p);
+    for (int i = 0; i < p->n_parts; i++)
+        if (mg_device_is_lost(devices[i]) && !mg_wreck_is(p)) mg_wreck_make(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
 }
@@ -262,10 +267,15 @@ static mg_status make_comms(mg_plan *p) {
 }
 
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
+    for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
+    p->wreck = mg_wreck_room();
+    if (!p->wreck) return MG_OOM;
     MG_TRY(make_comms(p));
     MG_TRY(partition_all(p, spec, global));
     share_cores(p);
-    MG_TRY(mg_plan_each(p, compile_part));
+    const mg_status status = mg_plan_each(p, compile_part);
+    for (int i = 0; i < global->n && mg_wreck_is(p); i++) mg_wreck_keep(p, global->nodes[i].tensor);
+    MG_TRY(status);
     for (int i = 0; i < p->n_parts; i++) MG_TRY(furnish_part(p, i));
     return MG_OK;
 }
@@ -305,6 +315,7 @@ static void log_plan(const mg_plan *p) {
 }
 
 mg_plan *mg_plan_new(const mg_plan_spec *spec) {
+    mg_wrecks_reclaim();
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
     if (build(p, spec) != MG_OK) {
@@ -324,13 +335,15 @@ static void free_part(mg_plan *p, int i) {
 }
 
 void mg_plan_free(mg_plan *p) {
-    if (!p) return;
+    mg_wrecks_reclaim();
+    if (!p || mg_wreck_take(p)) return;
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
     if (p->world) p->world->api->free(p->world);
+    mg_free(p->wreck);
     mg_free(p->comms);
     mg_free(p->stages);
     mg_free(p->root_part);

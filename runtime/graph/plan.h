@@ -6,6 +6,8 @@
 #include "graph/ir.h"
 #include "graph/partition.h"
 
+struct mg_wreck;
+
 typedef struct mg_update { /* a variable's new value in one part */
     int external;
     bool in_place; /* safe where the variable is the sole holder */
@@ -52,8 +54,10 @@ struct mg_plan {
     mg_shape *output_shapes; /* global */
     mg_buffer **whole;       /* of a run: per output that is dealt out, owned */
     uint64_t n_draws;
-    mg_rng_state rng;    /* of a run */
-    mg_status *statuses; /* room for mg_workers_run */
+    mg_rng_state rng;       /* of a run */
+    mg_tensor *const *args; /* likewise; borrowed */
+    struct mg_wreck *wreck; /* on several devices: owned room to become one; see wreck.h */
+    mg_status *statuses;    /* room for mg_workers_run */
     char **messages;
 };
 
@@ -67,6 +71,9 @@ static inline int mg_part_external(const mg_part *part, int root) {
 mg_status mg_share_find(mg_plan *p, int i);
 mg_status mg_share_take(mg_plan *p, int i);
 
+/* Drops what a run has made and not handed on; as before the run. */
+void mg_plan_drop_run(mg_plan *p);
+
 /* Whether a part has the variable that assignment i changes. */
 static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
     const int n = p->n_parts / p->n_stages, owner = p->root_part[p->n_outputs + i];
@@ -74,7 +81,8 @@ static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
 }
 
 /* fn(plan, i) for each part: in the calling thread if there is one, else each on its device's
- * worker. The first failure is raised, with the device's name. */
+ * worker. The first failure is raised, with the device's name. A device that does not come back is
+ * lost, and the plan a wreck. */
 mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i));
 
 #endif
