@@ -148,7 +148,7 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
         while (!look(w, true, &statuses[i])) {
             const double limit = patience(devices, n, deadline), now = mg_seconds();
             if (limit < 0) continue;
-            if (!first) first = now;
+            if (first == 0) first = now;
             if (now - first > limit) break;
         }
         if (look(w, false, &statuses[i]))
