@@ -528,7 +528,8 @@ test("training goes on without a device that never comes back, and the program e
   for _, case in ipairs { "ref:1 matmul compute", "ref:0 all_reduce compute", "ref:2 fused commit" } do
     local output, status = check.run(("MGPU_DEADLINE=0.3 MGPU_GRACE=0.3 %s %s %s"):format(check.program, path, case))
     local device, op = case:match "(%S+) (%S+)"
-    check.matches(output, ("fit: epoch 1, step 1: %s: %s: did not come back within [%%d.]+ seconds: the device is lost"):format(device, op))
+    check.matches(output, ("fit: epoch 1, step 1: %s: %s: did not come back within [%%d.]+ seconds: the device "
+      .. "is lost"):format(device, op))
     check.matches(output, device .. " is lost: it did not come back from an earlier step; choose other devices")
     check.matches(output, "went on\ttrue")
     check.equal(status, 0)
