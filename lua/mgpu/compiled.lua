@@ -353,7 +353,7 @@ function Compiled:on_device(model, fn)
   local before = core.default_device()
   core.default_device(device)
   local ok, result = pcall(fn)
-  core.default_device(before)
+  pcall(core.default_device, before) -- a lost one is refused: then the new one stays
   if not ok then error(result, 0) end
   return result
 end

@@ -153,7 +153,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .arena_bytes = mg_program_arena_bytes,
                                   .sync = mg_host_sync,
                                   .fuses = true,
-                                  .host_memory = true};
+                                  .host_memory = true,
+                                  .shares_programs = true};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {
