@@ -43,32 +43,35 @@ LIB_C   := $(wildcard $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c com
 BIND_C  := $(wildcard runtime/bind/*.c)
 CPU_C   := $(wildcard runtime/device/cpu/*.c)
 CUDA_C  := $(wildcard runtime/device/cuda/*.c)
+CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := $(wildcard runtime/data/fetch_plugin.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
-SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua)
+SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(CPU)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
 OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
-C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(TEST_C)))
+C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
+  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%),$(TEST_C))))
 
 # ---- what this machine has: each line is a probe, compiled and linked ----------------------------
 
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
 endif
 endif
-HAVE_cuda := $(and $(CUDA_C),$(wildcard $(CUDA)/include/cuda.h))
+HAVE_cuda := $(and $(wildcard $(CUDA)/bin/nvcc),$(wildcard $(CUDA)/include/cudnn.h /usr/include/cudnn.h),\
+  $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
 
 # $(call probe,NAME,header,function,link flags,package,what it is for)
 define probe
@@ -102,12 +105,12 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
-        cover-run lint format size doc install uninstall clean help FORCE
+        gpu-bundle gpu-check gpu-bench cover-run lint format size doc install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: $(PRODUCTS) ## build everything (the default)
-	@$(if $(HAVE_cuda),,echo "CUDA skipped: $(if $(CUDA_C),no $(CUDA)/include/cuda.h,this version has no CUDA device yet)")
+	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")
 
 # Products are linked again when the flags are others than last time.
 $(OUT)/flags: FORCE
@@ -121,18 +124,19 @@ FLAGS_runtime              = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
-FLAGS_runtime/device/cuda  = -I$(CUDA)/include
+FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
 
+$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
-$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $B/kernels.o $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
 LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-cpu.so    = $(DEFS) -lmgpu -ldnnl -lm $(CPU) -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-cuda.so   = -lmgpu -L$(CUDA)/lib64 -lcudart -Wl,-rpath,'$$ORIGIN'
+LIBS_mgpu-cuda.so   = $(DEFS) -lmgpu -lm -ldl -lpthread -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-fetch.so  = $(DEFS) -lmgpu -lcurl -lcrypto -Wl,-rpath,'$$ORIGIN'
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
@@ -145,9 +149,27 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
 	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
 
+# Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
+GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+NVCC_random.cu = -fmad=false # the reference's bits
+$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h)
+	@mkdir -p $(@D)
+	$(call say,nvcc,$<)
+	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) $(NVCC_$(<F)) -Werror all-warnings -fatbin -o $@ $<
+IMAGES = $(patsubst %.cu,$B/%.fatbin,$(CUDA_CU))
+$B/kernels.o: $(IMAGES)
+	@{ echo '.section .data.rel.ro, "aw"; .globl mg_cuda_images; mg_cuda_images:'; \
+	  i=0; for f in $^; do echo ".quad image$$i"; i=$$((i + 1)); done; echo '.quad 0; .section .note.GNU-stack,""; .section .rodata'; \
+	  i=0; for f in $^; do echo ".balign 64; image$$i: .incbin \"$$f\""; i=$$((i + 1)); done; } >$(@:.o=.s)
+	$Q$(CC) -c -o $@ $(@:.o=.s)
+
+# Some tests look into a plug-in.
+cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
+$B/tests/c/test_cuda_cache: $(call cuda,cache)
+$B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -o $@ $< -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
+	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
 	  -Wl,-rpath,$(abspath $(OUT))
 $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 	$(call say,link)
@@ -172,6 +194,8 @@ mnist: ## install what is needed, build, and train on MNIST
 	build/mgpulua examples/train_mnist.lua --model lenet5 --epochs 3
 	@echo "The seed's own network: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
 	  "(an epoch takes about $$(build/mgpulua tests/bench/ours.lua --estimate 469) here)"
+
+include tests/cuda/standin/rules.mk
 
 # ---- tests ---------------------------------------------------------------------------------------
 
@@ -206,6 +230,17 @@ cover-run: all $(C_TESTS)
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
+
+# A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
+gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
+	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so \
+	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
+	  cp build/mgpu/core.so build/gpu/mgpu; du -sh build/gpu
+GPU_RUN = LD_LIBRARY_PATH=build/gpu:$$LD_LIBRARY_PATH
+gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
+	@$(GPU_RUN) sh tests/cuda/on_gpu.sh
+gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
+	@$(GPU_RUN) build/gpu/mgpulua tests/bench/gpu.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

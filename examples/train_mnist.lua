@@ -68,11 +68,11 @@ end
 
 -- ---- data ---------------------------------------------------------------------------------------
 
-local function load_data(name)
+local function load_data(name, limit)
   local sets = mgpu.datasets
   if name == "mnist" then return sets.mnist.load_data() end
   if name == "fashion" then return sets.fashion_mnist.load_data() end
-  if name == "digits" then return sets.digits(6000) end
+  if name == "digits" then return sets.digits(limit or 6000) end
   local ok, train, test = pcall(sets.mnist.load_data)
   if ok then return train, test end
   print("MNIST cannot be had: " .. train:gsub("^%S+:%d+: ", ""))
@@ -115,7 +115,7 @@ local devices = options.devices and require "mgpu.program".parse_devices(options
 print("['" .. table.concat(mgpu.devices(), "', '") .. "']")
 print(("Using %d GPUs."):format(gpus > 0 and #devices or 0))
 
-local train, test = load_data(options.data)
+local train, test = load_data(options.data, options.limit)
 local x_train, y_train = prepare(train, options.limit)
 local x_test, y_test = prepare(test, options.limit)
 print(("X_train shape: (%s)"):format(table.concat(x_train:shape(), ", ")))

@@ -6,20 +6,20 @@ local M = {}
 
 local KINDS = { "cuda", "cpu", "ref" }
 
--- "cuda:0,1" -> cuda:0 cuda:1; "cpu:0-3" -> four; "cpu" -> all of the kind.
+-- "cuda:0,1" -> cuda:0 cuda:1; "cpu:0-3" -> four; "cuda:0/0-1": two on one GPU; "cpu" -> all of the kind.
 function M.parse_devices(text)
-  local names, kind = {}, nil
+  local names, kind, mark = {}, nil, ":"
   for item in text:gmatch "[^,]+" do
-    local spelled, numbers = item:match "^(.-):?([%d-]*)$"
+    local spelled, between, numbers = item:match "^(.-)([:/]?)([%d-]*)$"
     local first, last = numbers:match "^(%d+)%-?(%d*)$"
-    kind = spelled ~= "" and spelled or kind
+    if spelled ~= "" then kind, mark = spelled, between ~= "" and between or ":" end
     if not kind or (numbers ~= "" and not first) then
       core.fail("usage", ("--devices %s: cannot read %q (write cpu, cuda:0,1 or cpu:0-3)")
         :format(text, item))
     end
     if first then
       for n = tonumber(first), tonumber(last ~= "" and last or first) do
-        names[#names + 1] = kind .. ":" .. n
+        names[#names + 1] = kind .. mark .. n
       end
     else
       for _, name in ipairs(core.devices(kind)) do names[#names + 1] = name end
@@ -52,7 +52,8 @@ function M.list_devices(report)
       end
     else
       local _, reason = pcall(core.device_info, kind .. ":0")
-      report(("%-8s not available: %s"):format(kind, ok and tostring(reason) or tostring(names)))
+      local why = tostring(ok and reason or names):gsub("^[^:]*:%d+: ", "")
+      report(("%-8s not available: %s"):format(kind, why))
     end
   end
 end

@@ -72,13 +72,11 @@ static int core_set_devices(lua_State *L) {
 
 static int core_device_info(lua_State *L) {
     bind_want(L, 1, LUA_TSTRING, "device_info");
-    mg_device *d = mg_device_find(lua_tostring(L, 1));
     mg_device_info info = {0};
-    if (!d) return bind_raise(L);
-    bind_check(L, d->api->describe(d->ordinal, &info));
+    bind_check(L, mg_device_describe(lua_tostring(L, 1), &info));
     lua_newtable(L);
-    lua_pushstring(L, d->name), lua_setfield(L, -2, "name");
-    lua_pushstring(L, d->api->kind), lua_setfield(L, -2, "kind");
+    lua_pushstring(L, info.name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, info.kind), lua_setfield(L, -2, "kind");
     lua_pushstring(L, info.text), lua_setfield(L, -2, "text");
     lua_pushnumber(L, (double)info.memory_bytes), lua_setfield(L, -2, "memory");
     return 1;

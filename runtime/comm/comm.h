@@ -42,11 +42,15 @@ typedef struct mg_comm_api {
     void (*reset)(mg_comm *c);
     bool (*aborted)(mg_comm *c);
     void (*free)(mg_comm *c);
+    /* Its calls only start work on a device that keeps order: they may be recorded and repeated,
+     * until `generation` changes. Except all_gather, before which the ranks may meet. */
+    bool recorded;
 } mg_comm_api;
 
 struct mg_comm {
     const mg_comm_api *api;
     int n;
+    int generation;       /* of what recordings refer to */
     double deadline;      /* seconds that a rank waits for the others */
     int64_t *bytes_moved; /* per rank: read from or written to other ranks' memory */
     double *waited;       /* per rank: seconds spent waiting for others, */

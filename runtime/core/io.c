@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "core/io.h"
 #include "core/alloc.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -191,6 +192,23 @@ mg_status mg_io_make_folder(const char *path) {
 int mg_io_exists(const char *path) {
     struct stat s;
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+mg_status mg_io_remove(const char *path) {
+    return fault_now() || unlink(path) != 0 ? refuse("remove", path) : MG_OK;
+}
+
+mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context) {
+    mg_status status = MG_OK;
+    struct stat s;
+    DIR *d = fault_now() ? NULL : opendir(folder);
+    if (!d) return refuse("look into", folder);
+    for (struct dirent *e = readdir(d); e && status == MG_OK; e = readdir(d))
+        if (fstatat(dirfd(d), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
+            status = visit(context, e->d_name, s.st_size,
+                           s.st_mtim.tv_sec * (int64_t)1000000000 + s.st_mtim.tv_nsec);
+    closedir(d);
+    return status;
 }
 
 void mg_io_fail_after(int64_t n, int error) {

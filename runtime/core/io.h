@@ -31,6 +31,12 @@ mg_status mg_io_make_folder(const char *path);
 /* 1 if a regular file is there, else 0. */
 int mg_io_exists(const char *path);
 
+mg_status mg_io_remove(const char *path);
+/* Calls visit for each regular file in a folder until one fails: its name, size, and when it was
+ * last changed, in nanoseconds. */
+typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, int64_t changed);
+mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context);
+
 /* The n-th file call from now fails once with errno `error` (ENOSPC, say); 0 switches faults off.
  */
 void mg_io_fail_after(int64_t n, int error);

@@ -4,9 +4,11 @@
  * on a per-thread list and taken off in a loop, so a chain of any length needs no stack. */
 #include "core/tensor.h"
 #include "core/alloc.h"
+#include "core/owners.h"
 #include "core/variable.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include <stdio.h>
 #include <string.h>
 
 static atomic_llong live_tensors;
@@ -17,30 +19,41 @@ static atomic_uint walk_number;
 
 /* ---- buffers ---- */
 
-static mg_status buffer_limit(mg_device *d, size_t bytes) {
-    const long long used = atomic_fetch_add(&d->used, (long long)bytes) + (long long)bytes;
-    if (used <= d->limit) {
-        long long peak = atomic_load(&d->peak);
-        while (used > peak && !atomic_compare_exchange_weak(&d->peak, &peak, used)) {
-        }
-        return MG_OK;
-    }
-    atomic_fetch_sub(&d->used, (long long)bytes);
+/* What was asked, who has what, and what there is. */
+static mg_status short_of_memory(mg_device *d, size_t bytes) {
+    char owners[400], limit[64] = "the machine's";
+    mg_device_info info = {0};
+    mg_owners_describe(d, owners, sizeof owners);
+    if (d->limit != INT64_MAX)
+        snprintf(limit, sizeof limit, "%lld", (long long)d->limit);
+    else if (d->api->describe && d->api->describe(d->ordinal, &info) == MG_OK)
+        snprintf(limit, sizeof limit, "the device's, %lld", (long long)info.memory_bytes);
     return mg_fail(MG_OOM,
-                   "%s: out of memory: asked %zu bytes, used %lld, limit %lld: use a smaller "
-                   "batch or raise MGPU_MEMORY",
-                   d->name, bytes, used - (long long)bytes, (long long)d->limit);
+                   "%s: out of memory: asked %zu bytes, used %lld (%s), limit %s: use a smaller "
+                   "batch%s",
+                   d->name, bytes, (long long)atomic_load(&d->used), owners, limit,
+                   d->limit != INT64_MAX ? " or raise MGPU_MEMORY" : "");
+}
+
+/* False if it would be over the limit. */
+static bool count_in(mg_device *d, size_t bytes) {
+    const long long used = atomic_fetch_add(&d->used, (long long)bytes) + (long long)bytes;
+    if (used > d->limit) {
+        atomic_fetch_sub(&d->used, (long long)bytes);
+        return false;
+    }
+    long long peak = atomic_load(&d->peak);
+    while (used > peak && !atomic_compare_exchange_weak(&d->peak, &peak, used)) {
+    }
+    return true;
 }
 
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
-    MG_TRY(buffer_limit(d, bytes));
+    if (!count_in(d, bytes)) return short_of_memory(d, bytes);
     *data = d->api->alloc(d, bytes ? bytes : 1);
     if (*data) return MG_OK;
-    const long long used = atomic_fetch_sub(&d->used, (long long)bytes) - (long long)bytes;
-    return mg_fail(MG_OOM,
-                   "%s: out of memory: asked %zu bytes, used %lld, limit is the machine's: "
-                   "use a smaller batch",
-                   d->name, bytes, used);
+    atomic_fetch_sub(&d->used, (long long)bytes);
+    return short_of_memory(d, bytes);
 }
 
 void mg_device_give(mg_device *d, void *data, size_t bytes) {
@@ -181,6 +194,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     MG_TRY(mg_eval(&t, 1));
     const size_t bytes = mg_tensor_bytes(t);
     mg_device *d = t->buffer->device;
+    MG_TRY(mg_ahead_settle(d));
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
 }
 

@@ -21,9 +21,10 @@ struct mg_variable {
     mg_tensor *value;     /* owned: an MG_VALUE, or lazy and pending */
     mg_replica *replicas; /* equal to value, on other devices */
     int n_replicas;
-    mg_tensor *traced; /* owned: the value inside the open trace, or NULL */
-    mg_tensor *entry;  /* owned: the placeholder of the open trace, or NULL */
-    uint16_t trace;    /* serial of the trace that `traced` and `entry` belong to */
+    mg_tensor *traced;            /* owned: the value inside the open trace, or NULL */
+    mg_tensor *entry;             /* owned: the placeholder of the open trace, or NULL */
+    uint16_t trace;               /* serial of the trace that `traced` and `entry` belong to */
+    mg_variable *next, *previous; /* of all variables: core/owners.c */
 };
 
 /* The value's dtype and shape become the variable's for good. Owned. */

@@ -115,11 +115,23 @@ const mg_device_api *mg_device_kind(const char *kind) {
 
 /* ---- names ---- */
 
-/* "cpu:1", "/device:GPU:0", "gpu:0", "cuda" -> kind and ordinal. */
-static mg_status parse_name(const char *name, char kind[16], int *ordinal) {
+/* Reads the number at *p, up to MAX_ORDINAL, and goes past it. */
+static mg_status parse_number(const char *name, const char **p, int *number) {
+    char *end;
+    const long value = strtol(*p, &end, 10);
+    if (!isdigit((unsigned char)**p) || value > MAX_ORDINAL)
+        return mg_fail(MG_USAGE, "device \"%s\": the number after the %s must be 0 to %d", name,
+                       (*p)[-1] == ':' ? "colon" : "slash", MAX_ORDINAL);
+    *number = (int)value;
+    *p = end;
+    return MG_OK;
+}
+
+/* "cpu:1", "/device:GPU:0", "gpu:0", "cuda", "cuda:0/1" -> kind, ordinal, and the logical device.
+ */
+static mg_status parse_name(const char *name, char kind[16], int *ordinal, int *logical) {
     static const char *const known[] = {"cpu", "cuda", "ref", "null", "gpu"};
     const char *p = name;
-    char *end;
     if (strncmp(p, "/device:", 8) == 0)
         p += 8;
     else if (*p == '/')
@@ -129,23 +141,24 @@ static mg_status parse_name(const char *name, char kind[16], int *ordinal) {
         kind[n] = (char)tolower((unsigned char)p[n]), n++;
     kind[n] = 0;
     p += n;
-    *ordinal = 0;
+    *ordinal = *logical = 0;
     if (*p == ':') {
-        const long value = strtol(p + 1, &end, 10);
-        if (end == p + 1 || *end || value < 0 || value > MAX_ORDINAL)
-            return mg_fail(MG_USAGE, "device \"%s\": the number after the colon must be 0 to %d",
-                           name, MAX_ORDINAL);
-        *ordinal = (int)value;
-    } else if (*p) {
-        kind[0] = 0;
+        p++;
+        MG_TRY(parse_number(name, &p, ordinal));
     }
+    if (*p == '/' && (strcmp(kind, "cuda") == 0 || strcmp(kind, "gpu") == 0)) {
+        p++;
+        MG_TRY(parse_number(name, &p, logical));
+    }
+    if (*p) kind[0] = 0;
     if (strcmp(kind, "gpu") == 0) strcpy(kind, "cuda");
     for (int i = 0; i < 4; i++)
         if (strcmp(kind, known[i]) == 0) return MG_OK;
     const char *near = mg_nearest_name(kind, known, 5);
-    return mg_fail(MG_USAGE,
-                   "unknown device \"%s\"%s%s%s: a device is cpu:N, cuda:N, ref:N or null:N", name,
-                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    return mg_fail(
+        MG_USAGE,
+        "unknown device \"%s\"%s%s%s: a device is cpu:N, cuda:N, cuda:N/M, ref:N or null:N", name,
+        near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
 /* MGPU_MEMORY="cpu:0=200M,cuda:0=4G" */
@@ -165,12 +178,21 @@ static int64_t memory_limit(const char *name) {
     return INT64_MAX;
 }
 
-static mg_device *make_device(const mg_device_api *api, int ordinal) {
+static void write_name(char name[16], const char *kind, int ordinal, int logical) {
+    const unsigned gpu = (unsigned)ordinal % 64, part = (unsigned)logical % 64;
+    if (logical)
+        snprintf(name, 16, "%.8s:%u/%u", kind, gpu, part);
+    else
+        snprintf(name, 16, "%.8s:%u", kind, gpu);
+}
+
+static mg_device *make_device(const mg_device_api *api, int ordinal, int logical) {
     mg_device *d = mg_alloc_zero(sizeof *d);
     if (!d) return NULL;
     d->api = api;
     d->ordinal = ordinal;
-    snprintf(d->name, sizeof d->name, "%s:%d", api->kind, ordinal);
+    d->logical = logical;
+    write_name(d->name, api->kind, ordinal, logical);
     d->limit = memory_limit(d->name);
     if (api->open && api->open(d) != MG_OK) {
         mg_free(d);
@@ -180,37 +202,55 @@ static mg_device *make_device(const mg_device_api *api, int ordinal) {
     return first = d;
 }
 
-static mg_device *find_locked(const char *kind, int ordinal) {
+/* True with none of its kind: opening it, or asking about it, says why. */
+static bool exists(const mg_device_api *api, int ordinal) {
+    const int n = api->count();
+    if (n == 0 || ordinal < n) return true;
+    mg_fail(MG_USAGE, "device \"%s:%d\" does not exist: there %s %d of its kind", api->kind,
+            ordinal, n == 1 ? "is" : "are", n);
+    return false;
+}
+
+static mg_device *find_locked(const char *kind, int ordinal, int logical) {
     for (mg_device *d = first; d; d = d->next)
-        if (d->ordinal == ordinal && strcmp(d->api->kind, kind) == 0) return d;
+        if (d->ordinal == ordinal && d->logical == logical && strcmp(d->api->kind, kind) == 0)
+            return d;
     const mg_device_api *api = kind_locked(kind);
     if (!api) return NULL;
-    if (ordinal >= api->count()) {
-        mg_fail(MG_USAGE, "device \"%s:%d\" does not exist: there are %d of its kind", kind,
-                ordinal, api->count());
-        return NULL;
-    }
-    return make_device(api, ordinal);
+    return exists(api, ordinal) ? make_device(api, ordinal, logical) : NULL;
 }
 
 mg_device *mg_device_find(const char *name) {
     char kind[16];
-    int ordinal;
-    if (parse_name(name, kind, &ordinal) != MG_OK) return NULL;
+    int ordinal, logical;
+    if (parse_name(name, kind, &ordinal, &logical) != MG_OK) return NULL;
     pthread_mutex_lock(&lock);
-    mg_device *d = find_locked(kind, ordinal);
+    mg_device *d = find_locked(kind, ordinal, logical);
     pthread_mutex_unlock(&lock);
     return d;
 }
 
+mg_status mg_device_describe(const char *name, mg_device_info *info) {
+    char kind[16];
+    int ordinal, logical;
+    MG_TRY(parse_name(name, kind, &ordinal, &logical));
+    const mg_device_api *api = mg_device_kind(kind);
+    if (!api || !exists(api, ordinal)) return mg_error_code();
+    MG_TRY(api->describe(ordinal, info));
+    write_name(info->name, kind, ordinal, logical);
+    snprintf(info->kind, sizeof info->kind, "%s", kind);
+    return MG_OK;
+}
+
 mg_device *mg_device_default(void) {
-    if (chosen) return chosen;
-    mg_device *d = mg_device_find("cpu:0");
-    if (!d) {
+    static const char *const names[] = {"cpu:0", "ref:0"};
+    const mg_device_api *gpus = chosen ? NULL : mg_device_kind("cuda");
+    if (gpus && gpus->count() > 0) chosen = mg_device_find("cuda:0");
+    for (int i = 0; i < 2 && !chosen; i++) {
         mg_error_clear();
-        d = mg_device_find("ref:0");
+        chosen = mg_device_find(names[i]);
     }
-    return chosen = d;
+    return chosen;
 }
 
 void mg_device_set_default(mg_device *d) {

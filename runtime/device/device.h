@@ -9,9 +9,12 @@
 #include "device/work.h"
 #include <stdatomic.h>
 
+enum { MG_MOST_ANSWERS = 64 };
+
 typedef struct mg_program mg_program;
 
 typedef struct mg_device_info { /* plain data, no context is created to fill it */
+    char name[16], kind[16];    /* "cuda:0/1", "cuda": filled in by mg_device_describe */
     char text[160];             /* "2 threads, AVX-512, oneDNN 2.6.3" */
     int64_t memory_bytes;       /* of the machine or card */
 } mg_device_info;
@@ -50,16 +53,26 @@ typedef struct mg_device_api {
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
     bool host_memory; /* its memory is the host's: others like it may use its addresses */
+    /* A communicator among devices of this kind, rank i being devices[i]; or NULL: there is none
+     * (not an error), or want of memory (an error). May be NULL itself. */
+    mg_comm *(*connect)(mg_device *const *devices, int n);
+    /* Of devices that work on by themselves, else NULL: ask has n single bytes (at most
+     * MG_MOST_ANSWERS) brought to the host when the work so far is done, hear waits for them. One
+     * question at a time. */
+    mg_status (*ask)(mg_device *d, const void *const *bytes, int n);
+    mg_status (*hear)(mg_device *d, uint8_t *answers, int n);
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
     const mg_device_api *api;
-    int ordinal;
-    char name[16]; /* "cpu:0" */
-    void *state;   /* the device's own */
+    int ordinal, logical; /* several devices may share a GPU: cuda:ordinal/logical */
+    char name[16];        /* "cpu:0", "cuda:0/1" */
+    void *state;          /* the device's own */
     atomic_llong used, peak;
-    int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
-    int threads;   /* its share of the host's cores in plans on several devices; 0: all */
+    int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
+    int threads;            /* its share of the host's cores in plans on several devices; 0: all */
+    struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
+    mg_rng_state asked_rng; /* before it ran */
     struct mg_worker *worker; /* its thread in such plans, or NULL */
     void *arena;              /* shared by all plans; one runs at a time */
     size_t arena_bytes;
@@ -69,7 +82,10 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
  * missing plug-in or library (what to install). */
 mg_device *mg_device_find(const char *name);
-/* The device new tensors lie on: set, or else cpu:0 if its plug-in is there, or else ref:0. */
+/* What there is to say about a device, which is not opened for it; errors as above. */
+mg_status mg_device_describe(const char *name, mg_device_info *info);
+/* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
+ * or else ref:0. */
 mg_device *mg_device_default(void);
 void mg_device_set_default(mg_device *d);
 /* All devices opened so far: for memory reports and shutdown. */
@@ -81,6 +97,8 @@ void mg_devices_close(void);
 /* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data);
 void mg_device_give(mg_device *d, void *data, size_t bytes);
+/* The fastest communicator among these devices; NULL on failure. */
+mg_comm *mg_device_connect(mg_device *const *devices, int n);
 /* A block at least this large, kept for all plans of d. */
 mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena);
 

@@ -33,6 +33,7 @@ typedef struct call {
 
 struct mg_program {
     mg_device *device;
+    const mg_kernel_set *set;
     call *calls;
     int n_calls, n_compute, calls_capacity;
     slot *slots;
@@ -218,8 +219,8 @@ static mg_status choose_kernel(const compiler *c, call *k) {
         mg_log("fallback", "%s: reference kernel for %s", c->p->device->name,
                describe_step(&k->plan, text, sizeof text));
     set_ports(c, k);
-    k->kernel = &mg_reference_kernel;
-    return mg_reference_kernel.prepare(&k->plan);
+    k->kernel = c->set->last_resort ? c->set->last_resort : &mg_reference_kernel;
+    return k->kernel->prepare(&k->plan);
 }
 
 /* ---- steps ---- */
@@ -434,6 +435,7 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_wo
     mg_program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
     p->device = d;
+    p->set = set;
     compiler c = {.p = p, .set = set, .work = work};
     const size_t n = (size_t)work->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);
@@ -483,15 +485,19 @@ static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
     return n;
 }
 
-static mg_status run_collective(const call *k, void *in, void *out, const mg_run *run) {
+static mg_status copy(const mg_program *p, void *out, const void *in, size_t bytes) {
+    if (p->set->copy) return p->set->copy(p->device, out, in, bytes);
+    memcpy(out, in, bytes);
+    return MG_OK;
+}
+
+static mg_status run_collective(const mg_program *p, const call *k, void *in, void *out,
+                                const mg_run *run) {
     const mg_step *s = k->plan.step;
     const mg_collective_attrs *a = s->attrs;
     const mg_value *x = k->plan.in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
-    if (!run->comm) {
-        memcpy(out, in, (size_t)count * mg_dtype_size(x->dtype));
-        return MG_OK;
-    }
+    if (!run->comm) return copy(p, out, in, (size_t)count * mg_dtype_size(x->dtype));
     const mg_comm_api *api = run->comm->api;
     if (strcmp(s->op->name, "transfer") == 0) {
         const mg_value *moved = run->world_rank == a->root ? x : k->plan.out[0].value;
@@ -530,7 +536,7 @@ static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
     const int n = k->together;
     for (int i = 0; i < n; i++)
         calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
-    if (k->kernel == &collective) return run_collective(k, calls[0].in[0], calls[0].out[0], run);
+    if (k->kernel == &collective) return run_collective(p, k, calls[0].in[0], calls[0].out[0], run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
@@ -553,13 +559,66 @@ static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
     return status;
 }
 
-mg_status mg_program_run(mg_program *p, const mg_run *run) {
-    const int first = run->commit ? p->n_compute : 0,
-              last = run->commit ? p->n_calls : p->n_compute;
+mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
     for (int i = first; i < last; i += p->calls[i].together) {
         if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         MG_TRY(run_checked(p, &p->calls[i], run));
     }
     return MG_OK;
+}
+
+void mg_program_phase(const mg_program *p, bool commit, int *first, int *last) {
+    *first = commit ? p->n_compute : 0;
+    *last = commit ? p->n_calls : p->n_compute;
+}
+
+mg_status mg_program_run(mg_program *p, const mg_run *run) {
+    int first, last;
+    mg_program_phase(p, run->commit, &first, &last);
+    return mg_program_run_calls(p, run, first, last);
+}
+
+/* A collective meets the other devices' threads, unless it only starts work there. */
+static bool waits(const call *k, const mg_run *run) {
+    if (k->kernel->waits) return true;
+    if (k->kernel != &collective || !run->comm) return false;
+    return !run->comm->api->recorded || strcmp(k->plan.step->op->name, "all_gather") == 0;
+}
+
+int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
+    for (int i = first; i < last; i = *after) {
+        *after = i + p->calls[i].together;
+        if (waits(&p->calls[i], run)) return i;
+    }
+    return *after = last;
+}
+
+bool mg_program_draws(const mg_program *p, bool commit) {
+    int first, last;
+    mg_program_phase(p, commit, &first, &last);
+    for (int i = first; i < last; i++) {
+        const mg_step *s = p->calls[i].plan.step;
+        if (s && s->op && s->op->flags & MG_OP_RANDOM && s->draw_relative) return true;
+    }
+    return false;
+}
+
+static mg_range range_of(const mg_program *p, int index, const mg_run *run, bool written) {
+    const char *begin = slot_address(p, index, run);
+    return (mg_range){begin, begin + p->slots[index].block.bytes, written};
+}
+
+int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
+                       int *after) {
+    int n = 0;
+    *after = i + p->calls[i].together;
+    for (; i < *after; i++) {
+        const call *k = &p->calls[i];
+        if (n + k->n_in + k->n_out + 1 > most) return -1;
+        for (int s = 0; s < k->n_in; s++) ranges[n++] = range_of(p, k->in[s], run, false);
+        for (int s = 0; s < k->n_out; s++) ranges[n++] = range_of(p, k->out[s], run, true);
+        if (k->scratch >= 0) ranges[n++] = range_of(p, k->scratch, run, true);
+    }
+    return n;
 }

@@ -35,7 +35,7 @@ typedef struct mg_call {
     void *const *in;
     void *const *out;
     void *scratch;
-    mg_rng_state rng;
+    mg_rng_state rng; /* of a draw: its key and ordinal (with the run's state where relative) */
 } mg_call;
 
 typedef struct mg_kernel {
@@ -49,6 +49,7 @@ typedef struct mg_kernel {
     mg_status (*run_many)(const mg_call *calls, int n);
     size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
     void (*release)(void *state); /* may be NULL */
+    bool waits; /* for what was started before it: its calls cannot be recorded for later */
 } mg_kernel;
 
 typedef struct mg_kernel_set {
@@ -56,11 +57,30 @@ typedef struct mg_kernel_set {
     size_t (*layout_bytes)(const mg_value *v, int layout); /* NULL if only row-major exists */
     /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL likewise. */
     const mg_kernel *reorder;
+    const mg_kernel *last_resort; /* takes what no other takes; NULL: the reference kernel */
+    /* Memory of the device to memory of the device; NULL: memcpy. */
+    mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
 } mg_kernel_set;
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
                              mg_program **program);
 mg_status mg_program_run(mg_program *p, const mg_run *run);
+/* The same in pieces, for devices that record calls: the calls of a phase are [first, last); those
+ * up to the next one that waits (a collective among devices, or a kernel that says so) can be
+ * recorded; `after` is the call behind it. None waits: both are last. */
+void mg_program_phase(const mg_program *p, bool commit, int *first, int *last);
+int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
+mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
+typedef struct mg_range { /* bytes that a call reads or writes */
+    const char *begin, *end;
+    bool written;
+} mg_range;
+/* What call i, with those that run together with it, touches in a run: at most `most` ranges, or -1
+ * if there are more. `after` is the call behind it. */
+int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
+                       int *after);
+/* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
+bool mg_program_draws(const mg_program *p, bool commit);
 void mg_program_release(mg_program *p);
 size_t mg_program_arena_bytes(const mg_program *p);
 

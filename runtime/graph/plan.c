@@ -214,6 +214,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
+    p->ahead = n == 1 && mg_ahead_wanted(spec);
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
@@ -242,15 +243,26 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     return MG_OK;
 }
 
+/* Among the parts [first, first + n). */
+static mg_comm *connect(const mg_plan *p, int first, int n) {
+    mg_device **devices = mg_alloc((size_t)n * sizeof(mg_device *));
+    if (!devices) return NULL;
+    for (int i = 0; i < n; i++) devices[i] = p->parts[first + i].device;
+    mg_comm *comm = mg_device_connect(devices, n);
+    mg_free(devices);
+    return comm;
+}
+
 static mg_status make_comms(mg_plan *p) {
+    const int n = p->n_parts / p->n_stages;
     p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
     if (!p->comms) return MG_OOM;
     for (int s = 0; s < p->n_stages; s++) {
-        p->comms[s] = mg_comm_local(p->n_parts / p->n_stages);
-        if (!p->comms[s]) return MG_OOM;
+        p->comms[s] = connect(p, s * n, n);
+        if (!p->comms[s]) return mg_error_code();
     }
-    if (p->n_stages > 1) p->world = mg_comm_local(p->n_parts);
-    return p->n_stages == 1 || p->world ? MG_OK : MG_OOM;
+    if (p->n_stages > 1) p->world = connect(p, 0, p->n_parts);
+    return p->n_stages == 1 || p->world ? MG_OK : mg_error_code();
 }
 
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
@@ -307,6 +319,8 @@ static void free_part(mg_part *part) {
 
 void mg_plan_free(mg_plan *p) {
     if (!p) return;
+    for (int i = 0; i < p->n_parts; i++)
+        if (p->parts[i].device->asked == p) mg_ahead_settle(p->parts[i].device);
     for (int i = 0; i < p->n_parts; i++) free_part(&p->parts[i]);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);

@@ -37,6 +37,7 @@ struct mg_plan {
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: the device that stands for it */
     mg_comm *world;     /* of all parts, where there are stages; else NULL */
+    bool ahead;         /* its guards are answered later */
     bool begun;         /* a run goes on beside the caller */
     bool spread;        /* on devices of the caller's choice: variables may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
@@ -53,6 +54,15 @@ struct mg_plan {
     mg_status *statuses; /* room for mg_workers_run */
     char **messages;
 };
+
+/* ---- running ahead (ahead.c) ---- */
+
+bool mg_ahead_wanted(const mg_plan_spec *spec);
+/* Each value becomes, owned, "values[i] where all guards hold, else entries[i]". */
+mg_status mg_ahead_hold(const mg_guard *guards, int n_guards, mg_tensor *const *entries,
+                        mg_tensor **values, int n);
+/* After the compute phase of a plan that runs ahead: its guards will be answered. */
+mg_status mg_ahead_ask(mg_plan *p);
 
 /* Root numbers: outputs first, then new values of variables, then guards. */
 static inline int mg_part_external(const mg_part *part, int root) {

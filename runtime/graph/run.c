@@ -222,7 +222,9 @@ static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **re
     return MG_OK;
 }
 
-static mg_status check_guards(const mg_plan *p) {
+static mg_status check_guards(mg_plan *p) {
+    MG_TRY(mg_ahead_settle(p->parts[0].device));
+    if (p->ahead && !p->begun) return mg_ahead_ask(p);
     for (int i = 0; i < p->n_guards; i++) {
         uint8_t ok = 1;
         const int root = p->n_outputs + p->n_assigns + i;

@@ -3,6 +3,7 @@
  * One trace per thread at a time. It owns placeholders and the list of variables it has touched;
  * closing it, by end or abandon, puts every variable back as it was. */
 #include "graph/graph.h"
+#include "graph/plan.h"
 #include "core/alloc.h"
 #include "graph/walk.h"
 
@@ -177,6 +178,20 @@ static mg_status settle_constants(mg_tensor *const *roots, int n) {
     return status;
 }
 
+/* A plan whose values stay the old ones where a guard fails; `values` are the specification's. */
+static mg_plan *new_ahead(const mg_plan_spec *spec, mg_tensor **values) {
+    mg_tensor **entries = mg_alloc((size_t)spec->n_assigns * sizeof *entries);
+    mg_plan *plan = NULL;
+    if (!entries) return NULL;
+    for (int i = 0; i < spec->n_assigns; i++) entries[i] = spec->targets[i]->entry;
+    if (mg_ahead_hold(spec->guards, spec->n_guards, entries, values, spec->n_assigns) == MG_OK) {
+        plan = mg_plan_new(spec);
+        for (int i = 0; i < spec->n_assigns; i++) mg_tensor_release(values[i]);
+    }
+    mg_free(entries);
+    return plan;
+}
+
 /* What the trace did, as a plan's specification; `scratch` holds its lists. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     const int n_all = n_outputs + t->n_variables + t->n_guards + 1;
@@ -210,7 +225,9 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .guards = t->guards,
                                    .n_draws = t->n_draws,
                                    .trace = serial};
-        if (settle_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
+        if (settle_constants(roots, n) == MG_OK)
+            plan =
+                mg_ahead_wanted(&spec) ? new_ahead(&spec, roots + n_outputs) : mg_plan_new(&spec);
     }
     mg_free(roots);
     mg_free(targets);

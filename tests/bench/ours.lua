@@ -1,15 +1,19 @@
 -- Our side of the benchmark: times training steps on request.
 --
 --     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp] [--batch 128] [--estimate STEPS]
+--       [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
 --
 -- Reads lines from standard input, as the peer_*.py beside it: "run N" trains N steps and answers
--- {"ms": [milliseconds of each]}, "memory" answers {"rss_mb": peak}, "quit" or the end of input
--- ends. With --estimate it says how long that many steps take, and reads nothing.
+-- {"ms": [milliseconds of each]}, or with --read last, which reads no loss but the last,
+-- {"ms": [their mean], "host_us": what a step costs the host}; "memory" answers {"mb": peak of the
+-- process, or of the GPU}, "quit" or the end of input ends. With --estimate it says how long that
+-- many steps take, and reads nothing.
 
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
 
-local options = { net = "mnist_cnn", batch = "128" }
+local options = { net = "mnist_cnn", batch = "128", precision = "tf32" }
+local POLICIES = { fp16 = "mixed_float16", bf16 = "mixed_bfloat16" }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
 -- The step of a loop of one's own: forward, loss, gradients, update, as one plan.
@@ -30,7 +34,7 @@ local function make_step(net, batch)
   local x = mgpu.rand { batch, 28, 28, 1 }
   local y = mgpu.one_hot(mgpu.tensor(labels, { dtype = "int32" }), 10)
   mgpu.eval(x, y)
-  return function() return step(x, y):item() end
+  return function() return step(x, y) end
 end
 
 local function peak_memory_mb()
@@ -44,24 +48,40 @@ local function run(step, n)
   local ms = {}
   for i = 1, n do
     local start = core.clock()
-    step()
+    step():item()
     ms[i] = ("%.4f"):format((core.clock() - start) * 1e3)
   end
   return ('{"ms": [%s]}'):format(table.concat(ms, ", "))
 end
 
+local function run_ahead(step, n)
+  local start, loss = core.clock(), nil
+  for _ = 1, n do loss = step() end
+  local enqueued = core.clock()
+  loss:item()
+  return ('{"ms": [%.5f], "host_us": %.2f}'):format((core.clock() - start) / n * 1e3,
+    (enqueued - start) / n * 1e6)
+end
+
+local function memory()
+  if not options.device then return peak_memory_mb() end
+  return mgpu.memory(options.device).peak / 2 ^ 20
+end
+
+if options.device then core.set_devices { options.device } end
+if POLICIES[options.precision] then mgpu.set_policy(POLICIES[options.precision]) end
 local step = make_step(options.net, tonumber(options.batch))
 if options.estimate then
-  step() -- the first makes the plan
+  step():item() -- the first makes the plan
   local start, n = core.clock(), 3
-  for _ = 1, n do step() end
+  for _ = 1, n do step():item() end
   print(("%.0f s"):format((core.clock() - start) / n * options.estimate))
   os.exit(0, true)
 end
 for line in io.lines() do
   local n = line:match "^run (%d+)"
-  if n then print(run(step, tonumber(n))) end
-  if line == "memory" then print(('{"rss_mb": %.1f}'):format(peak_memory_mb())) end
+  if n then print((options.read == "last" and run_ahead or run)(step, tonumber(n))) end
+  if line == "memory" then print(('{"mb": %.1f}'):format(memory())) end
   if line == "quit" then break end
   io.flush()
 end

@@ -44,7 +44,7 @@ def _layers(net):
 
 
 def _make_step(options):
-    """The training step as a function that returns the loss as a number."""
+    """The training step as a function that returns the loss as a numpy scalar."""
     import keras
     import tensorflow as tf
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
@@ -65,7 +65,7 @@ def _make_step(options):
         optimizer.apply(tape.gradient(loss, weights), model.trainable_variables)
         return loss
 
-    return lambda: float(train(images, labels))
+    return lambda: train(images, labels).numpy()
 
 
 def _faster_mode(options):

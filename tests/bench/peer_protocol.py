@@ -1,7 +1,8 @@
 """What the peers of the benchmark share: their options, and answering a driver line by line.
 
-    run N     trains N steps and answers {"ms": [milliseconds of each]}
-    memory    answers {"rss_mb": peak resident set of the process}
+    run N     trains N steps and answers {"ms": [milliseconds of each]}, or with --read last
+              {"ms": [their mean], "host_us": what a step costs the host}
+    memory    answers {"mb": peak resident set of the process, or memory of the GPU}
     quit      ends, as the end of input does
 
 Every answer is one line on standard output; anything else a framework prints belongs on standard
@@ -27,6 +28,8 @@ def parser(doc):
     options.add_argument("--warmup", type=int, default=3, help="steps before the first answer")
     options.add_argument("--layout", choices=("default", "channels_last"), default="default")
     options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--read", choices=("each", "last"), default="each",
+                         help="which losses of a run are read")
     return options
 
 
@@ -44,26 +47,37 @@ def _run(step, n):
     times = []
     for _ in range(n):
         start = time.perf_counter()
-        step()
+        step().item()
         times.append(round((time.perf_counter() - start) * 1e3, 4))
     _answer(ms=times)
 
 
-def serve(step, options):
-    """Warms up, then answers until told to end. step() trains one batch and waits for its loss."""
+def _run_ahead(step, n):
+    start = time.perf_counter()
+    for _ in range(n):
+        loss = step()
+    enqueued = time.perf_counter()
+    loss.item()
+    _answer(ms=[round((time.perf_counter() - start) / n * 1e3, 5)],
+            host_us=round((enqueued - start) / n * 1e6, 2))
+
+
+def serve(step, options, memory_mb=_peak_memory_mb):
+    """Warms up, then answers until told to end. step() trains one batch; its loss has .item()."""
+    run = _run_ahead if options.read == "last" else _run
     for _ in range(options.warmup):
-        step()
+        step().item()
     if options.steps:
-        _run(step, options.steps)
-        _answer(rss_mb=round(_peak_memory_mb(), 1))
+        run(step, options.steps)
+        _answer(mb=round(memory_mb(), 1))
         return
     for line in iter(sys.stdin.readline, ""):
         words = line.split()
         if words == ["quit"]:
             return
         if words == ["memory"]:
-            _answer(rss_mb=round(_peak_memory_mb(), 1))
+            _answer(mb=round(memory_mb(), 1))
         elif len(words) == 2 and words[0] == "run" and words[1].isdigit():
-            _run(step, int(words[1]))
+            run(step, int(words[1]))
         elif words:
             _answer(error=f"unknown request: {line.strip()} (there are run N, memory, quit)")

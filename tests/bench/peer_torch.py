@@ -1,12 +1,15 @@
 """PyTorch's side of the benchmark: times training steps on request (see peer_protocol.py).
 
-    python tests/bench/peer_torch.py --net lenet5 --layout channels_last --threads 2 [--compile]
+    python tests/bench/peer_torch.py --net lenet5 --layout channels_last --threads 2 [--compile MODE]
+        [--device cuda --precision tf32|fp16|bf16 --graph]
 
 Runs under any PyTorch from 1.10 on, Debian's python3-torch included. The step is that of ours.lua:
 forward, categorical cross-entropy of one-hot labels, backward, RMSprop with Keras's learning rate,
 rho and epsilon, and reading the loss; one batch of random images, float32. --layout channels_last
-stores images and weights so, which mostly suits convolutions on CPUs; --compile puts torch.compile
-(2.0 or newer, needs a C++ compiler) around the network.
+stores images and weights so, which mostly suits convolutions; --compile puts torch.compile (2.0 or
+newer, needs a compiler) around the network. On a GPU: cudnn.benchmark, TF32 on for all products,
+autocast (with a GradScaler for fp16) for 16 bits, the fused optimizer where there is one; --graph
+records the whole step into one CUDA graph by hand.
 """
 
 import sys
@@ -43,37 +46,94 @@ def mlp():
         nn.ReLU(), nn.Dropout(0.2), nn.Linear(512, 10))
 
 
+def on_gpu(options):
+    """Whether it runs on a GPU; then sets what a user who wants speed sets."""
+    if options.device == "cpu":
+        return False
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    return True
+
+
+def make_optimizer(net, gpu, graph):
+    """RMSprop with Keras's settings; the fused or foreach form where there is one."""
+    extra = {"foreach": True, "capturable": graph} if gpu else {}
+    return torch.optim.RMSprop(net.parameters(), lr=1e-3, alpha=0.9, eps=1e-7, **extra)
+
+
+def recorded(step):
+    """The step as one CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay
+
+
 def make_step(options):
-    """The training step as a function that returns the loss as a number."""
+    """The training step as a function that returns the loss as a tensor."""
     torch.manual_seed(1)
-    net = globals()[options.net]().train()
-    images = torch.rand(options.batch, 1, 28, 28)
-    labels = torch.eye(10)[torch.arange(options.batch) * 7 % 10]
+    gpu = on_gpu(options)
+    net = globals()[options.net]().train().to(options.device)
+    images = torch.rand(options.batch, 1, 28, 28, device=options.device)
+    labels = torch.eye(10, device=options.device)[torch.arange(options.batch) * 7 % 10]
     if options.layout == "channels_last":
         net = net.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
+    optimizer = make_optimizer(net, gpu, options.graph)
     if options.compile:
-        net = torch.compile(net)
+        net = torch.compile(net, mode=options.compile)
     loss_of = nn.CrossEntropyLoss()
-    optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3, alpha=0.9, eps=1e-7)
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(options.precision)
+    scaler = torch.amp.GradScaler(options.device, enabled=options.precision == "fp16"
+                                  and not options.graph) if gpu else None
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(net(images), labels)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        with torch.autocast(options.device, dtype=half, enabled=half is not None):
+            loss = loss_of(net(images), labels)
+        if scaler and scaler.is_enabled():
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+        return loss
 
-    return step
+    return recorded(step) if options.graph else step
+
+
+def gpu_memory_mb():
+    """The most that tensors have taken."""
+    return torch.cuda.max_memory_allocated() / 2 ** 20
 
 
 def main():
     """Reads the options and serves."""
     parser = peer_protocol.parser(__doc__)
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", choices=("default", "reduce-overhead", "max-autotune"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("tf32", "fp16", "bf16"), default="tf32")
+    parser.add_argument("--graph", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    peer_protocol.serve(make_step(options), options)
+    step = make_step(options)
+    if options.device == "cpu":
+        peer_protocol.serve(step, options)
+    else:
+        peer_protocol.serve(step, options, gpu_memory_mb)
 
 
 if __name__ == "__main__":

@@ -214,8 +214,10 @@ test("a guard that fails leaves every variable of the row as it was", function()
       core.guard_finite(list, "a gradient is not finite")
       for i, v in ipairs(variables) do v:assign(v:value() - list[i] * 4) end
     end)
-    check.raises(function() run(step, { grads[1], grads[2], grads[3] / 0 }) end,
-      "a gradient is not finite", "nonfinite")
+    check.raises(function()
+      run(step, { grads[1], grads[2], grads[3] / 0 })
+      variables[1]:value():totable() -- a device that runs ahead says it here
+    end, "a gradient is not finite", "nonfinite")
     for i, v in ipairs(variables) do check.equal(v:value():totable(), before[i]) end
   end)
 end)

@@ -129,6 +129,12 @@ test("--list-devices names the reference device and --doctor tries it", function
   check.equal(status, 0)
 end)
 
+test("a list of devices may count from the last kind named, and several may share a GPU", function()
+  local parse = require("mgpu.program").parse_devices
+  check.equal(parse "cuda:0,1,cpu:0-1", { "cuda:0", "cuda:1", "cpu:0", "cpu:1" })
+  check.equal(parse "cuda:1/0-1,2", { "cuda:1/0", "cuda:1/1", "cuda:1/2" })
+end)
+
 test("--devices sets what mgpu.devices() returns", function()
   check.equal(run "--devices ref:0-1 -e 'print(unpack(require(\"mgpu.core\").devices()))'",
     "ref:0\tref:1\n")

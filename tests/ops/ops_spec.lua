@@ -1,9 +1,9 @@
--- Holds every op to its cases in tests/ops/rows.lua: value on the cpu device against ref, gradient by
--- central differences in float64 on ref, messages of wrong input; and every op must have a case.
+-- Holds every op to its cases in tests/ops/rows.lua: value on the default device against ref, gradient
+-- by central differences in float64 on ref, messages of wrong input; and every op must have a case.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
-local rows = dofile((check.file:match "^(.*)/[^/]*$" or ".") .. "/rows.lua")
+local rows = dofile "tests/ops/rows.lua"
 local test = check.test
 
 -- ---- inputs by formula --------------------------------------------------------------------------
@@ -82,7 +82,10 @@ local function flat(t)
   return t:reshape({ n }):to("float64"):totable()
 end
 
--- ---- value: cpu against ref ---------------------------------------------------------------------
+-- ---- value: the default device against ref ------------------------------------------------------
+
+local DEVICE = core.default_device()
+local ON_GPU = DEVICE:match "^cuda" ~= nil
 
 local TOLERANCE = { float64 = 1e-13, float16 = 2e-3, bfloat16 = 1.6e-2 } -- float32: the case's
 
@@ -126,7 +129,8 @@ end
 
 local function dtypes(case)
   if case.dtypes then return case.dtypes end
-  return has_float_input(case) and { "float32", "float64" } or { "float32" }
+  if not has_float_input(case) then return { "float32" } end
+  return ON_GPU and { "float32", "float64", "float16", "bfloat16" } or { "float32", "float64" }
 end
 
 local function value_test(case, device)
@@ -225,8 +229,6 @@ test("every op states whether it is differentiable, and how it is documented", f
   end
 end)
 
-local has_cpu = pcall(core.device_info, "cpu:0")
-
 for number, case in ipairs(rows) do
   if case.error then
     test(label(case, number) .. " is refused", function()
@@ -236,11 +238,11 @@ for number, case in ipairs(rows) do
       end, case.error)
     end)
   else
-    test(label(case, number) .. " is the same on ref and cpu", function()
-      if not has_cpu then check.skip "no cpu plug-in" end
-      value_test(case, "cpu:0")
+    test(label(case, number) .. " is the same on ref and " .. DEVICE, function()
+      if DEVICE:match "^ref" then check.skip "no cpu plug-in" end
+      value_test(case, DEVICE)
     end)
-    if #differentiable(case) > 0 then
+    if #differentiable(case) > 0 and not ON_GPU then -- a matter of ref
       test(label(case, number) .. " has the gradient of central differences", function()
         gradient_test(case)
       end)

@@ -1,0 +1,267 @@
+/* Collectives among cuda devices that read each other's memory: several on one GPU, or GPUs with
+ * peer access.
+ *
+ * The devices' threads meet in a local communicator of the host, which moves no data: it tells that
+ * everybody has put his addresses on the table and recorded his event. Streams then wait for
+ * events, the host for nothing. A second meeting lets no stream go on before all have read its
+ * memory. */
+#include "device/cuda/comm.h"
+#include "core/alloc.h"
+#include "core/placement.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/memory.h"
+#include "device/cuda/nccl.h"
+#include "device/cuda/state.h"
+
+enum { THREADS = 256 };
+
+typedef struct rank {
+    mg_device *device;
+    CUevent ready, done; /* his operand is made; he has read the others' */
+    CUfunction reduce[MG_N_DTYPES];
+    const void *in;
+    void *out;
+    int64_t bytes;
+} rank;
+
+typedef struct cuda_comm {
+    mg_comm comm;
+    mg_comm *host;
+    rank ranks[];
+} cuda_comm;
+
+static cuda_comm *of(mg_comm *comm) {
+    return (cuda_comm *)comm;
+}
+
+static CUstream stream_of(const rank *r) {
+    return mg_cuda_of(r->device)->stream;
+}
+
+static CUdeviceptr address(const void *data) {
+    return (CUdeviceptr)(uintptr_t)data;
+}
+
+/* ---- meeting ---- */
+
+static mg_status record(const rank *r, CUevent event) {
+    return mg_cuda_check(r->device, mg_cu.cuEventRecord(event, stream_of(r)), "record an event");
+}
+
+static mg_status wait_for(const rank *r, CUevent event) {
+    return mg_cuda_check(r->device, mg_cu.cuStreamWaitEvent(stream_of(r), event, 0),
+                         "wait for an event");
+}
+
+/* Everybody's operands are on the table, and made before what this rank starts next. */
+static mg_status meet(cuda_comm *c, int i, const void *in, void *out, int64_t bytes) {
+    rank *r = &c->ranks[i];
+    r->in = in;
+    r->out = out;
+    r->bytes = bytes;
+    MG_TRY(record(r, r->ready));
+    MG_TRY(c->host->api->barrier(c->host, i));
+    for (int k = 0; k < c->comm.n; k++)
+        if (k != i) MG_TRY(wait_for(r, c->ranks[k].ready));
+    return MG_OK;
+}
+
+/* Nothing this rank starts next comes before the others are done. */
+static mg_status part(cuda_comm *c, int i) {
+    const rank *r = &c->ranks[i];
+    MG_TRY(record(r, r->done));
+    MG_TRY(c->host->api->barrier(c->host, i));
+    for (int k = 0; k < c->comm.n; k++)
+        if (k != i) MG_TRY(wait_for(r, c->ranks[k].done));
+    return MG_OK;
+}
+
+static mg_status copy(const rank *r, void *dst, const void *src, int64_t bytes) {
+    return mg_cuda_copy(r->device, dst, src, (size_t)bytes);
+}
+
+/* ---- collectives ---- */
+
+/* The part of the elements that this rank adds up, to the `out` of ranks [from, to). */
+static mg_status reduce_part(cuda_comm *c, int i, int64_t count, mg_dtype dtype, int op, int from,
+                             int to) {
+    enum { PIECE = 1024 };
+    const rank *r = &c->ranks[i];
+    const int64_t share = (count / c->comm.n + PIECE) / PIECE * PIECE;
+    reduce_ranks_params p = {.n = c->comm.n, .op = op, .from = from, .to = to};
+    p.first = i * share < count ? i * share : count;
+    p.last = p.first + share < count ? p.first + share : count;
+    for (int k = 0; k < c->comm.n; k++) {
+        p.in[k] = c->ranks[k].in;
+        p.out[k] = c->ranks[k].out;
+    }
+    c->comm.bytes_moved[i] += c->comm.n * (p.last - p.first) * (int64_t)mg_dtype_size(dtype);
+    return mg_cuda_launch(r->device, r->reduce[dtype],
+                          mg_cuda_blocks(r->device, p.last - p.first, THREADS), THREADS, 0, &p);
+}
+
+static mg_status cuda_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
+                             int64_t count, mg_dtype dtype, int op) {
+    MG_TRY(meet(of(comm), i, in, out, 0));
+    MG_TRY(reduce_part(of(comm), i, count, dtype, op, root, root + 1));
+    return part(of(comm), i);
+}
+
+static mg_status cuda_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
+                                 mg_dtype dtype, int op) {
+    MG_TRY(meet(of(comm), i, in, out, 0));
+    MG_TRY(reduce_part(of(comm), i, count, dtype, op, 0, comm->n));
+    return part(of(comm), i);
+}
+
+static mg_status cuda_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
+                                int64_t bytes) {
+    cuda_comm *c = of(comm);
+    MG_TRY(meet(c, i, in, out, bytes));
+    if (i != root) {
+        MG_TRY(copy(&c->ranks[i], out, c->ranks[root].in, bytes));
+        comm->bytes_moved[i] += bytes;
+    }
+    return part(c, i);
+}
+
+/* Rank k's block, `outer` times, to where it stands in the whole. */
+static mg_status gather_block(const rank *r, const rank *from, char *to, int64_t outer,
+                              int64_t whole) {
+    if (from->bytes == 0 || outer == 0) return MG_OK;
+    const CUDA_MEMCPY2D copied = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                  .srcDevice = address(from->in),
+                                  .srcPitch = (size_t)from->bytes,
+                                  .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                  .dstDevice = address(to),
+                                  .dstPitch = (size_t)whole,
+                                  .WidthInBytes = (size_t)from->bytes,
+                                  .Height = (size_t)outer};
+    if (outer == 1) return copy(r, to, from->in, from->bytes);
+    return mg_cuda_check(r->device, mg_cu.cuMemcpy2DAsync(&copied, stream_of(r)), "gather");
+}
+
+static mg_status cuda_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
+                                 int64_t bytes) {
+    cuda_comm *c = of(comm);
+    int64_t whole = 0, at = 0;
+    MG_TRY(meet(c, i, in, out, bytes));
+    for (int k = 0; k < comm->n; k++) whole += c->ranks[k].bytes;
+    for (int k = 0; k < comm->n; at += c->ranks[k++].bytes)
+        MG_TRY(gather_block(&c->ranks[i], &c->ranks[k], (char *)out + at, outer, whole));
+    comm->bytes_moved[i] += outer * (whole - bytes);
+    return part(c, i);
+}
+
+static mg_status cuda_barrier(mg_comm *comm, int i) {
+    mg_comm *host = of(comm)->host;
+    return host->api->barrier(host, i);
+}
+
+/* The host's transfer carries the address there, and back that it has been read. */
+static mg_status cuda_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
+                               int64_t bytes) {
+    cuda_comm *c = of(comm);
+    mg_comm *host = c->host;
+    rank *r = &c->ranks[i];
+    const void *there = in;
+    char answer = 0;
+    const int64_t size = (int64_t)sizeof there;
+    if (i == from) {
+        MG_TRY(record(r, r->ready));
+        MG_TRY(host->api->transfer(host, i, from, to, &there, NULL, size));
+        MG_TRY(host->api->transfer(host, i, to, from, NULL, &answer, 1));
+        return wait_for(r, c->ranks[to].done);
+    }
+    MG_TRY(host->api->transfer(host, i, from, to, NULL, &there, size));
+    MG_TRY(wait_for(r, c->ranks[from].ready));
+    MG_TRY(copy(r, out, there, bytes));
+    comm->bytes_moved[i] += bytes;
+    MG_TRY(record(r, r->done));
+    return host->api->transfer(host, i, to, from, &answer, NULL, 1);
+}
+
+/* ---- life ---- */
+
+static void cuda_abort(mg_comm *comm) {
+    mg_comm *host = of(comm)->host;
+    host->api->abort(host);
+}
+
+static void cuda_reset(mg_comm *comm) {
+    mg_comm *host = of(comm)->host;
+    host->api->reset(host);
+}
+
+static bool cuda_aborted(mg_comm *comm) {
+    mg_comm *host = of(comm)->host;
+    return host->api->aborted(host);
+}
+
+static void cuda_free(mg_comm *comm) {
+    cuda_comm *c = of(comm);
+    for (int i = 0; i < comm->n; i++) {
+        const rank *r = &c->ranks[i];
+        if (!r->device || mg_cu.cuCtxSetCurrent(mg_cuda_of(r->device)->context) != CUDA_SUCCESS)
+            continue;
+        if (r->ready) mg_cu.cuEventDestroy(r->ready);
+        if (r->done) mg_cu.cuEventDestroy(r->done);
+    }
+    if (c->host) c->host->api->free(c->host);
+    mg_free(c);
+}
+
+static const mg_comm_api api = {.size = sizeof(mg_comm_api),
+                                .kind = "cuda",
+                                .all_reduce = cuda_all_reduce,
+                                .reduce = cuda_reduce,
+                                .broadcast = cuda_broadcast,
+                                .all_gather = cuda_all_gather,
+                                .barrier = cuda_barrier,
+                                .transfer = cuda_transfer,
+                                .abort = cuda_abort,
+                                .reset = cuda_reset,
+                                .aborted = cuda_aborted,
+                                .free = cuda_free};
+
+/* Whether the GPU of `reader` may read and write the memory of `owner`; from here on it does. */
+static bool opens_to(const mg_device *owner, const mg_device *reader) {
+    const mg_cuda *from = owner->state, *to = reader->state;
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to->handle},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    int can = 0;
+    if (from->gpu == to->gpu) return true;
+    return mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) == CUDA_SUCCESS && can &&
+           mg_cu.cuMemPoolSetAccess(from->pool, &access, 1) == CUDA_SUCCESS;
+}
+
+static mg_status set_up(rank *r, mg_device *d) {
+    r->device = d;
+    MG_TRY(mg_cuda_enter(d));
+    for (int t = 0; t < MG_N_DTYPES; t++)
+        MG_TRY(mg_cuda_find_typed(d, "reduce_ranks", (mg_dtype)t, &r->reduce[t]));
+    CUresult result = mg_cu.cuEventCreate(&r->ready, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = mg_cu.cuEventCreate(&r->done, CU_EVENT_DISABLE_TIMING);
+    return mg_cuda_check(d, result, "make an event");
+}
+
+mg_comm *mg_cuda_connect(mg_device *const *devices, int n) {
+    mg_comm *nccl = mg_nccl_connect(devices, n);
+    if (nccl || mg_error_code() != MG_OK) return nccl;
+    if (n > MG_MOST_RANKS) return NULL;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            if (!opens_to(devices[i], devices[k])) return NULL;
+    cuda_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
+    if (!c) return NULL;
+    c->host = mg_comm_local(n);
+    mg_status status = c->host ? MG_OK : MG_OOM;
+    if (c->host) c->comm = *c->host; /* its counters are ours too */
+    c->comm.api = &api;
+    c->comm.n = n;
+    for (int i = 0; i < n && status == MG_OK; i++) status = set_up(&c->ranks[i], devices[i]);
+    if (status == MG_OK) return &c->comm;
+    cuda_free(&c->comm);
+    return NULL;
+}

@@ -1,0 +1,80 @@
+/* Finding, starting and timing kernels. */
+#include "core/alloc.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/state.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
+    const mg_cuda *s = d->state;
+    for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
+        if (mg_cu.cuModuleGetFunction(function, s->kernels[i], name) == CUDA_SUCCESS) return MG_OK;
+    return mg_fail(MG_INTERNAL, "%s: there is no kernel %s", d->name, name);
+}
+
+mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function) {
+    static const char *const types[MG_N_DTYPES] = {"bool", "u8",  "i32", "i64",
+                                                   "bf16", "f16", "f32", "f64"};
+    char full[64];
+    snprintf(full, sizeof full, "%s_%s", name, types[t]);
+    return mg_cuda_find(d, full, function);
+}
+
+mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
+                         const void *params) {
+    const mg_cuda *s = d->state;
+    void *list[] = {(void *)(uintptr_t)params};
+    if (blocks == 0) return MG_OK;
+    if (blocks < 0 || blocks > INT32_MAX)
+        return mg_fail(MG_UNSUPPORTED, "%s: a kernel over %lld blocks", d->name, (long long)blocks);
+    const CUresult r = mg_cu.cuLaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                                            (unsigned)shared, s->stream, list, NULL);
+    return r == CUDA_SUCCESS ? MG_OK
+                             : mg_cuda_check((mg_device *)(uintptr_t)d, r, "start a kernel");
+}
+
+int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads) {
+    const mg_cuda *s = d->state;
+    const int64_t wanted = (n + threads - 1) / threads;
+    const int64_t most = (int64_t)s->multiprocessors * (2048 / threads) * 4;
+    return wanted < most ? wanted : most;
+}
+
+/* ---- timing ---- */
+
+enum { RUNS = 5 };
+
+static int by_size(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first run, which warms up, is not counted. */
+static mg_status time_runs(mg_device *d, CUevent begin, CUevent end, mg_cuda_work *start,
+                           void *context, float *ms) {
+    const mg_cuda *s = d->state;
+    for (int i = -1; i < RUNS; i++) {
+        CUresult r = mg_cu.cuEventRecord(begin, s->stream);
+        MG_TRY(start(context));
+        if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(end, s->stream);
+        if (r == CUDA_SUCCESS) r = mg_cu.cuEventSynchronize(end);
+        if (r == CUDA_SUCCESS && i >= 0) r = mg_cu.cuEventElapsedTime(&ms[i], begin, end);
+        MG_TRY(mg_cuda_check(d, r, "time a kernel"));
+    }
+    return MG_OK;
+}
+
+mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms) {
+    CUevent begin = NULL, end = NULL;
+    float times[RUNS] = {0};
+    MG_TRY(mg_cuda_enter(d));
+    CUresult r = mg_cu.cuEventCreate(&begin, CU_EVENT_DEFAULT);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&end, CU_EVENT_DEFAULT);
+    mg_status status = mg_cuda_check(d, r, "time a kernel");
+    if (status == MG_OK) status = time_runs(d, begin, end, start, context, times);
+    if (begin) mg_cu.cuEventDestroy(begin);
+    if (end) mg_cu.cuEventDestroy(end);
+    qsort(times, RUNS, sizeof *times, by_size);
+    *ms = times[RUNS / 2];
+    return status;
+}

@@ -1,0 +1,21 @@
+/* The kernels of the cuda device. */
+#ifndef MG_DEVICE_CUDA_KERNELS_H
+#define MG_DEVICE_CUDA_KERNELS_H
+
+#include "device/cuda/state.h"
+
+/* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
+enum { MG_KRSC = 1 };
+size_t mg_cuda_layout_bytes(const mg_value *v, int layout);
+
+extern const mg_kernel mg_cuda_last_resort; /* on the host */
+extern const mg_kernel mg_cuda_fused;       /* generated */
+extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_cuda_all,
+    mg_cuda_any, mg_cuda_argmax, mg_cuda_argmin, mg_cuda_cumsum, mg_cuda_prod_grad,
+    mg_cuda_all_finite;
+extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
+    mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
+extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;
+extern const mg_kernel mg_cuda_reorder; /* between layouts */
+
+#endif

@@ -1,0 +1,32 @@
+/* Reductions among the devices that share a GPU: elements of every rank's `in`, from the first rank
+ * to the last, to the `out` of ranks [from, to). */
+#include "device/cuda/kernels/kernel.h"
+#include "device/cuda/kernels/params.h"
+
+#define SAME(v) (v)
+
+#define REDUCE(name, type, real, TO, FROM)                                                         \
+    KERNEL(reduce_ranks_##name, reduce_ranks_params) {                                             \
+        for (int64_t i = p.first + FIRST; i < p.last; i += STEP) {                                 \
+            real v = TO(((const type *)p.in[0])[i]);                                               \
+            for (int r = 1; r < p.n; r++) {                                                        \
+                const real w = TO(((const type *)p.in[r])[i]);                                     \
+                if (p.op == 0)                                                                     \
+                    v = TO(FROM(v + w));                                                           \
+                else if (p.op == 1)                                                                \
+                    v = v >= w || v != v ? v : w;                                                  \
+                else                                                                               \
+                    v = v <= w || v != v ? v : w;                                                  \
+            }                                                                                      \
+            for (int r = p.from; r < p.to; r++) ((type *)p.out[r])[i] = FROM(v);                   \
+        }                                                                                          \
+    }
+
+REDUCE(bool, uint8_t, int, SAME, 0 !=)
+REDUCE(u8, uint8_t, int, SAME, (uint8_t))
+REDUCE(i32, int32_t, int32_t, SAME, SAME)
+REDUCE(i64, int64_t, int64_t, SAME, SAME)
+REDUCE(bf16, uint16_t, float, mg_bf16_to_float, mg_float_to_bf16)
+REDUCE(f16, uint16_t, float, mg_f16_to_float, mg_float_to_f16)
+REDUCE(f32, float, float, SAME, SAME)
+REDUCE(f64, double, double, SAME, SAME)

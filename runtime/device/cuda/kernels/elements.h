@@ -1,0 +1,192 @@
+/* Elements and what is computed with them: for generated kernels, which define WIDE first.
+ *
+ * A register is a REAL: double if WIDE, else float. `load_<dtype>` makes one of an element,
+ * `store_<dtype>` an element of a register, to nearest; float to integer truncates and saturates,
+ * NaN becomes 0, anything non-zero true. ROUND_TO gives the value that a dtype can hold. The
+ * capitals are the vocabulary of ops/elementwise.def. A wide kernel knows all dtypes, a narrow one
+ * those that a float holds. */
+#ifndef MG_DEVICE_CUDA_ELEMENTS_H
+#define MG_DEVICE_CUDA_ELEMENTS_H
+
+#include "device/cuda/kernels/kernel.h"
+
+/* Before a loop whose variable chooses among a thread's registers; before one that is rarely run.
+ */
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+#else
+#define UNROLL
+#define ROLLED
+#endif
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+
+typedef uint8_t type_bool8, type_u8;
+typedef int32_t type_i32;
+typedef int64_t type_i64;
+typedef uint16_t type_bf16, type_f16;
+typedef float type_f32;
+typedef double type_f64;
+
+#if WIDE
+typedef double REAL;
+#define K(v) ((double)(v))
+#define EXP exp
+#define EXPM1 expm1
+#define LOG log
+#define LOG1P log1p
+#define SIN sin
+#define COS cos
+#define TAN tan
+#define ASIN asin
+#define ACOS acos
+#define ATAN atan
+#define SINH sinh
+#define COSH cosh
+#define TANH tanh
+#define SQRT sqrt
+#define ERF erf
+#define FLOOR floor
+#define CEIL ceil
+#define ROUND rint
+#define ABS fabs
+#define POW pow
+#define ATAN2 atan2
+#else
+typedef float REAL;
+#define K(v) ((float)(v))
+#define EXP expf
+#define EXPM1 expm1f
+#define LOG logf
+#define LOG1P log1pf
+#define SIN sinf
+#define COS cosf
+#define TAN tanf
+#define ASIN asinf
+#define ACOS acosf
+#define ATAN atanf
+#define SINH sinhf
+#define COSH coshf
+#define TANH tanhf
+#define SQRT sqrtf
+#define ERF erff
+#define FLOOR floorf
+#define CEIL ceilf
+#define ROUND rintf
+#define ABS fabsf
+#define POW powf
+#define ATAN2 atan2f
+#endif
+
+#define INFINITE K(__uint_as_float(0x7f800000u))
+
+/* ---- elements to registers ---- */
+
+DEVICE REAL load_bool8(uint8_t v) {
+    return v ? K(1) : K(0);
+}
+
+DEVICE REAL load_u8(uint8_t v) {
+    return K(v);
+}
+
+DEVICE REAL load_bf16(uint16_t v) {
+    return K(mg_bf16_to_float(v));
+}
+
+DEVICE REAL load_f16(uint16_t v) {
+    return K(mg_f16_to_float(v));
+}
+
+DEVICE REAL load_f32(float v) {
+    return K(v);
+}
+
+/* ---- registers to elements ---- */
+
+DEVICE uint8_t store_bool8(REAL v) {
+    return v != K(0);
+}
+
+DEVICE uint8_t store_u8(REAL v) {
+    return v >= K(255) ? 255 : v > K(0) ? (uint8_t)v : 0;
+}
+
+DEVICE uint16_t store_bf16(REAL v) {
+    return WIDE ? mg_double_to_bf16(v) : mg_float_to_bf16((float)v);
+}
+
+DEVICE uint16_t store_f16(REAL v) {
+    return WIDE ? mg_double_to_f16(v) : mg_float_to_f16((float)v);
+}
+
+DEVICE float store_f32(REAL v) {
+    return (float)v;
+}
+
+#if WIDE
+DEVICE REAL load_i32(int32_t v) {
+    return (REAL)v;
+}
+
+DEVICE REAL load_i64(int64_t v) {
+    return (REAL)v;
+}
+
+DEVICE REAL load_f64(double v) {
+    return v;
+}
+
+DEVICE int32_t store_i32(REAL v) {
+    return mg_to_i32(v);
+}
+
+DEVICE int64_t store_i64(REAL v) {
+    return mg_to_i64(v);
+}
+
+DEVICE double store_f64(REAL v) {
+    return v;
+}
+#endif
+
+#define ROUND_TO(dtype, v) JOIN(load, dtype)(JOIN(store, dtype)(v))
+
+/* ---- several elements at once ---- */
+
+/* VECTOR_OF(f32, 4): the type vector_f32, four elements that are read and written together, with
+ * accesses of up to 16 bytes. An in-place result may lie over an input of another dtype. */
+#define VECTOR_OF(dtype, n) VECTOR_OF_(dtype, n)
+#define VECTOR_OF_(dtype, n)                                                                       \
+    typedef struct __attribute__((                                                                 \
+        may_alias, aligned(n * sizeof(type_##dtype) < 16 ? n * sizeof(type_##dtype) : 16)))        \
+    vector_##dtype {                                                                               \
+        type_##dtype at[n];                                                                        \
+    } vector_##dtype
+
+/* ---- positions ---- */
+
+/* Positions have 32 bits where a tensor allows it. */
+#if WIDE_INDEX
+typedef int64_t INDEX;
+#else
+typedef uint32_t INDEX;
+#endif
+
+/* An axis for dividing positions by its size: below 2^31 by a multiplication. */
+typedef struct axis {
+    int64_t size;
+    uint32_t magic, shift;
+} axis;
+
+DEVICE INDEX divide(INDEX n, axis a) {
+#if WIDE_INDEX
+    return n / a.size;
+#else
+    return ((INDEX)(((uint64_t)n * a.magic) >> 32) + n) >> a.shift;
+#endif
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* Finding and opening the CUDA libraries. */
+#define _GNU_SOURCE
+#include "device/cuda/library.h"
+#include <dlfcn.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- where they may be ---- */
+
+/* The first match of a path with wildcards, opened; or NULL. */
+static void *open_matching(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void *open_matching(const char *format, ...) {
+    char pattern[4096];
+    glob_t found;
+    void *library = NULL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(pattern, sizeof pattern, format, args);
+    va_end(args);
+    if (glob(pattern, 0, NULL, &found) != 0) return NULL;
+    for (size_t i = 0; i < found.gl_pathc && !library; i++)
+        library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+    globfree(&found);
+    return library;
+}
+
+/* The libraries that Python's wheels bring, below <root>/lib/python3.N. */
+static void *open_in_python(const char *root, const char *file) {
+    static const char *const kinds[] = {"site-packages", "dist-packages"};
+    void *library = NULL;
+    for (int i = 0; i < 2 && root && !library; i++)
+        library = open_matching("%s/lib/python3*/%s/nvidia/*/lib/%s", root, kinds[i], file);
+    return library;
+}
+
+/* The folder above the one that python3 lies in, for each folder of PATH. */
+static void *open_beside_python(const char *file) {
+    char paths[8192], root[4096], *rest = paths;
+    const char *path = getenv("PATH");
+    void *library = NULL;
+    snprintf(paths, sizeof paths, "%s", path ? path : "");
+    for (char *folder = strtok_r(rest, ":", &rest); folder && !library;
+         folder = strtok_r(NULL, ":", &rest)) {
+        snprintf(root, sizeof root, "%s/..", folder);
+        library = open_in_python(root, file);
+    }
+    return library;
+}
+
+static void *open_somewhere(const char *file, int system) {
+    const char *only = getenv("MGPU_CUDA_LIBRARIES"), *cuda = getenv("CUDA_HOME");
+    const char *home = getenv("HOME");
+    char local[4096];
+    if (only && *only) return open_matching("%s/%s", only, file);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library || system) return library;
+    if (cuda) library = open_matching("%s/lib64/%s", cuda, file);
+    if (!library) library = open_matching("/usr/local/cuda/lib64/%s", file);
+    if (!library) library = open_in_python(getenv("VIRTUAL_ENV"), file);
+    if (!library) library = open_beside_python(file);
+    snprintf(local, sizeof local, "%s/.local", home ? home : "");
+    return library ? library : open_in_python(local, file);
+}
+
+/* ---- opening ---- */
+
+static void explain(mg_library *l, const char *symbol) {
+    const char *only = getenv("MGPU_CUDA_LIBRARIES");
+    l->state = -1;
+    if (symbol)
+        snprintf(l->problem, sizeof l->problem, "%s is too old: %s has no %s; %s", l->what, l->file,
+                 symbol, l->install);
+    else
+        snprintf(l->problem, sizeof l->problem, "%s is missing: there is no %s in %s; %s", l->what,
+                 l->file,
+                 only && *only ? only
+                 : l->system   ? "the library path"
+                               : "the library path, $CUDA_HOME or Python's wheels",
+                 l->install);
+}
+
+static void try_open(mg_library *l) {
+    void *library = open_somewhere(l->file, l->system);
+    if (!library) {
+        explain(l, NULL);
+        return;
+    }
+    for (int i = 0; l->symbols[i]; i++) {
+        l->table[i] = dlsym(library, l->symbols[i]);
+        if (l->table[i]) continue;
+        explain(l, l->symbols[i]);
+        dlclose(library);
+        return;
+    }
+    l->state = 1; /* it stays open: other libraries of the process may use it by now */
+}
+
+mg_status mg_library_open(mg_library *l) {
+    pthread_mutex_lock(&lock);
+    if (l->state == 0) try_open(l);
+    const int state = l->state;
+    pthread_mutex_unlock(&lock);
+    return state > 0 ? MG_OK : mg_fail(MG_UNSUPPORTED, "%s", l->problem);
+}

@@ -1,0 +1,41 @@
+/* The CUDA libraries, opened when they are first needed: the plug-in itself is linked to none of
+ * them, so that it loads, and says what is missing, on any machine.
+ *
+ * Each library is a table of the functions used: MG_CUDA_TABLE makes the struct from a list. Names
+ * go through the library's own version macros (cuMemAlloc is cuMemAlloc_v2). Found: beside the
+ * folder in MGPU_CUDA_LIBRARIES if that is set (and nowhere else), else where the loader looks,
+ * $CUDA_HOME/lib64, /usr/local/cuda/lib64, and the nvidia wheels of Python installations. */
+#ifndef MG_DEVICE_CUDA_LIBRARY_H
+#define MG_DEVICE_CUDA_LIBRARY_H
+
+#include "core/status.h"
+#include <stddef.h>
+
+#define MG_CUDA_ENTRY(function) __typeof__(function) *function;
+#define MG_CUDA_TABLE(name, LIST)                                                                  \
+    typedef struct name {                                                                          \
+        LIST(MG_CUDA_ENTRY)                                                                        \
+    } name
+
+#define MG_CUDA_QUOTE_(text) #text
+#define MG_CUDA_QUOTE(text) MG_CUDA_QUOTE_(text)
+#define MG_CUDA_SYMBOL(function) MG_CUDA_QUOTE(function),
+/* The names of a list's functions: an initialiser for mg_library.symbols. */
+#define MG_CUDA_SYMBOLS(LIST)                                                                      \
+    { LIST(MG_CUDA_SYMBOL) NULL }
+
+typedef struct mg_library {
+    const char *file;           /* "libcudnn.so.9" */
+    const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */
+    const char *const *symbols; /* NULL-terminated */
+    int system;                 /* comes with the system: sought by the loader only */
+    void **table;               /* where their addresses go, in this order */
+    int state;                  /* 0: not tried; 1: open; -1: missing */
+    char problem[400];          /* why, if missing */
+} mg_library;
+
+/* Opens it once; from any thread. MG_UNSUPPORTED with one sentence (what is missing, where it was
+ * sought, what to install), the same one each time. */
+mg_status mg_library_open(mg_library *library);
+
+#endif

@@ -1,0 +1,107 @@
+/* Memory of a cuda device, and copies to and from the host.
+ *
+ * Memory comes from a pool of the device's own and is taken and given in the order of its stream:
+ * what is given back may be taken again while earlier work still reads it, because later work comes
+ * later. The pool keeps what it has, and is emptied before memory is said to be short. Large copies
+ * to the GPU go through two pinned halves in turn: the host fills one while the other travels. */
+#include "device/cuda/memory.h"
+#include "device/cuda/state.h"
+#include <string.h>
+
+enum { PIECE = 4 << 20, SMALL = 256 << 10 };
+
+void *mg_cuda_alloc(mg_device *d, size_t bytes) {
+    mg_cuda *s = d->state;
+    CUdeviceptr address = 0;
+    if (mg_cuda_enter(d) != MG_OK) return NULL;
+    CUresult r = mg_cu.cuMemAllocFromPoolAsync(&address, bytes, s->pool, s->stream);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
+        mg_cu.cuMemPoolTrimTo(s->pool, 0);
+        r = mg_cu.cuMemAllocFromPoolAsync(&address, bytes, s->pool, s->stream);
+    }
+    return r == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
+}
+
+void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
+    mg_cuda *s = d->state;
+    (void)bytes;
+    if (mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS)
+        mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
+}
+
+/* ---- copies ---- */
+
+/* The pinned memory, made at the first large copy; without it copies are only slower. */
+static bool has_staging(mg_cuda *s) {
+    if (s->staging) return true;
+    if (mg_cu.cuMemAllocHost(&s->staging, 2 * (size_t)PIECE) != CUDA_SUCCESS) s->staging = NULL;
+    return s->staging != NULL;
+}
+
+/* One piece by way of a half whose last piece has left. */
+static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, size_t bytes) {
+    char *place = (char *)s->staging + (size_t)half * PIECE;
+    CUresult r = mg_cu.cuEventSynchronize(s->sent[half]);
+    if (r != CUDA_SUCCESS) return r;
+    memcpy(place, src, bytes);
+    r = mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, place, bytes, s->stream);
+    return r == CUDA_SUCCESS ? mg_cu.cuEventRecord(s->sent[half], s->stream) : r;
+}
+
+mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes) {
+    mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    if (bytes == 0) return MG_OK;
+    CUresult r = CUDA_SUCCESS;
+    if (bytes <= SMALL || !has_staging(s)) {
+        r = mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
+    } else {
+        for (size_t at = 0; at < bytes && r == CUDA_SUCCESS; at += PIECE, s->half ^= 1)
+            r = send_piece(s, s->half, (char *)dst + at, (const char *)src + at,
+                           bytes - at < PIECE ? bytes - at : PIECE);
+    }
+    return mg_cuda_check(d, r, "copy to the GPU");
+}
+
+mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
+    const mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    CUresult r = CUDA_SUCCESS;
+    if (bytes) r = mg_cu.cuMemcpyDtoHAsync(dst, (CUdeviceptr)(uintptr_t)src, bytes, s->stream);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuStreamSynchronize(s->stream);
+    return mg_cuda_check(d, r, "copy from the GPU");
+}
+
+mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
+    const mg_cuda *s = d->state;
+    if (bytes == 0) return MG_OK;
+    const CUresult r = mg_cu.cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)dst,
+                                               (CUdeviceptr)(uintptr_t)src, bytes, s->stream);
+    return mg_cuda_check(d, r, "copy on the GPU");
+}
+
+mg_status mg_cuda_sync(mg_device *d) {
+    const mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    return mg_cuda_check(d, mg_cu.cuStreamSynchronize(s->stream), "wait for the GPU");
+}
+
+/* ---- questions ---- */
+
+mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n) {
+    const mg_cuda *s = d->state;
+    CUresult r = CUDA_SUCCESS;
+    MG_TRY(mg_cuda_enter(d));
+    for (int i = 0; i < n && r == CUDA_SUCCESS; i++)
+        r = mg_cu.cuMemcpyDtoHAsync(s->answers + i, (CUdeviceptr)(uintptr_t)bytes[i], 1, s->stream);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
+    return mg_cuda_check(d, r, "ask the GPU");
+}
+
+mg_status mg_cuda_hear(mg_device *d, uint8_t *answers, int n) {
+    const mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    MG_TRY(mg_cuda_check(d, mg_cu.cuEventSynchronize(s->answered), "wait for the GPU"));
+    memcpy(answers, s->answers, (size_t)n);
+    return MG_OK;
+}

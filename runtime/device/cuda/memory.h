@@ -1,0 +1,17 @@
+/* Memory of a cuda device and copies to and from it: see the entries of mg_device_api. */
+#ifndef MG_DEVICE_CUDA_MEMORY_H
+#define MG_DEVICE_CUDA_MEMORY_H
+
+#include "device/device.h"
+
+void *mg_cuda_alloc(mg_device *d, size_t bytes);
+void mg_cuda_free(mg_device *d, void *data, size_t bytes);
+mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes);
+mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes);
+/* Enqueued, between addresses of the device. */
+mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
+mg_status mg_cuda_sync(mg_device *d);
+mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n);
+mg_status mg_cuda_hear(mg_device *d, uint8_t *answers, int n);
+
+#endif

@@ -1,0 +1,123 @@
+/* NVRTC: the library, its headers, its options. */
+#include "device/cuda/nvrtc.h"
+#include "core/alloc.h"
+#include "device/cuda/cache.h"
+#include "device/cuda/embedded.h"
+#include "device/cuda/library.h"
+#include <nvrtc.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FUNCTIONS(X)                                                                               \
+    X(nvrtcVersion)                                                                                \
+    X(nvrtcGetNumSupportedArchs)                                                                   \
+    X(nvrtcGetSupportedArchs)                                                                      \
+    X(nvrtcCreateProgram)                                                                          \
+    X(nvrtcDestroyProgram)                                                                         \
+    X(nvrtcCompileProgram)                                                                         \
+    X(nvrtcGetPTXSize)                                                                             \
+    X(nvrtcGetPTX)                                                                                 \
+    X(nvrtcGetCUBINSize)                                                                           \
+    X(nvrtcGetCUBIN)                                                                               \
+    X(nvrtcGetProgramLogSize)                                                                      \
+    X(nvrtcGetProgramLog)                                                                          \
+    X(nvrtcGetErrorString)
+MG_CUDA_TABLE(functions, FUNCTIONS);
+
+static functions rtc;
+static const char *const symbols[] = MG_CUDA_SYMBOLS(FUNCTIONS);
+_Static_assert(sizeof rtc / sizeof(void *) == sizeof symbols / sizeof *symbols - 1,
+               "one address for each name");
+
+static mg_library library = {.file = "libnvrtc.so.13",
+                             .what = "NVRTC 13",
+                             .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc",
+                             .symbols = symbols,
+                             .table = (void **)&rtc};
+
+#define FOLDER "device/cuda/kernels/"
+static const char *const header_names[] = {
+    FOLDER "kernel.h", FOLDER "params.h", FOLDER "elements.h", FOLDER "fused.h",
+    FOLDER "reduce.h", FOLDER "scan.h",   FOLDER "finite.h"};
+static const char *const header_texts[] = {mg_cuda_kernel_h, mg_cuda_params_h, mg_cuda_elements_h,
+                                           mg_cuda_fused_h,  mg_cuda_reduce_h, mg_cuda_scan_h,
+                                           mg_cuda_finite_h};
+enum { N_HEADERS = sizeof header_names / sizeof *header_names };
+_Static_assert(N_HEADERS == sizeof header_texts / sizeof *header_texts, "a text for each name");
+
+unsigned long long mg_nvrtc_headers_hash(void) {
+    uint64_t hash = 0;
+    for (int i = 0; i < N_HEADERS; i++)
+        hash = mg_cuda_hash(hash, header_texts[i], strlen(header_texts[i]));
+    return hash;
+}
+
+mg_status mg_nvrtc_open(char version[16]) {
+    int major = 0, minor = 0;
+    MG_TRY(mg_library_open(&library));
+    rtc.nvrtcVersion(&major, &minor);
+    snprintf(version, 16, "%d.%d", major, minor);
+    return MG_OK;
+}
+
+/* ---- compiling ---- */
+
+/* --gpu-architecture: the GPU's own, or the newest older one, for which the driver then compiles.
+ * Returns whether it is the GPU's own. */
+static int choose_architecture(int wanted, char *option, size_t room) {
+    int known[128], n = 0, best = 0;
+    if (rtc.nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n < 0 || n > 128) n = 0;
+    if (n > 0 && rtc.nvrtcGetSupportedArchs(known) != NVRTC_SUCCESS) n = 0;
+    for (int i = 0; i < n; i++)
+        if (known[i] <= wanted && known[i] > best) best = known[i];
+    const int own = best == wanted;
+    snprintf(option, room, "--gpu-architecture=%s_%d", own ? "sm" : "compute", best ? best : 80);
+    return own;
+}
+
+static mg_status refuse(nvrtcProgram program, nvrtcResult result, const char *name) {
+    size_t n = 0;
+    char *text = NULL;
+    if (program && rtc.nvrtcGetProgramLogSize(program, &n) == NVRTC_SUCCESS && n > 1)
+        text = mg_alloc(n);
+    if (text && rtc.nvrtcGetProgramLog(program, text) != NVRTC_SUCCESS) text[0] = 0;
+    mg_fail(MG_INTERNAL, "the source of kernel %s is not compiled: %s: %s", name,
+            rtc.nvrtcGetErrorString(result), text ? text : "");
+    mg_free(text);
+    return MG_INTERNAL;
+}
+
+static mg_status get_image(nvrtcProgram program, int machine_code, const char *name, void **image,
+                           size_t *bytes) {
+    nvrtcResult r =
+        machine_code ? rtc.nvrtcGetCUBINSize(program, bytes) : rtc.nvrtcGetPTXSize(program, bytes);
+    if (r != NVRTC_SUCCESS) return refuse(program, r, name);
+    *image = mg_alloc(*bytes);
+    if (!*image) return MG_OOM;
+    r = machine_code ? rtc.nvrtcGetCUBIN(program, *image) : rtc.nvrtcGetPTX(program, *image);
+    if (r == NVRTC_SUCCESS) return MG_OK;
+    mg_free(*image);
+    *image = NULL;
+    return refuse(program, r, name);
+}
+
+/* No contraction: a fused group gives the bits that its ops give one by one, and x - x is 0 also
+ * where x is a product. Memory bounds these kernels, not arithmetic. */
+mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
+                           size_t *bytes) {
+    char architecture[64], version[16], file[128];
+    nvrtcProgram program = NULL;
+    MG_TRY(mg_nvrtc_open(version));
+    const int own = choose_architecture(10 * major + minor, architecture, sizeof architecture);
+    const char *const options[] = {architecture, "--std=c++17", "-default-device", "--fmad=false",
+                                   "--diag-suppress=177"};
+    snprintf(file, sizeof file, "%s.cu", name);
+    nvrtcResult r =
+        rtc.nvrtcCreateProgram(&program, source, file, N_HEADERS, header_texts, header_names);
+    if (r == NVRTC_SUCCESS)
+        r = rtc.nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
+    const mg_status status =
+        r == NVRTC_SUCCESS ? get_image(program, own, name, image, bytes) : refuse(program, r, name);
+    if (program) rtc.nvrtcDestroyProgram(&program);
+    return status;
+}

@@ -1,0 +1,92 @@
+/* The cuda device: NVIDIA GPUs by way of the driver, cuDNN, cuBLASLt and kernels of our own. */
+#include "device/cuda/comm.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/memory.h"
+#include "device/cuda/record.h"
+#include <stdio.h>
+
+static const mg_kernel *const kernels[] = {&mg_cuda_fused,
+                                           &mg_cuda_sum,
+                                           &mg_cuda_prod,
+                                           &mg_cuda_max,
+                                           &mg_cuda_min,
+                                           &mg_cuda_all,
+                                           &mg_cuda_any,
+                                           &mg_cuda_argmax,
+                                           &mg_cuda_argmin,
+                                           &mg_cuda_cumsum,
+                                           &mg_cuda_prod_grad,
+                                           &mg_cuda_all_finite,
+                                           &mg_cuda_permute,
+                                           &mg_cuda_slice,
+                                           &mg_cuda_broadcast_to,
+                                           &mg_cuda_reverse,
+                                           &mg_cuda_pad,
+                                           &mg_cuda_reshape,
+                                           &mg_cuda_concat,
+                                           &mg_cuda_full,
+                                           &mg_cuda_iota,
+                                           &mg_cuda_random,
+                                           NULL};
+
+static const mg_kernel_set set = {.kernels = kernels,
+                                  .layout_bytes = mg_cuda_layout_bytes,
+                                  .reorder = &mg_cuda_reorder,
+                                  .last_resort = &mg_cuda_last_resort,
+                                  .copy = mg_cuda_copy};
+
+/* 0 where there is no driver or no GPU: opening one says which. */
+static int count(void) {
+    int n = 0;
+    if (mg_cuda_driver_open() != MG_OK) {
+        mg_error_clear();
+        return 0;
+    }
+    return mg_cu.cuDeviceGetCount(&n) == CUDA_SUCCESS ? n : 0;
+}
+
+static mg_status describe(int ordinal, mg_device_info *info) {
+    char name[96] = "";
+    int major = 0, minor = 0;
+    size_t bytes = 0;
+    CUdevice gpu;
+    MG_TRY(mg_cuda_driver_open());
+    MG_TRY(mg_cuda_result(mg_cu.cuDeviceGet(&gpu, ordinal), "find the GPU"));
+    mg_cu.cuDeviceGetName(name, sizeof name, gpu);
+    mg_cu.cuDeviceTotalMem(&bytes, gpu);
+    mg_cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu);
+    mg_cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu);
+    snprintf(info->text, sizeof info->text, "%s, compute capability %d.%d", name, major, minor);
+    info->memory_bytes = (int64_t)bytes;
+    return MG_OK;
+}
+
+static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
+    return mg_cuda_program_compile(d, &set, work, program);
+}
+
+static const mg_device_api api = {.size = sizeof(mg_device_api),
+                                  .kind = "cuda",
+                                  .open = mg_cuda_open,
+                                  .close = mg_cuda_close,
+                                  .describe = describe,
+                                  .count = count,
+                                  .alloc = mg_cuda_alloc,
+                                  .free = mg_cuda_free,
+                                  .copy_in = mg_cuda_copy_in,
+                                  .copy_out = mg_cuda_copy_out,
+                                  .compile = compile,
+                                  .run = mg_cuda_program_run,
+                                  .release = mg_cuda_program_release,
+                                  .arena_bytes = mg_cuda_program_arena_bytes,
+                                  .sync = mg_cuda_sync,
+                                  .fuses = true,
+                                  .host_memory = false,
+                                  .connect = mg_cuda_connect,
+                                  .ask = mg_cuda_ask,
+                                  .hear = mg_cuda_hear};
+
+const mg_device_api *mg_device_plugin(void);
+const mg_device_api *mg_device_plugin(void) {
+    return &api;
+}

@@ -1,0 +1,182 @@
+/* Recording a program's calls into CUDA graphs, so that a step costs the host one launch.
+ *
+ * A recording holds for one list of addresses: calls are recorded with the memory they work on.
+ * The pool gives results and arguments the same few addresses again and again, so a handful of
+ * recordings serves a training loop; a new list takes over the oldest one's graph, whose nodes are
+ * given the new addresses. The first run of a program is not recorded: most run only once. Calls
+ * that wait (collectives between streams, reference kernels) stand between two recordings. */
+#include "device/cuda/record.h"
+#include "core/alloc.h"
+#include "core/threads.h"
+#include "device/cuda/apart.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/state.h"
+#include "device/fault.h"
+#include <string.h>
+
+enum { RECORDINGS = 16 };
+
+typedef struct recording {
+    CUgraphExec graph; /* NULL: this one is empty */
+    bool commit;
+    int first;         /* its first call */
+    const void *arena; /* the addresses: of the arena, */
+    const mg_comm *comm;
+    int generation;  /* of the communicator */
+    void **external; /* and of the external values */
+    uint64_t used;   /* when last */
+} recording;
+
+typedef struct program {
+    mg_device *device;
+    mg_program *calls;
+    int n_external;
+    bool draws[2];    /* per phase */
+    uint64_t runs[2]; /* per phase */
+    uint64_t clock;
+    recording kept[RECORDINGS];
+} program;
+
+/* ---- finding ---- */
+
+static bool is_for(const program *p, const recording *r, const mg_run *run, int first) {
+    return r->graph && r->first == first && r->commit == run->commit && r->arena == run->arena &&
+           r->comm == run->comm && (!run->comm || r->generation == run->comm->generation) &&
+           memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
+}
+
+static recording *find(program *p, const mg_run *run, int first) {
+    for (int i = 0; i < RECORDINGS; i++)
+        if (is_for(p, &p->kept[i], run, first)) return &p->kept[i];
+    return NULL;
+}
+
+/* An empty one, or the one used longest ago. */
+static recording *oldest(program *p) {
+    recording *old = &p->kept[0];
+    for (int i = 0; i < RECORDINGS; i++) {
+        if (!p->kept[i].graph) return &p->kept[i];
+        if (p->kept[i].used < old->used) old = &p->kept[i];
+    }
+    return old;
+}
+
+/* ---- recording ---- */
+
+/* The calls [first, last) as a graph that was not started. */
+static mg_status capture(program *p, const mg_run *run, int first, int last, CUgraph *graph) {
+    const mg_cuda *s = p->device->state;
+    MG_TRY(mg_cuda_check(p->device,
+                         mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                         "begin a recording"));
+    const mg_status status = mg_cuda_run_apart(p->device, p->calls, run, first, last);
+    const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
+    if (status == MG_OK) return mg_cuda_check(p->device, r, "end a recording");
+    if (r == CUDA_SUCCESS && *graph) mg_cu.cuGraphDestroy(*graph);
+    return status;
+}
+
+/* The graph in place of r's own: the same nodes with other addresses if that is possible. */
+static CUresult replace(recording *r, bool same_calls, CUgraph graph) {
+    CUgraphExecUpdateResultInfo info;
+    if (r->graph && same_calls && mg_cu.cuGraphExecUpdate(r->graph, graph, &info) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    if (r->graph) mg_cu.cuGraphExecDestroy(r->graph);
+    r->graph = NULL;
+    return mg_cu.cuGraphInstantiate(&r->graph, graph, 0);
+}
+
+static mg_status record(program *p, const mg_run *run, int first, int last, recording **made) {
+    recording *r = oldest(p);
+    CUgraph graph = NULL;
+    const size_t n = (size_t)p->n_external;
+    if (!r->external && !(r->external = mg_alloc((n + 1) * sizeof *r->external))) return MG_OOM;
+    MG_TRY(capture(p, run, first, last, &graph));
+    const bool same_calls = r->first == first && r->commit == run->commit && r->comm == run->comm;
+    const CUresult result = replace(r, same_calls, graph);
+    mg_cu.cuGraphDestroy(graph);
+    if (result != CUDA_SUCCESS) {
+        r->graph = NULL;
+        return mg_cuda_check(p->device, result, "make a graph");
+    }
+    r->first = first;
+    r->commit = run->commit;
+    r->arena = run->arena;
+    r->comm = run->comm;
+    r->generation = run->comm ? run->comm->generation : 0;
+    memcpy(r->external, run->external, n * sizeof *r->external);
+    *made = r;
+    return MG_OK;
+}
+
+/* ---- running ---- */
+
+static mg_status replay(program *p, const mg_run *run, int first, int last) {
+    const mg_cuda *s = p->device->state;
+    recording *r = find(p, run, first);
+    if (!r) MG_TRY(record(p, run, first, last, &r));
+    r->used = ++p->clock;
+    return mg_cuda_check(p->device, mg_cu.cuGraphLaunch(r->graph, s->stream), "start a graph");
+}
+
+/* Kernels read the random state from memory: a recording draws anew each time. */
+static mg_status send_rng(program *p, const mg_run *run) {
+    const mg_cuda *s = p->device->state;
+    const mg_rng_cell cell = {.base = run->rng.base, .seed = run->rng.seed};
+    return mg_cuda_check(p->device, mg_cu.cuMemcpyHtoDAsync(s->rng, &cell, sizeof cell, s->stream),
+                         "send the random state");
+}
+
+mg_status mg_cuda_program_run(mg_program *calls, const mg_run *run) {
+    program *p = (program *)calls;
+    int first, last, after;
+    MG_TRY(mg_cuda_enter(p->device));
+    mg_program_phase(p->calls, run->commit, &first, &last);
+    if (p->draws[run->commit] && first < last) MG_TRY(send_rng(p, run));
+    if (p->runs[run->commit]++ == 0 || mg_fault_planned())
+        return mg_program_run_calls(p->calls, run, first, last);
+    for (int i = first; i < last; i = after) {
+        const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
+        if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
+            return mg_fail(MG_INTERRUPTED, "interrupted");
+        if (wait > i) MG_TRY(replay(p, run, i, wait));
+        if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
+    }
+    return MG_OK;
+}
+
+/* ---- life ---- */
+
+mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+                                  mg_program **made) {
+    MG_TRY(mg_cuda_enter(d));
+    program *p = mg_alloc_zero(sizeof *p);
+    if (!p) return MG_OOM;
+    p->device = d;
+    p->n_external = work->n_external;
+    const mg_status status = mg_program_compile(d, set, work, &p->calls);
+    if (status != MG_OK) {
+        mg_free(p);
+        return status;
+    }
+    for (int commit = 0; commit < 2; commit++)
+        p->draws[commit] = mg_program_draws(p->calls, commit != 0);
+    *made = (mg_program *)p;
+    return MG_OK;
+}
+
+void mg_cuda_program_release(mg_program *calls) {
+    program *p = (program *)calls;
+    if (!p) return;
+    mg_cu.cuCtxSetCurrent(mg_cuda_of(p->device)->context); /* an error here changes nothing */
+    for (int i = 0; i < RECORDINGS; i++) {
+        if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
+        mg_free(p->kept[i].external);
+    }
+    mg_program_release(p->calls);
+    mg_free(p);
+}
+
+size_t mg_cuda_program_arena_bytes(const mg_program *calls) {
+    return mg_program_arena_bytes(((const program *)calls)->calls);
+}

@@ -1,0 +1,121 @@
+/* Opening and closing a cuda device; its errors. */
+#include "device/cuda/state.h"
+#include "core/alloc.h"
+#include "device/cuda/embedded.h"
+#include "device/cuda/module.h"
+#include <stdio.h>
+
+/* ---- errors ---- */
+
+mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
+    if (result == CUDA_SUCCESS) return MG_OK;
+    mg_cuda *s = d->state;
+    const mg_status status = mg_cuda_result(result, what);
+    if (mg_cuda_is_fatal(result)) s->dead = true;
+    mg_error_prefix(d->name);
+    return status;
+}
+
+mg_status mg_cuda_enter(mg_device *d) {
+    const mg_cuda *s = d->state;
+    if (s->dead)
+        return mg_fail(MG_DEVICE, "%s is lost since an earlier error: start the program again",
+                       d->name);
+    return mg_cuda_check(d, mg_cu.cuCtxSetCurrent(s->context), "choose the GPU");
+}
+
+/* ---- opening ---- */
+
+static int attribute(const mg_cuda *s, CUdevice_attribute which) {
+    int value = 0;
+    mg_cu.cuDeviceGetAttribute(&value, which, s->handle);
+    return value;
+}
+
+static CUresult make_pool(mg_cuda *s) {
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->handle}};
+    cuuint64_t keep = UINT64_MAX;
+    const CUresult r = mg_cu.cuMemPoolCreate(&s->pool, &props);
+    if (r != CUDA_SUCCESS) return r;
+    return mg_cu.cuMemPoolSetAttribute(s->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+}
+
+static CUresult make_streams(mg_cuda *s) {
+    CUresult r = mg_cu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
+        r = mg_cu.cuEventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->answered, CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answers, MG_MOST_ANSWERS);
+    if (r == CUDA_SUCCESS) r = make_pool(s);
+    if (r == CUDA_SUCCESS)
+        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(uint64_t) * 2, s->pool, s->stream);
+    return r;
+}
+
+static mg_status load_kernels(mg_device *d, mg_cuda *s) {
+    for (int i = 0; mg_cuda_images[i]; i++) {
+        if (i + 1 == MG_CUDA_FILES)
+            return mg_fail(MG_INTERNAL, "more than %d files of kernels", MG_CUDA_FILES - 1);
+        const CUresult r = mg_cu.cuModuleLoadData(&s->kernels[i], mg_cuda_images[i]);
+        MG_TRY(mg_cuda_check(d, r, "load the kernels"));
+    }
+    return MG_OK;
+}
+
+static mg_status start(mg_device *d, mg_cuda *s) {
+    MG_TRY(mg_cuda_check(d, mg_cu.cuDeviceGet(&s->handle, s->gpu), "find the GPU"));
+    s->major = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    s->minor = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    s->multiprocessors = attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    s->shared_most = attribute(s, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    mg_cu.cuDeviceGetName(s->gpu_name, sizeof s->gpu_name, s->handle);
+    if (s->major < 8)
+        return mg_fail(MG_UNSUPPORTED,
+                       "%s: the %s has compute capability %d.%d, wanted is 8.0 or newer", d->name,
+                       s->gpu_name, s->major, s->minor);
+    MG_TRY(
+        mg_cuda_check(d, mg_cu.cuDevicePrimaryCtxRetain(&s->context, s->handle), "make a context"));
+    MG_TRY(mg_cuda_enter(d));
+    MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
+    return load_kernels(d, s);
+}
+
+static void stop(mg_cuda *s) {
+    if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
+        if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
+        for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
+            mg_cu.cuModuleUnload(s->kernels[i]);
+        mg_cuda_modules_drop(s);
+        if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
+        if (s->staging) mg_cu.cuMemFreeHost(s->staging);
+        for (int i = 0; i < 2; i++)
+            if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);
+        if (s->answers) mg_cu.cuMemFreeHost(s->answers);
+        if (s->answered) mg_cu.cuEventDestroy(s->answered);
+        if (s->stream) mg_cu.cuStreamDestroy(s->stream);
+        if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);
+    }
+    if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
+    mg_free(s);
+}
+
+mg_status mg_cuda_open(mg_device *d) {
+    MG_TRY(mg_cuda_driver_open());
+    mg_cuda *s = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    s->device = d;
+    s->gpu = d->ordinal;
+    s->logical = d->logical;
+    d->state = s;
+    const mg_status status = start(d, s);
+    if (status == MG_OK) return MG_OK;
+    d->state = NULL;
+    stop(s);
+    return status;
+}
+
+void mg_cuda_close(mg_device *d) {
+    if (d->state) stop(d->state);
+    d->state = NULL;
+}

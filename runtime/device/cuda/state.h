@@ -1,0 +1,81 @@
+/* What a cuda device keeps, and how its kernels are started.
+ *
+ * A device cuda:N is GPU N; cuda:N/M is the M-th logical device on it: a stream of its own in the
+ * same context. Everything a device does is enqueued on its one stream, in order; only copies to
+ * the host and sync wait. So kernels' `run` functions enqueue and nothing else: what must allocate,
+ * compile or time belongs into `prepare`, and scratch is asked for in the plan, because what `run`
+ * enqueues is recorded once into a graph and repeated. */
+#ifndef MG_DEVICE_CUDA_STATE_H
+#define MG_DEVICE_CUDA_STATE_H
+
+#include "device/cuda/cache.h"
+#include "device/cuda/driver.h"
+#include "device/program.h"
+
+enum { MG_CUDA_FILES = 32 };
+
+typedef struct mg_cuda {
+    mg_device *device;
+    int gpu, logical; /* cuda:gpu/logical */
+    CUdevice handle;
+    CUcontext context;
+    CUstream stream;
+    CUmemoryPool pool;
+    int major, minor;                /* compute capability */
+    int multiprocessors;             /* on the GPU */
+    int shared_most;                 /* bytes of shared memory that a block may ask for */
+    char gpu_name[64];               /* "NVIDIA H200" */
+    CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
+    struct mg_cuda_module *modules;  /* generated kernels, by source */
+    CUdeviceptr rng;                 /* an mg_rng_cell: the random state of the run */
+    void *staging;                   /* pinned, of the host: two halves; or NULL */
+    CUevent sent[2];                 /* their last pieces have left */
+    int half;                        /* the next one to fill */
+    uint8_t *answers;                /* pinned, of the host */
+    CUevent answered;
+    void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
+    bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
+} mg_cuda;
+
+static inline mg_cuda *mg_cuda_of(const mg_device *d) {
+    return d->state;
+}
+
+/* The entries of mg_device_api. */
+mg_status mg_cuda_open(mg_device *d);
+void mg_cuda_close(mg_device *d);
+
+/* mg_cuda_result for a device: a fatal error also marks it dead, and names it. */
+mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what);
+
+/* Makes its context the calling thread's; MG_DEVICE if it is dead. */
+mg_status mg_cuda_enter(mg_device *d);
+
+/* The kernel of kernels/<file>.cu of this name. */
+mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function);
+/* The one called <name>_<dtype>: _bool, _u8, _i32, _i64, _bf16, _f16, _f32 or _f64. */
+mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function);
+
+/* The kernel `name` of a source text, which may use all of kernels/kernel.h. Compiled once for the
+ * device's architecture, kept in memory and in the disk cache. */
+mg_status mg_cuda_compile(mg_device *d, const char *name, const char *source, CUfunction *function);
+
+/* Enqueues a kernel: `blocks` blocks of `threads` threads with `shared` bytes of dynamic shared
+ * memory. `params` is its one parameter, a struct by value (kernels/params.h). No blocks: no work.
+ */
+mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
+                         const void *params);
+
+/* Blocks of `threads` for n elements, at most what fills the GPU a few times over: kernels loop. */
+int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
+
+/* Runs until all that was enqueued is done, then the milliseconds that `start` took on the device,
+ * the median of a few: for choosing among algorithms in `prepare`. */
+typedef mg_status mg_cuda_work(void *context);
+mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms);
+
+/* A kernel's parameter for a draw: where its key and ordinal come from. */
+struct mg_draw;
+struct mg_draw mg_cuda_draw(const mg_call *call);
+
+#endif

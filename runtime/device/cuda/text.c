@@ -1,0 +1,33 @@
+/* Text that grows. */
+#include "device/cuda/text.h"
+#include "core/alloc.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+static bool make_room(mg_text *t, size_t more) {
+    if (t->room - t->n > more) return true;
+    const size_t room = 2 * (t->n + more) + 256;
+    char *wider = mg_realloc(t->s, room);
+    if (!wider) return false;
+    t->s = wider;
+    t->room = room;
+    return true;
+}
+
+void mg_text_add(mg_text *t, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, format, args);
+    t->failed |= n < 0 || !make_room(t, (size_t)n);
+    if (!t->failed) t->n += (size_t)vsnprintf(t->s + t->n, (size_t)n + 1, format, again);
+    va_end(again);
+    va_end(args);
+}
+
+mg_status mg_text_status(mg_text *t) {
+    if (!t->failed) return MG_OK;
+    mg_free(t->s);
+    *t = (mg_text){0};
+    return mg_fail(MG_OOM, "no memory for the source of a kernel");
+}

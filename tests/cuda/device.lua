@@ -1,0 +1,20 @@
+-- Makes cuda:0 the default device of a test file: a real GPU if MGPU_TEST_GPU is set, else the
+-- stand-in for the CUDA libraries (`make standin`), whose GPU is the host.
+local ffi = require "ffi"
+local check = require "check"
+local core = require "mgpu.core"
+
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+
+local real = os.getenv "MGPU_TEST_GPU"
+if not real then
+  local folder = "build/standin"
+  local there = io.open(folder .. "/libcuda.so.1")
+  if not there then check.skip "no stand-in for the CUDA libraries: its build wants the CUDA headers" end
+  there:close()
+  ffi.C.setenv("MGPU_CUDA_LIBRARIES", folder, 1)
+  ffi.C.setenv("MGPU_CACHE", "build/standin/cache", 0)
+end
+core.default_device "cuda:0"
+
+return { real = real and true or false }

@@ -1,0 +1,143 @@
+-- What goes wrong with a GPU: missing parts, errors of the libraries, memory, a device that is lost.
+-- On the stand-in, which fails on request; the messages of missing libraries on any machine.
+local device = require "tests.cuda.device"
+local check = require "check"
+
+local test = check.test
+local standin = "MGPU_CUDA_LIBRARIES=build/standin "
+
+-- A script in a process of its own, with settings of the environment -> output, exit status.
+local function run(settings, script)
+  local path = check.path "script.lua"
+  check.write(path, 'local mgpu = require "mgpu"\n' .. script)
+  return check.run(settings .. " " .. check.program .. " " .. path)
+end
+
+local TRAIN = [[
+local model = mgpu.Sequential { mgpu.layers.Input { 8 }, mgpu.layers.Dense { 4, activation = "relu" },
+  mgpu.layers.Dense { 1 } }
+model:compile { loss = "mse", optimizer = "sgd", devices = "cuda:0" }
+local x, y = mgpu.ones { 32, 8 }, mgpu.ones { 32, 1 }
+for i = 1, 6 do
+  local before = model:get_weights()[1]:totable()
+  local ok, message = pcall(model.train_on_batch, model, x, y)
+  local kept, after = true, nil
+  if not ok then
+    print(i, message)
+    ok, after = pcall(function() return model:get_weights()[1]:totable() end)
+    for r = 1, ok and #before or 0 do
+      for c = 1, #before[r] do kept = kept and before[r][c] == after[r][c] end
+    end
+    print("weights kept", ok and kept)
+  end
+end
+]]
+
+test("no driver: one sentence that says what to install", function()
+  local out, status = run("MGPU_CUDA_LIBRARIES=/nowhere",
+    'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
+  check.equal(status, 0)
+  check.matches(out, "the NVIDIA driver is missing: there is no libcuda.so.1 in /nowhere; install")
+end)
+
+test("without a driver cuda is listed with the reason, and the cpu is the default", function()
+  local out = check.run("MGPU_CUDA_LIBRARIES=/nowhere " .. check.program .. " --list-devices")
+  check.matches(out, "cuda     not available: the NVIDIA driver is missing")
+  out = run("MGPU_CUDA_LIBRARIES=/nowhere", "print(mgpu.ones({ 2 }):device())")
+  check.falsy(out:find "cuda")
+end)
+
+if device.real then return end
+
+test("GPUs are listed with memory and compute capability, and no context is made", function()
+  local log = check.path "calls"
+  local out, status = check.run(standin .. "MGPU_STANDIN_LOG=" .. log .. " " .. check.program
+    .. " --list-devices")
+  check.equal(status, 0)
+  check.matches(out, "cuda:0   Stand-in GPU, compute capability 9.0, 1.0 GiB")
+  check.matches(out, "cuda:1 ")
+  check.falsy(check.read(log):find "cuDevicePrimaryCtxRetain")
+end)
+
+test("CUDA_VISIBLE_DEVICES hides GPUs", function()
+  local out = check.run(standin .. "CUDA_VISIBLE_DEVICES=1 " .. check.program .. " --list-devices")
+  check.matches(out, "cuda:0 ")
+  check.falsy(out:find "cuda:1")
+  out = check.run(standin .. "CUDA_VISIBLE_DEVICES= " .. check.program .. " --list-devices")
+  check.matches(out, "cuda     not available: [^\n]*no GPU")
+end)
+
+test("a device beyond the last one is named", function()
+  local out = run(standin, 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:7" }))')
+  check.matches(out, 'device "cuda:7" does not exist: there are 2 of its kind')
+end)
+
+test("only the GPU that is used gets a context", function()
+  local log = check.path "calls"
+  run(standin .. "MGPU_STANDIN_LOG=" .. log,
+'require("mgpu.core").set_devices { "cuda:1" } print(mgpu.ones({ 2 }):sum():item())')
+  check.matches(check.read(log), "cuDevicePrimaryCtxRetain: 1\n")
+end)
+
+test("a training step is two graph launches once it was recorded", function()
+  local log = check.path "calls"
+  local out = run(standin .. "MGPU_STANDIN_LOG=" .. log, TRAIN:gsub("1, 6", "1, 50"))
+  check.equal(out, "")
+  local launches = tonumber(check.read(log):match "cuGraphLaunch: (%d+)")
+  check.truthy(launches >= 2 * 40, launches .. " launches of graphs")
+  local kernels = tonumber(check.read(log):match "cuLaunchKernel: (%d+)")
+  check.truthy(kernels < 50 * 20, kernels .. " launches of kernels")
+end)
+
+-- name, call, code, what the message has, whether the device lives on
+for _, case in ipairs {
+  { "a copy that fails", "cuMemcpyDtoHAsync", 1, "cuda:0: [^\n]*CUDA_ERROR_INVALID_VALUE" },
+  { "a kernel that does not start", "cuLaunchKernel", 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" },
+  { "a graph that does not start", "cuGraphLaunch", 1, "start a graph: [^\n]*CUDA_ERROR_INVALID_VALUE" },
+} do
+  local name, call, code, message = unpack(case)
+  test(name .. " is named, the weights stay, and training goes on", function()
+    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:12:%d"):format(call, code), TRAIN)
+    check.matches(out, message)
+    check.matches(out, "weights kept\ttrue")
+    check.equal(status, 0)
+  end)
+end
+
+test("a fatal error marks the device dead, and a program that ends with it has status 77", function()
+  local out = run(standin .. "MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700", TRAIN)
+  check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
+  check.matches(out, "cuda:0 is lost since an earlier error: start the program again")
+  local _, status = run(standin .. "MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700",
+    (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
+  check.equal(status, 77)
+end)
+
+test("out of memory says what was asked, in use and there, and who has it; then training goes on", function()
+  local out, status = run(standin .. "MGPU_STANDIN_MEMORY=4000000", TRAIN .. [[
+print(pcall(function() return mgpu.ones({ 1000, 1000 }, { device = "cuda:0" }):clone():item() end))
+print(pcall(function() return (mgpu.ones({ 2000, 1000 }, { device = "cuda:0" }) * 2):clone():totable() end))
+print("loss", model:train_on_batch(x, y).loss)
+]])
+  check.equal(status, 0)
+  check.matches(out, "cuda:0: out of memory: asked %d+ bytes, used %d+ %(work space of plans")
+  check.matches(out, "limit the device's, 4000000")
+  check.matches(out, "\nloss\t[%d.e-]+\n")
+end)
+
+test("a guard that fails is raised at the next step at the latest, with the weights before it", function()
+  local out = run(standin, [[
+local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 3, activation = "softmax" } }
+model:compile { loss = "sparse_categorical_crossentropy", optimizer = "sgd", devices = "cuda:0" }
+local x = mgpu.ones { 9, 4 }
+local good, bad = mgpu.zeros({ 9 }, { dtype = "int32" }), mgpu.full({ 9 }, 7, { dtype = "int32" })
+model:train_on_batch(x, good)
+local before = model:get_weights()[1]:totable()
+print(pcall(model.train_on_batch, model, x, bad))
+local after = model:get_weights()[1]:totable()
+for r = 1, 4 do for c = 1, 3 do assert(before[r][c] == after[r][c]) end end
+print("goes on", model:train_on_batch(x, good).loss)
+]])
+  check.matches(out, "false\t[^\n]*class")
+  check.matches(out, "goes on\t")
+end)

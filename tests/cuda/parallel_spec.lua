@@ -1,0 +1,126 @@
+-- Parallel equals serial on cuda devices: several on one GPU, on two GPUs, and beside other kinds.
+require "tests.cuda.device"
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+local GPUS = #core.devices "cuda"
+
+local function logical(n)
+  local list = {}
+  for i = 1, n do list[i] = "cuda:0/" .. i - 1 end
+  return list
+end
+
+local function network()
+  mgpu.seed(1)
+  return mgpu.Sequential { L.Input { 12, 12, 1 },
+    L.Conv2D { 4, 3, activation = "relu", name = "c1" },
+    L.Conv2D { 8, 3, activation = "relu", name = "c2" }, L.BatchNormalization { name = "bn" },
+    L.MaxPooling2D { 2 }, L.Dropout { 0.25, name = "d" }, L.Flatten {},
+    L.Dense { 16, activation = "relu", name = "f1" }, L.Dense { 10, activation = "softmax", name = "f2" } }
+end
+
+local function fit(model, devices, options)
+  options = options or {}
+  mgpu.seed(7)
+  local x = mgpu.rand({ 26, 12, 12, 1 }, { dtype = mgpu.ones { 1 }:dtype() })
+  local y = mgpu.randint(0, 10, { 26 })
+  mgpu.eval(x, y)
+  mgpu.seed(5) -- of the shuffles and dropout masks
+  model:compile { optimizer = mgpu.optimizers[options.optimizer or "RMSprop"] { 1e-3 },
+    loss = "sparse_categorical_crossentropy", metrics = { "accuracy" }, devices = devices,
+    strategy = options.strategy, accumulate = options.accumulate }
+  return model:fit(x, y, { epochs = 4, batch_size = 10, verbose = 0 }).history
+end
+
+local function same_weights(serial, parallel, tolerance)
+  local a, b = serial:get_weights(), parallel:get_weights()
+  for i = 1, #a do check.near_norm(b[i]:reshape { -1 }, a[i]:reshape { -1 }, tolerance) end
+end
+
+local function in_float64(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
+
+-- Twelve steps of sums in another order; batches of 10 and 6 leave a device of four with one row.
+local function trains_alike(devices, options)
+  in_float64(function()
+    local serial, parallel = network(), network()
+    local h, hp = fit(serial, "ref:0", options), fit(parallel, devices, options)
+    same_weights(serial, parallel, 1e-11)
+    check.near(hp.loss, h.loss, 1e-11)
+    check.equal(hp.accuracy, h.accuracy)
+  end)
+end
+
+for _, n in ipairs { 1, 2, 4 } do
+  test(("%d devices on one GPU train as ref does (float64)"):format(n), function()
+    trains_alike(logical(n))
+  end)
+end
+
+test("central: the weights on one of the devices of a GPU", function()
+  trains_alike(logical(2), { strategy = "central" })
+end)
+
+test("accumulated gradients on devices of one GPU", function()
+  trains_alike(logical(2), { accumulate = 2 })
+end)
+
+test("a GPU beside a device of another kind: by way of the host", function()
+  trains_alike { "cuda:0", "ref:0", "cuda:0/1" }
+end)
+
+test("two GPUs", function()
+  if GPUS < 2 then check.skip "one GPU" end
+  trains_alike { "cuda:0", "cuda:1" }
+end)
+
+test("layers on GPUs of their own", function()
+  local function stack(device)
+    mgpu.seed(1)
+    return mgpu.Sequential { L.Input { 12, 12, 1 }, L.Conv2D { 4, 3, activation = "relu", name = "c1" },
+      L.Flatten {}, L.Dense { 10, activation = "softmax", name = "f", device = device } }
+  end
+  in_float64(function()
+    local serial, parallel = stack(nil), stack(2)
+    local h = fit(serial, "ref:0")
+    local hp = fit(parallel, { { "cuda:0", "cuda:0/1" }, { "cuda:0/2", "cuda:0/3" } })
+    same_weights(serial, parallel, 1e-11)
+    check.near(hp.loss, h.loss, 1e-11)
+  end)
+end)
+
+test("the same run twice is the same to the bit", function()
+  local a, b = network(), network()
+  fit(a, logical(2))
+  fit(b, logical(2))
+  same_weights(a, b, 0)
+end)
+
+test("a model trained on two devices of a GPU goes on on one, and on ref", function()
+  in_float64(function()
+    local serial, moved = network(), network()
+    fit(serial, "ref:0")
+    fit(moved, logical(2))
+    moved:set_devices "cuda:0"
+    serial:set_devices "ref:0"
+    local x, y = mgpu.ones { 10, 12, 12, 1 }, mgpu.zeros({ 10 }, { dtype = "int32" })
+    local function step(model)
+      mgpu.seed(3) -- of the dropout mask
+      model:train_on_batch(x, y)
+    end
+    step(serial)
+    step(moved)
+    moved:set_devices "ref:0"
+    step(serial)
+    step(moved)
+    same_weights(serial, moved, 1e-10)
+  end)
+end)

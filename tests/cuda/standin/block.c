@@ -1,0 +1,246 @@
+/* Runs kernels: a grid's blocks one after another, the threads of a block as fibers.
+ *
+ * A fiber takes thread after thread until one has to wait at a barrier; then another fiber goes on,
+ * with a thread that may continue or else with the next new one. So a kernel without barriers is a
+ * plain loop on one stack. The last thread to arrive at a barrier makes the others runnable. If all
+ * wait and nothing is runnable, some thread did not come to the barrier: that is an error. */
+#define _GNU_SOURCE
+#include "fiber.h"
+#include "gpu.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 1024, WARP = 32, GUARD = 256, EMPTY = 0xff, FULL_MASK = -1 };
+
+typedef struct thread {
+    standin_index index;
+    standin_place place; /* where it waits */
+    unsigned turn;       /* which half of the warp's cells its next exchange uses */
+} thread;
+
+typedef struct warp {
+    int waiting;
+    struct {
+        char bytes[16];
+    } cell[2][WARP]; /* in turn: nobody overwrites what a slower lane has yet to read */
+} warp;
+
+struct standin_position standin_at;
+unsigned char *standin_dynamic;
+
+static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER; /* who holds it may use what follows */
+static thread threads[THREADS];
+static warp warps[THREADS / WARP];
+static int n, started, ended, waiting; /* threads of the block */
+static int self;
+static int queue[THREADS], queue_first, queue_length; /* the runnable ones */
+static int stacks[STANDIN_STACKS], n_stacks;          /* free */
+static int current_stack;
+static standin_place outside;
+static const standin_kernel *kernel;
+static const void *params;
+static const char *problem;
+static sigjmp_buf escape;
+static pthread_t runner;
+
+/* ---- taking turns ---- */
+
+static void become(int t) {
+    self = t;
+    standin_at.thread = threads[t].index;
+}
+
+static void make_runnable(int first, int end) {
+    for (int t = first; t < end; t++)
+        if (t != self) queue[(queue_first + queue_length++) % THREADS] = t;
+}
+
+static int take_runnable(void) {
+    const int t = queue[queue_first];
+    queue_first = (queue_first + 1) % THREADS;
+    queue_length--;
+    return t;
+}
+
+bool standin_next_thread(void) {
+    ended++;
+    if (started == n) return false;
+    become(started++);
+    return true;
+}
+
+static void fiber(void) {
+    standin_place nowhere;
+    become(started++);
+    kernel->run(params);
+    if (!standin_stack_is_whole(current_stack)) problem = "overran its stack";
+    stacks[n_stacks++] = current_stack; /* free, though we stand on it: nobody else runs yet */
+    standin_switch(&nowhere, queue_length ? &threads[take_runnable()].place : &outside);
+}
+
+/* Until someone has made this thread runnable and comes to it. */
+static void wait_for_others(void) {
+    const int me = self, my_stack = current_stack;
+    standin_place fresh, *to = &outside;
+    if (queue_length > 0) {
+        to = &threads[take_runnable()].place;
+    } else if (started < n) {
+        current_stack = stacks[--n_stacks];
+        standin_begin(&fresh, current_stack, fiber);
+        to = &fresh;
+    }
+    standin_switch(&threads[me].place, to);
+    become(me);
+    current_stack = my_stack;
+}
+
+/* ---- what kernels call ---- */
+
+static void give_up(const char *why) {
+    standin_place nowhere;
+    problem = why;
+    standin_switch(&nowhere, &outside);
+}
+
+void standin_sync_threads(void) {
+    if (++waiting < n) {
+        wait_for_others();
+        return;
+    }
+    waiting = 0;
+    make_runnable(0, n);
+}
+
+void standin_sync_warp(unsigned mask) {
+    warp *w = &warps[self / WARP];
+    const int first = self / WARP * WARP;
+    if (mask != (unsigned)FULL_MASK) give_up("calls a warp's function with less than a full mask");
+    if (n - first < WARP) give_up("calls a warp's function in a block without whole warps");
+    if (++w->waiting < WARP) {
+        wait_for_others();
+        return;
+    }
+    w->waiting = 0;
+    make_runnable(first, first + WARP);
+}
+
+int standin_lane(void) {
+    return self % WARP;
+}
+
+void standin_shuffle(unsigned mask, void *value, size_t bytes, int lane) {
+    warp *w = &warps[self / WARP];
+    const unsigned turn = threads[self].turn ^= 1u;
+    memcpy(w->cell[turn][self % WARP].bytes, value, bytes);
+    standin_sync_warp(mask);
+    if (lane >= 0 && lane < WARP) memcpy(value, w->cell[turn][lane].bytes, bytes);
+}
+
+unsigned standin_ballot(unsigned mask, int predicate) {
+    const warp *w = &warps[self / WARP];
+    const char vote = predicate != 0;
+    unsigned votes = 0;
+    char mine = vote;
+    standin_shuffle(mask, &mine, 1, self % WARP);
+    for (unsigned i = 0; i < WARP; i++)
+        votes |= (unsigned)w->cell[threads[self].turn][i].bytes[0] << i;
+    return votes;
+}
+
+/* ---- one block ---- */
+
+static CUresult run_block(unsigned shared) {
+    started = ended = waiting = queue_first = queue_length = 0;
+    for (int w = 0; w < THREADS / WARP; w++) warps[w].waiting = 0;
+    memset(standin_dynamic, EMPTY, shared + (size_t)GUARD);
+    standin_place first;
+    current_stack = stacks[--n_stacks];
+    standin_begin(&first, current_stack, fiber);
+    standin_switch(&outside, &first);
+    if (!problem && ended < n) problem = "has a barrier that not all threads reach";
+    for (int i = 0; i < GUARD && !problem; i++)
+        if (standin_dynamic[shared + (unsigned)i] != EMPTY)
+            problem = "writes beyond the block's dynamic shared memory";
+    if (!problem) return CUDA_SUCCESS;
+    const struct standin_position *at = &standin_at;
+    return standin_say(CUDA_ERROR_LAUNCH_FAILED, "kernel %s %s (block %u, %u, %u of %u threads)",
+                       kernel->name, problem, at->block.x, at->block.y, at->block.z, (unsigned)n);
+}
+
+/* ---- the grid ---- */
+
+static void set_threads(standin_index size) {
+    n = (int)(size.x * size.y * size.z);
+    for (int t = 0; t < n; t++) {
+        const unsigned i = (unsigned)t;
+        threads[t].index = (standin_index){i % size.x, i / size.x % size.y, i / size.x / size.y};
+        threads[t].turn = 0;
+    }
+}
+
+static struct sigaction before[3];
+static const int caught[3] = {SIGSEGV, SIGBUS, SIGFPE};
+
+/* A kernel's wild address ends the kernel; anyone else's is none of ours. */
+static void on_signal(int number, siginfo_t *info, void *context) {
+    (void)info;
+    (void)context;
+    if (pthread_equal(pthread_self(), runner)) siglongjmp(escape, number);
+    for (int i = 0; i < 3; i++)
+        if (caught[i] == number) sigaction(number, &before[i], NULL); /* and it happens again */
+}
+
+static void catch_signals(bool on) {
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_signal;
+    ours.sa_flags = SA_SIGINFO;
+    for (int i = 0; i < 3; i++)
+        if (on)
+            sigaction(caught[i], &ours, &before[i]);
+        else
+            sigaction(caught[i], &before[i], NULL);
+}
+
+static CUresult run_blocks(standin_index blocks, unsigned shared) {
+    CUresult r = CUDA_SUCCESS;
+    for (unsigned z = 0; z < blocks.z; z++)
+        for (unsigned y = 0; y < blocks.y; y++)
+            for (unsigned x = 0; x < blocks.x && r == CUDA_SUCCESS; x++) {
+                standin_at.block = (standin_index){x, y, z};
+                r = run_block(shared);
+            }
+    return r;
+}
+
+static CUresult run_guarded(standin_index blocks, unsigned shared) {
+    const struct standin_position *at = &standin_at;
+    if (sigsetjmp(escape, 1) == 0) return run_blocks(blocks, shared);
+    return standin_say(CUDA_ERROR_ILLEGAL_ADDRESS,
+                       "kernel %s: an illegal address (block %u, %u, %u, thread %u, %u, %u)",
+                       kernel->name, at->block.x, at->block.y, at->block.z, at->thread.x,
+                       at->thread.y, at->thread.z);
+}
+
+CUresult standin_run(const standin_kernel *k, standin_index blocks, standin_index size,
+                     unsigned shared, const void *arguments) {
+    static _Alignas(128) unsigned char memory[STANDIN_SHARED_MOST + GUARD];
+    pthread_mutex_lock(&busy);
+    runner = pthread_self();
+    kernel = k;
+    params = arguments;
+    problem = NULL;
+    standin_dynamic = memory;
+    standin_at.threads = size;
+    standin_at.blocks = blocks;
+    set_threads(size);
+    for (n_stacks = 0; n_stacks < STANDIN_STACKS; n_stacks++) stacks[n_stacks] = n_stacks;
+    catch_signals(true);
+    const CUresult r = run_guarded(blocks, shared);
+    catch_signals(false);
+    pthread_mutex_unlock(&busy);
+    return r == CUDA_SUCCESS ? r : standin_fatal(r);
+}

@@ -1,0 +1,164 @@
+/* Calls are counted, fail on request, and are written down at the end. */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include <ctype.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNTERS = 4096 }; /* a power of two; more names are not counted */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static standin_counter *counters[COUNTERS];
+static int n_counters;
+static CUresult lost; /* the fatal error */
+static bool has_read_requests;
+
+void standin_lock(void) {
+    pthread_mutex_lock(&lock);
+}
+
+void standin_unlock(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- counters ---- */
+
+static standin_counter *find(const char *name) {
+    static standin_counter rest = {.name = (char *)"others"};
+    uint32_t hash = 2166136261u;
+    for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    standin_counter **place = &counters[hash % COUNTERS];
+    while (*place && strcmp((*place)->name, name) != 0)
+        place = place == &counters[COUNTERS - 1] ? counters : place + 1;
+    if (*place) return *place;
+    if (n_counters > COUNTERS / 2 || !(*place = calloc(1, sizeof **place))) return &rest;
+    (*place)->name = strdup(name);
+    n_counters++;
+    return *place;
+}
+
+/* "function:n:error,...": what comes first is asked for first. */
+static void read_requests(void) {
+    const char *text = getenv("MGPU_STANDIN_FAIL");
+    char name[128];
+    int n, error, length;
+    has_read_requests = true;
+    while (text && sscanf(text, "%127[^:]:%d:%d%n", name, &n, &error, &length) == 3) {
+        standin_counter *c = find(name);
+        c->fail_in = n;
+        c->error = error;
+        text += length;
+        if (*text++ != ',') break;
+    }
+}
+
+standin_counter *standin_counter_of(const char *prefix, const char *name, const char *suffix) {
+    char text[256];
+    snprintf(text, sizeof text, "%s%s%s", prefix, name, suffix);
+    standin_lock();
+    standin_counter *c = find(text);
+    standin_unlock();
+    return c;
+}
+
+void standin_add(standin_counter *c) {
+    standin_lock();
+    c->count++;
+    standin_unlock();
+}
+
+long long standin_count(const char *what) {
+    standin_lock();
+    const long long n = find(what)->count;
+    standin_unlock();
+    return n;
+}
+
+/* ---- failures ---- */
+
+static bool is_fatal(CUresult e) {
+    return e >= CUDA_ERROR_ILLEGAL_ADDRESS && e <= CUDA_ERROR_LAUNCH_FAILED &&
+           e != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES && e != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
+           e != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+static bool is_of_the_driver(const char *function) {
+    return strncmp(function, "cu", 2) == 0 && isupper((unsigned char)function[2]);
+}
+
+/* Functions that work without a GPU. */
+static bool is_harmless(const char *function) {
+    static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuGetErrorName",
+                                        "cuGetErrorString"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], function) == 0) return true;
+    return false;
+}
+
+int standin_enter(const char *function) {
+    const bool driver = is_of_the_driver(function), harmless = is_harmless(function);
+    standin_lock();
+    if (!has_read_requests) read_requests();
+    standin_counter *c = find(function);
+    int error = harmless ? 0 : (int)lost;
+    c->count++;
+    if (c->fail_in > 0 && --c->fail_in == 0 && !error) {
+        error = c->error;
+        if (driver && is_fatal((CUresult)error)) lost = (CUresult)error;
+    }
+    standin_unlock();
+    return error || !driver || harmless || standin_started() ? error : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+void standin_fail(const char *function, int n, int error) {
+    standin_lock();
+    standin_counter *c = find(function);
+    c->fail_in = n;
+    c->error = error;
+    standin_unlock();
+}
+
+void standin_revive(void) {
+    standin_lock();
+    lost = CUDA_SUCCESS;
+    standin_unlock();
+}
+
+CUresult standin_fatal(CUresult error) {
+    standin_lock();
+    if (!lost) lost = error;
+    standin_unlock();
+    return error;
+}
+
+CUresult standin_lost(void) {
+    standin_lock();
+    const CUresult error = lost;
+    standin_unlock();
+    return error;
+}
+
+CUresult standin_say(CUresult error, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "stand-in GPU: %s\n", text);
+    return error;
+}
+
+/* ---- the log ---- */
+
+__attribute__((destructor)) static void write_log(void) {
+    const char *path = getenv("MGPU_STANDIN_LOG");
+    FILE *f = path && *path ? fopen(path, "w") : NULL;
+    if (!f) return;
+    for (int i = 0; i < COUNTERS; i++)
+        if (counters[i] && counters[i]->count)
+            fprintf(f, "%s: %lld\n", counters[i]->name, counters[i]->count);
+    fclose(f);
+}

@@ -1,0 +1,112 @@
+/* Copies: enqueued after their addresses were checked, and checked again when recorded ones run. */
+#include "gpu.h"
+#include <string.h>
+
+typedef struct copy {
+    CUcontext from, to; /* NULL: the host */
+    const void *src;
+    void *dst;
+    size_t bytes;
+    size_t rows, src_pitch, dst_pitch; /* of more than one row of `bytes` */
+    unsigned char fill;                /* without src */
+} copy;
+
+static size_t extent(const copy *c, size_t pitch) {
+    return c->rows > 1 ? (c->rows - 1) * pitch + c->bytes : c->bytes;
+}
+
+/* Memory of the host is any that is not a GPU's. */
+static bool lies(CUcontext where, const void *address, size_t bytes) {
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    return where ? standin_holds(where, at, bytes) : address && !standin_holds(NULL, at, 1);
+}
+
+static const char *fault(const copy *c) {
+    if (!lies(c->to, c->dst, extent(c, c->dst_pitch))) return "the destination";
+    if (c->src && !lies(c->from, c->src, extent(c, c->src_pitch))) return "the source";
+    return NULL;
+}
+
+static void perform(void *args) {
+    const copy *c = args;
+    const char *what = fault(c);
+    if (what) {
+        standin_fatal(standin_say(CUDA_ERROR_ILLEGAL_ADDRESS,
+                                  "a recorded copy of %zu bytes: %s is no longer memory of the GPU",
+                                  c->bytes, what));
+        return;
+    }
+    if (!c->src) memset(c->dst, c->fill, c->bytes);
+    for (size_t i = 0; i < (c->rows ? c->rows : 1) && c->src; i++)
+        memmove((char *)c->dst + i * c->dst_pitch, (const char *)c->src + i * c->src_pitch,
+                c->bytes);
+}
+
+static CUresult enqueue(const char *function, CUstream stream, const copy *c) {
+    if (c->bytes == 0) return CUDA_SUCCESS;
+    const char *what = fault(c);
+    if (what || !c->dst)
+        return standin_say(CUDA_ERROR_INVALID_VALUE,
+                           "%s of %zu bytes from %p to %p: %s does not lie where it should",
+                           function, c->bytes, c->src, c->dst, what ? what : "NULL");
+    return standin_enqueue(stream, function, perform, c, sizeof *c);
+}
+
+/* Any context will do for what is only said to be memory of a GPU. */
+static CUcontext owner(CUdeviceptr address) {
+    for (int i = 0; standin_context_of(i); i++)
+        if (standin_holds(standin_context_of(i), address, 1)) return standin_context_of(i);
+    return standin_context_of(0);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyHtoDAsync);
+    if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    const copy c = {.to = owner(dst), .dst = (void *)(uintptr_t)dst, .src = src, .bytes = bytes};
+    return enqueue("cuMemcpyHtoDAsync", stream, &c);
+}
+
+CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyDtoHAsync);
+    if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    const copy c = {
+        .from = owner(src), .dst = dst, .src = (const void *)(uintptr_t)src, .bytes = bytes};
+    return enqueue("cuMemcpyDtoHAsync", stream, &c);
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyDtoDAsync);
+    if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    const copy c = {.from = owner(src),
+                    .to = owner(dst),
+                    .dst = (void *)(uintptr_t)dst,
+                    .src = (const void *)(uintptr_t)src,
+                    .bytes = bytes};
+    return enqueue("cuMemcpyDtoDAsync", stream, &c);
+}
+
+/* Of the many things that this can copy: rows between addresses of GPUs. */
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *p, CUstream stream) {
+    ENTER(cuMemcpy2DAsync);
+    if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE || p->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+        p->WidthInBytes > p->srcPitch || p->WidthInBytes > p->dstPitch || !p->srcDevice)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->Height == 0) return CUDA_SUCCESS;
+    const CUdeviceptr src = p->srcDevice + p->srcY * p->srcPitch + p->srcXInBytes;
+    const CUdeviceptr dst = p->dstDevice + p->dstY * p->dstPitch + p->dstXInBytes;
+    const copy c = {.from = owner(src),
+                    .to = owner(dst),
+                    .dst = (void *)(uintptr_t)dst,
+                    .src = (const void *)(uintptr_t)src,
+                    .bytes = p->WidthInBytes,
+                    .rows = p->Height,
+                    .src_pitch = p->srcPitch,
+                    .dst_pitch = p->dstPitch};
+    return enqueue("cuMemcpy2DAsync", stream, &c);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
+    ENTER(cuMemsetD8Async);
+    const copy c = {.to = owner(dst), .dst = (void *)(uintptr_t)dst, .bytes = bytes, .fill = value};
+    return enqueue("cuMemsetD8Async", stream, &c);
+}

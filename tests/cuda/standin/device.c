@@ -1,0 +1,222 @@
+/* The GPUs that there seem to be, their contexts, and the names of errors. */
+#include "gpu.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct CUctx_st contexts[STANDIN_GPUS];
+static int n_devices;
+static bool started;
+static _Thread_local CUcontext current;
+
+/* ---- starting ---- */
+
+static long long setting(const char *name, long long otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? atoll(text) : otherwise;
+}
+
+/* How many of `n` GPUs CUDA_VISIBLE_DEVICES leaves: its list ends at the first that is none. */
+static int visible(int n) {
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    if (!text) return n;
+    int seen = 0;
+    for (char *end; seen < STANDIN_GPUS; text = end + 1, seen++) {
+        const long number = strtol(text, &end, 10);
+        if (end == text || number < 0 || number >= n) return seen;
+        if (*end != ',') return seen + 1;
+    }
+    return seen;
+}
+
+CUresult cuInit(unsigned flags) {
+    ENTER(cuInit);
+    const long long n = setting("MGPU_STANDIN_GPUS", 2);
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    standin_lock();
+    if (!started) n_devices = visible(n < STANDIN_GPUS ? (int)n : STANDIN_GPUS);
+    for (int i = 0; i < n_devices && !started; i++) {
+        contexts[i].device = i;
+        contexts[i].total = (size_t)setting("MGPU_STANDIN_MEMORY", 1 << 30);
+    }
+    started = n_devices > 0;
+    standin_unlock();
+    return started ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+bool standin_started(void) {
+    return started;
+}
+
+CUcontext standin_context_of(CUdevice device) {
+    return device >= 0 && device < n_devices ? &contexts[device] : NULL;
+}
+
+CUcontext standin_current(void) {
+    return current;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    ENTER(cuDriverGetVersion);
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+/* ---- devices ---- */
+
+CUresult cuDeviceGetCount(int *count) {
+    ENTER(cuDeviceGetCount);
+    *count = n_devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    ENTER(cuDeviceGet);
+    if (!standin_context_of(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    ENTER(cuDeviceGetName);
+    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, (size_t)length, "Stand-in GPU");
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
+    ENTER(cuDeviceTotalMem);
+    const CUcontext context = standin_context_of(device);
+    if (!context) return CUDA_ERROR_INVALID_DEVICE;
+    *bytes = context->total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    static const struct {
+        CUdevice_attribute attribute;
+        int value;
+    } rows[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+                {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+                {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, STANDIN_SHARED},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, STANDIN_SHARED_MOST},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 0xffff},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 0xffff},
+                {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
+                {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+                {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
+    ENTER(cuDeviceGetAttribute);
+    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].attribute != attribute) continue;
+        *value = rows[i].value;
+        return CUDA_SUCCESS;
+    }
+    return standin_say(CUDA_ERROR_INVALID_VALUE, "attribute %d is not known", (int)attribute);
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+    ENTER(cuDeviceCanAccessPeer);
+    if (!standin_context_of(device) || !standin_context_of(peer)) return CUDA_ERROR_INVALID_DEVICE;
+    *can = device != peer;
+    return CUDA_SUCCESS;
+}
+
+/* ---- contexts: each device's primary one ---- */
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    ENTER(cuDevicePrimaryCtxRetain);
+    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    standin_lock();
+    *context = &contexts[device];
+    contexts[device].users++;
+    standin_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    ENTER(cuDevicePrimaryCtxRelease);
+    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    standin_lock();
+    const bool held = contexts[device].users > 0;
+    if (held) contexts[device].users--;
+    standin_unlock();
+    return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    ENTER(cuCtxSetCurrent);
+    if (context && context->users == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+/* ---- errors ---- */
+
+static const struct {
+    CUresult error;
+    const char *name, *text;
+} errors[] = {
+#define ERROR(name, text)                                                                          \
+    { CUDA_##name, "CUDA_" #name, text }
+    ERROR(SUCCESS, "no error"),
+    ERROR(ERROR_INVALID_VALUE, "invalid argument"),
+    ERROR(ERROR_OUT_OF_MEMORY, "out of memory"),
+    ERROR(ERROR_NOT_INITIALIZED, "initialization error"),
+    ERROR(ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
+    ERROR(ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    ERROR(ERROR_INVALID_IMAGE, "device kernel image is invalid"),
+    ERROR(ERROR_INVALID_CONTEXT, "invalid device context"),
+    ERROR(ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
+    ERROR(ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered"),
+    ERROR(ERROR_INVALID_HANDLE, "invalid resource handle"),
+    ERROR(ERROR_NOT_FOUND, "named symbol not found"),
+    ERROR(ERROR_NOT_READY, "device not ready"),
+    ERROR(ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
+    ERROR(ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch"),
+    ERROR(ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated"),
+    ERROR(ERROR_ASSERT, "device-side assert triggered"),
+    ERROR(ERROR_HARDWARE_STACK_ERROR, "hardware stack error"),
+    ERROR(ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
+    ERROR(ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    ERROR(ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    ERROR(ERROR_NOT_SUPPORTED, "operation not supported"),
+    ERROR(ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
+    ERROR(ERROR_STREAM_CAPTURE_INVALIDATED,
+          "operation failed due to a previous error during capture"),
+    ERROR(ERROR_STREAM_CAPTURE_ISOLATION,
+          "dependency created on uncaptured work in another stream"),
+    ERROR(ERROR_STREAM_CAPTURE_IMPLICIT,
+          "operation would make the legacy stream depend on a capturing blocking stream"),
+    ERROR(ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a "
+                                "capturing stream"),
+    ERROR(ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture "
+                                             "sequence from another thread"),
+    ERROR(ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+          "the graph update was not performed because it included changes which violated "
+          "constraints specific to instantiated graph update"),
+    ERROR(ERROR_UNKNOWN, "unknown error"),
+#undef ERROR
+};
+
+CUresult cuGetErrorName(CUresult error, const char **name) {
+    ENTER(cuGetErrorName);
+    *name = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].error == error) *name = errors[i].name;
+    return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text) {
+    ENTER(cuGetErrorString);
+    *text = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].error == error) *text = errors[i].text;
+    return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,175 @@
+/* Graphs: what a stream recorded, and what of it waits for what. An executable one is a copy.
+ *
+ * It runs in the order that is furthest from the recorded one: of the nodes that may run the last
+ * one comes first. So a wait that is missing shows. */
+#include "gpu.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct CUgraphExec_st {
+    struct CUgraph_st graph;
+    size_t *order;
+};
+
+bool standin_places_set(standin_places *places, const size_t *at, size_t n) {
+    size_t *own = malloc((n + 1) * sizeof *own);
+    if (!own) return false;
+    if (n) memcpy(own, at, n * sizeof *own);
+    free(places->at);
+    *places = (standin_places){own, n};
+    return true;
+}
+
+static void clear(struct CUgraph_st *g) {
+    for (size_t i = 0; i < g->n; i++) {
+        free(g->nodes[i].args);
+        free(g->nodes[i].waits);
+    }
+    free(g->nodes);
+    *g = (struct CUgraph_st){0};
+}
+
+bool standin_graph_add(CUgraph g, const char *name, standin_work *work, const void *args,
+                       size_t bytes, const size_t *waits, size_t n_waits) {
+    standin_places own = {0};
+    if (g->n == g->room) {
+        standin_node *more = realloc(g->nodes, (g->room * 2 + 32) * sizeof *more);
+        if (!more) return false;
+        g->nodes = more;
+        g->room = g->room * 2 + 32;
+    }
+    standin_node node = {.name = name, .work = work, .bytes = bytes, .args = malloc(bytes + 1)};
+    if (!node.args || !standin_places_set(&own, waits, n_waits)) return false;
+    node.waits = own.at;
+    node.n_waits = n_waits;
+    if (bytes) memcpy(node.args, args, bytes);
+    node.replays = standin_counter_of("", name, " in graph");
+    g->nodes[g->n++] = node;
+    return true;
+}
+
+static bool copy(struct CUgraph_st *to, const struct CUgraph_st *from) {
+    for (size_t i = 0; i < from->n; i++) {
+        const standin_node *n = &from->nodes[i];
+        if (!standin_graph_add(to, n->name, n->work, n->args, n->bytes, n->waits, n->n_waits))
+            return false;
+    }
+    return true;
+}
+
+static bool may_run(const standin_node *n, const bool *done) {
+    for (size_t i = 0; i < n->n_waits; i++)
+        if (!done[n->waits[i]]) return false;
+    return true;
+}
+
+/* Owned; NULL without memory. */
+static size_t *find_order(const struct CUgraph_st *g) {
+    size_t *order = malloc((g->n + 1) * sizeof *order);
+    bool *done = calloc(g->n + 1, sizeof *done);
+    for (size_t k = 0; k < g->n && order && done; k++) {
+        size_t i = g->n - 1;
+        while (done[i] || !may_run(&g->nodes[i], done)) i--;
+        order[k] = i;
+        done[i] = true;
+    }
+    free(done);
+    return order;
+}
+
+static void run_node(const standin_node *n) {
+    void *args = malloc(n->bytes + 1); /* work may change its copy */
+    if (!args) return;
+    if (n->bytes) memcpy(args, n->args, n->bytes);
+    n->work(args);
+    free(args);
+    standin_add(n->replays);
+}
+
+static void run_nodes(CUgraphExec e) {
+    for (size_t i = 0; i < e->graph.n; i++) run_node(&e->graph.nodes[e->order[i]]);
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    ENTER(cuGraphDestroy);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    clear(graph);
+    free(graph);
+    return CUDA_SUCCESS;
+}
+
+/* Nodes are not objects of their own: only their number is known. */
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
+    ENTER(cuGraphGetNodes);
+    if (!graph || nodes) return CUDA_ERROR_INVALID_VALUE;
+    *n = graph->n;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+    ENTER(cuGraphInstantiate);
+    if (!graph || flags) return CUDA_ERROR_INVALID_VALUE;
+    *exec = calloc(1, sizeof **exec);
+    if (*exec && copy(&(*exec)->graph, graph) && ((*exec)->order = find_order(graph)))
+        return CUDA_SUCCESS;
+    if (*exec) clear(&(*exec)->graph);
+    free(*exec);
+    *exec = NULL;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    ENTER(cuGraphExecDestroy);
+    if (!exec) return CUDA_ERROR_INVALID_VALUE;
+    clear(&exec->graph);
+    free(exec->order);
+    free(exec);
+    return CUDA_SUCCESS;
+}
+
+static bool same_nodes(const struct CUgraph_st *a, const struct CUgraph_st *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->nodes[i].work != b->nodes[i].work || a->nodes[i].n_waits != b->nodes[i].n_waits ||
+            memcmp(a->nodes[i].waits, b->nodes[i].waits,
+                   a->nodes[i].n_waits * sizeof *a->nodes[i].waits) != 0)
+            return false;
+    return true;
+}
+
+/* The same kinds of nodes in the same order with the same waits; kernels and addresses may be
+ * others. */
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info) {
+    ENTER(cuGraphExecUpdate);
+    struct CUgraph_st fresh = {0};
+    if (!exec || !graph || !info) return CUDA_ERROR_INVALID_VALUE;
+    const bool same = same_nodes(&exec->graph, graph);
+    memset(info, 0, sizeof *info);
+    info->result =
+        same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if (!same) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    if (!copy(&fresh, graph)) {
+        clear(&fresh);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    clear(&exec->graph);
+    exec->graph = fresh;
+    return CUDA_SUCCESS;
+}
+
+static void run_child(void *args) {
+    CUgraphExec *exec = args;
+    run_nodes(*exec);
+}
+
+/* On a stream that captures it becomes one node. */
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    ENTER(cuGraphLaunch);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!exec) return CUDA_ERROR_INVALID_VALUE;
+    if (!standin_capturing(stream))
+        return standin_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
+    if (stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return standin_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
+}

@@ -1,0 +1,180 @@
+/* Modules are shared objects of kernels that were compiled as C.
+ *
+ * The image nvcc makes (a fatbin, which is nothing to the host) stands for all kernels of
+ * kernels.so, which lies beside this library; what the stand-in for NVRTC makes is such an object
+ * itself. */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FATBIN = 0x466243b1, FATBIN_IMAGE = (int)0xba55ed50, NVIDIA = 190 };
+
+typedef struct CUfunc_st {
+    const standin_kernel *kernel;
+    standin_counter *starts;
+    const char *name; /* the counter's: "kernel <name>" */
+    int shared_most;
+    struct CUfunc_st *next;
+} function;
+
+struct CUmod_st {
+    void *object;
+    function *functions;
+};
+
+/* ---- loading ---- */
+
+static void *open_beside(const char *file) {
+    Dl_info self;
+    char path[4096];
+    if (!dladdr((const void *)(uintptr_t)&cuInit, &self)) return NULL;
+    const char *slash = strrchr(self.dli_fname, '/');
+    const int length = slash ? (int)(slash - self.dli_fname) + 1 : 0;
+    snprintf(path, sizeof path, "%.*s%s", length, self.dli_fname, file);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* An object's length: its table of sections comes last. */
+static size_t length_of(const void *image) {
+    const Elf64_Ehdr *head = image;
+    return (size_t)head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
+}
+
+/* Each image is a file of its own with a name of its own: the loader goes by both. */
+static void *open_image(const void *image) {
+    const char *folder = getenv("TMPDIR");
+    const size_t bytes = length_of(image);
+    void *object = NULL;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/kernelsXXXXXX", folder && *folder ? folder : "/tmp");
+    const int file = mkstemp(path);
+    if (file < 0) return NULL;
+    if (write(file, image, bytes) == (ssize_t)bytes) object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    close(file);
+    unlink(path);
+    return object;
+}
+
+static CUresult open_object(const void *image, void **object) {
+    int magic;
+    memcpy(&magic, image, sizeof magic);
+    if (magic == FATBIN_IMAGE || magic == FATBIN) {
+        *object = open_beside("kernels.so");
+    } else if (memcmp(image, ELFMAG, SELFMAG) == 0) {
+        if (((const Elf64_Ehdr *)image)->e_machine == NVIDIA)
+            return standin_say(CUDA_ERROR_NO_BINARY_FOR_GPU, "this image is for a real GPU");
+        *object = open_image(image);
+    } else {
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (*object) return CUDA_SUCCESS;
+    return standin_say(CUDA_ERROR_INVALID_IMAGE, "cannot load an image: %s", dlerror());
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    ENTER(cuModuleLoadData);
+    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult refused = standin_forbid_capture();
+    if (refused) return refused;
+    CUmodule made = calloc(1, sizeof *made);
+    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult r = open_object(image, &made->object);
+    *module = r == CUDA_SUCCESS ? made : NULL;
+    if (r != CUDA_SUCCESS) free(made);
+    return r;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    ENTER(cuModuleUnload);
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    for (function *f = module->functions, *next; f; f = next) {
+        next = f->next;
+        free(f);
+    }
+    dlclose(module->object);
+    free(module);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *name) {
+    ENTER(cuModuleGetFunction);
+    char symbol[256];
+    snprintf(symbol, sizeof symbol, "standin_kernel_%s", name);
+    const standin_kernel *kernel = module ? dlsym(module->object, symbol) : NULL;
+    *found = NULL;
+    if (!kernel) return CUDA_ERROR_NOT_FOUND;
+    function *f = calloc(1, sizeof *f);
+    if (!f) return CUDA_ERROR_OUT_OF_MEMORY;
+    f->kernel = kernel;
+    f->starts = standin_counter_of("kernel ", name, "");
+    f->name = f->starts->name;
+    f->shared_most = STANDIN_SHARED;
+    standin_lock();
+    f->next = module->functions;
+    module->functions = f;
+    standin_unlock();
+    *found = f;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
+    ENTER(cuFuncSetAttribute);
+    if (!f) return CUDA_ERROR_INVALID_HANDLE;
+    if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_SUCCESS;
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        value > STANDIN_SHARED_MOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    f->shared_most = value;
+    return CUDA_SUCCESS;
+}
+
+/* ---- starting ---- */
+
+typedef struct launch {
+    const standin_kernel *kernel;
+    standin_index blocks, threads;
+    unsigned shared;
+    _Alignas(16) unsigned char params[];
+} launch;
+
+static void run(void *args) {
+    const launch *l = args;
+    standin_run(l->kernel, l->blocks, l->threads, l->shared, l->params);
+}
+
+static bool is_possible(standin_index blocks, standin_index threads, unsigned shared,
+                        const function *f) {
+    const unsigned size = threads.x * threads.y * threads.z;
+    return blocks.x && blocks.y && blocks.z && blocks.x <= 0x7fffffff && blocks.y <= 0xffff &&
+           blocks.z <= 0xffff && threads.x <= 1024 && threads.y <= 1024 && threads.z <= 64 &&
+           size > 0 && size <= 1024 && shared <= (unsigned)f->shared_most;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void **params, void **extra) {
+    ENTER(cuLaunchKernel);
+    const standin_index blocks = {grid_x, grid_y, grid_z}, threads = {block_x, block_y, block_z};
+    if (!f || !params || extra) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_possible(blocks, threads, shared, f))
+        return standin_say(CUDA_ERROR_INVALID_VALUE,
+                           "%s cannot start: %u x %u x %u blocks of %u x %u x %u threads, "
+                           "%u bytes of shared memory (%d allowed)",
+                           f->name, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                           f->shared_most);
+    const size_t bytes = sizeof(launch) + f->kernel->bytes;
+    launch *l = aligned_alloc(16, (bytes + 15) / 16 * 16);
+    if (!l) return CUDA_ERROR_OUT_OF_MEMORY;
+    *l = (launch){.kernel = f->kernel, .blocks = blocks, .threads = threads, .shared = shared};
+    memcpy(l->params, params[0], f->kernel->bytes);
+    const CUresult r = standin_enqueue(stream, f->name, run, l, bytes);
+    free(l);
+    if (r == CUDA_SUCCESS) standin_add(f->starts);
+    return r;
+}

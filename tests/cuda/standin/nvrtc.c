@@ -1,0 +1,367 @@
+/* NVRTC for the pretend GPU: compiles the text as C with gcc, to a shared object.
+ *
+ * Objects are kept by a hash of all that goes into them, in MGPU_STANDIN_CACHE or the folder cache
+ * beside this library: written under a name of the process's own, then renamed. With the real
+ * library's path in MGPU_STANDIN_NVRTC each text must first pass that, for two architectures. */
+#define _GNU_SOURCE
+#include "standin.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <nvrtc.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { PATH = 4096 };
+
+struct _nvrtcProgram {
+    char *source, *name, *log;
+    char **headers, **names; /* n_headers of each */
+    int n_headers;
+    void *image;
+    size_t bytes;
+};
+
+/* ---- files ---- */
+
+static void *read_file(const char *path, size_t *bytes) {
+    struct stat s;
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = NULL;
+    if (file >= 0 && fstat(file, &s) == 0 && (text = calloc(1, (size_t)s.st_size + 1)) != NULL &&
+        read(file, text, (size_t)s.st_size) != (ssize_t)s.st_size) {
+        free(text);
+        text = NULL;
+    }
+    if (text && bytes) *bytes = (size_t)s.st_size;
+    if (file >= 0) close(file);
+    return text;
+}
+
+/* The folders of a path. */
+static void make_folders(const char *path) {
+    char part[PATH];
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        mkdir(part, 0777);
+    }
+}
+
+static bool write_file(const char *path, const char *before, const char *text) {
+    char mine[2 * PATH + 16];
+    snprintf(mine, sizeof mine, "%s.%d", path, (int)getpid());
+    make_folders(mine);
+    FILE *f = fopen(mine, "w");
+    if (!f) return false;
+    fprintf(f, "%s%s", before, text);
+    return fclose(f) == 0 && rename(mine, path) == 0;
+}
+
+static const char *folder(void) {
+    static char path[PATH];
+    Dl_info self;
+    const char *chosen = getenv("MGPU_STANDIN_CACHE");
+    if (chosen && *chosen) return chosen;
+    dladdr((const void *)(uintptr_t)&nvrtcVersion, &self);
+    const char *slash = strrchr(self.dli_fname, '/');
+    snprintf(path, sizeof path, "%.*s/cache", slash ? (int)(slash - self.dli_fname) : 1,
+             slash ? self.dli_fname : ".");
+    return path;
+}
+
+/* ---- hashes ---- */
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    do hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    while (*text++);
+    return hash;
+}
+
+static uint64_t hash_file(uint64_t hash, const char *name) {
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/%s", STANDIN_INCLUDE, name);
+    char *text = read_file(path, NULL);
+    hash = hash_text(hash, text ? text : "");
+    free(text);
+    return hash;
+}
+
+static uint64_t hash_headers(const struct _nvrtcProgram *p) {
+    uint64_t hash = hash_file(hash_file(14695981039346656037u, "cuda_as_c.h"), "threads.h");
+    for (int i = 0; i < p->n_headers; i++)
+        hash = hash_text(hash_text(hash, p->names[i]), p->headers[i]);
+    return hash;
+}
+
+/* ---- the real one ---- */
+
+typedef struct real {
+    __typeof__(nvrtcCreateProgram) *create;
+    __typeof__(nvrtcCompileProgram) *compile;
+    __typeof__(nvrtcGetProgramLogSize) *log_size;
+    __typeof__(nvrtcGetProgramLog) *log;
+    __typeof__(nvrtcDestroyProgram) *destroy;
+} real;
+
+static bool open_real(const char *path, real *r) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return false;
+    r->create = dlsym(library, "nvrtcCreateProgram");
+    r->compile = dlsym(library, "nvrtcCompileProgram");
+    r->log_size = dlsym(library, "nvrtcGetProgramLogSize");
+    r->log = dlsym(library, "nvrtcGetProgramLog");
+    r->destroy = dlsym(library, "nvrtcDestroyProgram");
+    return r->create && r->compile && r->log_size && r->log && r->destroy;
+}
+
+static bool is_architecture(const char *option) {
+    return strstr(option, "-arch") || strstr(option, "gpu-architecture");
+}
+
+static nvrtcResult prove(struct _nvrtcProgram *p, const real *r, const char *architecture, int n,
+                         const char *const *options) {
+    nvrtcProgram program;
+    const char *list[32] = {architecture};
+    size_t bytes = 0;
+    int n_list = 1;
+    for (int i = 0; i < n && n_list < 32; i++)
+        if (!is_architecture(options[i])) list[n_list++] = options[i];
+    nvrtcResult result = r->create(&program, p->source, p->name, p->n_headers,
+                                   (const char *const *)p->headers, (const char *const *)p->names);
+    if (result != NVRTC_SUCCESS) return result;
+    result = r->compile(program, n_list, list);
+    if (result != NVRTC_SUCCESS && r->log_size(program, &bytes) == NVRTC_SUCCESS) {
+        free(p->log);
+        p->log = calloc(1, bytes + 1);
+        if (p->log) r->log(program, p->log);
+    }
+    r->destroy(&program);
+    return result;
+}
+
+static nvrtcResult prove_once(struct _nvrtcProgram *p, const char *path, uint64_t key, int n,
+                              const char *const *options) {
+    char proof[PATH];
+    real r;
+    snprintf(proof, sizeof proof, "%s/%016llx.proven", folder(), (unsigned long long)key);
+    if (access(proof, R_OK) == 0) return NVRTC_SUCCESS;
+    if (!open_real(path, &r)) {
+        free(p->log);
+        p->log = strdup("MGPU_STANDIN_NVRTC names no NVRTC");
+        return NVRTC_ERROR_INTERNAL_ERROR;
+    }
+    nvrtcResult result = prove(p, &r, "--gpu-architecture=sm_80", n, options);
+    if (result == NVRTC_SUCCESS) result = prove(p, &r, "--gpu-architecture=sm_90", n, options);
+    if (result == NVRTC_SUCCESS) write_file(proof, "", "");
+    return result;
+}
+
+/* ---- gcc ---- */
+
+/* Runs it with its messages in the file `log`; whether it liked the text. */
+static bool run_gcc(char *const *args, const char *log) {
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    if (posix_spawnp(&child, args[0], &actions, NULL, args, environ) == 0)
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    posix_spawn_file_actions_destroy(&actions);
+    return status == 0;
+}
+
+static bool write_headers(const struct _nvrtcProgram *p, const char *to) {
+    char path[2 * PATH];
+    for (int i = 0; i < p->n_headers; i++) {
+        snprintf(path, sizeof path, "%.4000s/%.4000s", to, p->names[i]);
+        if (access(path, R_OK) != 0 && !write_file(path, "", p->headers[i])) return false;
+    }
+    return true;
+}
+
+static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t headers) {
+    char source[PATH], made[PATH], log[PATH], include[PATH], before[256], driver[PATH];
+    snprintf(include, sizeof include, "%s/include-%016llx", folder(), (unsigned long long)headers);
+    snprintf(source, sizeof source, "%.3900s.%d.c", object, (int)getpid());
+    snprintf(made, sizeof made, "%.3900s.%d", object, (int)getpid());
+    snprintf(log, sizeof log, "%.3900s.%d.log", object, (int)getpid());
+    snprintf(before, sizeof before, "#line 1 \"%.200s\"\n", p->name);
+    Dl_info self;
+    dladdr((const void *)(uintptr_t)&standin_enter, &self);
+    snprintf(driver, sizeof driver, "%s", self.dli_fname);
+    char *args[] = {(char *)"gcc",
+                    (char *)"-x",
+                    (char *)"c",
+                    (char *)"-std=gnu11",
+                    (char *)"-O1",
+                    (char *)"-fPIC",
+                    (char *)"-shared",
+                    (char *)"-w",
+                    (char *)"-Werror=implicit-function-declaration",
+                    (char *)"-include",
+                    (char *)STANDIN_INCLUDE "/cuda_as_c.h",
+                    (char *)"-I",
+                    include,
+                    (char *)"-o",
+                    made,
+                    source,
+                    (char *)"-x",
+                    (char *)"none",
+                    (char *)"-Wl,-z,defs",
+                    driver,
+                    (char *)"-lm",
+                    NULL};
+    if (!write_headers(p, include) || !write_file(source, before, p->source)) {
+        p->log = strdup("the stand-in's cache cannot be written");
+        return false;
+    }
+    const bool good = run_gcc(args, log) && rename(made, object) == 0;
+    free(p->log);
+    p->log = read_file(log, NULL);
+    unlink(source);
+    unlink(log);
+    return good;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options) {
+    const int failure = standin_enter("nvrtcCompileProgram");
+    if (failure) return (nvrtcResult)failure;
+    const char *path = getenv("MGPU_STANDIN_NVRTC");
+    const uint64_t headers = hash_headers(p), key = hash_text(headers, p->source);
+    char object[PATH];
+    snprintf(object, sizeof object, "%s/%016llx.so", folder(), (unsigned long long)key);
+    make_folders(object);
+    if (path && *path) {
+        const nvrtcResult result = prove_once(p, path, key, n, options);
+        if (result != NVRTC_SUCCESS) return result;
+    }
+    free(p->image);
+    p->image = read_file(object, &p->bytes);
+    if (p->image) return NVRTC_SUCCESS;
+    if (!compile(p, object, headers)) return NVRTC_ERROR_COMPILATION;
+    p->image = read_file(object, &p->bytes);
+    return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_INTERNAL_ERROR;
+}
+
+/* ---- programs ---- */
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
+    struct _nvrtcProgram *p = *program;
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    for (int i = 0; i < p->n_headers; i++) {
+        free(p->headers[i]);
+        free(p->names[i]);
+    }
+    free(p->headers);
+    free(p->names);
+    free(p->source);
+    free(p->name);
+    free(p->log);
+    free(p->image);
+    free(p);
+    *program = NULL;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name, int n,
+                               const char *const *headers, const char *const *names) {
+    const int failure = standin_enter("nvrtcCreateProgram");
+    if (failure) return (nvrtcResult)failure;
+    if (!source || n < 0 || (n && (!headers || !names))) return NVRTC_ERROR_INVALID_INPUT;
+    struct _nvrtcProgram *p = calloc(1, sizeof *p);
+    if (!p) return NVRTC_ERROR_OUT_OF_MEMORY;
+    p->source = strdup(source);
+    p->name = strdup(name && *name ? name : "default_program");
+    p->headers = calloc((size_t)n + 1, sizeof *p->headers);
+    p->names = calloc((size_t)n + 1, sizeof *p->names);
+    for (; p->headers && p->names && p->n_headers < n; p->n_headers++) {
+        p->headers[p->n_headers] = strdup(headers[p->n_headers]);
+        p->names[p->n_headers] = strdup(names[p->n_headers]);
+    }
+    *program = p;
+    return NVRTC_SUCCESS;
+}
+
+static nvrtcResult give(const struct _nvrtcProgram *p, char *to) {
+    if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
+    memcpy(to, p->image, p->bytes);
+    return NVRTC_SUCCESS;
+}
+
+static nvrtcResult give_size(const struct _nvrtcProgram *p, size_t *bytes) {
+    if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
+    *bytes = p->bytes;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes) {
+    return give_size(p, bytes);
+}
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *cubin) {
+    return give(p, cubin);
+}
+
+/* There is no other code: the same object. */
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes) {
+    return give_size(p, bytes);
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *ptx) {
+    return give(p, ptx);
+}
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes) {
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    *bytes = p->log ? strlen(p->log) + 1 : 1;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log) {
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    memcpy(log, p->log ? p->log : "", p->log ? strlen(p->log) + 1 : 1);
+    return NVRTC_SUCCESS;
+}
+
+/* ---- about itself ---- */
+
+static const int architectures[] = {80, 86, 89, 90, 100, 120};
+enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+nvrtcResult nvrtcVersion(int *major, int *minor) {
+    *major = CUDA_VERSION / 1000;
+    *minor = CUDA_VERSION % 1000 / 10;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetNumSupportedArchs(int *n) {
+    *n = ARCHITECTURES;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetSupportedArchs(int *list) {
+    memcpy(list, architectures, sizeof architectures);
+    return NVRTC_SUCCESS;
+}
+
+const char *nvrtcGetErrorString(nvrtcResult result) {
+    switch ((int)result) {
+    case NVRTC_SUCCESS: return "NVRTC_SUCCESS";
+    case NVRTC_ERROR_OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
+    case NVRTC_ERROR_INVALID_INPUT: return "NVRTC_ERROR_INVALID_INPUT";
+    case NVRTC_ERROR_INVALID_PROGRAM: return "NVRTC_ERROR_INVALID_PROGRAM";
+    case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    default: return "NVRTC_ERROR_INTERNAL_ERROR";
+    }
+}

@@ -1,0 +1,51 @@
+/* What the stand-ins for CUDA's libraries share: exported by libcuda.so.1, used by the others.
+ *
+ * The pretend GPU is the host: device memory is the host's, and what is enqueued runs at once, on
+ * the thread that enqueues it, or is recorded while the stream captures. A library function begins
+ * with standin_enter, and hands the work that a GPU would do to standin_enqueue:
+ *
+ *     typedef struct add_args { const float *a, *b; float *c; int n; } add_args;
+ *     static void add(void *args) { ... }
+ *
+ *     int libraryAdd(...) {
+ *         const int failure = standin_enter("libraryAdd");
+ *         if (failure) return LIBRARY_EXECUTION_FAILED;
+ *         const add_args args = {a, b, c, n};
+ *         return standin_enqueue(stream, "libraryAdd", add, &args, sizeof args) == CUDA_SUCCESS
+ *                    ? LIBRARY_SUCCESS : LIBRARY_EXECUTION_FAILED;
+ *     } */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef void standin_work(void *args);
+
+/* Counts a call. Not 0: it must fail with this error, which was asked for (a number of the
+ * library's own), or CUDA's 700 to 719 because an earlier error was fatal. */
+int standin_enter(const char *function);
+
+/* Runs work(args) now, or records it with a copy of `args`. Whatever `args` points to must be
+ * device memory, or live as long as the graph. */
+CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
+                         size_t bytes);
+
+/* For what must not happen while the calling thread captures (allocation, waiting): an error, and
+ * the capture is spoilt. */
+CUresult standin_forbid_capture(void);
+
+/* Whether the addresses lie in one live allocation of device memory. */
+bool standin_owns(const void *address, size_t bytes);
+
+/* The n-th next call of a function fails with `error`, and only that one. Also by the environment:
+ * MGPU_STANDIN_FAIL="function:n:error,...". n = 0: never mind. Fatal errors last: see revive. */
+void standin_fail(const char *function, int n, int error);
+void standin_revive(void);
+
+/* How often a function was called, a kernel ("kernel <name>") started, or recorded work replayed
+ * ("<name> in graph"). */
+long long standin_count(const char *what);
+
+#endif

@@ -1,0 +1,257 @@
+/* Streams, which run what they are given at once or record it, and events. */
+#include "gpu.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STREAM = 0x73747265, EVENT = 0x6576656e, DEAD = 0xdeaddead };
+
+struct CUevent_st {
+    uint32_t kind;
+    CUcontext context;
+    bool timed, recorded;
+    uint64_t capture; /* the one it was recorded in; 0: none */
+    struct timespec at;
+};
+
+static _Thread_local CUstream capturing; /* the stream with which this thread records */
+static uint64_t captures;
+
+/* ---- streams ---- */
+
+CUresult standin_stream_error(CUstream s) {
+    const CUcontext current = standin_current();
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!s) return CUDA_SUCCESS;
+    if (s->kind != STREAM)
+        return standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
+    if (s->context == current) return CUDA_SUCCESS;
+    return standin_say(CUDA_ERROR_INVALID_HANDLE,
+                       "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
+                       current->device);
+}
+
+bool standin_capturing(CUstream s) {
+    return s && s->capture;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    ENTER(cuStreamCreate);
+    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    *stream = calloc(1, sizeof **stream);
+    if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
+    (*stream)->kind = STREAM;
+    (*stream)->context = standin_current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    ENTER(cuStreamDestroy);
+    if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
+    if (capturing == stream) capturing = NULL;
+    if (stream->capture) cuGraphDestroy(stream->capture);
+    free(stream->ends.at);
+    free(stream->shown);
+    stream->kind = (uint32_t)DEAD;
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    ENTER(cuStreamSynchronize);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (standin_capturing(stream) || !stream) {
+        const CUresult refused = standin_forbid_capture();
+        if (refused) return refused;
+    }
+    standin_check_guards();
+    return standin_lost();
+}
+
+static bool record(CUstream s, const char *name, standin_work *work, const void *args,
+                   size_t bytes) {
+    const size_t number = s->capture->n;
+    return standin_graph_add(s->capture, name, work, args, bytes, s->ends.at, s->ends.n) &&
+           standin_places_set(&s->ends, &number, 1);
+}
+
+CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
+                         size_t bytes) {
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!stream && capturing) {
+        capturing->spoilt = true;
+        return standin_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                           "%s on the default stream while another one captures", name);
+    }
+    if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream && stream->capture)
+        return record(stream, name, work, args, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    void *own = malloc(bytes + 1); /* a copy, as recorded work has one */
+    if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes) memcpy(own, args, bytes);
+    work(own);
+    free(own);
+    return standin_lost();
+}
+
+/* ---- recording ---- */
+
+CUresult standin_forbid_capture(void) {
+    if (!capturing) return CUDA_SUCCESS;
+    capturing->spoilt = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+    ENTER(cuStreamBeginCapture);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (stream->capture || capturing || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    stream->capture = calloc(1, sizeof *stream->capture);
+    if (!stream->capture) return CUDA_ERROR_OUT_OF_MEMORY;
+    standin_lock();
+    stream->number = ++captures;
+    standin_unlock();
+    stream->spoilt = false;
+    stream->ends.n = 0;
+    capturing = stream;
+    return CUDA_SUCCESS;
+}
+
+/* A handle of a node is its number, counted from 1. */
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                CUgraph *graph, const CUgraphNode **ends,
+                                const CUgraphEdgeData **edges, size_t *n) {
+    ENTER(cuStreamGetCaptureInfo);
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!standin_capturing(stream)) return CUDA_SUCCESS;
+    *status =
+        stream->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *id = stream->number;
+    *graph = stream->capture;
+    *edges = NULL;
+    free(stream->shown);
+    stream->shown = malloc((stream->ends.n + 1) * sizeof *stream->shown);
+    if (!stream->shown) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < stream->ends.n; i++)
+        stream->shown[i] = (CUgraphNode)(uintptr_t)(stream->ends.at[i] + 1);
+    *ends = stream->shown;
+    *n = stream->ends.n;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+                                           const CUgraphEdgeData *edges, size_t n, unsigned flags) {
+    ENTER(cuStreamUpdateCaptureDependencies);
+    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (edges || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+    size_t *at = malloc((n + 1) * sizeof *at);
+    if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+    bool good = true;
+    for (size_t i = 0; i < n; i++) {
+        at[i] = (size_t)(uintptr_t)nodes[i] - 1;
+        good &= at[i] < stream->capture->n;
+    }
+    good = good && standin_places_set(&stream->ends, at, n);
+    free(at);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    ENTER(cuStreamEndCapture);
+    *graph = NULL;
+    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    CUgraph made = stream->capture;
+    const bool spoilt = stream->spoilt;
+    stream->capture = NULL;
+    stream->spoilt = false;
+    capturing = NULL;
+    if (!spoilt) *graph = made;
+    if (spoilt) cuGraphDestroy(made);
+    return spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+/* ---- events ---- */
+
+static bool is_event(CUevent e) {
+    if (e && e->kind == EVENT) return true;
+    standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
+    return false;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    ENTER(cuEventCreate);
+    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    *event = calloc(1, sizeof **event);
+    if (!*event) return CUDA_ERROR_OUT_OF_MEMORY;
+    (*event)->kind = EVENT;
+    (*event)->context = standin_current();
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event) {
+    ENTER(cuEventDestroy);
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    event->kind = (uint32_t)DEAD;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+/* While capturing it only marks a place in the recording: replays do not record the event. */
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    ENTER(cuEventRecord);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream && event->context != stream->context)
+        return standin_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
+                           event->context->device, stream->context->device);
+    if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event->capture = standin_capturing(stream) ? stream->number : 0;
+    event->recorded = true;
+    clock_gettime(CLOCK_MONOTONIC, &event->at);
+    return CUDA_SUCCESS;
+}
+
+/* All was done when it was enqueued: there is nothing to wait for, only rules to keep. A stream
+ * that does not capture may not join a recording here. */
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    ENTER(cuStreamWaitEvent);
+    const CUresult r = standin_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t own = standin_capturing(stream) ? stream->number : 0;
+    if (event->capture == own || !event->recorded) return CUDA_SUCCESS;
+    if (own) stream->spoilt = true;
+    return standin_say(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+                       "a stream waits for an event of another recording, or of none");
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    ENTER(cuEventSynchronize);
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (event->capture) {
+        standin_forbid_capture();
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    return standin_forbid_capture();
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
+    ENTER(cuEventElapsedTime);
+    if (!is_event(start) || !is_event(end) || !start->timed || !end->timed || !start->recorded ||
+        !end->recorded || start->context != end->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (start->capture || end->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    *ms = (float)((double)(end->at.tv_sec - start->at.tv_sec) * 1e3 +
+                  (double)(end->at.tv_nsec - start->at.tv_nsec) * 1e-6);
+    return CUDA_SUCCESS;
+}

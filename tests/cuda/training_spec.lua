@@ -1,0 +1,44 @@
+-- Training on a cuda device against Keras's curves and gradients, and against ref step by step.
+require "tests.cuda.device"
+local check = require "check"
+local mgpu = require "mgpu"
+
+mgpu.precision "highest" -- TF32 would not meet the tolerances
+dofile "tests/lua/golden_training_spec.lua"
+
+local test = check.test
+
+test("LeNet-5 on the GPU and on ref: twelve steps, step by step", function()
+  local train = mgpu.datasets.digits(384)
+  local x = train.x:reshape { 384, 28, 28, 1 }:to "float32" / 255
+  local function losses(device)
+    mgpu.seed(3)
+    mgpu.Layer.reset_names() -- the names, and the seed, make the weights
+    local model, list = mgpu.models.lenet5 { classes = 10 }, {}
+    model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
+      devices = device }
+    for s = 1, 12 do
+      local rows = { (s - 1) * 32 + 1, s * 32 }
+      list[s] = model:train_on_batch(x:slice { rows, {}, {}, {} }, train.y:slice { rows }).loss
+    end
+    return list
+  end
+  check.near(losses "cuda:0", losses "ref:0", 1e-4) -- float32 sums in other orders over twelve steps
+end)
+
+test("every step draws new dropout masks, those of ref", function()
+  local L = mgpu.layers
+  local function masks(device)
+    return mgpu.with_device(device, function()
+      mgpu.seed(11)
+      local layer, list = L.Dropout { 0.5, name = "d" }, {}
+      local step = mgpu.jit(function(x) return layer(x, { training = true }) end)
+      for i = 1, 5 do list[i] = step(mgpu.ones { 4, 33 }) end
+      for i = 1, 5 do list[i] = list[i]:totable() end
+      return list
+    end)
+  end
+  local ours, wanted = masks "cuda:0", masks "ref:0"
+  check.equal(ours, wanted)
+  check.falsy(tostring(ours[3][1]) == nil)
+end)
