@@ -502,7 +502,8 @@ static mg_status run_collective(const mg_program *p, const call *k, void *in, vo
     if (strcmp(s->op->name, "transfer") == 0) {
         const mg_value *moved = run->world_rank == a->root ? x : k->plan.out[0].value;
         const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
-        return api->transfer(run->world, run->world_rank, (int)a->root, (int)a->to, in, out, bytes);
+        return run->world->api->transfer(run->world, run->world_rank, (int)a->root, (int)a->to, in,
+                                         out, bytes);
     }
     if (strcmp(s->op->name, "all_reduce") == 0)
         return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);

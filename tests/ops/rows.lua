@@ -252,6 +252,18 @@ concat(3, 3, function(i) return { 2, 3, i, 64 } end)
 concat(1, 3, function(i) return { i == 2 and 65537 or 5 } end)
 concat(2, 2, function() return { 0, 4 } end)
 
+-- Ids of every integer dtype; slices of one byte to many units; ids outside; no ids.
+for _, as in ipairs { "uint8", "int32", "int64" } do
+  case { "gather", { { 200, 12 }, -3, 300 }, { { 7, 30 }, ints = 200 }, axis = 1, as = as,
+    dtypes = ALL, grad = false, fallback = as == "uint8" }
+  case { "scatter_add", { { 3, 700, 2 }, -1, 1 }, { { 700 }, ints = 250 }, axis = 2, size = 230,
+    as = as, dtypes = FLOATS, grad = false, fallback = true }
+end
+moved { "gather", { { 3, 9, 5 }, -3, 300 }, { { 4 }, choose = { 0, 9, -1, 8 } }, axis = 2, as = "int32" }
+moved { "gather", { { 9, 64 }, -3, 300 }, { { 65537 }, ints = 10 }, axis = 1, as = "int32" }
+moved { "gather", { { 9, 64 }, -3, 300 }, { { 0 }, ints = 9 }, axis = 1, as = "int32" }
+moved { "gather", { { 0, 4 }, -3, 300 }, { { 3 }, ints = 1 }, axis = 1, as = "int32" }
+
 -- ---- matmul -------------------------------------------------------------------------------------
 
 local MATMUL = { tol = 1e-5, why = "products summed in another order" }
@@ -401,6 +413,22 @@ case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size =
 case { "scatter_add", { { 2, 5, 7 }, -1, 1 }, { { 5 }, choose = { 2, 0, -1, 9 } }, axis = 2, size = 4, grad = false }
 case { "scatter_add", { { 300, 200 }, -1, 1 }, { { 300 }, ints = 50 }, axis = 1, size = 50, grad = false }
 case { "scatter_add", { { 40000, 2 }, -1, 1 }, { { 40000 }, ints = 30000 }, axis = 1, size = 30000, grad = false }
+-- Few destinations for many ids, one that most ids name, none that any does, whole numbers that overflow.
+local function scatter(dy, ids, size, more)
+  local c = { "scatter_add", { dy, -1, 1 }, ids, axis = 1, size = size, as = "int32", dtypes = FLOATS,
+    grad = false, fallback = true, tol = 1e-5, why = "many terms, summed in another order" }
+  for k, v in pairs(more or {}) do c[k] = v end
+  case(c)
+end
+scatter({ 9000, 3 }, { { 9000 }, ints = 2 }, 2)
+scatter({ 9000, 33 }, { { 9000 }, choose = { 7, 7, 7, 7, 7, 7, 300, 299, -5, 1000000, 7, 7, 0 } }, 301)
+scatter({ 65537 }, { { 65537 }, choose = { 4, 3 } }, 5)
+scatter({ 65537 }, { { 65537 }, ints = 70000 }, 70000)
+scatter({ 300, 2 }, { { 300 }, choose = { 9, -1 } }, 9)
+scatter({ 0, 2 }, { { 0 }, ints = 3 }, 9)
+scatter({ 300, 0 }, { { 300 }, ints = 3 }, 9)
+case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 1, size = 40, as = "int32",
+  dtypes = { "uint8", "int32", "int64", "bool" }, grad = false, fallback = true }
 
 -- ---- errors: what is said, and that it names what is wrong ---------------------------------------
 

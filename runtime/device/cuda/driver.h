@@ -16,12 +16,14 @@
     X(cuDeviceTotalMem)                                                                            \
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDevicePrimaryCtxRetain)                                                                    \
-    X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) \
-        X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent)           \
-            X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) \
-                X(cuStreamEndCapture) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)          \
-                    X(cuEventSynchronize) X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync)         \
-                        X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemPoolCreate) X(cuMemPoolDestroy)   \
+    X(cuDevicePrimaryCtxRelease)                                                                   \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)            \
+        X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                      \
+            X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) X(cuStreamEndCapture)     \
+                X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)          \
+                    X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)             \
+                        X(cuMemGetInfo) X(cuMemPoolCreate) X(cuMemPoolDestroy)                     \
                             X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) X(cuMemPoolTrimTo)   \
                                 X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemcpyHtoDAsync)            \
                                     X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync)   \

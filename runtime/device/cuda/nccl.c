@@ -17,8 +17,9 @@
     X(ncclGetLastError)                                                                            \
     X(ncclCommInitAll)                                                                             \
     X(ncclCommDestroy)                                                                             \
-    X(ncclCommAbort) X(ncclAllReduce) X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv)       \
-        X(ncclGroupStart) X(ncclGroupEnd)
+    X(ncclCommAbort)                                                                               \
+    X(ncclAllReduce)                                                                               \
+    X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
 MG_CUDA_TABLE(nccl_api, NCCL);
 static nccl_api nccl;

@@ -165,11 +165,6 @@ static void run_child(void *args) {
 /* On a stream that captures it becomes one node. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     ENTER(cuGraphLaunch);
-    const CUresult r = standin_stream_error(stream);
-    if (r != CUDA_SUCCESS) return r;
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
-    if (!standin_capturing(stream))
-        return standin_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
-    if (stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     return standin_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
 }

@@ -22,4 +22,12 @@ typedef struct __attribute__((aligned(16))) unit_16 {
 /* A thread moves so many units at a time: reads that are under way together hide their latency. */
 enum { MG_AT_ONCE = 4 };
 
+/* The units i of a thread: at most MG_AT_ONCE a round. */
+#define ROUNDS(count)                                                                              \
+    for (uint32_t first = blockIdx.x * blockDim.x * MG_AT_ONCE + threadIdx.x; first < (count);     \
+         first += gridDim.x * blockDim.x * MG_AT_ONCE)
+#define EACH(i, k, count)                                                                          \
+    for (uint32_t k = 0, i = first; k < MG_AT_ONCE; k++, i += blockDim.x)                          \
+        if (i < (count))
+
 #endif

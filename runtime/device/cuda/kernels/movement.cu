@@ -6,14 +6,6 @@
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/movement_params.h"
 
-/* The units i of a thread: at most MG_AT_ONCE a round. */
-#define ROUNDS(count)                                                                              \
-    for (uint32_t first = blockIdx.x * blockDim.x * MG_AT_ONCE + threadIdx.x; first < (count);     \
-         first += gridDim.x * blockDim.x * MG_AT_ONCE)
-#define EACH(i, k, count)                                                                          \
-    for (uint32_t k = 0, i = first; k < MG_AT_ONCE; k++, i += blockDim.x)                          \
-        if (i < (count))
-
 /* ---- walks ---- */
 
 DEVICE int64_t place(const walk_params *p, uint32_t i) {
