@@ -44,8 +44,13 @@ mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
         cudnnHandle_t made = NULL;
         MG_TRY(mg_dnn_open());
         MG_TRY(mg_dnn_check(mg_dnn.cudnnCreate(&made), "start"));
-        s->dnn = made;
-        MG_TRY(mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream"));
+        const mg_status status =
+            mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream");
+        if (status == MG_OK)
+            s->dnn = made;
+        else
+            mg_dnn.cudnnDestroy(made);
+        MG_TRY(status);
     }
     *handle = s->dnn;
     return MG_OK;
