@@ -1,7 +1,5 @@
 /* cuDNN itself, without a GPU: the graphs that we describe get engines whose plans are made, for a
  * GPU that is only described too. Nothing is run. */
-#include "core/io.h"
-#include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cuda/dnn_plan.h"
 #include <dlfcn.h>
@@ -10,24 +8,24 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 
 typedef struct shape {
     const char *name;
-    int64_t rows, channels, size, kernels, stride, pad, groups; /* square images and kernels */
-    int first;                                                  /* its image needs no gradient */
+    int64_t rows, channels, size, kernels, stride, pad, more, groups; /* more: padding, behind */
+    int first; /* its image needs no gradient */
 } shape;
 
 static const shape shapes[] = {
-    {"mnist_cnn 1", 28, 1, 3, 32, 1, 0, 1, 1},     {"mnist_cnn 2", 26, 32, 3, 64, 1, 0, 1, 0},
-    {"mnist_cnn 3", 24, 64, 3, 128, 1, 0, 1, 0},   {"lenet5 1", 28, 1, 5, 6, 1, 2, 1, 1},
-    {"lenet5 2", 14, 6, 5, 16, 1, 0, 1, 0},        {"resnet 7x7", 224, 3, 7, 64, 2, 3, 1, 1},
-    {"resnet 1x1", 56, 256, 1, 64, 1, 0, 1, 0},    {"resnet 3x3", 56, 64, 3, 64, 1, 1, 1, 0},
-    {"resnet 3x3/2", 56, 128, 3, 128, 2, 1, 1, 0}, {"resnet 1x1/2", 56, 256, 1, 512, 2, 0, 1, 0},
-    {"depthwise", 14, 64, 3, 64, 1, 1, 64, 0},     {"2 groups", 14, 64, 3, 64, 1, 1, 2, 0},
+    {"mnist_cnn 1", 28, 1, 3, 32, 1, 0, 0, 1, 1},   {"mnist_cnn 2", 26, 32, 3, 64, 1, 0, 0, 1, 0},
+    {"mnist_cnn 3", 24, 64, 3, 128, 1, 0, 0, 1, 0}, {"lenet5 1", 28, 1, 5, 6, 1, 2, 0, 1, 1},
+    {"lenet5 2", 14, 6, 5, 16, 1, 0, 0, 1, 0},      {"resnet 7x7", 224, 3, 7, 64, 2, 2, 1, 1, 1},
+    {"resnet 1x1", 56, 256, 1, 64, 1, 0, 0, 1, 0},  {"resnet 3x3", 56, 64, 3, 64, 1, 1, 0, 1, 0},
+    {"3x3 / 2", 56, 128, 3, 128, 2, 0, 1, 1, 0},    {"1x1 / 2", 56, 256, 1, 512, 2, 0, 0, 1, 0},
+    {"depthwise", 14, 64, 3, 64, 1, 1, 0, 64, 0},   {"2 groups", 14, 64, 3, 64, 1, 1, 0, 2, 0},
 };
+
+#define OK(call) assert_int_equal(mg_dnn.call, CUDNN_STATUS_SUCCESS)
 
 static mg_dnn_target target;
 
@@ -57,8 +55,29 @@ static int close_library(void **state) {
     return 0;
 }
 
+static bool notes(cudnnBackendDescriptor_t config, cudnnBackendNumericalNote_t note) {
+    cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendDescriptor_t engine;
+    int64_t n = 0;
+    bool has = false;
+    OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    OK(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                1, &n, &engine));
+    OK(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, found));
+    for (int64_t i = 0; i < n; i++) has |= found[i] == note;
+    OK(cudnnBackendDestroyDescriptor(engine));
+    return has;
+}
+
+static void check_notes(cudnnBackendDescriptor_t config, mg_dtype dtype) {
+    if (mg_deterministic()) assert_false(notes(config, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+    if (dtype == MG_F32 && !mg_precision_fast())
+        assert_false(notes(config, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+}
+
 static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, bool epilogue) {
-    const int64_t out = (s->rows + 2 * s->pad - s->size) / s->stride + 1;
+    const int64_t out = (s->rows + 2 * s->pad + s->more - s->size) / s->stride + 1;
     const mg_dnn_conv c = {.result = result,
                            .dtype = dtype,
                            .x = {batch, s->channels, s->rows, s->rows},
@@ -67,7 +86,7 @@ static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, boo
                            .strides = {s->stride, s->stride},
                            .dilations = {1, 1},
                            .before = {s->pad, s->pad},
-                           .after = {s->pad, s->pad},
+                           .after = {s->pad + s->more, s->pad + s->more},
                            .bias = epilogue,
                            .relu = epilogue};
     mg_dnn_graph g;
@@ -75,13 +94,10 @@ static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, boo
     int n = 0;
     mg_status status = mg_dnn_graph_make(&g, &target, &c);
     if (status == MG_OK) status = mg_dnn_plans(&target, &g, dtype, 4, plans, &n);
-    if (getenv("VERBOSE"))
-        printf("%s batch %lld result %d dtype %d epilogue %d: %d plans, %s\n", s->name,
-               (long long)batch, result, (int)dtype, epilogue, n,
-               status == MG_OK ? "" : mg_error_message());
-    else if (status != MG_OK)
-        fail_msg("%s, batch %lld, result %d, dtype %d%s: %s", s->name, (long long)batch, result,
-                 (int)dtype, epilogue ? ", bias, relu" : "", mg_error_message());
+    if (status != MG_OK)
+        fail_msg("%s, batch %lld, result %d, %s%s: %s", s->name, (long long)batch, result,
+                 mg_dtype_name(dtype), epilogue ? ", bias, relu" : "", mg_error_message());
+    for (int i = 0; i < n; i++) check_notes(plans[i].engine, dtype);
     while (n) mg_dnn_plan_drop(&plans[--n]);
     mg_dnn_graph_drop(&g);
 }
