@@ -170,6 +170,8 @@ $B/kernels.o: $(IMAGES)
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
+$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan library)
+FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
