@@ -125,6 +125,9 @@ FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
+FLAGS_runtime/device/cpu/pairs_base.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/pairs_avx2.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/pairs_avx512.c = -ffp-contract=off
 
 $B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
@@ -151,10 +154,11 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 
 # Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
 GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h)
+NVCC_random.cu = -fmad=false # the reference's bits
+$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h)
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
-	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) -Werror all-warnings -fatbin -o $@ $<
+	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) $(NVCC_$(<F)) -Werror all-warnings -fatbin -o $@ $<
 IMAGES = $(patsubst %.cu,$B/%.fatbin,$(CUDA_CU))
 $B/kernels.o: $(IMAGES)
 	@{ echo '.section .data.rel.ro, "aw"; .globl mg_cuda_images; mg_cuda_images:'; \

@@ -72,13 +72,11 @@ static int core_set_devices(lua_State *L) {
 
 static int core_device_info(lua_State *L) {
     bind_want(L, 1, LUA_TSTRING, "device_info");
-    mg_device *d = mg_device_find(lua_tostring(L, 1));
     mg_device_info info = {0};
-    if (!d) return bind_raise(L);
-    bind_check(L, d->api->describe(d->ordinal, &info));
+    bind_check(L, mg_device_describe(lua_tostring(L, 1), &info));
     lua_newtable(L);
-    lua_pushstring(L, d->name), lua_setfield(L, -2, "name");
-    lua_pushstring(L, d->api->kind), lua_setfield(L, -2, "kind");
+    lua_pushstring(L, info.name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, info.kind), lua_setfield(L, -2, "kind");
     lua_pushstring(L, info.text), lua_setfield(L, -2, "text");
     lua_pushnumber(L, (double)info.memory_bytes), lua_setfield(L, -2, "memory");
     return 1;
@@ -119,8 +117,8 @@ static int core_deterministic(lua_State *L) {
     return 1;
 }
 
-/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =}: a planned failure, for
- * tests; fault() takes it back. */
+/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =, lost =}: a planned failure,
+ * for tests; fault() takes it back. */
 static int core_fault(lua_State *L) {
     mg_fault fault = {.at = 1};
     if (lua_isnoneornil(L, 1)) {
@@ -138,6 +136,8 @@ static int core_fault(lua_State *L) {
     fault.at = (int)luaL_optinteger(L, -1, 1);
     lua_getfield(L, 1, "stuck");
     fault.stuck = lua_toboolean(L, -1);
+    lua_getfield(L, 1, "lost");
+    fault.lost = lua_toboolean(L, -1);
     mg_fault_plan(&fault);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* MGPU_LOG=topic,topic: one line to the log sink for each event of a topic.
- * Topics: fallback dispatch plan memory. The sink is stderr until mg_log_set_sink(). */
+ * Topics: fallback dispatch plan memory kernels. The sink is stderr until mg_log_set_sink(). */
 #ifndef MG_CORE_LOG_H
 #define MG_CORE_LOG_H
 

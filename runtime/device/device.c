@@ -178,16 +178,21 @@ static int64_t memory_limit(const char *name) {
     return INT64_MAX;
 }
 
+static void write_name(char name[16], const char *kind, int ordinal, int logical) {
+    const unsigned gpu = (unsigned)ordinal % 64, part = (unsigned)logical % 64;
+    if (logical)
+        snprintf(name, 16, "%.8s:%u/%u", kind, gpu, part);
+    else
+        snprintf(name, 16, "%.8s:%u", kind, gpu);
+}
+
 static mg_device *make_device(const mg_device_api *api, int ordinal, int logical) {
     mg_device *d = mg_alloc_zero(sizeof *d);
     if (!d) return NULL;
     d->api = api;
     d->ordinal = ordinal;
     d->logical = logical;
-    if (logical)
-        snprintf(d->name, sizeof d->name, "%s:%d/%d", api->kind, ordinal, logical);
-    else
-        snprintf(d->name, sizeof d->name, "%s:%d", api->kind, ordinal);
+    write_name(d->name, api->kind, ordinal, logical);
     d->limit = memory_limit(d->name);
     if (api->open && api->open(d) != MG_OK) {
         mg_free(d);
@@ -197,20 +202,22 @@ static mg_device *make_device(const mg_device_api *api, int ordinal, int logical
     return first = d;
 }
 
-/* With none of its kind, opening it says why. */
+/* True with none of its kind: opening it, or asking about it, says why. */
+static bool exists(const mg_device_api *api, int ordinal) {
+    const int n = api->count();
+    if (n == 0 || ordinal < n) return true;
+    mg_fail(MG_USAGE, "device \"%s:%d\" does not exist: there %s %d of its kind", api->kind,
+            ordinal, n == 1 ? "is" : "are", n);
+    return false;
+}
+
 static mg_device *find_locked(const char *kind, int ordinal, int logical) {
     for (mg_device *d = first; d; d = d->next)
         if (d->ordinal == ordinal && d->logical == logical && strcmp(d->api->kind, kind) == 0)
             return d;
     const mg_device_api *api = kind_locked(kind);
     if (!api) return NULL;
-    const int n = api->count();
-    if (n > 0 && ordinal >= n) {
-        mg_fail(MG_USAGE, "device \"%s:%d\" does not exist: there %s %d of its kind", kind, ordinal,
-                n == 1 ? "is" : "are", n);
-        return NULL;
-    }
-    return make_device(api, ordinal, logical);
+    return exists(api, ordinal) ? make_device(api, ordinal, logical) : NULL;
 }
 
 mg_device *mg_device_find(const char *name) {
@@ -220,7 +227,26 @@ mg_device *mg_device_find(const char *name) {
     pthread_mutex_lock(&lock);
     mg_device *d = find_locked(kind, ordinal, logical);
     pthread_mutex_unlock(&lock);
-    return d;
+    return d && mg_device_check(d) == MG_OK ? d : NULL;
+}
+
+mg_status mg_device_check(const mg_device *d) {
+    if (!mg_device_is_lost(d)) return MG_OK;
+    return mg_fail(MG_DEVICE,
+                   "%s is lost: it did not come back from an earlier step; choose other devices",
+                   d->name);
+}
+
+mg_status mg_device_describe(const char *name, mg_device_info *info) {
+    char kind[16];
+    int ordinal, logical;
+    MG_TRY(parse_name(name, kind, &ordinal, &logical));
+    const mg_device_api *api = mg_device_kind(kind);
+    if (!api || !exists(api, ordinal)) return mg_error_code();
+    MG_TRY(api->describe(ordinal, info));
+    write_name(info->name, kind, ordinal, logical);
+    snprintf(info->kind, sizeof info->kind, "%s", kind);
+    return MG_OK;
 }
 
 mg_device *mg_device_default(void) {
@@ -244,6 +270,8 @@ mg_device *mg_device_first(void) {
 
 void mg_devices_close(void) {
     mg_workers_close();
+    for (const mg_device *d = first; d; d = d->next)
+        if (mg_device_is_lost(d)) return; /* its job may still use them all */
     pthread_mutex_lock(&lock);
     while (first) {
         mg_device *d = first;

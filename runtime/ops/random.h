@@ -1,80 +1,10 @@
-/* From Philox words to numbers: the formulas that every device's random kernel uses.
- *
- * Element i of a tensor takes lane i % 4 of block i / 4 (core/rng.h). Results of float32 and
- * narrower use the _f formulas where there are two, float64 the _d ones; normal numbers are made in
- * double and rounded. Compile without contraction to fused multiply-add, or bits differ. */
+/* The elements of a block of random numbers, whatever their kind. */
 #ifndef MG_OPS_RANDOM_H
 #define MG_OPS_RANDOM_H
 
 #include "core/rng.h"
 #include "ops/attrs.h"
-#include <math.h>
-
-/* [a, b): a + (b - a) * u with 24 bits of u. A sum that rounds up to b becomes a. */
-static inline float mg_random_uniform_f(uint32_t word, float a, float b) {
-    const float v = a + (b - a) * ((float)(word >> 8) * 0x1p-24f);
-    return v < b ? v : a;
-}
-
-static inline double mg_random_uniform_d(uint32_t word, double a, double b) {
-    const double v = a + (b - a) * ((double)(word >> 8) * 0x1p-24);
-    return v < b ? v : a;
-}
-
-/* In the middle of the word's interval of (0, 1): neither 0 nor 1. */
-static inline double mg_random_inside(uint32_t word) {
-    return ((double)word + 0.5) * 0x1p-32;
-}
-
-/* Standard normal by Box-Muller: words 0, 1 make lanes 0, 1; words 2, 3 make lanes 2, 3. */
-static inline void mg_random_normal_pair(const uint32_t words[2], double out[2]) {
-    const double radius = sqrt(-2 * log(mg_random_inside(words[0])));
-    const double angle = 6.283185307179586 * ((double)words[1] * 0x1p-32);
-    out[0] = radius * cos(angle);
-    out[1] = radius * sin(angle);
-}
-
-/* The standard normal's inverse distribution for p in [0.02, 0.98]: Acklam's rational
- * approximation (relative error 2e-9), then one step of Halley's method to double precision. */
-static inline double mg_random_inverse_normal(double p) {
-    const double q = p - 0.5, r = q * q;
-    const double above =
-        ((((-39.69683028665376 * r + 220.9460984245205) * r - 275.9285104469687) * r +
-          138.3577518672690) *
-             r -
-         30.66479806614716) *
-            r +
-        2.506628277459239;
-    const double below =
-        ((((-54.47609879822406 * r + 161.5858368580409) * r - 155.6989798598866) * r +
-          66.80131188771972) *
-             r -
-         13.28068155288572) *
-            r +
-        1;
-    const double x = q * above / below;
-    const double error = 0.5 * erfc(-x * 0.7071067811865476) - p;
-    const double step = error * 2.5066282746310002 * exp(0.5 * x * x);
-    return x - step / (1 + 0.5 * x * step);
-}
-
-/* Standard normal cut off at two deviations: the inverse of p between Phi(-2) and Phi(2). */
-static inline double mg_random_truncated_normal(uint32_t word) {
-    const double p = 0.022750131948179207 + 0.9544997361036416 * mg_random_inside(word);
-    return mg_random_inverse_normal(p);
-}
-
-/* True with probability p: where (word >> 8) < threshold(p), which is exact for multiples of
- * 2^-24 and rounds p up otherwise. */
-static inline uint32_t mg_random_threshold(double p) {
-    return (uint32_t)ceil(p * 0x1p24);
-}
-
-/* 0 .. range - 1, range <= 2^32: the high word of a product; no value is likelier than another by
- * more than range * 2^-32. */
-static inline int64_t mg_random_below(uint32_t word, uint64_t range) {
-    return (int64_t)(((uint64_t)word * range) >> 32);
-}
+#include "ops/random_formulas.h"
 
 /* The four elements of one block, before rounding to the dtype. */
 static inline void mg_random_block(const mg_random_attrs *a, const uint32_t words[4],

@@ -109,9 +109,9 @@ local SHAPES = {
 }
 
 test("broadcasting goes along any axes", function()
-  for _, pair in ipairs(SHAPES) do
-    for _, dtypes in ipairs { { "float32", "float32" }, { "bfloat16", "float32" }, { "int32", "float64" },
-      { "uint8", "float16" } } do
+  for i, pair in ipairs(SHAPES) do
+    for _, dtypes in ipairs(i % 2 == 0 and { { "float32", "float32" }, { "int32", "float64" } }
+      or { { "bfloat16", "float32" }, { "uint8", "float16" } }) do
       agree(function(make)
         return make(pair[1], dtypes[1], 0, 9) * 2.5 - make(pair[2], dtypes[2], 0, 9)
       end, 0, dtypes[1] .. " and " .. dtypes[2])
@@ -154,8 +154,8 @@ local REDUCED = {
 local TOLERANCE = { float32 = 2e-6, float16 = 1e-3, bfloat16 = 8e-3, float64 = 1e-12 }
 
 test("sums over any axes", function()
-  for _, case in ipairs(REDUCED) do
-    for _, dtype in ipairs(DTYPES) do
+  for i, case in ipairs(REDUCED) do
+    for _, dtype in ipairs { "float32", DTYPES[i % #DTYPES + 1] } do
       agree(function(make) return ops.sum(make(case[1], dtype, 0, 9), { axis = case[2] }) end,
         TOLERANCE[dtype], "sum " .. dtype .. " over " .. axes_text(case[2]))
     end
@@ -164,8 +164,8 @@ end)
 
 test("largest and smallest elements, truths and products over any axes", function()
   for i, case in ipairs(REDUCED) do
-    local dtype = DTYPES[i % #DTYPES + 1]
-    for _, name in ipairs { "max", "min", "all", "any", "prod" } do
+    local dtype = DTYPES[(i + 3) % #DTYPES + 1]
+    for _, name in ipairs(i % 2 == 0 and { "max", "all", "prod" } or { "min", "any", "prod" }) do
       local empty = count(case[1]) == 0 and (name == "max" or name == "min")
       if not empty then
         agree(function(make)
@@ -177,9 +177,10 @@ test("largest and smallest elements, truths and products over any axes", functio
 end)
 
 test("positions: the first of equals, and NaN before all", function()
-  for _, case in ipairs(REDUCED) do
+  local numbers_and_halves = { "float16", "int32", "uint8", "float64" }
+  for i, case in ipairs(REDUCED) do
     if type(case[2]) == "number" and count(case[1]) > 0 then
-      for _, dtype in ipairs { "float32", "float16", "int32", "uint8", "float64" } do
+      for _, dtype in ipairs { "float32", numbers_and_halves[i % 4 + 1] } do
         for _, name in ipairs { "argmax", "argmin" } do
           agree(function(make) return ops[name](make(case[1], dtype, 0, 40):floor(), { axis = case[2] }) end,
             0, name .. " " .. dtype)
@@ -209,6 +210,7 @@ end)
 
 test("running sums and gradients of products along long and short axes", function()
   for _, case in ipairs { { { 3, 1000 }, 2 }, { { 1000, 3 }, 1 }, { { 5, 300, 40 }, 2 }, { { 7 }, 1 },
+    { { 50000 }, 1 }, { { 2, 5000, 3 }, 2 },
     { { 2, 0 }, 2 }, { { 4, 1 }, 2 } } do
     for _, dtype in ipairs { "int32", "float32", "float64", "bool" } do
       agree(function(make) return ops.cumsum(make(case[1], dtype, 0, 2), { axis = case[2] }) end,

@@ -129,6 +129,22 @@ end
 case { "random", shape = { 5, 7, 3 }, kind = "bernoulli", a = 0.3, dtype = "bool" }
 case { "random", shape = { 9, 9, 100 }, kind = "bernoulli", a = 0.75, dtype = "bool" }
 case { "random", shape = { 1001 }, kind = "randint", a = -5, b = 12, dtype = "int32" }
+for _, to in ipairs(ALL) do
+  case { "full", shape = { 3, 67 }, value = 2.7, dtype = to }
+  case { "full", shape = { 65537 }, value = -1e10, dtype = to }
+  case { "iota", shape = { 2, 300, 3 }, axis = 2, dtype = to }
+  case { "iota", shape = { 3001 }, axis = 1, dtype = to }
+  case { "iota", shape = { 5, 0 }, axis = 1, dtype = to }
+  case { "random", shape = { 4099 }, kind = "randint", a = 0, b = to == "bool" and 2 or 200, dtype = to,
+    fallback = true }
+end
+for _, kind in ipairs { "uniform", "normal", "truncated_normal" } do
+  for _, to in ipairs(FLOATS) do
+    case { "random", shape = { 3, 1367 }, kind = kind, a = -1, b = 2, dtype = to, fallback = true,
+      tol = 1e-6, why = "normal numbers: another libm, rounded" }
+  end
+end
+case { "random", shape = { 0, 5 } }
 
 -- ---- reductions ---------------------------------------------------------------------------------
 
@@ -189,6 +205,64 @@ case { "permute", { { 5, 40, 3, 70 }, -1, 1 }, order = { 4, 2, 1, 3 }, grad = fa
 case { "slice", { { 5, 40, 3, 7 }, -1, 1 }, start = { 4, 0, 2, 6 }, stop = { -1, 40, 0, -1 },
   step = { -2, 3, -1, -1 }, grad = false }
 case { "broadcast_to", { { 40, 1, 70 }, -1, 1 }, shape = { 5, 40, 3, 70 }, grad = false }
+
+-- Elements of every size; odd sizes, tails, eight axes, none at all; whole rows and single elements.
+local function moved(c)
+  c.dtypes, c.grad = ALL, false
+  case(c)
+end
+for _, shape in ipairs { { 33, 65 }, { 64, 96 }, { 17, 1000 }, { 65537, 3 }, { 3, 65537 }, { 0, 5 } } do
+  moved { "permute", { shape, -3, 300 }, order = { 2, 1 } }
+end
+moved { "permute", { { 40, 50, 4 }, -3, 300 }, order = { 2, 1, 3 } }
+moved { "permute", { { 37, 41, 2 }, -3, 300 }, order = { 2, 1, 3 } }
+moved { "permute", { { 18, 5, 3, 33 }, -3, 300 }, order = { 4, 2, 3, 1 } }
+moved { "permute", { { 2, 3, 2, 3, 2, 3, 2, 3 }, -3, 300 }, order = { 8, 2, 6, 4, 5, 3, 7, 1 } }
+moved { "permute", { { 2, 17, 2, 1, 2, 3, 2, 18 }, -3, 300 }, order = { 1, 8, 3, 4, 7, 6, 5, 2 } }
+moved { "slice", { { 9, 64 }, -3, 300 }, start = { 1, 16 }, stop = { 9, 48 }, step = { 2, 1 } }
+moved { "slice", { { 9, 67 }, -3, 300 }, start = { 0, 3 }, stop = { 9, 66 }, step = { 1, 1 } }
+moved { "slice", { { 9, 67 }, -3, 300 }, start = { 8, 66 }, stop = { -1, 0 }, step = { -3, -5 } }
+moved { "slice", { { 65537, 2 }, -3, 300 }, start = { 1, 1 }, stop = { 65537, 2 }, step = { 2, 1 } }
+moved { "reverse", { { 5, 64 }, -3, 300 }, axis = 1 }
+moved { "reverse", { { 5, 67 }, -3, 300 }, axis = 2 }
+moved { "reverse", { { 0, 3 }, -3, 300 }, axis = 1 }
+moved { "broadcast_to", { {}, -3, 300 }, shape = { 3, 65537 } }
+moved { "broadcast_to", { { 1, 64 }, -3, 300 }, shape = { 9, 64 } }
+moved { "broadcast_to", { { 67, 1 }, -3, 300 }, shape = { 2, 67, 5 } }
+moved { "broadcast_to", { { 1, 3 }, -3, 300 }, shape = { 0, 3 } }
+moved { "reshape", { { 33, 65 }, -3, 300 }, shape = { 65, -1 } }
+moved { "pad", { { 2, 5, 6, 16 }, -3, 300 }, before = { 0, 1, 2 }, after = { 0, 1, 0 }, value = 3 }
+moved { "pad", { { 2, 5, 6, 3 }, -3, 300 }, before = { 1, 1, 0, 1 }, after = { 0, 2, 0, 1 }, value = 1 }
+moved { "pad", { { 4, 64 }, -3, 300 }, before = { 1, 16 }, after = { 0, 32 }, interior = { 2, 0 } }
+moved { "pad", { { 4, 1, 7 }, -3, 300 }, before = { 0, 3 }, after = { 2 }, interior = { 1, 4, 2 } }
+moved { "pad", { { 0, 3 }, -3, 300 }, before = { 1, 0 }, after = { 1, 2 }, value = 5 }
+moved { "pad", { { 2, 1, 2, 1, 2, 1, 2, 2 }, -3, 300 }, before = { 1, 0, 1, 0, 1, 0, 0, 1 },
+  after = { 0, 1, 0, 1, 0, 0, 1, 1 }, interior = { 1, 0, 1, 0, 0, 0, 1, 2 }, value = 9 }
+moved { "pad", { { 65537 }, -3, 300 }, before = { 3 }, after = { 2 }, value = 9 }
+
+local function concat(axis, n, shape_of)
+  local c = { "concat", axis = axis }
+  for i = 1, n do c[i + 1] = { shape_of(i), -3, 300 } end
+  moved(c)
+end
+concat(1, 41, function(i) return { i % 7 * 11, 3 } end)
+concat(2, 255, function(i) return { 3, i % 5 } end)
+concat(2, 17, function(i) return { 5, i * 16, 2 } end)
+concat(3, 3, function(i) return { 2, 3, i, 64 } end)
+concat(1, 3, function(i) return { i == 2 and 65537 or 5 } end)
+concat(2, 2, function() return { 0, 4 } end)
+
+-- Ids of every integer dtype; slices of one byte to many units; ids outside; no ids.
+for _, as in ipairs { "uint8", "int32", "int64" } do
+  case { "gather", { { 200, 12 }, -3, 300 }, { { 7, 30 }, ints = 200 }, axis = 1, as = as,
+    dtypes = ALL, grad = false, fallback = as == "uint8" }
+  case { "scatter_add", { { 3, 700, 2 }, -1, 1 }, { { 700 }, ints = 250 }, axis = 2, size = 230,
+    as = as, dtypes = FLOATS, grad = false, fallback = true }
+end
+moved { "gather", { { 3, 9, 5 }, -3, 300 }, { { 4 }, choose = { 0, 9, -1, 8 } }, axis = 2, as = "int32" }
+moved { "gather", { { 9, 64 }, -3, 300 }, { { 65537 }, ints = 10 }, axis = 1, as = "int32" }
+moved { "gather", { { 9, 64 }, -3, 300 }, { { 0 }, ints = 9 }, axis = 1, as = "int32" }
+moved { "gather", { { 0, 4 }, -3, 300 }, { { 3 }, ints = 1 }, axis = 1, as = "int32" }
 
 -- ---- matmul -------------------------------------------------------------------------------------
 
@@ -309,6 +383,19 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, 
       grad = grad }
   end
 end
+-- Halves: the other inputs become float32 beside them; statistics and sums are float32 on both devices.
+local HALVES = { "float16", "bfloat16" }
+for _, x in ipairs { { 6, 3 }, { 3, 4, 5, 17 } } do
+  local c = x[#x]
+  local y, row = { x, -1, 2 }, { { c }, 0.5, 1.5 }
+  case { "moments", y, dtypes = HALVES, grad = false }
+  case { "batch_norm", y, { { 2, c }, 0.5, 1.5 }, row, row, dtypes = HALVES, grad = false }
+  case { "batch_norm_reduce", y, { { 2, c }, 0.5, 1.5 }, y, dtypes = HALVES, grad = false }
+  case { "layer_norm", y, row, row, dtypes = HALVES, grad = false }
+  case { "layer_norm_grad", y, row, y, dtypes = HALVES, grad = false }
+  case { "layer_norm_reduce", y, y, dtypes = HALVES, grad = false }
+  case { "softmax", y, axis = -1, dtypes = HALVES, grad = false }
+end
 for _, x in ipairs { { 4, 7 }, { 2, 3, 5 }, { 300, 100 }, { 0, 4 } } do
   for axis = 1, #x do
     local grad = nil
@@ -326,6 +413,22 @@ case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size =
 case { "scatter_add", { { 2, 5, 7 }, -1, 1 }, { { 5 }, choose = { 2, 0, -1, 9 } }, axis = 2, size = 4, grad = false }
 case { "scatter_add", { { 300, 200 }, -1, 1 }, { { 300 }, ints = 50 }, axis = 1, size = 50, grad = false }
 case { "scatter_add", { { 40000, 2 }, -1, 1 }, { { 40000 }, ints = 30000 }, axis = 1, size = 30000, grad = false }
+-- Few destinations for many ids, one that most ids name, none that any does, whole numbers that overflow.
+local function scatter(dy, ids, size, more)
+  local c = { "scatter_add", { dy, -1, 1 }, ids, axis = 1, size = size, as = "int32", dtypes = FLOATS,
+    grad = false, fallback = true, tol = 1e-5, why = "many terms, summed in another order" }
+  for k, v in pairs(more or {}) do c[k] = v end
+  case(c)
+end
+scatter({ 9000, 3 }, { { 9000 }, ints = 2 }, 2)
+scatter({ 9000, 33 }, { { 9000 }, choose = { 7, 7, 7, 7, 7, 7, 300, 299, -5, 1000000, 7, 7, 0 } }, 301)
+scatter({ 65537 }, { { 65537 }, choose = { 4, 3 } }, 5)
+scatter({ 65537 }, { { 65537 }, ints = 70000 }, 70000)
+scatter({ 300, 2 }, { { 300 }, choose = { 9, -1 } }, 9)
+scatter({ 0, 2 }, { { 0 }, ints = 3 }, 9)
+scatter({ 300, 0 }, { { 300 }, ints = 3 }, 9)
+case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 1, size = 40, as = "int32",
+  dtypes = { "uint8", "int32", "int64", "bool" }, grad = false, fallback = true }
 
 -- ---- errors: what is said, and that it names what is wrong ---------------------------------------
 

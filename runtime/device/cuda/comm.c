@@ -12,7 +12,6 @@
 #include "device/cuda/memory.h"
 #include "device/cuda/nccl.h"
 #include "device/cuda/state.h"
-#include <stdio.h>
 
 enum { THREADS = 256 };
 
@@ -238,15 +237,10 @@ static bool opens_to(const mg_device *owner, const mg_device *reader) {
 }
 
 static mg_status set_up(rank *r, mg_device *d) {
-    static const char *const names[MG_N_DTYPES] = {"bool", "u8",  "i32", "i64",
-                                                   "bf16", "f16", "f32", "f64"};
-    char name[32];
     r->device = d;
     MG_TRY(mg_cuda_enter(d));
-    for (int t = 0; t < MG_N_DTYPES; t++) {
-        snprintf(name, sizeof name, "reduce_ranks_%s", names[t]);
-        MG_TRY(mg_cuda_find(d, name, &r->reduce[t]));
-    }
+    for (int t = 0; t < MG_N_DTYPES; t++)
+        MG_TRY(mg_cuda_find_typed(d, "reduce_ranks", (mg_dtype)t, &r->reduce[t]));
     CUresult result = mg_cu.cuEventCreate(&r->ready, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = mg_cu.cuEventCreate(&r->done, CU_EVENT_DISABLE_TIMING);
     return mg_cuda_check(d, result, "make an event");

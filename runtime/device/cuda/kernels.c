@@ -2,6 +2,7 @@
 #include "core/alloc.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/state.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
@@ -9,6 +10,14 @@ mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
     for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
         if (mg_cu.cuModuleGetFunction(function, s->kernels[i], name) == CUDA_SUCCESS) return MG_OK;
     return mg_fail(MG_INTERNAL, "%s: there is no kernel %s", d->name, name);
+}
+
+mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function) {
+    static const char *const types[MG_N_DTYPES] = {"bool", "u8",  "i32", "i64",
+                                                   "bf16", "f16", "f32", "f64"};
+    char full[64];
+    snprintf(full, sizeof full, "%s_%s", name, types[t]);
+    return mg_cuda_find(d, full, function);
 }
 
 mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,

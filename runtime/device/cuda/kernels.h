@@ -4,10 +4,26 @@
 
 #include "device/cuda/state.h"
 
+/* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
+enum { MG_KRSC = 1 };
+size_t mg_cuda_layout_bytes(const mg_value *v, int layout);
+
 extern const mg_kernel mg_cuda_last_resort; /* on the host */
 extern const mg_kernel mg_cuda_fused;       /* generated */
 extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_cuda_all,
     mg_cuda_any, mg_cuda_argmax, mg_cuda_argmin, mg_cuda_cumsum, mg_cuda_prod_grad,
     mg_cuda_all_finite;
+extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
+    mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
+extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
+extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;
+extern const mg_kernel mg_cuda_softmax, mg_cuda_softmax_grad, mg_cuda_log_softmax;
+extern const mg_kernel mg_cuda_moments, mg_cuda_batch_norm, mg_cuda_batch_norm_reduce;
+extern const mg_kernel mg_cuda_layer_norm, mg_cuda_layer_norm_grad, mg_cuda_layer_norm_reduce;
+extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_pool2d_pick,
+    mg_cuda_avg_pool2d, mg_cuda_avg_pool2d_grad;
+extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
+    mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
+extern const mg_kernel mg_cuda_reorder; /* between layouts */
 
 #endif

@@ -168,8 +168,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
 void mg_cuda_program_release(mg_program *calls) {
     program *p = (program *)calls;
     if (!p) return;
-    mg_cuda_enter(p->device);
-    mg_error_clear();
+    mg_cu.cuCtxSetCurrent(mg_cuda_of(p->device)->context); /* an error here changes nothing */
     for (int i = 0; i < RECORDINGS; i++) {
         if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
         mg_free(p->kept[i].external);

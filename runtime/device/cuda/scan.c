@@ -7,76 +7,123 @@
 #include "ops/loops.h"
 #include <string.h>
 
-enum { THREADS = 256, WARP = 32 };
+enum {
+    THREADS = 256,
+    WARP = 32,
+    FULL = 4, /* blocks per multiprocessor that fill it */
+    TURNS = 8 /* rows for each thread, at least, in a piece */
+};
 
 typedef struct state {
-    CUfunction function;
-    mg_axis_view view; /* of cumsum's axis; of prod_grad: groups, elements, 1 */
-    int64_t across;
+    CUfunction function, of_sums; /* cumsum's own; of the pieces' sums */
+    mg_axis_view view;            /* of cumsum's axis; of prod_grad: groups, elements, 1 */
+    int64_t across, pieces;
 } state;
 
 static bool is_wide_type(mg_dtype t) {
     return t == MG_F64 || t == MG_I32 || t == MG_I64;
 }
 
-/* Products leave the range of a float on the way. */
-static mg_status compile(mg_kernel_plan *plan, state *s, bool sum) {
-    const mg_dtype in = plan->in[0].value->dtype, out = plan->out[0].value->dtype;
+static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in, mg_dtype out,
+                         CUfunction *function) {
     mg_text text = {0};
-    mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n",
-                !sum || is_wide_type(in) || is_wide_type(out), THREADS);
+    mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
+                THREADS);
     mg_text_add(&text, "#define IS_SUM %d\n#define IN %s\n#define OUT %s\n", sum,
                 mg_element_name(in), mg_element_name(out));
     mg_text_add(&text, "#include \"device/cuda/kernels/scan.h\"\n");
     MG_TRY(mg_text_status(&text));
-    const mg_status status = mg_cuda_compile(plan->device, "scan", text.s, &s->function);
+    const mg_status status = mg_cuda_compile(plan->device, "scan", text.s, function);
     mg_free(text.s);
     return status;
 }
 
-static mg_status start(const mg_call *call, int64_t jobs, const void *params) {
-    const mg_device *d = call->plan->device;
-    const state *s = call->plan->state;
-    return mg_cuda_launch(d, s->function, mg_cuda_blocks(d, jobs * THREADS, THREADS), THREADS, 0,
-                          params);
-}
-
 /* ---- cumsum ---- */
 
+static int64_t tiles_of(const state *s) {
+    return (s->view.inner + s->across - 1) / s->across;
+}
+
+static int64_t pieces_of(const mg_cuda *d, const state *s) {
+    const int64_t jobs = s->view.outer * tiles_of(s), full = (int64_t)FULL * d->multiprocessors;
+    const int64_t most = s->view.n * s->across / (THREADS * TURNS), wanted = full / jobs;
+    const int64_t pieces = most < wanted ? most : wanted;
+    return pieces > 1 ? pieces : 1;
+}
+
 static mg_status prepare_cumsum(mg_kernel_plan *plan) {
-    const mg_shape *x = &plan->in[0].value->shape;
+    const mg_value *x = plan->in[0].value;
+    const mg_dtype out = plan->out[0].value->dtype;
+    const bool wide = is_wide_type(x->dtype) || is_wide_type(out);
+    const mg_dtype partial = wide ? MG_F64 : MG_F32;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    s->view = mg_axis_view_of(x, ((const mg_axis_attrs *)plan->step->attrs)->axis);
+    s->view = mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)plan->step->attrs)->axis);
+    if (mg_shape_count(&x->shape) == 0) return MG_OK;
     s->across = 1;
     while (s->across < WARP && s->across < s->view.inner) s->across *= 2;
-    return mg_shape_count(x) ? compile(plan, s, true) : MG_OK;
+    s->pieces = pieces_of(plan->device->state, s);
+    MG_TRY(compile(plan, true, wide, x->dtype, out, &s->function));
+    if (s->pieces == 1) return MG_OK;
+    plan->scratch = (size_t)(s->view.outer * s->pieces * s->view.inner) * mg_dtype_size(partial);
+    return compile(plan, true, wide, partial, partial, &s->of_sums);
+}
+
+static mg_status start_cumsum(const mg_call *call, CUfunction f, cumsum_params p) {
+    const mg_device *d = call->plan->device;
+    const int64_t jobs = p.outer * p.pieces * tiles_of(call->plan->state);
+    return mg_cuda_launch(d, f, mg_cuda_blocks(d, jobs * THREADS, THREADS), THREADS, 0, &p);
 }
 
 static mg_status run_cumsum(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_axis_view *v = &s->view;
-    const cumsum_params params = {call->in[0], call->out[0], v->outer, v->n, v->inner, s->across};
-    if (v->n == 0) return MG_OK;
-    return start(call, v->outer * ((v->inner + s->across - 1) / s->across), &params);
+    if (s->pieces == 0) return MG_OK; /* nothing there */
+    cumsum_params whole = {.in = call->in[0],
+                           .out = call->out[0],
+                           .outer = v->outer,
+                           .n = v->n,
+                           .inner = v->inner,
+                           .pieces = s->pieces,
+                           .across = s->across};
+    if (s->pieces > 1) {
+        cumsum_params sums = whole;
+        sums.out = NULL;
+        sums.carry = whole.carry = call->scratch;
+        MG_TRY(start_cumsum(call, s->function, sums));
+        sums = (cumsum_params){.in = call->scratch,
+                               .out = call->scratch,
+                               .outer = v->outer,
+                               .n = s->pieces,
+                               .inner = v->inner,
+                               .pieces = 1,
+                               .across = s->across};
+        MG_TRY(start_cumsum(call, s->of_sums, sums));
+    }
+    return start_cumsum(call, s->function, whole);
 }
 
 /* ---- prod_grad ---- */
 
+/* In double: products leave the range of a float on the way. */
 static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
-    const mg_shape *x = &plan->in[0].value->shape;
+    const mg_value *x = plan->in[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    s->view = mg_axis_view_of(x, 1);
-    plan->scratch = (size_t)mg_shape_count(x) * sizeof(double);
-    return mg_shape_count(x) ? compile(plan, s, false) : MG_OK;
+    s->view = mg_axis_view_of(&x->shape, 1);
+    if (mg_shape_count(&x->shape) == 0) return MG_OK;
+    plan->scratch = (size_t)mg_shape_count(&x->shape) * sizeof(double);
+    return compile(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->function);
 }
 
 static mg_status run_prod_grad(const mg_call *call) {
-    const mg_axis_view *v = &((const state *)call->plan->state)->view;
-    const prod_grad_params params = {call->in[0],   call->in[1], call->out[0],
-                                     call->scratch, v->outer,    v->n};
-    return v->n == 0 ? MG_OK : start(call, v->outer, &params);
+    const mg_device *d = call->plan->device;
+    const state *s = call->plan->state;
+    const prod_grad_params params = {call->in[0],   call->in[1],   call->out[0],
+                                     call->scratch, s->view.outer, s->view.n};
+    if (s->view.n == 0) return MG_OK;
+    return mg_cuda_launch(d, s->function, mg_cuda_blocks(d, s->view.outer * THREADS, THREADS),
+                          THREADS, 0, &params);
 }
 
 const mg_kernel mg_cuda_cumsum = {.op = "cumsum",

@@ -42,8 +42,8 @@ static void number_inputs(writer *w) {
 
 const char *mg_element_name(mg_dtype t) {
     static const char *const names[] = {
-        [MG_BOOL] = "bool", [MG_U8] = "u8",   [MG_I32] = "i32", [MG_I64] = "i64",
-        [MG_BF16] = "bf16", [MG_F16] = "f16", [MG_F32] = "f32", [MG_F64] = "f64"};
+        [MG_BOOL] = "bool8", [MG_U8] = "u8",   [MG_I32] = "i32", [MG_I64] = "i64",
+        [MG_BF16] = "bf16",  [MG_F16] = "f16", [MG_F32] = "f32", [MG_F64] = "f64"};
     return names[t];
 }
 

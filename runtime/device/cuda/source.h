@@ -30,7 +30,7 @@ typedef struct mg_fused_form {
 /* Appends the text; its kernel is called "fused". */
 void mg_fused_source(mg_text *t, const mg_fused *e, const mg_fused_form *form);
 
-/* "f32": the dtype's name in kernels/elements.h. */
+/* "f32", "bool8" (C has a bool): the name of a dtype in kernels/elements.h. */
 const char *mg_element_name(mg_dtype t);
 
 #endif

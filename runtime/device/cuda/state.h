@@ -53,6 +53,8 @@ mg_status mg_cuda_enter(mg_device *d);
 
 /* The kernel of kernels/<file>.cu of this name. */
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function);
+/* The one called <name>_<dtype>: _bool, _u8, _i32, _i64, _bf16, _f16, _f32 or _f64. */
+mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function);
 
 /* The kernel `name` of a source text, which may use all of kernels/kernel.h. Compiled once for the
  * device's architecture, kept in memory and in the disk cache. */

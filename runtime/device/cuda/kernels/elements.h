@@ -23,7 +23,7 @@
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
-typedef uint8_t type_bool, type_u8;
+typedef uint8_t type_bool8, type_u8;
 typedef int32_t type_i32;
 typedef int64_t type_i64;
 typedef uint16_t type_bf16, type_f16;
@@ -84,7 +84,7 @@ typedef float REAL;
 
 /* ---- elements to registers ---- */
 
-DEVICE REAL load_bool(uint8_t v) {
+DEVICE REAL load_bool8(uint8_t v) {
     return v ? K(1) : K(0);
 }
 
@@ -106,7 +106,7 @@ DEVICE REAL load_f32(float v) {
 
 /* ---- registers to elements ---- */
 
-DEVICE uint8_t store_bool(REAL v) {
+DEVICE uint8_t store_bool8(REAL v) {
     return v != K(0);
 }
 

@@ -28,8 +28,9 @@ typedef struct reduce_ranks_params {
 
 typedef struct cumsum_params { /* see scan.h */
     const void *in;
-    void *out;
-    long long outer, n, inner, across;
+    void *out;   /* or NULL: only the pieces' sums are wanted */
+    void *carry; /* {outer, pieces, inner}: sums of the pieces, up to each; NULL if there is one */
+    long long outer, n, inner, pieces, across;
 } cumsum_params;
 
 typedef struct prod_grad_params {

@@ -2,7 +2,8 @@
  * includes this.
  *
  * A block goes along the axis for `across` neighbouring columns, THREADS / across rows at a time: a
- * scan within the block, and what came before is carried on. */
+ * scan within the block, and what came before is carried on. Few long columns are cut into pieces:
+ * their sums are made first, then the running sums of these, which each piece starts from. */
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 
@@ -35,18 +36,23 @@ KERNEL(scan, cumsum_params) {
     const int across = (int)p.across, x = (int)threadIdx.x % across;
     const int down = THREADS / across, y = (int)threadIdx.x / across;
     const int64_t tiles = (p.inner + across - 1) / across;
-    for (int64_t job = blockIdx.x; job < p.outer * tiles; job += gridDim.x) {
-        const int64_t column = job % tiles * across + x;
+    for (int64_t job = blockIdx.x; job < p.outer * p.pieces * tiles; job += gridDim.x) {
+        const int64_t unit = job / tiles, column = job % tiles * across + x;
+        const int64_t o = unit / p.pieces, piece = unit % p.pieces;
+        const int64_t end = p.n * (piece + 1) / p.pieces;
+        REAL *carry = (REAL *)p.carry + unit * p.inner + column;
         REAL before = START;
-        for (int64_t row = 0; row < p.n; row += down) {
-            const int64_t at = (job / tiles * p.n + row + y) * p.inner + column;
-            const int inside = row + y < p.n && column < p.inner;
+        if (p.out && piece > 0 && column < p.inner) before = carry[-p.inner];
+        for (int64_t row = p.n * piece / p.pieces; row < end; row += down) {
+            const int64_t at = (o * p.n + row + y) * p.inner + column;
+            const int inside = row + y < end && column < p.inner;
             const REAL v = inside ? JOIN(load, IN)(((const JOIN(type, IN) *)p.in)[at]) : START;
             const REAL sum = JOINED(before, scan_down(v, cells, across));
-            if (inside) ((JOIN(type, OUT) *)p.out)[at] = JOIN(store, OUT)(sum);
+            if (inside && p.out) ((JOIN(type, OUT) *)p.out)[at] = JOIN(store, OUT)(sum);
             before = JOINED(before, cells[THREADS - across + x]);
             __syncthreads();
         }
+        if (!p.out && y == 0 && column < p.inner) *carry = before;
     }
 }
 

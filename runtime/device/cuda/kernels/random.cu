@@ -1,0 +1,71 @@
+/* Random tensors: a thread makes the four elements of a Philox block, by the formulas of the
+ * reference. This file is compiled without contraction. */
+#include "device/cuda/kernels/create_params.h"
+#include "device/cuda/kernels/kernel.h"
+
+#define MG_FORMULA DEVICE
+#include "ops/random_formulas.h"
+
+DEVICE void draw(const mg_draw *d, int64_t block, uint32_t words[4]) {
+    const mg_rng_cell *const cell = d->cell;
+    mg_philox(words, (uint64_t)block, cell ? cell->base + d->ordinal : d->ordinal,
+              cell ? cell->seed : d->seed, d->stream);
+}
+
+/* Element i is NUMBER, rounded FROM double; before that, MAKE what the block's four share. */
+#define DRAW(name, type, alignment, MAKE, NUMBER, FROM)                                            \
+    typedef struct __attribute__((aligned(alignment))) four_##name {                               \
+        type v[4];                                                                                 \
+    } four_##name;                                                                                 \
+    KERNEL(random_##name, random_params) {                                                         \
+        type *const out = (type *)p.out;                                                           \
+        const int64_t first = p.first / 4, end = (p.first + p.count + 3) / 4;                      \
+        for (int64_t block = first + FIRST; block < end; block += STEP) {                          \
+            const int64_t at = block * 4 - p.first;                                                \
+            uint32_t words[4];                                                                     \
+            four_##name four;                                                                      \
+            draw(&p.draw, block, words);                                                           \
+            MAKE;                                                                                  \
+            for (int i = 0; i < 4; i++) four.v[i] = FROM(NUMBER);                                  \
+            if (p.aligned && at + 4 <= p.count)                                                    \
+                *(four_##name *)(out + at) = four;                                                 \
+            else                                                                                   \
+                for (int i = 0; i < 4; i++)                                                        \
+                    if (at + i >= 0 && at + i < p.count) out[at + i] = four.v[i];                  \
+        }                                                                                          \
+    }
+
+#define UNIFORM_F mg_random_uniform_f(words[i], (float)p.a, (float)p.b)
+#define UNIFORM_D mg_random_uniform_d(words[i], p.a, p.b)
+DRAW(uniform_bf16, uint16_t, 8, , UNIFORM_F, mg_float_to_bf16)
+DRAW(uniform_f16, uint16_t, 8, , UNIFORM_F, mg_float_to_f16)
+DRAW(uniform_f32, float, 16, , UNIFORM_F, )
+DRAW(uniform_f64, double, 16, , UNIFORM_D, )
+
+#define PAIRS                                                                                      \
+    double pairs[4];                                                                               \
+    mg_random_normal_pair(words, pairs);                                                           \
+    mg_random_normal_pair(words + 2, pairs + 2)
+#define NORMAL p.a + p.b * pairs[i]
+DRAW(normal_bf16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_bf16)
+DRAW(normal_f16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_f16)
+DRAW(normal_f32, float, 16, PAIRS, NORMAL, (float))
+DRAW(normal_f64, double, 16, PAIRS, NORMAL, )
+
+#define TRUNCATED p.a + p.b * mg_random_truncated_normal(words[i])
+DRAW(truncated_normal_bf16, uint16_t, 8, , TRUNCATED, mg_double_to_bf16)
+DRAW(truncated_normal_f16, uint16_t, 8, , TRUNCATED, mg_double_to_f16)
+DRAW(truncated_normal_f32, float, 16, , TRUNCATED, (float))
+DRAW(truncated_normal_f64, double, 16, , TRUNCATED, )
+
+DRAW(bernoulli_bool, uint8_t, 4, , (words[i] >> 8) < p.threshold, (uint8_t))
+
+#define BELOW p.a + (double)mg_random_below(words[i], p.range)
+DRAW(randint_bool, uint8_t, 4, , BELOW, 0 !=)
+DRAW(randint_u8, uint8_t, 4, , BELOW, mg_to_u8)
+DRAW(randint_i32, int32_t, 16, , BELOW, mg_to_i32)
+DRAW(randint_i64, int64_t, 16, , BELOW, mg_to_i64)
+DRAW(randint_bf16, uint16_t, 8, , BELOW, mg_double_to_bf16)
+DRAW(randint_f16, uint16_t, 8, , BELOW, mg_double_to_f16)
+DRAW(randint_f32, float, 16, , BELOW, (float))
+DRAW(randint_f64, double, 16, , BELOW, )

@@ -1,0 +1,141 @@
+/* scatter_add: zeros to which slices are added where ids say, the gradient of gather.
+ *
+ * No order is left to chance: ids are sorted, stably, and sums are made in one order (see
+ * kernels/scatter.cu). How many pieces there are depends on the shapes alone, so that all GPUs give
+ * the same numbers. */
+#include "core/alloc.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/kernels/gather_params.h"
+#include "ops/attrs.h"
+#include "ops/loops.h"
+
+enum { THREADS = 256, FEW = 128 /* ids */, DIGIT_BITS = 8 };
+
+typedef struct state {
+    scatter_params sums;
+    sort_params sort;
+    int passes;                                  /* 0: few ids, no sort */
+    size_t entries[2], counts, partial, scratch; /* offsets in scratch, and its end */
+    CUfunction few, count, place, pieces, join;
+} state;
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    const mg_scatter_attrs *a = plan->step->attrs;
+    if (mg_shape_count(&plan->in[1].value->shape) > INT32_MAX / 2) return "2^30 ids";
+    return a->size > INT32_MAX ? "2^31 slices" : NULL;
+}
+
+/* ---- preparing ---- */
+
+static size_t take(size_t *end, int64_t n, size_t size) {
+    const size_t at = *end;
+    *end = (at + (size_t)n * size + 63) / 64 * 64;
+    return at;
+}
+
+static void plan_sort(state *s) {
+    const int64_t n = s->sums.n;
+    int64_t blocks = (n + 1023) / 1024, per_block;
+    if (blocks > MG_SORT_BLOCKS) blocks = MG_SORT_BLOCKS;
+    per_block = ((n + blocks - 1) / blocks + MG_SORT_THREADS - 1) / MG_SORT_THREADS;
+    s->sort = (sort_params){.size = s->sums.size,
+                            .n = (unsigned)n,
+                            .per_block = (unsigned)per_block * MG_SORT_THREADS,
+                            .id_bytes = s->sums.id_bytes};
+    for (int64_t rest = s->sums.size; rest > 0; rest >>= DIGIT_BITS) s->passes++;
+    for (int i = 0; i < 2; i++) s->entries[i] = take(&s->scratch, n, sizeof(uint64_t));
+    s->counts = take(&s->scratch, blocks * MG_DIGITS, sizeof(unsigned));
+}
+
+/* Pieces: enough threads to fill a GPU, and few partial sums beside dy. */
+static void plan_sums(state *s, size_t real) {
+    scatter_params *p = &s->sums;
+    for (p->piece = 32; p->piece < 1024 && p->n * p->columns / p->piece > 1 << 18;) p->piece *= 2;
+    p->pieces = (p->n + p->piece - 1) / p->piece;
+    for (p->width = 1; p->width < 32 && p->width < p->columns;) p->width *= 2;
+    s->partial = take(&s->scratch, 2 * p->pieces * p->columns, real);
+}
+
+static mg_status find(mg_device *d, mg_dtype t, state *s) {
+    if (s->passes == 0) return mg_cuda_find_typed(d, "scatter_few", t, &s->few);
+    MG_TRY(mg_cuda_find(d, "sort_count", &s->count));
+    MG_TRY(mg_cuda_find(d, "sort_scatter", &s->place));
+    MG_TRY(mg_cuda_find_typed(d, "scatter_pieces", t, &s->pieces));
+    return mg_cuda_find_typed(d, "scatter_join", t, &s->join);
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    const mg_scatter_attrs *a = plan->step->attrs;
+    const mg_value *dx = plan->out[0].value, *ids = plan->in[1].value;
+    const mg_axis_view v = mg_axis_view_of(&dx->shape, a->axis);
+    const mg_dtype t = dx->dtype;
+    plan->in[0].layout = plan->in[1].layout = MG_ROW_MAJOR;
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    s->sums = (scatter_params){.n = mg_shape_count(&ids->shape),
+                               .size = v.n,
+                               .inner = v.inner,
+                               .columns = v.outer * v.inner,
+                               .id_bytes = (int)mg_dtype_size(ids->dtype)};
+    const int64_t count = mg_shape_count(&dx->shape);
+    if (s->sums.n > FEW || (s->sums.n > 0 && count > (1 << 24) / s->sums.n)) {
+        plan_sort(s);
+        plan_sums(s, t == MG_F64 || t == MG_I64 || t == MG_I32 || t == MG_U8 ? 8 : 4);
+    }
+    plan->scratch = s->scratch;
+    return find(plan->device, t, s);
+}
+
+/* ---- running ---- */
+
+static mg_status sort_entries(const mg_call *call, const uint64_t **sorted) {
+    const mg_device *d = call->plan->device;
+    const state *s = call->plan->state;
+    char *scratch = call->scratch;
+    sort_params p = s->sort;
+    const int64_t blocks = (p.n + p.per_block - 1) / p.per_block;
+    p.ids = call->in[1];
+    p.counts = (unsigned *)(void *)(scratch + s->counts);
+    for (int pass = 0; pass < s->passes; pass++) {
+        p.shift = 32 + (unsigned)(pass * DIGIT_BITS);
+        p.out = (unsigned long long *)(void *)(scratch + s->entries[pass % 2]);
+        MG_TRY(mg_cuda_launch(d, s->count, blocks, MG_SORT_THREADS, 0, &p));
+        MG_TRY(mg_cuda_launch(d, s->place, blocks, MG_SORT_THREADS, 0, &p));
+        p.ids = NULL;
+        p.in = p.out;
+    }
+    *sorted = (const uint64_t *)(const void *)p.in;
+    return MG_OK;
+}
+
+static mg_status run(const mg_call *call) {
+    mg_device *d = call->plan->device;
+    const state *s = call->plan->state;
+    const mg_value *dx = call->plan->out[0].value;
+    const int64_t count = mg_shape_count(&dx->shape);
+    const size_t bytes = (size_t)count * mg_dtype_size(dx->dtype);
+    const uint64_t *sorted;
+    scatter_params p = s->sums;
+    p.dy = call->in[0], p.ids = call->in[1], p.dx = call->out[0];
+    if (count == 0) return MG_OK;
+    if (s->passes == 0)
+        return mg_cuda_launch(d, s->few, mg_cuda_blocks(d, count, THREADS), THREADS, 0, &p);
+    MG_TRY(sort_entries(call, &sorted));
+    p.entries = (const unsigned long long *)sorted;
+    p.partial = (char *)call->scratch + s->partial;
+    MG_TRY(mg_cuda_check(d,
+                         mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)call->out[0], 0, bytes,
+                                               mg_cuda_of(d)->stream),
+                         "clear a tensor"));
+    MG_TRY(mg_cuda_launch(d, s->pieces, mg_cuda_blocks(d, p.pieces * p.columns, THREADS), THREADS,
+                          0, &p));
+    const int64_t tasks = p.pieces * ((p.columns + p.width - 1) / p.width);
+    return mg_cuda_launch(d, s->join, mg_cuda_blocks(d, tasks * THREADS, THREADS), THREADS, 0, &p);
+}
+
+const mg_kernel mg_cuda_scatter_add = {.op = "scatter_add",
+                                       .name = "scatter_add",
+                                       .accepts = accepts,
+                                       .prepare = prepare,
+                                       .run = run,
+                                       .release = mg_free};
