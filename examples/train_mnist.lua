@@ -16,6 +16,7 @@ usage: mgpulua train_mnist.lua [options]
   --devices LIST    where to train: cuda:0, cuda:0,1 or cpu:0-3 (the first of mgpu.devices())
   --strategy NAME   on several devices: mirrored, central or async (mirrored)
   --bn NAME         batch statistics of all rows (sync) or of each device's (local) (sync)
+  --precision NAME  float32, mixed_bfloat16 or mixed_float16 (float32)
   --data NAME       mnist, fashion or digits (mnist; where it cannot be had, another, with a note)
   --limit N         use only the first N images of each set
   --seed N          of the random numbers (42)
@@ -34,8 +35,8 @@ end
 
 local function read_options(words)
   local kinds = { model = "word", epochs = "count", batch_size = "count", devices = "word",
-    strategy = "word", bn = "word", data = "word", limit = "count", seed = "count", lr = "number", save = "word",
-    evaluate = "flag", verbose = "count", help = "flag" }
+    strategy = "word", bn = "word", precision = "word", data = "word", limit = "count", seed = "count",
+    lr = "number", save = "word", evaluate = "flag", verbose = "count", help = "flag" }
   local options, i = {}, 1
   while words[i] do
     local name, value = words[i]:gsub("^%-%-", ""):gsub("%-", "_"), words[i + 1]
@@ -71,7 +72,7 @@ local function load_data(name, limit)
   local sets = mgpu.datasets
   if name == "mnist" then return sets.mnist.load_data() end
   if name == "fashion" then return sets.fashion_mnist.load_data() end
-  if name == "digits" then return sets.digits(limit or 6000) end
+  if name == "digits" then return sets.digits(math.max(limit or 0, 6000)) end
   local ok, train, test = pcall(sets.mnist.load_data)
   if ok then return train, test end
   print("MNIST cannot be had: " .. train:gsub("^%S+:%d+: ", ""))
@@ -105,6 +106,7 @@ choice("data", options.data, { "mnist", "fashion", "digits" })
 choice("model", options.model, { "mnist_cnn", "lenet5", "mlp" })
 choice("strategy", options.strategy, { "mirrored", "central", "async" })
 choice("bn", options.bn, { "sync", "local" })
+choice("precision", options.precision, { "float32", "mixed_bfloat16", "mixed_float16" })
 mgpu.seed(options.seed or 42)
 
 local gpus = #mgpu.devices "cuda"
@@ -128,6 +130,7 @@ local compile_options = {
   devices = devices,
   strategy = options.strategy,
   bn = options.bn,
+  precision = options.precision,
 }
 
 if options.evaluate then

@@ -13,16 +13,18 @@ Async.__index = Async
 
 -- Gradients, losses, predictions and the batch's targets, computed on one device.
 local function gradient_step(compiled, model, device)
+  local optimizer = compiled.optimizer
   return core.jit(function(rows, shape, key, first, order, ...) -- luacheck: no unused
     local x, y, weight = compiled.parts_of(shape, compiled.take({ ... }, order, first, rows))
     local variables, predictions, each, loss = model.trainable_variables, nil, nil, nil
     local _, grads = core.value_and_grad(function()
       predictions = compiled.outputs_of(model(compiled.inputs_of(x), { training = true }))
       loss, each = compiled:total_loss(model, y, predictions, weight)
-      return loss
+      return optimizer:scale_loss(loss)
     end, variables)()
-    compiled.guard(loss, grads)
-    return { grads = grads, loss = loss, each = each, y = y, weight = weight, predictions = predictions }
+    compiled.guard(optimizer, loss, grads)
+    return { grads = optimizer:unscale(grads), loss = loss, each = each, y = y, weight = weight,
+      predictions = predictions }
   end, { devices = { device } })
 end
 
@@ -39,7 +41,7 @@ end
 
 local function store_step(compiled, model)
   return core.jit(function(result, rows, outputs, key) -- luacheck: no unused
-    compiled.optimizer:apply(result.grads, model.trainable_variables)
+    compiled.optimizer:apply_unscaled(result.grads, model.trainable_variables)
     compiled:count(result.loss, result.each, rows, result.y, result.predictions, result.weight)
     return outputs
   end)

@@ -116,7 +116,7 @@ end
 local function prediction_shapes(model, x)
   local row, home = {}, model.compiled.home
   for i, t in ipairs(x) do
-    row[i] = ops.gather(t, core.tensor({ 0 }, { dtype = "int32" }):to(t:device()), { axis = 1 })
+    row[i] = ops.gather(t, ops.full({ 1 }, 0, "int32"), { axis = 1 })
     if home and row[i]:device() ~= home then row[i] = row[i]:to(home) end
   end
   local y = core.no_grad(function() return model(#row == 1 and row[1] or row) end)

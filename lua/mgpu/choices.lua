@@ -15,11 +15,13 @@ local function by_name(kind, name) return require("mgpu." .. kind)[name] end
 
 -- ---- one of each --------------------------------------------------------------------------------
 
-function M.optimizer(value)
+--- An optimizer from its name, its class, or itself; `what` speaks in the error.
+function M.optimizer(value, what)
   if type(value) == "string" then value = by_name("optimizers", value) end
   if type(value) == "table" and value.new and not value.slots then value = value.new {} end
   if type(value) ~= "table" or not value.apply then
-    fail("optimizer must be a name or made by mgpu.optimizers, got %s", tostring(value))
+    core.fail("usage", ("%s must be a name or made by mgpu.optimizers, got %s"):format(
+      what or "compile: optimizer", tostring(value)))
   end
   return value
 end

@@ -120,7 +120,9 @@ local function accumulate(self, grads, variables, rows, update)
   return means
 end
 
-local function guard(loss, grads)
+-- Nothing commits where loss or gradients are not finite, unless the optimizer then skips the step.
+local function guard(optimizer, loss, grads)
+  if optimizer.skips_steps then return end
   core.guard_finite({ loss }, Compiled.BAD_LOSS)
   local by_device = {}
   for _, g in ipairs(grads) do
@@ -141,13 +143,13 @@ local function train(self, model, x, y, weight, update)
   local _, grads = core.value_and_grad(function()
     predictions = outputs_of(model(inputs_of(x), { training = true }))
     loss, each = self:total_loss(model, y, predictions, weight)
-    return optimizer.scale_loss and optimizer:scale_loss(loss) or loss
+    return optimizer:scale_loss(loss)
   end, variables)()
-  guard(loss, grads)
+  guard(optimizer, loss, grads)
   local rows = x[1]:shape()[1]
   if #variables > 0 then
     if self.accumulate > 1 then grads = accumulate(self, grads, variables, rows, update) end
-    if update then self.optimizer:apply(grads, variables) end
+    if update then optimizer:apply(grads, variables) end
   end
   self:count(loss, each, rows, y, predictions, weight)
 end
@@ -233,10 +235,13 @@ function Compiled.predict_step(model)
   return compiled.eager and step or core.jit(Compiled.on_groups(compiled, step), compiled.spread)
 end
 
---- What a plan depends on besides its arguments, as a number: the layers, and which are trained.
+--- What a plan depends on besides its arguments, as a number: the layers with their policies, and which
+--- are trained.
 function Compiled.key(model)
   local parts, trained = {}, {}
-  model:each_layer(function(layer) parts[#parts + 1] = layer.name .. (layer.trainable and "+" or "-") end)
+  model:each_layer(function(layer)
+    parts[#parts + 1] = layer.name .. (layer.trainable and "+" or "-") .. layer.dtype_policy.name
+  end)
   for _, v in ipairs(model.trainable_variables) do trained[v] = true end
   for _, v in ipairs(model.variables) do parts[#parts + 1] = trained[v] and "+" or "-" end
   local text, hash = table.concat(parts, " "), 0
@@ -348,7 +353,7 @@ function Compiled:on_device(model, fn)
   local before = core.default_device()
   core.default_device(device)
   local ok, result = pcall(fn)
-  core.default_device(before)
+  pcall(core.default_device, before) -- a lost one is refused: then the new one stays
   if not ok then error(result, 0) end
   return result
 end

@@ -63,6 +63,15 @@ local function floating(t)
   return ops.cast(t, "float32")
 end
 
+-- rule(t, axis, keepdims) of t; halves are added up in float32, as in Keras, and the result is a half again.
+local function in_float32(rule, who, t, axis, keepdims)
+  axis, keepdims = reduction_options(who, axis, keepdims)
+  t = floating(as_tensor(who, t))
+  local dtype = t:dtype()
+  if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
+  return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)
+end
+
 local function mean_over(who, t, axis, keepdims)
   local shape, n = t:shape(), 1
   for i in pairs(axis_set(who, axis, #shape)) do n = n * shape[i] end
@@ -70,31 +79,28 @@ local function mean_over(who, t, axis, keepdims)
 end
 
 local function variance(who, t, axis, keepdims)
-  axis, keepdims = reduction_options(who, axis, keepdims)
-  t = floating(as_tensor(who, t))
   return mean_over(who, ops.square(t - mean_over(who, t, axis, true)), axis, keepdims)
+end
+
+local function deviation(...) return ops.sqrt(variance(...)) end
+
+local function length(_, t, axis, keepdims)
+  return ops.sqrt(ops.sum(ops.square(t), { axis = axis, keepdims = keepdims }))
 end
 
 -- ---- reductions ---------------------------------------------------------------------------------
 
 --- mean over axes: the sum divided by the count; integers give float32.
-function M.mean(t, axis, keepdims)
-  axis, keepdims = reduction_options("mean", axis, keepdims)
-  return mean_over("mean", floating(as_tensor("mean", t)), axis, keepdims)
-end
+function M.mean(t, axis, keepdims) return in_float32(mean_over, "mean", t, axis, keepdims) end
 
 --- var(iance) over axes: the mean squared distance from the mean (biased).
-function M.var(t, axis, keepdims) return variance("var", t, axis, keepdims) end
+function M.var(t, axis, keepdims) return in_float32(variance, "var", t, axis, keepdims) end
 
 --- std: the square root of var.
-function M.std(t, axis, keepdims) return ops.sqrt(variance("std", t, axis, keepdims)) end
+function M.std(t, axis, keepdims) return in_float32(deviation, "std", t, axis, keepdims) end
 
 --- norm: the square root of the sum of squares.
-function M.norm(t, axis, keepdims)
-  axis, keepdims = reduction_options("norm", axis, keepdims)
-  local squares = ops.square(as_tensor("norm", t))
-  return ops.sqrt(ops.sum(squares, { axis = axis, keepdims = keepdims }))
-end
+function M.norm(t, axis, keepdims) return in_float32(length, "norm", t, axis, keepdims) end
 
 -- ---- element-wise -------------------------------------------------------------------------------
 

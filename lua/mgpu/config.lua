@@ -5,6 +5,7 @@
 --     local again = mgpu.load_model("mnist.safetensors", { custom = { Scale = Scale } })
 -- These functions are methods of models; load_model is mgpu's.
 local core = require "mgpu.core"
+local mixed_precision = require "mgpu.mixed_precision"
 
 local M = {}
 
@@ -168,7 +169,10 @@ function M.from_config(entry, custom, path)
   local config = entry.config
   if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
   local make = entry.class_name == "Model" and functional or sequential
-  return make(config, custom, path)
+  if type(config.dtype) ~= "string" then return make(config, custom, path) end
+  return mixed_precision.with_policy(mixed_precision.get(config.dtype, path), function()
+    return make(config, custom, path)
+  end)
 end
 
 local function restore_optimizer(model, saved, tensors)

@@ -9,6 +9,7 @@ local Callback = require "mgpu.callbacks.callback"
 local Compiled = require "mgpu.compiled"
 local History = require "mgpu.callbacks.history"
 local logs = require "mgpu.logs"
+local LossScale = require "mgpu.optimizers.loss_scale_optimizer"
 local Progress = require "mgpu.progress"
 
 local M = {}
@@ -29,7 +30,7 @@ local function explain(message, place)
   if (code == "device" or code == "comm") and not message:find(place, 1, true) then
     core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
   end
-  for _, what in ipairs { Compiled.BAD_LOSS, Compiled.BAD_GRADIENT } do
+  for _, what in ipairs { Compiled.BAD_LOSS, Compiled.BAD_GRADIENT, LossScale.BAD_SCALE } do
     if code == "nonfinite" and message:sub(-#what) == what then
       core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY))
     end
@@ -185,7 +186,7 @@ local function new_run(model, train, validation, given)
   end
   -- Passes over the data are numbered from the optimizer's step count, so that a fit that goes on
   -- (after another fit, or from a checkpoint) shuffles as an uninterrupted one.
-  local done = tonumber(model.compiled.optimizer.iterations:item()) * run.compiled.accumulate
+  local done = model.compiled.optimizer:steps_taken() * run.compiled.accumulate
   local a_pass = run.steps_a_pass or math.huge
   run.pass = math.max(math.floor(done / a_pass),
     math.floor(given.initial_epoch * (run.steps or 0) / a_pass))

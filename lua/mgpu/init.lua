@@ -42,6 +42,7 @@ end
 
 local loaders = {
   Layer = function() return require "mgpu.layer" end,
+  mixed_precision = function() return require "mgpu.mixed_precision" end,
   with_device = function() return require "mgpu.layer".with_device end,
   Model = function() return require "mgpu.model" end,
   Sequential = function() return require "mgpu.sequential" end,
@@ -50,6 +51,9 @@ local loaders = {
   load_model = function() return require "mgpu.config".load_model end,
   models = zoo,
 }
+for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do
+  loaders[name] = function() return require "mgpu.mixed_precision"[name] end
+end
 for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
   "regularizers", "schedules", "datasets", "data", "activations", "parallel" } do
   loaders[kind] = function() return require("mgpu." .. kind) end

@@ -6,18 +6,21 @@
 --     function Scale:build(shape) self.w = self:add_weight { name = "w", shape = { shape[#shape] } } end
 --     function Scale:call(x) return x * self.w end
 -- Declared options become fields of self. Shapes include the batch, whose size is -1 in build.
+-- The option dtype, a dtype or a policy (mixed_precision.lua), says what a layer computes in: call gets
+-- floating inputs cast to that, and reads weights cast to it, unless the class says autocast = false.
 local core = require "mgpu.core"
+local mixed_precision = require "mgpu.mixed_precision"
 local options = require "mgpu.options"
 local symbol = require "mgpu.symbol"
 
-local Layer = { class_name = "Layer", declared = options.declare {} }
+local Layer = { class_name = "Layer", declared = options.declare {}, autocast = true }
 for name, value in pairs(require "mgpu.weights") do Layer[name] = value end
 
 -- What every layer accepts besides its own.
 local SHARED = {
   { "name", "string" },
   { "trainable", "boolean", default = true },
-  { "dtype", "string" },
+  { "dtype", "string|table" },
   { "input_shape", "shape" },
   { "device", "string|integer", min = 1 },
 }
@@ -109,9 +112,11 @@ end
 --- A layer of the class from checked options.
 function Layer:make(chosen)
   local layer = chosen
-  layer.is_trainable, layer.trainable = layer.trainable, nil
+  local dtype = layer.dtype
+  layer.is_trainable, layer.trainable, layer.dtype = layer.trainable, nil, nil
   setmetatable(layer, self.meta)
   layer.name = layer.name or Layer.unique_name(self.class_name)
+  layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer itself, in order of making
   layer.built = false
   layer.device = layer.device or around
@@ -121,6 +126,10 @@ function Layer:make(chosen)
 end
 
 function Layer.computed.trainable(self) return self.is_trainable end
+
+function Layer.computed.compute_dtype(self) return self.dtype_policy.compute_dtype end
+function Layer.computed.variable_dtype(self) return self.dtype_policy.variable_dtype end
+Layer.computed.dtype = Layer.computed.variable_dtype -- Keras's other name for it
 
 --- The symbols of the layer's first use, where it is part of a functional model.
 function Layer.computed.output(self)
@@ -162,7 +171,7 @@ function Layer:build() end -- luacheck: no self
 
 -- The shape of what call makes of zeros of these sizes; nothing is computed.
 local function shape_of_call(self, sizes)
-  local function zeros(size) return core.ops.full(size, 0, self.dtype or core.floatx()) end
+  local function zeros(size) return core.ops.full(size, 0, self.compute_dtype) end
   local x
   if type(sizes[1]) == "table" then
     x = {}
@@ -170,7 +179,7 @@ local function shape_of_call(self, sizes)
   else
     x = zeros(sizes)
   end
-  local y = core.no_grad(function() return self:call(x, false) end)
+  local y = core.no_grad(function() return mixed_precision.call(self, x, false) end)
   if type(y) == "userdata" then return y:shape() end
   if type(y) ~= "table" then self:fail("call returned a %s, not a tensor", type(y)) end
   local shapes = {}
@@ -243,9 +252,10 @@ function Layer:tensors(x) -- luacheck: no self
   return core.tensor(x)
 end
 
--- As Keras: the penalty of the output is that of the average sample.
+-- As Keras: the penalty of the output is that of the average sample. Of halves it is a float32.
 local function add_activity(self, y)
   for _, t in ipairs(type(y) == "table" and y or { y }) do
+    if mixed_precision.is_half(t) then t = core.ops.cast(t, { dtype = "float32" }) end
     self:add_loss(self.activity_regularizer(t) / t:shape()[1])
   end
 end
@@ -278,14 +288,18 @@ function Layer:apply(x, how)
     self:fail("expected a tensor, got %s", type(x))
   end
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
-  local y = self:call(brought(self, x), how and how.training or false)
+  local y = mixed_precision.call(self, mixed_precision.inputs(self, brought(self, x)),
+    how and how.training or false)
   if rawget(self, "activity_regularizer") then add_activity(self, y) end
   return y
 end
 
---- The declared options as they are now, name and trainable, ready for JSON.
+--- The dtype of what the layer makes.
+function Layer:output_dtype() return self.compute_dtype end
+
+--- The declared options as they are now, name, trainable and the policy's name, ready for JSON.
 function Layer:get_config()
-  local config = { name = self.name, trainable = self.trainable, dtype = self.dtype,
+  local config = { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
     device = rawget(self, "device") }
   for _, option in ipairs(self.own_declared) do
     local value = rawget(self, option[1])

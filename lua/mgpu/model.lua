@@ -139,7 +139,7 @@ local function build_graph(self, given)
   self.input_names, self.output_names = names_of(self.inputs), names_of(self.outputs)
   self.input_dtypes = {}
   for i, input in ipairs(self.inputs) do
-    local stated = input.node.layer.is_input and input.node.layer.dtype and input:dtype()
+    local stated = input.node.layer.is_input and input.node.layer.states_policy and input:dtype()
     self.input_dtypes[i] = stated or (reads_integers(self, input) and "int32") or core.floatx()
   end
 end
@@ -162,6 +162,8 @@ function Model.computed.output(self) return self.several and self.outputs or sel
 
 -- One of several outputs is not an array of one.
 local function result(self, list) return self.several and list or list[1] end
+
+function Model:output_dtype(i) return self.outputs[i]:dtype() end
 
 function Model:output_shape(given)
   local shapes = {}
@@ -242,11 +244,8 @@ end
 --- The layers, and the uses of them in order: {layer = position, inputs = {{use, output}, ...}};
 --- use 0, output i is input i of the model.
 function Model:get_config()
-  local layers, position, source = {}, {}, {}
-  for i, layer in ipairs(self.layers) do
-    layers[i] = { class_name = layer.class_name, config = layer:get_config() }
-    position[layer] = i
-  end
+  local position, source = {}, {}
+  for i, layer in ipairs(self.layers) do position[layer] = i end
   for i, input in ipairs(self.inputs) do source[input] = { 0, i } end
   local uses = {}
   for n, node in ipairs(self.order) do
@@ -260,8 +259,9 @@ function Model:get_config()
     inputs[i] = { layer = position[input.node.layer], shape = { select(2, unpack(input:shape())) } }
   end
   for i, output in ipairs(self.outputs) do outputs[i] = source[output] end
-  return { name = self.name, trainable = self.trainable, layers = layers, uses = uses,
-    inputs = inputs, outputs = outputs, listed = self.listed, several = self.several }
+  return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
+    layers = self:layer_configs(), uses = uses, inputs = inputs, outputs = outputs, listed = self.listed,
+    several = self.several }
 end
 
 return Model

@@ -8,6 +8,8 @@ local Layer = require "mgpu.layer"
 
 local Network = Layer:extend("Network", { positional = 0 })
 
+Network.is_network, Network.autocast = true, false -- its layers cast for themselves
+
 for _, part in ipairs { "mgpu.training", "mgpu.config" } do
   for name, method in pairs(require(part)) do Network[name] = method end
 end
@@ -34,6 +36,20 @@ end
 function Network:summary()
   local write = require "mgpu".output
   write(require "mgpu.summary".text(self) .. "\n")
+end
+
+--- The configurations of the layers. A layer that has the model's policy because it said nothing else
+--- does not name it: it takes that of the model again.
+function Network:layer_configs()
+  local list = {}
+  for i, layer in ipairs(self.layers) do
+    local config = layer:get_config()
+    if not layer.states_policy and (layer.is_input or layer.dtype_policy == self.dtype_policy) then
+      config.dtype = nil
+    end
+    list[i] = { class_name = layer.class_name, config = config }
+  end
+  return list
 end
 
 -- ---- use ----------------------------------------------------------------------------------------

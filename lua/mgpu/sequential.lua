@@ -40,7 +40,7 @@ local function append(self, entry, position)
   local layer = layer_of(entry)
   check_layer(self, layer, position)
   if layer.is_input then
-    self.sample_shape, self.input_dtype = layer.shape, layer.dtype
+    self.sample_shape, self.input_dtype = layer.shape, layer.states_policy and layer.compute_dtype or nil
     return
   end
   if #self.layers == 0 and rawget(layer, "input_shape") then self.sample_shape = layer.input_shape end
@@ -96,6 +96,11 @@ function Sequential:build(shape)
   end
 end
 
+function Sequential:output_dtype()
+  local last = self.layers[#self.layers]
+  return last and last:output_dtype(1) or self.compute_dtype
+end
+
 function Sequential:output_shape(shape)
   for _, layer in ipairs(self.layers) do shape = layer:output_shape(shape) end
   return shape
@@ -145,13 +150,9 @@ function Sequential:apply(x, how)
 end
 
 function Sequential:get_config()
-  local layers = {}
-  for i, layer in ipairs(self.layers) do
-    layers[i] = { class_name = layer.class_name, config = layer:get_config() }
-  end
-  return { name = self.name, trainable = self.trainable, input_dtype = self.input_dtype,
+  return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name, input_dtype = self.input_dtype,
     input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),
-    layers = layers }
+    layers = self:layer_configs() }
 end
 
 return Sequential

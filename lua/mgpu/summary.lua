@@ -65,6 +65,9 @@ function M.text(model)
   for _, layer in ipairs(model.layers) do
     local shape, from = describe(layer)
     local where = rawget(layer, "device") and " @" .. tostring(layer.device) or ""
+    if layer.dtype_policy ~= model.dtype_policy and not layer.is_input then
+      where = (" %s%s"):format(layer.dtype_policy.name, where)
+    end
     lines[#lines + 1] = row(widths, ("%s (%s)%s"):format(layer.name, layer.class_name, where), shape,
       model.built and grouped((layer:count_params())) or "0 (unbuilt)", from)
   end
@@ -73,6 +76,11 @@ function M.text(model)
   lines[#lines + 1] = "Total params: " .. grouped(total)
   lines[#lines + 1] = "Trainable params: " .. grouped(trainable)
   lines[#lines + 1] = "Non-trainable params: " .. grouped(total - trainable)
+  local policy = model.dtype_policy
+  if policy.compute_dtype ~= policy.variable_dtype then
+    lines[#lines + 1] = ("Policy: %s (computes in %s, weights in %s)"):format(policy.name, policy.compute_dtype,
+      policy.variable_dtype)
+  end
   lines[#lines + 1] = line
   return table.concat(lines, "\n")
 end

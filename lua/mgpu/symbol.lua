@@ -106,7 +106,7 @@ function M.connect(layer, x)
   layer.nodes = rawget(layer, "nodes") or {}
   layer.nodes[#layer.nodes + 1] = node
   for i, shape in ipairs(is_shape(out) and { out } or out) do
-    node.outputs[i] = new(node, i, shape, core.floatx())
+    node.outputs[i] = new(node, i, shape, layer:output_dtype(i))
   end
   node.several = not is_shape(out)
   return node.several and { unpack(node.outputs) } or node.outputs[1]

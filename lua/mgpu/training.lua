@@ -9,6 +9,8 @@ local Compiled = require "mgpu.compiled"
 local devices = require "mgpu.devices"
 local fit = require "mgpu.fit"
 local logs = require "mgpu.logs"
+local LossScaleOptimizer = require "mgpu.optimizers.loss_scale_optimizer"
+local mixed_precision = require "mgpu.mixed_precision"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
 
@@ -28,10 +30,9 @@ local COMPILE = options.declare {
   { "steps_per_execution", "integer", default = 1, min = 1 },
   { "run_eagerly", "boolean", default = false },
   { "bn", "string", default = "sync", values = { "sync", "local" } },
+  { "precision", "string|table" },
+  { "auto_scale_loss", "boolean", default = true },
 }
-
--- Named in the manual and not built yet.
-local LATER = { compile = { "precision" } }
 
 local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
 local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
@@ -64,11 +65,6 @@ local function check(what, declared, given)
   if given ~= nil and type(given) ~= "table" then
     core.fail("usage", ("%s: options are a table, got a %s"):format(what, type(given)))
   end
-  for _, name in ipairs(LATER[what] or {}) do
-    if given and given[name] ~= nil then
-      core.fail("unsupported", ("%s: the option %s is not supported yet"):format(what, name))
-    end
-  end
   return options.check(what, declared, given or {})
 end
 
@@ -81,6 +77,15 @@ end
 
 -- ---- compile ------------------------------------------------------------------------------------
 
+-- The policy, and a scaled loss for a model with layers of float16, which loses gradients below 6e-8.
+local function set_precision(model, compiled, chosen)
+  if chosen.precision ~= nil then mixed_precision.apply(model, chosen.precision) end
+  local scaled = compiled.optimizer.skips_steps
+  if chosen.auto_scale_loss and not scaled and mixed_precision.computes_in(model, "float16") then
+    compiled.optimizer = LossScaleOptimizer { compiled.optimizer }
+  end
+end
+
 function M:compile(given)
   local chosen = check("compile", COMPILE, given)
   if chosen.loss == nil then
@@ -90,8 +95,9 @@ function M:compile(given)
   if chosen.accumulate > 1 and chosen.steps_per_execution > 1 then
     core.fail("usage", "compile: give only one of accumulate and steps_per_execution")
   end
-  self.compiled = Compiled.new(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
-  self.optimizer, self.loss = self.compiled.optimizer, chosen.loss
+  local compiled = Compiled.new(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
+  set_precision(self, compiled, chosen)
+  self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
 end
 
 --- set_devices(list): the same as compile's devices; weights, optimizer and counters stay.

@@ -32,7 +32,8 @@ local function check_sizes(self, spec)
   end
 end
 
---- add_weight { name =, shape =, initializer =, trainable =, regularizer =, dtype = } -> variable
+--- add_weight { name =, shape =, initializer =, trainable =, regularizer =, dtype =, autocast = } -> variable
+--- autocast = false: call reads it as it is, whatever the layer computes in.
 function M:add_weight(spec)
   check_sizes(self, spec)
   if core.tracing() then
@@ -41,10 +42,11 @@ function M:add_weight(spec)
   end
   local path = self.name .. "/" .. (spec.name or "weight_" .. (#self.weights + 1))
   local initialize = require "mgpu.initializers.initializer".get(spec.initializer or "glorot_uniform")
-  local value = initialize(spec.shape, spec.dtype or self.dtype or core.floatx(), stream_of(path))
+  local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(path))
   core.eval(value)
   if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
-  local v = core.variable(value, { name = path, trainable = spec.trainable ~= false })
+  local v = core.variable(value, { name = path, trainable = spec.trainable ~= false,
+    autocast = spec.autocast })
   if spec.regularizer then
     regularizer_of[v] = require "mgpu.regularizers".get(spec.regularizer)
   end

@@ -46,6 +46,9 @@ mg_tensor *bind_to_tensor(lua_State *L, int index);
  * Numbers adopt the dtype of `like` (NULL: floatx). Borrowed. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who);
 mg_variable *bind_to_variable(lua_State *L, int index);
+/* The current value as ops read it: a floating one in the dtype of core.autocast. Owned; NULL on
+ * failure. */
+mg_tensor *bind_read_variable(mg_variable *v);
 /* Evaluates, with one full collection and a second try if memory is short. */
 void bind_eval(lua_State *L, mg_tensor *const *t, int n);
 mg_dtype bind_floatx(void);

@@ -117,8 +117,8 @@ static int core_deterministic(lua_State *L) {
     return 1;
 }
 
-/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =}: a planned failure, for
- * tests; fault() takes it back. */
+/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =, lost =}: a planned failure,
+ * for tests; fault() takes it back. */
 static int core_fault(lua_State *L) {
     mg_fault fault = {.at = 1};
     if (lua_isnoneornil(L, 1)) {
@@ -136,6 +136,8 @@ static int core_fault(lua_State *L) {
     fault.at = (int)luaL_optinteger(L, -1, 1);
     lua_getfield(L, 1, "stuck");
     fault.stuck = lua_toboolean(L, -1);
+    lua_getfield(L, 1, "lost");
+    fault.lost = lua_toboolean(L, -1);
     mg_fault_plan(&fault);
     return 0;
 }

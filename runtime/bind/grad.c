@@ -46,10 +46,16 @@ static mg_tensor **entry_values(lua_State *L, int vars, int n) {
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, vars, i + 1);
-        if (!bind_to_variable(L, -1) && !bind_to_tensor(L, -1))
+        mg_variable *v = bind_to_variable(L, -1);
+        if (v) { /* the value itself, whatever it is read as */
+            lua_pop(L, 1);
+            mg_tensor **place = bind_new_tensor(L);
+            bind_fill(L, place, mg_variable_read(v));
+        } else if (!bind_to_tensor(L, -1)) {
             bind_fail(L, MG_USAGE, "value_and_grad: entry %d of the variables is a %s", i + 1,
                       luaL_typename(L, -1));
-        wrt[i] = bind_take_tensor(L, lua_gettop(L), NULL, "value_and_grad");
+        }
+        wrt[i] = bind_to_tensor(L, -1);
         lua_rawseti(L, -2, i + 1);
     }
     return wrt;

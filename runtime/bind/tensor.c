@@ -153,7 +153,7 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
     mg_variable *v = bind_to_variable(L, index);
     if (v) {
         mg_tensor **place = bind_new_tensor(L);
-        bind_fill(L, place, mg_variable_read(v));
+        bind_fill(L, place, bind_read_variable(v));
         t = *place;
     } else if (lua_type(L, index) == LUA_TNUMBER) {
         const double number = lua_tonumber(L, index);
@@ -396,6 +396,14 @@ static int core_address(lua_State *L) {
     return 1;
 }
 
+/* dtype_name(name) -> Keras's spelling of it; nil if there is no such dtype. */
+static int core_dtype_name(lua_State *L) {
+    const int t = lua_type(L, 1) == LUA_TSTRING ? mg_dtype_from_name(lua_tostring(L, 1)) : -1;
+    if (t < 0) return 0;
+    lua_pushstring(L, mg_dtype_name((mg_dtype)t));
+    return 1;
+}
+
 static int core_floatx(lua_State *L) {
     const int t = dtype_option(L, 1, "set_floatx");
     if (t >= 0 && !mg_dtype_is_float((mg_dtype)t))
@@ -522,9 +530,14 @@ void bind_open_tensor(lua_State *L) {
     }
 }
 
-const luaL_Reg mg_bind_tensor[] = {
-    {"tensor", core_tensor},       {"eval", core_eval},
-    {"copy_to", core_copy_to},     {"place", core_place},
-    {"address", core_address},     {"floatx", core_floatx},
-    {"producer", core_producer},   {"producer_input", core_producer_input},
-    {"is_tensor", core_is_tensor}, {NULL, NULL}};
+const luaL_Reg mg_bind_tensor[] = {{"tensor", core_tensor},
+                                   {"eval", core_eval},
+                                   {"copy_to", core_copy_to},
+                                   {"place", core_place},
+                                   {"address", core_address},
+                                   {"floatx", core_floatx},
+                                   {"producer", core_producer},
+                                   {"producer_input", core_producer_input},
+                                   {"is_tensor", core_is_tensor},
+                                   {"dtype_name", core_dtype_name},
+                                   {NULL, NULL}};

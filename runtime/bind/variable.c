@@ -9,17 +9,43 @@ static mg_variable *check_variable(lua_State *L, int index, const char *who) {
     return v;
 }
 
-/* variable(value, {name=, trainable=}) */
+/* What floating variables are read as, while a layer computes in another dtype than its weights
+ * have; -1: as they are. Gradients flow back through the cast. */
+static _Thread_local int autocast = -1;
+
+mg_tensor *bind_read_variable(mg_variable *v) {
+    mg_tensor *value = mg_variable_read(v);
+    if (!value || autocast < 0 || !v->autocast) return value;
+    if (value->dtype == autocast || !mg_dtype_is_float((mg_dtype)value->dtype)) return value;
+    const int64_t dtype = autocast;
+    mg_tensor *cast = mg_apply(mg_op_find("cast"), &value, 1, &dtype);
+    mg_tensor_release(value);
+    return cast;
+}
+
+/* autocast(name of a floating dtype | nil): what variables are read as from here on. */
+static int core_autocast(lua_State *L) {
+    const int t = lua_isnoneornil(L, 1) ? -1 : mg_dtype_from_name(luaL_checkstring(L, 1));
+    if (!lua_isnoneornil(L, 1) && (t < 0 || !mg_dtype_is_float((mg_dtype)t)))
+        return bind_fail(L, MG_USAGE, "autocast: %s is not a floating point dtype",
+                         lua_tostring(L, 1));
+    autocast = t;
+    return 0;
+}
+
+/* variable(value, {name=, trainable=, autocast=}) */
 static int core_variable(lua_State *L) {
     bind_poll(L);
     const char *name = NULL;
-    bool trainable = true;
+    bool trainable = true, cast = true;
     lua_settop(L, 2);
     if (lua_istable(L, 2)) {
         lua_getfield(L, 2, "name");
         name = luaL_optstring(L, -1, NULL);
         lua_getfield(L, 2, "trainable");
         trainable = lua_isnil(L, -1) || lua_toboolean(L, -1);
+        lua_getfield(L, 2, "autocast");
+        cast = lua_isnil(L, -1) || lua_toboolean(L, -1);
     }
     mg_tensor *value = bind_take_tensor(L, 1, NULL, "variable");
     mg_variable **place = lua_newuserdata(L, sizeof *place);
@@ -27,13 +53,15 @@ static int core_variable(lua_State *L) {
     luaL_getmetatable(L, BIND_VARIABLE);
     lua_setmetatable(L, -2);
     *place = mg_variable_new(value, name, trainable);
-    return *place ? 1 : bind_raise(L);
+    if (!*place) return bind_raise(L);
+    (*place)->autocast = cast;
+    return 1;
 }
 
 static int variable_value(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "value");
     mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_variable_read(v));
+    bind_fill(L, place, bind_read_variable(v));
     return 1;
 }
 
@@ -98,5 +126,7 @@ void bind_open_variable(lua_State *L) {
     lua_pop(L, 1);
 }
 
-const luaL_Reg mg_bind_variable[] = {
-    {"variable", core_variable}, {"is_variable", core_is_variable}, {NULL, NULL}};
+const luaL_Reg mg_bind_variable[] = {{"variable", core_variable},
+                                     {"is_variable", core_is_variable},
+                                     {"autocast", core_autocast},
+                                     {NULL, NULL}};

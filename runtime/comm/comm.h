@@ -15,6 +15,16 @@
 
 typedef struct mg_comm mg_comm;
 
+/* Reductions that are ready about the same time go together, in buckets: so many bytes close one,
+ * and more than so many tensors it does not take. */
+enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
+
+typedef struct mg_reduction { /* one tensor of a bucket */
+    const void *in;
+    void *out;
+    int64_t count;
+} mg_reduction;
+
 typedef struct mg_comm_api {
     size_t size;
     const char *kind;
@@ -22,7 +32,11 @@ typedef struct mg_comm_api {
      * rank. out and in do not overlap. */
     mg_status (*all_reduce)(mg_comm *c, int rank, const void *in, void *out, int64_t count,
                             mg_dtype dtype, int op);
-    /* The same, on rank `root` alone: elsewhere out is not touched. */
+    /* Several at once, at most MG_BUCKET_TENSORS: the values are those of one after another. NULL:
+     * the caller makes one after another. */
+    mg_status (*all_reduce_many)(mg_comm *c, int rank, const mg_reduction *list, int n,
+                                 mg_dtype dtype, int op);
+    /* all_reduce on rank `root` alone: elsewhere out is not touched. */
     mg_status (*reduce)(mg_comm *c, int rank, int root, const void *in, void *out, int64_t count,
                         mg_dtype dtype, int op);
     /* The root's `in` in everybody else's out. */

@@ -30,8 +30,8 @@ typedef struct mail { /* from a rank to another: one message at a time */
 
 typedef struct local_comm {
     mg_comm comm;
-    entry *table;
-    mail *mails; /* n * n, from-major */
+    entry *table; /* per rank: a place for each tensor of a bucket */
+    mail *mails;  /* n * n, from-major */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int arrived;
@@ -151,6 +151,11 @@ static mg_status local_transfer(mg_comm *comm, int rank, int from, int to, const
     return status;
 }
 
+/* What rank r has put on the table. */
+static entry *entry_of(const local_comm *c, int r, int i) {
+    return &c->table[r * MG_BUCKET_TENSORS + i];
+}
+
 /* ---- reductions: pieces of elements, from the first rank to the last ---- */
 
 #define REDUCER(name, type)                                                                        \
@@ -190,18 +195,18 @@ static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int o
     }
 }
 
-/* Elements [first, last) of all ranks' `in`, to the `out` of ranks [from, to). */
-static void reduce_range(local_comm *c, int64_t first, int64_t last, mg_dtype t, int op, int from,
-                         int to) {
+/* Elements [first, last) of all ranks' `in` of entry e, to the `out` of ranks [from, to). */
+static void reduce_range(const local_comm *c, int e, int64_t first, int64_t last, mg_dtype t,
+                         int op, int from, int to) {
     const size_t size = mg_dtype_size(t);
     double room[PIECE];
     for (int64_t i = first; i < last; i += PIECE) {
         const int64_t n = last - i < PIECE ? last - i : PIECE;
         const size_t at = (size_t)i * size, bytes = (size_t)n * size;
-        memcpy(room, (const char *)c->table[0].in + at, bytes);
+        memcpy(room, (const char *)entry_of(c, 0, e)->in + at, bytes);
         for (int r = 1; r < c->comm.n; r++)
-            reduce_piece(room, (const char *)c->table[r].in + at, n, t, op);
-        for (int r = from; r < to; r++) memcpy((char *)c->table[r].out + at, room, bytes);
+            reduce_piece(room, (const char *)entry_of(c, r, e)->in + at, n, t, op);
+        for (int r = from; r < to; r++) memcpy((char *)entry_of(c, r, e)->out + at, room, bytes);
     }
 }
 
@@ -218,11 +223,11 @@ static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in,
                               int64_t count, mg_dtype t, int op) {
     local_comm *c = (local_comm *)comm;
     int64_t last;
-    c->table[rank] = (entry){in, out, 0};
+    *entry_of(c, rank, 0) = (entry){in, out, 0};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     const int64_t first = part_of(comm, rank, count, &last);
-    reduce_range(c, first, last, t, op, root, root + 1);
+    reduce_range(c, 0, first, last, t, op, root, root + 1);
     comm->bytes_moved[rank] += comm->n * (last - first) * (int64_t)mg_dtype_size(t);
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
@@ -231,48 +236,61 @@ static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in,
 static mg_status local_broadcast(mg_comm *comm, int rank, int root, const void *in, void *out,
                                  int64_t bytes) {
     local_comm *c = (local_comm *)comm;
-    c->table[rank] = (entry){in, out, 0};
+    *entry_of(c, rank, 0) = (entry){in, out, 0};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     if (rank != root) {
-        memcpy(out, c->table[root].in, (size_t)bytes);
+        memcpy(out, entry_of(c, root, 0)->in, (size_t)bytes);
         comm->bytes_moved[rank] += bytes;
     }
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
 
-static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void *out, int64_t count,
-                                  mg_dtype t, int op) {
+/* This rank's share of entry e. */
+static void all_reduce_entry(local_comm *c, int rank, int e, int64_t count, mg_dtype t, int op) {
+    const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(t);
+    if (count <= SHORT) {
+        reduce_range(c, e, 0, count, t, op, rank, rank + 1);
+        c->comm.bytes_moved[rank] += (n - 1) * count * size;
+        return;
+    }
+    int64_t last;
+    const int64_t first = part_of(&c->comm, rank, count, &last);
+    reduce_range(c, e, first, last, t, op, 0, c->comm.n);
+    c->comm.bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
+}
+
+/* One wait before and one after, however many there are. The list goes to the table: whoever gives
+ * up leaves, and others may still read it. */
+static mg_status local_all_reduce_many(mg_comm *comm, int rank, const mg_reduction *list, int n,
+                                       mg_dtype t, int op) {
     local_comm *c = (local_comm *)comm;
-    const int64_t n = comm->n, size = (int64_t)mg_dtype_size(t);
-    c->table[rank] = (entry){in, out, 0};
+    for (int i = 0; i < n; i++) *entry_of(c, rank, i) = (entry){list[i].in, list[i].out, 0};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
-    if (count <= SHORT) {
-        reduce_range(c, 0, count, t, op, rank, rank + 1);
-        comm->bytes_moved[rank] += (n - 1) * count * size;
-    } else {
-        int64_t last;
-        const int64_t first = part_of(comm, rank, count, &last);
-        reduce_range(c, first, last, t, op, 0, comm->n);
-        comm->bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
-    }
+    for (int i = 0; i < n; i++) all_reduce_entry(c, rank, i, list[i].count, t, op);
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
+}
+
+static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void *out, int64_t count,
+                                  mg_dtype t, int op) {
+    return local_all_reduce_many(comm, rank, &(mg_reduction){in, out, count}, 1, t, op);
 }
 
 static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void *out, int64_t outer,
                                   int64_t bytes) {
     local_comm *c = (local_comm *)comm;
-    c->table[rank] = (entry){in, out, bytes};
+    *entry_of(c, rank, 0) = (entry){in, out, bytes};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     char *to = out;
     for (int64_t o = 0; o < outer; o++)
         for (int r = 0; r < comm->n; r++) {
-            const size_t length = (size_t)c->table[r].bytes;
-            if (length) memcpy(to, (const char *)c->table[r].in + (size_t)o * length, length);
+            const entry *e = entry_of(c, r, 0);
+            const size_t length = (size_t)e->bytes;
+            if (length) memcpy(to, (const char *)e->in + (size_t)o * length, length);
             to += length;
             if (r != rank) comm->bytes_moved[rank] += (int64_t)length;
         }
@@ -298,6 +316,7 @@ static void local_free(mg_comm *comm) {
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "local",
                                 .all_reduce = local_all_reduce,
+                                .all_reduce_many = local_all_reduce_many,
                                 .reduce = local_reduce,
                                 .broadcast = local_broadcast,
                                 .all_gather = local_all_gather,
@@ -316,7 +335,7 @@ mg_comm *mg_comm_local(int n) {
     c->comm.n = n;
     const char *deadline = getenv("MGPU_DEADLINE");
     c->comm.deadline = deadline && atof(deadline) > 0 ? atof(deadline) : 600;
-    c->table = mg_alloc_zero((size_t)n * sizeof *c->table);
+    c->table = mg_alloc_zero((size_t)n * MG_BUCKET_TENSORS * sizeof *c->table);
     c->mails = mg_alloc_zero((size_t)(n * n) * sizeof *c->mails);
     c->comm.bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->comm.bytes_moved);
     c->comm.waited = mg_alloc_zero((size_t)n * sizeof *c->comm.waited);

@@ -26,6 +26,10 @@ size_t mg_dtype_size(mg_dtype t);
 static inline bool mg_dtype_is_float(mg_dtype t) {
     return t >= MG_BF16;
 }
+/* float16 and bfloat16: what is summed up in them is summed up in float32. */
+static inline bool mg_dtype_is_half(mg_dtype t) {
+    return t == MG_BF16 || t == MG_F16;
+}
 mg_dtype mg_dtype_promote(mg_dtype a, mg_dtype b);
 
 /* n elements between a typed row-major buffer and doubles. Float to integer truncates and

@@ -48,7 +48,13 @@ static bool count_in(mg_device *d, size_t bytes) {
     return true;
 }
 
+/* The memory of a lost device, unless it is the host's: a call could wait for ever. */
+static bool out_of_reach(const mg_device *d) {
+    return mg_device_is_lost(d) && !d->api->host_memory;
+}
+
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
+    if (out_of_reach(d)) return mg_device_check(d);
     if (!count_in(d, bytes)) return short_of_memory(d, bytes);
     *data = d->api->alloc(d, bytes ? bytes : 1);
     if (*data) return MG_OK;
@@ -57,7 +63,7 @@ mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
 }
 
 void mg_device_give(mg_device *d, void *data, size_t bytes) {
-    d->api->free(d, data, bytes ? bytes : 1);
+    if (!out_of_reach(d)) d->api->free(d, data, bytes ? bytes : 1);
     atomic_fetch_sub(&d->used, (long long)bytes);
 }
 
@@ -194,6 +200,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     MG_TRY(mg_eval(&t, 1));
     const size_t bytes = mg_tensor_bytes(t);
     mg_device *d = t->buffer->device;
+    if (out_of_reach(d)) return mg_device_check(d);
     MG_TRY(mg_ahead_settle(d));
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
 }

@@ -113,6 +113,7 @@ mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable)
     atomic_init(&v->refs, 1);
     v->name = mg_strdup(name ? name : "variable");
     v->trainable = trainable;
+    v->autocast = true;
     v->value = mg_tensor_retain(value);
     if (!v->name || (is_pending(v) && note_pending(v) != MG_OK)) {
         mg_variable_release(v);

@@ -17,6 +17,7 @@ struct mg_variable {
     atomic_int refs;
     char *name; /* owned */
     bool trainable;
+    bool autocast;        /* a layer of narrower dtype reads it in that dtype */
     mg_tensor *value;     /* owned: an MG_VALUE, or lazy and pending */
     mg_replica *replicas; /* equal to value, on other devices */
     int n_replicas;

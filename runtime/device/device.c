@@ -227,7 +227,14 @@ mg_device *mg_device_find(const char *name) {
     pthread_mutex_lock(&lock);
     mg_device *d = find_locked(kind, ordinal, logical);
     pthread_mutex_unlock(&lock);
-    return d;
+    return d && mg_device_check(d) == MG_OK ? d : NULL;
+}
+
+mg_status mg_device_check(const mg_device *d) {
+    if (!mg_device_is_lost(d)) return MG_OK;
+    return mg_fail(MG_DEVICE,
+                   "%s is lost: it did not come back from an earlier step; choose other devices",
+                   d->name);
 }
 
 mg_status mg_device_describe(const char *name, mg_device_info *info) {
@@ -263,6 +270,8 @@ mg_device *mg_device_first(void) {
 
 void mg_devices_close(void) {
     mg_workers_close();
+    for (const mg_device *d = first; d; d = d->next)
+        if (mg_device_is_lost(d)) return; /* its job may still use them all */
     pthread_mutex_lock(&lock);
     while (first) {
         mg_device *d = first;

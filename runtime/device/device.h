@@ -20,8 +20,10 @@ typedef struct mg_device_info { /* plain data, no context is created to fill it 
 } mg_device_info;
 
 typedef struct mg_run {
-    void *const *external; /* one address per external value */
-    void *arena;           /* mg_program_arena_bytes() bytes, 64-byte aligned */
+    struct mg_device *device; /* perhaps not the one that it was compiled for: shares_programs */
+    const int64_t *first;     /* per step: like mg_step.first, in its place; NULL: as that says */
+    void *const *external;    /* one address per external value */
+    void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
     bool commit;    /* false: compute phase, true: commit phase */
     mg_comm *comm;  /* of the devices that share the rows, or NULL */
@@ -61,6 +63,9 @@ typedef struct mg_device_api {
      * question at a time. */
     mg_status (*ask)(mg_device *d, const void *const *bytes, int n);
     mg_status (*hear)(mg_device *d, uint8_t *answers, int n);
+    /* its programs hold nothing of one device or run: others of its kind may run them, also while
+     * it does */
+    bool shares_programs;
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
@@ -74,16 +79,23 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
     mg_rng_state asked_rng; /* before it ran */
     struct mg_worker *worker; /* its thread in such plans, or NULL */
+    _Atomic(const char *) at; /* the op that it is in, or was last */
+    atomic_bool lost;         /* its thread did not come back from a job: no other is given to it */
     void *arena;              /* shared by all plans; one runs at a time */
     size_t arena_bytes;
     struct mg_device *next;
 };
 
 /* "cpu", "cpu:1", "gpu:0", "/device:GPU:0" ... Opens it. NULL: unknown name (nearest named),
- * missing plug-in or library (what to install). */
+ * missing plug-in or library (what to install), or lost. */
 mg_device *mg_device_find(const char *name);
 /* What there is to say about a device, which is not opened for it; errors as above. */
 mg_status mg_device_describe(const char *name, mg_device_info *info);
+static inline bool mg_device_is_lost(const mg_device *d) {
+    return atomic_load(&d->lost);
+}
+/* MG_DEVICE, saying what to do, if d is lost. */
+mg_status mg_device_check(const mg_device *d);
 /* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
  * or else ref:0. */
 mg_device *mg_device_default(void);

@@ -98,4 +98,5 @@ const mg_device_api mg_device_null = {.size = sizeof(mg_device_api),
                                       .arena_bytes = null_arena_bytes,
                                       .sync = mg_host_sync,
                                       .fuses = true,
-                                      .host_memory = true};
+                                      .host_memory = true,
+                                      .shares_programs = true};

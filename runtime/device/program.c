@@ -4,18 +4,23 @@
  * arena. A value lies in one slot per layout it has been seen in. Reshapes
  * share the slot of their input; a fused group may write over an input that
  * dies with it. When all calls are known, the temporary slots get places by
- * their life spans. */
+ * their life spans. What differs from run to run, and from device to device,
+ * comes with the run: a program is not changed by running it. */
 #include "device/program.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/arena.h"
+#include "device/collective.h"
 #include "device/fault.h"
-#include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { NOWHERE = -1, MAX_LAYOUTS = 4 };
+enum {
+    NOWHERE = -1,
+    MAX_LAYOUTS = 4,
+    MAX_POINTERS = MG_MAX_TOGETHER * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS) /* of one call */
+};
 
 typedef struct slot {
     mg_block block;   /* life span in calls; offset in the arena */
@@ -36,12 +41,10 @@ struct mg_program {
     const mg_kernel_set *set;
     call *calls;
     int n_calls, n_compute, calls_capacity;
+    const mg_step *steps; /* of the work */
     slot *slots;
     int n_slots, slots_capacity;
     size_t arena_bytes;
-    void **pointers; /* for each of the calls that run as one: inputs, then
-                        outputs */
-    int max_pointers, max_together;
 };
 
 typedef struct compiler {
@@ -128,7 +131,6 @@ static mg_status append_call(compiler *c, call *k) {
     for (int i = 0; i < k->n_in; i++) touch(p, k->in[i]);
     for (int i = 0; i < k->n_out; i++) touch(p, k->out[i]);
     if (k->scratch >= 0) touch(p, k->scratch);
-    if (k->n_in + k->n_out > p->max_pointers) p->max_pointers = k->n_in + k->n_out;
     p->calls[p->n_calls++] = *k;
     return MG_OK;
 }
@@ -186,20 +188,12 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
-/* Collectives are run by the program itself, over the communicator of the run.
- */
-static const mg_kernel collective = {.name = "collective"};
-
-static bool is_collective(const mg_step *s) {
-    return s && s->op && s->op->flags & MG_OP_COLLECTIVE;
-}
-
 static mg_status choose_kernel(const compiler *c, call *k) {
     char text[512];
-    if (is_collective(k->plan.step)) {
+    if (mg_is_collective(k->plan.step)) {
         set_ports(c, k);
         for (int i = 0; i < k->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
-        k->kernel = &collective;
+        k->kernel = &mg_collective_kernel;
         return MG_OK;
     }
     const bool log = mg_log_on("dispatch");
@@ -312,7 +306,11 @@ static bool make_in_result(compiler *c, const mg_step *s) {
 
 static mg_status compile_step(compiler *c, const mg_step *s) {
     call k;
+    int index;
     if (is_free_reshape(c, s)) return share_slot(c, s);
+    for (int i = 0; i < s->alike && mg_is_collective(s);
+         i++) /* no reorders among a bucket's calls */
+        MG_TRY(slot_in_layout(c, s[i].in[0], MG_ROW_MAJOR, &index));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
     mg_status status = choose_kernel(c, &k);
@@ -359,10 +357,13 @@ static bool interfere(const call *a, const call *b) {
 /* From `first` on, before `end`. */
 static int count_together(const mg_program *p, int first, int end) {
     int n = 1;
+    if (p->calls[first].kernel == &mg_collective_kernel) return p->calls[first].plan.step->alike;
     if (!p->calls[first].kernel->run_many) return 1;
+    int ports = p->calls[first].n_in + p->calls[first].n_out;
     for (; n < MG_MAX_TOGETHER && first + n < end; n++) {
         const call *next = &p->calls[first + n];
-        if (next->kernel != p->calls[first].kernel) return n;
+        ports += next->n_in + next->n_out;
+        if (next->kernel != p->calls[first].kernel || ports > MAX_POINTERS) return n;
         for (int i = first; i < first + n; i++)
             if (interfere(&p->calls[i], next)) return n;
     }
@@ -387,6 +388,7 @@ static mg_status live_together(compiler *c, int first, int n) {
         if (k->scratch >= 0) p->slots[k->scratch].block.bytes = 0;
         k->scratch = NOWHERE;
     }
+    if (p->calls[first].kernel == &mg_collective_kernel) return MG_OK;
     const size_t bytes = p->calls[first].kernel->scratch_many(plans, n);
     int *scratch = &p->calls[first].scratch;
     MG_TRY(new_slot(c, bytes, NOWHERE, scratch));
@@ -403,7 +405,6 @@ static mg_status join_calls(compiler *c) {
         const int n = count_together(p, i, i < p->n_compute ? p->n_compute : p->n_calls);
         p->calls[i].together = n;
         if (n > 1) MG_TRY(live_together(c, i, n));
-        if (n > p->max_together) p->max_together = n;
     }
     return MG_OK;
 }
@@ -425,9 +426,7 @@ static mg_status compile_all(compiler *c) {
     }
     if (w->n_compute == w->n_steps) c->p->n_compute = c->p->n_calls;
     MG_TRY(join_calls(c));
-    const size_t n_pointers = (size_t)(c->p->max_pointers + 1) * (size_t)(c->p->max_together + 1);
-    c->p->pointers = mg_alloc(n_pointers * sizeof *c->p->pointers);
-    return c->p->pointers ? place_slots(c->p) : MG_OOM;
+    return place_slots(c->p);
 }
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
@@ -436,6 +435,7 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_wo
     if (!p) return MG_OOM;
     p->device = d;
     p->set = set;
+    p->steps = work->steps;
     compiler c = {.p = p, .set = set, .work = work};
     const size_t n = (size_t)work->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);
@@ -457,7 +457,6 @@ void mg_program_release(mg_program *p) {
     for (int i = 0; i < p->n_calls; i++) drop_call(&p->calls[i]);
     mg_free(p->calls);
     mg_free(p->slots);
-    mg_free(p->pointers);
     mg_free(p);
 }
 
@@ -478,45 +477,9 @@ static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     return (mg_rng_state){s->seed, s->draw};
 }
 
-/* all_gather: the axes before the one dealt out are the blocks. */
-static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
-    int64_t n = 1;
-    for (int i = 0; i < axis; i++) n *= shape->dim[i];
-    return n;
-}
-
-static mg_status copy(const mg_program *p, void *out, const void *in, size_t bytes) {
-    if (p->set->copy) return p->set->copy(p->device, out, in, bytes);
-    memcpy(out, in, bytes);
-    return MG_OK;
-}
-
-static mg_status run_collective(const mg_program *p, const call *k, void *in, void *out,
-                                const mg_run *run) {
-    const mg_step *s = k->plan.step;
-    const mg_collective_attrs *a = s->attrs;
-    const mg_value *x = k->plan.in[0].value;
-    const int64_t count = mg_shape_count(&x->shape);
-    if (!run->comm) return copy(p, out, in, (size_t)count * mg_dtype_size(x->dtype));
-    const mg_comm_api *api = run->comm->api;
-    if (strcmp(s->op->name, "transfer") == 0) {
-        const mg_value *moved = run->world_rank == a->root ? x : k->plan.out[0].value;
-        const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
-        return api->transfer(run->world, run->world_rank, (int)a->root, (int)a->to, in, out, bytes);
-    }
-    if (strcmp(s->op->name, "all_reduce") == 0)
-        return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);
-    if (strcmp(s->op->name, "reduce") == 0)
-        return api->reduce(run->comm, run->rank, (int)a->root, in, out, count, x->dtype,
-                           (int)a->kind);
-    if (strcmp(s->op->name, "broadcast") == 0) {
-        const mg_value *moved = run->rank == a->root ? x : k->plan.out[0].value;
-        const int64_t bytes = mg_shape_count(&moved->shape) * (int64_t)mg_dtype_size(moved->dtype);
-        return api->broadcast(run->comm, run->rank, (int)a->root, in, out, bytes);
-    }
-    const int64_t outer = outer_blocks(&x->shape, a->axis);
-    const int64_t block = outer ? count / outer * (int64_t)mg_dtype_size(x->dtype) : 0;
-    return api->all_gather(run->comm, run->rank, in, out, outer, block);
+static int64_t first_of(const mg_program *p, const mg_step *s, const mg_run *run) {
+    if (!s) return 0;
+    return run->first ? run->first[s - p->steps] : s->first;
 }
 
 /* The call with its addresses, which go into `pointers`. */
@@ -527,16 +490,18 @@ static mg_call bound_call(const mg_program *p, const call *k, const mg_run *run,
                      .in = pointers,
                      .out = pointers + k->n_in,
                      .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
-                     .rng = rng_of(k->plan.step, run)};
+                     .rng = rng_of(k->plan.step, run),
+                     .first = first_of(p, k->plan.step, run)};
 }
 
 /* Call k, and those that run together with it. */
-static mg_status run_call(mg_program *p, const call *k, const mg_run *run) {
+static mg_status run_call(const mg_program *p, const call *k, const mg_run *run) {
     mg_call calls[MG_MAX_TOGETHER];
+    void *pointers[MAX_POINTERS], **next = pointers; /* here: several may run the program at once */
     const int n = k->together;
-    for (int i = 0; i < n; i++)
-        calls[i] = bound_call(p, k + i, run, p->pointers + i * (p->max_pointers + 1));
-    if (k->kernel == &collective) return run_collective(p, k, calls[0].in[0], calls[0].out[0], run);
+    for (int i = 0; i < n; next += k[i].n_in + k[i].n_out, i++)
+        calls[i] = bound_call(p, k + i, run, next);
+    if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, n, run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
@@ -549,11 +514,12 @@ static const char *name_of(const mg_step *s) {
     return !s ? "reorder" : s->op ? s->op->name : "fused";
 }
 
-static mg_status run_checked(mg_program *p, const call *k, const mg_run *run) {
+static mg_status run_checked(const mg_program *p, const call *k, const mg_run *run) {
     const char *name = name_of(k->plan.step);
     mg_status status = MG_OK;
+    atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
     if (mg_fault_planned())
-        status = mg_fault_check(p->device, name, run->commit, given_up, run->comm);
+        status = mg_fault_check(run->device, name, run->commit, given_up, run->comm);
     if (status == MG_OK) status = run_call(p, k, run);
     if (status == MG_DEVICE) mg_error_prefix(name);
     return status;
@@ -582,7 +548,7 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 /* A collective meets the other devices' threads, unless it only starts work there. */
 static bool waits(const call *k, const mg_run *run) {
     if (k->kernel->waits) return true;
-    if (k->kernel != &collective || !run->comm) return false;
+    if (k->kernel != &mg_collective_kernel || !run->comm) return false;
     return !run->comm->api->recorded || strcmp(k->plan.step->op->name, "all_gather") == 0;
 }
 

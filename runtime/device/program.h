@@ -36,6 +36,7 @@ typedef struct mg_call {
     void *const *out;
     void *scratch;
     mg_rng_state rng; /* of a draw: its key and ordinal (with the run's state where relative) */
+    int64_t first;    /* likewise: where its first element stands in the whole draw */
 } mg_call;
 
 typedef struct mg_kernel {

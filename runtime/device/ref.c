@@ -23,4 +23,5 @@ const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),
                                      .arena_bytes = mg_program_arena_bytes,
                                      .sync = mg_host_sync,
                                      .fuses = false,
-                                     .host_memory = true};
+                                     .host_memory = true,
+                                     .shares_programs = true};

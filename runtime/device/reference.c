@@ -10,7 +10,6 @@
 typedef struct reference_state {
     mg_shape *shapes;
     mg_dtype *dtypes;
-    const double **in;
 } reference_state;
 
 static size_t double_bytes(const mg_value *v) {
@@ -25,12 +24,11 @@ static mg_status prepare(mg_kernel_plan *plan) {
         return mg_fail(MG_UNSUPPORTED, "%s: has no kernel for %s", s->op->name, plan->device->name);
     const size_t n = (size_t)s->n_in;
     reference_state *state =
-        mg_alloc_zero(sizeof *state + n * (sizeof(mg_shape) + sizeof(double *) + sizeof(mg_dtype)));
+        mg_alloc_zero(sizeof *state + n * (sizeof(mg_shape) + sizeof(mg_dtype)));
     if (!state) return MG_OOM;
     state->shapes = (mg_shape *)(state + 1);
-    state->in = (const double **)(state->shapes + n);
-    state->dtypes = (mg_dtype *)(state->in + n);
-    plan->scratch = double_bytes(plan->out[0].value);
+    state->dtypes = (mg_dtype *)(state->shapes + n);
+    plan->scratch = n * sizeof(double *) + double_bytes(plan->out[0].value);
     for (size_t i = 0; i < n; i++) {
         state->shapes[i] = plan->in[i].value->shape;
         state->dtypes[i] = plan->in[i].value->dtype;
@@ -45,24 +43,25 @@ static mg_status run_op(const mg_call *call) {
     const mg_step *s = plan->step;
     const reference_state *state = plan->state;
     const mg_value *out = plan->out[0].value;
-    double *scratch = call->scratch;
+    const double **in = call->scratch; /* the operands' addresses, then what they are as doubles */
+    double *scratch = (double *)(in + s->n_in);
     mg_ref r = {.op = s->op,
                 .attrs = s->attrs,
                 .n_inputs = s->n_in,
                 .in_shape = state->shapes,
                 .in_dtype = state->dtypes,
-                .in = state->in,
+                .in = in,
                 .shape = out->shape,
                 .dtype = out->dtype,
                 .rng = call->rng,
-                .first = s->first};
+                .first = call->first};
     for (int i = 0; i < s->n_in; i++) {
         const mg_value *v = plan->in[i].value;
         const size_t n = (size_t)mg_shape_count(&v->shape);
-        state->in[i] = call->in[i];
+        in[i] = call->in[i];
         if (v->dtype == MG_F64) continue;
         mg_to_double(scratch, call->in[i], v->dtype, n);
-        state->in[i] = scratch;
+        in[i] = scratch;
         scratch += n;
     }
     r.out = out->dtype == MG_F64 ? call->out[0] : scratch;

@@ -29,7 +29,8 @@ typedef struct mg_step {
                               draw */
     /* Of a fused group: this many steps from here on, itself among them, have
      * equal expressions over ranges of their own and do not need one another: a
-     * multi-tensor update. Else 1, and 0 for the others of such a row. */
+     * multi-tensor update. Of an all_reduce: this many are one bucket, and run as one call on
+     * every device. Else 1, and 0 for the others of such a row. */
     int alike;
 } mg_step;
 

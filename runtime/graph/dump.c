@@ -99,9 +99,9 @@ static void print_step(text *t, const mg_lowered *l, int i, bool where) {
     const mg_step *s = &l->work.steps[i];
     const char *phase = i < l->work.n_compute ? "" : "commit ";
     if (s->alike > 1) {
-        print(t, "%s%d alike: ", phase, s->alike);
-        print_expression(t, s->fused);
-        print_where(t, l, i, where);
+        print(t, "%s%d %s", phase, s->alike, s->fused ? "alike: " : "in a bucket");
+        if (s->fused) print_expression(t, s->fused);
+        print_where(t, l, i, where && s->fused);
     }
     print(t, "%s%s", phase, s->alike == 1 ? "" : "  ");
     for (int k = 0; k < s->n_out; k++) {

@@ -50,17 +50,25 @@ static bool contains(const member_union *u, int node) {
     return false;
 }
 
-/* Nodes run no earlier than their whole group does. */
-static int latest_member(const fuser *f, int node) {
-    const int g = f->ir->nodes[node].group;
-    if (g < 0) return node;
-    const mg_group *group = f->groups->items[g];
-    return group->members[group->n_members - 1];
+/* The first node that may depend on one from `lowest` on. Nodes run no earlier than their whole
+ * group does: what reads an early member of a group depends on all that its late members do. */
+static int first_that_may_depend(const fuser *f, int lowest) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < f->groups->n; i++) {
+            const mg_group *g = f->groups->items[i];
+            if (!g->n_members || g->members[0] >= lowest) continue;
+            if (g->members[g->n_members - 1] < lowest) continue;
+            lowest = g->members[0];
+            moved = true;
+        }
+    }
+    return lowest;
 }
 
 /* Pushes node, or all of its group, unless it cannot depend on the union. */
 static int visit(fuser *f, int top, int node, int lowest) {
-    if (f->seen[node] == f->search || latest_member(f, node) < lowest) return top;
+    if (f->seen[node] == f->search || node < lowest) return top;
     const int g = f->ir->nodes[node].group;
     if (g < 0) {
         f->seen[node] = f->search;
@@ -78,18 +86,19 @@ static int visit(fuser *f, int top, int node, int lowest) {
 /* Whether an outside input of the union depends on a member of it. */
 static bool has_outside_path(fuser *f, const member_union *u) {
     const mg_ir *ir = f->ir;
+    const int lowest = first_that_may_depend(f, u->lowest);
     int top = 0;
     f->search++;
     for (int i = 0; i < u->n; i++) {
         const mg_node *n = &ir->nodes[u->members[i]];
         for (int k = 0; k < n->n_in; k++)
-            if (!contains(u, n->in[k])) top = visit(f, top, n->in[k], u->lowest);
+            if (!contains(u, n->in[k])) top = visit(f, top, n->in[k], lowest);
     }
     while (top) {
         const mg_node *n = &ir->nodes[f->stack[--top]];
         for (int k = 0; k < n->n_in; k++) {
             if (contains(u, n->in[k])) return true;
-            top = visit(f, top, n->in[k], u->lowest);
+            top = visit(f, top, n->in[k], lowest);
         }
     }
     return false;

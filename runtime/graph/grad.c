@@ -2,7 +2,8 @@
  *
  * The history of y is listed in topological order, stopping at the tensors asked for; those on a
  * path to one of them are marked; then each marked tensor, last first, hands its gradient to its
- * inputs by its op's rule. The result is made of ordinary tensors. */
+ * inputs by its op's rule. A gradient has its tensor's dtype when it is handed on, rounded once
+ * after adding up. The result is made of ordinary tensors. */
 #include "core/alloc.h"
 #include "graph/graph.h"
 #include "graph/walk.h"
@@ -73,7 +74,10 @@ static mg_status walk_back(grad_walk *w, mg_tensor *y) {
     if (!w->nodes[last].gradient) return mg_error_code();
     for (int i = last; i >= 0; i--) {
         grad_node *node = &w->nodes[i];
-        const bool passes = node->wanted && node->gradient && node->tensor->kind == MG_LAZY;
+        if (!node->wanted || !node->gradient) continue;
+        node->gradient = cast_like(node->gradient, node->tensor);
+        if (!node->gradient) return mg_error_code();
+        const bool passes = node->tensor->kind == MG_LAZY;
         if (passes && !asked_for(w, node->tensor)) MG_TRY(hand_down(w, node));
     }
     return MG_OK;

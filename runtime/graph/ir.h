@@ -125,6 +125,7 @@ typedef struct mg_lowered { /* all in the IR's memory */
     mg_external *externals; /* work.n_external of them */
     int *root_external;     /* per root of the IR: its external value */
     const char **where;     /* per step: the user's line, or NULL */
+    int *nodes;             /* per step: its node, or -1 for a group */
 } mg_lowered;
 
 mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *l);

@@ -90,6 +90,7 @@ static mg_status add_step(lowering *l, int at) {
     for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
     for (int i = 0; i < n_out; i++) out[i] = value_of(l, g ? g->out[i] : unit);
     l->out->where[l->out->work.n_steps] = n->where;
+    l->out->nodes[l->out->work.n_steps] = g ? -1 : unit;
     l->steps[l->out->work.n_steps++] = (mg_step){.op = g ? NULL : n->op,
                                                  .fused = g ? &g->expr : NULL,
                                                  .attrs = g ? NULL : n->attrs,
@@ -115,7 +116,9 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     out->externals = mg_ir_alloc(ir, n * sizeof *out->externals);
     out->root_external = mg_ir_alloc(ir, (size_t)ir->n_roots * sizeof *out->root_external);
     out->where = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->where);
-    if (!l.value || !l.values || !l.steps || !out->externals || !out->root_external || !out->where)
+    out->nodes = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->nodes);
+    if (!out->nodes || !l.value || !l.values || !l.steps || !out->externals ||
+        !out->root_external || !out->where)
         return MG_OOM;
     for (size_t i = 0; i < n; i++) l.value[i] = -1;
     add_given(&l);

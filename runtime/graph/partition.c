@@ -4,7 +4,8 @@
  * order of depth, so that collectives stand in the order in which their inputs are ready. Each
  * collective also takes the one before it as an input that it does not read: no device can then run
  * them in another order. A device without rows makes no parts: its terms are the reductions'
- * identities. */
+ * identities. All_reduces that follow one another and do not need one another form buckets; which
+ * do is read off the global IR, so that all devices have the same. */
 #include "graph/ways.h"
 #include "ops/attrs.h"
 #include <math.h>
@@ -150,15 +151,42 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
                                        .number = p->collectives++,
                                        .root = p->keeper >= 0 ? p->keeper : 0};
     const int in[] = {from, p->last_collective};
+    if (strcmp(op, "all_reduce") != 0) p->bucket.tensors = 0;
     p->last_collective = add_op(p, &model, op, shape, &attrs, p->last_collective >= 0 ? 2 : 1, in);
     return p->last_collective;
+}
+
+/* The number of the bucket that node i's reduction goes into: the one before, or a new one where
+ * that is full, is of another kind, or must be there before the terms are. */
+static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
+    const int64_t bytes = mg_shape_count(&sum->shape) * (int64_t)mg_dtype_size(sum->dtype);
+    const bool fits = p->bucket.tensors > 0 && p->bucket.tensors < MG_BUCKET_TENSORS &&
+                      p->bucket.bytes < MG_BUCKET_BYTES && p->bucket.dtype == sum->dtype &&
+                      p->bucket.kind == kind && p->after[i] < p->bucket.number;
+    if (!fits) {
+        p->bucket.number++;
+        p->bucket.tensors = 0;
+        p->bucket.bytes = 0;
+        p->bucket.dtype = sum->dtype;
+        p->bucket.kind = kind;
+    }
+    p->bucket.tensors++;
+    p->bucket.bytes += bytes;
+    return p->after[i] = p->bucket.number;
+}
+
+static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kind) {
+    const int made = add_collective(p, "all_reduce", from, shape, kind, 0);
+    if (made < 0) return made;
+    mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
+    attrs->bucket = find_bucket(p, i, &p->part->nodes[made], kind);
+    return made;
 }
 
 /* Terms of node i, as its value: on all devices, or on the keeper's if nobody else reads it. */
 static int add_reduction(partition *p, int i, int from, int kind) {
     mg_shape shape = p->global->nodes[i].shape;
-    if (p->keeper < 0 || p->replicated[i])
-        return add_collective(p, "all_reduce", from, shape, kind, 0);
+    if (p->keeper < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
     if (is_follower(p)) shape = (mg_shape){.rank = 0};
     return add_collective(p, "reduce", from, shape, kind, 0);
 }
@@ -253,7 +281,7 @@ static int joint_moments(partition *p, int i) {
         own = copy_op(p, i, MG_WHOLE);
         mean = add_scaled(p, add_slice(p, own, 0, 0, 1), share);
     }
-    const int joint = add_collective(p, "all_reduce", mean, row, MG_REDUCE_SUM, 0);
+    const int joint = add_all_reduce(p, i, mean, row, MG_REDUCE_SUM);
     if (is_empty(p)) {
         variance = add_literal(p, n, row, 0);
     } else {
@@ -262,7 +290,7 @@ static int joint_moments(partition *p, int i) {
             add_binary(p, "add", add_slice(p, own, 0, 1, 1), add_binary(p, "mul", off, off));
         variance = add_scaled(p, about, share);
     }
-    const int second = add_collective(p, "all_reduce", variance, row, MG_REDUCE_SUM, 0);
+    const int second = add_all_reduce(p, i, variance, row, MG_REDUCE_SUM);
     const mg_axis_attrs axis = {.axis = 0};
     return add_op(p, n, "concat", n->shape, &axis, 2, (int[]){joint, second});
 }
@@ -344,7 +372,6 @@ static mg_shape way_shape(const partition *p, int i, int how) {
 /* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
  * both sides. */
 static mg_status make_transfers(partition *p, int i) {
-    const int n = p->spec->shards->n;
     const mg_shape scalar = {.rank = 0};
     for (int slot = 0; slot < N_WAYS; slot++)
         for (int s = 0; s < p->spec->n_stages; s++) {
@@ -358,8 +385,8 @@ static mg_status make_transfers(partition *p, int i) {
                                             sends ? scalar : way_shape(p, i, way_of(slot)), 0, 0);
             if (made < 0) return MG_OOM;
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
-            attrs->root = p->stages[i] * n + p->device;
-            attrs->to = s * n + p->device;
+            attrs->root = p->stages[i];
+            attrs->to = s;
             if (!sends) p->made[i][slot] = made;
         }
     return MG_OK;
@@ -381,6 +408,9 @@ static int by_depth(const void *a, const void *b) {
  * then that of depth, on every device. */
 static mg_status make_wanted(partition *p, int i, const bool *wanted) {
     const decision *d = &p->decisions[i];
+    const mg_node *n = &p->global->nodes[i];
+    for (int k = 0; k < n->n_in; k++)
+        if (p->after[i] < p->after[n->in[k]]) p->after[i] = p->after[n->in[k]];
     const bool reduces = is_term(d->born) && d->how == MG_WHOLE;
     if (is_follower(p) && !p->replicated[i] && !reduces && !wanted[i] && !has_joint_moments(p, i))
         return MG_OK;
@@ -474,9 +504,11 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
     p.raw = mg_ir_alloc(part, n * sizeof *p.raw);
     p.reduced = mg_ir_alloc(part, n);
     bool *wanted = mg_ir_alloc(part, n);
+    p.after = mg_ir_alloc(part, n * sizeof *p.after);
     p.stages = mg_ir_alloc(part, n * sizeof *p.stages);
     p.sent = mg_ir_alloc(part, n * sizeof *p.sent);
-    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent)
+    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent ||
+        !p.after)
         return MG_OOM;
     for (int i = 0; i < global->n; i++) {
         p.raw[i] = NOT_MADE;

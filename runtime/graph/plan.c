@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/worker.h"
+#include "graph/wreck.h"
 #include <string.h>
 
 /* ---- a part ---- */
@@ -53,19 +54,26 @@ static mg_status plan_updates(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
-/* From the part's IR to its program. */
+/* From the part's simplified IR to its program. */
 static mg_status compile_part(void *plan, int i) {
     const mg_plan *p = plan;
     mg_part *part = &p->parts[i];
     mg_groups groups;
     mg_schedule order;
-    MG_TRY(mg_simplify(&part->ir));
+    atomic_store(&part->device->at, "compile");
+    if (part->owner != i) return MG_OK;
     MG_TRY(mg_fuse(&part->ir, part->device->api->fuses, &groups));
     MG_TRY(mg_schedule_order(&part->ir, &groups, &order));
     MG_TRY(mg_lower(&part->ir, &groups, &order, &part->lowered));
-    MG_TRY(hold_externals(part));
-    MG_TRY(plan_updates(p, part));
     return part->device->api->compile(part->device, &part->lowered.work, &part->program);
+}
+
+/* What a run needs besides the program. */
+static mg_status furnish_part(mg_plan *p, int i) {
+    mg_part *part = &p->parts[i];
+    if (part->owner != i) MG_TRY(mg_share_take(p, i));
+    MG_TRY(hold_externals(part));
+    return plan_updates(p, part);
 }
 
 /* ---- all parts ---- */
@@ -94,8 +102,11 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
         p->statuses[i] = MG_OK;
         p->messages[i] = NULL;
     }
-    mg_status status = mg_workers_run(devices, p->n_parts, fn, p, p->statuses, p->messages);
+    mg_status status =
+        mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
     if (status == MG_OK) status = first_failure(p);
+    for (int i = 0; i < p->n_parts; i++)
+        if (mg_device_is_lost(devices[i]) && !mg_wreck_is(p)) mg_wreck_make(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
 }
@@ -149,6 +160,8 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
         if (!split) return MG_OOM;
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
         mg_status status = mg_partition(&how, i / n, i % n, &part->ir, split, &p->collectives);
+        if (status == MG_OK) status = mg_simplify(&part->ir);
+        if (status == MG_OK) status = mg_share_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
         if (part->split_roots) memcpy(part->split_roots, split, (size_t)global->n_roots);
         mg_free(split);
@@ -266,10 +279,25 @@ static mg_status make_comms(mg_plan *p) {
 }
 
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
+    for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
+    p->wreck = mg_wreck_room();
+    if (!p->wreck) return MG_OOM;
     MG_TRY(make_comms(p));
     MG_TRY(partition_all(p, spec, global));
     share_cores(p);
-    return mg_plan_each(p, compile_part);
+    const mg_status status = mg_plan_each(p, compile_part);
+    for (int i = 0; i < global->n && mg_wreck_is(p); i++) mg_wreck_keep(p, global->nodes[i].tensor);
+    MG_TRY(status);
+    for (int i = 0; i < p->n_parts; i++) MG_TRY(furnish_part(p, i));
+    return MG_OK;
+}
+
+static mg_status build_on_one(mg_plan *p) {
+    p->root_part = mg_alloc_zero((size_t)(p->parts[0].ir.n_roots + 1) * sizeof *p->root_part);
+    if (!p->root_part) return MG_OOM;
+    MG_TRY(mg_simplify(&p->parts[0].ir));
+    MG_TRY(compile_part(p, 0));
+    return furnish_part(p, 0);
 }
 
 static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
@@ -279,8 +307,7 @@ static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
     if (status == MG_OK) status = take_spec(p, spec);
     if (status == MG_OK && p->n_parts == 1) {
         p->parts[0].ir = global;
-        p->root_part = mg_alloc_zero((size_t)(global.n_roots + 1) * sizeof *p->root_part);
-        return p->root_part ? compile_part(p, 0) : MG_OOM;
+        return build_on_one(p);
     }
     if (status == MG_OK) status = build_on_several(p, spec, &global);
     mg_ir_free(&global);
@@ -300,6 +327,7 @@ static void log_plan(const mg_plan *p) {
 }
 
 mg_plan *mg_plan_new(const mg_plan_spec *spec) {
+    mg_wrecks_reclaim();
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
     if (build(p, spec) != MG_OK) {
@@ -310,23 +338,26 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     return p;
 }
 
-static void free_part(mg_part *part) {
-    if (part->program) part->device->api->release(part->program);
+static void free_part(mg_plan *p, int i) {
+    mg_part *part = &p->parts[i];
+    if (part->program && part->owner == i) part->device->api->release(part->program);
     if (part->own_arena) mg_device_give(part->device, part->own_arena, part->own_bytes);
-    for (int i = 0; i < part->n_held; i++) mg_tensor_release(part->held[i]);
+    for (int h = 0; h < part->n_held; h++) mg_tensor_release(part->held[h]);
     mg_ir_free(&part->ir);
 }
 
 void mg_plan_free(mg_plan *p) {
-    if (!p) return;
+    mg_wrecks_reclaim();
+    if (!p || mg_wreck_take(p)) return;
     for (int i = 0; i < p->n_parts; i++)
         if (p->parts[i].device->asked == p) mg_ahead_settle(p->parts[i].device);
-    for (int i = 0; i < p->n_parts; i++) free_part(&p->parts[i]);
+    for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
     if (p->world) p->world->api->free(p->world);
+    mg_free(p->wreck);
     mg_free(p->comms);
     mg_free(p->stages);
     mg_free(p->root_part);

@@ -1,10 +1,12 @@
-/* What a plan is made of; for plan.c, which makes it, and run.c, which runs it. */
+/* What a plan is made of; for plan.c and share.c, which make it, and run.c, which runs it. */
 #ifndef MG_GRAPH_PLAN_H
 #define MG_GRAPH_PLAN_H
 
 #include "comm/comm.h"
 #include "graph/ir.h"
 #include "graph/partition.h"
+
+struct mg_wreck;
 
 typedef struct mg_update { /* a variable's new value in one part */
     int external;
@@ -13,8 +15,11 @@ typedef struct mg_update { /* a variable's new value in one part */
 
 typedef struct mg_part { /* one device's share */
     mg_device *device;
+    int owner; /* the part whose program, and what is lowered, this one uses: often itself */
     mg_program *program;
-    mg_ir ir; /* the memory of everything lowered */
+    int64_t *node_first, *step_first; /* of a part that is not its own owner: where rows begin, per
+                                         node of its IR and per step; else NULL */
+    mg_ir ir;                         /* the memory of everything lowered */
     mg_lowered lowered;
     bool *split_roots; /* per root: the part holds its rows only */
     mg_tensor **held;  /* retained: constants and variable reads the externals refer to */
@@ -50,8 +55,10 @@ struct mg_plan {
     mg_shape *output_shapes; /* global */
     mg_buffer **whole;       /* of a run: per output that is dealt out, owned */
     uint64_t n_draws;
-    mg_rng_state rng;    /* of a run */
-    mg_status *statuses; /* room for mg_workers_run */
+    mg_rng_state rng;       /* of a run */
+    mg_tensor *const *args; /* likewise; borrowed */
+    struct mg_wreck *wreck; /* on several devices: owned room to become one; see wreck.h */
+    mg_status *statuses;    /* room for mg_workers_run */
     char **messages;
 };
 
@@ -69,6 +76,14 @@ static inline int mg_part_external(const mg_part *part, int root) {
     return part->lowered.root_external[root];
 }
 
+/* share.c: finds the owner of part i among the parts before it, all of them simplified; if it is
+ * another, the part's IR goes. When the owner is compiled, the part takes from it what it needs. */
+mg_status mg_share_find(mg_plan *p, int i);
+mg_status mg_share_take(mg_plan *p, int i);
+
+/* Drops what a run has made and not handed on; as before the run. */
+void mg_plan_drop_run(mg_plan *p);
+
 /* Whether a part has the variable that assignment i changes. */
 static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
     const int n = p->n_parts / p->n_stages, owner = p->root_part[p->n_outputs + i];
@@ -76,7 +91,8 @@ static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
 }
 
 /* fn(plan, i) for each part: in the calling thread if there is one, else each on its device's
- * worker. The first failure is raised, with the device's name. */
+ * worker. The first failure is raised, with the device's name. A device that does not come back is
+ * lost, and the plan a wreck. */
 mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i));
 
 #endif

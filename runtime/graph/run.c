@@ -9,6 +9,7 @@
 #include "core/threads.h"
 #include "device/worker.h"
 #include "graph/plan.h"
+#include "graph/wreck.h"
 #include <string.h>
 
 /* ---- what a part is given ---- */
@@ -88,7 +89,9 @@ static void abort_all(mg_plan *p) {
 
 static mg_status run_part(mg_plan *p, int i, bool commit) {
     mg_part *part = &p->parts[i];
-    mg_run run = {.rng = p->rng,
+    mg_run run = {.device = part->device,
+                  .first = part->step_first,
+                  .rng = p->rng,
                   .commit = commit,
                   .external = part->address,
                   .arena = part->arena,
@@ -107,7 +110,9 @@ static mg_status run_part(mg_plan *p, int i, bool commit) {
 /* The device's arena, or for a run beside the caller one that the plan keeps. */
 static mg_status find_arena(const mg_plan *p, mg_part *part) {
     const size_t bytes = part->device->api->arena_bytes(part->program);
-    if (!p->begun) return mg_device_arena(part->device, bytes, &part->arena);
+    const bool own =
+        p->begun || mg_device_is_lost(part->device); /* whose thread may still use it */
+    if (!own) return mg_device_arena(part->device, bytes, &part->arena);
     if (!part->own_arena && bytes) {
         MG_TRY(mg_device_take(part->device, bytes, &part->own_arena));
         part->own_bytes = bytes;
@@ -310,7 +315,7 @@ static mg_status commit(mg_plan *p) {
 
 /* ---- a run ---- */
 
-static void drop_run(mg_plan *p) {
+void mg_plan_drop_run(mg_plan *p) {
     for (int k = 0; k < p->n_parts; k++) {
         mg_part *part = &p->parts[k];
         for (int i = 0; i < p->n_assigns && part->fresh; i++) {
@@ -335,6 +340,8 @@ static void drop_run(mg_plan *p) {
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
+    for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
+        MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
     MG_TRY(bind_given(p, args));
     MG_TRY(place_outputs(p));
@@ -347,13 +354,15 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
 
 mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
+    p->args = args;
     mg_status status = run_phases(p, args, results);
+    p->args = NULL;
     if (status != MG_OK)
         for (int i = 0; i < p->n_outputs; i++) {
             mg_tensor_release(results[i]);
             results[i] = NULL;
         }
-    drop_run(p);
+    if (!mg_wreck_is(p)) mg_plan_drop_run(p);
     return status;
 }
 
@@ -368,7 +377,7 @@ mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
     if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
     if (status == MG_OK) return MG_OK;
-    drop_run(p);
+    mg_plan_drop_run(p);
     p->begun = false;
     return status;
 }
@@ -396,7 +405,7 @@ mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
         mg_tensor_release(results[i]);
         results[i] = NULL;
     }
-    drop_run(p);
+    mg_plan_drop_run(p);
     p->begun = false;
     return status;
 }

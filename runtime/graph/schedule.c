@@ -6,9 +6,11 @@
  * its first user. A fused group whose results only become variables' new
  * values, directly or through other such groups, belongs to the commit phase.
  * There the groups that do the same to different variables stand in a row, for
- * a device to run as one. */
+ * a device to run as one. So do the reductions of a bucket, where the last one's
+ * terms are ready; who reads one of them waits for all. */
 #include "core/alloc.h"
 #include "graph/ir.h"
+#include "ops/attrs.h"
 #include <string.h>
 
 enum { LOOK_AHEAD = 64 }; /* ready units compared; keeps very wide graphs linear */
@@ -17,7 +19,9 @@ typedef struct unit {
     int n_waiting;     /* producers not yet placed, sources not counted */
     int n_edges, edge; /* consumers: edges[edge .. edge + n_edges) */
     bool exists, source, placed, commit;
-    int depth; /* in the commit phase: of its chain of producers there */
+    int depth;    /* in the commit phase: of its chain of producers there */
+    int last;     /* of a reduction in a bucket: the last one there; else -1 */
+    bool hurries; /* it is such a reduction, or makes the terms of one */
 } unit;
 
 typedef struct scheduler {
@@ -90,22 +94,53 @@ static void count_users(scheduler *s) {
         if (s->units[i].exists && !literal_needed(s, i)) s->units[i].exists = false;
 }
 
+/* The bucket that unit u is a reduction of, or 0. */
+static int64_t bucket_of(const scheduler *s, int u) {
+    const mg_node *n = u < s->ir->n && s->units[u].exists ? &s->ir->nodes[u] : NULL;
+    if (!n || n->kind != MG_NODE_OP || strcmp(n->op->name, "all_reduce") != 0) return 0;
+    return ((const mg_collective_attrs *)n->attrs)->bucket;
+}
+
+static void find_buckets(scheduler *s) {
+    int64_t bucket = 0;
+    for (int u = s->n_units - 1, last = -1; u >= 0; u--) {
+        const int64_t own = bucket_of(s, u);
+        if (own && own != bucket) last = u;
+        if (own) bucket = own;
+        s->units[u].last = own ? last : -1;
+        s->units[u].hurries |= own != 0;
+        const int terms = own ? unit_of(s, s->ir->nodes[u].in[0]) : -1;
+        if (terms >= 0) s->units[terms].hurries = true;
+    }
+}
+
+/* Who must run before u on account of its input i: the unit that makes it, and the last of that
+ * one's bucket, unless u is in it. Returns how many. */
+static int producers(const scheduler *s, int u, int i, int list[2]) {
+    const int p = unit_of(s, input_node(s, u, i));
+    if (p < 0 || !first_mention(s, u, i)) return 0;
+    const int last = s->units[p].last;
+    list[0] = p;
+    list[1] = last;
+    return last < 0 || last == p || last == s->units[u].last ? 1 : 2;
+}
+
 static void count_edges(scheduler *s) {
     for (int u = 0; u < s->n_units; u++)
         s->units[u].source = s->units[u].exists && input_count(s, u) == 0;
-    for (int u = 0; u < s->n_units; u++) {
+    for (int u = 0, p[2]; u < s->n_units; u++) {
         if (!s->units[u].exists) continue;
-        for (int i = 0; i < input_count(s, u); i++) {
-            const int p = unit_of(s, input_node(s, u, i));
-            if (p < 0 || !first_mention(s, u, i)) continue;
-            s->units[p].n_edges++;
-            if (!s->units[p].source) s->units[u].n_waiting++;
-        }
+        for (int i = 0; i < input_count(s, u); i++)
+            for (int k = producers(s, u, i, p) - 1; k >= 0; k--) {
+                s->units[p[k]].n_edges++;
+                if (!s->units[p[k]].source) s->units[u].n_waiting++;
+            }
     }
 }
 
 static mg_status build_edges(scheduler *s) {
-    int total = 0;
+    int total = 0, p[2];
+    find_buckets(s);
     count_edges(s);
     for (int u = 0; u < s->n_units; u++) {
         s->units[u].edge = total;
@@ -116,11 +151,9 @@ static mg_status build_edges(scheduler *s) {
     if (!s->edges) return MG_OOM;
     for (int u = 0; u < s->n_units; u++) {
         if (!s->units[u].exists) continue;
-        for (int i = 0; i < input_count(s, u); i++) {
-            const int p = unit_of(s, input_node(s, u, i));
-            if (p >= 0 && first_mention(s, u, i))
-                s->edges[s->units[p].edge + s->units[p].n_edges++] = u;
-        }
+        for (int i = 0; i < input_count(s, u); i++)
+            for (int k = producers(s, u, i, p) - 1; k >= 0; k--)
+                s->edges[s->units[p[k]].edge + s->units[p[k]].n_edges++] = u;
     }
     return MG_OK;
 }
@@ -130,9 +163,11 @@ static int64_t node_bytes(const scheduler *s, int node) {
     return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
 }
 
-/* Bytes made minus bytes freed if u ran now. */
+/* Bytes made minus bytes freed if u ran now. What devices wait for comes first: its way to the
+ * others goes on beside the steps that follow, where the communicator can do that. */
 static int64_t growth(const scheduler *s, int u) {
     int64_t bytes = 0;
+    if (s->units[u].hurries) return INT64_MIN;
     for (int i = 0; i < output_count(s, u); i++) bytes += node_bytes(s, output_node(s, u, i));
     for (int i = 0; i < input_count(s, u); i++) {
         const int node = input_node(s, u, i);
@@ -211,6 +246,29 @@ static mg_status split_phases(scheduler *s) {
     return MG_OK;
 }
 
+/* ---- buckets ---- */
+
+/* The reductions of a bucket move to the place of the last one. They follow one another, so one
+ * bucket is open at a time. */
+static void close_buckets(scheduler *s) {
+    int *units = s->order->units, held[MG_BUCKET_TENSORS], n_held = 0, n = 0;
+    for (int i = 0; i < s->order->n_compute; i++) {
+        const int u = units[i], last = s->units[u].last;
+        if (last >= 0 && last != u) {
+            held[n_held++] = u;
+            continue;
+        }
+        if (last == u && n_held) {
+            memcpy(units + n, held, (size_t)n_held * sizeof *held);
+            s->order->alike[n] = n_held + 1;
+            for (int k = 1; k <= n_held; k++) s->order->alike[n + k] = 0;
+            n += n_held;
+            n_held = 0;
+        }
+        units[n++] = u;
+    }
+}
+
 /* ---- multi-tensor updates ---- */
 
 /* Producers stand before their users, so one pass finds the depths; units of
@@ -283,5 +341,7 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     MG_TRY(build_edges(&s));
     run_list(&s, ready);
     MG_TRY(split_phases(&s));
-    return bring_together(&s);
+    MG_TRY(bring_together(&s));
+    close_buckets(&s);
+    return MG_OK;
 }

@@ -48,7 +48,8 @@ static mg_status become_literal(mg_ir *ir, mg_node *n, double v) {
 }
 
 static bool is_movement(const mg_node *n) {
-    return is_op(n, "broadcast_to") || is_op(n, "reshape") || is_op(n, "permute");
+    return is_op(n, "broadcast_to") || is_op(n, "reshape") || is_op(n, "permute") ||
+           is_op(n, "slice");
 }
 
 static mg_status fold(mg_ir *ir, mg_node *n) {

@@ -16,17 +16,22 @@ static bool is_source(const partition *p, const mg_node *n) {
 
 static bool ask_rule(const partition *p, const mg_node *n, const int *given, decision *d) {
     const mg_shape **shapes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *shapes);
+    mg_dtype *dtypes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *dtypes);
     mg_split s = {.op = n->op,
                   .attrs = n->attrs,
                   .n_inputs = n->n_in,
                   .in_shape = shapes,
+                  .in_dtype = dtypes,
                   .shape = &n->shape,
                   .rows = p->shards->rows,
                   .given = given,
                   .in = d->in,
                   .out = MG_WHOLE};
-    if (!shapes || !n->op->split) return false;
-    for (int k = 0; k < n->n_in; k++) shapes[k] = &p->global->nodes[n->in[k]].shape;
+    if (!shapes || !dtypes || !n->op->split) return false;
+    for (int k = 0; k < n->n_in; k++) {
+        shapes[k] = &p->global->nodes[n->in[k]].shape;
+        dtypes[k] = p->global->nodes[n->in[k]].dtype;
+    }
     if (!n->op->split(&s)) return false;
     d->how = s.out;
     return true;

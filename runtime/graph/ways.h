@@ -31,6 +31,12 @@ typedef struct partition {
     int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
     int *raw;            /* per global node: its terms, or its device's own value */
     int collectives, last_collective;
+    int *after; /* per global node: the latest bucket that it needs the reductions of */
+    struct {
+        int number, tensors, kind; /* numbers begin with 1; tensors 0: the next opens another */
+        int64_t bytes;
+        mg_dtype dtype;
+    } bucket;         /* that is being filled */
     bool *replicated; /* with a keeper: per global node, whether others compute or read it */
 } partition;
 

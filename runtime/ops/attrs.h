@@ -78,8 +78,10 @@ typedef struct mg_place_attrs { /* place */
 } mg_place_attrs;
 
 typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank;
-                                        transfer: from root to `to` */
+                                        transfer: from stage root
+                                        to stage `to`, between devices of one rank in them */
     int64_t kind, axis, number, root, to;
+    int64_t bucket; /* of all_reduce: those that go together have the same, never 0 */
 } mg_collective_attrs;
 
 enum mg_random_kind {

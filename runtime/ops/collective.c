@@ -63,8 +63,8 @@ static mg_tensor *place_grad(mg_tensor *y, mg_tensor *dy, int i) {
 static const mg_attr transfer_table[] = {
     {"number", MG_ATTR_INT, offsetof(mg_collective_attrs, number), 0, NULL,
      "its place in the order"},
-    {"root", MG_ATTR_INT, offsetof(mg_collective_attrs, root), 0, NULL, "the rank that sends"},
-    {"to", MG_ATTR_INT, offsetof(mg_collective_attrs, to), 0, NULL, "the rank that receives"},
+    {"root", MG_ATTR_INT, offsetof(mg_collective_attrs, root), 0, NULL, "the stage that sends"},
+    {"to", MG_ATTR_INT, offsetof(mg_collective_attrs, to), 0, NULL, "the stage that receives"},
 };
 
 static const mg_op rows[] = {

@@ -126,6 +126,11 @@ static bool linear_split(mg_split *s) {
     switch ((enum mg_elementwise)(s->op->elementwise - 1)) {
     case MG_EW_neg:
     case MG_EW_stop_gradient: break;
+    case MG_EW_cast: /* a half is summed up in what it becomes: each term is exact there */
+        if (!mg_dtype_is_half(s->in_dtype[0])) return false;
+        if (!mg_dtype_is_float((mg_dtype)((const cast_attrs *)s->attrs)->dtype)) return false;
+        if (mg_dtype_is_half((mg_dtype)((const cast_attrs *)s->attrs)->dtype)) return false;
+        break;
     case MG_EW_add:
     case MG_EW_sub:
         if (a != MG_SUM || b != MG_SUM) return false;

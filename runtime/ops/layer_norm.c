@@ -4,7 +4,8 @@
  * epsilon). layer_norm_grad(x, gamma, dy): the gradient with respect to x, A (dy gamma) with the
  * symmetric A v = (v - mean(v) - xhat mean(xhat v)) / sqrt(variance + epsilon).
  * layer_norm_reduce(x, dy) {2, C}: the sums of dy and of dy * xhat over the rows. All three are
- * made of one another and of element-wise work when they are differentiated. */
+ * made of one another and of element-wise work when they are differentiated. x and dy may be
+ * halves, beside a float32 gamma, beta and sums; the work is done in float32 then. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -53,6 +54,7 @@ static mg_status reduce_infer(mg_infer *f) {
     MG_TRY(check_x(f));
     const mg_shape *x = mg_infer_shape(f, 0);
     f->shape = MG_SHAPE(2, x->dim[x->rank - 1]);
+    if (mg_dtype_is_half(f->dtype)) f->dtype = MG_F32; /* sums of halves */
     return check_shape(f, 1, "dy", x);
 }
 
@@ -211,6 +213,7 @@ static const mg_op rows[] = {
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
+     .data = 1,
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = layer_norm_infer,
      .grad = layer_norm_grad,
@@ -221,6 +224,7 @@ static const mg_op rows[] = {
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT | MG_OP_HIDDEN,
+     .data = 1 | 4,
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = grad_infer,
      .grad = grad_grad,
@@ -231,6 +235,7 @@ static const mg_op rows[] = {
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT | MG_OP_HIDDEN,
+     .data = 1 | 2,
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = reduce_infer,
      .grad = reduce_grad,

@@ -4,7 +4,8 @@
  * beta): (x - mean) / sqrt(variance + epsilon) * gamma + beta. batch_norm_reduce(x, moments, dy)
  * {2, C}: the sums of dy and of dy * xhat, xhat the normalised x: all that the gradient needs
  * besides element-wise work. Every gradient is composed of differentiable ops. Moments of a batch
- * that is split are made by the partition pass from the devices' own. */
+ * that is split are made by the partition pass from the devices' own. x and dy may be halves:
+ * everything else is float32 then, and the work is done in it. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -35,8 +36,14 @@ static mg_status check_moments(const mg_infer *f) {
                          MG_SHAPE_TEXT(m));
 }
 
+/* Statistics of halves are float32. */
+static mg_dtype statistics_dtype(const mg_infer *f) {
+    return mg_dtype_is_half(f->dtype) ? MG_F32 : f->dtype;
+}
+
 static mg_status moments_infer(mg_infer *f) {
     MG_TRY(check_rank(f));
+    f->dtype = statistics_dtype(f);
     f->shape = MG_SHAPE(2, channels_of(mg_infer_shape(f, 0)));
     return MG_OK;
 }
@@ -62,6 +69,7 @@ static mg_status reduce_infer(mg_infer *f) {
         return mg_infer_fail(f, MG_USAGE, "dy has shape %s, x has %s", MG_SHAPE_TEXT(dy),
                              MG_SHAPE_TEXT(x));
     f->shape = MG_SHAPE(2, channels_of(x));
+    f->dtype = statistics_dtype(f);
     return MG_OK;
 }
 
@@ -176,6 +184,7 @@ static const mg_op rows[] = {
      .min_inputs = 1,
      .max_inputs = 1,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
+     .data = 1,
      .infer = moments_infer,
      .grad = moments_grad,
      .ref = moments_ref},
@@ -184,6 +193,7 @@ static const mg_op rows[] = {
      .min_inputs = 4,
      .max_inputs = 4,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
+     .data = 1,
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = batch_norm_infer,
      .grad = batch_norm_grad,
@@ -194,6 +204,7 @@ static const mg_op rows[] = {
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
+     .data = 1 | 4,
      MG_ATTRS(mg_norm_attrs, norm_table),
      .infer = reduce_infer,
      .grad = reduce_grad,

@@ -122,14 +122,24 @@ static mg_dtype common_dtype(const mg_op *op, mg_tensor *const *inputs, int firs
     return (op->flags & MG_OP_FLOAT) && !mg_dtype_is_float(t) ? MG_F32 : t;
 }
 
+/* The common dtype of the inputs that are data (see op.h), if it is a half. */
+static bool half_data(const mg_op *op, mg_tensor *const *inputs, int n, mg_dtype *half) {
+    *half = MG_BOOL;
+    for (int i = 0; i < n; i++)
+        if (op->data >> i & 1) *half = mg_dtype_promote(*half, (mg_dtype)inputs[i]->dtype);
+    return mg_dtype_is_half(*half);
+}
+
 /* Retains inputs[i] in t, cast to `t` where the row promotes. */
 static mg_status take_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
     const mg_op *op = t->op;
     const int first = (op->flags & MG_OP_PROMOTE_REST) ? 1 : 0;
     const bool promote = (op->flags & (MG_OP_PROMOTE | MG_OP_PROMOTE_REST)) && n > first;
-    const mg_dtype common = promote ? common_dtype(op, inputs, first, n) : MG_F32;
+    mg_dtype common = promote ? common_dtype(op, inputs, first, n) : MG_F32, half;
+    const bool halves = op->data && half_data(op, inputs, n, &half);
     t->n_inputs = 0;
     for (int i = 0; i < n; i++) {
+        if (halves) common = op->data >> i & 1 ? half : MG_F32;
         if (!promote || i < first || inputs[i]->dtype == common) {
             t->inputs[i] = mg_tensor_retain(inputs[i]);
         } else {

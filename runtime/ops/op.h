@@ -83,11 +83,12 @@ typedef struct mg_split {
     const void *attrs;
     int n_inputs;
     const mg_shape *const *in_shape; /* global */
-    const mg_shape *shape;           /* of the output, global */
-    int64_t rows;     /* of the batch; the length of a split axis is a multiple of it */
-    const int *given; /* per input: how it lies */
-    int *in;          /* to fill: how each must lie; preset MG_WHOLE */
-    int out;          /* to fill */
+    const mg_dtype *in_dtype;
+    const mg_shape *shape; /* of the output, global */
+    int64_t rows;          /* of the batch; the length of a split axis is a multiple of it */
+    const int *given;      /* per input: how it lies */
+    int *in;               /* to fill: how each must lie; preset MG_WHOLE */
+    int out;               /* to fill */
 } mg_split;
 
 /* ---- the row ---- */
@@ -107,12 +108,15 @@ struct mg_op {
     const char *doc;                /* one line; {2,3} style shapes */
     uint8_t min_inputs, max_inputs; /* 255 = any number */
     uint8_t flags;
+    uint8_t data;        /* bit i: input i may be of a half dtype beside float32 statistics and
+                            parameters, which the other inputs then are; it is computed in float32 */
     int16_t elementwise; /* index in elementwise.def + 1; 0 = not element-wise */
     const mg_attr *attrs;
     int n_attrs;
     size_t attrs_size;
     mg_status (*infer)(mg_infer *f);
-    /* d loss / d inputs[i] from dy = d loss / d y; borrowed from the scope of ops/build.h.
+    /* d loss / d inputs[i] from dy = d loss / d y; borrowed from the scope of ops/build.h. It may
+     * be wider than the input: it is cast when all that comes to the input is added up.
      * NULL = an error was set. mg_no_gradient() = nothing flows this way.
      * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
     mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);

@@ -22,7 +22,7 @@ import lua_table  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cases",
            "initializer_cases", "functional_cases", "more_layer_cases", "metric_cases",
-           "conv_layer_cases", "merge_cases"]
+           "conv_layer_cases", "merge_cases", "mixed_cases"]
 
 
 def main(wanted):

@@ -173,7 +173,9 @@ end)
 
 for i, case in ipairs(require("conv_layers").ties) do
   test(("of equal cells %s %d picks the ones that Keras picks"):format(case.layer, i), function()
-    local layer = L[case.layer](copy(case.args))
+    local args = copy(case.args)
+    args.dtype = "float64"
+    local layer = L[case.layer](args)
     local x = mgpu.variable(mgpu.tensor(case.input, { dtype = "float64" }):reshape(case.input_shape))
     local y
     local _, grads = mgpu.value_and_grad(function()
@@ -189,7 +191,7 @@ end
 
 test("the mean of a large image of float16 is within its range", function()
   local x = (mgpu.ones { 1, 200, 200, 1 } * 3):to "float16" -- the sum is 120000, float16 ends at 65504
-  check.equal(L.GlobalAveragePooling2D {}(x), { { 3 } })
+  check.equal(L.GlobalAveragePooling2D { dtype = "float16" } (x), { { 3 } })
 end)
 
 test("bilinear interpolation of whole numbers gives floats", function()

@@ -480,10 +480,6 @@ fails("a split that leaves nothing is an error", "leaves nothing to", function()
   linear():fit({ { 1, 2 } }, { { 1 } }, with { validation_split = 0.5 })
 end)
 
-fails("options of later work say so", "not supported yet", function()
-  linear { precision = "mixed_float16" }
-end, "unsupported")
-
 fails("a wrong sample_weight is an error", "x has 2 rows but sample_weight has 1", function()
   linear():fit({ { 1, 2 }, { 3, 4 } }, { { 1 }, { 2 } }, with { sample_weight = { 1 } })
 end)

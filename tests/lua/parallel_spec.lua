@@ -490,6 +490,52 @@ test("a device that does not answer ends the step after the deadline", function(
   check.matches(output, "went on")
 end)
 
+test("training goes on without a device that never comes back, and the program ends", function()
+  local path = check.path "lost.lua"
+  check.write(path, [[
+    local core, mgpu = require "mgpu.core", require "mgpu"
+    local L = mgpu.layers
+    core.default_device "ref:0" -- which is lost, too
+    local function model_on(devices)
+      mgpu.seed(1)
+      local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, name = "d" } }
+      model:compile { loss = "mse", optimizer = "adam", devices = devices }
+      return model
+    end
+    local x, y = mgpu.ones { 6, 3 }, mgpu.ones { 6, 2 }
+    local function step(model) return pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 }) end
+    local model, twin = model_on { "ref:0", "ref:1", "ref:2" }, model_on { "ref:3", "ref:4" }
+    step(model) step(twin)
+    core.fault { device = arg[1], op = arg[2], phase = arg[3], lost = true }
+    print(step(model))
+    core.fault()
+    print(step(model))
+    print(pcall(model.set_devices, model, { arg[1], "ref:2" }))
+    local rest = {}
+    for i = 0, 2 do
+      local name = "ref:" .. i
+      if name ~= arg[1] then rest[#rest + 1] = name end
+    end
+    model:set_devices(rest)
+    for i = 1, 2 do assert(step(model)) end
+    for i = 1, arg[3] == "commit" and 3 or 2 do assert(step(twin)) end -- commit: the others took the step
+    local worst = 0
+    for i, w in ipairs(model:get_weights()) do
+      worst = math.max(worst, (w:to "ref:3" - twin:get_weights()[i]):abs():max():item())
+    end
+    print("went on", worst < 1e-6, model:predict(x):shape()[1])
+  ]])
+  for _, case in ipairs { "ref:1 matmul compute", "ref:0 all_reduce compute", "ref:2 fused commit" } do
+    local output, status = check.run(("MGPU_DEADLINE=0.3 MGPU_GRACE=0.3 %s %s %s"):format(check.program, path, case))
+    local device, op = case:match "(%S+) (%S+)"
+    check.matches(output, ("fit: epoch 1, step 1: %s: %s: did not come back within [%%d.]+ seconds: the device "
+      .. "is lost"):format(device, op))
+    check.matches(output, device .. " is lost: it did not come back from an earlier step; choose other devices")
+    check.matches(output, "went on\ttrue")
+    check.equal(status, 0)
+  end
+end)
+
 -- ---- memory, and the networks themselves ---------------------------------------------------------
 
 test("a batch larger than any one device's memory is trained on: shards travel, never the batch", function()

@@ -119,7 +119,8 @@ test("GaussianNoise passes the gradient on", function()
   check.equal(mgpu.grad(function(x) return layer(x, TRAINING):sum() end)(mgpu.rand { 3, 4 }),
     mgpu.ones { 3, 4 }:totable())
   local wide = mgpu.rand({ 2, 3 }, { dtype = "float64" })
-  check.equal(layer(wide, TRAINING):dtype(), "float64")
+  check.equal(layer(wide, TRAINING):dtype(), "float32")
+  check.equal(L.GaussianNoise { 0.5, dtype = "float64" } (wide, TRAINING):dtype(), "float64")
 end)
 
 -- ---- all of them --------------------------------------------------------------------------------

@@ -22,11 +22,23 @@ test("it prints what the seed's notebook prints", function()
   check.equal(again:match "Test accuracy: [%d.]+", out:match "Test accuracy: [%d.]+")
 end)
 
+test("it trains in float16, tells other precisions, and tests what it saved", function()
+  local path = check.path "half.safetensors"
+  local out, status = run("--data digits --limit 64 --epochs 1 --model mlp --verbose 0 "
+    .. "--precision mixed_float16 --save " .. path)
+  check.equal(status, 0)
+  local again = run("--data digits --limit 64 --evaluate " .. path)
+  check.equal(again:match "Test score: [%d.]+", out:match "Test score: [%d.]+")
+  out, status = run "--precision half"
+  check.equal(status, 1)
+  check.matches(out, "mixed_bfloat16")
+end)
+
 test("--help prints the options", function()
   local out, status = run "--help"
   check.equal(status, 0)
   for _, option in ipairs { "model", "epochs", "batch%-size", "devices", "data", "limit", "seed",
-    "lr", "save", "verbose", "evaluate" } do
+    "lr", "precision", "save", "verbose", "evaluate" } do
     check.matches(out, "%-%-" .. option)
   end
 end)

@@ -383,6 +383,19 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, 
       grad = grad }
   end
 end
+-- Halves: the other inputs become float32 beside them; statistics and sums are float32 on both devices.
+local HALVES = { "float16", "bfloat16" }
+for _, x in ipairs { { 6, 3 }, { 3, 4, 5, 17 } } do
+  local c = x[#x]
+  local y, row = { x, -1, 2 }, { { c }, 0.5, 1.5 }
+  case { "moments", y, dtypes = HALVES, grad = false }
+  case { "batch_norm", y, { { 2, c }, 0.5, 1.5 }, row, row, dtypes = HALVES, grad = false }
+  case { "batch_norm_reduce", y, { { 2, c }, 0.5, 1.5 }, y, dtypes = HALVES, grad = false }
+  case { "layer_norm", y, row, row, dtypes = HALVES, grad = false }
+  case { "layer_norm_grad", y, row, y, dtypes = HALVES, grad = false }
+  case { "layer_norm_reduce", y, y, dtypes = HALVES, grad = false }
+  case { "softmax", y, axis = -1, dtypes = HALVES, grad = false }
+end
 for _, x in ipairs { { 4, 7 }, { 2, 3, 5 }, { 300, 100 }, { 0, 4 } } do
   for axis = 1, #x do
     local grad = nil

@@ -1,7 +1,8 @@
 --- BatchNormalization {axis = -1, momentum = 0.99, epsilon = 1e-3, center =, scale =, ...}
 -- Training: y = gamma (x - mean) / sqrt(var + epsilon) + beta with the batch's mean and (biased)
 -- variance, and moving = moving * momentum + batch * (1 - momentum). Inference, and a layer that is
--- not trainable: with the moving statistics (Ioffe & Szegedy 2015; Keras's formulas).
+-- not trainable: with the moving statistics (Ioffe & Szegedy 2015; Keras's formulas). Of float16 or
+-- bfloat16 x everything but x and y is float32.
 local core = require "mgpu.core"
 local Layer = require "mgpu.layer"
 
@@ -39,7 +40,8 @@ function BatchNormalization:build(shape)
   self.channels, self.at, self.rank = shape[axis], axis, #shape
   local function weight(name, trainable)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
-      initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"] }
+      initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"],
+      autocast = false }
   end
   if self.scale then self.gamma = weight "gamma" end
   if self.center then self.beta = weight "beta" end

@@ -3,6 +3,7 @@
 -- other axes of a, then those of b; {batch, 1} if there are none. normalize: of slices scaled to length 1,
 -- so that the products are cosines.
 local core = require "mgpu.core"
+local is_half = require "mgpu.mixed_precision".is_half
 local Layer = require "mgpu.layer"
 local merge = require "mgpu.layers.merge"
 
@@ -65,10 +66,13 @@ local function flat(x, axis)
   return ops.reshape(x, { shape = { shape[1], others, shape[axis] } })
 end
 
--- x scaled to length 1 along the axis; lengths below 1e-7 count as 1e-7, as in Keras.
+-- x scaled to length 1 along the axis; lengths below 1e-7 count as 1e-7, as in Keras. float16 has no
+-- square of that.
 local function unit(x, axis)
+  local dtype = x:dtype()
+  if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
   local squares = ops.sum(ops.square(x), { axis = axis, keepdims = true })
-  return x * ops.rsqrt(ops.maximum(squares, 1e-14))
+  return ops.cast(x * ops.rsqrt(ops.maximum(squares, 1e-14)), { dtype = dtype })
 end
 
 function Dot:call(xs)

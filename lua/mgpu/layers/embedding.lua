@@ -15,6 +15,7 @@ local Embedding = Layer:extend("Embedding", { positional = 2,
 })
 
 Embedding.takes_integers = true -- a model whose input goes here leaves its integers integers
+Embedding.autocast = false -- bfloat16 has no 257; the rows are cast, not the table
 
 function Embedding:init()
   if self.mask_zero then
@@ -45,7 +46,7 @@ function Embedding:call(x)
   local ids = integers(x)
   core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
     ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
-  return ops.gather(self.embeddings, ids, { axis = 1 })
+  return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })
 end
 
 return Embedding

@@ -12,6 +12,7 @@ local Input = Layer:extend("Input", { whole = "shape", positional = 0,
 })
 
 function Input:init()
+  self.autocast = false
   self.is_input = true
   self.built = true
 end
@@ -23,7 +24,7 @@ function Input:output_shape(shape) return shape end -- luacheck: no self
 local make = Input.new
 function Input.new(given)
   local layer = make(given)
-  local dtype = layer.dtype and core.tensor(0, { dtype = layer.dtype }):dtype() or core.floatx()
+  local dtype = layer.states_policy and layer.compute_dtype or core.floatx()
   return symbol.input(layer, { -1, unpack(layer.shape) }, dtype)
 end
 

@@ -4,7 +4,9 @@
 -- axes (Ba, Kiros & Hinton 2016; Keras's formulas).
 -- rms_scaling: y = gamma x / sqrt(variance + epsilon) instead, whatever center and scale say: what Keras
 -- computes under this name, though the root mean square is about 0 and the variance about the mean.
+-- Of float16 or bfloat16 x everything but x and y is float32.
 local core = require "mgpu.core"
+local is_half = require "mgpu.mixed_precision".is_half
 local Layer = require "mgpu.layer"
 
 local ops = core.ops
@@ -20,6 +22,8 @@ local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
   { "beta_regularizer", "regularizer" },
   { "gamma_regularizer", "regularizer" },
 })
+
+LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
 
 -- The axes from 1, in order.
 local function axes_of(self, shape)
@@ -88,13 +92,10 @@ local function along_rows(self, x, shape, count)
   return ops.reshape(y, { shape = shape })
 end
 
-function LayerNormalization:call(x)
-  local shape, count = check_input(self, x), 1
-  for _, axis in ipairs(self.axes) do count = count * shape[axis] end
-  if self.axes[1] == self.rank - #self.axes + 1 and not self.rms_scaling then
-    return along_rows(self, x, shape, count)
-  end
+-- Over any axes, by ops that make float32 of halves.
+local function in_steps(self, x, count)
   local over = { axis = self.axes, keepdims = true }
+  if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
   local centered = x - ops.sum(x, over) / count
   local variance = ops.sum(ops.square(centered), over) / count
   local y = (self.rms_scaling and x or centered) * ops.rsqrt(variance + self.epsilon)
@@ -102,6 +103,19 @@ function LayerNormalization:call(x)
   local function placed(v) return wide and ops.reshape(v, { shape = wide }) or v end
   if self.gamma then y = y * placed(self.gamma) end
   return self.beta and y + placed(self.beta) or y
+end
+
+function LayerNormalization:call(x)
+  local shape, count, dtype = check_input(self, x), 1, self.compute_dtype
+  for _, axis in ipairs(self.axes) do count = count * shape[axis] end
+  local last = self.axes[1] == self.rank - #self.axes + 1
+  local y
+  if last and not self.rms_scaling then
+    y = along_rows(self, x, shape, count)
+  else
+    y = in_steps(self, x, count)
+  end
+  return y:dtype() == dtype and y or ops.cast(y, { dtype = dtype })
 end
 
 return LayerNormalization

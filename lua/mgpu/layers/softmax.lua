@@ -1,6 +1,7 @@
 --- Softmax {axis = -1}: e^x / sum(e^x) along an axis, or over a list of axes together (1 = batch,
 -- -1 = last).
 local core = require "mgpu.core"
+local is_half = require "mgpu.mixed_precision".is_half
 local Layer = require "mgpu.layer"
 
 local ops = core.ops
@@ -33,9 +34,10 @@ end
 function Softmax:call(x)
   local axes = axes_of(self, x:shape())
   if #axes == 1 then return ops.softmax(x, { axis = axes[1] }) end
-  local over = { axis = axes, keepdims = true }
+  local dtype, over = x:dtype(), { axis = axes, keepdims = true }
+  if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
   local e = ops.exp(x - ops.stop_gradient(ops.max(x, over)))
-  return e / ops.sum(e, over)
+  return ops.cast(e / ops.sum(e, over), { dtype = dtype })
 end
 
 return Softmax

@@ -45,12 +45,14 @@ local function shares(n, factor, dtype)
 end
 
 local function bilinear(t, f)
-  if not t:dtype():find "float" then t = ops.cast(t, { dtype = core.floatx() }) end
-  local s, dtype = t:shape(), t:dtype()
+  local given = t:dtype():find "float" and t:dtype() or core.floatx()
+  local dtype = given == "float64" and given or "float32" -- shares of halves are not rounded to them
+  local s = t:shape()
+  t = ops.cast(t, { dtype = dtype })
   local h, w = s[2] * f[1], s[3] * f[2]
   local y = ops.matmul(shares(s[2], f[1], dtype), ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } }))
   y = ops.matmul(shares(s[3], f[2], dtype), ops.reshape(y, { shape = { s[1] * h, s[3], s[4] } }))
-  return ops.reshape(y, { shape = { s[1], h, w, s[4] } })
+  return ops.cast(ops.reshape(y, { shape = { s[1], h, w, s[4] } }), { dtype = given })
 end
 
 function UpSampling2D:call(x)

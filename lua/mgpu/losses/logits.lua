@@ -5,9 +5,14 @@
 
 local core = require "mgpu.core"
 
--- The input of `activation` ("softmax" over the axis, or "sigmoid") if that op made `y_pred`.
+-- The input of `activation` ("softmax" over the axis, or "sigmoid") if that op made `y_pred`, or made
+-- what was cast to be `y_pred`, as the loss does with halves; then the input is cast instead.
 return function(y_pred, activation, axis)
-  local made_by, over = core.producer(y_pred)
+  local made = y_pred
+  if core.producer(made) == "cast" then made = core.producer_input(made, 1) end
+  local made_by, over = core.producer(made)
   if made_by ~= activation or (over and over ~= axis) then return nil end
-  return core.producer_input(y_pred, 1)
+  local logits = core.producer_input(made, 1)
+  if logits:dtype() == y_pred:dtype() then return logits end
+  return core.ops.cast(logits, { dtype = y_pred:dtype() })
 end

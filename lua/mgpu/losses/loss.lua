@@ -14,9 +14,11 @@
 -- A loss's file defines values(y_true, y_pred, options), which may keep further axes after the
 -- first (one value per pixel, say) and may return a second tensor: which of the values count.
 -- Before it is called, y_true has the dtype and rank that the loss compares with, checked with a
--- message that names the remedy, and options.axis, where there is one, counts from 1.
+-- message that names the remedy, and options.axis, where there is one, counts from 1. Predictions in
+-- float16 or bfloat16 become float32 first: a loss never is narrower.
 
 local core = require "mgpu.core"
+local is_half = require "mgpu.mixed_precision".is_half
 local options = require "mgpu.options"
 local shapes = require "mgpu.losses.shapes"
 
@@ -87,7 +89,6 @@ end
 -- y_true in the shape and dtype that the loss compares y_pred with.
 function Loss:prepare(y_true, y_pred)
   local prediction = y_pred:shape()
-  if type(y_true) ~= "userdata" then y_true = core.tensor(y_true) end
   self:check_shape(y_true:shape(), prediction)
   local expected = self:target_shape(prediction)
   if not shapes.same(y_true:shape(), expected) then
@@ -97,11 +98,20 @@ function Loss:prepare(y_true, y_pred)
   return ops.cast(y_true, { dtype = y_pred:dtype() })
 end
 
+-- A tensor of halves as float32.
+local function widened(t)
+  return is_half(t) and ops.cast(t, { dtype = "float32" }) or t
+end
+
 -- The values before any reduction, and which of them count (nil: all).
 local function values_of(self, y_true, y_pred)
-  if self.custom then return self.per_sample(y_true, y_pred) end
   if type(y_pred) ~= "userdata" then y_pred = core.tensor(y_pred) end
-  if not y_pred:dtype():find "float" then y_pred = ops.cast(y_pred, { dtype = core.floatx() }) end
+  if type(y_true) ~= "userdata" then y_true = core.tensor(y_true) end
+  y_true, y_pred = widened(y_true), widened(y_pred)
+  if self.custom then return self.per_sample(y_true, y_pred) end
+  if not y_pred:dtype():find "float" then
+    y_pred = widened(ops.cast(y_pred, { dtype = core.floatx() }))
+  end
   local chosen = self.options
   if chosen.axis then
     chosen = setmetatable({ axis = self:axis(y_pred:shape()) }, { __index = chosen })

@@ -11,6 +11,7 @@
 --     accuracy:reset()
 
 local core = require "mgpu.core"
+local is_half = require "mgpu.mixed_precision".is_half
 local options = require "mgpu.options"
 local shapes = require "mgpu.losses.shapes"
 
@@ -40,6 +41,11 @@ local function as_tensor(value)
   return core.tensor(value)
 end
 
+-- Halves as float32: what is worked out of them should not be rounded again.
+local function widened(t)
+  return is_half(t) and ops.cast(t, { dtype = "float32" }) or t
+end
+
 local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
 -- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
@@ -58,7 +64,7 @@ function Metric:add(values, weight)
 end
 
 function Metric:update(y_true, y_pred, weight)
-  y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
+  y_true, y_pred = widened(as_tensor(y_true)), widened(as_tensor(y_pred))
   if self.observe then return self:observe(y_true, y_pred, weight) end
   self:add(self:values(y_true, y_pred), weight)
 end

@@ -5,6 +5,7 @@ return require "mgpu.index" ("optimizer", "mgpu.optimizers", {
   Adam = "adam",
   AdamW = "adamw",
   Adamax = "adamax",
+  LossScaleOptimizer = "loss_scale_optimizer",
   Nadam = "nadam",
   RMSprop = "rmsprop",
   SGD = "sgd",

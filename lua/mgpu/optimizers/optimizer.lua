@@ -137,9 +137,10 @@ function Optimizer:scale_loss(loss)
   return factor and loss * factor or loss
 end
 
-local function unscale(self, grads)
+-- The gradients of a loss that scale_loss made, as those of the loss itself; false stays.
+function Optimizer:unscale(grads)
   local factor = self.options.loss_scale_factor
-  return factor and clip_all(grads, function(g) return g / factor end) or grads
+  return factor and clip_all(grads, function(g) return g and g / factor end) or grads
 end
 
 -- The variables with a gradient, and their gradients.
@@ -177,10 +178,13 @@ local function scalars_by_dtype(self)
 end
 
 -- Changes the variables by their gradients; a gradient of false leaves its variable alone.
-function Optimizer:apply(grads, variables)
+function Optimizer:apply(grads, variables) self:apply_unscaled(self:unscale(grads), variables) end
+
+-- The same with gradients that `unscale` has been given.
+function Optimizer:apply_unscaled(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
-  gs = self:clip(unscale(self, gs))
+  gs = self:clip(gs)
   local scalars = scalars_by_dtype(self)
   for i, v in ipairs(vs) do
     local now, value = scalars(v:dtype()), v:value()
@@ -194,6 +198,9 @@ function Optimizer:apply(grads, variables)
   self.iterations:assign(ops.add(self.iterations, 1))
   self.begun = true
 end
+
+-- How often apply was called, skipped steps included.
+function Optimizer:steps_taken() return tonumber(self.iterations:item()) end
 
 Optimizer.apply_gradients = Optimizer.apply
 Optimizer.finalize_variable_values = averages.finalize

@@ -18,7 +18,7 @@ typedef struct part {
     mg_port *port;
     dnnl_memory_desc_t user, inner; /* the value's format, the primitive's */
     mg_dnnl_call stage;             /* copies between them, if they differ */
-    size_t at;                      /* of the staged copy in scratch memory */
+    size_t at, pad_at;              /* of the staged copy, and what making it takes, in scratch */
 } part;
 
 typedef struct conv_state {
@@ -247,6 +247,7 @@ static mg_status stage(part *p, bool result, mg_kernel_plan *plan) {
     if (dnnl_memory_desc_equal(&p->user, &p->inner)) return MG_OK;
     p->at = plan->scratch;
     plan->scratch += (dnnl_memory_desc_get_size(&p->inner) + 63) & ~(size_t)63;
+    p->pad_at = plan->scratch;
     return result ? mg_dnnl_reorder(&p->stage, &p->inner, &p->user, plan)
                   : mg_dnnl_reorder(&p->stage, &p->user, &p->inner, plan);
 }
@@ -293,24 +294,28 @@ static void relu(float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
 }
 
+static mg_status run_stage(part *p, void *from, void *to, const mg_call *call) {
+    return mg_dnnl_run(&p->stage, (void *[]){from, to, (char *)call->scratch + p->pad_at},
+                       call->plan);
+}
+
 static mg_status run(const mg_call *call) {
-    const conv_state *s = call->plan->state;
+    conv_state *s = call->plan->state;
     char *scratch = call->scratch;
     void *at[5];
     for (int i = 0; i < 2; i++) {
-        const part *p = &s->parts[s->input[i]];
+        part *p = &s->parts[s->input[i]];
         at[i] = call->in[i];
         if (!p->stage.primitive) continue;
         at[i] = scratch + p->at;
-        MG_TRY(mg_dnnl_run(&p->stage, (void *[]){call->in[i], at[i]}, call->plan));
+        MG_TRY(run_stage(p, call->in[i], at[i], call));
     }
-    const part *result = &s->parts[s->result];
+    part *result = &s->parts[s->result];
     at[2] = result->stage.primitive ? scratch + result->at : call->out[0];
     at[3] = scratch ? scratch + s->pad_at : NULL;
     at[4] = s->bias ? call->in[2] : NULL;
     MG_TRY(mg_dnnl_run(&s->main, at, call->plan));
-    if (result->stage.primitive)
-        MG_TRY(mg_dnnl_run(&result->stage, (void *[]){at[2], call->out[0]}, call->plan));
+    if (result->stage.primitive) MG_TRY(run_stage(result, at[2], call->out[0], call));
     if (s->relu) relu(call->out[0], mg_count(&call->plan->out[0]));
     return MG_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "device/cpu/cpu.h"
 #include <oneapi/dnnl/dnnl.h>
+#include <stdatomic.h>
 
 /* The engine and stream of the process: opened with the first cpu device, closed with the last. */
 mg_status mg_dnnl_open(void);
@@ -13,21 +14,25 @@ dnnl_engine_t mg_dnnl_engine(void);
 /* MG_OK, or MG_OOM / MG_DEVICE naming op, shapes and oneDNN's reason. */
 mg_status mg_dnnl_check(dnnl_status_t status, const mg_kernel_plan *plan);
 
-/* A primitive and its memory objects; all of it dies with mg_dnnl_drop. */
+/* A primitive and its memory objects; all of it dies with mg_dnnl_drop. Several threads may run it
+ * at once. */
+enum { MG_DNNL_ARGUMENTS = 5 };
 typedef struct mg_dnnl_call {
     dnnl_primitive_t primitive;
     int n;
-    dnnl_exec_arg_t args[5]; /* addresses are given at run time, in this order */
+    dnnl_exec_arg_t args[MG_DNNL_ARGUMENTS]; /* addresses are given at run time, in this order */
+    atomic_bool taken;                       /* a run has its addresses in args */
 } mg_dnnl_call;
 
 mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
                       const mg_kernel_plan *plan);
-mg_status mg_dnnl_run(const mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan);
+mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan);
 void mg_dnnl_drop(mg_dnnl_call *c);
 
-/* A copy from one memory format to another. */
+/* A copy from one memory format to another: its third argument is scratch memory, as much as it
+ * adds to plan->scratch. */
 mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
-                          const dnnl_memory_desc_t *to, const mg_kernel_plan *plan);
+                          const dnnl_memory_desc_t *to, mg_kernel_plan *plan);
 
 /* Attributes that make a primitive use memory we give it. */
 mg_status mg_dnnl_attributes(dnnl_primitive_attr_t *attr, const mg_kernel_plan *plan);

@@ -47,7 +47,7 @@ static mg_status run(const mg_call *call) {
     const mg_random_attrs *a = call->plan->step->attrs;
     const mg_dtype t = call->plan->out[0].value->dtype;
     const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
-    const int64_t begin = call->plan->step->first, end = begin + count;
+    const int64_t begin = call->first, end = begin + count;
     const mg_loops *loops = mg_loops_best();
 #pragma omp parallel for if (count > MG_SERIAL_BELOW)
     for (int64_t g = begin / WORDS; g < (end + WORDS - 1) / WORDS; g++) {

@@ -17,8 +17,7 @@ static mg_status run_full(const mg_call *call) {
     const mg_value *y = call->plan->out[0].value;
     const mg_full_attrs *a = call->plan->step->attrs;
     const size_t size = mg_dtype_size(y->dtype);
-    fill_params p = {.out = call->out[0],
-                     .bytes = mg_shape_count(&y->shape) * (int64_t)size};
+    fill_params p = {.out = call->out[0], .bytes = mg_shape_count(&y->shape) * (int64_t)size};
     for (size_t at = 0; at < sizeof p.value; at += size)
         mg_from_double((char *)p.value + at, &a->value, y->dtype, 1);
     return mg_cuda_launch(call->plan->device, call->plan->state,

@@ -323,8 +323,7 @@ static mg_status prepare_reorder(mg_kernel_plan *plan) {
     return keep(plan, &s);
 }
 
-#define MOVEMENT(id)                                                                               \
-    .op = #id, .name = #id, .prepare = prepare_##id, .run = run, .release = mg_free
+#define MOVEMENT(id) .op = #id, .name = #id, .prepare = prepare_##id, .run = run, .release = mg_free
 
 const mg_kernel mg_cuda_permute = {MOVEMENT(permute)};
 const mg_kernel mg_cuda_slice = {MOVEMENT(slice)};

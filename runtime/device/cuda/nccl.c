@@ -17,8 +17,9 @@
     X(ncclGetLastError)                                                                            \
     X(ncclCommInitAll)                                                                             \
     X(ncclCommDestroy)                                                                             \
-    X(ncclCommAbort) X(ncclAllReduce) X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv)       \
-        X(ncclGroupStart) X(ncclGroupEnd)
+    X(ncclCommAbort)                                                                               \
+    X(ncclAllReduce)                                                                               \
+    X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
 MG_CUDA_TABLE(nccl_api, NCCL);
 static nccl_api nccl;
@@ -82,6 +83,16 @@ static mg_status nccl_all_reduce(mg_comm *comm, int i, const void *in, void *out
                  nccl.ncclAllReduce(in, out, (size_t)count, type_of(dtype), kind_of(dtype, op),
                                     r->comm, stream_of(r)),
                  "all_reduce");
+}
+
+static mg_status nccl_all_reduce_many(mg_comm *comm, int i, const mg_reduction *list, int n,
+                                      mg_dtype dtype, int op) {
+    MG_TRY(check(of(comm), nccl.ncclGroupStart(), "all_reduce"));
+    mg_status status = MG_OK;
+    for (int k = 0; k < n && status == MG_OK; k++)
+        status = nccl_all_reduce(comm, i, list[k].in, list[k].out, list[k].count, dtype, op);
+    const mg_status ended = check(of(comm), nccl.ncclGroupEnd(), "all_reduce");
+    return status == MG_OK ? ended : status;
 }
 
 static mg_status nccl_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
@@ -210,6 +221,7 @@ static void nccl_free(mg_comm *comm) {
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "nccl",
                                 .all_reduce = nccl_all_reduce,
+                                .all_reduce_many = nccl_all_reduce_many,
                                 .reduce = nccl_reduce,
                                 .broadcast = nccl_broadcast,
                                 .all_gather = nccl_all_gather,

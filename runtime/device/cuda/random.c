@@ -38,13 +38,13 @@ static mg_status run(const mg_call *call) {
     const uint64_t four = 4 * mg_dtype_size(y->dtype);
     random_params p = {.draw = mg_cuda_draw(call),
                        .out = call->out[0],
-                       .first = step->first,
+                       .first = call->first,
                        .count = mg_shape_count(&y->shape),
                        .a = a->a,
                        .b = a->b};
     if (a->kind == MG_RANDOM_RANDINT) p.range = (uint64_t)(a->b - a->a);
     if (a->kind == MG_RANDOM_BERNOULLI) p.threshold = mg_random_threshold(a->a);
-    p.aligned = step->first % 4 == 0 && (uintptr_t)call->out[0] % (four < 16 ? four : 16) == 0;
+    p.aligned = call->first % 4 == 0 && (uintptr_t)call->out[0] % (four < 16 ? four : 16) == 0;
     if (p.count == 0) return MG_OK;
     return mg_cuda_launch(call->plan->device, call->plan->state,
                           mg_cuda_blocks(call->plan->device, p.count / 4 + 2, THREADS), THREADS, 0,

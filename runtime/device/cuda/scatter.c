@@ -14,7 +14,7 @@ enum { THREADS = 256, FEW = 128 /* ids */, DIGIT_BITS = 8 };
 typedef struct state {
     scatter_params sums;
     sort_params sort;
-    int passes; /* 0: few ids, no sort */
+    int passes;                                  /* 0: few ids, no sort */
     size_t entries[2], counts, partial, scratch; /* offsets in scratch, and its end */
     CUfunction few, count, place, pieces, join;
 } state;

@@ -1,0 +1,22 @@
+/* Statistics of the columns of {rows, channels}, in parts that are joined: see kernels/norm.cu. */
+#ifndef MG_DEVICE_CUDA_COLUMNS_H
+#define MG_DEVICE_CUDA_COLUMNS_H
+
+#include "device/cuda/kernels/norm_params.h"
+#include "device/cuda/state.h"
+
+typedef struct mg_columns {
+    CUfunction partial, join;
+    column_params p; /* without the addresses */
+} mg_columns;
+
+/* Fills it for x; `kind` is "moments" or "sums". Gives the bytes of scratch for the partials. */
+mg_status mg_cuda_columns_prepare(mg_device *d, const char *kind, const mg_value *x,
+                                  mg_columns *columns, size_t *scratch);
+/* Both launches; p.x, dy, moments, partials and out are set. */
+mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,
+                              const column_params *p);
+/* The columns of a block: a power of two, not more than there are. */
+int mg_cuda_column_width(int64_t channels);
+
+#endif

@@ -1,0 +1,134 @@
+/* Convolutions by kernels of our own, for what cuDNN does not take. */
+#include "core/alloc.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/kernels/product_params.h"
+#include "ops/attrs.h"
+
+enum { LEAST_PIXELS = 512 }; /* of a part of a weight gradient */
+
+typedef struct state {
+    CUfunction function, join; /* join: of weight gradients */
+    conv_params p;             /* without the addresses */
+    int64_t blocks;
+} state;
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
+}
+
+static int64_t tiles(int64_t n) {
+    return (n + MG_TILE - 1) / MG_TILE;
+}
+
+/* The image's, kernel's and result's shapes. */
+static state *new_state(mg_kernel_plan *plan, const mg_shape *x, const mg_shape *w,
+                        const mg_shape *y) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return NULL;
+    s->p = (conv_params){.n = x->dim[0],
+                         .h = x->dim[1],
+                         .wide = x->dim[2],
+                         .c = w->dim[2],
+                         .oh = y->dim[1],
+                         .ow = y->dim[2],
+                         .k = w->dim[3] / a->groups,
+                         .kh = (int)w->dim[0],
+                         .kw = (int)w->dim[1],
+                         .down = (int)a->strides.v[0],
+                         .across = (int)a->strides.v[1],
+                         .spread_y = (int)a->dilations.v[0],
+                         .spread_x = (int)a->dilations.v[1],
+                         .top = (int)a->pads.v[0],
+                         .left = (int)a->pads.v[2],
+                         .groups = (int)a->groups,
+                         .splits = 1,
+                         .relu = (int)a->relu};
+    return s;
+}
+
+static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
+    return &plan->in[i].value->shape;
+}
+
+static mg_status find(const mg_kernel_plan *plan, const char *name, CUfunction *f) {
+    return mg_cuda_find_typed(plan->device, name, plan->out[0].value->dtype, f);
+}
+
+static mg_status prepare_forward(mg_kernel_plan *plan) {
+    state *s = new_state(plan, in_shape(plan, 0), in_shape(plan, 1), &plan->out[0].value->shape);
+    if (!s) return MG_OOM;
+    s->blocks = tiles(s->p.n * s->p.oh * s->p.ow) * tiles(s->p.k) * s->p.groups;
+    return find(plan, "conv", &s->function);
+}
+
+static mg_status prepare_input(mg_kernel_plan *plan) {
+    state *s = new_state(plan, &plan->out[0].value->shape, in_shape(plan, 1), in_shape(plan, 0));
+    if (!s) return MG_OOM;
+    s->blocks = tiles(s->p.n * s->p.h * s->p.wide) * tiles(s->p.c) * s->p.groups;
+    return find(plan, "conv_grad_input", &s->function);
+}
+
+/* As many parts as keep the GPU busy, if each has enough pixels. */
+static mg_status prepare_weight(mg_kernel_plan *plan) {
+    const mg_value *w = plan->out[0].value;
+    state *s = new_state(plan, in_shape(plan, 0), &w->shape, in_shape(plan, 1));
+    if (!s) return MG_OOM;
+    const int64_t blocks = tiles((int64_t)s->p.kh * s->p.kw * s->p.c) * tiles(s->p.k) * s->p.groups;
+    const int64_t wanted = 4LL * mg_cuda_of(plan->device)->multiprocessors / (blocks ? blocks : 1);
+    const int64_t most = s->p.n * s->p.oh * s->p.ow / LEAST_PIXELS;
+    s->p.splits = (int)(wanted < most ? wanted : most);
+    if (s->p.splits < 1) s->p.splits = 1;
+    s->blocks = blocks * s->p.splits;
+    const size_t size = w->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    plan->scratch = (size_t)s->p.splits * (size_t)mg_shape_count(&w->shape) * size;
+    MG_TRY(find(plan, "conv_weight_join", &s->join));
+    return find(plan, "conv_grad_weight", &s->function);
+}
+
+static mg_status launch(const mg_call *call, const conv_params *p) {
+    const state *s = call->plan->state;
+    return mg_cuda_launch(call->plan->device, s->function, s->blocks, MG_TILE_THREADS, 0, p);
+}
+
+static mg_status run_forward(const mg_call *call) {
+    conv_params p = ((const state *)call->plan->state)->p;
+    p.x = call->in[0];
+    p.w = call->in[1];
+    p.bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
+    p.out = call->out[0];
+    return launch(call, &p);
+}
+
+static mg_status run_input(const mg_call *call) {
+    conv_params p = ((const state *)call->plan->state)->p;
+    p.y = call->in[0];
+    p.w = call->in[1];
+    p.out = call->out[0];
+    return launch(call, &p);
+}
+
+static mg_status run_weight(const mg_call *call) {
+    const state *s = call->plan->state;
+    const mg_device *d = call->plan->device;
+    const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
+    conv_params p = s->p;
+    p.x = call->in[0];
+    p.y = call->in[1];
+    p.out = call->out[0];
+    p.partials = call->scratch;
+    MG_TRY(launch(call, &p));
+    return mg_cuda_launch(d, s->join, mg_cuda_blocks(d, count, MG_TILE_THREADS), MG_TILE_THREADS, 0,
+                          &p);
+}
+
+#define CONV(op_name, PREPARE, RUN)                                                                \
+    const mg_kernel mg_cuda_tiled_##op_name = {.op = #op_name,                                     \
+                                               .name = "tiles",                                    \
+                                               .accepts = accepts,                                 \
+                                               .prepare = PREPARE,                                 \
+                                               .run = RUN,                                         \
+                                               .release = mg_free}
+CONV(conv2d, prepare_forward, run_forward);
+CONV(conv2d_grad_input, prepare_input, run_input);
+CONV(conv2d_grad_weight, prepare_weight, run_weight);

@@ -1,0 +1,92 @@
+/* Convolutions for one dtype as products of matrices: see conv.cu. A row or column of a matrix is a
+ * pixel, or a cell of a kernel with a channel. */
+
+/* x at tap (i, j) of output pixel o of an image, channel c of a group; 0 in the padding. */
+DEVICE REAL NAME(conv_x)(const conv_params *p, int64_t o, int64_t tap, int group) {
+    const int64_t c = tap % p->c, cell = tap / p->c;
+    const int64_t n = o / (p->oh * p->ow), oy = o / p->ow % p->oh, ox = o % p->ow;
+    const int64_t y = oy * p->down + cell / p->kw * p->spread_y - p->top;
+    const int64_t x = ox * p->across + cell % p->kw * p->spread_x - p->left;
+    if (y < 0 || y >= p->h || x < 0 || x >= p->wide) return 0;
+    return LOAD(p->x, ((n * p->h + y) * p->wide + x) * p->c * p->groups + group * p->c + c);
+}
+
+/* dy where tap (i, j) meets pixel `at` of the image, kernel k of a group; 0 where none does. */
+DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int group) {
+    const int64_t k = tap % p->k, cell = tap / p->k;
+    const int64_t n = at / (p->h * p->wide);
+    const int64_t y = at / p->wide % p->h + p->top - cell / p->kw * p->spread_y;
+    const int64_t x = at % p->wide + p->left - cell % p->kw * p->spread_x;
+    const int64_t oy = y / p->down, ox = x / p->across;
+    if (y < 0 || x < 0 || y % p->down || x % p->across || oy >= p->oh || ox >= p->ow) return 0;
+    return LOAD(p->y, ((n * p->oh + oy) * p->ow + ox) * p->k * p->groups + group * p->k + k);
+}
+
+#define ROW0 (blockIdx.x / across % down * MG_TILE)
+#define COLUMN0 (blockIdx.x % across * MG_TILE)
+#define TILES(rows, columns)                                                                       \
+    const int64_t down = ((rows) + MG_TILE - 1) / MG_TILE;                                         \
+    const int64_t across = ((columns) + MG_TILE - 1) / MG_TILE;                                    \
+    const int group = (int)(blockIdx.x / (down * across) % p.groups);                              \
+    const int64_t row0 = ROW0, column0 = COLUMN0
+
+/* w of a group: {kh, kw, c, k}, k all kernels */
+#define W_AT(tap, j) LOAD(p.w, (tap)*p.k *p.groups + group * p.k + (j))
+
+#define A_AT(o, tap) NAME(conv_x)(&p, o, tap, group)
+#define PUT_AT(o, j, v)                                                                            \
+    do {                                                                                           \
+        const int64_t kernel = group * p.k + (j);                                                  \
+        REAL y = v + (p.bias ? (REAL)LOAD(p.bias, kernel) : 0);                                    \
+        if (p.relu && y < 0) y = 0;                                                                \
+        STORE(p.out, (o)*p.k *p.groups + kernel, y);                                               \
+    } while (0)
+KERNEL(NAME(conv), conv_params) {
+    const int64_t pixels = p.n * p.oh * p.ow, taps = (int64_t)p.kh * p.kw * p.c;
+    TILES(pixels, p.k);
+    TILE_PRODUCT(REAL, pixels, p.k, 0, taps, row0, column0, 1, A_AT, 1, W_AT, PUT_AT);
+}
+#undef A_AT
+#undef PUT_AT
+
+#define A_AT(at, tap) NAME(conv_dy)(&p, at, tap, group)
+#define B_AT(tap, j)                                                                               \
+    LOAD(p.w, (((tap) / p.k) * p.c + (j)) * p.k * p.groups + group * p.k + (tap) % p.k)
+#define PUT_AT(at, j, v) STORE(p.out, (at)*p.c *p.groups + group * p.c + (j), v)
+KERNEL(NAME(conv_grad_input), conv_params) {
+    const int64_t pixels = p.n * p.h * p.wide, taps = (int64_t)p.kh * p.kw * p.k;
+    TILES(pixels, p.c);
+    TILE_PRODUCT(REAL, pixels, p.c, 0, taps, row0, column0, 1, A_AT, 0, B_AT, PUT_AT);
+}
+#undef A_AT
+#undef B_AT
+#undef PUT_AT
+
+/* The pixels are split among blocks, whose sums are added up in order. */
+#define A_AT(tap, o) NAME(conv_x)(&p, o, tap, group)
+#define B_AT(o, j) LOAD(p.y, (o)*p.k *p.groups + group * p.k + (j))
+#define PUT_AT(tap, j, v)                                                                          \
+    ((REAL *)p.partials)[((split * taps) + (tap)) * p.k * p.groups + group * p.k + (j)] = v
+KERNEL(NAME(conv_grad_weight), conv_params) {
+    const int64_t pixels = p.n * p.oh * p.ow, taps = (int64_t)p.kh * p.kw * p.c;
+    TILES(taps, p.k);
+    const int64_t split = blockIdx.x / (down * across) / p.groups;
+    const int64_t from = pixels * split / p.splits, to = pixels * (split + 1) / p.splits;
+    TILE_PRODUCT(REAL, taps, p.k, from, to, row0, column0, 0, A_AT, 1, B_AT, PUT_AT);
+}
+#undef A_AT
+#undef B_AT
+#undef PUT_AT
+
+KERNEL(NAME(conv_weight_join), conv_params) {
+    const int64_t count = (int64_t)p.kh * p.kw * p.c * p.k * p.groups;
+    for (int64_t i = FIRST; i < count; i += STEP) {
+        REAL sum = 0;
+        for (int64_t s = 0; s < p.splits; s++) sum += ((const REAL *)p.partials)[s * count + i];
+        STORE(p.out, i, sum);
+    }
+}
+#undef W_AT
+#undef ROW0
+#undef COLUMN0
+#undef TILES

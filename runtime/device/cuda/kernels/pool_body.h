@@ -1,0 +1,136 @@
+/* Pooling for one dtype: see pool.cu. A block takes a row of the result, a thread channels of a
+ * pixel, VECTOR of them in one access. */
+
+#ifndef MG_POOL_WINDOW
+#define MG_POOL_WINDOW
+/* The cells of a window inside the image. */
+typedef struct pool_window {
+    int top, bottom, left, right;
+} pool_window;
+
+DEVICE pool_window mg_pool_window(pool_params p, int oy, int ox) {
+    const int y = oy * p.down - p.top, x = ox * p.across - p.left;
+    const pool_window w = {y > 0 ? y : 0, y + p.rows < p.h ? y + p.rows : p.h, x > 0 ? x : 0,
+                           x + p.columns < p.w ? x + p.columns : p.w};
+    return w;
+}
+
+/* The windows along one axis that hold a cell: [first, last]. */
+DEVICE int mg_pool_first(int cell, int pad, int size, int stride) {
+    const int from = cell + pad - size;
+    return from < 0 ? 0 : from / stride + 1;
+}
+DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
+    const int last = (cell + pad) / stride;
+    return last < windows ? last : windows - 1;
+}
+#endif
+
+#define POOL(VECTOR, KIND)                                                                         \
+    typedef struct KIND(cells) {                                                                   \
+        STORED at[VECTOR];                                                                         \
+    } __attribute__((aligned(sizeof(STORED) * VECTOR))) KIND(cells);                               \
+                                                                                                   \
+    /* Where the winner of channel k of a window lies: the first NaN, else the first maximum. */   \
+    DEVICE void KIND(winners)(pool_params p, int64_t n, int oy, int ox, int c, int64_t *best) {    \
+        const KIND(cells) *x = (const KIND(cells) *)p.x;                                           \
+        const pool_window w = mg_pool_window(p, oy, ox);                                           \
+        REAL top[VECTOR];                                                                          \
+        for (int i = w.top; i < w.bottom; i++)                                                     \
+            for (int j = w.left; j < w.right; j++) {                                               \
+                const int64_t at = ((n * p.h + i) * p.w + j) * p.c + c;                            \
+                const KIND(cells) now = x[at];                                                     \
+                for (int k = 0; k < VECTOR; k++) {                                                 \
+                    const REAL v = LOAD(now.at, k);                                                \
+                    const bool first = i == w.top && j == w.left;                                  \
+                    if (!first && !(v > top[k] || (v != v && top[k] == top[k]))) continue;         \
+                    top[k] = v;                                                                    \
+                    best[k] = at * VECTOR + k;                                                     \
+                }                                                                                  \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
+    KERNEL(KIND(max_pool), pool_params) {                                                          \
+        for (int64_t r = blockIdx.x; r < p.n * p.oh; r += gridDim.x)                               \
+            for (int t = threadIdx.x; t < p.ow * p.c; t += blockDim.x) {                           \
+                int64_t best[VECTOR] = {0};                                                        \
+                KIND(cells) y;                                                                     \
+                KIND(winners)(p, r / p.oh, (int)(r % p.oh), t / p.c, t % p.c, best);               \
+                for (int k = 0; k < VECTOR; k++) y.at[k] = ((const STORED *)p.v)[best[k]];         \
+                ((KIND(cells) *)p.out)[r * p.ow * p.c + t] = y;                                    \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
+    KERNEL(KIND(max_pool_grad), pool_params) {                                                     \
+        const KIND(cells) *dy = (const KIND(cells) *)p.v;                                          \
+        for (int64_t r = blockIdx.x; r < p.n * p.h; r += gridDim.x)                                \
+            for (int t = threadIdx.x; t < p.w * p.c; t += blockDim.x) {                            \
+                const int y = (int)(r % p.h), x = t / p.c, c = t % p.c;                            \
+                const int64_t n = r / p.h, own = (r * p.w * p.c + t) * VECTOR;                     \
+                const int last_y = mg_pool_last(y, p.top, p.down, p.oh);                           \
+                const int last_x = mg_pool_last(x, p.left, p.across, p.ow);                        \
+                REAL sum[VECTOR] = {0};                                                            \
+                KIND(cells) dx;                                                                    \
+                for (int oy = mg_pool_first(y, p.top, p.rows, p.down); oy <= last_y; oy++)         \
+                    for (int ox = mg_pool_first(x, p.left, p.columns, p.across); ox <= last_x;     \
+                         ox++) {                                                                   \
+                        const KIND(cells) g = dy[((n * p.oh + oy) * p.ow + ox) * p.c + c];         \
+                        int64_t best[VECTOR] = {0};                                                \
+                        KIND(winners)(p, n, oy, ox, c, best);                                      \
+                        for (int k = 0; k < VECTOR; k++)                                           \
+                            if (best[k] == own + k) sum[k] += LOAD(g.at, k);                       \
+                    }                                                                              \
+                for (int k = 0; k < VECTOR; k++) STORE(dx.at, k, sum[k]);                          \
+                ((KIND(cells) *)p.out)[r * p.w * p.c + t] = dx;                                    \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
+    KERNEL(KIND(avg_pool), pool_params) {                                                          \
+        const KIND(cells) *x = (const KIND(cells) *)p.x;                                           \
+        for (int64_t r = blockIdx.x; r < p.n * p.oh; r += gridDim.x)                               \
+            for (int t = threadIdx.x; t < p.ow * p.c; t += blockDim.x) {                           \
+                const pool_window w = mg_pool_window(p, (int)(r % p.oh), t / p.c);                 \
+                const REAL cells = (REAL)((w.bottom - w.top) * (w.right - w.left));                \
+                REAL sum[VECTOR] = {0};                                                            \
+                KIND(cells) y;                                                                     \
+                for (int i = w.top; i < w.bottom; i++)                                             \
+                    for (int j = w.left; j < w.right; j++) {                                       \
+                        const KIND(cells) now =                                                    \
+                            x[((r / p.oh * p.h + i) * p.w + j) * p.c + t % p.c];                   \
+                        for (int k = 0; k < VECTOR; k++) sum[k] += LOAD(now.at, k);                \
+                    }                                                                              \
+                for (int k = 0; k < VECTOR; k++) STORE(y.at, k, sum[k] / cells);                   \
+                ((KIND(cells) *)p.out)[r * p.ow * p.c + t] = y;                                    \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
+    KERNEL(KIND(avg_pool_grad), pool_params) {                                                     \
+        const KIND(cells) *dy = (const KIND(cells) *)p.v;                                          \
+        for (int64_t r = blockIdx.x; r < p.n * p.h; r += gridDim.x)                                \
+            for (int t = threadIdx.x; t < p.w * p.c; t += blockDim.x) {                            \
+                const int y = (int)(r % p.h), x = t / p.c, c = t % p.c;                            \
+                const int last_y = mg_pool_last(y, p.top, p.down, p.oh);                           \
+                const int last_x = mg_pool_last(x, p.left, p.across, p.ow);                        \
+                REAL sum[VECTOR] = {0};                                                            \
+                KIND(cells) dx;                                                                    \
+                for (int oy = mg_pool_first(y, p.top, p.rows, p.down); oy <= last_y; oy++)         \
+                    for (int ox = mg_pool_first(x, p.left, p.columns, p.across); ox <= last_x;     \
+                         ox++) {                                                                   \
+                        const pool_window w = mg_pool_window(p, oy, ox);                           \
+                        const KIND(cells) g = dy[((r / p.h * p.oh + oy) * p.ow + ox) * p.c + c];   \
+                        for (int k = 0; k < VECTOR; k++)                                           \
+                            sum[k] +=                                                              \
+                                LOAD(g.at, k) / (REAL)((w.bottom - w.top) * (w.right - w.left));   \
+                    }                                                                              \
+                for (int k = 0; k < VECTOR; k++) STORE(dx.at, k, sum[k]);                          \
+                ((KIND(cells) *)p.out)[r * p.w * p.c + t] = dx;                                    \
+            }                                                                                      \
+    }
+
+#define ONE(x) NAME(x)
+#define FOUR(x) NAME(x##_vector)
+POOL(1, ONE)
+POOL(4, FOUR)
+#undef ONE
+#undef FOUR
+#undef POOL

@@ -1,0 +1,154 @@
+/* moments, batch_norm and batch_norm_reduce over the channels, the last axis. */
+#include "core/alloc.h"
+#include "device/cuda/columns.h"
+#include "device/cuda/kernels.h"
+#include "ops/attrs.h"
+#include <stdio.h>
+
+enum { THREADS = MG_COLUMN_THREADS, MOST_WIDTH = 32, LEAST_ROWS = 64, VECTOR = 4 };
+
+static int64_t channels_of(const mg_value *x) {
+    return x->shape.dim[x->shape.rank - 1];
+}
+
+static int64_t rows_of(const mg_value *x) {
+    const int64_t c = channels_of(x);
+    return c ? mg_shape_count(&x->shape) / c : 0;
+}
+
+static double epsilon_of(const mg_kernel_plan *plan) {
+    return ((const mg_norm_attrs *)plan->step->attrs)->epsilon;
+}
+
+/* ---- columns ---- */
+
+int mg_cuda_column_width(int64_t channels) {
+    int width = 1;
+    while (width < MOST_WIDTH && width < channels) width *= 2;
+    return width;
+}
+
+mg_status mg_cuda_columns_prepare(mg_device *d, const char *kind, const mg_value *x,
+                                  mg_columns *columns, size_t *scratch) {
+    char name[32];
+    column_params *p = &columns->p;
+    *p = (column_params){.rows = rows_of(x), .channels = channels_of(x)};
+    p->width = mg_cuda_column_width(p->channels);
+    const int64_t tiles = (p->channels + p->width - 1) / p->width;
+    const int64_t wanted = 4LL * mg_cuda_of(d)->multiprocessors / (tiles ? tiles : 1);
+    const int64_t most = p->rows / LEAST_ROWS;
+    const int64_t chunks = wanted < most ? wanted : most;
+    p->chunks = chunks < 1 ? 1 : (int)chunks;
+    const size_t size = x->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    *scratch = 2 * (size_t)p->chunks * (size_t)p->channels * size;
+    snprintf(name, sizeof name, "%s_partial", kind);
+    MG_TRY(mg_cuda_find_typed(d, name, x->dtype, &columns->partial));
+    snprintf(name, sizeof name, "%s_join", kind);
+    return mg_cuda_find_typed(d, name, x->dtype, &columns->join);
+}
+
+mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,
+                              const column_params *p) {
+    const int64_t tiles = (p->channels + p->width - 1) / p->width;
+    MG_TRY(mg_cuda_launch(d, columns->partial, tiles * p->chunks, THREADS, 0, p));
+    return mg_cuda_launch(d, columns->join, (p->channels + 31) / 32, 32, 0, p);
+}
+
+/* ---- moments and sums ---- */
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "only floating dtypes";
+}
+
+static mg_status prepare_columns(mg_kernel_plan *plan, const char *kind) {
+    mg_columns *c = plan->state = mg_alloc_zero(sizeof *c);
+    if (!c) return MG_OOM;
+    return mg_cuda_columns_prepare(plan->device, kind, plan->in[0].value, c, &plan->scratch);
+}
+
+static mg_status prepare_moments(mg_kernel_plan *plan) {
+    return prepare_columns(plan, "moments");
+}
+
+static mg_status prepare_reduce(mg_kernel_plan *plan) {
+    return prepare_columns(plan, "sums");
+}
+
+static mg_status run_moments(const mg_call *call) {
+    const mg_columns *c = call->plan->state;
+    column_params p = c->p;
+    p.x = call->in[0];
+    p.partials = call->scratch;
+    p.out = call->out[0];
+    return mg_cuda_columns_run(call->plan->device, c, &p);
+}
+
+static mg_status run_reduce(const mg_call *call) {
+    const mg_columns *c = call->plan->state;
+    column_params p = c->p;
+    p.x = call->in[0];
+    p.moments = call->in[1];
+    p.dy = call->in[2];
+    p.partials = call->scratch;
+    p.out = call->out[0];
+    p.epsilon = epsilon_of(call->plan);
+    return mg_cuda_columns_run(call->plan->device, c, &p);
+}
+
+/* ---- batch_norm ---- */
+
+typedef struct state {
+    CUfunction one, vector; /* vector: NULL if the channels are no multiple of it */
+} state;
+
+static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
+    const mg_value *x = plan->in[0].value;
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    if (channels_of(x) % VECTOR == 0)
+        MG_TRY(mg_cuda_find_typed(plan->device, "batch_norm_vector", x->dtype, &s->vector));
+    return mg_cuda_find_typed(plan->device, "batch_norm", x->dtype, &s->one);
+}
+
+static mg_status run_batch_norm(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const state *s = plan->state;
+    const mg_value *x = plan->in[0].value;
+    const uintptr_t access = VECTOR * mg_dtype_size(x->dtype);
+    const bool vector =
+        s->vector && ((uintptr_t)call->in[0] | (uintptr_t)call->out[0]) % access == 0;
+    batch_norm_params p = {.x = call->in[0],
+                           .moments = call->in[1],
+                           .gamma = call->in[2],
+                           .beta = call->in[3],
+                           .y = call->out[0],
+                           .rows = rows_of(x),
+                           .channels = channels_of(x) / (vector ? VECTOR : 1),
+                           .epsilon = epsilon_of(plan)};
+    p.width = mg_cuda_column_width(p.channels);
+    const int64_t tiles = (p.channels + p.width - 1) / p.width, lanes = THREADS / p.width;
+    const int64_t most = 16LL * mg_cuda_of(plan->device)->multiprocessors / (tiles ? tiles : 1);
+    const int64_t wanted = (p.rows + lanes - 1) / lanes;
+    const int64_t down = wanted < most ? wanted : most < 1 ? 1 : most;
+    return mg_cuda_launch(plan->device, vector ? s->vector : s->one, p.rows ? tiles * down : 0,
+                          THREADS, 0, &p);
+}
+
+const mg_kernel mg_cuda_moments = {.op = "moments",
+                                   .name = "columns",
+                                   .accepts = accepts,
+                                   .prepare = prepare_moments,
+                                   .run = run_moments,
+                                   .release = mg_free};
+const mg_kernel mg_cuda_batch_norm_reduce = {.op = "batch_norm_reduce",
+                                             .name = "columns",
+                                             .accepts = accepts,
+                                             .prepare = prepare_reduce,
+                                             .run = run_reduce,
+                                             .release = mg_free};
+const mg_kernel mg_cuda_batch_norm = {.op = "batch_norm",
+                                      .name = "batch_norm",
+                                      .accepts = accepts,
+                                      .prepare = prepare_batch_norm,
+                                      .run = run_batch_norm,
+                                      .release = mg_free};

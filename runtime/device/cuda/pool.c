@@ -1,0 +1,120 @@
+/* max_pool2d, avg_pool2d and their backward forms. A gradient's cell looks for the windows that
+ * hold it, so that nothing is added up by chance. */
+#include "core/alloc.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/kernels/pool_params.h"
+#include "ops/attrs.h"
+#include <stdio.h>
+
+enum { THREADS = 128, VECTOR = 4 };
+
+typedef struct state {
+    CUfunction one, vector; /* vector: NULL if the channels are no multiple of it */
+    pool_params p;          /* without the addresses */
+    int64_t rows;           /* of the result: a block each */
+} state;
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    const mg_value *y = plan->out[0].value;
+    if (!mg_dtype_is_float(y->dtype)) return "only floating dtypes";
+    for (int i = 1; i < 4; i++)
+        if (y->shape.dim[i] > INT32_MAX / 4 || plan->in[0].value->shape.dim[i] > INT32_MAX / 4)
+            return "too large an image";
+    return NULL;
+}
+
+/* `image` and `pooled` are the shapes of x and y; `kind` the kernel. */
+static mg_status prepare(mg_kernel_plan *plan, const char *kind, const mg_shape *image,
+                         const mg_shape *pooled, bool backward) {
+    const mg_pool_attrs *a = plan->step->attrs;
+    const mg_dtype t = plan->out[0].value->dtype;
+    char name[32];
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    s->p = (pool_params){.n = image->dim[0],
+                         .h = (int)image->dim[1],
+                         .w = (int)image->dim[2],
+                         .c = (int)image->dim[3],
+                         .oh = (int)pooled->dim[1],
+                         .ow = (int)pooled->dim[2],
+                         .rows = (int)a->size.v[0],
+                         .columns = (int)a->size.v[1],
+                         .down = (int)a->strides.v[0],
+                         .across = (int)a->strides.v[1],
+                         .top = (int)a->pads.v[0],
+                         .left = (int)a->pads.v[2]};
+    s->rows = s->p.n * (backward ? s->p.h : s->p.oh);
+    if (s->p.c % VECTOR == 0) {
+        snprintf(name, sizeof name, "%s_vector", kind);
+        MG_TRY(mg_cuda_find_typed(plan->device, name, t, &s->vector));
+    }
+    return mg_cuda_find_typed(plan->device, kind, t, &s->one);
+}
+
+static mg_status launch(const mg_call *call, const void *x, const void *v) {
+    const state *s = call->plan->state;
+    const uintptr_t access = VECTOR * mg_dtype_size(call->plan->out[0].value->dtype);
+    const uintptr_t all = (uintptr_t)x | (uintptr_t)v | (uintptr_t)call->out[0];
+    const bool vector = s->vector && all % access == 0;
+    pool_params p = s->p;
+    p.x = x;
+    p.v = v;
+    p.out = call->out[0];
+    if (vector) p.c /= VECTOR;
+    const int64_t most = 1 << 20;
+    return mg_cuda_launch(call->plan->device, vector ? s->vector : s->one,
+                          s->rows < most ? s->rows : most, THREADS, 0, &p);
+}
+
+static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
+    return &plan->in[i].value->shape;
+}
+
+static const mg_shape *out_shape(const mg_kernel_plan *plan) {
+    return &plan->out[0].value->shape;
+}
+
+static mg_status prepare_max(mg_kernel_plan *plan) {
+    return prepare(plan, "max_pool", in_shape(plan, 0), out_shape(plan), false);
+}
+
+static mg_status prepare_max_grad(mg_kernel_plan *plan) {
+    return prepare(plan, "max_pool_grad", in_shape(plan, 0), in_shape(plan, 2), true);
+}
+
+static mg_status prepare_avg(mg_kernel_plan *plan) {
+    return prepare(plan, "avg_pool", in_shape(plan, 0), out_shape(plan), false);
+}
+
+static mg_status prepare_avg_grad(mg_kernel_plan *plan) {
+    return prepare(plan, "avg_pool_grad", out_shape(plan), in_shape(plan, 0), true);
+}
+
+static mg_status run_max(const mg_call *call) {
+    return launch(call, call->in[0], call->in[0]);
+}
+
+static mg_status run_picking(const mg_call *call) {
+    return launch(call, call->in[0], call->in[2]);
+}
+
+static mg_status run_avg(const mg_call *call) {
+    return launch(call, call->in[0], NULL);
+}
+
+static mg_status run_avg_grad(const mg_call *call) {
+    return launch(call, NULL, call->in[0]);
+}
+
+#define POOL(op_name, PREPARE, RUN)                                                                \
+    const mg_kernel mg_cuda_##op_name = {.op = #op_name,                                           \
+                                         .name = "pool",                                           \
+                                         .accepts = accepts,                                       \
+                                         .prepare = PREPARE,                                       \
+                                         .run = RUN,                                               \
+                                         .release = mg_free}
+POOL(max_pool2d, prepare_max, run_max);
+POOL(max_pool2d_grad, prepare_max_grad, run_picking);
+POOL(max_pool2d_pick, prepare_max, run_picking);
+POOL(avg_pool2d, prepare_avg, run_avg);
+POOL(avg_pool2d_grad, prepare_avg_grad, run_avg_grad);

@@ -1,0 +1,80 @@
+/* Sharing: parts that do the same on devices of one kind have one program.
+ *
+ * Two parts do the same if their IRs are equal but for where rows begin: in arguments, and in
+ * random draws. Those come with the run. The later part keeps these places of its own IR, and
+ * otherwise what was lowered and compiled for the earlier one. */
+#include "graph/plan.h"
+#include <string.h>
+
+static bool is_live(const mg_node *n) {
+    return n->uses && n->forward < 0;
+}
+
+static bool equal_nodes(const mg_node *a, const mg_node *b) {
+    if (is_live(a) != is_live(b)) return false;
+    if (!is_live(a)) return true;
+    return a->kind == b->kind && a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape) &&
+           a->op == b->op && a->n_in == b->n_in && a->tensor == b->tensor && a->draw == b->draw &&
+           a->seed == b->seed && a->draw_relative == b->draw_relative && a->part == b->part &&
+           memcmp(&a->literal, &b->literal, sizeof a->literal) == 0 &&
+           (a->n_in == 0 || memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in) == 0) &&
+           (!a->op || memcmp(a->attrs, b->attrs, a->op->attrs_size) == 0);
+}
+
+static bool equal_irs(const mg_ir *a, const mg_ir *b) {
+    if (a->n != b->n || a->n_roots != b->n_roots) return false;
+    for (int r = 0; r < a->n_roots; r++)
+        if (a->roots[r].node != b->roots[r].node || a->roots[r].commit != b->roots[r].commit)
+            return false;
+    for (int i = 0; i < a->n; i++)
+        if (!equal_nodes(&a->nodes[i], &b->nodes[i])) return false;
+    return true;
+}
+
+/* In place of the part's IR: per node, where its rows begin. */
+static mg_status keep_places(mg_part *part) {
+    mg_ir places = {0};
+    const size_t n = (size_t)part->ir.n;
+    part->node_first = mg_ir_alloc(&places, n * sizeof *part->node_first);
+    for (size_t i = 0; i < n && part->node_first; i++)
+        part->node_first[i] = part->ir.nodes[i].first;
+    mg_ir_free(&part->ir);
+    part->ir = places;
+    return part->node_first ? MG_OK : MG_OOM;
+}
+
+mg_status mg_share_find(mg_plan *p, int i) {
+    mg_part *part = &p->parts[i];
+    part->owner = i;
+    for (int k = 0; k < i && part->device->api->shares_programs; k++) {
+        const mg_part *other = &p->parts[k];
+        if (other->owner != k || other->device->api != part->device->api ||
+            !equal_irs(&other->ir, &part->ir))
+            continue;
+        part->owner = k;
+        return keep_places(part);
+    }
+    return MG_OK;
+}
+
+mg_status mg_share_take(mg_plan *p, int i) {
+    mg_part *part = &p->parts[i];
+    const mg_part *owner = &p->parts[part->owner];
+    const mg_work *work = &owner->lowered.work;
+    part->lowered = owner->lowered;
+    part->program = owner->program;
+    mg_external *externals =
+        mg_ir_alloc(&part->ir, (size_t)(work->n_external + 1) * sizeof *externals);
+    part->step_first =
+        mg_ir_alloc(&part->ir, (size_t)(work->n_steps + 1) * sizeof *part->step_first);
+    if (!externals || !part->step_first) return MG_OOM;
+    for (int e = 0; e < work->n_external; e++) {
+        externals[e] = owner->lowered.externals[e];
+        if (externals[e].part) externals[e].first = part->node_first[externals[e].node];
+    }
+    part->lowered.externals = externals;
+    for (int s = 0; s < work->n_steps; s++)
+        if (owner->lowered.nodes[s] >= 0)
+            part->step_first[s] = part->node_first[owner->lowered.nodes[s]];
+    return MG_OK;
+}
