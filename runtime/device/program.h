@@ -58,6 +58,7 @@ typedef struct mg_kernel_set {
     size_t (*layout_bytes)(const mg_value *v, int layout); /* NULL if only row-major exists */
     /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL likewise. */
     const mg_kernel *reorder;
+    bool row_major; /* inputs are shown as row-major to kernels, which ask when they want others */
     const mg_kernel *last_resort; /* takes what no other takes; NULL: the reference kernel */
     /* Memory of the device to memory of the device; NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
