@@ -247,16 +247,17 @@ gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime tests/c tests/fuzz -name '*.[ch]')
-LINT_C   = $(filter-out runtime/device/cuda/%,$(filter %.c,$(C_FILES)))
-SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp
+C_FILES  = $(shell find runtime tests/c tests/cuda tests/fuzz -name '*.[ch]')
+LINT_C   = $(filter-out $(if $(HAVE_cuda),,runtime/device/cuda/% tests/cuda/%),$(filter %.c,$(C_FILES)))
+SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
+  -isystem $(CUDA)/include -Itests/cuda/standin -DSTANDIN_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
 	  { echo 'lint: wants $(LINT_PACKAGES) (apt-get install)'; exit 1; }
 	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
 	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
 	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
-	  echo $(LINT_C) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
+	  echo $(filter-out tests/cuda/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
 	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
 	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
 	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))
