@@ -170,6 +170,8 @@ $B/kernels.o: $(IMAGES)
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
+$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan library)
+FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
@@ -247,8 +249,8 @@ gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime tests/c tests/cuda tests/fuzz -name '*.[ch]')
-LINT_C   = $(filter-out $(if $(HAVE_cuda),,runtime/device/cuda/% tests/cuda/%),$(filter %.c,$(C_FILES)))
+C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
+LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% tests/cuda/%),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
   -isystem $(CUDA)/include -Itests/cuda/standin -DSTANDIN_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths
@@ -257,7 +259,7 @@ lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck
 	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
 	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
 	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
-	  echo $(filter-out tests/cuda/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
+	  echo $(filter-out tests/cuda/standin/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
 	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
 	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
 	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))

@@ -5,14 +5,15 @@
 #include "device/cuda/state.h"
 #include <cublasLt.h>
 
+/* clang-format off */
 #define MG_CUBLAS(X)                                                                               \
-    X(cublasLtCreate)                                                                              \
-    X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtGetStatusString) X(cublasLtMatmul)          \
-        X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) \
-            X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)                           \
-                X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate)              \
-                    X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute)     \
-                        X(cublasLtMatmulAlgoGetHeuristic)
+    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtGetStatusString)          \
+    X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy)                     \
+    X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate)                                \
+    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute)                             \
+    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                           \
+    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format on */
 
 MG_CUDA_TABLE(mg_cublas, MG_CUBLAS);
 extern mg_cublas mg_blas; /* usable once mg_blas_open has returned MG_OK */
