@@ -175,7 +175,8 @@ static bool handles(const mg_kernel *k, const mg_step *s) {
 
 static void set_ports(const compiler *c, call *k) {
     const mg_step *s = k->plan.step;
-    for (int i = 0; i < s->n_in; i++) k->plan.in[i].layout = c->primary[s->in[i]];
+    for (int i = 0; i < s->n_in; i++)
+        k->plan.in[i].layout = c->set->row_major ? MG_ROW_MAJOR : c->primary[s->in[i]];
     for (int i = 0; i < s->n_out; i++) k->plan.out[i].layout = MG_ROW_MAJOR;
 }
 
