@@ -125,6 +125,9 @@ FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
+FLAGS_runtime/device/cpu/pairs_base.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/pairs_avx2.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/pairs_avx512.c = -ffp-contract=off
 
 $B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
@@ -167,6 +170,8 @@ $B/kernels.o: $(IMAGES)
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
+$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan library)
+FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
@@ -244,16 +249,17 @@ gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime tests/c tests/fuzz -name '*.[ch]')
-LINT_C   = $(filter-out runtime/device/cuda/%,$(filter %.c,$(C_FILES)))
-SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp
+C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
+LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% tests/cuda/%),$(filter %.c,$(C_FILES)))
+SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
+  -isystem $(CUDA)/include -Itests/cuda/standin -DSTANDIN_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
 	  { echo 'lint: wants $(LINT_PACKAGES) (apt-get install)'; exit 1; }
 	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
 	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
 	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
-	  echo $(LINT_C) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
+	  echo $(filter-out tests/cuda/standin/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
 	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
 	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
 	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))

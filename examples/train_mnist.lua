@@ -72,7 +72,7 @@ local function load_data(name, limit)
   local sets = mgpu.datasets
   if name == "mnist" then return sets.mnist.load_data() end
   if name == "fashion" then return sets.fashion_mnist.load_data() end
-  if name == "digits" then return sets.digits(limit or 6000) end
+  if name == "digits" then return sets.digits(math.max(limit or 0, 6000)) end
   local ok, train, test = pcall(sets.mnist.load_data)
   if ok then return train, test end
   print("MNIST cannot be had: " .. train:gsub("^%S+:%d+: ", ""))

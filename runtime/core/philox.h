@@ -14,7 +14,7 @@
 #endif
 
 MG_FORMULA void mg_philox(uint32_t out[4], uint64_t index, uint64_t ordinal, uint32_t seed,
-                             uint32_t stream) {
+                          uint32_t stream) {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
     uint32_t c2 = (uint32_t)ordinal, c3 = (uint32_t)(ordinal >> 32);
     uint32_t k0 = seed, k1 = stream;

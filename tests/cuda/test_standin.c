@@ -328,7 +328,7 @@ static void a_text_that_does_not_compile_is_explained(void **state) {
     (void)state;
     char log[1 << 14] = "";
     assert_null(compile("int f(int a) {\n    return nothing;\n}\n", log, sizeof log));
-    assert_non_null(strstr(log, "test.cu:2"));
+    assert_true(strstr(log, "test.cu:2") || strstr(log, "test.cu(2)")); /* gcc; the real NVRTC */
     assert_non_null(strstr(log, "nothing"));
     assert_null(compile("int f(int a) { return __unheard_of(a); }\n", log, sizeof log));
 }

@@ -73,7 +73,7 @@ static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows,
         memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
-/* The share of instruction i in fetching the next tile: memory and arithmetic
+/* The share of loop i in fetching the next tile: memory and arithmetic
  * go on together. */
 static void prefetch_share(const tile *t, int i) {
     const mg_fused *e = t->call->plan->step->fused;
@@ -82,7 +82,8 @@ static void prefetch_share(const tile *t, int i) {
         const int64_t bytes = t->rows * t->columns * (int64_t)t->in_size[k];
         const int64_t lines = (bytes + MG_LINE - 1) / MG_LINE;
         const char *next = (const char *)t->operand[k] + bytes;
-        for (int64_t line = lines * i / e->n_instrs; line < lines * (i + 1) / e->n_instrs; line++)
+        const int n = t->s->n_loops;
+        for (int64_t line = lines * i / n; line < lines * (i + 1) / n; line++)
             __builtin_prefetch(next + line * MG_LINE, 0, 2);
     }
 }
@@ -143,27 +144,32 @@ static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
     }
 }
 
-static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
-    const mg_loops *loops = t->s->loops;
+static void apply(const tile *t, const mg_fused_loop *loop, void *y, int64_t n) {
+    const mg_fused *e = t->call->plan->step->fused;
+    const int op = e->instr[loop->instr].op;
     const void *a[3];
-    for (int k = 0; k < 3; k++) a[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
-    if (t->call->plan->step->fused->wide)
-        loops->f64[instr->op](y, a[0], a[1], a[2], (int)n);
+    for (int k = 0; k < 3; k++) a[k] = t->operand[loop->arg[k < loop->n_args ? k : 0]];
+    if (e->wide)
+        t->s->loops->f64[op](y, a[0], a[1], a[2], (int)n);
+    else if (loop->pair)
+        loop->pair(y, a[0], a[1], a[2], (int)n);
     else
-        loops->f32[instr->op](y, a[0], a[1], a[2], (int)n);
+        t->s->loops->f32[op](y, a[0], a[1], a[2], (int)n);
 }
 
 static void compute(tile *t) {
     const mg_fused *e = t->call->plan->step->fused;
     const int first = e->n_inputs + e->n_imms;
     const int64_t n = t->rows * t->columns;
-    for (int i = 0; i < e->n_instrs; i++) {
-        const mg_instr *instr = &e->instr[i];
-        void *y = t->direct[i] >= 0 ? output_at(t, t->direct[i]) : register_at(t, first + i);
+    for (int i = 0; i < t->s->n_loops; i++) {
+        const mg_fused_loop *loop = &t->s->loop[i];
+        const mg_instr *instr = &e->instr[loop->instr];
+        const int o = t->direct[loop->instr], result = first + loop->instr;
+        void *y = o >= 0 ? output_at(t, o) : register_at(t, result);
         prefetch_share(t, i);
-        apply(t, instr, y, n);
+        apply(t, loop, y, n);
         if (needs_rounding(instr, e->wide)) round_to(t, y, (mg_dtype)instr->dtype, n);
-        t->operand[first + i] = y;
+        t->operand[result] = y;
     }
     for (int o = 0; o < e->n_outputs; o++) {
         const void *y = t->operand[e->output[o]];
@@ -178,12 +184,11 @@ static void compute(tile *t) {
 
 /* ---- all tiles ---- */
 
-/* Whether nobody reads input i after instruction `instr`, which may read it
- * itself. */
-static bool read_until(const mg_fused *e, int i, int instr) {
-    for (int k = instr + 1; k < e->n_instrs; k++)
-        for (int a = 0; a < e->instr[k].n_args; a++)
-            if (e->instr[k].arg[a] == i) return false;
+/* Whether nobody reads input i after instruction `instr`, which may read it itself. */
+static bool read_until(const mg_fused_state *s, int i, int instr) {
+    for (int k = 0; k < s->n_loops; k++)
+        for (int a = 0; a < s->loop[k].n_args && s->loop[k].instr > instr; a++)
+            if (s->loop[k].arg[a] == i) return false;
     return true;
 }
 
@@ -201,7 +206,7 @@ static void find_direct(tile *t) {
         for (int i = 0; i < e->n_inputs; i++) {
             if (t->call->in[i] != t->call->out[o]) continue;
             in_place = true;
-            wanted |= !read_until(e, i, instr);
+            wanted |= !read_until(t->s, i, instr);
         }
         t->streamed[o] = t->s->past_caches && type == MG_F32 && !in_place;
         if (!wanted && !t->streamed[o] && instr >= 0 && type == (e->wide ? MG_F64 : MG_F32))

@@ -11,6 +11,14 @@ enum {
     MG_FUSED_OPERANDS = MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS
 };
 
+/* One loop over a tile: an instruction, or two. */
+typedef struct mg_fused_loop {
+    mg_loop_f32 *pair; /* NULL: the instruction's own */
+    int instr;         /* whose result it makes */
+    int n_args;
+    int16_t arg[3]; /* operands */
+} mg_fused_loop;
+
 typedef struct mg_fused_state {
     int rank; /* of the iteration space, after merging */
     int64_t dim[MG_FUSED_AXES];
@@ -19,6 +27,8 @@ typedef struct mg_fused_state {
     int64_t rows, columns; /* of a full tile */
     int64_t pieces;        /* tiles per origin */
     int64_t length;        /* elements of a register */
+    int n_loops;
+    mg_fused_loop loop[MG_FUSE_MAX_INSTRS]; /* in the order of their instructions */
     int n_registers;
     int16_t reg[MG_FUSED_OPERANDS]; /* each operand's register; -1: an input read where it lies */
     size_t width, thread_bytes;     /* of a register's element; of scratch */

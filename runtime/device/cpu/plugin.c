@@ -4,9 +4,6 @@
 #include "device/cpu/onednn.h"
 #include "device/host.h"
 #include "device/worker.h"
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -67,26 +64,15 @@ int mg_cpu_threads(void) {
     return threads = n > 0 ? n : mg_core_count();
 }
 
-/* Results of several megabytes come and go with every step. glibc would give their pages back and
- * clear new ones each time, which took longer than element-wise steps themselves. */
-static void keep_freed_memory(void) {
-#ifdef __GLIBC__
-    static const int largest = 32 << 20, kept = 256 << 20;
-    if (getenv("MALLOC_TRIM_THRESHOLD_") || getenv("MALLOC_MMAP_THRESHOLD_")) return;
-    mallopt(M_MMAP_THRESHOLD, largest);
-    mallopt(M_TRIM_THRESHOLD, kept);
-#endif
-}
-
 static mg_status open_device(mg_device *d) {
     (void)d;
-    keep_freed_memory();
     omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }
 
 static void close_device(mg_device *d) {
     (void)d;
+    mg_cpu_free_kept();
     mg_dnnl_close();
 }
 
@@ -143,8 +129,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .close = close_device,
                                   .describe = describe,
                                   .count = mg_host_count,
-                                  .alloc = mg_host_alloc,
-                                  .free = mg_host_free,
+                                  .alloc = mg_cpu_alloc,
+                                  .free = mg_cpu_free,
                                   .copy_in = mg_host_copy,
                                   .copy_out = mg_host_copy,
                                   .compile = compile,

@@ -5,35 +5,23 @@
 #include "device/cuda/library.h"
 #include <cuda.h>
 
+/* clang-format off */
 #define MG_CUDA_DRIVER(X)                                                                          \
-    X(cuInit)                                                                                      \
-    X(cuDriverGetVersion)                                                                          \
-    X(cuGetErrorName)                                                                              \
-    X(cuGetErrorString)                                                                            \
-    X(cuDeviceGetCount)                                                                            \
-    X(cuDeviceGet)                                                                                 \
-    X(cuDeviceGetName)                                                                             \
-    X(cuDeviceTotalMem)                                                                            \
-    X(cuDeviceGetAttribute)                                                                        \
-    X(cuDevicePrimaryCtxRetain)                                                                    \
-    X(cuDevicePrimaryCtxRelease)                                                                   \
-    X(cuCtxSetCurrent)                                                                             \
-    X(cuDeviceCanAccessPeer)                                                                       \
-    X(cuMemPoolSetAccess)                                                                          \
-    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent)               \
-        X(cuStreamGetCaptureInfo) X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture)     \
-            X(cuStreamEndCapture) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)              \
-                X(cuEventSynchronize) X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync)             \
-                    X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemPoolCreate) X(cuMemPoolDestroy)       \
-                        X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) X(cuMemPoolTrimTo)       \
-                            X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemcpyHtoDAsync)                \
-                                X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync)       \
-                                    X(cuMemsetD8Async) X(cuModuleLoadData) X(cuModuleUnload)       \
-                                        X(cuModuleGetFunction) X(cuFuncSetAttribute)               \
-                                            X(cuLaunchKernel) X(cuGraphInstantiate)                \
-                                                X(cuGraphExecDestroy) X(cuGraphLaunch)             \
-                                                    X(cuGraphExecUpdate) X(cuGraphDestroy)         \
-                                                        X(cuGraphGetNodes)
+    X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)      \
+    X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute)                  \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                    \
+    X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)            \
+    X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                          \
+    X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) X(cuStreamEndCapture)             \
+    X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)                      \
+    X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemGetInfo)             \
+    X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute)       \
+    X(cuMemPoolTrimTo) X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemcpyHtoDAsync)                     \
+    X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync) X(cuMemsetD8Async)                \
+    X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)             \
+    X(cuLaunchKernel) X(cuGraphInstantiate) X(cuGraphExecDestroy) X(cuGraphLaunch)                 \
+    X(cuGraphExecUpdate) X(cuGraphDestroy) X(cuGraphGetNodes)
+/* clang-format on */
 
 MG_CUDA_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);
 extern mg_cuda_driver mg_cu; /* usable once mg_cuda_driver_open has returned MG_OK */

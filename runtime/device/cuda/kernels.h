@@ -16,6 +16,7 @@ extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_c
 extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
     mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
 extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
+extern const mg_kernel mg_cuda_conv2d, mg_cuda_conv2d_grad_input, mg_cuda_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;
 extern const mg_kernel mg_cuda_softmax, mg_cuda_softmax_grad, mg_cuda_log_softmax;
 extern const mg_kernel mg_cuda_moments, mg_cuda_batch_norm, mg_cuda_batch_norm_reduce;
@@ -23,8 +24,8 @@ extern const mg_kernel mg_cuda_layer_norm, mg_cuda_layer_norm_grad, mg_cuda_laye
 extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_pool2d_pick,
     mg_cuda_avg_pool2d, mg_cuda_avg_pool2d_grad;
 extern const mg_kernel mg_cuda_direct_conv2d, mg_cuda_direct_conv2d_grad_weight;
-extern const mg_kernel mg_cuda_matmul, mg_cuda_tiled_conv2d, mg_cuda_tiled_conv2d_grad_input,
-    mg_cuda_tiled_conv2d_grad_weight;
+extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
+    mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */
 
 #endif

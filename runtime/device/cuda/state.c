@@ -1,6 +1,8 @@
 /* Opening and closing a cuda device; its errors. */
 #include "device/cuda/state.h"
 #include "core/alloc.h"
+#include "device/cuda/blas.h"
+#include "device/cuda/dnn.h"
 #include "device/cuda/embedded.h"
 #include "device/cuda/module.h"
 #include <stdio.h>
@@ -84,6 +86,8 @@ static mg_status start(mg_device *d, mg_cuda *s) {
 static void stop(mg_cuda *s) {
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
         if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
+        mg_blas_close(s);
+        mg_dnn_close(s);
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
         mg_cuda_modules_drop(s);

@@ -62,6 +62,14 @@ CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 
+/* The real NVRTC, in this process, finds this libcuda and asks for more than the driver's
+ * functions: it takes no for an answer, but not that there is no such question. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id) {
+    ENTER(cuGetExportTable);
+    *table = NULL;
+    return id ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* ---- devices ---- */
 
 CUresult cuDeviceGetCount(int *count) {

@@ -46,6 +46,7 @@ $(addprefix $(STANDIN)/,$(STANDINS)):
 	$(call say,link)
 	$Qgcc -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $(filter %.o,$^) $(filter %.so.1,$^) \
 	  -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread
+	$Q$(if $(filter libnvrtc%,$(@F)),rm -rf $(STANDIN)/cache) # made with other headers
 
 # Tests that call the stand-ins themselves.
 $B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(STANDIN)/,$(STANDINS))

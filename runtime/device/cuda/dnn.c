@@ -1,0 +1,62 @@
+/* cuDNN: the library, its handles, its errors. */
+#include "device/cuda/dnn.h"
+#include "device/cuda/state.h"
+
+mg_cudnn mg_dnn;
+static const char *const symbols[] = MG_CUDA_SYMBOLS(MG_CUDNN);
+_Static_assert(sizeof mg_dnn / sizeof(void *) == sizeof symbols / sizeof *symbols - 1,
+               "one address for each name");
+
+static mg_library library = {.file = "libcudnn.so.9",
+                             .what = "cuDNN 9",
+                             .install = "install libcudnn9-cuda-13, or pip's nvidia-cudnn-cu13",
+                             .symbols = symbols,
+                             .table = (void **)&mg_dnn};
+
+mg_status mg_dnn_open(void) {
+    return mg_library_open(&library);
+}
+
+static mg_status status_of(cudnnStatus_t result) {
+    switch ((int)result) {
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: return MG_OOM;
+    }
+    switch (CUDNN_STATUS_CATEGORY((int)result)) {
+    case CUDNN_STATUS_BAD_PARAM: return MG_INTERNAL;
+    case CUDNN_STATUS_NOT_SUPPORTED: return MG_UNSUPPORTED;
+    default: return MG_DEVICE;
+    }
+}
+
+mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
+    char words[256] = "";
+    if (result == CUDNN_STATUS_SUCCESS) return MG_OK;
+    mg_dnn.cudnnGetLastErrorString(words, sizeof words);
+    words[sizeof words - 1] = 0;
+    return mg_fail(status_of(result), "cuDNN: %s: %s%s%s", what, mg_dnn.cudnnGetErrorString(result),
+                   words[0] ? ": " : "", words);
+}
+
+mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
+    mg_cuda *s = d->state;
+    if (!s->dnn) {
+        cudnnHandle_t made = NULL;
+        MG_TRY(mg_dnn_open());
+        MG_TRY(mg_dnn_check(mg_dnn.cudnnCreate(&made), "start"));
+        const mg_status status =
+            mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream");
+        if (status == MG_OK)
+            s->dnn = made;
+        else
+            mg_dnn.cudnnDestroy(made);
+        MG_TRY(status);
+    }
+    *handle = s->dnn;
+    return MG_OK;
+}
+
+void mg_dnn_close(mg_cuda *s) {
+    if (s->dnn) mg_dnn.cudnnDestroy(s->dnn);
+    s->dnn = NULL;
+}

@@ -1,0 +1,38 @@
+/* cuDNN 9, by its graph interface: the library, a handle per device, its errors. */
+#ifndef MG_DEVICE_CUDA_DNN_H
+#define MG_DEVICE_CUDA_DNN_H
+
+#include "device/cuda/library.h"
+#include "device/device.h"
+#include <cudnn.h>
+
+#define MG_CUDNN(X)                                                                                \
+    X(cudnnGetVersion)                                                                             \
+    X(cudnnGetErrorString)                                                                         \
+    X(cudnnGetLastErrorString)                                                                     \
+    X(cudnnCreate)                                                                                 \
+    X(cudnnDestroy)                                                                                \
+    X(cudnnSetStream)                                                                              \
+    X(cudnnBackendCreateDescriptor)                                                                \
+    X(cudnnBackendDestroyDescriptor)                                                               \
+    X(cudnnBackendSetAttribute)                                                                    \
+    X(cudnnBackendGetAttribute)                                                                    \
+    X(cudnnBackendFinalize)                                                                        \
+    X(cudnnBackendExecute)
+
+MG_CUDA_TABLE(mg_cudnn, MG_CUDNN);
+extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
+
+/* MG_UNSUPPORTED if the library is missing. */
+mg_status mg_dnn_open(void);
+
+/* The device's handle, on its stream: made on first use, ended by mg_dnn_close. The device's
+ * context is the calling thread's. */
+mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
+struct mg_cuda;
+void mg_dnn_close(struct mg_cuda *s);
+
+/* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine does it) or MG_DEVICE, with cuDNN's own words. */
+mg_status mg_dnn_check(cudnnStatus_t result, const char *what);
+
+#endif

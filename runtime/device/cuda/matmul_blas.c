@@ -1,0 +1,277 @@
+/* matmul by cuBLASLt, with bias and relu in the same kernel.
+ *
+ * cuBLASLt counts in columns: a row-major matrix is its transpose. So y = a b is asked for as
+ * y' = b' a', b first. The algorithm is the fastest of those that its heuristic offers, timed once
+ * and kept; in deterministic mode it is the first. */
+#include "core/alloc.h"
+#include "core/precision.h"
+#include "device/cuda/blas.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/product.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { OFFERED = 8, WORKSPACE = 32 << 20, ALIGNED = 16 };
+
+typedef struct state {
+    mg_device *device;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t what;
+    cublasLtMatrixLayout_t b, a, y; /* first, second factor; result */
+    cublasLtMatmulHeuristicResult_t chosen;
+    mg_product product;
+    bool wide; /* scales are doubles */
+} state;
+
+static void release(void *kept) {
+    state *s = kept;
+    if (s->what) mg_blas.cublasLtMatmulDescDestroy(s->what);
+    if (s->b) mg_blas.cublasLtMatrixLayoutDestroy(s->b);
+    if (s->a) mg_blas.cublasLtMatrixLayoutDestroy(s->a);
+    if (s->y) mg_blas.cublasLtMatrixLayoutDestroy(s->y);
+    mg_free(s);
+}
+
+/* ---- describing ---- */
+
+static cudaDataType_t type_of(mg_dtype t) {
+    return t == MG_F16    ? CUDA_R_16F
+           : t == MG_BF16 ? CUDA_R_16BF
+           : t == MG_F32  ? CUDA_R_32F
+                          : CUDA_R_64F;
+}
+
+static cublasComputeType_t compute_type(mg_dtype t) {
+    if (t == MG_F64) return CUBLAS_COMPUTE_64F;
+    return t == MG_F32 && mg_precision_fast() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/* A row-major {rows, columns} of a batch of which each next one is `step` matrices further. */
+static cublasStatus_t describe(const state *s, cublasLtMatrixLayout_t *layout, mg_dtype t,
+                               int64_t rows, int64_t columns, int64_t step) {
+    const int32_t batch = (int32_t)s->product.matrices;
+    const int64_t stride = step * rows * columns;
+    cublasStatus_t r = mg_blas.cublasLtMatrixLayoutCreate(layout, type_of(t), (uint64_t)columns,
+                                                          (uint64_t)rows, columns);
+    if (r == CUBLAS_STATUS_SUCCESS && batch > 1)
+        r = mg_blas.cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                     &batch, sizeof batch);
+    if (r == CUBLAS_STATUS_SUCCESS && batch > 1)
+        r = mg_blas.cublasLtMatrixLayoutSetAttribute(
+            *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+    return r;
+}
+
+static cublasStatus_t set(const state *s, cublasLtMatmulDescAttributes_t which, const void *value,
+                          size_t bytes) {
+    return mg_blas.cublasLtMatmulDescSetAttribute(s->what, which, value, bytes);
+}
+
+static cublasStatus_t describe_product(state *s, mg_dtype t) {
+    const mg_product *p = &s->product;
+    const cublasOperation_t turn_b = p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t turn_a = p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t end = p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                   : p->bias          ? CUBLASLT_EPILOGUE_BIAS
+                                   : p->relu          ? CUBLASLT_EPILOGUE_RELU
+                                                      : CUBLASLT_EPILOGUE_DEFAULT;
+    const int32_t bias_type = (int32_t)type_of(t);
+    s->wide = t == MG_F64;
+    cublasStatus_t r = mg_blas.cublasLtMatmulDescCreate(&s->what, compute_type(t),
+                                                        s->wide ? CUDA_R_64F : CUDA_R_32F);
+    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &turn_b, sizeof turn_b);
+    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &turn_a, sizeof turn_a);
+    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
+    if (r == CUBLAS_STATUS_SUCCESS && p->bias)
+        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
+    return r;
+}
+
+static cublasStatus_t describe_all(state *s, mg_dtype t) {
+    const mg_product *p = &s->product;
+    int64_t step_a, step_b;
+    mg_product_is_even(p, p->stride_a, &step_a);
+    mg_product_is_even(p, p->stride_b, &step_b);
+    cublasStatus_t r = describe_product(s, t);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = describe(s, &s->b, t, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, step_b);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = describe(s, &s->a, t, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, step_a);
+    return r == CUBLAS_STATUS_SUCCESS ? describe(s, &s->y, t, p->m, p->n, 1) : r;
+}
+
+/* ---- choosing ---- */
+
+static cublasStatus_t prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a,
+                             const void *value, size_t bytes) {
+    return mg_blas.cublasLtMatmulPreferenceSetAttribute(p, a, value, bytes);
+}
+
+/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out. */
+static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const uint32_t aligned = ALIGNED;
+    const uint64_t workspace = WORKSPACE;
+    cublasLtMatmulPreference_t p = NULL;
+    int n = 0;
+    cublasStatus_t r = mg_blas.cublasLtMatmulPreferenceCreate(&p);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = prefer(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = prefer(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+    for (int i = 0; i < 4 && r == CUBLAS_STATUS_SUCCESS; i++)
+        r = prefer(p, alignments[i], &aligned, sizeof aligned);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = mg_blas.cublasLtMatmulAlgoGetHeuristic(s->handle, s->what, s->b, s->a, s->y, s->y, p,
+                                                   OFFERED, list, &n);
+    if (p) mg_blas.cublasLtMatmulPreferenceDestroy(p);
+    return r == CUBLAS_STATUS_SUCCESS ? n : 0;
+}
+
+static cublasStatus_t multiply(const state *s, const cublasLtMatmulHeuristicResult_t *how,
+                               const void *a, const void *b, void *y, void *workspace) {
+    const double one = 1, zero = 0;
+    const float one_f = 1, zero_f = 0;
+    const mg_cuda *gpu = s->device->state;
+    return mg_blas.cublasLtMatmul(s->handle, s->what, s->wide ? (const void *)&one : &one_f, b,
+                                  s->b, a, s->a, s->wide ? (const void *)&zero : &zero_f, y, s->y,
+                                  y, s->y, &how->algo, workspace, how->workspaceSize,
+                                  (cudaStream_t)gpu->stream);
+}
+
+/* Timing needs memory to work on: what the operands and the workspace take. */
+typedef struct trial {
+    const state *s;
+    const cublasLtMatmulHeuristicResult_t *how;
+    char *a, *b, *y, *workspace;
+} trial;
+
+static mg_status try_once(void *context) {
+    const trial *t = context;
+    return mg_blas_check(t->s->device, multiply(t->s, t->how, t->a, t->b, t->y, t->workspace),
+                         "matmul");
+}
+
+static size_t rounded(int64_t count, size_t size) {
+    return ((size_t)count * size + 255) / 256 * 256;
+}
+
+static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *list, int n,
+                             size_t size) {
+    const mg_product *p = &s->product;
+    const size_t a = rounded(p->matrices * p->m * p->k, size);
+    const size_t b = rounded(p->matrices * p->k * p->n, size);
+    const size_t y = rounded(p->matrices * p->m * p->n, size), bias = rounded(p->n, size);
+    float best = 0;
+    void *memory;
+    s->chosen = list[0];
+    if (mg_device_take(s->device, a + b + y + bias + WORKSPACE, &memory) != MG_OK) {
+        mg_error_clear(); /* then the first is good enough */
+        return MG_OK;
+    }
+    trial t = {.s = s, .a = memory};
+    t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + bias;
+    const void *bias_at = t.y + y;
+    if (p->bias) set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_at, sizeof bias_at);
+    for (int i = 0; i < n; i++) {
+        float ms;
+        t.how = &list[i];
+        if (mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;
+        if (best > 0 && ms >= best) continue;
+        best = ms;
+        s->chosen = list[i];
+    }
+    mg_error_clear();
+    mg_device_give(s->device, memory, a + b + y + bias + WORKSPACE);
+    return mg_cuda_enter(s->device);
+}
+
+static void name_problem(const state *s, mg_dtype t, char *key, size_t size) {
+    const mg_product *p = &s->product;
+    snprintf(key, size, "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times, %d%d%d%d, %s",
+             mg_cuda_of(s->device)->gpu_name, mg_blas.cublasLtGetVersion(), mg_dtype_name(t),
+             (long long)p->m, (long long)p->k, (long long)p->n, (long long)p->matrices, p->turn_a,
+             p->turn_b, p->bias, p->relu, mg_precision_fast() ? "fast" : "highest");
+}
+
+static mg_status choose(state *s, mg_dtype t) {
+    cublasLtMatmulHeuristicResult_t list[OFFERED];
+    char key[256];
+    size_t bytes;
+    const int n = offers(s, list);
+    if (n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
+    s->chosen = list[0];
+    if (mg_deterministic() || n == 1) return MG_OK;
+    name_problem(s, t, key, sizeof key);
+    void *kept = mg_cuda_cache_read("matmul", key, &bytes);
+    if (kept && bytes == sizeof s->chosen) {
+        memcpy(&s->chosen, kept, bytes);
+        mg_free(kept);
+        return MG_OK;
+    }
+    mg_free(kept);
+    MG_TRY(time_offers(s, list, n, mg_dtype_size(t)));
+    mg_cuda_cache_write("matmul", key, &s->chosen, sizeof s->chosen);
+    return MG_OK;
+}
+
+/* ---- the kernel ---- */
+
+static mg_status new_state(const mg_kernel_plan *plan, state **made) {
+    const mg_dtype t = plan->out[0].value->dtype;
+    state *s = *made = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    s->device = plan->device;
+    s->product = mg_product_of(plan);
+    MG_TRY(mg_blas_open(s->device, &s->handle));
+    return mg_blas_check(s->device, describe_all(s, t), "describe a product");
+}
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    cublasLtMatmulHeuristicResult_t list[OFFERED];
+    const mg_product p = mg_product_of(plan);
+    int64_t step;
+    state *s;
+    if (!mg_dtype_is_float(plan->out[0].value->dtype)) return "only floating dtypes";
+    if (p.m == 0 || p.n == 0 || p.k == 0 || p.matrices == 0) return "nothing to multiply";
+    if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.matrices > INT32_MAX)
+        return "too large";
+    if (!mg_product_is_even(&p, p.stride_a, &step) || !mg_product_is_even(&p, p.stride_b, &step))
+        return "a batch that is broadcast unevenly";
+    const mg_status status = new_state(plan, &s);
+    const int n = status == MG_OK ? offers(s, list) : 0;
+    if (s) release(s);
+    mg_error_clear();
+    return n > 0 ? NULL : status == MG_UNSUPPORTED ? "there is no cuBLASLt" : "no algorithm";
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    state *s;
+    const mg_status status = new_state(plan, &s);
+    plan->state = s;
+    MG_TRY(status);
+    MG_TRY(choose(s, plan->out[0].value->dtype));
+    plan->scratch = s->chosen.workspaceSize;
+    return MG_OK;
+}
+
+static mg_status run(const mg_call *call) {
+    const state *s = call->plan->state;
+    cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
+    if (s->product.bias)
+        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call->in[2], sizeof call->in[2]);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = multiply(s, &s->chosen, call->in[0], call->in[1], call->out[0], call->scratch);
+    return mg_blas_check(s->device, r, "matmul");
+}
+
+const mg_kernel mg_cuda_blas_matmul = {.op = "matmul",
+                                       .name = "cuBLASLt",
+                                       .accepts = accepts,
+                                       .prepare = prepare,
+                                       .run = run,
+                                       .release = release};

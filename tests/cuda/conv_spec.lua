@@ -1,0 +1,141 @@
+-- Convolutions by cuDNN: with bias and relu in the same plan or behind it, chosen by measuring and
+-- kept, or not measured where every run must give the same bits; what fails.
+local device = require "tests.cuda.device"
+local check = require "check"
+
+local test = check.test
+
+-- A script in a process of its own, with settings of the environment -> output, exit status.
+local function run(settings, script)
+  local path = check.path "script.lua"
+  check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. script)
+  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/standin " .. settings end
+  return check.run(settings .. " " .. check.program .. " " .. path)
+end
+
+-- relu(conv + bias) on cuda:0 and on ref: the largest difference, in units of what the dtype can
+-- tell apart at the largest number; and whether a NaN stays one.
+local COMPARE = [[
+local function numbers(shape, dtype, on, nan)
+  local n, values = 1, {}
+  for _, size in ipairs(shape) do n = n * size end
+  for i = 1, n do values[i] = (0.5 + i * 0.6180339887498949) % 1 * 2 - 1 end
+  if nan then values[7] = 0 / 0 end
+  return mgpu.tensor(values, { dtype = "float64", device = on }):to(dtype):reshape(shape)
+end
+local function result(on, dtype, case)
+  core.default_device(on)
+  local y = core.ops.conv2d(numbers({ 2, 9, 8, 6 }, dtype, on, case.nan),
+    numbers({ 3, 2, 6 / (case.groups or 1), 8 }, dtype, on),
+    { strides = case.strides, pads = case.pads, dilations = case.dilations, groups = case.groups })
+  if not case.no_bias then y = y + numbers({ 8 }, dtype, on) end
+  y = core.ops.relu(y)
+  collectgarbage() -- what nobody holds need not be stored
+  return y:reshape({ y:count() }):to("float64"):totable()
+end
+local EPSILON = { float32 = 2 ^ -24, float16 = 2 ^ -11, bfloat16 = 2 ^ -8 }
+local function compare(dtype, case)
+  local a, b = result("cuda:0", dtype, case), result("ref:0", dtype, case)
+  local worst, top, nans = 0, 0, 0
+  for i = 1, #b do
+    if b[i] ~= b[i] then
+      nans = nans + 1
+      if a[i] == a[i] then worst = 1 / 0 end
+    else
+      if a[i] ~= a[i] then worst = 1 / 0 end
+      worst = math.max(worst, math.abs(a[i] - b[i]))
+      top = math.max(top, math.abs(b[i]))
+    end
+  end
+  print(dtype, #a == #b and top > 0 and nans > 0 == (case.nan or false) and worst / top / EPSILON[dtype])
+end
+for _, dtype in ipairs { "float32", "float16", "bfloat16" } do
+  compare(dtype, {})
+  compare(dtype, { no_bias = true })
+  compare(dtype, { nan = true })
+  compare(dtype, { strides = { 2, 1 }, pads = { 1, 0, 2, 1 } })
+  compare(dtype, { groups = 2, dilations = { 2, 1 } })
+end
+]]
+
+-- Two roundings to nearest may differ by a unit of the last place, and twice that if the sum was
+-- rounded before the bias was added; float32 on a GPU may go through TF32's 11 bits.
+local function check_compared(out)
+  local n = 0
+  for dtype, units in out:gmatch "(%w+)%s+(%S+)\n" do
+    n = n + 1
+    local most = dtype == "float32" and (device.real and 2 ^ 13 or 16) or 6
+    if not (tonumber(units) and tonumber(units) <= most) then
+      check.fail(dtype .. ": off by " .. units .. " units of the last place")
+    end
+  end
+  check.equal(n, 15, out)
+end
+
+test("bias and relu are part of the plan", function()
+  local out = run("MGPU_LOG=dispatch", COMPARE)
+  check.matches(out, "conv2d float16{2, 9, 8, 6} float16{3, 2, 6, 8} float16{8}: cuDNN\n")
+  check_compared(out)
+end)
+
+test("where every run must give the same bits, nothing is measured", function()
+  local cache = check.path "no-cache"
+  check_compared((run("MGPU_CACHE=" .. cache, "core.deterministic(true)\n" .. COMPARE)))
+  check.equal((check.run("ls " .. cache .. " | grep -c cudnn-")), "0\n")
+end)
+
+if device.real then return end
+
+-- How often a function was called, by the stand-in's log.
+local function calls(log, name)
+  return tonumber(check.read(log):match(name .. ": (%d+)") or 0)
+end
+
+local CONV = [[
+local x, w = mgpu.ones({ 1, 5, 5, 2 }, { device = "cuda:0" }), mgpu.ones({ 3, 3, 2, 4 }, { device = "cuda:0" })
+local ok, message = pcall(function() return core.ops.conv2d(x, w):totable()[1][3][3][4] end)
+print(ok, message)
+]]
+
+test("bias and relu follow the plan where no engine has them", function()
+  local log, cache = check.path "plain-calls", check.path "plain-cache"
+  local settings = ("MGPU_STANDIN_CUDNN=plain MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+  check_compared((run(settings, COMPARE)))
+  check.equal(calls(log, "kernel bias_relu_f16"), 5)
+end)
+
+test("the measured choice is kept, and found again", function()
+  local log, cache = check.path "calls", check.path "cache"
+  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+  check.matches(run(settings, CONV), "true%s+18")
+  check.truthy(calls(log, "cudnnBackendExecute") > 2)
+  check.matches(run(settings, CONV), "true%s+18")
+  check.equal(calls(log, "cudnnBackendExecute"), 1)
+  check.matches(run(settings .. " MGPU_STANDIN_FAIL=cudnnBackendFinalize:1:4000", CONV), "true%s+18")
+  check.truthy(calls(log, "cudnnBackendExecute") > 2)
+end)
+
+test("a plan that fails while measured is not taken", function()
+  local cache = check.path "another-cache"
+  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendExecute:1:3000 MGPU_CACHE=" .. cache, CONV), "true%s+18")
+end)
+
+test("errors come with cuDNN's words", function()
+  local deterministic = "core.deterministic(true)\n" .. CONV
+  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendExecute:1:5000", deterministic),
+    "false%s+.*cuDNN: run a convolution: CUDNN_STATUS 5000")
+  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendSetAttribute:1:2000", deterministic),
+    "false%s+.*cuDNN: describe a convolution: CUDNN_STATUS 2000")
+  check.matches(run("MGPU_STANDIN_FAIL=cudnnCreate:1:1001", deterministic), "false%s+.*cuDNN: start")
+end)
+
+test("without cuDNN the reference convolves, and the log says what to install", function()
+  local folder = check.path "libraries"
+  check.run(("mkdir %s; cp build/standin/libcuda.so.1 build/standin/libnvrtc.so.13 build/standin/kernels.so %s")
+    :format(folder, folder))
+  local path = check.path "script.lua"
+  check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. CONV)
+  local out = check.run(("MGPU_LOG=fallback MGPU_CUDA_LIBRARIES=%s %s %s"):format(folder, check.program, path))
+  check.matches(out, "convolutions are slow: cuDNN 9 is missing")
+  check.matches(out, "true%s+18")
+end)

@@ -1,0 +1,316 @@
+/* The stand-in for cuBLASLt: plain loops in double over column-major matrices.
+ *
+ * Objects keep what was set; wrong sizes, types and addresses are errors, as with the real one. Two
+ * algorithms are offered, the second one with a workspace, into which it writes. */
+#include "standin.h"
+#include <cublasLt.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYOUT = 0x6c61, PRODUCT = 0x7072, PREFERENCE = 0x7066, SCRATCH = 4096 };
+
+typedef struct layout {
+    int kind;
+    cudaDataType type;
+    uint64_t rows, columns;
+    int64_t ld, stride;
+    int32_t batch;
+} layout;
+
+typedef struct product {
+    int kind;
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    int32_t turn_a, turn_b;
+    uint32_t epilogue;
+    const void *bias;
+} product;
+
+typedef struct preference {
+    int kind;
+    uint64_t workspace;
+} preference;
+
+typedef struct job { /* a copy of all, since objects may be gone when a graph runs */
+    layout a, b, d;
+    product what;
+    const void *at_a, *at_b;
+    void *at_d, *workspace;
+    size_t bytes;
+    double alpha;
+} job;
+
+/* ---- elements ---- */
+
+static double f16(uint16_t v) {
+    _Float16 h;
+    memcpy(&h, &v, sizeof h);
+    return (double)h;
+}
+
+static double load(const void *base, cudaDataType type, int64_t i) {
+    uint32_t bits;
+    float f;
+    switch (type) {
+    case CUDA_R_16F: return f16(((const uint16_t *)base)[i]);
+    case CUDA_R_16BF:
+        bits = (uint32_t)((const uint16_t *)base)[i] << 16;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    case CUDA_R_32F: return ((const float *)base)[i];
+    default: return ((const double *)base)[i];
+    }
+}
+
+static void store(void *base, cudaDataType type, int64_t i, double v) {
+    const _Float16 h = (_Float16)v;
+    const float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if (type == CUDA_R_16F)
+        memcpy((uint16_t *)base + i, &h, sizeof h);
+    else if (type == CUDA_R_16BF)
+        ((uint16_t *)base)[i] =
+            (uint16_t)(v != v ? 0x7fc0u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    else if (type == CUDA_R_32F)
+        ((float *)base)[i] = f;
+    else
+        ((double *)base)[i] = v;
+}
+
+static size_t size_of(cudaDataType type) {
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
+
+static size_t extent(const layout *l) {
+    return ((size_t)(l->batch - 1) * (size_t)l->stride + (size_t)(l->columns - 1) * (size_t)l->ld +
+            (size_t)l->rows) *
+           size_of(l->type);
+}
+
+/* ---- the work ---- */
+
+static double element(const layout *l, const void *base, int32_t turn, int64_t i, int64_t j) {
+    return load(base, l->type, turn ? i * l->ld + j : j * l->ld + i);
+}
+
+static double finish(const job *w, int64_t i, double v) {
+    const uint32_t e = w->what.epilogue;
+    if (e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS)
+        v += load(w->what.bias, w->d.type, i);
+    if (e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_RELU_BIAS) v = v < 0 ? 0 : v;
+    return v;
+}
+
+static void run(void *args) {
+    const job *w = args;
+    const int64_t inner = (int64_t)(w->what.turn_a ? w->a.rows : w->a.columns);
+    if (w->workspace) memset(w->workspace, 0x5a, w->bytes);
+    for (int64_t z = 0; z < w->d.batch; z++) {
+        const char *a = (const char *)w->at_a + (size_t)(z * w->a.stride) * size_of(w->a.type);
+        const char *b = (const char *)w->at_b + (size_t)(z * w->b.stride) * size_of(w->b.type);
+        char *d = (char *)w->at_d + (size_t)(z * w->d.stride) * size_of(w->d.type);
+        for (int64_t j = 0; j < (int64_t)w->d.columns; j++)
+            for (int64_t i = 0; i < (int64_t)w->d.rows; i++) {
+                double sum = 0;
+                for (int64_t l = 0; l < inner; l++)
+                    sum += element(&w->a, a, w->what.turn_a, i, l) *
+                           element(&w->b, b, w->what.turn_b, l, j);
+                store(d, w->d.type, j * w->d.ld + i, finish(w, i, w->alpha * sum));
+            }
+    }
+}
+
+/* ---- objects ---- */
+
+#define CALL(name)                                                                                 \
+    const int failure = standin_enter(#name);                                                      \
+    if (failure) return (cublasStatus_t)failure
+
+static cublasStatus_t give(void *handle, const void *object, size_t bytes) {
+    void *own = malloc(bytes);
+    if (!own) return CUBLAS_STATUS_ALLOC_FAILED;
+    memcpy(own, object, bytes);
+    memcpy(handle, &own, sizeof own);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    CALL(cublasLtCreate);
+    const int any = 1;
+    return give(handle, &any, sizeof any);
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void) {
+    return CUBLAS_VERSION;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED"
+           : status == CUBLAS_STATUS_INVALID_VALUE  ? "CUBLAS_STATUS_INVALID_VALUE"
+           : status == CUBLAS_STATUS_ALLOC_FAILED   ? "CUBLAS_STATUS_ALLOC_FAILED"
+                                                    : "another status";
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+    CALL(cublasLtMatrixLayoutCreate);
+    const layout l = {
+        .kind = LAYOUT, .type = type, .rows = rows, .columns = columns, .ld = ld, .batch = 1};
+    if (!rows || !columns || ld < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
+    return give(made, &l, sizeof l);
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+    free(l);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t put(void *field, size_t size, const void *value, size_t bytes) {
+    if (!value || size != bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(field, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t which,
+                                                const void *value, size_t bytes) {
+    CALL(cublasLtMatrixLayoutSetAttribute);
+    layout *l = (layout *)handle;
+    switch (which) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return put(&l->batch, sizeof l->batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return put(&l->stride, sizeof l->stride, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    CALL(cublasLtMatmulDescCreate);
+    const product p = {
+        .kind = PRODUCT, .compute = compute, .scale = scale, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    if ((compute == CUBLAS_COMPUTE_64F) != (scale == CUDA_R_64F))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return give(made, &p, sizeof p);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t p) {
+    free(p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              const void *value, size_t bytes) {
+    CALL(cublasLtMatmulDescSetAttribute);
+    product *p = (product *)handle;
+    int32_t ignored;
+    switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return put(&p->turn_a, sizeof p->turn_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return put(&p->turn_b, sizeof p->turn_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return put(&p->epilogue, sizeof p->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return put(&p->bias, sizeof p->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return put(&ignored, sizeof ignored, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made) {
+    CALL(cublasLtMatmulPreferenceCreate);
+    const preference p = {.kind = PREFERENCE};
+    return give(made, &p, sizeof p);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+    free(p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void *value, size_t bytes) {
+    CALL(cublasLtMatmulPreferenceSetAttribute);
+    preference *p = (preference *)handle;
+    uint32_t ignored;
+    if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return put(&p->workspace, sizeof p->workspace, value, bytes);
+    return put(&ignored, sizeof ignored, value, bytes);
+}
+
+/* ---- products ---- */
+
+/* Shapes, types and batches that go together; the double epilogue with a bias is missing, as it is
+ * in the real one for some types. */
+static bool fits(const product *p, const layout *a, const layout *b, const layout *d) {
+    const uint64_t m = p->turn_a ? a->columns : a->rows, k = p->turn_a ? a->rows : a->columns;
+    const uint64_t l = p->turn_b ? b->columns : b->rows, n = p->turn_b ? b->rows : b->columns;
+    return p->kind == PRODUCT && a->kind == LAYOUT && b->kind == LAYOUT && d->kind == LAYOUT &&
+           k == l && m == d->rows && n == d->columns && a->type == d->type && b->type == d->type &&
+           a->batch == d->batch && b->batch == d->batch &&
+           (d->type == CUDA_R_64F) == (p->compute == CUBLAS_COMPUTE_64F);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t what,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t wish, int wanted,
+                                              cublasLtMatmulHeuristicResult_t list[], int *n) {
+    CALL(cublasLtMatmulAlgoGetHeuristic);
+    const product *p = (const product *)what;
+    (void)c;
+    *n = 0;
+    if (!handle || !fits(p, (const layout *)a, (const layout *)b, (const layout *)d))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (p->compute == CUBLAS_COMPUTE_64F && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < 2 && i < wanted; i++) {
+        list[i] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
+        list[i].algo.data[0] = (uint64_t)i + 1;
+        list[i].workspaceSize = i ? SCRATCH : 0;
+        if (list[i].workspaceSize <= ((const preference *)wish)->workspace) *n = i + 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t la, const void *b,
+                              cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                              cudaStream_t stream) {
+    CALL(cublasLtMatmul);
+    const product *p = (const product *)what;
+    const bool bias =
+        p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    (void)c, (void)lc, (void)beta;
+    job w = {.what = *p,
+             .at_a = a,
+             .at_b = b,
+             .at_d = d,
+             .workspace = bytes ? workspace : NULL,
+             .bytes = bytes};
+    memcpy(&w.a, la, sizeof w.a);
+    memcpy(&w.b, lb, sizeof w.b);
+    memcpy(&w.d, ld, sizeof w.d);
+    w.alpha = load(alpha, p->scale, 0);
+    if (!handle || !fits(p, &w.a, &w.b, &w.d) || !algo || !algo->data[0])
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->data[0] == 2 && (bytes < SCRATCH || !standin_owns(workspace, bytes)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!standin_owns(a, extent(&w.a)) || !standin_owns(b, extent(&w.b)) ||
+        !standin_owns(d, extent(&w.d)) ||
+        (bias && !standin_owns(p->bias, w.d.rows * size_of(w.d.type))))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    return standin_enqueue((CUstream)stream, "cublasLtMatmul", run, &w, sizeof w) == CUDA_SUCCESS
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}

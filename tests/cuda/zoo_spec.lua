@@ -1,0 +1,48 @@
+-- The zoo on a cuda device: each model takes a training step and predicts, and no op of it is left to
+-- the host.
+require "tests.cuda.device"
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+
+local MODELS = { lenet5 = { 28, 28, 1 }, mnist_cnn = { 28, 28, 1 }, mlp = { 28, 28, 1 } }
+
+-- What a process says about ops without a kernel.
+local function fallbacks(script)
+  local path = check.path "script.lua"
+  check.write(path, script)
+  local out, status = check.run("MGPU_LOG=fallback " .. check.program .. " " .. path)
+  check.equal(status, 0)
+  return out
+end
+
+for name, shape in pairs(MODELS) do
+  test(name .. " trains and predicts without the host's help", function()
+    if name == "mnist_cnn" and os.getenv "MGPU_TEST_GPU" == nil then check.slow() end
+    for _, precision in ipairs { "float32", "mixed_float16" } do
+      local out = fallbacks(([[
+package.path = "./?.lua;" .. package.path
+require("mgpu.core").default_device "cuda:0"
+local mgpu = require "mgpu"
+local model = mgpu.models.%s { input_shape = { %d, %d, %d }, classes = 10 }
+model:compile { loss = "sparse_categorical_crossentropy", optimizer = "adam", metrics = { "accuracy" },
+  precision = "%s" }
+local x, y = mgpu.rand { 4, 28, 28, 1 }, mgpu.zeros({ 4 }, { dtype = "int32" })
+model:fit(x, y, { batch_size = 2, epochs = 1, verbose = 0, validation_data = { x, y } })
+model:predict(x)
+]]):format(name, shape[1], shape[2], shape[3], precision))
+      check.equal(out, "")
+    end
+  end)
+end
+
+test("every model of the zoo is tried", function()
+  local listed = {}
+  for file in io.popen("ls models"):lines() do
+    local name = file:match "^(.*)%.lua$"
+    if name and name ~= "init" then listed[#listed + 1] = name end
+  end
+  for _, name in ipairs(listed) do check.truthy(MODELS[name], name) end
+  check.truthy(mgpu.models.lenet5)
+end)
