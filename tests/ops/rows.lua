@@ -334,6 +334,10 @@ conv_backward({ 2, 23, 19, 3 }, { 4, 5, 3, 68 }, { 2, 11, 6, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
 conv_backward({ 2, 9, 9, 4 }, { 2, 2, 4, 130 }, { 2, 3, 3, 130 }, { grad = false, strides = { 3, 3 } })
 conv_backward({ 3, 9, 70, 6 }, { 3, 3, 1, 12 }, { 3, 9, 70, 12 }, { grad = false, groups = 6, pads = { 1, 1, 1, 1 } })
+conv({ 2, 9, 8, 8 }, { 3, 2, 1, 8 }, { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
+conv_backward({ 2, 9, 8, 8 }, { 3, 2, 1, 8 }, { 2, 5, 7, 8 },
+  { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
+conv_backward({ 2, 18, 18, 40 }, { 5, 5, 1, 40 }, { 2, 14, 14, 40 }, { grad = false, groups = 40 })
 conv_backward({ 2, 7, 7, 4 }, { 3, 3, 2, 6 }, { 2, 4, 4, 6 }, { groups = 2, strides = { 2, 2 }, pads = { 1, 1, 1, 1 } })
 
 for _, name in ipairs { "max_pool2d", "avg_pool2d" } do
