@@ -1,5 +1,6 @@
 -- Makes cuda:0 the default device of a test file: a real GPU if MGPU_TEST_GPU is set, else the
--- stand-in for the CUDA libraries (`make standin`), whose GPU is the host.
+-- stand-in for the CUDA libraries (`make standin`), whose GPU is the host; MGPU_CUDA_LIBRARIES: other
+-- such.
 local ffi = require "ffi"
 local check = require "check"
 local core = require "mgpu.core"
@@ -12,7 +13,7 @@ if not real then
   local there = io.open(folder .. "/libcuda.so.1")
   if not there then check.skip "no stand-in for the CUDA libraries: its build wants the CUDA headers" end
   there:close()
-  ffi.C.setenv("MGPU_CUDA_LIBRARIES", folder, 1)
+  ffi.C.setenv("MGPU_CUDA_LIBRARIES", folder, 0)
   ffi.C.setenv("MGPU_CACHE", "build/standin/cache", 0)
 end
 core.default_device "cuda:0"

@@ -97,7 +97,7 @@ for _, case in ipairs {
 } do
   local name, call, code, message = unpack(case)
   test(name .. " is named, the weights stay, and training goes on", function()
-    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:12:%d"):format(call, code), TRAIN)
+    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:6:%d"):format(call, code), TRAIN)
     check.matches(out, message)
     check.matches(out, "weights kept\ttrue")
     check.equal(status, 0)

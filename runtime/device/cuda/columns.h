@@ -6,12 +6,12 @@
 #include "device/cuda/state.h"
 
 typedef struct mg_columns {
-    CUfunction partial, join;
+    CUfunction partial, join, add; /* one of join and add */
     column_params p; /* without the addresses */
 } mg_columns;
 
-/* Fills it for x; `kind` is "moments" or "sums". Gives the bytes of scratch for the partials. */
-mg_status mg_cuda_columns_prepare(mg_device *d, const char *kind, const mg_value *x,
+/* Fills it for x, for its moments or for sums. Gives the bytes of scratch for the partials. */
+mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch);
 /* Both launches; p.x, dy, moments, partials and out are set. */
 mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,

@@ -2,13 +2,14 @@
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/product_params.h"
+#include "device/cuda/parts.h"
 #include "ops/attrs.h"
 
 enum { LEAST_PIXELS = 512 }; /* of a part of a weight gradient */
 
 typedef struct state {
-    CUfunction function, join; /* join: of weight gradients */
-    conv_params p;             /* without the addresses */
+    CUfunction function, add; /* add: of weight gradients */
+    conv_params p;            /* without the addresses */
     int64_t blocks;
 } state;
 
@@ -80,9 +81,8 @@ static mg_status prepare_weight(mg_kernel_plan *plan) {
     s->p.splits = (int)(wanted < most ? wanted : most);
     if (s->p.splits < 1) s->p.splits = 1;
     s->blocks = blocks * s->p.splits;
-    const size_t size = w->dtype == MG_F64 ? sizeof(double) : sizeof(float);
-    plan->scratch = (size_t)s->p.splits * (size_t)mg_shape_count(&w->shape) * size;
-    MG_TRY(find(plan, "conv_weight_join", &s->join));
+    plan->scratch = mg_cuda_parts_bytes(w->dtype, s->p.splits, mg_shape_count(&w->shape));
+    MG_TRY(mg_cuda_find_parts(plan->device, w->dtype, &s->add));
     return find(plan, "conv_grad_weight", &s->function);
 }
 
@@ -110,16 +110,14 @@ static mg_status run_input(const mg_call *call) {
 
 static mg_status run_weight(const mg_call *call) {
     const state *s = call->plan->state;
-    const mg_device *d = call->plan->device;
-    const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
     conv_params p = s->p;
     p.x = call->in[0];
     p.y = call->in[1];
     p.out = call->out[0];
     p.partials = call->scratch;
     MG_TRY(launch(call, &p));
-    return mg_cuda_launch(d, s->join, mg_cuda_blocks(d, count, MG_TILE_THREADS), MG_TILE_THREADS, 0,
-                          &p);
+    return mg_cuda_add_parts(call->plan->device, s->add, call->scratch, s->p.splits, call->out[0],
+                             mg_shape_count(&call->plan->out[0].value->shape));
 }
 
 #define CONV(op_name, PREPARE, RUN)                                                                \

@@ -23,6 +23,9 @@ extern const mg_kernel mg_cuda_moments, mg_cuda_batch_norm, mg_cuda_batch_norm_r
 extern const mg_kernel mg_cuda_layer_norm, mg_cuda_layer_norm_grad, mg_cuda_layer_norm_reduce;
 extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_pool2d_pick,
     mg_cuda_avg_pool2d, mg_cuda_avg_pool2d_grad;
+extern const mg_kernel mg_cuda_direct_conv2d, mg_cuda_direct_conv2d_grad_weight;
+extern const mg_kernel mg_cuda_depth_conv2d, mg_cuda_depth_conv2d_grad_input,
+    mg_cuda_depth_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
     mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */

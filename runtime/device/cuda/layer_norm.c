@@ -38,7 +38,7 @@ static mg_status prepare_reduce(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     MG_TRY(prepare(plan));
     state *s = plan->state;
-    MG_TRY(mg_cuda_columns_prepare(plan->device, "sums", x, &s->columns, &s->partials));
+    MG_TRY(mg_cuda_columns_prepare(plan->device, false, x, &s->columns, &s->partials));
     s->p.kind = 2;
     s->partials = (s->partials + 63) / 64 * 64;
     plan->scratch = s->partials + 2 * (size_t)s->p.rows * sizeof(double);

@@ -2,8 +2,8 @@
 #include "core/alloc.h"
 #include "device/cuda/columns.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/parts.h"
 #include "ops/attrs.h"
-#include <stdio.h>
 
 enum { THREADS = MG_COLUMN_THREADS, MOST_WIDTH = 32, LEAST_ROWS = 64, VECTOR = 4 };
 
@@ -28,9 +28,8 @@ int mg_cuda_column_width(int64_t channels) {
     return width;
 }
 
-mg_status mg_cuda_columns_prepare(mg_device *d, const char *kind, const mg_value *x,
+mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch) {
-    char name[32];
     column_params *p = &columns->p;
     *p = (column_params){.rows = rows_of(x), .channels = channels_of(x)};
     p->width = mg_cuda_column_width(p->channels);
@@ -39,19 +38,20 @@ mg_status mg_cuda_columns_prepare(mg_device *d, const char *kind, const mg_value
     const int64_t most = p->rows / LEAST_ROWS;
     const int64_t chunks = wanted < most ? wanted : most;
     p->chunks = chunks < 1 ? 1 : (int)chunks;
-    const size_t size = x->dtype == MG_F64 ? sizeof(double) : sizeof(float);
-    *scratch = 2 * (size_t)p->chunks * (size_t)p->channels * size;
-    snprintf(name, sizeof name, "%s_partial", kind);
-    MG_TRY(mg_cuda_find_typed(d, name, x->dtype, &columns->partial));
-    snprintf(name, sizeof name, "%s_join", kind);
-    return mg_cuda_find_typed(d, name, x->dtype, &columns->join);
+    *scratch = mg_cuda_parts_bytes(x->dtype, p->chunks, 2 * p->channels);
+    MG_TRY(mg_cuda_find_typed(d, moments ? "moments_partial" : "sums_partial", x->dtype,
+                              &columns->partial));
+    if (moments) return mg_cuda_find_typed(d, "moments_join", x->dtype, &columns->join);
+    return mg_cuda_find_parts(d, x->dtype == MG_F64 ? MG_F64 : MG_F32, &columns->add);
 }
 
 mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,
                               const column_params *p) {
     const int64_t tiles = (p->channels + p->width - 1) / p->width;
     MG_TRY(mg_cuda_launch(d, columns->partial, tiles * p->chunks, THREADS, 0, p));
-    return mg_cuda_launch(d, columns->join, (p->channels + 31) / 32, 32, 0, p);
+    if (columns->add)
+        return mg_cuda_add_parts(d, columns->add, p->partials, p->chunks, p->out, 2 * p->channels);
+    return mg_cuda_launch(d, columns->join, (p->channels + 31) / 32, MG_JOIN_THREADS, 0, p);
 }
 
 /* ---- moments and sums ---- */
@@ -60,18 +60,18 @@ static const char *accepts(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
-static mg_status prepare_columns(mg_kernel_plan *plan, const char *kind) {
+static mg_status prepare_columns(mg_kernel_plan *plan, bool moments) {
     mg_columns *c = plan->state = mg_alloc_zero(sizeof *c);
     if (!c) return MG_OOM;
-    return mg_cuda_columns_prepare(plan->device, kind, plan->in[0].value, c, &plan->scratch);
+    return mg_cuda_columns_prepare(plan->device, moments, plan->in[0].value, c, &plan->scratch);
 }
 
 static mg_status prepare_moments(mg_kernel_plan *plan) {
-    return prepare_columns(plan, "moments");
+    return prepare_columns(plan, true);
 }
 
 static mg_status prepare_reduce(mg_kernel_plan *plan) {
-    return prepare_columns(plan, "sums");
+    return prepare_columns(plan, false);
 }
 
 static mg_status run_moments(const mg_call *call) {

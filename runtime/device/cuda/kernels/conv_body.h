@@ -78,14 +78,6 @@ KERNEL(NAME(conv_grad_weight), conv_params) {
 #undef B_AT
 #undef PUT_AT
 
-KERNEL(NAME(conv_weight_join), conv_params) {
-    const int64_t count = (int64_t)p.kh * p.kw * p.c * p.k * p.groups;
-    for (int64_t i = FIRST; i < count; i += STEP) {
-        REAL sum = 0;
-        for (int64_t s = 0; s < p.splits; s++) sum += ((const REAL *)p.partials)[s * count + i];
-        STORE(p.out, i, sum);
-    }
-}
 #undef W_AT
 #undef ROW0
 #undef COLUMN0

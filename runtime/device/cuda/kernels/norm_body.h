@@ -32,28 +32,38 @@ KERNEL(NAME(moments_partial), column_params) {
         NAME(join)(&n, &mean, &squares, m, middle, distance);
     }
     counts[t] = n, means[t] = mean, sums[t] = squares;
-    __syncthreads();
-    if (lane > 0 || c >= p.channels) return;
-    for (int k = 1; k < lanes; k++) {
-        const int o = t + k * p.width;
-        NAME(join)(&n, &mean, &squares, counts[o], means[o], sums[o]);
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        const int o = t + half * p.width;
+        __syncthreads();
+        if (lane < half) NAME(join)(&counts[t], &means[t], &sums[t], counts[o], means[o], sums[o]);
     }
-    ((REAL *)p.partials)[chunk * p.channels + c] = mean;
-    ((REAL *)p.partials)[(p.chunks + chunk) * p.channels + c] = squares;
+    if (lane > 0 || c >= p.channels) return;
+    ((REAL *)p.partials)[2 * chunk * p.channels + c] = means[t];
+    ((REAL *)p.partials)[(2 * chunk + 1) * p.channels + c] = sums[t];
 }
 
+/* A block joins 32 columns, each warp some of their chunks. */
 KERNEL(NAME(moments_join), column_params) {
-    for (int64_t c = FIRST; c < p.channels; c += STEP) {
-        REAL n = 0, mean = 0, squares = 0;
-        for (int64_t k = 0; k < p.chunks; k++) {
-            const REAL m = (REAL)(p.rows * (k + 1) / p.chunks - p.rows * k / p.chunks);
-            NAME(join)
-            (&n, &mean, &squares, m, ((const REAL *)p.partials)[k * p.channels + c],
-             ((const REAL *)p.partials)[(p.chunks + k) * p.channels + c]);
-        }
-        PUT(p.out, c, p.rows ? mean : (REAL)NAN);
-        PUT(p.out, p.channels + c, p.rows ? squares / (REAL)p.rows : (REAL)NAN);
+    __shared__ REAL counts[MG_JOIN_THREADS], means[MG_JOIN_THREADS], sums[MG_JOIN_THREADS];
+    const int t = threadIdx.x, warp = t / MG_WARP, warps = MG_JOIN_THREADS / MG_WARP;
+    const int64_t c = (int64_t)blockIdx.x * MG_WARP + t % MG_WARP;
+    const REAL *const parts = (const REAL *)p.partials;
+    REAL n = 0, mean = 0, squares = 0;
+    for (int64_t k = warp; k < p.chunks && c < p.channels; k += warps) {
+        const REAL m = (REAL)(p.rows * (k + 1) / p.chunks - p.rows * k / p.chunks);
+        NAME(join)
+        (&n, &mean, &squares, m, parts[2 * k * p.channels + c],
+         parts[(2 * k + 1) * p.channels + c]);
     }
+    counts[t] = n, means[t] = mean, sums[t] = squares;
+    for (int half = warps / 2; half > 0; half /= 2) {
+        const int o = t + half * MG_WARP;
+        __syncthreads();
+        if (warp < half) NAME(join)(&counts[t], &means[t], &sums[t], counts[o], means[o], sums[o]);
+    }
+    if (warp > 0 || c >= p.channels) return;
+    PUT(p.out, c, p.rows ? means[t] : (REAL)NAN);
+    PUT(p.out, p.channels + c, p.rows ? sums[t] / (REAL)p.rows : (REAL)NAN);
 }
 
 /* The sums of dy and of dy * xhat. */
@@ -78,21 +88,14 @@ KERNEL(NAME(sums_partial), column_params) {
         hat += dy * ((x - mean) * inverse);
     }
     ones[t] = one, hats[t] = hat;
-    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        const int o = t + half * p.width;
+        __syncthreads();
+        if (lane < half) ones[t] += ones[o], hats[t] += hats[o];
+    }
     if (lane > 0 || c >= p.channels) return;
-    for (int k = 1; k < lanes; k++) one += ones[t + k * p.width], hat += hats[t + k * p.width];
-    ((REAL *)p.partials)[chunk * p.channels + c] = one;
-    ((REAL *)p.partials)[(p.chunks + chunk) * p.channels + c] = hat;
-}
-
-KERNEL(NAME(sums_join), column_params) {
-    for (int64_t c = FIRST; c < p.channels; c += STEP)
-        for (int half = 0; half < 2; half++) {
-            REAL sum = 0;
-            for (int64_t k = 0; k < p.chunks; k++)
-                sum += ((const REAL *)p.partials)[(half * p.chunks + k) * p.channels + c];
-            PUT(p.out, half * p.channels + c, sum);
-        }
+    ((REAL *)p.partials)[2 * chunk * p.channels + c] = ones[t];
+    ((REAL *)p.partials)[(2 * chunk + 1) * p.channels + c] = hats[t];
 }
 
 /* A thread keeps its channels and goes down the rows; several channels are one access. */

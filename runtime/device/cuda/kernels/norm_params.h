@@ -12,11 +12,11 @@ typedef struct softmax_params {
 /* Statistics of the columns of {rows, channels}. A block has MG_COLUMN_THREADS threads: `width`
  * neighbouring columns (a power of two), the others are as many rows at once; block b does the part
  * b % chunks of the rows of tile b / chunks. */
-enum { MG_COLUMN_THREADS = 256 };
+enum { MG_COLUMN_THREADS = 256, MG_JOIN_THREADS = 1024 };
 
 typedef struct column_params {
     const void *x, *dy, *moments; /* moments {2, channels}, or of each row: {rows, 2} */
-    void *partials;               /* {2, chunks, channels} of the numbers that are computed with */
+    void *partials;               /* {chunks, 2, channels} of the numbers that are computed with */
     void *out;                    /* {2, channels} */
     long long rows, channels;
     double epsilon;
