@@ -302,6 +302,7 @@ static bool make_in_result(compiler *c, const mg_step *s) {
     if (c->primary[in] != MG_ROW_MAJOR || c->p->slots[index].external != NOWHERE) return false;
     c->p->slots[index].external = s->out[0];
     c->p->slots[index].pending_uses--;
+    c->place[s->out[0]][MG_ROW_MAJOR] = index; /* one place, one slot: who reads it is seen */
     return true;
 }
 

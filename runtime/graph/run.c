@@ -12,6 +12,9 @@
 #include "graph/wreck.h"
 #include <string.h>
 
+/* Rows may begin anywhere; libraries for GPUs want them to begin at such an address. */
+enum { ALIGNED = 64 };
+
 /* ---- what a part is given ---- */
 
 /* Memory that the device can use where it lies. */
@@ -49,7 +52,8 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     size_t offset = 0;
     if (e->part && e->shape.dim[0] > 0)
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
-    if (p->spread && !within_reach(part->device, t->place.device))
+    if ((p->spread && !within_reach(part->device, t->place.device)) ||
+        (offset % ALIGNED && !part->device->api->host_memory))
         return bring(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
     if (p->begun) part->bound[i] = mg_tensor_retain(t);

@@ -135,3 +135,17 @@ test("what is fused never waits for itself", function()
   local r, l, q = mgpu.jit(f)(x, s)
   check.equal({ r:item(), l:totable(), q:item() }, { 6, { 6, 8 }, 24 })
 end)
+
+test("a result that is another shape of a temporary can be used further on", function()
+  check.needs "cpu" -- runs what does not meet at the same time
+  local n = 1000000
+  local f = mgpu.jit(function(x)
+    local r = (x * 2 + 1):reshape { 1000, n / 1000 }
+    return r, r * 3 - 2
+  end)
+  for i = 1, 20 do
+    local r, z = f(mgpu.full({ n }, i))
+    check.equal({ r:min():item(), r:max():item() }, { 2 * i + 1, 2 * i + 1 })
+    check.equal({ z:min():item(), z:max():item() }, { 6 * i + 1, 6 * i + 1 })
+  end
+end)

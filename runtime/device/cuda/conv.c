@@ -30,7 +30,7 @@ static const char *missing(void) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (mg_dnn_open() == MG_OK) return NULL;
     if (!atomic_flag_test_and_set(&told))
-        mg_log("fallback", "convolutions are slow: %s", mg_error_message());
+        mg_log("fallback", "convolutions are slower: %s", mg_error_message());
     return mg_error_message();
 }
 

@@ -71,7 +71,9 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
     CUresult r = mg_cu.cuEventCreate(&begin, CU_EVENT_DEFAULT);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&end, CU_EVENT_DEFAULT);
     mg_status status = mg_cuda_check(d, r, "time a kernel");
+    pthread_mutex_lock(&mg_cuda_of(d)->turn);
     if (status == MG_OK) status = time_runs(d, begin, end, start, context, times);
+    pthread_mutex_unlock(&mg_cuda_of(d)->turn);
     if (begin) mg_cu.cuEventDestroy(begin);
     if (end) mg_cu.cuEventDestroy(end);
     qsort(times, RUNS, sizeof *times, by_size);

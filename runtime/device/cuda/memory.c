@@ -10,23 +10,32 @@
 
 enum { PIECE = 4 << 20, SMALL = 256 << 10 };
 
+static CUresult take(const mg_cuda *s, CUdeviceptr *address, size_t bytes) {
+    CUresult r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
+        mg_cu.cuMemPoolTrimTo(s->pool, 0);
+        r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
+    }
+    return r;
+}
+
 void *mg_cuda_alloc(mg_device *d, size_t bytes) {
     mg_cuda *s = d->state;
     CUdeviceptr address = 0;
     if (mg_cuda_enter(d) != MG_OK) return NULL;
-    CUresult r = mg_cu.cuMemAllocFromPoolAsync(&address, bytes, s->pool, s->stream);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY && mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
-        mg_cu.cuMemPoolTrimTo(s->pool, 0);
-        r = mg_cu.cuMemAllocFromPoolAsync(&address, bytes, s->pool, s->stream);
-    }
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = take(s, &address, bytes);
+    pthread_mutex_unlock(&s->turn);
     return r == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
 }
 
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
     (void)bytes;
-    if (mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS)
-        mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
+    if (mg_cu.cuCtxSetCurrent(s->context) != CUDA_SUCCESS) return;
+    pthread_mutex_lock(&s->turn);
+    mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
+    pthread_mutex_unlock(&s->turn);
 }
 
 /* ---- copies ---- */
@@ -48,27 +57,34 @@ static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, siz
     return r == CUDA_SUCCESS ? mg_cu.cuEventRecord(s->sent[half], s->stream) : r;
 }
 
+static CUresult send(mg_cuda *s, void *dst, const void *src, size_t bytes) {
+    CUresult r = CUDA_SUCCESS;
+    if (bytes <= SMALL || !has_staging(s))
+        return mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
+    for (size_t at = 0; at < bytes && r == CUDA_SUCCESS; at += PIECE, s->half ^= 1)
+        r = send_piece(s, s->half, (char *)dst + at, (const char *)src + at,
+                       bytes - at < PIECE ? bytes - at : PIECE);
+    return r;
+}
+
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     if (bytes == 0) return MG_OK;
-    CUresult r = CUDA_SUCCESS;
-    if (bytes <= SMALL || !has_staging(s)) {
-        r = mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
-    } else {
-        for (size_t at = 0; at < bytes && r == CUDA_SUCCESS; at += PIECE, s->half ^= 1)
-            r = send_piece(s, s->half, (char *)dst + at, (const char *)src + at,
-                           bytes - at < PIECE ? bytes - at : PIECE);
-    }
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = send(s, dst, src, bytes);
+    pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "copy to the GPU");
 }
 
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
-    const mg_cuda *s = d->state;
+    mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&s->turn);
     if (bytes) r = mg_cu.cuMemcpyDtoHAsync(dst, (CUdeviceptr)(uintptr_t)src, bytes, s->stream);
     if (r == CUDA_SUCCESS) r = mg_cu.cuStreamSynchronize(s->stream);
+    pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "copy from the GPU");
 }
 
@@ -81,20 +97,25 @@ mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
 }
 
 mg_status mg_cuda_sync(mg_device *d) {
-    const mg_cuda *s = d->state;
+    mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
-    return mg_cuda_check(d, mg_cu.cuStreamSynchronize(s->stream), "wait for the GPU");
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuStreamSynchronize(s->stream);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "wait for the GPU");
 }
 
 /* ---- questions ---- */
 
 mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n) {
-    const mg_cuda *s = d->state;
+    mg_cuda *s = d->state;
     CUresult r = CUDA_SUCCESS;
     MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&s->turn);
     for (int i = 0; i < n && r == CUDA_SUCCESS; i++)
         r = mg_cu.cuMemcpyDtoHAsync(s->answers + i, (CUdeviceptr)(uintptr_t)bytes[i], 1, s->stream);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
+    pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "ask the GPU");
 }
 

@@ -114,12 +114,18 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
 static mg_status replay(program *p, const mg_run *run, int first, int last) {
     const mg_cuda *s = p->device->state;
     recording *r = find(p, run, first);
-    if (!r) MG_TRY(record(p, run, first, last, &r));
+    const mg_status status = r ? MG_OK : record(p, run, first, last, &r);
+    if (status == MG_OOM) { /* it goes without */
+        mg_error_clear();
+        return mg_program_run_calls(p->calls, run, first, last);
+    }
+    MG_TRY(status);
     r->used = ++p->clock;
     return mg_cuda_check(p->device, mg_cu.cuGraphLaunch(r->graph, s->stream), "start a graph");
 }
 
-/* Kernels read the random state from memory: a recording draws anew each time. */
+/* Kernels read the random state from memory: a recording draws anew each time. Sent before each
+ * piece, because between two another thread may send its own. */
 static mg_status send_rng(program *p, const mg_run *run) {
     const mg_cuda *s = p->device->state;
     const mg_rng_cell cell = {.base = run->rng.base, .seed = run->rng.seed};
@@ -127,19 +133,38 @@ static mg_status send_rng(program *p, const mg_run *run) {
                          "send the random state");
 }
 
+/* Calls of which none waits. */
+static mg_status run_piece(program *p, const mg_run *run, int first, int last, bool recorded) {
+    mg_cuda *s = p->device->state;
+    mg_status status = MG_OK;
+    pthread_mutex_lock(&s->turn);
+    if (p->draws[run->commit]) status = send_rng(p, run);
+    if (status == MG_OK)
+        status = recorded ? replay(p, run, first, last)
+                          : mg_program_run_calls(p->calls, run, first, last);
+    pthread_mutex_unlock(&s->turn);
+    return status;
+}
+
+/* With failures on the way: who does not come back from a call must not keep others from the
+ * device. */
+static mg_status run_failing(program *p, const mg_run *run, int first, int last) {
+    if (p->draws[run->commit] && first < last) MG_TRY(send_rng(p, run));
+    return mg_program_run_calls(p->calls, run, first, last);
+}
+
 mg_status mg_cuda_program_run(mg_program *calls, const mg_run *run) {
     program *p = (program *)calls;
     int first, last, after;
     MG_TRY(mg_cuda_enter(p->device));
     mg_program_phase(p->calls, run->commit, &first, &last);
-    if (p->draws[run->commit] && first < last) MG_TRY(send_rng(p, run));
-    if (p->runs[run->commit]++ == 0 || mg_fault_planned())
-        return mg_program_run_calls(p->calls, run, first, last);
+    const bool recorded = p->runs[run->commit]++ > 0;
+    if (mg_fault_planned()) return run_failing(p, run, first, last);
     for (int i = first; i < last; i = after) {
         const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
         if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
-        if (wait > i) MG_TRY(replay(p, run, i, wait));
+        if (wait > i) MG_TRY(run_piece(p, run, i, wait, recorded));
         if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
     }
     return MG_OK;

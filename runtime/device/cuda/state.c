@@ -101,6 +101,7 @@ static void stop(mg_cuda *s) {
         if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);
     }
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
+    pthread_mutex_destroy(&s->turn);
     mg_free(s);
 }
 
@@ -108,6 +109,7 @@ mg_status mg_cuda_open(mg_device *d) {
     MG_TRY(mg_cuda_driver_open());
     mg_cuda *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
+    pthread_mutex_init(&s->turn, NULL);
     s->device = d;
     s->gpu = d->ordinal;
     s->logical = d->logical;

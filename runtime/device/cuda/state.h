@@ -4,13 +4,19 @@
  * same context. Everything a device does is enqueued on its one stream, in order; only copies to
  * the host and sync wait. So kernels' `run` functions enqueue and nothing else: what must allocate,
  * compile or time belongs into `prepare`, and scratch is asked for in the plan, because what `run`
- * enqueues is recorded once into a graph and repeated. */
+ * enqueues is recorded once into a graph and repeated.
+ *
+ * Several threads may use a device: one runs a plan while another takes, gives and copies memory or
+ * runs a plan of its own. While a thread records or times, whatever goes to the stream would become
+ * part of that, so who enqueues holds `turn`: the functions of memory.h take it themselves, those
+ * that a kernel's `run` calls are called by who has it. */
 #ifndef MG_DEVICE_CUDA_STATE_H
 #define MG_DEVICE_CUDA_STATE_H
 
 #include "device/cuda/cache.h"
 #include "device/cuda/driver.h"
 #include "device/program.h"
+#include <pthread.h>
 
 enum { MG_CUDA_FILES = 32 };
 
@@ -20,6 +26,7 @@ typedef struct mg_cuda {
     CUdevice handle;
     CUcontext context;
     CUstream stream;
+    pthread_mutex_t turn; /* to use the stream */
     CUmemoryPool pool;
     int major, minor;                /* compute capability */
     int multiprocessors;             /* on the GPU */

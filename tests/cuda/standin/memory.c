@@ -2,12 +2,18 @@
  *
  * A block given back stays in its pool for the next one of its size, full of a pattern that is no
  * number. Reading what was never written gives NaN; writing beside a block, or to one that was
- * given back, is found later: when it is given back, taken again, or a stream waited for. */
+ * given back, is found later: when it is given back, taken again, or a stream waited for.
+ *
+ * With MGPU_STANDIN_STRICT set, no address is ever given twice: a block that is given back becomes
+ * inaccessible, and so is what lies behind each block. Then a kernel that touches such memory stops
+ * at once, with its name. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { GRAIN = 512, GUARD = 256, EDGE = 4096, FRESH = 0xff, BESIDE = 0xa5 };
+enum { GRAIN = 512, GUARD = 256, EDGE = 4096, PAGE = 4096, FRESH = 0xff, BESIDE = 0xa5 };
+#define STRICT_RANGE ((size_t)1 << 42)
 
 typedef struct block {
     char *base;
@@ -63,12 +69,55 @@ static bool insert(const block *b) {
     return true;
 }
 
+/* ---- the memory itself ---- */
+
+static bool is_strict(void) {
+    static int strict = -1;
+    if (strict < 0) strict = getenv("MGPU_STANDIN_STRICT") != NULL;
+    return strict == 1;
+}
+
+static size_t strict_bytes(size_t room) {
+    return (room + 2 * (size_t)GUARD + PAGE - 1) / PAGE * PAGE;
+}
+
+/* From a range of addresses that is used up from its beginning; the guard behind ends a page, and
+ * one page is left out. */
+static char *take_strictly(size_t room) {
+    static char *next, *end;
+    const size_t bytes = strict_bytes(room);
+    if (!next) {
+        next =
+            mmap(NULL, STRICT_RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        end = next == MAP_FAILED ? next : next + STRICT_RANGE;
+    }
+    if (bytes + PAGE > (size_t)(end - next) || mprotect(next, bytes, PROT_READ | PROT_WRITE) != 0)
+        return NULL;
+    char *memory = next + bytes - room - 2 * (size_t)GUARD;
+    next += bytes + PAGE;
+    return memory;
+}
+
+/* GUARD bytes, room, GUARD bytes; or NULL. */
+static char *take_memory(size_t room) {
+    return is_strict() ? take_strictly(room) : aligned_alloc(GUARD, room + 2 * (size_t)GUARD);
+}
+
+static void free_memory(const block *b) {
+    const size_t bytes = strict_bytes(b->room);
+    if (is_strict())
+        mmap(b->base + b->room + GUARD - bytes, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    else
+        free(b->base - GUARD);
+}
+
 static void drop(size_t i) {
     if (blocks[i].pool) {
         blocks[i].pool->reserved -= blocks[i].room;
         blocks[i].context->reserved -= blocks[i].room;
     }
-    free(blocks[i].base - GUARD);
+    free_memory(&blocks[i]);
     memmove(&blocks[i], &blocks[i + 1], (--n_blocks - i) * sizeof *blocks);
 }
 
@@ -139,11 +188,11 @@ static size_t kept(CUmemoryPool pool, size_t room) {
 static CUresult make(block *b) {
     if (b->pool && b->context->reserved + b->room > b->context->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    char *memory = aligned_alloc(GUARD, b->room + 2 * (size_t)GUARD);
+    char *memory = take_memory(b->room);
     if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
     b->base = memory + GUARD;
     if (!insert(b)) {
-        free(memory);
+        free_memory(b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memset(b->base, FRESH, b->room);
@@ -186,7 +235,7 @@ static CUresult give(void *address, bool pinned) {
     b->live = false;
     if (b->pool) b->pool->used -= b->bytes;
     memset(b->base, FRESH, b->room);
-    if (!b->pool || b->pool->reserved > b->pool->keep) drop(i - 1);
+    if (!b->pool || b->pool->reserved > b->pool->keep || is_strict()) drop(i - 1);
     return r;
 }
 

@@ -36,7 +36,10 @@ CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, 
  * the capture is spoilt. */
 CUresult standin_forbid_capture(void);
 
-/* Whether the addresses lie in one live allocation of device memory. */
+/* MGPU_STANDIN_STRICT=1 in the environment: device memory that was given back is never used again,
+ * and touching it is fatal.
+ *
+ * Whether the addresses lie in one live allocation of device memory. */
 bool standin_owns(const void *address, size_t bytes);
 
 /* The n-th next call of a function fails with `error`, and only that one. Also by the environment:
