@@ -176,7 +176,7 @@ local function bare_folder()
   return folder
 end
 
-test("without cuDNN our own kernels convolve, and the log says what to install", function()
+test("without cuDNN other kernels convolve, and the log says what to install", function()
   local folder, path = bare_folder(), check.path "script.lua"
   check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. CONV)
   local out = check.run(("MGPU_LOG=fallback MGPU_CUDA_LIBRARIES=%s %s %s"):format(folder, check.program, path))

@@ -310,7 +310,8 @@ conv({ 4, 28, 28, 1 }, { 5, 5, 1, 6 }, { grad = false, pads = { 2, 2, 2, 2 } })
 conv({ 4, 14, 14, 6 }, { 5, 5, 6, 16 }, { grad = false })
 conv({ 4, 14, 14, 64 }, { 3, 3, 64, 64 }, { grad = false, tol = 1e-4 })
 conv({ 3, 40, 150, 1 }, { 3, 3, 1, 10 }, { grad = false })
-conv({ 2, 23, 19, 3 }, { 4, 5, 3, 68 }, { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
+conv({ 2, 23, 19, 3 }, { 4, 5, 3, 68 },
+  { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
 conv({ 2, 9, 9, 4 }, { 2, 2, 4, 130 }, { grad = false, strides = { 3, 3 } })
 conv({ 3, 9, 70, 6 }, { 3, 3, 1, 12 }, { grad = false, groups = 6, pads = { 1, 1, 1, 1 } })
 conv({ 0, 5, 5, 2 }, { 3, 3, 2, 2 }, { grad = false })
@@ -321,7 +322,8 @@ local function conv_backward(x, w, y, o)
     dilations = o.dilations, groups = o.groups, input_shape = x, tol = o.tol or CONV.tol, why = CONV.why,
     grad = o.grad }
   case { "conv2d_grad_weight", { x, -1, 1 }, { y, -1, 1 }, strides = o.strides, pads = o.pads,
-    dilations = o.dilations, groups = o.groups, kernel_shape = w, tol = o.tol or CONV.tol, why = CONV.why, grad = o.grad }
+    dilations = o.dilations, groups = o.groups, kernel_shape = w, tol = o.tol or CONV.tol, why = CONV.why,
+    grad = o.grad }
 end
 conv_backward({ 2, 5, 6, 3 }, { 3, 3, 3, 4 }, { 2, 3, 4, 4 })
 conv_backward({ 2, 6, 5, 2 }, { 3, 3, 2, 3 }, { 2, 3, 3, 3 }, { strides = { 2, 2 }, pads = { 1, 1, 1, 1 } })
@@ -334,7 +336,8 @@ conv_backward({ 2, 23, 19, 3 }, { 4, 5, 3, 68 }, { 2, 11, 6, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
 conv_backward({ 2, 9, 9, 4 }, { 2, 2, 4, 130 }, { 2, 3, 3, 130 }, { grad = false, strides = { 3, 3 } })
 conv_backward({ 3, 9, 70, 6 }, { 3, 3, 1, 12 }, { 3, 9, 70, 12 }, { grad = false, groups = 6, pads = { 1, 1, 1, 1 } })
-conv({ 2, 9, 8, 8 }, { 3, 2, 1, 8 }, { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
+conv({ 2, 9, 8, 8 }, { 3, 2, 1, 8 },
+  { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
 conv_backward({ 2, 9, 8, 8 }, { 3, 2, 1, 8 }, { 2, 5, 7, 8 },
   { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
 conv_backward({ 2, 18, 18, 40 }, { 5, 5, 1, 40 }, { 2, 14, 14, 40 }, { grad = false, groups = 40 })

@@ -4,8 +4,12 @@
 #include "device/cuda/kernels/product_params.h"
 #include "device/cuda/parts.h"
 #include "ops/attrs.h"
+#include <string.h>
 
-enum { LEAST_PIXELS = 512 }; /* of a part of a weight gradient */
+enum {
+    LEAST_PIXELS = 512, /* of a part of a weight gradient */
+    LARGEST = 1 << 30   /* pixels, taps, strides: positions are divided as 32 bits */
+};
 
 typedef struct state {
     CUfunction function, add; /* add: of weight gradients */
@@ -13,12 +17,35 @@ typedef struct state {
     int64_t blocks;
 } state;
 
+static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
+    return &plan->in[i].value->shape;
+}
+
+static bool few_positions(const mg_shape *s) {
+    return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
+}
+
 static const char *accepts(const mg_kernel_plan *plan) {
-    return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
+    const mg_conv_attrs *a = plan->step->attrs;
+    const bool weight = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
+    const mg_shape *w = &(weight ? plan->out : plan->in + 1)->value->shape;
+    if (!mg_dtype_is_float(plan->out[0].value->dtype)) return "only floating dtypes";
+    bool fits = few_positions(in_shape(plan, 0)) && few_positions(in_shape(plan, 1)) &&
+                few_positions(&plan->out[0].value->shape) &&
+                w->dim[0] * w->dim[1] * w->dim[3] <= LARGEST;
+    for (int i = 0; i < 4; i++)
+        fits = fits && a->pads.v[i] <= LARGEST && a->strides.v[i % 2] <= LARGEST &&
+               a->dilations.v[i % 2] <= LARGEST;
+    return fits ? NULL : "too large an image";
 }
 
 static int64_t tiles(int64_t n) {
     return (n + MG_TILE - 1) / MG_TILE;
+}
+
+/* Of what may be empty: nothing is divided then. */
+static mg_divisor divisor(int64_t n) {
+    return mg_divisor_of(n ? n : 1);
 }
 
 /* The image's, kernel's and result's shapes. */
@@ -45,11 +72,12 @@ static state *new_state(mg_kernel_plan *plan, const mg_shape *x, const mg_shape 
                          .groups = (int)a->groups,
                          .splits = 1,
                          .relu = (int)a->relu};
+    conv_params *p = &s->p;
+    p->by_c = divisor(p->c), p->by_k = divisor(p->k), p->by_kw = divisor(p->kw);
+    p->by_h = divisor(p->h), p->by_wide = divisor(p->wide);
+    p->by_oh = divisor(p->oh), p->by_ow = divisor(p->ow);
+    p->by_down = divisor(p->down), p->by_across = divisor(p->across);
     return s;
-}
-
-static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
-    return &plan->in[i].value->shape;
 }
 
 static mg_status find(const mg_kernel_plan *plan, const char *name, CUfunction *f) {

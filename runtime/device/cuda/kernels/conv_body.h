@@ -1,24 +1,38 @@
 /* Convolutions for one dtype as products of matrices: see conv.cu. A row or column of a matrix is a
  * pixel, or a cell of a kernel with a channel. */
 
+#ifndef MG_CONV_SPLIT
+#define MG_CONV_SPLIT
+/* What is left of *i, which becomes *i / d. */
+DEVICE int64_t mg_conv_split(uint32_t *i, mg_divisor d) {
+    const uint32_t whole = *i, quotient = mg_divide(whole, d);
+    *i = quotient;
+    return whole - quotient * d.n;
+}
+#endif
+
 /* x at tap (i, j) of output pixel o of an image, channel c of a group; 0 in the padding. */
 DEVICE REAL NAME(conv_x)(const conv_params *p, int64_t o, int64_t tap, int group) {
-    const int64_t c = tap % p->c, cell = tap / p->c;
-    const int64_t n = o / (p->oh * p->ow), oy = o / p->ow % p->oh, ox = o % p->ow;
-    const int64_t y = oy * p->down + cell / p->kw * p->spread_y - p->top;
-    const int64_t x = ox * p->across + cell % p->kw * p->spread_x - p->left;
+    uint32_t row = (uint32_t)tap, n = (uint32_t)o;
+    const int64_t c = mg_conv_split(&row, p->by_c), column = mg_conv_split(&row, p->by_kw);
+    const int64_t ox = mg_conv_split(&n, p->by_ow), oy = mg_conv_split(&n, p->by_oh);
+    const int64_t y = oy * p->down + (int64_t)row * p->spread_y - p->top;
+    const int64_t x = ox * p->across + column * p->spread_x - p->left;
     if (y < 0 || y >= p->h || x < 0 || x >= p->wide) return 0;
     return LOAD(p->x, ((n * p->h + y) * p->wide + x) * p->c * p->groups + group * p->c + c);
 }
 
 /* dy where tap (i, j) meets pixel `at` of the image, kernel k of a group; 0 where none does. */
 DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int group) {
-    const int64_t k = tap % p->k, cell = tap / p->k;
-    const int64_t n = at / (p->h * p->wide);
-    const int64_t y = at / p->wide % p->h + p->top - cell / p->kw * p->spread_y;
-    const int64_t x = at % p->wide + p->left - cell % p->kw * p->spread_x;
-    const int64_t oy = y / p->down, ox = x / p->across;
-    if (y < 0 || x < 0 || y % p->down || x % p->across || oy >= p->oh || ox >= p->ow) return 0;
+    uint32_t row = (uint32_t)tap, n = (uint32_t)at;
+    const int64_t k = mg_conv_split(&row, p->by_k), column = mg_conv_split(&row, p->by_kw);
+    const int64_t ix = mg_conv_split(&n, p->by_wide), iy = mg_conv_split(&n, p->by_h);
+    const int64_t y = iy + p->top - (int64_t)row * p->spread_y;
+    const int64_t x = ix + p->left - column * p->spread_x;
+    if (y < 0 || x < 0) return 0;
+    uint32_t oy = (uint32_t)y, ox = (uint32_t)x;
+    if (mg_conv_split(&oy, p->by_down) || mg_conv_split(&ox, p->by_across)) return 0;
+    if (oy >= p->oh || ox >= p->ow) return 0;
     return LOAD(p->y, ((n * p->oh + oy) * p->ow + ox) * p->k * p->groups + group * p->k + k);
 }
 

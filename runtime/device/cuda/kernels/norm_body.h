@@ -9,7 +9,8 @@ DEVICE void NAME(join)(REAL *n, REAL *mean, REAL *squares, REAL m, REAL other, R
     *n = all;
 }
 
-/* Rows are taken a few at once: their mean first, so that nothing cancels. */
+/* Rows are taken a few at once: their mean first, so that nothing cancels. Everything is told from
+ * the column's first number: a column far from 0 keeps all its digits. */
 KERNEL(NAME(moments_partial), column_params) {
     enum { BATCH = 8 };
     __shared__ REAL counts[MG_COLUMN_THREADS], means[MG_COLUMN_THREADS], sums[MG_COLUMN_THREADS];
@@ -17,13 +18,14 @@ KERNEL(NAME(moments_partial), column_params) {
     const int64_t tile = blockIdx.x / p.chunks, chunk = blockIdx.x % p.chunks;
     const int64_t c = tile * p.width + t % p.width;
     const int64_t begin = p.rows * chunk / p.chunks, end = p.rows * (chunk + 1) / p.chunks;
+    const REAL origin = p.rows && c < p.channels ? (REAL)LOAD(p.x, c) : 0;
     REAL n = 0, mean = 0, squares = 0;
     for (int64_t r = begin + lane; r < end && c < p.channels; r += (int64_t)lanes * BATCH) {
         REAL v[BATCH], sum = 0, distance = 0;
         int m = 0;
         for (int k = 0; k < BATCH; k++) {
             const int64_t row = r + (int64_t)k * lanes;
-            v[k] = row < end ? LOAD(p.x, row * p.channels + c) : 0;
+            v[k] = row < end ? LOAD(p.x, row * p.channels + c) - origin : 0;
             m += row < end;
         }
         for (int k = 0; k < BATCH; k++) sum += v[k];
@@ -62,7 +64,7 @@ KERNEL(NAME(moments_join), column_params) {
         if (warp < half) NAME(join)(&counts[t], &means[t], &sums[t], counts[o], means[o], sums[o]);
     }
     if (warp > 0 || c >= p.channels) return;
-    PUT(p.out, c, p.rows ? means[t] : (REAL)NAN);
+    PUT(p.out, c, p.rows ? LOAD(p.x, c) + means[t] : (REAL)NAN);
     PUT(p.out, p.channels + c, p.rows ? sums[t] / (REAL)p.rows : (REAL)NAN);
 }
 

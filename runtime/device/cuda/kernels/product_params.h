@@ -2,6 +2,8 @@
 #ifndef MG_DEVICE_CUDA_PRODUCT_PARAMS_H
 #define MG_DEVICE_CUDA_PRODUCT_PARAMS_H
 
+#include "device/cuda/kernels/divisor.h"
+
 /* A block makes a tile of MG_TILE x MG_TILE results. */
 enum { MG_TILE = 64, MG_TILE_INNER = 16, MG_TILE_THREADS = 256, MG_TILE_EACH = 4 };
 
@@ -19,7 +21,8 @@ typedef struct conv_params {
     long long n, h, wide, c;      /* the image; c: channels of a group */
     long long oh, ow, k;          /* the result; k: kernels of a group */
     int kh, kw, down, across, spread_y, spread_x, top, left; /* strides, dilations, pads */
-    int groups, splits, relu, unused;
+    mg_divisor by_c, by_k, by_kw, by_h, by_wide, by_oh, by_ow, by_down, by_across;
+    int groups, splits, relu;
 } conv_params;
 
 #endif
