@@ -562,7 +562,9 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 static bool waits(const call *k, const mg_run *run) {
     if (k->kernel->waits) return true;
     if (k->kernel != &mg_collective_kernel || !run->comm) return false;
-    return !run->comm->api->recorded || strcmp(k->plan.step->op->name, "all_gather") == 0;
+    const char *op = k->plan.step->op->name;
+    const mg_comm *comm = strcmp(op, "transfer") == 0 ? run->world : run->comm;
+    return !comm->api->recorded || strcmp(op, "all_gather") == 0;
 }
 
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
@@ -588,16 +590,21 @@ static mg_range range_of(const mg_program *p, int index, const mg_run *run, bool
     return (mg_range){begin, begin + p->slots[index].block.bytes, written};
 }
 
+/* Where the ranks are: all call the same collectives in the same order. */
+static const char meeting;
+
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after) {
     int n = 0;
     *after = i + p->calls[i].together;
     for (; i < *after; i++) {
         const call *k = &p->calls[i];
-        if (n + k->n_in + k->n_out + 1 > most) return -1;
+        if (n + k->n_in + k->n_out + 2 > most) return -1;
         for (int s = 0; s < k->n_in; s++) ranges[n++] = range_of(p, k->in[s], run, false);
         for (int s = 0; s < k->n_out; s++) ranges[n++] = range_of(p, k->out[s], run, true);
         if (k->scratch >= 0) ranges[n++] = range_of(p, k->scratch, run, true);
+        if (k->kernel == &mg_collective_kernel)
+            ranges[n++] = (mg_range){&meeting, &meeting + 1, true};
     }
     return n;
 }

@@ -97,6 +97,40 @@ test("layers on GPUs of their own", function()
   end)
 end)
 
+test("layers on GPUs of their own, each on both GPUs' halves", function()
+  if GPUS < 2 then check.skip "one GPU" end
+  local function stack(device)
+    mgpu.seed(1)
+    return mgpu.Sequential { L.Input { 12, 12, 1 }, L.Conv2D { 4, 3, activation = "relu", name = "c1" },
+      L.Flatten {}, L.Dense { 10, activation = "softmax", name = "f", device = device } }
+  end
+  in_float64(function() -- the rows' devices meet on their streams, the layers' on the host
+    local serial, parallel = stack(nil), stack(2)
+    local h = fit(serial, "ref:0")
+    local hp = fit(parallel, { { "cuda:0", "cuda:0/1" }, { "cuda:1", "cuda:1/1" } })
+    same_weights(serial, parallel, 1e-11)
+    check.near(hp.loss, h.loss, 1e-11)
+  end)
+end)
+
+test("asynchronous training while the main thread uses the same GPU", function()
+  local x, y = {}, {}
+  for i = 1, 90 do
+    local class = i % 3
+    x[i], y[i] = { class + i % 4 / 10, (class == 1 and 1 or 0) + i % 5 / 10 }, class
+  end
+  x, y = mgpu.tensor(x), mgpu.tensor(y, { dtype = "int32" })
+  for seed = 1, 3 do
+    mgpu.seed(seed)
+    local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 16, activation = "tanh" }, L.Dropout { 0.1 },
+      L.Dense { 3, activation = "softmax" } }
+    model:compile { loss = "sparse_categorical_crossentropy", optimizer = mgpu.optimizers.SGD { 0.2 },
+      devices = logical(3), strategy = "async" }
+    local h = model:fit(x, y, { epochs = 20, batch_size = 10, verbose = 0 }).history
+    check.truthy(h.loss[20] < h.loss[1] / 4, "the loss falls")
+  end
+end)
+
 test("the same run twice is the same to the bit", function()
   local a, b = network(), network()
   fit(a, logical(2))

@@ -10,14 +10,14 @@
 #include "device/cuda/state.h"
 #include <string.h>
 
-enum { MOST_RANGES = 2048, MOST_ENDS = 4 };
+enum { MOST_RANGES = 2048 };
 
 typedef struct node { /* a call, and those that run together with it */
     mg_range *ranges;
     int n_ranges;
-    uint64_t *before;            /* bits: the nodes it comes after, by any path */
-    CUgraphNode ends[MOST_ENDS]; /* what it recorded last */
-    int n_ends;
+    uint64_t *before;  /* bits: the nodes it comes after, by any path */
+    CUgraphNode *ends; /* what it recorded last; of a call without work: what it would come after */
+    size_t n_ends;
 } node;
 
 typedef struct apart {
@@ -67,15 +67,23 @@ static mg_status read_place(const apart *a, const CUgraphNode **ends, size_t *n)
         "record a call");
 }
 
+/* Once each. */
+static size_t add_ends(CUgraphNode *list, size_t n, const node *now) {
+    for (size_t i = 0, k; i < now->n_ends; i++) {
+        for (k = 0; k < n && list[k] != now->ends[i];) k++;
+        if (k == n) list[n++] = now->ends[i];
+    }
+    return n;
+}
+
 /* Behind the ends of the nodes in `waits`. */
 static mg_status move_behind(const apart *a, const int *waits, int n) {
     const mg_cuda *s = a->device->state;
-    CUgraphNode *behind = mg_alloc(((size_t)n * MOST_ENDS + 1) * sizeof *behind);
-    size_t n_behind = 0;
+    size_t most = 0, n_behind = 0;
+    for (int i = 0; i < n; i++) most += a->nodes[waits[i]].n_ends;
+    CUgraphNode *behind = mg_alloc((most + 1) * sizeof *behind);
     if (!behind) return MG_OOM;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < a->nodes[waits[i]].n_ends; k++)
-            behind[n_behind++] = a->nodes[waits[i]].ends[k];
+    for (int i = 0; i < n; i++) n_behind = add_ends(behind, n_behind, &a->nodes[waits[i]]);
     const CUresult r = mg_cu.cuStreamUpdateCaptureDependencies(s->stream, behind, NULL, n_behind,
                                                                CU_STREAM_SET_CAPTURE_DEPENDENCIES);
     mg_free(behind);
@@ -90,9 +98,10 @@ static mg_status record_node(apart *a, int k, mg_program *calls, const mg_run *r
     MG_TRY(move_behind(a, waits, find_waits(a, k, waits)));
     MG_TRY(mg_program_run_calls(calls, run, i, i + 1));
     MG_TRY(read_place(a, &ends, &n));
-    if (n > MOST_ENDS) return mg_fail(MG_INTERNAL, "a call recorded %zu ends", n);
-    now->n_ends = (int)n;
-    memcpy(now->ends, ends, n * sizeof *ends);
+    now->ends = mg_alloc((n + 1) * sizeof(CUgraphNode));
+    if (!now->ends) return MG_OOM;
+    now->n_ends = n;
+    if (n) memcpy(now->ends, ends, n * sizeof *ends);
     return MG_OK;
 }
 
@@ -124,6 +133,7 @@ mg_status mg_cuda_run_apart(mg_device *d, mg_program *calls, const mg_run *run, 
     for (int k = 0; k < a.n; k++) {
         mg_free(a.nodes[k].ranges);
         mg_free(a.nodes[k].before);
+        mg_free(a.nodes[k].ends);
     }
     mg_free(a.nodes);
     mg_free(waits);

@@ -21,8 +21,8 @@ typedef struct recording {
     bool commit;
     int first;         /* its first call */
     const void *arena; /* the addresses: of the arena, */
-    const mg_comm *comm;
-    int generation;  /* of the communicator */
+    const mg_comm *comm, *world;
+    int generation;  /* of the communicators: each adds to it */
     void **external; /* and of the external values */
     uint64_t used;   /* when last */
 } recording;
@@ -39,9 +39,13 @@ typedef struct program {
 
 /* ---- finding ---- */
 
+static int generation_of(const mg_run *run) {
+    return (run->comm ? run->comm->generation : 0) + (run->world ? run->world->generation : 0);
+}
+
 static bool is_for(const program *p, const recording *r, const mg_run *run, int first) {
     return r->graph && r->first == first && r->commit == run->commit && r->arena == run->arena &&
-           r->comm == run->comm && (!run->comm || r->generation == run->comm->generation) &&
+           r->comm == run->comm && r->world == run->world && r->generation == generation_of(run) &&
            memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
 }
 
@@ -92,7 +96,8 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
     const size_t n = (size_t)p->n_external;
     if (!r->external && !(r->external = mg_alloc((n + 1) * sizeof *r->external))) return MG_OOM;
     MG_TRY(capture(p, run, first, last, &graph));
-    const bool same_calls = r->first == first && r->commit == run->commit && r->comm == run->comm;
+    const bool same_calls = r->first == first && r->commit == run->commit && r->comm == run->comm &&
+                            r->world == run->world;
     const CUresult result = replace(r, same_calls, graph);
     mg_cu.cuGraphDestroy(graph);
     if (result != CUDA_SUCCESS) {
@@ -103,7 +108,8 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
     r->commit = run->commit;
     r->arena = run->arena;
     r->comm = run->comm;
-    r->generation = run->comm ? run->comm->generation : 0;
+    r->world = run->world;
+    r->generation = generation_of(run);
     memcpy(r->external, run->external, n * sizeof *r->external);
     *made = r;
     return MG_OK;

@@ -154,8 +154,8 @@ static int team_of(const mg_cuda *d, int64_t items, int64_t results) {
 }
 
 static void settle_rows(const mg_kernel_plan *plan, const mg_cuda *d, job *j) {
-    group *inner = &j->reduced.at[j->reduced.n - 1];
     if (j->reduced.n > 0) {
+        group *inner = &j->reduced.at[j->reduced.n - 1];
         j->vector = vector_of(plan, j, inner->n);
         inner->n /= j->vector;
         inner->stride *= j->vector;

@@ -83,6 +83,7 @@ static mg_status start(mg_device *d, mg_cuda *s) {
     return load_kernels(d, s);
 }
 
+/* What is on a GPU that is lost goes with it. */
 static void stop(mg_cuda *s) {
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
         if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
@@ -90,7 +91,6 @@ static void stop(mg_cuda *s) {
         mg_dnn_close(s);
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
-        mg_cuda_modules_drop(s);
         if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
         if (s->staging) mg_cu.cuMemFreeHost(s->staging);
         for (int i = 0; i < 2; i++)
@@ -100,6 +100,7 @@ static void stop(mg_cuda *s) {
         if (s->stream) mg_cu.cuStreamDestroy(s->stream);
         if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);
     }
+    mg_cuda_modules_drop(s);
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
     pthread_mutex_destroy(&s->turn);
     mg_free(s);

@@ -105,7 +105,8 @@ int standin_enter(const char *function) {
     standin_counter *c = find(function);
     int error = harmless ? 0 : (int)lost;
     c->count++;
-    if (c->fail_in > 0 && --c->fail_in == 0 && !error) {
+    const bool due = c->fail_in < 0 || (c->fail_in > 0 && --c->fail_in == 0);
+    if (due && !error) {
         error = c->error;
         if (driver && is_fatal((CUresult)error)) lost = (CUresult)error;
     }

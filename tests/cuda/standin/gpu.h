@@ -19,7 +19,7 @@ enum { STANDIN_GPUS = 16, STANDIN_SHARED = 48 << 10, STANDIN_SHARED_MOST = 227 <
 typedef struct standin_counter {
     char *name;
     long long count;
-    int fail_in, error; /* the fail_in-th call from now, if not 0 */
+    int fail_in, error; /* the fail_in-th call from now, if not 0; < 0: all */
 } standin_counter;
 
 void standin_lock(void);

@@ -43,7 +43,8 @@ CUresult standin_forbid_capture(void);
 bool standin_owns(const void *address, size_t bytes);
 
 /* The n-th next call of a function fails with `error`, and only that one. Also by the environment:
- * MGPU_STANDIN_FAIL="function:n:error,...". n = 0: never mind. Fatal errors last: see revive. */
+ * MGPU_STANDIN_FAIL="function:n:error,...". n = 0: never mind; n < 0: all. Fatal errors last: see
+ * revive. */
 void standin_fail(const char *function, int n, int error);
 void standin_revive(void);
 

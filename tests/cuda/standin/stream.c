@@ -162,8 +162,9 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* When it fails the capture ends all the same. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    ENTER(cuStreamEndCapture);
+    const CUresult asked = (CUresult)standin_enter("cuStreamEndCapture");
     *graph = NULL;
     if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -172,9 +173,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     stream->capture = NULL;
     stream->spoilt = false;
     capturing = NULL;
-    if (!spoilt) *graph = made;
-    if (spoilt) cuGraphDestroy(made);
-    return spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    if (!spoilt && !asked) *graph = made;
+    if (!*graph) cuGraphDestroy(made);
+    return asked ? asked : spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 /* ---- events ---- */

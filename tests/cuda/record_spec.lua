@@ -1,0 +1,262 @@
+-- Recorded steps: what changes between the runs of a plan (addresses, the arena, draws, guards, errors)
+-- changes nothing in its numbers. The stand-in is strict here: memory that was given back is never used
+-- again, and a recording that touches it ends with an error.
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+ffi.C.setenv("MGPU_STANDIN_STRICT", "1", 1)
+
+local device = require "tests.cuda.device"
+local check = require "check"
+local mgpu = require "mgpu"
+
+local test = check.test
+local L = mgpu.layers
+
+-- What fn gives on the GPU is what it gives on ref; fn is called with the device's name.
+local function as_on_ref(fn, tolerance)
+  local function on(name)
+    mgpu.seed(3)
+    mgpu.Layer.reset_names()
+    return mgpu.with_device(name, function() return fn(name) end)
+  end
+  check.near(on "cuda:0", on "ref:0", tolerance or 1e-5) -- float32 sums in another order
+end
+
+-- 0, 1, ... as floats.
+local function range(n) return mgpu.arange(n):to "float32" end
+
+local function numbers(list)
+  local all = {}
+  for i, t in ipairs(list) do all[i] = t:reshape { -1 }:totable() end
+  return all
+end
+
+-- ---- addresses ----------------------------------------------------------------------------------
+
+for _, count in ipairs { 2, 5, 40 } do
+  test(("arguments that alternate among %d buffers, with all results kept"):format(count), function()
+    as_on_ref(function()
+      local f = mgpu.jit(function(x, y) return (x * 2 + y):reshape { 3, 2 }, (x - y):sum() end)
+      local buffers, kept = {}, {}
+      for i = 1, count do buffers[i] = mgpu.full({ 6 }, i) + range(6) end
+      mgpu.eval(unpack(buffers))
+      for i = 1, 3 * count do
+        local a, b = f(buffers[i % count + 1], buffers[i * 7 % count + 1])
+        kept[#kept + 1] = a
+        kept[#kept + 1] = b
+      end
+      return numbers(kept)
+    end)
+  end)
+end
+
+test("a variable whose value the caller holds gets new memory, the held ones stay", function()
+  as_on_ref(function()
+    local v, w = mgpu.variable(range(5)), mgpu.variable(mgpu.ones { 5 })
+    local step = mgpu.jit(function(x)
+      local before = v:value()
+      v:assign(before * 0.5 + x)
+      w:assign(w:value() + before)
+    end)
+    local held = {}
+    for i = 1, 24 do
+      step(mgpu.full({ 5 }, i))
+      if i % 3 > 0 then held[#held + 1] = v:value() end
+    end
+    held[#held + 1] = v:value()
+    held[#held + 1] = w:value()
+    return numbers(held)
+  end)
+end)
+
+test("a result that is another shape of a temporary is used further on", function()
+  as_on_ref(function()
+    local f, last = mgpu.jit(function(x)
+      local r = (x * 2 + 1):reshape { 10, 100 }
+      return r, r * 3 - 2
+    end), {}
+    for i = 1, 5 do last = { f(mgpu.full({ 1000 }, i)) } end
+    return numbers(last)
+  end)
+end)
+
+test("plans that take turns share an arena that grows", function()
+  as_on_ref(function()
+    local plans, kept = {}, {}
+    for i = 1, 6 do
+      plans[i] = mgpu.jit(function(x)
+        local wide = x:reshape { -1, 1 } * x:reshape { 1, -1 }
+        return wide:sum { axis = 1 } + wide:max { axis = 2 }
+      end)
+    end
+    for size = 1, 6 do
+      for turn = 1, 4 do
+        for i = 1, size do kept[#kept + 1] = plans[i](range(4 ^ i < 200 and 4 ^ i or 200 * i) / 100 + turn) end
+      end
+    end
+    return numbers(kept)
+  end)
+end)
+
+test("a plan that follows one that was given up has recordings of its own", function()
+  as_on_ref(function()
+    local kept, x = {}, range(7)
+    for i = 1, 20 do
+      local f = mgpu.jit(function(y) return (y * i):sum() + y end)
+      for _ = 1, 3 do kept[#kept + 1] = f(x) end
+      f = nil -- luacheck: ignore
+      collectgarbage()
+    end
+    return numbers(kept)
+  end)
+end)
+
+test("calls without elements, behind many others", function()
+  as_on_ref(function()
+    local f = mgpu.jit(function(x, ...)
+      local y, sums = x, {}
+      for i = 1, 7 do
+        sums[i] = select(i, ...):sum()
+        y = y + sums[i]
+      end
+      return y, sums[7] + y:sum()
+    end)
+    local kept = {}
+    for i = 1, 4 do
+      local terms = {}
+      for k = 1, 7 do terms[k] = mgpu.full({ k }, i) end
+      local y, sum = f(mgpu.zeros { 0, 3 }, unpack(terms))
+      check.equal(y:shape(), { 0, 3 })
+      kept[i] = sum
+    end
+    return numbers(kept)
+  end)
+end)
+
+-- ---- training -----------------------------------------------------------------------------------
+
+local function classifier(name, options)
+  local model = mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "relu", name = "h" },
+    L.Dropout { 0.3, name = "d" }, L.Dense { 3, activation = "softmax", name = "o" } }
+  model:compile { loss = "sparse_categorical_crossentropy", optimizer = mgpu.optimizers.Adam { 0.01 },
+    devices = name, steps_per_execution = options and options.steps_per_execution }
+  return model
+end
+
+local function rows(n) return (range(n * 6) % 11):reshape { n, 6 } / 11 end
+
+for _, failing in ipairs { { 1 }, { 2 }, { 3 }, { 20 }, { 2, 3, 20 }, { 25 } } do
+  local wrong = {}
+  for _, step in ipairs(failing) do wrong[step] = true end
+  test(("a guard that fails in step %s leaves weights and draws as they were"):format(
+    table.concat(failing, ", ")), function()
+    as_on_ref(function(name)
+      local model, x = classifier(name), rows(9)
+      local good = (range(9) % 3):to "int32"
+      local bad = mgpu.full({ 9 }, 7, { dtype = "int32" })
+      local step, raised = 1, 0
+      while step <= 25 do
+        if wrong[step] then -- it is raised now or, from a device that works on, by the next reader
+          wrong[step] = nil
+          local ok = pcall(function()
+            model:train_on_batch(x, bad)
+            model:get_weights()[1]:totable()
+          end)
+          check.falsy(ok, "step " .. step)
+          raised = raised + 1
+        else
+          model:train_on_batch(x, good)
+          step = step + 1
+        end
+      end
+      check.equal(raised, #failing)
+      for _, s in ipairs(failing) do wrong[s] = true end
+      return numbers(model:get_weights())
+    end, 1e-4) -- 25 steps
+  end)
+end
+
+test("several steps at once", function()
+  as_on_ref(function(name)
+    local model = classifier(name, { steps_per_execution = 3 })
+    local x, y = rows(40), (range(40) % 3):to "int32"
+    model:fit(x, y, { epochs = 4, batch_size = 7, verbose = 0 })
+    return numbers(model:get_weights())
+  end, 1e-4)
+end)
+
+test("each run of a recording draws anew, also between other plans' draws", function()
+  as_on_ref(function()
+    local f = mgpu.jit(function() return mgpu.rand { 5 } end)
+    local g = mgpu.jit(function(x) return mgpu.randn { 3 } + x, mgpu.rand { 2 } end)
+    local kept = {}
+    for i = 1, 8 do
+      kept[#kept + 1] = f()
+      if i % 2 == 0 then
+        local a, b = g(mgpu.full({ 3 }, i))
+        kept[#kept + 1] = a
+        kept[#kept + 1] = b
+      end
+    end
+    return numbers(kept)
+  end)
+end)
+
+if device.real then return end
+
+-- ---- errors -------------------------------------------------------------------------------------
+
+ffi.cdef [[
+void standin_fail(const char *function, int n, int error);
+long long standin_count(const char *what);
+]]
+local standin = ffi.load "build/standin/libcuda.so.1"
+
+-- The weights after steps in which the n-th of such calls fails, n = first .. last; steps that fail are
+-- made again. In the second step all is recorded.
+local function after_failures(what, code, first, last)
+  local failures = 0
+  as_on_ref(function(name)
+    local model, x, y = classifier(name), rows(9), (range(9) % 3):to "int32"
+    model:train_on_batch(x, y)
+    for n = first, last do
+      if name == "cuda:0" then standin.standin_fail(what, n, code) end
+      local ok, message = pcall(model.train_on_batch, model, x, y)
+      standin.standin_fail(what, 0, 0)
+      if not ok then
+        failures = failures + 1
+        check.matches(message, "CUDA_ERROR")
+        model:train_on_batch(x, y)
+      end
+    end
+    return numbers(model:get_weights())
+  end, 1e-4)
+  return failures
+end
+
+for _, what in ipairs { "cuLaunchKernel", "cuStreamUpdateCaptureDependencies", "cuStreamGetCaptureInfo",
+  "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphLaunch" } do
+  test(what .. " fails while a step is recorded: nothing was done, and the step can be made again", function()
+    check.truthy(after_failures(what, 1, 1, 6) > 0)
+  end)
+end
+
+for _, what in ipairs { "cuGraphInstantiate", "cuStreamEndCapture", "cuStreamBeginCapture" } do
+  test(what .. " without memory: the steps go without recordings", function()
+    check.equal(after_failures(what, 2, -4, -1), 0) -- all calls
+  end)
+end
+
+test("a graph that cannot be given other addresses is made anew", function()
+  local before = standin.standin_count "cuGraphInstantiate"
+  as_on_ref(function(name)
+    local f, kept = mgpu.jit(function(x) return x * 2 + 1 end), {}
+    for i = 1, 40 do
+      if i > 20 and name == "cuda:0" then standin.standin_fail("cuGraphExecUpdate", 1, 910) end
+      kept[i] = f(mgpu.full({ 4 }, i))
+    end
+    standin.standin_fail("cuGraphExecUpdate", 0, 0)
+    return numbers(kept)
+  end)
+  check.truthy(standin.standin_count "cuGraphInstantiate" > before + 20)
+end)
