@@ -189,6 +189,15 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
+/* A kernel that finds out only when it prepares that it cannot: the next one's turn. */
+static void pass_over(call *k) {
+    if (mg_log_on("dispatch")) mg_log("dispatch", "%s: %s", k->kernel->name, mg_error_message());
+    if (k->plan.state && k->kernel->release) k->kernel->release(k->plan.state);
+    k->plan.state = NULL;
+    k->plan.scratch = 0;
+    mg_error_clear();
+}
+
 static mg_status choose_kernel(const compiler *c, call *k) {
     char text[512];
     if (mg_is_collective(k->plan.step)) {
@@ -208,7 +217,9 @@ static mg_status choose_kernel(const compiler *c, call *k) {
                    refusal ? " refuses: " : "", refusal ? refusal : "");
         if (refusal) continue;
         k->kernel = *candidate;
-        return (*candidate)->prepare ? (*candidate)->prepare(&k->plan) : MG_OK;
+        const mg_status status = (*candidate)->prepare ? (*candidate)->prepare(&k->plan) : MG_OK;
+        if (status != MG_UNSUPPORTED) return status;
+        pass_over(k);
     }
     if (c->set->kernels[0] && mg_log_on("fallback"))
         mg_log("fallback", "%s: reference kernel for %s", c->p->device->name,

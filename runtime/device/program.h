@@ -21,7 +21,7 @@ typedef struct mg_port {
 
 typedef struct mg_kernel_plan {
     const mg_step *step; /* NULL for a reorder, which has one input and one output port */
-    mg_port *in;         /* layouts as the values lie now; prepare may ask for others */
+    mg_port *in; /* layouts as the values lie now (see row_major); prepare may ask for others */
     mg_port
         *out; /* row-major; prepare may choose others (ignored for external values: reordered) */
     size_t scratch; /* bytes of scratch wanted during the call, 64-byte aligned */
@@ -58,7 +58,9 @@ typedef struct mg_kernel_set {
     size_t (*layout_bytes)(const mg_value *v, int layout); /* NULL if only row-major exists */
     /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL likewise. */
     const mg_kernel *reorder;
-    bool row_major; /* inputs are shown as row-major to kernels, which ask when they want others */
+    /* Kernels are offered their inputs row-major, however they lie: only one that knows another
+     * layout has to ask for it. */
+    bool row_major;
     const mg_kernel *last_resort; /* takes what no other takes; NULL: the reference kernel */
     /* Memory of the device to memory of the device; NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
