@@ -21,7 +21,7 @@ typedef struct mg_port {
 
 typedef struct mg_kernel_plan {
     const mg_step *step; /* NULL for a reorder, which has one input and one output port */
-    mg_port *in;         /* layouts as the values lie now; prepare may ask for others */
+    mg_port *in; /* layouts as the values lie now (see row_major); prepare may ask for others */
     mg_port
         *out; /* row-major; prepare may choose others (ignored for external values: reordered) */
     size_t scratch; /* bytes of scratch wanted during the call, 64-byte aligned */

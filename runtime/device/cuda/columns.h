@@ -7,7 +7,7 @@
 
 typedef struct mg_columns {
     CUfunction partial, join, add; /* one of join and add */
-    column_params p; /* without the addresses */
+    column_params p;               /* without the addresses */
 } mg_columns;
 
 /* Fills it for x, for its moments or for sums. Gives the bytes of scratch for the partials. */
