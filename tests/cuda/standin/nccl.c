@@ -24,7 +24,10 @@ typedef struct team {
     bool aborted;
     operand table[MOST_RANKS];
     const void *mail[MOST_RANKS][MOST_RANKS]; /* from, to: what is sent; NULL: nothing, or taken */
+    struct team *next;
 } team;
+
+static team *teams; /* all that were made: kept */
 
 struct ncclComm {
     team *team;
@@ -299,6 +302,10 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *gpus) {
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->changed, NULL);
     t->n = n;
+    t->next = teams;
+    while (!__atomic_compare_exchange_n(&teams, &t->next, t, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
+        continue;
     for (int i = 0; i < n; i++) {
         comms[i] = malloc(sizeof *comms[i]);
         *comms[i] = (struct ncclComm){.team = t, .rank = i};
