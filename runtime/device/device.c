@@ -278,6 +278,7 @@ void mg_devices_close(void) {
         first = d->next;
         if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
         if (d->api->close) d->api->close(d);
+        mg_free(d->kept);
         mg_free(d);
     }
     chosen = NULL;

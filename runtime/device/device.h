@@ -78,6 +78,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     int threads;            /* its share of the host's cores in plans on several devices; 0: all */
     struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
     mg_rng_state asked_rng; /* before it ran */
+    char *kept;             /* owned: the message of a guard whose plan is gone; or NULL */
+    mg_status kept_code;
     struct mg_worker *worker; /* its thread in such plans, or NULL */
     _Atomic(const char *) at; /* the op that it is in, or was last */
     atomic_bool lost;         /* its thread did not come back from a job: no other is given to it */

@@ -61,10 +61,30 @@ static void take_back_draws(mg_rng_state before, uint64_t n_draws) {
     if (now.seed == before.seed && now.base == before.base + n_draws) mg_rng_set(before);
 }
 
+/* What mg_ahead_drop kept. */
+static mg_status raise_kept(mg_device *d) {
+    const mg_status code = d->kept_code;
+    mg_fail(code, "%s", d->kept);
+    mg_free(d->kept);
+    d->kept = NULL;
+    return code;
+}
+
+void mg_ahead_drop(const mg_plan *p) {
+    for (int i = 0; i < p->n_parts; i++) {
+        mg_device *d = p->parts[i].device;
+        if (d->asked != p || mg_ahead_settle(d) == MG_OK) continue;
+        mg_free(d->kept);
+        d->kept = mg_strdup(mg_error_message());
+        d->kept_code = mg_error_code();
+        mg_error_clear();
+    }
+}
+
 mg_status mg_ahead_settle(mg_device *d) {
     uint8_t answers[MG_MOST_ANSWERS];
     const mg_plan *p = d->asked;
-    if (!p) return MG_OK;
+    if (!p) return d->kept ? raise_kept(d) : MG_OK;
     d->asked = NULL;
     MG_TRY(d->api->hear(d, answers, p->n_guards));
     for (int i = 0; i < p->n_guards; i++) {

@@ -349,8 +349,7 @@ static void free_part(mg_plan *p, int i) {
 void mg_plan_free(mg_plan *p) {
     mg_wrecks_reclaim();
     if (!p || mg_wreck_take(p)) return;
-    for (int i = 0; i < p->n_parts; i++)
-        if (p->parts[i].device->asked == p) mg_ahead_settle(p->parts[i].device);
+    mg_ahead_drop(p);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);

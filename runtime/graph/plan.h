@@ -70,6 +70,8 @@ mg_status mg_ahead_hold(const mg_guard *guards, int n_guards, mg_tensor *const *
                         mg_tensor **values, int n);
 /* After the compute phase of a plan that runs ahead: its guards will be answered. */
 mg_status mg_ahead_ask(mg_plan *p);
+/* Before p goes: the error of a guard that failed is kept for the next who asks its device. */
+void mg_ahead_drop(const mg_plan *p);
 
 /* Root numbers: outputs first, then new values of variables, then guards. */
 static inline int mg_part_external(const mg_part *part, int root) {

@@ -142,3 +142,26 @@ print("goes on", model:train_on_batch(x, good).loss)
   check.matches(out, "false\t[^\n]*class")
   check.matches(out, "goes on\t")
 end)
+
+test("a guard that fails in a plan's last run is raised although the plan is gone", function()
+  local out = run(standin, [[
+local core = require "mgpu.core"
+core.default_device "cuda:0"
+local w = mgpu.variable(mgpu.ones { 3 })
+local x = mgpu.zeros { 3 }
+mgpu.eval(x)
+do
+  local step = mgpu.jit(function(v)
+    core.guard_finite({ v }, "v is not finite")
+    w:assign(w:value() + v)
+  end)
+  step(1 / x)
+end
+collectgarbage()
+collectgarbage()
+print(pcall(function() return w:value():totable() end))
+print(unpack(w:value():totable()))
+]])
+  check.matches(out, "false\t[^\n]*v is not finite")
+  check.matches(out, "1\t1\t1")
+end)
