@@ -1,5 +1,6 @@
 /* cuDNN itself, without a GPU: the graphs that we describe get engines whose plans are made, for a
- * GPU that is only described too. Nothing is run. */
+ * GPU that is only described too. Nothing is run. Plans that compile at run time cannot be made
+ * with the toolkit's stub of a driver: those that are made come precompiled. */
 #include "core/precision.h"
 #include "device/cuda/dnn_plan.h"
 #include <dlfcn.h>
@@ -16,13 +17,14 @@ typedef struct shape {
     int first; /* its image needs no gradient */
 } shape;
 
+/* Those of models/, and others. */
 static const shape shapes[] = {
-    {"mnist_cnn 1", 28, 1, 3, 32, 1, 0, 0, 1, 1},   {"mnist_cnn 2", 26, 32, 3, 64, 1, 0, 0, 1, 0},
-    {"mnist_cnn 3", 24, 64, 3, 128, 1, 0, 0, 1, 0}, {"lenet5 1", 28, 1, 5, 6, 1, 2, 0, 1, 1},
-    {"lenet5 2", 14, 6, 5, 16, 1, 0, 0, 1, 0},      {"resnet 7x7", 224, 3, 7, 64, 2, 2, 1, 1, 1},
-    {"resnet 1x1", 56, 256, 1, 64, 1, 0, 0, 1, 0},  {"resnet 3x3", 56, 64, 3, 64, 1, 1, 0, 1, 0},
-    {"3x3 / 2", 56, 128, 3, 128, 2, 0, 1, 1, 0},    {"1x1 / 2", 56, 256, 1, 512, 2, 0, 0, 1, 0},
-    {"depthwise", 14, 64, 3, 64, 1, 1, 0, 64, 0},   {"2 groups", 14, 64, 3, 64, 1, 1, 0, 2, 0},
+    {"mnist_cnn 1", 28, 1, 3, 32, 1, 0, 0, 1, 1},    {"mnist_cnn 2", 26, 32, 3, 256, 1, 0, 0, 1, 0},
+    {"mnist_cnn 3", 24, 256, 3, 128, 1, 0, 0, 1, 0}, {"lenet5 1", 28, 1, 5, 6, 1, 2, 0, 1, 1},
+    {"lenet5 2", 14, 6, 5, 16, 1, 0, 0, 1, 0},       {"resnet 7x7", 224, 3, 7, 64, 2, 2, 1, 1, 1},
+    {"resnet 1x1", 56, 256, 1, 64, 1, 0, 0, 1, 0},   {"resnet 3x3", 56, 64, 3, 64, 1, 1, 0, 1, 0},
+    {"3x3 / 2", 56, 128, 3, 128, 2, 0, 1, 1, 0},     {"1x1 / 2", 56, 256, 1, 512, 2, 0, 0, 1, 0},
+    {"depthwise", 14, 64, 3, 64, 1, 1, 0, 64, 0},    {"2 groups", 14, 64, 3, 64, 1, 1, 0, 2, 0},
 };
 
 #ifndef STUBS /* where the toolkit has the libcuda.so that can only be linked to */
@@ -107,13 +109,17 @@ static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, boo
 }
 
 static void check_all(mg_dtype dtype) {
-    if (!target.properties) skip();
+    static const int64_t batches[] = {1, 32, 128};
+    if (!target.properties) {
+        print_message("skipped: it wants cuDNN 9.8 and the toolkit's %s/libcuda.so\n", STUBS);
+        skip();
+    }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int64_t batch = 1; batch <= 128; batch += 127) {
-            check(&shapes[i], batch, MG_DNN_Y, dtype, false);
-            check(&shapes[i], batch, MG_DNN_Y, dtype, true);
-            check(&shapes[i], batch, MG_DNN_W, dtype, false);
-            if (!shapes[i].first) check(&shapes[i], batch, MG_DNN_X, dtype, false);
+        for (int b = 0; b < 3; b++) {
+            check(&shapes[i], batches[b], MG_DNN_Y, dtype, false);
+            check(&shapes[i], batches[b], MG_DNN_Y, dtype, true);
+            check(&shapes[i], batches[b], MG_DNN_W, dtype, false);
+            if (!shapes[i].first) check(&shapes[i], batches[b], MG_DNN_X, dtype, false);
         }
 }
 

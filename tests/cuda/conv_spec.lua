@@ -154,6 +154,29 @@ test("the measured choice is kept, and found again", function()
   check.truthy(calls(log, "cudnnBackendExecute") > 2)
 end)
 
+-- Memory for the op, not for its algorithms side by side; then for both.
+local function check_kept_only_if_measured(script, memory, execute, answer)
+  local log, cache = check.path(execute .. "-calls"), check.path(execute .. "-cache")
+  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+  check.matches(run(settings .. " MGPU_STANDIN_MEMORY=" .. memory, script), answer)
+  check.equal(calls(log, execute), 1, "there was memory to measure")
+  check.matches(run(settings, script), answer)
+  check.truthy(calls(log, execute) > 2)
+  check.matches(run(settings, script), answer)
+  check.equal(calls(log, execute), 1)
+end
+
+test("a choice for which there was no memory to measure is not kept", function()
+  check_kept_only_if_measured([[
+local x, w = mgpu.ones({ 1, 32, 32, 64 }, { device = "cuda:0" }), mgpu.ones({ 1, 1, 64, 64 }, { device = "cuda:0" })
+print(core.ops.conv2d(x, w):totable()[1][3][3][4])
+]], 700000, "cudnnBackendExecute", "^64")
+  check_kept_only_if_measured([[
+local a, b = mgpu.ones({ 8, 16 }, { device = "cuda:0" }), mgpu.ones({ 16, 8 }, { device = "cuda:0" })
+print(core.ops.matmul(a, b):totable()[1][1])
+]], 4000000, "cublasLtMatmul", "^16")
+end)
+
 test("a plan that fails while measured is not taken", function()
   local cache = check.path "another-cache"
   check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendExecute:1:3000 MGPU_CACHE=" .. cache, CONV), "true%s+54")

@@ -140,11 +140,12 @@ static mg_status measure(trial *t, mg_device *d, const mg_dnn_plan *plans, int n
     return MG_OK;
 }
 
-/* The fastest plan's number; the first one if there is no memory to measure them. */
+/* The fastest plan's number; the first one, not settled, if there is no memory to measure them. */
 static mg_status fastest(const mg_kernel_plan *plan, const state *s, cudnnHandle_t handle,
-                         const mg_dnn_plan *plans, int n, int *best) {
+                         const mg_dnn_plan *plans, int n, int *best, bool *settled) {
     trial t = {.handle = handle, .numbers = s->numbers, .n = s->n};
     *best = 0;
+    *settled = true;
     if (n == 1) return MG_OK;
     for (int i = 0; i < t.n; i++) {
         const mg_value *v = port_of(plan, s, i)->value;
@@ -158,6 +159,8 @@ static mg_status fastest(const mg_kernel_plan *plan, const state *s, cudnnHandle
         if (t.at[i]) mg_device_give(plan->device, t.at[i], t.bytes[i]);
     if (status != MG_OOM) return status;
     mg_error_clear();
+    *best = 0;
+    *settled = false;
     return MG_OK;
 }
 
@@ -191,7 +194,7 @@ static void keep(const mg_dnn_plan *plan, const char *key) {
 }
 
 static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
-                        const mg_dnn_conv *c) {
+                        const mg_dnn_conv *c, bool *settled) {
     mg_dnn_graph graph;
     mg_dnn_plan plans[CANDIDATES];
     int n = 0, best = 0;
@@ -199,7 +202,7 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
     if (status == MG_OK)
         status =
             mg_dnn_plans(target, &graph, c->dtype, mg_deterministic() ? 1 : CANDIDATES, plans, &n);
-    if (status == MG_OK) status = fastest(plan, s, target->handle, plans, n, &best);
+    if (status == MG_OK) status = fastest(plan, s, target->handle, plans, n, &best, settled);
     for (int i = 0; i < n; i++)
         if (status == MG_OK && i == best)
             s->plan = plans[i];
@@ -209,16 +212,18 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
     return status;
 }
 
-/* The choice of an earlier time, or a new one. */
+/* The choice of an earlier time, or a new one, which is kept if there was memory to make it well.
+ */
 static mg_status find_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
                            const mg_dnn_conv *c) {
     mg_text key = {0};
-    if (mg_deterministic()) return choose(plan, s, target, c);
+    bool settled;
+    if (mg_deterministic()) return choose(plan, s, target, c, &settled);
     MG_TRY(key_of(&key, plan->device, c));
     mg_status status = MG_OK;
     if (!read_back(&s->plan, target->handle, key.s)) {
-        status = choose(plan, s, target, c);
-        if (status == MG_OK) keep(&s->plan, key.s);
+        status = choose(plan, s, target, c, &settled);
+        if (status == MG_OK && settled) keep(&s->plan, key.s);
     }
     mg_free(key.s);
     return status;

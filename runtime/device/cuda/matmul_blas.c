@@ -160,8 +160,9 @@ static size_t rounded(int64_t count, size_t size) {
     return ((size_t)count * size + 255) / 256 * 256;
 }
 
+/* Chooses the fastest; the first one, not settled, if none could be timed. */
 static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *list, int n,
-                             size_t size) {
+                             size_t size, bool *settled) {
     const mg_product *p = &s->product;
     const size_t a = rounded(p->matrices * p->m * p->k, size);
     const size_t b = rounded(p->matrices * p->k * p->n, size);
@@ -169,6 +170,7 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     float best = 0;
     void *memory;
     s->chosen = list[0];
+    *settled = false;
     if (mg_device_take(s->device, a + b + y + bias + WORKSPACE, &memory) != MG_OK) {
         mg_error_clear(); /* then the first is good enough */
         return MG_OK;
@@ -181,8 +183,9 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
         float ms;
         t.how = &list[i];
         if (mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;
-        if (best > 0 && ms >= best) continue;
+        if (*settled && ms >= best) continue;
         best = ms;
+        *settled = true;
         s->chosen = list[i];
     }
     mg_error_clear();
@@ -202,6 +205,7 @@ static mg_status choose(state *s, mg_dtype t) {
     cublasLtMatmulHeuristicResult_t list[OFFERED];
     char key[256];
     size_t bytes;
+    bool settled;
     const int n = offers(s, list);
     if (n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
     s->chosen = list[0];
@@ -214,8 +218,8 @@ static mg_status choose(state *s, mg_dtype t) {
         return MG_OK;
     }
     mg_free(kept);
-    MG_TRY(time_offers(s, list, n, mg_dtype_size(t)));
-    mg_cuda_cache_write("matmul", key, &s->chosen, sizeof s->chosen);
+    MG_TRY(time_offers(s, list, n, mg_dtype_size(t), &settled));
+    if (settled) mg_cuda_cache_write("matmul", key, &s->chosen, sizeof s->chosen);
     return MG_OK;
 }
 
