@@ -62,7 +62,7 @@ static void run(const call *c, int skew, const uint8_t *const *x, uint8_t *y) {
     }
     out = (char *)memory[2] + GUARD + skew;
     assert_int_equal(k->prepare(&plan), MG_OK);
-    const mg_call made = {.plan = &plan, .in = in, .out = &out};
+    const mg_call made = {.plan = &plan, .in = in, .out = &out, .first = step.first};
     assert_int_equal(k->run(&made), MG_OK);
     assert_int_equal(device->api->copy_out(device, host, memory[2], ROOM), MG_OK);
     if (k->release) k->release(plan.state);
