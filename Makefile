@@ -152,19 +152,7 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
 	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
 
-# Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
-GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-NVCC_random.cu = -fmad=false # the reference's bits
-$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h)
-	@mkdir -p $(@D)
-	$(call say,nvcc,$<)
-	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) $(NVCC_$(<F)) -Werror all-warnings -fatbin -o $@ $<
-IMAGES = $(patsubst %.cu,$B/%.fatbin,$(CUDA_CU))
-$B/kernels.o: $(IMAGES)
-	@{ echo '.section .data.rel.ro, "aw"; .globl mg_cuda_images; mg_cuda_images:'; \
-	  i=0; for f in $^; do echo ".quad image$$i"; i=$$((i + 1)); done; echo '.quad 0; .section .note.GNU-stack,""; .section .rodata'; \
-	  i=0; for f in $^; do echo ".balign 64; image$$i: .incbin \"$$f\""; i=$$((i + 1)); done; } >$(@:.o=.s)
-	$Q$(CC) -c -o $@ $(@:.o=.s)
+include runtime/device/cuda/rules.mk
 
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
@@ -236,17 +224,6 @@ bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
 
-# A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
-gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
-	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so \
-	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
-	  cp build/mgpu/core.so build/gpu/mgpu; du -sh build/gpu
-GPU_RUN = LD_LIBRARY_PATH=build/gpu:$$LD_LIBRARY_PATH
-gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
-	@$(GPU_RUN) sh tests/cuda/on_gpu.sh
-gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
-	@$(GPU_RUN) build/gpu/mgpulua tests/bench/gpu.lua
-
 # ---- looking after the code ----------------------------------------------------------------------
 
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
@@ -289,4 +266,4 @@ uninstall: ## remove what install put there
 clean: ## remove everything built
 	rm -rf build
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -3,7 +3,6 @@ require "tests.cuda.device"
 local check = require "check"
 local mgpu = require "mgpu"
 
-mgpu.precision "highest" -- TF32 would not meet the tolerances
 dofile "tests/lua/golden_training_spec.lua"
 
 local test = check.test
