@@ -129,7 +129,7 @@ FLAGS_runtime/device/cpu/pairs_base.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/pairs_avx2.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/pairs_avx512.c = -ffp-contract=off
 
-$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h)
+$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h) runtime/ops/elementwise_double.h
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so

@@ -13,7 +13,7 @@ function M.parse_devices(text)
     local spelled, between, numbers = item:match "^(.-)([:/]?)([%d-]*)$"
     local first, last = numbers:match "^(%d+)%-?(%d*)$"
     if spelled ~= "" then kind, mark = spelled, between ~= "" and between or ":" end
-    if not kind or (numbers ~= "" and not first) then
+    if not kind or (numbers ~= "" and not first) or (numbers == "" and between ~= "") then
       core.fail("usage", ("--devices %s: cannot read %q (write cpu, cuda:0,1 or cpu:0-3)")
         :format(text, item))
     end

@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/elementwise_double.h"
 #include "ops/ops.h"
+#include <math.h>
 
 double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c) {
     const double x = a;

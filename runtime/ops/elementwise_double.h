@@ -1,7 +1,6 @@
 /* The vocabulary of elementwise.def's value column in double, by libm: for the reference kernels,
- * and for any device's double registers. No guard: whoever needs another width undefines it all. */
-#include <math.h>
-
+ * and for any device's double registers. No guard: whoever needs another width undefines it all.
+ * Who includes this has math.h, or CUDA's functions. */
 #define K(v) ((double)(v))
 #define EXP exp
 #define EXPM1 expm1

@@ -133,6 +133,9 @@ test("a list of devices may count from the last kind named, and several may shar
   local parse = require("mgpu.program").parse_devices
   check.equal(parse "cuda:0,1,cpu:0-1", { "cuda:0", "cuda:1", "cpu:0", "cpu:1" })
   check.equal(parse "cuda:1/0-1,2", { "cuda:1/0", "cuda:1/1", "cuda:1/2" })
+  for _, text in ipairs { "cpu:", "cuda:0/", "cpu:1-2-3", "0" } do
+    check.raises(function() parse(text) end, "cannot read", "usage")
+  end
 end)
 
 test("--devices sets what mgpu.devices() returns", function()

@@ -3,15 +3,8 @@
 
 mg_cublas mg_blas;
 
-static const char *const symbols[] = MG_CUDA_SYMBOLS(MG_CUBLAS);
-_Static_assert(sizeof mg_blas / sizeof(void *) == sizeof symbols / sizeof *symbols - 1,
-               "one address for each name");
-
-static mg_library library = {.file = "libcublasLt.so.13",
-                             .what = "cuBLASLt 13",
-                             .install = "install libcublas-13-0 (or the wheel nvidia-cublas)",
-                             .symbols = symbols,
-                             .table = (void **)&mg_blas};
+MG_CUDA_LIBRARY(library, mg_blas, MG_CUBLAS, .file = "libcublasLt.so.13", .what = "cuBLASLt 13",
+                .install = "install libcublas-13-0 (or the wheel nvidia-cublas)");
 
 mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MG_OK;

@@ -5,16 +5,8 @@
 
 mg_cuda_driver mg_cu;
 
-static const char *const symbols[] = MG_CUDA_SYMBOLS(MG_CUDA_DRIVER);
-_Static_assert(sizeof mg_cu / sizeof(void *) == sizeof symbols / sizeof *symbols - 1,
-               "one address for each name");
-
-static mg_library library = {.file = "libcuda.so.1",
-                             .what = "the NVIDIA driver",
-                             .install = "install one for CUDA 13 (580 or newer)",
-                             .system = 1,
-                             .symbols = symbols,
-                             .table = (void **)&mg_cu};
+MG_CUDA_LIBRARY(library, mg_cu, MG_CUDA_DRIVER, .file = "libcuda.so.1", .what = "the NVIDIA driver",
+                .install = "install one for CUDA 13 (580 or newer)", .system = 1);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static mg_status opened;

@@ -24,6 +24,16 @@
 #define MG_CUDA_SYMBOLS(LIST)                                                                      \
     { LIST(MG_CUDA_SYMBOL) NULL }
 
+/* Defines `name`, a static mg_library that fills `functions`, made by MG_CUDA_TABLE from LIST; the
+ * rest says .file, .what and .install. */
+#define MG_CUDA_LIBRARY(name, functions, LIST, ...)                                                \
+    static const char *const name##_symbols[] = MG_CUDA_SYMBOLS(LIST);                             \
+    _Static_assert(sizeof(functions) / sizeof(void *) ==                                           \
+                       sizeof name##_symbols / sizeof *name##_symbols - 1,                         \
+                   "one address for each name");                                                   \
+    static mg_library name = {                                                                     \
+        .symbols = name##_symbols, .table = (void **)&(functions), __VA_ARGS__}
+
 typedef struct mg_library {
     const char *file;           /* "libcudnn.so.9" */
     const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */

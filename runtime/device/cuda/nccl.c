@@ -23,12 +23,8 @@
 
 MG_CUDA_TABLE(nccl_api, NCCL);
 static nccl_api nccl;
-static const char *const symbols[] = MG_CUDA_SYMBOLS(NCCL);
-static mg_library library = {.file = "libnccl.so.2",
-                             .what = "NCCL 2",
-                             .install = "install libnccl2",
-                             .symbols = symbols,
-                             .table = (void **)&nccl};
+MG_CUDA_LIBRARY(library, nccl, NCCL, .file = "libnccl.so.2", .what = "NCCL 2",
+                .install = "install libnccl2");
 
 typedef struct rank {
     mg_device *device;

@@ -25,23 +25,16 @@
 MG_CUDA_TABLE(functions, FUNCTIONS);
 
 static functions rtc;
-static const char *const symbols[] = MG_CUDA_SYMBOLS(FUNCTIONS);
-_Static_assert(sizeof rtc / sizeof(void *) == sizeof symbols / sizeof *symbols - 1,
-               "one address for each name");
-
-static mg_library library = {.file = "libnvrtc.so.13",
-                             .what = "NVRTC 13",
-                             .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc",
-                             .symbols = symbols,
-                             .table = (void **)&rtc};
+MG_CUDA_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
+                .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
 
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {
     FOLDER "kernel.h", FOLDER "params.h", FOLDER "elements.h", FOLDER "fused.h",
-    FOLDER "reduce.h", FOLDER "scan.h",   FOLDER "finite.h"};
-static const char *const header_texts[] = {mg_cuda_kernel_h, mg_cuda_params_h, mg_cuda_elements_h,
-                                           mg_cuda_fused_h,  mg_cuda_reduce_h, mg_cuda_scan_h,
-                                           mg_cuda_finite_h};
+    FOLDER "reduce.h", FOLDER "scan.h",   FOLDER "finite.h",   "ops/elementwise_double.h"};
+static const char *const header_texts[] = {
+    mg_cuda_kernel_h, mg_cuda_params_h, mg_cuda_elements_h, mg_cuda_fused_h,
+    mg_cuda_reduce_h, mg_cuda_scan_h,   mg_cuda_finite_h,   mg_cuda_elementwise_double_h};
 enum { N_HEADERS = sizeof header_names / sizeof *header_names };
 _Static_assert(N_HEADERS == sizeof header_texts / sizeof *header_texts, "a text for each name");
 

@@ -70,7 +70,6 @@ static mg_status start(mg_device *d, mg_cuda *s) {
     s->major = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     s->minor = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     s->multiprocessors = attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    s->shared_most = attribute(s, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     mg_cu.cuDeviceGetName(s->gpu_name, sizeof s->gpu_name, s->handle);
     if (s->major < 8)
         return mg_fail(MG_UNSUPPORTED,

@@ -30,7 +30,6 @@ typedef struct mg_cuda {
     CUmemoryPool pool;
     int major, minor;                /* compute capability */
     int multiprocessors;             /* on the GPU */
-    int shared_most;                 /* bytes of shared memory that a block may ask for */
     char gpu_name[64];               /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
     struct mg_cuda_module *modules;  /* generated kernels, by source */

@@ -353,20 +353,6 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
-    ENTER(cuMemPoolGetAttribute);
-    cuuint64_t *v = value;
-    switch ((int)attribute) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *v = pool->keep; break;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *v = pool->used; break;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *v = pool->used_most; break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *v = pool->reserved; break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *v = pool->reserved_most; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
 /* All memory is the host's, so every device reaches it. */
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n) {
     ENTER(cuMemPoolSetAccess);

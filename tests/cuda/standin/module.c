@@ -123,17 +123,6 @@ CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *nam
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
-    ENTER(cuFuncSetAttribute);
-    if (!f) return CUDA_ERROR_INVALID_HANDLE;
-    if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_SUCCESS;
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-        value > STANDIN_SHARED_MOST)
-        return CUDA_ERROR_INVALID_VALUE;
-    f->shared_most = value;
-    return CUDA_SUCCESS;
-}
-
 /* ---- starting ---- */
 
 typedef struct launch {

@@ -32,28 +32,7 @@ typedef double type_f64;
 
 #if WIDE
 typedef double REAL;
-#define K(v) ((double)(v))
-#define EXP exp
-#define EXPM1 expm1
-#define LOG log
-#define LOG1P log1p
-#define SIN sin
-#define COS cos
-#define TAN tan
-#define ASIN asin
-#define ACOS acos
-#define ATAN atan
-#define SINH sinh
-#define COSH cosh
-#define TANH tanh
-#define SQRT sqrt
-#define ERF erf
-#define FLOOR floor
-#define CEIL ceil
-#define ROUND rint
-#define ABS fabs
-#define POW pow
-#define ATAN2 atan2
+#include "ops/elementwise_double.h"
 #else
 typedef float REAL;
 #define K(v) ((float)(v))
