@@ -155,7 +155,7 @@ static float first_of(const gpu *g) {
 /* ---- tests ---- */
 
 static void every_function_of_the_driver_is_there(void **state) {
-    static const char *const names[] = MG_CUDA_SYMBOLS(MG_CUDA_DRIVER);
+    static const char *const names[] = MG_LIBRARY_SYMBOLS(MG_CUDA_DRIVER);
     (void)state;
     for (int i = 0; names[i]; i++)
         if (!dlsym(RTLD_DEFAULT, names[i])) fail_msg("no %s", names[i]);

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "device/cuda/cache.h"
 #include "device/cuda/embedded.h"
-#include "device/cuda/library.h"
+#include "core/library.h"
 #include <nvrtc.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@
     X(nvrtcGetProgramLogSize)                                                                      \
     X(nvrtcGetProgramLog)                                                                          \
     X(nvrtcGetErrorString)
-MG_CUDA_TABLE(functions, FUNCTIONS);
+MG_LIBRARY_TABLE(functions, FUNCTIONS);
 
 static functions rtc;
-MG_CUDA_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
-                .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
+MG_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
+           .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
 
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {

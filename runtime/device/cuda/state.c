@@ -1,5 +1,6 @@
 /* Opening and closing a cuda device; its errors. */
 #include "device/cuda/state.h"
+#include "device/cuda/kernels/params.h"
 #include "core/alloc.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/dnn.h"
@@ -51,7 +52,7 @@ static CUresult make_streams(mg_cuda *s) {
     if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answers, MG_MOST_ANSWERS);
     if (r == CUDA_SUCCESS) r = make_pool(s);
     if (r == CUDA_SUCCESS)
-        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(uint64_t) * 2, s->pool, s->stream);
+        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(mg_rng_cell) + 1, s->pool, s->stream);
     return r;
 }
 

@@ -33,11 +33,12 @@ typedef struct mg_cuda {
     char gpu_name[64];               /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
     struct mg_cuda_module *modules;  /* generated kernels, by source */
-    CUdeviceptr rng;                 /* an mg_rng_cell: the random state of the run */
-    void *staging;                   /* pinned, of the host: two halves; or NULL */
-    CUevent sent[2];                 /* their last pieces have left */
-    int half;                        /* the next one to fill */
-    uint8_t *answers;                /* pinned, of the host */
+    CUdeviceptr
+        rng;       /* an mg_rng_cell: the random state of the run; behind it a byte for barriers */
+    void *staging; /* pinned, of the host: two halves; or NULL */
+    CUevent sent[2];  /* their last pieces have left */
+    int half;         /* the next one to fill */
+    uint8_t *answers; /* pinned, of the host */
     CUevent answered;
     void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
     bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
