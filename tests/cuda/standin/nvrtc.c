@@ -101,6 +101,14 @@ static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     return hash;
 }
 
+/* Of all that decides an object; the options decide none yet, but are part of what was asked. */
+static uint64_t hash_request(uint64_t headers, const struct _nvrtcProgram *p, int n,
+                             const char *const *options) {
+    uint64_t hash = hash_text(headers, p->source);
+    for (int i = 0; i < n; i++) hash = hash_text(hash, options[i]);
+    return hash;
+}
+
 /* ---- the real one ---- */
 
 typedef struct real {
@@ -238,7 +246,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *option
     const int failure = standin_enter("nvrtcCompileProgram");
     if (failure) return (nvrtcResult)failure;
     const char *path = getenv("MGPU_STANDIN_NVRTC");
-    const uint64_t headers = hash_headers(p), key = hash_text(headers, p->source);
+    const uint64_t headers = hash_headers(p), key = hash_request(headers, p, n, options);
     char object[PATH], kept[PATH];
     snprintf(object, sizeof object, "%.4000s/%016llx.so", folder(kept), (unsigned long long)key);
     make_folders(object);
