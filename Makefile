@@ -162,6 +162,7 @@ include runtime/device/cuda/rules.mk
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source text nvrtc embedded cache)
+$B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead text nvrtc embedded cache)
 $B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan)
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so

@@ -10,6 +10,7 @@
 #include "core/threads.h"
 #include "device/cuda/apart.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/module.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
 #include <string.h>
@@ -178,6 +179,22 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *run) {
 
 /* ---- life ---- */
 
+/* The program's calls, with all the kernels that they want. */
+static mg_status compile_calls(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+                               mg_program **calls) {
+    mg_cuda *s = d->state;
+    pthread_mutex_lock(&s->compiling);
+    mg_status status = mg_program_compile(d, set, work, calls);
+    if (status != MG_OK) {
+        mg_cuda_modules_forget(s);
+    } else if ((status = mg_cuda_modules_finish(d)) != MG_OK) {
+        mg_program_release(*calls);
+        *calls = NULL;
+    }
+    pthread_mutex_unlock(&s->compiling);
+    return status;
+}
+
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
                                   mg_program **made) {
     MG_TRY(mg_cuda_enter(d));
@@ -185,7 +202,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->n_external = work->n_external;
-    const mg_status status = mg_program_compile(d, set, work, &p->calls);
+    const mg_status status = compile_calls(d, set, work, &p->calls);
     if (status != MG_OK) {
         mg_free(p);
         return status;

@@ -103,6 +103,7 @@ static void stop(mg_cuda *s) {
     mg_cuda_modules_drop(s);
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
     pthread_mutex_destroy(&s->turn);
+    pthread_mutex_destroy(&s->compiling);
     mg_free(s);
 }
 
@@ -111,6 +112,7 @@ mg_status mg_cuda_open(mg_device *d) {
     mg_cuda *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     pthread_mutex_init(&s->turn, NULL);
+    pthread_mutex_init(&s->compiling, NULL);
     s->device = d;
     s->gpu = d->ordinal;
     s->logical = d->logical;
