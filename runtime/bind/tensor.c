@@ -350,7 +350,7 @@ static int tensor_free(lua_State *L) {
     return tensor_gc(L);
 }
 
-/* A copy on a device (the same one for clone), made through host memory. */
+/* A copy on a device (the same one for clone). */
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
@@ -360,10 +360,7 @@ static int core_copy_to(lua_State *L) {
     bind_eval(L, &t, 1);
     bind_account(L, mg_tensor_bytes(t));
     mg_tensor **place = bind_new_tensor(L);
-    void *raw = lua_newuserdata(L, mg_tensor_bytes(t) + 1);
-    bind_check(L, mg_tensor_read(t, raw));
-    bind_fill(L, place, mg_tensor_from_host(raw, (mg_dtype)t->dtype, &t->shape, d));
-    lua_pop(L, 1);
+    bind_fill(L, place, mg_tensor_copy(t, d));
     return 1;
 }
 

@@ -48,13 +48,8 @@ static bool count_in(mg_device *d, size_t bytes) {
     return true;
 }
 
-/* The memory of a lost device, unless it is the host's: a call could wait for ever. */
-static bool out_of_reach(const mg_device *d) {
-    return mg_device_is_lost(d) && !d->api->host_memory;
-}
-
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
-    if (out_of_reach(d)) return mg_device_check(d);
+    if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_in(d, bytes)) return short_of_memory(d, bytes);
     *data = d->api->alloc(d, bytes ? bytes : 1);
     if (*data) return MG_OK;
@@ -63,7 +58,7 @@ mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
 }
 
 void mg_device_give(mg_device *d, void *data, size_t bytes) {
-    if (!out_of_reach(d)) d->api->free(d, data, bytes ? bytes : 1);
+    if (!mg_device_out_of_reach(d)) d->api->free(d, data, bytes ? bytes : 1);
     atomic_fetch_sub(&d->used, (long long)bytes);
 }
 
@@ -196,13 +191,30 @@ void mg_tensor_drop_history(mg_tensor *t) {
 
 /* ---- reading ---- */
 
-mg_status mg_tensor_read(mg_tensor *t, void *dst) {
+/* Its elements are there, and will not be taken back. */
+static mg_status make_readable(mg_tensor *t) {
     MG_TRY(mg_eval(&t, 1));
+    mg_device *d = t->buffer->device;
+    return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_ahead_settle(d);
+}
+
+mg_status mg_tensor_read(mg_tensor *t, void *dst) {
+    MG_TRY(make_readable(t));
     const size_t bytes = mg_tensor_bytes(t);
     mg_device *d = t->buffer->device;
-    if (out_of_reach(d)) return mg_device_check(d);
-    MG_TRY(mg_ahead_settle(d));
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
+}
+
+mg_tensor *mg_tensor_copy(mg_tensor *t, mg_device *device) {
+    if (make_readable(t) != MG_OK) return NULL;
+    const size_t bytes = mg_tensor_bytes(t);
+    mg_buffer *b = mg_buffer_new(device, bytes);
+    if (!b) return NULL;
+    mg_tensor *copy = NULL;
+    if (mg_device_copy(device, b->data, t->buffer->device, t->buffer->data, bytes) == MG_OK)
+        copy = mg_tensor_from_buffer(b, (mg_dtype)t->dtype, &t->shape);
+    mg_buffer_release(b);
+    return copy;
 }
 
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {

@@ -76,6 +76,8 @@ void mg_tensor_release(mg_tensor *t);
 
 /* Evaluates if needed and copies the elements, row-major, to dst (count * dtype size bytes). */
 mg_status mg_tensor_read(mg_tensor *t, void *dst);
+/* Evaluates if needed: a value with the same elements in memory of its own on `device`. Owned. */
+mg_tensor *mg_tensor_copy(mg_tensor *t, mg_device *device);
 /* As doubles. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
 

@@ -71,12 +71,7 @@ mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
     mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
     if (!more) return NULL;
     v->replicas = more;
-    void *staging = mg_alloc(mg_tensor_bytes(v->value) + 1);
-    if (!staging) return NULL;
-    mg_tensor *copy = NULL;
-    if (mg_tensor_read(v->value, staging) == MG_OK)
-        copy = mg_tensor_from_host(staging, (mg_dtype)v->value->dtype, &v->value->shape, d);
-    mg_free(staging);
+    mg_tensor *copy = mg_tensor_copy(v->value, d);
     if (copy) v->replicas[v->n_replicas++] = (mg_replica){d, copy};
     return copy;
 }

@@ -54,6 +54,11 @@ typedef struct mg_device_api {
     void (*free)(mg_device *d, void *data, size_t bytes);
     mg_status (*copy_in)(mg_device *d, void *dst, const void *src, size_t bytes);
     mg_status (*copy_out)(mg_device *d, void *dst, const void *src, size_t bytes);
+    /* From memory of `from` to memory of `to`, both of this kind, perhaps the same device: behind
+     * what either has been given to do, before what it is given next. MG_UNSUPPORTED: there is no
+     * such way between the two. May be NULL. */
+    mg_status (*copy_peer)(mg_device *to, void *dst, mg_device *from, const void *src,
+                           size_t bytes);
     /* work */
     mg_status (*compile)(mg_device *d, const mg_work *work, mg_program **program);
     mg_status (*run)(mg_program *program, const mg_run *run);
@@ -107,6 +112,10 @@ static inline bool mg_device_is_lost(const mg_device *d) {
 }
 /* MG_DEVICE, saying what to do, if d is lost. */
 mg_status mg_device_check(const mg_device *d);
+/* The memory of a lost device, unless it is the host's: a call could wait for ever. */
+static inline bool mg_device_out_of_reach(const mg_device *d) {
+    return mg_device_is_lost(d) && !d->api->host_memory;
+}
 /* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
  * or else ref:0. */
 mg_device *mg_device_default(void);
@@ -120,6 +129,9 @@ void mg_devices_close(void);
 /* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data);
 void mg_device_give(mg_device *d, void *data, size_t bytes);
+/* From memory of one device to memory of another or the same one: without the host where they can.
+ * The source may be given back when it has returned. */
+mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, size_t bytes);
 /* The fastest communicator among these devices, rank i being devices[i]; NULL on failure. */
 mg_comm *mg_device_connect(mg_device *const *devices, int n);
 /* One over several processes, each with some of the ranks: the devices are of one kind. Their calls

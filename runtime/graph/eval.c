@@ -138,17 +138,9 @@ static mg_tensor *unplaced(const mg_walk *walk) {
 }
 
 static mg_status bring(mg_tensor *t) {
-    mg_tensor *x = t->inputs[0];
-    MG_TRY(mg_eval(&x, 1));
-    void *staging = mg_alloc(mg_tensor_bytes(x) + 1);
-    if (!staging) return MG_OOM;
-    mg_status status = mg_tensor_read(x, staging);
-    mg_tensor *value = NULL;
-    if (status == MG_OK)
-        value = mg_tensor_from_host(staging, (mg_dtype)t->dtype, &t->shape, t->place.device);
-    mg_free(staging);
-    if (!value) return status != MG_OK ? status : mg_error_code();
-    status = attach(t, value);
+    mg_tensor *value = mg_tensor_copy(t->inputs[0], t->place.device);
+    if (!value) return mg_error_code();
+    const mg_status status = attach(t, value);
     mg_tensor_release(value);
     return status;
 }

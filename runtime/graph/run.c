@@ -26,17 +26,11 @@ static bool within_reach(const mg_device *d, const mg_device *owner) {
 static mg_status bring(mg_part *part, int external, const mg_tensor *t, size_t offset,
                        size_t bytes) {
     mg_device *from = t->place.device, *to = part->device;
-    void *staging = mg_alloc(bytes ? bytes : 1);
-    if (!staging) return MG_OOM;
     part->buffer[external] = mg_buffer_new(to, bytes);
-    mg_status status = part->buffer[external] ? MG_OK : MG_OOM;
-    const char *source = (const char *)t->buffer->data + offset;
-    if (status == MG_OK) status = from->api->copy_out(from, staging, source, bytes);
-    if (status == MG_OK)
-        status = to->api->copy_in(to, part->buffer[external]->data, staging, bytes);
-    mg_free(staging);
-    if (status == MG_OK) part->address[external] = part->buffer[external]->data;
-    return status;
+    if (!part->buffer[external]) return MG_OOM;
+    part->address[external] = part->buffer[external]->data;
+    return mg_device_copy(to, part->address[external], from, (const char *)t->buffer->data + offset,
+                          bytes);
 }
 
 static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *const *args) {
@@ -194,13 +188,7 @@ static mg_status bring_rows(mg_plan *p, int output) {
         const size_t row = own->dim[0] ? bytes / (size_t)own->dim[0] : 0;
         char *home = (char *)p->whole[output]->data + (size_t)(p->shards.first[k] * unit) * row;
         if (!bytes || part->address[e] == (void *)home) continue;
-        void *staging = mg_alloc(bytes);
-        if (!staging) return MG_OOM;
-        mg_status status =
-            part->device->api->copy_out(part->device, staging, part->address[e], bytes);
-        if (status == MG_OK) status = to->api->copy_in(to, home, staging, bytes);
-        mg_free(staging);
-        MG_TRY(status);
+        MG_TRY(mg_device_copy(to, home, part->device, part->address[e], bytes));
     }
     return MG_OK;
 }

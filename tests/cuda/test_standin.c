@@ -286,6 +286,14 @@ static void copies_keep_to_memory(void **state) {
     assert_int_equal(cuMemcpyDtoHAsync(v, host, 4, g->stream), 1);
     assert_int_equal(cuMemcpyDtoHAsync(on_gpu(g), g->memory, 4, g->stream), 1);
     assert_int_equal(cuMemcpyDtoDAsync(g->memory, host, 4, g->stream), 1);
+    CUcontext other;
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuMemcpyPeerAsync(g->memory, g->context, g->memory + 4, g->context, 4, g->stream));
+    assert_int_equal(cuMemcpyPeerAsync(g->memory, other, g->memory + 4, g->context, 4, g->stream),
+                     1);
+    assert_int_equal(cuMemcpyPeerAsync(g->memory, g->context, g->memory + 4, other, 4, g->stream),
+                     1);
+    OK(cuDevicePrimaryCtxRelease(1));
     assert_int_equal(cuMemsetD8Async(g->memory, 0, bytes + 1, g->stream), 1);
     assert_false(standin_owns(v, 4));
     assert_true(standin_owns(on_gpu(g), bytes));

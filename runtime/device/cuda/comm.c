@@ -11,6 +11,7 @@
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/nccl.h"
+#include "device/cuda/peer.h"
 #include "device/cuda/state.h"
 
 enum { THREADS = 256 };
@@ -202,18 +203,6 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .check = mg_comm_over_check,
                                 .free = cuda_free};
 
-/* Whether the GPU of `reader` may read and write the memory of `owner`; from here on it does. */
-static bool opens_to(const mg_device *owner, const mg_device *reader) {
-    const mg_cuda *from = owner->state, *to = reader->state;
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to->handle},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    int can = 0;
-    if (from->gpu == to->gpu) return true;
-    return mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) == CUDA_SUCCESS && can &&
-           mg_cu.cuMemPoolSetAccess(from->pool, &access, 1) == CUDA_SUCCESS;
-}
-
 static mg_status set_up(rank *r, mg_device *d) {
     r->device = d;
     MG_TRY(mg_cuda_enter(d));
@@ -231,7 +220,7 @@ mg_comm *mg_cuda_connect(const mg_device_team *team) {
     if (n > MG_MOST_RANKS) return NULL;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (!opens_to(team->devices[i], team->devices[k])) return NULL;
+            if (!mg_cuda_opens_to(team->devices[i], team->devices[k])) return NULL;
     cuda_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
     if (!c) return NULL;
     mg_status status = mg_comm_over_set_up(&c->over, &api, n);

@@ -20,7 +20,8 @@ typedef struct state {
     cublasLtMatrixLayout_t b, a, y; /* first, second factor; result */
     cublasLtMatmulHeuristicResult_t chosen;
     mg_product product;
-    bool wide; /* scales are doubles */
+    int64_t step_a, step_b; /* from one product of a batch to the next, in matrices */
+    bool wide;              /* scales are doubles */
 } state;
 
 static void release(void *kept) {
@@ -89,14 +90,11 @@ static cublasStatus_t describe_product(state *s, mg_dtype t) {
 
 static cublasStatus_t describe_all(state *s, mg_dtype t) {
     const mg_product *p = &s->product;
-    int64_t step_a, step_b;
-    mg_product_is_even(p, p->stride_a, &step_a);
-    mg_product_is_even(p, p->stride_b, &step_b);
     cublasStatus_t r = describe_product(s, t);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = describe(s, &s->b, t, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, step_b);
+        r = describe(s, &s->b, t, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, s->step_b);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = describe(s, &s->a, t, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, step_a);
+        r = describe(s, &s->a, t, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, s->step_a);
     return r == CUBLAS_STATUS_SUCCESS ? describe(s, &s->y, t, p->m, p->n, 1) : r;
 }
 
@@ -107,7 +105,16 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPrefere
     return mg_blas.cublasLtMatmulPreferenceSetAttribute(p, a, value, bytes);
 }
 
-/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out. */
+/* Those that can be used. */
+static int usable(cublasLtMatmulHeuristicResult_t *list, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i].state == CUBLAS_STATUS_SUCCESS) list[kept++] = list[i];
+    return kept;
+}
+
+/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out. The
+ * bias need not be there yet, but how it will be aligned is read off its address. */
 static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -116,9 +123,12 @@ static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED])
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     const uint32_t aligned = ALIGNED;
     const uint64_t workspace = WORKSPACE;
+    const void *bias = (const void *)(uintptr_t)ALIGNED;
     cublasLtMatmulPreference_t p = NULL;
     int n = 0;
     cublasStatus_t r = mg_blas.cublasLtMatmulPreferenceCreate(&p);
+    if (r == CUBLAS_STATUS_SUCCESS && s->product.bias)
+        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = prefer(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     if (r == CUBLAS_STATUS_SUCCESS)
@@ -129,7 +139,7 @@ static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED])
         r = mg_blas.cublasLtMatmulAlgoGetHeuristic(s->handle, s->what, s->b, s->a, s->y, s->y, p,
                                                    OFFERED, list, &n);
     if (p) mg_blas.cublasLtMatmulPreferenceDestroy(p);
-    return r == CUBLAS_STATUS_SUCCESS ? n : 0;
+    return r == CUBLAS_STATUS_SUCCESS ? usable(list, n) : 0;
 }
 
 static cublasStatus_t multiply(const state *s, const cublasLtMatmulHeuristicResult_t *how,
@@ -195,10 +205,12 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
 
 static void name_problem(const state *s, mg_dtype t, char *key, size_t size) {
     const mg_product *p = &s->product;
-    snprintf(key, size, "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times, %d%d%d%d, %s",
+    snprintf(key, size,
+             "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times by %lld and %lld, %d%d%d%d, %s",
              mg_cuda_of(s->device)->gpu_name, mg_blas.cublasLtGetVersion(), mg_dtype_name(t),
-             (long long)p->m, (long long)p->k, (long long)p->n, (long long)p->matrices, p->turn_a,
-             p->turn_b, p->bias, p->relu, mg_precision_fast() ? "fast" : "highest");
+             (long long)p->m, (long long)p->k, (long long)p->n, (long long)p->matrices,
+             (long long)s->step_a, (long long)s->step_b, p->turn_a, p->turn_b, p->bias, p->relu,
+             mg_precision_fast() ? "fast" : "highest");
 }
 
 static mg_status choose(state *s, mg_dtype t) {
@@ -231,6 +243,8 @@ static mg_status new_state(const mg_kernel_plan *plan, state **made) {
     if (!s) return MG_OOM;
     s->device = plan->device;
     s->product = mg_product_of(plan);
+    mg_product_is_even(&s->product, s->product.stride_a, &s->step_a);
+    mg_product_is_even(&s->product, s->product.stride_b, &s->step_b);
     MG_TRY(mg_blas_open(s->device, &s->handle));
     return mg_blas_check(s->device, describe_all(s, t), "describe a product");
 }

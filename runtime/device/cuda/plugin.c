@@ -3,6 +3,7 @@
 #include "device/cuda/nccl.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/memory.h"
+#include "device/cuda/peer.h"
 #include "device/cuda/record.h"
 #include <stdio.h>
 
@@ -106,6 +107,7 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .free = mg_cuda_free,
                                   .copy_in = mg_cuda_copy_in,
                                   .copy_out = mg_cuda_copy_out,
+                                  .copy_peer = mg_cuda_copy_peer,
                                   .compile = compile,
                                   .run = mg_cuda_program_run,
                                   .release = mg_cuda_program_release,

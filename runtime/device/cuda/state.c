@@ -48,6 +48,7 @@ static CUresult make_streams(mg_cuda *s) {
     CUresult r = mg_cu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
         r = mg_cu.cuEventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->reached, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->answered, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answers, MG_MOST_ANSWERS);
     if (r == CUDA_SUCCESS) r = make_pool(s);
@@ -95,6 +96,7 @@ static void stop(mg_cuda *s) {
         if (s->staging) mg_cu.cuMemFreeHost(s->staging);
         for (int i = 0; i < 2; i++)
             if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);
+        if (s->reached) mg_cu.cuEventDestroy(s->reached);
         if (s->answers) mg_cu.cuMemFreeHost(s->answers);
         if (s->answered) mg_cu.cuEventDestroy(s->answered);
         if (s->stream) mg_cu.cuStreamDestroy(s->stream);

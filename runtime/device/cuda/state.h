@@ -28,9 +28,11 @@ typedef struct mg_cuda {
     CUstream stream;
     pthread_mutex_t turn; /* to use the stream */
     CUmemoryPool pool;
-    int major, minor;                /* compute capability */
-    int multiprocessors;             /* on the GPU */
-    char gpu_name[64];               /* "NVIDIA H200" */
+    _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each */
+    CUevent reached;          /* what its stream was given, for a stream that comes after it */
+    int major, minor;         /* compute capability */
+    int multiprocessors;      /* on the GPU */
+    char gpu_name[64];        /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
     struct mg_cuda_module *modules;  /* generated kernels: module.h */
     pthread_mutex_t compiling;       /* to add to them: held while a program is made */

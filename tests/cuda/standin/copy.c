@@ -85,6 +85,20 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstr
     return enqueue("cuMemcpyDtoDAsync", stream, &c);
 }
 
+/* Contexts say where the memory lies; the stream may be of either. */
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
+                           size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyPeerAsync);
+    if (!to || !from) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    const copy c = {.from = from,
+                    .to = to,
+                    .dst = (void *)(uintptr_t)dst,
+                    .src = (const void *)(uintptr_t)src,
+                    .bytes = bytes};
+    return enqueue("cuMemcpyPeerAsync", stream, &c);
+}
+
 /* Of the many things that this can copy: rows between addresses of GPUs. */
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *p, CUstream stream) {
     ENTER(cuMemcpy2DAsync);

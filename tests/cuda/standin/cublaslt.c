@@ -1,14 +1,15 @@
 /* The stand-in for cuBLASLt: plain loops in double over column-major matrices.
  *
- * Objects keep what was set; wrong sizes, types and addresses are errors, as with the real one. Two
- * algorithms are offered, the second one with a workspace, into which it writes. */
+ * Objects keep what was set; wrong sizes, types and addresses are errors, as with the real one. Of
+ * three algorithms offered the first one is not usable and says so; the last one wants a workspace,
+ * into which it writes. */
 #include "standin.h"
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYOUT = 0x6c61, PRODUCT = 0x7072, PREFERENCE = 0x7066, SCRATCH = 4096 };
+enum { LAYOUT = 0x6c61, PRODUCT = 0x7072, PREFERENCE = 0x7066, SCRATCH = 4096, OFFERED = 3 };
 
 typedef struct layout {
     int kind;
@@ -257,6 +258,10 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
            (d->type == CUDA_R_64F) == (p->compute == CUBLAS_COMPUTE_64F);
 }
 
+static bool has_vector(const product *p) {
+    return p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t what,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -270,10 +275,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         return CUBLAS_STATUS_INVALID_VALUE;
     if (p->compute == CUBLAS_COMPUTE_64F && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    for (int i = 0; i < 2 && i < wanted; i++) {
+    if (has_vector(p) && (!p->bias || (uintptr_t)p->bias % size_of(((const layout *)d)->type)))
+        return CUBLAS_STATUS_INVALID_VALUE; /* its alignment is asked for */
+    for (int i = 0; i < OFFERED && i < wanted; i++) {
         list[i] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
-        list[i].algo.data[0] = (uint64_t)i + 1;
-        list[i].workspaceSize = i ? SCRATCH : 0;
+        if (i == 0) list[i].state = CUBLAS_STATUS_NOT_SUPPORTED;
+        list[i].algo.data[0] = (uint64_t)i;
+        list[i].workspaceSize = i == OFFERED - 1 ? SCRATCH : 0;
         if (list[i].workspaceSize <= ((const preference *)wish)->workspace) *n = i + 1;
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -287,8 +295,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
                               cudaStream_t stream) {
     CALL(cublasLtMatmul);
     const product *p = (const product *)what;
-    const bool bias =
-        p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
     (void)c, (void)lc, (void)beta;
     job w = {.what = *p,
              .at_a = a,
@@ -308,7 +314,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!standin_owns(a, extent(&w.a)) || !standin_owns(b, extent(&w.b)) ||
         !standin_owns(d, extent(&w.d)) ||
-        (bias && !standin_owns(p->bias, w.d.rows * size_of(w.d.type))))
+        (has_vector(p) && !standin_owns(p->bias, w.d.rows * size_of(w.d.type))))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     return standin_enqueue((CUstream)stream, "cublasLtMatmul", run, &w, sizeof w) == CUDA_SUCCESS
                ? CUBLAS_STATUS_SUCCESS
