@@ -274,16 +274,18 @@ end
 local Rows = {} -- through tensors
 Rows.__index = Rows
 
---- {count, rows, shape, first, order, tensors} for at most `limit` batches of equal size.
+--- {count, rows, shape, first, order, tensors} for at most `limit` batches of equal size; `first` is
+--- good until the next is taken.
 function Rows:take(limit)
   local source, size = self.source, self.batch_size
   local left = source.rows - self.at
   if left <= 0 then return nil end
   local rows = math.min(size, left)
   local count = rows < size and 1 or math.min(limit, math.floor(left / size))
-  local first = core.tensor(self.at, { dtype = "int32" })
+  if self.first then self.first:free() end -- for the next one: a GPU's steps want the same addresses
+  self.first = core.tensor(self.at, { dtype = "int32" })
   self.at = self.at + count * rows
-  return { count = count, rows = rows, shape = source.shape, first = first, order = self.order,
+  return { count = count, rows = rows, shape = source.shape, first = self.first, order = self.order,
     tensors = source.tensors }
 end
 

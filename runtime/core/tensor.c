@@ -232,7 +232,9 @@ uint32_t mg_walk_begin(void) {
 }
 
 int64_t mg_tensor_live_count(void) {
-    return atomic_load(&live_tensors);
+    int64_t n = atomic_load(&live_tensors);
+    for (const mg_device *d = mg_device_first(); d; d = d->next) n -= d->sound != NULL;
+    return n;
 }
 
 void mg_user_line_set(const char *where) {

@@ -226,6 +226,7 @@ void mg_devices_close(void) {
         mg_device *d = first;
         first = d->next;
         if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
+        if (d->sound) mg_variable_release(d->sound);
         if (d->api->close) d->api->close(d);
         mg_free(d->kept);
         mg_free(d);

@@ -6,10 +6,9 @@
 #define MG_DEVICE_DEVICE_H
 
 #include "comm/comm.h"
+#include "core/variable.h"
 #include "device/work.h"
 #include <stdatomic.h>
-
-enum { MG_MOST_ANSWERS = 64 };
 
 typedef struct mg_program mg_program;
 
@@ -19,13 +18,15 @@ typedef struct mg_device_info { /* plain data, no context is created to fill it 
     int64_t memory_bytes;       /* of the machine or card */
 } mg_device_info;
 
+typedef enum mg_phase { MG_COMPUTE, MG_COMMIT, MG_BOTH_PHASES } mg_phase;
+
 typedef struct mg_run {
     struct mg_device *device; /* perhaps not the one that it was compiled for: shares_programs */
     const int64_t *first;     /* per step: like mg_step.first, in its place; NULL: as that says */
     void *const *external;    /* one address per external value */
     void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
-    bool commit;                    /* false: compute phase, true: commit phase */
+    mg_phase phase;
     mg_comm *comm;                  /* of the devices that share the rows, or NULL */
     const struct mg_shards *shards; /* whose rows are which: where there is a comm */
     int rank;                       /* this device's in it */
@@ -72,11 +73,10 @@ typedef struct mg_device_api {
      * error), or want of memory (an error). May be NULL itself. */
     mg_comm *(*connect)(const mg_device_team *team);
     mg_status (*make_id)(mg_comm_id *id); /* NULL: no teams over several processes */
-    /* Of devices that work on by themselves, else NULL: ask has n single bytes (at most
-     * MG_MOST_ANSWERS) brought to the host when the work so far is done, hear waits for them. One
-     * question at a time. */
-    mg_status (*ask)(mg_device *d, const void *const *bytes, int n);
-    mg_status (*hear)(mg_device *d, uint8_t *answers, int n);
+    /* Of devices that work on by themselves, else NULL: ask has a byte brought to the host when the
+     * work so far is done, hear waits for it. One question at a time. */
+    mg_status (*ask)(mg_device *d, const void *byte);
+    mg_status (*hear)(mg_device *d, uint8_t *answer);
     /* its programs hold nothing of one device or run: others of its kind may run them, also while
      * it does */
     bool shares_programs;
@@ -91,6 +91,7 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
     int threads;            /* its share of the host's cores in plans on several devices; 0: all */
     struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
+    mg_variable *sound;     /* no guard has failed that nobody was told of; or NULL: likewise */
     mg_rng_state asked_rng; /* before it ran */
     char *kept;             /* owned: the message of a guard whose plan is gone; or NULL */
     mg_status kept_code;

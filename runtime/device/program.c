@@ -532,7 +532,8 @@ static mg_status run_checked(const mg_program *p, const call *k, const mg_run *r
     mg_status status = MG_OK;
     atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
     if (mg_fault_planned())
-        status = mg_fault_check(run->device, name, run->commit, given_up, run->comm);
+        status =
+            mg_fault_check(run->device, name, k >= p->calls + p->n_compute, given_up, run->comm);
     if (status == MG_OK) status = run_call(p, k, run);
     if (status == MG_DEVICE) mg_error_prefix(name);
     return status;
@@ -540,21 +541,21 @@ static mg_status run_checked(const mg_program *p, const call *k, const mg_run *r
 
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
     for (int i = first; i < last; i += p->calls[i].together) {
-        if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
+        if (i < p->n_compute && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         MG_TRY(run_checked(p, &p->calls[i], run));
     }
     return MG_OK;
 }
 
-void mg_program_phase(const mg_program *p, bool commit, int *first, int *last) {
-    *first = commit ? p->n_compute : 0;
-    *last = commit ? p->n_calls : p->n_compute;
+void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last) {
+    *first = phase == MG_COMMIT ? p->n_compute : 0;
+    *last = phase == MG_COMPUTE ? p->n_compute : p->n_calls;
 }
 
 mg_status mg_program_run(mg_program *p, const mg_run *run) {
     int first, last;
-    mg_program_phase(p, run->commit, &first, &last);
+    mg_program_phase(p, run->phase, &first, &last);
     return mg_program_run_calls(p, run, first, last);
 }
 
@@ -575,9 +576,9 @@ int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int 
     return *after = last;
 }
 
-bool mg_program_draws(const mg_program *p, bool commit) {
+bool mg_program_draws(const mg_program *p, mg_phase phase) {
     int first, last;
-    mg_program_phase(p, commit, &first, &last);
+    mg_program_phase(p, phase, &first, &last);
     for (int i = first; i < last; i++) {
         const mg_step *s = p->calls[i].plan.step;
         if (s && s->op && s->op->flags & MG_OP_RANDOM && s->draw_relative) return true;

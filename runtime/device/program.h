@@ -72,7 +72,7 @@ mg_status mg_program_run(mg_program *p, const mg_run *run);
 /* The same in pieces, for devices that record calls: the calls of a phase are [first, last); those
  * up to the next one that waits (a collective among devices, or a kernel that says so) can be
  * recorded; `after` is the call behind it. None waits: both are last. */
-void mg_program_phase(const mg_program *p, bool commit, int *first, int *last);
+void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last);
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
 typedef struct mg_range { /* bytes that a call reads or writes */
@@ -84,7 +84,7 @@ typedef struct mg_range { /* bytes that a call reads or writes */
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after);
 /* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
-bool mg_program_draws(const mg_program *p, bool commit);
+bool mg_program_draws(const mg_program *p, mg_phase phase);
 void mg_program_release(mg_program *p);
 size_t mg_program_arena_bytes(const mg_program *p);
 

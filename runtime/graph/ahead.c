@@ -2,57 +2,92 @@
  * is already under way.
  *
  * Such a plan's new values are "the new one where all guards hold, else the old one", so a step
- * whose guard fails changes nothing although its commit was started. The answer is waited for after
- * the next plan's compute phase was started and before its commit, or when a value is read: the
- * error is raised there, and everything is as it was before the step that failed. */
+ * whose guard fails changes nothing although its commit was started. Nor do those after it: a flag
+ * of the device, itself a variable of every such plan, says that no guard has failed, until the
+ * host was told. It is told after the next plan was started, or when a value is read: the error is
+ * raised there, and everything is as it was before the step that failed. */
 #include "core/alloc.h"
 #include "graph/plan.h"
 #include "ops/build.h"
 
-bool mg_ahead_wanted(const mg_plan_spec *spec) {
-    const mg_device *d = spec->n_devices ? spec->devices[0] : spec->device;
-    return spec->n_devices <= 1 && !spec->keeper && d->api->ask && spec->n_guards > 0 &&
-           spec->n_guards <= MG_MOST_ANSWERS && spec->n_assigns > 0;
+enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
+
+/* ---- making such a plan ---- */
+
+static mg_tensor *truth(mg_device *d) {
+    static const uint8_t yes = 1;
+    static const mg_shape scalar = {0};
+    return mg_tensor_from_host(&yes, MG_BOOL, &scalar, d);
 }
 
-/* All guards as one bool without axes. */
-static mg_tensor *all_hold(const mg_guard *guards, int n) {
-    const mg_shape scalar = {0};
-    mg_tensor *ok = NULL;
-    for (int i = 0; i < n; i++) {
-        mg_tensor *one = reshape(guards[i].ok, &scalar);
-        ok = ok ? binary("logical_and", ok, one) : one;
+mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can) {
+    *can = d->api->hear && n_guards <= MOST_GUARDS;
+    if (!*can || d->sound) return MG_OK;
+    mg_tensor *value = truth(d);
+    if (value) d->sound = mg_variable_new(value, "sound", false);
+    mg_tensor_release(value);
+    return d->sound ? MG_OK : mg_error_code();
+}
+
+/* The first guard's number that fails, and whether all hold: without axes. */
+static void judge(const mg_guard *guards, int n, mg_tensor **verdict, mg_tensor **all) {
+    static const mg_shape scalar = {0};
+    *verdict = full(0, MG_U8, &scalar);
+    *all = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        mg_tensor *ok = reshape(guards[i].ok, &scalar);
+        *verdict = where(ok, *verdict, full(i + 1, MG_U8, &scalar));
+        *all = *all ? binary("logical_and", ok, *all) : ok;
     }
-    return ok;
 }
 
-mg_status mg_ahead_hold(const mg_guard *guards, int n_guards, mg_tensor *const *entries,
-                        mg_tensor **values, int n) {
+/* v's new value is `value` where `holds`. */
+static mg_status hold(mg_variable *v, mg_tensor *holds, mg_tensor *value) {
+    mg_tensor *held = where(holds, value, v->entry);
+    if (!held) return mg_error_code();
+    mg_tensor_retain(held);
+    mg_tensor_release(v->traced);
+    v->traced = held;
+    return MG_OK;
+}
+
+mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
+                        mg_variable *const *variables, int n, mg_tensor **verdict) {
     mg_scope *scope;
+    mg_tensor *judged, *all;
     MG_TRY(mg_scope_open(&scope));
-    mg_tensor *ok = all_hold(guards, n_guards);
-    int done = 0;
-    for (; done < n; done++) {
-        mg_tensor *value = where(ok, values[done], entries[done]);
-        if (!value) break;
-        values[done] = mg_tensor_retain(value);
+    judge(guards, n_guards, &judged, &all);
+    all = binary("logical_and", all, sound->entry);
+    mg_status status = judged && all ? hold(sound, all, all) : mg_error_code();
+    for (int i = 0; i < n && status == MG_OK; i++) {
+        mg_variable *v = variables[i];
+        if (v != sound && v->traced != v->entry) status = hold(v, all, v->traced);
     }
-    const mg_status status = done == n ? MG_OK : mg_error_code();
-    for (int i = 0; i < done && status != MG_OK; i++) mg_tensor_release(values[i]);
+    if (status == MG_OK) *verdict = mg_tensor_retain(judged);
     mg_scope_close(scope);
     return status;
 }
 
+/* ---- running it ---- */
+
+/* From now on steps count again. What fails here fails at the next step, too. */
+static void make_sound(mg_device *d) {
+    mg_tensor *value = truth(d);
+    if (value) mg_variable_bind(d->sound, d, value);
+}
+
 mg_status mg_ahead_ask(mg_plan *p) {
-    const void *flags[MG_MOST_ANSWERS];
-    mg_device *d = p->parts[0].device;
-    for (int i = 0; i < p->n_guards; i++)
-        flags[i] =
-            p->parts[0].address[mg_part_external(&p->parts[0], p->n_outputs + p->n_assigns + i)];
-    MG_TRY(d->api->ask(d, flags, p->n_guards));
-    d->asked = p;
-    d->asked_rng = p->rng;
-    return MG_OK;
+    const mg_part *part = &p->parts[0];
+    mg_device *d = part->device;
+    const void *verdict = part->address[mg_part_external(part, p->n_outputs + p->n_assigns)];
+    const mg_status status = d->api->ask(d, verdict);
+    if (status == MG_OK) {
+        d->asked = p;
+        d->asked_rng = p->rng;
+    } else {
+        make_sound(d); /* who hears of this error need not hear of a guard */
+    }
+    return status;
 }
 
 /* The random state goes back to that of the step, if nobody has set another. */
@@ -82,15 +117,13 @@ void mg_ahead_drop(const mg_plan *p) {
 }
 
 mg_status mg_ahead_settle(mg_device *d) {
-    uint8_t answers[MG_MOST_ANSWERS];
+    uint8_t verdict;
     const mg_plan *p = d->asked;
     if (!p) return d->kept ? raise_kept(d) : MG_OK;
     d->asked = NULL;
-    MG_TRY(d->api->hear(d, answers, p->n_guards));
-    for (int i = 0; i < p->n_guards; i++) {
-        if (answers[i]) continue;
-        take_back_draws(d->asked_rng, p->n_draws);
-        return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
-    }
-    return MG_OK;
+    MG_TRY(d->api->hear(d, &verdict));
+    if (!verdict) return MG_OK;
+    take_back_draws(d->asked_rng, p->n_draws);
+    make_sound(d);
+    return mg_fail(p->guards[verdict - 1].code, "%s", p->guards[verdict - 1].message);
 }

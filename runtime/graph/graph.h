@@ -46,8 +46,10 @@ typedef struct mg_plan_spec {
     mg_variable *const *targets; /* assigned variables ... */
     mg_tensor *const *values;    /* ... and their new values */
     const mg_guard *guards;
-    uint64_t n_draws; /* random ordinals taken by one run */
-    uint16_t trace;   /* serial of the trace the placeholders belong to; 0 = there are none */
+    mg_tensor *verdict; /* u8: 0, or the number of the first guard that fails, from 1: in place of
+                           their `ok`; NULL: there is none */
+    uint64_t n_draws;   /* random ordinals taken by one run */
+    uint16_t trace;     /* serial of the trace the placeholders belong to; 0 = there are none */
 } mg_plan_spec;
 
 typedef struct mg_plan mg_plan;

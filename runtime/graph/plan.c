@@ -112,13 +112,15 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
 }
 
 static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
-    const int n = spec->n_outputs + spec->n_assigns + spec->n_guards;
+    const int n_guards = spec->verdict ? 1 : spec->n_guards;
+    const int n = spec->n_outputs + spec->n_assigns + n_guards;
     mg_tensor **roots = mg_alloc((size_t)(n + 1) * sizeof *roots);
     if (!roots) return MG_OOM;
     int k = 0;
     for (int i = 0; i < spec->n_outputs; i++) roots[k++] = spec->outputs[i];
     for (int i = 0; i < spec->n_assigns; i++) roots[k++] = spec->values[i];
-    for (int i = 0; i < spec->n_guards; i++) roots[k++] = spec->guards[i].ok;
+    for (int i = 0; i < n_guards; i++)
+        roots[k++] = spec->verdict ? spec->verdict : spec->guards[i].ok;
     mg_status status = mg_ir_collect(ir, roots, n, spec->trace);
     mg_free(roots);
     for (int i = 0; i < spec->n_assigns && status == MG_OK; i++)
@@ -227,7 +229,8 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
-    p->ahead = n == 1 && mg_ahead_wanted(spec);
+    p->verdict = spec->verdict != NULL;
+    p->ahead = n == 1 && p->verdict;
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);

@@ -42,7 +42,8 @@ struct mg_plan {
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: the device that stands for it */
     mg_comm *world;     /* of all parts, where there are stages; else NULL */
-    bool ahead;         /* its guards are answered later */
+    bool verdict;       /* its guards are one root: see mg_plan_spec */
+    bool ahead;         /* which is answered later */
     bool begun;         /* a run goes on beside the caller */
     bool spread;        /* on devices of the caller's choice: variables may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
@@ -64,11 +65,13 @@ struct mg_plan {
 
 /* ---- running ahead (ahead.c) ---- */
 
-bool mg_ahead_wanted(const mg_plan_spec *spec);
-/* Each value becomes, owned, "values[i] where all guards hold, else entries[i]". */
-mg_status mg_ahead_hold(const mg_guard *guards, int n_guards, mg_tensor *const *entries,
-                        mg_tensor **values, int n);
-/* After the compute phase of a plan that runs ahead: its guards will be answered. */
+/* Whether a trace on d with so many guards can become such a plan; its d->sound is there then. */
+mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can);
+/* In the open trace, which `sound` has entered too: the new value of each variable becomes "that
+ * one where all guards hold and it is sound, else the old one". *verdict is owned. */
+mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
+                        mg_variable *const *variables, int n, mg_tensor **verdict);
+/* After a run of a plan that runs ahead: its guards will be answered. */
 mg_status mg_ahead_ask(mg_plan *p);
 /* Before p goes: the error of a guard that failed is kept for the next who asks its device. */
 void mg_ahead_drop(const mg_plan *p);

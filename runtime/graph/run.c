@@ -85,12 +85,12 @@ static void abort_all(mg_plan *p) {
     if (p->world) p->world->api->abort(p->world);
 }
 
-static mg_status run_part(mg_plan *p, int i, bool commit) {
+static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
     mg_part *part = &p->parts[i];
     mg_run run = {.device = part->device,
                   .first = part->step_first,
                   .rng = p->rng,
-                  .commit = commit,
+                  .phase = phase,
                   .external = part->address,
                   .arena = part->arena,
                   .comm = p->comms ? p->comms[i / p->shards.n] : NULL,
@@ -120,21 +120,26 @@ static mg_status find_arena(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
-static mg_status compute_part(void *plan, int i) {
-    mg_plan *p = plan;
+/* The memory that a run wants. */
+static mg_status prepare_part(const mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     mg_status status = find_arena(p, part);
     for (int k = 0; k < part->lowered.work.n_external && status == MG_OK; k++)
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
             status = make_buffer(part, k);
-    if (status == MG_OK) return run_part(p, i, false);
-    abort_all(p);
+    return status;
+}
+
+static mg_status compute_part(void *plan, int i) {
+    const mg_status status = prepare_part(plan, i);
+    if (status == MG_OK) return run_part(plan, i, MG_COMPUTE);
+    abort_all(plan);
     return status;
 }
 
 static mg_status commit_part(void *plan, int i) {
     const mg_work *work = &((mg_plan *)plan)->parts[i].lowered.work;
-    return work->n_steps > work->n_compute ? run_part(plan, i, true) : MG_OK;
+    return work->n_steps > work->n_compute ? run_part(plan, i, MG_COMMIT) : MG_OK;
 }
 
 /* ---- results ---- */
@@ -220,16 +225,20 @@ static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **re
     return MG_OK;
 }
 
+static mg_status raise_guard(const mg_plan *p, int i) {
+    return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
+}
+
 static mg_status check_guards(mg_plan *p) {
     MG_TRY(mg_ahead_settle(p->parts[0].device));
-    if (p->ahead && !p->begun) return mg_ahead_ask(p);
-    for (int i = 0; i < p->n_guards; i++) {
-        uint8_t ok = 1;
+    for (int i = 0; i < (p->verdict ? 1 : p->n_guards); i++) {
+        uint8_t byte = 0;
         const int root = p->n_outputs + p->n_assigns + i;
         const mg_part *part = &p->parts[p->root_part[root]];
         const int e = mg_part_external(part, root);
-        MG_TRY(part->device->api->copy_out(part->device, &ok, part->address[e], 1));
-        if (!ok) return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
+        MG_TRY(part->device->api->copy_out(part->device, &byte, part->address[e], 1));
+        if (!p->verdict && !byte) return raise_guard(p, i);
+        if (p->verdict && byte) return raise_guard(p, byte - 1);
     }
     return MG_OK;
 }
@@ -337,12 +346,26 @@ static mg_status check_comms(const mg_plan *p) {
     return p->world ? p->world->api->check(p->world) : MG_OK;
 }
 
+/* Both phases at once, which the device is still at when the step before is settled: what that one
+ * has failed, this one has not changed. */
+static mg_status run_ahead(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    MG_TRY(prepare_part(p, 0));
+    MG_TRY(take_results(p, args, results));
+    MG_TRY(prepare_commit(p, 0, args));
+    MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
+    bind_values(p);
+    MG_TRY(mg_ahead_settle(p->parts[0].device));
+    if (p->n_draws) mg_rng_take(p->n_draws);
+    return mg_ahead_ask(p);
+}
+
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
     MG_TRY(bind_given(p, args));
+    if (p->ahead) return run_ahead(p, args, results);
     MG_TRY(place_outputs(p));
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "core/alloc.h"
+#include "device/device.h"
 #include "graph/walk.h"
 
 struct mg_trace {
@@ -178,23 +179,30 @@ static mg_status settle_constants(mg_tensor *const *roots, int n) {
     return status;
 }
 
-/* A plan whose values stay the old ones where a guard fails; `values` are the specification's. */
-static mg_plan *new_ahead(const mg_plan_spec *spec, mg_tensor **values) {
-    mg_tensor **entries = mg_alloc((size_t)spec->n_assigns * sizeof *entries);
-    mg_plan *plan = NULL;
-    if (!entries) return NULL;
-    for (int i = 0; i < spec->n_assigns; i++) entries[i] = spec->targets[i]->entry;
-    if (mg_ahead_hold(spec->guards, spec->n_guards, entries, values, spec->n_assigns) == MG_OK) {
-        plan = mg_plan_new(spec);
-        for (int i = 0; i < spec->n_assigns; i++) mg_tensor_release(values[i]);
-    }
-    mg_free(entries);
-    return plan;
+static bool assigns(const mg_trace *t) {
+    for (int i = 0; i < t->n_variables; i++)
+        if (t->variables[i]->traced != t->variables[i]->entry) return true;
+    return false;
+}
+
+/* Makes the plan one that may run ahead: see ahead.c. Without guards, or on devices that do not
+ * work by themselves, *verdict is NULL. */
+static mg_status hold_values(mg_trace *t, mg_tensor **verdict) {
+    mg_device *d = t->n_devices ? t->devices[0] : t->device;
+    bool can;
+    *verdict = NULL;
+    if (t->n_devices > 1 || t->keeper || !t->n_guards || !assigns(t)) return MG_OK;
+    MG_TRY(mg_ahead_find(d, t->n_guards, &can));
+    if (!can) return MG_OK;
+    MG_TRY(mg_trace_enter_variable(d->sound));
+    return mg_ahead_hold(d->sound, t->guards, t->n_guards, t->variables, t->n_variables, verdict);
 }
 
 /* What the trace did, as a plan's specification; `scratch` holds its lists. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
-    const int n_all = n_outputs + t->n_variables + t->n_guards + 1;
+    mg_tensor *verdict;
+    if (hold_values(t, &verdict) != MG_OK) return NULL;
+    const int n_all = n_outputs + t->n_variables + t->n_guards + 2;
     mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
     mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);
     mg_plan *plan = NULL;
@@ -208,6 +216,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
             roots[n++] = v->traced;
         }
         for (int i = 0; i < t->n_guards; i++) roots[n++] = t->guards[i].ok;
+        if (verdict) roots[n++] = verdict;
         const mg_plan_spec spec = {.device = t->device,
                                    .devices = t->devices,
                                    .n_devices = t->n_devices,
@@ -223,12 +232,12 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .targets = targets,
                                    .values = roots + n_outputs,
                                    .guards = t->guards,
+                                   .verdict = verdict,
                                    .n_draws = t->n_draws,
                                    .trace = serial};
-        if (settle_constants(roots, n) == MG_OK)
-            plan =
-                mg_ahead_wanted(&spec) ? new_ahead(&spec, roots + n_outputs) : mg_plan_new(&spec);
+        if (settle_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
     }
+    mg_tensor_release(verdict);
     mg_free(roots);
     mg_free(targets);
     return plan;

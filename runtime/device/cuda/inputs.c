@@ -89,9 +89,9 @@ mg_status mg_cuda_inputs_bring(mg_cuda_inputs *in, const mg_run *run, void *cons
     for (int i = 0; i < in->n; i++) {
         input *x = &in->list[i];
         void **address = &in->external[x->external];
-        if (!run->commit) look_at(x, in->device, *address);
+        if (run->phase != MG_COMMIT) look_at(x, in->device, *address);
         if (!x->place) continue;
-        if (!run->commit) MG_TRY(bring(in->device, x, *address));
+        if (run->phase != MG_COMMIT) MG_TRY(bring(in->device, x, *address));
         *address = x->place;
     }
     *external = in->external;

@@ -135,22 +135,20 @@ mg_status mg_cuda_sync(mg_device *d) {
 
 /* ---- questions ---- */
 
-mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n) {
+mg_status mg_cuda_ask(mg_device *d, const void *byte) {
     mg_cuda *s = d->state;
-    CUresult r = CUDA_SUCCESS;
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
-    for (int i = 0; i < n && r == CUDA_SUCCESS; i++)
-        r = mg_cu.cuMemcpyDtoHAsync(s->answers + i, (CUdeviceptr)(uintptr_t)bytes[i], 1, s->stream);
+    CUresult r = mg_cu.cuMemcpyDtoHAsync(s->answer, (CUdeviceptr)(uintptr_t)byte, 1, s->stream);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
     pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "ask the GPU");
 }
 
-mg_status mg_cuda_hear(mg_device *d, uint8_t *answers, int n) {
+mg_status mg_cuda_hear(mg_device *d, uint8_t *answer) {
     const mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     MG_TRY(mg_cuda_check(d, mg_cu.cuEventSynchronize(s->answered), "wait for the GPU"));
-    memcpy(answers, s->answers, (size_t)n);
+    *answer = *s->answer;
     return MG_OK;
 }

@@ -13,7 +13,7 @@ mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t byte
 /* Enqueued, between addresses of the device. */
 mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
 mg_status mg_cuda_sync(mg_device *d);
-mg_status mg_cuda_ask(mg_device *d, const void *const *bytes, int n);
-mg_status mg_cuda_hear(mg_device *d, uint8_t *answers, int n);
+mg_status mg_cuda_ask(mg_device *d, const void *byte);
+mg_status mg_cuda_hear(mg_device *d, uint8_t *answer);
 
 #endif

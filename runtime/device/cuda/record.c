@@ -17,11 +17,11 @@
 #include "device/fault.h"
 #include <string.h>
 
-enum { RECORDINGS = 16 };
+enum { RECORDINGS = 16, N_PHASES = MG_BOTH_PHASES + 1 };
 
 typedef struct recording {
     CUgraphExec graph; /* NULL: this one is empty */
-    bool commit;
+    mg_phase phase;
     int first;         /* its first call */
     const void *arena; /* the addresses: of the arena, */
     const mg_comm *comm, *world;
@@ -35,8 +35,8 @@ typedef struct program {
     mg_program *calls;
     int n_external;
     mg_cuda_inputs *inputs;
-    bool draws[2];    /* per phase */
-    uint64_t runs[2]; /* per phase */
+    bool draws[N_PHASES];
+    uint64_t runs[N_PHASES];
     uint64_t clock;
     recording kept[RECORDINGS];
 } program;
@@ -48,7 +48,7 @@ static int generation_of(const mg_run *run) {
 }
 
 static bool is_for(const program *p, const recording *r, const mg_run *run, int first) {
-    return r->graph && r->first == first && r->commit == run->commit && r->arena == run->arena &&
+    return r->graph && r->first == first && r->phase == run->phase && r->arena == run->arena &&
            r->comm == run->comm && r->world == run->world && r->generation == generation_of(run) &&
            memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
 }
@@ -100,7 +100,7 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
     const size_t n = (size_t)p->n_external;
     if (!r->external && !(r->external = mg_alloc((n + 1) * sizeof *r->external))) return MG_OOM;
     MG_TRY(capture(p, run, first, last, &graph));
-    const bool same_calls = r->first == first && r->commit == run->commit && r->comm == run->comm &&
+    const bool same_calls = r->first == first && r->phase == run->phase && r->comm == run->comm &&
                             r->world == run->world;
     const CUresult result = replace(r, same_calls, graph);
     mg_cu.cuGraphDestroy(graph);
@@ -109,7 +109,7 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
         return mg_cuda_check(p->device, result, "make a graph");
     }
     r->first = first;
-    r->commit = run->commit;
+    r->phase = run->phase;
     r->arena = run->arena;
     r->comm = run->comm;
     r->world = run->world;
@@ -148,7 +148,7 @@ static mg_status run_piece(program *p, const mg_run *run, int first, int last, b
     mg_cuda *s = p->device->state;
     mg_status status = MG_OK;
     pthread_mutex_lock(&s->turn);
-    if (p->draws[run->commit]) status = send_rng(p, run);
+    if (p->draws[run->phase]) status = send_rng(p, run);
     if (status == MG_OK)
         status = recorded ? replay(p, run, first, last)
                           : mg_program_run_calls(p->calls, run, first, last);
@@ -159,7 +159,7 @@ static mg_status run_piece(program *p, const mg_run *run, int first, int last, b
 /* With failures on the way: who does not come back from a call must not keep others from the
  * device. */
 static mg_status run_failing(program *p, const mg_run *run, int first, int last) {
-    if (p->draws[run->commit] && first < last) MG_TRY(send_rng(p, run));
+    if (p->draws[run->phase] && first < last) MG_TRY(send_rng(p, run));
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
@@ -169,12 +169,12 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     mg_run own = *given, *run = &own;
     MG_TRY(mg_cuda_enter(p->device));
     MG_TRY(mg_cuda_inputs_bring(p->inputs, given, &own.external));
-    mg_program_phase(p->calls, run->commit, &first, &last);
-    const bool recorded = p->runs[run->commit]++ > 0;
+    mg_program_phase(p->calls, run->phase, &first, &last);
+    const bool recorded = p->runs[run->phase]++ > 0;
     if (mg_fault_planned()) return run_failing(p, run, first, last);
     for (int i = first; i < last; i = after) {
         const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
-        if (!run->commit && mg_interrupt_pending() && mg_interrupt_take())
+        if (i == first && run->phase != MG_COMMIT && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         if (wait > i) MG_TRY(run_piece(p, run, i, wait, recorded));
         if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
@@ -214,8 +214,8 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
         mg_free(p);
         return status;
     }
-    for (int commit = 0; commit < 2; commit++)
-        p->draws[commit] = mg_program_draws(p->calls, commit != 0);
+    for (int phase = 0; phase < N_PHASES; phase++)
+        p->draws[phase] = mg_program_draws(p->calls, (mg_phase)phase);
     *made = (mg_program *)p;
     return MG_OK;
 }

@@ -59,7 +59,7 @@ static CUresult make_streams(mg_cuda *s) {
         r = mg_cu.cuEventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->reached, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->answered, CU_EVENT_DISABLE_TIMING);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answers, MG_MOST_ANSWERS);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answer, 1);
     if (r == CUDA_SUCCESS) r = make_pool(s);
     if (r == CUDA_SUCCESS)
         r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(mg_rng_cell) + 1, s->pool, s->stream);
@@ -108,7 +108,7 @@ static void stop(mg_cuda *s) {
         for (int i = 0; i < 2; i++)
             if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);
         if (s->reached) mg_cu.cuEventDestroy(s->reached);
-        if (s->answers) mg_cu.cuMemFreeHost(s->answers);
+        if (s->answer) mg_cu.cuMemFreeHost(s->answer);
         if (s->answered) mg_cu.cuEventDestroy(s->answered);
         if (s->stream) mg_cu.cuStreamDestroy(s->stream);
         if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);

@@ -43,7 +43,7 @@ typedef struct mg_cuda {
     void *staging;                   /* pinned, of the host: two halves; or NULL */
     CUevent sent[2];                 /* their last pieces have left */
     int half;                        /* the next one to fill */
-    uint8_t *answers;                /* pinned, of the host */
+    uint8_t *answer;                 /* pinned, of the host */
     CUevent answered;
     void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
     bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
