@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/cuda/apart.h"
+#include "device/cuda/join.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
@@ -30,6 +31,7 @@ typedef struct recording {
 typedef struct program {
     mg_device *device;
     mg_program *calls;
+    mg_step *steps; /* what they were made of */
     int n_external;
     bool draws[2];    /* per phase */
     uint64_t runs[2]; /* per phase */
@@ -185,8 +187,12 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->n_external = work->n_external;
-    const mg_status status = mg_program_compile(d, set, work, &p->calls);
+    mg_work joined = *work;
+    mg_status status = mg_cuda_join(d, work, &p->steps);
+    joined.steps = p->steps;
+    if (status == MG_OK) status = mg_program_compile(d, set, &joined, &p->calls);
     if (status != MG_OK) {
+        mg_free(p->steps);
         mg_free(p);
         return status;
     }
@@ -205,6 +211,7 @@ void mg_cuda_program_release(mg_program *calls) {
         mg_free(p->kept[i].external);
     }
     mg_program_release(p->calls);
+    mg_free(p->steps);
     mg_free(p);
 }
 
