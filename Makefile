@@ -37,14 +37,15 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 
 # ---- sources and products ------------------------------------------------------------------------
 
-LIB_C   := $(wildcard $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c device/*.c)) \
-           $(filter-out %_plugin.c,$(wildcard runtime/data/*.c)) \
+LIB_C   := $(filter-out %_plugin.c,$(wildcard \
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c device/*.c))) \
            $(filter-out runtime/main.c runtime/repl.c,$(wildcard runtime/*.c))
 BIND_C  := $(wildcard runtime/bind/*.c)
 CPU_C   := $(wildcard runtime/device/cpu/*.c)
 CUDA_C  := $(wildcard runtime/device/cuda/*.c)
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
-FETCH_C := $(wildcard runtime/data/fetch_plugin.c)
+FETCH_C := runtime/data/fetch_plugin.c
+NCCL_C  := runtime/comm/nccl_plugin.c
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
@@ -100,8 +101,8 @@ say  = @printf '  %-5s %s\n' $1 $(or $2,$@)
 DEFS = $(if $(filter release debug cover,$(MODE)),-Xlinker -z -Xlinker defs)
 
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
-  $(if $(and $(CPU_C),$(HAVE_dnnl)),$(OUT)/mgpu-cpu.so) $(if $(HAVE_cuda),$(OUT)/mgpu-cuda.so) \
-  $(if $(and $(FETCH_C),$(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so)
+  $(if $(and $(CPU_C),$(HAVE_dnnl)),$(OUT)/mgpu-cpu.so) $(if $(HAVE_cuda),$(OUT)/mgpu-cuda.so $(OUT)/mgpu-nccl.so) \
+  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
@@ -125,6 +126,7 @@ FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
+FLAGS_$(NCCL_C)            = -isystem $(CUDA)/include
 FLAGS_runtime/device/cpu/pairs_base.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/pairs_avx2.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/pairs_avx512.c = -ffp-contract=off
@@ -134,12 +136,14 @@ $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $B/kernels.o $(OUT)/libmgpu.so
+$(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
 LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-cpu.so    = $(DEFS) -lmgpu -ldnnl -lm $(CPU) -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-cuda.so   = $(DEFS) -lmgpu -lm -ldl -lpthread -Wl,-rpath,'$$ORIGIN'
+LIBS_mgpu-nccl.so   = $(DEFS) -lmgpu -lpthread -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-fetch.so  = $(DEFS) -lmgpu -lcurl -lcrypto -Wl,-rpath,'$$ORIGIN'
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
@@ -157,8 +161,9 @@ include runtime/device/cuda/rules.mk
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
-$B/tests/c/test_cuda_source: $(call cuda,source text nvrtc library embedded cache)
-$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan library)
+$B/tests/c/test_cuda_source: $(call cuda,source text nvrtc embedded cache)
+$B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead text nvrtc embedded cache)
+$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan)
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
@@ -227,7 +232,7 @@ bench: all ## speed, side by side with other frameworks
 # ---- looking after the code ----------------------------------------------------------------------
 
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
-LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% tests/cuda/%),$(filter %.c,$(C_FILES)))
+LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% $(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
   -isystem $(CUDA)/include -Itests/cuda/standin -DSTANDIN_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths

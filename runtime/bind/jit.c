@@ -1,9 +1,8 @@
 /* mgpu.jit: a function traced once per signature; afterwards the plan alone runs.
  *
- * Calls compare their signature (signature.h) with those of the plans made so far. What the
- * function returned is kept as a template: the same tables, with a light userdata in each tensor's
- * place. */
+ * Calls compare their signature (signature.h) with those of the plans made so far. */
 #include "bind/bind.h"
+#include "bind/results.h"
 #include "bind/signature.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -124,46 +123,10 @@ static void push_traced(lua_State *L, mg_trace *trace) {
     lua_remove(L, from);
 }
 
-typedef struct outputs {
-    mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed: the results on the stack hold them */
-    int n;
-} outputs;
-
-/* Replaces the value on top by its template, collecting tensors. `anchors` keeps what is read. */
-static void push_template(lua_State *L, outputs *o, int anchors) {
-    if (bind_to_variable(L, -1)) bind_take_tensor(L, lua_gettop(L), NULL, "jit");
-    mg_tensor *t = bind_to_tensor(L, -1);
-    if (t) {
-        if (o->n == BIND_MAX_TENSORS)
-            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", BIND_MAX_TENSORS);
-        lua_rawseti(L, anchors, o->n + 1);
-        o->list[o->n++] = t;
-        lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
-        return;
-    }
-    const int type = lua_type(L, -1);
-    if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TTHREAD)
-        bind_fail(L, MG_USAGE,
-                  "mgpu.jit: the function returned a %s; results are tensors, numbers, "
-                  "strings, booleans and tables of these",
-                  luaL_typename(L, -1));
-    if (type != LUA_TTABLE) return;
-    const int from = lua_gettop(L);
-    luaL_checkstack(L, 8, "jit");
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, from);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        push_template(L, o, anchors);
-        lua_rawset(L, from + 1);
-    }
-    lua_remove(L, from);
-}
-
 /* Runs inside pcall with the trace open. Stack: fn, arguments -> template, anchors.
  * The outputs struct lies in the userdata at upvalue 1, the trace at 2. */
 static int trace_body(lua_State *L) {
-    outputs *o = lua_touserdata(L, lua_upvalueindex(1));
+    bind_outputs *o = lua_touserdata(L, lua_upvalueindex(1));
     mg_trace *trace = lua_touserdata(L, lua_upvalueindex(2));
     const int n_args = lua_gettop(L) - 1;
     for (int i = 2; i <= n_args + 1; i++) {
@@ -172,19 +135,7 @@ static int trace_body(lua_State *L) {
         lua_replace(L, i);
     }
     lua_call(L, n_args, LUA_MULTRET);
-    const int n_results = lua_gettop(L);
-    lua_newtable(L); /* anchors */
-    lua_insert(L, 1);
-    lua_createtable(L, n_results, 1);
-    lua_insert(L, 2);
-    for (int i = 1; i <= n_results; i++) {
-        lua_pushvalue(L, i + 2);
-        push_template(L, o, 1);
-        lua_rawseti(L, 2, i);
-    }
-    lua_pushinteger(L, n_results);
-    lua_setfield(L, 2, "n");
-    lua_settop(L, 2);
+    bind_outputs_take(L, o, lua_gettop(L));
     return 2;
 }
 
@@ -196,7 +147,7 @@ static void push_function(lua_State *L) {
 }
 
 /* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
-static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, outputs *o) {
+static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, bind_outputs *o) {
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
     if (j->n_devices > 0 &&
@@ -223,15 +174,13 @@ static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, o
 
 static entry *make_entry(lua_State *L, jitted *j, const bind_signature *s, uint64_t hash, int first,
                          int last) {
-    outputs *o = lua_newuserdata(L, sizeof *o);
+    bind_outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     warn_about_retraces(j, s);
     mg_plan *plan = trace_call(L, j, first, last, o);
     entry *e = room_for_entry(L, j);
     *e = (entry){.hash = hash, .plan = plan, .n_outputs = o->n, .template = LUA_NOREF};
-    lua_getfield(L, -1, "n");
-    e->n_results = (int)lua_tointeger(L, -1);
-    lua_pop(L, 1);
+    e->n_results = o->n_results;
     e->template = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pop(L, 2); /* anchors, outputs */
     e->key = mg_alloc(s->n + 1);
@@ -268,7 +217,7 @@ static void copy_line(char *to, size_t size, const char *text, int n) {
 /* The user's lines are no part of the comparison: a plan may be called from several places. */
 static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, int last) {
     char step[500] = "";
-    outputs *o = lua_newuserdata(L, sizeof *o);
+    bind_outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
     mg_plan *again = trace_call(L, j, first, last, o);
@@ -290,76 +239,30 @@ static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, in
 
 /* ---- running ---- */
 
-/* Pushes a result: the template's value with tensors put in. */
-static void push_result(lua_State *L, mg_tensor **results) {
-    if (lua_type(L, -1) == LUA_TLIGHTUSERDATA) {
-        const size_t i = (size_t)(uintptr_t)lua_touserdata(L, -1);
-        lua_pop(L, 1);
-        mg_tensor **place = bind_new_tensor(L);
-        *place = mg_tensor_retain(results[i - 1]);
-        return;
-    }
-    if (!lua_istable(L, -1)) return;
-    const int from = lua_gettop(L);
-    luaL_checkstack(L, 8, "jit");
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, from);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        push_result(L, results);
-        lua_rawset(L, from + 1);
-    }
-    lua_remove(L, from);
-}
-
-/* The results of a run, in a userdata whose collection releases them. */
-typedef struct run_results {
-    int n;
-    mg_tensor *list[];
-} run_results;
-
-static int release_results(lua_State *L) {
-    run_results *r = lua_touserdata(L, 1);
-    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
-    r->n = 0;
-    return 0;
-}
-
-static run_results *new_results(lua_State *L, int n) {
-    run_results *r = lua_newuserdata(L, sizeof *r + (size_t)n * sizeof *r->list);
-    r->n = 0;
-    luaL_getmetatable(L, BIND_JIT ".results");
-    lua_setmetatable(L, -2);
-    return r;
-}
-
-/* Pushes what the function returned, with the tensors of r in their places. */
-static int push_results(lua_State *L, const entry *e, run_results *r) {
-    size_t bytes = 0;
-    r->n = e->n_outputs;
-    for (int i = 0; i < r->n; i++) bytes += mg_tensor_bytes(r->list[i]) + 512;
-    bind_account(L, bytes);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->template);
-    const int template = lua_gettop(L);
-    luaL_checkstack(L, e->n_results + 4, "jit");
-    for (int i = 1; i <= e->n_results; i++) {
-        lua_rawgeti(L, template, i);
-        push_result(L, r->list);
-    }
-    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
-    r->n = 0;
-    return e->n_results;
+/* The entry for the arguments 2..last, traced if it is new; `check`: traced again if it is not. */
+static entry *entry_for(lua_State *L, jitted *j, bind_signature *s, int last, bool check) {
+    s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
+    bind_sign_arguments(s, 2, last);
+    push_function(L);
+    bind_sign_upvalues(s, lua_gettop(L));
+    lua_pop(L, 1);
+    const uint64_t hash = bind_signature_hash(s);
+    entry *e = find_entry(j, s, hash);
+    if (e && check) check_retrace(L, j, e, 2, last);
+    if (!e) e = make_entry(L, j, s, hash, 2, last);
+    e->last_used = ++j->clock;
+    return e;
 }
 
 static int run_entry(lua_State *L, entry *e, bind_signature *s) {
-    run_results *r = new_results(L, e->n_outputs);
+    bind_results *r = bind_new_results(L, e->n_outputs);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
     if (status == MG_OOM) { /* nothing was committed: collect and try once more */
         lua_gc(L, LUA_GCCOLLECT, 0);
         status = mg_plan_run(e->plan, s->tensors, r->list);
     }
     bind_check(L, status);
-    return push_results(L, e, r);
+    return bind_push_results(L, r, e->template, e->n_results);
 }
 
 static jitted *check_jitted(lua_State *L) {
@@ -377,16 +280,7 @@ static int jit_call(lua_State *L) {
         return lua_gettop(L);
     }
     bind_signature s;
-    s.L = L, s.n = 0, s.n_tensors = s.n_labels = 0;
-    bind_sign_arguments(&s, 2, last);
-    push_function(L);
-    bind_sign_upvalues(&s, lua_gettop(L));
-    lua_pop(L, 1);
-    const uint64_t hash = bind_signature_hash(&s);
-    entry *e = find_entry(j, &s, hash);
-    if (e && checks_retraces()) check_retrace(L, j, e, 2, last);
-    if (!e) e = make_entry(L, j, &s, hash, 2, last);
-    e->last_used = ++j->clock;
+    entry *e = entry_for(L, j, &s, last, checks_retraces());
     return run_entry(L, e, &s);
 }
 
@@ -413,24 +307,10 @@ static int jit_dump(lua_State *L) {
     return 1;
 }
 
-/* The entry for the arguments 2..last, traced if it is new. */
-static entry *entry_for(lua_State *L, jitted *j, bind_signature *s, int last) {
-    s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
-    bind_sign_arguments(s, 2, last);
-    push_function(L);
-    bind_sign_upvalues(s, lua_gettop(L));
-    lua_pop(L, 1);
-    const uint64_t hash = bind_signature_hash(s);
-    entry *e = find_entry(j, s, hash);
-    if (!e) e = make_entry(L, j, s, hash, 2, last);
-    e->last_used = ++j->clock;
-    return e;
-}
-
 /* prepare(...): the plan for these arguments, made now and not run. */
 static int jit_prepare(lua_State *L) {
     bind_signature s;
-    entry_for(L, check_jitted(L), &s, lua_gettop(L));
+    entry_for(L, check_jitted(L), &s, lua_gettop(L), false);
     return 0;
 }
 
@@ -448,7 +328,7 @@ static int jit_submit(lua_State *L) {
     bind_signature s;
     const int last = lua_gettop(L);
     bind_poll(L);
-    entry *e = entry_for(L, check_jitted(L), &s, last);
+    entry *e = entry_for(L, check_jitted(L), &s, last, false);
     pending *h = lua_newuserdata(L, sizeof *h + (size_t)s.n_tensors * sizeof *h->args);
     h->e = *e;
     h->running = false;
@@ -479,10 +359,10 @@ static int pending_done(lua_State *L) {
 static int pending_wait(lua_State *L) {
     pending *h = check_pending(L);
     if (!h->running) return bind_fail(L, MG_USAGE, "wait: the result was taken already");
-    run_results *r = new_results(L, h->e.n_outputs);
+    bind_results *r = bind_new_results(L, h->e.n_outputs);
     h->running = false;
     bind_check(L, mg_plan_end(h->e.plan, h->args, r->list));
-    return push_results(L, &h->e, r);
+    return bind_push_results(L, r, h->e.template, h->e.n_results);
 }
 
 /* The outcome of a run that nobody waits for any more. */
@@ -616,9 +496,7 @@ void bind_open_jit(lua_State *L) {
     lua_pushcfunction(L, pending_wait), lua_setfield(L, -2, "wait");
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
-    luaL_newmetatable(L, BIND_JIT ".results");
-    lua_pushcfunction(L, release_results), lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
+    bind_open_results(L);
 }
 
 const luaL_Reg mg_bind_jit[] = {{"jit", core_jit}, {"tracing", core_tracing}, {NULL, NULL}};

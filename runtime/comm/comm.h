@@ -43,9 +43,10 @@ typedef struct mg_comm_api {
     mg_status (*broadcast)(mg_comm *c, int rank, int root, const void *in, void *out,
                            int64_t bytes);
     /* The ranks' blocks one after another: out is `outer` times the blocks of rank 0, 1, ...;
-     * `bytes` is the length of this rank's block. */
+     * bytes[k] is the length of rank k's block. */
     mg_status (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer,
-                            int64_t bytes);
+                            const int64_t *bytes);
+    /* Returns when all ranks have called it. */
     mg_status (*barrier)(mg_comm *c, int rank);
     /* From one rank's `in` to another's `out`; both call it, nobody else does. */
     mg_status (*transfer)(mg_comm *c, int rank, int from, int to, const void *in, void *out,
@@ -54,10 +55,11 @@ typedef struct mg_comm_api {
     void (*abort)(mg_comm *c);
     /* After everybody has returned: as new. */
     void (*reset)(mg_comm *c);
-    bool (*aborted)(mg_comm *c);
+    /* MG_COMM, saying what went wrong, from abort to reset. */
+    mg_status (*check)(mg_comm *c);
     void (*free)(mg_comm *c);
     /* Its calls only start work on a device that keeps order: they may be recorded and repeated,
-     * until `generation` changes. Except all_gather, before which the ranks may meet. */
+     * until `generation` changes. */
     bool recorded;
 } mg_comm_api;
 
@@ -73,5 +75,58 @@ struct mg_comm {
 
 /* Ranks that are threads of this process and see each other's memory. NULL on failure. */
 mg_comm *mg_comm_local(int n);
+
+/* ---- communicators that are plug-ins, mgpu-<kind>.so ---- */
+
+/* What names a team over several processes: one makes it, all are told. */
+typedef struct mg_comm_id {
+    char bytes[128];
+} mg_comm_id;
+
+typedef struct mg_comm_end { /* a rank of this process: a device whose work is a stream's */
+    void *device;            /* for the functions */
+    void *stream;
+    void *mark;                        /* a byte of its memory, for barriers */
+    mg_status (*enter)(void *device);  /* the calling thread uses it from now on */
+    mg_status (*finish)(void *device); /* waits until what was started is done */
+} mg_comm_end;
+
+typedef struct mg_comm_team { /* who shares a communicator */
+    int n;                    /* ranks, in all processes */
+    int first, here;          /* those of this one: [first, first + here) */
+    const mg_comm_id *id;     /* NULL: all are here */
+    const mg_comm_end *ends;  /* of the ranks here; copied */
+} mg_comm_team;
+
+typedef struct mg_comm_kind { /* what a plug-in exports as `mg_comm_plugin`, by a function */
+    size_t size;
+    mg_status (*make_id)(mg_comm_id *id);
+    /* Returns when all ranks have joined. One that another process belongs to is not mended by
+     * reset: its ranks join anew, with a new id. NULL on failure. */
+    mg_comm *(*join)(const mg_comm_team *team);
+} mg_comm_kind;
+
+/* NULL, MG_UNSUPPORTED: there is no such plug-in. */
+const mg_comm_kind *mg_comm_find(const char *kind);
+
+/* ---- for those who make communicators ---- */
+
+/* n ranks, nothing counted, the deadline that MGPU_DEADLINE says or ten minutes. MG_OOM. */
+mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n);
+void mg_comm_clear(mg_comm *c);
+
+/* One whose ranks are threads of this process and meet in a local one, whose counters it shows:
+ * the first member of a larger struct, whose api has these four entries. */
+typedef struct mg_comm_over {
+    mg_comm comm;
+    mg_comm *host;
+} mg_comm_over;
+
+mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n);
+void mg_comm_over_clear(mg_comm_over *c);
+mg_status mg_comm_over_barrier(mg_comm *c, int rank);
+void mg_comm_over_abort(mg_comm *c);
+void mg_comm_over_reset(mg_comm *c);
+mg_status mg_comm_over_check(mg_comm *c);
 
 #endif

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,7 +19,6 @@ enum { SHORT = 2048, PIECE = 64 }; /* elements */
 typedef struct entry {
     const void *in;
     void *out;
-    int64_t bytes;
 } entry;
 
 typedef struct mail { /* from a rank to another: one message at a time */
@@ -100,12 +98,12 @@ static void local_reset(mg_comm *comm) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-static bool local_aborted(mg_comm *comm) {
+static mg_status local_check(mg_comm *comm) {
     local_comm *c = (local_comm *)comm;
     pthread_mutex_lock(&c->mutex);
-    const bool aborted = c->aborted;
+    const bool was = c->aborted;
     pthread_mutex_unlock(&c->mutex);
-    return aborted;
+    return was ? aborted() : MG_OK;
 }
 
 /* With the mutex held: until the mail is full (or empty). */
@@ -223,7 +221,7 @@ static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in,
                               int64_t count, mg_dtype t, int op) {
     local_comm *c = (local_comm *)comm;
     int64_t last;
-    *entry_of(c, rank, 0) = (entry){in, out, 0};
+    *entry_of(c, rank, 0) = (entry){in, out};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     const int64_t first = part_of(comm, rank, count, &last);
@@ -236,7 +234,7 @@ static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in,
 static mg_status local_broadcast(mg_comm *comm, int rank, int root, const void *in, void *out,
                                  int64_t bytes) {
     local_comm *c = (local_comm *)comm;
-    *entry_of(c, rank, 0) = (entry){in, out, 0};
+    *entry_of(c, rank, 0) = (entry){in, out};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     if (rank != root) {
@@ -266,7 +264,7 @@ static void all_reduce_entry(local_comm *c, int rank, int e, int64_t count, mg_d
 static mg_status local_all_reduce_many(mg_comm *comm, int rank, const mg_reduction *list, int n,
                                        mg_dtype t, int op) {
     local_comm *c = (local_comm *)comm;
-    for (int i = 0; i < n; i++) *entry_of(c, rank, i) = (entry){list[i].in, list[i].out, 0};
+    for (int i = 0; i < n; i++) *entry_of(c, rank, i) = (entry){list[i].in, list[i].out};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     for (int i = 0; i < n; i++) all_reduce_entry(c, rank, i, list[i].count, t, op);
@@ -280,19 +278,17 @@ static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void 
 }
 
 static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void *out, int64_t outer,
-                                  int64_t bytes) {
+                                  const int64_t *bytes) {
     local_comm *c = (local_comm *)comm;
-    *entry_of(c, rank, 0) = (entry){in, out, bytes};
+    *entry_of(c, rank, 0) = (entry){in, out};
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     char *to = out;
     for (int64_t o = 0; o < outer; o++)
-        for (int r = 0; r < comm->n; r++) {
-            const entry *e = entry_of(c, r, 0);
-            const size_t length = (size_t)e->bytes;
-            if (length) memcpy(to, (const char *)e->in + (size_t)o * length, length);
-            to += length;
-            if (r != rank) comm->bytes_moved[rank] += (int64_t)length;
+        for (int r = 0; r < comm->n; to += bytes[r++]) {
+            const char *from = entry_of(c, r, 0)->in;
+            if (bytes[r]) memcpy(to, from + o * bytes[r], (size_t)bytes[r]);
+            if (r != rank) comm->bytes_moved[rank] += bytes[r];
         }
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
@@ -307,9 +303,7 @@ static void local_free(mg_comm *comm) {
     pthread_cond_destroy(&c->changed);
     mg_free(c->table);
     mg_free(c->mails);
-    mg_free(comm->bytes_moved);
-    mg_free(comm->waited);
-    mg_free(comm->busy);
+    mg_comm_clear(comm);
     mg_free(c);
 }
 
@@ -324,29 +318,22 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .transfer = local_transfer,
                                 .abort = local_abort,
                                 .reset = local_reset,
-                                .aborted = local_aborted,
+                                .check = local_check,
                                 .free = local_free};
 
 mg_comm *mg_comm_local(int n) {
     local_comm *c = mg_alloc_zero(sizeof *c);
     pthread_condattr_t clock;
     if (!c) return NULL;
-    c->comm.api = &api;
-    c->comm.n = n;
-    const char *deadline = getenv("MGPU_DEADLINE");
-    c->comm.deadline = deadline && atof(deadline) > 0 ? atof(deadline) : 600;
+    const mg_status status = mg_comm_set_up(&c->comm, &api, n);
     c->table = mg_alloc_zero((size_t)n * MG_BUCKET_TENSORS * sizeof *c->table);
     c->mails = mg_alloc_zero((size_t)(n * n) * sizeof *c->mails);
-    c->comm.bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->comm.bytes_moved);
-    c->comm.waited = mg_alloc_zero((size_t)n * sizeof *c->comm.waited);
-    c->comm.busy = mg_alloc_zero((size_t)n * sizeof *c->comm.busy);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &clock);
     pthread_condattr_destroy(&clock);
-    if (c->table && c->mails && c->comm.bytes_moved && c->comm.waited && c->comm.busy)
-        return &c->comm;
+    if (status == MG_OK && c->table && c->mails) return &c->comm;
     local_free(&c->comm);
     return NULL;
 }

@@ -1,5 +1,6 @@
 /* Collectives in programs: see collective.h. */
 #include "device/collective.h"
+#include "graph/partition.h"
 #include "ops/attrs.h"
 #include <assert.h>
 #include <string.h>
@@ -17,6 +18,14 @@ static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
     int64_t n = 1;
     for (int i = 0; i < axis; i++) n *= shape->dim[i];
     return n;
+}
+
+/* How much of each of them is each rank's. */
+static void block_bytes(const mg_run *run, const mg_value *whole, int64_t axis, int64_t *bytes) {
+    int64_t row = (int64_t)mg_dtype_size(whole->dtype);
+    for (int64_t i = axis; i < whole->shape.rank; i++) row *= whole->shape.dim[i];
+    row /= run->shards->rows;
+    for (int k = 0; k < run->comm->n; k++) bytes[k] = run->shards->count[k] * row;
 }
 
 static int64_t bytes_of(const mg_value *v) {
@@ -53,8 +62,9 @@ static mg_status run_one(const mg_kernel_set *set, const mg_call *call, const mg
     if (strcmp(op, "broadcast") == 0)
         return api->broadcast(run->comm, run->rank, (int)a->root, in, out,
                               bytes_of(run->rank == a->root ? x : y));
-    const int64_t outer = outer_blocks(&x->shape, a->axis);
-    return api->all_gather(run->comm, run->rank, in, out, outer, outer ? bytes_of(x) / outer : 0);
+    int64_t bytes[MG_MAX_DEVICES];
+    block_bytes(run, y, a->axis, bytes);
+    return api->all_gather(run->comm, run->rank, in, out, outer_blocks(&y->shape, a->axis), bytes);
 }
 
 static mg_status run_bucket(const mg_call *calls, int n, const mg_run *run) {

@@ -14,8 +14,7 @@ typedef struct rank {
 } rank;
 
 typedef struct staged {
-    mg_comm comm;
-    mg_comm *host;
+    mg_comm_over over;
     rank ranks[];
 } staged;
 
@@ -61,7 +60,7 @@ static mg_status bring_out(const rank *r, void *out, size_t bytes) {
 static mg_status staged_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
                                    mg_dtype dtype, int op) {
     const size_t bytes = (size_t)count * mg_dtype_size(dtype);
-    mg_comm *host = staged_of(comm)->host;
+    mg_comm *host = staged_of(comm)->over.host;
     rank *r = &staged_of(comm)->ranks[i];
     void *to = out;
     MG_TRY(bring_in(r, &in, bytes));
@@ -73,7 +72,7 @@ static mg_status staged_all_reduce(mg_comm *comm, int i, const void *in, void *o
 static mg_status staged_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
                                int64_t count, mg_dtype dtype, int op) {
     const size_t bytes = (size_t)count * mg_dtype_size(dtype);
-    mg_comm *host = staged_of(comm)->host;
+    mg_comm *host = staged_of(comm)->over.host;
     rank *r = &staged_of(comm)->ranks[i];
     void *to = out;
     MG_TRY(bring_in(r, &in, bytes));
@@ -84,7 +83,7 @@ static mg_status staged_reduce(mg_comm *comm, int i, int root, const void *in, v
 
 static mg_status staged_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
                                   int64_t bytes) {
-    mg_comm *host = staged_of(comm)->host;
+    mg_comm *host = staged_of(comm)->over.host;
     rank *r = &staged_of(comm)->ranks[i];
     void *to = out;
     if (i == root) MG_TRY(bring_in(r, &in, (size_t)bytes));
@@ -93,32 +92,22 @@ static mg_status staged_broadcast(mg_comm *comm, int i, int root, const void *in
     return i != root ? bring_out(r, out, (size_t)bytes) : MG_OK;
 }
 
-/* How long the result is only all ranks together know. */
-static mg_status gathered_bytes(mg_comm *host, int i, int64_t bytes, int64_t *sum) {
-    return host->api->all_reduce(host, i, &bytes, sum, 1, MG_I64, MG_REDUCE_SUM);
-}
-
 static mg_status staged_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
-                                   int64_t bytes) {
-    mg_comm *host = staged_of(comm)->host;
+                                   const int64_t *bytes) {
+    mg_comm *host = staged_of(comm)->over.host;
     rank *r = &staged_of(comm)->ranks[i];
     void *to = out;
     int64_t sum = 0;
-    MG_TRY(bring_in(r, &in, (size_t)(outer * bytes)));
-    MG_TRY(gathered_bytes(host, i, bytes, &sum));
+    for (int k = 0; k < comm->n; k++) sum += bytes[k];
+    MG_TRY(bring_in(r, &in, (size_t)(outer * bytes[i])));
     MG_TRY(room_for_out(r, &to, (size_t)(outer * sum)));
     MG_TRY(host->api->all_gather(host, i, in, to, outer, bytes));
     return bring_out(r, out, (size_t)(outer * sum));
 }
 
-static mg_status staged_barrier(mg_comm *comm, int i) {
-    mg_comm *host = staged_of(comm)->host;
-    return host->api->barrier(host, i);
-}
-
 static mg_status staged_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
                                  int64_t bytes) {
-    mg_comm *host = staged_of(comm)->host;
+    mg_comm *host = staged_of(comm)->over.host;
     rank *r = &staged_of(comm)->ranks[i];
     void *place = out;
     if (i == from) MG_TRY(bring_in(r, &in, (size_t)bytes));
@@ -129,28 +118,13 @@ static mg_status staged_transfer(mg_comm *comm, int i, int from, int to, const v
 
 /* ---- life ---- */
 
-static void staged_abort(mg_comm *comm) {
-    mg_comm *host = staged_of(comm)->host;
-    host->api->abort(host);
-}
-
-static void staged_reset(mg_comm *comm) {
-    mg_comm *host = staged_of(comm)->host;
-    host->api->reset(host);
-}
-
-static bool staged_aborted(mg_comm *comm) {
-    mg_comm *host = staged_of(comm)->host;
-    return host->api->aborted(host);
-}
-
 static void staged_free(mg_comm *comm) {
     staged *c = staged_of(comm);
     for (int i = 0; i < comm->n; i++) {
         mg_free(c->ranks[i].in);
         mg_free(c->ranks[i].out);
     }
-    c->host->api->free(c->host);
+    mg_comm_over_clear(&c->over);
     mg_free(c);
 }
 
@@ -160,25 +134,22 @@ static const mg_comm_api staged_api = {.size = sizeof(mg_comm_api),
                                        .reduce = staged_reduce,
                                        .broadcast = staged_broadcast,
                                        .all_gather = staged_all_gather,
-                                       .barrier = staged_barrier,
+                                       .barrier = mg_comm_over_barrier,
                                        .transfer = staged_transfer,
-                                       .abort = staged_abort,
-                                       .reset = staged_reset,
-                                       .aborted = staged_aborted,
+                                       .abort = mg_comm_over_abort,
+                                       .reset = mg_comm_over_reset,
+                                       .check = mg_comm_over_check,
                                        .free = staged_free};
 
 static mg_comm *make_staged(mg_device *const *devices, int n) {
     staged *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
     if (!c) return NULL;
-    c->host = mg_comm_local(n);
-    if (!c->host) {
+    if (mg_comm_over_set_up(&c->over, &staged_api, n) != MG_OK) {
         mg_free(c);
         return NULL;
     }
-    c->comm = *c->host; /* its counters are ours too */
-    c->comm.api = &staged_api;
     for (int i = 0; i < n; i++) c->ranks[i].device = devices[i];
-    return &c->comm;
+    return &c->over.comm;
 }
 
 mg_comm *mg_device_connect(mg_device *const *devices, int n) {
@@ -190,8 +161,28 @@ mg_comm *mg_device_connect(mg_device *const *devices, int n) {
     if (all_see) return mg_comm_local(n);
     if (alike && devices[0]->api->connect) {
         mg_error_clear();
-        mg_comm *comm = devices[0]->api->connect(devices, n);
+        mg_comm *comm =
+            devices[0]->api->connect(&(mg_device_team){.n = n, .here = n, .devices = devices});
         if (comm || mg_error_code() != MG_OK) return comm;
     }
     return make_staged(devices, n);
+}
+
+static mg_status refuse(const mg_device *d) {
+    return mg_fail(MG_UNSUPPORTED, "%s devices do not work together over several processes",
+                   d->api->kind);
+}
+
+mg_comm *mg_device_join(const mg_device_team *team) {
+    const mg_device_api *api = team->devices[0]->api;
+    for (int i = 0; i < team->here; i++)
+        if (team->devices[i]->api != api || !api->make_id) {
+            refuse(team->devices[i]);
+            return NULL;
+        }
+    return api->connect(team);
+}
+
+mg_status mg_device_make_id(const mg_device *d, mg_comm_id *id) {
+    return d->api->make_id ? d->api->make_id(id) : refuse(d);
 }

@@ -1,14 +1,12 @@
 /* The devices of the process: names, plug-ins, limits, the shared arena.
  *
  * Devices are made on first use and live until mg_devices_close(). A kind that is not built in is a
- * plug-in `mgpu-<kind>.so`, sought beside libmgpu and then in the folders of MGPU_PLUGINS. */
-#define _GNU_SOURCE
+ * plug-in `mgpu-<kind>.so`. */
 #include "device/device.h"
 #include "core/alloc.h"
-#include "core/io.h"
+#include "core/plugin.h"
 #include "device/worker.h"
 #include <ctype.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,78 +22,29 @@ static mg_device *chosen; /* the default device */
 static struct {
     char kind[16];
     const mg_device_api *api;
-    void *library;
 } kinds[MAX_KINDS];
 static int n_kinds;
 
 /* ---- plug-ins ---- */
 
-static bool own_folder(char *folder, size_t size) {
-    Dl_info info;
-    if (!dladdr((void *)(uintptr_t)&mg_device_find, &info) || !info.dli_fname) return false;
-    char *path = realpath(info.dli_fname, NULL);
-    if (!path) return false;
-    char *slash = strrchr(path, '/');
-    if (slash) *slash = 0;
-    snprintf(folder, size, "%s", path);
-    free(path);
-    return slash != NULL;
-}
-
-static void *open_beside(const char *folder, const char *kind) {
-    char path[4200];
-    snprintf(path, sizeof path, "%s/mgpu-%s.so", folder, kind);
-    return mg_io_exists(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-}
-
-static void *open_plugin(const char *kind) {
-    char folder[4096], paths[4096], *rest = paths;
-    void *library = own_folder(folder, sizeof folder) ? open_beside(folder, kind) : NULL;
-    const char *more = getenv("MGPU_PLUGINS");
-    snprintf(paths, sizeof paths, "%s", more ? more : "");
-    for (char *one = strtok_r(rest, ":", &rest); one && !library; one = strtok_r(NULL, ":", &rest))
-        library = open_beside(one, kind);
-    return library;
-}
-
-static const mg_device_api *remember(const char *kind, const mg_device_api *api, void *library) {
+static const mg_device_api *remember(const char *kind, const mg_device_api *api) {
     if (n_kinds < MAX_KINDS) {
         snprintf(kinds[n_kinds].kind, sizeof kinds[n_kinds].kind, "%s", kind);
-        kinds[n_kinds].api = api;
-        kinds[n_kinds++].library = library;
+        kinds[n_kinds++].api = api;
     }
     return api;
 }
 
 static const mg_device_api *load_plugin(const char *kind) {
-    dlerror();
     /* libgomp reads it once, when it is loaded: spinning long behind a busy foreign thread costs a
      * factor of fifty; this costs five per cent on a quiet machine. */
     if (strcmp(kind, "cpu") == 0) setenv("GOMP_SPINCOUNT", "1000", 0);
-    void *library = open_plugin(kind);
-    const char *why = library ? NULL : dlerror();
-    if (!library && why) {
-        mg_fail(MG_UNSUPPORTED, "device kind \"%s\": plug-in does not load: %s", kind, why);
-        return NULL;
-    }
-    if (!library) {
-        mg_fail(MG_UNSUPPORTED,
-                "device kind \"%s\" is not available: there is no mgpu-%s.so beside "
-                "the library or in MGPU_PLUGINS",
-                kind, kind);
-        return NULL;
-    }
-    union {
-        void *object;
-        const mg_device_api *(*function)(void);
-    } entry;
-    entry.object = dlsym(library, "mg_device_plugin");
-    if (!entry.object) {
-        mg_fail(MG_UNSUPPORTED, "device kind \"%s\": mgpu-%s.so is no device plug-in", kind, kind);
-        dlclose(library);
-        return NULL;
-    }
-    return remember(kind, entry.function(), library);
+    const char *why = NULL;
+    const mg_device_api *(*plugin)(void) = NULL;
+    *(void **)&plugin = mg_plugin_symbol(kind, "mg_device_plugin", &why);
+    if (plugin) return remember(kind, plugin());
+    mg_fail(MG_UNSUPPORTED, "device kind \"%s\" is not available: mgpu-%s.so: %s", kind, kind, why);
+    return NULL;
 }
 
 static const mg_device_api *kind_locked(const char *kind) {

@@ -25,13 +25,21 @@ typedef struct mg_run {
     void *const *external;    /* one address per external value */
     void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
-    bool commit;    /* false: compute phase, true: commit phase */
-    mg_comm *comm;  /* of the devices that share the rows, or NULL */
-    int rank;       /* this device's in it */
-    mg_comm *world; /* of all devices of the plan; NULL if that is the same */
+    bool commit;                    /* false: compute phase, true: commit phase */
+    mg_comm *comm;                  /* of the devices that share the rows, or NULL */
+    const struct mg_shards *shards; /* whose rows are which: where there is a comm */
+    int rank;                       /* this device's in it */
+    mg_comm *world;                 /* of all devices of the plan; NULL if that is the same */
     int world_rank;
     int threads; /* of the host's cores; 0: all */
 } mg_run;
+
+typedef struct mg_device_team {       /* who shares a communicator */
+    int n;                            /* ranks, in all processes */
+    int first, here;                  /* those of this one: [first, first + here) */
+    const mg_comm_id *id;             /* NULL: all are here */
+    struct mg_device *const *devices; /* of the ranks here */
+} mg_device_team;
 
 typedef struct mg_device_api {
     size_t size;
@@ -60,9 +68,10 @@ typedef struct mg_device_api {
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
     bool host_memory; /* its memory is the host's: others like it may use its addresses */
-    /* A communicator among devices of this kind, rank i being devices[i]; or NULL: there is none
-     * (not an error), or want of memory (an error). May be NULL itself. */
-    mg_comm *(*connect)(mg_device *const *devices, int n);
+    /* A communicator among devices of this kind; or NULL: there is none (without an id not an
+     * error), or want of memory (an error). May be NULL itself. */
+    mg_comm *(*connect)(const mg_device_team *team);
+    mg_status (*make_id)(mg_comm_id *id); /* NULL: no teams over several processes */
     /* Of devices that work on by themselves, else NULL: ask has n single bytes (at most
      * MG_MOST_ANSWERS) brought to the host when the work so far is done, hear waits for them. One
      * question at a time. */
@@ -123,8 +132,13 @@ void mg_device_give(mg_device *d, void *data, size_t bytes);
 /* From memory of one device to memory of another or the same one: without the host where they can.
  * The source may be given back when it has returned. */
 mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, size_t bytes);
-/* The fastest communicator among these devices; NULL on failure. */
+/* The fastest communicator among these devices, rank i being devices[i]; NULL on failure. */
 mg_comm *mg_device_connect(mg_device *const *devices, int n);
+/* One over several processes, each with some of the ranks: the devices are of one kind. Their calls
+ * return when all have joined. NULL on failure: MG_UNSUPPORTED if the kind has none. */
+mg_comm *mg_device_join(const mg_device_team *team);
+/* The id of a new team of such devices: for one process to make and all to be told. */
+mg_status mg_device_make_id(const mg_device *d, mg_comm_id *id);
 /* A block at least this large, kept for all plans of d. */
 mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena);
 

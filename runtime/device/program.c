@@ -520,8 +520,8 @@ static mg_status run_call(const mg_program *p, const call *k, const mg_run *run)
 }
 
 static bool given_up(void *comm) {
-    const mg_comm *c = comm;
-    return !c || c->api->aborted((mg_comm *)comm);
+    mg_comm *c = comm;
+    return !c || c->api->check(c) != MG_OK;
 }
 
 static const char *name_of(const mg_step *s) {
@@ -565,7 +565,7 @@ static bool waits(const call *k, const mg_run *run) {
     if (k->kernel != &mg_collective_kernel || !run->comm) return false;
     const char *op = k->plan.step->op->name;
     const mg_comm *comm = strcmp(op, "transfer") == 0 ? run->world : run->comm;
-    return !comm->api->recorded || strcmp(op, "all_gather") == 0;
+    return !comm->api->recorded;
 }
 
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {

@@ -94,6 +94,7 @@ static mg_status run_part(mg_plan *p, int i, bool commit) {
                   .external = part->address,
                   .arena = part->arena,
                   .comm = p->comms ? p->comms[i / p->shards.n] : NULL,
+                  .shards = &p->shards,
                   .rank = p->comms ? i % p->shards.n : 0,
                   .world = p->world,
                   .world_rank = i,
@@ -330,6 +331,12 @@ void mg_plan_drop_run(mg_plan *p) {
     if (p->world) p->world->api->reset(p->world);
 }
 
+/* A collective that was only started may have failed since. */
+static mg_status check_comms(const mg_plan *p) {
+    for (int s = 0; p->comms && s < p->n_stages; s++) MG_TRY(p->comms[s]->api->check(p->comms[s]));
+    return p->world ? p->world->api->check(p->world) : MG_OK;
+}
+
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
@@ -340,6 +347,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));
     MG_TRY(take_results(p, args, results));
+    MG_TRY(check_comms(p));
     for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, k, args));
     return commit(p);
 }

@@ -104,6 +104,34 @@ for _, case in ipairs {
   end)
 end
 
+test("a kernel that cannot be compiled is named, and compiled when it is wanted again", function()
+  local out, status = run(standin .. "MGPU_CACHE=" .. check.path "cache"
+    .. " MGPU_STANDIN_FAIL=nvrtcCompileProgram:2:6", [[
+local function step() return (mgpu.ones({ 9 }, { device = "cuda:0" }) * 3 + 1):sum():item() end
+print(pcall(step))
+print(pcall(step))
+]])
+  check.equal(status, 0)
+  check.matches(out, "false\t[^\n]*the source of kernel %w+ is not compiled: NVRTC_ERROR_COMPILATION")
+  check.matches(out, "true\t36\n")
+end)
+
+test("what two GPUs want is compiled once, also without a cache on disk", function()
+  local function compiled(devices)
+    local log = check.path "calls"
+    local out = run(standin .. "MGPU_CACHE=/dev/null/none MGPU_STANDIN_LOG=" .. log, ([[
+for _, name in ipairs { %s } do
+  print(((mgpu.ones({ 9, 30 }, { device = name }) * 3 + 1):exp() + 1):log():sum():item() > 1000)
+end
+]]):format(devices))
+    check.equal(out:gsub("true\n", ""), "")
+    return tonumber(check.read(log):match "nvrtcCompileProgram: (%d+)")
+  end
+  local one = compiled '"cuda:0"'
+  check.truthy(one >= 2)
+  check.equal(compiled '"cuda:0", "cuda:1", "cuda:0/1"', one)
+end)
+
 test("a fatal error marks the device dead, and a program that ends with it has status 77", function()
   local out = run(standin .. "MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")

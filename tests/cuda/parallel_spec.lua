@@ -3,6 +3,7 @@ require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
+local in_float64 = require "float64"
 
 local test = check.test
 local L = mgpu.layers
@@ -39,13 +40,6 @@ end
 local function same_weights(serial, parallel, tolerance)
   local a, b = serial:get_weights(), parallel:get_weights()
   for i = 1, #a do check.near_norm(b[i]:reshape { -1 }, a[i]:reshape { -1 }, tolerance) end
-end
-
-local function in_float64(fn)
-  mgpu.set_floatx "float64"
-  local ok, message = pcall(fn)
-  mgpu.set_floatx "float32"
-  if not ok then error(message, 0) end
 end
 
 -- Twelve steps of sums in another order; batches of 10 and 6 leave a device of four with one row.

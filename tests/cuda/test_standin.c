@@ -2,6 +2,7 @@
 #include "standin.h"
 #include "core/status.h"
 #include "device/cuda/driver.h"
+#include <dirent.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
 #include <setjmp.h>
@@ -77,12 +78,12 @@ static char *read_text(const char *path) {
 }
 
 /* The object of a text, or NULL and the compiler's words. */
-static char *compile(const char *source, char *log, size_t room) {
+static char *compile_for(const char *architecture, const char *source, char *log, size_t room) {
     nvrtcProgram program;
     size_t bytes = 0;
     char *header = read_text("runtime/device/cuda/kernels/kernel.h"), *image = NULL;
     const char *headers[] = {header}, *names[] = {"kernel.h"};
-    const char *options[] = {"--gpu-architecture=sm_90"};
+    const char *options[] = {architecture};
     assert_int_equal(nvrtcCreateProgram(&program, source, "test.cu", 1, headers, names), 0);
     if (nvrtcCompileProgram(program, 1, options) == NVRTC_SUCCESS) {
         assert_int_equal(nvrtcGetCUBINSize(program, &bytes), 0);
@@ -95,6 +96,10 @@ static char *compile(const char *source, char *log, size_t room) {
     nvrtcDestroyProgram(&program);
     free(header);
     return image;
+}
+
+static char *compile(const char *source, char *log, size_t room) {
+    return compile_for("--gpu-architecture=sm_90", source, log, room);
 }
 
 static int set_up(void **state) {
@@ -155,7 +160,7 @@ static float first_of(const gpu *g) {
 /* ---- tests ---- */
 
 static void every_function_of_the_driver_is_there(void **state) {
-    static const char *const names[] = MG_CUDA_SYMBOLS(MG_CUDA_DRIVER);
+    static const char *const names[] = MG_LIBRARY_SYMBOLS(MG_CUDA_DRIVER);
     (void)state;
     for (int i = 0; names[i]; i++)
         if (!dlsym(RTLD_DEFAULT, names[i])) fail_msg("no %s", names[i]);
@@ -341,6 +346,37 @@ static void a_text_that_does_not_compile_is_explained(void **state) {
     assert_null(compile("int f(int a) { return __unheard_of(a); }\n", log, sizeof log));
 }
 
+static int count_objects(const char *folder) {
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) n += strstr(e->d_name, ".so") != NULL;
+    closedir(d);
+    return n;
+}
+
+static void objects_are_kept_by_text_and_options(void **state) {
+    (void)state;
+    static const char *const asked[][2] = {{"--gpu-architecture=sm_90", "int a;\n"},
+                                           {"--gpu-architecture=sm_90", "int a;\n"},
+                                           {"--gpu-architecture=sm_80", "int a;\n"},
+                                           {"--gpu-architecture=sm_80", "int b;\n"}};
+    const int objects[] = {1, 1, 2, 3};
+    char folder[] = "/tmp/mgpu-test-standin-XXXXXX", command[64], log[1 << 14];
+    const char *kept = getenv("MGPU_STANDIN_CACHE");
+    assert_non_null(mkdtemp(folder));
+    setenv("MGPU_STANDIN_CACHE", folder, 1);
+    for (int i = 0; i < 4; i++) {
+        char *image = compile_for(asked[i][0], asked[i][1], log, sizeof log);
+        assert_non_null(image);
+        free(image);
+        assert_int_equal(count_objects(folder), objects[i]);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    setenv("MGPU_STANDIN_CACHE", kept ? kept : "", 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -355,6 +391,7 @@ int main(void) {
         TEST(memory_ends_and_what_was_given_back_is_none),
         TEST(wrong_kernels_are_found_out),
         TEST(a_text_that_does_not_compile_is_explained),
+        TEST(objects_are_kept_by_text_and_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local in_float64 = require "float64"
 
 package.path = "tests/golden/?.lua;" .. package.path
 local hash = require "hash"
@@ -62,13 +63,6 @@ local function curve(model, golden, device)
   local losses = {}
   for s = 1, #golden.losses do losses[s] = model:train_on_batch(batch(golden, s - 1)).loss end
   return losses
-end
-
-local function in_float64(fn)
-  mgpu.set_floatx "float64"
-  local ok, message = pcall(fn)
-  mgpu.set_floatx "float32"
-  if not ok then error(message, 0) end
 end
 
 test("the seed's network: loss and gradients of step 1 in float32", function()

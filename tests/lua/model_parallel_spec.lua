@@ -3,16 +3,10 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local in_float64 = require "float64"
 
 local test = check.test
 local L = mgpu.layers
-
-local function in_float64(fn)
-  mgpu.set_floatx "float64"
-  local ok, message = pcall(fn)
-  mgpu.set_floatx "float32"
-  if not ok then error(message, 0) end
-end
 
 local function network(second, third)
   mgpu.seed(1)

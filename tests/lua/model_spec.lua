@@ -3,6 +3,7 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local in_float64 = require "float64"
 
 package.path = "tests/golden/?.lua;" .. package.path
 local hash = require "hash"
@@ -38,13 +39,6 @@ local function data(rows, step)
 end
 
 local LOSSES = { "mse", "sparse_categorical_crossentropy" }
-
-local function in_float64(fn)
-  mgpu.set_floatx "float64"
-  local ok, message = pcall(fn)
-  mgpu.set_floatx "float32"
-  if not ok then error(message, 0) end
-end
 
 -- ---- numbers ------------------------------------------------------------------------------------
 

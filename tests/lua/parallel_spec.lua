@@ -2,6 +2,7 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local in_float64 = require "float64"
 
 local test = check.test
 local L = mgpu.layers
@@ -10,13 +11,6 @@ local function devices(kind, n)
   local list = {}
   for i = 1, n do list[i] = ("%s:%d"):format(kind, i - 1) end
   return list
-end
-
-local function in_float64(fn)
-  mgpu.set_floatx "float64"
-  local ok, message = pcall(fn)
-  mgpu.set_floatx "float32"
-  if not ok then error(message, 0) end
 end
 
 -- ---- networks and data --------------------------------------------------------------------------

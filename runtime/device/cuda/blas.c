@@ -3,8 +3,8 @@
 
 mg_cublas mg_blas;
 
-MG_CUDA_LIBRARY(library, mg_blas, MG_CUBLAS, .file = "libcublasLt.so.13", .what = "cuBLASLt 13",
-                .install = "install libcublas-13-0 (or the wheel nvidia-cublas)");
+MG_LIBRARY(library, mg_blas, MG_CUBLAS, .file = "libcublasLt.so.13", .what = "cuBLASLt 13",
+           .install = "install libcublas-13-0 (or the wheel nvidia-cublas)");
 
 mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MG_OK;

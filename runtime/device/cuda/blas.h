@@ -15,7 +15,7 @@
     X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
 /* clang-format on */
 
-MG_CUDA_TABLE(mg_cublas, MG_CUBLAS);
+MG_LIBRARY_TABLE(mg_cublas, MG_CUBLAS);
 extern mg_cublas mg_blas; /* usable once mg_blas_open has returned MG_OK */
 
 /* The device's handle, made on first use. MG_UNSUPPORTED: there is no cuBLASLt. */

@@ -22,12 +22,10 @@ typedef struct rank {
     CUfunction reduce[MG_N_DTYPES];
     const void *in;
     void *out;
-    int64_t bytes;
 } rank;
 
 typedef struct cuda_comm {
-    mg_comm comm;
-    mg_comm *host;
+    mg_comm_over over;
     rank ranks[];
 } cuda_comm;
 
@@ -55,14 +53,13 @@ static mg_status wait_for(const rank *r, CUevent event) {
 }
 
 /* Everybody's operands are on the table, and made before what this rank starts next. */
-static mg_status meet(cuda_comm *c, int i, const void *in, void *out, int64_t bytes) {
+static mg_status meet(cuda_comm *c, int i, const void *in, void *out) {
     rank *r = &c->ranks[i];
     r->in = in;
     r->out = out;
-    r->bytes = bytes;
     MG_TRY(record(r, r->ready));
-    MG_TRY(c->host->api->barrier(c->host, i));
-    for (int k = 0; k < c->comm.n; k++)
+    MG_TRY(mg_comm_over_barrier(&c->over.comm, i));
+    for (int k = 0; k < c->over.comm.n; k++)
         if (k != i) MG_TRY(wait_for(r, c->ranks[k].ready));
     return MG_OK;
 }
@@ -71,8 +68,8 @@ static mg_status meet(cuda_comm *c, int i, const void *in, void *out, int64_t by
 static mg_status part(cuda_comm *c, int i) {
     const rank *r = &c->ranks[i];
     MG_TRY(record(r, r->done));
-    MG_TRY(c->host->api->barrier(c->host, i));
-    for (int k = 0; k < c->comm.n; k++)
+    MG_TRY(mg_comm_over_barrier(&c->over.comm, i));
+    for (int k = 0; k < c->over.comm.n; k++)
         if (k != i) MG_TRY(wait_for(r, c->ranks[k].done));
     return MG_OK;
 }
@@ -88,29 +85,30 @@ static mg_status reduce_part(cuda_comm *c, int i, int64_t count, mg_dtype dtype,
                              int to) {
     enum { PIECE = 1024 };
     const rank *r = &c->ranks[i];
-    const int64_t share = (count / c->comm.n + PIECE) / PIECE * PIECE;
-    reduce_ranks_params p = {.n = c->comm.n, .op = op, .from = from, .to = to};
+    const int n = c->over.comm.n;
+    const int64_t share = (count / n + PIECE) / PIECE * PIECE;
+    reduce_ranks_params p = {.n = n, .op = op, .from = from, .to = to};
     p.first = i * share < count ? i * share : count;
     p.last = p.first + share < count ? p.first + share : count;
-    for (int k = 0; k < c->comm.n; k++) {
+    for (int k = 0; k < n; k++) {
         p.in[k] = c->ranks[k].in;
         p.out[k] = c->ranks[k].out;
     }
-    c->comm.bytes_moved[i] += c->comm.n * (p.last - p.first) * (int64_t)mg_dtype_size(dtype);
+    c->over.comm.bytes_moved[i] += n * (p.last - p.first) * (int64_t)mg_dtype_size(dtype);
     return mg_cuda_launch(r->device, r->reduce[dtype],
                           mg_cuda_blocks(r->device, p.last - p.first, THREADS), THREADS, 0, &p);
 }
 
 static mg_status cuda_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
                              int64_t count, mg_dtype dtype, int op) {
-    MG_TRY(meet(of(comm), i, in, out, 0));
+    MG_TRY(meet(of(comm), i, in, out));
     MG_TRY(reduce_part(of(comm), i, count, dtype, op, root, root + 1));
     return part(of(comm), i);
 }
 
 static mg_status cuda_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
                                  mg_dtype dtype, int op) {
-    MG_TRY(meet(of(comm), i, in, out, 0));
+    MG_TRY(meet(of(comm), i, in, out));
     MG_TRY(reduce_part(of(comm), i, count, dtype, op, 0, comm->n));
     return part(of(comm), i);
 }
@@ -118,7 +116,7 @@ static mg_status cuda_all_reduce(mg_comm *comm, int i, const void *in, void *out
 static mg_status cuda_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
                                 int64_t bytes) {
     cuda_comm *c = of(comm);
-    MG_TRY(meet(c, i, in, out, bytes));
+    MG_TRY(meet(c, i, in, out));
     if (i != root) {
         MG_TRY(copy(&c->ranks[i], out, c->ranks[root].in, bytes));
         comm->bytes_moved[i] += bytes;
@@ -126,44 +124,39 @@ static mg_status cuda_broadcast(mg_comm *comm, int i, int root, const void *in, 
     return part(c, i);
 }
 
-/* Rank k's block, `outer` times, to where it stands in the whole. */
-static mg_status gather_block(const rank *r, const rank *from, char *to, int64_t outer,
-                              int64_t whole) {
-    if (from->bytes == 0 || outer == 0) return MG_OK;
+/* A rank's block, `outer` times, to where it stands in the whole. */
+static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, char *to,
+                              int64_t outer, int64_t whole) {
+    if (bytes == 0 || outer == 0) return MG_OK;
     const CUDA_MEMCPY2D copied = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                   .srcDevice = address(from->in),
-                                  .srcPitch = (size_t)from->bytes,
+                                  .srcPitch = (size_t)bytes,
                                   .dstMemoryType = CU_MEMORYTYPE_DEVICE,
                                   .dstDevice = address(to),
                                   .dstPitch = (size_t)whole,
-                                  .WidthInBytes = (size_t)from->bytes,
+                                  .WidthInBytes = (size_t)bytes,
                                   .Height = (size_t)outer};
-    if (outer == 1) return copy(r, to, from->in, from->bytes);
+    if (outer == 1) return copy(r, to, from->in, bytes);
     return mg_cuda_check(r->device, mg_cu.cuMemcpy2DAsync(&copied, stream_of(r)), "gather");
 }
 
 static mg_status cuda_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
-                                 int64_t bytes) {
+                                 const int64_t *bytes) {
     cuda_comm *c = of(comm);
     int64_t whole = 0, at = 0;
-    MG_TRY(meet(c, i, in, out, bytes));
-    for (int k = 0; k < comm->n; k++) whole += c->ranks[k].bytes;
-    for (int k = 0; k < comm->n; at += c->ranks[k++].bytes)
-        MG_TRY(gather_block(&c->ranks[i], &c->ranks[k], (char *)out + at, outer, whole));
-    comm->bytes_moved[i] += outer * (whole - bytes);
+    MG_TRY(meet(c, i, in, out));
+    for (int k = 0; k < comm->n; k++) whole += bytes[k];
+    for (int k = 0; k < comm->n; at += bytes[k++])
+        MG_TRY(gather_block(&c->ranks[i], &c->ranks[k], bytes[k], (char *)out + at, outer, whole));
+    comm->bytes_moved[i] += outer * (whole - bytes[i]);
     return part(c, i);
-}
-
-static mg_status cuda_barrier(mg_comm *comm, int i) {
-    mg_comm *host = of(comm)->host;
-    return host->api->barrier(host, i);
 }
 
 /* The host's transfer carries the address there, and back that it has been read. */
 static mg_status cuda_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
                                int64_t bytes) {
     cuda_comm *c = of(comm);
-    mg_comm *host = c->host;
+    mg_comm *host = c->over.host;
     rank *r = &c->ranks[i];
     const void *there = in;
     char answer = 0;
@@ -184,21 +177,6 @@ static mg_status cuda_transfer(mg_comm *comm, int i, int from, int to, const voi
 
 /* ---- life ---- */
 
-static void cuda_abort(mg_comm *comm) {
-    mg_comm *host = of(comm)->host;
-    host->api->abort(host);
-}
-
-static void cuda_reset(mg_comm *comm) {
-    mg_comm *host = of(comm)->host;
-    host->api->reset(host);
-}
-
-static bool cuda_aborted(mg_comm *comm) {
-    mg_comm *host = of(comm)->host;
-    return host->api->aborted(host);
-}
-
 static void cuda_free(mg_comm *comm) {
     cuda_comm *c = of(comm);
     for (int i = 0; i < comm->n; i++) {
@@ -208,7 +186,7 @@ static void cuda_free(mg_comm *comm) {
         if (r->ready) mg_cu.cuEventDestroy(r->ready);
         if (r->done) mg_cu.cuEventDestroy(r->done);
     }
-    if (c->host) c->host->api->free(c->host);
+    mg_comm_over_clear(&c->over);
     mg_free(c);
 }
 
@@ -218,11 +196,11 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .reduce = cuda_reduce,
                                 .broadcast = cuda_broadcast,
                                 .all_gather = cuda_all_gather,
-                                .barrier = cuda_barrier,
+                                .barrier = mg_comm_over_barrier,
                                 .transfer = cuda_transfer,
-                                .abort = cuda_abort,
-                                .reset = cuda_reset,
-                                .aborted = cuda_aborted,
+                                .abort = mg_comm_over_abort,
+                                .reset = mg_comm_over_reset,
+                                .check = mg_comm_over_check,
                                 .free = cuda_free};
 
 static mg_status set_up(rank *r, mg_device *d) {
@@ -235,22 +213,19 @@ static mg_status set_up(rank *r, mg_device *d) {
     return mg_cuda_check(d, result, "make an event");
 }
 
-mg_comm *mg_cuda_connect(mg_device *const *devices, int n) {
-    mg_comm *nccl = mg_nccl_connect(devices, n);
-    if (nccl || mg_error_code() != MG_OK) return nccl;
+mg_comm *mg_cuda_connect(const mg_device_team *team) {
+    const int n = team->n;
+    mg_comm *nccl = mg_nccl_connect(team);
+    if (nccl || team->id || mg_error_code() != MG_OK) return nccl;
     if (n > MG_MOST_RANKS) return NULL;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (!mg_cuda_opens_to(devices[i], devices[k])) return NULL;
+            if (!mg_cuda_opens_to(team->devices[i], team->devices[k])) return NULL;
     cuda_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
     if (!c) return NULL;
-    c->host = mg_comm_local(n);
-    mg_status status = c->host ? MG_OK : MG_OOM;
-    if (c->host) c->comm = *c->host; /* its counters are ours too */
-    c->comm.api = &api;
-    c->comm.n = n;
-    for (int i = 0; i < n && status == MG_OK; i++) status = set_up(&c->ranks[i], devices[i]);
-    if (status == MG_OK) return &c->comm;
-    cuda_free(&c->comm);
+    mg_status status = mg_comm_over_set_up(&c->over, &api, n);
+    for (int i = 0; i < n && status == MG_OK; i++) status = set_up(&c->ranks[i], team->devices[i]);
+    if (status == MG_OK) return &c->over.comm;
+    cuda_free(&c->over.comm);
     return NULL;
 }

@@ -3,8 +3,8 @@
 #include "device/cuda/state.h"
 
 mg_cudnn mg_dnn;
-MG_CUDA_LIBRARY(library, mg_dnn, MG_CUDNN, .file = "libcudnn.so.9", .what = "cuDNN 9",
-                .install = "install libcudnn9-cuda-13, or pip's nvidia-cudnn-cu13");
+MG_LIBRARY(library, mg_dnn, MG_CUDNN, .file = "libcudnn.so.9", .what = "cuDNN 9",
+           .install = "install libcudnn9-cuda-13, or pip's nvidia-cudnn-cu13");
 
 mg_status mg_dnn_open(void) {
     return mg_library_open(&library);

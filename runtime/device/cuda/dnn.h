@@ -2,7 +2,7 @@
 #ifndef MG_DEVICE_CUDA_DNN_H
 #define MG_DEVICE_CUDA_DNN_H
 
-#include "device/cuda/library.h"
+#include "core/library.h"
 #include "device/device.h"
 #include <cudnn.h>
 
@@ -20,7 +20,7 @@
     X(cudnnBackendFinalize)                                                                        \
     X(cudnnBackendExecute)
 
-MG_CUDA_TABLE(mg_cudnn, MG_CUDNN);
+MG_LIBRARY_TABLE(mg_cudnn, MG_CUDNN);
 extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
 
 /* MG_UNSUPPORTED if the library is missing. */

@@ -5,8 +5,8 @@
 
 mg_cuda_driver mg_cu;
 
-MG_CUDA_LIBRARY(library, mg_cu, MG_CUDA_DRIVER, .file = "libcuda.so.1", .what = "the NVIDIA driver",
-                .install = "install one for CUDA 13 (580 or newer)", .system = 1);
+MG_LIBRARY(library, mg_cu, MG_CUDA_DRIVER, .file = "libcuda.so.1", .what = "the NVIDIA driver",
+           .install = "install one for CUDA 13 (580 or newer)", .system = 1);
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static mg_status opened;

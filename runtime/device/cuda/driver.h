@@ -2,7 +2,7 @@
 #ifndef MG_DEVICE_CUDA_DRIVER_H
 #define MG_DEVICE_CUDA_DRIVER_H
 
-#include "device/cuda/library.h"
+#include "core/library.h"
 #include <cuda.h>
 
 /* clang-format off */
@@ -22,7 +22,7 @@
     X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuGraphExecUpdate) X(cuGraphDestroy)
 /* clang-format on */
 
-MG_CUDA_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);
+MG_LIBRARY_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);
 extern mg_cuda_driver mg_cu; /* usable once mg_cuda_driver_open has returned MG_OK */
 
 /* Opens libcuda and initialises it, once. MG_UNSUPPORTED: no driver, too old a driver, no GPU. */

@@ -2,26 +2,28 @@
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/module.h"
 #include "device/cuda/source.h"
 
 enum { THREADS = 256, ACCESS = 16 };
 
 typedef struct state {
-    CUfunction function[MG_N_DTYPES]; /* of the dtypes among the inputs that may hold others */
+    const mg_cuda_module
+        *kernel[MG_N_DTYPES]; /* of the dtypes among the inputs that may hold others */
 } state;
 
 static int vector_of(mg_dtype t) {
     return ACCESS / (int)mg_dtype_size(t);
 }
 
-static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, CUfunction *function) {
+static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, const mg_cuda_module **kernel) {
     mg_text text = {0};
     mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n", t == MG_F64,
                 vector_of(t));
     mg_text_add(&text, "#define IN %s\n", mg_element_name(t));
     mg_text_add(&text, "#include \"device/cuda/kernels/finite.h\"\n");
     MG_TRY(mg_text_status(&text));
-    const mg_status status = mg_cuda_compile(plan->device, "all_finite", text.s, function);
+    const mg_status status = mg_cuda_want(plan->device, "all_finite", text.s, kernel);
     mg_free(text.s);
     return status;
 }
@@ -31,7 +33,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     if (!s) return MG_OOM;
     for (int i = 0; i < plan->step->n_in; i++) {
         const mg_dtype t = plan->in[i].value->dtype;
-        if (mg_dtype_is_float(t) && !s->function[t]) MG_TRY(compile(plan, t, &s->function[t]));
+        if (mg_dtype_is_float(t) && !s->kernel[t]) MG_TRY(compile(plan, t, &s->kernel[t]));
     }
     return MG_OK;
 }
@@ -47,8 +49,8 @@ static mg_status look(const mg_call *call, mg_dtype t, finite_params *p) {
         if (p->t[i].n > most) most = p->t[i].n;
     p->out = call->out[0];
     const int64_t threads = (most + vector_of(t) - 1) / vector_of(t);
-    const mg_status status =
-        mg_cuda_launch(d, s->function[t], mg_cuda_blocks(d, threads, THREADS), THREADS, 0, p);
+    const mg_status status = mg_cuda_launch(d, s->kernel[t]->function,
+                                            mg_cuda_blocks(d, threads, THREADS), THREADS, 0, p);
     p->tensors = 0;
     return status;
 }
@@ -60,7 +62,7 @@ static mg_status run(const mg_call *call) {
     MG_TRY(mg_cuda_check(plan->device, r, "fill memory"));
     for (int t = 0; t < MG_N_DTYPES; t++) {
         finite_params p = {.tensors = 0};
-        if (!((const state *)plan->state)->function[t]) continue;
+        if (!((const state *)plan->state)->kernel[t]) continue;
         for (int i = 0; i < plan->step->n_in; i++) {
             const mg_value *v = plan->in[i].value;
             const int64_t n = mg_shape_count(&v->shape);

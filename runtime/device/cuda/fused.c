@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "device/cuda/axes.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/module.h"
 #include "device/cuda/source.h"
 #include <string.h>
 
@@ -21,7 +22,7 @@ _Static_assert((HEAD_WORDS + CHUNK_WORDS + MG_MAX_TOGETHER * TENSOR_WORDS) * 8 <
                "what a kernel may have as parameters");
 
 typedef struct state {
-    CUfunction function;
+    const mg_cuda_module *kernel;
     int64_t n, items; /* elements; vectors, of a group that is not flat */
     mg_fused_form form;
     int n_head;
@@ -134,7 +135,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     s->form.tensors = plan->step->alike != 1 && s->form.rank == 0 ? MG_MAX_TOGETHER : 1;
     mg_fused_source(&text, plan->step->fused, &s->form);
     MG_TRY(mg_text_status(&text));
-    const mg_status status = mg_cuda_compile(plan->device, "fused", text.s, &s->function);
+    const mg_status status = mg_cuda_want(plan->device, "fused", text.s, &s->kernel);
     mg_free(text.s);
     return status;
 }
@@ -193,7 +194,7 @@ static mg_status start(launch *l, const state *s, const mg_device *d) {
     at[0] = (uint64_t)l->chunk;
     at[1] = (uint64_t)l->chunks;
     at[2] = (uint64_t)l->tensors;
-    return mg_cuda_launch(d, s->function, mg_cuda_blocks(d, threads, MG_FUSED_THREADS),
+    return mg_cuda_launch(d, s->kernel->function, mg_cuda_blocks(d, threads, MG_FUSED_THREADS),
                           MG_FUSED_THREADS, 0, l->words);
 }
 
@@ -226,7 +227,7 @@ static mg_status run(const mg_call *call) {
 static bool same_kernel(const mg_call *a, const mg_call *b) {
     const state *x = a->plan->state, *y = b->plan->state;
     if (y->n == 0) return true;
-    return x->form.tensors > 1 && x->function == y->function &&
+    return x->form.tensors > 1 && x->kernel == y->kernel &&
            memcmp(x->head, y->head, (size_t)x->n_head * sizeof *x->head) == 0;
 }
 

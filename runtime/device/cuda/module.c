@@ -1,119 +1,82 @@
-/* Generated kernels as modules: each source is compiled once per kind of GPU and kept, in memory
- * for the device and on disk for later processes. */
+/* Generated kernels as modules: a list by device, what is only wanted first. */
 #include "device/cuda/module.h"
 #include "core/alloc.h"
-#include "core/log.h"
 #include "core/threads.h"
-#include "device/cuda/nvrtc.h"
-#include "device/cuda/text.h"
-#include <pthread.h>
-#include <string.h>
+#include "device/cuda/compile_ahead.h"
 
-struct mg_cuda_module {
-    struct mg_cuda_module *next;
-    uint64_t hash;
-    char *source; /* owned */
-    CUmodule module;
-    CUfunction function;
-};
-
-/* Over the lists of all devices, and compiling: what one has made another finds on disk. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct mg_cuda_module *find(const mg_cuda *s, uint64_t hash, const char *source) {
-    struct mg_cuda_module *m = s->modules;
-    while (m && (m->hash != hash || strcmp(m->source, source) != 0)) m = m->next;
-    return m;
+static void drop_first(mg_cuda *s) {
+    mg_cuda_module *m = s->modules;
+    s->modules = m->next;
+    if (m->module) mg_cu.cuModuleUnload(m->module);
+    mg_cuda_image_drop(m->image);
+    mg_free(m);
 }
 
-static void log_source(const char *name, const char *source, const char *how, double seconds) {
-    if (!mg_log_on("kernels")) return;
-    mg_log("kernels", "%s: %s in %.0f ms", name, how, seconds * 1e3);
-    for (const char *line = source; *line;) {
-        const int n = (int)strcspn(line, "\n");
-        mg_log("kernels", "| %.*s", n, line);
-        line += n + (line[n] != 0);
+mg_status mg_cuda_want(mg_device *d, const char *name, const char *source,
+                       const mg_cuda_module **module) {
+    mg_cuda *s = d->state;
+    mg_cuda_image *image = NULL;
+    MG_TRY(mg_cuda_image_want(name, source, s->major, s->minor, &image));
+    mg_cuda_module *m = s->modules;
+    while (m && m->image != image) m = m->next;
+    if (m) {
+        mg_cuda_image_drop(image);
+    } else if (!(m = mg_alloc_zero(sizeof *m))) {
+        mg_cuda_image_drop(image);
+        return MG_OOM;
+    } else {
+        m->image = image;
+        m->next = s->modules;
+        s->modules = m;
     }
-}
-
-/* The image, compiled now and kept on disk. */
-static mg_status compile(const mg_cuda *s, const char *name, const char *source, const char *key,
-                         void **image) {
-    size_t bytes = 0;
-    const double began = mg_seconds();
-    MG_TRY(mg_nvrtc_compile(name, source, s->major, s->minor, image, &bytes));
-    log_source(name, source, "compiled", mg_seconds() - began);
-    mg_cuda_cache_write("kernel", key, *image, bytes);
+    *module = m;
     return MG_OK;
 }
 
-static mg_status load(mg_device *d, const char *name, const char *source, const char *key,
-                      struct mg_cuda_module *m) {
-    size_t bytes = 0;
-    void *image = mg_cuda_cache_read("kernel", key, &bytes);
-    CUresult r = CUDA_ERROR_INVALID_IMAGE;
-    if (image) r = mg_cu.cuModuleLoadData(&m->module, image);
-    if (r != CUDA_SUCCESS) { /* none, or one that this driver does not take */
-        mg_free(image);
-        image = NULL;
-        MG_TRY(compile(d->state, name, source, key, &image));
-        r = mg_cu.cuModuleLoadData(&m->module, image);
+static mg_status load(mg_device *d, mg_cuda_module *m) {
+    CUresult r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
+    if (r != CUDA_SUCCESS) { /* perhaps one that this driver does not take */
+        MG_TRY(mg_cuda_image_again(&m->image));
+        r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
     }
-    mg_free(image);
+    const char *name = mg_cuda_image_name(m->image);
     if (r == CUDA_SUCCESS) r = mg_cu.cuModuleGetFunction(&m->function, m->module, name);
     return mg_cuda_check(d, r, name);
 }
 
-static mg_status key_of(const mg_cuda *s, const char *name, const char *source, mg_text *key) {
-    char version[16];
-    MG_TRY(mg_nvrtc_open(version));
-    mg_text_add(key, "%s for sm_%d%d by NVRTC %s with %llx\n%s", name, s->major, s->minor, version,
-                mg_nvrtc_headers_hash(), source);
-    return mg_text_status(key);
+static int count_wanted(const mg_cuda *s) {
+    int n = 0;
+    for (const mg_cuda_module *m = s->modules; m && !m->function; m = m->next) n++;
+    return n;
 }
 
-static void drop(struct mg_cuda_module *m) {
-    if (m->module) mg_cu.cuModuleUnload(m->module);
-    mg_free(m->source);
-    mg_free(m);
-}
-
-static mg_status add(mg_device *d, const char *name, const char *source, uint64_t hash,
-                     struct mg_cuda_module **made) {
-    mg_cuda *s = d->state;
-    mg_text key = {0};
-    struct mg_cuda_module *m = mg_alloc_zero(sizeof *m);
-    if (!m) return MG_OOM;
-    m->hash = hash;
-    m->source = mg_strdup(source);
-    mg_status status = m->source ? key_of(s, name, source, &key) : MG_OOM;
-    if (status == MG_OK) status = load(d, name, source, key.s, m);
-    mg_free(key.s);
-    if (status != MG_OK) {
-        drop(m);
-        return status;
-    }
-    m->next = s->modules;
-    *made = s->modules = m;
-    return MG_OK;
-}
-
-mg_status mg_cuda_compile(mg_device *d, const char *name, const char *source,
-                          CUfunction *function) {
-    const uint64_t hash = mg_cuda_hash(0, source, strlen(source));
-    MG_TRY(mg_cuda_enter(d));
-    pthread_mutex_lock(&lock);
-    struct mg_cuda_module *m = find(d->state, hash, source);
-    const mg_status status = m ? MG_OK : add(d, name, source, hash, &m);
-    pthread_mutex_unlock(&lock);
-    if (status == MG_OK) *function = m->function;
+/* In the order in which they were wanted. */
+static mg_status compile_wanted(const mg_cuda *s, int n) {
+    mg_cuda_image **images = mg_alloc((size_t)n * sizeof(mg_cuda_image *));
+    if (!images) return MG_OOM;
+    const mg_cuda_module *m = s->modules;
+    for (int i = n - 1; i >= 0; i--, m = m->next) images[i] = m->image;
+    const mg_status status = mg_cuda_images_make(images, n, mg_core_count());
+    mg_free(images);
     return status;
 }
 
+mg_status mg_cuda_modules_finish(mg_device *d) {
+    mg_cuda *s = d->state;
+    const int n = count_wanted(s);
+    if (n == 0) return MG_OK;
+    mg_status status = compile_wanted(s, n);
+    mg_cuda_module *m = s->modules;
+    for (int i = 0; i < n && status == MG_OK; i++, m = m->next) status = load(d, m);
+    if (status != MG_OK)
+        for (int i = 0; i < n; i++) drop_first(s);
+    return status;
+}
+
+void mg_cuda_modules_forget(mg_cuda *s) {
+    for (int n = count_wanted(s); n > 0; n--) drop_first(s);
+}
+
 void mg_cuda_modules_drop(mg_cuda *s) {
-    while (s->modules) {
-        struct mg_cuda_module *m = s->modules;
-        s->modules = m->next;
-        drop(m);
-    }
+    while (s->modules) drop_first(s);
 }

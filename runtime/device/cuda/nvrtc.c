@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "device/cuda/cache.h"
 #include "device/cuda/embedded.h"
-#include "device/cuda/library.h"
+#include "core/library.h"
 #include <nvrtc.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@
     X(nvrtcGetProgramLogSize)                                                                      \
     X(nvrtcGetProgramLog)                                                                          \
     X(nvrtcGetErrorString)
-MG_CUDA_TABLE(functions, FUNCTIONS);
+MG_LIBRARY_TABLE(functions, FUNCTIONS);
 
 static functions rtc;
-MG_CUDA_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
-                .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
+MG_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
+           .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
 
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {
@@ -38,13 +38,6 @@ static const char *const header_texts[] = {
 enum { N_HEADERS = sizeof header_names / sizeof *header_names };
 _Static_assert(N_HEADERS == sizeof header_texts / sizeof *header_texts, "a text for each name");
 
-unsigned long long mg_nvrtc_headers_hash(void) {
-    uint64_t hash = 0;
-    for (int i = 0; i < N_HEADERS; i++)
-        hash = mg_cuda_hash(hash, header_texts[i], strlen(header_texts[i]));
-    return hash;
-}
-
 mg_status mg_nvrtc_open(char version[16]) {
     int major = 0, minor = 0;
     MG_TRY(mg_library_open(&library));
@@ -53,7 +46,7 @@ mg_status mg_nvrtc_open(char version[16]) {
     return MG_OK;
 }
 
-/* ---- compiling ---- */
+/* ---- options ---- */
 
 /* --gpu-architecture: the GPU's own, or the newest older one, for which the driver then compiles.
  * Returns whether it is the GPU's own. */
@@ -67,6 +60,40 @@ static int choose_architecture(int wanted, char *option, size_t room) {
     snprintf(option, room, "--gpu-architecture=%s_%d", own ? "sm" : "compute", best ? best : 80);
     return own;
 }
+
+/* No contraction: a fused group gives the bits that its ops give one by one, and x - x is 0 also
+ * where x is a product. Memory bounds these kernels, not arithmetic. */
+typedef struct options {
+    char architecture[64];
+    const char *list[5];
+    int own; /* whether the architecture is the GPU's own */
+} options;
+enum { N_OPTIONS = sizeof((options *)0)->list / sizeof(char *) };
+
+static void set_options(options *o, int major, int minor) {
+    o->own = choose_architecture(10 * major + minor, o->architecture, sizeof o->architecture);
+    o->list[0] = o->architecture;
+    o->list[1] = "--std=c++17";
+    o->list[2] = "-default-device";
+    o->list[3] = "--fmad=false";
+    o->list[4] = "--diag-suppress=177";
+}
+
+mg_status mg_nvrtc_key(mg_text *key, const char *name, const char *source, int major, int minor) {
+    char version[16];
+    options o;
+    uint64_t headers = 0;
+    MG_TRY(mg_nvrtc_open(version));
+    set_options(&o, major, minor);
+    for (int i = 0; i < N_HEADERS; i++)
+        headers = mg_cuda_hash(headers, header_texts[i], strlen(header_texts[i]) + 1);
+    mg_text_add(key, "%s by NVRTC %s", name, version);
+    for (int i = 0; i < N_OPTIONS; i++) mg_text_add(key, " %s", o.list[i]);
+    mg_text_add(key, " with %llx\n%s", (unsigned long long)headers, source);
+    return mg_text_status(key);
+}
+
+/* ---- compiling ---- */
 
 static mg_status refuse(nvrtcProgram program, nvrtcResult result, const char *name) {
     size_t n = 0;
@@ -94,23 +121,19 @@ static mg_status get_image(nvrtcProgram program, int machine_code, const char *n
     return refuse(program, r, name);
 }
 
-/* No contraction: a fused group gives the bits that its ops give one by one, and x - x is 0 also
- * where x is a product. Memory bounds these kernels, not arithmetic. */
 mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
                            size_t *bytes) {
-    char architecture[64], version[16], file[128];
+    char version[16], file[128];
     nvrtcProgram program = NULL;
+    options o;
     MG_TRY(mg_nvrtc_open(version));
-    const int own = choose_architecture(10 * major + minor, architecture, sizeof architecture);
-    const char *const options[] = {architecture, "--std=c++17", "-default-device", "--fmad=false",
-                                   "--diag-suppress=177"};
+    set_options(&o, major, minor);
     snprintf(file, sizeof file, "%s.cu", name);
     nvrtcResult r =
         rtc.nvrtcCreateProgram(&program, source, file, N_HEADERS, header_texts, header_names);
-    if (r == NVRTC_SUCCESS)
-        r = rtc.nvrtcCompileProgram(program, sizeof options / sizeof *options, options);
-    const mg_status status =
-        r == NVRTC_SUCCESS ? get_image(program, own, name, image, bytes) : refuse(program, r, name);
+    if (r == NVRTC_SUCCESS) r = rtc.nvrtcCompileProgram(program, N_OPTIONS, o.list);
+    const mg_status status = r == NVRTC_SUCCESS ? get_image(program, o.own, name, image, bytes)
+                                                : refuse(program, r, name);
     if (program) rtc.nvrtcDestroyProgram(&program);
     return status;
 }

@@ -3,6 +3,7 @@
 #define MG_DEVICE_CUDA_NVRTC_H
 
 #include "core/status.h"
+#include "device/cuda/text.h"
 #include <stddef.h>
 
 /* MG_UNSUPPORTED if the library is missing. `version`: "13.0". */
@@ -14,7 +15,8 @@ mg_status mg_nvrtc_open(char version[16]);
 mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
                            size_t *bytes);
 
-/* A hash of the headers' texts. */
-unsigned long long mg_nvrtc_headers_hash(void);
+/* Everything that decides what that gives, as one text: the source and its headers, the compiler's
+ * version and options. On failure nothing is to be freed. */
+mg_status mg_nvrtc_key(mg_text *key, const char *name, const char *source, int major, int minor);
 
 #endif

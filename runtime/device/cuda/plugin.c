@@ -1,5 +1,6 @@
 /* The cuda device: NVIDIA GPUs by way of the driver, cuDNN, cuBLASLt and kernels of our own. */
 #include "device/cuda/comm.h"
+#include "device/cuda/nccl.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/peer.h"
@@ -115,6 +116,7 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .fuses = true,
                                   .host_memory = false,
                                   .connect = mg_cuda_connect,
+                                  .make_id = mg_nccl_make_id,
                                   .ask = mg_cuda_ask,
                                   .hear = mg_cuda_hear};
 

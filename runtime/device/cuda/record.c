@@ -11,6 +11,7 @@
 #include "device/cuda/apart.h"
 #include "device/cuda/join.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/module.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
 #include <string.h>
@@ -180,6 +181,23 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *run) {
 
 /* ---- life ---- */
 
+/* The program's calls, with all the kernels that they want. */
+static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_work *work) {
+    mg_cuda *s = p->device->state;
+    mg_work joined = *work;
+    pthread_mutex_lock(&s->compiling);
+    mg_status status = mg_cuda_join(p->device, work, &p->steps);
+    joined.steps = p->steps;
+    if (status == MG_OK) status = mg_program_compile(p->device, set, &joined, &p->calls);
+    if (status != MG_OK) {
+        mg_cuda_modules_forget(s);
+    } else if ((status = mg_cuda_modules_finish(p->device)) != MG_OK) {
+        mg_program_release(p->calls);
+    }
+    pthread_mutex_unlock(&s->compiling);
+    return status;
+}
+
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
                                   mg_program **made) {
     MG_TRY(mg_cuda_enter(d));
@@ -187,10 +205,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->n_external = work->n_external;
-    mg_work joined = *work;
-    mg_status status = mg_cuda_join(d, work, &p->steps);
-    joined.steps = p->steps;
-    if (status == MG_OK) status = mg_program_compile(d, set, &joined, &p->calls);
+    const mg_status status = compile_calls(p, set, work);
     if (status != MG_OK) {
         mg_free(p->steps);
         mg_free(p);

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "device/cuda/axes.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/module.h"
 #include "device/cuda/source.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -38,7 +39,7 @@ typedef struct job {
 } job;
 
 typedef struct pass {
-    CUfunction function;
+    const mg_cuda_module *kernel;
     int64_t blocks;
     int n_words;
     uint64_t words[WORDS];
@@ -278,7 +279,7 @@ static mg_status add_pass(const mg_kernel_plan *plan, state *s, const job *j) {
     p->blocks = mg_cuda_blocks(plan->device, blocks * THREADS, THREADS);
     add_source(&text, plan, j);
     MG_TRY(mg_text_status(&text));
-    const mg_status status = mg_cuda_compile(plan->device, "reduce", text.s, &p->function);
+    const mg_status status = mg_cuda_want(plan->device, "reduce", text.s, &p->kernel);
     mg_free(text.s);
     return status;
 }
@@ -314,7 +315,8 @@ static mg_status run(const mg_call *call) {
         words[0] = (uint64_t)(uintptr_t)in;
         words[1] = (uint64_t)(uintptr_t)(i + 1 == s->n_passes ? call->out[0] : call->scratch);
         words[7] = (uintptr_t)in % (s->vector_bytes < ACCESS ? s->vector_bytes : ACCESS) == 0;
-        MG_TRY(mg_cuda_launch(call->plan->device, p->function, p->blocks, THREADS, 0, words));
+        MG_TRY(
+            mg_cuda_launch(call->plan->device, p->kernel->function, p->blocks, THREADS, 0, words));
     }
     return MG_OK;
 }

@@ -16,7 +16,7 @@ $B/kernels.o: $(IMAGES)
 
 # A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
 gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
-	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so \
+	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so build/mgpu-nccl.so \
 	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
 	  cp build/mgpu/core.so build/gpu/mgpu; du -sh build/gpu
 GPU_RUN = LD_LIBRARY_PATH=build/gpu:$$LD_LIBRARY_PATH

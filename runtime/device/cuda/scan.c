@@ -2,6 +2,7 @@
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/module.h"
 #include "device/cuda/source.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -15,8 +16,8 @@ enum {
 };
 
 typedef struct state {
-    CUfunction function, of_sums; /* cumsum's own; of the pieces' sums */
-    mg_axis_view view;            /* of cumsum's axis; of prod_grad: groups, elements, 1 */
+    const mg_cuda_module *kernel, *of_sums; /* cumsum's own; of the pieces' sums */
+    mg_axis_view view; /* of cumsum's axis; of prod_grad: groups, elements, 1 */
     int64_t across, pieces;
 } state;
 
@@ -25,7 +26,7 @@ static bool is_wide_type(mg_dtype t) {
 }
 
 static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in, mg_dtype out,
-                         CUfunction *function) {
+                         const mg_cuda_module **kernel) {
     mg_text text = {0};
     mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
                 THREADS);
@@ -33,7 +34,7 @@ static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dty
                 mg_element_name(in), mg_element_name(out));
     mg_text_add(&text, "#include \"device/cuda/kernels/scan.h\"\n");
     MG_TRY(mg_text_status(&text));
-    const mg_status status = mg_cuda_compile(plan->device, "scan", text.s, function);
+    const mg_status status = mg_cuda_want(plan->device, "scan", text.s, kernel);
     mg_free(text.s);
     return status;
 }
@@ -63,16 +64,17 @@ static mg_status prepare_cumsum(mg_kernel_plan *plan) {
     s->across = 1;
     while (s->across < WARP && s->across < s->view.inner) s->across *= 2;
     s->pieces = pieces_of(plan->device->state, s);
-    MG_TRY(compile(plan, true, wide, x->dtype, out, &s->function));
+    MG_TRY(compile(plan, true, wide, x->dtype, out, &s->kernel));
     if (s->pieces == 1) return MG_OK;
     plan->scratch = (size_t)(s->view.outer * s->pieces * s->view.inner) * mg_dtype_size(partial);
     return compile(plan, true, wide, partial, partial, &s->of_sums);
 }
 
-static mg_status start_cumsum(const mg_call *call, CUfunction f, cumsum_params p) {
+static mg_status start_cumsum(const mg_call *call, const mg_cuda_module *kernel, cumsum_params p) {
     const mg_device *d = call->plan->device;
     const int64_t jobs = p.outer * p.pieces * tiles_of(call->plan->state);
-    return mg_cuda_launch(d, f, mg_cuda_blocks(d, jobs * THREADS, THREADS), THREADS, 0, &p);
+    return mg_cuda_launch(d, kernel->function, mg_cuda_blocks(d, jobs * THREADS, THREADS), THREADS,
+                          0, &p);
 }
 
 static mg_status run_cumsum(const mg_call *call) {
@@ -90,7 +92,7 @@ static mg_status run_cumsum(const mg_call *call) {
         cumsum_params sums = whole;
         sums.out = NULL;
         sums.carry = whole.carry = call->scratch;
-        MG_TRY(start_cumsum(call, s->function, sums));
+        MG_TRY(start_cumsum(call, s->kernel, sums));
         sums = (cumsum_params){.in = call->scratch,
                                .out = call->scratch,
                                .outer = v->outer,
@@ -100,7 +102,7 @@ static mg_status run_cumsum(const mg_call *call) {
                                .across = s->across};
         MG_TRY(start_cumsum(call, s->of_sums, sums));
     }
-    return start_cumsum(call, s->function, whole);
+    return start_cumsum(call, s->kernel, whole);
 }
 
 /* ---- prod_grad ---- */
@@ -113,7 +115,7 @@ static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     s->view = mg_axis_view_of(&x->shape, 1);
     if (mg_shape_count(&x->shape) == 0) return MG_OK;
     plan->scratch = (size_t)mg_shape_count(&x->shape) * sizeof(double);
-    return compile(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->function);
+    return compile(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->kernel);
 }
 
 static mg_status run_prod_grad(const mg_call *call) {
@@ -122,8 +124,8 @@ static mg_status run_prod_grad(const mg_call *call) {
     const prod_grad_params params = {call->in[0],   call->in[1],   call->out[0],
                                      call->scratch, s->view.outer, s->view.n};
     if (s->view.n == 0) return MG_OK;
-    return mg_cuda_launch(d, s->function, mg_cuda_blocks(d, s->view.outer * THREADS, THREADS),
-                          THREADS, 0, &params);
+    return mg_cuda_launch(d, s->kernel->function,
+                          mg_cuda_blocks(d, s->view.outer * THREADS, THREADS), THREADS, 0, &params);
 }
 
 const mg_kernel mg_cuda_cumsum = {.op = "cumsum",

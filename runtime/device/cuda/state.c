@@ -1,5 +1,6 @@
 /* Opening and closing a cuda device; its errors. */
 #include "device/cuda/state.h"
+#include "device/cuda/kernels/params.h"
 #include "core/alloc.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/dnn.h"
@@ -52,7 +53,7 @@ static CUresult make_streams(mg_cuda *s) {
     if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answers, MG_MOST_ANSWERS);
     if (r == CUDA_SUCCESS) r = make_pool(s);
     if (r == CUDA_SUCCESS)
-        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(uint64_t) * 2, s->pool, s->stream);
+        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(mg_rng_cell) + 1, s->pool, s->stream);
     return r;
 }
 
@@ -104,6 +105,7 @@ static void stop(mg_cuda *s) {
     mg_cuda_modules_drop(s);
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
     pthread_mutex_destroy(&s->turn);
+    pthread_mutex_destroy(&s->compiling);
     mg_free(s);
 }
 
@@ -112,6 +114,7 @@ mg_status mg_cuda_open(mg_device *d) {
     mg_cuda *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     pthread_mutex_init(&s->turn, NULL);
+    pthread_mutex_init(&s->compiling, NULL);
     s->device = d;
     s->gpu = d->ordinal;
     s->logical = d->logical;

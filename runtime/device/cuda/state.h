@@ -34,8 +34,9 @@ typedef struct mg_cuda {
     int multiprocessors;      /* on the GPU */
     char gpu_name[64];        /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
-    struct mg_cuda_module *modules;  /* generated kernels, by source */
-    CUdeviceptr rng;                 /* an mg_rng_cell: the random state of the run */
+    struct mg_cuda_module *modules;  /* generated kernels: module.h */
+    pthread_mutex_t compiling;       /* to add to them: held while a program is made */
+    CUdeviceptr rng;                 /* an mg_rng_cell of the run, and a byte for barriers */
     void *staging;                   /* pinned, of the host: two halves; or NULL */
     CUevent sent[2];                 /* their last pieces have left */
     int half;                        /* the next one to fill */
@@ -63,10 +64,6 @@ mg_status mg_cuda_enter(mg_device *d);
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function);
 /* The one called <name>_<dtype>: _bool, _u8, _i32, _i64, _bf16, _f16, _f32 or _f64. */
 mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function);
-
-/* The kernel `name` of a source text, which may use all of kernels/kernel.h. Compiled once for the
- * device's architecture, kept in memory and in the disk cache. */
-mg_status mg_cuda_compile(mg_device *d, const char *name, const char *source, CUfunction *function);
 
 /* Enqueues a kernel: `blocks` blocks of `threads` threads with `shared` bytes of dynamic shared
  * memory. `params` is its one parameter, a struct by value (kernels/params.h). No blocks: no work.

@@ -56,6 +56,11 @@ CUcontext standin_current(void) {
     return current;
 }
 
+int standin_gpu(void) {
+    const CUcontext mine = standin_current();
+    return mine ? mine->device : -1;
+}
+
 CUresult cuDriverGetVersion(int *version) {
     ENTER(cuDriverGetVersion);
     *version = CUDA_VERSION;

@@ -70,12 +70,18 @@ bool standin_places_set(standin_places *places, const size_t *at, size_t n);
 struct CUstream_st {
     uint32_t kind;
     CUcontext context;
-    CUgraph capture;     /* NULL: what is enqueued runs */
-    bool spoilt;         /* the capture */
-    uint64_t number;     /* of this or the last capture */
-    standin_places ends; /* what the next node of the capture waits for */
-    CUgraphNode *shown;  /* the same as handles, for who asked */
+    CUgraph capture;             /* NULL: what is enqueued runs */
+    bool spoilt;                 /* the capture */
+    uint64_t number;             /* of this or the last capture */
+    standin_places ends;         /* what the next node of the capture waits for */
+    CUgraphNode *shown;          /* the same as handles, for who asked */
+    struct standin_queue *apart; /* work that a thread does, or NULL */
 };
+
+/* Work on a thread of its own, in order; see standin_enqueue_apart. */
+CUresult standin_queue_add(struct standin_queue **queue, standin_work *work, void *own);
+void standin_queue_finish(struct standin_queue *queue); /* NULL: nothing to wait for */
+void standin_queue_free(struct standin_queue *queue);
 
 CUresult standin_stream_error(CUstream stream); /* CUDA_SUCCESS: it can take work */
 bool standin_capturing(CUstream stream);

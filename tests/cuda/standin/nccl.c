@@ -1,38 +1,16 @@
-/* The stand-in for NCCL: ranks are threads of this process that meet in memory.
+/* The stand-in for NCCL: ranks are threads of one process or of several.
  *
  * A collective runs where the stream runs it: at once, or when a graph with it is launched. It
- * waits for the other ranks there, as kernels of NCCL do on their GPUs, until somebody aborts. */
+ * waits for the other ranks there, as kernels of NCCL do on their GPUs, until its own rank aborts.
+ * A communicator that does not block starts its first collective only when it is asked after. */
+#include "nccl_team.h"
 #include "standin.h"
-#include <nccl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 16, MOST_PARTS = 4096 };
-
-typedef struct operand {
-    const void *in;
-    void *out;
-} operand;
-
-typedef struct team {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    int n, arrived;
-    long round;
-    bool aborted;
-    operand table[MOST_RANKS];
-    const void *mail[MOST_RANKS][MOST_RANKS]; /* from, to: what is sent; NULL: nothing, or taken */
-    struct team *next;
-} team;
-
-static team *teams; /* all that were made: kept */
-
-struct ncclComm {
-    team *team;
-    int rank;
-};
+enum { MOST_PARTS = 4096, POLLS = 3 };
 
 typedef enum kind { ALL_REDUCE, REDUCE, BROADCAST, SEND, RECEIVE } kind;
 
@@ -40,38 +18,34 @@ typedef struct work {
     team *team;
     int rank, peer; /* root, or the other one */
     kind what;
-    const void *in;
-    void *out;
+    const char *in;
+    char *out;
     size_t count;
     ncclDataType_t type;
     ncclRedOp_t op;
 } work;
 
+typedef struct group { /* a copy is part of a graph */
+    int n;
+    work parts[];
+} group;
+
+struct ncclComm {
+    team *team;
+    int rank;
+    bool blocking, used;
+    int polls;        /* until what was begun goes on */
+    group *begun;     /* or NULL */
+    CUstream stream;  /* of that, */
+    pthread_t thread; /* and who began it */
+};
+
 static _Thread_local int depth; /* of groups */
 static _Thread_local work parts[MOST_PARTS];
 static _Thread_local int n_parts;
 static _Thread_local CUstream group_stream;
-
-/* ---- meeting ---- */
-
-static void change(team *t) {
-    pthread_cond_broadcast(&t->changed);
-}
-
-/* False: aborted. */
-static bool meet(team *t) {
-    pthread_mutex_lock(&t->mutex);
-    const long round = t->round;
-    if (++t->arrived == t->n) {
-        t->arrived = 0;
-        t->round++;
-        change(t);
-    }
-    while (t->round == round && !t->aborted) pthread_cond_wait(&t->changed, &t->mutex);
-    const bool met = t->round != round;
-    pthread_mutex_unlock(&t->mutex);
-    return met;
-}
+static _Thread_local struct ncclComm *group_comm;
+static _Thread_local bool joins; /* the group makes communicators that do not block */
 
 /* ---- numbers ---- */
 
@@ -133,90 +107,97 @@ static void combine(void *to, const void *from, size_t n, ncclDataType_t type, n
 
 /* ---- the work ---- */
 
+/* All show a piece, meet, and read the others'. */
 static void run_together(const work *w) {
-    team *t = w->team;
-    const size_t bytes = w->count * size_of(w->type);
-    void *result = malloc(bytes + 1); /* in and out may be the same */
-    t->table[w->rank] = (operand){w->in, w->out};
-    if (result && meet(t)) {
-        memcpy(result, t->table[w->what == BROADCAST ? w->peer : 0].in, bytes);
-        for (int r = 1; r < t->n && w->what != BROADCAST; r++)
-            combine(result, t->table[r].in, w->count, w->type, w->op);
-        if (meet(t) && (w->what != REDUCE || w->rank == w->peer)) memcpy(w->out, result, bytes);
+    const size_t size = size_of(w->type), bytes = w->count * size;
+    char result[TEAM_ROOM];
+    for (size_t at = 0; at < bytes; at += TEAM_ROOM) {
+        const size_t n = bytes - at < TEAM_ROOM ? bytes - at : TEAM_ROOM;
+        const int first = w->what == BROADCAST ? w->peer : 0;
+        if (w->what != BROADCAST || w->rank == w->peer)
+            memcpy(team_shown(w->team, w->rank), w->in + at, n);
+        if (!team_meet(w->team, w->rank)) return;
+        memcpy(result, team_shown(w->team, first), n);
+        for (int r = 1; r < team_size(w->team) && w->what != BROADCAST; r++)
+            combine(result, team_shown(w->team, r), n / size, w->type, w->op);
+        if (!team_meet(w->team, w->rank)) return;
+        if (w->what != REDUCE || w->rank == w->peer) memcpy(w->out + at, result, n);
     }
-    free(result);
 }
 
-static void post(const work *w) {
-    team *t = w->team;
-    pthread_mutex_lock(&t->mutex);
-    while (t->mail[w->rank][w->peer] && !t->aborted) pthread_cond_wait(&t->changed, &t->mutex);
-    t->mail[w->rank][w->peer] = w->in;
-    change(t);
-    pthread_mutex_unlock(&t->mutex);
+/* One step of a message: true if it went on. The earlier ones of the same kind with the same peer
+ * come first. */
+static bool go_on(const group *g, int i, size_t *done) {
+    const work *w = &g->parts[i];
+    const size_t bytes = w->count * size_of(w->type);
+    for (int k = 0; k < i; k++) {
+        const work *other = &g->parts[k];
+        if (other->what == w->what && other->peer == w->peer &&
+            done[k] < other->count * size_of(other->type))
+            return false;
+    }
+    if (done[i] == bytes) return false;
+    const size_t n = w->what == SEND
+                         ? team_send(w->team, w->rank, w->peer, w->in + done[i], bytes - done[i])
+                         : team_take(w->team, w->peer, w->rank, w->out + done[i], bytes - done[i]);
+    done[i] += n;
+    return n > 0;
 }
 
-static void take(const work *w) {
-    team *t = w->team;
-    pthread_mutex_lock(&t->mutex);
-    while (!t->mail[w->peer][w->rank] && !t->aborted) pthread_cond_wait(&t->changed, &t->mutex);
-    if (!t->aborted) memcpy(w->out, t->mail[w->peer][w->rank], w->count * size_of(w->type));
-    t->mail[w->peer][w->rank] = NULL;
-    change(t);
-    pthread_mutex_unlock(&t->mutex);
-}
-
-/* Until what was sent has been read. */
-static void wait_taken(const work *w) {
-    team *t = w->team;
-    pthread_mutex_lock(&t->mutex);
-    while (t->mail[w->rank][w->peer] == w->in && !t->aborted)
-        pthread_cond_wait(&t->changed, &t->mutex);
-    pthread_mutex_unlock(&t->mutex);
-}
-
-typedef struct group {
-    int n;
-    work parts[];
-} group;
-
-/* The k-th sends to all, then the k-th receives, so that no two ranks wait for each other. */
-static void run_group(void *args) {
-    const group *g = args;
-    int sent = 0;
+static bool all_done(const group *g, const size_t *done) {
     for (int i = 0; i < g->n; i++) {
         const work *w = &g->parts[i];
-        if (w->what == RECEIVE) continue;
-        if (w->what != SEND) {
-            run_together(w);
-            continue;
-        }
-        bool again = false; /* a second mail to the same rank waits until the first was read */
-        for (int k = sent; k < i; k++)
-            again |= g->parts[k].what == SEND && g->parts[k].peer == w->peer;
-        if (again) {
-            for (int k = sent; k < i; k++)
-                if (g->parts[k].what == RECEIVE) take(&g->parts[k]);
-            sent = i;
-        }
-        post(w);
+        if (done[i] < w->count * size_of(w->type)) return false;
+        if (w->what == SEND && !team_taken(w->team, w->rank, w->peer)) return false;
     }
-    for (int k = sent; k < g->n; k++)
-        if (g->parts[k].what == RECEIVE) take(&g->parts[k]);
-    for (int i = 0; i < g->n; i++)
-        if (g->parts[i].what == SEND) wait_taken(&g->parts[i]);
+    return true;
 }
 
+/* All messages of a group go on at the same time, so that no two ranks wait for each other. */
+static void run_messages(const group *g) {
+    size_t *done = calloc((size_t)g->n, sizeof *done);
+    long seen = 0;
+    bool waits = true;
+    while (done && waits && !all_done(g, done)) {
+        bool went_on = false;
+        for (int i = 0; i < g->n; i++) went_on |= go_on(g, i, done);
+        if (!went_on) waits = team_wait(g->parts[0].team, g->parts[0].rank, &seen);
+    }
+    free(done);
+}
+
+static void run_group(void *args) {
+    const group *g = args;
+    if (g->parts[0].what == SEND || g->parts[0].what == RECEIVE) {
+        run_messages(g);
+        return;
+    }
+    for (int i = 0; i < g->n; i++) run_together(&g->parts[i]);
+}
+
+static ncclResult_t enqueue(CUstream stream, group *g) {
+    const size_t bytes = sizeof *g + (size_t)g->n * sizeof *g->parts;
+    const CUresult r = standin_enqueue_apart(stream, "nccl", run_group, g, bytes);
+    free(g);
+    return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+/* The group, now; or later, if it is the first of a communicator that does not block. */
 static ncclResult_t send_off(void) {
-    const size_t bytes = sizeof(group) + (size_t)n_parts * sizeof(work);
-    group *g = malloc(bytes);
+    struct ncclComm *c = group_comm;
+    group *g = malloc(sizeof *g + (size_t)n_parts * sizeof *parts);
     if (!g) return ncclSystemError;
+    if (c->begun) abort(); /* he did not ask whether the last one is done */
     g->n = n_parts;
     memcpy(g->parts, parts, (size_t)n_parts * sizeof *parts);
     n_parts = 0;
-    const CUresult r = standin_enqueue(group_stream, "nccl", run_group, g, bytes);
-    free(g);
-    return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+    if (c->blocking || c->used) return enqueue(group_stream, g);
+    c->used = true;
+    c->begun = g;
+    c->polls = POLLS;
+    c->stream = group_stream;
+    c->thread = pthread_self();
+    return ncclInProgress;
 }
 
 static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work w) {
@@ -224,6 +205,7 @@ static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
         return ncclInvalidArgument;
+    if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);
     if ((w.in && bytes && !standin_owns(w.in, bytes)) ||
         (w.out && bytes && !standin_owns(w.out, bytes)))
@@ -231,6 +213,7 @@ static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work
     w.team = comm->team;
     w.rank = comm->rank;
     parts[n_parts++] = w;
+    group_comm = comm;
     group_stream = stream;
     return depth ? ncclSuccess : send_off();
 }
@@ -288,49 +271,84 @@ ncclResult_t ncclGroupStart(void) {
 }
 
 ncclResult_t ncclGroupEnd(void) {
-    return --depth || !n_parts ? ncclSuccess : send_off();
+    if (--depth) return ncclSuccess;
+    const bool later = joins;
+    joins = false;
+    return n_parts ? send_off() : later ? ncclInProgress : ncclSuccess;
 }
 
-ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *gpus) {
-    const int failure = standin_enter("ncclCommInitAll");
+/* ---- life ---- */
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    const int failure = standin_enter("ncclGetUniqueId");
     if (failure) return (ncclResult_t)failure;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++)
-            if (gpus[i] == gpus[k]) return ncclInvalidUsage; /* as the real one */
-    team *t = calloc(1, sizeof *t);
-    if (!t || n > MOST_RANKS) return ncclSystemError;
-    pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->changed, NULL);
-    t->n = n;
-    t->next = teams;
-    while (!__atomic_compare_exchange_n(&teams, &t->next, t, false, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST))
-        continue;
-    for (int i = 0; i < n; i++) {
-        comms[i] = malloc(sizeof *comms[i]);
-        *comms[i] = (struct ncclComm){.team = t, .rank = i};
+    return team_make(id) ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+    const int failure = standin_enter("ncclCommInitRankConfig");
+    const int gpu = standin_gpu();
+    if (failure) return (ncclResult_t)failure;
+    if (n < 1 || n > TEAM_MOST || rank < 0 || rank >= n) return ncclInvalidArgument;
+    if (gpu < 0) return ncclUnhandledCudaError;
+    *comm = calloc(1, sizeof **comm);
+    if (!*comm) return ncclSystemError;
+    (*comm)->rank = rank;
+    (*comm)->blocking = !config || config->blocking != 0;
+    (*comm)->team = team_join(&id, n, rank, gpu);
+    if (!(*comm)->team) {
+        free(*comm);
+        *comm = NULL;
+        return ncclRemoteError;
     }
+    joins |= depth && !(*comm)->blocking;
+    return depth ? ncclSuccess : ncclInProgress;
+}
+
+/* Goes on with what was begun. */
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
+    const int failure = standin_enter("ncclCommGetAsyncError");
+    if (failure) {
+        *state = (ncclResult_t)failure;
+        return ncclSuccess;
+    }
+    *state = team_state(comm->team, comm->rank);
+    if (*state != ncclSuccess || !comm->begun) return ncclSuccess;
+    *state = ncclInProgress;
+    if (!pthread_equal(comm->thread, pthread_self()) || --comm->polls > 0) return ncclSuccess;
+    group *begun = comm->begun;
+    comm->begun = NULL;
+    *state = enqueue(comm->stream, begun);
     return ncclSuccess;
 }
 
-/* What graphs still refer to stays: a team is never freed. */
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    team_leave(comm->team, comm->rank);
+    return comm->blocking ? ncclSuccess : ncclInProgress;
+}
+
+static void end(ncclComm_t comm) {
+    free(comm->begun);
     free(comm);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    end(comm);
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    team *t = comm->team;
-    pthread_mutex_lock(&t->mutex);
-    t->aborted = true;
-    change(t);
-    pthread_mutex_unlock(&t->mutex);
-    free(comm);
+    team_abort(comm->team, comm->rank);
+    end(comm);
     return ncclSuccess;
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {
-    return result == ncclInvalidArgument ? "invalid argument" : "a stand-in's error";
+    return result == ncclInvalidArgument ? "invalid argument"
+           : result == ncclInvalidUsage  ? "invalid usage"
+           : result == ncclRemoteError   ? "remote process exited or there was a network error"
+                                         : "a stand-in's error";
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {

@@ -1,7 +1,7 @@
 /* NVRTC for the pretend GPU: compiles the text as C with gcc, to a shared object.
  *
  * Objects are kept by a hash of all that goes into them, in MGPU_STANDIN_CACHE or the folder cache
- * beside this library: written under a name of the process's own, then renamed. With the real
+ * beside this library: written under a name of the thread's own, then renamed. With the real
  * library's path in MGPU_STANDIN_NVRTC each text must first pass that, for two architectures. */
 #define _GNU_SOURCE
 #include "standin.h"
@@ -58,7 +58,7 @@ static void make_folders(const char *path) {
 
 static bool write_file(const char *path, const char *before, const char *text) {
     char mine[2 * PATH + 16];
-    snprintf(mine, sizeof mine, "%s.%d", path, (int)getpid());
+    snprintf(mine, sizeof mine, "%s.%d", path, (int)gettid());
     make_folders(mine);
     FILE *f = fopen(mine, "w");
     if (!f) return false;
@@ -66,14 +66,13 @@ static bool write_file(const char *path, const char *before, const char *text) {
     return fclose(f) == 0 && rename(mine, path) == 0;
 }
 
-static const char *folder(void) {
-    static char path[PATH];
+static const char *folder(char *path) {
     Dl_info self;
     const char *chosen = getenv("MGPU_STANDIN_CACHE");
     if (chosen && *chosen) return chosen;
     dladdr((const void *)(uintptr_t)&nvrtcVersion, &self);
     const char *slash = strrchr(self.dli_fname, '/');
-    snprintf(path, sizeof path, "%.*s/cache", slash ? (int)(slash - self.dli_fname) : 1,
+    snprintf(path, PATH, "%.*s/cache", slash ? (int)(slash - self.dli_fname) : 1,
              slash ? self.dli_fname : ".");
     return path;
 }
@@ -99,6 +98,14 @@ static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     uint64_t hash = hash_file(hash_file(14695981039346656037u, "cuda_as_c.h"), "threads.h");
     for (int i = 0; i < p->n_headers; i++)
         hash = hash_text(hash_text(hash, p->names[i]), p->headers[i]);
+    return hash;
+}
+
+/* Of all that decides an object; the options decide none yet, but are part of what was asked. */
+static uint64_t hash_request(uint64_t headers, const struct _nvrtcProgram *p, int n,
+                             const char *const *options) {
+    uint64_t hash = hash_text(headers, p->source);
+    for (int i = 0; i < n; i++) hash = hash_text(hash, options[i]);
     return hash;
 }
 
@@ -150,9 +157,9 @@ static nvrtcResult prove(struct _nvrtcProgram *p, const real *r, const char *arc
 
 static nvrtcResult prove_once(struct _nvrtcProgram *p, const char *path, uint64_t key, int n,
                               const char *const *options) {
-    char proof[PATH];
+    char proof[PATH], kept[PATH];
     real r;
-    snprintf(proof, sizeof proof, "%s/%016llx.proven", folder(), (unsigned long long)key);
+    snprintf(proof, sizeof proof, "%.4000s/%016llx.proven", folder(kept), (unsigned long long)key);
     if (access(proof, R_OK) == 0) return NVRTC_SUCCESS;
     if (!open_real(path, &r)) {
         free(p->log);
@@ -191,11 +198,12 @@ static bool write_headers(const struct _nvrtcProgram *p, const char *to) {
 }
 
 static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t headers) {
-    char source[PATH], made[PATH], log[PATH], include[PATH], before[256], driver[PATH];
-    snprintf(include, sizeof include, "%s/include-%016llx", folder(), (unsigned long long)headers);
-    snprintf(source, sizeof source, "%.3900s.%d.c", object, (int)getpid());
-    snprintf(made, sizeof made, "%.3900s.%d", object, (int)getpid());
-    snprintf(log, sizeof log, "%.3900s.%d.log", object, (int)getpid());
+    char source[PATH], made[PATH], log[PATH], include[PATH], kept[PATH], before[256], driver[PATH];
+    snprintf(include, sizeof include, "%.4000s/include-%016llx", folder(kept),
+             (unsigned long long)headers);
+    snprintf(source, sizeof source, "%.3900s.%d.c", object, (int)gettid());
+    snprintf(made, sizeof made, "%.3900s.%d", object, (int)gettid());
+    snprintf(log, sizeof log, "%.3900s.%d.log", object, (int)gettid());
     snprintf(before, sizeof before, "#line 1 \"%.200s\"\n", p->name);
     Dl_info self;
     dladdr((const void *)(uintptr_t)&standin_enter, &self);
@@ -238,9 +246,9 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *option
     const int failure = standin_enter("nvrtcCompileProgram");
     if (failure) return (nvrtcResult)failure;
     const char *path = getenv("MGPU_STANDIN_NVRTC");
-    const uint64_t headers = hash_headers(p), key = hash_text(headers, p->source);
-    char object[PATH];
-    snprintf(object, sizeof object, "%s/%016llx.so", folder(), (unsigned long long)key);
+    const uint64_t headers = hash_headers(p), key = hash_request(headers, p, n, options);
+    char object[PATH], kept[PATH];
+    snprintf(object, sizeof object, "%.4000s/%016llx.so", folder(kept), (unsigned long long)key);
     make_folders(object);
     if (path && *path) {
         const nvrtcResult result = prove_once(p, path, key, n, options);

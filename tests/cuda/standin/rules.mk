@@ -8,7 +8,7 @@ STANDIN_CC    = gcc -std=gnu11 -O2 -g -fPIC -isystem $(CUDA)/include
 KERNEL_CC     = gcc -x c -std=gnu11 -O2 -g -fPIC -Wno-unknown-pragmas -include \
   $(STANDIN_DIR)/cuda_as_c.h -Iruntime -Werror=implicit-function-declaration -Werror=int-conversion
 
-STANDIN_DRIVER = calls.c device.c memory.c copy.c stream.c graph.c module.c block.c fiber.c
+STANDIN_DRIVER = calls.c device.c memory.c copy.c stream.c queue.c graph.c module.c block.c fiber.c
 STANDINS := libcuda.so.1 libnvrtc.so.13 \
   $(if $(wildcard $(STANDIN_DIR)/cudnn*.c),libcudnn.so.9) \
   $(if $(wildcard $(STANDIN_DIR)/cublaslt*.c),libcublasLt.so.13) \

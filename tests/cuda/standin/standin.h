@@ -32,6 +32,14 @@ int standin_enter(const char *function);
 CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
                          size_t bytes);
 
+/* The same for work that waits for other GPUs: it is done by a thread, and the call does not wait;
+ * what comes next on the stream does. */
+CUresult standin_enqueue_apart(CUstream stream, const char *name, standin_work *work,
+                               const void *args, size_t bytes);
+
+/* The GPU that the calling thread uses; -1: none. */
+int standin_gpu(void);
+
 /* For what must not happen while the calling thread captures (allocation, waiting): an error, and
  * the capture is spoilt. */
 CUresult standin_forbid_capture(void);

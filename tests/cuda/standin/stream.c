@@ -19,7 +19,7 @@ static uint64_t captures;
 
 /* ---- streams ---- */
 
-CUresult standin_stream_error(CUstream s) {
+static CUresult stream_error(CUstream s) {
     const CUcontext current = standin_current();
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     if (!s) return CUDA_SUCCESS;
@@ -29,6 +29,12 @@ CUresult standin_stream_error(CUstream s) {
     return standin_say(CUDA_ERROR_INVALID_HANDLE,
                        "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
                        current->device);
+}
+
+CUresult standin_stream_error(CUstream s) {
+    const CUresult r = stream_error(s);
+    if (r == CUDA_SUCCESS && s) standin_queue_finish(s->apart);
+    return r;
 }
 
 bool standin_capturing(CUstream s) {
@@ -51,6 +57,7 @@ CUresult cuStreamDestroy(CUstream stream) {
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
     if (capturing == stream) capturing = NULL;
     if (stream->capture) cuGraphDestroy(stream->capture);
+    standin_queue_free(stream->apart);
     free(stream->ends.at);
     free(stream->shown);
     stream->kind = (uint32_t)DEAD;
@@ -77,10 +84,9 @@ static bool record(CUstream s, const char *name, standin_work *work, const void 
            standin_places_set(&s->ends, &number, 1);
 }
 
-CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
-                         size_t bytes) {
-    const CUresult r = standin_stream_error(stream);
-    if (r != CUDA_SUCCESS) return r;
+/* Records the work if the stream captures, else sets *own to its copy of `args`. */
+static CUresult take(CUstream stream, const char *name, standin_work *work, const void *args,
+                     size_t bytes, void **own) {
     if (!stream && capturing) {
         capturing->spoilt = true;
         return standin_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
@@ -89,12 +95,28 @@ CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, 
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream && stream->capture)
         return record(stream, name, work, args, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    void *own = malloc(bytes + 1); /* a copy, as recorded work has one */
-    if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (bytes) memcpy(own, args, bytes);
+    *own = malloc(bytes + 1);
+    if (*own && bytes) memcpy(*own, args, bytes);
+    return *own ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
+                         size_t bytes) {
+    void *own = NULL;
+    CUresult r = standin_stream_error(stream);
+    if (r == CUDA_SUCCESS) r = take(stream, name, work, args, bytes, &own);
+    if (!own) return r;
     work(own);
     free(own);
     return standin_lost();
+}
+
+CUresult standin_enqueue_apart(CUstream stream, const char *name, standin_work *work,
+                               const void *args, size_t bytes) {
+    void *own = NULL;
+    CUresult r = stream_error(stream);
+    if (r == CUDA_SUCCESS) r = take(stream, name, work, args, bytes, &own);
+    return own ? standin_queue_add(&stream->apart, work, own) : r;
 }
 
 /* ---- recording ---- */

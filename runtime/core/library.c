@@ -1,6 +1,6 @@
-/* Finding and opening the CUDA libraries. */
+/* Finding and opening libraries. */
 #define _GNU_SOURCE
-#include "device/cuda/library.h"
+#include "core/library.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <pthread.h>

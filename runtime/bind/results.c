@@ -1,0 +1,114 @@
+/* Templates of what functions return: see results.h. */
+#include "bind/results.h"
+
+#define BIND_RESULTS "mgpu.jit.results"
+
+/* ---- the template ---- */
+
+/* Replaces the value on top by its template, collecting tensors. `anchors` keeps what is read. */
+static void push_template(lua_State *L, bind_outputs *o, int anchors) {
+    if (bind_to_variable(L, -1)) bind_take_tensor(L, lua_gettop(L), NULL, "jit");
+    mg_tensor *t = bind_to_tensor(L, -1);
+    if (t) {
+        if (o->n == BIND_MAX_TENSORS)
+            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", BIND_MAX_TENSORS);
+        lua_rawseti(L, anchors, o->n + 1);
+        o->list[o->n++] = t;
+        lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
+        return;
+    }
+    const int type = lua_type(L, -1);
+    if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TTHREAD)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: the function returned a %s; results are tensors, numbers, "
+                  "strings, booleans and tables of these",
+                  luaL_typename(L, -1));
+    if (type != LUA_TTABLE) return;
+    const int from = lua_gettop(L);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        push_template(L, o, anchors);
+        lua_rawset(L, from + 1);
+    }
+    lua_remove(L, from);
+}
+
+void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
+    lua_newtable(L); /* anchors */
+    lua_insert(L, 1);
+    lua_createtable(L, n_results, 0);
+    lua_insert(L, 2);
+    for (int i = 1; i <= n_results; i++) {
+        lua_pushvalue(L, i + 2);
+        push_template(L, o, 1);
+        lua_rawseti(L, 2, i);
+    }
+    o->n_results = n_results;
+    lua_settop(L, 2);
+}
+
+/* ---- results ---- */
+
+/* Pushes a result: the template's value with tensors put in. */
+static void push_result(lua_State *L, mg_tensor **results) {
+    if (lua_type(L, -1) == LUA_TLIGHTUSERDATA) {
+        const size_t i = (size_t)(uintptr_t)lua_touserdata(L, -1);
+        lua_pop(L, 1);
+        mg_tensor **place = bind_new_tensor(L);
+        *place = mg_tensor_retain(results[i - 1]);
+        return;
+    }
+    if (!lua_istable(L, -1)) return;
+    const int from = lua_gettop(L);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        push_result(L, results);
+        lua_rawset(L, from + 1);
+    }
+    lua_remove(L, from);
+}
+
+static int release_results(lua_State *L) {
+    bind_results *r = lua_touserdata(L, 1);
+    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
+    r->n = 0;
+    return 0;
+}
+
+bind_results *bind_new_results(lua_State *L, int n) {
+    bind_results *r = lua_newuserdata(L, sizeof *r + (size_t)n * sizeof *r->list);
+    r->room = n;
+    r->n = 0;
+    luaL_getmetatable(L, BIND_RESULTS);
+    lua_setmetatable(L, -2);
+    return r;
+}
+
+int bind_push_results(lua_State *L, bind_results *r, int template, int n_results) {
+    size_t bytes = 0;
+    r->n = r->room;
+    for (int i = 0; i < r->n; i++) bytes += mg_tensor_bytes(r->list[i]) + 512;
+    bind_account(L, bytes);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, template);
+    const int kept = lua_gettop(L);
+    luaL_checkstack(L, n_results + 4, "jit");
+    for (int i = 1; i <= n_results; i++) {
+        lua_rawgeti(L, kept, i);
+        push_result(L, r->list);
+    }
+    for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
+    r->n = 0;
+    return n_results;
+}
+
+void bind_open_results(lua_State *L) {
+    luaL_newmetatable(L, BIND_RESULTS);
+    lua_pushcfunction(L, release_results), lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
+}

@@ -1,0 +1,451 @@
+/* mgpu-nccl.so: collectives by NCCL, each enqueued on its rank's stream: they are recorded with the
+ * step.
+ *
+ * NCCL's communicators do not block: a call returns at once, and what it has begun is asked after
+ * until it is done. So a rank's lock is held for moments only, and abort, from any thread, takes it
+ * to end the communicator between two calls; kernels that wait for other ranks end with it. A
+ * thread looks after errors that arise later, as when another process dies, and aborts. What abort
+ * has ended is made again at the next reset, and recordings with it are void (mg_comm.generation).
+ */
+#include "comm/comm.h"
+#include "core/alloc.h"
+#include "core/library.h"
+#include "core/placement.h"
+#include "core/threads.h"
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define NCCL(X)                                                                                    \
+    X(ncclGetErrorString)                                                                          \
+    X(ncclGetLastError)                                                                            \
+    X(ncclGetUniqueId)                                                                             \
+    X(ncclCommInitRankConfig)                                                                      \
+    X(ncclCommGetAsyncError)                                                                       \
+    X(ncclCommFinalize)                                                                            \
+    X(ncclCommDestroy)                                                                             \
+    X(ncclCommAbort)                                                                               \
+    X(ncclAllReduce)                                                                               \
+    X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
+
+MG_LIBRARY_TABLE(nccl_api, NCCL);
+static nccl_api nccl;
+MG_LIBRARY(library, nccl, NCCL, .file = "libnccl.so.2", .what = "NCCL 2",
+           .install = "install libnccl2");
+
+_Static_assert(sizeof(ncclUniqueId) == sizeof(mg_comm_id), "an id is NCCL's");
+
+enum { NAP_NS = 50 * 1000, LOOK_NS = 100 * 1000 * 1000 };
+static const double FAREWELL = 5; /* seconds that the end of a communicator may take */
+
+typedef struct rank {
+    mg_comm_end end;
+    pthread_mutex_t busy; /* for calls with comm */
+    ncclComm_t comm;      /* NULL: aborted */
+} rank;
+
+typedef struct nccl_comm {
+    mg_comm comm;
+    int first, here; /* the ranks of this process */
+    bool named;      /* by an id from outside */
+    mg_comm_id id;
+    pthread_t watcher;
+    pthread_mutex_t mutex; /* for what follows */
+    pthread_cond_t ending;
+    bool watched, ended, broken;
+    char problem[300]; /* of the first that failed; "": another device did */
+    rank ranks[];      /* those here */
+} nccl_comm;
+
+static nccl_comm *of(mg_comm *comm) {
+    return (nccl_comm *)comm;
+}
+
+static rank *rank_of(mg_comm *comm, int i) {
+    return &of(comm)->ranks[i - of(comm)->first];
+}
+
+/* ---- errors ---- */
+
+static mg_status nccl_check(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    pthread_mutex_lock(&c->mutex);
+    const mg_status status =
+        !c->broken ? MG_OK
+                   : mg_fail(MG_COMM, "%s", c->problem[0] ? c->problem : "another device failed");
+    pthread_mutex_unlock(&c->mutex);
+    return status;
+}
+
+static bool failed(ncclResult_t result) {
+    return result != ncclSuccess && result != ncclInProgress;
+}
+
+static mg_status fail(nccl_comm *c, ncclResult_t result, const char *what) {
+    MG_TRY(nccl_check(&c->comm)); /* what came first */
+    return mg_fail(result == ncclRemoteError ? MG_COMM : MG_DEVICE, "NCCL: %s: %s (%s)", what,
+                   nccl.ncclGetErrorString(result), nccl.ncclGetLastError(NULL));
+}
+
+/* ---- calls that do not block ---- */
+
+static void sleep_for(long ns) {
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* With r's lock, which is let go in between: until what r has begun is done. */
+static mg_status settle(nccl_comm *c, rank *r, ncclResult_t result, const char *what) {
+    const double until = mg_seconds() + c->comm.deadline;
+    while (result == ncclInProgress && r->comm) {
+        if (mg_seconds() > until)
+            return mg_fail(MG_COMM, "NCCL: %s: other ranks did not answer within %g seconds", what,
+                           c->comm.deadline);
+        const ncclResult_t asked = nccl.ncclCommGetAsyncError(r->comm, &result);
+        if (asked != ncclSuccess) result = asked;
+        if (result != ncclInProgress) break;
+        pthread_mutex_unlock(&r->busy);
+        sleep_for(NAP_NS);
+        pthread_mutex_lock(&r->busy);
+    }
+    if (!r->comm) MG_TRY(nccl_check(&c->comm));
+    return failed(result) ? fail(c, result, what) : MG_OK;
+}
+
+/* Between the two r->comm may be used. */
+static mg_status begin(nccl_comm *c, rank *r) {
+    pthread_mutex_lock(&r->busy);
+    if (r->comm) return MG_OK;
+    pthread_mutex_unlock(&r->busy);
+    const mg_status status = nccl_check(&c->comm);
+    return status != MG_OK ? status : mg_fail(MG_COMM, "NCCL: there is no communicator");
+}
+
+static mg_status end(nccl_comm *c, rank *r, ncclResult_t result, const char *what) {
+    const mg_status status = settle(c, r, result, what);
+    pthread_mutex_unlock(&r->busy);
+    return status;
+}
+
+/* ---- collectives ---- */
+
+/* A bool is the byte that is largest, whether added or not. */
+static ncclDataType_t type_of(mg_dtype t) {
+    static const ncclDataType_t types[MG_N_DTYPES] = {
+        [MG_BOOL] = ncclUint8,  [MG_U8] = ncclUint8,      [MG_I32] = ncclInt32,
+        [MG_I64] = ncclInt64,   [MG_BF16] = ncclBfloat16, [MG_F16] = ncclFloat16,
+        [MG_F32] = ncclFloat32, [MG_F64] = ncclFloat64};
+    return types[t];
+}
+
+static ncclRedOp_t kind_of(mg_dtype t, int op) {
+    if (op == MG_REDUCE_MIN) return ncclMin;
+    return op == MG_REDUCE_MAX || t == MG_BOOL ? ncclMax : ncclSum;
+}
+
+static cudaStream_t stream_of(const rank *r) {
+    return r->end.stream;
+}
+
+static ncclResult_t reduce_to_all(mg_comm *comm, int i, const mg_reduction *x, mg_dtype dtype,
+                                  int op) {
+    const rank *r = rank_of(comm, i);
+    comm->bytes_moved[i] += 2 * (comm->n - 1) * x->count * (int64_t)mg_dtype_size(dtype) / comm->n;
+    return nccl.ncclAllReduce(x->in, x->out, (size_t)x->count, type_of(dtype), kind_of(dtype, op),
+                              r->comm, stream_of(r));
+}
+
+static mg_status nccl_all_reduce_many(mg_comm *comm, int i, const mg_reduction *list, int n,
+                                      mg_dtype dtype, int op) {
+    rank *r = rank_of(comm, i);
+    MG_TRY(begin(of(comm), r));
+    ncclResult_t result = nccl.ncclGroupStart();
+    for (int k = 0; k < n && !failed(result); k++)
+        result = reduce_to_all(comm, i, &list[k], dtype, op);
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    return end(of(comm), r, failed(result) ? result : ended, "all_reduce");
+}
+
+static mg_status nccl_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
+                                 mg_dtype dtype, int op) {
+    return nccl_all_reduce_many(comm, i, &(mg_reduction){in, out, count}, 1, dtype, op);
+}
+
+static mg_status nccl_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
+                             int64_t count, mg_dtype dtype, int op) {
+    rank *r = rank_of(comm, i);
+    MG_TRY(begin(of(comm), r));
+    if (i != root) comm->bytes_moved[i] += count * (int64_t)mg_dtype_size(dtype);
+    return end(of(comm), r,
+               nccl.ncclReduce(in, out, (size_t)count, type_of(dtype), kind_of(dtype, op), root,
+                               r->comm, stream_of(r)),
+               "reduce");
+}
+
+/* The root's out is not touched: there the operand is sent from where it lies, to itself. */
+static mg_status nccl_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
+                                int64_t bytes) {
+    rank *r = rank_of(comm, i);
+    void *to = i == root ? (void *)(uintptr_t)in : out;
+    MG_TRY(begin(of(comm), r));
+    if (i != root) comm->bytes_moved[i] += bytes;
+    return end(of(comm), r,
+               nccl.ncclBroadcast(in, to, (size_t)bytes, ncclUint8, root, r->comm, stream_of(r)),
+               "broadcast");
+}
+
+/* Blocks one after another: each rank sends its own to all and receives the others'. */
+static ncclResult_t exchange(mg_comm *comm, int i, const char *in, char *out, int64_t outer,
+                             const int64_t *bytes) {
+    const rank *r = rank_of(comm, i);
+    const size_t own = (size_t)bytes[i];
+    ncclResult_t result = nccl.ncclGroupStart();
+    for (int64_t o = 0; o < outer; o++, in += own)
+        for (int k = 0; k < comm->n && !failed(result); out += bytes[k++]) {
+            if (own) result = nccl.ncclSend(in, own, ncclUint8, k, r->comm, stream_of(r));
+            if (bytes[k] && !failed(result))
+                result = nccl.ncclRecv(out, (size_t)bytes[k], ncclUint8, k, r->comm, stream_of(r));
+            if (k != i) comm->bytes_moved[i] += bytes[k];
+        }
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    return failed(result) ? result : ended;
+}
+
+static mg_status nccl_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
+                                 const int64_t *bytes) {
+    rank *r = rank_of(comm, i);
+    MG_TRY(begin(of(comm), r));
+    return end(of(comm), r, exchange(comm, i, in, out, outer, bytes), "all_gather");
+}
+
+static mg_status nccl_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
+                               int64_t bytes) {
+    rank *r = rank_of(comm, i);
+    const size_t n = (size_t)bytes;
+    MG_TRY(begin(of(comm), r));
+    if (i == to) comm->bytes_moved[i] += bytes;
+    return end(of(comm), r,
+               i == from ? nccl.ncclSend(in, n, ncclUint8, to, r->comm, stream_of(r))
+                         : nccl.ncclRecv(out, n, ncclUint8, from, r->comm, stream_of(r)),
+               "transfer");
+}
+
+static mg_status nccl_barrier(mg_comm *comm, int i) {
+    rank *r = rank_of(comm, i);
+    const double start = mg_seconds();
+    MG_TRY(begin(of(comm), r));
+    MG_TRY(end(
+        of(comm), r,
+        nccl.ncclAllReduce(r->end.mark, r->end.mark, 1, ncclUint8, ncclMax, r->comm, stream_of(r)),
+        "barrier"));
+    MG_TRY(r->end.finish(r->end.device));
+    comm->waited[i] += mg_seconds() - start;
+    return nccl_check(comm);
+}
+
+/* ---- the end of a communicator ---- */
+
+/* For one that fails without being asked: the first says why. */
+static void blame(nccl_comm *c, int i, const char *why) {
+    pthread_mutex_lock(&c->mutex);
+    if (!c->broken && i >= 0)
+        snprintf(c->problem, sizeof c->problem, "NCCL: rank %d: %s", i, why);
+    else if (!c->broken)
+        snprintf(c->problem, sizeof c->problem, "%s", why);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static void nccl_abort(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    pthread_mutex_lock(&c->mutex);
+    const bool was = c->broken;
+    c->broken = true;
+    pthread_mutex_unlock(&c->mutex);
+    for (int i = 0; i < c->here && !was; i++) {
+        rank *r = &c->ranks[i];
+        pthread_mutex_lock(&r->busy);
+        ncclComm_t ended = r->comm;
+        r->comm = NULL;
+        if (ended) nccl.ncclCommAbort(ended);
+        pthread_mutex_unlock(&r->busy);
+    }
+}
+
+/* What went wrong with r since: whoever is in a call sees it himself. */
+static ncclResult_t ask(rank *r) {
+    ncclResult_t result = ncclSuccess;
+    if (pthread_mutex_trylock(&r->busy) != 0) return result;
+    if (r->comm) {
+        const ncclResult_t asked = nccl.ncclCommGetAsyncError(r->comm, &result);
+        if (asked != ncclSuccess) result = asked;
+    }
+    pthread_mutex_unlock(&r->busy);
+    return result;
+}
+
+static void look(nccl_comm *c) {
+    for (int i = 0; i < c->here; i++) {
+        const ncclResult_t result = ask(&c->ranks[i]);
+        if (!failed(result)) continue;
+        blame(c, c->first + i, nccl.ncclGetErrorString(result));
+        nccl_abort(&c->comm);
+        return;
+    }
+}
+
+static void *watch(void *comm) {
+    nccl_comm *c = comm;
+    pthread_mutex_lock(&c->mutex);
+    while (!c->ended) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        pthread_cond_timedwait(&c->ending, &c->mutex, &until);
+        if (c->ended || c->broken) continue;
+        pthread_mutex_unlock(&c->mutex);
+        look(c);
+        pthread_mutex_lock(&c->mutex);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static ncclResult_t start_joining(nccl_comm *c) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    ncclResult_t result = c->named ? ncclSuccess : nccl.ncclGetUniqueId((ncclUniqueId *)&c->id);
+    config.blocking = 0;
+    memcpy(&id, &c->id, sizeof id);
+    if (failed(result)) return result;
+    result = nccl.ncclGroupStart();
+    for (int i = 0; i < c->here && !failed(result); i++) {
+        rank *r = &c->ranks[i];
+        if (r->end.enter(r->end.device) != MG_OK) result = ncclSystemError;
+        if (!failed(result))
+            result = nccl.ncclCommInitRankConfig(&r->comm, c->comm.n, id, c->first + i, &config);
+    }
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    return failed(result) ? result : ended;
+}
+
+static mg_status join_all(nccl_comm *c) {
+    const ncclResult_t result = start_joining(c);
+    if (failed(result)) return fail(c, result, "start");
+    for (int i = 0; i < c->here; i++) {
+        rank *r = &c->ranks[i];
+        pthread_mutex_lock(&r->busy);
+        MG_TRY(end(c, r, ncclInProgress, "start"));
+    }
+    return MG_OK;
+}
+
+/* Without new communicators it stays broken. */
+static void nccl_reset(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    if (nccl_check(comm) == MG_OK) return;
+    mg_error_clear();
+    if (c->named) return;
+    pthread_mutex_lock(&c->mutex);
+    c->broken = false;
+    c->problem[0] = 0;
+    pthread_mutex_unlock(&c->mutex);
+    if (join_all(c) == MG_OK) {
+        comm->generation++;
+        return;
+    }
+    blame(c, -1, mg_error_message());
+    mg_error_clear();
+    nccl_abort(comm);
+}
+
+/* All ranks are told before the first is waited for: they say farewell to each other. */
+static void end_all(nccl_comm *c) {
+    c->comm.deadline = FAREWELL;
+    for (int i = 0; i < c->here; i++)
+        if (c->ranks[i].comm) nccl.ncclCommFinalize(c->ranks[i].comm);
+    for (int i = 0; i < c->here; i++) {
+        rank *r = &c->ranks[i];
+        pthread_mutex_lock(&r->busy);
+        const bool well = !r->comm || settle(c, r, ncclInProgress, "end") == MG_OK;
+        if (well && r->comm) nccl.ncclCommDestroy(r->comm);
+        if (!well && r->comm) nccl.ncclCommAbort(r->comm);
+        if (!well) mg_error_clear();
+        pthread_mutex_unlock(&r->busy);
+        pthread_mutex_destroy(&r->busy);
+    }
+}
+
+static void nccl_free(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    pthread_mutex_lock(&c->mutex);
+    c->ended = true;
+    pthread_cond_signal(&c->ending);
+    pthread_mutex_unlock(&c->mutex);
+    if (c->watched) pthread_join(c->watcher, NULL);
+    end_all(c);
+    pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&c->ending);
+    mg_comm_clear(comm);
+    mg_free(c);
+}
+
+static const mg_comm_api api = {.size = sizeof(mg_comm_api),
+                                .kind = "nccl",
+                                .all_reduce = nccl_all_reduce,
+                                .all_reduce_many = nccl_all_reduce_many,
+                                .reduce = nccl_reduce,
+                                .broadcast = nccl_broadcast,
+                                .all_gather = nccl_all_gather,
+                                .barrier = nccl_barrier,
+                                .transfer = nccl_transfer,
+                                .abort = nccl_abort,
+                                .reset = nccl_reset,
+                                .check = nccl_check,
+                                .free = nccl_free,
+                                .recorded = true};
+
+static mg_status set_up(nccl_comm *c, const mg_comm_team *team) {
+    c->first = team->first;
+    c->here = team->here;
+    c->named = team->id != NULL;
+    if (c->named) c->id = *team->id;
+    pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->ending, NULL);
+    for (int i = 0; i < c->here; i++) {
+        c->ranks[i].end = team->ends[i];
+        pthread_mutex_init(&c->ranks[i].busy, NULL);
+    }
+    MG_TRY(mg_comm_set_up(&c->comm, &api, team->n));
+    MG_TRY(join_all(c));
+    c->watched = pthread_create(&c->watcher, NULL, watch, c) == 0;
+    return c->watched ? MG_OK : mg_fail(MG_OOM, "NCCL: no thread to look after errors");
+}
+
+static mg_comm *join(const mg_comm_team *team) {
+    if (mg_library_open(&library) != MG_OK) return NULL;
+    nccl_comm *c = mg_alloc_zero(sizeof *c + (size_t)team->here * sizeof *c->ranks);
+    if (!c) return NULL;
+    if (set_up(c, team) == MG_OK) return &c->comm;
+    nccl_abort(&c->comm);
+    nccl_free(&c->comm);
+    return NULL;
+}
+
+static mg_status make_id(mg_comm_id *id) {
+    MG_TRY(mg_library_open(&library));
+    const ncclResult_t result = nccl.ncclGetUniqueId((ncclUniqueId *)id);
+    return result == ncclSuccess
+               ? MG_OK
+               : mg_fail(MG_COMM, "NCCL: no id: %s (%s)", nccl.ncclGetErrorString(result),
+                         nccl.ncclGetLastError(NULL));
+}
+
+const mg_comm_kind *mg_comm_plugin(void);
+const mg_comm_kind *mg_comm_plugin(void) {
+    static const mg_comm_kind kind = {sizeof(mg_comm_kind), make_id, join};
+    return &kind;
+}

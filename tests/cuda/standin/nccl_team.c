@@ -1,0 +1,208 @@
+/* Ranks that meet in a mapped file: see nccl_team.h. */
+#include "nccl_team.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct member {
+    pid_t pid; /* 0: has not joined */
+    int gpu;
+    bool left, aborted;
+} member;
+
+typedef struct box {
+    size_t full; /* bytes */
+    char data[TEAM_ROOM];
+} box;
+
+struct team {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    long changes, round;
+    int n, joined, arrived;
+    member members[TEAM_MOST];
+    char shown[TEAM_MOST][TEAM_ROOM];
+    box boxes[TEAM_MOST][TEAM_MOST]; /* from, to */
+};
+
+/* ---- the file ---- */
+
+static team *map(const char *path, int flags) {
+    const int file = open(path, flags, 0600);
+    void *mapped = MAP_FAILED;
+    if (file < 0) return NULL;
+    if (!(flags & O_CREAT) || ftruncate(file, sizeof(team)) == 0)
+        mapped = mmap(NULL, sizeof(team), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+bool team_make(ncclUniqueId *id) {
+    static int made;
+    const char *folder = getenv("TMPDIR");
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "%.80s/standin-nccl-%d-%d",
+             folder && *folder ? folder : "/tmp", (int)getpid(),
+             __atomic_add_fetch(&made, 1, __ATOMIC_SEQ_CST));
+    team *t = map(id->internal, O_RDWR | O_CREAT | O_EXCL);
+    if (!t) return false;
+    pthread_mutexattr_t lock;
+    pthread_condattr_t change;
+    pthread_mutexattr_init(&lock);
+    pthread_mutexattr_setpshared(&lock, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&lock, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&t->mutex, &lock);
+    pthread_condattr_init(&change);
+    pthread_condattr_setpshared(&change, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&t->changed, &change);
+    munmap(t, sizeof *t);
+    return true;
+}
+
+/* ---- who is there ---- */
+
+static void lock(team *t) {
+    if (pthread_mutex_lock(&t->mutex) == EOWNERDEAD) pthread_mutex_consistent(&t->mutex);
+}
+
+static void unlock(team *t) {
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static void change(team *t) {
+    t->changes++;
+    pthread_cond_broadcast(&t->changed);
+}
+
+team *team_join(const ncclUniqueId *id, int n, int rank, int gpu) {
+    team *t = map(id->internal, O_RDWR);
+    if (!t) return NULL;
+    lock(t);
+    t->n = n;
+    t->members[rank] = (member){.pid = getpid(), .gpu = gpu};
+    if (++t->joined == n) unlink(id->internal);
+    change(t);
+    unlock(t);
+    return t;
+}
+
+int team_size(const team *t) {
+    return t->n;
+}
+
+/* With the lock. A rank that went without leaving: the others hear of it from the network. */
+static bool is_gone(const member *m) {
+    return m->pid && !m->left && (m->aborted || (kill(m->pid, 0) != 0 && errno == ESRCH));
+}
+
+ncclResult_t team_state(team *t, int rank) {
+    ncclResult_t state = ncclSuccess;
+    lock(t);
+    if (t->joined < t->n) state = ncclInProgress;
+    for (int k = 0; k < t->n; k++) {
+        const member *own = &t->members[rank], *m = &t->members[k];
+        if (k != rank && m->pid && m->gpu == own->gpu) state = ncclInvalidUsage;
+        if (k != rank && is_gone(m)) state = ncclRemoteError;
+    }
+    unlock(t);
+    return state;
+}
+
+void team_leave(team *t, int rank) {
+    lock(t);
+    t->members[rank].left = true;
+    unlock(t);
+}
+
+void team_abort(team *t, int rank) {
+    lock(t);
+    t->members[rank].aborted = true;
+    change(t);
+    unlock(t);
+}
+
+/* ---- waiting ---- */
+
+/* With the lock; wakes from time to time, since a process may die with a change untold. */
+static void wait_a_moment(team *t) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    if (pthread_cond_timedwait(&t->changed, &t->mutex, &until) == EOWNERDEAD)
+        pthread_mutex_consistent(&t->mutex);
+}
+
+bool team_wait(team *t, int rank, long *seen) {
+    lock(t);
+    while (t->changes == *seen && !t->members[rank].aborted) wait_a_moment(t);
+    *seen = t->changes;
+    const bool aborted = t->members[rank].aborted;
+    unlock(t);
+    return !aborted;
+}
+
+bool team_meet(team *t, int rank) {
+    lock(t);
+    const long round = t->round;
+    if (++t->arrived == t->n) {
+        t->arrived = 0;
+        t->round++;
+        change(t);
+    }
+    while (t->round == round && !t->members[rank].aborted) wait_a_moment(t);
+    const bool met = t->round != round;
+    unlock(t);
+    return met;
+}
+
+char *team_shown(team *t, int k) {
+    return t->shown[k];
+}
+
+/* ---- from one to another ---- */
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+size_t team_send(team *t, int from, int to, const char *data, size_t bytes) {
+    box *b = &t->boxes[from][to];
+    const size_t n = least(bytes, TEAM_ROOM);
+    lock(t);
+    const bool empty = b->full == 0;
+    if (empty) {
+        memcpy(b->data, data, n);
+        b->full = n;
+        change(t);
+    }
+    unlock(t);
+    return empty ? n : 0;
+}
+
+size_t team_take(team *t, int from, int to, char *data, size_t bytes) {
+    box *b = &t->boxes[from][to];
+    lock(t);
+    const size_t n = least(b->full, bytes);
+    if (n) {
+        memcpy(data, b->data, n);
+        b->full = 0;
+        change(t);
+    }
+    unlock(t);
+    return n;
+}
+
+bool team_taken(team *t, int from, int to) {
+    lock(t);
+    const bool taken = t->boxes[from][to].full == 0;
+    unlock(t);
+    return taken;
+}

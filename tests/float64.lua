@@ -1,0 +1,9 @@
+-- Runs fn with float64 as the dtype of new tensors and weights.
+local mgpu = require "mgpu"
+
+return function(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
