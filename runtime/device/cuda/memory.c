@@ -2,7 +2,9 @@
  *
  * Memory comes from a pool of the device's own and is taken and given in the order of its stream:
  * what is given back may be taken again while earlier work still reads it, because later work comes
- * later. The pool keeps what it has, and is emptied before memory is said to be short. Large copies
+ * later. Some is not given back to the pool but kept for the next who wants as much: that costs no
+ * call, and a loop's steps meet the same addresses again (record.c). The pool keeps what it has.
+ * Both are emptied before memory is said to be short. Large copies
  * to the GPU go through two pinned halves in turn: the host fills one while the other travels. */
 #include "device/cuda/memory.h"
 #include "device/cuda/state.h"
@@ -10,9 +12,21 @@
 
 enum { PIECE = 4 << 20, SMALL = 256 << 10 };
 
-static CUresult take(const mg_cuda *s, CUdeviceptr *address, size_t bytes) {
+static void give(const mg_cuda *s, void *data) {
+    mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
+}
+
+static void give_kept(mg_cuda *s) {
+    size_t bytes;
+    void *data;
+    while ((data = mg_kept_drop(&s->kept, &bytes))) give(s, data);
+}
+
+static CUresult take(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
     CUresult r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY && mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
+    if (r != CUDA_ERROR_OUT_OF_MEMORY) return r;
+    give_kept(s);
+    if (mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
         mg_cu.cuMemPoolTrimTo(s->pool, 0);
         r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
     }
@@ -24,17 +38,31 @@ void *mg_cuda_alloc(mg_device *d, size_t bytes) {
     CUdeviceptr address = 0;
     if (mg_cuda_enter(d) != MG_OK) return NULL;
     pthread_mutex_lock(&s->turn);
-    const CUresult r = take(s, &address, bytes);
+    void *data = mg_kept_take(&s->kept, bytes);
+    if (!data && take(s, &address, bytes) == CUDA_SUCCESS) data = (void *)(uintptr_t)address;
     pthread_mutex_unlock(&s->turn);
-    return r == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
+    return data;
 }
 
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
-    (void)bytes;
+    size_t old_bytes;
+    void *old;
     if (mg_cu.cuCtxSetCurrent(s->context) != CUDA_SUCCESS) return;
     pthread_mutex_lock(&s->turn);
-    mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
+    if (bytes > s->kept_most) {
+        give(s, data);
+    } else {
+        while ((old = mg_kept_excess(&s->kept, bytes, s->kept_most, &old_bytes))) give(s, old);
+        mg_kept_add(&s->kept, data, bytes);
+    }
+    pthread_mutex_unlock(&s->turn);
+}
+
+void mg_cuda_free_kept(mg_device *d) {
+    mg_cuda *s = d->state;
+    pthread_mutex_lock(&s->turn);
+    give_kept(s);
     pthread_mutex_unlock(&s->turn);
 }
 

@@ -6,6 +6,8 @@
 
 void *mg_cuda_alloc(mg_device *d, size_t bytes);
 void mg_cuda_free(mg_device *d, void *data, size_t bytes);
+/* Back to the driver with what was freed and kept. */
+void mg_cuda_free_kept(mg_device *d);
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes);
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes);
 /* Enqueued, between addresses of the device. */

@@ -1,14 +1,16 @@
 /* Recording a program's calls into CUDA graphs, so that a step costs the host one launch.
  *
  * A recording holds for one list of addresses: calls are recorded with the memory they work on.
- * The pool gives results and arguments the same few addresses again and again, so a handful of
- * recordings serves a training loop; a new list takes over the oldest one's graph, whose nodes are
- * given the new addresses. The first run of a program is not recorded: most run only once. Calls
- * that wait (collectives between streams, reference kernels) stand between two recordings. */
+ * Results get the same few addresses again and again (memory.c), and so do arguments (inputs.h), so
+ * a handful of recordings serves a training loop; a new list takes over the oldest one's graph,
+ * whose nodes are given the new addresses. The first run of a program is not recorded: most run
+ * only once. Calls that wait (collectives between streams, reference kernels) stand between two
+ * recordings. */
 #include "device/cuda/record.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/cuda/apart.h"
+#include "device/cuda/inputs.h"
 #include "device/cuda/join.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/module.h"
@@ -34,6 +36,7 @@ typedef struct program {
     mg_program *calls;
     mg_step *steps; /* what they were made of */
     int n_external;
+    mg_cuda_inputs *inputs;
     bool draws[2];    /* per phase */
     uint64_t runs[2]; /* per phase */
     uint64_t clock;
@@ -162,10 +165,12 @@ static mg_status run_failing(program *p, const mg_run *run, int first, int last)
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
-mg_status mg_cuda_program_run(mg_program *calls, const mg_run *run) {
+mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     program *p = (program *)calls;
     int first, last, after;
+    mg_run own = *given, *run = &own;
     MG_TRY(mg_cuda_enter(p->device));
+    MG_TRY(mg_cuda_inputs_bring(p->inputs, given, &own.external));
     mg_program_phase(p->calls, run->commit, &first, &last);
     const bool recorded = p->runs[run->commit]++ > 0;
     if (mg_fault_planned()) return run_failing(p, run, first, last);
@@ -205,8 +210,10 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->n_external = work->n_external;
-    const mg_status status = compile_calls(p, set, work);
+    p->inputs = mg_cuda_inputs_new(d, work);
+    const mg_status status = p->inputs ? compile_calls(p, set, work) : MG_OOM;
     if (status != MG_OK) {
+        mg_cuda_inputs_free(p->inputs);
         mg_free(p->steps);
         mg_free(p);
         return status;
@@ -225,6 +232,7 @@ void mg_cuda_program_release(mg_program *calls) {
         if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
         mg_free(p->kept[i].external);
     }
+    mg_cuda_inputs_free(p->inputs);
     mg_program_release(p->calls);
     mg_free(p->steps);
     mg_free(p);

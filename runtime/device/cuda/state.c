@@ -1,12 +1,14 @@
 /* Opening and closing a cuda device; its errors. */
 #include "device/cuda/state.h"
-#include "device/cuda/kernels/params.h"
 #include "core/alloc.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/dnn.h"
 #include "device/cuda/embedded.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/memory.h"
 #include "device/cuda/module.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- errors ---- */
 
@@ -42,6 +44,13 @@ static CUresult make_pool(mg_cuda *s) {
     const CUresult r = mg_cu.cuMemPoolCreate(&s->pool, &props);
     if (r != CUDA_SUCCESS) return r;
     return mg_cu.cuMemPoolSetAttribute(s->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+}
+
+/* MGPU_CUDA_KEPT: bytes of freed memory that a device keeps at most. */
+static size_t most_kept(void) {
+    enum { KEPT = 256 << 20 };
+    const char *text = getenv("MGPU_CUDA_KEPT");
+    return text && *text ? (size_t)strtoull(text, NULL, 10) : KEPT;
 }
 
 static CUresult make_streams(mg_cuda *s) {
@@ -80,6 +89,7 @@ static mg_status start(mg_device *d, mg_cuda *s) {
     MG_TRY(
         mg_cuda_check(d, mg_cu.cuDevicePrimaryCtxRetain(&s->context, s->handle), "make a context"));
     MG_TRY(mg_cuda_enter(d));
+    s->kept_most = most_kept();
     MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
     return load_kernels(d, s);
 }
@@ -93,6 +103,7 @@ static void stop(mg_cuda *s) {
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
         if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
+        mg_cuda_free_kept(s->device);
         if (s->staging) mg_cu.cuMemFreeHost(s->staging);
         for (int i = 0; i < 2; i++)
             if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);

@@ -13,6 +13,7 @@
 #ifndef MG_DEVICE_CUDA_STATE_H
 #define MG_DEVICE_CUDA_STATE_H
 
+#include "core/kept.h"
 #include "device/cuda/cache.h"
 #include "device/cuda/driver.h"
 #include "device/program.h"
@@ -28,6 +29,8 @@ typedef struct mg_cuda {
     CUstream stream;
     pthread_mutex_t turn; /* to use the stream */
     CUmemoryPool pool;
+    mg_kept kept;             /* freed memory; under the turn, as the pool is */
+    size_t kept_most;         /* bytes */
     _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each */
     CUevent reached;          /* what its stream was given, for a stream that comes after it */
     int major, minor;         /* compute capability */
