@@ -320,6 +320,7 @@ static bool make_in_result(compiler *c, const mg_step *s) {
 static mg_status compile_step(compiler *c, const mg_step *s) {
     call k;
     int index;
+    if (s->n_out == 0) return MG_OK; /* another one does its work */
     if (is_free_reshape(c, s)) return share_slot(c, s);
     for (int i = 0; i < s->alike && mg_is_collective(s);
          i++) /* no reorders among a bucket's calls */

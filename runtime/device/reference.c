@@ -20,6 +20,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     if (s->fused) return MG_OK;
+    if (s->n_out > 1) return mg_fail(MG_INTERNAL, "%s: has one result", s->op->name);
     if (!s->op->ref)
         return mg_fail(MG_UNSUPPORTED, "%s: has no kernel for %s", s->op->name, plan->device->name);
     const size_t n = (size_t)s->n_in;

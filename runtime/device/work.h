@@ -19,7 +19,8 @@ typedef struct mg_step {
     const mg_op *op;       /* NULL: a fused group */
     const mg_fused *fused; /* else NULL; iteration shape = shape of its first output */
     const void *attrs;     /* of op */
-    int n_in, n_out;       /* n_out is 1 except for fused groups */
+    int n_in, n_out;       /* n_out is 1; more for fused groups and for steps that a device has
+                              joined, where the other one has none */
     const int *in, *out;   /* value numbers */
     uint64_t draw;         /* of a random op: its ordinal ... */
     uint32_t seed;         /* ... and key; */

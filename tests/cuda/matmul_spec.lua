@@ -1,20 +1,126 @@
--- matmul by cuBLASLt: which algorithm is taken, and what is remembered. On the stand-in.
+-- matmul by cuBLASLt: the sums it makes on the way, which algorithm it takes, and what is remembered.
 local device = require "tests.cuda.device"
 local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local ops = core.ops
+
+-- ---- a dense layer's backward pass ----
+
+-- Numbers that differ from their neighbours.
+local function numbers(shape, dtype, on)
+  local n, values = 1, {}
+  for _, size in ipairs(shape) do n = n * size end
+  for i = 1, n do values[i] = (i * 0.6180339887498949) % 1 * 2 - 1 end
+  return mgpu.tensor(values, { device = on, dtype = "float64" }):to(dtype):reshape(shape)
+end
+
+-- Gradients for x, w and b of relu(x w + b), weighted, on a device; `turned`: w is {units, inputs}.
+local function gradients(shape, units, dtype, on, turned)
+  local inputs, out = shape[#shape], { unpack(shape) }
+  out[#out] = units
+  local vars = { mgpu.variable(numbers(shape, dtype, on)),
+    mgpu.variable(numbers(turned and { units, inputs } or { inputs, units }, dtype, on)),
+    mgpu.variable(numbers({ units }, dtype, on)) }
+  local weights = numbers(out, dtype, on)
+  local step = mgpu.jit(function()
+    local _, grads = mgpu.value_and_grad(function()
+      local product = ops.matmul(vars[1]:value(), vars[2]:value(), { transpose_b = turned or false })
+      return (ops.relu(product + vars[3]:value()) * weights):sum()
+    end, vars)()
+    return unpack(grads)
+  end)
+  local made = { step() }
+  for i, g in ipairs(made) do made[i] = g:to("float64"):reshape { -1 }:totable() end
+  return made
+end
+
+-- Sums of 37 or 74 products of numbers below 1, in the order and width of the library.
+local TOLERANCE = { float64 = 1e-13, float32 = 1e-5, float16 = 2e-2, bfloat16 = 0.15 }
+
+for dtype, tolerance in pairs(TOLERANCE) do
+  for _, case in ipairs { { { 37, 8 }, 16 }, { { 2, 37, 8 }, 16 }, { { 37, 3 }, 1 }, { { 1, 4 }, 6 },
+    { { 37, 8 }, 16, true } } do
+    local shape, units, turned = unpack(case)
+    local name = table.concat(shape, " x ") .. " by " .. units .. (turned and ", turned" or "")
+    test(("a dense layer's gradients are ref's: %s, %s"):format(dtype, name), function()
+      local expected = gradients(shape, units, dtype, "ref:0", turned)
+      local got = gradients(shape, units, dtype, "cuda:0", turned)
+      for i = 1, 3 do
+        check.equal(#got[i], #expected[i])
+        for k = 1, #expected[i] do check.near(got[i][k], expected[i][k], tolerance) end
+      end
+    end)
+  end
+end
 
 if device.real then return end
 
-local test = check.test
-
 -- A script in a process of its own, with a cache of its own -> what it prints, the folder.
+local runs = 0
 local function run(script, settings)
-  local path, cache = check.path "script.lua", check.path "cache"
+  runs = runs + 1
+  local path, cache = check.path "script.lua", check.path("cache" .. runs)
   check.write(path, 'local mgpu, core = require "mgpu", require "mgpu.core"\ncore.default_device "cuda:0"\n' .. script)
   local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/standin MGPU_CACHE=%s %s %s %s"):format(
     cache, settings or "", check.program, path))
   check.equal(status, 0, output)
   return output, cache
 end
+
+-- The backward pass of a dense layer with 16 units; the loss is a sum over all elements.
+local DENSE = [[
+local function backward(shape, dtype)
+  local function ones(...) return mgpu.variable(mgpu.ones({ ... }, { dtype = dtype })) end
+  local x, w, b = ones(unpack(shape)), ones(8, 16), ones(16)
+  mgpu.jit(function()
+    local loss, grads = mgpu.value_and_grad(function()
+      local y = core.ops.matmul(x:value(), w:value()) + b:value()
+      return (y * y):sum()
+    end, { x, w, b })()
+    return loss, unpack(grads)
+  end)()
+  print(b:value():dtype())
+end
+]]
+
+for _, shape in ipairs { "{ 37, 8 }", "{ 2, 37, 8 }" } do
+  test("the gradients of a kernel and its bias are one step: " .. shape, function()
+    for _, dtype in ipairs { "float32", "float16", "bfloat16" } do
+      local output = run(DENSE .. ("backward(%s, %q)"):format(shape, dtype), "MGPU_LOG=dispatch")
+      check.matches(output, "\n" .. dtype .. "\n")
+      check.equal(select(2, output:gsub("sum " .. dtype .. "{[^:]*, 16}", "")), 1) -- the loss
+    end
+  end)
+end
+
+test("they are two steps where cuBLASLt refuses", function()
+  local output = run(DENSE .. 'backward({ 37, 8 }, "float64")', "MGPU_LOG=dispatch")
+  check.matches(output, "matmul with sums: cuBLASLt refuses: no algorithm\n")
+  check.equal(select(2, output:gsub("sum float64{37, 16}: generated", "")), 2)
+end)
+
+test("sums of other axes, of other values, or wanted before the product, are steps of their own", function()
+  local output = run([[
+local x, z, w = mgpu.ones { 7, 5 }, mgpu.ones { 7, 3 }, mgpu.ones { 7, 3 }
+local turn = { transpose_a = true }
+local function show(fn) print(unpack(mgpu.jit(fn)():reshape { -1 }:totable())) end
+show(function() return core.ops.matmul(x, z, turn):sum() + (z + 1):sum { axis = 2 }:sum() end)
+show(function() return core.ops.matmul(x, z, turn) + (w * 2):sum { axis = 1 } end)
+show(function() return core.ops.matmul(x * z:sum { axis = 1 }:sum(), z, turn):sum() end)
+show(function() return core.ops.matmul(x, z, turn):sum { axis = 1 } + z:sum { axis = 1 } end)
+local row = mgpu.ones { 1, 3 }
+show(function() return core.ops.matmul((row * 2):sum { axis = 1, keepdims = true }, row * 2, turn) end)
+]], "MGPU_LOG=dispatch")
+  check.matches(output, "\n147\n") -- 5 * 3 * 7 + 7 * 3 * 2
+  check.matches(output, "\n21\t21\t21\t")
+  check.matches(output, "\n2205\n") -- 21 * 105
+  check.matches(output, "\n42\t42\t42\n")
+  check.matches(output, "\n4" .. ("\t4"):rep(8) .. "\n")
+  check.equal(select(2, output:gsub("sum float32{7, 3}", "")), 3)
+end)
 
 test("a choice is remembered for one operand shared by a batch, and for one each, apart", function()
   local _, cache = run [[

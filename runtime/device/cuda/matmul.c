@@ -11,6 +11,7 @@ typedef struct state {
 } state;
 
 static const char *accepts(const mg_kernel_plan *plan) {
+    if (plan->step->n_out > 1) return "no sums";
     return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
 }
 

@@ -1,8 +1,9 @@
-/* matmul by cuBLASLt, with bias and relu in the same kernel.
+/* matmul by cuBLASLt, with bias and relu, or the sums of an operand, in the same kernel.
  *
  * cuBLASLt counts in columns: a row-major matrix is its transpose. So y = a b is asked for as
- * y' = b' a', b first. The algorithm is the fastest of those that its heuristic offers, timed once
- * and kept; in deterministic mode it is the first. */
+ * y' = b' a', b first, and what it calls the bias gradient of its first operand are the sums of the
+ * columns of b. The algorithm is the fastest of those that its heuristic offers, timed once and
+ * kept; in deterministic mode it is the first. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cuda/blas.h"
@@ -68,23 +69,34 @@ static cublasStatus_t set(const state *s, cublasLtMatmulDescAttributes_t which, 
     return mg_blas.cublasLtMatmulDescSetAttribute(s->what, which, value, bytes);
 }
 
+/* A bias to read, or sums to write. */
+static bool has_vector(const mg_product *p) {
+    return p->bias || p->sums;
+}
+
+static cublasStatus_t set_vector(const state *s, const void *vector) {
+    if (!has_vector(&s->product)) return CUBLAS_STATUS_SUCCESS;
+    return set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+}
+
 static cublasStatus_t describe_product(state *s, mg_dtype t) {
     const mg_product *p = &s->product;
     const cublasOperation_t turn_b = p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t turn_a = p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t end = p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                   : p->bias          ? CUBLASLT_EPILOGUE_BIAS
-                                   : p->relu          ? CUBLASLT_EPILOGUE_RELU
-                                                      : CUBLASLT_EPILOGUE_DEFAULT;
-    const int32_t bias_type = (int32_t)type_of(t);
+    const cublasLtEpilogue_t end = p->sums              ? CUBLASLT_EPILOGUE_BGRADA
+                                   : p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                   : p->bias            ? CUBLASLT_EPILOGUE_BIAS
+                                   : p->relu            ? CUBLASLT_EPILOGUE_RELU
+                                                        : CUBLASLT_EPILOGUE_DEFAULT;
+    const int32_t vector_type = (int32_t)type_of(t);
     s->wide = t == MG_F64;
     cublasStatus_t r = mg_blas.cublasLtMatmulDescCreate(&s->what, compute_type(t),
                                                         s->wide ? CUDA_R_64F : CUDA_R_32F);
     if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &turn_b, sizeof turn_b);
     if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &turn_a, sizeof turn_a);
     if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
-    if (r == CUBLAS_STATUS_SUCCESS && p->bias)
-        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
+    if (r == CUBLAS_STATUS_SUCCESS && has_vector(p))
+        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type, sizeof vector_type);
     return r;
 }
 
@@ -114,7 +126,7 @@ static int usable(cublasLtMatmulHeuristicResult_t *list, int n) {
 }
 
 /* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out. The
- * bias need not be there yet, but how it will be aligned is read off its address. */
+ * vector need not be there yet, but how it will be aligned is read off its address. */
 static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -123,12 +135,10 @@ static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED])
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     const uint32_t aligned = ALIGNED;
     const uint64_t workspace = WORKSPACE;
-    const void *bias = (const void *)(uintptr_t)ALIGNED;
     cublasLtMatmulPreference_t p = NULL;
     int n = 0;
     cublasStatus_t r = mg_blas.cublasLtMatmulPreferenceCreate(&p);
-    if (r == CUBLAS_STATUS_SUCCESS && s->product.bias)
-        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (r == CUBLAS_STATUS_SUCCESS) r = set_vector(s, (const void *)(uintptr_t)ALIGNED);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = prefer(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     if (r == CUBLAS_STATUS_SUCCESS)
@@ -176,19 +186,18 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     const mg_product *p = &s->product;
     const size_t a = rounded(p->matrices * p->m * p->k, size);
     const size_t b = rounded(p->matrices * p->k * p->n, size);
-    const size_t y = rounded(p->matrices * p->m * p->n, size), bias = rounded(p->n, size);
+    const size_t y = rounded(p->matrices * p->m * p->n, size), vector = rounded(p->n, size);
     float best = 0;
     void *memory;
     s->chosen = list[0];
     *settled = false;
-    if (mg_device_take(s->device, a + b + y + bias + WORKSPACE, &memory) != MG_OK) {
+    if (mg_device_take(s->device, a + b + y + vector + WORKSPACE, &memory) != MG_OK) {
         mg_error_clear(); /* then the first is good enough */
         return MG_OK;
     }
     trial t = {.s = s, .a = memory};
-    t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + bias;
-    const void *bias_at = t.y + y;
-    if (p->bias) set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_at, sizeof bias_at);
+    t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + vector;
+    set_vector(s, t.y + y);
     for (int i = 0; i < n; i++) {
         float ms;
         t.how = &list[i];
@@ -199,18 +208,18 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
         s->chosen = list[i];
     }
     mg_error_clear();
-    mg_device_give(s->device, memory, a + b + y + bias + WORKSPACE);
+    mg_device_give(s->device, memory, a + b + y + vector + WORKSPACE);
     return mg_cuda_enter(s->device);
 }
 
 static void name_problem(const state *s, mg_dtype t, char *key, size_t size) {
     const mg_product *p = &s->product;
     snprintf(key, size,
-             "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times by %lld and %lld, %d%d%d%d, %s",
+             "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times by %lld and %lld, %d%d%d%d%d, %s",
              mg_cuda_of(s->device)->gpu_name, mg_blas.cublasLtGetVersion(), mg_dtype_name(t),
              (long long)p->m, (long long)p->k, (long long)p->n, (long long)p->matrices,
              (long long)s->step_a, (long long)s->step_b, p->turn_a, p->turn_b, p->bias, p->relu,
-             mg_precision_fast() ? "fast" : "highest");
+             p->sums, mg_precision_fast() ? "fast" : "highest");
 }
 
 static mg_status choose(state *s, mg_dtype t) {
@@ -279,9 +288,9 @@ static mg_status prepare(mg_kernel_plan *plan) {
 
 static mg_status run(const mg_call *call) {
     const state *s = call->plan->state;
-    cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
-    if (s->product.bias)
-        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call->in[2], sizeof call->in[2]);
+    cublasStatus_t r = set_vector(s, s->product.sums   ? call->out[1]
+                                     : s->product.bias ? call->in[2]
+                                                       : NULL);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = multiply(s, &s->chosen, call->in[0], call->in[1], call->out[0], call->scratch);
     return mg_blas_check(s->device, r, "matmul");

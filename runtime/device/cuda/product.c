@@ -20,7 +20,8 @@ mg_product mg_product_of(const mg_kernel_plan *plan) {
     mg_product p = {.turn_a = attrs->transpose_a && raw_a->rank > 1,
                     .turn_b = attrs->transpose_b && raw_b->rank > 1,
                     .bias = plan->step->n_in == 3,
-                    .relu = attrs->relu};
+                    .relu = attrs->relu,
+                    .sums = plan->step->n_out == 2};
     p.m = a.dim[a.rank - 2 + p.turn_a];
     p.k = a.dim[a.rank - 1 - p.turn_a];
     p.n = b.dim[b.rank - 1 - p.turn_b];

@@ -7,6 +7,7 @@
 typedef struct mg_product {
     int64_t m, n, k;
     bool turn_a, turn_b, bias, relu;
+    bool sums;      /* a second result: those of the columns of b (see join.h) */
     mg_shape batch; /* one b for all of a batch: then they are more rows instead */
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
     int64_t matrices;

@@ -11,6 +11,7 @@
 #include "core/threads.h"
 #include "device/cuda/apart.h"
 #include "device/cuda/inputs.h"
+#include "device/cuda/join.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/module.h"
 #include "device/cuda/state.h"
@@ -33,6 +34,7 @@ typedef struct recording {
 typedef struct program {
     mg_device *device;
     mg_program *calls;
+    mg_step *steps; /* what they were made of */
     int n_external;
     mg_cuda_inputs *inputs;
     bool draws[N_PHASES];
@@ -185,16 +187,17 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
 /* ---- life ---- */
 
 /* The program's calls, with all the kernels that they want. */
-static mg_status compile_calls(mg_device *d, const mg_kernel_set *set, const mg_work *work,
-                               mg_program **calls) {
-    mg_cuda *s = d->state;
+static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_work *work) {
+    mg_cuda *s = p->device->state;
+    mg_work joined = *work;
     pthread_mutex_lock(&s->compiling);
-    mg_status status = mg_program_compile(d, set, work, calls);
+    mg_status status = mg_cuda_join(p->device, work, &p->steps);
+    joined.steps = p->steps;
+    if (status == MG_OK) status = mg_program_compile(p->device, set, &joined, &p->calls);
     if (status != MG_OK) {
         mg_cuda_modules_forget(s);
-    } else if ((status = mg_cuda_modules_finish(d)) != MG_OK) {
-        mg_program_release(*calls);
-        *calls = NULL;
+    } else if ((status = mg_cuda_modules_finish(p->device)) != MG_OK) {
+        mg_program_release(p->calls);
     }
     pthread_mutex_unlock(&s->compiling);
     return status;
@@ -208,9 +211,10 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     p->device = d;
     p->n_external = work->n_external;
     p->inputs = mg_cuda_inputs_new(d, work);
-    const mg_status status = p->inputs ? compile_calls(d, set, work, &p->calls) : MG_OOM;
+    const mg_status status = p->inputs ? compile_calls(p, set, work) : MG_OOM;
     if (status != MG_OK) {
         mg_cuda_inputs_free(p->inputs);
+        mg_free(p->steps);
         mg_free(p);
         return status;
     }
@@ -230,6 +234,7 @@ void mg_cuda_program_release(mg_program *calls) {
     }
     mg_cuda_inputs_free(p->inputs);
     mg_program_release(p->calls);
+    mg_free(p->steps);
     mg_free(p);
 }
 

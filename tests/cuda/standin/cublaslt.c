@@ -25,7 +25,7 @@ typedef struct product {
     cudaDataType_t scale;
     int32_t turn_a, turn_b;
     uint32_t epilogue;
-    const void *bias;
+    void *bias; /* which an epilogue reads or writes */
 } product;
 
 typedef struct preference {
@@ -104,9 +104,19 @@ static double finish(const job *w, int64_t i, double v) {
     return v;
 }
 
+/* The bias gradient of A: for each row of D, the sum over the inner axis. */
+static void sum_a(const job *w, int64_t inner) {
+    for (int64_t i = 0; i < (int64_t)w->d.rows; i++) {
+        double sum = 0;
+        for (int64_t l = 0; l < inner; l++) sum += element(&w->a, w->at_a, w->what.turn_a, i, l);
+        store(w->what.bias, w->d.type, i, sum);
+    }
+}
+
 static void run(void *args) {
     const job *w = args;
     const int64_t inner = (int64_t)(w->what.turn_a ? w->a.rows : w->a.columns);
+    if (w->what.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_a(w, inner);
     if (w->workspace) memset(w->workspace, 0x5a, w->bytes);
     for (int64_t z = 0; z < w->d.batch; z++) {
         const char *a = (const char *)w->at_a + (size_t)(z * w->a.stride) * size_of(w->a.type);
@@ -258,8 +268,10 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
            (d->type == CUDA_R_64F) == (p->compute == CUBLAS_COMPUTE_64F);
 }
 
+/* As long as D has rows. */
 static bool has_vector(const product *p) {
-    return p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    return p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
+           p->epilogue == CUBLASLT_EPILOGUE_BGRADA;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t what,
@@ -274,6 +286,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!handle || !fits(p, (const layout *)a, (const layout *)b, (const layout *)d))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (p->compute == CUBLAS_COMPUTE_64F && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p->epilogue == CUBLASLT_EPILOGUE_BGRADA && ((const layout *)d)->batch > 1)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (has_vector(p) && (!p->bias || (uintptr_t)p->bias % size_of(((const layout *)d)->type)))
         return CUBLAS_STATUS_INVALID_VALUE; /* its alignment is asked for */
