@@ -15,6 +15,7 @@
     X(norm)                                                                                        \
     X(layer_norm)                                                                                  \
     X(softmax)                                                                                     \
+    X(cross_entropy)                                                                               \
     X(gather)                                                                                      \
     X(collective)                                                                                  \
     X(random)

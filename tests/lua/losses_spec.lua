@@ -5,6 +5,7 @@ local mgpu = require "mgpu"
 
 local test = check.test
 local losses = mgpu.losses
+local ops = require "mgpu.core".ops
 
 local P = { { 0.7, 0.2, 0.1 }, { 0.1, 0.3, 0.6 } }
 local ONE_HOT = { { 1, 0, 0 }, { 0, 0, 1 } }
@@ -72,6 +73,69 @@ test("a sigmoid before the loss is computed from its logits", function()
   end, { logits })()
   check.near(value:item(), 200)
   check.near(grads[1], { { 1 } })
+end)
+
+-- What the one-kernel cross-entropies stand for.
+local function composed(y, x, axis)
+  local log_p = ops.log_softmax(x, { axis = axis })
+  if y:rank() == x:rank() then return -ops.sum(y * log_p, { axis = axis }) end
+  local shape, of = y:shape(), x:shape()
+  table.insert(shape, axis, 1)
+  for i in ipairs(of) do of[i] = i == axis and of[i] or 1 end
+  local ids = ops.iota { shape = of, axis = axis, dtype = "int32" }
+  local own = ops.eq(ops.reshape(y, { shape = shape }), ids)
+  return -ops.sum(ops.where(own, log_p, 0), { axis = axis })
+end
+
+local function with_gradient(fn, x)
+  local variable = mgpu.variable(x)
+  local value, grads = mgpu.value_and_grad(function() return fn(variable:value()) end, { variable })()
+  local row = grads[1]:reshape({ x:count() }):totable()
+  row[#row + 1] = value:item()
+  return row
+end
+
+-- Equal but for roundings, or both NaN.
+local function check_same(got, expected)
+  for i = 1, #expected do
+    local both_nan = got[i] ~= got[i] and expected[i] ~= expected[i]
+    if not both_nan and got[i] ~= expected[i] then check.near(got[i], expected[i], 1e-6) end
+  end
+  check.equal(#got, #expected)
+end
+
+test("cross-entropy of logits over any axis is that of log_softmax, with its gradient", function()
+  mgpu.seed(5)
+  for _, case in ipairs { { { 4, 5 }, 2 }, { { 3, 4, 5 }, 2 }, { { 3, 4, 5 }, 3 }, { { 2, 6, 3, 2 }, 2 } } do
+    local shape, axis = case[1], case[2]
+    local x, dense = mgpu.randn(shape) * 3, mgpu.softmax(mgpu.randn(shape), axis)
+    local sparse = mgpu.argmax(mgpu.randn(shape), axis)
+    mgpu.eval(x, dense, sparse)
+    for name, y in pairs { categorical_crossentropy = dense, sparse_categorical_crossentropy = sparse } do
+      local options = { from_logits = true, axis = axis, reduction = "sum" }
+      check_same(with_gradient(function(t) return losses[name](y, t, options) end, x),
+        with_gradient(function(t) return composed(y, t, axis):sum() end, x))
+    end
+  end
+end)
+
+test("logits that are not finite: a target of 0 at -inf gives NaN, another label's logit does not", function()
+  local inf, nan = 1 / 0, 0 / 0
+  local options = { from_logits = true, reduction = "sum" }
+  for _, row in ipairs { { 1, -inf, 2 }, { -inf, 0, 1 }, { inf, 0, 1 }, { nan, 0, 1 }, { -inf, -inf, -inf } } do
+    local x = mgpu.tensor { row }
+    for i = 0, 2 do
+      local dense = mgpu.tensor { { i == 0 and 1 or 0, i == 1 and 1 or 0, i == 2 and 1 or 0 } }
+      check_same(with_gradient(function(t) return losses.categorical_crossentropy(dense, t, options) end, x),
+        with_gradient(function(t) return composed(dense, t, 2):sum() end, x))
+      check_same(with_gradient(function(t) return losses.sparse_categorical_crossentropy(int { i }, t, options) end,
+        x), with_gradient(function(t) return composed(int { i }, t, 2):sum() end, x))
+    end
+  end
+  local masked = mgpu.tensor { { 1, -inf } }
+  check.truthy(losses.categorical_crossentropy({ { 1, 0 } }, masked, options):item() ~=
+    losses.categorical_crossentropy({ { 1, 0 } }, masked, options):item(), "0 * -inf")
+  check.equal(losses.sparse_categorical_crossentropy(int { 0 }, masked, options):item(), 0)
 end)
 
 test("a softmax over another axis is not taken for the classes' one", function()

@@ -61,6 +61,18 @@ for _, name in ipairs { "add", "sub", "mul", "div", "pow", "atan2", "maximum", "
   end)
 end
 
+test("cross-entropies of softmax have second derivatives in logits and targets", function()
+  local labels = mgpu.tensor({ 2, 0, -1 }, { dtype = "int32", device = "ref:0" }) -- one of no class
+  for _, fn in ipairs {
+    function(t) return ops.softmax_cross_entropy(t, ops.square(t)) end,
+    function(t) return ops.square(ops.softmax_cross_entropy(ops.exp(t), t)) end,
+    function(t) return ops.square(ops.sparse_softmax_cross_entropy(ops.square(t), labels)) end,
+    function(t) return ops.sparse_softmax_cross_entropy(t, labels) * ops.sum(t, { axis = { 2 } }) end,
+  } do
+    second(fn, { 3, 4 }, 0.2, 1)
+  end
+end)
+
 for _, name in ipairs { "sum", "prod", "max", "min" } do
   test(name .. " over one axis and over all has a second derivative", function()
     second(function(t) return ops[name](ops.square(t), { axis = { 2 } }) end, { 3, 4 }, 0.2, 1)

@@ -48,6 +48,7 @@ local function tensor(values, shape, dtype, device)
 end
 
 local function input_dtype(case, input, dtype)
+  if input.dtype then return input.dtype end
   if input.ints or input.choose then
     if case.as then return case.as end
     return (input.choose and case.dtypes) and dtype or "int32"

@@ -3,7 +3,7 @@
 -- A case is { "op", inputs..., options }:
 --   an input   { shape, low, high }   numbers in [low, high), made from a fixed formula
 --              { shape, ints = n }    whole numbers 0 .. n-1
---              { shape, choose = {..} }  one of the given numbers
+--              { shape, choose = {..} }  one of the given numbers; dtype: of this input
 --   options    the op's attributes (after the inputs), and for the test:
 --     dtypes   those of the floating inputs; default float32 and float64
 --     grad     numbers of the inputs to differentiate by; false = none; default all floating ones
@@ -426,6 +426,34 @@ for _, name in ipairs { "softmax", "log_softmax" } do
   case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }
   case { name, { { 2, 3 }, 700, 900 }, axis = -1, tol = 2e-6, grad = false }
 end
+-- Rows short and long, one alone, none, none of classes; targets that are no distribution.
+for _, x in ipairs { { 4, 10 }, { 2, 3, 5 }, { 7 }, { 300, 100 }, { 3, 2500 }, { 2, 70000 }, { 0, 4 }, { 4, 0 } } do
+  local rows_shape = { unpack(x, 1, #x - 1) }
+  local logits, targets, dy = { x, -3, 3 }, { x, 0, 1 }, { rows_shape, -1, 1 }
+  local labels = { rows_shape, ints = x[#x] }
+  local grad = nil
+  if x[1] == 300 or x[#x] > 1000 then grad = false end
+  case { "softmax_cross_entropy", logits, targets, grad = grad }
+  case { "softmax_cross_entropy_grad", logits, targets, dy, grad = grad }
+  case { "sparse_softmax_cross_entropy", logits, labels, grad = grad }
+  case { "sparse_softmax_cross_entropy_grad", logits, labels, dy, grad = grad }
+end
+-- Large logits; infinities and NaN, also where the target is 0; labels that are no class.
+local LIMITS = { 1, -1 / 0, 0.5, 2, 3, 1 / 0, -2, 0, 0 / 0, -1, 2.5 }
+for _, logits in ipairs { { { 40, 3 }, 700, 900 }, { { 40, 3 }, choose = LIMITS }, { { 3, 1500 }, choose = LIMITS },
+  { { 6, 5 }, choose = { -1 / 0, 1 } } } do
+  local x = logits[1]
+  local dy, labels = { { x[1] }, -1, 1 }, { { x[1] }, choose = { 0, 1, -1, 2, x[2], 1000000 } }
+  local targets = { x, choose = { 0, 1, 0.25 } }
+  case { "softmax_cross_entropy", logits, targets, dtypes = FLOATS, grad = false, fallback = true }
+  case { "softmax_cross_entropy_grad", logits, targets, dy, dtypes = FLOATS, grad = false, fallback = true }
+  for _, name in ipairs { "sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_grad" } do
+    for _, label in ipairs { "int32", "int64", "uint8" } do
+      local ids = { labels[1], choose = label == "uint8" and { 0, 1, 2, 250 } or labels.choose, dtype = label }
+      case { name, logits, ids, name:find "grad" and dy or nil, dtypes = FLOATS, grad = false, fallback = true }
+    end
+  end
+end
 case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 }, fallback = true }
 case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6 }
 case { "scatter_add", { { 2, 5, 7 }, -1, 1 }, { { 5 }, choose = { 2, 0, -1, 9 } }, axis = 2, size = 4, grad = false }
@@ -461,6 +489,10 @@ bad { "sum", { { 2, 3 }, 0, 1 }, axis = 3, error = "axis 3" }
 bad { "max", { { 0, 3 }, 0, 1 }, axis = 1, error = "max" }
 bad { "argmax", { { 2, 0 }, 0, 1 }, axis = 2, error = "argmax" }
 bad { "softmax", { { 2, 3 }, ints = 3 }, error = "softmax" }
+bad { "softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "targets for logits {2, 3}" }
+bad { "softmax_cross_entropy", { {}, 0, 1 }, { {}, 0, 1 }, error = "axis: that of the classes" }
+bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "integers" }
+bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 3 }, ints = 2 }, error = "labels for logits {2, 3}" }
 bad { "conv2d", { { 2, 5, 5, 3 }, 0, 1 }, { { 3, 3, 4, 4 }, 0, 1 }, error = "channels" }
 bad { "conv2d", { { 2, 2, 2, 3 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "conv2d" }
 bad { "conv2d", { { 2, 5, 5 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "4 axes" }

@@ -7,15 +7,9 @@
 local core = require "mgpu.core"
 local Loss = require "mgpu.losses.loss"
 local logits_of = require "mgpu.losses.logits"
+local axis_last = require "mgpu.losses.shapes".axis_last
 
 local ops = core.ops
-
-local function log_probabilities(y_pred, from_logits, axis)
-  local logits = from_logits and y_pred or logits_of(y_pred, "softmax", axis)
-  if logits then return ops.log_softmax(logits, { axis = axis }) end
-  local p = y_pred / ops.sum(y_pred, { axis = axis, keepdims = true })
-  return ops.log(ops.minimum(ops.maximum(p, Loss.EPSILON), 1 - Loss.EPSILON))
-end
 
 return Loss.define {
   name = "categorical_crossentropy",
@@ -28,6 +22,9 @@ return Loss.define {
   values = function(y_true, y_pred, options)
     local smoothing, axis = options.label_smoothing, options.axis
     if smoothing > 0 then y_true = y_true * (1 - smoothing) + smoothing / y_pred:shape()[axis] end
-    return -ops.sum(y_true * log_probabilities(y_pred, options.from_logits, axis), { axis = axis })
+    local logits = options.from_logits and y_pred or logits_of(y_pred, "softmax", axis)
+    if logits then return ops.softmax_cross_entropy(axis_last(logits, axis), axis_last(y_true, axis)) end
+    local p = y_pred / ops.sum(y_pred, { axis = axis, keepdims = true })
+    return -ops.sum(y_true * ops.log(ops.minimum(ops.maximum(p, Loss.EPSILON), 1 - Loss.EPSILON)), { axis = axis })
   end,
 }

@@ -63,6 +63,17 @@ function M.axis(who, axis, rank)
   return at
 end
 
+--- x with the axis as its last one, the others in their order.
+function M.axis_last(x, axis)
+  local rank, order = x:rank(), {}
+  if axis == rank then return x end
+  for i = 1, rank do
+    if i ~= axis then order[#order + 1] = i end
+  end
+  order[rank] = axis
+  return ops.permute(x, { order = order })
+end
+
 --- Sample weights for values of that shape: a tensor that broadcasts against them. A weight may stand for one
 --- value, or for all that share its first axes: {rows} and {rows, 1} weigh rows.
 --- ARGS  weight: a number, table or tensor; nil gives nil

@@ -8,15 +8,13 @@
 local core = require "mgpu.core"
 local Loss = require "mgpu.losses.loss"
 local logits_of = require "mgpu.losses.logits"
+local axis_last = require "mgpu.losses.shapes".axis_last
 
 local ops = core.ops
 
-local function log_probabilities(y_pred, from_logits, axis)
+local function logits_for(y_pred, from_logits, axis)
   local logits = from_logits and y_pred or logits_of(y_pred, "softmax", axis)
-  if not logits then
-    logits = ops.log(ops.minimum(ops.maximum(y_pred, Loss.EPSILON), 1 - Loss.EPSILON))
-  end
-  return ops.log_softmax(logits, { axis = axis })
+  return logits or ops.log(ops.minimum(ops.maximum(y_pred, Loss.EPSILON), 1 - Loss.EPSILON))
 end
 
 return Loss.define {
@@ -29,8 +27,8 @@ return Loss.define {
   },
   labels = true,
   values = function(y_true, y_pred, options)
-    local shape, axis = y_pred:shape(), options.axis
-    local classes, counted = shape[axis], nil
+    local axis, counted = options.axis, nil
+    local classes = y_pred:shape()[axis]
     if options.ignore_class then
       counted = ops.ne(y_true, options.ignore_class)
       y_true = Loss.counted_labels({ options = options }, y_true)
@@ -39,12 +37,8 @@ return Loss.define {
     if y_true:dtype():find "float" then good = ops.logical_and(good, ops.eq(y_true, ops.floor(y_true))) end
     core.guard(ops.all(good), "data",
       ("sparse_categorical_crossentropy: a label is not in 0 .. %d"):format(classes - 1))
-    shape[axis] = 1
-    local labels = ops.reshape(ops.cast(y_true, { dtype = "int32" }), { shape = shape })
-    for i in ipairs(shape) do shape[i] = i == axis and classes or 1 end
-    local ids = ops.iota { shape = shape, axis = axis, dtype = "int32" }
-    local log_p = log_probabilities(y_pred, options.from_logits, axis)
-    local values = -ops.sum(ops.where(ops.eq(labels, ids), log_p, 0), { axis = axis })
+    local logits = axis_last(logits_for(y_pred, options.from_logits, axis), axis)
+    local values = ops.sparse_softmax_cross_entropy(logits, ops.cast(y_true, { dtype = "int32" }))
     return counted and ops.where(counted, values, 0) or values, counted
   end,
 }

@@ -19,6 +19,8 @@ extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
 extern const mg_kernel mg_cuda_conv2d, mg_cuda_conv2d_grad_input, mg_cuda_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;
 extern const mg_kernel mg_cuda_softmax, mg_cuda_softmax_grad, mg_cuda_log_softmax;
+extern const mg_kernel mg_cuda_softmax_cross_entropy, mg_cuda_softmax_cross_entropy_grad,
+    mg_cuda_sparse_softmax_cross_entropy, mg_cuda_sparse_softmax_cross_entropy_grad;
 extern const mg_kernel mg_cuda_moments, mg_cuda_batch_norm, mg_cuda_batch_norm_reduce;
 extern const mg_kernel mg_cuda_layer_norm, mg_cuda_layer_norm_grad, mg_cuda_layer_norm_reduce;
 extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_pool2d_pick,
