@@ -275,7 +275,7 @@ local Rows = {} -- through tensors
 Rows.__index = Rows
 
 --- {count, rows, shape, first, order, tensors} for at most `limit` batches of equal size; `first` is
---- good until the next is taken.
+--- good until the next is taken, and nil if there is a position.
 function Rows:take(limit)
   local source, size = self.source, self.batch_size
   local left = source.rows - self.at
@@ -283,7 +283,7 @@ function Rows:take(limit)
   local rows = math.min(size, left)
   local count = rows < size and 1 or math.min(limit, math.floor(left / size))
   if self.first then self.first:free() end -- for the next one: a GPU's steps want the same addresses
-  self.first = core.tensor(self.at, { dtype = "int32" })
+  self.first = not self.position and core.tensor(self.at, { dtype = "int32" }) or nil
   self.at = self.at + count * rows
   return { count = count, rows = rows, shape = source.shape, first = self.first, order = self.order,
     tensors = source.tensors }
@@ -293,6 +293,7 @@ end
 --- What is shuffled is the first rows of the tensors: all, or the part before a validation split.
 function Rows:start(pass, skip)
   self.at = (skip or 0) * self.batch_size
+  if self.position then self.position:assign(core.tensor(self.at, { dtype = "int32" })) end
   self.order = self.shuffle and core.permutation(self.source.rows, SHUFFLE_STREAM, pass)
     or self.source.order
 end
@@ -312,10 +313,11 @@ function Stream:start(_, skip)
   for _ = 1, skip or 0 do self.next() end
 end
 
---- A cursor through the source. Call start before take.
-function M.cursor(source, batch_size, shuffle)
-  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle },
-    source.dataset and Stream or Rows)
+--- A cursor through the source; `position` is a variable of steps that move it on, or nil. Call start
+--- before take.
+function M.cursor(source, batch_size, shuffle, position)
+  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle,
+    position = position }, source.dataset and Stream or Rows)
 end
 
 return M

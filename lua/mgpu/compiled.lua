@@ -188,13 +188,16 @@ function Compiled:on_groups(fn)
 end
 
 -- A step of a kind: see the top. `key` only tells plans apart: see Compiled.key.
-local function step_of(self, model, fn)
+local function step_of(self, model, kind, fn)
   local function step(count, rows, shape, key, first, order, ...) -- luacheck: no unused
     local unpacked, all = unpack_shape(shape), { ... }
-    for i = 1, count do
-      local from = i > 1 and ops.add(first, (i - 1) * rows) or first
+    local position = order and not first and self:position(kind)
+    local from = position and position:value() or first
+    for _ = 1, count do
       fn(self, model, parts_of(unpacked, take(all, order, from, rows)))
+      from = order and ops.add(from, rows)
     end
+    if position then position:assign(from) end
   end
   return self.eager and step or core.jit(self:on_groups(step), self.spread)
 end
@@ -206,15 +209,29 @@ function Compiled.parts_of(shape, tensors) return parts_of(unpack_shape(shape), 
 local makers = {}
 
 function makers.train(self, model)
-  return step_of(self, model, function(_, _, x, y, weight) train(self, model, x, y, weight, true) end)
+  return step_of(self, model, "train",
+    function(_, _, x, y, weight) train(self, model, x, y, weight, true) end)
 end
 
 -- Adds up gradients and leaves the weights alone.
 function makers.gather(self, model)
-  return step_of(self, model, function(_, _, x, y, weight) train(self, model, x, y, weight, false) end)
+  return step_of(self, model, "train",
+    function(_, _, x, y, weight) train(self, model, x, y, weight, false) end)
 end
 
-function makers.test(self, model) return step_of(self, model, test) end
+function makers.test(self, model) return step_of(self, model, "test", test) end
+
+--- Where in the order the next step of a kind ("train", "test") begins, a variable that the step itself
+--- moves on, so that it needs nothing from the host; nil on several devices and without jit, where
+--- `first` says it.
+function Compiled:position(kind)
+  if self.eager or self.spread then return nil end
+  if not self.positions[kind] then
+    self.positions[kind] = core.variable(core.tensor(0, { dtype = "int32" }),
+      { name = "position", trainable = false })
+  end
+  return self.positions[kind]
+end
 
 --- The step of a kind ("train", "gather", "test"), made once.
 function Compiled:step(kind, model)
@@ -404,7 +421,7 @@ function Compiled.new(chosen, names, where)
     accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution,
     bn = chosen.bn,
-    steps = {},
+    steps = {}, positions = {},
   }, Compiled)
   self:set_devices(where)
   return self

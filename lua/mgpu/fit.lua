@@ -62,7 +62,7 @@ local function run_test(model, source, given, prefix, place, progress)
   if progress then progress:begin(steps) end
   local read = function() return compiled:read() end
   guarded(function() return place(at) end, function()
-    local cursor = batches.cursor(source, given.batch_size)
+    local cursor = batches.cursor(source, given.batch_size, false, compiled:position "test")
     cursor:start(0)
     while not steps or at < steps do
       local batch = cursor:take(math.min(limit, (steps or math.huge) - at))
@@ -180,7 +180,8 @@ local function new_run(model, train, validation, given)
   run.callbacks = callback_list(model, given, run.history)
   run.progress = Progress.new(given.verbose, given.style)
   run.reads_batches = run.callbacks.has "on_train_batch_end"
-  run.cursor = batches.cursor(train, given.batch_size, given.shuffle)
+  run.cursor = batches.cursor(train, given.batch_size, given.shuffle,
+    run.compiled:position "train")
   if run.compiled.strategy == "async" and run.compiled.spread then
     run.async = require "mgpu.asynchronous".new(run.compiled, model)
   end
