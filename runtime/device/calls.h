@@ -1,6 +1,7 @@
 /* What a program is made of: for compile.c, which makes it, and program.c, which runs it.
  *
- * A slot is a piece of storage: an external value's memory or a block of the arena. What differs
+ * A slot is a piece of storage: an external value's memory, a block of the arena, or a part of
+ * another slot, whose life is then that one's. What differs
  * from run to run, and from device to device, comes with the run: a program is not changed by
  * running it. */
 #ifndef MG_DEVICE_CALLS_H
@@ -17,6 +18,8 @@ enum {
 typedef struct mg_slot {
     mg_block block;   /* life span in calls; offset in the arena */
     int external;     /* or MG_NO_SLOT */
+    int inside;       /* the slot that it is a part of, which is no part itself; or MG_NO_SLOT */
+    size_t offset;    /* there */
     int pending_uses; /* steps still to read it; what is not counted never dies early */
 } mg_slot;
 

@@ -1,12 +1,13 @@
 /* Compiling work into kernel calls.
  *
- * A value lies in one slot per layout it has been seen in. Reshapes share the slot of their input;
- * a fused group may write over an input that dies with it. When all calls are known, the temporary
- * slots get places by their life spans. */
+ * A value lies in one slot per layout it has been seen in. Reshapes share the slot of their input,
+ * slices take a part of it; a fused group may write over an input that dies with it. When all calls
+ * are known, the temporary slots get places by their life spans. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/calls.h"
 #include "device/collective.h"
+#include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -44,19 +45,31 @@ static mg_status new_slot(compiler *c, size_t bytes, int external, int *index) {
     *index = p->n_slots++;
     p->slots[*index] = (mg_slot){.block = {.bytes = bytes, .first = -1, .last = -1},
                                  .external = external,
+                                 .inside = MG_NO_SLOT,
                                  .pending_uses = 0};
     return MG_OK;
 }
 
+/* The slot that lives, and is read: of a part the whole. */
+static int whole_of(const mg_program *p, int index) {
+    return p->slots[index].inside >= 0 ? p->slots[index].inside : index;
+}
+
 static void touch(mg_program *p, int index) {
-    mg_block *b = &p->slots[index].block;
+    mg_block *b = &p->slots[whole_of(p, index)].block;
     if (b->first < 0) b->first = p->n_calls;
     b->last = p->n_calls;
 }
 
 static void put_value(compiler *c, int value, int layout, int index) {
     c->place[value][layout] = index;
-    c->p->slots[index].pending_uses += c->uses[value];
+    c->p->slots[whole_of(c->p, index)].pending_uses += c->uses[value];
+}
+
+/* A step has read the value, as it was made. */
+static void end_use(compiler *c, int value) {
+    const int index = c->place[value][c->primary[value]];
+    c->p->slots[whole_of(c->p, index)].pending_uses--;
 }
 
 /* ---- calls ---- */
@@ -206,10 +219,10 @@ static int dying_input(const compiler *c, const mg_program_call *k, int o) {
         const mg_port *in = &k->plan.in[i];
         const mg_slot *s = &c->p->slots[k->in[i]];
         int readers = 0;
-        for (int j = 0; j < k->n_in; j++) readers += k->in[j] == k->in[i];
+        for (int j = 0; j < k->n_in; j++) readers += whole_of(c->p, k->in[j]) == k->in[i];
         for (int j = 0; j < o; j++) readers += k->out[j] == k->in[i];
-        if (s->external == MG_NO_SLOT && s->pending_uses == 0 && readers == 1 &&
-            s->block.bytes == bytes && in->layout == out->layout &&
+        if (s->external == MG_NO_SLOT && s->inside == MG_NO_SLOT && s->pending_uses == 0 &&
+            readers == 1 && s->block.bytes == bytes && in->layout == out->layout &&
             mg_dtype_size(in->value->dtype) == mg_dtype_size(out->value->dtype) &&
             mg_shape_equal(&in->value->shape, &out->value->shape))
             return k->in[i];
@@ -219,8 +232,7 @@ static int dying_input(const compiler *c, const mg_program_call *k, int o) {
 
 static mg_status bind_outputs(compiler *c, mg_program_call *k) {
     const mg_step *s = k->plan.step;
-    for (int i = 0; i < k->n_in; i++) /* this step's reads are done */
-        c->p->slots[c->place[s->in[i]][c->primary[s->in[i]]]].pending_uses--;
+    for (int i = 0; i < k->n_in; i++) end_use(c, s->in[i]);
     for (int i = 0; i < k->n_out; i++) {
         const int layout = k->plan.out[i].layout, value = s->out[i];
         if (value < c->work->n_external && layout == MG_ROW_MAJOR) {
@@ -257,20 +269,56 @@ static bool is_free_reshape(const compiler *c, const mg_step *s) {
 static mg_status share_slot(compiler *c, const mg_step *s) {
     int index;
     MG_TRY(slot_in_layout(c, s->in[0], MG_ROW_MAJOR, &index));
-    c->p->slots[c->place[s->in[0]][c->primary[s->in[0]]]].pending_uses--;
+    end_use(c, s->in[0]);
     c->primary[s->out[0]] = MG_ROW_MAJOR;
     put_value(c, s->out[0], MG_ROW_MAJOR, index);
     return MG_OK;
 }
 
-/* Nor is that of a temporary to a result: the temporary is made in the result's
+/* Nor is a slice whose elements lie in a row: a part of the slot, at an aligned place. */
+static bool is_part(const compiler *c, const mg_step *s, size_t *offset) {
+    enum { ALIGNED = 64 };
+    if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->work->n_external)
+        return false;
+    const mg_value *x = &c->work->values[s->in[0]];
+    const mg_slice_attrs *a = s->attrs;
+    size_t row = mg_dtype_size(x->dtype);
+    bool full = true; /* the axes behind this one */
+    *offset = 0;
+    for (int i = x->shape.rank - 1; i >= 0; row *= (size_t)x->shape.dim[i--]) {
+        const int64_t n = a->stop.v[i] - a->start.v[i];
+        if (n <= 0 || a->step.v[i] != 1 || (n > 1 && !full)) return false;
+        *offset += (size_t)a->start.v[i] * row;
+        full = full && n == x->shape.dim[i];
+    }
+    const int index = c->place[s->in[0]][MG_ROW_MAJOR];
+    return c->primary[s->in[0]] == MG_ROW_MAJOR && c->p->slots[index].external == MG_NO_SLOT &&
+           *offset % ALIGNED == 0;
+}
+
+static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
+    int index;
+    const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
+    MG_TRY(
+        new_slot(c, value_bytes(c->set, &c->work->values[out], MG_ROW_MAJOR), MG_NO_SLOT, &index));
+    c->p->slots[index].offset = c->p->slots[in].offset + offset;
+    c->p->slots[index].inside = whole_of(c->p, in);
+    end_use(c, s->in[0]);
+    c->primary[out] = MG_ROW_MAJOR;
+    put_value(c, out, MG_ROW_MAJOR, index);
+    return MG_OK;
+}
+
+/* Nor is the reshape of a temporary to a result: the temporary is made in the result's
  * memory, which nothing else uses. (What is committed goes to variables, whose
  * old values are still read.) */
 static bool make_in_result(compiler *c, const mg_step *s) {
     if (!s->op || strcmp(s->op->name, "reshape") != 0 || s >= c->work->steps + c->work->n_compute)
         return false;
     const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
-    if (c->primary[in] != MG_ROW_MAJOR || c->p->slots[index].external != MG_NO_SLOT) return false;
+    const mg_slot *slot = &c->p->slots[index];
+    if (c->primary[in] != MG_ROW_MAJOR || slot->external != MG_NO_SLOT || slot->inside >= 0)
+        return false;
     c->p->slots[index].external = s->out[0];
     c->p->slots[index].pending_uses--;
     c->place[s->out[0]][MG_ROW_MAJOR] = index; /* one place, one slot: who reads it is seen */
@@ -281,7 +329,9 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     mg_program_call k;
     int index;
     if (s->n_out == 0) return MG_OK; /* another one does its work */
+    size_t offset;
     if (is_free_reshape(c, s)) return share_slot(c, s);
+    if (is_part(c, s, &offset)) return share_part(c, s, offset);
     for (int i = 0; i < s->alike && mg_is_collective(s);
          i++) /* no reorders among a bucket's calls */
         MG_TRY(slot_in_layout(c, s[i].in[0], MG_ROW_MAJOR, &index));
@@ -303,7 +353,8 @@ static mg_status place_slots(mg_program *p) {
     int n = 0;
     if (!blocks) return MG_OOM;
     for (int i = 0; i < p->n_slots; i++)
-        if (p->slots[i].external == MG_NO_SLOT && p->slots[i].block.first >= 0)
+        if (p->slots[i].external == MG_NO_SLOT && p->slots[i].inside == MG_NO_SLOT &&
+            p->slots[i].block.first >= 0)
             blocks[n++] = &p->slots[i].block;
     const mg_status status = mg_arena_assign(blocks, n, &p->arena_bytes);
     mg_free(blocks);
@@ -312,19 +363,19 @@ static mg_status place_slots(mg_program *p) {
 
 /* ---- calls that run as one ---- */
 
-static bool has_slot(const int *slots, int n, int index) {
+static bool has_slot(const mg_program *p, const int *slots, int n, int index) {
     for (int i = 0; i < n; i++)
-        if (slots[i] == index) return true;
+        if (whole_of(p, slots[i]) == whole_of(p, index)) return true;
     return false;
 }
 
 /* Whether one of the calls writes what the other reads or writes. */
-static bool interfere(const mg_program_call *a, const mg_program_call *b) {
+static bool interfere(const mg_program *p, const mg_program_call *a, const mg_program_call *b) {
     for (int o = 0; o < a->n_out; o++)
-        if (has_slot(b->in, b->n_in, a->out[o]) || has_slot(b->out, b->n_out, a->out[o]))
+        if (has_slot(p, b->in, b->n_in, a->out[o]) || has_slot(p, b->out, b->n_out, a->out[o]))
             return true;
     for (int o = 0; o < b->n_out; o++)
-        if (has_slot(a->in, a->n_in, b->out[o])) return true;
+        if (has_slot(p, a->in, a->n_in, b->out[o])) return true;
     return false;
 }
 
@@ -339,12 +390,13 @@ static int count_together(const mg_program *p, int first, int end) {
         ports += next->n_in + next->n_out;
         if (next->kernel != p->calls[first].kernel || ports > MG_MOST_POINTERS) return n;
         for (int i = first; i < first + n; i++)
-            if (interfere(&p->calls[i], next)) return n;
+            if (interfere(p, &p->calls[i], next)) return n;
     }
     return n;
 }
 
-static void widen_life(mg_slot *s, int first, int last) {
+static void widen_life(mg_program *p, int index, int first, int last) {
+    mg_slot *s = &p->slots[whole_of(p, index)];
     if (s->block.first > first) s->block.first = first;
     if (s->block.last < last) s->block.last = last;
 }
@@ -357,8 +409,8 @@ static mg_status live_together(compiler *c, int first, int n) {
     for (int i = 0; i < n; i++) {
         mg_program_call *k = &p->calls[first + i];
         plans[i] = &k->plan;
-        for (int s = 0; s < k->n_in; s++) widen_life(&p->slots[k->in[s]], first, first + n - 1);
-        for (int s = 0; s < k->n_out; s++) widen_life(&p->slots[k->out[s]], first, first + n - 1);
+        for (int s = 0; s < k->n_in; s++) widen_life(p, k->in[s], first, first + n - 1);
+        for (int s = 0; s < k->n_out; s++) widen_life(p, k->out[s], first, first + n - 1);
         if (k->scratch >= 0) p->slots[k->scratch].block.bytes = 0;
         k->scratch = MG_NO_SLOT;
     }

@@ -27,6 +27,7 @@ size_t mg_program_arena_bytes(const mg_program *p) {
 
 static void *slot_address(const mg_program *p, int index, const mg_run *run) {
     const mg_slot *s = &p->slots[index];
+    if (s->inside >= 0) return (char *)slot_address(p, s->inside, run) + s->offset;
     return s->external >= 0 ? run->external[s->external] : (char *)run->arena + s->block.offset;
 }
 

@@ -149,3 +149,46 @@ test("a result that is another shape of a temporary can be used further on", fun
     check.equal({ z:min():item(), z:max():item() }, { 6 * i + 1, 6 * i + 1 })
   end
 end)
+
+-- Parts of temporaries, of which one is written over where nobody reads it any more.
+local PARTS = [[
+local function f(x)
+  local t = x * 2
+  local a, b = t:slice { { 2, 3 }, {} }, t:slice { { 1, 2 }, { 17, 32 } }
+  local u = t + t:sum()
+  local inner = u:slice { { 2, 4 }, {} }:slice { { 2, 3 }, {} }
+  local c = u:reshape { 8, 16 }:slice { 3, {} }
+  return a * u:slice { { 1, 2 }, {} } - inner, (b + c):sum(), u:slice { { 1, 2 }, { 3, 4 } } + 1, a:reshape { 64 }
+end
+local function values(...)
+  local list = { ... }
+  for i, t in ipairs(list) do list[i] = t:totable() end
+  return list
+end
+]]
+
+test("parts of a temporary are read where they lie, and are not written over", function()
+  local f, values = assert(loadstring(PARTS .. "return f, values"))()
+  for _, name in ipairs { "ref:0", "cpu:0" } do
+    if name == "ref:0" or #mgpu.devices "cpu" > 0 then
+      mgpu.with_device(name, function()
+        local jitted = mgpu.jit(f)
+        for i = 1, 3 do
+          local x = mgpu.arange(128):reshape { 4, 32 } / i
+          check.near(values(jitted(x)), values(f(x)), 1e-5)
+        end
+      end)
+    end
+  end
+end)
+
+test("a part that begins at an aligned place is no step", function()
+  check.needs "cpu"
+  local path = check.path "script.lua"
+  check.write(path, 'local mgpu = require "mgpu"\n' .. PARTS
+    .. "mgpu.with_device('cpu:0', function() mgpu.jit(f)(mgpu.ones { 4, 32 }) end)")
+  local out, status = check.run("MGPU_LOG=dispatch " .. check.program .. " " .. path)
+  check.equal(status, 0)
+  local _, n = out:gsub("cpu:0: slice", "")
+  check.equal(n, 2) -- those of some columns of two rows
+end)
