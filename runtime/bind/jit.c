@@ -242,6 +242,7 @@ static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, in
 /* The entry for the arguments 2..last, traced if it is new; `check`: traced again if it is not. */
 static entry *entry_for(lua_State *L, jitted *j, bind_signature *s, int last, bool check) {
     s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
+    bind_sign_settings(s);
     bind_sign_arguments(s, 2, last);
     push_function(L);
     bind_sign_upvalues(s, lua_gettop(L));

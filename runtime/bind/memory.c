@@ -117,8 +117,9 @@ static int core_tidy(lua_State *L) {
 
 /* memory(device) -> {used, peak, limit} in bytes; without a device: the library's own blocks. */
 static int core_memory(lua_State *L) {
+    lua_settop(L, 1);
     lua_newtable(L);
-    if (lua_isnoneornil(L, 1)) {
+    if (lua_isnil(L, 1)) {
         const mg_alloc_stats s = mg_alloc_get_stats();
         lua_pushnumber(L, (double)s.live_bytes), lua_setfield(L, -2, "bytes");
         lua_pushnumber(L, (double)s.live_blocks), lua_setfield(L, -2, "blocks");

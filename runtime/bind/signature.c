@@ -1,5 +1,7 @@
 /* Signatures: see signature.h. */
 #include "bind/signature.h"
+#include "core/precision.h"
+#include "device/device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +117,14 @@ void bind_sign_arguments(bind_signature *s, int first, int last) {
 }
 
 /* Numbers, strings and booleans that the function has from outside, one level deep. */
+void bind_sign_settings(bind_signature *s) {
+    const mg_device *device = mg_device_default();
+    const char bits[] = {mg_precision_fast(), mg_deterministic()};
+    put(s, &device, sizeof(void *));
+    put(s, bits, sizeof bits);
+    end_label(s, "the default device, precision or determinism");
+}
+
 void bind_sign_upvalues(bind_signature *s, int fn) {
     lua_State *L = s->L;
     const char *name;

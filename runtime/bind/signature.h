@@ -1,6 +1,6 @@
 /* The signature of a call: what a plan of mgpu.jit was traced for.
  *
- * A string of bytes: for each argument, and each plain upvalue of the function, its type and shape
+ * A string of bytes: for the settings, each argument, and each plain upvalue of the function, its type and shape
  * or value. */
 #ifndef MG_BIND_SIGNATURE_H
 #define MG_BIND_SIGNATURE_H
@@ -22,6 +22,8 @@ typedef struct bind_signature { /* of one call */
     int n_labels;
 } bind_signature;
 
+/* Adds what a plan depends on besides: the default device, precision, determinism. */
+void bind_sign_settings(bind_signature *s);
 /* Adds the values at stack positions first..last, and lists their tensors. Raises what cannot be an
  * argument. */
 void bind_sign_arguments(bind_signature *s, int first, int last);

@@ -80,8 +80,10 @@ static mg_status add_held(const mg_walk *walk, mg_tensor **roots, int *n, int n_
     return status;
 }
 
+/* What floats lies where it was made from here on. */
 static mg_status attach(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
+    t->place = mg_place_on(t->buffer->device);
     if (mg_recording()) return record(t);
     mg_tensor_drop_history(t);
     return MG_OK;

@@ -193,7 +193,7 @@ static void place_with_sources(scheduler *s, int u) {
     place(s, u);
 }
 
-static void run_list(scheduler *s, int *ready) {
+static mg_status run_list(scheduler *s, int *ready) {
     int head = 0, tail = 0;
     for (int u = 0; u < s->n_units; u++)
         if (s->units[u].exists && !s->units[u].source && s->units[u].n_waiting == 0)
@@ -213,6 +213,10 @@ static void run_list(scheduler *s, int *ready) {
     }
     for (int u = 0; u < s->n_units; u++) /* sources that are results themselves */
         if (s->units[u].source && !s->units[u].placed) place(s, u);
+    for (int u = 0; u < s->n_units; u++) /* groups that wait for each other would be lost here */
+        if (s->units[u].exists && !s->units[u].placed)
+            return mg_fail(MG_INTERNAL, "a plan's steps wait for each other in a circle");
+    return MG_OK;
 }
 
 /* ---- commit ---- */
@@ -339,7 +343,7 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     for (int g = 0; g < groups->n; g++) s.units[ir->n + g].exists = true;
     count_users(&s);
     MG_TRY(build_edges(&s));
-    run_list(&s, ready);
+    MG_TRY(run_list(&s, ready));
     MG_TRY(split_phases(&s));
     MG_TRY(bring_together(&s));
     close_buckets(&s);

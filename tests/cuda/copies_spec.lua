@@ -125,3 +125,16 @@ for _, case in ipairs {
     check.equal(i, #numbers)
   end)
 end
+
+test("data that is not evaluated yet trains on devices of the host", function()
+  local output = run([[
+local model = mgpu.Sequential { mgpu.layers.Input { 8 }, mgpu.layers.Dense { 3 } }
+model:compile { loss = mgpu.losses.SparseCategoricalCrossentropy { from_logits = true },
+  optimizer = "sgd", devices = { "ref:0", "ref:1" } }
+local x, y = mgpu.rand { 64, 8 }, mgpu.randint(0, 3, { 64 })
+print(x:device())
+model:fit(x, y, { batch_size = 16, verbose = 0 })
+print(y:device() == "ref:0", #y:totable())
+]])
+  check.equal(output, "cuda:0\ntrue\t64\n")
+end)

@@ -45,6 +45,25 @@ test("a jitted function inside another and gradients inside a trace work", funct
   check.equal(square:plans(), 0)
 end)
 
+test("a plan is for the precision, the determinism and the device that new tensors get", function()
+  local f = mgpu.jit(function() return mgpu.ones { 2 } end)
+  f()
+  local function traces_anew(change, back)
+    local before = f:plans()
+    change()
+    local t = f()
+    back()
+    f()
+    check.equal(f:plans(), before + 1)
+    return t
+  end
+  traces_anew(function() mgpu.precision "highest" end, function() mgpu.precision "fast" end)
+  traces_anew(function() mgpu.deterministic(true) end, function() mgpu.deterministic(false) end)
+  local home = core.default_device()
+  local t = traces_anew(function() core.default_device "ref:1" end, function() core.default_device(home) end)
+  check.equal(t:device(), "ref:1")
+end)
+
 test("at most 64 plans are kept", function()
   local script = check.path "plans.lua"
   check.write(script, [[

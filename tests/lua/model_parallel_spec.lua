@@ -53,6 +53,42 @@ test("layers on three devices train as on one (float64)", function()
   end)
 end)
 
+local O = mgpu.optimizers
+local OPTIMIZERS = {
+  ["SGD with momentum"] = function() return O.SGD { 0.1, momentum = 0.9, nesterov = true } end,
+  ["Adam, clipped"] = function() return O.Adam { 0.01, global_clipnorm = 1, amsgrad = true } end,
+  ["AdamW with averages"] = function() return O.AdamW { 0.01, use_ema = true, ema_overwrite_frequency = 2 } end,
+  RMSprop = function() return O.RMSprop { 0.01, centered = true, momentum = 0.5 } end,
+  Nadam = function() return O.Nadam { 0.01, clipnorm = 1 } end,
+  Adagrad = function() return O.Adagrad { 0.1 } end,
+  Adadelta = function() return O.Adadelta { 1 } end,
+  Adamax = function() return O.Adamax { 0.01, clipvalue = 0.5 } end,
+}
+
+for name, optimizer in pairs(OPTIMIZERS) do
+  test(name .. " keeps what it needs beside each layer, also where no devices are given", function()
+    in_float64(function()
+      local function trained(second, third)
+        local model, x, y = network(second, third), data()
+        model:compile { optimizer = optimizer(), loss = "sparse_categorical_crossentropy" }
+        local history = model:fit(x, y, { batch_size = 8, epochs = 2, verbose = 0 }).history
+        for v, slots in pairs(model.optimizer.slots) do
+          for _, slot in pairs(slots) do check.equal(slot:device(), v:device()) end
+        end
+        return model, history
+      end
+      mgpu.with_device("ref:0", function()
+        local serial, hs = trained()
+        local model, h = trained("ref:1", "ref:2")
+        for i, w in ipairs(serial:get_weights()) do
+          check.near_norm(model:get_weights()[i]:reshape { -1 }, w:reshape { -1 }, 1e-12)
+        end
+        check.near(h.loss, hs.loss, 1e-12)
+      end)
+    end)
+  end)
+end
+
 test("device groups combine it with data parallelism (float64)", function()
   in_float64(function()
     local serial = network()

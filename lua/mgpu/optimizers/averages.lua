@@ -29,10 +29,11 @@ function M.update(optimizer)
   local due = every and ops.eq(ops.mod(ops.add(optimizer.iterations, 1), every), 0)
   for _, v in ipairs(optimizer.built) do
     local slot, value = optimizer.slots[v][M.SLOT], v:value()
-    local share = ops.cast(momentum, { dtype = v:dtype() })
+    local device = value:device()
+    local share = core.place(ops.cast(momentum, { dtype = v:dtype() }), device)
     local average = share * slot:value() + (1 - share) * value
     slot:assign(average)
-    if due then v:assign(ops.where(due, average, value)) end
+    if due then v:assign(ops.where(core.place(due, device), average, value)) end
   end
 end
 
@@ -48,7 +49,8 @@ function M.finalize(optimizer, variables)
   end
   local begun = ops.gt(optimizer.iterations, 0)
   for _, v in ipairs(variables) do
-    v:assign(ops.where(begun, optimizer.slots[v][M.SLOT]:value(), v:value()))
+    local average = optimizer.slots[v][M.SLOT]:value()
+    v:assign(ops.where(core.place(begun, average:device()), average, v:value()))
   end
 end
 

@@ -49,10 +49,11 @@ end
 
 -- ---- slots --------------------------------------------------------------------------------------
 
--- A value everywhere that is no part of a trace, so that a slot may be made while one is open.
+-- A value everywhere, where v lies, that is no part of a trace, so that a slot may be made while one
+-- is open.
 local function filled(v, value)
   if not core.tracing() then
-    local full = ops.full { shape = v:shape(), value = value, dtype = v:dtype() }
+    local full = core.place(ops.full { shape = v:shape(), value = value, dtype = v:dtype() }, v:device())
     core.eval(full)
     return full
   end
@@ -61,7 +62,8 @@ local function filled(v, value)
     for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(shape, axis + 1) end
     return rows
   end
-  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1), { dtype = v:dtype() })
+  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1),
+    { dtype = v:dtype(), device = v:device() })
 end
 
 local function build_slots(self, v)
@@ -116,12 +118,17 @@ function Optimizer:clip(grads)
   end
   limit = self:limit "global_clipnorm"
   if limit then
-    local total
-    for _, g in ipairs(grads) do total = total and total + square_sum(g) or square_sum(g) end
+    local total, home = nil, grads[1]:device()
+    for _, g in ipairs(grads) do
+      local sum = core.place(square_sum(g), home)
+      total = total and total + sum or sum
+    end
     local norm = ops.sqrt(total)
     -- 0, but NaN for an infinite norm, which would make zeros of finite gradients.
     local scale = limit / ops.maximum(norm, limit) + (norm - norm)
-    return clip_all(grads, function(g) return g * ops.cast(scale, { dtype = g:dtype() }) end)
+    return clip_all(grads, function(g)
+      return g * core.place(ops.cast(scale, { dtype = g:dtype() }), g:device())
+    end)
   end
   limit = self:limit "clipvalue"
   if limit then
@@ -160,18 +167,21 @@ end
 
 -- ---- one step -----------------------------------------------------------------------------------
 
--- The step's scalars, computed in float64 and cast once for each dtype.
-local function scalars_by_dtype(self)
+-- The step's scalars, computed in float64 and cast once for each dtype, for each device.
+local function step_scalars(self)
   local exact = { rate = self.schedule and self.schedule(self.iterations) or self.rate:value() }
   exact.step = ops.cast(ops.add(self.iterations, 1), { dtype = "float64" })
   self:scalars(exact)
   local cast = {}
-  return function(dtype)
-    local now = cast[dtype]
+  return function(dtype, device)
+    local key = dtype .. "@" .. device
+    local now = cast[key]
     if not now then
       now = {}
-      for name, value in pairs(exact) do now[name] = ops.cast(value, { dtype = dtype }) end
-      cast[dtype] = now
+      for name, value in pairs(exact) do
+        now[name] = core.place(ops.cast(value, { dtype = dtype }), device)
+      end
+      cast[key] = now
     end
     return now
   end
@@ -185,9 +195,10 @@ function Optimizer:apply_unscaled(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
   gs = self:clip(gs)
-  local scalars = scalars_by_dtype(self)
+  local scalars = step_scalars(self)
   for i, v in ipairs(vs) do
-    local now, value = scalars(v:dtype()), v:value()
+    local value = v:value()
+    local now = scalars(v:dtype(), value:device())
     local change = self:update(value, gs[i], self.slots[v], now)
     if decay.applies(self, v) then
       value = value - value * (self.options.weight_decay * now.rate)
