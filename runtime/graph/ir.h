@@ -129,10 +129,10 @@ typedef struct mg_lowered { /* all in the IR's memory */
 } mg_lowered;
 
 mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *l);
-/* Whether a commit step other than the one that makes value `update` reads
- * external `variable`, directly or through reshapes (which may share its
- * memory). */
-bool mg_lowered_read_elsewhere(const mg_lowered *l, int variable, int update);
+/* Per external value the commit step that reads it, directly or through reshapes (which may share
+ * its memory). In the IR's memory; NULL: MG_OOM. */
+enum { MG_NO_READER = -1, MG_SEVERAL_READERS = -2 };
+int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l);
 
 /* dump.c: one line a step. Owned text, or NULL. */
 char *mg_lowered_dump(const mg_lowered *l, bool where);

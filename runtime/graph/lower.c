@@ -130,22 +130,23 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     return MG_OK;
 }
 
-/* The value that v is a reshape of, however often. */
-static int through_reshapes(const mg_lowered *l, int v) {
-    for (int i = l->work.n_steps - 1; i >= 0; i--) {
-        const mg_step *s = &l->work.steps[i];
-        if (s->op && s->out[0] == v && strcmp(s->op->name, "reshape") == 0) v = s->in[0];
+int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l) {
+    const mg_work *w = &l->work;
+    const size_t n = (size_t)w->n_values + 1;
+    int *readers = mg_ir_alloc(ir, n * sizeof *readers);
+    int *origin = mg_ir_alloc(ir, n * sizeof *origin); /* what a value is a reshape of, or itself */
+    if (!readers || !origin) return NULL;
+    for (int v = 0; v < w->n_values; v++) {
+        readers[v] = MG_NO_READER;
+        origin[v] = v;
     }
-    return v;
-}
-
-bool mg_lowered_read_elsewhere(const mg_lowered *l, int variable, int update) {
-    for (int i = l->work.n_compute; i < l->work.n_steps; i++) {
-        const mg_step *s = &l->work.steps[i];
-        bool makes_it = false;
-        for (int k = 0; k < s->n_out; k++) makes_it |= s->out[k] == update;
-        for (int k = 0; k < s->n_in && !makes_it; k++)
-            if (through_reshapes(l, s->in[k]) == variable) return true;
+    for (int i = 0; i < w->n_steps; i++) {
+        const mg_step *s = &w->steps[i];
+        if (s->op && strcmp(s->op->name, "reshape") == 0) origin[s->out[0]] = origin[s->in[0]];
+        for (int k = 0; k < s->n_in && i >= w->n_compute; k++) {
+            int *reader = &readers[origin[s->in[k]]];
+            *reader = *reader == MG_NO_READER || *reader == i ? i : MG_SEVERAL_READERS;
+        }
     }
-    return false;
+    return readers;
 }

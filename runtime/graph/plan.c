@@ -36,17 +36,29 @@ static int variable_external(const mg_part *part, const mg_variable *v) {
     return -1;
 }
 
+/* Whether a commit step other than the one that makes value `update` reads what this is the reader
+ * of. */
+static bool read_elsewhere(const mg_work *work, int reader, int update) {
+    if (reader < 0) return reader == MG_SEVERAL_READERS;
+    const mg_step *s = &work->steps[reader];
+    for (int k = 0; k < s->n_out; k++)
+        if (s->out[k] == update) return false;
+    return true;
+}
+
 static mg_status plan_updates(const mg_plan *p, mg_part *part) {
     if (p->keeper >= 0 && part != &p->parts[p->keeper]) return MG_OK; /* it has no variables */
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
-    if (!part->updates || !part->fresh) return MG_OOM;
+    const int *readers = mg_lowered_readers(&part->ir, &part->lowered);
+    if (!part->updates || !part->fresh || !readers) return MG_OOM;
     for (int i = 0; i < p->n_assigns; i++) {
         if (!mg_plan_holds(p, (int)(part - p->parts), i)) continue;
         const int external = mg_part_external(part, p->n_outputs + i),
                   entry = variable_external(part, p->variables[i]);
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
-        const bool read = entry >= 0 && mg_lowered_read_elsewhere(&part->lowered, entry, external);
+        const bool read =
+            entry >= 0 && read_elsewhere(&part->lowered.work, readers[entry], external);
         bool shared = false; /* two variables given one value */
         for (int k = 0; k < i; k++) shared |= part->updates[k].external == external;
         part->updates[i] = (mg_update){external, update && !read && !shared};
