@@ -28,8 +28,11 @@ typedef struct mg_chains {
     int strip; /* elements */
     /* A unary op has no operand. NULL: no op of chains. */
     mg_chain_code *op[MG_N_ELEMENTWISE][MG_CHAIN_FORMS];
-    mg_chain_code *load, *store, *end;
-    void (*run)(const mg_chain_step *steps, int strips); /* to the step `end` */
+    /* `stream` stores past the caches, at a multiple of 64 bytes */
+    mg_chain_code *load, *store, *stream, *end;
+    /* To the step `end`. What follows in the arrays, read from their first elements on, is asked
+     * for ahead. */
+    void (*run)(const mg_chain_step *steps, int strips, const char *const *arrays, int n_arrays);
 } mg_chains;
 
 extern const mg_chains mg_chains_base, mg_chains_avx2, mg_chains_avx512;

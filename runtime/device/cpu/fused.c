@@ -170,26 +170,45 @@ static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_chain_st
     const size_t bytes = (size_t)(n - done) * sizeof(float);
     mg_chain_step rest[MG_FUSED_STEPS];
     for (int k = 0; k < loop->steps; k++) {
-        rest[k] = steps[k];
+        rest[k] = (mg_chain_step){step[k].code, steps[k].at, 0};
         if (step[k].pad < 0) continue;
         rest[k].at = t->pads + (size_t)step[k].pad * MG_STRIP * sizeof(float);
         memcpy(rest[k].at, steps[k].at + done * (int64_t)sizeof(float), bytes);
     }
-    t->s->chains->run(rest, 1);
+    t->s->chains->run(rest, 1, NULL, 0);
     for (int k = 0; k < loop->steps; k++)
         if (step[k].pad >= 0 && step[k].stores)
             memcpy(steps[k].at + done * (int64_t)sizeof(float), rest[k].at, bytes);
+}
+
+/* The arrays that a chain goes through, if no loop has had them fetched. */
+static int list_arrays(const tile *t, const char **arrays) {
+    int n = 0;
+    for (int i = 0; i < t->call->plan->step->fused->n_inputs && t->s->chained; i++)
+        if (t->s->reg[i] < 0) arrays[n++] = t->operand[i];
+    return n;
+}
+
+/* What a step does with its operand in this tile. */
+static mg_chain_code *code_of(const tile *t, const mg_fused_step *step, const char *at) {
+    const mg_fused *e = t->call->plan->step->fused;
+    if (!step->stores) return step->code;
+    const int o = t->direct[step->operand - e->n_inputs - e->n_imms];
+    const bool past = o >= 0 && t->streamed[o] && (uintptr_t)at % MG_LINE == 0;
+    return past ? t->s->chains->stream : step->code;
 }
 
 static void run_chain(const tile *t, const mg_fused_loop *loop, int64_t n) {
     const mg_fused_step *step = &t->s->step[loop->step];
     const int64_t strip = t->s->chains->strip, done = n / strip * strip;
     mg_chain_step steps[MG_FUSED_STEPS];
-    for (int k = 0; k < loop->steps; k++)
-        steps[k] = (mg_chain_step){.code = step[k].code,
-                                   .at = (char *)(uintptr_t)t->operand[step[k].operand],
-                                   .moves = step[k].pad < 0 ? 0 : -1};
-    t->s->chains->run(steps, (int)(done / strip));
+    const char *arrays[MG_FUSE_MAX_INPUTS];
+    for (int k = 0; k < loop->steps; k++) {
+        char *at = (char *)(uintptr_t)t->operand[step[k].operand];
+        const ptrdiff_t moves = step[k].pad < 0 ? 0 : -1;
+        steps[k] = (mg_chain_step){code_of(t, &step[k], at), at, moves};
+    }
+    t->s->chains->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
     if (done < n) run_rest(t, loop, steps, done, n);
 }
 
@@ -218,9 +237,10 @@ static void compute(tile *t) {
         const void *y = t->operand[e->output[o]];
         void *to = output_at(t, o);
         const mg_dtype type = t->call->plan->out[o].value->dtype;
+        if (y == to) continue;
         if (t->streamed[o])
             t->s->loops->stream_f32(to, y, (int)n);
-        else if (y != to)
+        else
             store(t, to, y, type, n);
     }
 }
@@ -252,7 +272,8 @@ static void find_direct(tile *t) {
             wanted |= !read_until(e, i, instr);
         }
         t->streamed[o] = t->s->past_caches && type == MG_F32 && !in_place;
-        if (!wanted && !t->streamed[o] && instr >= 0 && type == (e->wide ? MG_F64 : MG_F32))
+        if (!wanted && (!t->streamed[o] || t->s->chained) && instr >= 0 &&
+            type == (e->wide ? MG_F64 : MG_F32))
             t->direct[instr] = o;
     }
 }

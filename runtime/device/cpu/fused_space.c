@@ -6,7 +6,7 @@
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 
-enum { TILE = 1024, LONG_TILE = 4096, LEAST_TILE = 256, STREAMED_TILE = 192, CACHE = 16 << 10 };
+enum { TILE = 1024, CHAIN_TILE = 2048, LEAST_TILE = 256, STREAMED_TILE = 192, CACHE = 16 << 10 };
 
 /* ---- layouts ---- */
 
@@ -94,20 +94,16 @@ static void merge_axes(mg_fused_state *s, int n_in) {
     for (int i = 0; i < n_in; i++) s->stride[i][0] = 0;
 }
 
-/* As long as the tile's share of everything fits into the first-level cache, but not so short that
- * the calls show. A chain that only reads where the arrays lie holds no more than strips of
- * anything and takes longer ones, unless results go past the caches by way of a register. Arrays
- * mostly start at a page, so those read where they lie, and what comes in ahead of them, meet in
- * the same sets of that cache: from three on that go past the caches, only short tiles leave room
- * for the registers of loops (in the caches they would lose up to a fifth). */
+/* A chain holds little more than strips of anything; with two axes tiles of one long row are best,
+ * where a row is read where it lies and a column is one number. The tiles of loops are as long as
+ * the tile's share of everything fits into the first-level cache, but not so short that the calls
+ * show. Arrays mostly start at a page, so those read where they lie, and what comes in ahead of
+ * them, meet in the same sets of that cache: from three on that go past the caches, only short
+ * tiles leave room for the registers (in the caches they would lose up to a fifth). */
 static int64_t tile_size(const mg_fused_state *s, int n_in) {
-    int in_place = 0, uniform = 0;
-    for (int i = 0; i < n_in; i++) {
-        in_place += s->reg[i] < 0;
-        uniform += s->stride[i][0] == 0;
-    }
-    if (s->chained && s->rank == 1 && in_place + uniform == n_in)
-        return s->past_caches ? TILE : LONG_TILE;
+    int in_place = 0;
+    for (int i = 0; i < n_in; i++) in_place += s->reg[i] < 0;
+    if (s->chained) return s->rank == 1 ? CHAIN_TILE : TILE;
     if (s->past_caches && in_place >= 3) return STREAMED_TILE;
     const int64_t n = CACHE / ((s->n_registers + n_in) * (int64_t)s->width) / MG_STRIP * MG_STRIP;
     return n > TILE ? TILE : n < LEAST_TILE ? LEAST_TILE : n;
@@ -131,11 +127,15 @@ static void cut_tiles(mg_fused_state *s, int n_in) {
         const int64_t rows = s->dim[s->rank - 2];
         s->columns = last;
         s->rows = size / last < rows ? size / last : rows;
+        int64_t even = 1; /* rows that are whole strips */
+        while (even * last % MG_STRIP) even *= 2;
+        if (s->rows > even) s->rows -= s->rows % even;
         s->pieces = (rows + s->rows - 1) / s->rows;
     }
     s->outer = 1;
     for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
-    s->length = (s->rows * s->columns + MG_STRIP - 1) / MG_STRIP * MG_STRIP;
+    s->length = (s->rows * s->columns + MG_LANES - 1) / MG_LANES * MG_LANES;
+    if (s->length < MG_STRIP) s->length = MG_STRIP;
 }
 
 /* ---- loops and chains ---- */
@@ -155,10 +155,13 @@ static bool may_chain(const mg_fused_state *s, const mg_fused *e, int i) {
     return !e->wide && instr->dtype == MG_F32 && s->chains->op[instr->op][MG_WITH];
 }
 
-/* Instructions that follow one another become chains. */
+/* Instructions that follow one another become chains: two of them only if they are all, because a
+ * chain costs more for each tile, and tiles are short where there are loops as well. */
 static void choose_loops(mg_fused_state *s, const mg_fused *e) {
+    const int least = e->n_instrs == 2 ? 2 : 3;
     for (int i = 0, end; i < e->n_instrs; i = end) {
         for (end = i + 1; end < e->n_instrs && may_chain(s, e, i) && may_chain(s, e, end);) end++;
+        if (end - i < least) end = i + 1;
         s->loop[s->n_loops++] = (mg_fused_loop){.from = i, .to = end};
     }
     s->chained = s->n_loops == 1 && e->n_instrs > 1;
