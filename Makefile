@@ -127,9 +127,6 @@ FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
 FLAGS_$(NCCL_C)            = -isystem $(CUDA)/include
-FLAGS_runtime/device/cpu/pairs_base.c = -ffp-contract=off
-FLAGS_runtime/device/cpu/pairs_avx2.c = -ffp-contract=off
-FLAGS_runtime/device/cpu/pairs_avx512.c = -ffp-contract=off
 
 $B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h) runtime/ops/elementwise_double.h
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags

@@ -161,29 +161,6 @@ test("what a group writes in place it has read before", function()
   end)
 end)
 
-test("two operations that run as one loop give the bits of one after another", function()
-  mgpu.seed(5)
-  local a, b, c = mgpu.rand { 1000 } * 3 + 0.1, mgpu.rand { 1000 } + 3.2, mgpu.rand { 1000 } + 0.1
-  mgpu.eval(a, b, c)
-  local seconds = { sqrt = function(x) return ops.sqrt(x) end }
-  for _, name in ipairs { "add", "sub", "mul", "div" } do
-    seconds[name .. " of it"] = function(x) return ops[name](x, c) end
-    seconds[name .. " with it"] = function(x) return ops[name](c, x) end
-  end
-  for _, first in ipairs { "add", "sub", "mul", "div", "square", "sqrt" } do
-    local unary = first == "square" or first == "sqrt"
-    local function one() return unary and ops[first](b) or ops[first](b, a) end
-    local made = one()
-    mgpu.eval(made)
-    for second, apply in pairs(seconds) do
-      local apart, together = apply(made), mgpu.jit(function() return apply(one()) end)()
-      mgpu.eval(apart)
-      local different = ops.sum(ops.ne(apart, together)):item()
-      if different > 0 then error(("%s, then %s: %d differ"):format(first, second, different)) end
-    end
-  end
-end)
-
 test("variables that are made from one another take the values at entry", function()
   each_device(function()
     local n = 50000

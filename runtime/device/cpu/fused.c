@@ -3,8 +3,9 @@
  * The iteration space is the output's elements in the order they lie in memory;
  * every input is an offset and strides over it, whatever its layout or
  * broadcasting. Per tile each instruction is one loop over registers of that
- * length, which stay in the caches. An input that lies as the tile wants it is
- * read in place, one that is the same in the next tile is kept. */
+ * length, which stay in the caches, or part of a chain. An input that lies as
+ * the tile wants it is read in place, one that is the same in the next tile is
+ * kept. */
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 #include <omp.h>
@@ -15,7 +16,7 @@
 typedef struct tile {
     const mg_call *call;
     const mg_fused_state *s;
-    char *registers;
+    char *registers, *pads;
     const void *operand[MG_FUSED_OPERANDS]; /* where each operand lies */
     int64_t kept[MG_FUSE_MAX_INPUTS];       /* offset of what the register holds, or -1 */
     int64_t filled[MG_FUSE_MAX_INPUTS];     /* and how much of it */
@@ -51,6 +52,11 @@ static void fill(const tile *t, void *dst, double value, int64_t n) {
         for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = (float)value;
 }
 
+/* How often n equal elements must lie there: chains read a strip of them. */
+static int64_t repeated(const mg_fused_state *s, int64_t n) {
+    return s->chained && n > MG_STRIP ? MG_STRIP : n;
+}
+
 /* n elements, `step` apart. */
 static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, int64_t step,
                      int64_t n) {
@@ -73,8 +79,8 @@ static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows,
         memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
-/* The share of loop i in fetching the next tile: memory and arithmetic
- * go on together. */
+/* The share of loop i in fetching the next tile: memory and arithmetic go on together. A chain goes
+ * through memory evenly, which processors see for themselves. */
 static void prefetch_share(const tile *t, int i) {
     const mg_fused *e = t->call->plan->step->fused;
     for (int k = 0; k < e->n_inputs; k++) {
@@ -96,11 +102,12 @@ static void load_input(tile *t, int i, int64_t offset) {
     const mg_dtype type = (mg_dtype)e->in_dtype[i];
     const int64_t down = s->stride[i][s->rank - 2], along = s->stride[i][s->rank - 1];
     const char *src = (const char *)t->call->in[i] + (ptrdiff_t)t->in_size[i] * offset;
-    const int64_t n = t->rows * t->columns;
     if (s->reg[i] < 0) {
         t->operand[i] = src;
         return;
     }
+    const bool uniform = down == 0 && along == 0;
+    const int64_t n = uniform ? repeated(s, t->rows * t->columns) : t->rows * t->columns;
     const bool natural = type == (e->wide ? MG_F64 : MG_F32);
     const bool dense = along == 1 && (t->rows == 1 || down == t->columns);
     char *dst = register_at(t, i);
@@ -109,7 +116,7 @@ static void load_input(tile *t, int i, int64_t offset) {
     if (repeats && t->kept[i] == offset && t->filled[i] >= n) return;
     t->kept[i] = repeats ? offset : -1;
     t->filled[i] = n;
-    if (dense || (down == 0 && along == 0)) {
+    if (dense || uniform) {
         load_run(t, dst, src, type, along, n);
     } else if (natural && !e->wide && along == 1 && t->columns == MG_LANES) {
         load_rows_of_16((float *)(void *)dst, (const float *)(const void *)src, t->rows, down);
@@ -144,17 +151,73 @@ static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
     }
 }
 
-static void apply(const tile *t, const mg_fused_loop *loop, void *y, int64_t n) {
-    const mg_fused *e = t->call->plan->step->fused;
-    const int op = e->instr[loop->instr].op;
+/* The loop of one instruction. */
+static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
     const void *a[3];
-    for (int k = 0; k < 3; k++) a[k] = t->operand[loop->arg[k < loop->n_args ? k : 0]];
-    if (e->wide)
-        t->s->loops->f64[op](y, a[0], a[1], a[2], (int)n);
-    else if (loop->pair)
-        loop->pair(y, a[0], a[1], a[2], (int)n);
+    for (int k = 0; k < 3; k++) a[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
+    if (t->call->plan->step->fused->wide)
+        t->s->loops->f64[instr->op](y, a[0], a[1], a[2], (int)n);
     else
-        t->s->loops->f32[op](y, a[0], a[1], a[2], (int)n);
+        t->s->loops->f32[instr->op](y, a[0], a[1], a[2], (int)n);
+    if (needs_rounding(instr, t->call->plan->step->fused->wide))
+        round_to(t, y, (mg_dtype)instr->dtype, n);
+}
+
+/* The elements after the last whole strip: operands are made whole strips elsewhere. */
+static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_chain_step *steps,
+                     int64_t done, int64_t n) {
+    const mg_fused_step *step = &t->s->step[loop->step];
+    const size_t bytes = (size_t)(n - done) * sizeof(float);
+    mg_chain_step rest[MG_FUSED_STEPS];
+    for (int k = 0; k < loop->steps; k++) {
+        rest[k] = (mg_chain_step){step[k].code, steps[k].at, 0};
+        if (step[k].pad < 0) continue;
+        rest[k].at = t->pads + (size_t)step[k].pad * MG_STRIP * sizeof(float);
+        memcpy(rest[k].at, steps[k].at + done * (int64_t)sizeof(float), bytes);
+    }
+    t->s->chains->run(rest, 1, NULL, 0);
+    for (int k = 0; k < loop->steps; k++)
+        if (step[k].pad >= 0 && step[k].stores)
+            memcpy(steps[k].at + done * (int64_t)sizeof(float), rest[k].at, bytes);
+}
+
+/* The arrays that a chain goes through, if no loop has had them fetched. */
+static int list_arrays(const tile *t, const char **arrays) {
+    int n = 0;
+    for (int i = 0; i < t->call->plan->step->fused->n_inputs && t->s->chained; i++)
+        if (t->s->reg[i] < 0) arrays[n++] = t->operand[i];
+    return n;
+}
+
+/* What a step does with its operand in this tile. */
+static mg_chain_code *code_of(const tile *t, const mg_fused_step *step, const char *at) {
+    const mg_fused *e = t->call->plan->step->fused;
+    if (!step->stores) return step->code;
+    const int o = t->direct[step->operand - e->n_inputs - e->n_imms];
+    const bool past = o >= 0 && t->streamed[o] && (uintptr_t)at % MG_LINE == 0;
+    return past ? t->s->chains->stream : step->code;
+}
+
+static void run_chain(const tile *t, const mg_fused_loop *loop, int64_t n) {
+    const mg_fused_step *step = &t->s->step[loop->step];
+    const int64_t strip = t->s->chains->strip, done = n / strip * strip;
+    mg_chain_step steps[MG_FUSED_STEPS];
+    const char *arrays[MG_FUSE_MAX_INPUTS];
+    for (int k = 0; k < loop->steps; k++) {
+        char *at = (char *)(uintptr_t)t->operand[step[k].operand];
+        const ptrdiff_t moves = step[k].pad < 0 ? 0 : -1;
+        steps[k] = (mg_chain_step){code_of(t, &step[k], at), at, moves};
+    }
+    t->s->chains->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
+    if (done < n) run_rest(t, loop, steps, done, n);
+}
+
+/* Where instruction i puts its result, if anywhere. */
+static void *place_of(const tile *t, int i) {
+    const mg_fused *e = t->call->plan->step->fused;
+    const int result = e->n_inputs + e->n_imms + i;
+    if (t->direct[i] >= 0) return output_at(t, t->direct[i]);
+    return t->s->reg[result] < 0 ? NULL : register_at(t, result);
 }
 
 static void compute(tile *t) {
@@ -163,21 +226,21 @@ static void compute(tile *t) {
     const int64_t n = t->rows * t->columns;
     for (int i = 0; i < t->s->n_loops; i++) {
         const mg_fused_loop *loop = &t->s->loop[i];
-        const mg_instr *instr = &e->instr[loop->instr];
-        const int o = t->direct[loop->instr], result = first + loop->instr;
-        void *y = o >= 0 ? output_at(t, o) : register_at(t, result);
-        prefetch_share(t, i);
-        apply(t, loop, y, n);
-        if (needs_rounding(instr, e->wide)) round_to(t, y, (mg_dtype)instr->dtype, n);
-        t->operand[result] = y;
+        for (int k = loop->from; k < loop->to; k++) t->operand[first + k] = place_of(t, k);
+        if (!t->s->chained) prefetch_share(t, i);
+        if (loop->steps)
+            run_chain(t, loop, n);
+        else
+            apply(t, &e->instr[loop->from], place_of(t, loop->from), n);
     }
     for (int o = 0; o < e->n_outputs; o++) {
         const void *y = t->operand[e->output[o]];
         void *to = output_at(t, o);
         const mg_dtype type = t->call->plan->out[o].value->dtype;
+        if (y == to) continue;
         if (t->streamed[o])
             t->s->loops->stream_f32(to, y, (int)n);
-        else if (y != to)
+        else
             store(t, to, y, type, n);
     }
 }
@@ -185,10 +248,10 @@ static void compute(tile *t) {
 /* ---- all tiles ---- */
 
 /* Whether nobody reads input i after instruction `instr`, which may read it itself. */
-static bool read_until(const mg_fused_state *s, int i, int instr) {
-    for (int k = 0; k < s->n_loops; k++)
-        for (int a = 0; a < s->loop[k].n_args && s->loop[k].instr > instr; a++)
-            if (s->loop[k].arg[a] == i) return false;
+static bool read_until(const mg_fused *e, int i, int instr) {
+    for (int k = instr + 1; k < e->n_instrs; k++)
+        for (int a = 0; a < e->instr[k].n_args; a++)
+            if (e->instr[k].arg[a] == i) return false;
     return true;
 }
 
@@ -206,10 +269,11 @@ static void find_direct(tile *t) {
         for (int i = 0; i < e->n_inputs; i++) {
             if (t->call->in[i] != t->call->out[o]) continue;
             in_place = true;
-            wanted |= !read_until(t->s, i, instr);
+            wanted |= !read_until(e, i, instr);
         }
         t->streamed[o] = t->s->past_caches && type == MG_F32 && !in_place;
-        if (!wanted && !t->streamed[o] && instr >= 0 && type == (e->wide ? MG_F64 : MG_F32))
+        if (!wanted && (!t->streamed[o] || t->s->chained) && instr >= 0 &&
+            type == (e->wide ? MG_F64 : MG_F32))
             t->direct[instr] = o;
     }
 }
@@ -220,6 +284,7 @@ static void set_up(tile *t, const mg_call *call, char *scratch) {
     t->call = call;
     t->s = call->plan->state;
     t->registers = scratch;
+    t->pads = scratch + (size_t)t->s->n_registers * (size_t)t->s->length * t->s->width;
     for (int i = 0; i < e->n_inputs; i++) {
         t->kept[i] = -1;
         t->in_size[i] = mg_dtype_size((mg_dtype)e->in_dtype[i]);
@@ -228,7 +293,7 @@ static void set_up(tile *t, const mg_call *call, char *scratch) {
         t->out_size[o] = mg_dtype_size(call->plan->out[o].value->dtype);
     for (int i = 0; i < e->n_imms; i++) {
         char *at = register_at(t, e->n_inputs + i);
-        fill(t, at, e->imm[i], t->s->length);
+        fill(t, at, e->imm[i], repeated(t->s, t->s->length));
         t->operand[e->n_inputs + i] = at;
     }
     find_direct(t);

@@ -3,21 +3,28 @@
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
 
+#include "device/cpu/chains.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/loops.h"
 
 enum {
     MG_FUSED_AXES = MG_MAX_RANK + 1,
-    MG_FUSED_OPERANDS = MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS
+    MG_FUSED_OPERANDS = MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS,
+    MG_FUSED_STEPS = 4 * MG_FUSE_MAX_INSTRS /* load, do, store, end */
 };
 
-/* One loop over a tile: an instruction, or two. */
+/* What goes over a tile at once: an instruction, or several that follow one another, as a chain. */
 typedef struct mg_fused_loop {
-    mg_loop_f32 *pair; /* NULL: the instruction's own */
-    int instr;         /* whose result it makes */
-    int n_args;
-    int16_t arg[3]; /* operands */
+    int from, to;    /* instructions: up to, but without, `to` */
+    int step, steps; /* of the chain, the first and how many; none: the loop of one instruction */
 } mg_fused_loop;
+
+typedef struct mg_fused_step {
+    mg_chain_code *code;
+    int16_t operand;
+    int16_t pad; /* where the last strip of an operand that moves is made whole; -1: moves not */
+    bool stores;
+} mg_fused_step;
 
 typedef struct mg_fused_state {
     int rank; /* of the iteration space, after merging */
@@ -29,11 +36,16 @@ typedef struct mg_fused_state {
     int64_t length;        /* elements of a register */
     int n_loops;
     mg_fused_loop loop[MG_FUSE_MAX_INSTRS]; /* in the order of their instructions */
+    bool chained;                           /* one chain does it all */
+    int n_steps, n_pads;
+    mg_fused_step step[MG_FUSED_STEPS];
     int n_registers;
-    int16_t reg[MG_FUSED_OPERANDS]; /* each operand's register; -1: an input read where it lies */
-    size_t width, thread_bytes;     /* of a register's element; of scratch */
+    /* each operand's register; -1: an input read where it lies, a result handed on only */
+    int16_t reg[MG_FUSED_OPERANDS];
+    size_t width, thread_bytes; /* of a register's element; of scratch */
     bool past_caches; /* float32 results that are too large to be found in a cache later */
     const mg_loops *loops;
+    const mg_chains *chains;
 } mg_fused_state;
 
 /* Chooses layouts, tiles and registers. */

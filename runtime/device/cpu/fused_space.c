@@ -5,9 +5,8 @@
  * longer tiles, fit into the first-level cache. */
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
-#include "device/cpu/pairs.h"
 
-enum { TILE = 1024, LEAST_TILE = 256, STREAMED_TILE = 192, CACHE = 16 << 10 };
+enum { TILE = 1024, CHAIN_TILE = 2048, LEAST_TILE = 256, STREAMED_TILE = 192, CACHE = 16 << 10 };
 
 /* ---- layouts ---- */
 
@@ -95,16 +94,18 @@ static void merge_axes(mg_fused_state *s, int n_in) {
     for (int i = 0; i < n_in; i++) s->stride[i][0] = 0;
 }
 
-/* As long as the tile's share of everything fits into the first-level cache, but not so short that
- * the calls show. Arrays mostly start at a page, so those read where they lie, and what comes in
- * ahead of them, meet in the same sets of that cache: from three on that go past the caches, only
- * short tiles leave room for the registers (RMSprop over 2.35 million elements: 2.6 -> 1.7 ms of
- * one thread; in the caches they would lose up to a fifth). */
+/* A chain holds little more than strips of anything; with two axes tiles of one long row are best,
+ * where a row is read where it lies and a column is one number. The tiles of loops are as long as
+ * the tile's share of everything fits into the first-level cache, but not so short that the calls
+ * show. Arrays mostly start at a page, so those read where they lie, and what comes in ahead of
+ * them, meet in the same sets of that cache: from three on that go past the caches, only short
+ * tiles leave room for the registers (in the caches they would lose up to a fifth). */
 static int64_t tile_size(const mg_fused_state *s, int n_in) {
     int in_place = 0;
     for (int i = 0; i < n_in; i++) in_place += s->reg[i] < 0;
+    if (s->chained) return s->rank == 1 ? CHAIN_TILE : TILE;
     if (s->past_caches && in_place >= 3) return STREAMED_TILE;
-    const int64_t n = CACHE / ((s->n_registers + n_in) * (int64_t)s->width) / MG_LANES * MG_LANES;
+    const int64_t n = CACHE / ((s->n_registers + n_in) * (int64_t)s->width) / MG_STRIP * MG_STRIP;
     return n > TILE ? TILE : n < LEAST_TILE ? LEAST_TILE : n;
 }
 
@@ -126,59 +127,61 @@ static void cut_tiles(mg_fused_state *s, int n_in) {
         const int64_t rows = s->dim[s->rank - 2];
         s->columns = last;
         s->rows = size / last < rows ? size / last : rows;
+        int64_t even = 1; /* rows that are whole strips */
+        while (even * last % MG_STRIP) even *= 2;
+        if (s->rows > even) s->rows -= s->rows % even;
         s->pieces = (rows + s->rows - 1) / s->rows;
     }
     s->outer = 1;
     for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
     s->length = (s->rows * s->columns + MG_LANES - 1) / MG_LANES * MG_LANES;
+    if (s->length < MG_STRIP) s->length = MG_STRIP;
 }
 
-/* ---- loops ---- */
+/* ---- loops and chains ---- */
 
-/* Whether the result of instruction i is float32 and goes to one place, in an instruction. */
-static bool goes_once(const mg_fused *e, int i) {
-    const int result = e->n_inputs + e->n_imms + i;
-    int readers = 0;
-    for (int k = i + 1; k < e->n_instrs; k++)
-        for (int a = 0; a < e->instr[k].n_args; a++) readers += e->instr[k].arg[a] == result;
-    for (int o = 0; o < e->n_outputs; o++) readers += 2 * (e->output[o] == result);
-    return readers == 1 && e->instr[i].dtype == MG_F32;
+static int result_of(const mg_fused *e, int i) {
+    return e->n_inputs + e->n_imms + i;
 }
 
-/* Turns the loop of an instruction into that of a pair, if it can take in the one that makes an
- * operand of it; returns that instruction, or -1. */
-static int take_in(mg_fused_loop *loop, const mg_fused *e, const bool *paired) {
-    const mg_instr *second = &e->instr[loop->instr];
-    const int first = e->n_inputs + e->n_imms;
-    for (int place = 0; place < second->n_args && second->n_args <= 2 && second->dtype == MG_F32;
-         place++) {
-        const int i = second->arg[place] - first;
-        if (i < 0 || paired[i] || !goes_once(e, i)) continue;
-        const mg_instr *made = &e->instr[i];
-        loop->pair = mg_pair_loop(made->op, second->op, place);
-        if (!loop->pair) continue;
-        loop->n_args = 3;
-        loop->arg[0] = made->arg[0];
-        loop->arg[1] = made->arg[made->n_args - 1];
-        loop->arg[2] = second->n_args == 2 ? second->arg[1 - place] : made->arg[0];
-        return i;
-    }
-    return -1;
+static int times_read(const mg_instr *instr, int operand) {
+    int n = 0;
+    for (int a = 0; a < instr->n_args; a++) n += instr->arg[a] == operand;
+    return n;
 }
 
-/* An instruction of a pair runs where the second one stands. */
+static bool may_chain(const mg_fused_state *s, const mg_fused *e, int i) {
+    const mg_instr *instr = &e->instr[i];
+    return !e->wide && instr->dtype == MG_F32 && s->chains->op[instr->op][MG_WITH];
+}
+
+/* Instructions that follow one another become chains: two of them only if they are all, because a
+ * chain costs more for each tile, and tiles are short where there are loops as well. */
 static void choose_loops(mg_fused_state *s, const mg_fused *e) {
-    bool paired[MG_FUSE_MAX_INSTRS] = {false}, gone[MG_FUSE_MAX_INSTRS] = {false};
-    mg_fused_loop all[MG_FUSE_MAX_INSTRS];
-    for (int i = 0; i < e->n_instrs; i++) {
-        const mg_instr *instr = &e->instr[i];
-        all[i] = (mg_fused_loop){.instr = i, .n_args = instr->n_args};
-        for (int k = 0; k < instr->n_args; k++) all[i].arg[k] = instr->arg[k];
-        const int taken = e->wide ? -1 : take_in(&all[i], e, paired);
-        if (taken >= 0) paired[i] = gone[taken] = true;
+    const int least = e->n_instrs == 2 ? 2 : 3;
+    for (int i = 0, end; i < e->n_instrs; i = end) {
+        for (end = i + 1; end < e->n_instrs && may_chain(s, e, i) && may_chain(s, e, end);) end++;
+        if (end - i < least) end = i + 1;
+        s->loop[s->n_loops++] = (mg_fused_loop){.from = i, .to = end};
     }
-    for (int i = 0; i < e->n_instrs; i++)
-        if (!gone[i]) s->loop[s->n_loops++] = all[i];
+    s->chained = s->n_loops == 1 && e->n_instrs > 1;
+}
+
+/* Whether instruction i gets the result of the one before from hand to hand. */
+static bool is_handed(const mg_fused_loop *loop, const mg_fused *e, int i) {
+    return i > loop->from && i < loop->to && times_read(&e->instr[i], result_of(e, i - 1)) == 1;
+}
+
+/* Where the result of an instruction of the loop is wanted besides. */
+typedef enum wanted { NOWHERE, INSIDE, OUTSIDE } wanted;
+
+static wanted where_wanted(const mg_fused_loop *loop, const mg_fused *e, int i) {
+    const int result = result_of(e, i);
+    int inside = -is_handed(loop, e, i + 1), outside = loop->to - loop->from == 1;
+    for (int k = i + 1; k < e->n_instrs; k++)
+        *(k < loop->to ? &inside : &outside) += times_read(&e->instr[k], result);
+    for (int o = 0; o < e->n_outputs; o++) outside += e->output[o] == result;
+    return outside ? OUTSIDE : inside ? INSIDE : NOWHERE;
 }
 
 /* ---- registers ---- */
@@ -190,36 +193,98 @@ static bool lies_ready(const mg_fused_state *s, const mg_fused *e, int i) {
     return s->rank == 1 || s->rows <= 1 || step[-1] == s->columns;
 }
 
-/* The last loop that reads each operand; results are kept to the end. */
-static void find_last_uses(const mg_fused_state *s, const mg_fused *e, int *last) {
-    for (int i = 0; i < s->n_loops; i++) {
-        last[e->n_inputs + e->n_imms + s->loop[i].instr] = i;
-        for (int k = 0; k < s->loop[i].n_args; k++) last[s->loop[i].arg[k]] = i;
+/* The last instruction that reads each operand; results are kept to the end. */
+static void find_last_uses(const mg_fused *e, int *last) {
+    for (int i = 0; i < e->n_instrs; i++) {
+        last[result_of(e, i)] = i;
+        for (int k = 0; k < e->instr[i].n_args; k++) last[e->instr[i].arg[k]] = i;
     }
-    for (int o = 0; o < e->n_outputs; o++) last[e->output[o]] = s->n_loops;
+    for (int o = 0; o < e->n_outputs; o++) last[e->output[o]] = e->n_instrs;
 }
+
+/* Registers that hold nothing any more: whole ones, and those of which chains use one strip. */
+typedef struct unused_registers {
+    int n, reg[MG_FUSED_OPERANDS];
+} unused_registers;
 
 /* Inputs that must be brought into shape and immediates have registers of their own, because a tile
  * may find there what an earlier one left; results of instructions share the others. */
 static void give_registers(mg_fused_state *s, const mg_fused *e) {
     const int first = e->n_inputs + e->n_imms;
-    int last[MG_FUSED_OPERANDS], unused[MG_FUSED_OPERANDS], n_unused = 0;
+    int last[MG_FUSED_OPERANDS];
+    wanted kind[MG_FUSE_MAX_INSTRS];
+    unused_registers unused[OUTSIDE + 1] = {0};
     s->n_registers = 0;
     for (int i = 0; i < first; i++)
         s->reg[i] = i < e->n_inputs && lies_ready(s, e, i) ? -1 : (int16_t)s->n_registers++;
-    find_last_uses(s, e, last);
-    for (int i = 0; i < s->n_loops; i++) {
-        const mg_fused_loop *loop = &s->loop[i];
-        const int result = first + loop->instr;
-        for (int k = 0; k < loop->n_args; k++) {
-            const int a = loop->arg[k];
+    find_last_uses(e, last);
+    for (int n = 0, i = 0; i < e->n_instrs; i++) {
+        if (i == s->loop[n].to) n++;
+        const int result = first + i;
+        for (int k = 0; k < e->instr[i].n_args; k++) {
+            const int a = e->instr[i].arg[k];
             if (a < first || last[a] != i) continue;
             last[a] = -1; /* an operand may stand there twice */
-            unused[n_unused++] = s->reg[a];
+            unused_registers *to = &unused[kind[a - first]];
+            to->reg[to->n++] = s->reg[a];
         }
-        s->reg[result] = (int16_t)(n_unused ? unused[--n_unused] : s->n_registers++);
-        if (last[result] == i) unused[n_unused++] = s->reg[result];
+        kind[i] = where_wanted(&s->loop[n], e, i);
+        unused_registers *from = &unused[kind[i]];
+        s->reg[result] = -1;
+        if (kind[i] == NOWHERE) continue;
+        s->reg[result] = (int16_t)(from->n ? from->reg[--from->n] : s->n_registers++);
+        if (last[result] == i) from->reg[from->n++] = s->reg[result];
     }
+}
+
+/* ---- steps of chains ---- */
+
+/* Whether all elements of a tile are one. */
+static bool is_uniform(const mg_fused_state *s, int input) {
+    const int64_t *step = &s->stride[input][s->rank - 1];
+    return step[0] == 0 && (s->rows == 1 || step[-1] == 0);
+}
+
+static void add_step(mg_fused_state *s, mg_fused_loop *loop, mg_chain_code *code, int operand,
+                     const int16_t *pad) {
+    s->step[s->n_steps++] = (mg_fused_step){.code = code,
+                                            .operand = (int16_t)operand,
+                                            .pad = pad[operand],
+                                            .stores = code == s->chains->store};
+    loop->steps++;
+}
+
+static void write_chain(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loop,
+                        const int16_t *pad) {
+    const int first = result_of(e, 0);
+    loop->step = s->n_steps;
+    for (int i = loop->from; i < loop->to; i++) {
+        const mg_instr *instr = &e->instr[i];
+        const int a = instr->arg[0], b = instr->arg[instr->n_args - 1];
+        const bool handed = is_handed(loop, e, i), swapped = handed && a != result_of(e, i - 1);
+        if (!handed) add_step(s, loop, s->chains->load, a, pad);
+        const int other = swapped ? a : b, uniform = other < first && pad[other] < 0;
+        const int form = swapped   ? uniform ? MG_FROM_ONE : MG_FROM
+                         : uniform ? MG_WITH_ONE
+                                   : MG_WITH;
+        add_step(s, loop, s->chains->op[instr->op][form], other, pad);
+        if (where_wanted(loop, e, i) != NOWHERE)
+            add_step(s, loop, s->chains->store, result_of(e, i), pad);
+    }
+    add_step(s, loop, s->chains->end, 0, pad);
+}
+
+/* What lies differently in every strip has a pad. */
+static void write_chains(mg_fused_state *s, const mg_fused *e) {
+    const int first = e->n_inputs + e->n_imms;
+    int16_t pad[MG_FUSED_OPERANDS];
+    for (int i = 0; i < first; i++)
+        pad[i] = i < e->n_inputs && !is_uniform(s, i) ? (int16_t)s->n_pads++ : -1;
+    for (int n = 0; n < s->n_loops; n++)
+        for (int i = s->loop[n].from; i < s->loop[n].to; i++)
+            pad[first + i] = where_wanted(&s->loop[n], e, i) == OUTSIDE ? (int16_t)s->n_pads++ : -1;
+    for (int n = 0; n < s->n_loops; n++)
+        if (s->loop[n].to - s->loop[n].from > 1) write_chain(s, e, &s->loop[n], pad);
 }
 
 /* What a group reads and writes, if more than the last cache holds, had better not be read into it
@@ -238,6 +303,7 @@ mg_status mg_fused_prepare(mg_kernel_plan *plan) {
     mg_fused_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->loops = mg_loops_best();
+    s->chains = mg_chains_best();
     s->count = mg_count(&plan->out[0]);
     const bool any_blocked = choose_layouts(plan);
     if (s->count == 0) return MG_OK;
@@ -252,7 +318,9 @@ mg_status mg_fused_prepare(mg_kernel_plan *plan) {
     give_registers(s, e);
     cut_tiles(s, e->n_inputs);
     give_registers(s, e);
-    s->thread_bytes = (size_t)s->n_registers * (size_t)s->length * s->width;
+    write_chains(s, e);
+    s->thread_bytes = (size_t)s->n_registers * (size_t)s->length * s->width +
+                      (size_t)s->n_pads * MG_STRIP * sizeof(float);
     plan->scratch = s->thread_bytes * (size_t)mg_cpu_team(s->count);
     return MG_OK;
 }

@@ -1,0 +1,127 @@
+-- Operations that follow one another in a fused group run as one pass, strip by strip. Here they give
+-- the bits that they give one at a time: NaN for NaN, and zeros of the same sign.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local ops = core.ops
+
+local UNARY = { "neg", "abs", "square", "sqrt", "relu", "sign" } -- the last two end a chain
+local BINARY = { "add", "sub", "mul", "div", "maximum", "minimum", "gt" }
+
+-- Elements of a and b that differ.
+local function different(a, b)
+  local function both(test_of) return ops.logical_and(test_of(a), test_of(b)) end
+  local same = ops.logical_and(ops.eq(a, b), ops.eq(1 / a, 1 / b))
+  return ops.sum(ops.cast(ops.logical_not(ops.logical_or(same, both(ops.isnan))), { dtype = "int32" })):item()
+end
+
+test("every operation after every other", function()
+  local strange = { 0, -0.0, 1, -1, 1e-45, -1e-45, 1e-38, 3e38, -3e38, 1 / 0, -1 / 0, 0 / 0 }
+  local left, right = {}, {}
+  for i = 1, 12 * 12 do left[i], right[i] = strange[(i - 1) % 12 + 1], strange[math.ceil(i / 12)] end
+  local a, b = mgpu.tensor(left), mgpu.tensor(right)
+  local c = ops.permute(a:reshape { 12, 12 } * 1, { order = { 2, 1 } }):reshape { 144 } * -0.5
+  local one = mgpu.tensor(0.7)
+  mgpu.eval(a, b, c, one)
+  local forms = {}
+  for _, name in ipairs(UNARY) do forms[name] = function(x) return ops[name](x) end end
+  for _, name in ipairs(BINARY) do
+    forms[name .. " with it"] = function(x, y) return ops[name](x, y) end
+    forms[name .. " from it"] = function(x, y) return ops[name](y, x) end
+    forms[name .. " with a number"] = function(x) return ops[name](x, one) end
+    forms[name .. " from a number"] = function(x) return ops[name](-3, x) end
+    forms[name .. " of itself"] = function(x) return ops[name](x, x) end
+  end
+  for first, make in pairs(forms) do
+    local made = make(a, b)
+    mgpu.eval(made)
+    for second, apply in pairs(forms) do
+      local apart, together = apply(made, c), mgpu.jit(function() return apply(make(a, b), c) end)()
+      mgpu.eval(apart)
+      local n = different(apart, together)
+      if n > 0 then error(("%s, then %s: %d differ"):format(first, second, n)) end
+    end
+  end
+end)
+
+-- A row of operations: each takes an operand or an earlier result, or two.
+local function random_recipe(random, length)
+  local recipe = {}
+  for i = 1, length do
+    local function earlier() return random(3) == 1 and -random(6) or math.max(i - random(3), -6) end
+    local kind = random(10)
+    local name = kind <= 4 and UNARY[random(#UNARY)] or BINARY[random(#BINARY)]
+    if kind == 10 then name = "where" end
+    recipe[i] = { name = name, earlier(), kind > 4 and earlier(), kind == 10 and earlier() }
+  end
+  return recipe
+end
+
+-- The results of a recipe; operands are numbered -1, -2 ... (0: the last).
+local function follow(recipe, operands, each)
+  local results = {}
+  for i, entry in ipairs(recipe) do
+    local taken = {}
+    for k, at in ipairs(entry) do taken[k] = at and (results[at] or operands[math.max(1, -at)]) or nil end
+    results[i] = ops.cast(ops[entry.name](unpack(taken)), { dtype = "float32" })
+    each(results[i])
+  end
+  return results
+end
+
+test("rows of operations over operands of all kinds", function()
+  local random = math.random
+  math.randomseed(11)
+  mgpu.seed(11)
+  for _, shape in ipairs { { 1 }, { 63 }, { 64 }, { 65 }, { 3, 5 }, { 70, 30 }, { 9, 500 }, { 5000 }, { 310, 100 } } do
+    local rows, columns = #shape == 2 and shape[1] or 1, shape[#shape]
+    for _ = 1, 12 do
+      local recipe = random_recipe(random, random(2, 20))
+      local operands = { mgpu.rand(shape) - 0.5, mgpu.rand(shape) + 0.5, mgpu.rand { columns } - 0.5,
+        mgpu.rand { rows, 1 } + 0.1, mgpu.tensor(0.3), mgpu.rand { 1 } }
+      if #shape == 1 then operands[4] = operands[2] end
+      mgpu.eval(unpack(operands))
+      local apart = follow(recipe, operands, mgpu.eval)
+      local n = #apart
+      local kept, early = core.variable(mgpu.zeros(apart[n]:shape())), random(n)
+      local step = mgpu.jit(function()
+        local results = follow(recipe, operands, function() end)
+        kept:assign(results[n])
+        return results[early]
+      end)
+      local got = step()
+      check.equal(different(got, apart[early]), 0)
+      check.equal(different(kept:value(), apart[n]), 0)
+    end
+  end
+end)
+
+-- As an optimizer does it: read after written in another place, several outputs, over several tiles.
+test("what is written in place", function()
+  mgpu.seed(12)
+  for _, n in ipairs { 10, 64, 4096, 4097, 50000 } do
+    local start = { mgpu.rand { n }, mgpu.rand { n }, mgpu.rand { n } }
+    mgpu.eval(unpack(start))
+    local function update(w, m, s, eval)
+      m = eval(m + eval(eval(0.5 - m) * 0.1))
+      s = eval(s + eval(eval(ops.square(m)) - s))
+      return eval(w - eval(m / eval(eval(ops.sqrt(s)) + 0.01))), m, s
+    end
+    local v = {}
+    for i = 1, 3 do v[i] = core.variable(start[i] * 1) end
+    local step = mgpu.jit(function()
+      local w, m, s = update(v[1]:value(), v[2]:value(), v[3]:value(), function(x) return x end)
+      v[1]:assign(w)
+      v[2]:assign(m)
+      v[3]:assign(s)
+    end)
+    for _ = 1, 3 do
+      step()
+      start = { update(start[1], start[2], start[3], function(x) mgpu.eval(x) return x end) }
+    end
+    for i = 1, 3 do check.equal(different(v[i]:value(), start[i]), 0) end
+  end
+end)
