@@ -52,9 +52,10 @@ typedef struct nccl_comm {
     bool named;      /* by an id from outside */
     mg_comm_id id;
     pthread_t watcher;
+    bool watched;          /* there is one */
     pthread_mutex_t mutex; /* for what follows */
     pthread_cond_t ending;
-    bool watched, ended, broken;
+    bool ended, broken;
     char problem[300]; /* of the first that failed; "": another device did */
     rank ranks[];      /* those here */
 } nccl_comm;
