@@ -17,7 +17,7 @@ failed=$(echo "$summary" | sed -n 's/.* \([0-9]*\) failed.*/\1/p')
 S=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 for tool in ${S:+memcheck racecheck}; do
   echo "compute-sanitizer $tool"
-  if MGPU_TEST_FAST=1 timeout 500 "$S" --tool $tool --error-exitcode 9 --print-limit 20 \
+  if MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout 500 "$S" --tool $tool --error-exitcode 9 --print-limit 20 \
     $P tests/check.lua tests/cuda/ops_spec.lua >build/gpu-$tool.txt 2>&1
   then passed=$((passed + 1)); else failed=$((failed + 1)); tail -n 40 build/gpu-$tool.txt; fi
 done
