@@ -126,6 +126,23 @@ test("sums take an input's place only when all is read", function()
   agree(fn, { { 9000, 8 }, { 8 } }, "float32", TOLERANCE.float32)
 end)
 
+-- x and y of a max pool of {8, 64, 64, 12} with windows of 2 by 2, and the sums of dx.
+local function pool_backward(strides)
+  return function(x, dy)
+    local how = { size = { 2, 2 }, strides = { strides, strides } }
+    local y = ops.max_pool2d(x, how)
+    local dx = ops.max_pool2d_grad(x, y, ops.where(ops.gt(y, 0), dy * 0.5, 0), how)
+    return dx, dx:sum { axis = { 1, 2, 3 } }
+  end
+end
+
+for dtype, tolerance in pairs(TOLERANCE) do
+  test("sums are ref's behind a max pool: " .. dtype, function()
+    agree(pool_backward(2), { { 8, 64, 64, 12 }, { 8, 32, 32, 12 } }, dtype, tolerance)
+    agree(pool_backward(1), { { 8, 33, 33, 12 }, { 8, 32, 32, 12 } }, dtype, tolerance)
+  end)
+end
+
 if device.real then return end
 
 -- ---- which steps are joined ---------------------------------------------------------------------
@@ -202,6 +219,32 @@ print("sum", mgpu.jit(%s)(x, w, i, small):sum():item())
     check.equal(count_of(output, JOINED), joined, output)
   end)
 end
+
+test("sums behind a max pool are joined if its windows do not overlap", function()
+  local script = [[
+local x, dy = mgpu.ones { 8, 64, 64, 12 }, mgpu.ones { 8, SIZE, SIZE, 12 }
+mgpu.eval(x, dy)
+local sums = mgpu.jit(function()
+  local how = { size = { 2, 2 }, strides = { STRIDE, STRIDE } }
+  local dx = ops.max_pool2d_grad(x, ops.max_pool2d(x, how), dy * 2, how)
+  return dx:RESHAPEsum { axis = AXES }
+end)()
+print("sums", sums:count(), sums:sum():item())
+]]
+  local function try(size, stride, reshape, axes)
+    local output = run((script:gsub("SIZE", size):gsub("STRIDE", stride):gsub("RESHAPE", reshape)
+      :gsub("AXES", axes)))
+    return tonumber(output:match "sums\t%d+\t(%d+)"), count_of(output, JOINED)
+  end
+  local sum, joined = try(32, 2, "", "{ 1, 2, 3 }")
+  check.equal({ sum, joined }, { 8 * 32 * 32 * 12 * 2, 1 })
+  sum, joined = try(32, 2, "reshape({ 32768, 12 }):", "1")
+  check.equal({ sum, joined }, { 8 * 32 * 32 * 12 * 2, 1 })
+  sum, joined = try(32, 2, "reshape({ 16384, 24 }):", "1")
+  check.equal({ sum, joined }, { 8 * 32 * 32 * 12 * 2, 0 })
+  sum, joined = try(63, 1, "", "{ 1, 2, 3 }")
+  check.equal({ sum, joined }, { 8 * 63 * 63 * 12 * 2, 0 })
+end)
 
 test("what is wanted with a product's other gradient stays cuBLASLt's", function()
   local output = run [[
