@@ -19,8 +19,11 @@ static size_t double_bytes(const mg_value *v) {
 static mg_status prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+    const int n_out = s->fused ? s->fused->n_outputs : 1;
+    if (s->n_out != n_out)
+        return mg_fail(MG_INTERNAL, "%s: has %d results, not %d", s->fused ? "fused" : s->op->name,
+                       n_out, s->n_out);
     if (s->fused) return MG_OK;
-    if (s->n_out > 1) return mg_fail(MG_INTERNAL, "%s: has one result", s->op->name);
     if (!s->op->ref)
         return mg_fail(MG_UNSUPPORTED, "%s: has no kernel for %s", s->op->name, plan->device->name);
     const size_t n = (size_t)s->n_in;

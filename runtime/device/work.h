@@ -18,7 +18,7 @@ typedef struct mg_value {
 typedef struct mg_step {
     const mg_op *op;       /* NULL: a fused group */
     const mg_fused *fused; /* else NULL; iteration shape = shape of its first output */
-    const void *attrs;     /* of op */
+    const void *attrs;     /* of op; of a group that a device has joined: what it wants to know */
     int n_in, n_out;       /* n_out is 1; more for fused groups and for steps that a device has
                               joined, where the other one has none */
     const int *in, *out;   /* value numbers */

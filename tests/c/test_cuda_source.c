@@ -145,6 +145,35 @@ static void every_form_compiles(void **state) {
         }
 }
 
+/* A group with the sums of a result's columns, flat and not, of every floating dtype. */
+static void sums_of_columns_compile(void **state) {
+    static const mg_dtype types[] = {MG_F32, MG_F16, MG_BF16, MG_F64};
+    (void)state;
+    skip_without_compiler();
+    for (int i = 0; i < 8; i++) {
+        const mg_dtype type = types[i / 2];
+        const int rank = i % 2 ? 2 : 0;
+        mg_fused e = scaled(type);
+        e.wide = is_wide(type);
+        e.n_outputs = 2;
+        e.output[1] = 4;
+        const mg_fused_form form = {
+            .rank = rank,
+            .vector = i % 3 ? 4 : 1,
+            .tensors = 1,
+            .summed = 1,
+            .wide_index = rank == 0,
+            .way = {MG_WAY_WHOLE, MG_WAY_ONE, (uint8_t)(rank == 0 ? MG_WAY_WHOLE : MG_WAY_ALONG)},
+            .out_dtype = {(uint8_t)type, MG_F32}};
+        char *source = source_of(&e, &form);
+        assert_non_null(strstr(source, is_wide(type) ? "SUM type_f64\n" : "SUM type_f32\n"));
+        assert_non_null(strstr(source, "        sum[k] += (SUM)y.at[0];\n"));
+        for (size_t k = 0; k < sizeof capabilities / sizeof *capabilities; k++)
+            assert_text_compiles(source, k);
+        mg_free(source);
+    }
+}
+
 /* ---- kernels that are text but for their numbers ---- */
 
 /* Reductions in each of their forms: rows by teams of all sizes, columns, pieces and what joins
@@ -256,6 +285,7 @@ int main(void) {
         cmocka_unit_test(every_op_compiles_for_every_dtype),
         cmocka_unit_test(casts_between_all_dtypes_compile),
         cmocka_unit_test(every_form_compiles),
+        cmocka_unit_test(sums_of_columns_compile),
         cmocka_unit_test(reductions_compile),
         cmocka_unit_test(scans_and_searches_compile),
         cmocka_unit_test(a_wrong_source_is_refused_with_the_compilers_words),

@@ -13,6 +13,7 @@ EMBED(mg_cuda_kernel_h, "runtime/device/cuda/kernels/kernel.h");
 EMBED(mg_cuda_params_h, "runtime/device/cuda/kernels/params.h");
 EMBED(mg_cuda_elements_h, "runtime/device/cuda/kernels/elements.h");
 EMBED(mg_cuda_fused_h, "runtime/device/cuda/kernels/fused.h");
+EMBED(mg_cuda_fused_sums_h, "runtime/device/cuda/kernels/fused_sums.h");
 EMBED(mg_cuda_reduce_h, "runtime/device/cuda/kernels/reduce.h");
 EMBED(mg_cuda_scan_h, "runtime/device/cuda/kernels/scan.h");
 EMBED(mg_cuda_finite_h, "runtime/device/cuda/kernels/finite.h");

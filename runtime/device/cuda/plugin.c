@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 static const mg_kernel *const kernels[] = {&mg_cuda_fused,
+                                           &mg_cuda_fused_sums,
                                            &mg_cuda_sum,
                                            &mg_cuda_prod,
                                            &mg_cuda_max,

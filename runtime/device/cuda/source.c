@@ -71,6 +71,7 @@ static void add_numbers(const writer *w) {
                    {"VECTOR", w->form->vector},
                    {"TENSORS", w->form->tensors},
                    {"RANK", w->form->rank},
+                   {"SUMS", w->form->summed != 0},
                    {"INPUTS", at_least_one(w->e->n_inputs)},
                    {"OUTPUTS", w->e->n_outputs},
                    {"IMMEDIATES", at_least_one(w->e->n_imms)},
@@ -78,6 +79,9 @@ static void add_numbers(const writer *w) {
                    {"STRIDED", at_least_one(w->n_strided)}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         mg_text_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
+    if (w->form->summed)
+        mg_text_add(w->t, "#define SUM type_%s\n",
+                    w->form->out_dtype[w->form->summed - 1] == MG_F64 ? "f64" : "f32");
     mg_text_add(w->t, "#include \"device/cuda/kernels/fused.h\"\n\n");
 }
 
@@ -167,8 +171,14 @@ static void add_element_load(const writer *w, int i) {
     mg_text_add(w->t, "])");
 }
 
+/* Of element and vector, which also add what they store of the summed result to their last one. */
+static void add_head(const writer *w, const char *name) {
+    mg_text_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
+                w->form->summed ? ", SUM *sum" : "");
+}
+
 static void add_element(const writer *w) {
-    mg_text_add(w->t, "\nDEVICE void element(const tensor *t, place at, scalars s) {\n");
+    add_head(w, "element");
     for (int i = 0; i < w->e->n_inputs; i++) {
         if (w->form->way[i] == MG_WAY_ONE) continue;
         mg_text_add(w->t, "    const REAL x%d = ", i);
@@ -182,6 +192,7 @@ static void add_element(const writer *w) {
     for (int o = 0; o < w->e->n_outputs; o++)
         mg_text_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
                     out_name(w, o), o, out_name(w, o), o);
+    if (w->form->summed) mg_text_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_text_add(w->t, "}\n");
 }
 
@@ -204,7 +215,7 @@ static void add_vector_loads(const writer *w) {
 }
 
 static void add_vector(const writer *w) {
-    mg_text_add(w->t, "\nDEVICE void vector(const tensor *t, place at, scalars s) {\n");
+    add_head(w, "vector");
     add_vector_loads(w);
     for (int o = 0; o < w->e->n_outputs; o++)
         mg_text_add(w->t, "    vector_%s y%d;\n", out_name(w, o), o);
@@ -219,6 +230,8 @@ static void add_vector(const writer *w) {
     mg_text_add(w->t, ");\n");
     for (int o = 0; o < w->e->n_outputs; o++)
         mg_text_add(w->t, "        y%d.at[k] = store_%s(y.at[%d]);\n", o, out_name(w, o), o);
+    if (w->form->summed)
+        mg_text_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_text_add(w->t, "    }\n");
     for (int o = 0; o < w->e->n_outputs; o++)
         mg_text_add(w->t, "    *(vector_%s *)((type_%s *)t->out[%d] + at.i) = y%d;\n",

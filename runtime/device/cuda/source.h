@@ -22,6 +22,7 @@ enum mg_way {
 typedef struct mg_fused_form {
     int rank;                        /* of the iteration space; 0: flat */
     int vector, tensors;             /* elements that a thread takes at once; most tensors */
+    int summed;                      /* 1 + the result whose columns it adds up, too; 0: none */
     bool wide_index;                 /* positions need 64 bits */
     uint8_t way[MG_FUSE_MAX_INPUTS]; /* enum mg_way */
     uint8_t out_dtype[MG_FUSE_MAX_OUTPUTS];

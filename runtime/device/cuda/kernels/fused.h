@@ -3,7 +3,8 @@
  *
  * A flat group (RANK 0) steps through each input as through its outputs, or not at all, so one
  * kernel can do the same to many tensors: their elements, in chunks, are dealt out to the blocks.
- * Any other group goes through the axes of its iteration space, the last one in vectors. */
+ * Any other group goes through the axes of its iteration space, the last one in vectors. With SUMS
+ * it also adds up a result's columns: fused_sums.h. */
 #include "device/cuda/kernels/elements.h"
 
 typedef struct tensor { /* what is computed; for a flat group, one of several */
@@ -20,7 +21,14 @@ typedef struct params {
     int64_t stride[STRIDED][RANK]; /* of the inputs with strides, in elements */
     int64_t beside[STRIDED];       /* how far the next element is */
 #endif
+#if SUMS
+    int64_t rows, columns; /* of vectors; a row is one of the result's, or a few */
+    int64_t chunks, tiles; /* blocks: of rows, and of columns */
+    int64_t across;        /* columns of a tile */
+    void *parts;           /* {chunks, columns, VECTOR} */
+#else
     int64_t chunk, chunks, tensors; /* elements of a chunk */
+#endif
     tensor t[TENSORS];
 } params;
 
@@ -40,10 +48,46 @@ typedef struct results {
 } results;
 
 DEVICE scalars load_scalars(const params *p, const tensor *t);
+#if SUMS
+DEVICE void element(const tensor *t, place at, scalars s, SUM *sum);
+DEVICE void vector(const tensor *t, place at, scalars s, SUM *sum); /* one for each element */
+#else
 DEVICE void element(const tensor *t, place at, scalars s);
 DEVICE void vector(const tensor *t, place at, scalars s);
+#endif
 
+/* Where vector i begins. */
+DEVICE place place_of(const params *p, INDEX i) {
 #if RANK == 0
+    place at = {i * VECTOR};
+#else
+    place at = {i * VECTOR, {0}};
+    UNROLL
+    for (int a = RANK - 1; a >= 0; a--) {
+        const INDEX rest = divide(i, p->axes[a]), k = i - rest * (INDEX)p->axes[a].size;
+        UNROLL
+        for (int s = 0; s < STRIDED; s++) at.in[s] += k * (INDEX)p->stride[s][a];
+        i = rest;
+    }
+#endif
+    return at;
+}
+
+/* The element beside that, of the same vector. */
+DEVICE place next_to(const params *p, place at) {
+    at.i++;
+#if RANK > 0
+    UNROLL
+    for (int s = 0; s < STRIDED; s++) at.in[s] += (INDEX)p->beside[s];
+#endif
+    return at;
+}
+
+#if SUMS
+
+#include "device/cuda/kernels/fused_sums.h"
+
+#elif RANK == 0
 
 /* The tensor that has a chunk: the last one that begins no later. */
 DEVICE const tensor *owner(const params *p, int64_t chunk) {
@@ -81,18 +125,6 @@ KERNEL(fused, params) {
 
 #else
 
-DEVICE place place_of(const params *p, INDEX i) {
-    place at = {i * VECTOR, {0}};
-    UNROLL
-    for (int a = RANK - 1; a >= 0; a--) {
-        const INDEX rest = divide(i, p->axes[a]), k = i - rest * (INDEX)p->axes[a].size;
-        UNROLL
-        for (int s = 0; s < STRIDED; s++) at.in[s] += k * (INDEX)p->stride[s][a];
-        i = rest;
-    }
-    return at;
-}
-
 KERNEL(fused, params) {
     const tensor *t = &p.t[0];
     const scalars s = load_scalars(&p, t);
@@ -103,11 +135,7 @@ KERNEL(fused, params) {
             continue;
         }
         ROLLED
-        for (int k = 0; k < VECTOR; k++, at.i++) {
-            element(t, at, s);
-            UNROLL
-            for (int j = 0; j < STRIDED; j++) at.in[j] += (INDEX)p.beside[j];
-        }
+        for (int k = 0; k < VECTOR; k++, at = next_to(&p, at)) element(t, at, s);
     }
 }
 

@@ -1,0 +1,57 @@
+/* The kernel of a fused group that adds up the columns of one of its results on the way: included
+ * by fused.h.
+ *
+ * A block has a tile of columns and a chunk of rows, a thread VECTOR columns and some of those
+ * rows. It sums in runs, because a float that has grown large would not feel single numbers. Each
+ * chunk gives a row of parts, which another kernel adds up: who adds what to what depends on sizes
+ * alone, so the bits are the same each time. */
+enum { RUN = 64 /* rows */ };
+
+/* Vector i. */
+DEVICE void visit(const params *p, const tensor *t, INDEX i, scalars s, SUM *sum) {
+    place at = place_of(p, i);
+    if (t->aligned) {
+        vector(t, at, s, sum);
+        return;
+    }
+    ROLLED
+    for (int k = 0; k < VECTOR; k++, at = next_to(p, at)) {
+        SUM one = 0;
+        element(t, at, s, &one);
+        UNROLL
+        for (int j = 0; j < VECTOR; j++) sum[j] += j == k ? one : 0;
+    }
+}
+
+KERNEL(fused, params) {
+    __shared__ SUM cells[VECTOR][THREADS];
+    const tensor *const t = &p.t[0];
+    const scalars s = load_scalars(&p, t);
+    const int across = (int)p.across, down = THREADS / across;
+    const int x = (int)threadIdx.x % across, y = (int)threadIdx.x / across;
+    const int64_t chunk = blockIdx.x / p.tiles, column = blockIdx.x % p.tiles * across + x;
+    const int64_t end = p.rows * (chunk + 1) / p.chunks;
+    const int works = y < down && column < p.columns;
+    SUM sum[VECTOR] = {0};
+    for (int64_t row = p.rows * chunk / p.chunks + y; works && row < end;) {
+        SUM run[VECTOR] = {0};
+        ROLLED /* what is stored may be what the next ones read: nothing runs ahead */
+            for (int n = 0; n < RUN && row < end; n++, row += down)
+                visit(&p, t, (INDEX)(row * p.columns + column), s, run);
+        UNROLL
+        for (int k = 0; k < VECTOR; k++) sum[k] += run[k];
+    }
+    for (int left = down, half; left > 1; left = half) { /* lines of threads with a sum */
+        half = (left + 1) / 2;
+        UNROLL
+        for (int k = 0; k < VECTOR; k++) cells[k][threadIdx.x] = sum[k];
+        __syncthreads();
+        UNROLL
+        for (int k = 0; k < VECTOR; k++)
+            if (y < left - half) sum[k] += cells[k][(int)threadIdx.x + half * across];
+        __syncthreads();
+    }
+    UNROLL
+    for (int k = 0; k < VECTOR; k++)
+        if (y == 0 && works) ((SUM *)p.parts)[(chunk * p.columns + column) * VECTOR + k] = sum[k];
+}
