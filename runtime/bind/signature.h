@@ -1,7 +1,7 @@
 /* The signature of a call: what a plan of mgpu.jit was traced for.
  *
- * A string of bytes: for the settings, each argument, and each plain upvalue of the function, its type and shape
- * or value. */
+ * A string of bytes: for the settings, each argument, and each plain upvalue of the function, its
+ * type and shape or value. */
 #ifndef MG_BIND_SIGNATURE_H
 #define MG_BIND_SIGNATURE_H
 
