@@ -1,7 +1,6 @@
 /* Counted, 64-byte aligned host memory with a fault point. The size lies in a line before the
  * block. */
 #include "core/alloc.h"
-#include "core/status.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +48,17 @@ void *mg_realloc(void *block, size_t size) {
     memcpy(moved, block, old < size ? old : size);
     mg_free(block);
     return moved;
+}
+
+mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size) {
+    enum { FIRST = 32 };
+    if (n < *capacity) return MG_OK;
+    const int wider = *capacity ? 2 * *capacity : FIRST;
+    void *moved = mg_realloc(*items, (size_t)wider * item_size);
+    if (!moved) return MG_OOM;
+    *items = moved;
+    *capacity = wider;
+    return MG_OK;
 }
 
 void mg_free(void *block) {

@@ -6,6 +6,7 @@
 #ifndef MG_CORE_ALLOC_H
 #define MG_CORE_ALLOC_H
 
+#include "core/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,9 @@ void *mg_alloc(size_t size);
 void *mg_alloc_zero(size_t size);
 /* Keeps the contents up to the smaller size; on failure the old block stays valid. */
 void *mg_realloc(void *block, size_t size);
+/* Room for item number n in a block of *capacity items of so many bytes, which becomes twice as
+ * wide where there is none. MG_OOM: it is as it was. */
+mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size);
 void mg_free(void *block);
 char *mg_strdup(const char *text);
 

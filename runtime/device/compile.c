@@ -24,16 +24,6 @@ typedef struct compiler {
 
 /* ---- slots ---- */
 
-static mg_status reserve(void **items, int n, int *capacity, size_t size) {
-    if (n < *capacity) return MG_OK;
-    const int wider = *capacity ? 2 * *capacity : 32;
-    void *moved = mg_realloc(*items, (size_t)wider * size);
-    if (!moved) return MG_OOM;
-    *items = moved;
-    *capacity = wider;
-    return MG_OK;
-}
-
 static size_t value_bytes(const mg_kernel_set *set, const mg_value *v, int layout) {
     if (layout != MG_ROW_MAJOR) return set->layout_bytes(v, layout);
     return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
@@ -41,7 +31,7 @@ static size_t value_bytes(const mg_kernel_set *set, const mg_value *v, int layou
 
 static mg_status new_slot(compiler *c, size_t bytes, int external, int *index) {
     mg_program *p = c->p;
-    MG_TRY(reserve((void **)&p->slots, p->n_slots, &p->slots_capacity, sizeof *p->slots));
+    MG_TRY(mg_reserve((void **)&p->slots, p->n_slots, &p->slots_capacity, sizeof *p->slots));
     *index = p->n_slots++;
     p->slots[*index] = (mg_slot){.block = {.bytes = bytes, .first = -1, .last = -1},
                                  .external = external,
@@ -94,7 +84,7 @@ static mg_status new_call(compiler *c, const mg_step *step, mg_program_call *mad
 static mg_status append_call(compiler *c, mg_program_call *k) {
     mg_program *p = c->p;
     mg_status status =
-        reserve((void **)&p->calls, p->n_calls, &p->calls_capacity, sizeof *p->calls);
+        mg_reserve((void **)&p->calls, p->n_calls, &p->calls_capacity, sizeof *p->calls);
     if (status == MG_OK && k->plan.scratch)
         status = new_slot(c, k->plan.scratch, MG_NO_SLOT, &k->scratch);
     if (status != MG_OK) {

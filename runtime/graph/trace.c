@@ -27,16 +27,6 @@ struct mg_trace {
 static _Thread_local mg_trace *current;
 static _Thread_local uint16_t serial;
 
-static mg_status reserve(void **items, int n, int *capacity, size_t size) {
-    if (n < *capacity) return MG_OK;
-    const int wider = *capacity ? 2 * *capacity : 16;
-    void *moved = mg_realloc(*items, (size_t)wider * size);
-    if (!moved) return MG_OOM;
-    *items = moved;
-    *capacity = wider;
-    return MG_OK;
-}
-
 mg_trace *mg_trace_current(void) {
     return current;
 }
@@ -78,7 +68,7 @@ mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_s
 }
 
 mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
-    if (reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
+    if (mg_reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
         return NULL;
     /* A plan on several devices takes arguments from wherever they lie. */
     const mg_placement place = t->n_devices ? mg_place_on(t->device) : actual->place;
@@ -102,8 +92,8 @@ mg_device *mg_trace_device(mg_device *d) {
 mg_status mg_trace_enter_variable(mg_variable *v) {
     mg_trace *t = current;
     if (v->trace == serial && v->entry) return MG_OK;
-    MG_TRY(reserve((void **)&t->variables, t->n_variables, &t->variables_capacity,
-                   sizeof *t->variables));
+    MG_TRY(mg_reserve((void **)&t->variables, t->n_variables, &t->variables_capacity,
+                      sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
     if (!v->entry) return MG_OOM;
     if (t->n_devices) v->entry->place = mg_place_on(stage_device(t, v->value->place.device));
@@ -122,8 +112,8 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
         MG_TRY(mg_tensor_read(ok, &value));
         return value ? MG_OK : mg_fail(code, "%s", message);
     }
-    MG_TRY(reserve((void **)&current->guards, current->n_guards, &current->guards_capacity,
-                   sizeof *current->guards));
+    MG_TRY(mg_reserve((void **)&current->guards, current->n_guards, &current->guards_capacity,
+                      sizeof *current->guards));
     char *copy = mg_strdup(message);
     if (!copy) return MG_OOM;
     current->guards[current->n_guards++] = (mg_guard){mg_tensor_retain(ok), code, copy};

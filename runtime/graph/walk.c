@@ -12,23 +12,14 @@ typedef struct frame_stack {
     int n, capacity;
 } frame_stack;
 
-static mg_status grow(void **items, int *capacity, size_t item_size) {
-    const int wider = *capacity ? 2 * *capacity : 64;
-    void *moved = mg_realloc(*items, (size_t)wider * item_size);
-    if (!moved) return MG_OOM;
-    *items = moved;
-    *capacity = wider;
-    return MG_OK;
-}
-
 static mg_status push(frame_stack *s, mg_tensor *t, bool follow) {
-    if (s->n == s->capacity) MG_TRY(grow((void **)&s->items, &s->capacity, sizeof *s->items));
+    MG_TRY(mg_reserve((void **)&s->items, s->n, &s->capacity, sizeof *s->items));
     s->items[s->n++] = (frame){t, follow ? 0 : t->n_inputs};
     return MG_OK;
 }
 
 static mg_status append(mg_walk *w, mg_tensor *t) {
-    if (w->n == w->capacity) MG_TRY(grow((void **)&w->items, &w->capacity, sizeof *w->items));
+    MG_TRY(mg_reserve((void **)&w->items, w->n, &w->capacity, sizeof *w->items));
     t->slot = w->n;
     w->items[w->n++] = t;
     return MG_OK;
