@@ -242,7 +242,8 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
     p->verdict = spec->verdict != NULL;
-    p->ahead = n == 1 && p->verdict;
+    const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
+    p->at_once = n == 1 && first->api->hear && (p->verdict || !spec->n_guards);
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);

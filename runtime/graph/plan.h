@@ -43,7 +43,7 @@ struct mg_plan {
     mg_device **stages; /* per stage: the device that stands for it */
     mg_comm *world;     /* of all parts, where there are stages; else NULL */
     bool verdict;       /* its guards are one root: see mg_plan_spec */
-    bool ahead;         /* which is answered later */
+    bool at_once;       /* the phases run as one; a verdict is answered later */
     bool begun;         /* a run goes on beside the caller */
     bool spread;        /* on devices of the caller's choice: variables may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;

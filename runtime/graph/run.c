@@ -347,8 +347,9 @@ static mg_status check_comms(const mg_plan *p) {
 }
 
 /* Both phases at once, which the device is still at when the step before is settled: what that one
- * has failed, this one has not changed. */
-static mg_status run_ahead(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+ * has failed, this one has not changed, if it has guards itself. */
+static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    if (!p->verdict) MG_TRY(mg_ahead_settle(p->parts[0].device));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(take_results(p, args, results));
     MG_TRY(prepare_commit(p, 0, args));
@@ -356,7 +357,7 @@ static mg_status run_ahead(mg_plan *p, mg_tensor *const *args, mg_tensor **resul
     bind_values(p);
     MG_TRY(mg_ahead_settle(p->parts[0].device));
     if (p->n_draws) mg_rng_take(p->n_draws);
-    return mg_ahead_ask(p);
+    return p->verdict ? mg_ahead_ask(p) : MG_OK;
 }
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
@@ -365,7 +366,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
     MG_TRY(bind_given(p, args));
-    if (p->ahead) return run_ahead(p, args, results);
+    if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(place_outputs(p));
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));

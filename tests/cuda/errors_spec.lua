@@ -106,6 +106,26 @@ model:fit(mgpu.rand { 640, 8 }, mgpu.randint(0, 3, { 640 }), { batch_size = 16, 
   check.truthy(tonumber(calls:match "cuMemAllocFromPoolAsync: (%d+)") < 100)
 end)
 
+test("a loop of one's own, whose batches and losses are new tensors, is recorded a few times", function()
+  local log = check.path "calls"
+  local out = run(standin .. "MGPU_CUDA_KEPT= MGPU_STANDIN_LOG=" .. log, [[
+local w, sums = mgpu.variable(mgpu.ones { 4, 2 }), {}
+local step = mgpu.jit(function(x)
+  local loss = x:matmul(w:value()):sum()
+  w:assign(w:value() + 1)
+  return loss, x * 2
+end)
+for i = 1, 60 do
+  local loss, twice = step(mgpu.full({ 3, 4 }, i))
+  sums[i] = loss
+  if i == 60 then print(twice:sum():item()) end
+end
+for i = 1, 60 do assert(sums[i]:item() == 24 * i * i, i) end
+]])
+  check.equal(out, "1440\n")
+  check.truthy(tonumber(check.read(log):match "cuStreamBeginCapture: (%d+)") < 10)
+end)
+
 -- name, which call, code, what the message has, whether the step had been done
 for _, case in ipairs {
   { "a copy of a result that fails", "cuMemcpyDtoHAsync:12", 1,

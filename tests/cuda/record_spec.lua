@@ -250,13 +250,17 @@ end
 test("a graph that cannot be given other addresses is made anew", function()
   local before = standin.standin_count "cuGraphInstantiate"
   as_on_ref(function(name)
-    local f, kept = mgpu.jit(function(x) return x * 2 + 1 end), {}
+    local n = 2200000 -- too many to be brought to another place
+    local f, kept, ends = mgpu.jit(function(x) return x * 2 + 1 end), {}, {}
     for i = 1, 40 do
       if i > 20 and name == "cuda:0" then standin.standin_fail("cuGraphExecUpdate", 1, 910) end
-      kept[i] = f(mgpu.full({ 4 }, i))
+      kept[i] = f(mgpu.full({ n }, i))
+      ends[i] = kept[i]:slice { { n - 1, n } }
+      mgpu.eval(ends[i])
+      if i > 4 then kept[i - 4] = kept[i - 4]:free() end
     end
     standin.standin_fail("cuGraphExecUpdate", 0, 0)
-    return numbers(kept)
+    return numbers(ends)
   end)
   check.truthy(standin.standin_count "cuGraphInstantiate" > before + 20)
 end)

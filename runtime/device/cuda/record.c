@@ -1,19 +1,19 @@
 /* Recording a program's calls into CUDA graphs, so that a step costs the host one launch.
  *
  * A recording holds for one list of addresses: calls are recorded with the memory they work on.
- * Results get the same few addresses again and again (memory.c), and so do arguments (inputs.h), so
- * a handful of recordings serves a training loop; a new list takes over the oldest one's graph,
- * whose nodes are given the new addresses. The first run of a program is not recorded: most run
- * only once. Calls that wait (collectives between streams, reference kernels) stand between two
- * recordings. */
+ * Memory that comes and goes has the same few addresses again and again (memory.c), and values that
+ * wander get a place (places.h), so a handful of recordings serves a training loop; a new list
+ * takes over the oldest one's graph, whose nodes are given the new addresses. The first run of a
+ * program is not recorded: most run only once. Calls that wait (collectives between streams,
+ * reference kernels) stand between two recordings. */
 #include "device/cuda/record.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/cuda/apart.h"
-#include "device/cuda/inputs.h"
 #include "device/cuda/join.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/module.h"
+#include "device/cuda/places.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
 #include <string.h>
@@ -36,7 +36,7 @@ typedef struct program {
     mg_program *calls;
     mg_step *steps; /* what they were made of */
     int n_external;
-    mg_cuda_inputs *inputs;
+    mg_cuda_places *places;
     bool draws[N_PHASES];
     uint64_t runs[N_PHASES];
     uint64_t clock;
@@ -170,10 +170,13 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     int first, last, after;
     mg_run own = *given, *run = &own;
     MG_TRY(mg_cuda_enter(p->device));
-    MG_TRY(mg_cuda_inputs_bring(p->inputs, given, &own.external));
+    MG_TRY(mg_cuda_places_bring(p->places, given, &own.external));
     mg_program_phase(p->calls, run->phase, &first, &last);
     const bool recorded = p->runs[run->phase]++ > 0;
-    if (mg_fault_planned()) return run_failing(p, run, first, last);
+    if (mg_fault_planned()) {
+        MG_TRY(run_failing(p, run, first, last));
+        first = last;
+    }
     for (int i = first; i < last; i = after) {
         const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
         if (i == first && run->phase != MG_COMMIT && mg_interrupt_pending() && mg_interrupt_take())
@@ -181,7 +184,7 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
         if (wait > i) MG_TRY(run_piece(p, run, i, wait, recorded));
         if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
     }
-    return MG_OK;
+    return mg_cuda_places_take(p->places, given);
 }
 
 /* ---- life ---- */
@@ -210,10 +213,10 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->n_external = work->n_external;
-    p->inputs = mg_cuda_inputs_new(d, work);
-    const mg_status status = p->inputs ? compile_calls(p, set, work) : MG_OOM;
+    p->places = mg_cuda_places_new(d, work);
+    const mg_status status = p->places ? compile_calls(p, set, work) : MG_OOM;
     if (status != MG_OK) {
-        mg_cuda_inputs_free(p->inputs);
+        mg_cuda_places_free(p->places);
         mg_free(p->steps);
         mg_free(p);
         return status;
@@ -232,7 +235,7 @@ void mg_cuda_program_release(mg_program *calls) {
         if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
         mg_free(p->kept[i].external);
     }
-    mg_cuda_inputs_free(p->inputs);
+    mg_cuda_places_free(p->places);
     mg_program_release(p->calls);
     mg_free(p->steps);
     mg_free(p);
