@@ -3,16 +3,35 @@
 
 #define BIND_RESULTS "mgpu.jit.results"
 
+enum { ANCHORS = 1, TEMPLATE }; /* stack positions */
+
+/* Replaces the table on top by a copy with each value as fn replaces it on top of the stack. */
+static void map_table(lua_State *L, void (*fn)(lua_State *, void *), void *context) {
+    const int from = lua_gettop(L);
+    luaL_checkstack(L, 8, "jit");
+    lua_newtable(L);
+    for (lua_pushnil(L); lua_next(L, from);) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        fn(L, context);
+        lua_rawset(L, from + 1);
+    }
+    lua_remove(L, from);
+}
+
 /* ---- the template ---- */
 
-/* Replaces the value on top by its template, collecting tensors. `anchors` keeps what is read. */
-static void push_template(lua_State *L, bind_outputs *o, int anchors) {
+/* Replaces the value on top by its template, collecting tensors. The table at ANCHORS keeps what is
+ * read.
+ */
+static void push_template(lua_State *L, void *outputs) {
+    bind_outputs *o = outputs;
     if (bind_to_variable(L, -1)) bind_take_tensor(L, lua_gettop(L), NULL, "jit");
     mg_tensor *t = bind_to_tensor(L, -1);
     if (t) {
         if (o->n == BIND_MAX_TENSORS)
             bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", BIND_MAX_TENSORS);
-        lua_rawseti(L, anchors, o->n + 1);
+        lua_rawseti(L, ANCHORS, o->n + 1);
         o->list[o->n++] = t;
         lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
         return;
@@ -23,37 +42,28 @@ static void push_template(lua_State *L, bind_outputs *o, int anchors) {
                   "mgpu.jit: the function returned a %s; results are tensors, numbers, "
                   "strings, booleans and tables of these",
                   luaL_typename(L, -1));
-    if (type != LUA_TTABLE) return;
-    const int from = lua_gettop(L);
-    luaL_checkstack(L, 8, "jit");
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, from);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        push_template(L, o, anchors);
-        lua_rawset(L, from + 1);
-    }
-    lua_remove(L, from);
+    if (type == LUA_TTABLE) map_table(L, push_template, o);
 }
 
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
-    lua_newtable(L); /* anchors */
-    lua_insert(L, 1);
+    lua_newtable(L);
+    lua_insert(L, ANCHORS);
     lua_createtable(L, n_results, 0);
-    lua_insert(L, 2);
+    lua_insert(L, TEMPLATE);
     for (int i = 1; i <= n_results; i++) {
-        lua_pushvalue(L, i + 2);
-        push_template(L, o, 1);
-        lua_rawseti(L, 2, i);
+        lua_pushvalue(L, TEMPLATE + i);
+        push_template(L, o);
+        lua_rawseti(L, TEMPLATE, i);
     }
     o->n_results = n_results;
-    lua_settop(L, 2);
+    lua_settop(L, TEMPLATE);
 }
 
 /* ---- results ---- */
 
 /* Pushes a result: the template's value with tensors put in. */
-static void push_result(lua_State *L, mg_tensor **results) {
+static void push_result(lua_State *L, void *list) {
+    mg_tensor **results = list;
     if (lua_type(L, -1) == LUA_TLIGHTUSERDATA) {
         const size_t i = (size_t)(uintptr_t)lua_touserdata(L, -1);
         lua_pop(L, 1);
@@ -61,17 +71,7 @@ static void push_result(lua_State *L, mg_tensor **results) {
         *place = mg_tensor_retain(results[i - 1]);
         return;
     }
-    if (!lua_istable(L, -1)) return;
-    const int from = lua_gettop(L);
-    luaL_checkstack(L, 8, "jit");
-    lua_newtable(L);
-    for (lua_pushnil(L); lua_next(L, from);) {
-        lua_pushvalue(L, -2);
-        lua_insert(L, -2);
-        push_result(L, results);
-        lua_rawset(L, from + 1);
-    }
-    lua_remove(L, from);
+    if (lua_istable(L, -1)) map_table(L, push_result, list);
 }
 
 static int release_results(lua_State *L) {

@@ -1,10 +1,9 @@
 /* Buckets of reductions: several at once have the bits of one after another, and a step issues them
  * so, the same on every device. */
 #include "comm/comm.h"
-#include "core/alloc.h"
-#include "device/device.h"
 #include "graph/plan.h"
 #include "ops/build.h"
+#include "ref_devices.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -243,18 +242,8 @@ static void a_bucket_is_full_at_its_length(void **state) {
 
 static int open_devices(void **state) {
     (void)state;
-    for (int i = 0; i < RANKS; i++) {
-        char name[] = "ref:0";
-        name[4] = (char)('0' + i);
-        devices[i] = mg_device_find(name);
-    }
+    open_ref_devices(devices, RANKS);
     return 0;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    mg_devices_close();
-    return mg_alloc_get_stats().live_blocks != 0;
 }
 
 int main(void) {

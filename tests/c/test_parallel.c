@@ -1,11 +1,10 @@
 /* Plans on several devices: a step is split, reduced and committed, and survives every failing
  * allocation on whichever device it happens. */
-#include "core/alloc.h"
-#include "device/device.h"
 #include "device/worker.h"
 #include "graph/graph.h"
 #include "graph/partition.h"
 #include "ops/build.h"
+#include "ref_devices.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -124,11 +123,7 @@ static void a_split_step_survives_every_failing_allocation(void **state) {
 /* The workers and arenas are made once: before blocks are counted. */
 static int open_devices(void **state) {
     (void)state;
-    for (int i = 0; i < DEVICES; i++) {
-        char name[] = "ref:0";
-        name[4] = (char)('0' + i);
-        devices[i] = mg_device_find(name);
-    }
+    open_ref_devices(devices, DEVICES);
     mg_variable *v = two();
     mg_tensor *x = column((double[]){1, 2, 3, 4, 5}), *results[2];
     mg_plan *plan = trace_step(v, x);
@@ -137,12 +132,6 @@ static int open_devices(void **state) {
     mg_plan_free(plan);
     mg_variable_release(v);
     return 0;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    mg_devices_close();
-    return mg_alloc_get_stats().live_blocks != 0;
 }
 
 int main(void) {

@@ -1,11 +1,10 @@
 /* Devices whose parts of a step are equal run one program, with the numbers of programs of their
  * own. */
-#include "core/alloc.h"
 #include "core/rng.h"
-#include "device/device.h"
 #include "graph/plan.h"
 #include "ops/attrs.h"
 #include "ops/build.h"
+#include "ref_devices.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -103,18 +102,8 @@ static void unequal_shards_share_with_their_equals_only(void **state) {
 
 static int open_devices(void **state) {
     (void)state;
-    for (int i = 0; i < DEVICES; i++) {
-        char name[] = "ref:0";
-        name[4] = (char)('0' + i);
-        devices[i] = mg_device_find(name);
-    }
+    open_ref_devices(devices, DEVICES);
     return 0;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    mg_devices_close();
-    return mg_alloc_get_stats().live_blocks != 0;
 }
 
 int main(void) {

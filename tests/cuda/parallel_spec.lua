@@ -76,36 +76,29 @@ test("two GPUs", function()
   trains_alike { "cuda:0", "cuda:1" }
 end)
 
-test("layers on GPUs of their own", function()
-  local function stack(device)
-    mgpu.seed(1)
-    return mgpu.Sequential { L.Input { 12, 12, 1 }, L.Conv2D { 4, 3, activation = "relu", name = "c1" },
-      L.Flatten {}, L.Dense { 10, activation = "softmax", name = "f", device = device } }
-  end
-  in_float64(function()
-    local serial, parallel = stack(nil), stack(2)
-    local h = fit(serial, "ref:0")
-    local hp = fit(parallel, { { "cuda:0", "cuda:0/1" }, { "cuda:0/2", "cuda:0/3" } })
-    same_weights(serial, parallel, 1e-11)
-    check.near(hp.loss, h.loss, 1e-11)
+for what, groups in pairs {
+  ["layers on devices of their own"] = { { "cuda:0", "cuda:0/1" }, { "cuda:0/2", "cuda:0/3" } },
+  -- the rows' devices meet on their streams, the layers' on the host
+  ["layers on GPUs of their own, each on both GPUs' halves"] =
+    { { "cuda:0", "cuda:0/1" }, { "cuda:1", "cuda:1/1" } },
+} do
+  test(what, function()
+    if GPUS < 2 and groups[2][1] == "cuda:1" then check.skip "one GPU" end
+    local function stack(device)
+      mgpu.seed(1)
+      return mgpu.Sequential { L.Input { 12, 12, 1 },
+        L.Conv2D { 4, 3, activation = "relu", name = "c1" },
+        L.Flatten {}, L.Dense { 10, activation = "softmax", name = "f", device = device } }
+    end
+    in_float64(function()
+      local serial, parallel = stack(nil), stack(2)
+      local h = fit(serial, "ref:0")
+      local hp = fit(parallel, groups)
+      same_weights(serial, parallel, 1e-11)
+      check.near(hp.loss, h.loss, 1e-11)
+    end)
   end)
-end)
-
-test("layers on GPUs of their own, each on both GPUs' halves", function()
-  if GPUS < 2 then check.skip "one GPU" end
-  local function stack(device)
-    mgpu.seed(1)
-    return mgpu.Sequential { L.Input { 12, 12, 1 }, L.Conv2D { 4, 3, activation = "relu", name = "c1" },
-      L.Flatten {}, L.Dense { 10, activation = "softmax", name = "f", device = device } }
-  end
-  in_float64(function() -- the rows' devices meet on their streams, the layers' on the host
-    local serial, parallel = stack(nil), stack(2)
-    local h = fit(serial, "ref:0")
-    local hp = fit(parallel, { { "cuda:0", "cuda:0/1" }, { "cuda:1", "cuda:1/1" } })
-    same_weights(serial, parallel, 1e-11)
-    check.near(hp.loss, h.loss, 1e-11)
-  end)
-end)
+end
 
 test("asynchronous training while the main thread uses the same GPU", function()
   local x, y = {}, {}
