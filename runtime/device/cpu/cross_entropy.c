@@ -4,46 +4,25 @@
  * maximum passes over NaN, which the sum then spreads. */
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/row_loops.h"
 #include "device/cpu/vectormath.h"
-
-/* Rows too short for vector maxima; numbers that are summed in the type itself. */
-enum { SHORT = 64, BLOCK = 1024 };
-
-static inline double wide_exp(double x) {
-    return exp(x);
-}
-
-/* The sum over i < n of a term, blockwise. */
-#define SUM(REAL, total, term)                                                                     \
-    for (int64_t first = 0; first < n; first += BLOCK) {                                           \
-        const int64_t end = first + BLOCK < n ? first + BLOCK : n;                                 \
-        REAL part = 0;                                                                             \
-        _Pragma("omp simd reduction(+ : part)") for (int64_t i = first; i < end; i++) part +=      \
-            term;                                                                                  \
-        total += (double)part;                                                                     \
-    }
 
 #define CROSS_ENTROPY(REAL, T, EXP)                                                                \
     MG_CLONES static REAL largest_##T(const REAL *restrict x, int64_t n) {                         \
         REAL largest = -INFINITY;                                                                  \
-        if (n < SHORT) {                                                                           \
-            for (int64_t i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;             \
-        } else {                                                                                   \
-            _Pragma("omp simd reduction(max : largest)") for (int64_t i = 0; i < n; i++) largest = \
-                x[i] > largest ? x[i] : largest;                                                   \
-        }                                                                                          \
+        ROW_LARGEST(largest)                                                                       \
         return largest;                                                                            \
     }                                                                                              \
     MG_CLONES static double exponentials_##T(const REAL *restrict x, int64_t n, REAL largest) {    \
         double sum = 0;                                                                            \
-        SUM(REAL, sum, EXP(x[i] - largest))                                                        \
+        ROW_SUM(REAL, sum, EXP(x[i] - largest))                                                    \
         return sum;                                                                                \
     }                                                                                              \
     MG_CLONES static REAL loss_##T(const REAL *restrict x, const REAL *restrict t, int64_t n) {    \
         const REAL largest = largest_##T(x, n);                                                    \
         const double shift = log(exponentials_##T(x, n, largest));                                 \
         double total = 0;                                                                          \
-        SUM(REAL, total, t[i] * (REAL)((double)(x[i] - largest) - shift))                          \
+        ROW_SUM(REAL, total, t[i] * (REAL)((double)(x[i] - largest) - shift))                      \
         return (REAL)-total;                                                                       \
     }                                                                                              \
     MG_CLONES static void grad_##T(const REAL *restrict x, const REAL *restrict t, REAL dy,        \
@@ -51,8 +30,8 @@ static inline double wide_exp(double x) {
         const REAL largest = largest_##T(x, n);                                                    \
         double sum = 0, targets = 0;                                                               \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);           \
-        SUM(REAL, sum, dx[i])                                                                      \
-        SUM(REAL, targets, t[i])                                                                   \
+        ROW_SUM(REAL, sum, dx[i])                                                                  \
+        ROW_SUM(REAL, targets, t[i])                                                               \
         const REAL scale = (REAL)(targets / sum);                                                  \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale - t[i]);   \
     }                                                                                              \
@@ -67,7 +46,7 @@ static inline double wide_exp(double x) {
         const bool inside = label >= 0 && label < n;                                               \
         double sum = 0;                                                                            \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);           \
-        SUM(REAL, sum, dx[i])                                                                      \
+        ROW_SUM(REAL, sum, dx[i])                                                                  \
         const REAL scale = (REAL)((double)inside / sum);                                           \
         const REAL own = inside ? dy * (dx[label] * scale - 1) : 0;                                \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale);          \

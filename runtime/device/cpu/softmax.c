@@ -4,37 +4,21 @@
  * neighbouring columns go together. The maximum passes over NaN, which the sum then spreads. */
 #include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/row_loops.h"
 #include "device/cpu/vectormath.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-/* Columns together; rows too short for vector maxima; numbers that are summed in the type itself.
- */
-enum { COLUMNS = 64, SHORT = 64, BLOCK = 1024 };
-
-static inline double wide_exp(double x) {
-    return exp(x);
-}
+enum { COLUMNS = 64 }; /* together */
 
 #define SOFTMAX(REAL, T, EXP)                                                                      \
     MG_CLONES static void row_##T(const void *src, void *dst, int64_t n, bool logarithm) {         \
         const REAL *restrict x = src;                                                              \
         REAL *restrict y = dst, largest = -INFINITY;                                               \
         double sum = 0;                                                                            \
-        if (n < SHORT) {                                                                           \
-            for (int64_t i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;             \
-        } else {                                                                                   \
-            _Pragma("omp simd reduction(max : largest)") for (int64_t i = 0; i < n; i++) largest = \
-                x[i] > largest ? x[i] : largest;                                                   \
-        }                                                                                          \
+        ROW_LARGEST(largest)                                                                       \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - largest);            \
-        for (int64_t first = 0; first < n; first += BLOCK) {                                       \
-            const int64_t end = first + BLOCK < n ? first + BLOCK : n;                             \
-            REAL part = 0;                                                                         \
-            _Pragma("omp simd reduction(+ : part)") for (int64_t i = first; i < end; i++) part +=  \
-                y[i];                                                                              \
-            sum += (double)part;                                                                   \
-        }                                                                                          \
+        ROW_SUM(REAL, sum, y[i])                                                                   \
         const double shift = logarithm ? log(sum) : 0;                                             \
         const REAL scale = (REAL)(1 / sum);                                                        \
         if (logarithm) {                                                                           \
@@ -69,18 +53,13 @@ static inline double wide_exp(double x) {
             }                                                                                      \
         }                                                                                          \
     }
+
 /* y (dy - sum(dy y)) along rows, or along columns of which some go together. */
 #define SOFTMAX_GRAD(REAL, T)                                                                      \
     MG_CLONES static void grad_row_##T(const REAL *restrict y, const REAL *restrict dy,            \
                                        REAL *restrict dx, int64_t n) {                             \
         double sum = 0;                                                                            \
-        for (int64_t first = 0; first < n; first += BLOCK) {                                       \
-            const int64_t end = first + BLOCK < n ? first + BLOCK : n;                             \
-            REAL part = 0;                                                                         \
-            _Pragma("omp simd reduction(+ : part)") for (int64_t i = first; i < end; i++) part +=  \
-                dy[i] * y[i];                                                                      \
-            sum += (double)part;                                                                   \
-        }                                                                                          \
+        ROW_SUM(REAL, sum, dy[i] * y[i])                                                           \
         const REAL s = (REAL)sum;                                                                  \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - s);            \
     }                                                                                              \
