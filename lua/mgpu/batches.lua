@@ -274,6 +274,20 @@ end
 local Rows = {} -- through tensors
 Rows.__index = Rows
 
+-- The next step begins at this row of the order. Its position is there already, unless a fit within
+-- this one has moved it.
+function Rows:begin_at(row)
+  local position = self.position
+  if position and position.at == row then return end
+  local first = core.tensor(row, { dtype = "int32" })
+  if position then
+    position.row:assign(first)
+  else
+    if self.first then self.first:free() end -- for the next one: a GPU's steps want the same addresses
+    self.first = first
+  end
+end
+
 --- {count, rows, shape, first, order, tensors} for at most `limit` batches of equal size; `first` is
 --- good until the next is taken, and nil if there is a position.
 function Rows:take(limit)
@@ -282,9 +296,9 @@ function Rows:take(limit)
   if left <= 0 then return nil end
   local rows = math.min(size, left)
   local count = rows < size and 1 or math.min(limit, math.floor(left / size))
-  if self.first then self.first:free() end -- for the next one: a GPU's steps want the same addresses
-  self.first = not self.position and core.tensor(self.at, { dtype = "int32" }) or nil
+  self:begin_at(self.at)
   self.at = self.at + count * rows
+  if self.position then self.position.at = self.at end
   return { count = count, rows = rows, shape = source.shape, first = self.first, order = self.order,
     tensors = source.tensors }
 end
@@ -293,7 +307,7 @@ end
 --- What is shuffled is the first rows of the tensors: all, or the part before a validation split.
 function Rows:start(pass, skip)
   self.at = (skip or 0) * self.batch_size
-  if self.position then self.position:assign(core.tensor(self.at, { dtype = "int32" })) end
+  if self.position then self.position.at = nil end -- a step that failed has not moved it
   self.order = self.shuffle and core.permutation(self.source.rows, SHUFFLE_STREAM, pass)
     or self.source.order
 end
@@ -313,8 +327,8 @@ function Stream:start(_, skip)
   for _ = 1, skip or 0 do self.next() end
 end
 
---- A cursor through the source; `position` is a variable of steps that move it on, or nil. Call start
---- before take.
+--- A cursor through the source; `position` is that of the steps (Compiled:position), or nil. Call
+--- start before take.
 function M.cursor(source, batch_size, shuffle, position)
   return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle,
     position = position }, source.dataset and Stream or Rows)

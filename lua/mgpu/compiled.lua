@@ -191,7 +191,7 @@ end
 local function step_of(self, model, kind, fn)
   local function step(count, rows, shape, key, first, order, ...) -- luacheck: no unused
     local unpacked, all = unpack_shape(shape), { ... }
-    local position = order and not first and self:position(kind)
+    local position = order and not first and self:position(kind).row
     local from = position and position:value() or first
     for _ = 1, count do
       fn(self, model, parts_of(unpacked, take(all, order, from, rows)))
@@ -221,14 +221,14 @@ end
 
 function makers.test(self, model) return step_of(self, model, "test", test) end
 
---- Where in the order the next step of a kind ("train", "test") begins, a variable that the step itself
---- moves on, so that it needs nothing from the host; nil on several devices and without jit, where
---- `first` says it.
+--- Where in the order the next step of a kind ("train", "test") begins: {row = a variable that the step
+--- itself moves on, so that it needs nothing from the host, at = what that is after the steps given so
+--- far}; nil on several devices and without jit, where `first` says it.
 function Compiled:position(kind)
   if self.eager or self.spread then return nil end
   if not self.positions[kind] then
-    self.positions[kind] = core.variable(core.tensor(0, { dtype = "int32" }),
-      { name = "position", trainable = false })
+    self.positions[kind] = { row = core.variable(core.tensor(0, { dtype = "int32" }),
+      { name = "position", trainable = false }) }
   end
   return self.positions[kind]
 end
