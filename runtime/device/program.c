@@ -4,6 +4,7 @@
 #include "device/calls.h"
 #include "device/collective.h"
 #include "device/fault.h"
+#include <stdio.h>
 #include <string.h>
 
 void mg_program_drop_call(mg_program_call *k) {
@@ -88,13 +89,30 @@ static mg_status run_checked(const mg_program *p, const mg_program_call *k, cons
     return status;
 }
 
-mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
+/* Where memory is short the caller tries again: not once values may have changed. */
+static mg_status not_again(mg_status status) {
+    char message[512];
+    if (status != MG_OOM) return status;
+    snprintf(message, sizeof message, "%s", mg_error_message());
+    return mg_fail(MG_DEVICE, "%s", message);
+}
+
+static mg_status run_range(mg_program *p, const mg_run *run, int first, int last, bool recorded) {
     for (int i = first; i < last; i += p->calls[i].together) {
         if (i < p->n_compute && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
-        MG_TRY(run_checked(p, &p->calls[i], run));
+        const mg_status status = run_checked(p, &p->calls[i], run);
+        MG_TRY(recorded || i < p->n_compute ? status : not_again(status));
     }
     return MG_OK;
+}
+
+mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
+    return run_range(p, run, first, last, false);
+}
+
+mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last) {
+    return run_range(p, run, first, last, true);
 }
 
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last) {

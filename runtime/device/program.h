@@ -75,6 +75,8 @@ mg_status mg_program_run(mg_program *p, const mg_run *run);
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last);
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
+/* While the device records: nothing is done yet. */
+mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last);
 typedef struct mg_range { /* bytes that a call reads or writes */
     const char *begin, *end;
     bool written;

@@ -145,6 +145,40 @@ for _, case in ipairs {
   end)
 end
 
+test("an update that runs out of memory half way is not made twice", function()
+  for call = 1, 5 do -- the first two while it is recorded, the fourth between two variables
+    local out = run(standin .. "MGPU_STANDIN_FAIL=cuGraphInstantiate:-1:2", ([[
+local ffi = require "ffi"
+ffi.cdef "void standin_fail(const char *function, int n, int error);"
+local a, b = mgpu.variable(mgpu.ones { 3 }), mgpu.variable(mgpu.ones({ 5 }, { dtype = "int32" }))
+local step = mgpu.jit(function()
+  a:assign(a:value() + 1)
+  b:assign(b:value() * 2)
+end)
+for _ = 1, 3 do step() end
+ffi.load("build/standin/libcuda.so.1").standin_fail("cuLaunchKernel", %d, 2)
+local ok, message = pcall(step)
+print(ok or message:match "the GPU's memory is full", a:value():totable()[1], b:value():totable()[1])
+]]):format(call))
+    check.equal(out, call == 3 and "the GPU's memory is full\t4\t8\n"
+      or call == 4 and "the GPU's memory is full\t5\t8\n" or "true\t5\t16\n")
+  end
+end)
+
+test("what runs out of memory before the update is made again", function()
+  local out = run(standin .. "MGPU_STANDIN_FAIL=cuGraphInstantiate:-1:2", [[
+local ffi = require "ffi"
+ffi.cdef "void standin_fail(const char *function, int n, int error);"
+local a = mgpu.variable(mgpu.ones { 3 })
+local step = mgpu.jit(function(x) a:assign(a:value() + x:sum()) end)
+local x = mgpu.ones { 4 }
+for _ = 1, 3 do step(x) end
+ffi.load("build/standin/libcuda.so.1").standin_fail("cuLaunchKernel", 3, 2)
+print(pcall(step, x), a:value():totable()[1])
+]])
+  check.equal(out, "true\t17\n")
+end)
+
 test("a kernel that cannot be compiled is named, and compiled when it is wanted again", function()
   local out, status = run(standin .. "MGPU_CACHE=" .. check.path "cache"
     .. " MGPU_STANDIN_FAIL=nvrtcCompileProgram:2:6", [[

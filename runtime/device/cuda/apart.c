@@ -96,7 +96,7 @@ static mg_status record_node(apart *a, int k, mg_program *calls, const mg_run *r
     size_t n;
     node *now = &a->nodes[k];
     MG_TRY(move_behind(a, waits, find_waits(a, k, waits)));
-    MG_TRY(mg_program_run_calls(calls, run, i, i + 1));
+    MG_TRY(mg_program_record_calls(calls, run, i, i + 1));
     MG_TRY(read_place(a, &ends, &n));
     now->ends = mg_alloc((n + 1) * sizeof(CUgraphNode));
     if (!now->ends) return MG_OOM;
