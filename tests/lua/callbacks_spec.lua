@@ -87,20 +87,21 @@ test("a fit within a fit does not move the outer one's batches", function()
   local function trained(nested)
     mgpu.seed(1)
     mgpu.Layer.reset_names()
-    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
-    model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.1 } }
+    local net = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    net:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.1 } }
     local x, y = mgpu.arange(24):reshape { 12, 2 } / 24, mgpu.arange(12):reshape { 12, 1 } / 12
     local inside
     local callback = { on_train_batch_end = function()
       if not nested or inside then return end
       inside = true
-      local before = model:get_weights()
-      model:fit(x, y, { verbose = 0, batch_size = 5, shuffle = false })
-      model:set_weights(before)
+      local before = net:get_weights()
+      net:fit(x, y, { verbose = 0, batch_size = 5, shuffle = false })
+      net:set_weights(before)
       inside = false
     end }
-    model:fit(x, y, { verbose = 0, batch_size = 2, epochs = 2, shuffle = false, callbacks = { callback } })
-    return model:get_weights()[1]:totable()
+    net:fit(x, y, { verbose = 0, batch_size = 2, epochs = 2, shuffle = false,
+      callbacks = { callback } })
+    return net:get_weights()[1]:totable()
   end
   check.near(trained(true), trained(false), 1e-6)
 end)
