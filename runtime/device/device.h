@@ -92,6 +92,7 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     int threads;            /* its share of the host's cores in plans on several devices; 0: all */
     struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
     mg_variable *sound;     /* no guard has failed that nobody was told of; or NULL: likewise */
+    bool unsound;           /* `sound` is to be made true */
     mg_rng_state asked_rng; /* before it ran */
     char *kept;             /* owned: the message of a guard whose plan is gone; or NULL */
     mg_status kept_code;

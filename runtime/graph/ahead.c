@@ -70,10 +70,13 @@ mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards
 
 /* ---- running it ---- */
 
-/* From now on steps count again. What fails here fails at the next step, too. */
-static void make_sound(mg_device *d) {
-    mg_tensor *value = truth(d);
-    if (value) mg_variable_bind(d->sound, d, value);
+/* In place: it must not fail for want of memory. */
+mg_status mg_ahead_make_sound(mg_device *d) {
+    static const uint8_t yes = 1;
+    if (!d->unsound) return MG_OK;
+    MG_TRY(d->api->copy_in(d, d->sound->value->buffer->data, &yes, 1));
+    d->unsound = false;
+    return MG_OK;
 }
 
 mg_status mg_ahead_ask(mg_plan *p) {
@@ -85,7 +88,7 @@ mg_status mg_ahead_ask(mg_plan *p) {
         d->asked = p;
         d->asked_rng = p->rng;
     } else {
-        make_sound(d); /* who hears of this error need not hear of a guard */
+        d->unsound = true; /* perhaps: who hears of this error need not hear of a guard */
     }
     return status;
 }
@@ -124,6 +127,6 @@ mg_status mg_ahead_settle(mg_device *d) {
     MG_TRY(d->api->hear(d, &verdict));
     if (!verdict) return MG_OK;
     take_back_draws(d->asked_rng, p->n_draws);
-    make_sound(d);
+    d->unsound = true;
     return mg_fail(p->guards[verdict - 1].code, "%s", p->guards[verdict - 1].message);
 }

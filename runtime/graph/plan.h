@@ -71,7 +71,9 @@ mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can);
  * one where all guards hold and it is sound, else the old one". *verdict is owned. */
 mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
                         mg_variable *const *variables, int n, mg_tensor **verdict);
-/* After a run of a plan that runs ahead: its guards will be answered. */
+/* Before a run of such a plan: what was told is forgotten, steps count again. */
+mg_status mg_ahead_make_sound(mg_device *d);
+/* After it: its guards will be answered. */
 mg_status mg_ahead_ask(mg_plan *p);
 /* Before p goes: the error of a guard that failed is kept for the next who asks its device. */
 void mg_ahead_drop(const mg_plan *p);

@@ -349,13 +349,14 @@ static mg_status check_comms(const mg_plan *p) {
 /* Both phases at once, which the device is still at when the step before is settled: what that one
  * has failed, this one has not changed, if it has guards itself. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
-    if (!p->verdict) MG_TRY(mg_ahead_settle(p->parts[0].device));
+    mg_device *d = p->parts[0].device;
+    if (!p->verdict) MG_TRY(mg_ahead_settle(d));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(take_results(p, args, results));
     MG_TRY(prepare_commit(p, 0, args));
     MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
     bind_values(p);
-    MG_TRY(mg_ahead_settle(p->parts[0].device));
+    MG_TRY(mg_ahead_settle(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     return p->verdict ? mg_ahead_ask(p) : MG_OK;
 }
@@ -365,6 +366,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
+    if (p->verdict) MG_TRY(mg_ahead_make_sound(p->parts[0].device));
     MG_TRY(bind_given(p, args));
     if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(place_outputs(p));
@@ -397,7 +399,8 @@ mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
     p->rng = mg_rng_get();
     p->begun = true;
-    mg_status status = bind_given(p, args);
+    mg_status status = p->verdict ? mg_ahead_make_sound(p->parts[0].device) : MG_OK;
+    if (status == MG_OK) status = bind_given(p, args);
     if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
     if (status == MG_OK) return MG_OK;
