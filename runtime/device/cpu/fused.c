@@ -184,7 +184,7 @@ static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_chain_st
 /* The arrays that a chain goes through, if no loop has had them fetched; of a few the processor
  * itself fetches what comes next. */
 static int list_arrays(const tile *t, const char **arrays) {
-    enum { FEW = 3 };
+    enum { FEW = 2 };
     int n = 0;
     for (int i = 0; i < t->call->plan->step->fused->n_inputs && t->s->chained; i++)
         if (t->s->reg[i] < 0) arrays[n++] = t->operand[i];
