@@ -201,7 +201,7 @@ test("positions: the first of equals, and NaN before all", function()
   end
 end)
 
-test("a float32 sum of many stays near the exact one", function()
+test("many float32 numbers sum up near the exact sum", function()
   local x = mgpu.full({ 3000000 }, 0.1)
   check.near(x:sum():item(), 3000000 * 0.10000000149011612, 0.5)
   local columns = mgpu.full({ 300000, 3 }, 0.1)

@@ -279,7 +279,7 @@ print("sums", a:value():sum():item(), b:value():sum():item(), sums:value():sum()
 end)
 
 test("without a compiler both run on the host, apart", function()
-  local folder = check.path "libraries"
+  local folder = check.path "no_compiler"
   check.run(("mkdir -p %s; cp build/standin/libcuda.so.1 build/standin/kernels.so %s"):format(folder, folder))
   local path = check.path "script.lua"
   check.write(path, [[

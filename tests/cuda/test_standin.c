@@ -43,6 +43,13 @@ static const char *const text =
     "        || first != (int)threadIdx.x - lane || odd != 0xaaaaaaaau) p.out[1] = 1;\n"
     "    atomicAdd(&p.out[0], 1.0f);\n"
     "}\n"
+    "KERNEL(race, params) {\n"
+    "    __shared__ float last;\n"
+    "    if (blockIdx.x == 0 && threadIdx.x == 0) p.out[1] = last != last;\n"
+    "    last = threadIdx.x;\n"
+    "    __syncthreads();\n"
+    "    p.out[0] = last + 1000 * blockIdx.x;\n"
+    "}\n"
     "KERNEL(wrong, params) {\n"
     "    if (p.what == 0 && threadIdx.x) __syncthreads();\n"
     "    if (p.what == 1 && threadIdx.x == 3) *(volatile float *)16 = 1;\n"
@@ -337,6 +344,22 @@ static void wrong_kernels_are_found_out(void **state) {
     OK(launch(g, "wrong", 1, 1024, 49152, none));
 }
 
+/* The last thread and block to write are others; shared memory begins as no number. */
+static void a_race_comes_out_differently_backwards(void **state) {
+    gpu *g = *state;
+    const params p = {.out = on_gpu(g)};
+    float stale = 0;
+    OK(launch(g, "race", 3, 64, 0, p));
+    assert_float_equal(first_of(g), 2063, 0);
+    OK(cuMemcpyDtoHAsync(&stale, g->memory + sizeof stale, sizeof stale, g->stream));
+    OK(cuStreamSynchronize(g->stream));
+    assert_float_equal(stale, 1, 0);
+    setenv("MGPU_STANDIN_ORDER", "backwards", 1);
+    OK(launch(g, "race", 3, 64, 0, p));
+    unsetenv("MGPU_STANDIN_ORDER");
+    assert_float_equal(first_of(g), 0, 0);
+}
+
 static void a_text_that_does_not_compile_is_explained(void **state) {
     (void)state;
     char log[1 << 14] = "";
@@ -390,6 +413,7 @@ int main(void) {
         TEST(copies_keep_to_memory),
         TEST(memory_ends_and_what_was_given_back_is_none),
         TEST(wrong_kernels_are_found_out),
+        TEST(a_race_comes_out_differently_backwards),
         TEST(a_text_that_does_not_compile_is_explained),
         TEST(objects_are_kept_by_text_and_options),
     };

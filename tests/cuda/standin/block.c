@@ -43,10 +43,15 @@ static standin_place outside;
 static const standin_kernel *kernel;
 static const void *params;
 static const char *problem;
+static bool backwards;
 static sigjmp_buf escape;
 static pthread_t runner;
 
 /* ---- taking turns ---- */
+
+static int nth(int i, int of) {
+    return backwards ? of - 1 - i : i;
+}
 
 static void become(int t) {
     self = t;
@@ -54,8 +59,10 @@ static void become(int t) {
 }
 
 static void make_runnable(int first, int end) {
-    for (int t = first; t < end; t++)
+    for (int i = 0; i < end - first; i++) {
+        const int t = first + nth(i, end - first);
         if (t != self) queue[(queue_first + queue_length++) % THREADS] = t;
+    }
 }
 
 static int take_runnable(void) {
@@ -68,13 +75,13 @@ static int take_runnable(void) {
 bool standin_next_thread(void) {
     ended++;
     if (started == n) return false;
-    become(started++);
+    become(nth(started++, n));
     return true;
 }
 
 static void fiber(void) {
     standin_place nowhere;
-    become(started++);
+    become(nth(started++, n));
     kernel->run(params);
     if (!standin_stack_is_whole(current_stack)) problem = "overran its stack";
     stacks[n_stacks++] = current_stack; /* free, though we stand on it: nobody else runs yet */
@@ -206,13 +213,14 @@ static void catch_signals(bool on) {
 }
 
 static CUresult run_blocks(standin_index blocks, unsigned shared) {
+    const uint64_t all = (uint64_t)blocks.x * blocks.y * blocks.z;
     CUresult r = CUDA_SUCCESS;
-    for (unsigned z = 0; z < blocks.z; z++)
-        for (unsigned y = 0; y < blocks.y; y++)
-            for (unsigned x = 0; x < blocks.x && r == CUDA_SUCCESS; x++) {
-                standin_at.block = (standin_index){x, y, z};
-                r = run_block(shared);
-            }
+    for (uint64_t i = 0; i < all && r == CUDA_SUCCESS; i++) {
+        const uint64_t b = backwards ? all - 1 - i : i, row = b / blocks.x;
+        standin_at.block = (standin_index){(unsigned)(b % blocks.x), (unsigned)(row % blocks.y),
+                                           (unsigned)(row / blocks.y)};
+        r = run_block(shared);
+    }
     return r;
 }
 
@@ -233,6 +241,9 @@ CUresult standin_run(const standin_kernel *k, standin_index blocks, standin_inde
     kernel = k;
     params = arguments;
     problem = NULL;
+    const char *order = getenv("MGPU_STANDIN_ORDER");
+    backwards = order && strcmp(order, "backwards") == 0;
+    memset(k->shared, EMPTY, (size_t)(k->shared_end - k->shared));
     standin_dynamic = memory;
     standin_at.threads = size;
     standin_at.blocks = blocks;

@@ -18,6 +18,10 @@ typedef _Bool bool;
 
 /* ---- kernels and memory ---- */
 
+/* The linker's names for where that section begins and ends. */
+extern unsigned char __start_standin_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hidden")));
+
 #define KERNEL(name, type) STANDIN_KERNEL(name, type)
 #define STANDIN_KERNEL(kernel, type)                                                               \
     static void kernel(const type p);                                                              \
@@ -25,12 +29,15 @@ typedef _Bool bool;
         do kernel(*(const type *)standin_params);                                                  \
         while (standin_next_thread());                                                             \
     }                                                                                              \
-    const standin_kernel standin_kernel_##kernel = {#kernel, sizeof(type), standin_run_##kernel};  \
+    const standin_kernel standin_kernel_##kernel = {#kernel, sizeof(type), standin_run_##kernel,   \
+                                                    __start_standin_shared,                        \
+                                                    __stop_standin_shared};                        \
     static void kernel(const type p)
 
 #define DEVICE static inline __attribute__((unused))
 #define SHARED(type, name) type *const name = (type *)(void *)standin_dynamic
-#define __shared__ static /* kernels run one at a time, and their blocks too */
+/* Kernels run one at a time, and their blocks too. */
+#define __shared__ static __attribute__((section("standin_shared")))
 #define __constant__ static
 #define __device__
 #define __host__

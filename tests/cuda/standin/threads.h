@@ -1,7 +1,9 @@
 /* Between kernels compiled as C and what runs them.
  *
  * The threads of a block take turns on one thread of the host: each runs until it ends or comes to
- * a barrier, and then the next one does. So nothing here is atomic, and nothing is needed. */
+ * a barrier, and then the next one does. So nothing here is atomic, and nothing is needed. With
+ * MGPU_STANDIN_ORDER=backwards in the environment the last thread and the last block come first:
+ * what then comes out differently is a race. */
 #ifndef STANDIN_THREADS_H
 #define STANDIN_THREADS_H
 
@@ -17,6 +19,7 @@ typedef struct standin_kernel {
     const char *name;
     size_t bytes; /* of the parameters */
     void (*run)(const void *params);
+    unsigned char *shared, *shared_end; /* its object's static shared memory */
 } standin_kernel;
 
 extern struct standin_position {
