@@ -8,8 +8,9 @@ local mgpu = require "mgpu"
 local test = check.test
 local ops = core.ops
 
-local UNARY = { "neg", "abs", "square", "sqrt", "relu", "sign" } -- the last two end a chain
-local BINARY = { "add", "sub", "mul", "div", "maximum", "minimum", "gt" }
+local UNARY = { "neg", "abs", "square", "sqrt", "relu", "logical_not", "sign" } -- the last one ends a chain
+local BINARY = { "add", "sub", "mul", "div", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne",
+  "logical_and", "logical_or", "logical_xor" } -- and so does this
 
 -- Elements of a and b that differ.
 local function different(a, b)

@@ -21,7 +21,8 @@ typedef struct mg_chain_step {
 } mg_chain_step;
 
 /* The forms of a step: x becomes op(x, operand) or op(operand, x), the operand a strip or what lies
- * first there, a number throughout. */
+ * first there, a number throughout. An op of three operands takes two steps, and its forms say
+ * which of them x is. */
 enum { MG_WITH, MG_FROM, MG_WITH_ONE, MG_FROM_ONE, MG_CHAIN_FORMS };
 
 typedef struct mg_chains {

@@ -92,17 +92,51 @@ typedef void step(EACH(PARAMETER, ), const mg_chain_step *s, ptrdiff_t at);
         NEXT(EACH(FROM_ONE, op));                                                                  \
     }
 #define PICK(test, x, y) (lanes)(((ints)(x) & (test)) | ((ints)(y) & ~(test)))
+#define TRUTH(test) PICK(test, (lanes){0} + 1, (lanes){0})
+#define IS(x) ((x) != 0)
 
 UNARY(neg, -x)
 UNARY(abs, (lanes)(INT32_MAX &(ints)x))
 UNARY(square, x *x)
 UNARY(sqrt, ROOT(x))
+UNARY(relu, PICK(x < 0, (lanes){0}, x))
+UNARY(logical_not, TRUTH(x == 0))
 BINARY(add, x + y)
 BINARY(sub, x - y)
 BINARY(mul, x *y)
 BINARY(div, x / y)
 BINARY(maximum, PICK((ints)(x != x) | (ints)(x > y), x, y))
 BINARY(minimum, PICK((ints)(x != x) | (ints)(x < y), x, y))
+BINARY(gt, TRUTH(x > y))
+BINARY(ge, TRUTH(x >= y))
+BINARY(lt, TRUTH(x < y))
+BINARY(le, TRUTH(x <= y))
+BINARY(eq, TRUTH(x == y))
+BINARY(ne, TRUTH(x != y))
+BINARY(logical_and, TRUTH(IS(x) & IS(y)))
+BINARY(logical_or, TRUTH(IS(x) | IS(y)))
+
+/* The condition, or what is picked if it is true or if not, is the strip; the other two are the
+ * operands of this step and of the next one, which is skipped. */
+#define OPERANDS                                                                                   \
+    const loose *m = (const loose *)(const void *)(s->at + (at & s->moves));                       \
+    const loose *o = (const loose *)(const void *)(s[1].at + (at & s[1].moves))
+#define AFTER(...) ((step *)s[2].code)(__VA_ARGS__, s + 2, at)
+#define WHERE_IT(op, r, k) PICK(IS(r), m[k], o[k])
+#define WHERE_THEN(op, r, k) PICK(IS(m[k]), r, o[k])
+#define WHERE_ELSE(op, r, k) PICK(IS(m[k]), o[k], r)
+STEP(where_it) {
+    OPERANDS;
+    AFTER(EACH(WHERE_IT, ));
+}
+STEP(where_then) {
+    OPERANDS;
+    AFTER(EACH(WHERE_THEN, ));
+}
+STEP(where_else) {
+    OPERANDS;
+    AFTER(EACH(WHERE_ELSE, ));
+}
 
 STEP(load) {
     const OPERAND;
@@ -142,8 +176,10 @@ static void run(const mg_chain_step *s, int strips, const char *const *arrays, i
     [MG_EW_##op] = {CODE(op##_with), CODE(op##_from), CODE(op##_with_one), CODE(op##_from_one)}
 const mg_chains TABLE = {
     .strip = STRIP / sizeof(float),
-    .op = {ONE(neg), ONE(abs), ONE(square), ONE(sqrt), TWO(add), TWO(sub), TWO(mul), TWO(div),
-           TWO(maximum), TWO(minimum)},
+    .op = {ONE(neg), ONE(abs), ONE(square), ONE(sqrt), ONE(relu), ONE(logical_not), TWO(add),
+           TWO(sub), TWO(mul), TWO(div), TWO(maximum), TWO(minimum), TWO(gt), TWO(ge), TWO(lt),
+           TWO(le), TWO(eq), TWO(ne), TWO(logical_and), TWO(logical_or),
+           [MG_EW_where] = {CODE(where_it), CODE(where_then), CODE(where_else)}},
     .load = CODE(load),
     .store = CODE(store),
     .stream = CODE(stream),

@@ -127,16 +127,6 @@ static void load_input(tile *t, int i, int64_t offset) {
     }
 }
 
-/* Whether every value of an op is one its result type can hold, given that its
- * operands are. */
-static bool needs_rounding(const mg_instr *instr, bool wide) {
-    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
-    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
-    return !(instr->dtype == MG_BOOL &&
-             ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
-              op == MG_EW_isnan || op == MG_EW_isfinite));
-}
-
 static void *output_at(const tile *t, int o) {
     return (char *)t->call->out[o] + (size_t)t->first * t->out_size[o];
 }
@@ -159,7 +149,7 @@ static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
         t->s->loops->f64[instr->op](y, a[0], a[1], a[2], (int)n);
     else
         t->s->loops->f32[instr->op](y, a[0], a[1], a[2], (int)n);
-    if (needs_rounding(instr, t->call->plan->step->fused->wide))
+    if (mg_fused_rounds(instr, t->call->plan->step->fused->wide))
         round_to(t, y, (mg_dtype)instr->dtype, n);
 }
 

@@ -10,7 +10,7 @@
 enum {
     MG_FUSED_AXES = MG_MAX_RANK + 1,
     MG_FUSED_OPERANDS = MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS,
-    MG_FUSED_STEPS = 4 * MG_FUSE_MAX_INSTRS /* load, do, store, end */
+    MG_FUSED_STEPS = 5 * MG_FUSE_MAX_INSTRS /* load, do in two steps, store, end */
 };
 
 /* What goes over a tile at once: an instruction, or several that follow one another, as a chain. */
@@ -47,6 +47,9 @@ typedef struct mg_fused_state {
     const mg_loops *loops;
     const mg_chains *chains;
 } mg_fused_state;
+
+/* Whether not every value of an op is one its result type can hold, given that its operands are. */
+bool mg_fused_rounds(const mg_instr *instr, bool wide);
 
 /* Chooses layouts, tiles and registers. */
 mg_status mg_fused_prepare(mg_kernel_plan *plan);

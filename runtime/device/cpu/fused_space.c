@@ -150,9 +150,17 @@ static int times_read(const mg_instr *instr, int operand) {
     return n;
 }
 
+bool mg_fused_rounds(const mg_instr *instr, bool wide) {
+    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
+    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
+    return !(instr->dtype == MG_BOOL &&
+             ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
+              op == MG_EW_isnan || op == MG_EW_isfinite));
+}
+
 static bool may_chain(const mg_fused_state *s, const mg_fused *e, int i) {
     const mg_instr *instr = &e->instr[i];
-    return !e->wide && instr->dtype == MG_F32 && s->chains->op[instr->op][MG_WITH];
+    return !e->wide && !mg_fused_rounds(instr, false) && s->chains->op[instr->op][MG_WITH];
 }
 
 /* Instructions that follow one another become chains: two of them only if they are all, because a
@@ -254,20 +262,35 @@ static void add_step(mg_fused_state *s, mg_fused_loop *loop, mg_chain_code *code
     loop->steps++;
 }
 
+/* An instruction of one or two operands: `it` is the one that the chain holds. */
+static void add_pair(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loop, const int16_t *pad,
+                     const mg_instr *instr, int it) {
+    const int other = instr->arg[instr->n_args - 1 - it];
+    const bool uniform = other < result_of(e, 0) && pad[other] < 0;
+    const int form = it ? uniform ? MG_FROM_ONE : MG_FROM : uniform ? MG_WITH_ONE : MG_WITH;
+    add_step(s, loop, s->chains->op[instr->op][form], other, pad);
+}
+
+/* One of three operands. */
+static void add_triple(mg_fused_state *s, mg_fused_loop *loop, const int16_t *pad,
+                       const mg_instr *instr, int it) {
+    add_step(s, loop, s->chains->op[instr->op][it], instr->arg[it == 0], pad);
+    add_step(s, loop, NULL, instr->arg[it == 2 ? 1 : 2], pad);
+}
+
 static void write_chain(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loop,
                         const int16_t *pad) {
-    const int first = result_of(e, 0);
     loop->step = s->n_steps;
     for (int i = loop->from; i < loop->to; i++) {
         const mg_instr *instr = &e->instr[i];
-        const int a = instr->arg[0], b = instr->arg[instr->n_args - 1];
-        const bool handed = is_handed(loop, e, i), swapped = handed && a != result_of(e, i - 1);
-        if (!handed) add_step(s, loop, s->chains->load, a, pad);
-        const int other = swapped ? a : b, uniform = other < first && pad[other] < 0;
-        const int form = swapped   ? uniform ? MG_FROM_ONE : MG_FROM
-                         : uniform ? MG_WITH_ONE
-                                   : MG_WITH;
-        add_step(s, loop, s->chains->op[instr->op][form], other, pad);
+        const bool handed = is_handed(loop, e, i);
+        int it = 0;
+        while (handed && instr->arg[it] != result_of(e, i - 1)) it++;
+        if (!handed) add_step(s, loop, s->chains->load, instr->arg[0], pad);
+        if (instr->n_args == 3)
+            add_triple(s, loop, pad, instr, it);
+        else
+            add_pair(s, e, loop, pad, instr, it);
         if (where_wanted(loop, e, i) != NOWHERE)
             add_step(s, loop, s->chains->store, result_of(e, i), pad);
     }
