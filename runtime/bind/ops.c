@@ -28,9 +28,9 @@ static bool is_operand(lua_State *L, int index) {
            bind_to_tensor(L, index) || bind_to_variable(L, index);
 }
 
-/* The first operand that is a tensor: numbers adopt its dtype. */
-static const mg_tensor *first_tensor(op_call *c, int first, int last) {
-    for (int i = first; i <= last; i++) {
+/* The last operand that is a tensor: numbers adopt its dtype. A condition comes first. */
+static const mg_tensor *last_tensor(op_call *c, int n) {
+    for (int i = n; i > 0; i--) {
         const mg_tensor *t = bind_to_tensor(c->L, i);
         if (!t && bind_to_variable(c->L, i)) t = bind_take_tensor(c->L, i, NULL, c->op->name);
         if (t) return t;
@@ -45,7 +45,7 @@ static void take_fixed_inputs(op_call *c) {
         if (i > given || !is_operand(L, i))
             bind_fail(L, MG_USAGE, "%s: takes %d tensor%s; argument %d is %s", c->op->name, n,
                       n == 1 ? "" : "s", i, i > given ? "missing" : luaL_typename(L, i));
-    const mg_tensor *like = first_tensor(c, 1, n);
+    const mg_tensor *like = last_tensor(c, n);
     for (int i = 1; i <= n; i++) c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
     c->n_inputs = n;
     c->next = n + 1;
@@ -73,7 +73,7 @@ static void take_many_inputs(op_call *c) {
     c->n_inputs = c->next - 1;
     if (c->n_inputs == 0) bind_fail(L, MG_USAGE, "%s: takes tensors, got none", c->op->name);
     if (c->n_inputs > MAX_INPUTS) bind_fail(L, MG_USAGE, "%s: too many tensors", c->op->name);
-    const mg_tensor *like = first_tensor(c, 1, c->n_inputs);
+    const mg_tensor *like = last_tensor(c, c->n_inputs);
     for (int i = 1; i <= c->n_inputs; i++)
         c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
 }

@@ -54,6 +54,17 @@ test("operators broadcast, and a number adopts the tensor's dtype", function()
   refused(function() return (t + "x") end, "add: ")
 end)
 
+test("a number picked by where adopts the dtype of what is picked else, not the condition's", function()
+  local x = mgpu.tensor({ 1, 2 }, { dtype = "float64" })
+  for _, yes in ipairs { x:gt(1), x:to "float32" - 1 } do
+    local y = core.ops.where(yes, x, 0.1)
+    check.equal(y:dtype(), "float64")
+    check.equal(y:totable(), { 0.1, 2 })
+    check.equal(core.ops.where(yes, 0.1, x):totable(), { 1, 0.1 })
+  end
+  check.equal(core.ops.where(x, x:to "float32", 0.1):dtype(), "float32")
+end)
+
 test("positions count from 1, both ends are included, negative from the end", function()
   local t = mgpu.arange(12):reshape { 3, 4 }
   check.equal(t[1]:totable(), { 0, 1, 2, 3 })
