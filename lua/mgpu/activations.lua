@@ -27,7 +27,8 @@ end
 
 function named.relu6(x) return ops.minimum(ops.relu(x), 6) end
 function named.leaky_relu(x, negative_slope)
-  return x * ops.where(ops.gt(x, 0), 1, negative_slope or 0.2) -- the gradient has the same factor
+  -- The gradient has the same factor.
+  return x * ops.where(ops.gt(x, 0), ops.full({}, 1, x:dtype()), negative_slope or 0.2)
 end
 
 -- e^x - 1 is taken of min(x, 0) only, so that large x cannot overflow in the branch not taken.

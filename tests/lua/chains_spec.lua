@@ -8,9 +8,11 @@ local mgpu = require "mgpu"
 local test = check.test
 local ops = core.ops
 
-local UNARY = { "neg", "abs", "square", "sqrt", "relu", "logical_not", "sign" } -- the last one ends a chain
-local BINARY = { "add", "sub", "mul", "div", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne",
-  "logical_and", "logical_or", "logical_xor" } -- and so does this
+local UNARY = { "neg", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log1p", "sin",
+  "atan", "tanh", "sigmoid", "relu", "softplus", "erf", "floor", "ceil", "round", "logical_not", "isnan",
+  "isfinite" }
+local BINARY = { "add", "sub", "mul", "div", "pow", "mod", "floordiv", "maximum", "minimum", "atan2", "gt", "ge",
+  "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_xor" }
 
 -- Elements of a and b that differ.
 local function different(a, b)

@@ -27,7 +27,7 @@ enum { MG_WITH, MG_FROM, MG_WITH_ONE, MG_FROM_ONE, MG_CHAIN_FORMS };
 
 typedef struct mg_chains {
     int strip; /* elements */
-    /* A unary op has no operand. NULL: no op of chains. */
+    /* a unary op has one form and no operand */
     mg_chain_code *op[MG_N_ELEMENTWISE][MG_CHAIN_FORMS];
     /* `stream` stores past the caches, at a multiple of 64 bytes */
     mg_chain_code *load, *store, *stream, *end;

@@ -158,9 +158,8 @@ bool mg_fused_rounds(const mg_instr *instr, bool wide) {
               op == MG_EW_isnan || op == MG_EW_isfinite));
 }
 
-static bool may_chain(const mg_fused_state *s, const mg_fused *e, int i) {
-    const mg_instr *instr = &e->instr[i];
-    return !e->wide && !mg_fused_rounds(instr, false) && s->chains->op[instr->op][MG_WITH];
+static bool may_chain(const mg_fused *e, int i) {
+    return !e->wide && !mg_fused_rounds(&e->instr[i], false);
 }
 
 /* Instructions that follow one another become chains: two of them only if they are all, because a
@@ -168,7 +167,7 @@ static bool may_chain(const mg_fused_state *s, const mg_fused *e, int i) {
 static void choose_loops(mg_fused_state *s, const mg_fused *e) {
     const int least = e->n_instrs == 2 ? 2 : 3;
     for (int i = 0, end; i < e->n_instrs; i = end) {
-        for (end = i + 1; end < e->n_instrs && may_chain(s, e, i) && may_chain(s, e, end);) end++;
+        for (end = i + 1; end < e->n_instrs && may_chain(e, i) && may_chain(e, end);) end++;
         if (end - i < least) end = i + 1;
         s->loop[s->n_loops++] = (mg_fused_loop){.from = i, .to = end};
     }
@@ -262,10 +261,10 @@ static void add_step(mg_fused_state *s, mg_fused_loop *loop, mg_chain_code *code
     loop->steps++;
 }
 
-/* An instruction of one or two operands: `it` is the one that the chain holds. */
+/* An instruction of two operands: `it` is the one that the chain holds. */
 static void add_pair(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loop, const int16_t *pad,
                      const mg_instr *instr, int it) {
-    const int other = instr->arg[instr->n_args - 1 - it];
+    const int other = instr->arg[1 - it];
     const bool uniform = other < result_of(e, 0) && pad[other] < 0;
     const int form = it ? uniform ? MG_FROM_ONE : MG_FROM : uniform ? MG_WITH_ONE : MG_WITH;
     add_step(s, loop, s->chains->op[instr->op][form], other, pad);
@@ -287,10 +286,9 @@ static void write_chain(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loo
         int it = 0;
         while (handed && instr->arg[it] != result_of(e, i - 1)) it++;
         if (!handed) add_step(s, loop, s->chains->load, instr->arg[0], pad);
-        if (instr->n_args == 3)
-            add_triple(s, loop, pad, instr, it);
-        else
-            add_pair(s, e, loop, pad, instr, it);
+        if (instr->n_args == 1) add_step(s, loop, s->chains->op[instr->op][0], instr->arg[0], pad);
+        if (instr->n_args == 2) add_pair(s, e, loop, pad, instr, it);
+        if (instr->n_args == 3) add_triple(s, loop, pad, instr, it);
         if (where_wanted(loop, e, i) != NOWHERE)
             add_step(s, loop, s->chains->store, result_of(e, i), pad);
     }
