@@ -26,6 +26,7 @@ typedef struct mg_run {
     void *const *external;    /* one address per external value */
     void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
     mg_rng_state rng;
+    uint64_t draws; /* how far rng has moved on when the next run comes */
     mg_phase phase;
     mg_comm *comm;                  /* of the devices that share the rows, or NULL */
     const struct mg_shards *shards; /* whose rows are which: where there is a comm */

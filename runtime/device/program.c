@@ -143,13 +143,16 @@ int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int 
     return *after = last;
 }
 
+static bool draws(const mg_program_call *k) {
+    const mg_step *s = k->plan.step;
+    return s && s->op && s->op->flags & MG_OP_RANDOM && s->draw_relative;
+}
+
 bool mg_program_draws(const mg_program *p, mg_phase phase) {
     int first, last;
     mg_program_phase(p, phase, &first, &last);
-    for (int i = first; i < last; i++) {
-        const mg_step *s = p->calls[i].plan.step;
-        if (s && s->op && s->op->flags & MG_OP_RANDOM && s->draw_relative) return true;
-    }
+    for (int i = first; i < last; i++)
+        if (draws(&p->calls[i])) return true;
     return false;
 }
 
@@ -160,6 +163,7 @@ static mg_range range_of(const mg_program *p, int index, const mg_run *run, bool
 
 /* Where the ranks are: all call the same collectives in the same order. */
 static const char meeting;
+const char mg_program_rng;
 
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after) {
@@ -167,10 +171,11 @@ int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *
     *after = i + p->calls[i].together;
     for (; i < *after; i++) {
         const mg_program_call *k = &p->calls[i];
-        if (n + k->n_in + k->n_out + 2 > most) return -1;
+        if (n + k->n_in + k->n_out + 3 > most) return -1;
         for (int s = 0; s < k->n_in; s++) ranges[n++] = range_of(p, k->in[s], run, false);
         for (int s = 0; s < k->n_out; s++) ranges[n++] = range_of(p, k->out[s], run, true);
         if (k->scratch >= 0) ranges[n++] = range_of(p, k->scratch, run, true);
+        if (draws(k)) ranges[n++] = (mg_range){&mg_program_rng, &mg_program_rng + 1, false};
         if (k->kernel == &mg_collective_kernel)
             ranges[n++] = (mg_range){&meeting, &meeting + 1, true};
     }

@@ -85,6 +85,8 @@ typedef struct mg_range { /* bytes that a call reads or writes */
  * if there are more. `after` is the call behind it. */
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after);
+/* What calls that draw numbers which depend on mg_run.rng read, among the ranges. */
+extern const char mg_program_rng;
 /* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
 bool mg_program_draws(const mg_program *p, mg_phase phase);
 void mg_program_release(mg_program *p);

@@ -90,6 +90,7 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
     mg_run run = {.device = part->device,
                   .first = part->step_first,
                   .rng = p->rng,
+                  .draws = p->n_draws,
                   .phase = phase,
                   .external = part->address,
                   .arena = part->arena,

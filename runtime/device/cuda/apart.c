@@ -121,10 +121,23 @@ static mg_status measure(apart *a, mg_program *calls, const mg_run *run, int *i)
     return MG_OK;
 }
 
+/* Behind all calls that read the random state. */
+static mg_status end_behind_draws(apart *a, int *waits) {
+    static const mg_range state = {&mg_program_rng, &mg_program_rng + 1, true};
+    node *now = &a->nodes[a->n];
+    now->ranges = mg_alloc(sizeof *now->ranges);
+    now->before = mg_alloc_zero((size_t)a->words * sizeof *now->before);
+    a->n++;
+    if (!now->ranges || !now->before) return MG_OOM;
+    now->ranges[0] = state;
+    now->n_ranges = 1;
+    return move_behind(a, waits, find_waits(a, a->n - 1, waits));
+}
+
 mg_status mg_cuda_run_apart(mg_device *d, mg_program *calls, const mg_run *run, int first,
                             int last) {
-    apart a = {.device = d, .words = (last - first) / 64 + 1};
-    a.nodes = mg_alloc_zero((size_t)(last - first + 1) * sizeof *a.nodes);
+    apart a = {.device = d, .words = (last - first + 1) / 64 + 1};
+    a.nodes = mg_alloc_zero((size_t)(last - first + 1) * sizeof *a.nodes); /* and the end */
     int *waits = mg_alloc((size_t)(last - first + 1) * sizeof *waits);
     mg_status status = a.nodes && waits ? MG_OK : MG_OOM;
     for (int i = first, after = first; after < last && status == MG_OK; i = after) {
@@ -132,6 +145,7 @@ mg_status mg_cuda_run_apart(mg_device *d, mg_program *calls, const mg_run *run, 
         status = measure(&a, calls, run, &after);
         if (status == MG_OK) status = record_node(&a, k, calls, run, i, waits);
     }
+    if (status == MG_OK) status = end_behind_draws(&a, waits);
     for (int k = 0; k < a.n; k++) {
         mg_free(a.nodes[k].ranges);
         mg_free(a.nodes[k].before);

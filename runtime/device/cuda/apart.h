@@ -4,7 +4,8 @@
 
 #include "device/program.h"
 
-/* Runs the calls [first, last) into the graph that d's stream records. */
+/* Runs the calls [first, last) into the graph that d's stream records. What the stream is given
+ * next comes after those that read the run's random state. */
 mg_status mg_cuda_run_apart(mg_device *d, mg_program *calls, const mg_run *run, int first,
                             int last);
 

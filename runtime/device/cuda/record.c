@@ -87,14 +87,29 @@ static void note_refusal(program *p, CUresult r) {
     p->way = NOT;
 }
 
+/* A recording of a whole step moves the random state on itself, to where the next one wants it. */
+static bool moves_rng(const program *p, const mg_run *run, int first, int last) {
+    int begin, end;
+    mg_program_phase(p->calls, run->phase, &begin, &end);
+    return run->phase == MG_BOTH_PHASES && p->draws[run->phase] && first == begin && last == end;
+}
+
+static mg_status record_calls(program *p, const mg_run *run, int first, int last) {
+    const mg_cuda *s = p->device->state;
+    const rng_advance_params rng = {.cell = (mg_rng_cell *)(uintptr_t)s->rng, .by = run->draws};
+    MG_TRY(p->way == APART ? mg_cuda_run_apart(p->device, p->calls, run, first, last)
+                           : mg_program_record_calls(p->calls, run, first, last));
+    if (!moves_rng(p, run, first, last)) return MG_OK;
+    return mg_cuda_launch(p->device, s->rng_advance, 1, 1, 0, &rng);
+}
+
 /* The calls [first, last) as a graph that was not started. */
 static mg_status capture(program *p, const mg_run *run, int first, int last, CUgraph *graph) {
     const mg_cuda *s = p->device->state;
     MG_TRY(mg_cuda_check(p->device,
                          mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "begin a recording"));
-    mg_status status = p->way == APART ? mg_cuda_run_apart(p->device, p->calls, run, first, last)
-                                       : mg_program_record_calls(p->calls, run, first, last);
+    mg_status status = record_calls(p, run, first, last);
     const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
     const bool made = r == CUDA_SUCCESS && *graph;
     if (status != MG_OK && made) mg_cu.cuGraphDestroy(*graph);
@@ -141,7 +156,7 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
 /* ---- running ---- */
 
 static mg_status replay(program *p, const mg_run *run, int first, int last) {
-    const mg_cuda *s = p->device->state;
+    mg_cuda *s = p->device->state;
     recording *r = find(p, run, first);
     const mg_status status = r ? MG_OK : record(p, run, first, last, &r);
     if (status == MG_OOM || (status != MG_OK && p->way == NOT)) { /* it goes without */
@@ -150,16 +165,23 @@ static mg_status replay(program *p, const mg_run *run, int first, int last) {
     }
     MG_TRY(status);
     r->used = ++p->clock;
-    return mg_cuda_check(p->device, mg_cu.cuGraphLaunch(r->graph, s->stream), "start a graph");
+    const CUresult result = mg_cu.cuGraphLaunch(r->graph, s->stream);
+    if (result != CUDA_SUCCESS) s->rng_known = false;
+    if (moves_rng(p, run, first, last)) s->rng_there.base += run->draws;
+    return mg_cuda_check(p->device, result, "start a graph");
 }
 
-/* Kernels read the random state from memory: a recording draws anew each time. Sent before each
- * piece, because between two another thread may send its own. */
+/* Kernels read the random state from memory: a recording draws anew each time. Sent if it is not
+ * there; between two pieces another thread may have sent its own. */
 static mg_status send_rng(program *p, const mg_run *run) {
-    const mg_cuda *s = p->device->state;
+    mg_cuda *s = p->device->state;
     const mg_rng_cell cell = {.base = run->rng.base, .seed = run->rng.seed};
-    return mg_cuda_check(p->device, mg_cu.cuMemcpyHtoDAsync(s->rng, &cell, sizeof cell, s->stream),
-                         "send the random state");
+    if (s->rng_known && s->rng_there.base == cell.base && s->rng_there.seed == cell.seed)
+        return MG_OK;
+    const CUresult r = mg_cu.cuMemcpyHtoDAsync(s->rng, &cell, sizeof cell, s->stream);
+    s->rng_known = r == CUDA_SUCCESS;
+    s->rng_there = run->rng;
+    return mg_cuda_check(p->device, r, "send the random state");
 }
 
 /* Calls of which none waits. */

@@ -93,7 +93,8 @@ static mg_status start(mg_device *d, mg_cuda *s) {
     MG_TRY(mg_cuda_enter(d));
     s->kept_most = most_kept();
     MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
-    return load_kernels(d, s);
+    MG_TRY(load_kernels(d, s));
+    return mg_cuda_find(d, "rng_advance", &s->rng_advance);
 }
 
 /* What is on a GPU that is lost goes with it. */

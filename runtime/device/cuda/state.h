@@ -42,10 +42,13 @@ typedef struct mg_cuda {
     struct mg_cuda_module *modules; /* generated kernels: module.h */
     pthread_mutex_t compiling;      /* to add to them: held while a program is made */
     CUdeviceptr rng;                /* an mg_rng_cell of the run, and a byte for barriers */
-    void *staging;                  /* pinned, of the host: two halves; or NULL */
-    CUevent sent[2];                /* their last pieces have left */
-    int half;                       /* the next one to fill */
-    uint8_t *answer;                /* pinned, of the host */
+    mg_rng_state rng_there;         /* what it holds when the stream gets there; under the turn */
+    bool rng_known;
+    CUfunction rng_advance;
+    void *staging;   /* pinned, of the host: two halves; or NULL */
+    CUevent sent[2]; /* their last pieces have left */
+    int half;        /* the next one to fill */
+    uint8_t *answer; /* pinned, of the host */
     CUevent answered;
     void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
     bool dead;        /* after a fatal error: everything fails with MG_DEVICE */

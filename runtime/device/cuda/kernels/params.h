@@ -3,11 +3,16 @@
 #ifndef MG_DEVICE_CUDA_PARAMS_H
 #define MG_DEVICE_CUDA_PARAMS_H
 
-/* The random state of a run, in device memory: filled before a program that draws is started. */
+/* The random state of a run, in device memory: right before a program that draws is started. */
 typedef struct mg_rng_cell {
     unsigned long long base;
     unsigned int seed, unused;
 } mg_rng_cell;
+
+typedef struct rng_advance_params {
+    mg_rng_cell *cell;
+    unsigned long long by;
+} rng_advance_params;
 
 /* Key and ordinal of a draw: absolute, or relative to the cell's. */
 typedef struct mg_draw {

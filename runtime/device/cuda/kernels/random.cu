@@ -69,3 +69,8 @@ DRAW(randint_bf16, uint16_t, 8, , BELOW, mg_double_to_bf16)
 DRAW(randint_f16, uint16_t, 8, , BELOW, mg_double_to_f16)
 DRAW(randint_f32, float, 16, , BELOW, (float))
 DRAW(randint_f64, double, 16, , BELOW, )
+
+/* By one thread, after a step's draws. */
+KERNEL(rng_advance, rng_advance_params) {
+    if (FIRST == 0) p.cell->base += p.by;
+}
