@@ -1,7 +1,9 @@
 /* Finding, starting and timing kernels. */
 #include "core/alloc.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/memory.h"
 #include "device/cuda/state.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,5 +128,19 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
     if (end) mg_cu.cuEventDestroy(end);
     qsort(times, RUNS, sizeof *times, by_size);
     *ms = times[RUNS / 2];
+    return status;
+}
+
+mg_status mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
+                            mg_dtype t, bool *keeps) {
+    uint64_t bits = 0;
+    double value = 0;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&mg_cuda_of(d)->turn);
+    mg_status status = start(context);
+    pthread_mutex_unlock(&mg_cuda_of(d)->turn);
+    if (status == MG_OK) status = mg_cuda_copy_out(d, &bits, element, mg_dtype_size(t));
+    mg_to_double(&value, &bits, t, 1);
+    *keeps = isnan(value);
     return status;
 }
