@@ -62,6 +62,7 @@ typedef struct nccl_comm {
     mg_comm_id id;
     pthread_t watcher;
     bool watched;          /* there is one */
+    pthread_mutex_t turn;  /* to take communicators away or make them; before a rank's lock */
     pthread_mutex_t mutex; /* for what follows */
     pthread_cond_t ending;
     bool ended, broken;
@@ -90,6 +91,13 @@ static mg_status nccl_check(mg_comm *comm) {
                    : mg_fail(MG_COMM, "%s", c->problem[0] ? c->problem : "another device failed");
     pthread_mutex_unlock(&c->mutex);
     return status;
+}
+
+static bool is_broken(nccl_comm *c) {
+    pthread_mutex_lock(&c->mutex);
+    const bool broken = c->broken;
+    pthread_mutex_unlock(&c->mutex);
+    return broken;
 }
 
 static bool failed(ncclResult_t result) {
@@ -270,6 +278,7 @@ static void blame(nccl_comm *c, int i, const char *why) {
 }
 
 static void free_all(nccl_comm *c) {
+    pthread_mutex_destroy(&c->turn);
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->ending);
     pthread_cond_destroy(&c->left);
@@ -309,16 +318,22 @@ static void dismiss(nccl_comm *c, rank *r) {
         say_farewell(f);
 }
 
-static void nccl_abort(mg_comm *comm) {
-    nccl_comm *c = of(comm);
+/* With the turn. */
+static void dismiss_all(nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
-    const bool was = c->broken;
     c->broken = true;
     pthread_mutex_unlock(&c->mutex);
-    for (int i = 0; i < c->here && !was; i++) {
+    for (int i = 0; i < c->here; i++) {
         pthread_mutex_lock(&c->ranks[i].busy);
         dismiss(c, &c->ranks[i]);
     }
+}
+
+static void nccl_abort(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    pthread_mutex_lock(&c->turn);
+    if (!is_broken(c)) dismiss_all(c);
+    pthread_mutex_unlock(&c->turn);
 }
 
 /* What went wrong with r since: whoever is in a call sees it himself. */
@@ -374,8 +389,10 @@ static ncclResult_t start_joining(nccl_comm *c) {
     for (int i = 0; i < c->here && !failed(result); i++) {
         rank *r = &c->ranks[i];
         if (r->end.enter(r->end.device) != MG_OK) result = ncclSystemError;
+        pthread_mutex_lock(&r->busy);
         if (!failed(result))
             result = nccl.ncclCommInitRankConfig(&r->comm, c->comm.n, id, c->first + i, &config);
+        pthread_mutex_unlock(&r->busy);
     }
     const ncclResult_t ended = nccl.ncclGroupEnd();
     return failed(result) ? result : ended;
@@ -396,14 +413,7 @@ static mg_status join_all(nccl_comm *c) {
     return MG_OK;
 }
 
-static bool is_broken(nccl_comm *c) {
-    pthread_mutex_lock(&c->mutex);
-    const bool broken = c->broken;
-    pthread_mutex_unlock(&c->mutex);
-    return broken;
-}
-
-/* Without new communicators it stays broken. */
+/* With the turn. Without new communicators it stays broken. */
 static void mend(nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     c->broken = false;
@@ -414,16 +424,19 @@ static void mend(nccl_comm *c) {
         return;
     }
     blame(c, -1, mg_error_message());
-    nccl_abort(&c->comm);
+    dismiss_all(c);
 }
 
 /* After a failure, whose message is still to be read. */
 static void nccl_reset(mg_comm *comm) {
+    nccl_comm *c = of(comm);
     char message[2048];
     const mg_status code = mg_error_code();
-    if (of(comm)->named || !is_broken(of(comm))) return;
+    if (c->named || !is_broken(c)) return;
     snprintf(message, sizeof message, "%s", mg_error_message());
-    mend(of(comm));
+    pthread_mutex_lock(&c->turn);
+    mend(c);
+    pthread_mutex_unlock(&c->turn);
     mg_error_clear();
     if (code != MG_OK) mg_fail(code, "%s", message);
 }
@@ -496,6 +509,7 @@ static mg_status set_up(nccl_comm *c, const mg_comm_team *team) {
     c->here = team->here;
     c->named = team->id != NULL;
     if (c->named) c->id = *team->id;
+    pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->ending, NULL);
     pthread_cond_init(&c->left, NULL);
