@@ -3,10 +3,11 @@
  *
  * NCCL's communicators do not block: a call returns at once, and what it has begun is asked after
  * until it is done. So a rank's lock is held for moments only, and abort, from any thread, takes it
- * to end the communicator between two calls; kernels that wait for other ranks end with it. A
- * thread looks after errors that arise later, as when another process dies, and aborts. What abort
- * has ended is made again at the next reset, and recordings with it are void (mg_comm.generation).
- */
+ * to take the communicator away between two calls. NCCL's own abort ends kernels that wait for
+ * other ranks, and then waits until the last recording with the communicator is given up: a thread
+ * that nobody waits for calls it. Another one looks after errors that arise later, as when another
+ * process dies, and aborts. What was aborted is made again at the next reset, and recordings with
+ * it are void (mg_comm.generation). */
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/library.h"
@@ -40,10 +41,18 @@ _Static_assert(sizeof(ncclUniqueId) == sizeof(mg_comm_id), "an id is NCCL's");
 enum { NAP_NS = 50 * 1000, LOOK_NS = 100 * 1000 * 1000 };
 static const double FAREWELL = 5; /* seconds that the end of a communicator may take */
 
+struct nccl_comm;
+
+typedef struct farewell { /* for a thread that aborts a rank's communicator: its own */
+    struct nccl_comm *of;
+    ncclComm_t comm;
+} farewell;
+
 typedef struct rank {
     mg_comm_end end;
     pthread_mutex_t busy; /* for calls with comm */
     ncclComm_t comm;      /* NULL: aborted */
+    farewell *farewell;   /* room for it: an abort wants no memory */
 } rank;
 
 typedef struct nccl_comm {
@@ -53,11 +62,15 @@ typedef struct nccl_comm {
     mg_comm_id id;
     pthread_t watcher;
     bool watched;          /* there is one */
+    pthread_mutex_t turn;  /* to take communicators away or make them; before a rank's lock */
     pthread_mutex_t mutex; /* for what follows */
     pthread_cond_t ending;
     bool ended, broken;
     char problem[300]; /* of the first that failed; "": another device did */
-    rank ranks[];      /* those here */
+    int leaving;       /* threads that abort a communicator; each tells `left` */
+    pthread_cond_t left;
+    bool given_up; /* the last of them frees it */
+    rank ranks[];  /* those here */
 } nccl_comm;
 
 static nccl_comm *of(mg_comm *comm) {
@@ -78,6 +91,13 @@ static mg_status nccl_check(mg_comm *comm) {
                    : mg_fail(MG_COMM, "%s", c->problem[0] ? c->problem : "another device failed");
     pthread_mutex_unlock(&c->mutex);
     return status;
+}
+
+static bool is_broken(nccl_comm *c) {
+    pthread_mutex_lock(&c->mutex);
+    const bool broken = c->broken;
+    pthread_mutex_unlock(&c->mutex);
+    return broken;
 }
 
 static bool failed(ncclResult_t result) {
@@ -257,20 +277,63 @@ static void blame(nccl_comm *c, int i, const char *why) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-static void nccl_abort(mg_comm *comm) {
-    nccl_comm *c = of(comm);
+static void free_all(nccl_comm *c) {
+    pthread_mutex_destroy(&c->turn);
+    pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&c->ending);
+    pthread_cond_destroy(&c->left);
+    mg_free(c);
+}
+
+static void *say_farewell(void *argument) {
+    const farewell f = *(farewell *)argument;
+    mg_free(argument);
+    nccl.ncclCommAbort(f.comm);
+    pthread_mutex_lock(&f.of->mutex);
+    const bool last = --f.of->leaving == 0 && f.of->given_up;
+    pthread_cond_signal(&f.of->left);
+    pthread_mutex_unlock(&f.of->mutex);
+    if (last) free_all(f.of);
+    return NULL;
+}
+
+/* With r's lock, which is let go: takes its communicator away. Each rank's has a thread, because
+ * all must have been told before the last one ends. Without a thread the caller does it, and may
+ * wait. */
+static void dismiss(nccl_comm *c, rank *r) {
+    farewell *f = r->farewell;
+    ncclComm_t comm = r->comm;
+    pthread_t thread;
+    r->comm = NULL;
+    if (comm) r->farewell = NULL;
+    pthread_mutex_unlock(&r->busy);
+    if (!comm) return;
+    *f = (farewell){c, comm};
     pthread_mutex_lock(&c->mutex);
-    const bool was = c->broken;
+    c->leaving++;
+    pthread_mutex_unlock(&c->mutex);
+    if (pthread_create(&thread, NULL, say_farewell, f) == 0)
+        pthread_detach(thread);
+    else
+        say_farewell(f);
+}
+
+/* With the turn. */
+static void dismiss_all(nccl_comm *c) {
+    pthread_mutex_lock(&c->mutex);
     c->broken = true;
     pthread_mutex_unlock(&c->mutex);
-    for (int i = 0; i < c->here && !was; i++) {
-        rank *r = &c->ranks[i];
-        pthread_mutex_lock(&r->busy);
-        ncclComm_t ended = r->comm;
-        r->comm = NULL;
-        if (ended) nccl.ncclCommAbort(ended);
-        pthread_mutex_unlock(&r->busy);
+    for (int i = 0; i < c->here; i++) {
+        pthread_mutex_lock(&c->ranks[i].busy);
+        dismiss(c, &c->ranks[i]);
     }
+}
+
+static void nccl_abort(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    pthread_mutex_lock(&c->turn);
+    if (!is_broken(c)) dismiss_all(c);
+    pthread_mutex_unlock(&c->turn);
 }
 
 /* What went wrong with r since: whoever is in a call sees it himself. */
@@ -326,14 +389,20 @@ static ncclResult_t start_joining(nccl_comm *c) {
     for (int i = 0; i < c->here && !failed(result); i++) {
         rank *r = &c->ranks[i];
         if (r->end.enter(r->end.device) != MG_OK) result = ncclSystemError;
+        pthread_mutex_lock(&r->busy);
         if (!failed(result))
             result = nccl.ncclCommInitRankConfig(&r->comm, c->comm.n, id, c->first + i, &config);
+        pthread_mutex_unlock(&r->busy);
     }
     const ncclResult_t ended = nccl.ncclGroupEnd();
     return failed(result) ? result : ended;
 }
 
 static mg_status join_all(nccl_comm *c) {
+    for (int i = 0; i < c->here; i++) {
+        farewell **f = &c->ranks[i].farewell;
+        if (!*f && !(*f = mg_alloc(sizeof **f))) return MG_OOM;
+    }
     const ncclResult_t result = start_joining(c);
     if (failed(result)) return fail(c, result, "start");
     for (int i = 0; i < c->here; i++) {
@@ -344,23 +413,32 @@ static mg_status join_all(nccl_comm *c) {
     return MG_OK;
 }
 
-/* Without new communicators it stays broken. */
-static void nccl_reset(mg_comm *comm) {
-    nccl_comm *c = of(comm);
-    if (nccl_check(comm) == MG_OK) return;
-    mg_error_clear();
-    if (c->named) return;
+/* With the turn. Without new communicators it stays broken. */
+static void mend(nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     c->broken = false;
     c->problem[0] = 0;
     pthread_mutex_unlock(&c->mutex);
     if (join_all(c) == MG_OK) {
-        comm->generation++;
+        c->comm.generation++;
         return;
     }
     blame(c, -1, mg_error_message());
+    dismiss_all(c);
+}
+
+/* After a failure, whose message is still to be read. */
+static void nccl_reset(mg_comm *comm) {
+    nccl_comm *c = of(comm);
+    char message[2048];
+    const mg_status code = mg_error_code();
+    if (c->named || !is_broken(c)) return;
+    snprintf(message, sizeof message, "%s", mg_error_message());
+    pthread_mutex_lock(&c->turn);
+    mend(c);
+    pthread_mutex_unlock(&c->turn);
     mg_error_clear();
-    nccl_abort(comm);
+    if (code != MG_OK) mg_fail(code, "%s", message);
 }
 
 /* All ranks are told before the first is waited for: they say farewell to each other. */
@@ -371,15 +449,30 @@ static void end_all(nccl_comm *c) {
     for (int i = 0; i < c->here; i++) {
         rank *r = &c->ranks[i];
         pthread_mutex_lock(&r->busy);
-        const bool well = !r->comm || settle(c, r, ncclInProgress, "end") == MG_OK;
-        if (well && r->comm) nccl.ncclCommDestroy(r->comm);
-        if (!well && r->comm) nccl.ncclCommAbort(r->comm);
-        if (!well) mg_error_clear();
-        pthread_mutex_unlock(&r->busy);
+        if (r->comm && settle(c, r, ncclInProgress, "end") == MG_OK) {
+            nccl.ncclCommDestroy(r->comm);
+            r->comm = NULL;
+        } else if (r->comm) {
+            mg_error_clear();
+        }
+        dismiss(c, r);
+        mg_free(r->farewell);
         pthread_mutex_destroy(&r->busy);
     }
 }
 
+/* With c's lock: true if all threads that abort something have ended in time. */
+static bool wait_for_farewells(nccl_comm *c) {
+    struct timespec until;
+    int r = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)FAREWELL;
+    while (c->leaving && r == 0) r = pthread_cond_timedwait(&c->left, &c->mutex, &until);
+    return c->leaving == 0;
+}
+
+/* Recordings have been given up by now, so threads that wait for them end; but NCCL may never
+ * answer. */
 static void nccl_free(mg_comm *comm) {
     nccl_comm *c = of(comm);
     pthread_mutex_lock(&c->mutex);
@@ -388,10 +481,12 @@ static void nccl_free(mg_comm *comm) {
     pthread_mutex_unlock(&c->mutex);
     if (c->watched) pthread_join(c->watcher, NULL);
     end_all(c);
-    pthread_mutex_destroy(&c->mutex);
-    pthread_cond_destroy(&c->ending);
     mg_comm_clear(comm);
-    mg_free(c);
+    pthread_mutex_lock(&c->mutex);
+    const bool left = wait_for_farewells(c);
+    c->given_up = !left;
+    pthread_mutex_unlock(&c->mutex);
+    if (left) free_all(c);
 }
 
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
@@ -414,8 +509,10 @@ static mg_status set_up(nccl_comm *c, const mg_comm_team *team) {
     c->here = team->here;
     c->named = team->id != NULL;
     if (c->named) c->id = *team->id;
+    pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->ending, NULL);
+    pthread_cond_init(&c->left, NULL);
     for (int i = 0; i < c->here; i++) {
         c->ranks[i].end = team->ends[i];
         pthread_mutex_init(&c->ranks[i].busy, NULL);

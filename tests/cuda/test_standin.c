@@ -150,6 +150,7 @@ static CUresult launch(gpu *g, const char *name, unsigned blocks, unsigned threa
     CUfunction f;
     void *list[] = {&p};
     OK(cuModuleGetFunction(&f, g->module, name));
+    OK(cuFuncLoad(f));
     return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, shared, g->stream, list, NULL);
 }
 
@@ -281,6 +282,19 @@ static void a_call_fails_when_asked_to_and_a_fatal_error_lasts(void **state) {
     assert_int_equal(cuCtxSetCurrent(g->context), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void a_first_launch_spoils_a_recording(void **state) {
+    gpu *g = *state;
+    const params p = {.out = on_gpu(g), .n = N};
+    void *list[] = {(void *)(uintptr_t)&p};
+    CUfunction f;
+    CUgraph graph = NULL;
+    OK(cuModuleGetFunction(&f, g->module, "add_one"));
+    OK(cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    assert_int_equal(cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, g->stream, list, NULL),
+                     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(cuStreamEndCapture(g->stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 static void copies_keep_to_memory(void **state) {
     gpu *g = *state;
     float v[N + 1] = {0};
@@ -410,6 +424,7 @@ int main(void) {
         TEST(a_graph_takes_new_addresses_but_not_other_nodes),
         TEST(waiting_and_allocating_spoil_a_recording),
         TEST(a_call_fails_when_asked_to_and_a_fatal_error_lasts),
+        TEST(a_first_launch_spoils_a_recording),
         TEST(copies_keep_to_memory),
         TEST(memory_ends_and_what_was_given_back_is_none),
         TEST(wrong_kernels_are_found_out),

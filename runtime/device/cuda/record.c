@@ -67,6 +67,20 @@ static recording *find(program *p, const mg_run *run, int first) {
     return NULL;
 }
 
+static void drop(recording *r) {
+    if (r->graph) mg_cu.cuGraphExecDestroy(r->graph);
+    r->graph = NULL;
+}
+
+/* Those with a communicator that was aborted since: it ends when the last of them does. */
+static void drop_void(program *p, const mg_run *run) {
+    for (int i = 0; i < RECORDINGS; i++) {
+        recording *r = &p->kept[i];
+        if (r->comm == run->comm && r->world == run->world && r->generation != generation_of(run))
+            drop(r);
+    }
+}
+
 /* An empty one, or the one used longest ago. */
 static recording *oldest(program *p) {
     recording *old = &p->kept[0];
@@ -123,8 +137,7 @@ static CUresult replace(recording *r, bool same_calls, CUgraph graph) {
     CUgraphExecUpdateResultInfo info;
     if (r->graph && same_calls && mg_cu.cuGraphExecUpdate(r->graph, graph, &info) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
-    if (r->graph) mg_cu.cuGraphExecDestroy(r->graph);
-    r->graph = NULL;
+    drop(r);
     return mg_cu.cuGraphInstantiate(&r->graph, graph, 0);
 }
 
@@ -209,6 +222,7 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     int first, last, after;
     mg_run own = *given, *run = &own;
     MG_TRY(mg_cuda_enter(p->device));
+    drop_void(p, run);
     MG_TRY(mg_cuda_places_bring(p->places, given, &own.external));
     mg_program_phase(p->calls, run->phase, &first, &last);
     const bool recorded = p->runs[run->phase]++ > 0 && p->way != NOT;
@@ -278,7 +292,7 @@ void mg_cuda_program_release(mg_program *calls) {
     if (!p) return;
     mg_cu.cuCtxSetCurrent(mg_cuda_of(p->device)->context); /* an error here changes nothing */
     for (int i = 0; i < RECORDINGS; i++) {
-        if (p->kept[i].graph) mg_cu.cuGraphExecDestroy(p->kept[i].graph);
+        drop(&p->kept[i]);
         mg_free(p->kept[i].external);
     }
     mg_cuda_places_free(p->places);

@@ -50,6 +50,7 @@ void standin_check_guards(void); /* writes beside allocations are fatal */
 typedef struct standin_node {
     const char *name;
     standin_work *work;
+    standin_held *held; /* or NULL */
     standin_counter *replays;
     size_t bytes;
     void *args;
@@ -85,8 +86,7 @@ void standin_queue_free(struct standin_queue *queue);
 
 CUresult standin_stream_error(CUstream stream); /* CUDA_SUCCESS: it can take work */
 bool standin_capturing(CUstream stream);
-bool standin_graph_add(CUgraph graph, const char *name, standin_work *work, const void *args,
-                       size_t bytes, const size_t *waits, size_t n_waits);
+bool standin_graph_add(CUgraph graph, const standin_node *node); /* a copy of it */
 
 /* Runs a kernel over a grid; the error is fatal, and told. */
 CUresult standin_run(const standin_kernel *kernel, standin_index blocks, standin_index threads,

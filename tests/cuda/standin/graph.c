@@ -22,38 +22,37 @@ bool standin_places_set(standin_places *places, const size_t *at, size_t n) {
 
 static void clear(struct CUgraph_st *g) {
     for (size_t i = 0; i < g->n; i++) {
-        free(g->nodes[i].args);
-        free(g->nodes[i].waits);
+        const standin_node *n = &g->nodes[i];
+        if (n->held) n->held(n->args, -1);
+        free(n->args);
+        free(n->waits);
     }
     free(g->nodes);
     *g = (struct CUgraph_st){0};
 }
 
-bool standin_graph_add(CUgraph g, const char *name, standin_work *work, const void *args,
-                       size_t bytes, const size_t *waits, size_t n_waits) {
-    standin_places own = {0};
+bool standin_graph_add(CUgraph g, const standin_node *like) {
+    standin_places waits = {0};
     if (g->n == g->room) {
         standin_node *more = realloc(g->nodes, (g->room * 2 + 32) * sizeof *more);
         if (!more) return false;
         g->nodes = more;
         g->room = g->room * 2 + 32;
     }
-    standin_node node = {.name = name, .work = work, .bytes = bytes, .args = malloc(bytes + 1)};
-    if (!node.args || !standin_places_set(&own, waits, n_waits)) return false;
-    node.waits = own.at;
-    node.n_waits = n_waits;
-    if (bytes) memcpy(node.args, args, bytes);
-    node.replays = standin_counter_of("", name, " in graph");
+    standin_node node = *like;
+    node.args = malloc(node.bytes + 1);
+    if (!node.args || !standin_places_set(&waits, like->waits, like->n_waits)) return false;
+    node.waits = waits.at;
+    if (node.bytes) memcpy(node.args, like->args, node.bytes);
+    node.replays = standin_counter_of("", node.name, " in graph");
+    if (node.held) node.held(node.args, 1);
     g->nodes[g->n++] = node;
     return true;
 }
 
 static bool copy(struct CUgraph_st *to, const struct CUgraph_st *from) {
-    for (size_t i = 0; i < from->n; i++) {
-        const standin_node *n = &from->nodes[i];
-        if (!standin_graph_add(to, n->name, n->work, n->args, n->bytes, n->waits, n->n_waits))
-            return false;
-    }
+    for (size_t i = 0; i < from->n; i++)
+        if (!standin_graph_add(to, &from->nodes[i])) return false;
     return true;
 }
 

@@ -2,7 +2,8 @@
  *
  * A collective runs where the stream runs it: at once, or when a graph with it is launched. It
  * waits for the other ranks there, as kernels of NCCL do on their GPUs, until its own rank aborts.
- * A communicator that does not block starts its first collective only when it is asked after. */
+ * A communicator that does not block starts its first collective only when it is asked after. It
+ * ends when the last graph with one of its collectives does: whoever ends it waits for that. */
 #include "nccl_team.h"
 #include "standin.h"
 #include <pthread.h>
@@ -26,6 +27,7 @@ typedef struct work {
 } work;
 
 typedef struct group { /* a copy is part of a graph */
+    ncclComm_t comm;
     int n;
     work parts[];
 } group;
@@ -33,7 +35,8 @@ typedef struct group { /* a copy is part of a graph */
 struct ncclComm {
     team *team;
     int rank;
-    bool blocking, used;
+    bool blocking, used, finalized;
+    int graphs;       /* how often graphs hold its work; under `holding` */
     int polls;        /* until what was begun goes on */
     group *begun;     /* or NULL */
     CUstream stream;  /* of that, */
@@ -175,9 +178,37 @@ static void run_group(void *args) {
     for (int i = 0; i < g->n; i++) run_together(&g->parts[i]);
 }
 
+/* ---- graphs with work of a communicator ---- */
+
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+
+static void hold(void *args, int by) {
+    const group *g = args;
+    pthread_mutex_lock(&holding);
+    g->comm->graphs += by;
+    pthread_cond_broadcast(&let_go);
+    pthread_mutex_unlock(&holding);
+}
+
+static bool is_held(const struct ncclComm *comm) {
+    pthread_mutex_lock(&holding);
+    const bool held = comm->graphs > 0;
+    pthread_mutex_unlock(&holding);
+    return held;
+}
+
+static void wait_for_graphs(const struct ncclComm *comm) {
+    pthread_mutex_lock(&holding);
+    while (comm->graphs > 0) pthread_cond_wait(&let_go, &holding);
+    pthread_mutex_unlock(&holding);
+}
+
+/* ---- starting ---- */
+
 static ncclResult_t enqueue(CUstream stream, group *g) {
     const size_t bytes = sizeof *g + (size_t)g->n * sizeof *g->parts;
-    const CUresult r = standin_enqueue_apart(stream, "nccl", run_group, g, bytes);
+    const CUresult r = standin_enqueue_apart(stream, "nccl", run_group, hold, g, bytes);
     free(g);
     return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }
@@ -188,6 +219,7 @@ static ncclResult_t send_off(void) {
     group *g = malloc(sizeof *g + (size_t)n_parts * sizeof *parts);
     if (!g) return ncclSystemError;
     if (c->begun) abort(); /* he did not ask whether the last one is done */
+    g->comm = c;
     g->n = n_parts;
     memcpy(g->parts, parts, (size_t)n_parts * sizeof *parts);
     n_parts = 0;
@@ -314,6 +346,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
         return ncclSuccess;
     }
     *state = team_state(comm->team, comm->rank);
+    if (*state == ncclSuccess && comm->finalized && is_held(comm)) *state = ncclInProgress;
     if (*state != ncclSuccess || !comm->begun) return ncclSuccess;
     *state = ncclInProgress;
     if (!pthread_equal(comm->thread, pthread_self()) || --comm->polls > 0) return ncclSuccess;
@@ -325,23 +358,30 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     team_leave(comm->team, comm->rank);
-    return comm->blocking ? ncclSuccess : ncclInProgress;
+    comm->finalized = true;
+    if (!comm->blocking) return ncclInProgress;
+    wait_for_graphs(comm);
+    return ncclSuccess;
 }
 
-static void end(ncclComm_t comm) {
-    free(comm->begun);
-    free(comm);
+/* With a GPU that is lost it gives up early, and what graphs refer to stays. */
+static ncclResult_t end(ncclComm_t comm, const char *name) {
+    const int failure = standin_enter(name);
+    if (!failure) wait_for_graphs(comm);
+    if (!is_held(comm)) {
+        free(comm->begun);
+        free(comm);
+    }
+    return (ncclResult_t)failure;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    end(comm);
-    return ncclSuccess;
+    return end(comm, "ncclCommDestroy");
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     team_abort(comm->team, comm->rank);
-    end(comm);
-    return ncclSuccess;
+    return end(comm, "ncclCommAbort");
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {

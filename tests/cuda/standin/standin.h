@@ -32,10 +32,13 @@ int standin_enter(const char *function);
 CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
                          size_t bytes);
 
+/* Told of each copy of its work's arguments that a graph makes (by 1) and gives up (by -1). */
+typedef void standin_held(void *args, int by);
+
 /* The same for work that waits for other GPUs: it is done by a thread, and the call does not wait;
  * what comes next on the stream does. */
 CUresult standin_enqueue_apart(CUstream stream, const char *name, standin_work *work,
-                               const void *args, size_t bytes);
+                               standin_held *held, const void *args, size_t bytes);
 
 /* The GPU that the calling thread uses; -1: none. */
 int standin_gpu(void);

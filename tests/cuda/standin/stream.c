@@ -77,34 +77,39 @@ CUresult cuStreamSynchronize(CUstream stream) {
     return standin_lost();
 }
 
-static bool record(CUstream s, const char *name, standin_work *work, const void *args,
-                   size_t bytes) {
+static bool record(CUstream s, standin_node *node) {
     const size_t number = s->capture->n;
-    return standin_graph_add(s->capture, name, work, args, bytes, s->ends.at, s->ends.n) &&
-           standin_places_set(&s->ends, &number, 1);
+    node->waits = s->ends.at;
+    node->n_waits = s->ends.n;
+    return standin_graph_add(s->capture, node) && standin_places_set(&s->ends, &number, 1);
 }
 
-/* Records the work if the stream captures, else sets *own to its copy of `args`. */
-static CUresult take(CUstream stream, const char *name, standin_work *work, const void *args,
-                     size_t bytes, void **own) {
+/* Records the work if the stream captures, else sets *own to its copy of the arguments. */
+static CUresult take(CUstream stream, standin_node *node, void **own) {
     if (!stream && capturing) {
         capturing->spoilt = true;
         return standin_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                           "%s on the default stream while another one captures", name);
+                           "%s on the default stream while another one captures", node->name);
     }
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream && stream->capture)
-        return record(stream, name, work, args, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    *own = malloc(bytes + 1);
-    if (*own && bytes) memcpy(*own, args, bytes);
+        return record(stream, node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    *own = malloc(node->bytes + 1);
+    if (*own && node->bytes) memcpy(*own, node->args, node->bytes);
     return *own ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static standin_node node_of(const char *name, standin_work *work, const void *args, size_t bytes) {
+    return (standin_node){
+        .name = name, .work = work, .args = (void *)(uintptr_t)args, .bytes = bytes};
 }
 
 CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
                          size_t bytes) {
     void *own = NULL;
+    standin_node node = node_of(name, work, args, bytes);
     CUresult r = standin_stream_error(stream);
-    if (r == CUDA_SUCCESS) r = take(stream, name, work, args, bytes, &own);
+    if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
     if (!own) return r;
     work(own);
     free(own);
@@ -112,10 +117,12 @@ CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, 
 }
 
 CUresult standin_enqueue_apart(CUstream stream, const char *name, standin_work *work,
-                               const void *args, size_t bytes) {
+                               standin_held *held, const void *args, size_t bytes) {
     void *own = NULL;
+    standin_node node = node_of(name, work, args, bytes);
+    node.held = held;
     CUresult r = stream_error(stream);
-    if (r == CUDA_SUCCESS) r = take(stream, name, work, args, bytes, &own);
+    if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
     return own ? standin_queue_add(&stream->apart, work, own) : r;
 }
 
