@@ -51,10 +51,10 @@ static bool count_in(mg_device *d, size_t bytes) {
 mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_in(d, bytes)) return short_of_memory(d, bytes);
-    *data = d->api->alloc(d, bytes ? bytes : 1);
-    if (*data) return MG_OK;
+    const mg_status status = d->api->alloc(d, bytes ? bytes : 1, data);
+    if (status == MG_OK) return MG_OK;
     atomic_fetch_sub(&d->used, (long long)bytes);
-    return short_of_memory(d, bytes);
+    return status == MG_OOM ? short_of_memory(d, bytes) : status;
 }
 
 void mg_device_give(mg_device *d, void *data, size_t bytes) {

@@ -51,7 +51,7 @@ typedef struct mg_device_api {
     mg_status (*describe)(int ordinal, mg_device_info *info);
     int (*count)(void); /* devices of this kind that exist; logical kinds give 64 */
     /* memory: host access is only through copy_in/copy_out */
-    void *(*alloc)(mg_device *d, size_t bytes); /* NULL without message if memory is short */
+    mg_status (*alloc)(mg_device *d, size_t bytes, void **data); /* MG_OOM: memory is short */
     void (*free)(mg_device *d, void *data, size_t bytes);
     mg_status (*copy_in)(mg_device *d, void *dst, const void *src, size_t bytes);
     mg_status (*copy_out)(mg_device *d, void *dst, const void *src, size_t bytes);

@@ -17,9 +17,10 @@ mg_status mg_host_describe(int ordinal, mg_device_info *info) {
     return MG_OK;
 }
 
-void *mg_host_alloc(mg_device *d, size_t bytes) {
+mg_status mg_host_alloc(mg_device *d, size_t bytes, void **data) {
     (void)d;
-    return mg_alloc(bytes);
+    *data = mg_alloc(bytes);
+    return *data ? MG_OK : MG_OOM;
 }
 
 void mg_host_free(mg_device *d, void *data, size_t bytes) {

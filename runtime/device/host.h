@@ -8,7 +8,7 @@ enum { MG_LOGICAL_DEVICES = 64 }; /* host devices are logical: any number may be
 
 int mg_host_count(void);
 mg_status mg_host_describe(int ordinal, mg_device_info *info);
-void *mg_host_alloc(mg_device *d, size_t bytes);
+mg_status mg_host_alloc(mg_device *d, size_t bytes, void **data);
 void mg_host_free(mg_device *d, void *data, size_t bytes);
 mg_status mg_host_copy(mg_device *d, void *dst, const void *src, size_t bytes);
 mg_status mg_host_sync(mg_device *d);

@@ -141,7 +141,23 @@ test("bias and relu follow the plan where no engine has them", function()
   local log, cache = check.path "plain-calls", check.path "plain-cache"
   local settings = ("MGPU_STANDIN_CUDNN=plain MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
   check_compared((run(settings, COMPARE)))
-  check.equal(calls(log, "kernel bias_relu_f16"), 5)
+  check.equal(calls(log, "kernel bias_relu_vector_f16"), 5)
+end)
+
+test("bias and relu follow the plan where cuDNN's relu loses NaN, also without measuring", function()
+  for _, first in ipairs { "", "core.deterministic(true)\n" } do
+    local log, cache = check.path("lost-calls" .. #first), check.path("lost-cache" .. #first)
+    local settings = ("MGPU_STANDIN_NAN=lost MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+    for _ = 1, 2 do
+      check_compared((run(settings, first .. COMPARE)))
+      check.equal(calls(log, "kernel bias_relu_vector_f16"), 5)
+    end
+  end
+end)
+
+test("a plan that cannot be run with bias and relu is run without them", function()
+  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_FAIL=cudnnBackendExecute:1:5000"):format(check.path "broken-cache")
+  check_compared((run(settings, "core.deterministic(true)\n" .. COMPARE)))
 end)
 
 test("the measured choice is kept, and found again", function()

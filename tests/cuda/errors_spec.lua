@@ -210,12 +210,36 @@ end)
 test("a fatal error marks the device dead, and a program that ends with it has status 77", function()
   local out = run(standin .. "MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
-  check.matches(out, "cuda:0 is lost since an earlier error: start the program again")
+  check.matches(out, "cuda:0 is lost: start the program again: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   -- What is on a lost GPU cannot be given back: that is no leak.
   local _, status = run(standin .. "ASAN_OPTIONS=detect_leaks=0 MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700",
     (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
   check.equal(status, 77)
 end)
+
+test("what earlier work did wrong is told, and not that memory is short", function()
+  local out, status = run(standin .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
+    .. "MGPU_STANDIN_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- what is on a lost GPU is no leak
+  check.matches(out, "cuda:0[^\n]*: take memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
+  check.falsy(out:find "out of memory")
+  check.equal(status, 77)
+end)
+
+for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "cuModuleLoadData" } do
+  test("a device that does not open for want of " .. what .. " says so", function()
+    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:-1:2"):format(what),
+      'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
+    check.equal(status, 0)
+    check.matches(out, "false\t[^\n]*cuda:0: [^\n]*memory is full")
+  end)
+end
+
+for _, way in ipairs { "chain", "no" } do
+  test("MGPU_CUDA_RECORD=" .. way .. " gives the same weights", function()
+    local script = TRAIN .. 'print("sum", model:get_weights()[1]:sum():item())'
+    check.equal(run(standin .. "MGPU_CUDA_RECORD=" .. way, script), run(standin, script))
+  end)
+end
 
 test("out of memory says what was asked, in use and there, and who has it; then training goes on", function()
   local out, status = run(standin .. "MGPU_STANDIN_MEMORY=4000000", TRAIN .. [[

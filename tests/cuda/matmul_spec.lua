@@ -150,3 +150,21 @@ print(unpack(dense(x):reshape { -1 }:totable()))
   check.matches(output, "matmul float32{2, 2} float32{2, 2} float32{2}: cuBLASLt\n")
   check.matches(output, "4\t2\t8\t0\n")
 end)
+
+local NAN = [[
+local w, b = mgpu.full({ 2, 3 }, -1), mgpu.ones { 3 }
+local dense = mgpu.jit(function(x) return core.ops.relu(core.ops.matmul(x, w) + b) end)
+local plain = mgpu.jit(function(x) return core.ops.relu(core.ops.matmul(x, w)) end)
+for _, f in ipairs { dense, plain } do
+  print(unpack(f(mgpu.tensor { { 0, 0 / 0 }, { 1, 1 }, { -1, -1 } }):reshape { -1 }:totable()))
+end
+]]
+
+test("relu of a product keeps NaN, also where cuBLASLt's does not", function()
+  for _, settings in ipairs { "", "MGPU_STANDIN_NAN=lost" } do
+    for _, first in ipairs { "", "core.deterministic(true)\n" } do
+      check.equal((run(first .. NAN, settings):gsub("-nan", "nan")),
+        "nan\tnan\tnan\t0\t0\t0\t3\t3\t3\nnan\tnan\tnan\t0\t0\t0\t2\t2\t2\n")
+    end
+  end
+end)

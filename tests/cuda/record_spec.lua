@@ -247,6 +247,17 @@ for _, what in ipairs { "cuGraphInstantiate", "cuStreamEndCapture", "cuStreamBeg
   end)
 end
 
+test("what the driver will not have recorded goes without from then on", function()
+  check.equal(after_failures("cuStreamEndCapture", 901, 1, 2), 0)
+  local model, x, y = classifier "cuda:0", rows(9), (range(9) % 3):to "int32"
+  standin.standin_fail("cuStreamEndCapture", 1, 901)
+  for _ = 1, 3 do model:train_on_batch(x, y) end
+  standin.standin_fail("cuStreamEndCapture", 0, 0)
+  local before = standin.standin_count "cuStreamBeginCapture"
+  for _ = 1, 3 do model:train_on_batch(x, y) end
+  check.equal(standin.standin_count "cuStreamBeginCapture", before)
+end)
+
 test("a graph that cannot be given other addresses is made anew", function()
   local before = standin.standin_count "cuGraphInstantiate"
   as_on_ref(function(name)

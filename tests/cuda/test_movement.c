@@ -51,8 +51,7 @@ static void run(const call *c, int skew, const uint8_t *const *x, uint8_t *y) {
     const size_t bytes = (size_t)mg_shape_count(&c->out.shape) * mg_dtype_size(c->out.dtype);
     memset(host, 0x5a, ROOM);
     for (int i = 0; i < 3; i++) {
-        memory[i] = device->api->alloc(device, ROOM);
-        assert_non_null(memory[i]);
+        assert_int_equal(device->api->alloc(device, ROOM, &memory[i]), MG_OK);
         assert_int_equal(device->api->copy_in(device, memory[i], host, ROOM), MG_OK);
     }
     for (int i = 0; i < c->step.n_in; i++) {

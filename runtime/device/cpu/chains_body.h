@@ -61,32 +61,31 @@ typedef union laid_down {
 #define TAKE(r, k) strip.in[k]
 #define ELEMENTS _Pragma("omp simd") for (int i = 0; i < (int)(STRIP / sizeof(float)); i++)
 
-/* The step `name`: each element becomes `value`, what `operands` declares being in it; those that
- * are not the strip lie at the places m and o. */
-#define OP(name, steps, m_place, o_place, value, operands)                                         \
+/* The step `name`: each element becomes `value`, of the operands declared last; those that are
+ * not the strip lie at the places m and o. */
+#define OP(name, steps, m_place, o_place, value, ...)                                              \
     STEP(name) {                                                                                   \
         const float *m = m_place, *o = o_place;                                                    \
         laid_down strip;                                                                           \
         EACH(LAY);                                                                                 \
         (void)m, (void)o;                                                                          \
         ELEMENTS {                                                                                 \
-            const float operands;                                                                  \
+            const float __VA_ARGS__;                                                               \
             strip.at[i] = value;                                                                   \
         }                                                                                          \
         GO_ON(steps, EACH(TAKE));                                                                  \
     }
 #define IT strip.at[i]
-#define COMMA ,
 #define UNARY(name, rule, value, grad, doc) OP(name##_step, 1, NULL, NULL, value, x = IT)
 #define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
-    OP(name##_with, 1, PLACE(s), NULL, value, a = IT COMMA b = m[i])                               \
-    OP(name##_from, 1, PLACE(s), NULL, value, a = m[i] COMMA b = IT)                               \
-    OP(name##_with_one, 1, PLACE(s), NULL, value, a = IT COMMA b = m[0])                           \
-    OP(name##_from_one, 1, PLACE(s), NULL, value, a = m[0] COMMA b = IT)
+    OP(name##_with, 1, PLACE(s), NULL, value, a = IT, b = m[i])                                    \
+    OP(name##_from, 1, PLACE(s), NULL, value, a = m[i], b = IT)                                    \
+    OP(name##_with_one, 1, PLACE(s), NULL, value, a = IT, b = m[0])                                \
+    OP(name##_from_one, 1, PLACE(s), NULL, value, a = m[0], b = IT)
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
-    OP(name##_first, 2, PLACE(s), PLACE(s + 1), value, a = IT COMMA b = m[i] COMMA c = o[i])       \
-    OP(name##_second, 2, PLACE(s), PLACE(s + 1), value, a = m[i] COMMA b = IT COMMA c = o[i])      \
-    OP(name##_third, 2, PLACE(s), PLACE(s + 1), value, a = m[i] COMMA b = o[i] COMMA c = IT)
+    OP(name##_first, 2, PLACE(s), PLACE(s + 1), value, a = IT, b = m[i], c = o[i])                 \
+    OP(name##_second, 2, PLACE(s), PLACE(s + 1), value, a = m[i], b = IT, c = o[i])                \
+    OP(name##_third, 2, PLACE(s), PLACE(s + 1), value, a = m[i], b = o[i], c = IT)
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY

@@ -26,7 +26,7 @@ bool mg_all_f32(const mg_kernel_plan *plan);
 void mg_all_row_major(mg_kernel_plan *plan);
 /* The devices' memory; large blocks are kept when freed. mg_cpu_free_kept really frees them:
  * whether there were any. */
-void *mg_cpu_alloc(mg_device *d, size_t bytes);
+mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data);
 void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);
 size_t mg_cpu_layout_bytes(const mg_value *v, int layout);

@@ -34,11 +34,12 @@ static void *take_kept(size_t bytes) {
     return data;
 }
 
-void *mg_cpu_alloc(mg_device *d, size_t bytes) {
+mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data) {
     (void)d;
-    void *data = bytes < LEAST ? NULL : take_kept(bytes);
-    if (!data) data = mg_alloc(bytes);
-    return data || !mg_cpu_free_kept() ? data : mg_alloc(bytes);
+    *data = bytes < LEAST ? NULL : take_kept(bytes);
+    if (!*data) *data = mg_alloc(bytes);
+    if (!*data && mg_cpu_free_kept()) *data = mg_alloc(bytes);
+    return *data ? MG_OK : MG_OOM;
 }
 
 void mg_cpu_free(mg_device *d, void *data, size_t bytes) {

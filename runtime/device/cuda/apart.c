@@ -62,9 +62,11 @@ static mg_status read_place(const apart *a, const CUgraphNode **ends, size_t *n)
     CUstreamCaptureStatus status;
     CUgraph graph;
     cuuint64_t id;
-    return mg_cuda_check(
+    MG_TRY(mg_cuda_check(
         a->device, mg_cu.cuStreamGetCaptureInfo(s->stream, &status, &id, &graph, ends, &edges, n),
-        "record a call");
+        "record a call"));
+    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return MG_OK; /* else the rest says nothing */
+    return mg_cuda_check(a->device, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "record a call");
 }
 
 /* Once each. */

@@ -3,25 +3,26 @@
  * Kernels lie as MG_KRSC, which the program converts to and from at most once a step. Which of
  * cuDNN's plans is fastest is measured once and kept on disk; where results must be the same in
  * every run, it is the one that cuDNN names first. Bias and relu are part of the plan; where no
- * engine does that, a kernel of our own follows the convolution. */
+ * engine does that, or none whose relu keeps NaN, a kernel of our own follows the convolution. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/precision.h"
+#include "device/cuda/bias_relu.h"
 #include "device/cuda/dnn_plan.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/bias_relu_params.h"
 #include "device/cuda/text.h"
 #include "ops/attrs.h"
 #include <stdatomic.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, MOST_TENSORS = 4, THREADS = 256, ALIGNMENT = 16 };
+enum { CANDIDATES = 8, MOST_TENSORS = 4, ALIGNMENT = 16 };
 
 typedef struct state {
     mg_dnn_plan plan;
     int n;                         /* tensors: inputs, then the output */
     int64_t numbers[MOST_TENSORS]; /* theirs */
-    CUfunction bias_relu;          /* what follows the plan; or NULL */
+    bool apart;                    /* a kernel of our own follows the plan */
+    mg_bias_relu bias_relu;
 } state;
 
 /* ---- the case ---- */
@@ -103,6 +104,7 @@ typedef struct trial {
     int n;
     void *at[MOST_TENSORS + 1]; /* the last one: the workspace */
     size_t bytes[MOST_TENSORS + 1];
+    bool relu; /* all tensors are NaN, and the result must be */
 } trial;
 
 static mg_status start_trial(void *context) {
@@ -115,38 +117,53 @@ static mg_status take_all(trial *t, const mg_kernel_plan *plan) {
     for (int i = 0; i <= MOST_TENSORS; i++) {
         if (t->bytes[i] == 0) continue;
         MG_TRY(mg_device_take(plan->device, t->bytes[i], &t->at[i]));
-        const CUresult r =
-            mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)t->at[i], 0, t->bytes[i], s->stream);
+        const CUresult r = mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)t->at[i],
+                                                 t->relu ? 0xff : 0, t->bytes[i], s->stream);
         MG_TRY(mg_cuda_check(plan->device, r, "clear memory"));
     }
     return MG_OK;
 }
 
+/* Whether a plan can be taken. In the middle of an image no window lies outside it altogether. */
+static bool is_right(trial *t, const mg_kernel_plan *plan) {
+    const mg_value *y = plan->out[0].value;
+    const int64_t *dim = y->shape.dim;
+    const int64_t middle = (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3];
+    const char *element = (char *)t->at[t->n - 1] + (size_t)middle * mg_dtype_size(y->dtype);
+    bool keeps = false;
+    if (!t->relu) return true;
+    return mg_cuda_keeps_nan(plan->device, start_trial, t, element, y->dtype, &keeps) == MG_OK &&
+           keeps;
+}
+
 /* Of n plans, the number of the fastest; a plan that fails is not. */
-static mg_status measure(trial *t, mg_device *d, const mg_dnn_plan *plans, int n, int *best) {
+static mg_status measure(trial *t, const mg_kernel_plan *plan, const mg_dnn_plan *plans, int n,
+                         int *best) {
     float least = 0;
     *best = -1;
     for (int i = 0; i < n; i++) {
         float ms = 0;
         t->plan = &plans[i];
-        if (mg_cuda_time(d, start_trial, t, &ms) != MG_OK) continue;
+        if (!is_right(t, plan) || mg_cuda_time(plan->device, start_trial, t, &ms) != MG_OK)
+            continue;
         if (*best < 0 || ms < least) {
             *best = i;
             least = ms;
         }
     }
-    if (*best < 0) return mg_error_code();
+    if (*best < 0 && mg_error_code() != MG_OK) return mg_error_code();
+    if (*best < 0) return mg_fail(MG_UNSUPPORTED, "no relu of cuDNN's keeps NaN");
     mg_error_clear();
     return MG_OK;
 }
 
 /* The fastest plan's number; the first one, not settled, if there is no memory to measure them. */
 static mg_status fastest(const mg_kernel_plan *plan, const state *s, cudnnHandle_t handle,
-                         const mg_dnn_plan *plans, int n, int *best, bool *settled) {
-    trial t = {.handle = handle, .numbers = s->numbers, .n = s->n};
+                         bool relu, const mg_dnn_plan *plans, int n, int *best, bool *settled) {
+    trial t = {.handle = handle, .numbers = s->numbers, .n = s->n, .relu = relu};
     *best = 0;
     *settled = true;
-    if (n == 1) return MG_OK;
+    if (n == 1 && !relu) return MG_OK;
     for (int i = 0; i < t.n; i++) {
         const mg_value *v = port_of(plan, s, i)->value;
         t.bytes[i] = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
@@ -154,14 +171,14 @@ static mg_status fastest(const mg_kernel_plan *plan, const state *s, cudnnHandle
     for (int i = 0; i < n; i++)
         if (plans[i].workspace > t.bytes[MOST_TENSORS]) t.bytes[MOST_TENSORS] = plans[i].workspace;
     mg_status status = take_all(&t, plan);
-    if (status == MG_OK) status = measure(&t, plan->device, plans, n, best);
+    if (status == MG_OK) status = measure(&t, plan, plans, n, best);
     for (int i = 0; i <= MOST_TENSORS; i++)
         if (t.at[i]) mg_device_give(plan->device, t.at[i], t.bytes[i]);
     if (status != MG_OOM) return status;
     mg_error_clear();
     *best = 0;
     *settled = false;
-    return MG_OK;
+    return relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN") : MG_OK;
 }
 
 static mg_status key_of(mg_text *key, const mg_device *d, const mg_dnn_conv *c) {
@@ -177,10 +194,14 @@ static mg_status key_of(mg_text *key, const mg_device *d, const mg_dnn_conv *c) 
     return mg_text_status(key);
 }
 
-static bool read_back(mg_dnn_plan *plan, cudnnHandle_t handle, const char *key) {
+static const char no_plan[] = "none";
+
+/* `none`: that there is none was kept. */
+static bool read_back(mg_dnn_plan *plan, cudnnHandle_t handle, const char *key, bool *none) {
     size_t bytes = 0;
     char *text = mg_cuda_cache_read("cudnn", key, &bytes);
-    const bool read = text && mg_dnn_plan_read(plan, handle, text, bytes) == MG_OK;
+    *none = text && bytes == sizeof no_plan && memcmp(text, no_plan, bytes) == 0;
+    const bool read = text && !*none && mg_dnn_plan_read(plan, handle, text, bytes) == MG_OK;
     if (text && !read) mg_error_clear();
     mg_free(text);
     return read;
@@ -202,7 +223,8 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
     if (status == MG_OK)
         status =
             mg_dnn_plans(target, &graph, c->dtype, mg_deterministic() ? 1 : CANDIDATES, plans, &n);
-    if (status == MG_OK) status = fastest(plan, s, target->handle, plans, n, &best, settled);
+    if (status == MG_OK)
+        status = fastest(plan, s, target->handle, c->relu, plans, n, &best, settled);
     for (int i = 0; i < n; i++)
         if (status == MG_OK && i == best)
             s->plan = plans[i];
@@ -217,13 +239,15 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
 static mg_status find_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
                            const mg_dnn_conv *c) {
     mg_text key = {0};
-    bool settled;
+    bool settled = false, none;
     if (mg_deterministic()) return choose(plan, s, target, c, &settled);
     MG_TRY(key_of(&key, plan->device, c));
     mg_status status = MG_OK;
-    if (!read_back(&s->plan, target->handle, key.s)) {
-        status = choose(plan, s, target, c, &settled);
+    if (!read_back(&s->plan, target->handle, key.s, &none)) {
+        status = none ? MG_UNSUPPORTED : choose(plan, s, target, c, &settled);
         if (status == MG_OK && settled) keep(&s->plan, key.s);
+        if (status == MG_UNSUPPORTED && settled)
+            mg_cuda_cache_write("cudnn", key.s, no_plan, sizeof no_plan);
     }
     mg_free(key.s);
     return status;
@@ -237,12 +261,14 @@ static mg_status prepare(mg_kernel_plan *plan) {
     MG_TRY(mg_cuda_enter(plan->device));
     MG_TRY(mg_dnn_handle(plan->device, &target.handle));
     mg_status status = find_plan(plan, s, &target, &c);
-    if (status == MG_UNSUPPORTED && (c.bias || c.relu)) {
+    if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
+        MG_TRY(mg_cuda_enter(plan->device)); /* it may be lost */
         mg_error_clear();
         c.bias = c.relu = false;
         s->n = 3;
         s->numbers[2] = MG_DNN_Y;
-        MG_TRY(mg_cuda_find_typed(plan->device, "bias_relu", c.dtype, &s->bias_relu));
+        s->apart = true;
+        MG_TRY(mg_cuda_find_bias_relu(plan->device, c.dtype, &s->bias_relu));
         status = find_plan(plan, s, &target, &c);
     }
     plan->scratch = (s->plan.workspace + 63) / 64 * 64;
@@ -251,7 +277,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-static mg_status add_bias(const mg_call *call, CUfunction kernel) {
+static mg_status add_bias(const mg_call *call, const mg_bias_relu *kernels) {
     const mg_kernel_plan *plan = call->plan;
     const mg_shape *y = &plan->out[0].value->shape;
     const bias_relu_params p = {.y = call->out[0],
@@ -259,8 +285,7 @@ static mg_status add_bias(const mg_call *call, CUfunction kernel) {
                                 .count = mg_shape_count(y),
                                 .channels = y->dim[3],
                                 .relu = ((const mg_conv_attrs *)plan->step->attrs)->relu != 0};
-    return mg_cuda_launch(plan->device, kernel, mg_cuda_blocks(plan->device, p.count, THREADS),
-                          THREADS, 0, &p);
+    return mg_cuda_run_bias_relu(plan->device, kernels, &p);
 }
 
 static mg_status run(const mg_call *call) {
@@ -277,7 +302,7 @@ static mg_status run(const mg_call *call) {
     if (all % ALIGNMENT)
         return mg_fail(MG_INTERNAL, "a tensor of %s is not aligned", plan->step->op->name);
     MG_TRY(mg_dnn_plan_run(&s->plan, handle, s->n, s->numbers, at, call->scratch));
-    return s->bias_relu ? add_bias(call, s->bias_relu) : MG_OK;
+    return s->apart ? add_bias(call, &s->bias_relu) : MG_OK;
 }
 
 static void release(void *kept) {

@@ -18,8 +18,9 @@
     X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemAllocHost)              \
     X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)                \
     X(cuMemcpyPeerAsync) X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuModuleLoadData)                 \
-    X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGraphInstantiate)               \
-    X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuGraphExecUpdate) X(cuGraphDestroy)
+    X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad) X(cuLaunchKernel)                       \
+    X(cuGraphInstantiate) X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuGraphExecUpdate)              \
+    X(cuGraphDestroy)
 /* clang-format on */
 
 MG_LIBRARY_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);

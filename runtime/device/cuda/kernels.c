@@ -1,15 +1,63 @@
 /* Finding, starting and timing kernels. */
 #include "core/alloc.h"
 #include "device/cuda/kernels/params.h"
+#include "device/cuda/memory.h"
 #include "device/cuda/state.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- finding ---- */
+
+enum { SLOTS = 1024, LONGEST = 48 }; /* a power of two, several times the number of kernels */
+
+struct mg_cuda_found {
+    char name[LONGEST]; /* "": an empty slot */
+    CUfunction function;
+};
+
+/* The slot of a name, or the one that it gets. */
+static struct mg_cuda_found *slot_of(const mg_cuda *s, const char *name) {
+    uint32_t h = 2166136261u;
+    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
+    while (*s->found[h % SLOTS].name && strcmp(s->found[h % SLOTS].name, name) != 0) h++;
+    return &s->found[h % SLOTS];
+}
+
+static CUresult look_for(const mg_cuda *s, const char *name, CUfunction *function) {
+    CUresult r = CUDA_ERROR_NOT_FOUND;
+    for (int i = 0; i < MG_CUDA_FILES && s->kernels[i] && r == CUDA_ERROR_NOT_FOUND; i++)
+        r = mg_cu.cuModuleGetFunction(function, s->kernels[i], name);
+    return r == CUDA_SUCCESS ? mg_cu.cuFuncLoad(*function) : r;
+}
+
+static mg_status find(mg_device *d, const char *name, CUfunction *function) {
+    mg_cuda *s = d->state;
+    if (!s->found && !(s->found = mg_alloc_zero(SLOTS * sizeof *s->found))) return MG_OOM;
+    struct mg_cuda_found *slot = slot_of(s, name);
+    *function = slot->function;
+    if (*slot->name) return MG_OK;
+    const CUresult r = look_for(s, name, function);
+    if (r == CUDA_ERROR_NOT_FOUND || strlen(name) >= LONGEST)
+        return mg_fail(MG_INTERNAL, "%s: there is no kernel %s", d->name, name);
+    MG_TRY(mg_cuda_check(d, r, name));
+    memcpy(slot->name, name, strlen(name) + 1);
+    slot->function = *function;
+    return MG_OK;
+}
 
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
-    const mg_cuda *s = d->state;
-    for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
-        if (mg_cu.cuModuleGetFunction(function, s->kernels[i], name) == CUDA_SUCCESS) return MG_OK;
-    return mg_fail(MG_INTERNAL, "%s: there is no kernel %s", d->name, name);
+    mg_cuda *s = d->state;
+    pthread_mutex_lock(&s->finding);
+    const mg_status status = find(d, name, function);
+    pthread_mutex_unlock(&s->finding);
+    return status;
+}
+
+void mg_cuda_forget_found(mg_cuda *s) {
+    mg_free(s->found);
+    s->found = NULL;
 }
 
 mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function) {
@@ -19,6 +67,8 @@ mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunct
     snprintf(full, sizeof full, "%s_%s", name, types[t]);
     return mg_cuda_find(d, full, function);
 }
+
+/* ---- starting ---- */
 
 mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
                          const void *params) {
@@ -78,5 +128,19 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
     if (end) mg_cu.cuEventDestroy(end);
     qsort(times, RUNS, sizeof *times, by_size);
     *ms = times[RUNS / 2];
+    return status;
+}
+
+mg_status mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
+                            mg_dtype t, bool *keeps) {
+    uint64_t bits = 0;
+    double value = 0;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&mg_cuda_of(d)->turn);
+    mg_status status = start(context);
+    pthread_mutex_unlock(&mg_cuda_of(d)->turn);
+    if (status == MG_OK) status = mg_cuda_copy_out(d, &bits, element, mg_dtype_size(t));
+    mg_to_double(&value, &bits, t, 1);
+    *keeps = isnan(value);
     return status;
 }

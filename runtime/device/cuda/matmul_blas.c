@@ -3,9 +3,11 @@
  * cuBLASLt counts in columns: a row-major matrix is its transpose. So y = a b is asked for as
  * y' = b' a', b first, and what it calls the bias gradient of its first operand are the sums of the
  * columns of b. The algorithm is the fastest of those that its heuristic offers, timed once and
- * kept; in deterministic mode it is the first. */
+ * kept; in deterministic mode it is the first. relu is part of it only if that keeps NaN: else a
+ * kernel of our own follows. */
 #include "core/alloc.h"
 #include "core/precision.h"
+#include "device/cuda/bias_relu.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/product.h"
@@ -16,6 +18,7 @@ enum { OFFERED = 8, WORKSPACE = 32 << 20, ALIGNED = 16 };
 
 typedef struct state {
     mg_device *device;
+    mg_dtype dtype;
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t what;
     cublasLtMatrixLayout_t b, a, y; /* first, second factor; result */
@@ -23,6 +26,8 @@ typedef struct state {
     mg_product product;
     int64_t step_a, step_b; /* from one product of a batch to the next, in matrices */
     bool wide;              /* scales are doubles */
+    bool relu;              /* in the same kernel */
+    mg_bias_relu apart;     /* or after it */
 } state;
 
 static void release(void *kept) {
@@ -84,9 +89,9 @@ static cublasStatus_t describe_product(state *s, mg_dtype t) {
     const cublasOperation_t turn_b = p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t turn_a = p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t end = p->sums              ? CUBLASLT_EPILOGUE_BGRADA
-                                   : p->bias && p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                   : p->bias && s->relu ? CUBLASLT_EPILOGUE_RELU_BIAS
                                    : p->bias            ? CUBLASLT_EPILOGUE_BIAS
-                                   : p->relu            ? CUBLASLT_EPILOGUE_RELU
+                                   : s->relu            ? CUBLASLT_EPILOGUE_RELU
                                                         : CUBLASLT_EPILOGUE_DEFAULT;
     const int32_t vector_type = (int32_t)type_of(t);
     s->wide = t == MG_F64;
@@ -125,14 +130,17 @@ static int usable(cublasLtMatmulHeuristicResult_t *list, int n) {
     return kept;
 }
 
-/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out. The
+/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out,
+ * and in "highest" precision parts of sums in the result's dtype. The
  * vector need not be there yet, but how it will be aligned is read off its address. */
 static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const bool rounds = s->dtype == MG_F16 || s->dtype == MG_BF16;
     const uint32_t schemes =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+        (rounds && !mg_precision_fast() ? 0 : CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
     const uint32_t aligned = ALIGNED;
     const uint64_t workspace = WORKSPACE;
     cublasLtMatmulPreference_t p = NULL;
@@ -180,9 +188,29 @@ static size_t rounded(int64_t count, size_t size) {
     return ((size_t)count * size + 255) / 256 * 256;
 }
 
+/* Operands that are NaN, if the result must be. */
+static mg_status fill(const state *s, void *memory, size_t bytes) {
+    if (!s->relu) return MG_OK;
+    mg_cuda *gpu = s->device->state;
+    pthread_mutex_lock(&gpu->turn);
+    const CUresult r =
+        mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)memory, 0xff, bytes, gpu->stream);
+    pthread_mutex_unlock(&gpu->turn);
+    return mg_cuda_check(s->device, r, "clear memory");
+}
+
+static bool is_right(const trial *t) {
+    bool keeps = false;
+    if (!t->s->relu) return true;
+    return mg_cuda_keeps_nan(t->s->device, try_once, (void *)(uintptr_t)t, t->y, t->s->dtype,
+                             &keeps) == MG_OK &&
+           keeps;
+}
+
 /* Chooses the fastest; the first one, not settled, if none could be timed. */
 static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *list, int n,
-                             size_t size, bool *settled) {
+                             bool *settled) {
+    const size_t size = mg_dtype_size(s->dtype);
     const mg_product *p = &s->product;
     const size_t a = rounded(p->matrices * p->m * p->k, size);
     const size_t b = rounded(p->matrices * p->k * p->n, size);
@@ -193,15 +221,17 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     *settled = false;
     if (mg_device_take(s->device, a + b + y + vector + WORKSPACE, &memory) != MG_OK) {
         mg_error_clear(); /* then the first is good enough */
-        return MG_OK;
+        return s->relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN")
+                       : MG_OK;
     }
     trial t = {.s = s, .a = memory};
     t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + vector;
     set_vector(s, t.y + y);
-    for (int i = 0; i < n; i++) {
+    const mg_status filled = fill(s, memory, a + b + y + vector);
+    for (int i = 0; i < n && filled == MG_OK; i++) {
         float ms;
         t.how = &list[i];
-        if (mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;
+        if (!is_right(&t) || mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;
         if (*settled && ms >= best) continue;
         best = ms;
         *settled = true;
@@ -209,20 +239,22 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     }
     mg_error_clear();
     mg_device_give(s->device, memory, a + b + y + vector + WORKSPACE);
-    return mg_cuda_enter(s->device);
+    MG_TRY(mg_cuda_enter(s->device));
+    if (s->relu && !*settled) return mg_fail(MG_UNSUPPORTED, "no relu of cuBLASLt's keeps NaN");
+    return MG_OK;
 }
 
-static void name_problem(const state *s, mg_dtype t, char *key, size_t size) {
+static void name_problem(const state *s, char *key, size_t size) {
     const mg_product *p = &s->product;
     snprintf(key, size,
              "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times by %lld and %lld, %d%d%d%d%d, %s",
-             mg_cuda_of(s->device)->gpu_name, mg_blas.cublasLtGetVersion(), mg_dtype_name(t),
+             mg_cuda_of(s->device)->gpu_name, mg_blas.cublasLtGetVersion(), mg_dtype_name(s->dtype),
              (long long)p->m, (long long)p->k, (long long)p->n, (long long)p->matrices,
-             (long long)s->step_a, (long long)s->step_b, p->turn_a, p->turn_b, p->bias, p->relu,
+             (long long)s->step_a, (long long)s->step_b, p->turn_a, p->turn_b, p->bias, s->relu,
              p->sums, mg_precision_fast() ? "fast" : "highest");
 }
 
-static mg_status choose(state *s, mg_dtype t) {
+static mg_status choose(state *s) {
     cublasLtMatmulHeuristicResult_t list[OFFERED];
     char key[256];
     size_t bytes;
@@ -230,27 +262,28 @@ static mg_status choose(state *s, mg_dtype t) {
     const int n = offers(s, list);
     if (n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
     s->chosen = list[0];
-    if (mg_deterministic() || n == 1) return MG_OK;
-    name_problem(s, t, key, sizeof key);
+    if (mg_deterministic() && s->relu) return time_offers(s, list, 1, &settled);
+    if (mg_deterministic() || (n == 1 && !s->relu)) return MG_OK;
+    name_problem(s, key, sizeof key);
     void *kept = mg_cuda_cache_read("matmul", key, &bytes);
-    if (kept && bytes == sizeof s->chosen) {
-        memcpy(&s->chosen, kept, bytes);
-        mg_free(kept);
-        return MG_OK;
-    }
+    const bool known = kept && bytes == sizeof s->chosen;
+    if (known) memcpy(&s->chosen, kept, bytes);
     mg_free(kept);
-    MG_TRY(time_offers(s, list, n, mg_dtype_size(t), &settled));
+    if (known) return MG_OK;
+    MG_TRY(time_offers(s, list, n, &settled));
     if (settled) mg_cuda_cache_write("matmul", key, &s->chosen, sizeof s->chosen);
     return MG_OK;
 }
 
 /* ---- the kernel ---- */
 
-static mg_status new_state(const mg_kernel_plan *plan, state **made) {
+static mg_status new_state(const mg_kernel_plan *plan, bool relu, state **made) {
     const mg_dtype t = plan->out[0].value->dtype;
     state *s = *made = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->device = plan->device;
+    s->dtype = t;
+    s->relu = relu;
     s->product = mg_product_of(plan);
     mg_product_is_even(&s->product, s->product.stride_a, &s->step_a);
     mg_product_is_even(&s->product, s->product.stride_b, &s->step_b);
@@ -269,21 +302,36 @@ static const char *accepts(const mg_kernel_plan *plan) {
         return "too large";
     if (!mg_product_is_even(&p, p.stride_a, &step) || !mg_product_is_even(&p, p.stride_b, &step))
         return "a batch that is broadcast unevenly";
-    const mg_status status = new_state(plan, &s);
-    const int n = status == MG_OK ? offers(s, list) : 0;
+    const mg_status status = new_state(plan, p.relu, &s);
+    const int n = s && status == MG_OK ? offers(s, list) : 0;
     if (s) release(s);
     mg_error_clear();
     return n > 0 ? NULL : status == MG_UNSUPPORTED ? "there is no cuBLASLt" : "no algorithm";
 }
 
 static mg_status prepare(mg_kernel_plan *plan) {
+    bool relu = mg_product_of(plan).relu;
     state *s;
-    const mg_status status = new_state(plan, &s);
+    mg_status status = new_state(plan, relu, &s);
     plan->state = s;
+    if (status == MG_OK) status = choose(s);
+    if (status == MG_UNSUPPORTED && relu) {
+        mg_error_clear();
+        release(s);
+        status = new_state(plan, false, &s);
+        plan->state = s;
+        if (status == MG_OK) status = choose(s);
+        if (status == MG_OK) status = mg_cuda_find_bias_relu(plan->device, s->dtype, &s->apart);
+    }
     MG_TRY(status);
-    MG_TRY(choose(s, plan->out[0].value->dtype));
     plan->scratch = s->chosen.workspaceSize;
     return MG_OK;
+}
+
+static mg_status relu_apart(const mg_call *call, const state *s) {
+    const bias_relu_params p = {
+        .y = call->out[0], .count = mg_shape_count(&call->plan->out[0].value->shape), .relu = 1};
+    return mg_cuda_run_bias_relu(s->device, &s->apart, &p);
 }
 
 static mg_status run(const mg_call *call) {
@@ -293,7 +341,8 @@ static mg_status run(const mg_call *call) {
                                                        : NULL);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = multiply(s, &s->chosen, call->in[0], call->in[1], call->out[0], call->scratch);
-    return mg_blas_check(s->device, r, "matmul");
+    MG_TRY(mg_blas_check(s->device, r, "matmul"));
+    return s->product.relu && !s->relu ? relu_apart(call, s) : MG_OK;
 }
 
 const mg_kernel mg_cuda_blas_matmul = {.op = "matmul",

@@ -5,12 +5,13 @@
  * later. Some is not given back to the pool but kept for the next who wants as much: that costs no
  * call, and a loop's steps meet the same addresses again (record.c). The pool keeps what it has.
  * Both are emptied before memory is said to be short. Large copies
- * to the GPU go through two pinned halves in turn: the host fills one while the other travels. */
+ * to the GPU go through two pinned halves in turn: the host fills one while the other travels. Of
+ * small ones the driver keeps a copy itself, and the host need not wait. */
 #include "device/cuda/memory.h"
 #include "device/cuda/state.h"
 #include <string.h>
 
-enum { PIECE = 4 << 20, SMALL = 256 << 10 };
+enum { PIECE = 4 << 20, SMALL = 64 << 10 };
 
 static void give(const mg_cuda *s, void *data) {
     mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
@@ -33,15 +34,17 @@ static CUresult take(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
     return r;
 }
 
-void *mg_cuda_alloc(mg_device *d, size_t bytes) {
+mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     mg_cuda *s = d->state;
     CUdeviceptr address = 0;
-    if (mg_cuda_enter(d) != MG_OK) return NULL;
+    CUresult r = CUDA_SUCCESS;
+    MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
-    void *data = mg_kept_take(&s->kept, bytes);
-    if (!data && take(s, &address, bytes) == CUDA_SUCCESS) data = (void *)(uintptr_t)address;
+    *data = mg_kept_take(&s->kept, bytes);
+    if (!*data) r = take(s, &address, bytes);
     pthread_mutex_unlock(&s->turn);
-    return data;
+    if (address) *data = (void *)(uintptr_t)address;
+    return mg_cuda_check(d, r, "take memory"); /* also what earlier work did wrong */
 }
 
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {

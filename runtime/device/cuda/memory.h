@@ -4,7 +4,7 @@
 
 #include "device/device.h"
 
-void *mg_cuda_alloc(mg_device *d, size_t bytes);
+mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data);
 void mg_cuda_free(mg_device *d, void *data, size_t bytes);
 /* Back to the driver with what was freed and kept. */
 void mg_cuda_free_kept(mg_device *d);

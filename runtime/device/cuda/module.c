@@ -41,6 +41,8 @@ static mg_status load(mg_device *d, mg_cuda_module *m) {
     }
     const char *name = mg_cuda_image_name(m->image);
     if (r == CUDA_SUCCESS) r = mg_cu.cuModuleGetFunction(&m->function, m->module, name);
+    if (r == CUDA_SUCCESS)
+        r = mg_cu.cuFuncLoad(m->function); /* now: its first run may be recorded */
     return mg_cuda_check(d, r, name);
 }
 

@@ -8,6 +8,7 @@
  * reference kernels) stand between two recordings. */
 #include "device/cuda/record.h"
 #include "core/alloc.h"
+#include "core/log.h"
 #include "core/threads.h"
 #include "device/cuda/apart.h"
 #include "device/cuda/join.h"
@@ -16,6 +17,7 @@
 #include "device/cuda/places.h"
 #include "device/cuda/state.h"
 #include "device/fault.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { RECORDINGS = 16, N_PHASES = MG_BOTH_PHASES + 1 };
@@ -31,6 +33,9 @@ typedef struct recording {
     uint64_t used;   /* when last */
 } recording;
 
+/* MGPU_CUDA_RECORD, for looking into trouble: apart (the default; see apart.h), chain, no. */
+typedef enum way { APART, CHAIN, NOT } way;
+
 typedef struct program {
     mg_device *device;
     mg_program *calls;
@@ -38,6 +43,7 @@ typedef struct program {
     int n_external;
     mg_cuda_places *places;
     bool draws[N_PHASES];
+    way way;
     uint64_t runs[N_PHASES];
     uint64_t clock;
     recording kept[RECORDINGS];
@@ -73,16 +79,27 @@ static recording *oldest(program *p) {
 
 /* ---- recording ---- */
 
+/* What the driver, or a library, will not have recorded goes without from now on. */
+static void note_refusal(program *p, CUresult r) {
+    if (r < CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r > CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+        return;
+    mg_log("fallback", "%s: a step is not recorded: %s", p->device->name, mg_error_message());
+    p->way = NOT;
+}
+
 /* The calls [first, last) as a graph that was not started. */
 static mg_status capture(program *p, const mg_run *run, int first, int last, CUgraph *graph) {
     const mg_cuda *s = p->device->state;
     MG_TRY(mg_cuda_check(p->device,
                          mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "begin a recording"));
-    const mg_status status = mg_cuda_run_apart(p->device, p->calls, run, first, last);
+    mg_status status = p->way == APART ? mg_cuda_run_apart(p->device, p->calls, run, first, last)
+                                       : mg_program_record_calls(p->calls, run, first, last);
     const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
-    if (status == MG_OK) return mg_cuda_check(p->device, r, "end a recording");
-    if (r == CUDA_SUCCESS && *graph) mg_cu.cuGraphDestroy(*graph);
+    const bool made = r == CUDA_SUCCESS && *graph;
+    if (status != MG_OK && made) mg_cu.cuGraphDestroy(*graph);
+    if (status == MG_OK) status = mg_cuda_check(p->device, r, "end a recording");
+    if (status != MG_OK) note_refusal(p, r);
     return status;
 }
 
@@ -127,7 +144,7 @@ static mg_status replay(program *p, const mg_run *run, int first, int last) {
     const mg_cuda *s = p->device->state;
     recording *r = find(p, run, first);
     const mg_status status = r ? MG_OK : record(p, run, first, last, &r);
-    if (status == MG_OOM) { /* it goes without */
+    if (status == MG_OOM || (status != MG_OK && p->way == NOT)) { /* it goes without */
         mg_error_clear();
         return mg_program_run_calls(p->calls, run, first, last);
     }
@@ -172,7 +189,7 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     MG_TRY(mg_cuda_enter(p->device));
     MG_TRY(mg_cuda_places_bring(p->places, given, &own.external));
     mg_program_phase(p->calls, run->phase, &first, &last);
-    const bool recorded = p->runs[run->phase]++ > 0;
+    const bool recorded = p->runs[run->phase]++ > 0 && p->way != NOT;
     if (mg_fault_planned()) {
         MG_TRY(run_failing(p, run, first, last));
         first = last;
@@ -206,12 +223,19 @@ static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_wo
     return status;
 }
 
+static way chosen_way(void) {
+    const char *text = getenv("MGPU_CUDA_RECORD");
+    if (text && strcmp(text, "no") == 0) return NOT;
+    return text && strcmp(text, "chain") == 0 ? CHAIN : APART;
+}
+
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
                                   mg_program **made) {
     MG_TRY(mg_cuda_enter(d));
     program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
     p->device = d;
+    p->way = chosen_way();
     p->n_external = work->n_external;
     p->places = mg_cuda_places_new(d, work);
     const mg_status status = p->places ? compile_calls(p, set, work) : MG_OOM;

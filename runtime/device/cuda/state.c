@@ -16,7 +16,10 @@ mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
     if (result == CUDA_SUCCESS) return MG_OK;
     mg_cuda *s = d->state;
     const mg_status status = mg_cuda_result(result, what);
-    if (mg_cuda_is_fatal(result)) s->dead = true;
+    if (mg_cuda_is_fatal(result) && !s->dead) {
+        snprintf(s->death, sizeof s->death, "%s", mg_error_message());
+        s->dead = true;
+    }
     mg_error_prefix(d->name);
     return status;
 }
@@ -24,8 +27,7 @@ mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
 mg_status mg_cuda_enter(mg_device *d) {
     const mg_cuda *s = d->state;
     if (s->dead)
-        return mg_fail(MG_DEVICE, "%s is lost since an earlier error: start the program again",
-                       d->name);
+        return mg_fail(MG_DEVICE, "%s is lost: start the program again: %s", d->name, s->death);
     return mg_cuda_check(d, mg_cu.cuCtxSetCurrent(s->context), "choose the GPU");
 }
 
@@ -116,7 +118,9 @@ static void stop(mg_cuda *s) {
     mg_cuda_modules_drop(s);
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
     pthread_mutex_destroy(&s->turn);
+    mg_cuda_forget_found(s);
     pthread_mutex_destroy(&s->compiling);
+    pthread_mutex_destroy(&s->finding);
     mg_free(s);
 }
 
@@ -126,14 +130,15 @@ mg_status mg_cuda_open(mg_device *d) {
     if (!s) return MG_OOM;
     pthread_mutex_init(&s->turn, NULL);
     pthread_mutex_init(&s->compiling, NULL);
+    pthread_mutex_init(&s->finding, NULL);
     s->device = d;
     s->gpu = d->ordinal;
     s->logical = d->logical;
     d->state = s;
     const mg_status status = start(d, s);
     if (status == MG_OK) return MG_OK;
-    d->state = NULL;
     stop(s);
+    d->state = NULL;
     return status;
 }
 

@@ -37,16 +37,19 @@ typedef struct mg_cuda {
     int multiprocessors;      /* on the GPU */
     char gpu_name[64];        /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
-    struct mg_cuda_module *modules;  /* generated kernels: module.h */
-    pthread_mutex_t compiling;       /* to add to them: held while a program is made */
-    CUdeviceptr rng;                 /* an mg_rng_cell of the run, and a byte for barriers */
-    void *staging;                   /* pinned, of the host: two halves; or NULL */
-    CUevent sent[2];                 /* their last pieces have left */
-    int half;                        /* the next one to fill */
-    uint8_t *answer;                 /* pinned, of the host */
+    struct mg_cuda_found *found;     /* the kernels asked for so far: kernels.c */
+    pthread_mutex_t finding;
+    struct mg_cuda_module *modules; /* generated kernels: module.h */
+    pthread_mutex_t compiling;      /* to add to them: held while a program is made */
+    CUdeviceptr rng;                /* an mg_rng_cell of the run, and a byte for barriers */
+    void *staging;                  /* pinned, of the host: two halves; or NULL */
+    CUevent sent[2];                /* their last pieces have left */
+    int half;                       /* the next one to fill */
+    uint8_t *answer;                /* pinned, of the host */
     CUevent answered;
     void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
     bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
+    char death[200];  /* its words */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {
@@ -63,8 +66,10 @@ mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what);
 /* Makes its context the calling thread's; MG_DEVICE if it is dead. */
 mg_status mg_cuda_enter(mg_device *d);
 
-/* The kernel of kernels/<file>.cu of this name. */
+/* The kernel of kernels/<file>.cu of this name, loaded: its first launch may be recorded. */
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function);
+/* What was found is forgotten. */
+void mg_cuda_forget_found(mg_cuda *s);
 /* The one called <name>_<dtype>: _bool, _u8, _i32, _i64, _bf16, _f16, _f32 or _f64. */
 mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function);
 
@@ -81,6 +86,11 @@ int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
  * the median of a few: for choosing among algorithms in `prepare`. */
 typedef mg_status mg_cuda_work(void *context);
 mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms);
+
+/* Whether work over operands whose bytes are all 0xff, NaN in any dtype, gives NaN: the relu at the
+ * end of a library's kernel may make 0 of it. `element` is one of the result. */
+mg_status mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
+                            mg_dtype t, bool *keeps);
 
 /* A kernel's parameter for a draw: where its key and ordinal come from. */
 struct mg_draw;

@@ -100,8 +100,9 @@ static double finish(const job *w, int64_t i, double v) {
     const uint32_t e = w->what.epilogue;
     if (e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS)
         v += load(w->what.bias, w->d.type, i);
-    if (e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_RELU_BIAS) v = v < 0 ? 0 : v;
-    return v;
+    const bool relu = e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_RELU_BIAS;
+    if (relu && v != v && getenv("MGPU_STANDIN_NAN")) return 0;
+    return relu && v < 0 ? 0 : v;
 }
 
 /* The bias gradient of A: for each row of D, the sum over the inner axis. */

@@ -293,6 +293,7 @@ static void convolve(const work *w, double *sum) {
 
 static void finish(const work *w, const double *sum) {
     const tensor *t = result_of(w);
+    const bool loses_nan = getenv("MGPU_STANDIN_NAN") != NULL;
     for (int64_t a = 0; a < t->dim[0]; a++)
         for (int64_t b = 0; b < t->dim[1]; b++)
             for (int64_t c = 0; c < t->dim[2]; c++)
@@ -300,7 +301,7 @@ static void finish(const work *w, const double *sum) {
                     const int64_t at = offset(t, a, b, c, d);
                     double v = sum[at];
                     if (w->bias) v += load(&w->b, b * w->b.stride[1]);
-                    if (w->relu && v < 0) v = 0;
+                    if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
                     store(t, at, v);
                 }
 }

@@ -19,6 +19,7 @@ typedef struct CUfunc_st {
     standin_counter *starts;
     const char *name; /* the counter's: "kernel <name>" */
     int shared_most;
+    bool loaded; /* or else its first launch loads it, which spoils a recording */
     struct CUfunc_st *next;
 } function;
 
@@ -123,6 +124,13 @@ CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *nam
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncLoad(CUfunction f) {
+    ENTER(cuFuncLoad);
+    if (!f) return CUDA_ERROR_INVALID_HANDLE;
+    f->loaded = true;
+    return CUDA_SUCCESS;
+}
+
 /* ---- starting ---- */
 
 typedef struct launch {
@@ -157,6 +165,12 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
                            "%u bytes of shared memory (%d allowed)",
                            f->name, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
                            f->shared_most);
+    if (!f->loaded && standin_capturing(stream)) {
+        standin_forbid_capture();
+        return standin_say(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s is loaded while recorded",
+                           f->name);
+    }
+    f->loaded = true;
     const size_t bytes = sizeof(launch) + f->kernel->bytes;
     launch *l = aligned_alloc(16, (bytes + 15) / 16 * 16);
     if (!l) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -47,6 +47,8 @@ CUresult standin_forbid_capture(void);
 /* MGPU_STANDIN_STRICT=1 in the environment: device memory that was given back is never used again,
  * and touching it is fatal.
  *
+ * MGPU_STANDIN_NAN=lost: a relu at the end of a library's kernel makes 0 of NaN.
+ *
  * Whether the addresses lie in one live allocation of device memory. */
 bool standin_owns(const void *address, size_t bytes);
 

@@ -154,6 +154,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
     if (!standin_capturing(stream)) return CUDA_SUCCESS;
     *status =
         stream->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (stream->spoilt) return CUDA_SUCCESS; /* and nothing else is told */
     *id = stream->number;
     *graph = stream->capture;
     *edges = NULL;

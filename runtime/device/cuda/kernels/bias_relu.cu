@@ -1,17 +1,38 @@
-/* y = relu(y + bias), in place, the bias along the last axis: after a convolution for which cuDNN
- * has no engine that does it too. */
+/* y = relu(y + bias), in place, the bias along the last axis: after a library's kernel that does not
+ * do it too. relu(NaN) is NaN. */
 #include "device/cuda/kernels/bias_relu_params.h"
 #include "device/cuda/kernels/kernel.h"
 
-#define BIAS_RELU(dtype)                                                                           \
+DEVICE float mg_bias_relu(float v, float bias, int relu) {
+    v += bias;
+    return relu && v < 0 ? 0 : v;
+}
+
+/* The second one takes several elements at once; from one turn to the next the channels are the
+ * same. */
+#define BIAS_RELU(dtype, stored)                                                                   \
     KERNEL(bias_relu_##dtype, bias_relu_params) {                                                  \
         for (int64_t i = FIRST; i < p.count; i += STEP) {                                          \
-            float v = mg_load_##dtype(p.y, i);                                                     \
-            if (p.bias) v += mg_load_##dtype(p.bias, i % p.channels);                              \
-            if (p.relu && v < 0) v = 0;                                                            \
-            mg_store_##dtype(p.y, i, v);                                                           \
+            const float bias = p.bias ? mg_load_##dtype(p.bias, i % p.channels) : 0;               \
+            mg_store_##dtype(p.y, i, mg_bias_relu(mg_load_##dtype(p.y, i), bias, p.relu));         \
+        }                                                                                          \
+    }                                                                                              \
+    KERNEL(bias_relu_vector_##dtype, bias_relu_params) {                                           \
+        typedef struct vector {                                                                    \
+            stored at[MG_BIAS_VECTOR];                                                             \
+        } __attribute__((aligned(sizeof(stored) * MG_BIAS_VECTOR))) vector;                        \
+        const int64_t c = p.bias ? FIRST * MG_BIAS_VECTOR % p.channels : 0;                        \
+        float bias[MG_BIAS_VECTOR];                                                                \
+        for (int k = 0; k < MG_BIAS_VECTOR; k++)                                                   \
+            bias[k] = p.bias ? mg_load_##dtype(p.bias, c + k) : 0;                                 \
+        for (int64_t i = FIRST; i < p.count / MG_BIAS_VECTOR; i += STEP) {                         \
+            vector v = ((vector *)p.y)[i];                                                         \
+            for (int k = 0; k < MG_BIAS_VECTOR; k++)                                               \
+                mg_store_##dtype(v.at, k,                                                          \
+                                 mg_bias_relu(mg_load_##dtype(v.at, k), bias[k], p.relu));         \
+            ((vector *)p.y)[i] = v;                                                                \
         }                                                                                          \
     }
-BIAS_RELU(bf16)
-BIAS_RELU(f16)
-BIAS_RELU(f32)
+BIAS_RELU(bf16, uint16_t)
+BIAS_RELU(f16, uint16_t)
+BIAS_RELU(f32, float)

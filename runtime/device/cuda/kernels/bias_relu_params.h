@@ -2,6 +2,8 @@
 #ifndef MG_DEVICE_CUDA_BIAS_RELU_PARAMS_H
 #define MG_DEVICE_CUDA_BIAS_RELU_PARAMS_H
 
+enum { MG_BIAS_VECTOR = 4 };
+
 typedef struct bias_relu_params {
     void *y;
     const void *bias; /* NULL: none */
