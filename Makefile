@@ -53,6 +53,7 @@ SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spe
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(CPU)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
+RESULTS := $(or $(OUT),build)# what gpu-check and gpu-bench say; $$OUT may name a folder for that
 OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
@@ -64,7 +65,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-bench,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib,$(MISSING)),)
@@ -106,7 +107,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
-        gpu-bundle gpu-check gpu-bench cover-run lint format size doc install uninstall clean help FORCE
+        gpu-bundle gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

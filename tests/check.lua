@@ -1,7 +1,7 @@
 -- What a test file needs: test, a few checks, skips, and a verdict.
 --
 -- A test file is run in a process of its own:
---     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [part of a test's name]
+--     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [part of a test's name]...
 -- and reads
 --     local check = require "check"
 --     local test = check.test
@@ -28,7 +28,7 @@
 --   check.run(command)                  -> output (stdout and stderr), exit status
 --   check.program                       this interpreter's shell-quoted path, for check.run
 
-local check = { program = "mgpulua", file = "", filter = nil }
+local check = { program = "mgpulua", file = "", filters = {} }
 
 local counts = { passed = 0, failed = 0, skipped = 0 }
 local seen, running, folder = {}, nil, nil
@@ -286,12 +286,20 @@ local function attempt(sentence, fn)
   return "passed", sentence
 end
 
+local function chosen(sentence)
+  for _, filter in ipairs(check.filters) do
+    if matches(sentence, filter) then return true end
+  end
+  return #check.filters == 0
+end
+
 function check.test(sentence, fn)
   if running then error("a test within the test " .. show(running), 2) end
   if seen[sentence] then error("two tests are called " .. show(sentence), 2) end
   seen[sentence] = true
-  if check.filter and not matches(sentence, check.filter) then return end
+  if not chosen(sentence) then return end
   running = sentence
+  if os.getenv "MGPU_TEST_PROGRAM" then print("run: " .. sentence) end -- for who looks at a crash
   local before = traces()
   local outcome, detail = attempt(sentence, fn)
   local leak = outcome == "passed" and left_behind(before)
@@ -300,9 +308,9 @@ function check.test(sentence, fn)
   count(outcome, sentence, detail)
 end
 
-local function main(file, filter)
+local function main(file, ...)
   check.program = os.getenv "MGPU_TEST_PROGRAM" or arg[-1] or check.program
-  check.file, check.filter = file, filter
+  check.file, check.filters = file, { ... }
   io.stdout:setvbuf "line"
   package.loaded.check = check
   package.path = "tests/?.lua;" .. package.path
@@ -315,7 +323,7 @@ local function main(file, filter)
 end
 
 if arg and arg[0] and arg[0]:find("check%.lua$") and ... ~= "check" then
-  assert(..., "usage: mgpulua tests/check.lua FILE [PART OF A TEST'S NAME]")
+  assert(..., "usage: mgpulua tests/check.lua FILE [PART OF A TEST'S NAME]...")
   main(...)
 end
 

@@ -1,12 +1,20 @@
 -- Runs test files, each in a process of its own, and gives the verdict.
 --
---     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--lua COMMAND] FILE...
+--     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--deadline SECONDS] [--lua COMMAND] FILE...
 --
 -- A FILE is a Lua test file (see check.lua) or a cmocka program. A crash, a time-out or a missing
--- summary counts as one failure. The last line is `N passed, N failed` (and skipped, if any), and
--- the exit status is 0 only if something passed and nothing failed.
+-- summary counts as one failure, and so does a file that had not ended, or not begun, when all have
+-- taken --deadline together. The last line is `N passed, N failed` (and skipped, if any), and the
+-- exit status is 0 only if something passed and nothing failed.
 
-local options = { jobs = 2, timeout = 300, lua = arg[-1] }
+local ffi = require "ffi"
+ffi.cdef [[
+  struct pollfd { int fd; short events, revents; };
+  int poll(struct pollfd *, unsigned long, int);
+  int fileno(void *);
+]]
+
+local options = { jobs = 2, timeout = 300, deadline = 86400, lua = arg[-1] }
 local files = {}
 
 local function read_arguments()
@@ -17,7 +25,7 @@ local function read_arguments()
       i = i + 1
       options[name] = tonumber(arg[i]) or arg[i]
     elseif arg[i]:sub(1, 1) == "-" then
-      error("unknown option " .. arg[i] .. " (--jobs --timeout --lua)", 0)
+      error("unknown option " .. arg[i] .. " (--jobs --timeout --deadline --lua)", 0)
     else
       files[#files + 1] = arg[i]
     end
@@ -27,17 +35,17 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- The file's process, its output in a pipe, its exit status and duration in the last line.
-local function start(file)
+-- The file's process: its output in a file, its exit status and duration in a pipe when it ends.
+local function start(file, limit)
   local program = quote(file:find("/", 1, true) and file or "./" .. file)
   if file:find("%.lua$") then
     program = ("MGPU_TEST_PROGRAM=%s %s tests/check.lua %s"):format(quote(options.lua), options.lua,
       quote(file))
   end
-  local command = ("s=$(date +%%s%%N); timeout -k 5 %d env %s 2>&1 </dev/null; r=$?; "
-    .. "echo; echo @@status $r $(( ($(date +%%s%%N) - s) / 1000000 ))"):format(options.timeout,
-    program)
-  return { file = file, program = program, pipe = assert(io.popen(command)) }
+  local output = os.tmpname()
+  local command = ("exec 2>/dev/null; s=$(date +%%s%%N); timeout -k 5 %d env %s >%s 2>&1 </dev/null; "
+    .. "echo $? $(( ($(date +%%s%%N) - s) / 1000000 ))"):format(limit, program, output)
+  return { file = file, program = program, limit = limit, output = output, pipe = assert(io.popen(command)) }
 end
 
 -- Passed, failed, skipped as the program's own summary counts them; nil without a summary.
@@ -56,8 +64,8 @@ local function summary(output)
   return of "PASSED", of "FAILED", of "SKIPPED"
 end
 
-local function why(status)
-  if status == 124 or status == 137 then return ("no end after %d s"):format(options.timeout) end
+local function why(status, limit)
+  if status == 124 or status == 137 then return ("no end after %d s"):format(limit) end
   if status > 128 then return "ended by signal " .. status - 128 end
   return "ended with status " .. status
 end
@@ -65,22 +73,33 @@ end
 -- What to show of the output: nothing of a clean run, all but the chatter of a bad one.
 local function show(output, bad)
   for line in output:gmatch("[^\n]+") do
-    local chatter = line:find("^%d+ passed, ") or line:find("^%[[ =-]*%]")
+    local chatter = line:find("^%d+ passed, ") or line:find("^%[[ =-]*%]") or line:find("^run: ")
       or line:find("^%[ RUN") or line:find("^%[       OK")
     if not chatter and (bad or line:find("^skip: ")) then print("     " .. line) end
   end
 end
 
+local function read_and_remove(path)
+  local f = assert(io.open(path, "rb"))
+  local text = f:read "*a"
+  f:close()
+  os.remove(path)
+  return text
+end
+
 local function finish(job, totals)
-  local output, status, ms = job.pipe:read("*a"):match("^(.*)\n@@status (%d+) (%d+)\n$")
+  local status, ms = job.pipe:read("*a"):match("^(%d+) (%d+)\n$")
   job.pipe:close()
+  local output = read_and_remove(job.output)
   status = tonumber(status)
   local passed, failed, skipped = summary(output)
   local problem
   if not passed then
-    passed, failed, skipped, problem = 0, 1, 0, why(status)
+    passed, failed, skipped, problem = 0, 1, 0, why(status, job.limit)
+    local last = output:match(".*run: ([^\n]*)")
+    if last then problem = problem .. ", in " .. last end
   elseif status ~= 0 and failed == 0 then
-    failed, problem = 1, why(status)
+    failed, problem = 1, why(status, job.limit)
   end
   local bad = failed > 0
   local text = ("%d passed"):format(passed)
@@ -95,15 +114,34 @@ end
 
 read_arguments()
 if #files == 0 then
-  error("usage: mgpulua tests/run.lua [--jobs N] [--timeout S] [--lua COMMAND] FILE...", 0)
+  error("usage: mgpulua tests/run.lua [--jobs N] [--timeout S] [--deadline S] [--lua COMMAND] FILE...", 0)
 end
 io.stdout:setvbuf "line"
-local totals, queue = { passed = 0, failed = 0, skipped = 0 }, {}
-for _, file in ipairs(files) do
-  if #queue == options.jobs then finish(table.remove(queue, 1), totals) end
-  queue[#queue + 1] = start(file)
+
+-- The first of the running files to end, out of the list.
+local function wait(running)
+  local polled = ffi.new("struct pollfd[?]", #running)
+  for i, job in ipairs(running) do
+    polled[i - 1].fd, polled[i - 1].events = ffi.C.fileno(job.pipe), 1 -- POLLIN
+  end
+  while ffi.C.poll(polled, #running, -1) < 0 do end -- a signal came
+  for i = 1, #running do
+    if polled[i - 1].revents ~= 0 then return table.remove(running, i) end
+  end
 end
-for _, job in ipairs(queue) do finish(job, totals) end
+
+local totals, running, began = { passed = 0, failed = 0, skipped = 0 }, {}, os.time()
+for _, file in ipairs(files) do
+  if #running == options.jobs then finish(wait(running), totals) end
+  local left = began + options.deadline - os.time()
+  if left > 0 then
+    running[#running + 1] = start(file, math.min(options.timeout, left))
+  else
+    print(("FAIL %-44s not run: out of time"):format(file))
+    totals.failed = totals.failed + 1
+  end
+end
+while #running > 0 do finish(wait(running), totals) end
 
 local verdict = ("%d passed, %d failed"):format(totals.passed, totals.failed)
 if totals.skipped > 0 then verdict = verdict .. (", %d skipped"):format(totals.skipped) end

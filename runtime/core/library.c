@@ -5,9 +5,11 @@
 #include <glob.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -39,16 +41,43 @@ static void *open_in_python(const char *root, const char *file) {
     return library;
 }
 
-/* The folder above the one that python3 lies in, for each folder of PATH. */
+/* Puts the path that a link leads to in its place; false if `path` is no link. */
+static bool follow(char *path, size_t size) {
+    char target[4096];
+    const ssize_t n = readlink(path, target, sizeof target);
+    if (n <= 0) return false;
+    const size_t folder = target[0] == '/' ? 0 : (size_t)(strrchr(path, '/') + 1 - path);
+    if (folder + (size_t)n >= size) return false;
+    memcpy(path + folder, target, (size_t)n);
+    path[folder + (size_t)n] = 0;
+    return true;
+}
+
+/* The wheels of a python3, and of the one it is a link to: a virtual environment's is itself a link
+ * to one that has none of its wheels. */
+static void *open_in_python_of(const char *program, const char *file) {
+    enum { MOST_LINKS = 16 };
+    char path[4096], root[4096];
+    void *library = NULL;
+    snprintf(path, sizeof path, "%s", program);
+    for (int i = 0; i < MOST_LINKS && !library; i++) {
+        snprintf(root, sizeof root, "%.*s/..", (int)(strrchr(path, '/') - path), path);
+        library = open_in_python(root, file);
+        if (!library && !follow(path, sizeof path)) break;
+    }
+    return library;
+}
+
+/* For the python3 in each folder of PATH. */
 static void *open_beside_python(const char *file) {
-    char paths[8192], root[4096], *rest = paths;
+    char paths[8192], program[4096], *rest = paths;
     const char *path = getenv("PATH");
     void *library = NULL;
     snprintf(paths, sizeof paths, "%s", path ? path : "");
     for (char *folder = strtok_r(rest, ":", &rest); folder && !library;
          folder = strtok_r(NULL, ":", &rest)) {
-        snprintf(root, sizeof root, "%s/..", folder);
-        library = open_in_python(root, file);
+        snprintf(program, sizeof program, "%s/python3", folder);
+        library = open_in_python_of(program, file);
     }
     return library;
 }
@@ -63,6 +92,7 @@ static void *open_somewhere(const char *file, int system) {
     if (cuda) library = open_matching("%s/lib64/%s", cuda, file);
     if (!library) library = open_matching("/usr/local/cuda/lib64/%s", file);
     if (!library) library = open_in_python(getenv("VIRTUAL_ENV"), file);
+    if (!library) library = open_in_python(getenv("CONDA_PREFIX"), file);
     if (!library) library = open_beside_python(file);
     snprintf(local, sizeof local, "%s/.local", home ? home : "");
     return library ? library : open_in_python(local, file);

@@ -4,7 +4,9 @@
  * Each library is a table of the functions used: MG_LIBRARY_TABLE makes the struct from a list.
  * Names go through the library's own version macros (cuMemAlloc is cuMemAlloc_v2). CUDA's are found
  * in the folder MGPU_CUDA_LIBRARIES if that is set (and nowhere else), else where the loader looks,
- * in $CUDA_HOME/lib64, /usr/local/cuda/lib64, and the nvidia wheels of Python installations. */
+ * in $CUDA_HOME/lib64, /usr/local/cuda/lib64, and the nvidia wheels of Python installations: those
+ * of $VIRTUAL_ENV, of $CONDA_PREFIX, of each python3 on the PATH and of what that is a link to, and
+ * of ~/.local. */
 #ifndef MG_CORE_LIBRARY_H
 #define MG_CORE_LIBRARY_H
 

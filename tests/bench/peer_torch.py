@@ -81,6 +81,18 @@ def recorded(step):
     return replay
 
 
+def on_first_call(make):
+    """make(), made when it is called first."""
+    made = []
+
+    def call():
+        if not made:
+            made.append(make())
+        return made[0]()
+
+    return call
+
+
 def make_step(options):
     """The training step as a function that returns the loss as a tensor."""
     torch.manual_seed(1)
@@ -112,7 +124,7 @@ def make_step(options):
             optimizer.step()
         return loss
 
-    return recorded(step) if options.graph else step
+    return on_first_call(lambda: recorded(step)) if options.graph else step
 
 
 def gpu_memory_mb():

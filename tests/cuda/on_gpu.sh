@@ -1,26 +1,148 @@
 #!/bin/sh
-# The tests of the cuda device on a real GPU: `make gpu-check`. Runs from the bundle in build/gpu and
-# ends with `N passed, N failed`; what compute-sanitizer finds counts as failures.
+# What runs on a machine with a GPU, from the bundle in build/gpu; nothing is built.
+#
+#     on_gpu.sh check       the tests of the cuda device, then the sanitizers while time is left
+#     on_gpu.sh sanitize    compute-sanitizer over the ops with kernels of our own
+#     on_gpu.sh bench ...   tests/bench/gpu.lua with these options
+#     on_gpu.sh sources     a checksum of what the bundle is built from
+#
+# Each ends within GPU_SECONDS (550) whatever happens, says what it does as it goes, also in a file
+# in RESULTS (build), and ends with the failures, shortened, and `N passed, N failed`.
 cd "$(dirname "$0")/../.." || exit 1
 P=build/gpu/mgpulua
-export MGPU_TEST_GPU=1
-$P --list-devices
-$P -e 'print(jit.version)' || exit 1
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
-$P tests/run.lua --jobs 4 --timeout 560 tests/cuda/*_spec.lua >build/gpu-check.txt 2>&1
-cat build/gpu-check.txt
-summary=$(tail -n 1 build/gpu-check.txt)
-passed=$(echo "$summary" | sed -n 's/^\([0-9]*\) passed.*/\1/p')
-failed=$(echo "$summary" | sed -n 's/.* \([0-9]*\) failed.*/\1/p')
-: "${passed:=0}" "${failed:=1}"
-[ "$1" = quick ] && exit "$failed"
-S=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-for tool in ${S:+memcheck racecheck}; do
-  echo "compute-sanitizer $tool"
-  if MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout 500 "$S" --tool $tool --error-exitcode 9 --print-limit 20 \
-    $P tests/check.lua tests/cuda/ops_spec.lua >build/gpu-$tool.txt 2>&1
-  then passed=$((passed + 1)); else failed=$((failed + 1)); tail -n 40 build/gpu-$tool.txt; fi
-done
-[ -n "$S" ] || echo "no compute-sanitizer on this machine"
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+: "${RESULTS:=build}" "${GPU_SECONDS:=550}" "${GPU_BEGAN:=$(date +%s)}"
+export LD_LIBRARY_PATH="build/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" RESULTS GPU_SECONDS GPU_BEGAN
+
+left() { echo $((GPU_BEGAN + GPU_SECONDS - $(date +%s))); }
+sources() { find runtime -type f | LC_ALL=C sort | xargs cat | cksum; }
+
+# A python3 with PyTorch: the bench's peer, whose wheels have the libraries that CUDA's own folders
+# may lack.
+find_python() {
+  for p in python3 "$VIRTUAL_ENV/bin/python3" /opt/*/.venv/bin/python3 /opt/*/venv/bin/python3 \
+    /opt/*/bin/python3 ~/.venv/bin/python3 ~/venv/bin/python3; do
+    root=$(timeout 30 "$p" -c 'import importlib.util as i, os
+print(os.path.abspath(os.path.join(os.path.dirname(i.find_spec("torch").origin), *[".."] * 4)))' \
+      2>/dev/null) || continue
+    export PYTHON="$p" VIRTUAL_ENV="$root"
+    break
+  done
+  echo "python3 with PyTorch: ${PYTHON:-none}, its wheels below ${VIRTUAL_ENV:-?}"
+}
+
+# ---- what is there ----
+
+fail() { # what, why
+  echo "FAIL $1"
+  echo "     FAIL: $2"
+  echo "0 passed, 1 failed"
+}
+
+look_around() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+  find_python
+  if [ "$(cat build/gpu/sources 2>/dev/null)" != "$(sources)" ]; then
+    fail preflight "build/gpu is not made from these sources: make gpu-bundle"
+    return 1
+  fi
+  devices=$(timeout 60 $P --list-devices 2>&1) || echo "--list-devices ended with status $?"
+  echo "$devices"
+  case "$devices" in *cuda:0*) ;; *) fail preflight "no cuda:0" && return 1 ;; esac
+}
+
+# A missing library is no reason to stop: there are kernels without.
+preflight() {
+  text=$(MGPU_LOG=fallback,dispatch timeout 120 $P tests/cuda/preflight.lua 2>&1)
+  status=$?
+  echo "$text" | grep -v 'dispatch: ' | head -n 40
+  echo "$text" | grep -E 'dispatch: .*(conv2d|matmul)' | head -n 40
+  for wanted in 'preflight: ok' ': cuDNN' ': cuBLASLt'; do
+    if echo "$text" | grep -q "$wanted\$"; then echo "1 passed, 0 failed: $wanted"; else
+      fail preflight "status $status, no line ends in '$wanted'"
+    fi
+  done
+}
+
+# ---- tests and sanitizers ----
+
+tests() { # those whose kernels take longest to compile begin
+  jobs=$(nproc)
+  $P tests/run.lua --jobs $((jobs > 8 ? 8 : jobs)) --timeout 420 --deadline $(($(left) - 15)) \
+    tests/cuda/[o-z]*_spec.lua tests/cuda/[a-n]*_spec.lua
+}
+
+# cuDNN's and cuBLAS's own kernels are slow under racecheck, and not ours: their ops are left out.
+QUICK='^sum ^max ^prod ^argmax ^cumsum ^softmax ^exp ^add'
+REST='^moments ^batch_norm ^layer_norm | ^sparse_softmax_cross_entropy ^log_softmax ^avg_pool2d
+  | ^gather ^scatter_add ^permute ^pad ^concat ^slice ^reverse ^broadcast_to ^where ^cast
+  | ^min ^all ^any ^argmin ^prod_grad ^random ^iota'
+
+one_sanitizer() { # tool, seconds, rows...
+  tool=$1 seconds=$2 log=$RESULTS/gpu-$1.txt
+  shift 2
+  # looking for a kernel in one module after the other is refused by all but one: no error
+  MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout -k 5 "$seconds" "$S" --tool "$tool" \
+    --report-api-errors no --error-exitcode 9 --print-limit 20 \
+    $P tests/check.lua tests/cuda/ops_spec.lua "$@" >"$log.new" 2>&1
+  status=$?
+  cat "$log.new" >>"$log"
+  if [ $status -eq 0 ]; then
+    printf 'ok   %s %s\n1 passed, 0 failed: %s\n' "$tool" "$*" "$(tail -n 2 "$log.new" | tr '\n' ' ')"
+  else
+    [ $status -eq 124 ] && status="$status: no end after $seconds s"
+    printf 'FAIL %s %s\n     FAIL: status %s\n%s\n0 passed, 1 failed\n' "$tool" "$*" "$status" \
+      "$(grep -E '^=====|^FAIL|passed,' "$log.new" | head -n 12 | sed 's/^/     FAIL: /')"
+  fi
+  rm -f "$log.new"
+}
+
+sanitize() { # the lists of rows, one a line, from the first on
+  S=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+  [ -n "$S" ] || { fail sanitizers "no compute-sanitizer on this machine"; return; }
+  echo "$1" | tr '\n|' ' \n' | while read -r rows || [ -n "$rows" ]; do
+    seconds=$(($(left) - 15))
+    [ $seconds -gt 250 ] && seconds=250
+    if [ $seconds -lt 60 ]; then echo "not run: out of time: memcheck and racecheck of $rows"; continue; fi
+    # shellcheck disable=SC2086 # a list of rows
+    for tool in memcheck racecheck; do one_sanitizer $tool $seconds $rows & done
+    wait
+  done
+}
+
+# ---- all of it ----
+
+part() {
+  look_around || return
+  export MGPU_CACHE="${MGPU_CACHE:-build/gpu-$1-cache}" MGPU_TEST_GPU=1
+  case $1 in
+  check) preflight; tests; sanitize "$QUICK" ;;
+  sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$QUICK|$REST" ;;
+  bench) shift && $P tests/bench/gpu.lua --python "${PYTHON:-python3}" --seconds $(($(left) - 10)) "$@" ;;
+  esac
+  echo "== end"
+}
+
+verdict() {
+  grep -q '^== end' "$1" || grep -q '^FAIL preflight' "$1" || fail "$1" "cut off after $GPU_SECONDS s" | tee -a "$1"
+  echo
+  awk '/^[^ ]/ { shown = 0 } /^FAIL / || (/^     FAIL: / && shown++ < 8) { print substr($0, 1, 260) }' "$1" |
+    head -c 10000
+  awk '/^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3 } END { print p + 0 " passed, " f + 0 " failed" }' "$1"
+}
+
+case $1 in
+sources) sources ;;
+part) shift && part "$@" ;;
+check | sanitize | bench)
+  log=$RESULTS/gpu-$1.txt
+  timeout -k 5 $((GPU_SECONDS + 5)) sh "$0" part "$@" 2>&1 | tee "$log"
+  [ "$1" = bench ] && exit
+  verdict "$log" | tee "$log.end"
+  cat "$log.end" >>"$log"
+  tail -n 1 "$log.end" | grep -q '^[1-9].* 0 failed'
+  status=$?
+  rm -f "$log.end"
+  exit $status
+  ;;
+*) sed -n '2,10s/^# *//p' "$0" ; exit 2 ;;
+esac

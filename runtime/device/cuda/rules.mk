@@ -18,9 +18,11 @@ $B/kernels.o: $(IMAGES)
 gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
 	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so build/mgpu-nccl.so \
 	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
-	  cp build/mgpu/core.so build/gpu/mgpu; du -sh build/gpu
-GPU_RUN = LD_LIBRARY_PATH=build/gpu:$$LD_LIBRARY_PATH
+	  cp build/mgpu/core.so build/gpu/mgpu; sh tests/cuda/on_gpu.sh sources >build/gpu/sources; du -sh build/gpu
+ON_GPU = @RESULTS=$(RESULTS) sh tests/cuda/on_gpu.sh
 gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
-	@$(GPU_RUN) sh tests/cuda/on_gpu.sh
-gpu-bench: ## speed on a GPU beside PyTorch, with the bundle
-	@$(GPU_RUN) build/gpu/mgpulua tests/bench/gpu.lua
+	$(ON_GPU) check
+gpu-sanitize: ## its own kernels under compute-sanitizer there
+	$(ON_GPU) sanitize
+gpu-bench: ## speed on a GPU beside PyTorch, with the bundle (ARGS=...: see tests/bench/gpu.lua)
+	$(ON_GPU) bench $(ARGS)

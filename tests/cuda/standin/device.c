@@ -1,4 +1,7 @@
-/* The GPUs that there seem to be, their contexts, and the names of errors. */
+/* The GPUs that there seem to be, their contexts, and the names of errors.
+ *
+ * The environment may say how many there are, how much memory each has and how many
+ * multiprocessors: MGPU_STANDIN_GPUS, MGPU_STANDIN_MEMORY, MGPU_STANDIN_MULTIPROCESSORS. */
 #include "gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,24 +109,25 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-    static const struct {
+    const struct {
         CUdevice_attribute attribute;
         int value;
-    } rows[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-                {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-                {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
-                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, STANDIN_SHARED},
-                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, STANDIN_SHARED_MOST},
-                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
-                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 0xffff},
-                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 0xffff},
-                {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
-                {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-                {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
+    } rows[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, (int)setting("MGPU_STANDIN_MULTIPROCESSORS", 4)},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, STANDIN_SHARED},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, STANDIN_SHARED_MOST},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 0xffff},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 0xffff},
+        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
+        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
     ENTER(cuDeviceGetAttribute);
     if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
