@@ -5,10 +5,13 @@
 
 #include "core/dtype.h"
 #include "ops/elementwise.h"
+#include <stddef.h>
 #include <stdint.h>
 
 typedef void mg_loop_f32(float *out, const float *a, const float *b, const float *c, int n);
 typedef void mg_loop_f64(double *out, const double *a, const double *b, const double *c, int n);
+
+enum { MG_SQUARE = 8 };
 
 typedef struct mg_loops {
     mg_loop_f32 *f32[MG_N_ELEMENTWISE];
@@ -20,6 +23,8 @@ typedef struct mg_loops {
      * threads are told */
     void (*stream_f32)(float *dst, const float *src, int n);
     void (*end_stream)(void);
+    /* a square of MG_SQUARE x MG_SQUARE words with rows and columns exchanged */
+    void (*turn)(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst, ptrdiff_t dst_row);
     void (*load_f64)(double *out, const void *src, mg_dtype t, int n);
     void (*store_f64)(void *dst, const double *v, mg_dtype t, int n);
     /* 64 Philox words a call: 16 blocks from `index` on, block-major */

@@ -150,6 +150,36 @@ static void end_stream(void) {
 #endif
 }
 
+/* ---- squares ---- */
+
+typedef uint32_t eight __attribute__((vector_size(4 * MG_SQUARE)));
+typedef eight loose_eight __attribute__((aligned(4), may_alias));
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW_PAIR(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH_PAIR(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW_HALF(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH_HALF(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+
+/* Words of two rows side by side, then of four, then of eight. */
+static void turn(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst, ptrdiff_t dst_row) {
+    eight two[MG_SQUARE], four[MG_SQUARE];
+    for (int i = 0; i < MG_SQUARE; i += 2) {
+        const eight a = *(const loose_eight *)(src + i * src_row);
+        const eight b = *(const loose_eight *)(src + (i + 1) * src_row);
+        two[i] = LOW(a, b), two[i + 1] = HIGH(a, b);
+    }
+    for (int i = 0; i < MG_SQUARE; i += 4) {
+        four[i] = LOW_PAIR(two[i], two[i + 2]), four[i + 1] = HIGH_PAIR(two[i], two[i + 2]);
+        four[i + 2] = LOW_PAIR(two[i + 1], two[i + 3]);
+        four[i + 3] = HIGH_PAIR(two[i + 1], two[i + 3]);
+    }
+    for (int i = 0; i < MG_SQUARE / 2; i++) {
+        *(loose_eight *)(dst + i * dst_row) = LOW_HALF(four[i], four[i + 4]);
+        *(loose_eight *)(dst + (i + 4) * dst_row) = HIGH_HALF(four[i], four[i + 4]);
+    }
+}
+
 static void load_f64(double *out, const void *src, mg_dtype t, int n) {
     const float *floats = src;
     const int32_t *ints = src;
@@ -258,6 +288,7 @@ const mg_loops TABLE = {
     .store_f32 = store_f32,
     .stream_f32 = stream_f32,
     .end_stream = end_stream,
+    .turn = turn,
     .load_f64 = load_f64,
     .store_f64 = store_f64,
     .philox16 = philox16,

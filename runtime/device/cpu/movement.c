@@ -118,10 +118,28 @@ static bool is_streamed(const walk *w, int64_t count, int64_t size) {
            run < INT32_MAX && 2 * (count + w->others) * size > MG_LAST_CACHE;
 }
 
+/* Words that lie along rows and shall lie along columns: small squares in registers, large ones in
+ * the caches. */
+static void turn_block(const block *b, const uint32_t *src, uint32_t *dst) {
+    const mg_loops *loops = mg_loops_best();
+    const int64_t rows = b->rows / MG_SQUARE * MG_SQUARE, n = b->n / MG_SQUARE * MG_SQUARE;
+    for (int64_t first = 0; first < n; first += BLOCK)
+        for (int64_t r = 0; r < rows; r += MG_SQUARE)
+            for (int64_t i = first; i < smaller(first + BLOCK, n); i += MG_SQUARE)
+                loops->turn(src + r + i * b->from, b->from, dst + r * b->to_row + i, b->to_row);
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t i = r < rows ? n : 0; i < b->n; i++)
+            dst[r * b->to_row + i] = src[r + i * b->from];
+}
+
 static void copy_block(const block *b, const char *src, char *dst, int64_t size) {
     if (b->from == 1 && b->to == 1 && b->n * size >= 16) {
         for (int64_t r = 0; r < b->rows; r++)
             memcpy(dst + r * b->to_row * size, src + r * b->from_row * size, (size_t)(b->n * size));
+        return;
+    }
+    if (b->to == 1 && b->from_row == 1 && size == 4) {
+        turn_block(b, (const uint32_t *)(const void *)src, (uint32_t *)(void *)dst);
         return;
     }
     switch (size) {
