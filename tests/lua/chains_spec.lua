@@ -128,3 +128,19 @@ test("what is written in place", function()
     for i = 1, 3 do check.equal(different(v[i]:value(), start[i]), 0) end
   end
 end)
+
+-- Larger than the last cache: stored past it, by one operation or by several; then parts that are not.
+test("what goes past the caches", function()
+  mgpu.seed(13)
+  local n, half = 3000017, 1500000
+  local a, b = mgpu.rand { n } - 0.5, mgpu.rand { n }
+  mgpu.eval(a, b)
+  for _, make in ipairs { function(x, y) return x * y end, function(x, y) return ops.relu(x * y - 0.1) end } do
+    local step = mgpu.jit(make)
+    local whole = step(a, b)
+    for _, part in ipairs { { 1, half }, { half + 1, n } } do
+      local apart = step(a:slice { part } * 1, b:slice { part } * 1)
+      check.equal(different(whole:slice { part } * 1, apart), 0)
+    end
+  end
+end)

@@ -163,15 +163,16 @@ static bool may_chain(const mg_fused *e, int i) {
 }
 
 /* Instructions that follow one another become chains: two of them only if they are all, because a
- * chain costs more for each tile, and tiles are short where there are loops as well. */
+ * chain costs more for each tile, and tiles are short where there are loops as well; a single one
+ * if its result goes past the caches, where a chain stores it. */
 static void choose_loops(mg_fused_state *s, const mg_fused *e) {
-    const int least = e->n_instrs == 2 ? 2 : 3;
+    const int least = e->n_instrs > 2 ? 3 : e->n_instrs == 2 || !s->past_caches ? 2 : 1;
     for (int i = 0, end; i < e->n_instrs; i = end) {
         for (end = i + 1; end < e->n_instrs && may_chain(e, i) && may_chain(e, end);) end++;
         if (end - i < least) end = i + 1;
         s->loop[s->n_loops++] = (mg_fused_loop){.from = i, .to = end};
     }
-    s->chained = s->n_loops == 1 && e->n_instrs > 1;
+    s->chained = s->n_loops == 1 && e->n_instrs >= least && may_chain(e, 0);
 }
 
 /* Whether instruction i gets the result of the one before from hand to hand. */
@@ -305,7 +306,7 @@ static void write_chains(mg_fused_state *s, const mg_fused *e) {
         for (int i = s->loop[n].from; i < s->loop[n].to; i++)
             pad[first + i] = where_wanted(&s->loop[n], e, i) == OUTSIDE ? (int16_t)s->n_pads++ : -1;
     for (int n = 0; n < s->n_loops; n++)
-        if (s->loop[n].to - s->loop[n].from > 1) write_chain(s, e, &s->loop[n], pad);
+        if (s->chained || s->loop[n].to - s->loop[n].from > 1) write_chain(s, e, &s->loop[n], pad);
 }
 
 /* What a group reads and writes, if more than the last cache holds, had better not be read into it
