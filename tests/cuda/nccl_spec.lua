@@ -285,7 +285,8 @@ core.fault { device = "cuda:1", op = "matmul" }
 print(pcall(model.train_on_batch, model, x, y))
 if arg[1] == "at once" then os.exit(3) end]])
   for how, code in pairs { ["at once"] = 3, ["in order"] = 0 } do
-    local out, status = check.run(("timeout 20 %s %s '%s'"):format(check.program, path, how))
+    local leaks = code == 3 and "ASAN_OPTIONS=detect_leaks=0" or "" -- who leaves at once gives nothing back
+    local out, status = check.run(("timeout 20 env %s %s %s '%s'"):format(leaks, check.program, path, how))
     check.matches(out, "cuda:1: matmul: failed")
     check.equal(status, code)
   end
