@@ -6,7 +6,14 @@
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 
-enum { TILE = 1024, CHAIN_TILE = 2048, LEAST_TILE = 256, STREAMED_TILE = 192, CACHE = 16 << 10 };
+enum {
+    TILE = 1024,
+    CHAIN_TILE = 2048,
+    LONG_TILE = 8192,
+    LEAST_TILE = 256,
+    STREAMED_TILE = 192,
+    CACHE = 16 << 10
+};
 
 /* ---- layouts ---- */
 
@@ -94,16 +101,18 @@ static void merge_axes(mg_fused_state *s, int n_in) {
     for (int i = 0; i < n_in; i++) s->stride[i][0] = 0;
 }
 
-/* A chain holds little more than strips of anything; with two axes tiles of one long row are best,
- * where a row is read where it lies and a column is one number. The tiles of loops are as long as
- * the tile's share of everything fits into the first-level cache, but not so short that the calls
- * show. Arrays mostly start at a page, so those read where they lie, and what comes in ahead of
- * them, meet in the same sets of that cache: from three on that go past the caches, only short
- * tiles leave room for the registers (in the caches they would lose up to a fifth). */
+/* A chain holds little more than strips of anything, if it reads all where it lies; with two axes
+ * tiles of one long row are best, where a row is read where it lies and a column is one number. The
+ * tiles of loops are as long as the tile's share of everything fits into the first-level cache, but
+ * not so short that the calls show. Arrays mostly start at a page, so those read where they lie,
+ * and what comes in ahead of them, meet in the same sets of that cache: from three on that go past
+ * the caches, only short tiles leave room for the registers (in the caches they would lose up to a
+ * fifth). */
 static int64_t tile_size(const mg_fused_state *s, int n_in) {
     int in_place = 0;
     for (int i = 0; i < n_in; i++) in_place += s->reg[i] < 0;
-    if (s->chained) return s->rank == 1 ? CHAIN_TILE : TILE;
+    if (s->chained && s->rank == 1) return in_place == n_in ? LONG_TILE : CHAIN_TILE;
+    if (s->chained) return TILE;
     if (s->past_caches && in_place >= 3) return STREAMED_TILE;
     const int64_t n = CACHE / ((s->n_registers + n_in) * (int64_t)s->width) / MG_STRIP * MG_STRIP;
     return n > TILE ? TILE : n < LEAST_TILE ? LEAST_TILE : n;
