@@ -214,6 +214,7 @@ static mg_status run_piece(program *p, const mg_run *run, int first, int last, b
  * device. */
 static mg_status run_failing(program *p, const mg_run *run, int first, int last) {
     if (p->draws[run->phase] && first < last) MG_TRY(send_rng(p, run));
+    mg_cuda_of(p->device)->rng_known = false; /* without the turn others may send theirs */
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
