@@ -10,6 +10,7 @@
 #include "device/cuda/bias_relu.h"
 #include "device/cuda/dnn_plan.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/memory.h"
 #include "device/cuda/text.h"
 #include "ops/attrs.h"
 #include <stdatomic.h>
@@ -113,13 +114,10 @@ static mg_status start_trial(void *context) {
 }
 
 static mg_status take_all(trial *t, const mg_kernel_plan *plan) {
-    const mg_cuda *s = mg_cuda_of(plan->device);
     for (int i = 0; i <= MOST_TENSORS; i++) {
         if (t->bytes[i] == 0) continue;
         MG_TRY(mg_device_take(plan->device, t->bytes[i], &t->at[i]));
-        const CUresult r = mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)t->at[i],
-                                                 t->relu ? 0xff : 0, t->bytes[i], s->stream);
-        MG_TRY(mg_cuda_check(plan->device, r, "clear memory"));
+        MG_TRY(mg_cuda_fill(plan->device, t->at[i], t->relu ? 0xff : 0, t->bytes[i]));
     }
     return MG_OK;
 }
@@ -130,10 +128,7 @@ static bool is_right(trial *t, const mg_kernel_plan *plan) {
     const int64_t *dim = y->shape.dim;
     const int64_t middle = (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3];
     const char *element = (char *)t->at[t->n - 1] + (size_t)middle * mg_dtype_size(y->dtype);
-    bool keeps = false;
-    if (!t->relu) return true;
-    return mg_cuda_keeps_nan(plan->device, start_trial, t, element, y->dtype, &keeps) == MG_OK &&
-           keeps;
+    return !t->relu || mg_cuda_keeps_nan(plan->device, start_trial, t, element, y->dtype);
 }
 
 /* Of n plans, the number of the fastest; a plan that fails is not. */

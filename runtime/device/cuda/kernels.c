@@ -131,16 +131,15 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
     return status;
 }
 
-mg_status mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
-                            mg_dtype t, bool *keeps) {
+bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
+                       mg_dtype t) {
     uint64_t bits = 0;
     double value = 0;
-    MG_TRY(mg_cuda_enter(d));
+    if (mg_cuda_enter(d) != MG_OK) return false;
     pthread_mutex_lock(&mg_cuda_of(d)->turn);
     mg_status status = start(context);
     pthread_mutex_unlock(&mg_cuda_of(d)->turn);
     if (status == MG_OK) status = mg_cuda_copy_out(d, &bits, element, mg_dtype_size(t));
     mg_to_double(&value, &bits, t, 1);
-    *keeps = isnan(value);
-    return status;
+    return status == MG_OK && isnan(value);
 }

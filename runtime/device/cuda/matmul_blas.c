@@ -10,6 +10,7 @@
 #include "device/cuda/bias_relu.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/memory.h"
 #include "device/cuda/product.h"
 #include <stdio.h>
 #include <string.h>
@@ -188,23 +189,8 @@ static size_t rounded(int64_t count, size_t size) {
     return ((size_t)count * size + 255) / 256 * 256;
 }
 
-/* Operands that are NaN, if the result must be. */
-static mg_status fill(const state *s, void *memory, size_t bytes) {
-    if (!s->relu) return MG_OK;
-    mg_cuda *gpu = s->device->state;
-    pthread_mutex_lock(&gpu->turn);
-    const CUresult r =
-        mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)memory, 0xff, bytes, gpu->stream);
-    pthread_mutex_unlock(&gpu->turn);
-    return mg_cuda_check(s->device, r, "clear memory");
-}
-
-static bool is_right(const trial *t) {
-    bool keeps = false;
-    if (!t->s->relu) return true;
-    return mg_cuda_keeps_nan(t->s->device, try_once, (void *)(uintptr_t)t, t->y, t->s->dtype,
-                             &keeps) == MG_OK &&
-           keeps;
+static bool is_right(trial *t) {
+    return !t->s->relu || mg_cuda_keeps_nan(t->s->device, try_once, t, t->y, t->s->dtype);
 }
 
 /* Chooses the fastest; the first one, not settled, if none could be timed. */
@@ -227,8 +213,8 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     trial t = {.s = s, .a = memory};
     t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + vector;
     set_vector(s, t.y + y);
-    const mg_status filled = fill(s, memory, a + b + y + vector);
-    for (int i = 0; i < n && filled == MG_OK; i++) {
+    if (s->relu) mg_cuda_fill(s->device, memory, 0xff, a + b + y + vector);
+    for (int i = 0; i < n; i++) {
         float ms;
         t.how = &list[i];
         if (!is_right(&t) || mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;

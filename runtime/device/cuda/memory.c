@@ -108,6 +108,15 @@ mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes
     return mg_cuda_check(d, r, "copy to the GPU");
 }
 
+mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
+    mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)dst, byte, bytes, s->stream);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "fill memory");
+}
+
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
