@@ -129,7 +129,7 @@ FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
 FLAGS_$(NCCL_C)            = -isystem $(CUDA)/include
 
-$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h) runtime/ops/elementwise_double.h
+$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so

@@ -1,27 +1,17 @@
-/* The words of elementwise.def in float: vectormath.h's functions, which the compiler runs on
- * vectors, where it has one. No guard: who includes this undefines them again to go on in double.
- */
+/* The words of elementwise.def in float, with vectormath.h's functions, which the compiler runs on
+ * vectors, instead of libm's. No guard, as ops/elementwise_float.h. */
 #include "device/cpu/vectormath.h"
+#include "ops/elementwise_float.h"
 
-#define K(v) ((float)(v))
+#undef EXP
+#undef EXPM1
+#undef LOG
+#undef LOG1P
+#undef TANH
+#undef ERF
 #define EXP vm_exp
 #define EXPM1 vm_expm1
 #define LOG vm_log
 #define LOG1P vm_log1p
-#define SIN sinf
-#define COS cosf
-#define TAN tanf
-#define ASIN asinf
-#define ACOS acosf
-#define ATAN atanf
-#define SINH sinhf
-#define COSH coshf
 #define TANH vm_tanh
-#define SQRT sqrtf
 #define ERF vm_erf
-#define FLOOR floorf
-#define CEIL ceilf
-#define ROUND rintf
-#define ABS fabsf
-#define POW powf
-#define ATAN2 atan2f

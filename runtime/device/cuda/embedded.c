@@ -18,3 +18,4 @@ EMBED(mg_cuda_reduce_h, "runtime/device/cuda/kernels/reduce.h");
 EMBED(mg_cuda_scan_h, "runtime/device/cuda/kernels/scan.h");
 EMBED(mg_cuda_finite_h, "runtime/device/cuda/kernels/finite.h");
 EMBED(mg_cuda_elementwise_double_h, "runtime/ops/elementwise_double.h");
+EMBED(mg_cuda_elementwise_float_h, "runtime/ops/elementwise_float.h");

@@ -7,6 +7,6 @@ extern const void *const mg_cuda_images[]; /* one per file, then NULL */
 /* Texts, each ended by NUL. */
 extern const char mg_cuda_kernel_h[], mg_cuda_params_h[], mg_cuda_elements_h[], mg_cuda_fused_h[],
     mg_cuda_fused_sums_h[], mg_cuda_reduce_h[], mg_cuda_scan_h[], mg_cuda_finite_h[],
-    mg_cuda_elementwise_double_h[];
+    mg_cuda_elementwise_double_h[], mg_cuda_elementwise_float_h[];
 
 #endif

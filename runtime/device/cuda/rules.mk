@@ -3,7 +3,7 @@
 # Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
 GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_random.cu = -fmad=false # the reference's bits
-$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h)
+$B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h runtime/ops/elementwise_*.h)
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
 	$Q$(CUDA)/bin/nvcc -O3 -std=c++17 -Iruntime $(GPUS) $(NVCC_$(<F)) -Werror all-warnings -fatbin -o $@ $<

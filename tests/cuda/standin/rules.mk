@@ -30,7 +30,7 @@ $(STANDIN)/%.o: %.c $(STANDIN_H) $(STANDIN_DIR)/rules.mk
 	$(call say,cc,$<)
 	$Q$(STANDIN_CC) $(WARN) $(STANDIN_FLAGS_$(*F)) -c -o $@ $<
 STANDIN_FLAGS_nvrtc = -DSTANDIN_INCLUDE='"$(abspath $(STANDIN_DIR))"'
-$(STANDIN)/%.o: %.cu $(STANDIN_H) $(wildcard runtime/device/cuda/kernels/*.h)
+$(STANDIN)/%.o: %.cu $(STANDIN_H) $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(KERNEL_CC) -c -o $@ $<

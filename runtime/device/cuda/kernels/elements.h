@@ -35,28 +35,7 @@ typedef double REAL;
 #include "ops/elementwise_double.h"
 #else
 typedef float REAL;
-#define K(v) ((float)(v))
-#define EXP expf
-#define EXPM1 expm1f
-#define LOG logf
-#define LOG1P log1pf
-#define SIN sinf
-#define COS cosf
-#define TAN tanf
-#define ASIN asinf
-#define ACOS acosf
-#define ATAN atanf
-#define SINH sinhf
-#define COSH coshf
-#define TANH tanhf
-#define SQRT sqrtf
-#define ERF erff
-#define FLOOR floorf
-#define CEIL ceilf
-#define ROUND rintf
-#define ABS fabsf
-#define POW powf
-#define ATAN2 atan2f
+#include "ops/elementwise_float.h"
 #endif
 
 #define INFINITE K(__uint_as_float(0x7f800000u))
