@@ -162,6 +162,13 @@ function check.fail(message) error(message, 2) end
 
 -- ---- skips --------------------------------------------------------------------------------------
 
+--- Elements of a tensor of this shape.
+function check.count(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
 function check.skip(reason) error({ SKIP, reason }, 0) end
 
 local function missing(what)

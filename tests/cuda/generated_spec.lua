@@ -9,11 +9,7 @@ local ops = core.ops
 
 local DTYPES = { "bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64" }
 
-local function count(shape)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return n
-end
+local count = check.count
 
 -- Numbers that differ from their neighbours.
 local function numbers(n, low, high)

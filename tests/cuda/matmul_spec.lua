@@ -11,9 +11,8 @@ local ops = core.ops
 
 -- Numbers that differ from their neighbours.
 local function numbers(shape, dtype, on)
-  local n, values = 1, {}
-  for _, size in ipairs(shape) do n = n * size end
-  for i = 1, n do values[i] = (i * 0.6180339887498949) % 1 * 2 - 1 end
+  local values = {}
+  for i = 1, check.count(shape) do values[i] = (i * 0.6180339887498949) % 1 * 2 - 1 end
   return mgpu.tensor(values, { device = on, dtype = "float64" }):to(dtype):reshape(shape)
 end
 

@@ -7,11 +7,7 @@ local mgpu = require "mgpu"
 local test = check.test
 local ops = core.ops
 
-local function count(shape)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return n
-end
+local count = check.count
 
 -- All axes but the last.
 local function rows_of(shape)

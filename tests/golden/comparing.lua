@@ -8,11 +8,7 @@ local mgpu = require "mgpu"
 
 local M = {}
 
-local function count(shape)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return n
-end
+local count = check.count
 
 --- A float64 tensor of the numbers that a recipe stands for.
 function M.tensor(recipe, shape)

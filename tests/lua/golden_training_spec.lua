@@ -18,11 +18,7 @@ local function tensor(n, recipe, shape, dtype)
   return mgpu.tensor(values, { dtype = dtype }):reshape(shape)
 end
 
-local function count(shape)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return n
-end
+local count = check.count
 
 local function set_weights(model, golden)
   local weights = {}

@@ -8,11 +8,7 @@ local test = check.test
 
 -- ---- inputs by formula --------------------------------------------------------------------------
 
-local function count(shape)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return n
-end
+local count = check.count
 
 -- Low-discrepancy numbers in [0, 1): no two neighbours alike, so that maxima have no ties.
 local function unit(i, salt) return (0.5 + i * 0.6180339887498949 + salt * 0.7548776662466927) % 1 end
