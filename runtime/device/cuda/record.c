@@ -260,19 +260,25 @@ static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_wo
     return status;
 }
 
-static way chosen_way(void) {
+static mg_status choose_way(way *chosen) {
+    static const char *const names[] = {[APART] = "apart", [CHAIN] = "chain", [NOT] = "no"};
     const char *text = getenv("MGPU_CUDA_RECORD");
-    if (text && strcmp(text, "no") == 0) return NOT;
-    return text && strcmp(text, "chain") == 0 ? CHAIN : APART;
+    *chosen = APART;
+    if (!text || !*text) return MG_OK;
+    for (*chosen = APART; *chosen <= NOT; ++*chosen)
+        if (strcmp(text, names[*chosen]) == 0) return MG_OK;
+    return mg_fail(MG_USAGE, "MGPU_CUDA_RECORD is \"%s\": it must be apart, chain or no", text);
 }
 
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
                                   mg_program **made) {
+    way chosen;
+    MG_TRY(choose_way(&chosen));
     MG_TRY(mg_cuda_enter(d));
     program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
     p->device = d;
-    p->way = chosen_way();
+    p->way = chosen;
     p->n_external = work->n_external;
     p->places = mg_cuda_places_new(d, work);
     const mg_status status = p->places ? compile_calls(p, set, work) : MG_OOM;
