@@ -24,11 +24,6 @@ typedef struct compiler {
 
 /* ---- slots ---- */
 
-static size_t value_bytes(const mg_kernel_set *set, const mg_value *v, int layout) {
-    if (layout != MG_ROW_MAJOR) return set->layout_bytes(v, layout);
-    return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
-}
-
 static mg_status new_slot(compiler *c, size_t bytes, int external, int *index) {
     mg_program *p = c->p;
     MG_TRY(mg_reserve((void **)&p->slots, p->n_slots, &p->slots_capacity, sizeof *p->slots));
@@ -122,7 +117,7 @@ static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) 
     *index = c->place[value][layout];
     if (*index >= 0) return MG_OK;
     const int from = c->primary[value];
-    const size_t bytes = value_bytes(c->set, &c->work->values[value], layout);
+    const size_t bytes = mg_value_bytes(&c->work->values[value]);
     MG_TRY(new_slot(c, bytes, MG_NO_SLOT, index));
     c->p->slots[*index].pending_uses = 1 << 20; /* a copy: readers are not counted */
     c->place[value][layout] = *index;
@@ -204,7 +199,7 @@ static mg_status bind_inputs(compiler *c, mg_program_call *k) {
  * else, ever. */
 static int dying_input(const compiler *c, const mg_program_call *k, int o) {
     const mg_port *out = &k->plan.out[o];
-    const size_t bytes = value_bytes(c->set, out->value, out->layout);
+    const size_t bytes = mg_value_bytes(out->value);
     for (int i = 0; i < k->n_in; i++) {
         const mg_port *in = &k->plan.in[i];
         const mg_slot *s = &c->p->slots[k->in[i]];
@@ -231,8 +226,7 @@ static mg_status bind_outputs(compiler *c, mg_program_call *k) {
         }
         k->out[i] = s->fused ? dying_input(c, k, i) : MG_NO_SLOT;
         if (k->out[i] < 0)
-            MG_TRY(new_slot(c, value_bytes(c->set, k->plan.out[i].value, layout), MG_NO_SLOT,
-                            &k->out[i]));
+            MG_TRY(new_slot(c, mg_value_bytes(k->plan.out[i].value), MG_NO_SLOT, &k->out[i]));
         c->primary[value] = layout;
         put_value(c, value, layout, k->out[i]);
     }
@@ -289,8 +283,7 @@ static bool is_part(const compiler *c, const mg_step *s, size_t *offset) {
 static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
     int index;
     const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
-    MG_TRY(
-        new_slot(c, value_bytes(c->set, &c->work->values[out], MG_ROW_MAJOR), MG_NO_SLOT, &index));
+    MG_TRY(new_slot(c, mg_value_bytes(&c->work->values[out]), MG_NO_SLOT, &index));
     c->p->slots[index].offset = c->p->slots[in].offset + offset;
     c->p->slots[index].inside = whole_of(c->p, in);
     end_use(c, s->in[0]);
@@ -433,7 +426,7 @@ static mg_status compile_all(compiler *c) {
         for (int i = 0; i < w->steps[s].n_in; i++) c->uses[w->steps[s].in[i]]++;
     for (int v = 0; v < w->n_external; v++) {
         int index;
-        MG_TRY(new_slot(c, value_bytes(c->set, &w->values[v], MG_ROW_MAJOR), v, &index));
+        MG_TRY(new_slot(c, mg_value_bytes(&w->values[v]), v, &index));
         put_value(c, v, MG_ROW_MAJOR, index);
     }
     for (int s = 0; s < w->n_steps; s++) {

@@ -11,8 +11,8 @@
 enum { MG_MAX_TOGETHER = 64 }; /* calls that run as one */
 
 #define MG_ROW_MAJOR                                                                               \
-    0 /* the layout every external value has; other numbers are the device's own                   \
-       */
+    0 /* the layout every external value has; other numbers are the device's own, and              \
+          take as many bytes */
 
 typedef struct mg_port {
     const mg_value *value;
@@ -55,8 +55,8 @@ typedef struct mg_kernel {
 
 typedef struct mg_kernel_set {
     const mg_kernel *const *kernels; /* NULL-terminated, fastest first per op */
-    size_t (*layout_bytes)(const mg_value *v, int layout); /* NULL if only row-major exists */
-    /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL likewise. */
+    /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL if only row-major
+     * exists. */
     const mg_kernel *reorder;
     /* Kernels are offered their inputs row-major, however they lie: only one that knows another
      * layout has to ask for it. */

@@ -15,6 +15,11 @@ typedef struct mg_value {
     mg_dtype dtype;
 } mg_value;
 
+/* In any layout. */
+static inline size_t mg_value_bytes(const mg_value *v) {
+    return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
+}
+
 typedef struct mg_step {
     const mg_op *op;       /* NULL: a fused group */
     const mg_fused *fused; /* else NULL; iteration shape = shape of its first output */

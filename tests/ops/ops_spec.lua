@@ -84,6 +84,8 @@ end
 local DEVICE = core.default_device()
 local ON_GPU = DEVICE:match "^cuda" ~= nil
 
+local FLOATS = { "float32", "float64", "float16", "bfloat16" }
+
 local TOLERANCE = { float64 = 1e-13, float16 = 2e-3, bfloat16 = 1.6e-2 } -- float32: the case's
 
 local function largest(values)
@@ -127,7 +129,7 @@ end
 local function dtypes(case)
   if case.dtypes then return case.dtypes end
   if not has_float_input(case) then return { "float32" } end
-  return ON_GPU and { "float32", "float64", "float16", "bfloat16" } or { "float32", "float64" }
+  return FLOATS
 end
 
 local function value_test(case, device)

@@ -1,7 +1,7 @@
 /* What the files of the cpu plug-in share: layouts, threads, the list of kernels.
  *
- * Layout MG_BLOCKED (oneDNN's nChw16c) is for rank-4 float32 tensors {N, H, W, C}: stored as
- * [N][ceil(C / 16)][H][W][16]. Lanes past C are zero, and every kernel keeps them so. */
+ * Layout MG_BLOCKED (oneDNN's nChw16c) is for tensors {N, H, W, C} of float32 or of halves where 16
+ * divides C: stored as [N][C / 16][H][W][16]. */
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
@@ -29,13 +29,6 @@ void mg_all_row_major(mg_kernel_plan *plan);
 mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data);
 void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);
-size_t mg_cpu_layout_bytes(const mg_value *v, int layout);
-static inline bool mg_cpu_can_block(const mg_value *v) {
-    return v->dtype == MG_F32 && v->shape.rank == 4;
-}
-static inline int64_t mg_cpu_blocks(int64_t channels) {
-    return (channels + MG_LANES - 1) / MG_LANES;
-}
 
 extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_small_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
@@ -47,6 +40,8 @@ extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_softmax_cross_entropy_grad, mg_cpu_sparse_softmax_cross_entropy,
     mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute, mg_cpu_slice, mg_cpu_pad,
     mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather, mg_cpu_scatter_add, mg_cpu_reshape,
-    mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused, mg_cpu_reorder;
+    mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused, mg_cpu_halves, mg_cpu_reorder;
+/* Fastest first per op, NULL at the end. */
+extern const mg_kernel *const mg_cpu_kernels[];
 
 #endif

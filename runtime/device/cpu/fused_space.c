@@ -37,7 +37,8 @@ static bool choose_layouts(mg_kernel_plan *plan) {
         else if (same_shape(plan, i))
             all = false;
     }
-    for (int o = 0; o < plan->step->n_out; o++) all &= plan->out[o].value->dtype == MG_F32;
+    for (int o = 0; o < plan->step->n_out; o++)
+        all &= plan->out[o].value->dtype == MG_F32 || mg_dtype_is_half(plan->out[o].value->dtype);
     const bool blocked = any && all && !plan->out_external;
     for (int i = 0; i < plan->step->n_out; i++)
         plan->out[i].layout = blocked ? MG_BLOCKED : MG_ROW_MAJOR;

@@ -2,13 +2,6 @@
 #include "device/cpu/cpu.h"
 #include <string.h>
 
-size_t mg_cpu_layout_bytes(const mg_value *v, int layout) {
-    size_t n = (size_t)mg_shape_count(&v->shape);
-    if (layout == MG_BLOCKED && v->shape.dim[3] > 0)
-        n = n / (size_t)v->shape.dim[3] * (size_t)mg_cpu_blocks(v->shape.dim[3]) * MG_LANES;
-    return n * mg_dtype_size(v->dtype);
-}
-
 bool mg_all_f32(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++)
         if (plan->in[i].value->dtype != MG_F32) return false;
@@ -22,52 +15,35 @@ void mg_all_row_major(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_out; i++) plan->out[i].layout = MG_ROW_MAJOR;
 }
 
-static void to_blocked(const float *src, float *dst, int64_t n, int64_t pixels, int64_t c) {
-    const int64_t blocks = mg_cpu_blocks(c);
-#pragma omp parallel for collapse(2) if (n * pixels * c > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t b = 0; b < blocks; b++) {
-            const int64_t width = c - b * MG_LANES < MG_LANES ? c - b * MG_LANES : MG_LANES;
-            float *to = dst + (i * blocks + b) * pixels * MG_LANES;
-            const float *from = src + i * pixels * c + b * MG_LANES;
-            for (int64_t p = 0; p < pixels; p++, from += c, to += MG_LANES) {
-                if (width == MG_LANES) {
-                    memcpy(to, from, MG_LANES * sizeof *to);
-                } else {
-                    memset(to, 0, MG_LANES * sizeof *to);
-                    memcpy(to, from, (size_t)width * sizeof *to);
-                }
-            }
-        }
-}
-
-static void to_row_major(const float *src, float *dst, int64_t n, int64_t pixels, int64_t c) {
-    const int64_t blocks = mg_cpu_blocks(c);
-#pragma omp parallel for if (n * pixels * c > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t b = 0; b < blocks; b++) {
-            const int64_t width = c - b * MG_LANES < MG_LANES ? c - b * MG_LANES : MG_LANES;
-            const float *from = src + (i * blocks + b) * pixels * MG_LANES;
-            float *to = dst + i * pixels * c + b * MG_LANES;
-            for (int64_t p = 0; p < pixels; p++, from += MG_LANES, to += c) {
-                if (width == MG_LANES)
-                    memcpy(to, from, MG_LANES * sizeof *to);
-                else
-                    memcpy(to, from, (size_t)width * sizeof *to);
-            }
-        }
+/* Blocks of 16 lanes from and to where they lie in an image: of both, one is row-major. */
+static inline void move_blocks(const char *src, char *dst, int64_t pixels, int64_t from, int64_t to,
+                               size_t bytes) {
+    for (int64_t p = 0; p < pixels; p++) memcpy(dst + p * to, src + p * from, bytes);
 }
 
 static mg_status run(const mg_call *call) {
-    const mg_shape *s = &call->plan->in[0].value->shape;
-    const int64_t pixels = s->dim[1] * s->dim[2];
-    if (call->plan->in[0].layout == call->plan->out[0].layout)
-        memcpy(call->out[0], call->in[0],
-               mg_cpu_layout_bytes(call->plan->in[0].value, call->plan->in[0].layout));
-    else if (call->plan->out[0].layout == MG_BLOCKED)
-        to_blocked(call->in[0], call->out[0], s->dim[0], pixels, s->dim[3]);
-    else
-        to_row_major(call->in[0], call->out[0], s->dim[0], pixels, s->dim[3]);
+    const mg_port *in = &call->plan->in[0], *out = &call->plan->out[0];
+    const int64_t *n = in->value->shape.dim, pixels = n[1] * n[2], blocks = n[3] / MG_LANES;
+    const int64_t size = (int64_t)mg_dtype_size(in->value->dtype);
+    const int64_t block = MG_LANES * size, pixel = n[3] * size;
+    const bool blocking = out->layout == MG_BLOCKED;
+    if (in->layout == out->layout) {
+        memcpy(call->out[0], call->in[0], mg_value_bytes(in->value));
+        return MG_OK;
+    }
+#pragma omp parallel for collapse(2) num_threads(mg_cpu_team(mg_count(in)))
+    for (int64_t i = 0; i < n[0]; i++)
+        for (int64_t b = 0; b < blocks; b++) {
+            const int64_t apart = (i * blocks + b) * pixels * block;
+            const int64_t within = i * pixels * pixel + b * block;
+            const char *src = (const char *)call->in[0] + (blocking ? within : apart);
+            char *dst = (char *)call->out[0] + (blocking ? apart : within);
+            const int64_t from = blocking ? pixel : block, to = blocking ? block : pixel;
+            if (size == sizeof(float)) /* a block is an instruction or two */
+                move_blocks(src, dst, pixels, from, to, MG_LANES * sizeof(float));
+            else
+                move_blocks(src, dst, pixels, from, to, MG_LANES * sizeof(uint16_t));
+        }
     return MG_OK;
 }
 

@@ -96,6 +96,42 @@
 #undef BINARY
 #undef TERNARY
 
+/* ---- halves: to nearest even, as core/dtype.h has it ---- */
+
+static void from_f16(float *out, const uint16_t *x, int n) {
+    int i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(x + i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
+#endif
+    for (; i < n; i++) out[i] = mg_f16_to_f32(x[i]);
+}
+
+static void to_f16(uint16_t *out, const float *x, int n) {
+    int i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(out + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((void *)(out + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++) out[i] = mg_f32_to_f16(x[i]);
+}
+
+static void to_bf16(uint16_t *out, const float *x, int n) {
+    EACH {
+        const uint32_t u = vm_bits(x[i]);
+        const uint32_t rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
+        out[i] = (uint16_t)(((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
+    }
+}
+
 /* ---- edges of a tile ---- */
 
 static void load_f32(float *out, const void *src, mg_dtype t, int n) {
@@ -105,9 +141,7 @@ static void load_f32(float *out, const void *src, mg_dtype t, int n) {
     case MG_U8: EACH out[i] = (float)bytes[i]; break;
     case MG_BOOL: EACH out[i] = bytes[i] ? 1.0f : 0.0f; break;
     case MG_BF16: EACH out[i] = vm_from_bits((uint32_t)halves[i] << 16); break;
-    case MG_F16:
-        for (int i = 0; i < n; i++) out[i] = mg_f16_to_f32(halves[i]);
-        break;
+    case MG_F16: from_f16(out, halves, n); break;
     default: memcpy(out, src, (size_t)n * sizeof *out); break;
     }
 }
@@ -120,12 +154,8 @@ static void store_f32(void *dst, const float *v, mg_dtype t, int n) {
     case MG_U8:
         EACH bytes[i] = (uint8_t)(v[i] > 0.0f ? v[i] < 255.0f ? v[i] : 255.0f : 0.0f);
         break;
-    case MG_BF16:
-        for (int i = 0; i < n; i++) halves[i] = mg_f32_to_bf16(v[i]);
-        break;
-    case MG_F16:
-        for (int i = 0; i < n; i++) halves[i] = mg_f32_to_f16(v[i]);
-        break;
+    case MG_BF16: to_bf16(halves, v, n); break;
+    case MG_F16: to_f16(halves, v, n); break;
     default: memcpy(dst, v, (size_t)n * sizeof *v); break;
     }
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const mg_kernel *const kernels[] = {&mg_cpu_small_conv2d,
+const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
                                            &mg_cpu_small_conv2d_grad_input,
                                            &mg_cpu_small_conv2d_grad_weight,
                                            &mg_cpu_conv2d,
@@ -50,10 +50,10 @@ static const mg_kernel *const kernels[] = {&mg_cpu_small_conv2d,
                                            &mg_cpu_full,
                                            &mg_cpu_iota,
                                            &mg_cpu_random,
+                                           &mg_cpu_halves,
                                            NULL};
 
-static const mg_kernel_set set = {
-    .kernels = kernels, .layout_bytes = mg_cpu_layout_bytes, .reorder = &mg_cpu_reorder};
+static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .reorder = &mg_cpu_reorder};
 
 static _Thread_local int share; /* of the cores, while a device works on its own thread; or 0 */
 

@@ -64,7 +64,7 @@ static const loops *loops_of(const mg_kernel_plan *plan) {
 static plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, const mg_shape *y) {
     const mg_pool_attrs *a = plan->step->attrs;
     const bool blocked = plan->in[0].layout == MG_BLOCKED;
-    plane p = {.count = blocked ? x->dim[0] * mg_cpu_blocks(x->dim[3]) : x->dim[0],
+    plane p = {.count = blocked ? x->dim[0] * x->dim[3] / MG_LANES : x->dim[0],
                .h = x->dim[1],
                .w = x->dim[2],
                .oh = y->dim[1],

@@ -11,7 +11,7 @@ enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
 
 static const char *accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
-    return t == MG_F32 || t == MG_F64 || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
+    return mg_dtype_is_float(t) || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
 }
 
 static void bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *out, int n) {

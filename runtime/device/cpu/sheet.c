@@ -70,22 +70,20 @@ mg_sheet mg_sheet_of(const mg_value *x, int layout) {
                           .lanes = n[3],
                           .images = n[0],
                           .rows = pixels,
-                          .image_step = mg_cpu_blocks(n[3]) * pixels * MG_LANES,
+                          .image_step = n[3] * pixels,
                           .row_step = MG_LANES,
                           .tile_step = pixels * MG_LANES,
-                          .width = MG_LANES,
-                          .blocked = true});
+                          .width = MG_LANES});
 }
 
 static bool is_tail(const mg_sheet *s, int64_t unit) {
     return s->tail > 0 && unit / s->tiles == s->chunks - 1;
 }
 
-/* Blocked rows are always whole: padding is zero. */
 int64_t mg_sheet_unit_width(const mg_sheet *s, int64_t unit) {
     const int64_t lanes = is_tail(s, unit) ? s->tail : s->lanes;
     const int64_t left = lanes - unit % s->tiles * s->width;
-    if (left >= s->width || s->blocked) return s->width;
+    if (left >= s->width) return s->width;
     return left > 0 ? left : 0;
 }
 

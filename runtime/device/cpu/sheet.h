@@ -18,7 +18,6 @@ typedef struct mg_sheet {
     int64_t image_step, row_step, tile_step;
     int64_t tail; /* lanes of the row left over; a chunk of its own */
     int64_t width, tiles, chunk_rows, chunks;
-    bool blocked;
 } mg_sheet;
 
 /* Rows of one unit that lie evenly. */

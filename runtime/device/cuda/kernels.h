@@ -6,7 +6,6 @@
 
 /* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
 enum { MG_KRSC = 1 };
-size_t mg_cuda_layout_bytes(const mg_value *v, int layout);
 
 extern const mg_kernel mg_cuda_last_resort;               /* on the host */
 extern const mg_kernel mg_cuda_fused, mg_cuda_fused_sums; /* generated */

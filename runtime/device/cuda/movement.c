@@ -295,20 +295,13 @@ static mg_status prepare_pad(mg_kernel_plan *plan) {
 /* ---- reshape, and the layouts of convolution kernels ---- */
 
 static mg_status copy(const mg_call *call) {
-    const mg_value *v = call->plan->out[0].value;
     return mg_cuda_copy(call->plan->device, call->out[0], call->in[0],
-                        (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype));
+                        mg_value_bytes(call->plan->out[0].value));
 }
 
 static mg_status prepare_reshape(mg_kernel_plan *plan) {
     plan->in[0].layout = MG_ROW_MAJOR;
     return MG_OK;
-}
-
-/* No layout takes more than row-major. */
-size_t mg_cuda_layout_bytes(const mg_value *v, int layout) {
-    (void)layout;
-    return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
 }
 
 /* {KH, KW, C, K} and {K, KH, KW, C}: a matrix, turned. */

@@ -66,7 +66,6 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
                                            NULL};
 
 static const mg_kernel_set set = {.kernels = kernels,
-                                  .layout_bytes = mg_cuda_layout_bytes,
                                   .reorder = &mg_cuda_reorder,
                                   .row_major = true,
                                   .last_resort = &mg_cuda_last_resort,
