@@ -172,6 +172,12 @@ for _, name in ipairs { "all", "any" } do
   case { name, { { 5, 3 }, ints = 2 }, axis = 2 }
   case { name, { { 5, 3 }, ints = 2 } }
 end
+for _, name in ipairs { "sum", "prod", "max", "min", "all", "any" } do
+  for _, axes in ipairs { {}, { 2, 4 }, { 1, 2, 3 }, { 3 }, { 1, 2, 4 } } do
+    case { name, { { 5, 7, 18, 3 }, choose = { 0, 1, 1, 1, 1 } }, dtypes = ALL, axis = axes, grad = false }
+  end
+  case { name, { { 1, 3, 1 }, choose = { 0, 0.5, 2 } }, dtypes = FLOATS, axis = { 1, 3 }, grad = false }
+end
 for _, name in ipairs { "argmax", "argmin" } do
   case { name, { { 5, 9 }, -1, 1 }, axis = 2, grad = false }
   case { name, { { 5, 9, 2 }, ints = 3 }, axis = 1 }

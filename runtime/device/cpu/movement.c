@@ -247,6 +247,16 @@ static mg_status run_slice(const mg_call *call) {
     return MG_OK;
 }
 
+static mg_status run_reverse(const mg_call *call) {
+    const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
+    walk w = walk_over(&call->plan->out[0].value->shape);
+    memcpy(w.from, w.to, sizeof w.from);
+    w.from_first = (w.n[axis] - 1) * w.from[axis];
+    w.from[axis] = -w.from[axis];
+    run_walk(w, call->in[0], call->out[0], element_size(call));
+    return MG_OK;
+}
+
 static mg_status run_broadcast_to(const mg_call *call) {
     const mg_shape *y = &call->plan->out[0].value->shape;
     walk w = walk_over(y);
@@ -370,6 +380,7 @@ static mg_status run_iota(const mg_call *call) {
 
 const mg_kernel mg_cpu_permute = {MOVEMENT(permute), .prepare = prepare};
 const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .prepare = prepare};
+const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse), .prepare = prepare};
 const mg_kernel mg_cpu_pad = {MOVEMENT(pad), .prepare = prepare};
 const mg_kernel mg_cpu_concat = {MOVEMENT(concat), .prepare = prepare};
 const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to), .prepare = prepare};

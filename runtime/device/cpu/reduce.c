@@ -1,4 +1,4 @@
-/* sum, max, min over axes, argmax along one, all_finite.
+/* sum, prod, max, min, any, all over axes, argmax and argmin along one, all_finite.
  *
  * Axes that run on are merged. What is left, when all axes or all but the last go, is a sheet whose
  * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
@@ -12,38 +12,15 @@
 
 enum { WIDE = 4096, PIECE = 65536, FEW = 16 }; /* widest sheet; elements of a thread's turn; runs */
 
-typedef struct rule {
-    double start;
-    double (*join)(double a, double b);
-    mg_fold *fold;
-    double (*run)(const void *x, int64_t n);
-} rule;
-
-static double sum_join(double a, double b) {
-    return a + b;
-}
-
-static double max_join(double a, double b) {
-    return b > a || b != b ? b : a;
-}
-
-static double min_join(double a, double b) {
-    return b < a || b != b ? b : a;
-}
-
-static rule rule_of(const mg_call *call) {
-    const mg_folds *f = mg_folds_of(call->plan->in[0].value->dtype);
-    const char *op = call->plan->step->op->name;
-    if (strcmp(op, "sum") == 0) return (rule){0, sum_join, f->sum, f->run_sum};
-    if (strcmp(op, "max") == 0) return (rule){-INFINITY, max_join, f->max, f->run_max};
-    return (rule){INFINITY, min_join, f->min, f->run_min};
+static const mg_folding *reduction_of(const mg_call *call) {
+    const mg_folding *r = mg_folds_of(call->plan->in[0].value->dtype)->reductions;
+    while (strcmp(r->op, call->plan->step->op->name) != 0) r++;
+    return r;
 }
 
 static void put(const mg_call *call, int64_t i, double v) {
-    if (call->plan->out[0].value->dtype == MG_F32)
-        ((float *)call->out[0])[i] = (float)v;
-    else
-        ((double *)call->out[0])[i] = v;
+    const mg_dtype t = call->plan->out[0].value->dtype;
+    mg_from_double((char *)call->out[0] + i * (int64_t)mg_dtype_size(t), &v, t, 1);
 }
 
 static const char *at(const mg_call *call, int64_t i) {
@@ -101,7 +78,7 @@ static mg_sheet sheet_of(const mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-static void run_sheet(const mg_call *call, const mg_sheet *s, const rule *r) {
+static void run_sheet(const mg_call *call, const mg_sheet *s, const mg_folding *r) {
     const int64_t units = mg_sheet_units(s);
     double *parts = call->scratch, *total = parts + units * s->width;
 #pragma omp parallel for schedule(static) if (units > 1 &&                                         \
@@ -140,7 +117,7 @@ static int64_t combinations(const groups *g, bool reduced, int last) {
 }
 
 /* The innermost group is reduced: outputs are made of runs. */
-static void reduce_runs(const mg_call *call, const groups *g, const rule *r) {
+static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
     const int64_t outputs = combinations(g, false, g->n - 2);
     const int64_t runs = combinations(g, true, g->n - 2);
@@ -178,7 +155,7 @@ static bool sum_few(const mg_call *call, const groups *g) {
     const int64_t count = mg_count(&call->plan->in[0]);
     int64_t offset[FEW];
     if (n > FEW || call->plan->in[0].value->dtype != MG_F32 ||
-        strcmp(call->plan->step->op->name, "sum") != 0)
+        call->plan->out[0].value->dtype != MG_F32 || strcmp(call->plan->step->op->name, "sum") != 0)
         return false;
     for (int64_t k = 0; k < n; k++) offset[k] = offset_of(g, true, g->n - 2, k);
 #pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
@@ -189,7 +166,7 @@ static bool sum_few(const mg_call *call, const groups *g) {
 }
 
 /* The innermost group is kept, the one before it reduced: outputs are made a tile at a time. */
-static void reduce_columns(const mg_call *call, const groups *g, const rule *r) {
+static void reduce_columns(const mg_call *call, const groups *g, const mg_folding *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
     const int64_t tiles = (run + MG_TILE - 1) / MG_TILE;
     const int64_t units = combinations(g, false, g->n - 2) * tiles;
@@ -215,21 +192,20 @@ static mg_status prepare(mg_kernel_plan *plan) {
 }
 
 static mg_status run(const mg_call *call) {
-    const rule r = rule_of(call);
+    const mg_folding *r = reduction_of(call);
     const mg_sheet s = sheet_of(call->plan);
     const groups g = groups_of(call->plan);
     const mg_shape *y = &call->plan->out[0].value->shape;
     if (mg_shape_count(&call->plan->in[0].value->shape) == 0)
-        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r.start);
+        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r->start);
     else if (s.lanes)
-        run_sheet(call, &s, &r);
+        run_sheet(call, &s, r);
     else if (g.n == 0 || (g.n == 1 && !g.at[0].reduced)) /* nothing but axes of one element */
-        memcpy(call->out[0], call->in[0],
-               (size_t)mg_shape_count(y) * mg_dtype_size(call->plan->in[0].value->dtype));
+        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r->run(at(call, i), 1));
     else if (g.at[g.n - 1].reduced)
-        reduce_runs(call, &g, &r);
+        reduce_runs(call, &g, r);
     else if (!sum_few(call, &g))
-        reduce_columns(call, &g, &r);
+        reduce_columns(call, &g, r);
     return MG_OK;
 }
 
@@ -245,10 +221,11 @@ static mg_status run_argmax(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
     const mg_folds *f = mg_folds_of(x->dtype);
+    const int sign = strcmp(call->plan->step->op->name, "argmax") == 0 ? 1 : -1;
 #pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < v.outer * v.inner; i++)
         f->largest(at(call, i / v.inner * v.n * v.inner + i % v.inner), (int32_t *)call->out[0] + i,
-                   v.n, v.inner);
+                   v.n, v.inner, sign);
     return MG_OK;
 }
 
@@ -286,13 +263,16 @@ static mg_status run_all_finite(const mg_call *call) {
 #define REDUCTION(id)                                                                              \
     .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = prepare, .run = run
 
+#define CHOICE(id)                                                                                 \
+    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = prepare_rows, .run = run_argmax
+
 const mg_kernel mg_cpu_sum = {REDUCTION(sum)};
+const mg_kernel mg_cpu_prod = {REDUCTION(prod)};
 const mg_kernel mg_cpu_max = {REDUCTION(max)};
 const mg_kernel mg_cpu_min = {REDUCTION(min)};
-const mg_kernel mg_cpu_argmax = {.op = "argmax",
-                                 .name = "argmax",
-                                 .accepts = mg_folds_refuse,
-                                 .prepare = prepare_rows,
-                                 .run = run_argmax};
+const mg_kernel mg_cpu_any = {REDUCTION(any)};
+const mg_kernel mg_cpu_all = {REDUCTION(all)};
+const mg_kernel mg_cpu_argmax = {CHOICE(argmax)};
+const mg_kernel mg_cpu_argmin = {CHOICE(argmin)};
 const mg_kernel mg_cpu_all_finite = {
     .op = "all_finite", .name = "all_finite", .accepts = refuse_halves, .run = run_all_finite};

@@ -17,6 +17,18 @@ static inline double min_of(double a, double b) {
     return b < a || b != b ? b : a;
 }
 
+static inline double prod_of(double a, double b) {
+    return a * b;
+}
+
+static inline double any_of(double a, double b) {
+    return a != 0 || b != 0;
+}
+
+static inline double all_of(double a, double b) {
+    return a != 0 && b != 0;
+}
+
 #define REAL float
 #define NAME(x) x##_f32
 #include "device/cpu/sheet_loops.h"

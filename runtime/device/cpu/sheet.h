@@ -47,11 +47,18 @@ static inline int64_t mg_sheet_units(const mg_sheet *s) {
 /* Loops over `rows` rows of `width` lanes, `step` elements apart, for one type. */
 typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);
 
+typedef struct mg_folding {
+    const char *op;
+    double start; /* what nothing is reduced to */
+    double (*join)(double a, double b);
+    mg_fold *fold; /* into result */
+    double (*run)(const void *x, int64_t n);
+} mg_folding;
+
+enum { MG_REDUCTIONS = 6 };
+
 typedef struct mg_folds {
-    mg_fold *sum, *max, *min; /* into result */
-    double (*run_sum)(const void *x, int64_t n);
-    double (*run_max)(const void *x, int64_t n);
-    double (*run_min)(const void *x, int64_t n);
+    mg_folding reductions[MG_REDUCTIONS];
     /* sums of d = x - shift and of d * d */
     void (*moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
                     double *sum, double *square);
@@ -62,7 +69,8 @@ typedef struct mg_folds {
     void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
                       const double *mean, const double *scale, const double *beta);
     bool (*finite)(const void *x, int64_t n);
-    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step);
+    /* the largest of n elements `step` apart; sign -1: the smallest */
+    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step, int sign);
     int64_t size; /* of an element */
 } mg_folds;
 

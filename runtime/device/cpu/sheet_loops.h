@@ -1,14 +1,15 @@
 /* Inner loops over sheets, for one type: included with REAL and NAME(x) defined.
  *
- * Sums run over SHORT rows in REAL, four rows at a time, then in double: the error stays that of a
- * few roundings however many rows there are. */
+ * Products, which leave float32's range soon, are made in double. Sums run over SHORT rows in REAL,
+ * four rows at a time, then in double: the error stays that of a few roundings however many rows
+ * there are. */
 
-#define FOLD(name, start, step4, step1)                                                            \
+#define FOLD(name, type, start, step4, step1)                                                      \
     static inline __attribute__((always_inline)) void NAME(name##_lanes)(                          \
         const REAL *restrict x, int64_t rows, int64_t step, int width, double *restrict result) {  \
         for (int64_t first = 0; first < rows; first += SHORT) {                                    \
             const int64_t end = first + SHORT < rows ? first + SHORT : rows;                       \
-            REAL s[MG_TILE];                                                                       \
+            type s[MG_TILE];                                                                       \
             int64_t r = first;                                                                     \
             for (int j = 0; j < width; j++) s[j] = start;                                          \
             for (; r + 4 <= end; r += 4) {                                                         \
@@ -62,11 +63,14 @@ static inline REAL NAME(min2)(REAL a, REAL b) {
     const REAL smaller = b < a ? b : a;
     return b != b ? b : smaller;
 }
-FOLD(sum, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
-FOLD(max, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
+FOLD(sum, REAL, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
+FOLD(prod, double, 1, s[j] * (((double)p * (double)q) * ((double)t * (double)u)), s[j] * (double)p)
+FOLD(max, REAL, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
      NAME(max2)(s[j], p))
-FOLD(min, (REAL)INFINITY, NAME(min2)(NAME(min2)(s[j], NAME(min2)(p, q)), NAME(min2)(t, u)),
+FOLD(min, REAL, (REAL)INFINITY, NAME(min2)(NAME(min2)(s[j], NAME(min2)(p, q)), NAME(min2)(t, u)),
      NAME(min2)(s[j], p))
+FOLD(any, REAL, 0, (s[j] != 0) | (p != 0) | (q != 0) | (t != 0) | (u != 0), (s[j] != 0) | (p != 0))
+FOLD(all, REAL, 1, (s[j] != 0) & (p != 0) & (q != 0) & (t != 0) & (u != 0), (s[j] != 0) & (p != 0))
 #undef FOLD
 
 static inline __attribute__((always_inline)) void
@@ -187,24 +191,22 @@ MG_CLONES static bool NAME(finite)(const void *elements, int64_t n) {
 }
 
 /* The first element that no later one beats, of n that lie `step` apart. */
-static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t step) {
-    const REAL *x = elements;
-    REAL top = x[0];
+static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t step, int sign) {
+    const REAL *x = elements, s = (REAL)sign;
+    REAL top = s * x[0];
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++) {
-        const REAL now = x[i * step];
+        const REAL now = s * x[i * step];
         if (now > top || (now != now && top == top)) best = i, top = now;
     }
     *at = (int32_t)best;
 }
 
+#define REDUCTION(id, start)                                                                       \
+    { #id, start, id##_of, NAME(id), NAME(run_##id) }
 static const mg_folds NAME(folds) = {
-    .sum = NAME(sum),
-    .max = NAME(max),
-    .min = NAME(min),
-    .run_sum = NAME(run_sum),
-    .run_max = NAME(run_max),
-    .run_min = NAME(run_min),
+    .reductions = {REDUCTION(sum, 0), REDUCTION(prod, 1), REDUCTION(max, -INFINITY),
+                   REDUCTION(min, INFINITY), REDUCTION(any, 0), REDUCTION(all, 1)},
     .moments = NAME(moments),
     .products = NAME(products),
     .normalise = NAME(normalise),
@@ -212,3 +214,4 @@ static const mg_folds NAME(folds) = {
     .largest = NAME(largest),
     .size = sizeof(REAL),
 };
+#undef REDUCTION

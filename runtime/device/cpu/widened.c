@@ -1,9 +1,10 @@
-/* float16 and bfloat16 where an operation has no kernel of its own for them: the float32 kernel
- * runs on copies in scratch memory, and its result is rounded once.
+/* Dtypes for which an operation has no kernel: it runs on copies in a wider one, in scratch memory.
  *
- * So sums of halves are made in float32, as everywhere, and whatever float32 is good at (Winograd,
- * blocked layouts, threads) serves halves too. Copies lie as the values do.
- * Element-wise groups, and what only moves elements, take halves as they are. */
+ * float16 and bfloat16 become float32, and results are rounded once. So sums of halves are made in
+ * float32, as everywhere, and whatever float32 is good at (Winograd, blocked layouts, threads)
+ * serves halves too. What is reduced becomes float32 or float64, where it is exact (int64 up to
+ * 2^53, as on ref); ids become int32. Copies lie as the values do. Element-wise groups, and what
+ * only moves elements, take all dtypes as they are. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cpu/cpu.h"
@@ -13,7 +14,7 @@
 enum { PIECE = 16384 }; /* elements that a thread converts at a time */
 
 typedef struct state {
-    const mg_kernel *kernel; /* that of float32 */
+    const mg_kernel *kernel; /* that of wider dtypes */
     mg_kernel_plan plan;     /* the step as it sees it; its ports and their values follow */
 } state;
 
@@ -26,8 +27,27 @@ static mg_port *port_of(const mg_kernel_plan *plan, int i) {
     return i < plan->step->n_in ? &plan->in[i] : &plan->out[i - plan->step->n_in];
 }
 
-static bool is_half(const mg_kernel_plan *plan, int i) {
-    return mg_dtype_is_half(port_of(plan, i)->value->dtype);
+static bool is_one_of(const char *op, const char *const *list) {
+    while (*list && strcmp(op, *list) != 0) list++;
+    return *list;
+}
+
+/* The dtype of port i as the kernel is given it. */
+static mg_dtype wider(const mg_kernel_plan *plan, int i) {
+    static const char *const reductions[] = {"sum", "prod",   "max",    "min", "any",
+                                             "all", "argmax", "argmin", NULL};
+    static const char *const readers[] = {"gather", "scatter_add", "sparse_softmax_cross_entropy",
+                                          "sparse_softmax_cross_entropy_grad", NULL};
+    const mg_dtype own = port_of(plan, i)->value->dtype;
+    const bool small = own == MG_BOOL || own == MG_U8;
+    if (mg_dtype_is_half(own)) return MG_F32;
+    if (mg_dtype_is_float(own)) return own;
+    if (i == 0 && is_one_of(plan->step->op->name, reductions)) return small ? MG_F32 : MG_F64;
+    return i == 1 && small && is_one_of(plan->step->op->name, readers) ? MG_I32 : own;
+}
+
+static bool is_copied(const mg_kernel_plan *plan, int i) {
+    return wider(plan, i) != port_of(plan, i)->value->dtype;
 }
 
 static size_t aligned(size_t bytes) {
@@ -38,8 +58,8 @@ static size_t aligned(size_t bytes) {
 
 static const char *accepts(const mg_kernel_plan *plan) {
     for (int i = 0; plan->step->op && i < port_count(plan); i++)
-        if (is_half(plan, i)) return NULL;
-    return "no halves";
+        if (is_copied(plan, i)) return NULL;
+    return "none is wider";
 }
 
 static state *new_state(const mg_kernel_plan *plan) {
@@ -50,7 +70,7 @@ static state *new_state(const mg_kernel_plan *plan) {
     mg_value *values = (mg_value *)(ports + n);
     for (size_t i = 0; i < n; i++) {
         values[i] = *port_of(plan, (int)i)->value;
-        if (is_half(plan, (int)i)) values[i].dtype = MG_F32;
+        values[i].dtype = wider(plan, (int)i);
         ports[i].value = &values[i];
     }
     s->plan = *plan;
@@ -70,9 +90,9 @@ static void release(void *p) {
     mg_free(p);
 }
 
-/* Offers the step, its values lying as they do, to a kernel of float32. */
+/* Offers the wider step, its values lying as they do, to a kernel. */
 static mg_status offer(state *s, const mg_kernel_plan *plan, const mg_kernel *kernel) {
-    if (kernel == &mg_cpu_halves || strcmp(kernel->op, plan->step->op->name) != 0)
+    if (kernel == &mg_cpu_widened || strcmp(kernel->op, plan->step->op->name) != 0)
         return MG_UNSUPPORTED;
     for (int i = 0; i < port_count(plan); i++)
         port_of(&s->plan, i)->layout = port_of(plan, i)->layout;
@@ -86,8 +106,8 @@ static mg_status offer(state *s, const mg_kernel_plan *plan, const mg_kernel *ke
     return status;
 }
 
-static size_t copy_bytes(const mg_kernel_plan *plan, int i) {
-    return is_half(plan, i) ? aligned(2 * mg_value_bytes(port_of(plan, i)->value)) : 0;
+static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
+    return is_copied(plan, i) ? aligned(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }
 
 /* Scratch: the addresses of all ports, the copies, what the kernel wants. */
@@ -98,33 +118,44 @@ static mg_status prepare(mg_kernel_plan *plan) {
     for (int k = 0; mg_cpu_kernels[k] && status == MG_UNSUPPORTED; k++)
         status = offer(s, plan, mg_cpu_kernels[k]);
     if (status == MG_UNSUPPORTED)
-        return mg_fail(status, "%s: no kernel for float32 either", plan->step->op->name);
+        return mg_fail(status, "%s: no kernel for wider dtypes either", plan->step->op->name);
     MG_TRY(status);
     if (mg_log_on("dispatch"))
-        mg_log("dispatch", "%s: %s in float32: %s", plan->device->name, s->kernel->op,
+        mg_log("dispatch", "%s: %s of wider dtypes: %s", plan->device->name, s->kernel->op,
                s->kernel->name);
     plan->scratch = aligned((size_t)port_count(plan) * sizeof(void *)) + s->plan.scratch;
     for (int i = 0; i < port_count(plan); i++) {
         port_of(plan, i)->layout = port_of(&s->plan, i)->layout;
-        plan->scratch += copy_bytes(plan, i);
+        plan->scratch += copy_bytes(s, plan, i);
     }
     return MG_OK;
 }
 
 /* ---- running ---- */
 
-/* A copy of port i to float32, or back from it. */
-static void convert(const mg_kernel_plan *plan, int i, void *half, float *copy, bool back) {
+static void widen(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
     const mg_loops *loops = mg_loops_best();
-    const mg_dtype type = port_of(plan, i)->value->dtype;
+    if (to == MG_F32)
+        loops->load_f32(dst, src, from, n);
+    else if (to == MG_F64)
+        loops->load_f64(dst, src, from, n);
+    else
+        for (int i = 0; i < n; i++) ((int32_t *)dst)[i] = ((const uint8_t *)src)[i];
+}
+
+/* Port i to its copy, or back, which happens to halves only. */
+static void convert(const mg_kernel_plan *plan, int i, char *own, char *copy, bool back) {
+    const mg_dtype from = port_of(plan, i)->value->dtype, to = wider(plan, i);
+    const int64_t size = (int64_t)mg_dtype_size(from), wide = (int64_t)mg_dtype_size(to);
     const int64_t n = mg_count(port_of(plan, i));
 #pragma omp parallel for schedule(static) num_threads(mg_cpu_team(n))
     for (int64_t first = 0; first < n; first += PIECE) {
         const int count = (int)(n - first < PIECE ? n - first : PIECE);
         if (back)
-            loops->store_f32((uint16_t *)half + first, copy + first, type, count);
+            mg_loops_best()->store_f32(own + first * size, (float *)(void *)(copy + first * wide),
+                                       from, count);
         else
-            loops->load_f32(copy + first, (const uint16_t *)half + first, type, count);
+            widen(copy + first * wide, to, own + first * size, from, count);
     }
 }
 
@@ -136,9 +167,9 @@ static mg_status run(const mg_call *call) {
     char *free_from = (char *)call->scratch + aligned((size_t)n * sizeof *at);
     for (int i = 0; i < n; i++) {
         void *given = i < n_in ? call->in[i] : call->out[i - n_in];
-        at[i] = is_half(plan, i) ? free_from : given;
-        free_from += copy_bytes(plan, i);
-        if (i < n_in && is_half(plan, i)) convert(plan, i, given, at[i], false);
+        at[i] = is_copied(plan, i) ? free_from : given;
+        free_from += copy_bytes(s, plan, i);
+        if (i < n_in && is_copied(plan, i)) convert(plan, i, given, at[i], false);
     }
     mg_call inner = *call;
     inner.plan = &s->plan;
@@ -147,12 +178,9 @@ static mg_status run(const mg_call *call) {
     inner.scratch = free_from;
     MG_TRY(s->kernel->run(&inner));
     for (int i = n_in; i < n; i++)
-        if (is_half(plan, i)) convert(plan, i, call->out[i - n_in], at[i], true);
+        if (is_copied(plan, i)) convert(plan, i, call->out[i - n_in], at[i], true);
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_halves = {.name = "halves in float32",
-                                 .accepts = accepts,
-                                 .prepare = prepare,
-                                 .run = run,
-                                 .release = release};
+const mg_kernel mg_cpu_widened = {
+    .name = "widened", .accepts = accepts, .prepare = prepare, .run = run, .release = release};
