@@ -1,5 +1,6 @@
 /* The log: topics of MGPU_LOG, one sink. */
 #include "core/log.h"
+#include "core/alloc.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,17 +17,32 @@ bool mg_log_on(const char *topic) {
     return false;
 }
 
-void mg_log(const char *topic, const char *format, ...) {
-    char text[4096], line[4200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    snprintf(line, sizeof line, "mgpulua: %s: %s", topic, text);
+static void give(const char *line) {
     if (sink)
         sink(line, sink_context);
     else
         fprintf(stderr, "%s\n", line);
+}
+
+/* What does not fit, a plan or a kernel's source, takes memory; without any it is cut short. */
+void mg_log(const char *topic, const char *format, ...) {
+    char line[512], *text = line;
+    va_list args, again;
+    const int head = snprintf(line, sizeof line, "mgpulua: %s: ", topic);
+    const size_t room = sizeof line - (size_t)head;
+    va_start(args, format);
+    va_copy(again, args);
+    const int length = vsnprintf(line + head, room, format, args);
+    char *longer = length >= (int)room ? mg_alloc((size_t)(head + length) + 1) : NULL;
+    if (longer) {
+        memcpy(longer, line, (size_t)head);
+        vsnprintf(longer + head, (size_t)length + 1, format, again);
+        text = longer;
+    }
+    va_end(again);
+    va_end(args);
+    give(text);
+    mg_free(longer);
 }
 
 void mg_log_set_sink(void (*to)(const char *line, void *context), void *context) {

@@ -153,6 +153,7 @@ static void pass_over(mg_program_call *k) {
     if (k->plan.state && k->kernel->release) k->kernel->release(k->plan.state);
     k->plan.state = NULL;
     k->plan.scratch = 0;
+    k->plan.overwrites = 0;
     mg_error_clear();
 }
 
@@ -195,12 +196,12 @@ static mg_status bind_inputs(compiler *c, mg_program_call *k) {
     return MG_OK;
 }
 
-/* An input of a fused group whose slot output `o` may take over: read by nobody
- * else, ever. */
+/* An input whose slot output `o` may take over: read by nobody else, ever. */
 static int dying_input(const compiler *c, const mg_program_call *k, int o) {
     const mg_port *out = &k->plan.out[o];
     const size_t bytes = mg_value_bytes(out->value);
     for (int i = 0; i < k->n_in; i++) {
+        if (!k->plan.step->fused && (i >= 32 || !(k->plan.overwrites >> i & 1))) continue;
         const mg_port *in = &k->plan.in[i];
         const mg_slot *s = &c->p->slots[k->in[i]];
         int readers = 0;
@@ -224,7 +225,7 @@ static mg_status bind_outputs(compiler *c, mg_program_call *k) {
             k->out[i] = c->place[value][layout];
             continue;
         }
-        k->out[i] = s->fused ? dying_input(c, k, i) : MG_NO_SLOT;
+        k->out[i] = dying_input(c, k, i);
         if (k->out[i] < 0)
             MG_TRY(new_slot(c, mg_value_bytes(k->plan.out[i].value), MG_NO_SLOT, &k->out[i]));
         c->primary[value] = layout;

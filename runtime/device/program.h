@@ -28,6 +28,9 @@ typedef struct mg_kernel_plan {
     void *state;    /* the kernel's own, from mg_alloc or anything `release` understands */
     mg_device *device;
     bool out_external; /* an output is external: it should be written row-major */
+    /* Bit i: the result may be written over input i where nobody reads that later. Groups, which
+     * work element by element, may do that with any. */
+    uint32_t overwrites;
 } mg_kernel_plan;
 
 typedef struct mg_call {

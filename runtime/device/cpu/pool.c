@@ -111,6 +111,14 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Windows that lie apart are read before their part of dx is written. */
+static mg_status prepare_max_grad(mg_kernel_plan *plan) {
+    MG_TRY(prepare(plan));
+    const plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
+    plan->overwrites = p.pairs;
+    return MG_OK;
+}
+
 static mg_status run_forward(const mg_call *call,
                              void (*row)(const plane *p, const void *x, void *y, int64_t oy)) {
     const mg_kernel_plan *plan = call->plan;
@@ -169,7 +177,7 @@ const mg_kernel mg_cpu_max_pool2d = {.op = "max_pool2d",
 const mg_kernel mg_cpu_max_pool2d_grad = {.op = "max_pool2d_grad",
                                           .name = "max_pool2d_grad",
                                           .accepts = accepts,
-                                          .prepare = prepare,
+                                          .prepare = prepare_max_grad,
                                           .run = run_max_grad};
 const mg_kernel mg_cpu_avg_pool2d = {.op = "avg_pool2d",
                                      .name = "avg_pool2d",

@@ -110,7 +110,8 @@ static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
     return is_copied(plan, i) ? aligned(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }
 
-/* Scratch: the addresses of all ports, the copies, what the kernel wants. */
+/* Scratch: the addresses of all ports, the copies, what the kernel wants. What was copied may be
+ * written over. */
 static mg_status prepare(mg_kernel_plan *plan) {
     mg_status status = MG_UNSUPPORTED;
     state *s = plan->state = new_state(plan);
@@ -127,6 +128,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     for (int i = 0; i < port_count(plan); i++) {
         port_of(plan, i)->layout = port_of(&s->plan, i)->layout;
         plan->scratch += copy_bytes(s, plan, i);
+        if (i < plan->step->n_in && i < 32 && is_copied(plan, i))
+            plan->overwrites |= (uint32_t)1 << i;
     }
     return MG_OK;
 }

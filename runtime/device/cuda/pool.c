@@ -11,7 +11,7 @@ enum { THREADS = 128, VECTOR = 4 };
 typedef struct state {
     CUfunction one, vector; /* vector: NULL if the channels are no multiple of it */
     pool_params p;          /* without the addresses */
-    int64_t rows;           /* of the result: a block each */
+    int64_t rows;           /* a block each */
 } state;
 
 static const char *accepts(const mg_kernel_plan *plan) {
@@ -23,9 +23,10 @@ static const char *accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* `image` and `pooled` are the shapes of x and y; `kind` the kernel. */
+/* `image` and `pooled` are the shapes of x and y; `kind` the kernel, whose blocks take a row of the
+ * image each, or of what is pooled. */
 static mg_status prepare(mg_kernel_plan *plan, const char *kind, const mg_shape *image,
-                         const mg_shape *pooled, bool backward) {
+                         const mg_shape *pooled, bool whole) {
     const mg_pool_attrs *a = plan->step->attrs;
     const mg_dtype t = plan->out[0].value->dtype;
     char name[32];
@@ -43,7 +44,7 @@ static mg_status prepare(mg_kernel_plan *plan, const char *kind, const mg_shape 
                          .across = (int)a->strides.v[1],
                          .top = (int)a->pads.v[0],
                          .left = (int)a->pads.v[2]};
-    s->rows = s->p.n * (backward ? s->p.h : s->p.oh);
+    s->rows = s->p.n * (whole ? s->p.h : s->p.oh);
     if (s->p.c % VECTOR == 0) {
         snprintf(name, sizeof name, "%s_vector", kind);
         MG_TRY(mg_cuda_find_typed(plan->device, name, t, &s->vector));
@@ -79,7 +80,11 @@ static mg_status prepare_max(mg_kernel_plan *plan) {
 }
 
 static mg_status prepare_max_grad(mg_kernel_plan *plan) {
-    return prepare(plan, "max_pool_grad", in_shape(plan, 0), in_shape(plan, 2), true);
+    const mg_pool_attrs *a = plan->step->attrs;
+    const bool apart = a->strides.v[0] >= a->size.v[0] && a->strides.v[1] >= a->size.v[1];
+    plan->overwrites = apart;
+    return prepare(plan, apart ? "max_pool_grad_apart" : "max_pool_grad", in_shape(plan, 0),
+                   in_shape(plan, 2), !apart);
 }
 
 static mg_status prepare_avg(mg_kernel_plan *plan) {

@@ -15,6 +15,14 @@ DEVICE pool_window mg_pool_window(pool_params p, int oy, int ox) {
     return w;
 }
 
+/* The cells from a window up to the next ones; all of them together are the image. */
+DEVICE pool_window mg_pool_part(pool_params p, int oy, int ox) {
+    const int y = oy * p.down - p.top, x = ox * p.across - p.left;
+    const pool_window w = {oy == 0 ? 0 : y, oy == p.oh - 1 ? p.h : y + p.down, ox == 0 ? 0 : x,
+                           ox == p.ow - 1 ? p.w : x + p.across};
+    return w;
+}
+
 /* The windows along one axis that hold a cell: [first, last]. */
 DEVICE int mg_pool_first(int cell, int pad, int size, int stride) {
     const int from = cell + pad - size;
@@ -82,6 +90,29 @@ DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
                     }                                                                              \
                 for (int k = 0; k < VECTOR; k++) STORE(dx.at, k, sum[k]);                          \
                 ((KIND(cells) *)p.out)[r * p.w * p.c + t] = dx;                                    \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
+    /* Of windows that lie apart. Each thread writes its window and the cells up to the next ones, \
+     * after it has read them: dx may be x. */                                                     \
+    KERNEL(KIND(max_pool_grad_apart), pool_params) {                                               \
+        const KIND(cells) *dy = (const KIND(cells) *)p.v;                                          \
+        for (int64_t r = blockIdx.x; r < p.n * p.oh; r += gridDim.x)                               \
+            for (int t = threadIdx.x; t < p.ow * p.c; t += blockDim.x) {                           \
+                const int oy = (int)(r % p.oh), ox = t / p.c, c = t % p.c;                         \
+                const int64_t n = r / p.oh;                                                        \
+                const pool_window own = mg_pool_part(p, oy, ox);                                   \
+                const KIND(cells) g = dy[r * p.ow * p.c + t];                                      \
+                int64_t best[VECTOR] = {0};                                                        \
+                KIND(winners)(p, n, oy, ox, c, best);                                              \
+                for (int i = own.top; i < own.bottom; i++)                                         \
+                    for (int j = own.left; j < own.right; j++) {                                   \
+                        const int64_t at = ((n * p.h + i) * p.w + j) * p.c + c;                    \
+                        KIND(cells) dx;                                                            \
+                        for (int k = 0; k < VECTOR; k++)                                           \
+                            STORE(dx.at, k, best[k] == at * VECTOR + k ? LOAD(g.at, k) : 0);       \
+                        ((KIND(cells) *)p.out)[at] = dx;                                           \
+                    }                                                                              \
             }                                                                                      \
     }                                                                                              \
                                                                                                    \
