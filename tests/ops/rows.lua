@@ -295,6 +295,9 @@ matmul({ 100, 300 }, { 300, 77 }, { grad = false })
 matmul({ 50, 300 }, { 300, 300 }, { tb = true, grad = false })
 matmul({ 700, 90 }, { 77, 90 }, { tb = true, grad = false })
 matmul({ 40, 30, 50 }, { 40, 50, 20 }, { grad = false })
+-- Few results of long sums.
+matmul({ 5, 3001 }, { 3001, 9 }, { grad = false })
+matmul({ 3001, 7 }, { 4, 3001 }, { ta = true, tb = true, grad = false })
 
 -- ---- convolution and pooling --------------------------------------------------------------------
 

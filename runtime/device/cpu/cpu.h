@@ -32,7 +32,8 @@ bool mg_cpu_free_kept(void);
 
 extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_small_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
-    mg_cpu_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad,
+    mg_cpu_conv2d_grad_weight, mg_cpu_double_conv2d, mg_cpu_double_conv2d_grad_input,
+    mg_cpu_double_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad,
     mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments, mg_cpu_batch_norm,
     mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_prod, mg_cpu_max, mg_cpu_min, mg_cpu_any,
     mg_cpu_all, mg_cpu_argmax, mg_cpu_argmin, mg_cpu_all_finite, mg_cpu_cumsum, mg_cpu_layer_norm,

@@ -1,9 +1,11 @@
-/* matmul in float32 by dnnl_sgemm, one call per matrix of the batch; bias and relu in one pass.
+/* matmul, one call per matrix of the batch: in float32 by dnnl_sgemm, in float64 by gemm.c; bias
+ * and relu in one pass.
  *
  * A transposed second factor slows oneDNN down to the half: a b' is then made as a times a copy of
  * b', or as (b a')', whichever moves less. Small matrices of a batch are shared among threads. */
 #include "core/alloc.h"
 #include "device/cpu/clones.h"
+#include "device/cpu/gemm.h"
 #include "device/cpu/onednn.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -20,10 +22,14 @@ typedef struct matmul_state {
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
     bool shared_b; /* one b for all: a's batch axes are more rows */
     order order;
+    bool wide; /* float64 */
 } matmul_state;
 
 static const char *accepts(const mg_kernel_plan *plan) {
-    return mg_all_f32(plan) ? NULL : "not float32";
+    const mg_dtype t = plan->out[0].value->dtype;
+    for (int i = 0; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != t) return "dtypes differ";
+    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
 /* The shape with two axes at least; a vector has become a row (or a column). */
@@ -39,6 +45,10 @@ static mg_shape leading(const mg_shape *s) {
 /* Scratch memory holds the turned matrices: b', or a' and then the result. */
 static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
     const int64_t matrices = s->shared_b ? 1 : mg_shape_count(&s->batch);
+    if (s->wide) {
+        plan->scratch = matrices == 1 ? mg_gemm_scratch(s->m, s->n, s->k) : 0;
+        return;
+    }
     if (s->turn_b != 'T' || s->turn_a == 'T' || matrices > 1 || s->m * s->n * s->k < LARGE) return;
     const int64_t b = s->n * s->k, others = s->m * (s->n + s->k);
     s->order = b <= others ? B_TURNED : ALL_TURNED;
@@ -50,6 +60,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     matmul_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     mg_all_row_major(plan);
+    s->wide = plan->out[0].value->dtype == MG_F64;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
     const mg_shape a = widened(raw_a, false), b = widened(raw_b, true);
     const bool turn_a = attrs->transpose_a && raw_a->rank > 1;
@@ -87,7 +98,20 @@ static void turn(const float *x, float *y, int64_t m, int64_t n) {
         turn_columns(x, y, m, n, first, first + SQUARE < n ? first + SQUARE : n);
 }
 
-static dnnl_status_t multiply(const matmul_state *s, const float *a, const float *b, float *y) {
+static dnnl_status_t multiply_wide(const matmul_state *s, const double *a, const double *b,
+                                   double *y, double *scratch) {
+    const bool turn_a = s->turn_a == 'T', turn_b = s->turn_b == 'T';
+    const mg_factor rows = {
+        .read = mg_read_matrix, .at = a, .lane = turn_a ? 1 : s->k, .step = turn_a ? s->m : 1};
+    const mg_factor columns = {
+        .read = mg_read_matrix, .at = b, .lane = turn_b ? s->k : 1, .step = turn_b ? 1 : s->n};
+    mg_gemm(s->m, s->n, s->k, &rows, &columns, y, s->n, scratch);
+    return dnnl_success;
+}
+
+static dnnl_status_t multiply(const matmul_state *s, const void *a, const void *b, void *y,
+                              void *scratch) {
+    if (s->wide) return multiply_wide(s, a, b, y, scratch);
     return dnnl_sgemm(s->turn_a, s->turn_b, s->m, s->n, s->k, 1, a, s->turn_a == 'T' ? s->m : s->k,
                       b, s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
 }
@@ -110,15 +134,16 @@ static dnnl_status_t multiply_turned(const matmul_state *s, const float *a, cons
 /* Matrices first .. end - 1 of the batch. */
 static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t end) {
     const matmul_state *s = call->plan->state;
+    const int64_t size = s->wide ? sizeof(double) : sizeof(float);
     mg_loop a = {.shape = s->batch}, b = {.shape = s->batch};
     memcpy(a.stride, s->stride_a, sizeof a.stride);
     memcpy(b.stride, s->stride_b, sizeof b.stride);
     dnnl_status_t status = dnnl_success;
     for (int64_t i = 0; i < end && status == dnnl_success; i++, mg_loop_next(&a), mg_loop_next(&b))
         if (i >= first)
-            status = multiply(s, (const float *)call->in[0] + a.offset * s->m * s->k,
-                              (const float *)call->in[1] + b.offset * s->k * s->n,
-                              (float *)call->out[0] + i * s->m * s->n);
+            status = multiply(s, (const char *)call->in[0] + a.offset * s->m * s->k * size,
+                              (const char *)call->in[1] + b.offset * s->k * s->n * size,
+                              (char *)call->out[0] + i * s->m * s->n * size, NULL);
     return status;
 }
 
@@ -129,7 +154,8 @@ static mg_status multiply_all(const mg_call *call) {
         return mg_dnnl_check(
             multiply_turned(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
     if (s->shared_b)
-        return mg_dnnl_check(multiply(s, call->in[0], call->in[1], call->out[0]), call->plan);
+        return mg_dnnl_check(multiply(s, call->in[0], call->in[1], call->out[0], call->scratch),
+                             call->plan);
     const int64_t n = mg_shape_count(&s->batch), team = mg_cpu_threads();
     if (n < 2 * team || s->m * s->n * s->k > SMALL)
         return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
@@ -157,13 +183,17 @@ static mg_status run(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     const int64_t count = mg_count(&call->plan->out[0]);
     const bool relu = ((const mg_matmul_attrs *)call->plan->step->attrs)->relu;
-    const float *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
+    const void *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
     if (count == 0) return MG_OK;
     if (s->k == 0)
-        memset(call->out[0], 0, (size_t)count * sizeof(float));
+        memset(call->out[0], 0, (size_t)count * mg_dtype_size(call->plan->out[0].value->dtype));
     else
         MG_TRY(multiply_all(call));
-    if (bias || relu) add_bias_and_relu(call->out[0], count / s->n, s->n, bias, relu);
+    if (!bias && !relu) return MG_OK;
+    if (s->wide)
+        mg_finish_rows(call->out[0], count / s->n, s->n, bias, relu);
+    else
+        add_bias_and_relu(call->out[0], count / s->n, s->n, bias, relu);
     return MG_OK;
 }
 

@@ -83,8 +83,8 @@ MG_CLONES static void NAME(avg_row)(const plane *p, const void *image, void *poo
 
 /* Two rows of dx from 2 x 2 windows that touch but do not overlap; dx may be x. */
 static inline __attribute__((always_inline)) void
-NAME(max_grad_pairs)(const plane *p, const REAL *x, const REAL *restrict y,
-                     const REAL *restrict dy, REAL *dx, int64_t width) {
+NAME(max_grad_pairs)(const plane *p, const REAL *x, const REAL *restrict y, const REAL *restrict dy,
+                     REAL *dx, int64_t width) {
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++) {
 #pragma omp simd

@@ -1,0 +1,224 @@
+/* conv2d and its backward forms in float64: products of matrices that are never written down.
+ *
+ * Pixels are the rows of one factor, and what a kernel's window holds there (its taps, and their
+ * channels) are the columns: of the image forward, and of dy, looked at from the image's pixels,
+ * backward. The weights' gradient is that matrix turned, times dy. One product for each group. */
+#include "core/alloc.h"
+#include "device/cpu/gemm.h"
+#include "ops/attrs.h"
+
+typedef struct windows {
+    const mg_conv_attrs *attrs;
+    const int64_t *grid;  /* whose pixels the windows stand at: {N, H, W, C} */
+    const int64_t *image; /* in which they look */
+    int64_t columns;      /* taps of a row */
+    int64_t depth;        /* channels of a tap */
+    bool back;            /* from the image's pixels to dy */
+} windows;
+
+typedef struct pixel {
+    int64_t n, y,
+        x; /* where its window's first tap lies; before the stride is taken off, if back */
+} pixel;
+
+typedef struct tap {
+    int64_t y, x, channel; /* from the first one on */
+} tap;
+
+static pixel pixel_of(const windows *s, int64_t p) {
+    const int64_t *stride = s->attrs->strides.v, *pad = s->attrs->pads.v;
+    const int64_t x = p % s->grid[2], y = p / s->grid[2] % s->grid[1];
+    const int64_t n = p / s->grid[2] / s->grid[1];
+    if (s->back) return (pixel){n, y + pad[0], x + pad[2]};
+    return (pixel){n, y * stride[0] - pad[0], x * stride[1] - pad[2]};
+}
+
+static tap tap_of(const windows *s, int64_t e) {
+    const int64_t *apart = s->attrs->dilations.v, t = e / s->depth;
+    return (tap){t / s->columns * apart[0], t % s->columns * apart[1], e % s->depth};
+}
+
+/* Along one axis, or -1 outside. */
+static inline int64_t position(int64_t from, int64_t away, int64_t size, int64_t stride,
+                               bool back) {
+    const int64_t at = back ? from - away : from + away;
+    if (at < 0 || (back && at % stride)) return -1;
+    const int64_t place = back ? at / stride : at;
+    return place < size ? place : -1;
+}
+
+/* The channels that a tap sees, or NULL. */
+static inline const double *look(const windows *s, const double *image, const pixel *p,
+                                 const tap *t) {
+    const int64_t *stride = s->attrs->strides.v, *size = s->image;
+    const int64_t y = position(p->y, t->y, size[1], stride[0], s->back);
+    const int64_t x = y < 0 ? -1 : position(p->x, t->x, size[2], stride[1], s->back);
+    return x < 0 ? NULL : image + ((p->n * size[1] + y) * size[2] + x) * size[3];
+}
+
+/* Lanes are pixels. A tap's channels lie in a row. */
+static void read_windows(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
+                         int width, double *to) {
+    const windows *s = f->how;
+    pixel p[MG_LANES];
+    for (int i = 0; i < n; i++) p[i] = pixel_of(s, first + i);
+    for (int64_t k = from, run; k < end; k += run, to += run * width) {
+        const tap t = tap_of(s, k);
+        run = s->depth - t.channel < end - k ? s->depth - t.channel : end - k;
+        for (int i = 0; i < n; i++) {
+            const double *at = look(s, f->at, &p[i], &t);
+            for (int64_t c = 0; c < run; c++) to[c * width + i] = at ? at[t.channel + c] : 0;
+        }
+    }
+}
+
+/* Lanes are what windows hold. */
+static void read_turned_windows(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
+                                int width, double *to) {
+    const windows *s = f->how;
+    tap t[MG_LANES];
+    for (int i = 0; i < n; i++) t[i] = tap_of(s, first + i);
+    for (int64_t k = from; k < end; k++, to += width) {
+        const pixel p = pixel_of(s, k);
+        const double *at = NULL;
+        for (int i = 0; i < n; i++) {
+            if (i == 0 || t[i].channel == 0) at = look(s, f->at, &p, &t[i]);
+            to[i] = at ? at[t[i].channel] : 0;
+        }
+    }
+}
+
+/* Lanes are the weights' channels, steps their taps and kernels. */
+static void read_weights_back(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
+                              int width, double *to) {
+    const int64_t *w = f->how; /* {rows, columns, channels, kernels}; f->step: kernels of a group */
+    for (int64_t k = from; k < end; k++, to += width) {
+        const double *at = f->at + k / f->step * w[2] * w[3] + k % f->step;
+        for (int i = 0; i < n; i++) to[i] = at[(first + i) * w[3]];
+    }
+}
+
+/* ---- the three products ---- */
+
+static const int64_t *dims(const mg_port *port) {
+    return port->value->shape.dim;
+}
+
+static int64_t pixels_of(const int64_t *image) {
+    return image[0] * image[1] * image[2];
+}
+
+/* The sizes of a group's product. */
+typedef struct sizes {
+    int64_t m, n, k;
+} sizes;
+
+typedef sizes sizes_of(const mg_kernel_plan *plan);
+
+static sizes forward_sizes(const mg_kernel_plan *plan) {
+    const int64_t *y = dims(&plan->out[0]), *w = dims(&plan->in[1]);
+    const mg_conv_attrs *a = plan->step->attrs;
+    return (sizes){pixels_of(y), w[3] / a->groups, w[0] * w[1] * w[2]};
+}
+
+static sizes input_sizes(const mg_kernel_plan *plan) {
+    const int64_t *dx = dims(&plan->out[0]), *w = dims(&plan->in[1]);
+    const mg_conv_attrs *a = plan->step->attrs;
+    return (sizes){pixels_of(dx), w[2], w[0] * w[1] * (w[3] / a->groups)};
+}
+
+static sizes weight_sizes(const mg_kernel_plan *plan) {
+    const int64_t *dw = dims(&plan->out[0]), *dy = dims(&plan->in[1]);
+    const mg_conv_attrs *a = plan->step->attrs;
+    return (sizes){dw[0] * dw[1] * dw[2], dw[3] / a->groups, pixels_of(dy)};
+}
+
+static mg_status run_forward(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *x = dims(&plan->in[0]), *w = dims(&plan->in[1]), *y = dims(&plan->out[0]);
+    const sizes s = forward_sizes(plan);
+    const windows view = {a, y, x, w[1], w[2], false};
+    for (int64_t g = 0; g < a->groups; g++) {
+        const mg_factor image = {
+            .read = read_windows, .at = (const double *)call->in[0] + g * w[2], .how = &view};
+        const mg_factor weights = {.read = mg_read_matrix,
+                                   .at = (const double *)call->in[1] + g * s.n,
+                                   .lane = 1,
+                                   .step = w[3]};
+        mg_gemm(s.m, s.n, s.k, &image, &weights, (double *)call->out[0] + g * s.n, w[3],
+                call->scratch);
+    }
+    if (plan->step->n_in == 3 || a->relu)
+        mg_finish_rows(call->out[0], s.m, w[3], plan->step->n_in == 3 ? call->in[2] : NULL,
+                       a->relu);
+    return MG_OK;
+}
+
+static mg_status run_input(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *dy = dims(&plan->in[0]), *w = dims(&plan->in[1]), *dx = dims(&plan->out[0]);
+    const int64_t kernels = w[3] / a->groups;
+    const sizes s = input_sizes(plan);
+    const windows view = {a, dx, dy, w[1], kernels, true};
+    for (int64_t g = 0; g < a->groups; g++) {
+        const mg_factor slope = {
+            .read = read_windows, .at = (const double *)call->in[0] + g * kernels, .how = &view};
+        const mg_factor weights = {.read = read_weights_back,
+                                   .at = (const double *)call->in[1] + g * kernels,
+                                   .step = kernels,
+                                   .how = w};
+        mg_gemm(s.m, s.n, s.k, &slope, &weights, (double *)call->out[0] + g * s.n, dx[3],
+                call->scratch);
+    }
+    return MG_OK;
+}
+
+static mg_status run_weight(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *x = dims(&plan->in[0]), *dy = dims(&plan->in[1]), *dw = dims(&plan->out[0]);
+    const sizes s = weight_sizes(plan);
+    const windows view = {a, dy, x, dw[1], dw[2], false};
+    for (int64_t g = 0; g < a->groups; g++) {
+        const mg_factor image = {.read = read_turned_windows,
+                                 .at = (const double *)call->in[0] + g * dw[2],
+                                 .how = &view};
+        const mg_factor slope = {.read = mg_read_matrix,
+                                 .at = (const double *)call->in[1] + g * s.n,
+                                 .lane = 1,
+                                 .step = dw[3]};
+        mg_gemm(s.m, s.n, s.k, &image, &slope, (double *)call->out[0] + g * s.n, dw[3],
+                call->scratch);
+    }
+    return MG_OK;
+}
+
+/* ---- the kernels ---- */
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    for (int i = 0; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != MG_F64) return "not float64";
+    return NULL;
+}
+
+static mg_status prepare(mg_kernel_plan *plan, sizes_of *sizes_for) {
+    const sizes s = sizes_for(plan);
+    mg_all_row_major(plan);
+    plan->scratch = mg_gemm_scratch(s.m, s.n, s.k);
+    return MG_OK;
+}
+
+#define CONV(id, form)                                                                             \
+    static mg_status prepare_##form(mg_kernel_plan *plan) {                                        \
+        return prepare(plan, form##_sizes);                                                        \
+    }                                                                                              \
+    const mg_kernel mg_cpu_double_##id = {.op = #id,                                               \
+                                          .name = "float64",                                       \
+                                          .accepts = accepts,                                      \
+                                          .prepare = prepare_##form,                               \
+                                          .run = run_##form}
+CONV(conv2d, forward);
+CONV(conv2d_grad_input, input);
+CONV(conv2d_grad_weight, weight);
