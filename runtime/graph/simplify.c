@@ -266,5 +266,9 @@ mg_status mg_simplify(mg_ir *ir) {
         move_mask(ir, n);
     }
     mg_ir_count_uses(ir);
+    bool folded;
+    MG_TRY(mg_fold_norms(ir, &folded));
+    if (folded) MG_TRY(fold_and_merge(ir));
+    if (folded) mg_ir_count_uses(ir);
     return MG_OK;
 }

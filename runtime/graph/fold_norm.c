@@ -1,0 +1,317 @@
+/* Folding: batch normalisation goes into the convolutions that read it.
+ *
+ * y = x * s + t, a channel's s = gamma / sqrt(variance + epsilon) and t = beta - mean * s, is
+ * linear in x. Where y is read by convolutions without padding only, these take x itself, with the
+ * weights W * s and the bias b + sum of W * t. Backward, each tap of a kernel meets every pixel of
+ * dz (the gradient of the convolution's result) once, so that with G = conv2d_grad_weight(x, dz)
+ * and db = sum of dz over the pixels the weights' gradient    = G * s + t * db sum of dy over
+ * pixels    = sum of W * db over taps and kernels sum of dy * x            = sum of W * G over taps
+ * and kernels. So y is never made, and with it go a pass over the image and one over image and
+ * gradient.
+ *
+ * The numbers are those of the formulas, but what is far from 0 for its size cancels: x must come
+ * from a relu, where a mean is no larger than the deviation by much, and precision be "fast" (or
+ * float64). Halves are left alone: G would be rounded to them. */
+#include "core/alloc.h"
+#include "core/precision.h"
+#include "graph/ir.h"
+#include "ops/attrs.h"
+#include <string.h>
+
+enum { MOST_NODES = 32 }; /* that a node becomes */
+
+typedef struct folder {
+    mg_ir *ir;
+    bool *folded;   /* per node: a batch_norm that goes */
+    mg_node *nodes; /* what the IR becomes */
+    int n;
+    int *at; /* per node of the IR: the new one */
+    mg_dtype dtype;
+    const char *where;
+    bool failed; /* for want of memory */
+} folder;
+
+static bool is_op(const mg_node *n, const char *name) {
+    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
+}
+
+static bool is_live(const mg_node *n) {
+    return n->uses && n->forward < 0;
+}
+
+static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
+    return &ir->nodes[mg_ir_resolve(ir, n->in[i])];
+}
+
+/* ---- what can be folded ---- */
+
+static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
+    while (is_op(x, "max_pool2d")) x = input(ir, x, 0);
+    if (is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
+    if (is_op(x, "matmul")) return ((const mg_matmul_attrs *)x->attrs)->relu;
+    return is_op(x, "relu");
+}
+
+static bool is_candidate(const mg_ir *ir, const mg_node *n) {
+    return is_live(n) && is_op(n, "batch_norm") && n->shape.rank == 4 &&
+           (n->dtype == MG_F64 || (n->dtype == MG_F32 && mg_precision_fast())) &&
+           comes_from_relu(ir, input(ir, n, 0));
+}
+
+/* Whether every tap meets every pixel of the result. */
+static bool has_no_padding(const mg_node *n) {
+    const mg_conv_attrs *a = n->attrs;
+    for (int i = 0; i < 4; i++)
+        if (a->pads.v[i]) return false;
+    return a->groups == 1;
+}
+
+static bool folds_input(const mg_node *n, int i) {
+    return i == 0 && (is_op(n, "conv2d") || is_op(n, "conv2d_grad_weight")) && has_no_padding(n);
+}
+
+static bool reads(const mg_ir *ir, const mg_node *n, const bool *folded) {
+    return is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
+}
+
+/* Returns how many nodes may become others. */
+static size_t find_folded(const mg_ir *ir, bool *folded) {
+    size_t readers = 0, sums = 0;
+    for (int i = 0; i < ir->n; i++) folded[i] = is_candidate(ir, &ir->nodes[i]);
+    for (int r = 0; r < ir->n_roots; r++) folded[mg_ir_resolve(ir, ir->roots[r].node)] = false;
+    for (int i = 0; i < ir->n; i++) {
+        const mg_node *n = &ir->nodes[i];
+        for (int k = 0; is_live(n) && k < n->n_in; k++)
+            if (!folds_input(n, k)) folded[mg_ir_resolve(ir, n->in[k])] = false;
+    }
+    for (int i = 0; i < ir->n; i++) {
+        readers += reads(ir, &ir->nodes[i], folded);
+        sums += is_op(&ir->nodes[i], "batch_norm_reduce");
+    }
+    return readers ? readers + sums : 0;
+}
+
+/* The folded batch_norm of which `reduce` adds up the gradient, where that comes from one
+ * convolution whose weights want theirs as well; else NULL. */
+static const mg_node *norm_of(const folder *f, const mg_node *reduce) {
+    if (!is_op(reduce, "batch_norm_reduce")) return NULL;
+    const mg_ir *ir = f->ir;
+    const mg_node *dy = input(ir, reduce, 2);
+    if (!is_op(dy, "conv2d_grad_input") || !has_no_padding(dy)) return NULL;
+    for (int i = 0; i < ir->n; i++) {
+        const mg_node *g = &ir->nodes[i];
+        if (!is_live(g) || !is_op(g, "conv2d_grad_weight")) continue;
+        const mg_node *norm = input(ir, g, 0);
+        if (f->folded[norm - ir->nodes] && input(ir, g, 1) == input(ir, dy, 0) &&
+            input(ir, norm, 0) == input(ir, reduce, 0) &&
+            input(ir, norm, 1) == input(ir, reduce, 1) &&
+            memcmp(norm->attrs, reduce->attrs, sizeof(mg_norm_attrs)) == 0)
+            return norm;
+    }
+    return NULL;
+}
+
+/* ---- making nodes ---- */
+
+static int put(folder *f, mg_node n, int a, int b) {
+    n.in = mg_ir_alloc(f->ir, 3 * sizeof *n.in);
+    if (!n.in) {
+        f->failed = true;
+        return 0;
+    }
+    n.in[0] = a;
+    n.in[1] = b;
+    f->nodes[f->n] = n;
+    return f->n++;
+}
+
+static int make(folder *f, const char *name, const void *attrs, mg_shape shape, int a, int b) {
+    const mg_op *op = mg_op_find(name);
+    void *own = mg_ir_alloc(f->ir, op->attrs_size);
+    if (!own) f->failed = true;
+    if (own && op->attrs_size) memcpy(own, attrs, op->attrs_size);
+    const mg_node n = {.kind = MG_NODE_OP,
+                       .dtype = f->dtype,
+                       .shape = shape,
+                       .op = op,
+                       .attrs = own,
+                       .n_in = 1 + (b >= 0),
+                       .where = f->where,
+                       .forward = -1,
+                       .group = -1};
+    return put(f, n, a, b);
+}
+
+static int each(folder *f, const char *name, mg_shape shape, int a, int b) {
+    return make(f, name, NULL, shape, a, b);
+}
+
+static int number(folder *f, double v) {
+    const mg_full_attrs attrs = {.value = v, .dtype = f->dtype};
+    const int i = make(f, "full", &attrs, (mg_shape){0}, 0, -1);
+    f->nodes[i].kind = MG_NODE_LITERAL;
+    f->nodes[i].literal = v;
+    f->nodes[i].n_in = 0;
+    return i;
+}
+
+static int reshape(folder *f, int x, mg_shape shape) {
+    mg_ints_attrs attrs = {.list = {.n = shape.rank}};
+    for (int i = 0; i < shape.rank; i++) attrs.list.v[i] = shape.dim[i];
+    return make(f, "reshape", &attrs, shape, x, -1);
+}
+
+static int sum(folder *f, int x, mg_ints axes, mg_shape shape) {
+    const mg_reduce_attrs attrs = {.axes = axes};
+    return make(f, "sum", &attrs, shape, x, -1);
+}
+
+/* Row i of the moments as a column. */
+static int column(folder *f, int moments, int i, int64_t c) {
+    const mg_slice_attrs attrs = {.start = {.n = 2, .v = {i, 0}},
+                                  .stop = {.n = 2, .v = {i + 1, c}},
+                                  .step = {.n = 2, .v = {1, 1}}};
+    const int row = make(f, "slice", &attrs, MG_SHAPE(1, c), moments, -1);
+    return reshape(f, row, MG_SHAPE(c, 1));
+}
+
+/* ---- the formulas; columns are {C, 1}, what is equal to an earlier node is merged later ---- */
+
+typedef struct affine {
+    mg_shape shape; /* of all of them */
+    int mean, inverse, s, t;
+} affine;
+
+static int new_of(const folder *f, const mg_node *n, int i) {
+    return f->at[mg_ir_resolve(f->ir, n->in[i])];
+}
+
+static affine affine_of(folder *f, const mg_node *norm) {
+    const int64_t c = norm->shape.dim[3];
+    const double epsilon = ((const mg_norm_attrs *)norm->attrs)->epsilon;
+    const int moments = new_of(f, norm, 1);
+    affine a = {.shape = MG_SHAPE(c, 1), .mean = column(f, moments, 0, c)};
+    const int variance = column(f, moments, 1, c);
+    a.inverse =
+        each(f, "rsqrt", a.shape,
+             each(f, "add", a.shape, variance, number(f, mg_dtype_round(f->dtype, epsilon))), -1);
+    a.s = each(f, "mul", a.shape, reshape(f, new_of(f, norm, 2), a.shape), a.inverse);
+    a.t = each(f, "sub", a.shape, reshape(f, new_of(f, norm, 3), a.shape),
+               each(f, "mul", a.shape, a.mean, a.s));
+    return a;
+}
+
+/* The weights' sums over taps {C, K}. */
+static int sum_of_taps(folder *f, int weights, const mg_shape *w) {
+    const mg_ints axes = {.n = 2, .v = {0, 1}};
+    return sum(f, weights, axes, MG_SHAPE(w->dim[2], w->dim[3]));
+}
+
+/* The sums over pixels {K}. */
+static int sum_of_pixels(folder *f, int dz, int64_t k) {
+    const mg_ints axes = {.n = 3, .v = {0, 1, 2}};
+    return sum(f, dz, axes, MG_SHAPE(k));
+}
+
+/* conv2d(y, W, b) = conv2d(x, W * s, b + sum of W * t) */
+static int fold_forward(folder *f, const mg_node *n) {
+    const mg_node *norm = input(f->ir, n, 0);
+    const mg_shape *w = &input(f->ir, n, 1)->shape;
+    const int64_t c = w->dim[2], k = w->dim[3];
+    const mg_ints channels = {.n = 1, .v = {0}};
+    const int weights = new_of(f, n, 1);
+    const affine a = affine_of(f, norm);
+    const int scaled = each(f, "mul", *w, weights, a.s);
+    const int shifts = each(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w), a.t);
+    int bias = sum(f, shifts, channels, MG_SHAPE(k));
+    if (n->n_in == 3) bias = each(f, "add", MG_SHAPE(k), new_of(f, n, 2), bias);
+    const int z = put(f, *n, new_of(f, norm, 0), scaled);
+    f->nodes[z].in[2] = bias;
+    f->nodes[z].n_in = 3;
+    return z;
+}
+
+/* G * s + t * db */
+static int fold_weight(folder *f, const mg_node *n) {
+    const mg_node *norm = input(f->ir, n, 0);
+    const int64_t c = n->shape.dim[2], k = n->shape.dim[3];
+    const int dz = new_of(f, n, 1);
+    const affine a = affine_of(f, norm);
+    const int g = put(f, *n, new_of(f, norm, 0), dz);
+    const int shift = each(f, "mul", MG_SHAPE(c, k), a.t, sum_of_pixels(f, dz, k));
+    return each(f, "add", n->shape, each(f, "mul", n->shape, g, a.s), shift);
+}
+
+/* {2, C}: the sums of dy and of dy * (x - mean) * inverse. */
+static int fold_reduce(folder *f, const mg_node *n, const mg_node *norm) {
+    const mg_node *dy = input(f->ir, n, 2);
+    const mg_shape *w = &input(f->ir, dy, 1)->shape;
+    const int64_t c = w->dim[2], k = w->dim[3];
+    const mg_ints kernels = {.n = 1, .v = {1}}, all_but_channels = {.n = 3, .v = {0, 1, 3}};
+    const int dz = new_of(f, dy, 0), weights = new_of(f, dy, 1);
+    const affine a = affine_of(f, norm);
+    mg_conv_attrs attrs = *(const mg_conv_attrs *)dy->attrs;
+    attrs.shape = (mg_ints){.n = 4, .v = {w->dim[0], w->dim[1], c, k}};
+    const int g = make(f, "conv2d_grad_weight", &attrs, *w, new_of(f, norm, 0), dz);
+    const int dots =
+        each(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w), sum_of_pixels(f, dz, k));
+    const int first = reshape(f, sum(f, dots, kernels, MG_SHAPE(c)), a.shape);
+    const int with_x = sum(f, each(f, "mul", *w, weights, g), all_but_channels, MG_SHAPE(c));
+    const int centred = each(f, "sub", a.shape, reshape(f, with_x, a.shape),
+                             each(f, "mul", a.shape, a.mean, first));
+    const int second = each(f, "mul", a.shape, centred, a.inverse);
+    const mg_axis_attrs rows = {.axis = 0};
+    return make(f, "concat", &rows, MG_SHAPE(2, c), reshape(f, first, MG_SHAPE(1, c)),
+                reshape(f, second, MG_SHAPE(1, c)));
+}
+
+/* ---- all nodes ---- */
+
+static int keep(folder *f, const mg_node *n) {
+    mg_node own = *n;
+    own.in = mg_ir_alloc(f->ir, (size_t)(n->n_in + 1) * sizeof *own.in);
+    if (!own.in) f->failed = true;
+    for (int i = 0; own.in && i < n->n_in; i++) own.in[i] = new_of(f, n, i);
+    f->nodes[f->n] = own;
+    return f->n++;
+}
+
+static int renew(folder *f, const mg_node *n) {
+    const mg_node *norm = is_live(n) ? norm_of(f, n) : NULL;
+    f->dtype = n->dtype;
+    f->where = n->where;
+    if (norm) return fold_reduce(f, n, norm);
+    if (reads(f->ir, n, f->folded))
+        return is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
+    return keep(f, n);
+}
+
+static mg_status renew_all(folder *f) {
+    mg_ir *ir = f->ir;
+    for (int i = 0; i < ir->n && !f->failed; i++)
+        f->at[i] = ir->nodes[i].forward < 0 ? renew(f, &ir->nodes[i]) : -1;
+    if (f->failed) return MG_OOM;
+    for (int r = 0; r < ir->n_roots; r++)
+        ir->roots[r].node = f->at[mg_ir_resolve(ir, ir->roots[r].node)];
+    ir->nodes = f->nodes;
+    ir->n = f->n;
+    return MG_OK;
+}
+
+mg_status mg_fold_norms(mg_ir *ir, bool *done) {
+    const size_t n = (size_t)ir->n;
+    folder f = {.ir = ir, .folded = mg_alloc(n * sizeof(bool) + 1)};
+    *done = false;
+    if (!f.folded) return MG_OOM;
+    mg_status status = MG_OK;
+    const size_t changed = find_folded(ir, f.folded);
+    if (changed) {
+        f.at = mg_alloc(n * sizeof *f.at);
+        f.nodes = mg_ir_alloc(ir, (n + changed * MOST_NODES) * sizeof *f.nodes);
+        status = f.at && f.nodes ? renew_all(&f) : MG_OOM;
+        *done = status == MG_OK;
+        mg_free(f.at);
+    }
+    mg_free(f.folded);
+    return status;
+}

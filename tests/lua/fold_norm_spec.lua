@@ -1,0 +1,156 @@
+-- Batch normalisation between a relu and convolutions without padding goes into these: the same numbers
+-- and gradients as with the normalised image, which is made where anybody else reads it.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local ops = core.ops
+-- Sums of some hundred products in another order; in float32 those of dy * x cancel to those of
+-- dy * (x - mean).
+local TOLERANCE = { { "float64", 1e-12 }, { "float32", 2e-5 } }
+
+local function uniform(shape, low, high, dtype)
+  local t = (mgpu.rand(shape) * (high - low) + low):to(dtype)
+  mgpu.eval(t)
+  return t
+end
+
+-- relu, batch normalisation with the batch's moments, convolutions of the options in `convs`.
+local function network(v, convs, o)
+  local x = ops.conv2d(v.x, v.w0, {})
+  if not o.signed then x = ops.relu(x) end
+  local y = ops.batch_norm(x, ops.moments(x), v.gamma, v.beta, { epsilon = 1e-3 })
+  local loss = 0
+  for i, conv in ipairs(convs) do
+    local z = ops.conv2d(y, v.w, conv)
+    if i == 1 then z = ops.relu(z + v.b) end
+    loss = loss + (z * z * 0.5 + z:sin()):sum()
+  end
+  if o.kept then loss = loss + (y * 0):sum() end
+  return loss
+end
+
+local NAMES = { "w0", "gamma", "beta", "w", "b" }
+
+local function variables(dtype, groups)
+  mgpu.seed(4)
+  local own = dtype:match "16$" and "float32" or dtype
+  return { x = uniform({ 3, 9, 8, 4 }, -1, 1, dtype), w0 = uniform({ 1, 1, 4, 6 }, -1, 1, dtype),
+    gamma = uniform({ 6 }, 0.5, 1.5, own), beta = uniform({ 6 }, -1, 1, own),
+    w = uniform({ 3, 2, 6 / (groups or 1), 8 }, -1, 1, dtype), b = uniform({ 8 }, -1, 1, dtype) }
+end
+
+-- The loss and its gradients, and the plan.
+local function step(convs, o)
+  local fixed, list, held = variables(o.dtype, convs[1].groups), {}, {}
+  for i, name in ipairs(NAMES) do list[i] = core.variable(fixed[name], { name = name }) end
+  local run = mgpu.jit(function()
+    held.x = fixed.x
+    local loss, gradients = mgpu.value_and_grad(function()
+      for i, name in ipairs(NAMES) do held[name] = list[i]:value() end
+      return network(held, convs, o)
+    end, list)()
+    return loss, unpack(gradients)
+  end)
+  return { run() }, run:dump()
+end
+
+local function folds(convs, o)
+  local _, plan = step(convs, o)
+  return not plan:find "batch_norm%("
+end
+
+local CONVS = {
+  ["one"] = { {} },
+  ["with strides"] = { { strides = { 2, 1 } } },
+  ["with dilations"] = { { dilations = { 2, 3 } } },
+  ["two"] = { {}, { strides = { 1, 2 } } },
+}
+
+for name, convs in pairs(CONVS) do
+  test("convolutions that read it take it in: " .. name, function()
+    for _, entry in ipairs(TOLERANCE) do
+      local dtype, tolerance = unpack(entry)
+      if dtype == "float32" and mgpu.precision() ~= "fast" then break end
+      local folded, plan = step(convs, { dtype = dtype })
+      local whole, other = step(convs, { dtype = dtype, kept = true })
+      check.equal({ plan:find "batch_norm%(" == nil, other:find "batch_norm%(" ~= nil }, { true, true })
+      if #convs == 1 then check.falsy(plan:find "batch_norm_reduce", "a pass over image and gradient") end
+      for i = 1, #whole do
+        local scale = whole[i]:abs():max():item()
+        check.truthy(scale > 0, "a gradient")
+        local off = (folded[i] - whole[i]):abs():max():item()
+        if not (off <= tolerance * scale) then
+          check.fail(("%s, %s: off by %g of %g"):format(dtype, NAMES[i - 1] or "loss", off, scale))
+        end
+      end
+    end
+  end)
+end
+
+test("it stays where the formulas do not hold, or cancel", function()
+  check.truthy(folds({ {} }, { dtype = "float64" }), "the case itself")
+  check.falsy(folds({ { pads = { 1, 0, 0, 0 } } }, { dtype = "float64" }), "padding")
+  check.falsy(folds({ {}, { pads = { 1, 1, 1, 1 } } }, { dtype = "float64" }), "padding in one of two")
+  check.falsy(folds({ { groups = 2 } }, { dtype = "float64" }), "groups")
+  check.falsy(folds({ {} }, { dtype = "float64", signed = true }), "no relu")
+  check.falsy(folds({ {} }, { dtype = "float64", kept = true }), "read by others")
+  check.falsy(folds({ {} }, { dtype = "float16" }), "halves")
+  local before = mgpu.precision()
+  mgpu.precision "highest"
+  local folded = folds({ {} }, { dtype = "float32" })
+  mgpu.precision(before)
+  check.falsy(folded, "highest precision")
+end)
+
+test("statistics that were learned go in as well", function()
+  local v = variables "float64"
+  local mean, variance = uniform({ 6 }, 0, 1, "float64"), uniform({ 6 }, 0.5, 2, "float64")
+  local function predict(keep)
+    local run = mgpu.jit(function(x, m, d)
+      local y = ops.relu(ops.conv2d(x, v.w0, {}))
+      local moments = ops.concat(m:reshape { 1, 6 }, d:reshape { 1, 6 }, { axis = 1 })
+      y = ops.batch_norm(y, moments, v.gamma, v.beta, { epsilon = 1e-3 })
+      return ops.conv2d(y, v.w, {}), keep and y
+    end)
+    local z = run(v.x, mean, variance)
+    return z, run:dump()
+  end
+  local folded, plan = predict(false)
+  check.falsy(plan:find "batch_norm", "a pass of its own")
+  local whole = predict(true)
+  check.near((folded - whole):abs():max():item(), 0, 1e-12 * whole:abs():max():item())
+end)
+
+-- Weights after three steps of 10 rows; 1, 3 and 4 devices share them unevenly.
+local function trained(devices, bn)
+  local L = mgpu.layers
+  mgpu.seed(9)
+  mgpu.set_floatx "float64"
+  local ok, weights = pcall(function()
+    local model = mgpu.Sequential { L.Input { 8, 8, 2 },
+      L.Conv2D { 5, 3, activation = "relu", name = "a" }, L.BatchNormalization { name = "n" },
+      L.Conv2D { 4, 3, activation = "relu", name = "b" }, L.Flatten {}, L.Dense { 3, name = "d" } }
+    model:compile { optimizer = "adam", loss = "mse", devices = devices, bn = bn }
+    local x, y = uniform({ 10, 8, 8, 2 }, -1, 1, "float64"), uniform({ 10, 3 }, -1, 1, "float64")
+    for _ = 1, 3 do model:train_on_batch(x, y) end
+    return model:get_weights()
+  end)
+  mgpu.set_floatx "float32"
+  if not ok then error(weights, 0) end
+  return weights
+end
+
+test("devices that share a batch fold alike", function()
+  local kind = core.default_device():match "^%a+"
+  local one = trained { kind .. ":0" }
+  for _, n in ipairs { 2, 3, 4 } do
+    local names = {}
+    for i = 1, n do names[i] = ("%s:%s"):format(kind, kind == "cuda" and "0/" .. i - 1 or i - 1) end
+    for i, w in ipairs(trained(names)) do
+      check.near((w:to(one[i]:device()) - one[i]):abs():max():item(), 0, 1e-9) -- Adam divides by roots
+    end
+  end
+end)
