@@ -1,17 +1,21 @@
-/* Folding: batch normalisation goes into the convolutions that read it.
+/* Folding: batch normalisation goes into its neighbours.
  *
  * y = x * s + t, a channel's s = gamma / sqrt(variance + epsilon) and t = beta - mean * s, is
- * linear in x. Where y is read by convolutions without padding only, these take x itself, with the
- * weights W * s and the bias b + sum of W * t. Backward, each tap of a kernel meets every pixel of
- * dz (the gradient of the convolution's result) once, so that with G = conv2d_grad_weight(x, dz)
- * and db = sum of dz over the pixels the weights' gradient    = G * s + t * db sum of dy over
- * pixels    = sum of W * db over taps and kernels sum of dy * x            = sum of W * G over taps
- * and kernels. So y is never made, and with it go a pass over the image and one over image and
- * gradient.
+ * linear in x. Where x is a product or a convolution that nobody else reads, as in prediction,
+ * that one takes the weights W * s and the bias b * s + t, and makes y.
  *
- * The numbers are those of the formulas, but what is far from 0 for its size cancels: x must come
- * from a relu, where a mean is no larger than the deviation by much, and precision be "fast" (or
- * float64). Halves are left alone: G would be rounded to them. */
+ * Where y is read by convolutions without padding only, these take x, the weights W * s and the
+ * bias b + sum of W * t. Backward, each tap of a kernel meets every pixel of dz, the gradient of
+ * the convolution's result, once. So with G = conv2d_grad_weight(x, dz) and db the sum of dz over
+ * the pixels,
+ * - the weights' gradient is G * s + t * db,
+ * - the sum of dy over the pixels is that of W * db over taps and kernels,
+ * - the sum of dy * x is that of W * G over taps and kernels:
+ * y is never made, and with it go a pass over the image and one over image and gradient.
+ *
+ * The numbers are those of the formulas, but what is far from 0 for its size cancels: there x must
+ * come from a relu, where a mean is not much larger than the deviation. Precision must be "fast"
+ * (or float64); halves are left alone, because G would be rounded to them. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
@@ -52,10 +56,24 @@ static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
     return is_op(x, "relu");
 }
 
+static bool is_exact_enough(const mg_node *n) {
+    return n->dtype == MG_F64 || (n->dtype == MG_F32 && mg_precision_fast());
+}
+
 static bool is_candidate(const mg_ir *ir, const mg_node *n) {
-    return is_live(n) && is_op(n, "batch_norm") && n->shape.rank == 4 &&
-           (n->dtype == MG_F64 || (n->dtype == MG_F32 && mg_precision_fast())) &&
+    return is_live(n) && is_op(n, "batch_norm") && n->shape.rank == 4 && is_exact_enough(n) &&
            comes_from_relu(ir, input(ir, n, 0));
+}
+
+/* A batch_norm of what a product makes for it alone. */
+static bool follows_product(const mg_ir *ir, const mg_node *n) {
+    if (!is_live(n) || !is_op(n, "batch_norm") || !is_exact_enough(n)) return false;
+    const mg_node *x = input(ir, n, 0);
+    if (x->uses != 1) return false;
+    if (is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
+    if (!is_op(x, "matmul") || input(ir, x, 1)->shape.rank != 2) return false;
+    const mg_matmul_attrs *a = x->attrs;
+    return !a->relu && !a->transpose_b;
 }
 
 /* Whether every tap meets every pixel of the result. */
@@ -76,7 +94,7 @@ static bool reads(const mg_ir *ir, const mg_node *n, const bool *folded) {
 
 /* Returns how many nodes may become others. */
 static size_t find_folded(const mg_ir *ir, bool *folded) {
-    size_t readers = 0, sums = 0;
+    size_t readers = 0, sums = 0, followers = 0;
     for (int i = 0; i < ir->n; i++) folded[i] = is_candidate(ir, &ir->nodes[i]);
     for (int r = 0; r < ir->n_roots; r++) folded[mg_ir_resolve(ir, ir->roots[r].node)] = false;
     for (int i = 0; i < ir->n; i++) {
@@ -87,8 +105,9 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
     for (int i = 0; i < ir->n; i++) {
         readers += reads(ir, &ir->nodes[i], folded);
         sums += is_op(&ir->nodes[i], "batch_norm_reduce");
+        followers += follows_product(ir, &ir->nodes[i]);
     }
-    return readers ? readers + sums : 0;
+    return readers + followers ? readers + followers + sums : 0;
 }
 
 /* The folded batch_norm of which `reduce` adds up the gradient, where that comes from one
@@ -187,7 +206,7 @@ static int new_of(const folder *f, const mg_node *n, int i) {
 }
 
 static affine affine_of(folder *f, const mg_node *norm) {
-    const int64_t c = norm->shape.dim[3];
+    const int64_t c = norm->shape.dim[norm->shape.rank - 1];
     const double epsilon = ((const mg_norm_attrs *)norm->attrs)->epsilon;
     const int moments = new_of(f, norm, 1);
     affine a = {.shape = MG_SHAPE(c, 1), .mean = column(f, moments, 0, c)};
@@ -211,6 +230,21 @@ static int sum_of_taps(folder *f, int weights, const mg_shape *w) {
 static int sum_of_pixels(folder *f, int dz, int64_t k) {
     const mg_ints axes = {.n = 3, .v = {0, 1, 2}};
     return sum(f, dz, axes, MG_SHAPE(k));
+}
+
+/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t) */
+static int fold_product(folder *f, const mg_node *norm) {
+    const mg_node *n = input(f->ir, norm, 0);
+    const mg_shape *w = &input(f->ir, n, 1)->shape, row = MG_SHAPE(w->dim[w->rank - 1]);
+    const affine a = affine_of(f, norm);
+    const int s = reshape(f, a.s, row);
+    int bias = reshape(f, a.t, row);
+    if (n->n_in == 3) bias = each(f, "add", row, each(f, "mul", row, new_of(f, n, 2), s), bias);
+    const int y = put(f, *n, new_of(f, n, 0), each(f, "mul", *w, new_of(f, n, 1), s));
+    f->nodes[y].uses = norm->uses;
+    f->nodes[y].in[2] = bias;
+    f->nodes[y].n_in = 3;
+    return y;
 }
 
 /* conv2d(y, W, b) = conv2d(x, W * s, b + sum of W * t) */
@@ -281,6 +315,7 @@ static int renew(folder *f, const mg_node *n) {
     f->dtype = n->dtype;
     f->where = n->where;
     if (norm) return fold_reduce(f, n, norm);
+    if (follows_product(f->ir, n)) return fold_product(f, n);
     if (reads(f->ir, n, f->folded))
         return is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
     return keep(f, n);

@@ -73,8 +73,8 @@ void mg_ir_count_uses(mg_ir *ir);
  * and relu in. */
 mg_status mg_simplify(mg_ir *ir);
 
-/* fold_norm.c: batch normalisation goes into convolutions. Afterwards equal nodes are there twice,
- * and uses are not counted. `done`: whether anything changed. */
+/* fold_norm.c: batch normalisation goes into products and convolutions. Afterwards equal nodes are
+ * there twice, and uses are not counted. `done`: whether anything changed. */
 mg_status mg_fold_norms(mg_ir *ir, bool *done);
 
 /* fuse.c: gives element-wise nodes their groups. */

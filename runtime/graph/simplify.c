@@ -2,7 +2,8 @@
  *
  * One pass in topological order. A node is first folded or forwarded if it is an identity, then
  * merged with an equal twin; afterwards conv2d and matmul take a following bias and relu in, and
- * the relu mask before a max pool moves to the pooled side. Forwarding is always to an earlier
+ * the relu mask before a max pool moves to the pooled side; once more where batch normalisation was
+ * folded. Forwarding is always to an earlier
  * node; a rewritten node keeps its place, so the order stays topological. */
 #include "graph/ir.h"
 #include "core/alloc.h"
@@ -256,7 +257,7 @@ static void move_mask(mg_ir *ir, mg_node *n) {
     ir->nodes[lo].uses = ir->nodes[hi].uses = 1;
 }
 
-mg_status mg_simplify(mg_ir *ir) {
+static mg_status rewrite(mg_ir *ir) {
     MG_TRY(fold_and_merge(ir));
     mg_ir_count_uses(ir);
     for (int i = 0; i < ir->n; i++) {
@@ -266,9 +267,12 @@ mg_status mg_simplify(mg_ir *ir) {
         move_mask(ir, n);
     }
     mg_ir_count_uses(ir);
-    bool folded;
-    MG_TRY(mg_fold_norms(ir, &folded));
-    if (folded) MG_TRY(fold_and_merge(ir));
-    if (folded) mg_ir_count_uses(ir);
     return MG_OK;
+}
+
+mg_status mg_simplify(mg_ir *ir) {
+    bool folded;
+    MG_TRY(rewrite(ir));
+    MG_TRY(mg_fold_norms(ir, &folded));
+    return folded ? rewrite(ir) : MG_OK;
 }

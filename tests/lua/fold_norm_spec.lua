@@ -124,6 +124,31 @@ test("statistics that were learned go in as well", function()
   check.near((folded - whole):abs():max():item(), 0, 1e-12 * whole:abs():max():item())
 end)
 
+test("a product that only normalisation reads is made normalised, and relu with it", function()
+  local v = variables "float64"
+  local dense = uniform({ 4, 6 }, -1, 1, "float64")
+  for name, product in pairs {
+    conv2d = function(x) return ops.conv2d(x, v.w0, { pads = { 1, 1, 1, 1 } }) end,
+    biased = function(x) return ops.conv2d(x, v.w0, {}) + v.beta * 2 end,
+    matmul = function(x) return ops.matmul(x:reshape { 216, 4 }, dense) end,
+  } do
+    local function predict(keep)
+      local run = mgpu.jit(function(x, m)
+        local y = product(x)
+        return ops.relu(ops.batch_norm(y, m, v.gamma, v.beta, { epsilon = 1e-3 })), keep and y
+      end)
+      mgpu.seed(2)
+      local z = run(v.x, uniform({ 2, 6 }, 0.5, 2, "float64"))
+      return z, run:dump()
+    end
+    local folded, plan = predict(false)
+    check.falsy(plan:find "batch_norm", name .. ": a pass of its own")
+    check.truthy(plan:find "relu=1", name .. ": relu in the product")
+    local whole = predict(true)
+    check.near((folded - whole):abs():max():item(), 0, 1e-12 * whole:abs():max():item())
+  end
+end)
+
 -- Weights after three steps of 10 rows; 1, 3 and 4 devices share them unevenly.
 local function trained(devices, bn)
   local L = mgpu.layers
