@@ -14,8 +14,8 @@
  * y is never made, and with it go a pass over the image and one over image and gradient.
  *
  * The numbers are those of the formulas, but what is far from 0 for its size cancels: there x must
- * come from a relu, where a mean is not much larger than the deviation. Precision must be "fast"
- * (or float64); halves are left alone, because G would be rounded to them. */
+ * come from a relu, where a mean is not much larger than the deviation, and halves are left alone,
+ * because G would be rounded to them. Precision must be "fast", or the dtype float64. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
@@ -67,7 +67,8 @@ static bool is_candidate(const mg_ir *ir, const mg_node *n) {
 
 /* A batch_norm of what a product makes for it alone. */
 static bool follows_product(const mg_ir *ir, const mg_node *n) {
-    if (!is_live(n) || !is_op(n, "batch_norm") || !is_exact_enough(n)) return false;
+    if (!is_live(n) || !is_op(n, "batch_norm")) return false;
+    if (!is_exact_enough(n) && !mg_dtype_is_half(n->dtype)) return false;
     const mg_node *x = input(ir, n, 0);
     if (x->uses != 1) return false;
     if (is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
@@ -185,6 +186,17 @@ static int sum(folder *f, int x, mg_ints axes, mg_shape shape) {
     return make(f, "sum", &attrs, shape, x, -1);
 }
 
+/* x in a dtype; what was cast from it is not cast back. */
+static int as(folder *f, int x, mg_dtype dtype) {
+    const mg_node *n = &f->nodes[x];
+    const mg_cast_attrs attrs = {.dtype = dtype};
+    if (n->dtype == dtype) return x;
+    if (is_op(n, "cast") && f->nodes[n->in[0]].dtype == dtype) return n->in[0];
+    const int y = make(f, "cast", &attrs, n->shape, x, -1);
+    f->nodes[y].dtype = dtype;
+    return y;
+}
+
 /* Row i of the moments as a column. */
 static int column(folder *f, int moments, int i, int64_t c) {
     const mg_slice_attrs attrs = {.start = {.n = 2, .v = {i, 0}},
@@ -232,17 +244,19 @@ static int sum_of_pixels(folder *f, int dz, int64_t k) {
     return sum(f, dz, axes, MG_SHAPE(k));
 }
 
-/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t) */
+/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t); of halves too, in float32. */
 static int fold_product(folder *f, const mg_node *norm) {
     const mg_node *n = input(f->ir, norm, 0);
     const mg_shape *w = &input(f->ir, n, 1)->shape, row = MG_SHAPE(w->dim[w->rank - 1]);
+    if (mg_dtype_is_half(n->dtype)) f->dtype = MG_F32;
     const affine a = affine_of(f, norm);
     const int s = reshape(f, a.s, row);
     int bias = reshape(f, a.t, row);
-    if (n->n_in == 3) bias = each(f, "add", row, each(f, "mul", row, new_of(f, n, 2), s), bias);
-    const int y = put(f, *n, new_of(f, n, 0), each(f, "mul", *w, new_of(f, n, 1), s));
-    f->nodes[y].uses = norm->uses;
-    f->nodes[y].in[2] = bias;
+    if (n->n_in == 3)
+        bias = each(f, "add", row, each(f, "mul", row, as(f, new_of(f, n, 2), f->dtype), s), bias);
+    const int scaled = each(f, "mul", *w, as(f, new_of(f, n, 1), f->dtype), s);
+    const int y = put(f, *n, new_of(f, n, 0), as(f, scaled, n->dtype));
+    f->nodes[y].in[2] = as(f, bias, n->dtype);
     f->nodes[y].n_in = 3;
     return y;
 }
