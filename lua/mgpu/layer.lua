@@ -10,6 +10,7 @@
 -- floating inputs cast to that, and reads weights cast to it, unless the class says autocast = false.
 local core = require "mgpu.core"
 local mixed_precision = require "mgpu.mixed_precision"
+local names = require "mgpu.names"
 local options = require "mgpu.options"
 local symbol = require "mgpu.symbol"
 
@@ -23,6 +24,7 @@ local SHARED = {
   { "dtype", "string|table" },
   { "input_shape", "shape" },
   { "device", "string|integer", min = 1 },
+  { "stream_name", "string" }, -- what its random numbers go by, if not by its name (names.lua)
 }
 
 Layer.groups = nil -- while a step is traced on device groups: the first device of each stage
@@ -45,25 +47,6 @@ function Layer.with_device(name, fn)
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
 end
-
--- ---- names --------------------------------------------------------------------------------------
-
-local counts = {} -- names given so far; mgpu.reset_names() starts again
-
-local function snake(name)
-  return (name:gsub("(%l)(%u)", "%1_%2"):gsub("(%u)(%u%l)", "%1_%2"):lower()
-    :gsub("conv2_d", "conv2d"):gsub("pooling2_d", "pooling2d"))
-end
-
---- "conv2d", "conv2d_1", ... as Keras numbers them.
-function Layer.unique_name(class_name)
-  local base = snake(class_name)
-  local n = counts[base]
-  counts[base] = (n or 0) + 1
-  return n and ("%s_%d"):format(base, n) or base
-end
-
-function Layer.reset_names() counts = {} end
 
 -- ---- classes ------------------------------------------------------------------------------------
 
@@ -115,7 +98,9 @@ function Layer:make(chosen)
   local dtype = layer.dtype
   layer.is_trainable, layer.trainable, layer.dtype = layer.trainable, nil, nil
   setmetatable(layer, self.meta)
-  layer.name = layer.name or Layer.unique_name(self.class_name)
+  local stream_name = layer.name
+  if not layer.name then layer.name, stream_name = names.new(self.class_name) end
+  layer.stream_name = layer.stream_name or stream_name
   layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer itself, in order of making
   layer.built = false
@@ -300,7 +285,8 @@ function Layer:output_dtype() return self.compute_dtype end
 --- The declared options as they are now, name, trainable and the policy's name, ready for JSON.
 function Layer:get_config()
   local config = { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
-    device = rawget(self, "device") }
+    device = rawget(self, "device"),
+    stream_name = self.stream_name ~= self.name and self.stream_name or nil }
   for _, option in ipairs(self.own_declared) do
     local value = rawget(self, option[1])
     if type(value) == "function" then

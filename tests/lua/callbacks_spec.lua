@@ -86,7 +86,7 @@ end)
 test("a fit within a fit does not move the outer one's batches", function()
   local function trained(nested)
     mgpu.seed(1)
-    mgpu.Layer.reset_names()
+    mgpu.reset_names()
     local net = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
     net:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.1 } }
     local x, y = mgpu.arange(24):reshape { 12, 2 } / 24, mgpu.arange(12):reshape { 12, 1 } / 12

@@ -8,7 +8,7 @@ local test = check.test
 local L = mgpu.layers
 
 test("layers are named as Keras numbers them", function()
-  mgpu.Layer.reset_names()
+  mgpu.reset_names()
   check.equal(L.Conv2D { 1, 1 }.name, "conv2d")
   check.equal(L.Conv2D { 1, 1 }.name, "conv2d_1")
   check.equal(L.MaxPooling2D {}.name, "max_pooling2d")
