@@ -155,7 +155,7 @@ local function functional(config, custom, path)
   for n, use in ipairs(config.uses) do
     local layer, list = layers[use.layer], at(use.inputs, made, path)
     if not layer then damaged(path, "a use names no layer") end
-    local y = layer(use.listed and list or list[1])
+    local y = layer(use.listed and list or list[1], use.training)
     made[n] = require "mgpu.symbol".is_symbol(y) and { y } or y
   end
   local outputs = at(config.outputs, made, path)
