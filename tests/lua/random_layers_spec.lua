@@ -232,3 +232,10 @@ test("reset_names starts the numbers of names again", function()
   mgpu.reset_names()
   check.equal(L.Flatten {}.name, first)
 end)
+
+test("masks go where the input lies, however many draws are not evaluated yet", function()
+  check.needs "cpu"
+  local x, drop = mgpu.ones({ 2, 2, 2, 4 }):to "cpu:1", L.SpatialDropout2D { 0.5 }
+  for _ = 1, 1500 do drop(x, TRAINING) end -- past the point where what is pending is evaluated
+  check.equal(drop(x, TRAINING):device(), "cpu:1")
+end)
