@@ -130,7 +130,7 @@ local function by_order(model, tensors, order)
   end
   for i, v in ipairs(variables) do
     local t = tensors[order[i]]
-    if not t then return nil, ("the file says that it has %q"):format(tostring(order[i])) end
+    if not t then return nil, ("the file says that it has %q, which it has not"):format(tostring(order[i])) end
     if not same_kind(v, layer_of[v], order[i])
       or model.shape_text(t:shape()) ~= model.shape_text(v:shape()) then
       return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,
@@ -147,7 +147,8 @@ end
 local function assign_weights(model, path, tensors, metadata)
   local list, problem = by_name(model, path, tensors)
   if not list and metadata.weights then
-    local order, difference = core.json_decode(metadata.weights), nil
+    local order = core.json_decode(metadata.weights)
+    local difference
     list, difference = by_order(model, tensors, type(order) == "table" and order or {})
     if not list then problem = problem .. "; " .. difference end
   end

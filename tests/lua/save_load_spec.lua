@@ -94,7 +94,7 @@ end)
 
 local Pair = mgpu.Layer:extend("Pair", {})
 function Pair:init() self.first, self.second = L.Dense { 4 }, L.Dense { 4, use_bias = false } end
-function Pair:call(x) return self.first(x) + self.second(x) end
+function Pair:call(t) return self.first(t) + self.second(t) end
 
 local function unnamed(units)
   return mgpu.Sequential { L.Input { 4 }, L.Dense { 4 }, Pair {}, L.BatchNormalization {},
