@@ -102,6 +102,7 @@ if options.help then
   print(HELP)
   return
 end
+if options.limit == 0 then usage "--limit 0 leaves no images" end
 choice("data", options.data, { "mnist", "fashion", "digits" })
 choice("model", options.model, { "mnist_cnn", "lenet5", "mlp" })
 choice("strategy", options.strategy, { "mirrored", "central", "async" })

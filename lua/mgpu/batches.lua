@@ -101,6 +101,13 @@ end
 
 local ONE_INPUT, ONE_OUTPUT = { "input" }, { "output" }
 
+-- Where the data must lie: nil for where they do, as several devices deal them out.
+local function device_of(model)
+  local compiled = model.compiled
+  if compiled and compiled.devices then return compiled.device end
+  return core.default_device()
+end
+
 local function names_of_inputs(model) return model.input_names or ONE_INPUT end
 
 local function inputs_of(what, model, x, device)
@@ -199,7 +206,7 @@ M.is_dataset = is_dataset
 
 -- A batch of a dataset, {x, y, weight}, as tensors of a source.
 local function checked_batch(what, model, given, x, y, weight)
-  local device = model.compiled and model.compiled.device
+  local device = device_of(model)
   x = inputs_of(what, model, x, device)
   if not given.targets then return source_of(x, {}, {}, 0, nil), rows_of(x[1]) end
   local targets_list, shapes = targets_of(what, model, y, x, device)
@@ -208,14 +215,41 @@ local function checked_batch(what, model, given, x, y, weight)
     rows_of(x[1])
 end
 
+-- The shape of the model's only input, if it is known.
+local function shape_of_input(model)
+  local shape = model.built_shape
+  if shape and type(shape[1]) == "table" then return not shape[2] and shape[1] or nil end
+  return shape
+end
+
+-- Elements that no :batch has put together may be batches by themselves, but not with an axis too few.
+local function check_batched(what, model, dataset, x)
+  if dataset.level ~= 0 or type(x) ~= "userdata" then return end
+  local wanted = shape_of_input(model)
+  if x:rank() < (wanted and #wanted or 2) then
+    fail(what, "the dataset is not batched: x of its elements has shape %s%s: add :batch(n)", show(x:shape()),
+      wanted and ", the model takes " .. model.shape_text(wanted) or "")
+  end
+end
+
 local function from_dataset(what, model, dataset, given)
   if given.sample_weight then
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
-  local length = dataset.length and dataset:length()
-  return { dataset = dataset, length = length,
-    check = function(...) return checked_batch(what, model, given, ...) end }
+  local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what }
+  if source.length == 0 then M.no_batch(source) end
+  function source.check(x, y, weight, more)
+    if more ~= nil then
+      fail(what, "the dataset's batches have more than three parts: x, y and the weights of the rows")
+    end
+    check_batched(what, model, dataset, x)
+    return checked_batch(what, model, given, x, y, weight)
+  end
+  return source
 end
+
+--- Raises: the pass through the source had no batch.
+function M.no_batch(source) fail(source.what, "the dataset is empty: it gave no batch") end
 
 --- ARGS
 ---   what     how messages call the caller, "fit" for example
@@ -229,7 +263,7 @@ function M.new(what, model, x, y, given)
     return from_dataset(what, model, x, { targets = true, class_weight = given.class_weight,
       sample_weight = given.sample_weight })
   end
-  local device = model.compiled.device
+  local device = device_of(model)
   x = inputs_of(what, model, x, device)
   local list, shapes = targets_of(what, model, y, x, device)
   local rows = rows_of(x[1])
@@ -243,7 +277,7 @@ end
 --- A source without y, for predict.
 function M.inputs(what, model, x)
   if is_dataset(x) then return from_dataset(what, model, x, {}) end
-  x = inputs_of(what, model, x, model.compiled and model.compiled.device)
+  x = inputs_of(what, model, x, device_of(model))
   return source_of(x, {}, {}, 0, range(0, rows_of(x[1])))
 end
 
@@ -316,9 +350,9 @@ local Stream = {} -- through a dataset
 Stream.__index = Stream
 
 function Stream:take()
-  local x, y, weight = self.next()
+  local x, y, weight, more = self.next()
   if x == nil then return nil end
-  local part, rows = self.source.check(x, y, weight)
+  local part, rows = self.source.check(x, y, weight, more)
   return { count = 1, rows = rows, shape = part.shape, tensors = part.tensors }
 end
 

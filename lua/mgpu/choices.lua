@@ -77,6 +77,20 @@ local function metric_of(value, loss, position)
   return value
 end
 
+-- A weighted metric that is called as an unweighted one is named apart, as Keras does; not if it is that one.
+local function rename_weighted(weighted, metrics)
+  local named = {}
+  for _, metric in ipairs(metrics) do named[metric.name] = metric end
+  for _, metric in ipairs(weighted) do
+    local twin = named[metric.name]
+    if twin == metric then
+      fail('the metric "%s" stands in metrics and in weighted_metrics: make one for each', metric.name)
+    end
+    if twin then metric.name = "weighted_" .. metric.name end
+  end
+  return weighted
+end
+
 -- A lone metric needs no table.
 local function metric_list(given, loss)
   if given == nil or given == false then return {} end
@@ -173,8 +187,9 @@ function M.outputs(chosen, names)
     some = some or own
     local factor = weight(i)
     if type(factor) == "table" then factor = factor[1] end
-    outputs[i] = { name = name, loss = own, weight = check_weight(factor, name),
-      metrics = metric_list(metrics(i), own), weighted_metrics = metric_list(weighted(i), own) }
+    local plain = metric_list(metrics(i), own)
+    outputs[i] = { name = name, loss = own, weight = check_weight(factor, name), metrics = plain,
+      weighted_metrics = rename_weighted(metric_list(weighted(i), own), plain) }
   end
   if not some then fail("no output has a loss") end
   no_twins(outputs)

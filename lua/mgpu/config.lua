@@ -6,20 +6,30 @@
 -- These functions are methods of models; load_model is mgpu's.
 local core = require "mgpu.core"
 local mixed_precision = require "mgpu.mixed_precision"
+local names = require "mgpu.names"
+local options = require "mgpu.options"
 
 local M = {}
 
 local FORMAT = "mgpulua 1"
 
+-- The weights by name, and the file's metadata with their order.
 local function tensors_of(model)
-  local tensors = {}
-  for _, v in ipairs(model.variables) do
+  local tensors, order = {}, {}
+  for i, v in ipairs(model.variables) do
     if tensors[v.name] then
       model:fail("two weights are called %q: give the layers names of their own", v.name)
     end
-    tensors[v.name] = v:value()
+    tensors[v.name], order[i] = v:value(), v.name
   end
-  return tensors
+  return tensors, { format = FORMAT, weights = core.json_encode(order) }
+end
+
+local function need_path(path, example)
+  if type(path) ~= "string" then
+    core.fail("usage", ("%s: the path must be text, got %s"):format(example, path == nil and "nothing"
+      or "a " .. type(path)))
+  end
 end
 
 local function need_built(model, what)
@@ -40,17 +50,20 @@ end
 --- save(path): weights, configuration and, if compiled, the optimizer. The file appears whole or not
 --- at all.
 function M.save(model, path)
+  need_path(path, 'model:save "model.safetensors"')
   need_built(model, "save")
-  local tensors = tensors_of(model)
+  local tensors, metadata = tensors_of(model)
   local optimizer = optimizer_part(model, tensors)
-  core.store_save(path, tensors, { format = FORMAT, config = core.json_encode {
-    class_name = model.class_name, config = model:get_config(), optimizer = optimizer } })
+  metadata.config = core.json_encode { class_name = model.class_name, config = model:get_config(),
+    optimizer = optimizer }
+  core.store_save(path, tensors, metadata)
 end
 
 --- save_weights(path): the weights alone.
 function M.save_weights(model, path)
+  need_path(path, 'model:save_weights "weights.safetensors"')
   need_built(model, "save_weights")
-  core.store_save(path, tensors_of(model), { format = FORMAT })
+  core.store_save(path, tensors_of(model))
 end
 
 -- ---- loading ------------------------------------------------------------------------------------
@@ -62,38 +75,93 @@ local function sorted(set)
   return table.concat(list, ", ")
 end
 
--- Everything is compared before anything is assigned.
-local function check_weights(model, path, tensors)
-  local missing, extra = {}, {}
+local function described(model, name, shape) return ("%q of shape %s"):format(name, model.shape_text(shape)) end
+
+-- The tensors for the model's weights by name; nil and what is wrong if a name is missing or one too many.
+local function by_name(model, path, tensors)
+  local list, missing, extra = {}, {}, {}
   for name in pairs(tensors) do
     if not name:find "^optimizer/" then extra[name] = true end
   end
-  for _, v in ipairs(model.variables) do
+  for i, v in ipairs(model.variables) do
     local t = tensors[v.name]
-    extra[v.name] = nil
-    if not t then
-      missing[v.name] = true
-    elseif model.shape_text(t:shape()) ~= model.shape_text(v:shape()) then
-      core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path,
-        v.name, model.shape_text(t:shape()), model.shape_text(v:shape())))
-    end
+    extra[v.name], list[i] = nil, t
+    if not t then missing[v.name] = true end
   end
   if next(missing) then
-    core.fail("data", ("%s: the file lacks the weights %s"):format(path, sorted(missing))
-      .. (next(extra) and ("; it has %s, which the model does not"):format(sorted(extra)) or ""))
+    return nil, ("the file lacks the weights %s"):format(sorted(missing))
+      .. (next(extra) and ("; it has %s, which the model does not"):format(sorted(extra)) or "")
+  elseif next(extra) then
+    return nil, ("the file has the weights %s, which the model does not"):format(sorted(extra))
   end
-  if next(extra) then
-    core.fail("data", ("%s: the file has the weights %s, which the model does not"):format(path,
-      sorted(extra)))
+  for i, v in ipairs(model.variables) do
+    if model.shape_text(list[i]:shape()) ~= model.shape_text(v:shape()) then
+      core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path,
+        v.name, model.shape_text(list[i]:shape()), model.shape_text(v:shape())))
+    end
   end
+  return list
 end
 
---- load_weights(path): by name; nothing changes if anything does not fit.
+-- Of each weight the layer that holds it.
+local function holders(model)
+  local layer_of = {}
+  model:each_layer(function(layer)
+    for _, v in ipairs(layer.weights) do layer_of[v] = layer end
+  end)
+  return layer_of
+end
+
+-- Whether the name in the file can be that of the variable: the same, or that of the same weight of
+-- another unnamed layer of the class.
+local function same_kind(v, layer, name)
+  if name == v.name then return true end
+  local kind = layer and names.kind(layer.class_name)
+  if not kind or not names.is_automatic(layer.name, kind) then return false end
+  local rest = v.name:sub(#layer.name + 1)
+  return name:sub(-#rest) == rest and names.is_automatic(name:sub(1, -#rest - 1), kind)
+end
+
+-- The tensors in the file's order, if kinds and shapes are the model's throughout; else nil and what differs.
+local function by_order(model, tensors, order)
+  local variables, layer_of, list = model.variables, holders(model), {}
+  if #order ~= #variables then
+    return nil, ("by order, the file has %d weights, the model %d"):format(#order, #variables)
+  end
+  for i, v in ipairs(variables) do
+    local t = tensors[order[i]]
+    if not t then return nil, ("the file says that it has %q, which it has not"):format(tostring(order[i])) end
+    if not same_kind(v, layer_of[v], order[i])
+      or model.shape_text(t:shape()) ~= model.shape_text(v:shape()) then
+      return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,
+        described(model, order[i], t:shape()), described(model, v.name, v:shape()))
+    end
+    list[i] = t
+  end
+  return list
+end
+
+-- Gives the model the file's weights. The names of unnamed layers count from the process's start, so that
+-- a second model made by the same code has others: then they go by order. Everything is compared before
+-- anything is assigned.
+local function assign_weights(model, path, tensors, metadata)
+  local list, problem = by_name(model, path, tensors)
+  if not list and metadata.weights then
+    local order = core.json_decode(metadata.weights)
+    local difference
+    list, difference = by_order(model, tensors, type(order) == "table" and order or {})
+    if not list then problem = problem .. "; " .. difference end
+  end
+  if not list then core.fail("data", path .. ": " .. problem) end
+  for i, v in ipairs(model.variables) do v:assign(list[i]:to(v:device())) end
+end
+
+--- load_weights(path): by name, or by order where layers have no names of their own; nothing changes if
+--- anything does not fit.
 function M.load_weights(model, path)
+  need_path(path, 'model:load_weights "weights.safetensors"')
   need_built(model, "load_weights")
-  local tensors = core.store_load(path)
-  check_weights(model, path, tensors)
-  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]:to(v:device())) end
+  assign_weights(model, path, core.store_load(path))
 end
 
 -- A configuration is data from outside: names are looked up, options checked like a user's.
@@ -155,7 +223,7 @@ local function functional(config, custom, path)
   for n, use in ipairs(config.uses) do
     local layer, list = layers[use.layer], at(use.inputs, made, path)
     if not layer then damaged(path, "a use names no layer") end
-    local y = layer(use.listed and list or list[1])
+    local y = layer(use.listed and list or list[1], use.training)
     made[n] = require "mgpu.symbol".is_symbol(y) and { y } or y
   end
   local outputs = at(config.outputs, made, path)
@@ -186,10 +254,27 @@ local function restore_optimizer(model, saved, tensors)
   model.saved_optimizer = optimizer
 end
 
---- mgpu.load_model(path, {custom = {Name = class}}) -> model; `model.saved_optimizer` continues where
---- training stopped: model:compile {optimizer = model.saved_optimizer, ...}.
+local LOAD = options.declare { { "custom", "table", default = {} }, { "compile", "boolean", default = true } }
+
+local function check_custom(custom)
+  for name, class in pairs(custom) do
+    if type(class) ~= "table" or type(class.new) ~= "function" then
+      core.fail("usage", ("load_model: custom.%s must be a class made by mgpu.Layer:extend, got a %s"):format(
+        tostring(name), type(class)))
+    end
+  end
+end
+
+--- mgpu.load_model(path, {custom = {Name = class}, compile = true}) -> model; `model.saved_optimizer`
+--- continues where training stopped: model:compile {optimizer = model.saved_optimizer, ...}. With
+--- compile = false it is left out.
 local function load_model(path, given)
-  local custom = given and given.custom or {}
+  need_path(path, 'mgpu.load_model "model.safetensors"')
+  if given ~= nil and type(given) ~= "table" then
+    core.fail("usage", "load_model: options are a table, got a " .. type(given))
+  end
+  local chosen = options.check("load_model", LOAD, given or {})
+  check_custom(chosen.custom)
   local tensors, metadata = core.store_load(path)
   if not metadata.config then
     core.fail("data", path .. ": the file holds weights only: make the model and use load_weights")
@@ -198,10 +283,11 @@ local function load_model(path, given)
   if type(saved) ~= "table" or type(saved.config) ~= "table" then
     core.fail("data", path .. ": the configuration is damaged")
   end
-  local model = M.from_config(saved, custom, path)
-  check_weights(model, path, tensors)
-  for _, v in ipairs(model.variables) do v:assign(tensors[v.name]:to(v:device())) end
-  if type(saved.optimizer) == "table" then restore_optimizer(model, saved.optimizer, tensors) end
+  local model = M.from_config(saved, chosen.custom, path)
+  assign_weights(model, path, tensors, metadata)
+  if chosen.compile and type(saved.optimizer) == "table" then
+    restore_optimizer(model, saved.optimizer, tensors)
+  end
   return model
 end
 

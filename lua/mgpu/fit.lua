@@ -71,6 +71,7 @@ local function run_test(model, source, given, prefix, place, progress)
       run_step(step, batch, key)
       if progress then progress:step(at, read) end
     end
+    if at == 0 then batches.no_batch(source) end
   end)
   local values = compiled:read(prefix)
   compiled:restore(saved)
@@ -133,7 +134,7 @@ function M.predict(model, source, given)
         parts[i][at] = t
       end
     end
-    if at == 0 then core.fail("usage", "predict: the dataset gave no batch") end
+    if at == 0 then batches.no_batch(source) end
     for i, list in ipairs(parts) do parts[i] = concat(list) end
     return model.several and parts or parts[1]
   end)
@@ -141,15 +142,61 @@ end
 
 -- ---- callbacks ----------------------------------------------------------------------------------
 
+local IS_METHOD = {}
+for _, name in ipairs(Callback.METHODS) do IS_METHOD[name] = true end
+
+-- Whether the callback, or a class it is of, has a method; one that is called nearly so is an error.
+local function has_method(callback, label)
+  local found = false
+  for key in pairs(callback) do
+    found = found or IS_METHOD[key]
+    if type(key) == "string" and key:find "^on_" and not IS_METHOD[key] then
+      local near = core.nearest(key, Callback.METHODS)
+      core.fail("usage", ("fit: %s has a function %q, which nobody calls%s; there are %s"):format(label, key,
+        near and (" (did you mean %q?)"):format(near) or "", table.concat(Callback.METHODS, ", ")))
+    end
+  end
+  local meta = getmetatable(callback)
+  local class = type(meta) == "table" and meta.__index
+  if type(class) == "table" and class ~= callback then found = has_method(class, label) or found end
+  return found
+end
+
+local function check_callback(callback, label)
+  if type(callback) ~= "table" then
+    core.fail("usage", ("fit: %s must be made by mgpu.callbacks or be a table of functions such as "
+      .. "on_epoch_end, got %s"):format(label, type(callback) == "string" and ("%q"):format(callback)
+      or "a " .. type(callback)))
+  elseif rawget(callback, "new") then
+    core.fail("usage", ("fit: %s is a class: call it, as in %s {}"):format(label, callback.class or "Class"))
+  end
+  local some = has_method(callback, label)
+  if not some and not getmetatable(callback) then
+    core.fail("usage", ("fit: %s has none of the functions %s"):format(label,
+      table.concat(Callback.METHODS, ", ")))
+  end
+end
+
+-- The callbacks given: one, or an array of them.
+local function given_callbacks(given)
+  if given == nil or next(given) == nil and not getmetatable(given) then return {} end
+  if getmetatable(given) or #given == 0 then
+    check_callback(given, "callbacks")
+    return { given }
+  end
+  for key, callback in pairs(given) do
+    if type(key) ~= "number" then
+      core.fail("usage", ("fit: callbacks is an array, but has an entry %q: put functions into a table of "
+        .. "their own"):format(tostring(key)))
+    end
+    check_callback(callback, ("callbacks[%d]"):format(key))
+  end
+  return given
+end
+
 -- The callbacks as one: call(method, ...), and has(method).
 local function callback_list(model, given, history)
-  local list = { history }
-  local callbacks = given.callbacks or {}
-  if callbacks.new == nil and #callbacks > 0 then
-    for _, callback in ipairs(callbacks) do list[#list + 1] = callback end
-  elseif next(callbacks) then
-    list[#list + 1] = callbacks
-  end
+  local list = { history, unpack(given_callbacks(given.callbacks)) }
   for _, callback in ipairs(list) do callback.model, callback.params = model, history.params end
   local self = {}
   function self.has(method)
@@ -206,7 +253,7 @@ local function next_batch(run, limit)
   run.cursor:start(run.pass)
   run.pass, run.started = run.pass + 1, true
   batch = run.cursor:take(limit)
-  if not batch then core.fail("usage", "fit: the dataset gave no batch") end
+  if not batch then batches.no_batch(run.train) end
   return batch
 end
 

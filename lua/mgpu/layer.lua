@@ -10,6 +10,7 @@
 -- floating inputs cast to that, and reads weights cast to it, unless the class says autocast = false.
 local core = require "mgpu.core"
 local mixed_precision = require "mgpu.mixed_precision"
+local names = require "mgpu.names"
 local options = require "mgpu.options"
 local symbol = require "mgpu.symbol"
 
@@ -23,6 +24,7 @@ local SHARED = {
   { "dtype", "string|table" },
   { "input_shape", "shape" },
   { "device", "string|integer", min = 1 },
+  { "stream_name", "string" }, -- what its random numbers go by, if not by its name (names.lua)
 }
 
 Layer.groups = nil -- while a step is traced on device groups: the first device of each stage
@@ -45,25 +47,6 @@ function Layer.with_device(name, fn)
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
 end
-
--- ---- names --------------------------------------------------------------------------------------
-
-local counts = {} -- names given so far; mgpu.reset_names() starts again
-
-local function snake(name)
-  return (name:gsub("(%l)(%u)", "%1_%2"):gsub("(%u)(%u%l)", "%1_%2"):lower()
-    :gsub("conv2_d", "conv2d"):gsub("pooling2_d", "pooling2d"))
-end
-
---- "conv2d", "conv2d_1", ... as Keras numbers them.
-function Layer.unique_name(class_name)
-  local base = snake(class_name)
-  local n = counts[base]
-  counts[base] = (n or 0) + 1
-  return n and ("%s_%d"):format(base, n) or base
-end
-
-function Layer.reset_names() counts = {} end
 
 -- ---- classes ------------------------------------------------------------------------------------
 
@@ -115,7 +98,9 @@ function Layer:make(chosen)
   local dtype = layer.dtype
   layer.is_trainable, layer.trainable, layer.dtype = layer.trainable, nil, nil
   setmetatable(layer, self.meta)
-  layer.name = layer.name or Layer.unique_name(self.class_name)
+  local stream_name = layer.name
+  if not layer.name then layer.name, stream_name = names.new(self.class_name) end
+  layer.stream_name = layer.stream_name or stream_name
   layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer itself, in order of making
   layer.built = false
@@ -169,6 +154,40 @@ end
 
 function Layer:build() end -- luacheck: no self
 
+--- For an own layer that has none.
+function Layer:call()
+  self:fail("has no call: say what it computes, as in function %s:call(x, training)", self.class_name)
+end
+
+-- Of the call in progress: what calls of layers within it take on that do not say it. nil outside.
+local training_now
+
+--- Whether a layer's call is in progress.
+function Layer.in_call() return training_now ~= nil end
+
+-- layer:call(x, training).
+local function run(self, x, training)
+  if training == training_now then return mixed_precision.call(self, x, training) end
+  local before = training_now
+  training_now = training
+  local ok, y = pcall(mixed_precision.call, self, x, training)
+  training_now = before
+  if not ok then error(y, 0) end
+  return y
+end
+
+local CALL = options.declare { { "training", "boolean" } }
+
+--- What the second argument of layer(x, how) says: true, false, or nil for nothing.
+function Layer:stated_training(how)
+  if how == nil or type(how) == "boolean" then return how end
+  if type(how) ~= "table" or getmetatable(how) then
+    self:fail("after the input come options such as {training = true}, got %s; several inputs are given as "
+      .. "one array", type(how) == "table" and tostring(how) or "a " .. type(how))
+  end
+  return options.check(("%s %q"):format(self.class_name, self.name), CALL, how).training
+end
+
 -- The shape of what call makes of zeros of these sizes; nothing is computed.
 local function shape_of_call(self, sizes)
   local function zeros(size) return core.ops.full(size, 0, self.compute_dtype) end
@@ -179,7 +198,7 @@ local function shape_of_call(self, sizes)
   else
     x = zeros(sizes)
   end
-  local y = core.no_grad(function() return mixed_precision.call(self, x, false) end)
+  local y = core.no_grad(function() return run(self, x, false) end)
   if type(y) == "userdata" then return y:shape() end
   if type(y) ~= "table" then self:fail("call returned a %s, not a tensor", type(y)) end
   local shapes = {}
@@ -280,16 +299,18 @@ local function brought(self, x)
   return list
 end
 
---- layer(x, {training =}): x is a tensor with the batch first, or an array of them, or symbolic.
+--- layer(x, {training =}) or layer(x, training): x is a tensor with the batch first, or an array of them,
+--- or symbolic. Without `training` it is that of the call in which this one is made, or false.
 function Layer:apply(x, how)
-  if symbol.any(x) then return symbol.connect(self, x) end
+  local training = self:stated_training(how)
+  if symbol.any(x) then return symbol.connect(self, x, training) end
   x = self:tensors(x)
   if type(x) ~= "userdata" and type(x) ~= "table" then
     self:fail("expected a tensor, got %s", type(x))
   end
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
-  local y = mixed_precision.call(self, mixed_precision.inputs(self, brought(self, x)),
-    how and how.training or false)
+  if training == nil then training = training_now or false end
+  local y = run(self, mixed_precision.inputs(self, brought(self, x)), training)
   if rawget(self, "activity_regularizer") then add_activity(self, y) end
   return y
 end
@@ -300,7 +321,8 @@ function Layer:output_dtype() return self.compute_dtype end
 --- The declared options as they are now, name, trainable and the policy's name, ready for JSON.
 function Layer:get_config()
   local config = { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
-    device = rawget(self, "device") }
+    device = rawget(self, "device"),
+    stream_name = self.stream_name ~= self.name and self.stream_name or nil }
   for _, option in ipairs(self.own_declared) do
     local value = rawget(self, option[1])
     if type(value) == "function" then

@@ -180,12 +180,14 @@ function Model:output_shape(given)
 end
 
 function Model:call(x, training)
-  local values, how = {}, { training = training, nested = true }
+  local values = {}
   for i, input in ipairs(self.inputs) do values[input] = type(x) == "table" and x[i] or x end
   for _, node in ipairs(self.order) do
     local list = {}
     for i, s in ipairs(node.inputs) do list[i] = values[s] end
-    local y = node.layer:apply(node.listed and list or list[1], how)
+    local stated = node.training
+    if stated == nil then stated = training end
+    local y = node.layer:apply(node.listed and list or list[1], stated)
     for i, s in ipairs(node.outputs) do values[s] = node.several and y[i] or y end
   end
   local list = {}
@@ -223,7 +225,7 @@ end
 function Model:apply(x, how)
   if symbol.any(x) then
     local list = self:arrange(x)
-    return symbol.connect(self, self.listed and list or list[1])
+    return symbol.connect(self, self.listed and list or list[1], self:stated_training(how))
   end
   local list = {}
   for i, t in ipairs(self:arrange(x)) do
@@ -235,14 +237,14 @@ function Model:apply(x, how)
     self:check_sample(t, self.inputs[i]:shape(), #self.inputs > 1 and self.input_names[i])
     list[i] = t
   end
-  self:begin_call(how)
+  self:begin_call()
   return Layer.apply(self, self.listed and list or list[1], how)
 end
 
 -- ---- saving -------------------------------------------------------------------------------------
 
---- The layers, and the uses of them in order: {layer = position, inputs = {{use, output}, ...}};
---- use 0, output i is input i of the model.
+--- The layers, and the uses of them in order: {layer = position, inputs = {{use, output}, ...}, training =
+--- where a use states it}; use 0, output i is input i of the model.
 function Model:get_config()
   local position, source = {}, {}
   for i, layer in ipairs(self.layers) do position[layer] = i end
@@ -251,7 +253,8 @@ function Model:get_config()
   for n, node in ipairs(self.order) do
     local inputs = {}
     for i, s in ipairs(node.inputs) do inputs[i] = source[s] end
-    uses[n] = { layer = position[node.layer], inputs = inputs, listed = node.listed }
+    uses[n] = { layer = position[node.layer], inputs = inputs, listed = node.listed,
+      training = node.training }
     for i, s in ipairs(node.outputs) do source[s] = { n, i } end
   end
   local inputs, outputs = {}, {}

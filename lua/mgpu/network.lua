@@ -94,8 +94,8 @@ function Network.as_float(x, dtype)
 end
 
 --- Runs the layers inside: what they add to the loss is that of this call alone.
-function Network:begin_call(how)
-  if not (how and how.nested) then self:forget_losses() end
+function Network:begin_call()
+  if not Layer.in_call() then self:forget_losses() end
 end
 
 return Network

@@ -130,14 +130,13 @@ function Sequential.computed.outputs(self) return { graph_of(self).output } end
 
 function Sequential:call(x, training)
   if #self.layers == 0 then self:fail("the model has no layers") end
-  local how = { training = training, nested = true }
-  for _, layer in ipairs(self.layers) do x = layer:apply(x, how) end
+  for _, layer in ipairs(self.layers) do x = layer:apply(x, training) end
   return x
 end
 
 --- model(x, {training =}): integers become the float dtype of the model.
 function Sequential:apply(x, how)
-  if symbol.any(x) then return symbol.connect(self, x) end
+  if symbol.any(x) then return symbol.connect(self, x, self:stated_training(how)) end
   x = self:tensors(x)
   local first = self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
@@ -145,7 +144,7 @@ function Sequential:apply(x, how)
     x = self.with_rank(x, self.built_shape)
     self:check_sample(x, self.built_shape)
   end
-  self:begin_call(how)
+  self:begin_call()
   return Layer.apply(self, x, how)
 end
 

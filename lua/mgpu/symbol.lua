@@ -87,9 +87,10 @@ end
 -- Whether shapes is one shape (numbers) rather than an array of them.
 local function is_shape(shapes) return type(shapes[1]) ~= "table" end
 
---- connect(layer, x): the layer's use on a symbol or an array of them.
+--- connect(layer, x, training): the layer's use on a symbol or an array of them; `training`, if not nil, is
+--- what this use is always called with.
 -- RETURNS a symbol, or an array if the layer has several outputs
-function M.connect(layer, x)
+function M.connect(layer, x, training)
   local listed = not M.is_symbol(x)
   local inputs, shapes = listed and { unpack(x) } or { x }, {}
   for i = 1, #inputs do
@@ -102,7 +103,8 @@ function M.connect(layer, x)
   layer:ensure_built(given)
   local out = layer:output_shape(given)
   made = made + 1
-  local node = { layer = layer, inputs = inputs, listed = listed, outputs = {}, number = made }
+  local node = { layer = layer, inputs = inputs, listed = listed, outputs = {}, number = made,
+    training = training }
   layer.nodes = rawget(layer, "nodes") or {}
   layer.nodes[#layer.nodes + 1] = node
   for i, shape in ipairs(is_shape(out) and { out } or out) do

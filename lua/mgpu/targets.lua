@@ -63,13 +63,24 @@ end
 
 -- ---- weights ------------------------------------------------------------------------------------
 
+-- Each label must be a class that has a weight.
+local function check_weighted(ids, classes, what)
+  local function wrong(label) return not (label >= 0 and label < classes and label % 1 == 0) end
+  local bad = ops.logical_not(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, classes)))
+  if ids:dtype():find "float" then bad = ops.logical_or(bad, ops.ne(ids, ops.floor(ids))) end
+  if not ops.any(bad):item() then return end
+  local row = first_row(bad)
+  fail(what, "class_weight has no weight for %s, the label in row %d of y: the classes are 0 to %d",
+    tostring(label_at(ids, row, wrong)), row, classes - 1)
+end
+
 -- One weight a class as one weight a row. Keys are class ids, so the first is [0].
 function M.class_weights(weights, y, classes, what)
   if weights[0] == nil then
     fail(what, "class_weight has no entry [0]: classes are numbered from 0, as in "
       .. "{[0] = 1, [1] = 5}")
   end
-  local list = {}
+  local list = {} -- a class without an entry has weight 1, as in Keras
   for class = 0, classes - 1 do list[class + 1] = weights[class] or 1 end
   for class, weight in pairs(weights) do
     if type(class) ~= "number" or list[class + 1] == nil or class % 1 ~= 0 then
@@ -83,6 +94,7 @@ function M.class_weights(weights, y, classes, what)
     ids = y:shape()[2] == 1 and ops.reshape(y, { shape = { rows_of(y) } })
       or ops.argmax(y, { axis = -1 })
   end
+  check_weighted(ids, classes, what)
   return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
 end
 

@@ -3,6 +3,7 @@
 -- Returns the functions that `mgpu` takes over; what is a method too stands in core.methods.
 -- Axes count from 1 or, negative, from the end; ids and classes from 0.
 local core = require "mgpu.core"
+local names = require "mgpu.names"
 
 local M, methods, ops = {}, core.methods, core.ops
 
@@ -181,11 +182,20 @@ for name, fn in pairs(ops) do
   if methods[name] and not M[name] then M[name] = fn end -- the others are internal
 end
 
-for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad", "jit", "seed",
+for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad", "jit",
   "rng_state", "memory", "tidy", "precision", "deterministic", "devices", "device_info",
   "error_code" } do
   M[name] = core[name]
 end
+
+--- seed(n): what is random from here on, the weights of new layers among it, is a function of n.
+function M.seed(n)
+  core.seed(n)
+  names.restart_streams()
+end
+
+--- reset_names(): unnamed layers are numbered from the start again, as after Keras's clear_session.
+M.reset_names = names.reset
 
 --- set_floatx(dtype): what numbers and weights become unless told otherwise.
 function M.set_floatx(dtype) core.floatx(dtype) end

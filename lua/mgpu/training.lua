@@ -115,6 +115,9 @@ local function validation_of(model, train, given)
   local data = given.validation_data
   if data then
     if batches.is_dataset(data) then
+      if given.validation_batch_size then
+        core.fail("usage", "fit: validation_batch_size: a dataset has its batches already, made by :batch(n)")
+      end
       return train, batches.new("fit: validation_data", model, data, nil, {})
     end
     if data[1] == nil or data[2] == nil then
@@ -128,9 +131,23 @@ local function validation_of(model, train, given)
   return train
 end
 
--- fit(dataset, options) has no y.
-local function without_y(x, y, given)
-  if batches.is_dataset(x) and given == nil then return nil, y end
+local function has_option(declared, name)
+  for _, option in ipairs(declared) do
+    if option[1] == name then return true end
+  end
+end
+
+-- fit(dataset, options) has no y; elsewhere options in its place are an error.
+local function without_y(what, declared, x, y, given)
+  if batches.is_dataset(x) then
+    if given == nil then y, given = nil, y end
+    if type(given) == "table" and given.batch_size ~= nil then
+      core.fail("usage", what .. ": batch_size: a dataset has its batches already, made by :batch(n)")
+    end
+  elseif given == nil and type(y) == "table" and not getmetatable(y) and has_option(declared, next(y)) then
+    core.fail("usage", ("%s: y is missing: the options come after it, as in %s(x, y, {%s = ...})"):format(what,
+      what, next(y)))
+  end
   return y, given
 end
 
@@ -142,7 +159,7 @@ end
 
 function M:fit(x, y, given)
   local compiled = compiled_model(self, "fit")
-  y, given = without_y(x, y, given)
+  y, given = without_y("fit", FIT, x, y, given)
   local chosen = check("fit", FIT, given)
   return compiled:on_device(self, function()
     local train, validation = validation_of(self, batches.new("fit", self, x, y, chosen), chosen)
@@ -158,7 +175,7 @@ end
 -- ---- evaluate, predict --------------------------------------------------------------------------
 
 function M:evaluate(x, y, given)
-  y, given = without_y(x, y, given)
+  y, given = without_y("evaluate", EVALUATE, x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
   return compiled_model(self, "evaluate"):on_device(self, function()
     local source = batches.new("evaluate", self, x, y, chosen)
@@ -173,6 +190,7 @@ local function where_compiled(model, fn)
 end
 
 function M:predict(x, given)
+  if batches.is_dataset(x) then without_y("predict", PREDICT, x, given) end
   local chosen = check("predict", PREDICT, given)
   return where_compiled(self, function()
     return fit.predict(self, batches.inputs("predict", self, x), chosen)

@@ -7,7 +7,8 @@ local regularizer_of = setmetatable({}, { __mode = "k" }) -- variable -> functio
 
 -- ---- making -------------------------------------------------------------------------------------
 
-local function stream_of(path) -- FNV-1a: the same path, the same random stream
+-- FNV-1a: the same path, the same random stream.
+local function stream_of(path)
   local h = 2166136261
   for i = 1, #path do
     h = bit.bxor(h, path:byte(i))
@@ -18,7 +19,9 @@ local function stream_of(path) -- FNV-1a: the same path, the same random stream
   end
   return h % 2147483648
 end
-M.stream_of = stream_of
+
+--- The stream of what the layer draws in call; `seed`, if the user gave one, makes it another.
+function M:own_stream(seed) return stream_of(self.stream_name .. (seed and ":" .. seed or "")) end
 
 local function check_sizes(self, spec)
   if type(spec) ~= "table" or type(spec.shape) ~= "table" then
@@ -40,12 +43,12 @@ function M:add_weight(spec)
     self:fail("has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or "
       .. "call it once before")
   end
-  local path = self.name .. "/" .. (spec.name or "weight_" .. (#self.weights + 1))
+  local name = "/" .. (spec.name or "weight_" .. (#self.weights + 1))
   local initialize = require "mgpu.initializers.initializer".get(spec.initializer or "glorot_uniform")
-  local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(path))
+  local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(self.stream_name .. name))
   core.eval(value)
   if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
-  local v = core.variable(value, { name = path, trainable = spec.trainable ~= false,
+  local v = core.variable(value, { name = self.name .. name, trainable = spec.trainable ~= false,
     autocast = spec.autocast })
   if spec.regularizer then
     regularizer_of[v] = require "mgpu.regularizers".get(spec.regularizer)

@@ -191,6 +191,8 @@ mg_status mg_variables_settle(void) {
 
 mg_status mg_eval_pending(mg_tensor *newest) {
     if (mg_trace_current() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
+    /* With a value, it would no longer go where it is used: rather what is made of it. */
+    if (newest->floating && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
 }

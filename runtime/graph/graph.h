@@ -19,8 +19,8 @@ bool mg_recording(void);
 
 /* Makes the values of t[0..n-1] (and of every tensor in their history that someone else holds). */
 mg_status mg_eval(mg_tensor *const *t, int n);
-/* Bounded growth: the binding reports each new lazy tensor; every 2,000th is evaluated, and the
- * pending variables with it. Does nothing inside a trace. */
+/* Bounded growth: the binding reports each new lazy tensor; every 2,000th is evaluated, or the next
+ * that lies somewhere, and the pending variables with it. Does nothing inside a trace. */
 mg_status mg_eval_pending(mg_tensor *newest);
 /* Evaluates the pending values of this thread's variables. */
 mg_status mg_variables_settle(void);

@@ -233,7 +233,7 @@ local L = mgpu.layers
 -- A model on these devices, and a step of it.
 local function steps(devices)
   mgpu.seed(3)
-  mgpu.Layer.reset_names()
+  mgpu.reset_names()
   local model = mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "relu" }, L.Dense { 3 } }
   model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.1 }, devices = devices }
   local x, y = (mgpu.arange(54):to "float32" % 11):reshape { 9, 6 } / 11, mgpu.ones { 9, 3 }

@@ -16,7 +16,7 @@ local L = mgpu.layers
 local function as_on_ref(fn, tolerance)
   local function on(name)
     mgpu.seed(3)
-    mgpu.Layer.reset_names()
+    mgpu.reset_names()
     return mgpu.with_device(name, function() return fn(name) end)
   end
   check.near(on "cuda:0", on "ref:0", tolerance or 1e-5) -- float32 sums in another order

@@ -21,7 +21,7 @@ test("LeNet-5 on the GPU and on ref: twelve steps, step by step", function()
   local x = train.x:reshape { 384, 28, 28, 1 }:to "float32" / 255
   local function losses(device)
     mgpu.seed(3)
-    mgpu.Layer.reset_names() -- the names, and the seed, make the weights
+    mgpu.reset_names() -- the names, and the seed, make the weights
     local model, list = mgpu.models.lenet5 { classes = 10 }, {}
     model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
       devices = device }

@@ -86,7 +86,7 @@ end)
 test("a fit within a fit does not move the outer one's batches", function()
   local function trained(nested)
     mgpu.seed(1)
-    mgpu.Layer.reset_names()
+    mgpu.reset_names()
     local net = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
     net:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.1 } }
     local x, y = mgpu.arange(24):reshape { 12, 2 } / 24, mgpu.arange(12):reshape { 12, 1 } / 12
@@ -104,4 +104,32 @@ test("a fit within a fit does not move the outer one's batches", function()
     return net:get_weights()[1]:totable()
   end
   check.near(trained(true), trained(false), 1e-6)
+end)
+
+test("what is no callback, or a method that nobody calls, is an error before training", function()
+  local Typo = callbacks.Callback:extend("Typo", {})
+  function Typo:on_epoch_edn() end -- luacheck: no self
+  local nearest = 'has a function "on_epoch_edn", which nobody calls %(did you mean "on_epoch_end"%?%)'
+  for _, row in ipairs {
+    { { on_epoch_edn = print }, "callbacks " .. nearest },
+    { { { on_epoch_end = print }, { on_epoch_edn = print } }, "callbacks%[2%] " .. nearest },
+    { Typo {}, "callbacks " .. nearest },
+    { { epoch_end = print }, "callbacks has none of the functions on_train_begin, " },
+    { { "EarlyStopping" }, 'callbacks%[1%] must be made by mgpu.callbacks .* got "EarlyStopping"' },
+    { { 1 }, "callbacks%[1%] must be made by mgpu.callbacks .* got a number" },
+    { { callbacks.History }, "callbacks%[1%] is a class: call it, as in History {}" },
+    { { callbacks.History {}, on_epoch_end = print }, 'callbacks is an array, but has an entry "on_epoch_end"' },
+  } do
+    check.raises(function() fit(model(), { callbacks = row[1] }) end, "callbacks_spec.lua:%d+: fit: " .. row[2],
+      "usage")
+  end
+end)
+
+test("a callback may be one alone, in an array or none, and keep what it likes in its fields", function()
+  local calls = 0
+  local counter = { seen = 0, on_epoch_end = function(self) self.seen, calls = self.seen + 1, calls + 1 end }
+  for _, given in ipairs { counter, { counter }, callbacks.History {}, {} } do
+    fit(model(), { callbacks = given })
+  end
+  check.equal({ counter.seen, calls }, { 2, 2 })
 end)

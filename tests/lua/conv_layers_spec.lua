@@ -262,3 +262,10 @@ test("weights need a known number of channels, an input its rank", function()
   end
   refuses("must have 3 axes", function() L.Conv1D { 2, 3 } (mgpu.ones { 2, 8, 8, 3 }) end)
 end)
+
+test("UpSampling2D computes where its input lies", function()
+  check.needs "cpu"
+  local x, layer = mgpu.rand { 1, 2, 3, 2 }, L.UpSampling2D { 2, interpolation = "bilinear" }
+  check.equal(layer(x:to "cpu:1"), layer(x):totable())
+  check.equal(layer(x:to "cpu:1"):device(), "cpu:1")
+end)

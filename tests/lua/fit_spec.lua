@@ -508,3 +508,98 @@ test("Ctrl-C in fit names epoch and step, and the model can be used afterwards",
   check.matches(out, "false\t.*fit: epoch %d+, step %d+: interrupted")
   check.matches(out, "interrupted\n0")
 end)
+
+fails("options in the place of y are an error, not data", "fit_spec.lua:%d+: fit: y is missing: the options come "
+  .. "after it, as in fit%(x, y, {epochs = ...}%)", function() linear():fit({ { 1, 2 } }, { epochs = 1 }) end)
+
+fails("a class that class_weight has no weight for is named",
+  "fit: class_weight has no weight for 2, the label in row 3 of y: the classes are 0 to 1", function()
+    linear():fit(mgpu.zeros { 4, 2 }, { 0, 1, 2, 1 }, with { class_weight = { [0] = 1, [1] = 2 } })
+  end)
+
+fails("class_weight with targets that are no classes is an error", "fit: class_weight has no weight for 0.5, the "
+  .. "label in row 2 of y", function()
+  linear():fit(mgpu.zeros { 2, 2 }, { 1, 0.5 }, with { class_weight = { [0] = 1 } })
+end)
+
+test("a weighted metric that is called as an unweighted one is named apart", function()
+  local model = linear { metrics = { "mae" }, weighted_metrics = { "mae", "mse" } }
+  local h = model:fit({ { 1, 2 }, { 1, 2 } }, { 2, 0 }, with { sample_weight = { 1, 0 } }).history
+  check.near({ h.mae[1], h.weighted_mae[1], h.mse[1] }, { 1, 2, 4 }, 1e-6)
+  local one = mgpu.metrics.MeanAbsoluteError {}
+  check.raises(function() linear { metrics = one, weighted_metrics = one } end,
+    "stands in metrics and in weighted_metrics", "usage")
+end)
+
+-- ---- datasets -----------------------------------------------------------------------------------
+
+local function rows_of_line(n) return mgpu.data.from_tensors { line(n) } end
+
+-- fit, evaluate and predict of a dataset must all fail so; `expected` begins after their name.
+local function all_refuse(dataset, options, expected)
+  for _, name in ipairs { "fit", "evaluate", "predict" } do
+    local model = linear()
+    check.raises(function()
+      local _ = model[name](model, dataset, with(options))
+    end, "fit_spec.lua:%d+: " .. name .. ": " .. expected, "usage")
+  end
+end
+
+test("an empty dataset is an error wherever it is given", function()
+  local empty = rows_of_line(4):take(0):batch(2)
+  all_refuse(empty, {}, "the dataset is empty: it gave no batch")
+  local x, y = line(4)
+  check.raises(function() linear():fit(x, y, with { validation_data = empty }) end,
+    "fit: validation_data: the dataset is empty", "usage")
+  local silent = { iter = function() return function() end end } -- does not say its length
+  for _, run in ipairs { function() linear():evaluate(silent, quiet) end, function() linear():predict(silent) end,
+    function() linear():fit(silent, with { steps_per_epoch = 1 }) end } do
+    check.raises(run, "the dataset is empty: it gave no batch", "usage")
+  end
+end)
+
+test("a dataset without :batch is an error unless its elements are batches", function()
+  all_refuse(rows_of_line(4), {}, "the dataset is not batched: x of its elements has shape {2}, the model takes "
+    .. "{None, 2}: add :batch%(n%)")
+  local x, y = line(6)
+  local parts = mgpu.data.from_tensors { x:reshape { 3, 2, 2 }, y:reshape { 3, 2, 1 } }
+  local a, b = linear(), linear()
+  local ha = a:fit(parts, with {})
+  local hb = b:fit(x, y, with { batch_size = 2, shuffle = false })
+  check.near(ha.history.loss[1], hb.history.loss[1], 1e-6)
+end)
+
+test("one column of numbers is not taken for a batch either", function()
+  local model = mgpu.Sequential { L.Input { 1 }, L.Dense { 1 } }
+  model:compile { loss = "mse" }
+  local column = mgpu.ones { 4, 1 }
+  check.raises(function() model:fit(mgpu.data.from_tensors { column, column }, quiet) end, "is not batched", "usage")
+end)
+
+test("batch_size with a dataset is an error, as in Keras", function()
+  all_refuse(rows_of_line(4):batch(2), { batch_size = 2 }, "batch_size: a dataset has its batches already")
+  local x, y = line(4)
+  check.raises(function()
+    linear():fit(x, y, with { validation_data = rows_of_line(4):batch(2), validation_batch_size = 2 })
+  end, "validation_batch_size: a dataset has its batches already", "usage")
+end)
+
+test("a fourth part of a dataset's batches is an error", function()
+  local x, y = line(4)
+  all_refuse(mgpu.data.from_tensors { x, y, mgpu.ones { 4 }, mgpu.ones { 4 } }:batch(2), {},
+    "the dataset's batches have more than three parts")
+end)
+
+test("data on another device than the model are brought to it", function()
+  check.needs "cpu"
+  local x, y = line(8)
+  local function numbers(to)
+    local model = linear()
+    local a, b = to(x), to(y)
+    local loss = model:fit(a, b, with { shuffle = false, sample_weight = to(mgpu.ones { 8 }) }).history.loss[1]
+    local batches = mgpu.data.from_tensors { a, b }:batch(4)
+    return { loss, model:evaluate(a, b, quiet).loss, model:evaluate(batches, quiet).loss,
+      model:predict(a):totable(), mgpu.Sequential { L.Input { 2 }, L.Flatten {} }:predict(a):totable() }
+  end
+  check.equal(numbers(function(t) return t:to "cpu:1" end), numbers(function(t) return t end))
+end)

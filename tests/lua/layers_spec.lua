@@ -8,7 +8,7 @@ local test = check.test
 local L = mgpu.layers
 
 test("layers are named as Keras numbers them", function()
-  mgpu.Layer.reset_names()
+  mgpu.reset_names()
   check.equal(L.Conv2D { 1, 1 }.name, "conv2d")
   check.equal(L.Conv2D { 1, 1 }.name, "conv2d_1")
   check.equal(L.MaxPooling2D {}.name, "max_pooling2d")
@@ -270,4 +270,79 @@ test("layers and variables in fields of an own layer, or arrays of them, are fou
   check.equal({ layer:count_params() }, { 20, 20 })
   layer.parts[1].trainable = false
   check.equal({ layer:count_params() }, { 20, 10 })
+end)
+
+-- ---- training ---------------------------------------------------------------------------------
+
+-- An own layer that calls others, saying nothing of training, and passing x on through a nested model.
+local Block = mgpu.Layer:extend("Block", {})
+function Block:init()
+  self.drop, self.norm = L.Dropout { 0.5 }, L.BatchNormalization { momentum = 0 }
+  self.inner = mgpu.Sequential { L.GaussianNoise { 1 } }
+end
+function Block:call(x) return self.inner(self.norm(self.drop(x))) end
+
+local function zeros_in(t) return t:eq(0):to("float32"):sum():item() end
+
+test("layers called inside an own layer's call take on its training, and only there", function()
+  local block, x = Block {}, mgpu.ones { 64, 4 }
+  check.equal(zeros_in(block.drop(x)), 0)
+  local inference = block(x)
+  check.equal(inference, block(x):totable())
+  check.equal(block.norm.moving_mean:totable(), { 0, 0, 0, 0 })
+  local y = block(x, { training = true })
+  check.truthy(block.norm.moving_mean:totable()[1] > 0.5, "the statistics have moved")
+  check.falsy(y:totable()[1][1] == block(x, { training = true }):totable()[1][1], "noise in the nested model")
+  check.equal(zeros_in(block.drop(x)), 0)
+end)
+
+test("fit trains the layers inside an own layer", function()
+  local block = Block {}
+  local model = mgpu.Sequential { L.Input { 4 }, block, L.Dense { 1 } }
+  model:compile { loss = "mse" }
+  model:fit(mgpu.ones { 64, 4 }, mgpu.ones { 64, 1 }, { verbose = 0 })
+  check.truthy(block.norm.moving_mean:totable()[1] > 0.5, "the statistics have moved")
+end)
+
+test("what an inner call states of training counts, and an error leaves the outer state", function()
+  local Fixed = mgpu.Layer:extend("Fixed", {})
+  function Fixed:init() self.drop = L.Dropout { 0.5 } end
+  function Fixed:call(x) return self.drop(x, { training = false }) end
+  local x = mgpu.ones { 8, 8 }
+  check.equal(zeros_in(Fixed {}(x, { training = true })), 0)
+  local Broken = mgpu.Layer:extend("Broken", {})
+  function Broken:call() error "own trouble" end -- luacheck: no self
+  check.raises(function() Broken {}(x, { training = true }) end, "own trouble")
+  check.equal(zeros_in(L.Dropout { 0.5 }(x)), 0)
+end)
+
+test("training may be given as a lone boolean, as Keras's argument; anything else is an error", function()
+  local drop, x = L.Dropout { 0.5, name = "d" }, mgpu.ones { 8, 8 }
+  check.truthy(zeros_in(drop(x, true)) > 0, "zeros")
+  check.equal(zeros_in(drop(x, false)), 0)
+  local model = mgpu.Sequential { L.Input { 8 }, drop, name = "m" }
+  check.truthy(zeros_in(model(x, true)) > 0, "zeros")
+  for _, callee in ipairs { drop, model } do
+    check.raises(function() callee(x, { traning = true }) end, 'layers_spec.lua:%d+: .*unknown option "traning" '
+      .. '%(did you mean "training"%?%)', "usage")
+    check.raises(function() callee(x, { training = 1 }) end, '"training" must be true or false, got 1', "usage")
+    check.raises(function() callee(x, x) end, "options such as {training = true}, got a userdata", "usage")
+  end
+end)
+
+test("a use that states training in a functional model keeps it, saved and loaded too", function()
+  local x = mgpu.Input { 8 }
+  local model = mgpu.Model { inputs = x, outputs = L.Dropout { 0.5 }(x, { training = true }) }
+  local path = check.path "always.safetensors"
+  model:save(path)
+  for _, m in ipairs { model, mgpu.load_model(path) } do
+    check.truthy(zeros_in(m(mgpu.ones { 8, 8 })) > 0, "zeros at inference")
+  end
+end)
+
+test("an own layer without call says so at the user's line", function()
+  local Mute = mgpu.Layer:extend("Mute", {})
+  check.raises(function() Mute { name = "q" }(mgpu.ones { 1, 2 }) end,
+    'layers_spec.lua:%d+: Mute "q": has no call', "usage")
+  check.raises(function() mgpu.Sequential { L.Input { 2 }, Mute {} } end, "has no call", "usage")
 end)

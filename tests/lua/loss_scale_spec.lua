@@ -179,7 +179,7 @@ end)
 -- ---- in compile and fit -------------------------------------------------------------------------
 
 local function model_of(policy)
-  mgpu.Layer.reset_names()
+  mgpu.reset_names()
   mgpu.seed(11)
   return with_policy(policy or "mixed_float16", function()
     return mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "relu" }, L.Dense { 3, activation = "softmax" } }

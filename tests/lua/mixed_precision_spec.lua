@@ -375,7 +375,7 @@ end)
 test("steps on two and four devices are those on one, to the rounding of bfloat16", function()
   local x, y = batch(24)
   local function trained(devices)
-    mgpu.Layer.reset_names()
+    mgpu.reset_names()
     mgpu.seed(3)
     local model = small "mixed_bfloat16"
     model:compile { optimizer = mgpu.optimizers.SGD { 0.1 }, loss = "sparse_categorical_crossentropy",

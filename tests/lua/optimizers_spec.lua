@@ -363,3 +363,15 @@ test("bad options are errors that name the optimizer", function()
   check.raises(function() optimizers.SGD {}.learning_rate = "fast" end, "learning_rate", "usage")
   check.raises(function() return optimizers.Adamm end, "Adam", "usage")
 end)
+
+test("apply says what is missing or wrong at the user's line", function()
+  local v, g = mgpu.variable(mgpu.tensor { 1, 1 }), mgpu.ones { 2 }
+  for _, opt in ipairs { mgpu.optimizers.SGD {}, mgpu.optimizers.LossScaleOptimizer { "sgd" } } do
+    for _, row in ipairs { { nil, { v }, "the gradients must be an array of tensors, got nil" },
+      { { g }, nil, "the variables must be an array, got nil" }, { { g }, v, "the variables must be an array, got" },
+      { { g }, { g }, "entry 1 of the variables is a tensor, not a variable" },
+      { { 1 }, { v }, "the gradient 1 must be a tensor or false, got a number" } } do
+      check.raises(function() opt:apply(row[1], row[2]) end, "optimizers_spec.lua:%d+: apply: " .. row[3], "usage")
+    end
+  end
+end)

@@ -114,7 +114,7 @@ test("on cpu devices in float32 LeNet-5 trains alike, its losses from the first 
   local train = mgpu.datasets.digits(320)
   local function run(n)
     mgpu.seed(3)
-    mgpu.Layer.reset_names() -- the names, and the seed, make the weights
+    mgpu.reset_names() -- the names, and the seed, make the weights
     local model = mgpu.models.lenet5 { classes = 10 }
     local losses = {}
     model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
@@ -563,7 +563,7 @@ test("the seed's network at batch 10 on three cpu devices has one device's gradi
   mgpu.eval(x, y)
   local function run(n)
     mgpu.seed(3)
-    mgpu.Layer.reset_names()
+    mgpu.reset_names()
     local model = mgpu.models.mnist_cnn { classes = 10 }
     model:compile { optimizer = mgpu.optimizers.SGD { 1 }, loss = "categorical_crossentropy",
       devices = devices("cpu", n) }

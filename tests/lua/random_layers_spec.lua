@@ -182,3 +182,60 @@ test("in a compiled step each step draws anew, as it does outside", function()
     check.falsy(mgpu.tensor(first):eq(mgpu.tensor(second)):all():item(), "drawn twice the same")
   end
 end)
+
+-- A model of unnamed layers trained a little: its first weights, and losses that depend on the masks.
+local function seeded_run(seed)
+  mgpu.seed(seed)
+  local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 8 }, L.Dropout { 0.5 }, L.GaussianNoise { 0.1 },
+    L.Dense { 1 } }
+  local first = model.layers[1].kernel:totable()
+  model:compile { loss = "mse", optimizer = "sgd" }
+  local h = model:fit(mgpu.ones { 16, 4 }, mgpu.ones { 16, 1 }, { verbose = 0, epochs = 2, batch_size = 4 })
+  return { first, { unpack(h.history.loss) } }
+end
+
+test("after the same seed the same code gives the same weights and masks, in one process too", function()
+  local before = seeded_run(42)
+  check.equal(seeded_run(42), before)
+  check.falsy(seeded_run(43)[2][2] == before[2][2], "the same loss with another seed")
+end)
+
+test("a seed at the start leaves the numbers of a script as its layers' names make them", function()
+  mgpu.reset_names()
+  mgpu.seed(1)
+  local unnamed = L.Dense { 3 }
+  unnamed(mgpu.ones { 1, 2 })
+  mgpu.seed(1)
+  local named = L.Dense { 3, name = "dense" }
+  named(mgpu.ones { 1, 2 })
+  check.equal(unnamed.kernel:value(), named.kernel:totable())
+end)
+
+test("two unnamed layers made after one seed differ in weights and masks", function()
+  mgpu.seed(1)
+  local x = mgpu.ones { 1, 64 }
+  local state = mgpu.rng_state()
+  local function drawn(layer) -- from the same place in the sequence of draws
+    mgpu.rng_state(state)
+    return layer(x, TRAINING):totable()
+  end
+  local a, b = L.Dense { 4 }, L.Dense { 4 }
+  check.falsy(drawn(a)[1][1] == drawn(b)[1][1], "the same weights")
+  local c, d = L.Dropout { 0.5 }, L.Dropout { 0.5 }
+  check.falsy(table.concat(drawn(c)[1]) == table.concat(drawn(d)[1]), "the same mask")
+end)
+
+test("reset_names starts the numbers of names again", function()
+  mgpu.reset_names()
+  local first = L.Flatten {}.name
+  check.equal(L.Flatten {}.name, first .. "_1")
+  mgpu.reset_names()
+  check.equal(L.Flatten {}.name, first)
+end)
+
+test("masks go where the input lies, however many draws are not evaluated yet", function()
+  check.needs "cpu"
+  local x, drop = mgpu.ones({ 2, 2, 2, 4 }):to "cpu:1", L.SpatialDropout2D { 0.5 }
+  for _ = 1, 1500 do drop(x, TRAINING) end -- past the point where what is pending is evaluated
+  check.equal(drop(x, TRAINING):device(), "cpu:1")
+end)

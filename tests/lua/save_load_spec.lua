@@ -89,3 +89,72 @@ test("saving where one cannot write leaves the model usable", function()
   check.raises(function() model:save "/nonexistent/folder/m.safetensors" end, "/nonexistent", "io")
   check.equal(model(x()):shape(), { 4, 3 })
 end)
+
+-- ---- unnamed layers ---------------------------------------------------------------------------
+
+local Pair = mgpu.Layer:extend("Pair", {})
+function Pair:init() self.first, self.second = L.Dense { 4 }, L.Dense { 4, use_bias = false } end
+function Pair:call(t) return self.first(t) + self.second(t) end
+
+local function unnamed(units)
+  return mgpu.Sequential { L.Input { 4 }, L.Dense { 4 }, Pair {}, L.BatchNormalization {},
+    L.Dense { units or 4 } }
+end
+
+test("a second model of unnamed layers takes the weights of the first, by order", function()
+  local path, batch = check.path "unnamed.safetensors", mgpu.rand { 2, 4 }
+  local first, second = unnamed(), unnamed()
+  first.layers[1].kernel:assign(mgpu.rand { 4, 4 })
+  first:save_weights(path)
+  second:load_weights(path)
+  check.equal(second(batch), first(batch):totable())
+  first:save(path)
+  local third = unnamed()
+  third:load_weights(path)
+  check.equal(third(batch), first(batch):totable())
+  mgpu.load_model(path, { custom = { Pair = Pair } }):load_weights(path)
+end)
+
+test("by order, kinds, shapes and the names that were given must agree; what differs is said", function()
+  local path = check.path "differs.safetensors"
+  mgpu.reset_names()
+  unnamed():save_weights(path)
+  local function refused(model, expected)
+    local before = model:get_weights()
+    check.raises(function() model:load_weights(path) end, expected, "data")
+    for i, t in ipairs(model:get_weights()) do check.equal(t, before[i]:totable()) end
+  end
+  refused(unnamed(5), 'by order, weight %d+ of the file is "dense_3/kernel" of shape {4, 4}, that of the model '
+    .. '"dense_%d+/kernel" of shape {4, 5}')
+  refused(mgpu.Sequential { L.Input { 4 }, L.Dense { 4 } }, "by order, the file has 11 weights, the model 2")
+  mgpu.Sequential { L.Input { 4 }, L.Dense { 4 } }:save_weights(path)
+  refused(mgpu.Sequential { L.Input { 4 }, L.Dense { 4, name = "own" } },
+    'weight 1 of the file is "dense_%d+/kernel" of shape {4, 4}, that of the model "own/kernel"')
+  refused(mgpu.Sequential { L.Input { 4 }, L.Dense { 4, name = "dense_head" } }, 'the model "dense_head/kernel"')
+  refused(mgpu.Sequential { L.Input { 4 }, Pair {} }, "by order, the file has 2 weights, the model 3")
+end)
+
+test("load_model's options are checked; compile = false leaves the optimizer out", function()
+  local model, path = network(), check.path "options.safetensors"
+  model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }
+  model:save(path)
+  check.truthy(mgpu.load_model(path).saved_optimizer, "an optimizer")
+  check.falsy(mgpu.load_model(path, { compile = false }).saved_optimizer, "an optimizer")
+  local function refused(options, expected)
+    check.raises(function() mgpu.load_model(path, options) end, "save_load_spec.lua:%d+: load_model: " .. expected,
+      "usage")
+  end
+  refused({ custom_objects = {} }, 'unknown option "custom_objects"')
+  refused({ custm = {} }, 'unknown option "custm" %(did you mean "custom"%?%)')
+  refused({ custom = { S = 3 } }, "custom.S must be a class made by mgpu.Layer:extend, got a number")
+  refused("x", "options are a table, got a string")
+end)
+
+test("a path that is missing is an error at the user's line", function()
+  local model = network()
+  for _, fn in ipairs { function() model:save() end, function() model:save_weights() end,
+    function() model:load_weights() end, function() mgpu.load_model() end } do
+    check.raises(fn, "save_load_spec.lua:%d+: .*: the path must be text, got nothing", "usage")
+  end
+  check.raises(function() model:save {} end, "got a table", "usage")
+end)

@@ -44,7 +44,7 @@ test("--help prints the options", function()
 end)
 
 test("wrong options are errors", function()
-  for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar" } do
+  for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar", "--limit 0" } do
     local out, status = run(options)
     check.equal(status, 1)
     check.matches(out, "see --help")

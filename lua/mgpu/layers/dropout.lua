@@ -31,7 +31,7 @@ end
 
 function Dropout:build(shape)
   mask_shape(self, shape)
-  self.stream = self.stream_of(self.name .. (self.seed and ":" .. self.seed or ""))
+  self.stream = self:own_stream(self.seed)
 end
 
 function Dropout:output_shape(shape) return shape end -- luacheck: no self

@@ -9,7 +9,7 @@ local GaussianNoise = Layer:extend("GaussianNoise", { positional = 1,
 })
 
 function GaussianNoise:build()
-  self.stream = self.stream_of(self.name .. (self.seed and ":" .. self.seed or ""))
+  self.stream = self:own_stream(self.seed)
 end
 
 function GaussianNoise:output_shape(shape) return shape end -- luacheck: no self

@@ -28,8 +28,8 @@ local function nearest(t, f)
   return ops.reshape(y, { shape = { s[1], s[2] * f[1], s[3] * f[2], s[4] } })
 end
 
--- {n * factor, n}: the shares of the old cells in each new one.
-local function shares(n, factor, dtype)
+-- {n * factor, n}: the shares of the old cells in each new one, on the device of t.
+local function shares(n, factor, dtype, t)
   local rows = {}
   for i = 1, n * factor do
     local row = {}
@@ -41,7 +41,7 @@ local function shares(n, factor, dtype)
     row[second + 1] = row[second + 1] + at - low
     rows[i] = row
   end
-  return core.tensor(rows, { dtype = dtype })
+  return core.tensor(rows, { dtype = dtype, device = t:device() })
 end
 
 local function bilinear(t, f)
@@ -50,8 +50,8 @@ local function bilinear(t, f)
   local s = t:shape()
   t = ops.cast(t, { dtype = dtype })
   local h, w = s[2] * f[1], s[3] * f[2]
-  local y = ops.matmul(shares(s[2], f[1], dtype), ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } }))
-  y = ops.matmul(shares(s[3], f[2], dtype), ops.reshape(y, { shape = { s[1] * h, s[3], s[4] } }))
+  local y = ops.matmul(shares(s[2], f[1], dtype, t), ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } }))
+  y = ops.matmul(shares(s[3], f[2], dtype, t), ops.reshape(y, { shape = { s[1] * h, s[3], s[4] } }))
   return ops.cast(ops.reshape(y, { shape = { s[1], h, w, s[4] } }), { dtype = given })
 end
 

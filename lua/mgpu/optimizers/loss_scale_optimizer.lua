@@ -137,7 +137,10 @@ function LossScale:apply_unscaled(grads, variables)
 end
 
 --- Changes the variables by gradients of the scaled loss; see the top.
-function LossScale:apply(grads, variables) self:apply_unscaled(self:unscale(grads), variables) end
+function LossScale:apply(grads, variables)
+  Optimizer.check_apply(grads, variables)
+  self:apply_unscaled(self:unscale(grads), variables)
+end
 LossScale.apply_gradients = LossScale.apply
 
 -- ---- making them --------------------------------------------------------------------------------

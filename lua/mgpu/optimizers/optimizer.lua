@@ -187,8 +187,33 @@ local function step_scalars(self)
   end
 end
 
+-- What `apply` is given: an array of gradients and one of variables.
+function Optimizer.check_apply(grads, variables)
+  local example = "as in opt:apply(grads, model.trainable_variables)"
+  if type(grads) ~= "table" then
+    core.fail("usage", ("apply: the gradients must be an array of tensors, got %s, %s"):format(type(grads),
+      example))
+  elseif type(variables) ~= "table" then
+    core.fail("usage", ("apply: the variables must be an array, got %s, %s"):format(type(variables), example))
+  end
+  for i, v in ipairs(variables) do
+    if not core.is_variable(v) then
+      core.fail("usage", ("apply: entry %d of the variables is a %s, not a variable, %s"):format(i,
+        core.is_tensor(v) and "tensor" or type(v), example))
+    end
+  end
+  for i, g in ipairs(grads) do
+    if g and not core.is_tensor(g) then
+      core.fail("usage", ("apply: the gradient %d must be a tensor or false, got a %s"):format(i, type(g)))
+    end
+  end
+end
+
 -- Changes the variables by their gradients; a gradient of false leaves its variable alone.
-function Optimizer:apply(grads, variables) self:apply_unscaled(self:unscale(grads), variables) end
+function Optimizer:apply(grads, variables)
+  self.check_apply(grads, variables)
+  self:apply_unscaled(self:unscale(grads), variables)
+end
 
 -- The same with gradients that `unscale` has been given.
 function Optimizer:apply_unscaled(grads, variables)
