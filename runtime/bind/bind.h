@@ -42,6 +42,8 @@ mg_tensor **bind_new_tensor(lua_State *L);
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned);
 /* The tensor at index, or NULL if it is something else. Raises if it was freed. */
 mg_tensor *bind_to_tensor(lua_State *L, int index);
+/* The same; NULL also for one that was freed. */
+mg_tensor *bind_peek_tensor(lua_State *L, int index);
 /* Replaces what stands at index (variable, number, boolean, nested table) by a tensor userdata.
  * Numbers adopt the dtype of `like` (NULL: floatx). Borrowed. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who);

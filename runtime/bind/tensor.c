@@ -45,6 +45,11 @@ mg_tensor *bind_to_tensor(lua_State *L, int index) {
     return *place;
 }
 
+mg_tensor *bind_peek_tensor(lua_State *L, int index) {
+    mg_tensor **place = test_userdata(L, index, BIND_TENSOR);
+    return place ? *place : NULL;
+}
+
 mg_variable *bind_to_variable(lua_State *L, int index) {
     mg_variable **place = test_userdata(L, index, BIND_VARIABLE);
     return place ? *place : NULL;

@@ -1,5 +1,6 @@
 /* Variables in Lua: a handle that behaves as its current value in every op. */
 #include "bind/bind.h"
+#include "bind/signature.h"
 #include "graph/graph.h"
 #include <string.h>
 
@@ -104,7 +105,14 @@ static int variable_newindex(lua_State *L) {
                          "variable \"%s\": cannot set \"%s\": only trainable can be set; "
                          "its value is changed with :assign",
                          v->name, key);
+    if (v->trainable != lua_toboolean(L, 3)) bind_turn_trainable(v);
     v->trainable = lua_toboolean(L, 3);
+    return 0;
+}
+
+/* turn_trainable(layer): for lua/mgpu/weights.lua, when it turns its `trainable`. */
+static int core_turn_trainable(lua_State *L) {
+    bind_turn_trainable(lua_topointer(L, 1));
     return 0;
 }
 
@@ -129,4 +137,5 @@ void bind_open_variable(lua_State *L) {
 const luaL_Reg mg_bind_variable[] = {{"variable", core_variable},
                                      {"is_variable", core_is_variable},
                                      {"autocast", core_autocast},
+                                     {"turn_trainable", core_turn_trainable},
                                      {NULL, NULL}};
