@@ -355,17 +355,33 @@ static int tensor_free(lua_State *L) {
     return tensor_gc(L);
 }
 
-/* A copy on a device (the same one for clone). */
+/* x on d as a tensor of its own, still to be copied; gradients flow back through it. */
+static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("place"), &t, 1, &attrs));
+    return place;
+}
+
+/* A copy on a device (the same one for clone), made now. A plan needs none: in a trace the value
+ * itself serves, and what lies where is the layers' to say. */
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
     mg_device *d = lua_isnoneornil(L, 2) ? t->place.device : mg_device_find(luaL_checkstring(L, 2));
     if (!d) return bind_raise(L);
-    refuse_in_trace(L, "to");
+    if (mg_trace_current()) {
+        if (d != t->place.device)
+            bind_fail(L, MG_USAGE,
+                      "to: inside mgpu.jit (or fit) nothing is moved from %s to %s: give layers a "
+                      "device, as in L.Dense {10, device = \"%s\"}, or move the tensor before",
+                      t->place.device->name, d->name, d->name);
+        *bind_new_tensor(L) = mg_tensor_retain(t);
+        return 1;
+    }
     bind_eval(L, &t, 1);
     bind_account(L, mg_tensor_bytes(t));
-    mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_tensor_copy(t, d));
+    bind_eval(L, push_placed(L, t, d), 1);
     return 1;
 }
 
@@ -379,9 +395,7 @@ static int core_place(lua_State *L) {
         lua_settop(L, 1);
         return 1;
     }
-    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
-    mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_apply(mg_op_find("place"), &t, 1, &attrs));
+    push_placed(L, t, d);
     return 1;
 }
 

@@ -66,3 +66,27 @@ test("a model predicts, evaluates and trains on any devices while a gradient is 
     check.equal(model:get_weights()[1], { { -1 }, { -1 } })
   end
 end)
+
+test("clone and to pass the gradient, back to where it came from", function()
+  local v = mgpu.variable(3)
+  local function both(fn) return gradient(function() return v:square() + fn(v:square()) end, v):item() end
+  check.equal(both(function(t) return t:clone() end), 12)
+  check.equal(both(function(t) return t:to "ref:1":to(v:device()) end), 12)
+  local grad = mgpu.grad(function(x) return (x * x):to "ref:1":sum() end)
+  check.equal(grad(mgpu.tensor { 3, 4 }), { 6, 8 })
+  check.equal(grad(mgpu.tensor { 3, 4 }):device(), v:device())
+  check.equal(mgpu.grad(function(x) return grad(x):sum() end)(mgpu.tensor { 3, 4 }), { 2, 2 })
+end)
+
+test("data that no gradient is asked for moves freely in a gradient", function()
+  local data, v = mgpu.tensor { 5, 6 }, mgpu.variable { 1, 2 }
+  check.equal(gradient(function() return (v * data:to "ref:1":to(v:device()):clone()):sum() end, v), { 5, 6 })
+end)
+
+test("inside mgpu.jit clone is the value itself, and moving says what to do", function()
+  local v = mgpu.variable(3)
+  local step = mgpu.jit(function() return gradient(function() return v:square():clone() end, v) end)
+  check.equal(step():item(), 6)
+  check.raises(function() mgpu.jit(function(x) return x:to "ref:1" end)(mgpu.ones { 2 }) end,
+    'gradients_spec.lua:%d+: to: inside mgpu.jit .* device = "ref:1"', "usage")
+end)
