@@ -77,7 +77,7 @@ local function gpu_list(gpus)
   end
   if type(gpus) ~= "table" then fail("multi_gpu_model", "gpus must be a count or a list") end
   local list = {}
-  for i, gpu in ipairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
+  for i, gpu in pairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
   return list
 end
 

@@ -231,7 +231,7 @@ int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {functions,    mg_bind_tensor, mg_bind_variable, mg_bind_grad,
                                mg_bind_jit,  mg_bind_device, mg_bind_memory,   mg_bind_random,
-                               mg_bind_data, mg_bind_io};
+                               mg_bind_data, mg_bind_io,     mg_bind_nested};
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */

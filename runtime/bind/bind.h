@@ -55,6 +55,15 @@ mg_tensor *bind_read_variable(mg_variable *v);
 void bind_eval(lua_State *L, mg_tensor *const *t, int n);
 mg_dtype bind_floatx(void);
 
+/* ---- nested.c ---- */
+
+/* The number of entries of the array at index (an absolute one); -1 if it has holes or names:
+ * `fault` then says which. */
+int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size);
+/* Pushes a tensor made from the nested table at index (an absolute one). dtype -1: bool if all are
+ * booleans, else floatx. Borrowed. */
+mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device, const char *who);
+
 /* ---- memory.c ---- */
 
 /* Tells the collector that bytes off the Lua heap are about to be taken. */
@@ -63,8 +72,9 @@ void bind_account(lua_State *L, size_t bytes);
 void bind_note_made(lua_State *L);
 
 /* The function lists of the other files; each ends with {NULL, NULL}. */
-extern const luaL_Reg mg_bind_tensor[], mg_bind_variable[], mg_bind_grad[], mg_bind_jit[],
-    mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[], mg_bind_io[];
+extern const luaL_Reg mg_bind_tensor[], mg_bind_nested[], mg_bind_variable[], mg_bind_grad[],
+    mg_bind_jit[], mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[],
+    mg_bind_io[];
 /* ops.c: fills the table on top of the stack with one function an op. */
 void bind_open_ops(lua_State *L, bool hidden);
 int bind_op_rows(lua_State *L);

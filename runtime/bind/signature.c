@@ -35,6 +35,15 @@ int bind_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Entries after a hole would be lost. */
+static void check_position(bind_signature *s, double key, int n, int argument) {
+    if (key >= 1 && key <= n && key == (int)key) return;
+    bind_fail(s->L, MG_USAGE,
+              "mgpu.jit: argument %d: the key %g is no position of an array without holes; "
+              "give other fields names",
+              argument, key);
+}
+
 /* The array part in order, then the named fields sorted: tables have no order of their own. */
 static void put_table(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
@@ -49,6 +58,7 @@ static void put_table(bind_signature *s, int index, int argument) {
         lua_pop(L, 1);
     }
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) == LUA_TNUMBER) check_position(s, lua_tonumber(L, -2), n, argument);
         if (lua_type(L, -2) != LUA_TSTRING) continue;
         if (n_names == 64)
             bind_fail(L, MG_USAGE, "mgpu.jit: argument %d has more than 64 fields", argument);

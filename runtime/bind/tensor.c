@@ -1,4 +1,4 @@
-/* Tensors in Lua: userdata, conversion from and to Lua values, the plain methods. */
+/* Tensors in Lua: userdata, conversion from (nested.c) and to Lua values, the plain methods. */
 #include "bind/bind.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -64,77 +64,6 @@ static int tensor_gc(lua_State *L) {
 
 /* ---- from Lua values ---- */
 
-typedef struct reader { /* a nested table on its way to numbers */
-    lua_State *L;
-    const char *who;
-    mg_shape shape;
-    double *values;
-    int64_t n;
-    bool all_boolean;
-} reader;
-
-static void read_shape(reader *r, int index) {
-    lua_State *L = r->L;
-    lua_pushvalue(L, index);
-    while (lua_istable(L, -1)) {
-        if (r->shape.rank == MG_MAX_RANK)
-            bind_fail(L, MG_USAGE, "%s: tables nest deeper than %d", r->who, MG_MAX_RANK);
-        r->shape.dim[r->shape.rank++] = (int64_t)lua_objlen(L, -1);
-        lua_rawgeti(L, -1, 1);
-        lua_remove(L, -2);
-    }
-    lua_pop(L, 1);
-}
-
-static void read_leaf(reader *r) {
-    lua_State *L = r->L;
-    if (lua_isboolean(L, -1)) {
-        r->values[r->n++] = lua_toboolean(L, -1);
-        return;
-    }
-    if (lua_type(L, -1) != LUA_TNUMBER)
-        bind_fail(L, MG_USAGE, "%s: element %d is a %s, not a number", r->who, (int)r->n + 1,
-                  luaL_typename(L, -1));
-    r->all_boolean = false;
-    r->values[r->n++] = lua_tonumber(L, -1);
-}
-
-static void read_values(reader *r, int index, int depth) {
-    lua_State *L = r->L;
-    const int64_t size = r->shape.dim[depth];
-    luaL_checkstack(L, 3, "nested tables");
-    if (!lua_istable(L, index) || (int64_t)lua_objlen(L, index) != size)
-        bind_fail(L, MG_USAGE, "%s: the nested tables are ragged: expected %d entries on axis %d",
-                  r->who, (int)size, depth + 1);
-    for (int64_t i = 1; i <= size; i++) {
-        lua_rawgeti(L, index, (int)i);
-        if (depth + 1 < r->shape.rank)
-            read_values(r, lua_gettop(L), depth + 1);
-        else
-            read_leaf(r);
-        lua_pop(L, 1);
-    }
-}
-
-/* Pushes a tensor made from the table at index. dtype -1: bool if all are booleans, else floatx. */
-static mg_tensor *from_table(lua_State *L, int index, int dtype, mg_device *device,
-                             const char *who) {
-    reader r = {.L = L, .who = who, .all_boolean = true};
-    read_shape(&r, index);
-    bind_check(L, mg_shape_check(&r.shape, who));
-    const size_t n = (size_t)mg_shape_count(&r.shape);
-    mg_tensor **place = bind_new_tensor(L);
-    r.values = lua_newuserdata(L, (n + 1) * sizeof(double));
-    read_values(&r, index, 0);
-    if (dtype < 0) dtype = r.all_boolean && n ? MG_BOOL : (int)floatx;
-    bind_account(L, n * mg_dtype_size((mg_dtype)dtype));
-    void *raw = lua_newuserdata(L, n * 8 + 1);
-    mg_from_double(raw, r.values, (mg_dtype)dtype, n);
-    bind_fill(L, place, mg_tensor_from_host(raw, (mg_dtype)dtype, &r.shape, device));
-    lua_pop(L, 2);
-    return *place;
-}
-
 /* What a number becomes beside a tensor: its dtype, unless that would lose the fraction. */
 static mg_dtype number_dtype(double v, const mg_tensor *like) {
     if (!like) return floatx;
@@ -166,7 +95,7 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
     } else if (lua_isboolean(L, index)) {
         t = scalar(L, lua_toboolean(L, index), MG_BOOL);
     } else if (lua_istable(L, index)) {
-        t = from_table(L, index, -1, NULL, who);
+        t = bind_from_table(L, index, -1, NULL, who);
     } else {
         bind_fail(L, MG_USAGE, "%s: expected a tensor, got %s", who, luaL_typename(L, index));
     }
@@ -234,7 +163,7 @@ static int core_tensor(lua_State *L) {
                       near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
         }
     }
-    if (lua_istable(L, 1)) return from_table(L, 1, dtype, device, "tensor"), 1;
+    if (lua_istable(L, 1)) return bind_from_table(L, 1, dtype, device, "tensor"), 1;
     if (lua_type(L, 1) == LUA_TNUMBER || lua_isboolean(L, 1)) {
         const double v = lua_isboolean(L, 1) ? lua_toboolean(L, 1) : lua_tonumber(L, 1);
         const mg_dtype t = dtype >= 0 ? (mg_dtype)dtype : lua_isboolean(L, 1) ? MG_BOOL : floatx;

@@ -61,7 +61,7 @@ test("a model predicts, evaluates and trains on any devices while a gradient is 
     model:compile { optimizer = mgpu.optimizers.SGD { 0.5 }, loss = "mse", devices = devices }
     local v, x, y = mgpu.variable(3), mgpu.ones { 1, 2 }, mgpu.zeros { 1, 1 }
     check.equal(gradient(function() return model:predict(x * v):sum() end, v):item(), 2)
-    check.equal(gradient(function() return model:evaluate(x, y, { verbose = 0 }) * v end, v):item(), 4)
+    check.equal(gradient(function() return model:evaluate(x, y, { verbose = 0 }).loss * v end, v):item(), 4)
     gradient(function() return model:train_on_batch(x, y).loss * v end, v) -- 1 - 0.5 * 2 * 2
     check.equal(model:get_weights()[1], { { -1 }, { -1 } })
   end

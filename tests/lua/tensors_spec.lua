@@ -24,6 +24,33 @@ test("tensors are made from numbers, booleans and nested tables", function()
   refused(function() mgpu.zeros({ 2 }, { dtype = "flot32" }) end, 'did you mean "float32"')
 end)
 
+test("holes and names in arrays of numbers or tensors are errors that say where", function()
+  local a = mgpu.ones { 2 }
+  refused(function() mgpu.tensor { 1, nil, 3 } end, "tensor: entry 2 is missing: an array has no holes")
+  refused(function() mgpu.tensor { nil, 3 } end, "tensor: entry 1 is missing")
+  refused(function() mgpu.tensor { x = 1 } end, 'tensor: the name "x" stands in an array')
+  refused(function() mgpu.tensor { [0] = 1, 2 } end, "tensor: the key 0 stands in an array")
+  refused(function() mgpu.tensor { { 1, 2 }, { 3, nil, 4 } } end, "tensor: in %[2%], entry 2 is missing")
+  refused(function() mgpu.tensor { { { 1 }, { 3, a = 4 } } } end, 'tensor: in %[1%]%[2%], the name "a"')
+  refused(function() return a + { 1, nil, 2 } end, "add: entry 2 is missing")
+  refused(function() mgpu.zeros { 2, nil, 3 } end, 'option "shape": entry 2 is missing')
+  refused(function() a:reshape { 2, nil, 1 } end, 'reshape: option "shape": entry 2 is missing')
+  refused(function() mgpu.concat { a, nil, a } end, "concat: entry 2 is missing")
+  refused(function() mgpu.concat { a, a, axis = 1 } end, 'concat: the name "axis" .*; options come after it')
+  refused(function() mgpu.value_and_grad(print, { mgpu.variable { 1 }, nil, mgpu.variable { 2 } }) end,
+    "value_and_grad: the variables: entry 2 is missing")
+  refused(function() mgpu.jit(function(t) return t[1] end) { [0] = a, a } end,
+    "mgpu.jit: argument 1: the key 0 is no position")
+end)
+
+test("a symbolic tensor, a layer or a model beside a tensor is named", function()
+  local t = mgpu.ones { 1, 3 }
+  refused(function() return t + mgpu.Input { 3 } end,
+    "add: expected a tensor, got symbolic tensor {None, 3} of Input .*, which has no values: .*Lambda")
+  refused(function() return t * mgpu.layers.Dense { 3, name = "d" } end, 'mul: expected a tensor, got Dense "d"')
+  refused(function() mgpu.tensor(mgpu.Input { 3 }) end, "tensor: expected a tensor, got symbolic tensor")
+end)
+
 test("the makers make what they say", function()
   check.equal(mgpu.zeros { 2 }:totable(), { 0, 0 })
   check.equal(mgpu.full({ 2 }, 7):totable(), { 7, 7 })
