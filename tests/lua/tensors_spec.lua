@@ -135,6 +135,33 @@ test("composed ops compute what their names say", function()
   refused(function() t:squeeze(1) end, "squeeze: axis 1 has size 2")
 end)
 
+test("options of composed ops have names, too, and wrong ones are refused", function()
+  local t = mgpu.tensor { { { 1 }, { 2 }, { 3 } } }
+  check.equal({ t:squeeze { axis = 1 }:shape(), t:squeeze { axis = { 1, 3 } }:shape(), t:squeeze {}:shape() },
+    { { 3, 1 }, { 3 }, { 3 } })
+  check.equal(t:expand_dims { axis = -1 }:shape(), { 1, 3, 1, 1 })
+  check.equal(t:split { n = 3, axis = 2 }[3], { { { 3 } } })
+  check.equal(mgpu.stack({ t, t }, { axis = 2 }):shape(), { 1, 2, 3, 1 })
+  check.equal({ t:clip { low = 2 }:sum():item(), t:clip { high = 2 }:sum():item() }, { 7, 5 })
+  check.equal(t:transpose { order = { 2, 1, 3 } }:shape(), { 3, 1, 1 })
+  check.equal(t:slice { ranges = { 1, { 2, 3 } } }, { { 2 }, { 3 } })
+  check.equal(mgpu.one_hot({ 1 }, { classes = 2, dtype = "int32" }), mgpu.one_hot({ 1 }, 2, { dtype = "int32" }))
+  check.equal(t:mean { axis = {} }:item(), 2) -- an empty list is none given, as for sum
+  for name, message in pairs { squeeze = "axis", expand_dims = "axis", split = "axis", clip = "low",
+    transpose = "order", one_hot = "dtype", slice = "ranges", mean = "axis", var = "axis", norm = "axis" } do
+    local wrong = message:sub(1, -2)
+    refused(function() t[name](t, { [wrong] = 1 }) end,
+      ('%s: unknown option "%s" %%(did you mean "%s"'):format(name, wrong, message))
+  end
+  refused(function() mgpu.stack({ t, t }, { axs = 1 }) end, 'stack: unknown option "axs"')
+  refused(function() mgpu.stack { t, nil, t } end, "stack: entry 2 is missing")
+  refused(function() t:mean { axis = 1, 2 } end, "mean: the options have names")
+  refused(function() t:flatten(2) end, "flatten: too many arguments: takes 0 options")
+  refused(function() t:expand_dims() end, "expand_dims: an axis is a whole number, got nil")
+  refused(function() t:split(1.5, 2) end, "split: the number of parts must be a whole number, got 1.5")
+  refused(function() t:slice { 1, { last = 2 } } end, "slice: axis 2: a range is {first, last, step}; last")
+end)
+
 test("dtypes and devices change with to; clone is a copy; mean of integers is float32", function()
   local t = mgpu.tensor { 1.7, -1.7, 300 }
   check.equal(t:to "int32":totable(), { 1, -1, 300 })
