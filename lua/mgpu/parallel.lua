@@ -193,4 +193,4 @@ function M.resolve(model, chosen)
   return { devices = list, weights = weights, stages = stages, strategy = "mirrored" }
 end
 
-return M
+return require "mgpu.closed" ("mgpu.parallel", M)

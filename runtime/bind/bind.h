@@ -27,6 +27,8 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...)
 void bind_check(lua_State *L, mg_status status);
 /* Raises unless the argument has this Lua type: "grad: argument 1 must be a function, got nil". */
 void bind_want(lua_State *L, int index, int type, const char *who);
+/* Raises unless the value at index (an absolute one) is a table with none but these n names. */
+void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n);
 /* Raises "interrupted" after Ctrl-C. Every entry calls it. */
 void bind_poll(lua_State *L);
 /* Notes the user's line in the tensors made from here on, if plans want to show it. */

@@ -149,19 +149,13 @@ static int core_tensor(lua_State *L) {
     bind_poll(L);
     int dtype = -1;
     mg_device *device = NULL;
-    if (lua_istable(L, 2)) {
+    if (!lua_isnoneornil(L, 2)) {
+        static const char *const known[] = {"dtype", "device"};
+        bind_check_options(L, 2, "tensor", known, 2);
         lua_getfield(L, 2, "dtype");
         dtype = dtype_option(L, -1, "tensor");
         lua_getfield(L, 2, "device");
         if (!lua_isnil(L, -1) && !(device = mg_device_find(luaL_checkstring(L, -1)))) bind_raise(L);
-        static const char *const known[] = {"dtype", "device"};
-        for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
-            const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-            if (strcmp(key, known[0]) == 0 || strcmp(key, known[1]) == 0) continue;
-            const char *near = mg_nearest_name(key, known, 2);
-            bind_fail(L, MG_USAGE, "tensor: unknown option \"%s\"%s%s%s", key,
-                      near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
-        }
     }
     if (lua_istable(L, 1)) return bind_from_table(L, 1, dtype, device, "tensor"), 1;
     if (lua_type(L, 1) == LUA_TNUMBER || lua_isboolean(L, 1)) {
@@ -400,7 +394,12 @@ static int tensor_index(lua_State *L) {
     }
     lua_pushvalue(L, 2);
     lua_rawget(L, lua_upvalueindex(1));
-    if (lua_isnil(L, -1) && lua_type(L, 2) == LUA_TSTRING) {
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return bind_fail(L, MG_USAGE,
+                         "a tensor is indexed with one position, as in t[2], got a %s: use :slice "
+                         "for ranges, :gather for a tensor of ids and :where for a mask",
+                         bind_to_tensor(L, 2) ? "tensor" : luaL_typename(L, 2));
+    if (lua_isnil(L, -1)) {
         const char *names[256];
         int n = 0;
         for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < 256; lua_pop(L, 1))
@@ -457,7 +456,15 @@ void bind_open_tensor(lua_State *L) {
     bind_register(L, methods);
     for (int k = 0; k < 2; k++) {
         luaL_newmetatable(L, kinds[k]);
-        bind_register(L, meta);
+        luaL_getmetatable(L, kinds[0]); /* the same functions: Lua compares only by common ones */
+        for (const luaL_Reg *m = meta; m->name; m++) {
+            if (k == 0)
+                lua_pushcfunction(L, m->func);
+            else
+                lua_getfield(L, -1, m->name);
+            lua_setfield(L, -3, m->name);
+        }
+        lua_pop(L, 1);
         for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
             lua_getfield(L, -2, operators[i][1]);
             lua_setfield(L, -2, operators[i][0]);

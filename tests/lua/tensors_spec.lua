@@ -185,10 +185,43 @@ test("tensors are values: writing, ordering and unequal use raise and say what t
   local t = mgpu.ones { 2 }
   refused(function() t[1] = 3 end, "tensors are values.*:where")
   refused(function() return (t < t) end, ":lt")
+  refused(function() return (t < mgpu.variable { 1 }) end, ":lt")
   check.truthy(t == t and t ~= mgpu.ones { 2 })
   check.equal(t:eq(1):totable(), { true, true })
   refused(function() return (t:item()) end, "item: the tensor has 2 elements")
   check.truthy(t:gt(0):all():item())
+end)
+
+-- Lua itself raises here and asks no tensor; the program adds to its message.
+test("comparing a tensor with a number ends the program with the ops that compare", function()
+  local path = check.path "less.lua"
+  check.write(path, 'local t = require "mgpu".ones { 2 }\nif t < 1 then print "less" end\n')
+  local output, status = check.run(check.program .. " " .. path)
+  check.matches(output, "less.lua:2: attempt to compare userdata with number: tensors are .* use :lt")
+  check.equal(status, 1)
+end)
+
+test("a tensor is indexed with a position or a method's name and nothing else", function()
+  local t = mgpu.ones { 2 }
+  refused(function() return t[t] end, "indexed with one position, .* got a tensor: .*:gather")
+  refused(function() return t[true] end, "got a boolean")
+  refused(function() return t[nil] end, "got a nil")
+  refused(function() return mgpu.variable { 1 }[{ 1, 2 }] end, "got a table: use :slice")
+end)
+
+test("options of a variable and kinds of devices are checked", function()
+  refused(function() mgpu.variable({ 1 }, { nmae = "x" }) end, 'variable: unknown option "nmae" %(did you mean "name"')
+  refused(function() mgpu.variable({ 1 }, { "x" }) end, "variable: the options have names")
+  refused(function() mgpu.variable({ 1 }, "x") end, "variable: the options must be a table such as {name")
+  refused(function() mgpu.variable({ 1 }, { trainable = 0 }) end, 'option "trainable" must be true or false')
+  refused(function() mgpu.variable { 1 }.trainable = 0 end, "trainable must be true or false, got number")
+  refused(function() mgpu.tensor(1, "int32") end, "tensor: the options must be a table such as {dtype")
+  refused(function() mgpu.devices "gpuu" end, 'unknown kind "gpuu" %(did you mean "gpu"%?%); there are cuda')
+end)
+
+test("a name that a table of functions lacks is an error with the nearest", function()
+  refused(function() return mgpu.parallel.multi_gpu_modle end, 'did you mean "multi_gpu_model"')
+  refused(function() return mgpu.activations.rleu end, 'did you mean "relu"')
 end)
 
 test("a freed tensor cannot be used", function()
