@@ -81,6 +81,17 @@ test("operators broadcast, and a number adopts the tensor's dtype", function()
   refused(function() return (t + "x") end, "add: ")
 end)
 
+test("integers are exact up to 2^53, and results saturate at the dtype's limits", function()
+  local function int(v, dtype) return mgpu.tensor({ v }, { dtype = dtype }) end
+  for _, device in ipairs { "cpu:0", "ref:0" } do
+    check.equal((int(2147483647, "int32"):to(device) + 1):totable(), { 2147483647 })
+    check.equal((int(-2147483648, "int32"):to(device) - 1):totable(), { -2147483648 })
+    check.equal((int(250, "uint8"):to(device) + 10):totable(), { 255 })
+    check.equal((int(3, "uint8"):to(device) - 10):totable(), { 0 })
+    check.equal((int(2 ^ 53 - 2, "int64"):to(device) + 1):totable(), { 2 ^ 53 - 1 })
+  end
+end)
+
 test("a number picked by where adopts the dtype of what is picked else, not the condition's", function()
   local x = mgpu.tensor({ 1, 2 }, { dtype = "float64" })
   for _, yes in ipairs { x:gt(1), x:to "float32" - 1 } do
