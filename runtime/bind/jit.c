@@ -235,6 +235,22 @@ static void copy_line(char *to, size_t size, const char *text, int n) {
     snprintf(to, size, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
 }
 
+/* Raises if the plans, whose dumps are equal, have other tensors or variables from outside. */
+static void check_given(lua_State *L, mg_plan *again, const mg_plan *plan) {
+    const mg_shape *differs;
+    char shape[128] = "";
+    const mg_status status = mg_plan_compare_given(again, plan, &differs);
+    if (status == MG_OK && differs) snprintf(shape, sizeof shape, "%s", MG_SHAPE_TEXT(differs));
+    mg_plan_free(again);
+    bind_check(L, status);
+    if (shape[0])
+        bind_fail(
+            L, MG_USAGE,
+            "mgpu.jit: tracing again met another tensor or variable of shape %s: what a field "
+            "or a function called held was baked in; pass it as an argument",
+            shape);
+}
+
 /* The user's lines are no part of the comparison: a plan may be called from several places. */
 static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, int last) {
     char step[500] = "";
@@ -243,19 +259,22 @@ static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, in
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
     mg_plan *again = trace_call(L, j, first, last, o);
     char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
-    mg_plan_free(again);
     const bool made = dump && lines && e->dump;
     const int differs = made ? first_difference(dump, e->dump) : 0;
     if (differs) copy_line(step, sizeof step, lines, differs);
     mg_free(dump);
     mg_free(lines);
     lua_settop(L, last);
+    if (made && !differs) {
+        check_given(L, again, e->plan);
+        return;
+    }
+    mg_plan_free(again);
     if (!made) bind_raise(L);
-    if (differs)
-        bind_fail(L, MG_USAGE,
-                  "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
-                  "changes from call to call was baked in; pass it as an argument",
-                  differs, step);
+    bind_fail(L, MG_USAGE,
+              "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
+              "changes from call to call was baked in; pass it as an argument",
+              differs, step);
 }
 
 /* ---- running ---- */

@@ -174,6 +174,28 @@ print(pcall(f, mgpu.ones { 2 }))
   check.falsy(check.run(check.program .. " " .. script):find "another plan")
 end)
 
+test("MGPU_CHECK=retrace finds a tensor or variable from a field that is another one", function()
+  local script = check.path "field.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local state = { scale = mgpu.tensor { 2, 3 }, v = mgpu.variable { 1, 1 } }
+local f = mgpu.jit(function(x) return x * state.scale + state.v + mgpu.tensor { 4, 5 } end)
+local x = mgpu.ones { 2 }
+for _ = 1, 3 do f(x) end
+print "three calls"
+state.scale = mgpu.tensor { 2, 3 }
+print(pcall(f, x))
+state.scale = mgpu.tensor { 2, 4 }
+print(pcall(f, x))
+state.scale, state.v = mgpu.tensor { 2, 3 }, mgpu.variable { 1, 1 }
+print(pcall(f, x))
+]])
+  local output = check.run("MGPU_CHECK=retrace " .. check.program .. " " .. script)
+  check.matches(output, "three calls\ntrue")
+  local _, n = output:gsub("field.lua:%d+: mgpu.jit: tracing again met another tensor or variable of shape {2}", "")
+  check.equal(n, 2, output)
+end)
+
 test("item, totable and print inside a traced function are refused or harmless", function()
   local x = mgpu.tensor { 1, 2 }
   check.raises(function() mgpu.jit(function(v) return v:totable() end)(x) end,
