@@ -78,6 +78,17 @@ static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 /* ---- errors and signals ---------------------------------------------------------------------- */
 
+/* Lua compares a tensor and a number without asking the tensor, so its message says nothing of it.
+ */
+static void explain_comparison(lua_State *L) {
+    const char *message = lua_tostring(L, 1);
+    if (!strstr(message, "attempt to compare ") || !strstr(message, "userdata")) return;
+    lua_pushliteral(L,
+                    ": tensors are not ordered with < or <=: use :lt, :le, :gt or :ge, element by "
+                    "element");
+    lua_concat(L, 2);
+}
+
 /* As luajit: a message with __tostring, or a string with a traceback. */
 static int add_traceback(lua_State *L) {
     if (!lua_isstring(L, 1)) {
@@ -85,6 +96,8 @@ static int add_traceback(lua_State *L) {
             return 1;
         lua_remove(L, 1);
     }
+    lua_settop(L, 1);
+    explain_comparison(L);
     luaL_traceback(L, L, lua_tostring(L, 1), 1);
     return 1;
 }

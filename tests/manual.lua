@@ -11,6 +11,7 @@ end
 
 print "# Ops\n"
 print "Each is a method and a function: `t:sum(2)` = `mgpu.sum(t, {axis = 2})`.\n"
+print("Integers are computed in double: exact up to 2^53; a result outside the dtype's limits becomes the limit.\n")
 print "| op | inputs | what it makes | options | gradient |"
 print "| --- | --- | --- | --- | --- |"
 for _, row in ipairs(rows) do

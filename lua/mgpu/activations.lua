@@ -157,4 +157,4 @@ function M.get(value, who)
     near and (" (did you mean %q?)"):format(near) or ""))
 end
 
-return M
+return require "mgpu.closed" ("mgpu.activations", M)

@@ -59,8 +59,14 @@ local function by_weight(who, map)
   return list, weights
 end
 
+local function check_array(who, list)
+  local fault = core.array_fault(list)
+  if fault then fail(who, "devices: %s", fault) end
+end
+
 local function known(who, list)
   local names, seen = {}, {}
+  check_array(who, list)
   for i, name in ipairs(list) do
     if type(name) ~= "string" then fail(who, "devices: entry %d is a %s, not a name", i, type(name)) end
     names[i] = core.device_info(name).name -- raises for a device that is not there
@@ -73,10 +79,12 @@ end
 -- {{"a", "b"}, {"c", "d"}}: two replicas of a model in two stages -> {"a", "c", "b", "d"}, 2 stages.
 local function by_stage(who, groups)
   local stages, list = #groups[1], {}
+  check_array(who, groups)
   for i, group in ipairs(groups) do
     if type(group) ~= "table" or #group ~= stages or stages == 0 then
       fail(who, "devices: group %d must hold %d names, as the first does", i, stages)
     end
+    check_array(who, group)
     for s, name in ipairs(group) do list[(s - 1) * #groups + i] = name end
   end
   return known(who, list), nil, stages

@@ -260,10 +260,17 @@ local function shapes_with_batch(self, x)
   return shapes
 end
 
+-- That the array of inputs holds all that stands in it.
+local function check_array(self, x)
+  local fault = core.array_fault(x)
+  if fault then self:fail("the inputs: %s", fault) end
+end
+
 --- x as the layer takes it: a tensor, or an array of tensors; nested numbers become a tensor.
-function Layer:tensors(x) -- luacheck: no self
+function Layer:tensors(x)
   if type(x) ~= "table" then return x end
   if type(x[1]) == "userdata" then
+    check_array(self, x)
     local list = {}
     for i, item in ipairs(x) do list[i] = type(item) == "table" and core.tensor(item) or item end
     return list
@@ -303,7 +310,10 @@ end
 --- or symbolic. Without `training` it is that of the call in which this one is made, or false.
 function Layer:apply(x, how)
   local training = self:stated_training(how)
-  if symbol.any(x) then return symbol.connect(self, x, training) end
+  if symbol.any(x) then
+    if not symbol.is_symbol(x) then check_array(self, x) end
+    return symbol.connect(self, x, training)
+  end
   x = self:tensors(x)
   if type(x) ~= "userdata" and type(x) ~= "table" then
     self:fail("expected a tensor, got %s", type(x))

@@ -31,6 +31,8 @@ local function symbols(self, given, what)
   for key in pairs(given) do keys[#keys + 1] = key end
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
   if #given > 0 then
+    local fault = core.array_fault(given)
+    if fault then self:fail("%s: %s", what, fault) end
     for i = 1, #given do list[i] = given[i] end
   else
     for i, key in ipairs(keys) do list[i] = given[key] end

@@ -117,9 +117,14 @@ types.activation = function(value)
 end
 M.types = types
 
+-- The types that are arrays: what the length leaves out (after a hole, under a name) would be lost.
+local LISTS = { integers = true, pair = true, pair0 = true, single = true, margins = true, shape = true }
+
 local function convert(who, option, value)
   local wanted = {}
   for name in option[2]:gmatch "[%w_]+" do
+    local fault = LISTS[name] and type(value) == "table" and core.array_fault(value)
+    if fault then fail(who, "option %q: %s", option[1], fault) end
     local kept, what = assert(types[name], name)(value)
     if kept ~= nil then return kept end
     wanted[#wanted + 1] = what
@@ -219,11 +224,11 @@ end
 function M.check(who, declared, given)
   if type(given) ~= "table" or getmetatable(given) then given = { given } end
   if type(given.name) == "string" then who = ("%s %q"):format(who, given.name) end
-  if declared.whole and #given > 0 then
-    local list, rest = {}, {}
-    for key, value in pairs(given) do
-      if type(key) == "number" then list[key] = value else rest[key] = value end
-    end
+  local list, rest = {}, {}
+  for key, value in pairs(declared.whole and given or {}) do
+    if type(key) == "number" then list[key] = value else rest[key] = value end
+  end
+  if next(list) ~= nil then
     if #list == 1 and type(list[1]) == "table" then list = list[1] end
     if rest[declared.whole] ~= nil then fail(who, "option %q is given twice", declared.whole) end
     rest[declared.whole] = list

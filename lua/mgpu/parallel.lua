@@ -77,7 +77,7 @@ local function gpu_list(gpus)
   end
   if type(gpus) ~= "table" then fail("multi_gpu_model", "gpus must be a count or a list") end
   local list = {}
-  for i, gpu in ipairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
+  for i, gpu in pairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
   return list
 end
 
@@ -193,4 +193,4 @@ function M.resolve(model, chosen)
   return { devices = list, weights = weights, stages = stages, strategy = "mirrored" }
 end
 
-return M
+return require "mgpu.closed" ("mgpu.parallel", M)

@@ -26,6 +26,11 @@ local function range(r, size, axis)
   if type(r) ~= "table" then
     fail("axis %d: expected a number or {first, last, step}, got %s", axis, type(r))
   end
+  for key in pairs(r) do
+    if key ~= 1 and key ~= 2 and key ~= 3 then
+      fail("axis %d: a range is {first, last, step}; %s is none of them", axis, tostring(key))
+    end
+  end
   local step = r[3] or 1
   if type(step) ~= "number" or step % 1 ~= 0 or step == 0 then
     fail("axis %d: the step must be a whole number other than 0, got %s", axis, tostring(step))

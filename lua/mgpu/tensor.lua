@@ -1,7 +1,8 @@
 --- Tensors in Lua: making them, moving them, and the table of all functions on them.
 --
 -- Returns the functions that `mgpu` takes over; what is a method too stands in core.methods.
--- Axes count from 1 or, negative, from the end; ids and classes from 0.
+-- Axes count from 1 or, negative, from the end; ids and classes from 0. Integers are computed in
+-- double: exact up to 2^53, and a result outside the dtype's limits becomes the limit.
 local core = require "mgpu.core"
 local names = require "mgpu.names"
 

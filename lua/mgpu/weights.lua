@@ -137,6 +137,7 @@ end
 --- Freezing reaches the layers inside, as in Keras: batch normalization must know of it.
 function M:set_trainable(value)
   if type(value) ~= "boolean" then self:fail("trainable must be true or false, got %s", type(value)) end
+  if value ~= self.is_trainable then core.turn_trainable(self) end -- plans made before are for the other
   self.is_trainable = value
   for _, item in ipairs(self:contents()) do
     if not core.is_variable(item) then item.trainable = value end

@@ -74,6 +74,24 @@ void bind_want(lua_State *L, int index, int type, const char *who) {
               lua_typename(L, type), lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
 }
 
+void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n) {
+    if (!lua_istable(L, index))
+        bind_fail(L, MG_USAGE, "%s: the options must be a table such as {%s = ...}, got %s", who,
+                  known[0], luaL_typename(L, index));
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        bool found = false;
+        if (lua_type(L, -2) != LUA_TSTRING)
+            bind_fail(L, MG_USAGE,
+                      "%s: the options have names; a value stands among them without one", who);
+        const char *key = lua_tostring(L, -2);
+        for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
+        const char *near = found ? NULL : mg_nearest_name(key, known, n);
+        if (!found)
+            bind_fail(L, MG_USAGE, "%s: unknown option \"%s\"%s%s%s", who, key,
+                      near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    }
+}
+
 void bind_poll(lua_State *L) {
     if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
 }
@@ -231,7 +249,7 @@ int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {functions,    mg_bind_tensor, mg_bind_variable, mg_bind_grad,
                                mg_bind_jit,  mg_bind_device, mg_bind_memory,   mg_bind_random,
-                               mg_bind_data, mg_bind_io};
+                               mg_bind_data, mg_bind_io,     mg_bind_nested};
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */

@@ -27,6 +27,8 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...)
 void bind_check(lua_State *L, mg_status status);
 /* Raises unless the argument has this Lua type: "grad: argument 1 must be a function, got nil". */
 void bind_want(lua_State *L, int index, int type, const char *who);
+/* Raises unless the value at index (an absolute one) is a table with none but these n names. */
+void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n);
 /* Raises "interrupted" after Ctrl-C. Every entry calls it. */
 void bind_poll(lua_State *L);
 /* Notes the user's line in the tensors made from here on, if plans want to show it. */
@@ -42,6 +44,8 @@ mg_tensor **bind_new_tensor(lua_State *L);
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned);
 /* The tensor at index, or NULL if it is something else. Raises if it was freed. */
 mg_tensor *bind_to_tensor(lua_State *L, int index);
+/* The same; NULL also for one that was freed. */
+mg_tensor *bind_peek_tensor(lua_State *L, int index);
 /* Replaces what stands at index (variable, number, boolean, nested table) by a tensor userdata.
  * Numbers adopt the dtype of `like` (NULL: floatx). Borrowed. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who);
@@ -53,6 +57,15 @@ mg_tensor *bind_read_variable(mg_variable *v);
 void bind_eval(lua_State *L, mg_tensor *const *t, int n);
 mg_dtype bind_floatx(void);
 
+/* ---- nested.c ---- */
+
+/* The number of entries of the array at index (an absolute one); -1 if it has holes or names:
+ * `fault` then says which. */
+int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size);
+/* Pushes a tensor made from the nested table at index (an absolute one). dtype -1: bool if all are
+ * booleans, else floatx. Borrowed. */
+mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device, const char *who);
+
 /* ---- memory.c ---- */
 
 /* Tells the collector that bytes off the Lua heap are about to be taken. */
@@ -61,8 +74,9 @@ void bind_account(lua_State *L, size_t bytes);
 void bind_note_made(lua_State *L);
 
 /* The function lists of the other files; each ends with {NULL, NULL}. */
-extern const luaL_Reg mg_bind_tensor[], mg_bind_variable[], mg_bind_grad[], mg_bind_jit[],
-    mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[], mg_bind_io[];
+extern const luaL_Reg mg_bind_tensor[], mg_bind_nested[], mg_bind_variable[], mg_bind_grad[],
+    mg_bind_jit[], mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[],
+    mg_bind_io[];
 /* ops.c: fills the table on top of the stack with one function an op. */
 void bind_open_ops(lua_State *L, bool hidden);
 int bind_op_rows(lua_State *L);

@@ -23,11 +23,24 @@ static void add_kind(lua_State *L, const char *kind) {
     }
 }
 
+/* The kind at index 1; NULL: any. */
+static const char *wanted_kind(lua_State *L) {
+    static const char *const kinds[] = {"cuda", "cpu", "gpu", "ref", "null"};
+    enum { N = sizeof kinds / sizeof kinds[0] };
+    if (lua_isnoneornil(L, 1)) return NULL;
+    bind_want(L, 1, LUA_TSTRING, "devices");
+    const char *kind = lua_tostring(L, 1);
+    for (int i = 0; i < N; i++)
+        if (strcmp(kind, kinds[i]) == 0) return strcmp(kind, "gpu") == 0 ? "cuda" : kind;
+    const char *near = mg_nearest_name(kind, kinds, N);
+    bind_fail(L, MG_USAGE,
+              "devices: unknown kind \"%s\"%s%s%s; there are cuda (or gpu), cpu, ref and null",
+              kind, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
 /* devices([kind]) -> names, CUDA first */
 static int core_devices(lua_State *L) {
-    if (!lua_isnoneornil(L, 1)) bind_want(L, 1, LUA_TSTRING, "devices");
-    const char *kind = lua_tostring(L, 1);
-    if (kind && strcmp(kind, "gpu") == 0) kind = "cuda";
+    const char *kind = wanted_kind(L);
     lua_newtable(L);
     lua_getfield(L, LUA_REGISTRYINDEX, LIST);
     if (!lua_isnil(L, -1)) {

@@ -85,6 +85,9 @@ static int core_value_and_grad(lua_State *L) {
     if (!lua_istable(L, 2))
         return bind_fail(L, MG_USAGE, "value_and_grad: expected an array of variables, got %s",
                          luaL_typename(L, 2));
+    char fault[200];
+    if (bind_array_length(L, 2, fault, sizeof fault) < 0)
+        bind_fail(L, MG_USAGE, "value_and_grad: the variables: %s", fault);
     lua_settop(L, 2);
     lua_pushcclosure(L, value_and_grad_call, 2);
     return 1;

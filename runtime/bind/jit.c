@@ -25,7 +25,8 @@ typedef struct entry {
     char *dump;   /* owned: under MGPU_CHECK=retrace */
 } entry;
 
-typedef struct jitted { /* its environment table holds the function, so that cycles are collected */
+typedef struct jitted { /* its environment table holds the function at 1, so that cycles are
+                           collected; and after it the upvalues that each entry was signed with */
     entry entries[MAX_PLANS];
     mg_device *devices[MAX_DEVICES]; /* of plans on several */
     double weights[MAX_DEVICES];
@@ -43,6 +44,13 @@ static entry *find_entry(jitted *j, const bind_signature *s, uint64_t hash) {
         if (e->hash == hash && e->key_size == s->n && memcmp(e->key, s->key, s->n) == 0) return e;
     }
     return NULL;
+}
+
+static const entry *last_entry(const jitted *j) {
+    const entry *last = NULL;
+    for (int i = 0; i < j->n_entries; i++)
+        if (!last || j->entries[i].last_used > last->last_used) last = &j->entries[i];
+    return last;
 }
 
 /* ---- entries ---- */
@@ -68,24 +76,27 @@ static entry *room_for_entry(lua_State *L, jitted *j) {
 }
 
 /* Which argument or upvalue made this signature differ from the one before. */
-static const char *what_changed(const jitted *j, const bind_signature *s) {
-    const entry *last = &j->entries[0];
+static void what_changed(const jitted *j, const bind_signature *s, char *to, size_t size) {
+    const entry *last = last_entry(j);
     size_t at = 0;
-    for (int i = 1; i < j->n_entries; i++)
-        if (j->entries[i].last_used > last->last_used) last = &j->entries[i];
     while (at < s->n && at < last->key_size && s->key[at] == last->key[at]) at++;
     for (int i = 0; i < s->n_labels; i++)
-        if (at < s->labels[i].end) return s->labels[i].name;
-    return "the number of arguments";
+        if (at < s->labels[i].end) {
+            bind_label_text(to, size, &s->labels[i]);
+            return;
+        }
+    snprintf(to, size, "the number of arguments");
 }
 
 static void warn_about_retraces(jitted *j, const bind_signature *s) {
+    char what[80];
     if (++j->n_traces <= WARN_AFTER || j->warned || j->n_entries == 0) return;
     j->warned = true;
+    what_changed(j, s, what, sizeof what);
     mg_log("warning",
-           "mgpu.jit: traced %d times because %s keeps changing: pass it as a tensor, or "
-           "keep it in a variable",
-           j->n_traces, what_changed(j, s));
+           "mgpu.jit: traced %d times because %s keeps changing: pass it as a tensor "
+           "argument, or keep it in a variable",
+           j->n_traces, what);
 }
 
 /* ---- tracing ---- */
@@ -146,6 +157,15 @@ static void push_function(lua_State *L) {
     lua_remove(L, -2);
 }
 
+/* In the environment of the jitted object at index 1, for as long as e stands. */
+static void keep_upvalues(lua_State *L, const jitted *j, const entry *e) {
+    lua_getfenv(L, 1);
+    push_function(L);
+    bind_push_upvalues(L, lua_gettop(L));
+    lua_rawseti(L, -3, (int)(e - j->entries) + 2);
+    lua_pop(L, 2);
+}
+
 /* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
 static mg_plan *trace_call(lua_State *L, const jitted *j, int first, int last, bind_outputs *o) {
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
@@ -187,6 +207,7 @@ static entry *make_entry(lua_State *L, jitted *j, const bind_signature *s, uint6
     if (!e->key) bind_raise(L);
     memcpy(e->key, s->key, s->n);
     e->key_size = s->n;
+    keep_upvalues(L, j, e);
     return e;
 }
 
@@ -214,6 +235,22 @@ static void copy_line(char *to, size_t size, const char *text, int n) {
     snprintf(to, size, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
 }
 
+/* Raises if the plans, whose dumps are equal, have other tensors or variables from outside. */
+static void check_given(lua_State *L, mg_plan *again, const mg_plan *plan) {
+    const mg_shape *differs;
+    char shape[128] = "";
+    const mg_status status = mg_plan_compare_given(again, plan, &differs);
+    if (status == MG_OK && differs) snprintf(shape, sizeof shape, "%s", MG_SHAPE_TEXT(differs));
+    mg_plan_free(again);
+    bind_check(L, status);
+    if (shape[0])
+        bind_fail(
+            L, MG_USAGE,
+            "mgpu.jit: tracing again met another tensor or variable of shape %s: what a field "
+            "or a function called held was baked in; pass it as an argument",
+            shape);
+}
+
 /* The user's lines are no part of the comparison: a plan may be called from several places. */
 static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, int last) {
     char step[500] = "";
@@ -222,19 +259,22 @@ static void check_retrace(lua_State *L, const jitted *j, entry *e, int first, in
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
     mg_plan *again = trace_call(L, j, first, last, o);
     char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
-    mg_plan_free(again);
     const bool made = dump && lines && e->dump;
     const int differs = made ? first_difference(dump, e->dump) : 0;
     if (differs) copy_line(step, sizeof step, lines, differs);
     mg_free(dump);
     mg_free(lines);
     lua_settop(L, last);
+    if (made && !differs) {
+        check_given(L, again, e->plan);
+        return;
+    }
+    mg_plan_free(again);
     if (!made) bind_raise(L);
-    if (differs)
-        bind_fail(L, MG_USAGE,
-                  "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
-                  "changes from call to call was baked in; pass it as an argument",
-                  differs, step);
+    bind_fail(L, MG_USAGE,
+              "mgpu.jit: tracing again gave another plan at step %d: %s: something that "
+              "changes from call to call was baked in; pass it as an argument",
+              differs, step);
 }
 
 /* ---- running ---- */
@@ -274,7 +314,8 @@ static int jit_call(lua_State *L) {
     jitted *j = check_jitted(L);
     const int last = lua_gettop(L);
     bind_poll(L);
-    if (mg_trace_current()) { /* inside another trace it simply runs */
+    /* Inside another trace it simply runs, and while a gradient is taken: a plan has no history. */
+    if (mg_trace_current() || mg_recording()) {
         push_function(L);
         lua_replace(L, 1);
         lua_call(L, last - 1, LUA_MULTRET);
@@ -290,13 +331,6 @@ static int jit_call(lua_State *L) {
 static int jit_plans(lua_State *L) {
     lua_pushinteger(L, check_jitted(L)->n_entries);
     return 1;
-}
-
-static const entry *last_entry(const jitted *j) {
-    const entry *last = NULL;
-    for (int i = 0; i < j->n_entries; i++)
-        if (!last || j->entries[i].last_used > last->last_used) last = &j->entries[i];
-    return last;
 }
 
 /* The plan used last as text. */

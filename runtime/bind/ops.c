@@ -55,7 +55,9 @@ static void take_fixed_inputs(op_call *c) {
 static void take_many_inputs(op_call *c) {
     lua_State *L = c->L;
     if (lua_istable(L, 1)) { /* unpack the array in place */
-        const int n = (int)lua_objlen(L, 1);
+        char fault[200];
+        const int n = (int)bind_array_length(L, 1, fault, sizeof fault);
+        if (n < 0) bind_fail(L, MG_USAGE, "%s: %s; options come after it", c->op->name, fault);
         if (n == 0 || n > MAX_INPUTS)
             bind_fail(L, MG_USAGE, "%s: the array must hold 1 to %d tensors, got %d", c->op->name,
                       MAX_INPUTS, n);
@@ -114,7 +116,9 @@ static mg_ints read_list(op_call *c, const mg_attr *a) {
         return list;
     }
     if (!lua_istable(L, -1)) wrong_type(c, a, "a list of integers");
-    const int n = (int)lua_objlen(L, -1);
+    char fault[200];
+    const int n = (int)bind_array_length(L, lua_gettop(L), fault, sizeof fault);
+    if (n < 0) bind_fail(L, MG_USAGE, "%s: option \"%s\": %s", c->op->name, a->name, fault);
     if (n > MG_MAX_RANK)
         bind_fail(L, MG_USAGE, "%s: option \"%s\" has %d entries, at most %d are allowed",
                   c->op->name, a->name, n, MG_MAX_RANK);

@@ -19,7 +19,7 @@ static void put_tag(bind_signature *s, char tag) {
     put(s, &tag, 1);
 }
 
-static void put_value(bind_signature *s, int index, const char *what);
+static void put_value(bind_signature *s, int index, int argument);
 
 static void put_tensor(bind_signature *s, mg_tensor *t) {
     if (s->n_tensors == BIND_MAX_TENSORS)
@@ -35,8 +35,17 @@ int bind_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Entries after a hole would be lost. */
+static void check_position(bind_signature *s, double key, int n, int argument) {
+    if (key >= 1 && key <= n && key == (int)key) return;
+    bind_fail(s->L, MG_USAGE,
+              "mgpu.jit: argument %d: the key %g is no position of an array without holes; "
+              "give other fields names",
+              argument, key);
+}
+
 /* The array part in order, then the named fields sorted: tables have no order of their own. */
-static void put_table(bind_signature *s, int index, const char *what) {
+static void put_table(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
     const char *names[64] = {NULL};
     int n_names = 0;
@@ -45,25 +54,27 @@ static void put_table(bind_signature *s, int index, const char *what) {
     put_tag(s, '{');
     for (int i = 1; i <= n; i++) {
         lua_rawgeti(L, index, i);
-        put_value(s, lua_gettop(L), what);
+        put_value(s, lua_gettop(L), argument);
         lua_pop(L, 1);
     }
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        if (lua_type(L, -2) == LUA_TNUMBER) check_position(s, lua_tonumber(L, -2), n, argument);
         if (lua_type(L, -2) != LUA_TSTRING) continue;
-        if (n_names == 64) bind_fail(L, MG_USAGE, "mgpu.jit: %s has more than 64 fields", what);
+        if (n_names == 64)
+            bind_fail(L, MG_USAGE, "mgpu.jit: argument %d has more than 64 fields", argument);
         names[n_names++] = lua_tostring(L, -2);
     }
     qsort(names, (size_t)n_names, sizeof *names, bind_compare_names);
     for (int i = 0; i < n_names; i++) {
         put(s, names[i], strlen(names[i]) + 1);
         lua_getfield(L, index, names[i]);
-        put_value(s, lua_gettop(L), what);
+        put_value(s, lua_gettop(L), argument);
         lua_pop(L, 1);
     }
     put_tag(s, '}');
 }
 
-static void put_value(bind_signature *s, int index, const char *what) {
+static void put_value(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
     mg_tensor *t;
     mg_variable *v;
@@ -84,7 +95,7 @@ static void put_value(bind_signature *s, int index, const char *what) {
         put(s, text, n);
         return;
     }
-    case LUA_TTABLE: put_table(s, index, what); return;
+    case LUA_TTABLE: put_table(s, index, argument); return;
     default: break;
     }
     if ((t = bind_to_tensor(L, index)) != NULL) {
@@ -94,50 +105,95 @@ static void put_value(bind_signature *s, int index, const char *what) {
         put(s, &v, sizeof v);
     } else {
         bind_fail(L, MG_USAGE,
-                  "mgpu.jit: %s is a %s; arguments are tensors, variables, numbers, "
+                  "mgpu.jit: argument %d is a %s; arguments are tensors, variables, numbers, "
                   "strings, booleans and tables of these",
-                  what, luaL_typename(L, index));
+                  argument, luaL_typename(L, index));
     }
 }
 
-static void end_label(bind_signature *s, const char *name) {
+static void end_label(bind_signature *s, const char *kind, const char *name, int number) {
     if (s->n_labels == BIND_MAX_LABELS) return;
-    snprintf(s->labels[s->n_labels].name, sizeof s->labels[0].name, "%s", name);
-    s->labels[s->n_labels++].end = s->n;
+    s->labels[s->n_labels++] =
+        (bind_label){.end = s->n, .kind = kind, .name = name, .number = number};
 }
 
 void bind_sign_arguments(bind_signature *s, int first, int last) {
-    char what[32];
     for (int i = first; i <= last; i++) {
-        snprintf(what, sizeof what, "argument %d", i - first + 1);
-        put_value(s, i, what);
-        end_label(s, what);
+        put_value(s, i, i - first + 1);
+        end_label(s, "argument", NULL, i - first + 1);
     }
     put_tag(s, '|');
 }
 
-/* Numbers, strings and booleans that the function has from outside, one level deep. */
+/* ---- settings ---- */
+
+/* One bit pattern for what is frozen now: each object whose `trainable` was turned since it was
+ * made adds its own, and takes it out when it is turned back, so that plans are found again. */
+static _Thread_local uint64_t frozen;
+
+void bind_turn_trainable(const void *object) {
+    uint64_t h = (uint64_t)(uintptr_t)object; /* splitmix64's finalizer */
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+    frozen ^= h ^ h >> 31;
+}
+
 void bind_sign_settings(bind_signature *s) {
     const mg_device *device = mg_device_default();
     const char bits[] = {mg_precision_fast(), mg_deterministic()};
     put(s, &device, sizeof(void *));
     put(s, bits, sizeof bits);
-    end_label(s, "the default device, precision or determinism");
+    end_label(s, "the default device, precision or determinism", NULL, 0);
+    put(s, &frozen, sizeof frozen);
+    end_label(s, "what is trainable", NULL, 0);
+}
+
+/* ---- upvalues ---- */
+
+/* Numbers and their like by value. A tensor or variable is baked into the plan, so it counts by
+ * identity; a tensor that an earlier trace has left there is dead, and nothing to depend on. */
+static bool put_upvalue(bind_signature *s, int index) {
+    switch (lua_type(s->L, index)) {
+    case LUA_TNUMBER:
+    case LUA_TSTRING:
+    case LUA_TBOOLEAN: put_value(s, index, 0); return true;
+    case LUA_TUSERDATA: break;
+    default: return false;
+    }
+    const void *object = lua_touserdata(s->L, index);
+    const mg_tensor *t = bind_peek_tensor(s->L, index);
+    if (t && t->trace) return false;
+    put_tag(s, 'u');
+    put(s, &object, sizeof object);
+    return true;
 }
 
 void bind_sign_upvalues(bind_signature *s, int fn) {
     lua_State *L = s->L;
     const char *name;
     for (int i = 1; (name = lua_getupvalue(L, fn, i)) != NULL; i++) {
-        const int type = lua_type(L, -1);
-        if (type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN) {
-            char what[48];
-            put_value(s, lua_gettop(L), "an upvalue");
-            snprintf(what, sizeof what, "upvalue \"%s\"", name);
-            end_label(s, what);
-        }
+        if (put_upvalue(s, lua_gettop(L))) end_label(s, "upvalue", name, 0);
         lua_pop(L, 1);
     }
+}
+
+void bind_push_upvalues(lua_State *L, int fn) {
+    lua_newtable(L);
+    for (int i = 1; lua_getupvalue(L, fn, i) != NULL; i++) {
+        if (lua_type(L, -1) == LUA_TUSERDATA)
+            lua_rawseti(L, -2, i);
+        else
+            lua_pop(L, 1);
+    }
+}
+
+void bind_label_text(char *to, size_t size, const bind_label *l) {
+    if (l->name)
+        snprintf(to, size, "%s \"%s\"", l->kind, l->name);
+    else if (l->number)
+        snprintf(to, size, "%s %d", l->kind, l->number);
+    else
+        snprintf(to, size, "%s", l->kind);
 }
 
 uint64_t bind_signature_hash(const bind_signature *s) {

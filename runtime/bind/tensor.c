@@ -1,4 +1,4 @@
-/* Tensors in Lua: userdata, conversion from and to Lua values, the plain methods. */
+/* Tensors in Lua: userdata, conversion from (nested.c) and to Lua values, the plain methods. */
 #include "bind/bind.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -45,6 +45,11 @@ mg_tensor *bind_to_tensor(lua_State *L, int index) {
     return *place;
 }
 
+mg_tensor *bind_peek_tensor(lua_State *L, int index) {
+    mg_tensor **place = test_userdata(L, index, BIND_TENSOR);
+    return place ? *place : NULL;
+}
+
 mg_variable *bind_to_variable(lua_State *L, int index) {
     mg_variable **place = test_userdata(L, index, BIND_VARIABLE);
     return place ? *place : NULL;
@@ -58,77 +63,6 @@ static int tensor_gc(lua_State *L) {
 }
 
 /* ---- from Lua values ---- */
-
-typedef struct reader { /* a nested table on its way to numbers */
-    lua_State *L;
-    const char *who;
-    mg_shape shape;
-    double *values;
-    int64_t n;
-    bool all_boolean;
-} reader;
-
-static void read_shape(reader *r, int index) {
-    lua_State *L = r->L;
-    lua_pushvalue(L, index);
-    while (lua_istable(L, -1)) {
-        if (r->shape.rank == MG_MAX_RANK)
-            bind_fail(L, MG_USAGE, "%s: tables nest deeper than %d", r->who, MG_MAX_RANK);
-        r->shape.dim[r->shape.rank++] = (int64_t)lua_objlen(L, -1);
-        lua_rawgeti(L, -1, 1);
-        lua_remove(L, -2);
-    }
-    lua_pop(L, 1);
-}
-
-static void read_leaf(reader *r) {
-    lua_State *L = r->L;
-    if (lua_isboolean(L, -1)) {
-        r->values[r->n++] = lua_toboolean(L, -1);
-        return;
-    }
-    if (lua_type(L, -1) != LUA_TNUMBER)
-        bind_fail(L, MG_USAGE, "%s: element %d is a %s, not a number", r->who, (int)r->n + 1,
-                  luaL_typename(L, -1));
-    r->all_boolean = false;
-    r->values[r->n++] = lua_tonumber(L, -1);
-}
-
-static void read_values(reader *r, int index, int depth) {
-    lua_State *L = r->L;
-    const int64_t size = r->shape.dim[depth];
-    luaL_checkstack(L, 3, "nested tables");
-    if (!lua_istable(L, index) || (int64_t)lua_objlen(L, index) != size)
-        bind_fail(L, MG_USAGE, "%s: the nested tables are ragged: expected %d entries on axis %d",
-                  r->who, (int)size, depth + 1);
-    for (int64_t i = 1; i <= size; i++) {
-        lua_rawgeti(L, index, (int)i);
-        if (depth + 1 < r->shape.rank)
-            read_values(r, lua_gettop(L), depth + 1);
-        else
-            read_leaf(r);
-        lua_pop(L, 1);
-    }
-}
-
-/* Pushes a tensor made from the table at index. dtype -1: bool if all are booleans, else floatx. */
-static mg_tensor *from_table(lua_State *L, int index, int dtype, mg_device *device,
-                             const char *who) {
-    reader r = {.L = L, .who = who, .all_boolean = true};
-    read_shape(&r, index);
-    bind_check(L, mg_shape_check(&r.shape, who));
-    const size_t n = (size_t)mg_shape_count(&r.shape);
-    mg_tensor **place = bind_new_tensor(L);
-    r.values = lua_newuserdata(L, (n + 1) * sizeof(double));
-    read_values(&r, index, 0);
-    if (dtype < 0) dtype = r.all_boolean && n ? MG_BOOL : (int)floatx;
-    bind_account(L, n * mg_dtype_size((mg_dtype)dtype));
-    void *raw = lua_newuserdata(L, n * 8 + 1);
-    mg_from_double(raw, r.values, (mg_dtype)dtype, n);
-    bind_fill(L, place, mg_tensor_from_host(raw, (mg_dtype)dtype, &r.shape, device));
-    lua_pop(L, 2);
-    return *place;
-}
 
 /* What a number becomes beside a tensor: its dtype, unless that would lose the fraction. */
 static mg_dtype number_dtype(double v, const mg_tensor *like) {
@@ -161,7 +95,7 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
     } else if (lua_isboolean(L, index)) {
         t = scalar(L, lua_toboolean(L, index), MG_BOOL);
     } else if (lua_istable(L, index)) {
-        t = from_table(L, index, -1, NULL, who);
+        t = bind_from_table(L, index, -1, NULL, who);
     } else {
         bind_fail(L, MG_USAGE, "%s: expected a tensor, got %s", who, luaL_typename(L, index));
     }
@@ -215,21 +149,15 @@ static int core_tensor(lua_State *L) {
     bind_poll(L);
     int dtype = -1;
     mg_device *device = NULL;
-    if (lua_istable(L, 2)) {
+    if (!lua_isnoneornil(L, 2)) {
+        static const char *const known[] = {"dtype", "device"};
+        bind_check_options(L, 2, "tensor", known, 2);
         lua_getfield(L, 2, "dtype");
         dtype = dtype_option(L, -1, "tensor");
         lua_getfield(L, 2, "device");
         if (!lua_isnil(L, -1) && !(device = mg_device_find(luaL_checkstring(L, -1)))) bind_raise(L);
-        static const char *const known[] = {"dtype", "device"};
-        for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
-            const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-            if (strcmp(key, known[0]) == 0 || strcmp(key, known[1]) == 0) continue;
-            const char *near = mg_nearest_name(key, known, 2);
-            bind_fail(L, MG_USAGE, "tensor: unknown option \"%s\"%s%s%s", key,
-                      near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
-        }
     }
-    if (lua_istable(L, 1)) return from_table(L, 1, dtype, device, "tensor"), 1;
+    if (lua_istable(L, 1)) return bind_from_table(L, 1, dtype, device, "tensor"), 1;
     if (lua_type(L, 1) == LUA_TNUMBER || lua_isboolean(L, 1)) {
         const double v = lua_isboolean(L, 1) ? lua_toboolean(L, 1) : lua_tonumber(L, 1);
         const mg_dtype t = dtype >= 0 ? (mg_dtype)dtype : lua_isboolean(L, 1) ? MG_BOOL : floatx;
@@ -350,17 +278,33 @@ static int tensor_free(lua_State *L) {
     return tensor_gc(L);
 }
 
-/* A copy on a device (the same one for clone). */
+/* x on d as a tensor of its own, still to be copied; gradients flow back through it. */
+static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("place"), &t, 1, &attrs));
+    return place;
+}
+
+/* A copy on a device (the same one for clone), made now. A plan needs none: in a trace the value
+ * itself serves, and what lies where is the layers' to say. */
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
     mg_device *d = lua_isnoneornil(L, 2) ? t->place.device : mg_device_find(luaL_checkstring(L, 2));
     if (!d) return bind_raise(L);
-    refuse_in_trace(L, "to");
+    if (mg_trace_current()) {
+        if (d != t->place.device)
+            bind_fail(L, MG_USAGE,
+                      "to: inside mgpu.jit (or fit) nothing is moved from %s to %s: give layers a "
+                      "device, as in L.Dense {10, device = \"%s\"}, or move the tensor before",
+                      t->place.device->name, d->name, d->name);
+        *bind_new_tensor(L) = mg_tensor_retain(t);
+        return 1;
+    }
     bind_eval(L, &t, 1);
     bind_account(L, mg_tensor_bytes(t));
-    mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_tensor_copy(t, d));
+    bind_eval(L, push_placed(L, t, d), 1);
     return 1;
 }
 
@@ -374,9 +318,7 @@ static int core_place(lua_State *L) {
         lua_settop(L, 1);
         return 1;
     }
-    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
-    mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_apply(mg_op_find("place"), &t, 1, &attrs));
+    push_placed(L, t, d);
     return 1;
 }
 
@@ -452,7 +394,12 @@ static int tensor_index(lua_State *L) {
     }
     lua_pushvalue(L, 2);
     lua_rawget(L, lua_upvalueindex(1));
-    if (lua_isnil(L, -1) && lua_type(L, 2) == LUA_TSTRING) {
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return bind_fail(L, MG_USAGE,
+                         "a tensor is indexed with one position, as in t[2], got a %s: use :slice "
+                         "for ranges, :gather for a tensor of ids and :where for a mask",
+                         bind_to_tensor(L, 2) ? "tensor" : luaL_typename(L, 2));
+    if (lua_isnil(L, -1)) {
         const char *names[256];
         int n = 0;
         for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < 256; lua_pop(L, 1))
@@ -509,7 +456,15 @@ void bind_open_tensor(lua_State *L) {
     bind_register(L, methods);
     for (int k = 0; k < 2; k++) {
         luaL_newmetatable(L, kinds[k]);
-        bind_register(L, meta);
+        luaL_getmetatable(L, kinds[0]); /* the same functions: Lua compares only by common ones */
+        for (const luaL_Reg *m = meta; m->name; m++) {
+            if (k == 0)
+                lua_pushcfunction(L, m->func);
+            else
+                lua_getfield(L, -1, m->name);
+            lua_setfield(L, -3, m->name);
+        }
+        lua_pop(L, 1);
         for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
             lua_getfield(L, -2, operators[i][1]);
             lua_setfield(L, -2, operators[i][0]);

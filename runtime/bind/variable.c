@@ -1,5 +1,6 @@
 /* Variables in Lua: a handle that behaves as its current value in every op. */
 #include "bind/bind.h"
+#include "bind/signature.h"
 #include "graph/graph.h"
 #include <string.h>
 
@@ -33,19 +34,31 @@ static int core_autocast(lua_State *L) {
     return 0;
 }
 
+/* A boolean of the options at index 2; true if it is not given. */
+static bool flag_option(lua_State *L, const char *name) {
+    lua_getfield(L, 2, name);
+    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
+        bind_fail(L, MG_USAGE, "variable: option \"%s\" must be true or false, got %s", name,
+                  luaL_typename(L, -1));
+    return lua_isnil(L, -1) || lua_toboolean(L, -1);
+}
+
 /* variable(value, {name=, trainable=, autocast=}) */
 static int core_variable(lua_State *L) {
     bind_poll(L);
     const char *name = NULL;
     bool trainable = true, cast = true;
     lua_settop(L, 2);
-    if (lua_istable(L, 2)) {
+    if (!lua_isnil(L, 2)) {
+        static const char *const known[] = {"name", "trainable", "autocast"};
+        bind_check_options(L, 2, "variable", known, 3);
         lua_getfield(L, 2, "name");
-        name = luaL_optstring(L, -1, NULL);
-        lua_getfield(L, 2, "trainable");
-        trainable = lua_isnil(L, -1) || lua_toboolean(L, -1);
-        lua_getfield(L, 2, "autocast");
-        cast = lua_isnil(L, -1) || lua_toboolean(L, -1);
+        if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
+            bind_fail(L, MG_USAGE, "variable: option \"name\" must be a string, got %s",
+                      luaL_typename(L, -1));
+        name = lua_tostring(L, -1);
+        trainable = flag_option(L, "trainable");
+        cast = flag_option(L, "autocast");
     }
     mg_tensor *value = bind_take_tensor(L, 1, NULL, "variable");
     mg_variable **place = lua_newuserdata(L, sizeof *place);
@@ -104,7 +117,17 @@ static int variable_newindex(lua_State *L) {
                          "variable \"%s\": cannot set \"%s\": only trainable can be set; "
                          "its value is changed with :assign",
                          v->name, key);
+    if (!lua_isboolean(L, 3))
+        return bind_fail(L, MG_USAGE, "variable \"%s\": trainable must be true or false, got %s",
+                         v->name, luaL_typename(L, 3));
+    if (v->trainable != lua_toboolean(L, 3)) bind_turn_trainable(v);
     v->trainable = lua_toboolean(L, 3);
+    return 0;
+}
+
+/* turn_trainable(layer): for lua/mgpu/weights.lua, when it turns its `trainable`. */
+static int core_turn_trainable(lua_State *L) {
+    bind_turn_trainable(lua_topointer(L, 1));
     return 0;
 }
 
@@ -129,4 +152,5 @@ void bind_open_variable(lua_State *L) {
 const luaL_Reg mg_bind_variable[] = {{"variable", core_variable},
                                      {"is_variable", core_is_variable},
                                      {"autocast", core_autocast},
+                                     {"turn_trainable", core_turn_trainable},
                                      {NULL, NULL}};

@@ -71,6 +71,9 @@ void mg_plan_free(mg_plan *p);
 /* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`, the
  * user's line stands at the end of each. */
 char *mg_plan_dump(const mg_plan *p, bool where);
+/* For MGPU_CHECK=retrace: the shape of the first constant or variable of p that is another one in a
+ * plan of equal dump; NULL if there is none. */
+mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs);
 
 typedef struct mg_plan_report { /* what one device does in a run */
     const mg_device *device;

@@ -425,6 +425,41 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     return r;
 }
 
+static const mg_lowered *dumped(const mg_plan *p) {
+    return &p->parts[p->keeper >= 0 ? p->keeper : 0].lowered;
+}
+
 char *mg_plan_dump(const mg_plan *p, bool where) {
-    return mg_lowered_dump(&p->parts[p->keeper >= 0 ? p->keeper : 0].lowered, where);
+    return mg_lowered_dump(dumped(p), where);
+}
+
+/* *same: whether two constants of one dtype and shape hold the same bits. */
+static mg_status compare_values(mg_tensor *a, mg_tensor *b, bool *same) {
+    const size_t bytes = mg_tensor_bytes(a);
+    char *both = mg_alloc(2 * bytes + 1);
+    mg_status status = both ? mg_tensor_read(a, both) : MG_OOM;
+    if (status == MG_OK) status = mg_tensor_read(b, both + bytes);
+    *same = status == MG_OK && memcmp(both, both + bytes, bytes) == 0;
+    mg_free(both);
+    return status;
+}
+
+static mg_status compare_externals(const mg_external *a, const mg_external *b, bool *same) {
+    *same = a->kind == b->kind;
+    if (!*same) return MG_OK;
+    if (a->kind == MG_EXTERNAL_VARIABLE) *same = a->variable == b->variable;
+    if (a->kind != MG_EXTERNAL_VALUE || a->tensor == b->tensor) return MG_OK;
+    *same = a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape);
+    return *same ? compare_values(a->tensor, b->tensor, same) : MG_OK;
+}
+
+mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs) {
+    const mg_lowered *a = dumped(p), *b = dumped(other);
+    *differs = NULL;
+    for (int i = 0; i < a->work.n_external && !*differs; i++) {
+        bool same = i < b->work.n_external;
+        if (same) MG_TRY(compare_externals(&a->externals[i], &b->externals[i], &same));
+        if (!same) *differs = &a->externals[i].shape;
+    }
+    return MG_OK;
 }

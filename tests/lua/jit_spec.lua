@@ -76,6 +76,68 @@ print(f:plans(), f(x, 1):item()) -- the first was dropped, and is made again
   check.matches(check.run(check.program .. " " .. script), "64\t2\n") -- it warns, too
 end)
 
+test("another tensor or variable in the place of an upvalue is followed", function()
+  local s, v, x = mgpu.tensor { 2 }, mgpu.variable { 3 }, mgpu.ones { 1 }
+  local f = mgpu.jit(function(t) return t * s + v end)
+  check.equal(f(x), { 5 })
+  s = mgpu.tensor { 5 }
+  check.equal(f(x), { 8 })
+  v = mgpu.variable { 4 }
+  check.equal(f(x), { 9 })
+  v:assign { 1 } -- its value is no part of the plan
+  check.equal({ f(x):item(), f(x):item(), f:plans() }, { 6, 6, 3 })
+  for i = 1, 7 do -- no address of one that is gone is taken for it
+    s = nil
+    collectgarbage()
+    s = mgpu.tensor { i }
+    check.equal(f(x), { i + 1 })
+  end
+end)
+
+test("what a trace leaves in an upvalue does not make it trace again", function()
+  local last
+  local f = mgpu.jit(function(x)
+    last = x * 2
+    return last + 1
+  end)
+  for i = 1, 3 do check.equal(f(mgpu.tensor { i }), { 2 * i + 1 }) end
+  check.equal({ f:plans(), last ~= nil }, { 1, true })
+end)
+
+test("trainable acts from the next call of a step on, and turning it back finds the plan again", function()
+  local L = mgpu.layers
+  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 2 }, L.BatchNormalization {}, L.Dense { 1 } }
+  local opt, x, y = mgpu.optimizers.SGD { 0.1 }, mgpu.rand { 4, 2 }, mgpu.ones { 4, 1 }
+  local step = mgpu.jit(function(a, b)
+    local loss, grads = mgpu.value_and_grad(function()
+      return mgpu.losses.mean_squared_error(b, model(a, { training = true })):mean()
+    end, model.trainable_variables)()
+    opt:apply(grads, model.trainable_variables)
+    return loss
+  end)
+  local dense, norm = model.layers[1], model.layers[2]
+  local watched = { dense.kernel, norm.gamma, norm.moving_mean }
+  local function changes() -- which of them a step changes
+    local before, list = {}, {}
+    for i, v in ipairs(watched) do before[i] = v:value() end
+    step(x, y)
+    for i, v in ipairs(watched) do list[i] = v:ne(before[i]):any():item() end
+    return list
+  end
+  changes()
+  local plans = step:plans()
+  check.equal(changes(), { true, true, true })
+  dense.trainable = false
+  check.equal(changes(), { false, true, true })
+  norm.trainable = false -- it normalises with the moving statistics then
+  check.equal(changes(), { false, false, false })
+  dense.trainable, norm.trainable = true, true
+  check.equal(changes(), { true, true, true })
+  check.equal(step:plans(), plans + 2)
+  dense.kernel.trainable = false
+  check.equal(changes(), { false, true, true })
+end)
+
 test("one warning names the argument that keeps changing", function()
   local script = check.path "warn.lua"
   check.write(script, [[
@@ -110,6 +172,28 @@ print(pcall(f, mgpu.ones { 2 }))
   check.matches(output, "tracing again gave another plan")
   check.matches(output, "baked.lua:5")
   check.falsy(check.run(check.program .. " " .. script):find "another plan")
+end)
+
+test("MGPU_CHECK=retrace finds a tensor or variable from a field that is another one", function()
+  local script = check.path "field.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local state = { scale = mgpu.tensor { 2, 3 }, v = mgpu.variable { 1, 1 } }
+local f = mgpu.jit(function(x) return x * state.scale + state.v + mgpu.tensor { 4, 5 } end)
+local x = mgpu.ones { 2 }
+for _ = 1, 3 do f(x) end
+print "three calls"
+state.scale = mgpu.tensor { 2, 3 }
+print(pcall(f, x))
+state.scale = mgpu.tensor { 2, 4 }
+print(pcall(f, x))
+state.scale, state.v = mgpu.tensor { 2, 3 }, mgpu.variable { 1, 1 }
+print(pcall(f, x))
+]])
+  local output = check.run("MGPU_CHECK=retrace " .. check.program .. " " .. script)
+  check.matches(output, "three calls\ntrue")
+  local _, n = output:gsub("field.lua:%d+: mgpu.jit: tracing again met another tensor or variable of shape {2}", "")
+  check.equal(n, 2, output)
 end)
 
 test("item, totable and print inside a traced function are refused or harmless", function()

@@ -22,6 +22,22 @@ test("positional fields, pairs nested", function()
   check.equal(L.Reshape { 7, 7, 64 }.target_shape, { 7, 7, 64 })
 end)
 
+test("holes and names in lists are errors that say where", function()
+  check.raises(function() L.Input { nil, 3 } end, 'Input: option "shape": entry 1 is missing', "usage")
+  check.raises(function() L.Input { 3, nil, 4 } end, 'Input: option "shape": entry 2 is missing', "usage")
+  check.raises(function() L.Input { shape = { 3, x = 4 } } end, 'option "shape": the name "x"', "usage")
+  check.raises(function() L.Input { [0] = 3 } end, 'option "shape": the key 0', "usage")
+  check.raises(function() L.Conv2D { 8, { 3, nil, 5 } } end, 'option "kernel_size": entry 2 is missing', "usage")
+  check.raises(function() L.Add {} { mgpu.ones { 1 }, nil, mgpu.ones { 1 } } end,
+    "the inputs: entry 2 is missing", "usage")
+  check.raises(function() L.Add {} { mgpu.Input { 1 }, nil, mgpu.Input { 1 } } end,
+    "the inputs: entry 2 is missing", "usage")
+  check.raises(function()
+    local a = mgpu.Input { 1 }
+    mgpu.Model { inputs = { a, nil, mgpu.Input { 1 } }, outputs = a }
+  end, "inputs: entry 2 is missing", "usage")
+end)
+
 test("an unknown option names the layer, the option, the nearest and the user's line", function()
   local make = function() L.Conv2D { 32, 3, name = "conv2", activaton = "relu" } end
   local message = check.raises(make,

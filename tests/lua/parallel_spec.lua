@@ -367,6 +367,12 @@ for what, case in pairs {
   ["a device given twice"] = { function()
     narrow():compile { loss = "mse", devices = { "ref:0", "ref:0" } }
   end, "ref:0 is given twice" },
+  ["a hole among devices"] = { function()
+    narrow():compile { loss = "mse", devices = { "ref:0", nil, "ref:1" } }
+  end, "devices: entry 2 is missing" },
+  ["a name among devices"] = { function()
+    narrow():compile { loss = "mse", devices = { "ref:0", x = "ref:1" } }
+  end, 'devices: the name "x" stands in an array' },
   ["a device that is not there"] = { function()
     narrow():compile { loss = "mse", devices = { "ref:0", "tpu:0" } }
   end, "tpu" },

@@ -24,6 +24,33 @@ test("tensors are made from numbers, booleans and nested tables", function()
   refused(function() mgpu.zeros({ 2 }, { dtype = "flot32" }) end, 'did you mean "float32"')
 end)
 
+test("holes and names in arrays of numbers or tensors are errors that say where", function()
+  local a = mgpu.ones { 2 }
+  refused(function() mgpu.tensor { 1, nil, 3 } end, "tensor: entry 2 is missing: an array has no holes")
+  refused(function() mgpu.tensor { nil, 3 } end, "tensor: entry 1 is missing")
+  refused(function() mgpu.tensor { x = 1 } end, 'tensor: the name "x" stands in an array')
+  refused(function() mgpu.tensor { [0] = 1, 2 } end, "tensor: the key 0 stands in an array")
+  refused(function() mgpu.tensor { { 1, 2 }, { 3, nil, 4 } } end, "tensor: in %[2%], entry 2 is missing")
+  refused(function() mgpu.tensor { { { 1 }, { 3, a = 4 } } } end, 'tensor: in %[1%]%[2%], the name "a"')
+  refused(function() return a + { 1, nil, 2 } end, "add: entry 2 is missing")
+  refused(function() mgpu.zeros { 2, nil, 3 } end, 'option "shape": entry 2 is missing')
+  refused(function() a:reshape { 2, nil, 1 } end, 'reshape: option "shape": entry 2 is missing')
+  refused(function() mgpu.concat { a, nil, a } end, "concat: entry 2 is missing")
+  refused(function() mgpu.concat { a, a, axis = 1 } end, 'concat: the name "axis" .*; options come after it')
+  refused(function() mgpu.value_and_grad(print, { mgpu.variable { 1 }, nil, mgpu.variable { 2 } }) end,
+    "value_and_grad: the variables: entry 2 is missing")
+  refused(function() mgpu.jit(function(t) return t[1] end) { [0] = a, a } end,
+    "mgpu.jit: argument 1: the key 0 is no position")
+end)
+
+test("a symbolic tensor, a layer or a model beside a tensor is named", function()
+  local t = mgpu.ones { 1, 3 }
+  refused(function() return t + mgpu.Input { 3 } end,
+    "add: expected a tensor, got symbolic tensor {None, 3} of Input .*, which has no values: .*Lambda")
+  refused(function() return t * mgpu.layers.Dense { 3, name = "d" } end, 'mul: expected a tensor, got Dense "d"')
+  refused(function() mgpu.tensor(mgpu.Input { 3 }) end, "tensor: expected a tensor, got symbolic tensor")
+end)
+
 test("the makers make what they say", function()
   check.equal(mgpu.zeros { 2 }:totable(), { 0, 0 })
   check.equal(mgpu.full({ 2 }, 7):totable(), { 7, 7 })
@@ -52,6 +79,17 @@ test("operators broadcast, and a number adopts the tensor's dtype", function()
   check.equal((i + mgpu.ones { 2 }):dtype(), "float32")
   refused(function() return (t + mgpu.ones { 3 }) end, "add: .*{2, 2}.*{3}")
   refused(function() return (t + "x") end, "add: ")
+end)
+
+test("integers are exact up to 2^53, and results saturate at the dtype's limits", function()
+  local function int(v, dtype) return mgpu.tensor({ v }, { dtype = dtype }) end
+  for _, device in ipairs { "cpu:0", "ref:0" } do
+    check.equal((int(2147483647, "int32"):to(device) + 1):totable(), { 2147483647 })
+    check.equal((int(-2147483648, "int32"):to(device) - 1):totable(), { -2147483648 })
+    check.equal((int(250, "uint8"):to(device) + 10):totable(), { 255 })
+    check.equal((int(3, "uint8"):to(device) - 10):totable(), { 0 })
+    check.equal((int(2 ^ 53 - 2, "int64"):to(device) + 1):totable(), { 2 ^ 53 - 1 })
+  end
 end)
 
 test("a number picked by where adopts the dtype of what is picked else, not the condition's", function()
@@ -108,6 +146,33 @@ test("composed ops compute what their names say", function()
   refused(function() t:squeeze(1) end, "squeeze: axis 1 has size 2")
 end)
 
+test("options of composed ops have names, too, and wrong ones are refused", function()
+  local t = mgpu.tensor { { { 1 }, { 2 }, { 3 } } }
+  check.equal({ t:squeeze { axis = 1 }:shape(), t:squeeze { axis = { 1, 3 } }:shape(), t:squeeze {}:shape() },
+    { { 3, 1 }, { 3 }, { 3 } })
+  check.equal(t:expand_dims { axis = -1 }:shape(), { 1, 3, 1, 1 })
+  check.equal(t:split { n = 3, axis = 2 }[3], { { { 3 } } })
+  check.equal(mgpu.stack({ t, t }, { axis = 2 }):shape(), { 1, 2, 3, 1 })
+  check.equal({ t:clip { low = 2 }:sum():item(), t:clip { high = 2 }:sum():item() }, { 7, 5 })
+  check.equal(t:transpose { order = { 2, 1, 3 } }:shape(), { 3, 1, 1 })
+  check.equal(t:slice { ranges = { 1, { 2, 3 } } }, { { 2 }, { 3 } })
+  check.equal(mgpu.one_hot({ 1 }, { classes = 2, dtype = "int32" }), mgpu.one_hot({ 1 }, 2, { dtype = "int32" }))
+  check.equal(t:mean { axis = {} }:item(), 2) -- an empty list is none given, as for sum
+  for name, message in pairs { squeeze = "axis", expand_dims = "axis", split = "axis", clip = "low",
+    transpose = "order", one_hot = "dtype", slice = "ranges", mean = "axis", var = "axis", norm = "axis" } do
+    local wrong = message:sub(1, -2)
+    refused(function() t[name](t, { [wrong] = 1 }) end,
+      ('%s: unknown option "%s" %%(did you mean "%s"'):format(name, wrong, message))
+  end
+  refused(function() mgpu.stack({ t, t }, { axs = 1 }) end, 'stack: unknown option "axs"')
+  refused(function() mgpu.stack { t, nil, t } end, "stack: entry 2 is missing")
+  refused(function() t:mean { axis = 1, 2 } end, "mean: the options have names")
+  refused(function() t:flatten(2) end, "flatten: too many arguments: takes 0 options")
+  refused(function() t:expand_dims() end, "expand_dims: an axis is a whole number, got nil")
+  refused(function() t:split(1.5, 2) end, "split: the number of parts must be a whole number, got 1.5")
+  refused(function() t:slice { 1, { last = 2 } } end, "slice: axis 2: a range is {first, last, step}; last")
+end)
+
 test("dtypes and devices change with to; clone is a copy; mean of integers is float32", function()
   local t = mgpu.tensor { 1.7, -1.7, 300 }
   check.equal(t:to "int32":totable(), { 1, -1, 300 })
@@ -131,10 +196,43 @@ test("tensors are values: writing, ordering and unequal use raise and say what t
   local t = mgpu.ones { 2 }
   refused(function() t[1] = 3 end, "tensors are values.*:where")
   refused(function() return (t < t) end, ":lt")
+  refused(function() return (t < mgpu.variable { 1 }) end, ":lt")
   check.truthy(t == t and t ~= mgpu.ones { 2 })
   check.equal(t:eq(1):totable(), { true, true })
   refused(function() return (t:item()) end, "item: the tensor has 2 elements")
   check.truthy(t:gt(0):all():item())
+end)
+
+-- Lua itself raises here and asks no tensor; the program adds to its message.
+test("comparing a tensor with a number ends the program with the ops that compare", function()
+  local path = check.path "less.lua"
+  check.write(path, 'local t = require "mgpu".ones { 2 }\nif t < 1 then print "less" end\n')
+  local output, status = check.run(check.program .. " " .. path)
+  check.matches(output, "less.lua:2: attempt to compare userdata with number: tensors are .* use :lt")
+  check.equal(status, 1)
+end)
+
+test("a tensor is indexed with a position or a method's name and nothing else", function()
+  local t = mgpu.ones { 2 }
+  refused(function() return t[t] end, "indexed with one position, .* got a tensor: .*:gather")
+  refused(function() return t[true] end, "got a boolean")
+  refused(function() return t[nil] end, "got a nil")
+  refused(function() return mgpu.variable { 1 }[{ 1, 2 }] end, "got a table: use :slice")
+end)
+
+test("options of a variable and kinds of devices are checked", function()
+  refused(function() mgpu.variable({ 1 }, { nmae = "x" }) end, 'variable: unknown option "nmae" %(did you mean "name"')
+  refused(function() mgpu.variable({ 1 }, { "x" }) end, "variable: the options have names")
+  refused(function() mgpu.variable({ 1 }, "x") end, "variable: the options must be a table such as {name")
+  refused(function() mgpu.variable({ 1 }, { trainable = 0 }) end, 'option "trainable" must be true or false')
+  refused(function() mgpu.variable { 1 }.trainable = 0 end, "trainable must be true or false, got number")
+  refused(function() mgpu.tensor(1, "int32") end, "tensor: the options must be a table such as {dtype")
+  refused(function() mgpu.devices "gpuu" end, 'unknown kind "gpuu" %(did you mean "gpu"%?%); there are cuda')
+end)
+
+test("a name that a table of functions lacks is an error with the nearest", function()
+  refused(function() return mgpu.parallel.multi_gpu_modle end, 'did you mean "multi_gpu_model"')
+  refused(function() return mgpu.activations.rleu end, 'did you mean "relu"')
 end)
 
 test("a freed tensor cannot be used", function()
