@@ -2,6 +2,7 @@
 -- parallel models).
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
 
@@ -100,6 +101,15 @@ test("device groups combine it with data parallelism (float64)", function()
       same(model, serial, fit(model, groups), hs)
     end
   end)
+end)
+
+test("variables that nobody has any more may be waiting for a value from another device", function()
+  for round = 1, 3 do
+    mgpu.variable(core.place(mgpu.ones({ 3 }, { device = "ref:1" }) * round + 1, "ref:0") * 2)
+    collectgarbage()
+    collectgarbage()
+    check.equal(mgpu.jit(function() return mgpu.ones { 2 }:sum() end)():item(), 2)
+  end
 end)
 
 test("outside of jit a model on several devices computes and differentiates alike", function()
