@@ -156,6 +156,29 @@ test("the summary shows the device, and it is saved", function()
   check.equal(again:get_layer "c".kernel:device(), "ref:1")
 end)
 
+-- The cores are shared by two cpu devices in the one plan, and all one device's in the other.
+test("a device may have other shares of the cores in several models at a time", function()
+  check.needs "cpu"
+  local function losses(another)
+    mgpu.seed(1)
+    local x, y, found = mgpu.randn { 64, 512 }, mgpu.randn { 64, 512 }, {}
+    local function wide(second)
+      local model = mgpu.Sequential { L.Input { 512 },
+        L.Dense { 1024, name = "a", device = "cpu:0", activation = "selu" },
+        L.Dense { 512, name = "b", device = second } }
+      model:compile { loss = "mse", optimizer = mgpu.optimizers.Adam { amsgrad = true }, devices = "cpu:0" }
+      return model
+    end
+    local model, other = wide "cpu:1", wide "ref:0"
+    for i = 1, 5 do
+      found[i] = model:train_on_batch(x, y).loss
+      if another and i == 1 then other:predict(x:slice { { 1, 2 } }) end
+    end
+    return found
+  end
+  check.equal(losses(true), losses(false))
+end)
+
 test("what cannot be placed says why", function()
   check.raises(function() fit(network(2), "ref:0") end, "needs device groups of at least 2", "usage")
   check.raises(function() fit(network("ref:1"), { "ref:0", "ref:1" }) end, "give groups", "usage")
