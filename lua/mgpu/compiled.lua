@@ -405,32 +405,51 @@ function Compiled:on_device(model, fn)
   return result
 end
 
---- where = {devices = names (nil: wherever things lie), weights = of the rows, strategy =}; steps are
---- made anew.
-function Compiled:set_devices(where)
+local function check_devices(self, where)
+  if not where.devices or #where.devices == 1 then return end
+  if self.eager then
+    core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
+  end
+  if where.strategy ~= "async" then return end
+  if where.stages or self.accumulate > 1 or self.steps_per_execution > 1 then
+    core.fail("usage", "compile: async goes without device groups, accumulate and steps_per_execution")
+  elseif where.weights then
+    core.fail("usage", "compile: async gives a device whole batches, as it is ready for one, so shares "
+      .. "of the rows mean nothing to it: give a list of devices")
+  end
+end
+
+local function use_devices(self, where)
   local names = where.devices
   self.devices, self.strategy, self.steps, self.spread = names, where.strategy, {}, nil
-  self.groups = nil
+  self.groups, self.positions = nil, {}
   self.home = names and names[1] -- where eager work is done
   self.device = names and #names == 1 and names[1] or nil -- where data must lie
   if names and #names > 1 then
-    if self.eager then
-      core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
-    end
     self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local",
       keeper = where.strategy == "central" and (where.home or "cpu:0") or nil, stages = where.stages }
-    if where.strategy == "async" then
-      if where.stages or self.accumulate > 1 or self.steps_per_execution > 1 then
-        core.fail("usage", "compile: async goes without device groups, accumulate and steps_per_execution")
-      end
-      self.home = where.home or self.home
-    end
+    if where.strategy == "async" then self.home = where.home or self.home end
     if where.stages then
       self.groups = {}
       for s = 1, where.stages do self.groups[s] = names[(s - 1) * (#names / where.stages) + 1] end
     end
     self.home = self.spread.keeper or self.home
   end
+end
+
+--- where = {devices = names (nil: wherever things lie), weights = of the rows, strategy =, stages =, home =};
+--- steps are made anew. Within a fit it waits for the next epoch: see settle_devices.
+function Compiled:set_devices(where)
+  check_devices(self, where)
+  if self.fitting then self.next_devices = where else use_devices(self, where) end
+end
+
+--- Lets devices that were set within a fit count. RETURNS whether there were any.
+function Compiled:settle_devices()
+  local where = self.next_devices
+  if where then use_devices(self, where) end
+  self.next_devices = nil
+  return where ~= nil
 end
 
 --- ARGS
@@ -451,7 +470,6 @@ function Compiled.new(chosen, names, where)
     accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution,
     bn = chosen.bn,
-    steps = {}, positions = {},
   }, Compiled)
   self:set_devices(where)
   return self

@@ -131,6 +131,17 @@ for what, options in pairs { ["regularizers"] = {}, ["accumulated gradients"] = 
   end)
 end
 
+test("sums of gradients lie beside their weights, also after set_devices", function()
+  local model, x, y = regularized("ref:1"), data()
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = "ref:0", accumulate = 2 }
+  x = x:to "float32"
+  model:fit(x, y, { batch_size = 8, verbose = 0 })
+  model:set_devices "ref:2"
+  model:fit(x, y, { batch_size = 8, verbose = 0 })
+  for v, sum in pairs(model.compiled.sums) do check.equal(sum:device(), v:device()) end
+  check.equal(model:get_layer "b".kernel:device(), "ref:2")
+end)
+
 test("variables that nobody has any more may be waiting for a value from another device", function()
   for round = 1, 3 do
     mgpu.variable(core.place(mgpu.ones({ 3 }, { device = "ref:1" }) * round + 1, "ref:0") * 2)

@@ -1,6 +1,7 @@
 -- One script on 1 to n devices gives the same weights (API.md, Devices and parallel models).
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
 
@@ -279,6 +280,49 @@ test("set_devices keeps weights, slots and counters", function()
   end)
 end)
 
+-- In a callback, from where to where; the trainings go on through the data from epoch to epoch.
+for i, change in ipairs { { "ref:0", { "ref:0", "ref:1" } }, { "ref:0", "ref:1" }, { { "ref:0", "ref:1" }, "ref:2" },
+  { nil, { "ref:1", "ref:2" } }, { { "ref:0", "ref:1" }, { "ref:2", "ref:3", "ref:4" }, "central" } } do
+  test(("set_devices in a callback acts from the next epoch, case %d (float64)"):format(i), function()
+    in_float64(function()
+      local x, y = images(23)
+      local function trained(from, to, strategy)
+        local model, during = narrow(), nil
+        mgpu.seed(5)
+        model:compile { loss = "sparse_categorical_crossentropy", devices = from, strategy = strategy }
+        local h = model:fit(x, y, { epochs = 3, batch_size = 5, steps_per_epoch = 3, verbose = 0,
+          validation_split = 0.2, callbacks = mgpu.callbacks.LambdaCallback {
+            on_train_batch_end = function(step)
+              if to and step == 2 then model:set_devices(to) end
+              during = during or model.compiled.devices or "none"
+            end } }).history
+        if to then check.equal(model.compiled.devices, type(to) == "table" and to or { to }) end
+        check.equal(during, type(from) == "string" and { from } or from or "none")
+        return model, h
+      end
+      local default = core.default_device()
+      local serial, hs = trained "ref:0"
+      local model, h = trained(unpack(change, 1, 3))
+      same_weights(serial, model, 1e-12)
+      check.near(h.loss, hs.loss, 1e-12)
+      check.near(h.val_loss, hs.val_loss, 1e-12)
+      check.equal(core.default_device(), default)
+    end)
+  end)
+end
+
+test("set_devices after a fit, and in one's last callback, acts in the next", function()
+  local x, y = images(20)
+  local model = narrow()
+  fit(model, "ref:0", x, y)
+  model:set_devices "ref:1"
+  model:fit(x, y, { verbose = 0, callbacks = { mgpu.callbacks.LambdaCallback {
+    on_train_end = function() model:set_devices { "ref:2", "ref:3" } end } } })
+  check.equal(model.variables[1]:device(), "ref:1")
+  model:fit(x, y, { verbose = 0 })
+  check.equal(model.variables[1]:device(), "ref:2")
+end)
+
 test("weights assigned between two fits reach every device", function()
   local x, y = images(20)
   local model = narrow()
@@ -425,7 +469,6 @@ end)
 
 -- ---- failures -----------------------------------------------------------------------------------
 
-local core = require "mgpu.core"
 
 -- A model that fails in its second step as planned; RETURNS it, its weights before, and the message.
 local function failing(fault, code)
