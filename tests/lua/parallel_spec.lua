@@ -354,6 +354,26 @@ test("make_parallel returns a model with the serial model's weights, names and s
   check.equal(#model.layers, #serial.layers)
 end)
 
+test("lists of devices may be spelled as --devices spells them", function()
+  local function compiled(list, model)
+    model = model or narrow()
+    model:compile { loss = "mse", devices = list }
+    return table.concat(model.compiled.devices, " ")
+  end
+  check.equal(compiled "ref:0-3", "ref:0 ref:1 ref:2 ref:3")
+  check.equal(compiled "ref:0,2", "ref:0 ref:2")
+  check.equal(compiled { "ref:0-1", "ref:4" }, "ref:0 ref:1 ref:4")
+  check.equal(compiled { { "ref:0-1" }, { "ref:2-3" } }, "ref:0 ref:2 ref:1 ref:3")
+  check.equal(compiled "ref", "ref:0")
+  check.equal(compiled(nil, parallel.multi_gpu_model(narrow(), { gpus = "ref:0-1" })), "ref:0 ref:1")
+  check.equal(compiled(nil, parallel.make_parallel(narrow(), "ref:0-1")), "ref:0 ref:1")
+  check.equal(parallel.strategy("mirrored", { devices = "ref:0-2" }).num_replicas_in_sync, 3)
+  check.raises(function() compiled "ref:3-1" end, 'cannot read "ref:3-1"', "usage")
+  check.raises(function() compiled "ref:0-99999999" end, "cannot read", "usage")
+  check.raises(function() compiled "ref:0,0" end, "given twice", "usage")
+  check.raises(function() compiled "," end, "a name is empty", "usage")
+end)
+
 test("make_parallel with fewer than two devices returns the model itself", function()
   local model = narrow()
   check.truthy(parallel.make_parallel(model, { "ref:0" }) == model)
@@ -372,6 +392,9 @@ end)
 test("options without a meaning here are reported once", function()
   local said, before = {}, mgpu.output
   mgpu.output = function(text) said[#said + 1] = text end
+  parallel.make_parallel(narrow(), { "ref:0", "ref:1" },
+    { initsync = true, syncopt = false, enqueue = false, usenccl = false }) -- the original's defaults
+  check.equal(said, {})
   for _ = 1, 2 do
     parallel.make_parallel(narrow(), { "ref:0", "ref:1" }, { enqueue = true, initsync = false })
   end
