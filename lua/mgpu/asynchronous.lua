@@ -3,8 +3,10 @@
 --
 -- The weights and the optimizer lie on the home device, the store. A device is given a batch, works on
 -- the store's values at that moment, and pushes its gradients; by then others may have changed the
--- weights: the number of such changes is the gradients' staleness. Loss and metrics are those that the
--- devices saw. Moving statistics are those of the device that came last.
+-- weights: the number of such changes is the gradients' staleness. Of those who have finished, the one
+-- that was given its batch first comes first, so that nobody's gradients wait while others go round and
+-- round: among devices of one speed the staleness is their number less one. Loss and metrics are those
+-- that the devices saw. Moving statistics are those of the device that came last.
 
 local core = require "mgpu.core"
 
@@ -61,34 +63,38 @@ end
 
 -- ---- the devices --------------------------------------------------------------------------------
 
--- A device that has finished (or has not begun); waits for one if all are at work.
-function Async:free_job()
-  for _ = 1, math.huge do
-    for _, job in ipairs(self.jobs) do
-      if not job.handle then return job end
-    end
-    for _, job in ipairs(self.jobs) do
-      if job.handle:done() then
-        self:receive(job)
-        return job
-      end
-    end
-    core.sleep(2e-5)
+-- A device without work, or nil.
+local function idle(self)
+  for _, job in ipairs(self.jobs) do
+    if not job.handle then return job end
   end
 end
 
---- Gives the batch to a free device.
+--- Whether a device has no work.
+function Async:is_idle() return idle(self) ~= nil end
+
+--- Gives the batch to an idle device.
 function Async:submit(batch)
-  local job = self:free_job()
-  job.version, job.rows = self.version, batch.rows
+  local job = idle(self)
+  self.given = self.given + 1
+  job.version, job.rows, job.number = self.version, batch.rows, self.given
   job.handle = job.step:submit(batch.rows, batch.shape, self.key, batch.first, batch.order,
     unpack(batch.tensors))
 end
 
---- Waits for all devices, in order.
-function Async:drain()
-  for _, job in ipairs(self.jobs) do
-    if job.handle then self:receive(job) end
+--- Waits until a device has finished and applies its gradients; false if none is at work.
+function Async:take()
+  for _ = 1, math.huge do
+    local oldest, working
+    for _, job in ipairs(self.jobs) do
+      working = working or job.handle
+      if job.handle and (not oldest or job.number < oldest.number) and job.handle:done() then
+        oldest = job
+      end
+    end
+    if oldest then self:receive(oldest) end
+    if oldest or not working then return oldest ~= nil end
+    core.sleep(2e-5)
   end
 end
 
@@ -109,7 +115,7 @@ end
 
 --- ARGS compiled: with devices and a home; model
 local function new(compiled, model)
-  local self = setmetatable({ compiled = compiled, jobs = {}, version = 0, key = compiled.key(model),
+  local self = setmetatable({ compiled = compiled, jobs = {}, version = 0, given = 0, key = compiled.key(model),
     staleness = { sum = 0, n = 0, max = 0 }, apply = store_step(compiled, model) }, Async)
   for i, device in ipairs(compiled.devices) do
     self.jobs[i] = { step = gradient_step(compiled, model, device) }

@@ -297,6 +297,20 @@ function M.split(source, fraction, what)
       rows = source.rows - first }
 end
 
+--- Brings the sources' tensors to the device; what they share stays shared.
+function M.move(sources, device)
+  local moved = {}
+  local function there(t)
+    if t:device() == device then return t end
+    moved[t] = moved[t] or t:to(device)
+    return moved[t]
+  end
+  for _, source in ipairs(sources) do
+    for i, t in ipairs(source.tensors or {}) do source.tensors[i] = there(t) end
+    source.order = source.order and there(source.order)
+  end
+end
+
 --- Batches in a pass; nil for a dataset that does not say.
 function M.steps(source, batch_size)
   if source.dataset then return source.length end
@@ -346,6 +360,12 @@ function Rows:start(pass, skip)
     or self.source.order
 end
 
+--- Goes on where it is, for steps on another device (nil: on several), with a position of their own.
+function Rows:settle(device, position)
+  self.position, self.first = position, nil
+  if device and self.order then self.order = self.order:to(device) end
+end
+
 local Stream = {} -- through a dataset
 Stream.__index = Stream
 
@@ -355,6 +375,8 @@ function Stream:take()
   local part, rows = self.source.check(x, y, weight, more)
   return { count = 1, rows = rows, shape = part.shape, tensors = part.tensors }
 end
+
+function Stream:settle() end -- luacheck: no self
 
 function Stream:start(_, skip)
   self.next = self.source.dataset:iter()

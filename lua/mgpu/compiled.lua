@@ -94,15 +94,21 @@ end
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
--- The sums of gradients, one a variable, and of rows, that wait for the next update.
+-- The sums of gradients, each beside its variable, and of rows, that wait for the next update.
 local function accumulators(self, variables)
   self.sums = self.sums or {}
   for _, v in ipairs(variables) do
-    self.sums[v] = self.sums[v]
-      or core.variable(ops.full(v:shape(), 0, v:dtype()), { name = "sum", trainable = false })
+    self.sums[v] = self.sums[v] or core.variable(ops.full(v:shape(), 0, v:dtype()):to(v:device()),
+      { name = "sum", trainable = false })
   end
   self.sum_rows = self.sum_rows
     or core.variable(core.tensor(0, { dtype = "float64" }), { name = "rows", trainable = false })
+end
+
+-- Zeros beside t: what is made of nothing would lie on the default device.
+local function zeros_by(t)
+  local zeros = ops.full(t:shape(), 0, t:dtype())
+  return zeros:device() == t:device() and zeros or core.place(zeros, t:device())
 end
 
 -- Adds the gradients of a batch; in an update, RETURNS the mean over all rows since the last one.
@@ -114,7 +120,7 @@ local function accumulate(self, grads, variables, rows, update)
     local more = sum:value()
     if grads[i] then more = more + grads[i] * rows end
     means[i] = grads[i] and update and more / ops.cast(total, { dtype = more:dtype() })
-    sum:assign(update and ops.full(v:shape(), 0, v:dtype()) or more)
+    sum:assign(update and zeros_by(more) or more)
   end
   self.sum_rows:assign(update and core.tensor(0, { dtype = "float64" }) or total)
   return means
@@ -321,12 +327,33 @@ local function move(variables, devices)
   end
 end
 
+-- The one device that the scopes around the making of the model's layers named, if nothing else places a
+-- layer: where the model was built. Not so where layers say a device themselves, or scopes several: that
+-- is a model parallel one.
+local function built_on(model)
+  local name
+  model:each_layer(function(layer)
+    local device = rawget(layer, "device")
+    if not device then return end
+    local scoped = rawget(layer, "scoped") and (name == nil or name == device)
+    name = scoped and device or false
+  end)
+  return type(name) == "string" and name or nil
+end
+
+-- Compiled for several devices, a model built in one scope lies on those: a template's place ends here.
+local function leave_scope(model)
+  if not built_on(model) then return end
+  model:each_layer(function(layer) layer.device, layer.scoped = nil, nil end)
+end
+
 -- The devices that may hold the variables of layers with a device of their own: variable -> names.
 local function staged(self, model)
   local where, several = {}, self.devices and #self.devices > 1
+  if several then leave_scope(model) end
   model:each_layer(function(layer)
     local device = rawget(layer, "device")
-    if not device or #layer.weights == 0 then return end
+    if not device then return end
     if type(device) == "string" and several then
       layer:fail("device = %q names one device, but the model is compiled for several: give groups, as in "
         .. "devices = {{\"cuda:0\", \"cuda:1\"}, ...}, and device = 2", device)
@@ -341,66 +368,88 @@ local function staged(self, model)
   return where
 end
 
---- Brings weights and optimizer state to where they belong. RETURNS the devices of the others.
+-- Brings to each variable what the optimizer and the sums of gradients keep for it, and the rest home.
+local function place_kept(self, where, homes)
+  local beside = {}
+  for v, own in pairs(self.optimizer.slots) do
+    for _, slot in pairs(own) do beside[slot] = where[v] or homes end
+  end
+  for v, sum in pairs(self.sums or {}) do beside[sum] = where[v] or homes end
+  for kept, there in pairs(beside) do move({ kept }, there) end
+  for _, v in ipairs(self.optimizer:variables()) do
+    if not beside[v] then move({ v }, homes) end
+  end
+  if self.sum_rows then move({ self.sum_rows }, homes) end
+end
+
+--- Brings weights, metrics and the optimizer's state to where they belong.
 function Compiled:place_state(model)
   if not self.devices then return end
   local central = self.spread and self.spread.keeper or self.groups or self.strategy == "async"
   local homes = central and { self.home } or self.devices
   local where = staged(self, model)
   for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
-  local slots = {}
-  for v, own in pairs(self.optimizer.slots) do
-    for _, slot in pairs(own) do
-      slots[slot] = true
-      move({ slot }, where[v] or homes)
-    end
-  end
-  for _, v in ipairs(self.optimizer:variables()) do
-    if not slots[v] then move({ v }, homes) end
-  end
-  return homes
+  place_kept(self, where, homes)
+  self:each_metric(function(metric) move(metric:variables(), homes) end)
 end
 
 --- Runs fn() with the first of the chosen devices as the default one and all state on them.
 function Compiled:on_device(model, fn)
   if not self.devices then return fn() end
-  local device = self.home
-  local homes = self:place_state(model)
-  self:each_metric(function(metric) move(metric:variables(), homes) end)
+  self:place_state(model)
   local before = core.default_device()
-  core.default_device(device)
+  core.default_device(self.home)
   local ok, result = pcall(fn)
   pcall(core.default_device, before) -- a lost one is refused: then the new one stays
   if not ok then error(result, 0) end
   return result
 end
 
---- where = {devices = names (nil: wherever things lie), weights = of the rows, strategy =}; steps are
---- made anew.
-function Compiled:set_devices(where)
+local function check_devices(self, where)
+  if not where.devices or #where.devices == 1 then return end
+  if self.eager then
+    core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
+  end
+  if where.strategy ~= "async" then return end
+  if where.stages or self.accumulate > 1 or self.steps_per_execution > 1 then
+    core.fail("usage", "compile: async goes without device groups, accumulate and steps_per_execution")
+  elseif where.weights then
+    core.fail("usage", "compile: async gives a device whole batches, as it is ready for one, so shares "
+      .. "of the rows mean nothing to it: give a list of devices")
+  end
+end
+
+local function use_devices(self, where)
   local names = where.devices
   self.devices, self.strategy, self.steps, self.spread = names, where.strategy, {}, nil
-  self.groups = nil
+  self.groups, self.positions = nil, {}
   self.home = names and names[1] -- where eager work is done
   self.device = names and #names == 1 and names[1] or nil -- where data must lie
   if names and #names > 1 then
-    if self.eager then
-      core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
-    end
     self.spread = { devices = names, weights = where.weights, local_norm = self.bn == "local",
       keeper = where.strategy == "central" and (where.home or "cpu:0") or nil, stages = where.stages }
-    if where.strategy == "async" then
-      if where.stages or self.accumulate > 1 or self.steps_per_execution > 1 then
-        core.fail("usage", "compile: async goes without device groups, accumulate and steps_per_execution")
-      end
-      self.home = where.home or self.home
-    end
+    if where.strategy == "async" then self.home = where.home or self.home end
     if where.stages then
       self.groups = {}
       for s = 1, where.stages do self.groups[s] = names[(s - 1) * (#names / where.stages) + 1] end
     end
     self.home = self.spread.keeper or self.home
   end
+end
+
+--- where = {devices = names (nil: wherever things lie), weights = of the rows, strategy =, stages =, home =};
+--- steps are made anew. Within a fit it waits for the next epoch: see settle_devices.
+function Compiled:set_devices(where)
+  check_devices(self, where)
+  if self.fitting then self.next_devices = where else use_devices(self, where) end
+end
+
+--- Lets devices that were set within a fit count. RETURNS whether there were any.
+function Compiled:settle_devices()
+  local where = self.next_devices
+  if where then use_devices(self, where) end
+  self.next_devices = nil
+  return where ~= nil
 end
 
 --- ARGS
@@ -421,7 +470,6 @@ function Compiled.new(chosen, names, where)
     accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution,
     bn = chosen.bn,
-    steps = {}, positions = {},
   }, Compiled)
   self:set_devices(where)
   return self

@@ -2,6 +2,7 @@
 --
 --     devices = "cuda:0"                      one device
 --     devices = {"cuda:0", "cuda:1"}          a list
+--     devices = "cuda:0,1" or "cuda:0-3"      a list as --devices spells it
 --     devices = 2                             the first two of mgpu.devices()
 --     devices = "all"                         all of mgpu.devices() that are of the first one's kind
 --     devices = {["cuda:0"] = 3, ["cpu:0"] = 1}   rows by weight, ordered as mgpu.devices()
@@ -39,6 +40,48 @@ local function first(who, n)
   return { unpack(names, 1, n) }
 end
 
+local MOST = 63 -- the last number that a device can have
+
+-- "cuda:0,1" -> cuda:0 cuda:1; "cpu:0-3" -> four; "cuda:0/0-1" -> two on one GPU. `all(kind)`: the names that a
+-- kind alone stands for; nil: its first device.
+function M.parse(text, all)
+  local names, kind, mark = {}, nil, ":"
+  for item in text:gmatch "[^,]+" do
+    local spelled, between, numbers = item:match "^%s*(.-)([:/]?)([%d-]*)%s*$"
+    local low, high = numbers:match "^(%d+)%-(%d+)$"
+    low = tonumber(low or numbers:match "^%d+$")
+    high = tonumber(high) or low
+    if spelled ~= "" then kind, mark = spelled, between ~= "" and between or ":" end
+    if not kind or (not low and numbers .. between ~= "") or (low and (high < low or high > MOST)) then
+      return nil, ("cannot read %q (write cpu, cuda:0,1 or cpu:0-3)"):format(item)
+    end
+    if low then
+      for n = low, high do names[#names + 1] = kind .. mark .. n end
+    else
+      for _, name in ipairs(all and all(kind) or { kind .. ":0" }) do names[#names + 1] = name end
+    end
+  end
+  return names
+end
+
+local function check_array(who, list)
+  local fault = core.array_fault(list)
+  if fault then fail(who, "devices: %s", fault) end
+end
+
+--- The names that an entry of a list spells: {"cpu:0-1", "cpu:4"} has three.
+function M.spelled(who, list)
+  local names = {}
+  check_array(who, list)
+  for i, text in ipairs(list) do
+    if type(text) ~= "string" then fail(who, "devices: entry %d is a %s, not a name", i, type(text)) end
+    local some, why = M.parse(text)
+    if not some or #some == 0 then fail(who, "devices: %s", why or "a name is empty") end
+    for _, name in ipairs(some) do names[#names + 1] = name end
+  end
+  return names
+end
+
 -- {name = weight} in the order of mgpu.devices(); names that are not listed there come last.
 local function by_weight(who, map)
   local place, list, weights = {}, {}, {}
@@ -59,16 +102,9 @@ local function by_weight(who, map)
   return list, weights
 end
 
-local function check_array(who, list)
-  local fault = core.array_fault(list)
-  if fault then fail(who, "devices: %s", fault) end
-end
-
 local function known(who, list)
   local names, seen = {}, {}
-  check_array(who, list)
-  for i, name in ipairs(list) do
-    if type(name) ~= "string" then fail(who, "devices: entry %d is a %s, not a name", i, type(name)) end
+  for i, name in ipairs(M.spelled(who, list)) do
     names[i] = core.device_info(name).name -- raises for a device that is not there
     if seen[names[i]] then fail(who, "devices: %s is given twice", names[i]) end
     seen[names[i]] = true
@@ -78,13 +114,14 @@ end
 
 -- {{"a", "b"}, {"c", "d"}}: two replicas of a model in two stages -> {"a", "c", "b", "d"}, 2 stages.
 local function by_stage(who, groups)
-  local stages, list = #groups[1], {}
+  local stages, list = nil, {}
   check_array(who, groups)
   for i, group in ipairs(groups) do
-    if type(group) ~= "table" or #group ~= stages or stages == 0 then
+    group = type(group) == "table" and M.spelled(who, group) or {}
+    stages = stages or #group
+    if #group ~= stages or stages == 0 then
       fail(who, "devices: group %d must hold %d names, as the first does", i, stages)
     end
-    check_array(who, group)
     for s, name in ipairs(group) do list[(s - 1) * #groups + i] = name end
   end
   return known(who, list), nil, stages

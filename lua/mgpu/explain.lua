@@ -29,9 +29,9 @@ local function planned(model, given)
   if given == nil then return compiled.devices or { core.default_device() }, compiled.spread
     and compiled.spread.weights end
   if type(given) == "string" and given ~= "all" then
-    return require "mgpu.program".parse_devices(given)
+    return devices.spelled("explain", { given })
   elseif type(given) == "table" and #given > 0 then
-    return given
+    return devices.spelled("explain", given)
   elseif type(given) == "table" and next(given) then
     local names, weights = {}, {}
     for name in pairs(given) do names[#names + 1] = name end
@@ -64,13 +64,23 @@ local function batch_of(model, rows)
   return tensors, Compiled.pack(shape)
 end
 
+-- The place among `names` of the device that keeps the weights: after the last if it is none of them, nil if
+-- each device has them.
+local function keeper_of(model, names, strategy)
+  if strategy ~= "central" or #names == 1 then return nil end
+  local spread, at = model.compiled.spread, #names + 1
+  local keeper = spread and spread.keeper or "cpu:0"
+  for i, name in ipairs(names) do at = name == keeper and i or at end
+  return at, keeper
+end
+
 -- The reports of a training step's plan over `rows` rows on stand-ins for the devices.
 local function reports(model, names, weights, chosen, rows)
   local compiled = setmetatable({}, { __index = model.compiled })
-  local stand_ins = {}
+  local keeper, stand_ins = keeper_of(model, names, chosen.strategy), {}
   for i = 1, #names do stand_ins[i] = "null:" .. (i - 1) end
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
-    local_norm = chosen.bn == "local", keeper = chosen.strategy == "central" and "null:63" or nil }
+    local_norm = chosen.bn == "local", keeper = keeper and "null:" .. (keeper - 1) }
   local tensors, shape = batch_of(model, rows)
   model.compiled.optimizer:build(model.trainable_variables)
   local step = Compiled.step(compiled, "train", model)
@@ -125,9 +135,10 @@ return function(model, given)
     bytes_of(model.compiled.optimizer:variables())
   local result = { batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
     bn = chosen.bn, devices = {} }
+  local keeper, keeper_name = keeper_of(model, names, chosen.strategy)
   for i, r in ipairs(full) do
-    local keeps = chosen.strategy == "mirrored" or #names == 1 or i > #names
-    result.devices[i] = { name = names[i] or "cpu:0", rows = #names == 1 and chosen.batch_size or r.rows,
+    local keeps = not keeper or i == keeper
+    result.devices[i] = { name = names[i] or keeper_name, rows = #names == 1 and chosen.batch_size or r.rows,
       last_rows = last and (#names == 1 and last_batch or last[i].rows),
       weights = keeps and bytes_of(model.variables) or 0, gradients = gradients,
       optimizer = keeps and state or 0, memory = r.arena_bytes + r.result_bytes,

@@ -215,6 +215,25 @@ end
 
 -- ---- fit ----------------------------------------------------------------------------------------
 
+-- What it takes to train on the devices as they are.
+local function use_devices(run)
+  local compiled = run.compiled
+  run.async = compiled.strategy == "async" and compiled.spread
+    and require "mgpu.asynchronous".new(compiled, run.model) or nil
+end
+
+-- set_devices, called by a callback, acts from the next epoch: weights, data and steps go there.
+local function change_devices(run)
+  local compiled = run.compiled
+  if run.within or not compiled:settle_devices() then return end
+  run.default = run.default or core.default_device()
+  if compiled.home then core.default_device(compiled.home) end
+  compiled:place_state(run.model)
+  if compiled.device then batches.move({ run.train, run.validation }, compiled.device) end
+  run.cursor:settle(compiled.device, compiled:position "train")
+  use_devices(run)
+end
+
 -- The run of one fit: what its parts share.
 local function new_run(model, train, validation, given)
   local run = { model = model, compiled = model.compiled, train = train, validation = validation,
@@ -229,9 +248,8 @@ local function new_run(model, train, validation, given)
   run.reads_batches = run.callbacks.has "on_train_batch_end"
   run.cursor = batches.cursor(train, given.batch_size, given.shuffle,
     run.compiled:position "train")
-  if run.compiled.strategy == "async" and run.compiled.spread then
-    run.async = require "mgpu.asynchronous".new(run.compiled, model)
-  end
+  use_devices(run)
+  run.within, run.compiled.fitting = run.compiled.fitting, true -- within: another fit's callback
   -- Passes over the data are numbered from the optimizer's step count, so that a fit that goes on
   -- (after another fit, or from a checkpoint) shuffles as an uninterrupted one.
   local done = model.compiled.optimizer:steps_taken() * run.compiled.accumulate
@@ -245,15 +263,18 @@ end
 -- steps_per_epoch need not divide a pass; nil at the end of an epoch that is a pass.
 local function next_batch(run, limit)
   local batch = run.started and run.cursor:take(limit)
-  if batch then return batch end
-  if run.started and not run.given.steps_per_epoch and run.step > 0 then
-    run.started = false
-    return nil
+  if not batch then
+    if run.started and not run.given.steps_per_epoch and run.given_out > 0 then
+      run.started, run.ended = false, true
+      return nil
+    end
+    run.cursor:start(run.pass)
+    run.pass, run.started = run.pass + 1, true
+    batch = run.cursor:take(limit)
+    if not batch then batches.no_batch(run.train) end
   end
-  run.cursor:start(run.pass)
-  run.pass, run.started = run.pass + 1, true
-  batch = run.cursor:take(limit)
-  if not batch then batches.no_batch(run.train) end
+  run.callbacks.call("on_train_batch_begin", run.given_out + 1)
+  run.given_out = run.given_out + batch.count
   return batch
 end
 
@@ -268,17 +289,21 @@ local function next_call(run)
   return (full or left == 1) and "train" or "gather", 1
 end
 
--- Gives the next batch to a device; false when the epoch's are given and taken.
+-- Gives batches to the devices without work and takes one device's gradients: a step is an update, and a
+-- batch ends with its own. False when the epoch's are all taken.
 local function train_batch_async(run)
-  local batch = run.step ~= run.steps and next_batch(run, 1)
-  if not batch then
-    run.async:drain()
-    return false
-  end
-  run.callbacks.call("on_train_batch_begin", run.step + 1)
   run.step = run.step + 1
-  run.async:submit(batch)
-  return true
+  local function goes_on()
+    return not run.ended and run.given_out ~= run.steps
+      and (run.given_out == 0 or not run.model.stop_training)
+  end
+  while goes_on() and run.async:is_idle() do
+    local batch = next_batch(run, 1)
+    if batch then run.async:submit(batch) end
+  end
+  if run.async:take() then return true end
+  run.step = run.step - 1
+  return false
 end
 
 -- Runs the next call of a step; false at the end of the epoch.
@@ -288,8 +313,7 @@ local function train_batch(run, key)
   local kind, limit = next_call(run)
   local batch = next_batch(run, limit)
   if not batch then return false end
-  run.callbacks.call("on_train_batch_begin", run.step + 1)
-  run.step = run.step + batch.count
+  run.step = run.given_out
   run_step(run.compiled:step(kind, run.model), batch, key)
   run.pending = kind == "gather"
   return true
@@ -300,18 +324,16 @@ local function train_epoch(run)
   local key = compiled.key(run.model)
   local place = function() return place_of(run) end
   local read = function() return compiled:read() end
-  run.step = 0
+  run.step, run.given_out, run.ended = 0, 0, false -- given_out: batches, done or at work
   while guarded(place, train_batch, run, key) do
+    if run.reads_batches and run.async then compiled:place_state(run.model) end
     if run.reads_batches then callbacks.call("on_train_batch_end", run.step, read()) end
     guarded(place, run.progress.step, run.progress, run.step, read)
-    if run.model.stop_training then break end
+    if run.model.stop_training and not run.async then break end -- devices at work finish first
   end
   if not run.steps then run.steps = run.step end
   local values = guarded(place, read)
-  if run.async then
-    guarded(place, run.async.drain, run.async) -- a callback may have stopped the epoch
-    values.staleness_mean, values.staleness_max = run.async:report()
-  end
+  if run.async then values.staleness_mean, values.staleness_max = run.async:report() end
   return values
 end
 
@@ -333,6 +355,7 @@ local function run_epochs(run)
   run.callbacks.call "on_train_begin"
   for epoch = given.initial_epoch + 1, given.epochs do
     run.epoch = epoch
+    change_devices(run)
     run.compiled:reset()
     run.callbacks.call("on_epoch_begin", epoch)
     run.progress:begin(run.steps, ("Epoch %d/%d"):format(epoch, given.epochs))
@@ -359,6 +382,9 @@ function M.fit(model, train, validation, given)
     run.async:abandon()
     run.compiled:place_state(model) -- what the last device changed comes home
   end
+  run.compiled.fitting = run.within
+  if not run.within then run.compiled:settle_devices() end
+  if run.default then pcall(core.default_device, run.default) end -- a lost one is refused
   run.progress:close()
   -- Ctrl-C may also hit between the steps.
   if not ok then explain(message, place_of(run)) end

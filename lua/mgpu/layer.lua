@@ -30,8 +30,9 @@ local SHARED = {
 Layer.groups = nil -- while a step is traced on device groups: the first device of each stage
 local around -- the device of mgpu.with_device
 
---- with_device(name, fn): layers made in fn get `device = name` unless they say another. RETURNS what fn
---- returns.
+--- with_device(name, fn): layers made in fn get `device = name` unless they say another. Unlike one that a
+--- layer says itself, it is not saved, and where one scope made the whole model, compiling that for several
+--- devices replaces it: the scope was where a template was built. RETURNS what fn returns.
 function Layer.with_device(name, fn)
   if type(name) == "string" then
     name = core.device_info(name).name
@@ -104,6 +105,7 @@ function Layer:make(chosen)
   layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer itself, in order of making
   layer.built = false
+  layer.scoped = not layer.device and around ~= nil or nil -- its device is a scope's
   layer.device = layer.device or around
   if type(layer.device) == "string" then layer.device = core.device_info(layer.device).name end
   if layer.init then layer:init() end
@@ -331,7 +333,7 @@ function Layer:output_dtype() return self.compute_dtype end
 --- The declared options as they are now, name, trainable and the policy's name, ready for JSON.
 function Layer:get_config()
   local config = { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
-    device = rawget(self, "device"),
+    device = not rawget(self, "scoped") and rawget(self, "device") or nil,
     stream_name = self.stream_name ~= self.name and self.stream_name or nil }
   for _, option in ipairs(self.own_declared) do
     local value = rawget(self, option[1])

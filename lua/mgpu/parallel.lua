@@ -2,7 +2,8 @@
 --
 -- All of them are `model:compile { devices = ... }` in other words: rows of each batch are dealt out,
 -- gradients are reduced before every update, and the weights, their names, `save`, `load_weights` and
--- `summary` are the serial model's.
+-- `summary` are the serial model's. A template built in mgpu.with_device("cpu:0", create) leaves that
+-- place: the replicas' devices win over the scope, not over a `device =` that a layer itself states.
 --
 --     parallel.multi_gpu_model(model, { gpus = 8 })                       Keras 2
 --     parallel.make_parallel(model, { "cuda:0", "cuda:1" })               keras_experiments
@@ -61,7 +62,7 @@ local MULTI = options.declare { positional = 1,
   { "cpu_relocation", "boolean", default = false },
 }
 
--- A count, a list of ordinals or names, or nil (all GPUs there are).
+-- A count, a list of ordinals or names, names as --devices spells them, or nil (all GPUs there are).
 local function gpu_list(gpus)
   if gpus == nil then return M.get_available_gpus() end
   if type(gpus) == "number" then
@@ -75,6 +76,7 @@ local function gpu_list(gpus)
     end
     return { unpack(there, 1, gpus) }
   end
+  if type(gpus) == "string" then return { gpus } end
   if type(gpus) ~= "table" then fail("multi_gpu_model", "gpus must be a count or a list") end
   local list = {}
   for i, gpu in pairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
@@ -84,7 +86,7 @@ end
 --- multi_gpu_model(model, {gpus =, cpu_merge =, cpu_relocation =}) -> the model on these GPUs.
 --- gpus: a count of at least 2, or a list of ordinals or device names; default all. cpu_relocation:
 --- weights are kept and updated on the CPU ("central"). cpu_merge has no effect: outputs are never
---- merged before the loss.
+--- merged before the loss. A model built in one mgpu.with_device leaves that device for the GPUs.
 function M.multi_gpu_model(model, given)
   check_model("multi_gpu_model", model)
   local chosen = options.check("multi_gpu_model", MULTI, given or {})
@@ -92,7 +94,7 @@ function M.multi_gpu_model(model, given)
   if not list or #list < 2 then
     fail("multi_gpu_model", "at least 2 GPUs are needed; visible are: %s", devices.visible())
   end
-  if chosen.cpu_merge ~= nil then
+  if chosen.cpu_merge == false then
     tell("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
       .. "only by predict, on the first device")
   end
@@ -110,23 +112,25 @@ local MAKE = options.declare {
 --- make_parallel(model, gdev_list, {ps_device =, usenccl =, initsync =, syncopt =, enqueue =}).
 --- With fewer than two devices the model itself. ps_device: the weights are kept and updated there
 --- ("central"), unless usenccl is true. The others have no effect: replicas are always equal at the
---- start, gradients always averaged, batches always staged.
+--- start, gradients always averaged, batches always staged. That is said where one asks for something else
+--- than the original's defaults.
 function M.make_parallel(model, gdev_list, given)
   check_model("make_parallel", model)
+  if type(gdev_list) == "string" then gdev_list = { gdev_list } end
   if type(gdev_list) ~= "table" then fail("make_parallel", "the second argument is a list of devices") end
-  local chosen = options.check("make_parallel", MAKE, given or {})
-  if #gdev_list < 2 then return model end
-  for _, name in ipairs { "initsync", "syncopt", "enqueue" } do
-    if chosen[name] ~= nil then
-      tell("make_parallel", name, "replicas are equal at the start, gradients are averaged and batches "
+  local chosen, list = options.check("make_parallel", MAKE, given or {}), devices.spelled("make_parallel", gdev_list)
+  if #list < 2 then return model end
+  for _, special in ipairs { { "initsync", false }, { "syncopt", true }, { "enqueue", true } } do
+    if chosen[special[1]] == special[2] then
+      tell("make_parallel", special[1], "replicas are equal at the start, gradients are averaged and batches "
         .. "are staged in any case")
     end
   end
-  if chosen.usenccl ~= nil then
+  if chosen.usenccl then
     tell("make_parallel", "usenccl", "NCCL is used between GPUs where it is there")
   end
   local central = chosen.ps_device and not chosen.usenccl
-  return view_of(model, { devices = devices.resolve("make_parallel", gdev_list),
+  return view_of(model, { devices = devices.resolve("make_parallel", list),
     strategy = central and "central" or "mirrored",
     home = central and core.device_info(chosen.ps_device).name or nil })
 end

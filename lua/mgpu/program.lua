@@ -1,31 +1,22 @@
 -- What the program's own options do: --devices, --list-devices, --doctor.
 
 local core = require "mgpu.core"
+local devices = require "mgpu.devices"
 
 local M = {}
 
 local KINDS = { "cuda", "cpu", "ref" }
 
--- "cuda:0,1" -> cuda:0 cuda:1; "cpu:0-3" -> four; "cuda:0/0-1": two on one GPU; "cpu" -> all of the kind.
+-- All devices of the kind; one that is not there, so that it is named, if there are none.
+local function all_of(kind)
+  local names = core.devices(kind)
+  return #names > 0 and names or { kind .. ":0" }
+end
+
+--- The names in a list as devices.lua spells it, where a kind alone is all of its devices.
 function M.parse_devices(text)
-  local names, kind, mark = {}, nil, ":"
-  for item in text:gmatch "[^,]+" do
-    local spelled, between, numbers = item:match "^(.-)([:/]?)([%d-]*)$"
-    local first, last = numbers:match "^(%d+)%-?(%d*)$"
-    if spelled ~= "" then kind, mark = spelled, between ~= "" and between or ":" end
-    if not kind or (numbers ~= "" and not first) or (numbers == "" and between ~= "") then
-      core.fail("usage", ("--devices %s: cannot read %q (write cpu, cuda:0,1 or cpu:0-3)")
-        :format(text, item))
-    end
-    if first then
-      for n = tonumber(first), tonumber(last ~= "" and last or first) do
-        names[#names + 1] = kind .. mark .. n
-      end
-    else
-      for _, name in ipairs(core.devices(kind)) do names[#names + 1] = name end
-      if #core.devices(kind) == 0 then names[#names + 1] = kind .. ":0" end -- so that it is named
-    end
-  end
+  local names, why = devices.parse(text, all_of)
+  if not names then core.fail("usage", ("--devices %s: %s"):format(text, why)) end
   return names
 end
 

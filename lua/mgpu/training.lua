@@ -100,7 +100,8 @@ function M:compile(given)
   self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
 end
 
---- set_devices(list): the same as compile's devices; weights, optimizer and counters stay.
+--- set_devices(list): the same as compile's devices; weights, optimizer and counters stay. In a callback of
+--- fit it acts from the next epoch.
 function M:set_devices(list)
   local compiled = compiled_model(self, "set_devices")
   local names, weights, stages = devices.resolve("set_devices", list)

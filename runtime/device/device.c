@@ -110,21 +110,52 @@ static mg_status parse_name(const char *name, char kind[16], int *ordinal, int *
         near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
-/* MGPU_MEMORY="cpu:0=200M,cuda:0=4G" */
-static int64_t memory_limit(const char *name) {
+/* "200M" -> bytes; false for what is no size above 0. */
+static bool parse_size(const char *text, int64_t *bytes) {
+    char *end;
+    if (!isdigit((unsigned char)*text)) return false;
+    double size = strtod(text, &end);
+    static const char units[] = "KMGT";
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    if (*end && (!unit || end[1])) return false;
+    for (const char *u = units; unit && u <= unit; u++) size *= 1024;
+    *bytes = size < 9e18 ? (int64_t)size : INT64_MAX;
+    return *bytes > 0;
+}
+
+/* "cpu:0=200M" -> the limit, if it is this device's. */
+static bool read_limit(char *entry, mg_device *d) {
+    char kind[16];
+    int ordinal, logical;
+    int64_t bytes;
+    char *size = strchr(entry, '=');
+    if (!size) return false;
+    *size++ = 0;
+    const bool read =
+        parse_name(entry, kind, &ordinal, &logical) == MG_OK && parse_size(size, &bytes);
+    size[-1] = '=';
+    if (read && strcmp(kind, d->api->kind) == 0 && ordinal == d->ordinal && logical == d->logical)
+        d->limit = bytes;
+    return read;
+}
+
+/* MGPU_MEMORY="cpu:0=200M,cuda:0=4G". All of it is read for every device: what is misspelled is
+ * nobody's limit, but was meant to be somebody's. */
+static mg_status limit_memory(mg_device *d) {
     const char *p = getenv("MGPU_MEMORY");
-    const size_t n = strlen(name);
-    for (; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        if (strncmp(p, name, n) != 0 || p[n] != '=') continue;
-        char *end;
-        double bytes = strtod(p + n + 1, &end);
-        for (const char *unit = "KMGT"; *unit && *end; unit++) {
-            bytes *= 1024;
-            if (toupper((unsigned char)*end) == *unit) break;
-        }
-        return bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+    d->limit = INT64_MAX;
+    while (p && *p) {
+        char entry[64];
+        const size_t n = strcspn(p, ",");
+        snprintf(entry, sizeof entry, "%.*s", (int)(n < sizeof entry ? n : sizeof entry - 1), p);
+        if (n >= sizeof entry || !read_limit(entry, d))
+            return mg_fail(MG_USAGE,
+                           "MGPU_MEMORY: cannot read \"%s\": write devices and their limits, as in "
+                           "MGPU_MEMORY=cpu:0=200M,cuda:0=4G",
+                           entry);
+        p += n + (p[n] == ',');
     }
-    return INT64_MAX;
+    return MG_OK;
 }
 
 static void write_name(char name[16], const char *kind, int ordinal, int logical) {
@@ -142,8 +173,7 @@ static mg_device *make_device(const mg_device_api *api, int ordinal, int logical
     d->ordinal = ordinal;
     d->logical = logical;
     write_name(d->name, api->kind, ordinal, logical);
-    d->limit = memory_limit(d->name);
-    if (api->open && api->open(d) != MG_OK) {
+    if (limit_memory(d) != MG_OK || (api->open && api->open(d) != MG_OK)) {
         mg_free(d);
         return NULL;
     }

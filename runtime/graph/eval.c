@@ -89,15 +89,17 @@ static mg_status attach(mg_tensor *t, const mg_tensor *value) {
     return MG_OK;
 }
 
+/* A run may evaluate more on its way (what it reads), and that may be some of the same. */
 static mg_status compute(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
     const mg_plan_spec spec = {.device = roots[0]->place.device, .n_outputs = n, .outputs = roots};
+    for (int i = 0; i < n; i++) mg_tensor_retain(roots[i]);
     mg_plan *plan = mg_plan_new(&spec);
     mg_status status = plan ? mg_plan_run(plan, NULL, results) : mg_error_code();
-    for (int i = 0; i < n && status == MG_OK; i++) mg_tensor_retain(roots[i]);
-    for (int i = 0; i < n && status == MG_OK; i++) status = attach(roots[i], results[i]);
-    for (int i = 0; i < n && plan && results[i]; i++) mg_tensor_release(roots[i]);
+    for (int i = 0; i < n && status == MG_OK; i++)
+        if (lazy(roots[i], NULL)) status = attach(roots[i], results[i]);
+    for (int i = 0; i < n; i++) mg_tensor_release(roots[i]);
     for (int i = 0; i < n; i++) mg_tensor_release(results[i]);
     mg_plan_free(plan);
     mg_free(results);
@@ -105,7 +107,7 @@ static mg_status compute(mg_tensor **roots, int n) {
 }
 
 /* The asked ones without a value, once each, and this thread's pending variable values: those that
- * lie on the first one's device. */
+ * lie on the first one's device. Retained: an evaluation on the way may prune the variables. */
 static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
     mg_variable *pending[MAX_PENDING];
     const uint32_t number = mg_walk_begin();
@@ -116,7 +118,7 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
         if (!lazy(x, NULL) || x->mark == number) continue;
         if (n_roots && x->place.device != roots[0]->place.device) continue; /* another call's */
         x->mark = number;
-        roots[n_roots++] = x;
+        roots[n_roots++] = mg_tensor_retain(x);
     }
     return n_roots;
 }
@@ -140,30 +142,41 @@ static mg_tensor *unplaced(const mg_walk *walk) {
 }
 
 static mg_status bring(mg_tensor *t) {
-    mg_tensor *value = mg_tensor_copy(t->inputs[0], t->place.device);
-    if (!value) return mg_error_code();
-    const mg_status status = attach(t, value);
+    mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
+    mg_tensor *value = mg_tensor_copy(from, t->place.device);
+    mg_status status = value ? MG_OK : mg_error_code();
+    if (status == MG_OK && lazy(t, NULL)) status = attach(t, value);
     mg_tensor_release(value);
+    mg_tensor_release(from);
+    mg_tensor_release(held);
     return status;
+}
+
+/* Everything that the roots need from other devices is brought to theirs; those that have their
+ * values then (they were wanted on the way) are dropped. The walk is through what is left. */
+static mg_status bring_all(mg_walk *walk, mg_tensor **roots, int *n) {
+    MG_TRY(mg_walk_collect(walk, roots, *n, lazy, NULL));
+    for (mg_tensor *far; (far = unplaced(walk));) {
+        mg_walk_free(walk);
+        MG_TRY(bring(far));
+        for (int i = 0; i < *n; i++)
+            if (!lazy(roots[i], NULL)) {
+                mg_tensor_release(roots[i]);
+                roots[i--] = roots[--*n];
+            }
+        MG_TRY(mg_walk_collect(walk, roots, *n, lazy, NULL));
+    }
+    return MG_OK;
 }
 
 static mg_status eval_some(mg_tensor *const *t, int n) {
     mg_tensor **asked = mg_alloc((size_t)(n + MAX_PENDING) * sizeof *asked), **roots = NULL;
     mg_walk walk = {0};
     if (!asked) return MG_OOM;
-    int n_roots = list_roots(t, n, asked);
-    mg_status status = MG_OK;
-    if (n_roots) {
-        status = mg_walk_collect(&walk, asked, n_roots, lazy, NULL);
-        for (mg_tensor *far; status == MG_OK && (far = unplaced(&walk));) {
-            mg_walk_free(&walk);
-            status = bring(far);
-            for (int i = 0; i < n_roots; i++)
-                if (!lazy(asked[i], NULL)) asked[i--] = asked[--n_roots];
-            if (status == MG_OK) status = mg_walk_collect(&walk, asked, n_roots, lazy, NULL);
-        }
-    }
-    if (n_roots && status == MG_OK) {
+    int n_asked = list_roots(t, n, asked);
+    mg_status status = n_asked ? bring_all(&walk, asked, &n_asked) : MG_OK;
+    if (n_asked && status == MG_OK) {
+        int n_roots = n_asked;
         roots = mg_alloc((size_t)(walk.n + 1) * sizeof *roots);
         if (!roots) status = MG_OOM;
         for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = asked[i];
@@ -171,6 +184,7 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
         if (status == MG_OK) status = compute(roots, n_roots);
     }
     mg_walk_free(&walk);
+    for (int i = 0; i < n_asked; i++) mg_tensor_release(asked[i]);
     mg_free(roots);
     mg_free(asked);
     if (status == MG_OK) mg_variables_prune();

@@ -347,20 +347,32 @@ static int reduce_kind(int how) {
 
 static int make_way(partition *p, int i, int how) {
     const mg_node *n = &p->global->nodes[i];
+    const bool any = p->decisions[i].how == MG_ANY;
+    if (any && is_op(n, "place")) return make(p, n->in[0], how); /* it is there already */
     if (how == MG_WHOLE) return make_whole(p, i);
-    if (how == p->decisions[i].how) return p->raw[i];
     if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, how), 0);
-    if (p->decisions[i].how == MG_ANY) return part_of_source(p, i, how);
+    if (any) return part_of_source(p, i, how);
     return add_slice(p, make(p, i, MG_WHOLE), how, part_first(p, n->shape.dim[how]),
                      part_count(p, n->shape.dim[how]));
+}
+
+/* A reader found none: ways.c and the order of making do not go together. */
+static int not_there(const partition *p, int i) {
+    const mg_node *n = &p->global->nodes[i];
+    mg_fail(MG_INTERNAL,
+            "partition: stage %d reads a result of %s that is neither made nor sent there: an "
+            "error of this program, not of the script",
+            p->stage, n->op ? n->op->name : "a variable or an argument");
+    return NOT_MADE;
 }
 
 /* The local node of global node i as it lies in the given way; of another stage's, what it sent. */
 static int make(partition *p, int i, int how) {
     const bool own = anywhere(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][slot_of(how)];
-    if (!own) return *place;
-    if (how == LOCAL || is_term(how)) return p->raw[i];
+    if (!own) return *place < 0 ? not_there(p, i) : *place;
+    const bool raw = how == p->decisions[i].how && how != MG_WHOLE;
+    if (raw || how == LOCAL || is_term(how)) return p->raw[i] < 0 ? not_there(p, i) : p->raw[i];
     if (*place < 0) *place = make_way(p, i, how);
     return *place;
 }
@@ -380,10 +392,10 @@ static mg_status make_transfers(partition *p, int i) {
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
             const int from = sends ? make(p, i, way_of(slot)) : add_literal(p, g, scalar, 0);
-            if (from < 0) return MG_OOM;
+            if (from < 0) return mg_error_code();
             const int made = add_collective(p, "transfer", from,
                                             sends ? scalar : way_shape(p, i, way_of(slot)), 0, 0);
-            if (made < 0) return MG_OOM;
+            if (made < 0) return mg_error_code();
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
             attrs->to = s;
@@ -418,9 +430,9 @@ static mg_status make_wanted(partition *p, int i, const bool *wanted) {
     if (d->how != MG_ANY) {
         p->raw[i] = make_raw(p, i);
         if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->born));
-        if (p->raw[i] < 0) return MG_OOM;
+        if (p->raw[i] < 0) return mg_error_code();
     }
-    if (wanted[i] && make(p, i, MG_WHOLE) < 0) return MG_OOM;
+    if (wanted[i] && make(p, i, MG_WHOLE) < 0) return mg_error_code();
     return d->how == MG_ANY ? MG_OK : make_transfers(p, i);
 }
 
@@ -476,7 +488,7 @@ static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
     for (int i = 0; i < g->n; i++) MG_TRY(make_wanted(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);
-        if (node < 0) return MG_OOM;
+        if (node < 0) return mg_error_code();
         const bool own = p->stages[g->roots[r].node] == p->stage;
         p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_follower(p) && own};
     }

@@ -184,14 +184,16 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     return MG_OK;
 }
 
-/* Devices of the host share its cores. */
-static void share_cores(const mg_plan *p) {
+/* Devices of the host share its cores. A program takes scratch memory for so many threads and must
+ * run on no more, whatever share the device has in the plans that are made later. */
+static void share_cores(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) {
         int alike = 0;
         for (int k = 0; k < p->n_parts; k++)
             alike += p->parts[k].device->api == p->parts[i].device->api;
         const int cores = mg_core_count();
-        p->parts[i].device->threads = cores > alike ? cores / alike : 1;
+        p->parts[i].threads = cores > alike ? cores / alike : 1;
+        p->parts[i].device->threads = p->parts[i].threads;
     }
 }
 

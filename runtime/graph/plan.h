@@ -15,7 +15,8 @@ typedef struct mg_update { /* a variable's new value in one part */
 
 typedef struct mg_part { /* one device's share */
     mg_device *device;
-    int owner; /* the part whose program, and what is lowered, this one uses: often itself */
+    int threads; /* of the host's cores, as it was compiled for; on one device 0: all */
+    int owner;   /* the part whose program, and what is lowered, this one uses: often itself */
     mg_program *program;
     int64_t *node_first, *step_first; /* of a part that is not its own owner: where rows begin, per
                                          node of its IR and per step; else NULL */

@@ -99,7 +99,7 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
                   .rank = p->comms ? i % p->shards.n : 0,
                   .world = p->world,
                   .world_rank = i,
-                  .threads = p->n_parts > 1 ? part->device->threads : 0};
+                  .threads = part->threads};
     const double start = p->comms ? mg_seconds() : 0;
     const mg_status status = part->device->api->run(part->program, &run);
     if (p->comms) part->seconds += mg_seconds() - start;

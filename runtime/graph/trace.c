@@ -44,7 +44,7 @@ mg_trace *mg_trace_begin(mg_device *device) {
         mg_fail(MG_INTERNAL, "a trace is already open");
         return NULL;
     }
-    if (mg_variables_settle() != MG_OK) return NULL;
+    if (!device || mg_variables_settle() != MG_OK) return NULL; /* no device: it has said why */
     mg_trace *t = mg_alloc_zero(sizeof *t);
     if (!t) return NULL;
     t->device = device;

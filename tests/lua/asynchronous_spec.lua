@@ -78,7 +78,58 @@ test("a callback may stop it in mid-epoch", function()
   check.equal(tonumber(model.optimizer.iterations:item()), 4)
 end)
 
+-- Devices that have always just finished: the order in which they are taken is all that is left.
+local function instant(n)
+  local model = classifier { devices = THREE, strategy = "async" }
+  local async = require "mgpu.asynchronous".new(model.compiled, model)
+  local step = { submit = function()
+    return { done = function() return true end, wait = function() return {} end }
+  end }
+  async.apply = function() end
+  for i = 1, n do async.jobs[i] = { step = step } end
+  return async
+end
+
+test("gradients are taken in turn: among equals the staleness is the number of devices less one", function()
+  local async = instant(4)
+  for _ = 1, 100 do
+    while async:is_idle() do async:submit { rows = 1, tensors = {} } end
+    async:take()
+  end
+  local mean, most = async:report()
+  check.equal(most, 3)
+  check.near(mean, (0 + 1 + 2 + 3 * 97) / 100, 1e-12)
+  while async:take() do end -- all are taken in the end
+  check.equal(select(2, async:report()), 3)
+  check.falsy(async:take())
+end)
+
+test("a batch ends when its gradients are in the weights: logs and files are of that moment", function()
+  local x, y = points(30)
+  local model, path = classifier { devices = THREE, strategy = "async" }, check.path "async.safetensors"
+  local updates, steps, losses, begun, last = {}, {}, {}, 0, nil
+  model:fit(x, y, { batch_size = 4, verbose = 0, callbacks = mgpu.callbacks.LambdaCallback {
+    on_train_batch_begin = function(step)
+      begun = begun + 1
+      check.equal(step, begun)
+    end,
+    on_train_batch_end = function(step, logs)
+      steps[step], updates[step] = step, tonumber(model.optimizer.iterations:item())
+      losses[step] = logs.loss > 0
+      model:save(path)
+      last = model:predict(x)
+    end } })
+  check.equal(updates, { 1, 2, 3, 4, 5, 6, 7, 8 })
+  check.equal(steps, updates)
+  check.equal(losses, { true, true, true, true, true, true, true, true })
+  check.equal(begun, 8)
+  check.equal(model:predict(x), last)
+  check.near(mgpu.load_model(path):predict(x), last, 1e-6)
+end)
+
 test("what does not go with it is refused", function()
+  check.raises(function() classifier { devices = { ["ref:0"] = 3, ["ref:1"] = 1 }, strategy = "async" } end,
+    "shares of the rows mean nothing to it", "usage")
   check.raises(function() classifier { devices = THREE, strategy = "async", accumulate = 2 } end,
     "async goes without", "usage")
 end)

@@ -42,6 +42,17 @@ test("central keeps weights and optimizer state on one device only", function()
   check.truthy(e.devices[3].weights > 0 and e.devices[3].rows == 0)
 end)
 
+test("the device that keeps the weights may be one of those that compute", function()
+  local e = mgpu.explain(model(), { devices = "cpu:0-1", strategy = "central" })
+  check.equal(#e.devices, 2)
+  check.equal({ e.devices[1].name, e.devices[1].rows, e.devices[2].weights }, { "cpu:0", 16, 0 })
+  check.truthy(e.devices[1].weights > 0)
+  local m = model()
+  m:compile { optimizer = "adam", loss = "mse", devices = { "ref:0", "ref:1" }, strategy = "central" }
+  e = mgpu.explain(m, { strategy = "central" })
+  check.equal({ #e.devices, e.devices[3].name }, { 3, "cpu:0" }) -- neither of the two
+end)
+
 test("one device reduces nothing", function()
   check.equal(mgpu.explain(model(), { devices = "cpu:0" }).devices[1].collectives, 0)
 end)
@@ -50,5 +61,7 @@ test("what cannot be explained says why", function()
   check.raises(function() mgpu.explain(5) end, "must be a model", "usage")
   check.raises(function() mgpu.explain(mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }) end,
     "model:compile", "usage")
+  check.raises(function() mgpu.explain(model(), { devices = { { "cpu:0" }, { "cpu:1" } } }) end,
+    "entry 1 is a table", "usage")
   check.raises(function() mgpu.explain(model(), { batchsize = 2 }) end, '"batch_size"', "usage")
 end)

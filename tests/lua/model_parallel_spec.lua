@@ -2,6 +2,7 @@
 -- parallel models).
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
 
@@ -102,6 +103,54 @@ test("device groups combine it with data parallelism (float64)", function()
   end)
 end)
 
+-- Of a layer whose losses are made elsewhere than the model's.
+local function regularized(first, last)
+  mgpu.seed(1)
+  local model = mgpu.Sequential { L.Input { 6 }, L.Dense { 8, kernel_regularizer = "l2", name = "a", device = first,
+    activity_regularizer = "l2" }, L.Dense { 3, activation = "softmax", name = "b", device = last } }
+  return model
+end
+
+for what, options in pairs { ["regularizers"] = {}, ["accumulated gradients"] = { accumulate = 2 } } do
+  test(what .. " of layers on other devices than the output's count as on one (float64)", function()
+    in_float64(function()
+      local function trained(devices, first, last)
+        local model, x, y = regularized(first, last), data()
+        model:compile { optimizer = mgpu.optimizers.Adam { 0.01 }, loss = "sparse_categorical_crossentropy",
+          devices = devices, accumulate = options.accumulate }
+        return model, model:fit(x, y, { batch_size = 4, epochs = 2, verbose = 0, validation_data = { x, y } }).history
+      end
+      local serial, hs = trained("ref:0")
+      for _, how in ipairs { { "ref:0", "ref:1", "ref:0" }, { "ref:0", "ref:1", "ref:2" },
+        { { { "ref:0", "ref:1" } }, 1, 2 }, { { { "ref:0", "ref:1" }, { "ref:2", "ref:3" } }, 1, 2 },
+        { { { "ref:0", "ref:1" }, { "ref:2", "ref:3" } }, 2, 1 } } do
+        local model, h = trained(unpack(how))
+        same(model, serial, h, hs)
+      end
+    end)
+  end)
+end
+
+test("sums of gradients lie beside their weights, also after set_devices", function()
+  local model, x, y = regularized("ref:1"), data()
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = "ref:0", accumulate = 2 }
+  x = x:to "float32"
+  model:fit(x, y, { batch_size = 8, verbose = 0 })
+  model:set_devices "ref:2"
+  model:fit(x, y, { batch_size = 8, verbose = 0 })
+  for v, sum in pairs(model.compiled.sums) do check.equal(sum:device(), v:device()) end
+  check.equal(model:get_layer "b".kernel:device(), "ref:2")
+end)
+
+test("variables that nobody has any more may be waiting for a value from another device", function()
+  for round = 1, 3 do
+    mgpu.variable(core.place(mgpu.ones({ 3 }, { device = "ref:1" }) * round + 1, "ref:0") * 2)
+    collectgarbage()
+    collectgarbage()
+    check.equal(mgpu.jit(function() return mgpu.ones { 2 }:sum() end)():item(), 2)
+  end
+end)
+
 test("outside of jit a model on several devices computes and differentiates alike", function()
   in_float64(function()
     local serial, model, x = network(), network("ref:1", "ref:2"), data()
@@ -144,6 +193,88 @@ test("the summary shows the device, and it is saved", function()
   local again = mgpu.load_model(path)
   check.equal(again:get_layer "c".device, "ref:1")
   check.equal(again:get_layer "c".kernel:device(), "ref:1")
+end)
+
+-- The cores are shared by two cpu devices in the one plan, and all one device's in the other.
+test("a device may have other shares of the cores in several models at a time", function()
+  check.needs "cpu"
+  local function losses(another)
+    mgpu.seed(1)
+    local x, y, found = mgpu.randn { 64, 512 }, mgpu.randn { 64, 512 }, {}
+    local function wide(second)
+      local model = mgpu.Sequential { L.Input { 512 },
+        L.Dense { 1024, name = "a", device = "cpu:0", activation = "selu" },
+        L.Dense { 512, name = "b", device = second } }
+      model:compile { loss = "mse", optimizer = mgpu.optimizers.Adam { amsgrad = true }, devices = "cpu:0" }
+      return model
+    end
+    local model, other = wide "cpu:1", wide "ref:0"
+    for i = 1, 5 do
+      found[i] = model:train_on_batch(x, y).loss
+      if another and i == 1 then other:predict(x:slice { { 1, 2 } }) end
+    end
+    return found
+  end
+  check.equal(losses(true), losses(false))
+end)
+
+-- ---- where a model was built --------------------------------------------------------------------
+
+local function template(device)
+  mgpu.seed(1)
+  return mgpu.with_device(device, function()
+    return mgpu.Sequential { L.Input { 6 }, L.Dense { 8, activation = "tanh", name = "a" },
+      L.Dropout { 0.3, name = "d" }, L.Dense { 3, activation = "softmax", name = "e" } }
+  end)
+end
+
+test("a template built in one scope leaves it for the devices of its replicas (float64)", function()
+  in_float64(function()
+    local P, two = mgpu.parallel, { "ref:0", "ref:1" }
+    local serial = template "ref:2"
+    local hs = fit(serial)
+    check.equal(serial.variables[1]:device(), "ref:2")
+    for _, make in pairs {
+      multi_gpu_model = function(m) return P.multi_gpu_model(m, { gpus = two }) end,
+      relocated = function(m) return P.multi_gpu_model(m, { gpus = two, cpu_relocation = true }) end,
+      make_parallel = function(m) return P.make_parallel(m, two, { ps_device = "ref:2" }) end,
+      compile = function(m) return m, two end,
+      groups = function(m) return m, { { "ref:0", "ref:1" } } end,
+    } do
+      local model, devices = make(template "ref:2")
+      same(model, serial, fit(model, devices), hs)
+    end
+  end)
+end)
+
+test("it may be built by its first use, and be explained for devices that are not there", function()
+  local model = mgpu.with_device("ref:2", function() return mgpu.Sequential { L.Dense { 4 }, L.Dense { 1 } } end)
+  model:compile { loss = "mse", devices = { "ref:0", "ref:1" } }
+  model:fit(mgpu.ones { 8, 4 }, mgpu.ones { 8, 1 }, { verbose = 0 })
+  check.equal(model.variables[3]:device(), "ref:0")
+  local another = template "ref:2"
+  another:compile { loss = "sparse_categorical_crossentropy" }
+  check.equal(#mgpu.explain(another, { devices = "cuda:0-1" }).devices, 2)
+  check.equal(another.variables[1]:device(), "ref:2")
+end)
+
+test("a scope is not saved, a layer's own device is", function()
+  local path = check.path "template.safetensors"
+  template "ref:2":save(path)
+  check.equal(mgpu.load_model(path):get_layer "a".device, nil)
+  check.equal(mgpu.with_device("ref:1", function() return mgpu.load_model(path) end):get_layer "a".device, "ref:1")
+end)
+
+test("what was stated is not passed over: several scopes, or a layer's own device", function()
+  local two = { "ref:0", "ref:1" }
+  local function scoped(name, device)
+    return mgpu.with_device(device, function() return L.Dense { 3, activation = "softmax", name = name } end)
+  end
+  for _, layers in ipairs { { scoped("s1", "ref:0"), scoped("s2", "ref:1") },
+    { scoped("s3", "ref:0"), L.Dense { 3, name = "s4", device = "ref:0" } },
+    { scoped("s5", "ref:0"), L.Dropout { 0.5, device = "ref:1" } } } do
+    check.raises(function() fit(mgpu.Sequential { L.Input { 6 }, unpack(layers) }, two) end, "give groups", "usage")
+  end
 end)
 
 test("what cannot be placed says why", function()

@@ -1,6 +1,7 @@
 -- One script on 1 to n devices gives the same weights (API.md, Devices and parallel models).
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
 
@@ -279,6 +280,49 @@ test("set_devices keeps weights, slots and counters", function()
   end)
 end)
 
+-- In a callback, from where to where; the trainings go on through the data from epoch to epoch.
+for i, change in ipairs { { "ref:0", { "ref:0", "ref:1" } }, { "ref:0", "ref:1" }, { { "ref:0", "ref:1" }, "ref:2" },
+  { nil, { "ref:1", "ref:2" } }, { { "ref:0", "ref:1" }, { "ref:2", "ref:3", "ref:4" }, "central" } } do
+  test(("set_devices in a callback acts from the next epoch, case %d (float64)"):format(i), function()
+    in_float64(function()
+      local x, y = images(23)
+      local function trained(from, to, strategy)
+        local model, during = narrow(), nil
+        mgpu.seed(5)
+        model:compile { loss = "sparse_categorical_crossentropy", devices = from, strategy = strategy }
+        local h = model:fit(x, y, { epochs = 3, batch_size = 5, steps_per_epoch = 3, verbose = 0,
+          validation_split = 0.2, callbacks = mgpu.callbacks.LambdaCallback {
+            on_train_batch_end = function(step)
+              if to and step == 2 then model:set_devices(to) end
+              during = during or model.compiled.devices or "none"
+            end } }).history
+        if to then check.equal(model.compiled.devices, type(to) == "table" and to or { to }) end
+        check.equal(during, type(from) == "string" and { from } or from or "none")
+        return model, h
+      end
+      local default = core.default_device()
+      local serial, hs = trained "ref:0"
+      local model, h = trained(unpack(change, 1, 3))
+      same_weights(serial, model, 1e-12)
+      check.near(h.loss, hs.loss, 1e-12)
+      check.near(h.val_loss, hs.val_loss, 1e-12)
+      check.equal(core.default_device(), default)
+    end)
+  end)
+end
+
+test("set_devices after a fit, and in one's last callback, acts in the next", function()
+  local x, y = images(20)
+  local model = narrow()
+  fit(model, "ref:0", x, y)
+  model:set_devices "ref:1"
+  model:fit(x, y, { verbose = 0, callbacks = { mgpu.callbacks.LambdaCallback {
+    on_train_end = function() model:set_devices { "ref:2", "ref:3" } end } } })
+  check.equal(model.variables[1]:device(), "ref:1")
+  model:fit(x, y, { verbose = 0 })
+  check.equal(model.variables[1]:device(), "ref:2")
+end)
+
 test("weights assigned between two fits reach every device", function()
   local x, y = images(20)
   local model = narrow()
@@ -310,6 +354,26 @@ test("make_parallel returns a model with the serial model's weights, names and s
   check.equal(#model.layers, #serial.layers)
 end)
 
+test("lists of devices may be spelled as --devices spells them", function()
+  local function compiled(list, model)
+    model = model or narrow()
+    model:compile { loss = "mse", devices = list }
+    return table.concat(model.compiled.devices, " ")
+  end
+  check.equal(compiled "ref:0-3", "ref:0 ref:1 ref:2 ref:3")
+  check.equal(compiled "ref:0,2", "ref:0 ref:2")
+  check.equal(compiled { "ref:0-1", "ref:4" }, "ref:0 ref:1 ref:4")
+  check.equal(compiled { { "ref:0-1" }, { "ref:2-3" } }, "ref:0 ref:2 ref:1 ref:3")
+  check.equal(compiled "ref", "ref:0")
+  check.equal(compiled(nil, parallel.multi_gpu_model(narrow(), { gpus = "ref:0-1" })), "ref:0 ref:1")
+  check.equal(compiled(nil, parallel.make_parallel(narrow(), "ref:0-1")), "ref:0 ref:1")
+  check.equal(parallel.strategy("mirrored", { devices = "ref:0-2" }).num_replicas_in_sync, 3)
+  check.raises(function() compiled "ref:3-1" end, 'cannot read "ref:3-1"', "usage")
+  check.raises(function() compiled "ref:0-99999999" end, "cannot read", "usage")
+  check.raises(function() compiled "ref:0,0" end, "given twice", "usage")
+  check.raises(function() compiled "," end, "a name is empty", "usage")
+end)
+
 test("make_parallel with fewer than two devices returns the model itself", function()
   local model = narrow()
   check.truthy(parallel.make_parallel(model, { "ref:0" }) == model)
@@ -328,6 +392,9 @@ end)
 test("options without a meaning here are reported once", function()
   local said, before = {}, mgpu.output
   mgpu.output = function(text) said[#said + 1] = text end
+  parallel.make_parallel(narrow(), { "ref:0", "ref:1" },
+    { initsync = true, syncopt = false, enqueue = false, usenccl = false }) -- the original's defaults
+  check.equal(said, {})
   for _ = 1, 2 do
     parallel.make_parallel(narrow(), { "ref:0", "ref:1" }, { enqueue = true, initsync = false })
   end
@@ -431,7 +498,6 @@ end)
 
 -- ---- failures -----------------------------------------------------------------------------------
 
-local core = require "mgpu.core"
 
 -- A model that fails in its second step as planned; RETURNS it, its weights before, and the message.
 local function failing(fault, code)

@@ -203,6 +203,23 @@ test("repeating a run with the same seed gives the same bits", function()
   check.equal(run(), run())
 end)
 
+test("a limit of memory that cannot be read is an error that says how to write one", function()
+  local function sum(limit)
+    return check.run(('MGPU_MEMORY=%s %s -e "print(require[[mgpu]].ones{3}:sum():item())" 2>&1'):format(limit,
+      check.program))
+  end
+  for _, limit in ipairs { "cpu:0=abc", "200M", "cpu:0=20MB", "cpu:0=0", "cpu:0=-1G", "cqu:0=1G", "cpu:0=1G,cpu:1=",
+    "ref:0=inf" } do
+    check.matches(sum(limit), ('MGPU_MEMORY: cannot read "%s"'):format(limit:match "[^,]*$"))
+    check.matches(sum(limit), "as in MGPU_MEMORY=cpu:0=200M,cuda:0=4G")
+  end
+  check.matches(check.run(('MGPU_MEMORY=1G %s -e "print(pcall(require[[mgpu]].jit(function() return 1 end)))"')
+    :format(check.program)), "cannot read") -- a trace needs a device too
+  for _, limit in ipairs { "", "cpu:0=200M", "cpu=1g,gpu:0=4G", "ref:0=1048576,null:3=1.5T" } do
+    check.equal(sum(limit), "3\n")
+  end
+end)
+
 test("memory is limited where the environment says so, and the session goes on", function()
   local script = check.path "limit.lua"
   check.write(script, [[
