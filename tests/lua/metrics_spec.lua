@@ -1,6 +1,7 @@
 -- Metrics: means over batches of any size, and the kinds of accuracy.
 
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
 local test = check.test
@@ -306,3 +307,21 @@ for _, case in ipairs {
 } do
   test("an update of a metric: " .. case[2], function() check.raises(case[1], case[2], "usage") end)
 end
+
+test("data of another device come to that of the sums", function()
+  local kind = core.default_device():match "^%a+"
+  if kind == "cuda" then kind = "cpu" end
+  local other = kind .. ":1"
+  for _, metric in ipairs { mgpu.metrics.AUC {}, mgpu.metrics.MeanSquaredError {}, mgpu.metrics.Precision {} } do
+    local y, p = mgpu.tensor { { 0 }, { 1 }, { 1 }, { 0 } }, mgpu.tensor { { 0.1 }, { 0.9 }, { 0.4 }, { 0.6 } }
+    local weight = mgpu.tensor { 1, 2, 1, 3 }
+    metric:update(y, p, weight)
+    local here = metric:result()
+    metric:reset()
+    metric:update(y:to(other), p:to(other), weight:to(other))
+    check.equal(metric:result(), here)
+  end
+  local mean = mgpu.metrics.Mean {}
+  mean:update(mgpu.tensor(3):to(other))
+  check.equal(mean:result(), 3)
+end)

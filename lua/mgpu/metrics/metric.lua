@@ -36,9 +36,11 @@ local function sums(name, shape)
   return core.variable(zeros(shape), { name = name, trainable = false })
 end
 
-local function as_tensor(value)
-  if type(value) == "userdata" then return value end
-  return core.tensor(value)
+-- A tensor, beside the sums. (A step that is traced says itself where things lie.)
+local function taken(self, value)
+  local t = type(value) == "userdata" and value or core.tensor(value)
+  local device = self.state[1]:device()
+  return (t:device() == device or core.tracing()) and t or t:to(device)
 end
 
 -- Halves as float32: what is worked out of them should not be rounded again.
@@ -50,7 +52,7 @@ local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
 -- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
 function Metric:add(values, weight)
-  values = ops.cast(as_tensor(values), { dtype = "float64" })
+  values = ops.cast(taken(self, values), { dtype = "float64" })
   local count = values:count()
   if type(weight) == "number" then
     values, count = values * weight, count * weight
@@ -63,8 +65,10 @@ function Metric:add(values, weight)
   self.count:assign(ops.add(self.count, count))
 end
 
+--- Data of another device come to that of the sums.
 function Metric:update(y_true, y_pred, weight)
-  y_true, y_pred = widened(as_tensor(y_true)), widened(as_tensor(y_pred))
+  y_true, y_pred = widened(taken(self, y_true)), widened(taken(self, y_pred))
+  if type(weight) == "userdata" then weight = taken(self, weight) end
   if self.observe then return self:observe(y_true, y_pred, weight) end
   self:add(self:values(y_true, y_pred), weight)
 end
@@ -142,7 +146,7 @@ function Metric.from_function(fn, name)
   return Metric.define {
     name = name,
     class = name,
-    values = function(_, y_true, y_pred) return as_tensor(fn(y_true, y_pred)) end,
+    values = function(_, y_true, y_pred) return fn(y_true, y_pred) end,
   }.new {}
 end
 
