@@ -229,6 +229,7 @@ local function template(device)
 end
 
 test("a template built in one scope leaves it for the devices of its replicas (float64)", function()
+  check.needs "cpu" -- of cpu_relocation
   in_float64(function()
     local P, two = mgpu.parallel, { "ref:0", "ref:1" }
     local serial = template "ref:2"
