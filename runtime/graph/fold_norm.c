@@ -15,14 +15,18 @@
  *
  * The numbers are those of the formulas, but what is far from 0 for its size cancels: there x must
  * come from a relu, where a mean is not much larger than the deviation, and halves are left alone,
- * because G would be rounded to them. Precision must be "fast", or the dtype float64. */
+ * because G would be rounded to them. Precision must be "fast", or the dtype float64; and images
+ * larger than the weights, or there is nothing to win. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
 #include "ops/attrs.h"
 #include <string.h>
 
-enum { MOST_NODES = 32 }; /* that a node becomes */
+enum {
+    MOST_NODES = 40, /* that a node becomes */
+    WORTH = 2        /* an image so many times as large as the weights */
+};
 
 typedef struct folder {
     mg_ir *ir;
@@ -65,12 +69,18 @@ static bool is_candidate(const mg_ir *ir, const mg_node *n) {
            comes_from_relu(ir, input(ir, n, 0));
 }
 
+/* The passes saved go over the image, those added over the weights. */
+static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
+    return mg_shape_count(image) >= WORTH * mg_shape_count(weights);
+}
+
 /* A batch_norm of what a product makes for it alone. */
 static bool follows_product(const mg_ir *ir, const mg_node *n) {
     if (!is_live(n) || !is_op(n, "batch_norm")) return false;
     if (!is_exact_enough(n) && !mg_dtype_is_half(n->dtype)) return false;
     const mg_node *x = input(ir, n, 0);
-    if (x->uses != 1) return false;
+    if (x->uses != 1 || x->n_in < 2 || !is_worth_it(&n->shape, &input(ir, x, 1)->shape))
+        return false;
     if (is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
     if (!is_op(x, "matmul") || input(ir, x, 1)->shape.rank != 2) return false;
     const mg_matmul_attrs *a = x->attrs;
@@ -85,8 +95,10 @@ static bool has_no_padding(const mg_node *n) {
     return a->groups == 1;
 }
 
-static bool folds_input(const mg_node *n, int i) {
-    return i == 0 && (is_op(n, "conv2d") || is_op(n, "conv2d_grad_weight")) && has_no_padding(n);
+static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
+    const bool back = is_op(n, "conv2d_grad_weight");
+    if (i != 0 || !(back || is_op(n, "conv2d")) || !has_no_padding(n)) return false;
+    return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
 static bool reads(const mg_ir *ir, const mg_node *n, const bool *folded) {
@@ -101,7 +113,7 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
     for (int i = 0; i < ir->n; i++) {
         const mg_node *n = &ir->nodes[i];
         for (int k = 0; is_live(n) && k < n->n_in; k++)
-            if (!folds_input(n, k)) folded[mg_ir_resolve(ir, n->in[k])] = false;
+            if (!folds_input(ir, n, k)) folded[mg_ir_resolve(ir, n->in[k])] = false;
     }
     for (int i = 0; i < ir->n; i++) {
         readers += reads(ir, &ir->nodes[i], folded);

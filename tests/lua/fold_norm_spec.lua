@@ -34,17 +34,17 @@ end
 
 local NAMES = { "w0", "gamma", "beta", "w", "b" }
 
-local function variables(dtype, groups)
+local function variables(dtype, groups, rows)
   mgpu.seed(4)
   local own = dtype:match "16$" and "float32" or dtype
-  return { x = uniform({ 3, 9, 8, 4 }, -1, 1, dtype), w0 = uniform({ 1, 1, 4, 6 }, -1, 1, dtype),
+  return { x = uniform({ rows or 3, 9, 8, 4 }, -1, 1, dtype), w0 = uniform({ 1, 1, 4, 6 }, -1, 1, dtype),
     gamma = uniform({ 6 }, 0.5, 1.5, own), beta = uniform({ 6 }, -1, 1, own),
     w = uniform({ 3, 2, 6 / (groups or 1), 8 }, -1, 1, dtype), b = uniform({ 8 }, -1, 1, dtype) }
 end
 
 -- The loss and its gradients, and the plan.
 local function step(convs, o)
-  local fixed, list, held = variables(o.dtype, convs[1].groups), {}, {}
+  local fixed, list, held = variables(o.dtype, convs[1].groups, o.rows), {}, {}
   for i, name in ipairs(NAMES) do list[i] = core.variable(fixed[name], { name = name }) end
   local run = mgpu.jit(function()
     held.x = fixed.x
@@ -98,6 +98,7 @@ test("it stays where the formulas do not hold, or cancel", function()
   check.falsy(folds({ {} }, { dtype = "float64", signed = true }), "no relu")
   check.falsy(folds({ {} }, { dtype = "float64", kept = true }), "read by others")
   check.falsy(folds({ {} }, { dtype = "float16" }), "halves")
+  check.falsy(folds({ {} }, { dtype = "float64", rows = 1 }), "more weights than image")
   local before = mgpu.precision()
   mgpu.precision "highest"
   local folded = folds({ {} }, { dtype = "float32" })
