@@ -158,6 +158,7 @@ include runtime/device/cuda/rules.mk
 
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
+$B/tests/c/test_cpu_loops: $(patsubst %.c,$B/%.o,$(wildcard runtime/device/cpu/loops_*.c runtime/device/cpu/chains_*.c))
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source text nvrtc embedded cache)
 $B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead text nvrtc embedded cache)
