@@ -31,14 +31,17 @@ function named.leaky_relu(x, negative_slope)
   return x * ops.where(ops.gt(x, 0), ops.full({}, 1, x:dtype()), negative_slope or 0.2)
 end
 
--- e^x - 1 is taken of min(x, 0) only, so that large x cannot overflow in the branch not taken.
+-- x where it is not above 0: e^x - 1 is taken of that only, so that large x cannot overflow in the branch
+-- not taken. At 0 the gradient is this side's, as in Keras.
+local function negative_part(x) return ops.where(ops.gt(x, 0), 0, x) end
+
 function named.elu(x, alpha)
-  return ops.where(ops.gt(x, 0), x, ops.expm1(ops.minimum(x, 0)) * (alpha or 1))
+  return ops.where(ops.gt(x, 0), x, ops.expm1(negative_part(x)) * (alpha or 1))
 end
 function named.selu(x) return named.elu(x, 1.6732632423543772) * 1.0507009873554805 end
 function named.celu(x, alpha)
   alpha = alpha or 1
-  return ops.relu(x) + ops.expm1(ops.minimum(x, 0) / alpha) * alpha
+  return ops.relu(x) + ops.expm1(negative_part(x) / alpha) * alpha
 end
 
 --- x where x > threshold, `value` elsewhere.

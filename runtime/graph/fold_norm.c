@@ -267,8 +267,9 @@ static int fold_product(folder *f, const mg_node *norm) {
     if (n->n_in == 3)
         bias = each(f, "add", row, each(f, "mul", row, as(f, new_of(f, n, 2), f->dtype), s), bias);
     const int scaled = each(f, "mul", *w, as(f, new_of(f, n, 1), f->dtype), s);
+    bias = as(f, bias, n->dtype);
     const int y = put(f, *n, new_of(f, n, 0), as(f, scaled, n->dtype));
-    f->nodes[y].in[2] = as(f, bias, n->dtype);
+    f->nodes[y].in[2] = bias;
     f->nodes[y].n_in = 3;
     return y;
 }
@@ -352,6 +353,11 @@ static mg_status renew_all(folder *f) {
     for (int i = 0; i < ir->n && !f->failed; i++)
         f->at[i] = ir->nodes[i].forward < 0 ? renew(f, &ir->nodes[i]) : -1;
     if (f->failed) return MG_OOM;
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->nodes[i].n_in; k++)
+            if (f->nodes[i].in[k] >= i)
+                return mg_fail(MG_INTERNAL, "folding put %s before what it reads",
+                               f->nodes[i].op->name);
     for (int r = 0; r < ir->n_roots; r++)
         ir->roots[r].node = f->at[mg_ir_resolve(ir, ir->roots[r].node)];
     ir->nodes = f->nodes;

@@ -154,6 +154,31 @@ test("a product that only normalisation reads is made normalised, and relu with 
   end
 end)
 
+-- What a layer and the normalisation of it by learned statistics predict.
+local function predicted(policy, product)
+  local L = mgpu.layers
+  mgpu.seed(6)
+  local layer, normal
+  local model = mgpu.mixed_precision.with_policy(mgpu.mixed_precision.get(policy), function()
+    layer = product == "Conv2D" and L.Conv2D { 8, 3 } or L.Dense { 8 }
+    normal = L.BatchNormalization { beta_initializer = "ones" }
+    return mgpu.Sequential { L.Input { 9, 9, 4 }, layer, normal }
+  end)
+  normal.moving_mean:assign(uniform({ 8 }, 0, 1, "float32"))
+  layer.bias:assign(uniform({ 8 }, -1, 1, "float32"))
+  return model:predict(uniform({ 3, 9, 9, 4 }, -1, 1, "float32"), { verbose = 0 }):to "float32"
+end
+
+test("models of halves predict as those of float32 do, to rounding", function()
+  for _, product in ipairs { "Conv2D", "Dense" } do
+    local whole = predicted("float32", product)
+    for policy, tolerance in pairs { mixed_bfloat16 = 2e-2, mixed_float16 = 3e-3 } do -- products of rounded numbers
+      local off = (predicted(policy, product) - whole):abs():max():item()
+      check.near(off, 0, tolerance * whole:abs():max():item())
+    end
+  end
+end)
+
 -- Weights after three steps of 10 rows; 1, 3 and 4 devices share them unevenly.
 local function trained(devices, bn)
   local L = mgpu.layers

@@ -346,3 +346,10 @@ test("an own layer without call says so at the user's line", function()
     'layers_spec.lua:%d+: Mute "q": has no call', "usage")
   check.raises(function() mgpu.Sequential { L.Input { 2 }, Mute {} } end, "has no call", "usage")
 end)
+
+test("elu, selu and celu have at 0 the gradient of their lower side", function()
+  for name, expected in pairs { elu = 1, selu = 1.0507009873554805 * 1.6732632423543772, celu = 1 } do
+    local slope = mgpu.grad(function(x) return mgpu.activations[name](x):sum() end)(mgpu.tensor { 0, -1e-30, -0.0 })
+    check.near(slope:totable(), { expected, expected, expected }, 1e-6)
+  end
+end)
