@@ -39,14 +39,6 @@ typedef struct folder {
     bool failed; /* for want of memory */
 } folder;
 
-static bool is_op(const mg_node *n, const char *name) {
-    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
-}
-
-static bool is_live(const mg_node *n) {
-    return n->uses && n->forward < 0;
-}
-
 static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
     return &ir->nodes[mg_ir_resolve(ir, n->in[i])];
 }
@@ -54,18 +46,20 @@ static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
 /* ---- what can be folded ---- */
 
 static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
-    while (is_op(x, "max_pool2d")) x = input(ir, x, 0);
-    if (is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
-    if (is_op(x, "matmul")) return ((const mg_matmul_attrs *)x->attrs)->relu;
-    return is_op(x, "relu");
+    while (mg_is_op(x, "max_pool2d")) x = input(ir, x, 0);
+    if (mg_is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
+    if (mg_is_op(x, "matmul")) return ((const mg_matmul_attrs *)x->attrs)->relu;
+    return mg_is_op(x, "relu");
 }
 
-static bool is_exact_enough(const mg_node *n) {
-    return n->dtype == MG_F64 || (n->dtype == MG_F32 && mg_precision_fast());
+/* A batch_norm of which other orders of additions may be made. */
+static bool is_free_norm(const mg_node *n) {
+    return mg_is_live(n) && mg_is_op(n, "batch_norm") &&
+           (n->dtype == MG_F64 || mg_precision_fast());
 }
 
 static bool is_candidate(const mg_ir *ir, const mg_node *n) {
-    return is_live(n) && is_op(n, "batch_norm") && n->shape.rank == 4 && is_exact_enough(n) &&
+    return is_free_norm(n) && n->shape.rank == 4 && !mg_dtype_is_half(n->dtype) &&
            comes_from_relu(ir, input(ir, n, 0));
 }
 
@@ -74,15 +68,14 @@ static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
     return mg_shape_count(image) >= WORTH * mg_shape_count(weights);
 }
 
-/* A batch_norm of what a product makes for it alone. */
+/* A batch_norm of what a product makes for it alone; a bias goes on rows. */
 static bool follows_product(const mg_ir *ir, const mg_node *n) {
-    if (!is_live(n) || !is_op(n, "batch_norm")) return false;
-    if (!is_exact_enough(n) && !mg_dtype_is_half(n->dtype)) return false;
+    if (!is_free_norm(n) || n->shape.rank < 2) return false;
     const mg_node *x = input(ir, n, 0);
     if (x->uses != 1 || x->n_in < 2 || !is_worth_it(&n->shape, &input(ir, x, 1)->shape))
         return false;
-    if (is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
-    if (!is_op(x, "matmul") || input(ir, x, 1)->shape.rank != 2) return false;
+    if (mg_is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
+    if (!mg_is_op(x, "matmul") || input(ir, x, 1)->shape.rank != 2) return false;
     const mg_matmul_attrs *a = x->attrs;
     return !a->relu && !a->transpose_b;
 }
@@ -96,13 +89,13 @@ static bool has_no_padding(const mg_node *n) {
 }
 
 static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
-    const bool back = is_op(n, "conv2d_grad_weight");
-    if (i != 0 || !(back || is_op(n, "conv2d")) || !has_no_padding(n)) return false;
+    const bool back = mg_is_op(n, "conv2d_grad_weight");
+    if (i != 0 || !(back || mg_is_op(n, "conv2d")) || !has_no_padding(n)) return false;
     return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
 static bool reads(const mg_ir *ir, const mg_node *n, const bool *folded) {
-    return is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
+    return mg_is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
 }
 
 /* Returns how many nodes may become others. */
@@ -112,12 +105,12 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
     for (int r = 0; r < ir->n_roots; r++) folded[mg_ir_resolve(ir, ir->roots[r].node)] = false;
     for (int i = 0; i < ir->n; i++) {
         const mg_node *n = &ir->nodes[i];
-        for (int k = 0; is_live(n) && k < n->n_in; k++)
+        for (int k = 0; mg_is_live(n) && k < n->n_in; k++)
             if (!folds_input(ir, n, k)) folded[mg_ir_resolve(ir, n->in[k])] = false;
     }
     for (int i = 0; i < ir->n; i++) {
         readers += reads(ir, &ir->nodes[i], folded);
-        sums += is_op(&ir->nodes[i], "batch_norm_reduce");
+        sums += mg_is_op(&ir->nodes[i], "batch_norm_reduce");
         followers += follows_product(ir, &ir->nodes[i]);
     }
     return readers + followers ? readers + followers + sums : 0;
@@ -126,13 +119,13 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
 /* The folded batch_norm of which `reduce` adds up the gradient, where that comes from one
  * convolution whose weights want theirs as well; else NULL. */
 static const mg_node *norm_of(const folder *f, const mg_node *reduce) {
-    if (!is_op(reduce, "batch_norm_reduce")) return NULL;
+    if (!mg_is_op(reduce, "batch_norm_reduce")) return NULL;
     const mg_ir *ir = f->ir;
     const mg_node *dy = input(ir, reduce, 2);
-    if (!is_op(dy, "conv2d_grad_input") || !has_no_padding(dy)) return NULL;
+    if (!mg_is_op(dy, "conv2d_grad_input") || !has_no_padding(dy)) return NULL;
     for (int i = 0; i < ir->n; i++) {
         const mg_node *g = &ir->nodes[i];
-        if (!is_live(g) || !is_op(g, "conv2d_grad_weight")) continue;
+        if (!mg_is_live(g) || !mg_is_op(g, "conv2d_grad_weight")) continue;
         const mg_node *norm = input(ir, g, 0);
         if (f->folded[norm - ir->nodes] && input(ir, g, 1) == input(ir, dy, 0) &&
             input(ir, norm, 0) == input(ir, reduce, 0) &&
@@ -203,7 +196,7 @@ static int as(folder *f, int x, mg_dtype dtype) {
     const mg_node *n = &f->nodes[x];
     const mg_cast_attrs attrs = {.dtype = dtype};
     if (n->dtype == dtype) return x;
-    if (is_op(n, "cast") && f->nodes[n->in[0]].dtype == dtype) return n->in[0];
+    if (mg_is_op(n, "cast") && f->nodes[n->in[0]].dtype == dtype) return n->in[0];
     const int y = make(f, "cast", &attrs, n->shape, x, -1);
     f->nodes[y].dtype = dtype;
     return y;
@@ -338,14 +331,23 @@ static int keep(folder *f, const mg_node *n) {
 }
 
 static int renew(folder *f, const mg_node *n) {
-    const mg_node *norm = is_live(n) ? norm_of(f, n) : NULL;
+    const mg_node *norm = mg_is_live(n) ? norm_of(f, n) : NULL;
     f->dtype = n->dtype;
     f->where = n->where;
     if (norm) return fold_reduce(f, n, norm);
     if (follows_product(f->ir, n)) return fold_product(f, n);
     if (reads(f->ir, n, f->folded))
-        return is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
+        return mg_is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
     return keep(f, n);
+}
+
+static mg_status check_order(const folder *f) {
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->nodes[i].n_in; k++)
+            if (f->nodes[i].in[k] >= i)
+                return mg_fail(MG_INTERNAL, "folding put %s before what it reads",
+                               f->nodes[i].op->name);
+    return MG_OK;
 }
 
 static mg_status renew_all(folder *f) {
@@ -353,11 +355,7 @@ static mg_status renew_all(folder *f) {
     for (int i = 0; i < ir->n && !f->failed; i++)
         f->at[i] = ir->nodes[i].forward < 0 ? renew(f, &ir->nodes[i]) : -1;
     if (f->failed) return MG_OOM;
-    for (int i = 0; i < f->n; i++)
-        for (int k = 0; k < f->nodes[i].n_in; k++)
-            if (f->nodes[i].in[k] >= i)
-                return mg_fail(MG_INTERNAL, "folding put %s before what it reads",
-                               f->nodes[i].op->name);
+    MG_TRY(check_order(f));
     for (int r = 0; r < ir->n_roots; r++)
         ir->roots[r].node = f->at[mg_ir_resolve(ir, ir->roots[r].node)];
     ir->nodes = f->nodes;

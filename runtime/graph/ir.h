@@ -9,6 +9,7 @@
 
 #include "device/work.h"
 #include "graph/graph.h"
+#include <string.h>
 
 typedef enum mg_node_kind {
     MG_NODE_OP,
@@ -39,6 +40,13 @@ typedef struct mg_node {
     int uses;      /* by live nodes and roots; 0 = dead */
     int group;     /* fused group, or -1 */
 } mg_node;
+
+static inline bool mg_is_op(const mg_node *n, const char *name) {
+    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
+}
+static inline bool mg_is_live(const mg_node *n) {
+    return n->uses && n->forward < 0;
+}
 
 typedef struct mg_root { /* a value the plan must produce */
     int node;

@@ -34,7 +34,7 @@ mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
     *rows = 0;
     for (int i = 0; i < global->n; i++) {
         const mg_node *n = &global->nodes[i];
-        if (!is_op(n, "shard")) continue;
+        if (!mg_is_op(n, "shard")) continue;
         if (*rows && *rows != n->shape.dim[0])
             return mg_fail(MG_USAGE,
                            "shard: one value has %lld rows, another has %lld: a step deals out one "
@@ -235,7 +235,7 @@ static int copy_op(partition *p, int i, int how) {
             mg_ints *shape = (mg_ints *)((char *)attrs + n->op->attrs[k].offset);
             for (int a = 0; a < shape->n; a++) shape->v[a] = copy.shape.dim[a];
         }
-        if (is_op(n, "slice") && how >= 0)
+        if (mg_is_op(n, "slice") && how >= 0)
             ((mg_slice_attrs *)attrs)->stop.v[how] = copy.shape.dim[how];
         copy.attrs = attrs;
     }
@@ -248,23 +248,23 @@ static int part_of_source(partition *p, int i, int axis) {
     int64_t outer = 1, inner = 1;
     for (int k = 0; k < axis; k++) outer *= n->shape.dim[k];
     for (int k = axis + 1; k < n->shape.rank; k++) inner *= n->shape.dim[k];
-    const int own = is_op(n, "broadcast_to")
+    const int own = mg_is_op(n, "broadcast_to")
                         ? axis - (n->shape.rank - p->global->nodes[n->in[0]].shape.rank)
                         : -1;
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
-    if ((is_op(n, "random") && outer > 1) || !repeats)
+    if ((mg_is_op(n, "random") && outer > 1) || !repeats)
         return add_slice(p, make(p, i, MG_WHOLE), axis, part_first(p, n->shape.dim[axis]),
                          part_count(p, n->shape.dim[axis]));
     const int made = copy_op(p, i, axis);
     if (made < 0) return made;
     const int64_t first = part_first(p, n->shape.dim[axis]);
-    if (is_op(n, "random")) p->part->nodes[made].first = first * inner;
-    if (!is_op(n, "iota") || ((const mg_iota_attrs *)n->attrs)->axis != axis) return made;
+    if (mg_is_op(n, "random")) p->part->nodes[made].first = first * inner;
+    if (!mg_is_op(n, "iota") || ((const mg_iota_attrs *)n->attrs)->axis != axis) return made;
     return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
 }
 
 static bool has_joint_moments(const partition *p, int i) {
-    return is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
+    return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
            p->decisions[i].in[0] >= 0 && p->decisions[i].born == MG_WHOLE;
 }
 
@@ -318,14 +318,14 @@ static int make_raw(partition *p, int i) {
     const int how = p->decisions[i].born;
     if (n->kind == MG_NODE_VARIABLE && p->keeper >= 0 && p->replicated[i])
         return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, how));
-    if (is_op(n, "place")) return make(p, n->in[0], p->decisions[i].in[0]);
+    if (mg_is_op(n, "place")) return make(p, n->in[0], p->decisions[i].in[0]);
     if (has_joint_moments(p, i)) return joint_moments(p, i);
     if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
         if (is_term(how)) return add_literal(p, n, n->shape, identity_of(how, n->dtype));
         if (how == LOCAL) return add_literal(p, n, n->shape, 0);
         if (how >= 0) return add_literal(p, n, part_shape(p, n->shape, how), 0);
     }
-    if (is_op(n, "shard") && how >= 0) return part_of_shard(p, i);
+    if (mg_is_op(n, "shard") && how >= 0) return part_of_shard(p, i);
     return copy_op(p, i, how);
 }
 
@@ -348,7 +348,7 @@ static int reduce_kind(int how) {
 static int make_way(partition *p, int i, int how) {
     const mg_node *n = &p->global->nodes[i];
     const bool any = p->decisions[i].how == MG_ANY;
-    if (any && is_op(n, "place")) return make(p, n->in[0], how); /* it is there already */
+    if (any && mg_is_op(n, "place")) return make(p, n->in[0], how); /* it is there already */
     if (how == MG_WHOLE) return make_whole(p, i);
     if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, how), 0);
     if (any) return part_of_source(p, i, how);

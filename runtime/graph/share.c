@@ -6,13 +6,9 @@
 #include "graph/plan.h"
 #include <string.h>
 
-static bool is_live(const mg_node *n) {
-    return n->uses && n->forward < 0;
-}
-
 static bool equal_nodes(const mg_node *a, const mg_node *b) {
-    if (is_live(a) != is_live(b)) return false;
-    if (!is_live(a)) return true;
+    if (mg_is_live(a) != mg_is_live(b)) return false;
+    if (!mg_is_live(a)) return true;
     return a->kind == b->kind && a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape) &&
            a->op == b->op && a->n_in == b->n_in && a->tensor == b->tensor && a->draw == b->draw &&
            a->seed == b->seed && a->draw_relative == b->draw_relative && a->part == b->part &&

@@ -11,10 +11,6 @@
 #include "ops/elementwise.h"
 #include <string.h>
 
-static bool is_op(const mg_node *n, const char *name) {
-    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
-}
-
 static bool is_elementwise(const mg_node *n, enum mg_elementwise op) {
     return n->kind == MG_NODE_OP && n->op->elementwise == (int)op + 1;
 }
@@ -49,8 +45,8 @@ static mg_status become_literal(mg_ir *ir, mg_node *n, double v) {
 }
 
 static bool is_movement(const mg_node *n) {
-    return is_op(n, "broadcast_to") || is_op(n, "reshape") || is_op(n, "permute") ||
-           is_op(n, "slice");
+    return mg_is_op(n, "broadcast_to") || mg_is_op(n, "reshape") || mg_is_op(n, "permute") ||
+           mg_is_op(n, "slice");
 }
 
 static mg_status fold(mg_ir *ir, mg_node *n) {
@@ -85,13 +81,13 @@ static int identity_elementwise(const mg_ir *ir, const mg_node *n) {
 static int identity(const mg_ir *ir, const mg_node *n) {
     if (n->kind != MG_NODE_OP || n->n_in == 0) return -1;
     if (n->op->elementwise) return identity_elementwise(ir, n);
-    if (is_op(n, "reshape") || is_op(n, "broadcast_to") || is_op(n, "shard")) return 0;
+    if (mg_is_op(n, "reshape") || mg_is_op(n, "broadcast_to") || mg_is_op(n, "shard")) return 0;
     return -1;
 }
 
 /* reshape(reshape(x)) = reshape(x), to whatever x is. */
 static void skip_inner_reshape(const mg_ir *ir, mg_node *n) {
-    while (is_op(n, "reshape") && is_op(input(ir, n, 0), "reshape"))
+    while (mg_is_op(n, "reshape") && mg_is_op(input(ir, n, 0), "reshape"))
         n->in[0] = input(ir, n, 0)->in[0];
 }
 
@@ -103,9 +99,9 @@ static void skip_broadcasts(const mg_ir *ir, mg_node *n) {
     for (int i = 0; i < n->n_in; i++)
         shape_told |= mg_shape_equal(&input(ir, n, i)->shape, &n->shape) &&
                       input(ir, n, i)->kind != MG_NODE_LITERAL &&
-                      !is_op(input(ir, n, i), "broadcast_to");
+                      !mg_is_op(input(ir, n, i), "broadcast_to");
     for (int i = 0; i < n->n_in && shape_told; i++)
-        if (is_op(input(ir, n, i), "broadcast_to")) n->in[i] = input(ir, n, i)->in[0];
+        if (mg_is_op(input(ir, n, i), "broadcast_to")) n->in[i] = input(ir, n, i)->in[0];
 }
 
 static bool permutes_back(const mg_node *outer, const mg_node *inner) {
@@ -119,7 +115,7 @@ static bool permutes_back(const mg_node *outer, const mg_node *inner) {
 static int replacement(const mg_ir *ir, mg_node *n) {
     skip_inner_reshape(ir, n);
     skip_broadcasts(ir, n);
-    if (is_op(n, "permute") && is_op(input(ir, n, 0), "permute") &&
+    if (mg_is_op(n, "permute") && mg_is_op(input(ir, n, 0), "permute") &&
         permutes_back(n, input(ir, n, 0)))
         return input(ir, n, 0)->in[0];
     const int i = identity(ir, n);
@@ -188,8 +184,8 @@ static mg_status fold_and_merge(mg_ir *ir) {
 /* ---- bias and relu into conv2d and matmul ---- */
 
 static bool takes_epilogue(const mg_node *n) {
-    if (is_op(n, "conv2d")) return !((const mg_conv_attrs *)n->attrs)->relu;
-    if (is_op(n, "matmul")) return !((const mg_matmul_attrs *)n->attrs)->relu;
+    if (mg_is_op(n, "conv2d")) return !((const mg_conv_attrs *)n->attrs)->relu;
+    if (mg_is_op(n, "matmul")) return !((const mg_matmul_attrs *)n->attrs)->relu;
     return false;
 }
 
@@ -205,8 +201,8 @@ static mg_status absorb(mg_ir *ir, mg_node *n, const mg_node *producer, int bias
     if (!in || !attrs) return MG_OOM;
     memcpy(in, producer->in, (size_t)producer->n_in * sizeof *in);
     memcpy(attrs, producer->attrs, producer->op->attrs_size);
-    if (relu && is_op(producer, "conv2d")) ((mg_conv_attrs *)attrs)->relu = 1;
-    if (relu && is_op(producer, "matmul")) ((mg_matmul_attrs *)attrs)->relu = 1;
+    if (relu && mg_is_op(producer, "conv2d")) ((mg_conv_attrs *)attrs)->relu = 1;
+    if (relu && mg_is_op(producer, "matmul")) ((mg_matmul_attrs *)attrs)->relu = 1;
     n->n_in = producer->n_in;
     if (bias >= 0) in[n->n_in++] = bias;
     n->in = in;
@@ -240,7 +236,7 @@ static void move_mask(mg_ir *ir, mg_node *n) {
     const int test = n->in[0], pool = n->in[1], lo = test < pool ? test : pool,
               hi = test + pool - lo;
     mg_node *gt = &ir->nodes[test], *grad = &ir->nodes[pool];
-    if (!is_op(grad, "max_pool2d_grad") || !is_elementwise(gt, MG_EW_gt) || gt->uses != 1 ||
+    if (!mg_is_op(grad, "max_pool2d_grad") || !is_elementwise(gt, MG_EW_gt) || gt->uses != 1 ||
         grad->uses != 1 || gt->in[0] != grad->in[0] || !is_literal(input(ir, gt, 1), 0) ||
         !is_literal(input(ir, n, 2), 0) || input(ir, n, 2)->shape.rank != 0)
         return;

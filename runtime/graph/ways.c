@@ -8,8 +8,9 @@
 /* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
  * numbers. */
 static bool is_source(const partition *p, const mg_node *n) {
-    if (n->kind == MG_NODE_LITERAL || is_op(n, "iota") || is_op(n, "random")) return n->n_in == 0;
-    if (!is_op(n, "broadcast_to")) return false;
+    if (n->kind == MG_NODE_LITERAL || mg_is_op(n, "iota") || mg_is_op(n, "random"))
+        return n->n_in == 0;
+    if (!mg_is_op(n, "broadcast_to")) return false;
     const int how = p->decisions[n->in[0]].how;
     return how == MG_WHOLE || how == MG_ANY;
 }
@@ -74,16 +75,16 @@ static mg_status decide_birth(partition *p, int i, decision *d) {
         if (p->decisions[n->in[k]].depth >= d->depth) d->depth = p->decisions[n->in[k]].depth + 1;
     }
     if (n->n_in == 0 || !p->shards->rows || d->how == MG_ANY) return MG_OK;
-    if (is_op(n, "place")) { /* as it lies */
+    if (mg_is_op(n, "place")) { /* as it lies */
         d->how = d->in[0] = p->decisions[n->in[0]].how;
         return MG_OK;
     }
-    if (is_op(n, "shard")) {
+    if (mg_is_op(n, "shard")) {
         d->in[0] = p->decisions[n->in[0]].how == 0 ? 0 : MG_WHOLE;
         d->how = 0;
         return MG_OK;
     }
-    if (is_op(n, "moments")) {
+    if (mg_is_op(n, "moments")) {
         const int by = p->decisions[n->in[0]].how;
         if (by < 0 || by == n->shape.rank) return decide_op(p, n, d);
         d->in[0] = by;

@@ -40,10 +40,6 @@ typedef struct partition {
     bool *replicated; /* with a keeper: per global node, whether others compute or read it */
 } partition;
 
-static inline bool is_op(const mg_node *n, const char *name) {
-    return n->kind == MG_NODE_OP && strcmp(n->op->name, name) == 0;
-}
-
 static inline bool is_term(int how) {
     return how == MG_SUM || how == MG_MAX || how == MG_MIN;
 }

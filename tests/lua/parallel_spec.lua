@@ -333,99 +333,6 @@ test("weights assigned between two fits reach every device", function()
   check.near(model:predict(x), mgpu.full({ 20, 10 }, 0.1), 1e-6)
 end)
 
--- ---- the four spellings -------------------------------------------------------------------------
-
-local parallel = mgpu.parallel
-
-test("make_parallel returns a model with the serial model's weights, names and summary", function()
-  local serial = narrow()
-  local model = parallel.make_parallel(serial, { "ref:0", "ref:1" })
-  local x, y = images(20)
-  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy" }
-  model:fit(x, y, { verbose = 0 })
-  check.equal(model.compiled.spread.devices, { "ref:0", "ref:1" })
-  check.equal(model.variables[1].name, serial.variables[1].name)
-  check.equal(serial:get_weights()[1], model:get_weights()[1])
-  check.equal(serial.compiled, nil)
-  local a, b = check.path "a.safetensors", check.path "b.safetensors"
-  serial:save_weights(a)
-  model:save_weights(b)
-  check.equal(check.read(a), check.read(b))
-  check.equal(#model.layers, #serial.layers)
-end)
-
-test("lists of devices may be spelled as --devices spells them", function()
-  local function compiled(list, model)
-    model = model or narrow()
-    model:compile { loss = "mse", devices = list }
-    return table.concat(model.compiled.devices, " ")
-  end
-  check.equal(compiled "ref:0-3", "ref:0 ref:1 ref:2 ref:3")
-  check.equal(compiled "ref:0,2", "ref:0 ref:2")
-  check.equal(compiled { "ref:0-1", "ref:4" }, "ref:0 ref:1 ref:4")
-  check.equal(compiled { { "ref:0-1" }, { "ref:2-3" } }, "ref:0 ref:2 ref:1 ref:3")
-  check.equal(compiled "ref", "ref:0")
-  check.equal(compiled(nil, parallel.multi_gpu_model(narrow(), { gpus = "ref:0-1" })), "ref:0 ref:1")
-  check.equal(compiled(nil, parallel.make_parallel(narrow(), "ref:0-1")), "ref:0 ref:1")
-  check.equal(parallel.strategy("mirrored", { devices = "ref:0-2" }).num_replicas_in_sync, 3)
-  check.raises(function() compiled "ref:3-1" end, 'cannot read "ref:3-1"', "usage")
-  check.raises(function() compiled "ref:0-99999999" end, "cannot read", "usage")
-  check.raises(function() compiled "ref:0,0" end, "given twice", "usage")
-  check.raises(function() compiled "," end, "a name is empty", "usage")
-end)
-
-test("make_parallel with fewer than two devices returns the model itself", function()
-  local model = narrow()
-  check.truthy(parallel.make_parallel(model, { "ref:0" }) == model)
-  check.truthy(parallel.make_parallel(model, {}) == model)
-end)
-
-test("multi_gpu_model takes a list and refuses one device", function()
-  local model = parallel.multi_gpu_model(narrow(), { gpus = { "ref:0", "ref:1" } })
-  model:compile { loss = "mse" }
-  check.equal(model.compiled.devices, { "ref:0", "ref:1" })
-  check.raises(function() parallel.multi_gpu_model(narrow(), { gpus = 1 }) end, "at least 2", "usage")
-  check.raises(function() parallel.multi_gpu_model(narrow(), { gpus = 99 }) end, "visible are", "usage")
-  check.raises(function() parallel.multi_gpu_model(narrow(), { gpu = 2 }) end, '"gpus"', "usage")
-end)
-
-test("options without a meaning here are reported once", function()
-  local said, before = {}, mgpu.output
-  mgpu.output = function(text) said[#said + 1] = text end
-  parallel.make_parallel(narrow(), { "ref:0", "ref:1" },
-    { initsync = true, syncopt = false, enqueue = false, usenccl = false }) -- the original's defaults
-  check.equal(said, {})
-  for _ = 1, 2 do
-    parallel.make_parallel(narrow(), { "ref:0", "ref:1" }, { enqueue = true, initsync = false })
-  end
-  mgpu.output = before
-  check.equal(#said, 2)
-  check.matches(table.concat(said), "enqueue has no effect")
-end)
-
-test("a strategy's scope makes the models compiled in it parallel", function()
-  local s = parallel.strategy("mirrored", { devices = { "ref:0", "ref:1", "ref:2" } })
-  check.equal(s.num_replicas_in_sync, 3)
-  local model = s:scope(function()
-    local m = narrow()
-    m:compile { loss = "mse" }
-    return m
-  end)
-  check.equal(#model.compiled.devices, 3)
-  local outside = narrow()
-  outside:compile { loss = "mse" }
-  check.equal(outside.compiled.devices, nil)
-  local later = s:scope(narrow)
-  later:compile { loss = "mse" }
-  check.equal(#later.compiled.devices, 3)
-end)
-
-test("an error in a scope closes it", function()
-  local s = parallel.strategy("mirrored", { devices = { "ref:0", "ref:1" } })
-  check.raises(function() s:scope(function() error("mine", 0) end) end, "mine")
-  check.equal(parallel.current(), nil)
-end)
-
 -- ---- errors -------------------------------------------------------------------------------------
 
 for what, case in pairs {
@@ -449,12 +356,12 @@ for what, case in pairs {
     narrow():compile { loss = "mse", devices = { ["ref:0"] = -1 } }
   end, "with a weight above 0" },
   ["devices for a parallel model"] = { function()
-    parallel.make_parallel(narrow(), { "ref:0", "ref:1" }):compile { loss = "mse", devices = "ref:3" }
+    mgpu.parallel.make_parallel(narrow(), { "ref:0", "ref:1" }):compile { loss = "mse", devices = "ref:3" }
   end, "parallel already" },
   ["run_eagerly on several devices"] = { function()
     narrow():compile { loss = "mse", devices = { "ref:0", "ref:1" }, run_eagerly = true }
   end, "one device only" },
-  ["something that is no model"] = { function() parallel.make_parallel(5, { "ref:0" }) end, "must be a model" },
+  ["something that is no model"] = { function() mgpu.parallel.make_parallel(5, { "ref:0" }) end, "must be a model" },
 } do
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
 end
@@ -479,7 +386,7 @@ test("central: weights on one device, inside or outside of those that compute (f
     local serial = narrow()
     fit(serial, devices("ref", 1), x, y, { epochs = 3 })
     for _, home in ipairs { "ref:0", "ref:1", "ref:9" } do
-      local model = parallel.make_parallel(narrow(), devices("ref", 3), { ps_device = home })
+      local model = mgpu.parallel.make_parallel(narrow(), devices("ref", 3), { ps_device = home })
       fit(model, nil, x, y, { epochs = 3 })
       same_weights(serial, model, 1e-12)
       check.equal(model.variables[1]:device(), home)

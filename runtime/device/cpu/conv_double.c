@@ -108,91 +108,69 @@ static int64_t pixels_of(const int64_t *image) {
     return image[0] * image[1] * image[2];
 }
 
-/* The sizes of a group's product. */
-typedef struct sizes {
+/* A group's product, without addresses. Those of the next group are `view.depth`, `b_group` and n
+ * further on. */
+typedef struct product {
     int64_t m, n, k;
-} sizes;
+    windows view;
+    bool turned; /* the windows' matrix */
+    mg_factor b;
+    int64_t b_group, row;
+} product;
 
-typedef sizes sizes_of(const mg_kernel_plan *plan);
+typedef product product_of(const mg_kernel_plan *plan);
 
-static sizes forward_sizes(const mg_kernel_plan *plan) {
-    const int64_t *y = dims(&plan->out[0]), *w = dims(&plan->in[1]);
-    const mg_conv_attrs *a = plan->step->attrs;
-    return (sizes){pixels_of(y), w[3] / a->groups, w[0] * w[1] * w[2]};
+static mg_factor matrix(int64_t row) {
+    return (mg_factor){.read = mg_read_matrix, .lane = 1, .step = row};
 }
 
-static sizes input_sizes(const mg_kernel_plan *plan) {
-    const int64_t *dx = dims(&plan->out[0]), *w = dims(&plan->in[1]);
-    const mg_conv_attrs *a = plan->step->attrs;
-    return (sizes){pixels_of(dx), w[2], w[0] * w[1] * (w[3] / a->groups)};
-}
-
-static sizes weight_sizes(const mg_kernel_plan *plan) {
-    const int64_t *dw = dims(&plan->out[0]), *dy = dims(&plan->in[1]);
-    const mg_conv_attrs *a = plan->step->attrs;
-    return (sizes){dw[0] * dw[1] * dw[2], dw[3] / a->groups, pixels_of(dy)};
-}
-
-static mg_status run_forward(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
+static product forward_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *x = dims(&plan->in[0]), *w = dims(&plan->in[1]), *y = dims(&plan->out[0]);
-    const sizes s = forward_sizes(plan);
-    const windows view = {a, y, x, w[1], w[2], false};
-    for (int64_t g = 0; g < a->groups; g++) {
-        const mg_factor image = {
-            .read = read_windows, .at = (const double *)call->in[0] + g * w[2], .how = &view};
-        const mg_factor weights = {.read = mg_read_matrix,
-                                   .at = (const double *)call->in[1] + g * s.n,
-                                   .lane = 1,
-                                   .step = w[3]};
-        mg_gemm(s.m, s.n, s.k, &image, &weights, (double *)call->out[0] + g * s.n, w[3],
-                call->scratch);
-    }
-    if (plan->step->n_in == 3 || a->relu)
-        mg_finish_rows(call->out[0], s.m, w[3], plan->step->n_in == 3 ? call->in[2] : NULL,
-                       a->relu);
-    return MG_OK;
+    const int64_t kernels = w[3] / a->groups;
+    return (product){.m = pixels_of(y),
+                     .n = kernels,
+                     .k = w[0] * w[1] * w[2],
+                     .view = {a, y, x, w[1], w[2], false},
+                     .b = matrix(w[3]),
+                     .b_group = kernels,
+                     .row = w[3]};
 }
 
-static mg_status run_input(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
+static product input_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *dy = dims(&plan->in[0]), *w = dims(&plan->in[1]), *dx = dims(&plan->out[0]);
     const int64_t kernels = w[3] / a->groups;
-    const sizes s = input_sizes(plan);
-    const windows view = {a, dx, dy, w[1], kernels, true};
-    for (int64_t g = 0; g < a->groups; g++) {
-        const mg_factor slope = {
-            .read = read_windows, .at = (const double *)call->in[0] + g * kernels, .how = &view};
-        const mg_factor weights = {.read = read_weights_back,
-                                   .at = (const double *)call->in[1] + g * kernels,
-                                   .step = kernels,
-                                   .how = w};
-        mg_gemm(s.m, s.n, s.k, &slope, &weights, (double *)call->out[0] + g * s.n, dx[3],
-                call->scratch);
-    }
-    return MG_OK;
+    return (product){.m = pixels_of(dx),
+                     .n = w[2],
+                     .k = w[0] * w[1] * kernels,
+                     .view = {a, dx, dy, w[1], kernels, true},
+                     .b = {.read = read_weights_back, .step = kernels, .how = w},
+                     .b_group = kernels,
+                     .row = dx[3]};
 }
 
-static mg_status run_weight(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
+static product weight_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *x = dims(&plan->in[0]), *dy = dims(&plan->in[1]), *dw = dims(&plan->out[0]);
-    const sizes s = weight_sizes(plan);
-    const windows view = {a, dy, x, dw[1], dw[2], false};
-    for (int64_t g = 0; g < a->groups; g++) {
-        const mg_factor image = {.read = read_turned_windows,
-                                 .at = (const double *)call->in[0] + g * dw[2],
-                                 .how = &view};
-        const mg_factor slope = {.read = mg_read_matrix,
-                                 .at = (const double *)call->in[1] + g * s.n,
-                                 .lane = 1,
-                                 .step = dw[3]};
-        mg_gemm(s.m, s.n, s.k, &image, &slope, (double *)call->out[0] + g * s.n, dw[3],
-                call->scratch);
+    const int64_t kernels = dw[3] / a->groups;
+    return (product){.m = dw[0] * dw[1] * dw[2],
+                     .n = kernels,
+                     .k = pixels_of(dy),
+                     .view = {a, dy, x, dw[1], dw[2], false},
+                     .turned = true,
+                     .b = matrix(dw[3]),
+                     .b_group = kernels,
+                     .row = dw[3]};
+}
+
+static void multiply_groups(const mg_call *call, product p) {
+    mg_factor a = {.read = p.turned ? read_turned_windows : read_windows, .how = &p.view};
+    for (int64_t g = 0; g < p.view.attrs->groups; g++) {
+        a.at = (const double *)call->in[0] + g * p.view.depth;
+        p.b.at = (const double *)call->in[1] + g * p.b_group;
+        mg_gemm(p.m, p.n, p.k, &a, &p.b, (double *)call->out[0] + g * p.n, p.row, call->scratch);
     }
-    return MG_OK;
 }
 
 /* ---- the kernels ---- */
@@ -203,16 +181,29 @@ static const char *accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-static mg_status prepare(mg_kernel_plan *plan, sizes_of *sizes_for) {
-    const sizes s = sizes_for(plan);
+static mg_status prepare(mg_kernel_plan *plan, product_of *form) {
+    const product p = form(plan);
     mg_all_row_major(plan);
-    plan->scratch = mg_gemm_scratch(s.m, s.n, s.k);
+    plan->scratch = mg_gemm_scratch(p.m, p.n, p.k);
+    return MG_OK;
+}
+
+/* Only a forward one has a bias or relu. */
+static mg_status run(const mg_call *call, product_of *form) {
+    const product p = form(call->plan);
+    const bool relu = p.view.attrs->relu;
+    const double *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
+    multiply_groups(call, p);
+    if (bias || relu) mg_finish_rows(call->out[0], p.m, p.row, bias, relu);
     return MG_OK;
 }
 
 #define CONV(id, form)                                                                             \
     static mg_status prepare_##form(mg_kernel_plan *plan) {                                        \
-        return prepare(plan, form##_sizes);                                                        \
+        return prepare(plan, form##_product);                                                      \
+    }                                                                                              \
+    static mg_status run_##form(const mg_call *call) {                                             \
+        return run(call, form##_product);                                                          \
     }                                                                                              \
     const mg_kernel mg_cpu_double_##id = {.op = #id,                                               \
                                           .name = "float64",                                       \
