@@ -46,10 +46,6 @@ static mg_dtype wider(const mg_kernel_plan *plan, int i) {
     return i == 1 && small && is_one_of(plan->step->op->name, readers) ? MG_I32 : own;
 }
 
-static bool is_copied(const mg_kernel_plan *plan, int i) {
-    return wider(plan, i) != port_of(plan, i)->value->dtype;
-}
-
 static size_t aligned(size_t bytes) {
     return (bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
 }
@@ -58,7 +54,7 @@ static size_t aligned(size_t bytes) {
 
 static const char *accepts(const mg_kernel_plan *plan) {
     for (int i = 0; plan->step->op && i < port_count(plan); i++)
-        if (is_copied(plan, i)) return NULL;
+        if (wider(plan, i) != port_of(plan, i)->value->dtype) return NULL;
     return "none is wider";
 }
 
@@ -106,8 +102,12 @@ static mg_status offer(state *s, const mg_kernel_plan *plan, const mg_kernel *ke
     return status;
 }
 
+static bool is_copied(const state *s, const mg_kernel_plan *plan, int i) {
+    return port_of(&s->plan, i)->value->dtype != port_of(plan, i)->value->dtype;
+}
+
 static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
-    return is_copied(plan, i) ? aligned(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
+    return is_copied(s, plan, i) ? aligned(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }
 
 /* Scratch: the addresses of all ports, the copies, what the kernel wants. What was copied may be
@@ -128,7 +128,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     for (int i = 0; i < port_count(plan); i++) {
         port_of(plan, i)->layout = port_of(&s->plan, i)->layout;
         plan->scratch += copy_bytes(s, plan, i);
-        if (i < plan->step->n_in && i < 32 && is_copied(plan, i))
+        if (i < plan->step->n_in && i < 32 && is_copied(s, plan, i))
             plan->overwrites |= (uint32_t)1 << i;
     }
     return MG_OK;
@@ -146,11 +146,11 @@ static void widen(void *dst, mg_dtype to, const void *src, mg_dtype from, int n)
         for (int i = 0; i < n; i++) ((int32_t *)dst)[i] = ((const uint8_t *)src)[i];
 }
 
-/* Port i to its copy, or back, which happens to halves only. */
-static void convert(const mg_kernel_plan *plan, int i, char *own, char *copy, bool back) {
-    const mg_dtype from = port_of(plan, i)->value->dtype, to = wider(plan, i);
+/* A port's value to its copy, or back, which happens to halves only. */
+static void convert(const mg_port *port, mg_dtype to, char *own, char *copy, bool back) {
+    const mg_dtype from = port->value->dtype;
     const int64_t size = (int64_t)mg_dtype_size(from), wide = (int64_t)mg_dtype_size(to);
-    const int64_t n = mg_count(port_of(plan, i));
+    const int64_t n = mg_count(port);
 #pragma omp parallel for schedule(static) num_threads(mg_cpu_team(n))
     for (int64_t first = 0; first < n; first += PIECE) {
         const int count = (int)(n - first < PIECE ? n - first : PIECE);
@@ -170,9 +170,11 @@ static mg_status run(const mg_call *call) {
     char *free_from = (char *)call->scratch + aligned((size_t)n * sizeof *at);
     for (int i = 0; i < n; i++) {
         void *given = i < n_in ? call->in[i] : call->out[i - n_in];
-        at[i] = is_copied(plan, i) ? free_from : given;
+        const bool copied = is_copied(s, plan, i);
+        at[i] = copied ? free_from : given;
         free_from += copy_bytes(s, plan, i);
-        if (i < n_in && is_copied(plan, i)) convert(plan, i, given, at[i], false);
+        if (i < n_in && copied)
+            convert(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i], false);
     }
     mg_call inner = *call;
     inner.plan = &s->plan;
@@ -181,7 +183,8 @@ static mg_status run(const mg_call *call) {
     inner.scratch = free_from;
     MG_TRY(s->kernel->run(&inner));
     for (int i = n_in; i < n; i++)
-        if (is_copied(plan, i)) convert(plan, i, call->out[i - n_in], at[i], true);
+        if (is_copied(s, plan, i))
+            convert(&plan->out[i - n_in], MG_F32, call->out[i - n_in], at[i], true);
     return MG_OK;
 }
 
