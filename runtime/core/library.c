@@ -115,6 +115,14 @@ static void explain(mg_library *l, const char *symbol) {
                  l->install);
 }
 
+/* What is open is found by its bare name. */
+static void open_beside(const mg_library *l) {
+    Dl_info info;
+    if (!l->beside || !dladdr(l->table[0], &info)) return;
+    const char *slash = strrchr(info.dli_fname, '/');
+    if (slash) open_matching("%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, l->beside);
+}
+
 static void try_open(mg_library *l) {
     void *library = open_somewhere(l->file, l->system);
     if (!library) {
@@ -128,6 +136,7 @@ static void try_open(mg_library *l) {
         dlclose(library);
         return;
     }
+    open_beside(l);
     l->state = 1; /* it stays open: other libraries of the process may use it by now */
 }
 

@@ -40,6 +40,8 @@ typedef struct mg_library {
     const char *file;           /* "libcudnn.so.9" */
     const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */
     const char *const *symbols; /* NULL-terminated */
+    const char *beside;         /* NULL, or files in its folder (a pattern) that it opens by their
+                                   bare names, and would not find by itself */
     int system;                 /* comes with the system: sought by the loader only */
     void **table;               /* where their addresses go, in this order */
     int state;                  /* 0: not tried; 1: open; -1: missing */

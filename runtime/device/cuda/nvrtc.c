@@ -26,7 +26,8 @@ MG_LIBRARY_TABLE(functions, FUNCTIONS);
 
 static functions rtc;
 MG_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13",
-           .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc");
+           .install = "install cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc",
+           .beside = "libnvrtc-builtins.so.13.*");
 
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {

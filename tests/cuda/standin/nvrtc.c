@@ -242,9 +242,18 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
     return good;
 }
 
+/* The real one opens its other half by its bare name: that is found where the loader looks, which
+ * is not here, or if somebody has opened it. */
+static bool has_builtins(void) {
+    void *library = dlopen("libnvrtc-builtins.so.13.0", RTLD_NOLOAD | RTLD_NOW);
+    if (library) dlclose(library);
+    return library != NULL;
+}
+
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options) {
     const int failure = standin_enter("nvrtcCompileProgram");
     if (failure) return (nvrtcResult)failure;
+    if (!has_builtins()) return NVRTC_ERROR_BUILTIN_OPERATION_FAILURE;
     const char *path = getenv("MGPU_STANDIN_NVRTC");
     const uint64_t headers = hash_headers(p), key = hash_request(headers, p, n, options);
     char object[PATH], kept[PATH];

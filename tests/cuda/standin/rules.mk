@@ -12,7 +12,7 @@ STANDIN_DRIVER = calls.c device.c memory.c copy.c stream.c queue.c graph.c modul
 STANDINS := libcuda.so.1 libnvrtc.so.13 \
   $(if $(wildcard $(STANDIN_DIR)/cudnn*.c),libcudnn.so.9) \
   $(if $(wildcard $(STANDIN_DIR)/cublaslt*.c),libcublasLt.so.13) \
-  $(if $(wildcard $(STANDIN_DIR)/nccl*.c),libnccl.so.2) kernels.so
+  $(if $(wildcard $(STANDIN_DIR)/nccl*.c),libnccl.so.2) libnvrtc-builtins.so.13.0 kernels.so
 
 .PHONY: standin
 ifeq ($(wildcard $(CUDA)/include/cuda.h),)
@@ -40,6 +40,7 @@ $(STANDIN)/libnvrtc.so.13: $(call STANDIN_O,nvrtc.c)
 $(STANDIN)/libcudnn.so.9: $(call STANDIN_O,cudnn*.c)
 $(STANDIN)/libcublasLt.so.13: $(call STANDIN_O,cublaslt*.c)
 $(STANDIN)/libnccl.so.2: $(call STANDIN_O,nccl*.c)
+$(STANDIN)/libnvrtc-builtins.so.13.0: # there is nothing in it
 $(STANDIN)/kernels.so: $(patsubst %.cu,$(STANDIN)/%.o,$(CUDA_CU))
 $(filter-out %/libcuda.so.1,$(addprefix $(STANDIN)/,$(STANDINS))): $(STANDIN)/libcuda.so.1
 $(addprefix $(STANDIN)/,$(STANDINS)):
