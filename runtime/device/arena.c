@@ -6,7 +6,7 @@
 #include <string.h>
 
 static size_t padded(const mg_block *b) {
-    return (b->bytes + 63) & ~(size_t)63;
+    return (b->bytes + MG_ARENA_ALIGNMENT - 1) / MG_ARENA_ALIGNMENT * MG_ARENA_ALIGNMENT;
 }
 
 static int larger_first(const void *a, const void *b) {

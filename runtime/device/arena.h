@@ -5,10 +5,12 @@
 #include "core/status.h"
 #include <stddef.h>
 
+enum { MG_ARENA_ALIGNMENT = 256 }; /* libraries for GPUs want their workspace so */
+
 typedef struct mg_block {
     size_t bytes;
     int first, last; /* times of first and last use, both included */
-    size_t offset;   /* result, a multiple of 64 */
+    size_t offset;   /* result, a multiple of MG_ARENA_ALIGNMENT */
 } mg_block;
 
 /* Blocks whose life spans overlap get disjoint places. *total is the arena's size. */

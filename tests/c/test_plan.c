@@ -248,13 +248,15 @@ static void blocks_alive_together_never_overlap(void **state) {
         list[i] = &blocks[i];
     }
     assert_int_equal(mg_arena_assign(list, 60, &total), MG_OK);
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(blocks[i].offset % MG_ARENA_ALIGNMENT, 0);
         for (int k = 0; k < i; k++) {
             const mg_block *a = &blocks[i], *b = &blocks[k];
             if (a->first > b->last || b->first > a->last || !a->bytes || !b->bytes) continue;
             assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
             assert_true(a->offset + a->bytes <= total);
         }
+    }
 }
 
 static int open_ref(void **state) {

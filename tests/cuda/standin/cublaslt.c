@@ -325,6 +325,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
         return CUBLAS_STATUS_INVALID_VALUE;
     if (algo->data[0] == 2 && (bytes < SCRATCH || !standin_owns(workspace, bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (bytes && (uintptr_t)workspace % 256) return CUBLAS_STATUS_INVALID_VALUE;
     if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!standin_owns(a, extent(&w.a)) || !standin_owns(b, extent(&w.b)) ||
