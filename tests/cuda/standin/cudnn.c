@@ -3,7 +3,8 @@
  * Descriptors keep the attributes that are set; finalising a plan turns what it refers to into a
  * `work`, which has no pointers, so that it can be written as text too. Three engines compute the
  * same in plain loops: one says that it compiles at run time, one that it is not deterministic, and
- * all spoil their workspace. MGPU_STANDIN_CUDNN=plain: no engine does more than the convolution. */
+ * all spoil their workspace. MGPU_STANDIN_CUDNN=plain: no engine does more than the convolution;
+ * MGPU_STANDIN_CUDNN=legacy: no engine does anything, and the older interface is left. */
 #include "cudnn_compute.h"
 #include "cudnn_handle.h"
 #include <stdio.h>
@@ -185,6 +186,7 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
     const int *engines = mode == CUDNN_HEUR_MODE_FALLBACK ? fallback : mode_a;
     *n = mode == CUDNN_HEUR_MODE_FALLBACK ? 1 : N_ENGINES;
     if (limits && strcmp(limits, "plain") == 0 && (w.bias || w.relu)) *n = 0;
+    if (limits && strcmp(limits, "legacy") == 0) *n = 0;
     for (int64_t i = 0; i < *n && i < most; i++) {
         descriptor *config = (descriptor *)(uintptr_t)descriptor_of(results[i]);
         if (!config || config->final || config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
