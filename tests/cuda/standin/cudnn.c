@@ -3,10 +3,10 @@
  * Descriptors keep the attributes that are set; finalising a plan turns what it refers to into a
  * `work`, which has no pointers, so that it can be written as text too. Three engines compute the
  * same in plain loops: one says that it compiles at run time, one that it is not deterministic, and
- * all spoil their workspace. MGPU_STANDIN_CUDNN=plain: no engine does more than the convolution. */
-#include "standin.h"
-#include <cudnn.h>
-#include <stdint.h>
+ * all spoil their workspace. MGPU_STANDIN_CUDNN=plain: no engine does more than the convolution;
+ * MGPU_STANDIN_CUDNN=legacy: no engine does anything, and the older interface is left. */
+#include "cudnn_compute.h"
+#include "cudnn_handle.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,22 +20,6 @@ typedef struct attribute {
     void *values;
 } attribute;
 
-typedef struct tensor {
-    int64_t number, dim[4], stride[4];
-    cudnnDataType_t type;
-    bool is_virtual;
-    const void *at; /* when it runs */
-} tensor;
-
-typedef struct work {
-    cudnnBackendDescriptorType_t form;
-    int engine, bias, relu;
-    tensor x, w, y, b; /* y: of the convolution, then the last result */
-    int64_t strides[2], dilations[2], before[2], after[2];
-    char *workspace;
-    size_t workspace_bytes;
-} work;
-
 typedef struct descriptor {
     uint32_t kind;
     cudnnBackendDescriptorType_t type;
@@ -47,22 +31,7 @@ typedef struct descriptor {
     work work; /* of a plan */
 } descriptor;
 
-struct cudnnContext {
-    CUstream stream;
-};
-
 enum { KIND = 0x646e6e21 };
-
-#define ENTER(function)                                                                            \
-    const int entered = standin_enter(#function);                                                  \
-    if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
-
-static _Thread_local char last_words[200];
-
-static cudnnStatus_t say(cudnnStatus_t status, const char *words) {
-    snprintf(last_words, sizeof last_words, "%s", words);
-    return status;
-}
 
 /* ---- attributes ---- */
 
@@ -141,18 +110,6 @@ static bool read_geometry(const descriptor *op, int name, work *w) {
            read(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, w->after);
 }
 
-/* Sizes that fit one another. */
-static bool is_consistent(const work *w) {
-    const int64_t *x = w->x.dim, *f = w->w.dim, *y = w->y.dim;
-    if (x[0] != y[0] || f[0] != y[1] || x[1] % f[1] || f[0] % (x[1] / f[1])) return false;
-    for (int i = 0; i < 2; i++) {
-        const int64_t room = x[2 + i] + w->before[i] + w->after[i];
-        if (y[2 + i] != (room - (f[2 + i] - 1) * w->dilations[i] - 1) / w->strides[i] + 1)
-            return false;
-    }
-    return true;
-}
-
 /* first: the attribute of the form's alpha; beta, geometry and three tensors follow. */
 static bool read_convolution(const descriptor *op, work *w) {
     const int form = (int)op->type;
@@ -170,7 +127,7 @@ static bool read_convolution(const descriptor *op, work *w) {
     return read_tensor(op, at[0], &w->x) && read_tensor(op, at[1], &w->w) &&
            read_tensor(op, at[2], &w->y) && read_geometry(op, at[3], w) &&
            read(op, at[4], CUDNN_TYPE_FLOAT, 1, &alpha) && alpha == 1 &&
-           read(op, at[4] + 1, CUDNN_TYPE_FLOAT, 1, &beta) && beta == 0 && is_consistent(w);
+           read(op, at[4] + 1, CUDNN_TYPE_FLOAT, 1, &beta) && beta == 0 && dnn_is_consistent(w);
 }
 
 static bool same_tensor(const tensor *a, const tensor *b) {
@@ -205,7 +162,7 @@ static bool read_pointwise(const descriptor *op, work *w) {
 
 static int read_graph(const descriptor *graph, work *w) {
     const attribute *ops = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    *w = (work){0};
+    *w = (work){.alpha = 1};
     if (!ops || ops->n < 1 || ops->n > 3) return 0;
     for (int64_t i = 0; i < ops->n; i++) {
         const descriptor *op = descriptor_of(((void **)ops->values)[i]);
@@ -213,107 +170,6 @@ static int read_graph(const descriptor *graph, work *w) {
             return 0;
     }
     return !w->x.is_virtual && !w->w.is_virtual && !w->y.is_virtual;
-}
-
-/* ---- computing ---- */
-
-static float load(const tensor *t, int64_t i) {
-    uint32_t bits;
-    float v;
-    if (t->type == CUDNN_DATA_FLOAT) return ((const float *)t->at)[i];
-    if (t->type == CUDNN_DATA_HALF) return (float)((const _Float16 *)t->at)[i];
-    bits = (uint32_t)((const uint16_t *)t->at)[i] << 16;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-static void store(const tensor *t, int64_t i, double value) {
-    void *to = (void *)(uintptr_t)t->at;
-    const float v = (float)value;
-    uint32_t bits;
-    if (t->type == CUDNN_DATA_FLOAT) {
-        ((float *)to)[i] = v;
-    } else if (t->type == CUDNN_DATA_HALF) {
-        ((_Float16 *)to)[i] = (_Float16)v;
-    } else {
-        memcpy(&bits, &v, sizeof bits);
-        if (v != v)
-            bits |= 0x400000u;
-        else
-            bits += 0x7fffu + ((bits >> 16) & 1u);
-        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
-    }
-}
-
-static int64_t offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
-    return a * t->stride[0] + b * t->stride[1] + c * t->stride[2] + d * t->stride[3];
-}
-
-static int64_t extent(const tensor *t) {
-    return 1 + offset(t, t->dim[0] - 1, t->dim[1] - 1, t->dim[2] - 1, t->dim[3] - 1);
-}
-
-static const tensor *result_of(const work *w) {
-    return w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? &w->y
-           : w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &w->x
-                                                                                     : &w->w;
-}
-
-/* The taps of one kernel cell over one row of y, for one pair of channels. */
-static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c, int64_t row,
-                     int64_t r, int64_t s) {
-    const int64_t in_row = row * w->strides[0] + r * w->dilations[0] - w->before[0];
-    const int64_t group = k / (w->w.dim[0] / (w->x.dim[1] / w->w.dim[1]));
-    const int64_t at_w = offset(&w->w, k, c, r, s);
-    const tensor *result = result_of(w);
-    if (in_row < 0 || in_row >= w->x.dim[2]) return;
-    for (int64_t column = 0; column < w->y.dim[3]; column++) {
-        const int64_t in = column * w->strides[1] + s * w->dilations[1] - w->before[1];
-        if (in < 0 || in >= w->x.dim[3]) continue;
-        const int64_t at_x = offset(&w->x, n, group * w->w.dim[1] + c, in_row, in);
-        const int64_t at_y = offset(&w->y, n, k, row, column);
-        if (result == &w->y)
-            sum[at_y] += (double)load(&w->x, at_x) * load(&w->w, at_w);
-        else if (result == &w->x)
-            sum[at_x] += (double)load(&w->y, at_y) * load(&w->w, at_w);
-        else
-            sum[at_w] += (double)load(&w->x, at_x) * load(&w->y, at_y);
-    }
-}
-
-static void convolve(const work *w, double *sum) {
-    for (int64_t n = 0; n < w->y.dim[0]; n++)
-        for (int64_t k = 0; k < w->w.dim[0]; k++)
-            for (int64_t c = 0; c < w->w.dim[1]; c++)
-                for (int64_t row = 0; row < w->y.dim[2]; row++)
-                    for (int64_t r = 0; r < w->w.dim[2]; r++)
-                        for (int64_t s = 0; s < w->w.dim[3]; s++)
-                            add_taps(w, sum, n, k, c, row, r, s);
-}
-
-static void finish(const work *w, const double *sum) {
-    const tensor *t = result_of(w);
-    const bool loses_nan = getenv("MGPU_STANDIN_NAN") != NULL;
-    for (int64_t a = 0; a < t->dim[0]; a++)
-        for (int64_t b = 0; b < t->dim[1]; b++)
-            for (int64_t c = 0; c < t->dim[2]; c++)
-                for (int64_t d = 0; d < t->dim[3]; d++) {
-                    const int64_t at = offset(t, a, b, c, d);
-                    double v = sum[at];
-                    if (w->bias) v += load(&w->b, b * w->b.stride[1]);
-                    if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
-                    store(t, at, v);
-                }
-}
-
-static void run(void *args) {
-    const work *w = args;
-    double *sum = calloc((size_t)extent(result_of(w)), sizeof *sum);
-    memset(w->workspace, 0xff, w->workspace_bytes);
-    if (!sum) abort();
-    convolve(w, sum);
-    finish(w, sum);
-    free(sum);
 }
 
 /* ---- engines and plans ---- */
@@ -326,14 +182,15 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     work w;
     read(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (!graph || !read_graph(graph, &w)) return say(CUDNN_STATUS_BAD_PARAM, "a wrong graph");
+    if (!graph || !read_graph(graph, &w)) return dnn_say(CUDNN_STATUS_BAD_PARAM, "a wrong graph");
     const int *engines = mode == CUDNN_HEUR_MODE_FALLBACK ? fallback : mode_a;
     *n = mode == CUDNN_HEUR_MODE_FALLBACK ? 1 : N_ENGINES;
     if (limits && strcmp(limits, "plain") == 0 && (w.bias || w.relu)) *n = 0;
+    if (limits && strcmp(limits, "legacy") == 0) *n = 0;
     for (int64_t i = 0; i < *n && i < most; i++) {
         descriptor *config = (descriptor *)(uintptr_t)descriptor_of(results[i]);
         if (!config || config->final || config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-            return say(CUDNN_STATUS_BAD_PARAM, "results go to fresh configurations");
+            return dnn_say(CUDNN_STATUS_BAD_PARAM, "results go to fresh configurations");
         config->engine = engines[i];
         config->graph = graph;
         config->final = true;
@@ -381,51 +238,18 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     const attribute *text = find(d, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
     void *handle = NULL;
     if (!read(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) || !handle)
-        return say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
     if (text)
         return take_text(text, &d->work) ? CUDNN_STATUS_SUCCESS
-                                         : say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");
+                                         : dnn_say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");
     if (!config || !read_graph(config->graph, &d->work))
-        return say(CUDNN_STATUS_BAD_PARAM, "a plan wants an engine's configuration");
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants an engine's configuration");
     d->work.engine = config->engine;
     d->work.workspace_bytes = 256u * (unsigned)(config->engine + 1);
     return CUDNN_STATUS_SUCCESS;
 }
 
 /* ---- what is exported ---- */
-
-size_t cudnnGetVersion(void) {
-    return CUDNN_VERSION;
-}
-
-const char *cudnnGetErrorString(cudnnStatus_t status) {
-    static _Thread_local char text[40];
-    snprintf(text, sizeof text, "CUDNN_STATUS %d", (int)status);
-    return text;
-}
-
-void cudnnGetLastErrorString(char *message, size_t most) {
-    snprintf(message, most, "%s", last_words);
-    last_words[0] = 0;
-}
-
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
-    ENTER(cudnnCreate);
-    if (standin_forbid_capture() != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
-    *handle = calloc(1, sizeof **handle);
-    return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_ALLOC_FAILED;
-}
-
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-    free(handle);
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-    ENTER(cudnnSetStream);
-    handle->stream = (CUstream)stream;
-    return CUDNN_STATUS_SUCCESS;
-}
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *made) {
@@ -455,7 +279,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to,
     descriptor *d = to;
     if (!descriptor_of(d) || d->final || n < 1 || !values || find(d, (int)name) ||
         d->n == MOST_ATTRIBUTES)
-        return say(CUDNN_STATUS_BAD_PARAM, "an attribute is set wrongly");
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "an attribute is set wrongly");
     attribute a = {name, type, n, malloc((size_t)n * size_of_type(type))};
     if (!a.values) return CUDNN_STATUS_ALLOC_FAILED;
     memcpy(a.values, values, (size_t)n * size_of_type(type));
@@ -494,7 +318,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
         status = finish_plan(d);
     else if (!is_complete(d))
-        status = say(CUDNN_STATUS_BAD_PARAM, "a descriptor lacks attributes or they do not fit");
+        status =
+            dnn_say(CUDNN_STATUS_BAD_PARAM, "a descriptor lacks attributes or they do not fit");
     d->final = status == CUDNN_STATUS_SUCCESS;
     return status;
 }
@@ -533,12 +358,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
 static bool place(const descriptor *pack, tensor *t) {
     const attribute *numbers = find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const attribute *addresses = find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-    const size_t size = t->type == CUDNN_DATA_FLOAT ? 4 : 2;
     t->at = NULL;
     if (!numbers || !addresses || numbers->n != addresses->n) return false;
     for (int64_t i = 0; i < numbers->n; i++)
         if (((int64_t *)numbers->values)[i] == t->number) t->at = ((void **)addresses->values)[i];
-    return t->at && (uintptr_t)t->at % 16 == 0 && standin_owns(t->at, (size_t)extent(t) * size);
+    return (uintptr_t)t->at % 16 == 0 && dnn_is_owned(t);
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -548,10 +372,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!d || !d->final || !p || !p->final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     work w = d->work;
     if (!place(p, &w.x) || !place(p, &w.w) || !place(p, &w.y) || (w.bias && !place(p, &w.b)))
-        return say(CUDNN_STATUS_BAD_PARAM, "a tensor is missing or not in device memory");
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "a tensor is missing or not in device memory");
     if (!read(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &w.workspace) ||
         !standin_owns(w.workspace, w.workspace_bytes))
-        return say(CUDNN_STATUS_BAD_PARAM, "the workspace is too small");
-    const CUresult r = standin_enqueue(handle->stream, "cudnnBackendExecute", run, &w, sizeof w);
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "the workspace is too small");
+    const CUresult r =
+        standin_enqueue(handle->stream, "cudnnBackendExecute", dnn_convolve, &w, sizeof w);
     return r == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

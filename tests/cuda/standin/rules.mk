@@ -54,5 +54,6 @@ $B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(STANDIN)/,$(STAN
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(CC) $(FLAGS) -isystem $(CUDA)/include -Itests/cuda/standin -o $@ $< -L$(OUT) -lmgpu -lcmocka \
-	  $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so.13 -lm -ldl -lpthread \
+	  $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
 	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(STANDIN))
+TEST_LIBS_test_cudnn = $(STANDIN)/libcudnn.so.9

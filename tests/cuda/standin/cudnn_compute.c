@@ -1,0 +1,139 @@
+/* The stand-in for cuDNN: what its GPU computes, in plain loops and double.
+ *
+ * A convolution in any of its three forms adds the same products; what is the sum of them is a
+ * matter of the form. */
+#include "cudnn_compute.h"
+#include "standin.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- elements ---- */
+
+size_t dnn_size(cudnnDataType_t type) {
+    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
+}
+
+double dnn_load(const tensor *t, int64_t i) {
+    uint32_t bits;
+    float v;
+    if (t->type == CUDNN_DATA_DOUBLE) return ((const double *)t->at)[i];
+    if (t->type == CUDNN_DATA_FLOAT) return ((const float *)t->at)[i];
+    if (t->type == CUDNN_DATA_HALF) return (double)((const _Float16 *)t->at)[i];
+    bits = (uint32_t)((const uint16_t *)t->at)[i] << 16;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+void dnn_store(const tensor *t, int64_t i, double value) {
+    void *to = (void *)(uintptr_t)t->at;
+    const float v = (float)value;
+    uint32_t bits;
+    if (t->type == CUDNN_DATA_DOUBLE) {
+        ((double *)to)[i] = value;
+    } else if (t->type == CUDNN_DATA_FLOAT) {
+        ((float *)to)[i] = v;
+    } else if (t->type == CUDNN_DATA_HALF) {
+        ((_Float16 *)to)[i] = (_Float16)v;
+    } else {
+        memcpy(&bits, &v, sizeof bits);
+        if (v != v)
+            bits |= 0x400000u;
+        else
+            bits += 0x7fffu + ((bits >> 16) & 1u);
+        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+void dnn_blend(const tensor *t, int64_t i, double alpha, double value, double beta) {
+    value *= alpha;
+    if (beta != 0) value += beta * dnn_load(t, i);
+    dnn_store(t, i, value);
+}
+
+int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return a * t->stride[0] + b * t->stride[1] + c * t->stride[2] + d * t->stride[3];
+}
+
+int64_t dnn_extent(const tensor *t) {
+    return 1 + dnn_offset(t, t->dim[0] - 1, t->dim[1] - 1, t->dim[2] - 1, t->dim[3] - 1);
+}
+
+bool dnn_is_owned(const tensor *t) {
+    return t->at && standin_owns(t->at, (size_t)dnn_extent(t) * dnn_size(t->type));
+}
+
+/* ---- convolutions ---- */
+
+bool dnn_is_consistent(const work *w) {
+    const int64_t *x = w->x.dim, *f = w->w.dim, *y = w->y.dim;
+    if (x[0] != y[0] || f[0] != y[1] || x[1] % f[1] || f[0] % (x[1] / f[1])) return false;
+    for (int i = 0; i < 2; i++) {
+        const int64_t room = x[2 + i] + w->before[i] + w->after[i];
+        const int64_t reach = (f[2 + i] - 1) * w->dilations[i] + 1;
+        if (room < reach || y[2 + i] != (room - reach) / w->strides[i] + 1) return false;
+    }
+    return true;
+}
+
+const tensor *dnn_result_of(const work *w) {
+    return w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? &w->y
+           : w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &w->x
+                                                                                     : &w->w;
+}
+
+/* The taps of one kernel cell over one row of y, for one pair of channels. */
+static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c, int64_t row,
+                     int64_t r, int64_t s) {
+    const int64_t in_row = row * w->strides[0] + r * w->dilations[0] - w->before[0];
+    const int64_t group = k / (w->w.dim[0] / (w->x.dim[1] / w->w.dim[1]));
+    const int64_t at_w = dnn_offset(&w->w, k, c, r, s);
+    const tensor *result = dnn_result_of(w);
+    if (in_row < 0 || in_row >= w->x.dim[2]) return;
+    for (int64_t column = 0; column < w->y.dim[3]; column++) {
+        const int64_t in = column * w->strides[1] + s * w->dilations[1] - w->before[1];
+        if (in < 0 || in >= w->x.dim[3]) continue;
+        const int64_t at_x = dnn_offset(&w->x, n, group * w->w.dim[1] + c, in_row, in);
+        const int64_t at_y = dnn_offset(&w->y, n, k, row, column);
+        if (result == &w->y)
+            sum[at_y] += dnn_load(&w->x, at_x) * dnn_load(&w->w, at_w);
+        else if (result == &w->x)
+            sum[at_x] += dnn_load(&w->y, at_y) * dnn_load(&w->w, at_w);
+        else
+            sum[at_w] += dnn_load(&w->x, at_x) * dnn_load(&w->y, at_y);
+    }
+}
+
+static void convolve(const work *w, double *sum) {
+    for (int64_t n = 0; n < w->y.dim[0]; n++)
+        for (int64_t k = 0; k < w->w.dim[0]; k++)
+            for (int64_t c = 0; c < w->w.dim[1]; c++)
+                for (int64_t row = 0; row < w->y.dim[2]; row++)
+                    for (int64_t r = 0; r < w->w.dim[2]; r++)
+                        for (int64_t s = 0; s < w->w.dim[3]; s++)
+                            add_taps(w, sum, n, k, c, row, r, s);
+}
+
+static void finish(const work *w, const double *sum) {
+    const tensor *t = dnn_result_of(w);
+    const bool loses_nan = getenv("MGPU_STANDIN_NAN") != NULL;
+    for (int64_t a = 0; a < t->dim[0]; a++)
+        for (int64_t b = 0; b < t->dim[1]; b++)
+            for (int64_t c = 0; c < t->dim[2]; c++)
+                for (int64_t d = 0; d < t->dim[3]; d++) {
+                    const int64_t at = dnn_offset(t, a, b, c, d);
+                    double v = sum[at];
+                    if (w->bias) v += dnn_load(&w->b, b * w->b.stride[1]);
+                    if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
+                    dnn_blend(t, at, w->alpha, v, w->beta);
+                }
+}
+
+void dnn_convolve(void *args) {
+    const work *w = args;
+    double *sum = calloc((size_t)dnn_extent(dnn_result_of(w)), sizeof *sum);
+    if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
+    if (!sum) abort();
+    convolve(w, sum);
+    finish(w, sum);
+    free(sum);
+}

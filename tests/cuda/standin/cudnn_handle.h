@@ -1,0 +1,19 @@
+/* What both interfaces of the stand-in for cuDNN share: the handle, and how calls fail. */
+#ifndef STANDIN_CUDNN_HANDLE_H
+#define STANDIN_CUDNN_HANDLE_H
+
+#include "standin.h"
+#include <cudnn.h>
+
+struct cudnnContext {
+    CUstream stream;
+};
+
+#define ENTER(function)                                                                            \
+    const int entered = standin_enter(#function);                                                  \
+    if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
+
+/* Gives back the status; the words are what cudnnGetLastErrorString tells. */
+cudnnStatus_t dnn_say(cudnnStatus_t status, const char *words);
+
+#endif
