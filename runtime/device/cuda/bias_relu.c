@@ -1,5 +1,6 @@
 /* y = relu(y + bias), in place. */
 #include "device/cuda/bias_relu.h"
+#include "ops/attrs.h"
 
 enum { THREADS = 256 };
 
@@ -17,4 +18,15 @@ mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
     const int64_t n = vector ? p->count / MG_BIAS_VECTOR : p->count;
     return mg_cuda_launch(d, vector ? kernels->vector : kernels->one, mg_cuda_blocks(d, n, THREADS),
                           THREADS, 0, p);
+}
+
+mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_shape *y = &plan->out[0].value->shape;
+    const bias_relu_params p = {.y = call->out[0],
+                                .bias = plan->step->n_in == 3 ? call->in[2] : NULL,
+                                .count = mg_shape_count(y),
+                                .channels = y->dim[3],
+                                .relu = ((const mg_conv_attrs *)plan->step->attrs)->relu != 0};
+    return mg_cuda_run_bias_relu(plan->device, kernels, &p);
 }

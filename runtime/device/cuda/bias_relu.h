@@ -14,5 +14,7 @@ mg_status mg_cuda_find_bias_relu(mg_device *d, mg_dtype t, mg_bias_relu *kernels
 /* The bias lies along the last axis, of `channels` elements; NULL: none. */
 mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
                                 const bias_relu_params *p);
+/* The same for a conv2d that was run without its bias, if it has one, and relu, if it is to be. */
+mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels);
 
 #endif

@@ -266,22 +266,11 @@ static mg_status prepare(mg_kernel_plan *plan) {
         MG_TRY(mg_cuda_find_bias_relu(plan->device, c.dtype, &s->bias_relu));
         status = find_plan(plan, s, &target, &c);
     }
-    plan->scratch = (s->plan.workspace + 63) / 64 * 64;
+    plan->scratch = s->plan.workspace;
     return status;
 }
 
 /* ---- running ---- */
-
-static mg_status add_bias(const mg_call *call, const mg_bias_relu *kernels) {
-    const mg_kernel_plan *plan = call->plan;
-    const mg_shape *y = &plan->out[0].value->shape;
-    const bias_relu_params p = {.y = call->out[0],
-                                .bias = plan->step->n_in == 3 ? call->in[2] : NULL,
-                                .count = mg_shape_count(y),
-                                .channels = y->dim[3],
-                                .relu = ((const mg_conv_attrs *)plan->step->attrs)->relu != 0};
-    return mg_cuda_run_bias_relu(plan->device, kernels, &p);
-}
 
 static mg_status run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
@@ -297,7 +286,7 @@ static mg_status run(const mg_call *call) {
     if (all % ALIGNMENT)
         return mg_fail(MG_INTERNAL, "a tensor of %s is not aligned", plan->step->op->name);
     MG_TRY(mg_dnn_plan_run(&s->plan, handle, s->n, s->numbers, at, call->scratch));
-    return s->apart ? add_bias(call, &s->bias_relu) : MG_OK;
+    return s->apart ? mg_cuda_finish_conv(call, &s->bias_relu) : MG_OK;
 }
 
 static void release(void *kept) {

@@ -10,6 +10,13 @@ mg_status mg_dnn_open(void) {
     return mg_library_open(&library);
 }
 
+cudnnDataType_t mg_dnn_type(mg_dtype t) {
+    return t == MG_F16    ? CUDNN_DATA_HALF
+           : t == MG_BF16 ? CUDNN_DATA_BFLOAT16
+           : t == MG_F64  ? CUDNN_DATA_DOUBLE
+                          : CUDNN_DATA_FLOAT;
+}
+
 static mg_status status_of(cudnnStatus_t result) {
     switch ((int)result) {
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:

@@ -1,4 +1,4 @@
-/* cuDNN 9, by its graph interface: the library, a handle per device, its errors. */
+/* cuDNN 9: the library with its graph interface, a handle per device, its errors. */
 #ifndef MG_DEVICE_CUDA_DNN_H
 #define MG_DEVICE_CUDA_DNN_H
 
@@ -31,6 +31,9 @@ mg_status mg_dnn_open(void);
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
+
+/* How cuDNN names a floating dtype. */
+cudnnDataType_t mg_dnn_type(mg_dtype t);
 
 /* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine does it) or MG_DEVICE, with cuDNN's own words. */
 mg_status mg_dnn_check(cudnnStatus_t result, const char *what);

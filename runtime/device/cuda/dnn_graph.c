@@ -39,10 +39,6 @@ static void set_descriptor(builder *b, descriptor d, cudnnBackendAttributeName_t
 
 /* ---- tensors ---- */
 
-static cudnnDataType_t type_of(mg_dtype t) {
-    return t == MG_F16 ? CUDNN_DATA_HALF : t == MG_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
 /* Channels, the second size, vary fastest. */
 static descriptor tensor(builder *b, int64_t number, const int64_t dims[4], cudnnDataType_t type) {
     const descriptor t = begin(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -106,7 +102,7 @@ static const form forms[] = {
 
 static descriptor convolution(builder *b, const mg_dnn_conv *c, descriptor y) {
     const form *f = &forms[c->result];
-    const cudnnDataType_t type = type_of(c->dtype);
+    const cudnnDataType_t type = mg_dnn_type(c->dtype);
     const descriptor x = tensor(b, MG_DNN_X, c->x, type), w = tensor(b, MG_DNN_W, c->w, type);
     const descriptor shape = geometry(b, c), d = begin(b, f->type);
     const float one = 1, zero = 0;
@@ -141,7 +137,7 @@ static descriptor pointwise(builder *b, cudnnPointwiseMode_t mode, descriptor x,
 
 /* conv, + bias, relu: each but the last into a tensor that is never stored. */
 static int add_operations(builder *b, const mg_dnn_conv *c, descriptor ops[3]) {
-    const cudnnDataType_t type = type_of(c->dtype);
+    const cudnnDataType_t type = mg_dnn_type(c->dtype);
     const descriptor y = tensor(b, MG_DNN_Y, c->y, type);
     descriptor before = y;
     int n = 0;

@@ -92,25 +92,34 @@ int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads) {
 
 /* ---- timing ---- */
 
-enum { RUNS = 5 };
+enum { RUNS = 5, TOGETHER = 8 };
+
+static const float SHORT = 0.1F; /* milliseconds: less than that is timed several at once */
 
 static int by_size(const void *a, const void *b) {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
-/* The first run, which warms up, is not counted. */
+/* The milliseconds of one among n in a row. */
+static mg_status time_some(mg_device *d, CUevent begin, CUevent end, mg_cuda_work *start,
+                           void *context, int n, float *ms) {
+    const mg_cuda *s = d->state;
+    CUresult r = mg_cu.cuEventRecord(begin, s->stream);
+    for (int i = 0; i < n; i++) MG_TRY(start(context));
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(end, s->stream);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventSynchronize(end);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventElapsedTime(ms, begin, end);
+    *ms /= (float)n;
+    return mg_cuda_check(d, r, "time a kernel");
+}
+
+/* What the first runs take, which warm up, is not counted. */
 static mg_status time_runs(mg_device *d, CUevent begin, CUevent end, mg_cuda_work *start,
                            void *context, float *ms) {
-    const mg_cuda *s = d->state;
-    for (int i = -1; i < RUNS; i++) {
-        CUresult r = mg_cu.cuEventRecord(begin, s->stream);
-        MG_TRY(start(context));
-        if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(end, s->stream);
-        if (r == CUDA_SUCCESS) r = mg_cu.cuEventSynchronize(end);
-        if (r == CUDA_SUCCESS && i >= 0) r = mg_cu.cuEventElapsedTime(&ms[i], begin, end);
-        MG_TRY(mg_cuda_check(d, r, "time a kernel"));
-    }
+    for (int i = 0; i < 2; i++) MG_TRY(time_some(d, begin, end, start, context, 1, ms));
+    const int n = *ms < SHORT ? TOGETHER : 1;
+    for (int i = 0; i < RUNS; i++) MG_TRY(time_some(d, begin, end, start, context, n, &ms[i]));
     return MG_OK;
 }
 

@@ -177,7 +177,8 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescr
                  .beta = legacy_factor(beta, x->t.type)};
     if (!legacy_place(x, at_x, &p.x) || !legacy_place(y, at_y, &p.y) ||
         !legacy_place(dy, at_dy, &p.dy) || !legacy_place(dx, at_dx, &p.dx) ||
-        legacy_overlap(&p.dx, &p.x) || legacy_overlap(&p.dx, &p.y) || legacy_overlap(&p.dx, &p.dy))
+        (is_max(&p) && (legacy_overlap(&p.dx, &p.x) || legacy_overlap(&p.dx, &p.y))) ||
+        legacy_overlap(&p.dx, &p.dy)) /* averages look at neither x nor y */
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a tensor is not in device memory of its own");
     return enqueue(handle, "cudnnPoolingBackward", pool_backward, &p, sizeof p);
 }

@@ -1,0 +1,128 @@
+-- Kernels that compute the same: each of them against the reference, which one is taken, and what
+-- keeps one from being taken.
+local device = require "tests.cuda.device"
+local check = require "check"
+
+local test = check.test
+
+local OPS = "'^conv2d' '^max_pool2d' '^avg_pool2d' '^batch_norm '"
+
+-- A command with settings of the environment -> output, exit status.
+local function run(settings, command)
+  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/standin " .. settings end
+  return check.run(("%s %s %s"):format(settings, check.program, command))
+end
+
+-- Rows of the op table.
+local function check_rows(settings, rows)
+  local out, status = run("MGPU_LOG=dispatch " .. settings, "tests/check.lua tests/cuda/ops_spec.lua " .. rows)
+  if status ~= 0 then
+    local failures = {}
+    for line in out:gmatch "FAIL: [^\n]*" do failures[#failures + 1] = line end
+    check.fail(table.concat(failures, "\n", 1, math.min(#failures, 5)) .. out:match "\n[^\n]*$")
+  end
+  check.matches(out, "%d%d+ passed, 0 failed, 0 skipped")
+  return out
+end
+
+local function run_script(settings, script)
+  local path = check.path "script.lua"
+  check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. script)
+  return run("MGPU_LOG=dispatch " .. settings, path)
+end
+
+for number, who in ipairs { "kernels of our own", "cuDNN's" } do
+  test(("all rows with the rivals of number %d, %s"):format(number, who), function()
+    local out = check_rows("MGPU_CUDA_RIVAL=" .. number, OPS)
+    for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight", "max_pool2d", "avg_pool2d",
+      "avg_pool2d_grad", "batch_norm" } do
+      local line = ("dispatch: cuda:0: %s: "):format(op)
+      check.truthy(out:find(line, 1, true), "no rivals for " .. op)
+      check.equal(out:find(line .. "cuDNN\n", 1, true) ~= nil, number == 2, op)
+    end
+  end)
+end
+
+-- Each op that has rivals, once.
+local ALL = [[
+core.default_device "cuda:0"
+local x, w = mgpu.ones { 2, 9, 9, 2 }, mgpu.ones { 3, 3, 2, 8 }
+local y = core.ops.conv2d(x, w)
+print("conv2d", y:sum():item())
+print("max_pool2d", core.ops.max_pool2d(y, { size = { 2, 2 } }):sum():item())
+print("avg_pool2d", core.ops.avg_pool2d(y, { size = { 2, 2 } }):sum():item())
+local moments = mgpu.tensor { { 0, 0, 0, 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1, 1, 1, 1 } }
+print("batch_norm", core.ops.batch_norm(y, moments, mgpu.ones { 8 }, mgpu.zeros { 8 }, { epsilon = 0 }):sum():item())
+]]
+local SUMS = "conv2d%s+14112%s.*max_pool2d%s+2592%s.*avg_pool2d%s+2592%s.*batch_norm%s+14112%s"
+local MEASURED = { "conv2d", "max_pool2d", "avg_pool2d", "batch_norm" }
+
+-- How many kernels were measured for an op, by the log.
+local function turns(out, op)
+  return select(2, out:gsub(("cuda:0: %s: [%%w_' ]+ takes "):format(op), ""))
+end
+
+local function cache_of(name)
+  return ("MGPU_CUDA_RIVAL= MGPU_CACHE=%s"):format(check.path(name))
+end
+
+test("the fastest is chosen by measuring, once", function()
+  local out = run_script(cache_of "measured", ALL)
+  check.matches(out, SUMS)
+  for _, op in ipairs(MEASURED) do check.equal(turns(out, op), 2, op) end
+  local again = run_script(cache_of "measured", ALL)
+  check.matches(again, SUMS)
+  for _, op in ipairs(MEASURED) do
+    check.equal(turns(again, op), 0, op)
+    local winner = ("dispatch: cuda:0: %s: ([%%w_' ]+)\n"):format(op)
+    check.truthy(out:match(winner), op)
+    check.equal(again:match(winner), out:match(winner), op)
+  end
+end)
+
+test("where every run must give the same bits, nothing is measured", function()
+  local out = run_script(cache_of "deterministic", "mgpu.deterministic(true)\n" .. ALL)
+  check.matches(out, SUMS)
+  for _, op in ipairs(MEASURED) do
+    check.matches(out, op .. " [^\n]*refuses: nothing is measured where every run must be the same")
+    check.equal(turns(out, op), 0, op)
+  end
+end)
+
+test("a wrong MGPU_CUDA_RIVAL is an error", function()
+  for _, wrong in ipairs { "0", "4", "12", "own" } do
+    check.matches(run_script("MGPU_CUDA_RIVAL=" .. wrong, ALL),
+      ('MGPU_CUDA_RIVAL is "%s": it must be a number from 1 to 3'):format(wrong))
+  end
+end)
+
+if device.real then return end
+
+test("one that fails is out", function()
+  local out = run_script(cache_of "failing" .. " MGPU_STANDIN_FAIL=cudnnPoolingForward:1:3000", ALL)
+  check.matches(out, SUMS)
+  check.matches(out, "max_pool2d: cuDNN is out")
+  check.matches(out, "max_pool2d: pool\n")
+end)
+
+test("one that makes a number of NaN is out", function()
+  local out = run_script(cache_of "losing" .. " MGPU_STANDIN_NAN=1", ALL)
+  check.matches(out, SUMS)
+  check.matches(out, "max_pool2d: cuDNN is out")
+  check.matches(out, "max_pool2d: pool\n")
+end)
+
+test("without memory to measure it is the first, and nothing is kept", function()
+  local settings = cache_of "short"
+  local out = run_script(settings .. " MGPU_MEMORY=cuda:0=9K", ALL)
+  check.matches(out, "batch_norm: batch_norm\n", out)
+  check.equal(turns(out, "batch_norm"), 0)
+  check.equal(turns(run_script(settings, ALL), "batch_norm"), 2)
+end)
+
+test("what the graph interface has no plan for goes by the legacy calls", function()
+  local out = check_rows("MGPU_STANDIN_CUDNN=legacy MGPU_CUDA_RIVAL=2 MGPU_CACHE=" .. check.path "legacy", "'^conv2d'")
+  for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" } do
+    check.matches(out, op .. " [^\n]*: cuDNN's legacy calls\n")
+  end
+end)
