@@ -153,11 +153,12 @@ static mg_status measure(trial *t, const mg_kernel_plan *plan, const mg_dnn_plan
 }
 
 /* The fastest plan's number; the first one, not settled, if there is no memory to measure them. */
-static mg_status fastest(const mg_kernel_plan *plan, const state *s, cudnnHandle_t handle,
-                         bool relu, const mg_dnn_plan *plans, int n, int *best, bool *settled) {
-    trial t = {.handle = handle, .numbers = s->numbers, .n = s->n, .relu = relu};
+static mg_status fastest(const mg_kernel_plan *plan, const state *s, bool relu,
+                         const mg_dnn_plan *plans, int n, int *best, bool *settled) {
+    trial t = {.numbers = s->numbers, .n = s->n, .relu = relu};
     *best = 0;
     *settled = true;
+    MG_TRY(mg_dnn_handle(plan->device, &t.handle));
     if (n == 1 && !relu) return MG_OK;
     for (int i = 0; i < t.n; i++) {
         const mg_value *v = port_of(plan, s, i)->value;
@@ -218,8 +219,7 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
     if (status == MG_OK)
         status =
             mg_dnn_plans(target, &graph, c->dtype, mg_deterministic() ? 1 : CANDIDATES, plans, &n);
-    if (status == MG_OK)
-        status = fastest(plan, s, target->handle, c->relu, plans, n, &best, settled);
+    if (status == MG_OK) status = fastest(plan, s, c->relu, plans, n, &best, settled);
     for (int i = 0; i < n; i++)
         if (status == MG_OK && i == best)
             s->plan = plans[i];
@@ -254,7 +254,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     if (!s) return MG_OOM;
     mg_dnn_conv c = conv_of(plan, s);
     MG_TRY(mg_cuda_enter(plan->device));
-    MG_TRY(mg_dnn_handle(plan->device, &target.handle));
+    MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* for the run to come */
+    MG_TRY(mg_dnn_planner(plan->device, &target.handle));
     mg_status status = find_plan(plan, s, &target, &c);
     if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
         MG_TRY(mg_cuda_enter(plan->device)); /* it may be lost */

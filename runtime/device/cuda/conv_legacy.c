@@ -148,7 +148,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     s->form = form_of(plan);
     port_w(plan)->layout = MG_KRSC;
     MG_TRY(mg_cuda_enter(plan->device));
-    MG_TRY(mg_dnn_handle(plan->device, &handle));
+    MG_TRY(mg_dnn_handle(plan->device, &handle)); /* for the run to come */
+    MG_TRY(mg_dnn_planner(plan->device, &handle));
     MG_TRY(mg_dnn_image(&s->x, &port_x(plan)->value->shape, dtype));
     MG_TRY(mg_dnn_image(&s->y, &port_y(plan)->value->shape, dtype));
     MG_TRY(mg_dnn_check(describe_kernel(s, port_w(plan)->value), "describe a kernel"));

@@ -38,25 +38,34 @@ mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
                    words[0] ? ": " : "", words);
 }
 
-mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
-    mg_cuda *s = d->state;
-    if (!s->dnn) {
+/* The one that is kept at `place`. */
+static mg_status find_handle(const mg_cuda *s, void **place, cudnnHandle_t *handle) {
+    if (!*place) {
         cudnnHandle_t made = NULL;
         MG_TRY(mg_dnn_open());
         MG_TRY(mg_dnn_check(mg_dnn.cudnnCreate(&made), "start"));
         const mg_status status =
             mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream");
         if (status == MG_OK)
-            s->dnn = made;
+            *place = made;
         else
             mg_dnn.cudnnDestroy(made);
         MG_TRY(status);
     }
-    *handle = s->dnn;
+    *handle = *place;
     return MG_OK;
+}
+
+mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
+    return find_handle(d->state, &mg_cuda_of(d)->dnn, handle);
+}
+
+mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle) {
+    return find_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
 }
 
 void mg_dnn_close(mg_cuda *s) {
     if (s->dnn) mg_dnn.cudnnDestroy(s->dnn);
-    s->dnn = NULL;
+    if (s->dnn_planner) mg_dnn.cudnnDestroy(s->dnn_planner);
+    s->dnn = s->dnn_planner = NULL;
 }

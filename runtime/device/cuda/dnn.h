@@ -26,9 +26,12 @@ extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
 /* MG_UNSUPPORTED if the library is missing. */
 mg_status mg_dnn_open(void);
 
-/* The device's handle, on its stream: made on first use, ended by mg_dnn_close. The device's
- * context is the calling thread's. */
+/* The device's handles, made on first use, ended by mg_dnn_close; the device's context is the
+ * calling thread's. A handle is one thread's at a time: the first, on the device's stream, is for
+ * who holds the stream's turn, and is made before there is something to run; the second is for who
+ * makes a program. */
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
+mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
 

@@ -50,9 +50,9 @@ typedef struct mg_cuda {
     int half;        /* the next one to fill */
     uint8_t *answer; /* pinned, of the host */
     CUevent answered;
-    void *dnn, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
-    bool dead;        /* after a fatal error: everything fails with MG_DEVICE */
-    char death[200];  /* its words */
+    void *dnn, *dnn_planner, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
+    bool dead;                      /* after a fatal error: everything fails with MG_DEVICE */
+    char death[200];                /* its words */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {

@@ -239,6 +239,7 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     void *handle = NULL;
     if (!read(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) || !handle)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
+    ((cudnnHandle_t)handle)->plans = true;
     if (text)
         return take_text(text, &d->work) ? CUDNN_STATUS_SUCCESS
                                          : dnn_say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");
@@ -370,6 +371,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     ENTER(cudnnBackendExecute);
     const descriptor *d = descriptor_of(plan), *p = descriptor_of(pack);
     if (!d || !d->final || !p || !p->final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    if (handle->plans) return dnn_say(CUDNN_STATUS_BAD_PARAM, "this handle is for making plans");
     work w = d->work;
     if (!place(p, &w.x) || !place(p, &w.w) || !place(p, &w.y) || (w.bias && !place(p, &w.b)))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a tensor is missing or not in device memory");

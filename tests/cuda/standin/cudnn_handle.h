@@ -7,6 +7,7 @@
 
 struct cudnnContext {
     CUstream stream;
+    bool plans; /* plans were made with it, by whom does not hold the stream's turn: nothing runs */
 };
 
 #define ENTER(function)                                                                            \
