@@ -32,6 +32,8 @@ local MAKE = [[
 local function show(t) print(t:device(), unpack(t:totable())) end
 local x = mgpu.tensor({ 1, 2, 3 }, { device = "cuda:0" })
 ]]
+-- The first copy between two GPUs tries out whether what they are sent arrives.
+local TRIED = MAKE .. 'x:to "cuda:1"\n'
 
 -- name, where to, which copy
 for _, case in ipairs {
@@ -40,7 +42,7 @@ for _, case in ipairs {
 } do
   local name, to, call = unpack(case)
   test("a tensor goes " .. name .. " without the host", function()
-    local calls = added(MAKE, ('local y = x:to "%s"'):format(to))
+    local calls = added(TRIED, ('local y = x:to "%s"'):format(to))
     check.equal(calls.cuMemcpyDtoHAsync, 0)
     check.equal(calls.cuMemcpyHtoDAsync, 0)
     check.equal(calls[call], 1)
@@ -55,7 +57,7 @@ test("a clone and a tensor placed on another GPU stay off the host", function()
   check.equal(calls.cuMemcpyDtoHAsync + calls.cuMemcpyHtoDAsync, 0)
   check.equal(calls.cuMemcpyDtoDAsync, 1)
   local output
-  calls, output = added(MAKE, 'show(core.place(x, "cuda:1") * 2) show(x:clone())')
+  calls, output = added(TRIED, 'show(core.place(x, "cuda:1") * 2) show(x:clone())')
   check.equal(output, "cuda:1\t2\t4\t6\ncuda:0\t1\t2\t3\n")
   check.equal(calls.cuMemcpyDtoHAsync, 2) -- what is shown
   check.equal(calls.cuMemcpyPeerAsync, 1)
@@ -68,11 +70,19 @@ test("GPUs that do not reach one another copy by way of the host", function()
   check.equal(calls.cuMemcpyDtoHAsync, 2)
 end)
 
+test("so do those where nothing arrives although the driver says so", function()
+  local output, calls = run(MAKE .. 'show(x:to "cuda:1") show((x * 2):to "cuda:1")',
+    "MGPU_STANDIN_DEAF=1 MGPU_LOG=fallback")
+  check.matches(output, "fallback: cuda:0 and cuda:1 copy by way of the host: bytes do not arrive\n")
+  check.matches(output, "cuda:1\t1\t2\t3\ncuda:1\t2\t4\t6\n")
+  check.equal(calls.cuMemcpyPeerAsync, 2) -- tried out once, there and back
+end)
+
 test("a copy between GPUs that fails is an error, and the next one goes", function()
   local output = run(MAKE .. [[
 print(pcall(x.to, x, "cuda:1"))
 show(x:to "cuda:1")
-]], "MGPU_STANDIN_FAIL=cuMemcpyPeerAsync:1:1")
+]], "MGPU_STANDIN_FAIL=cuMemcpyPeerAsync:3:1")
   check.matches(output, "false\t[^\n]*cuda:1: copy between GPUs: [^\n]*CUDA_ERROR_INVALID_VALUE")
   check.matches(output, "\ncuda:1\t1\t2\t3\n")
 end)

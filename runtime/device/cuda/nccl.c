@@ -2,6 +2,7 @@
 #include "device/cuda/nccl.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/memory.h"
+#include "device/cuda/peer.h"
 #include "device/cuda/state.h"
 #include "graph/partition.h"
 
@@ -18,6 +19,13 @@ static bool share_a_gpu(const mg_device_team *team) {
         for (int k = 0; k < i; k++)
             if (mg_cuda_of(team->devices[i])->gpu == mg_cuda_of(team->devices[k])->gpu) return true;
     return false;
+}
+
+/* NCCL's kernels may read what another GPU has, in the same process: this is asked for, and where it
+ * is refused NCCL finds its own way. */
+static void open_pools(const mg_device_team *team) {
+    for (int i = 0; i < team->here; i++)
+        for (int k = 0; k < team->here; k++) mg_cuda_opens_to(team->devices[i], team->devices[k]);
 }
 
 static mg_comm *join(const mg_comm_kind *nccl, const mg_device_team *team) {
@@ -42,6 +50,7 @@ mg_comm *mg_nccl_connect(const mg_device_team *team) {
         return NULL;
     }
     const mg_comm_kind *nccl = mg_comm_find("nccl");
+    if (nccl) open_pools(team);
     mg_comm *comm = nccl ? join(nccl, team) : NULL;
     if (!comm && !team->id && mg_error_code() == MG_UNSUPPORTED) mg_error_clear();
     return comm;

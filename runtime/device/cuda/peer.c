@@ -5,24 +5,10 @@
  * written nor given back before it was read. The host holds one turn at a time, so two devices may
  * copy from each other. */
 #include "device/cuda/peer.h"
+#include "core/log.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/state.h"
-
-bool mg_cuda_opens_to(const mg_device *owner, const mg_device *reader) {
-    mg_cuda *from = owner->state;
-    const mg_cuda *to = reader->state;
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to->handle},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const uint64_t bit = (uint64_t)1 << to->gpu;
-    int can = 0;
-    if (from->gpu == to->gpu || from->open_to & bit) return true;
-    if (mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) != CUDA_SUCCESS || !can ||
-        mg_cu.cuMemPoolSetAccess(from->pool, &access, 1) != CUDA_SUCCESS)
-        return false;
-    from->open_to |= bit;
-    return true;
-}
+#include <string.h>
 
 static CUdeviceptr address(const void *data) {
     return (CUdeviceptr)(uintptr_t)data;
@@ -62,6 +48,74 @@ static mg_status enqueue(mg_device *d, void *dst, const mg_cuda *from, const voi
     pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "copy between GPUs");
 }
+
+/* ---- who opens to whom ---- */
+
+enum { PATTERN = 64 };
+
+/* Bytes that go from `reader` to memory of `owner` and back come back the same: there are drivers
+ * that say that a pool is open, and then copy nothing. */
+static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader, char *here,
+                               bool *right) {
+    unsigned char sent[PATTERN], got[PATTERN];
+    for (int i = 0; i < PATTERN; i++) sent[i] = (unsigned char)(i * 37 + 11);
+    MG_TRY(mg_cuda_fill(owner, there, 0, PATTERN));
+    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_copy_in(reader, here, sent, PATTERN));
+    MG_TRY(mg_cuda_sync(reader));
+    MG_TRY(enqueue(owner, there, reader->state, here, PATTERN));
+    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_fill(reader, here, 0, PATTERN));
+    MG_TRY(enqueue(reader, here, owner->state, there, PATTERN));
+    MG_TRY(mg_cuda_copy_out(reader, got, here, PATTERN));
+    *right = memcmp(sent, got, PATTERN) == 0;
+    return MG_OK;
+}
+
+static mg_status try_copies(mg_device *owner, mg_device *reader, bool *right) {
+    void *there = NULL, *here = NULL;
+    mg_status status = mg_cuda_alloc(owner, PATTERN, &there);
+    if (status == MG_OK) status = mg_cuda_alloc(reader, PATTERN, &here);
+    if (status == MG_OK) status = try_both_ways(owner, there, reader, here, right);
+    if (there) mg_cuda_free(owner, there, PATTERN);
+    if (here) mg_cuda_free(reader, here, PATTERN);
+    return status;
+}
+
+static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_flags flags) {
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = reader->handle}, .flags = flags};
+    return mg_cu.cuMemPoolSetAccess(owner->pool, &access, 1) == CUDA_SUCCESS;
+}
+
+static bool open_pool(mg_device *owner, mg_device *reader) {
+    const mg_cuda *from = owner->state, *to = reader->state;
+    bool right = false;
+    int can = 0;
+    if (mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) != CUDA_SUCCESS || !can ||
+        !set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+        return false;
+    if (try_copies(owner, reader, &right) == MG_OK && right) return true;
+    if (mg_log_on("fallback"))
+        mg_log("fallback", "%s and %s copy by way of the host: %s", owner->name, reader->name,
+               mg_error_code() ? mg_error_message() : "bytes do not arrive");
+    mg_error_clear();
+    set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    return false;
+}
+
+bool mg_cuda_opens_to(mg_device *owner, mg_device *reader) {
+    mg_cuda *from = owner->state;
+    const mg_cuda *to = reader->state;
+    const uint64_t bit = (uint64_t)1 << to->gpu;
+    if (from->gpu == to->gpu || from->open_to & bit) return true;
+    if (from->shut_to & bit) return false;
+    const bool open = open_pool(owner, reader);
+    *(open ? &from->open_to : &from->shut_to) |= bit;
+    return open;
+}
+
+/* ---- copies ---- */
 
 mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
                             size_t bytes) {

@@ -31,7 +31,8 @@ typedef struct mg_cuda {
     CUmemoryPool pool;
     mg_kept kept;             /* freed memory; under the turn, as the pool is */
     size_t kept_most;         /* bytes */
-    _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each */
+    _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each, */
+    _Atomic uint64_t shut_to; /* and that were found not to */
     CUevent reached;          /* what its stream was given, for a stream that comes after it */
     int major, minor;         /* compute capability */
     int multiprocessors;      /* on the GPU */

@@ -1,5 +1,6 @@
 /* Copies: enqueued after their addresses were checked, and checked again when recorded ones run. */
 #include "gpu.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct copy {
@@ -91,6 +92,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcon
     ENTER(cuMemcpyPeerAsync);
     if (!to || !from) return CUDA_ERROR_INVALID_CONTEXT;
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (getenv("MGPU_STANDIN_DEAF")) return CUDA_SUCCESS; /* a driver that says that it does */
     const copy c = {.from = from,
                     .to = to,
                     .dst = (void *)(uintptr_t)dst,
