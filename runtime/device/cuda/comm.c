@@ -41,16 +41,54 @@ static CUdeviceptr address(const void *data) {
     return (CUdeviceptr)(uintptr_t)data;
 }
 
-/* ---- meeting ---- */
+/* ---- what goes to a rank's stream: in its turn, or it would become part of what another thread
+ * records there ---- */
+
+static void take_turn(const rank *r) {
+    pthread_mutex_lock(&mg_cuda_of(r->device)->turn);
+}
+
+static void end_turn(const rank *r) {
+    pthread_mutex_unlock(&mg_cuda_of(r->device)->turn);
+}
 
 static mg_status record(const rank *r, CUevent event) {
-    return mg_cuda_check(r->device, mg_cu.cuEventRecord(event, stream_of(r)), "record an event");
+    take_turn(r);
+    const CUresult result = mg_cu.cuEventRecord(event, stream_of(r));
+    end_turn(r);
+    return mg_cuda_check(r->device, result, "record an event");
 }
 
 static mg_status wait_for(const rank *r, CUevent event) {
-    return mg_cuda_check(r->device, mg_cu.cuStreamWaitEvent(stream_of(r), event, 0),
-                         "wait for an event");
+    take_turn(r);
+    const CUresult result = mg_cu.cuStreamWaitEvent(stream_of(r), event, 0);
+    end_turn(r);
+    return mg_cuda_check(r->device, result, "wait for an event");
 }
+
+static mg_status copy(const rank *r, void *dst, const void *src, int64_t bytes) {
+    take_turn(r);
+    const mg_status status = mg_cuda_copy(r->device, dst, src, (size_t)bytes);
+    end_turn(r);
+    return status;
+}
+
+static mg_status copy_rows(const rank *r, const CUDA_MEMCPY2D *rows) {
+    take_turn(r);
+    const CUresult result = mg_cu.cuMemcpy2DAsync(rows, stream_of(r));
+    end_turn(r);
+    return mg_cuda_check(r->device, result, "gather");
+}
+
+static mg_status start(const rank *r, CUfunction f, int64_t n, const void *params) {
+    take_turn(r);
+    const mg_status status =
+        mg_cuda_launch(r->device, f, mg_cuda_blocks(r->device, n, THREADS), THREADS, 0, params);
+    end_turn(r);
+    return status;
+}
+
+/* ---- meeting ---- */
 
 /* Everybody's operands are on the table, and made before what this rank starts next. */
 static mg_status meet(cuda_comm *c, int i, const void *in, void *out) {
@@ -74,10 +112,6 @@ static mg_status part(cuda_comm *c, int i) {
     return MG_OK;
 }
 
-static mg_status copy(const rank *r, void *dst, const void *src, int64_t bytes) {
-    return mg_cuda_copy(r->device, dst, src, (size_t)bytes);
-}
-
 /* ---- collectives ---- */
 
 /* The part of the elements that this rank adds up, to the `out` of ranks [from, to). */
@@ -95,8 +129,7 @@ static mg_status reduce_part(cuda_comm *c, int i, int64_t count, mg_dtype dtype,
         p.out[k] = c->ranks[k].out;
     }
     c->over.comm.bytes_moved[i] += n * (p.last - p.first) * (int64_t)mg_dtype_size(dtype);
-    return mg_cuda_launch(r->device, r->reduce[dtype],
-                          mg_cuda_blocks(r->device, p.last - p.first, THREADS), THREADS, 0, &p);
+    return start(r, r->reduce[dtype], p.last - p.first, &p);
 }
 
 static mg_status cuda_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
@@ -137,7 +170,7 @@ static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, ch
                                   .WidthInBytes = (size_t)bytes,
                                   .Height = (size_t)outer};
     if (outer == 1) return copy(r, to, from->in, bytes);
-    return mg_cuda_check(r->device, mg_cu.cuMemcpy2DAsync(&copied, stream_of(r)), "gather");
+    return copy_rows(r, &copied);
 }
 
 static mg_status cuda_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
