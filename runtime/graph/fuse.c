@@ -2,8 +2,10 @@
  *
  * Nodes are taken in order. A node joins the groups of its element-wise producers when the
  * iteration shape and the register width agree, the limits of fuse.h hold, and no path leads out of
- * the union and back in (a group runs as one step). Then each group becomes a straight-line
- * expression in which literals are immediates. */
+ * the union and back in (a group runs as one step). What only new values of variables are made of
+ * does not join what is wanted before: it is left to the commit phase, where the updates of many
+ * variables run as one step. Then each group becomes a straight-line expression in which literals
+ * are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "ops/elementwise.h"
@@ -15,6 +17,7 @@ enum { MAX_UNION = MG_FUSE_MAX_INSTRS };
 typedef struct fuser {
     mg_ir *ir;
     mg_groups *groups;
+    bool *late;     /* per node: only the commit phase wants it */
     uint32_t *seen; /* per node: the search it was last seen in */
     int *stack;
     uint32_t search;
@@ -35,6 +38,25 @@ static bool is_wide(const mg_ir *ir, const mg_node *n) {
         if (in->kind != MG_NODE_LITERAL && is_wide_type(in->dtype)) return true;
     }
     return false;
+}
+
+/* ---- what is wanted when ---- */
+
+/* Users stand behind what they use. */
+static mg_status find_late(fuser *f) {
+    const mg_ir *ir = f->ir;
+    f->late = mg_ir_alloc(f->ir, (size_t)ir->n * sizeof *f->late + 1);
+    if (!f->late) return MG_OOM;
+    memset(f->late, true, (size_t)ir->n);
+    for (int r = 0; r < ir->n_roots; r++)
+        if (!ir->roots[r].commit) f->late[ir->roots[r].node] = false;
+    for (int i = ir->n - 1; i >= 0; i--) {
+        const mg_node *n = &ir->nodes[i];
+        if (!mg_is_live(n)) continue;
+        f->late[i] = f->late[i] && fusible(n);
+        for (int k = 0; k < n->n_in && !f->late[i]; k++) f->late[n->in[k]] = false;
+    }
+    return MG_OK;
 }
 
 /* ---- may these members be one step? ---- */
@@ -184,6 +206,7 @@ static bool may_join(fuser *f, int a, int b) {
     const mg_group *x = f->groups->items[a], *y = f->groups->items[b];
     const mg_node *n = &f->ir->nodes[x->members[0]], *m = &f->ir->nodes[y->members[0]];
     if (x->n_members + y->n_members > MAX_UNION || !mg_shape_equal(&n->shape, &m->shape) ||
+        f->late[x->members[0]] != f->late[y->members[0]] ||
         is_wide(f->ir, n) != is_wide(f->ir, m) || !literals_fit(f, a, b))
         return false;
     member_union u = {0};
@@ -293,6 +316,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     f.seen = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.seen);
     f.stack = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.stack);
     if (!f.seen || !f.stack) return MG_OOM;
+    MG_TRY(find_late(&f));
     for (int i = 0; i < ir->n; i++) {
         if (!fusible(&ir->nodes[i])) continue;
         if (!new_group(&f, i)) return MG_OOM;

@@ -331,6 +331,33 @@ static mg_status bring_together(scheduler *s) {
     return MG_OK;
 }
 
+/* A small group of what is given to the plan, as the cast of a bias is. */
+static bool is_small_start(const scheduler *s, int u) {
+    enum { SMALL = 1 << 18 };
+    if (!group_of(s, u)) return false;
+    for (int i = 0; i < input_count(s, u); i++)
+        if (unit_of(s, input_node(s, u, i)) >= 0) return false;
+    return node_bytes(s, output_node(s, u, 0)) <= SMALL;
+}
+
+/* Those that are alike move up to the first of them: one step instead of many of a few numbers. */
+static void bring_starts_together(scheduler *s) {
+    mg_schedule *o = s->order;
+    for (int i = 0; i < o->n_compute; i++) {
+        const int u = o->units[i];
+        if (o->alike[i] != 1 || !is_small_start(s, u)) continue;
+        for (int k = i + 1; k < o->n_compute; k++) {
+            const int v = o->units[k], to = i + o->alike[i];
+            if (o->alike[k] != 1 || !is_small_start(s, v) || !are_alike(s, u, v)) continue;
+            memmove(&o->units[to + 1], &o->units[to], (size_t)(k - to) * sizeof *o->units);
+            memmove(&o->alike[to + 1], &o->alike[to], (size_t)(k - to) * sizeof *o->alike);
+            o->units[to] = v;
+            o->alike[to] = 0;
+            o->alike[i]++;
+        }
+    }
+}
+
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order) {
     scheduler s = {.ir = ir, .groups = groups, .order = order, .n_units = ir->n + groups->n};
     *order = (mg_schedule){0};
@@ -347,5 +374,6 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     MG_TRY(split_phases(&s));
     MG_TRY(bring_together(&s));
     close_buckets(&s);
+    bring_starts_together(&s);
     return MG_OK;
 }

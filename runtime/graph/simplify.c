@@ -2,9 +2,9 @@
  *
  * One pass in topological order. A node is first folded or forwarded if it is an identity, then
  * merged with an equal twin; afterwards conv2d and matmul take a following bias and relu in, and
- * the relu mask before a max pool moves to the pooled side; once more where batch normalisation was
- * folded. Forwarding is always to an earlier
- * node; a rewritten node keeps its place, so the order stays topological. */
+ * the relu mask before a max pool moves to the pooled side, and all_finite looks at gradients as
+ * they were made; once more where batch normalisation was folded. Forwarding is always to an
+ * earlier node; a rewritten node keeps its place, so the order stays topological. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "ops/attrs.h"
@@ -228,18 +228,37 @@ static mg_status take_epilogue(mg_ir *ir, mg_node *n) {
 
 /* ---- the relu mask before a max pool ---- */
 
+static int moved(int node, int from, int to) {
+    return node == from ? to : node > from && node <= to ? node - 1 : node;
+}
+
+/* Moves a node to a later place, before all that read it; those between move up. */
+static void sink(mg_ir *ir, int from, int to) {
+    const mg_node n = ir->nodes[from];
+    memmove(&ir->nodes[from], &ir->nodes[from + 1], (size_t)(to - from) * sizeof n);
+    ir->nodes[to] = n;
+    for (int i = from; i < ir->n; i++) {
+        mg_node *user = &ir->nodes[i];
+        for (int k = 0; k < user->n_in; k++) user->in[k] = moved(user->in[k], from, to);
+        if (user->forward >= 0) user->forward = moved(user->forward, from, to);
+    }
+    for (int r = 0; r < ir->n_roots; r++) ir->roots[r].node = moved(ir->roots[r].node, from, to);
+}
+
 /* where(x > 0, max_pool2d_grad(x, p, dy), 0) = max_pool2d_grad(x, p, where(p > 0, dy, 0)), because
  * gradient only reaches cells with x == p: the mask is a pool's size smaller. The dead nodes'
  * places take the new ones. */
 static void move_mask(mg_ir *ir, mg_node *n) {
     if (!is_elementwise(n, MG_EW_where)) return;
-    const int test = n->in[0], pool = n->in[1], lo = test < pool ? test : pool,
-              hi = test + pool - lo;
-    mg_node *gt = &ir->nodes[test], *grad = &ir->nodes[pool];
+    const mg_node *gt = input(ir, n, 0), *grad = input(ir, n, 1);
     if (!mg_is_op(grad, "max_pool2d_grad") || !is_elementwise(gt, MG_EW_gt) || gt->uses != 1 ||
         grad->uses != 1 || gt->in[0] != grad->in[0] || !is_literal(input(ir, gt, 1), 0) ||
         !is_literal(input(ir, n, 2), 0) || input(ir, n, 2)->shape.rank != 0)
         return;
+    if (n->in[0] < grad->in[1]) sink(ir, n->in[0], grad->in[1]);
+    const int test = n->in[0], pool = n->in[1], lo = test < pool ? test : pool,
+              hi = test + pool - lo;
+    gt = &ir->nodes[test], grad = &ir->nodes[pool];
     const int pooled = grad->in[1], dy = grad->in[2], zero = gt->in[1], other = n->in[2];
     if (pooled >= lo || dy >= hi || zero >= lo || other >= hi || zero == pool || other == test)
         return;
@@ -253,6 +272,71 @@ static void move_mask(mg_ir *ir, mg_node *n) {
     ir->nodes[lo].uses = ir->nodes[hi].uses = 1;
 }
 
+/* ---- the sum of a max pool's gradient ---- */
+
+/* sum(max_pool2d_grad(x, p, dy)) over all pixels = sum(dy): each window gives its own to one cell.
+ * Not where cells are of several windows, and halves are rounded in between; nor with padding. */
+static void sum_pooled(const mg_ir *ir, mg_node *n) {
+    if (!mg_is_op(n, "sum") || !mg_is_op(input(ir, n, 0), "max_pool2d_grad")) return;
+    const mg_node *grad = input(ir, n, 0);
+    const mg_pool_attrs *a = grad->attrs;
+    const mg_ints *axes = &((const mg_reduce_attrs *)n->attrs)->axes;
+    bool over[4] = {false};
+    for (int i = 0; i < axes->n; i++) over[axes->v[i]] = true;
+    for (int i = 0; i < 2; i++)
+        if (!over[1 + i] || a->strides.v[i] < a->size.v[i] || a->pads.v[2 * i] ||
+            a->pads.v[2 * i + 1])
+            return;
+    n->in[0] = grad->in[2];
+}
+
+/* ---- what all_finite looks at ---- */
+
+enum { MOST_INPUTS = 255 };
+
+/* Half floats become floats, and are what they were. */
+static int before_cast(const mg_ir *ir, int node) {
+    const mg_node *n = &ir->nodes[node];
+    if (!is_elementwise(n, MG_EW_cast) || n->dtype != MG_F32) return node;
+    return mg_dtype_is_half(input(ir, n, 0)->dtype) ? n->in[0] : node;
+}
+
+/* A float16 divided by a number is finite if it is, where the number is at least 2^-24: not too
+ * small, as maximum(s, 2^-24) is. Then *divisor is this, which may be NaN; else -1. */
+static int before_division(const mg_ir *ir, int node, int *divisor) {
+    const double least = 0x1p-24;
+    const mg_node *n = &ir->nodes[node];
+    *divisor = -1;
+    if (!is_elementwise(n, MG_EW_div) || n->dtype != MG_F32) return node;
+    const int x = before_cast(ir, n->in[0]);
+    const mg_node *s = input(ir, n, 1);
+    if (ir->nodes[x].dtype != MG_F16 || !is_elementwise(s, MG_EW_maximum) || s->shape.rank)
+        return node;
+    for (int k = 0; k < 2; k++) {
+        const mg_node *c = input(ir, s, k);
+        if (c->kind != MG_NODE_LITERAL || !(c->literal >= least)) continue;
+        *divisor = n->in[1];
+        return x;
+    }
+    return node;
+}
+
+/* all_finite looks at gradients as they were made, so that only the update wants them unscaled and
+ * in float32: it computes that for itself. */
+static mg_status look_at_source(mg_ir *ir, mg_node *n) {
+    if (!mg_is_op(n, "all_finite") || n->n_in >= MOST_INPUTS) return MG_OK;
+    int *in = mg_ir_alloc(ir, (size_t)(n->n_in + 1) * sizeof *in), divisor, scale = -1;
+    if (!in) return MG_OOM;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = before_cast(ir, before_division(ir, n->in[i], &divisor));
+        if (divisor >= 0 && scale >= 0 && divisor != scale) in[i] = n->in[i];
+        if (scale < 0) scale = divisor;
+    }
+    n->in = in;
+    if (scale >= 0) n->in[n->n_in++] = scale;
+    return MG_OK;
+}
+
 static mg_status rewrite(mg_ir *ir) {
     MG_TRY(fold_and_merge(ir));
     mg_ir_count_uses(ir);
@@ -260,7 +344,9 @@ static mg_status rewrite(mg_ir *ir) {
         mg_node *n = &ir->nodes[i];
         if (n->kind != MG_NODE_OP || !n->uses || n->forward >= 0) continue;
         MG_TRY(take_epilogue(ir, n));
+        MG_TRY(look_at_source(ir, n));
         move_mask(ir, n);
+        sum_pooled(ir, n);
     }
     mg_ir_count_uses(ir);
     return MG_OK;

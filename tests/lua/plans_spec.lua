@@ -1,0 +1,195 @@
+-- What a step becomes: what the 16-bit policies' updates wait for, what a max pool's gradient is
+-- spared, small groups that go together. Each rewrite gives the numbers of the steps done one by one.
+
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local test = check.test
+local ops = core.ops
+
+local fuses = not core.default_device():find "ref"
+
+-- The lines of a plan that an expression fits.
+local function lines(dump, pattern)
+  local list = {}
+  for line in (dump .. "\n"):gmatch "([^\n]*)\n" do
+    if line:find(pattern) then list[#list + 1] = line end
+  end
+  return list
+end
+
+local function numbers(t) return t:to("float64"):reshape({ -1 }):totable() end
+
+-- fn as one step, and evaluated op by op: fn's second argument is called with what it makes on its way.
+local function compare(fn, ...)
+  local step = mgpu.jit(function(...) return fn(function(t) return t end, ...) end)
+  step(...)
+  local together = step(...)
+  local apart = fn(function(t)
+    mgpu.eval(t)
+    return t
+  end, ...)
+  local a, b = numbers(together), numbers(apart)
+  check.equal(#a, #b)
+  for i, v in ipairs(b) do
+    if not (v == a[i] or (v ~= v and a[i] ~= a[i])) then check.fail(("number %d: %g, not %g"):format(i, a[i], v)) end
+  end
+  return step:dump()
+end
+
+-- ---- 16-bit updates -----------------------------------------------------------------------------
+
+local function trained(dtype, optimizer)
+  mgpu.seed(3)
+  local variables, grads = {}, {}
+  for i, shape in ipairs { { 3 }, { 2, 2 }, { 5 } } do
+    variables[i] = core.variable(mgpu.rand(shape), { name = "v" .. i })
+    grads[i] = (mgpu.rand(shape) - 0.5):to(dtype)
+  end
+  optimizer:build(variables)
+  local step = mgpu.jit(function(list)
+    local wide = {}
+    for i, g in ipairs(list) do wide[i] = optimizer.skips_steps and g or g:to "float32" end
+    optimizer:apply(wide, variables)
+    if optimizer.skips_steps then return end -- it looks at them itself
+    core.guard(ops.all_finite(wide), "nonfinite", "a gradient is not finite")
+  end)
+  step(grads)
+  return step:dump(), step, variables, grads
+end
+
+for dtype, new in pairs {
+  float16 = function() return mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.RMSprop {} } end,
+  bfloat16 = function() return mgpu.optimizers.RMSprop {} end,
+} do
+  test(dtype .. " gradients are looked at as they come; the updates are one row of the commit phase", function()
+    local dump = trained(dtype, new())
+    check.matches(dump, "all_finite%(%%%d+, %%%d+, %%%d+[,)]")
+    for _, line in ipairs(lines(dump, "all_finite")) do
+      local first = line:match "all_finite%(%%(%d+)"
+      check.falsy(dump:find(("%%%%%s:[^\n]* = fused"):format(first)), line) -- nothing was made for it
+    end
+    if not fuses then check.skip "ref fuses nothing" end
+    check.matches(dump, "commit 3 alike: cast:float32")
+  end)
+end
+
+test("a step with a gradient that is not finite changes nothing", function()
+  for _, bad in ipairs { 1 / 0, -1 / 0, 0 / 0 } do
+    local opt = mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.RMSprop {} }
+    local _, step, variables, grads = trained("float16", opt)
+    local before = numbers(variables[1])
+    grads[2] = mgpu.tensor({ { 1, bad }, { 2, 3 } }, { dtype = "float16" })
+    step(grads)
+    check.equal(numbers(variables[1]), before)
+    check.equal(opt.skipped:item(), 1)
+  end
+end)
+
+test("all_finite of quotients is that of the quotients", function()
+  local function finite(least)
+    return mgpu.jit(function(x, s) return ops.all_finite(x:to "float32" / ops.maximum(s, least)) end)
+  end
+  for _, least in ipairs { 2 ^ -24, 1e-45 } do
+    local jitted = finite(least)
+    for _, x in ipairs { 0, 1, 65504, 1 / 0, 0 / 0 } do
+      for _, s in ipairs { 1, 0, 1e-36, 2 ^ -24, 3e38, 0 / 0 } do
+        local half = mgpu.tensor({ 1, x }, { dtype = "float16" })
+        local scale = mgpu.tensor(s)
+        local quotient = half:to "float32" / ops.maximum(scale, least)
+        mgpu.eval(quotient)
+        check.equal(jitted(half, scale):item(), ops.all_finite(quotient):item(),
+          ("%g / max(%g, %g)"):format(x, s, least))
+      end
+    end
+  end
+end)
+
+-- ---- max pools ----------------------------------------------------------------------------------
+
+local IMAGE = { 2, 6, 7, 3 }
+
+local function image(dtype, nan)
+  local values = {}
+  for i = 1, 2 * 6 * 7 * 3 do values[i] = math.floor((0.5 + i * 0.6180339887498949) % 1 * 9) - 4 end -- with ties
+  if nan then values[20] = 0 / 0 end
+  return mgpu.tensor(values, { dtype = dtype }):reshape(IMAGE)
+end
+
+local POOLS = {
+  { size = { 2, 2 } },
+  { size = { 2, 3 }, strides = { 3, 3 } },
+  { size = { 3, 2 }, strides = { 1, 2 } },
+  { size = { 2, 2 }, pads = { 0, 0, 0, 1 } },
+}
+
+-- relu, pool and their gradients, wanted in an order that makes the mask before the pool.
+local function masked(keep, x, dy, options)
+  local y = keep(ops.relu(x))
+  local mask = keep(ops.gt(y, 0))
+  local pooled = keep(ops.max_pool2d(y, options))
+  local grad = keep(ops.max_pool2d_grad(y, pooled, keep(dy * 2), options))
+  return ops.where(mask, grad, 0)
+end
+
+for i, options in ipairs(POOLS) do
+  test(("the relu mask before a max pool is a pool's size smaller: %d"):format(i), function()
+    for _, dtype in ipairs { "float32", "float16" } do
+      for _, nan in ipairs { false, true } do
+        local x = image(dtype, nan)
+        local dy = ops.max_pool2d(image(dtype, false) + 7, options)
+        local dump = compare(function(keep, a, b) return masked(keep, a, b, options) end, x, dy)
+        if fuses then
+          check.matches(lines(dump, "max_pool2d_grad")[1], "^%%%d+:float%d+{2, 6, 7, 3} = max_pool2d_grad")
+          check.equal(#lines(dump, "{2, 6, 7, 3} = fused.*where"), 0, dump)
+        end
+      end
+    end
+  end)
+
+  test(("the sum of a max pool's gradient: %d"):format(i), function()
+    -- whole numbers: sums are the same in any order
+    local x = image("float32", false)
+    local dy = ops.max_pool2d(image("float32", false) + 7, options)
+    local dump = compare(function(keep, a, b)
+      local grad = keep(ops.max_pool2d_grad(a, keep(ops.max_pool2d(a, options)), b, options))
+      return ops.sum(grad, { axis = { 1, 2, 3 } })
+    end, x, dy)
+    check.equal(#lines(dump, "max_pool2d_grad"), i <= 2 and 0 or 1, dump)
+  end)
+end
+
+test("sums of a max pool's gradient over other axes are those of the image", function()
+  for _, axes in ipairs { { 1, 2 }, { 1 }, { 2, 3 }, { 4 } } do
+    compare(function(keep, a)
+      local pooled = keep(ops.max_pool2d(a, POOLS[1]))
+      local grad = keep(ops.max_pool2d_grad(a, pooled, pooled, POOLS[1]))
+      return ops.sum(grad, { axis = axes })
+    end, image("float32", false))
+  end
+end)
+
+-- ---- small groups -------------------------------------------------------------------------------
+
+test("casts of small arguments go together, before the first who needs one", function()
+  local args = {}
+  for i = 1, 4 do args[i] = mgpu.rand { 3, 3 } end
+  local dump = compare(function(keep, a, b, c, d)
+    local h = keep(ops.matmul(keep(a:to "float16"), keep(b:to "float16")))
+    h = keep(ops.matmul(h, keep(c:to "float16")))
+    return ops.matmul(h, keep(d:to "float16"))
+  end, unpack(args))
+  if not fuses then check.skip "ref fuses nothing" end
+  check.matches(dump, "^4 alike: cast:float16[^\n]*\n  %%%d+:float16{3, 3} = fused")
+end)
+
+test("large ones are made when they are needed", function()
+  local args = {}
+  for i = 1, 3 do args[i] = mgpu.rand { 400, 400 } end
+  local step = mgpu.jit(function(a, b, c)
+    return ops.matmul(ops.matmul(a:to "float16", b:to "float16"), c:to "float16")
+  end)
+  step(unpack(args))
+  check.equal(#lines(step:dump(), "alike"), 0)
+end)
