@@ -21,8 +21,8 @@ static bool share_a_gpu(const mg_device_team *team) {
     return false;
 }
 
-/* NCCL's kernels may read what another GPU has, in the same process: this is asked for, and where it
- * is refused NCCL finds its own way. */
+/* NCCL's kernels may read what another GPU has, in the same process: this is asked for, and where
+ * it is refused NCCL finds its own way. */
 static void open_pools(const mg_device_team *team) {
     for (int i = 0; i < team->here; i++)
         for (int k = 0; k < team->here; k++) mg_cuda_opens_to(team->devices[i], team->devices[k]);
