@@ -159,7 +159,8 @@ static mg_status prepare_gradient(mg_kernel_plan *plan) {
     settle_plan(plan, true, p);
     const int taps = p->kh * p->kw * p->c;
     const int groups = (taps + MG_DIRECT_TAPS - 1) / MG_DIRECT_TAPS;
-    const int cells = MG_DIRECT_THREADS * MG_DIRECT_VECTOR, patch = p->patch_rows * p->patch_run;
+    const int cells = MG_DIRECT_THREADS * MG_DIRECT_VECTOR * MG_DIRECT_TOGETHER;
+    const int patch = p->patch_rows * p->patch_run;
     p->lanes = MG_DIRECT_THREADS / (p->kernels / MG_DIRECT_VECTOR * groups);
     s->threads = MG_DIRECT_THREADS;
     s->blocks = parts_of(plan, p, 4) * p->slices;
