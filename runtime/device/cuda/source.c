@@ -68,6 +68,7 @@ static void add_numbers(const writer *w) {
     } numbers[] = {{"WIDE", w->e->wide != 0},
                    {"WIDE_INDEX", w->form->wide_index},
                    {"THREADS", MG_FUSED_THREADS},
+                   {"FULL", MG_FUSED_FULL},
                    {"VECTOR", w->form->vector},
                    {"TENSORS", w->form->tensors},
                    {"RANK", w->form->rank},
