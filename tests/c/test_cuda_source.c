@@ -145,6 +145,28 @@ static void every_form_compiles(void **state) {
         }
 }
 
+/* The text for a GPU that NVRTC does not know says how results are written. */
+static void vectors_are_written_whole(void **state) {
+    static const mg_dtype types[] = {MG_F32, MG_F16, MG_U8};
+    (void)state;
+    skip_without_compiler();
+    for (int i = 0; i < 3; i++) {
+        const mg_fused e = scaled(types[i]);
+        const mg_fused_form form = {.vector = 8,
+                                    .tensors = 64,
+                                    .wide_index = true,
+                                    .way = {MG_WAY_WHOLE, MG_WAY_ONE, MG_WAY_WHOLE},
+                                    .out_dtype = {(uint8_t)types[i]}};
+        char *source = source_of(&e, &form);
+        void *image = NULL;
+        size_t bytes = 0;
+        assert_int_equal(mg_nvrtc_compile("source", source, 9, 9, &image, &bytes), MG_OK);
+        assert_non_null(strstr(image, types[i] == MG_U8 ? "st.global.v2.b32" : "st.global.v4.b32"));
+        mg_free(image);
+        mg_free(source);
+    }
+}
+
 /* A group with the sums of a result's columns, flat and not, of every floating dtype. */
 static void sums_of_columns_compile(void **state) {
     static const mg_dtype types[] = {MG_F32, MG_F16, MG_BF16, MG_F64};
@@ -285,6 +307,7 @@ int main(void) {
         cmocka_unit_test(every_op_compiles_for_every_dtype),
         cmocka_unit_test(casts_between_all_dtypes_compile),
         cmocka_unit_test(every_form_compiles),
+        cmocka_unit_test(vectors_are_written_whole),
         cmocka_unit_test(sums_of_columns_compile),
         cmocka_unit_test(reductions_compile),
         cmocka_unit_test(scans_and_searches_compile),

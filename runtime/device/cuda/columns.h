@@ -6,16 +6,21 @@
 #include "device/cuda/state.h"
 
 typedef struct mg_columns {
-    CUfunction partial, join, add; /* one of join and add */
-    column_params p;               /* without the addresses */
+    struct mg_column_form { /* by columns, and by vectors where there are such */
+        CUfunction partial;
+        int width, chunks;
+        int64_t piece;
+    } one, vector;
+    CUfunction join, add; /* one of them */
+    column_params p;      /* without addresses and form */
 } mg_columns;
 
 /* Fills it for x, for its moments or for sums. Gives the bytes of scratch for the partials. */
 mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch);
-/* Both launches; p.x, dy, moments, partials and out are set. */
-mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,
-                              const column_params *p);
+/* Both launches; p.x, dy, moments, partials and out are set, of elements of `size` bytes. */
+mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, size_t size,
+                              column_params p);
 /* The columns of a block: a power of two, not more than there are. */
 int mg_cuda_column_width(int64_t channels);
 

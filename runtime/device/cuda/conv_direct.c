@@ -12,6 +12,7 @@ enum {
     MOST_COLUMNS = 64, /* of a tile */
     SHARED_BYTES = 48 << 10,
     LARGEST = 1 << 20, /* size, stride or pad: so that ints do */
+    EACH_WEIGHT = 3,   /* blocks of a weight gradient that a multiprocessor has registers for */
 };
 
 typedef struct state {
@@ -159,10 +160,11 @@ static mg_status prepare_gradient(mg_kernel_plan *plan) {
     settle_plan(plan, true, p);
     const int taps = p->kh * p->kw * p->c;
     const int groups = (taps + MG_DIRECT_TAPS - 1) / MG_DIRECT_TAPS;
-    const int cells = MG_DIRECT_THREADS * MG_DIRECT_VECTOR, patch = p->patch_rows * p->patch_run;
+    const int cells = MG_DIRECT_THREADS * MG_DIRECT_VECTOR * MG_DIRECT_TOGETHER;
+    const int patch = p->patch_rows * p->patch_run;
     p->lanes = MG_DIRECT_THREADS / (p->kernels / MG_DIRECT_VECTOR * groups);
     s->threads = MG_DIRECT_THREADS;
-    s->blocks = parts_of(plan, p, 4) * p->slices;
+    s->blocks = parts_of(plan, p, EACH_WEIGHT) * p->slices;
     s->shared = (patch > cells ? patch : cells) * (int)computed_size(w->dtype);
     plan->scratch = mg_cuda_parts_bytes(w->dtype, s->blocks / p->slices, mg_shape_count(&w->shape));
     MG_TRY(mg_cuda_find_parts(plan->device, w->dtype, &s->add));

@@ -13,7 +13,6 @@
 enum {
     FEWEST = 1 << 16, /* elements: fewer are in a cache when they are summed by another kernel */
     MOST_ACROSS = 64, /* threads: more of them side by side would leave more idle at the edge */
-    FULL = 4,         /* blocks per multiprocessor that fill it, and all run at once */
     PIECE = 4         /* vectors for each thread, at least */
 };
 
@@ -57,7 +56,7 @@ static grid grid_of(const mg_cuda *d, const mg_group *g, int64_t row) {
     grid s = {.rows = g->n / row, .columns = row / g->form.vector};
     s.tiles = (s.columns + MOST_ACROSS - 1) / MOST_ACROSS;
     s.across = (s.columns + s.tiles - 1) / s.tiles;
-    const int64_t wanted = (int64_t)FULL * d->multiprocessors / s.tiles;
+    const int64_t wanted = (int64_t)MG_FUSED_FULL * d->multiprocessors / s.tiles;
     const int64_t most = s.rows / (MG_FUSED_THREADS / s.across * PIECE);
     s.chunks = wanted < most ? wanted : most;
     if (s.chunks < 1) s.chunks = 1;

@@ -67,7 +67,8 @@ static mg_status run_reduce(const mg_call *call) {
     p.by_row = 1;
     p.partials = call->scratch;
     p.out = call->out[0];
-    return mg_cuda_columns_run(call->plan->device, &s->columns, &p);
+    const size_t size = mg_dtype_size(call->plan->in[0].value->dtype);
+    return mg_cuda_columns_run(call->plan->device, &s->columns, size, p);
 }
 
 const mg_kernel mg_cuda_layer_norm = {.op = "layer_norm",

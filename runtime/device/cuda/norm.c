@@ -5,7 +5,14 @@
 #include "device/cuda/parts.h"
 #include "ops/attrs.h"
 
-enum { THREADS = MG_COLUMN_THREADS, MOST_WIDTH = 32, LEAST_ROWS = 64, VECTOR = 4 };
+enum {
+    THREADS = MG_COLUMN_THREADS,
+    MOST_WIDTH = 32,
+    LEAST_ROWS = 64,
+    VECTOR = 4,
+    EACH = 4,       /* blocks per multiprocessor that fill it, by columns */
+    EACH_VECTOR = 2 /* by vectors: four times as much is on its way */
+};
 
 static int64_t channels_of(const mg_value *x) {
     return x->shape.dim[x->shape.rank - 1];
@@ -14,6 +21,10 @@ static int64_t channels_of(const mg_value *x) {
 static int64_t rows_of(const mg_value *x) {
     const int64_t c = channels_of(x);
     return c ? mg_shape_count(&x->shape) / c : 0;
+}
+
+static size_t size_of(const mg_call *call) {
+    return mg_dtype_size(call->plan->in[0].value->dtype);
 }
 
 static double epsilon_of(const mg_kernel_plan *plan) {
@@ -28,30 +39,51 @@ int mg_cuda_column_width(int64_t channels) {
     return width;
 }
 
+/* Fills a form for `columns` columns or vectors; `full` blocks fill the GPU. */
+static void settle(struct mg_column_form *f, int64_t rows, int64_t columns, int64_t full) {
+    f->width = mg_cuda_column_width(columns);
+    const int64_t tiles = (columns + f->width - 1) / f->width;
+    const int64_t wanted = full / (tiles ? tiles : 1), most = rows / LEAST_ROWS;
+    int64_t chunks = wanted < most ? wanted : most;
+    if (chunks < 1) chunks = 1;
+    f->piece = rows ? (rows + chunks - 1) / chunks : 1;
+    f->chunks = rows ? (int)((rows + f->piece - 1) / f->piece) : 1;
+}
+
 mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch) {
-    column_params *p = &columns->p;
-    *p = (column_params){.rows = rows_of(x), .channels = channels_of(x)};
-    p->width = mg_cuda_column_width(p->channels);
-    const int64_t tiles = (p->channels + p->width - 1) / p->width;
-    const int64_t wanted = 4LL * mg_cuda_of(d)->multiprocessors / (tiles ? tiles : 1);
-    const int64_t most = p->rows / LEAST_ROWS;
-    const int64_t chunks = wanted < most ? wanted : most;
-    p->chunks = chunks < 1 ? 1 : (int)chunks;
-    *scratch = mg_cuda_parts_bytes(x->dtype, p->chunks, 2 * p->channels);
+    const int64_t rows = rows_of(x), channels = channels_of(x);
+    const int multiprocessors = mg_cuda_of(d)->multiprocessors;
+    struct mg_column_form *one = &columns->one, *vector = &columns->vector;
+    columns->p = (column_params){.rows = rows, .channels = channels};
+    settle(one, rows, channels, EACH * multiprocessors);
+    if (channels % VECTOR == 0) {
+        settle(vector, rows, channels / VECTOR, EACH_VECTOR * multiprocessors);
+        MG_TRY(mg_cuda_find_typed(d, moments ? "moments_partial_vector" : "sums_partial_vector",
+                                  x->dtype, &vector->partial));
+    }
+    const int chunks = one->chunks > vector->chunks ? one->chunks : vector->chunks;
+    *scratch = mg_cuda_parts_bytes(x->dtype, chunks, 2 * channels);
     MG_TRY(mg_cuda_find_typed(d, moments ? "moments_partial" : "sums_partial", x->dtype,
-                              &columns->partial));
+                              &one->partial));
     if (moments) return mg_cuda_find_typed(d, "moments_join", x->dtype, &columns->join);
     return mg_cuda_find_parts(d, x->dtype == MG_F64 ? MG_F64 : MG_F32, &columns->add);
 }
 
-mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns,
-                              const column_params *p) {
-    const int64_t tiles = (p->channels + p->width - 1) / p->width;
-    MG_TRY(mg_cuda_launch(d, columns->partial, tiles * p->chunks, THREADS, 0, p));
+mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, size_t size,
+                              column_params p) {
+    const bool vector =
+        columns->vector.partial && ((uintptr_t)p.x | (uintptr_t)p.dy) % (VECTOR * size) == 0;
+    const struct mg_column_form *f = vector ? &columns->vector : &columns->one;
+    const int64_t wide = (int64_t)f->width * (vector ? VECTOR : 1);
+    p.width = f->width;
+    p.chunks = f->chunks;
+    p.piece = f->piece;
+    MG_TRY(
+        mg_cuda_launch(d, f->partial, (p.channels + wide - 1) / wide * p.chunks, THREADS, 0, &p));
     if (columns->add)
-        return mg_cuda_add_parts(d, columns->add, p->partials, p->chunks, p->out, 2 * p->channels);
-    return mg_cuda_launch(d, columns->join, (p->channels + 31) / 32, MG_JOIN_THREADS, 0, p);
+        return mg_cuda_add_parts(d, columns->add, p.partials, p.chunks, p.out, 2 * p.channels);
+    return mg_cuda_launch(d, columns->join, (p.channels + 31) / 32, MG_JOIN_THREADS, 0, &p);
 }
 
 /* ---- moments and sums ---- */
@@ -80,7 +112,7 @@ static mg_status run_moments(const mg_call *call) {
     p.x = call->in[0];
     p.partials = call->scratch;
     p.out = call->out[0];
-    return mg_cuda_columns_run(call->plan->device, c, &p);
+    return mg_cuda_columns_run(call->plan->device, c, size_of(call), p);
 }
 
 static mg_status run_reduce(const mg_call *call) {
@@ -92,7 +124,7 @@ static mg_status run_reduce(const mg_call *call) {
     p.partials = call->scratch;
     p.out = call->out[0];
     p.epsilon = epsilon_of(call->plan);
-    return mg_cuda_columns_run(call->plan->device, c, &p);
+    return mg_cuda_columns_run(call->plan->device, c, size_of(call), p);
 }
 
 /* ---- batch_norm ---- */

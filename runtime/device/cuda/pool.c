@@ -14,13 +14,20 @@ typedef struct state {
     int64_t rows;           /* a block each */
 } state;
 
+/* Whether positions in an image are ints, beyond its edges too. */
+static bool fits_int(const mg_shape *s) {
+    int64_t cells = 1;
+    for (int i = 1; i < 4; i++) {
+        if (s->dim[i] > INT32_MAX / 4) return false;
+        if (s->dim[i] > 0 && (cells *= s->dim[i]) > INT32_MAX / 4) return false;
+    }
+    return true;
+}
+
 static const char *accepts(const mg_kernel_plan *plan) {
     const mg_value *y = plan->out[0].value;
     if (!mg_dtype_is_float(y->dtype)) return "only floating dtypes";
-    for (int i = 1; i < 4; i++)
-        if (y->shape.dim[i] > INT32_MAX / 4 || plan->in[0].value->shape.dim[i] > INT32_MAX / 4)
-            return "too large an image";
-    return NULL;
+    return fits_int(&y->shape) && fits_int(&plan->in[0].value->shape) ? NULL : "too large an image";
 }
 
 /* `image` and `pooled` are the shapes of x and y; `kind` the kernel, whose blocks take a row of the

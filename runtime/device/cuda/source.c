@@ -68,6 +68,7 @@ static void add_numbers(const writer *w) {
     } numbers[] = {{"WIDE", w->e->wide != 0},
                    {"WIDE_INDEX", w->form->wide_index},
                    {"THREADS", MG_FUSED_THREADS},
+                   {"FULL", MG_FUSED_FULL},
                    {"VECTOR", w->form->vector},
                    {"TENSORS", w->form->tensors},
                    {"RANK", w->form->rank},
@@ -91,7 +92,7 @@ static void add_vector_types(const writer *w) {
     for (int o = 0; o < w->e->n_outputs; o++) used[w->form->out_dtype[o]] = true;
     for (int type = 0; type < MG_N_DTYPES; type++)
         if (used[type])
-            mg_text_add(w->t, "VECTOR_OF(%s, VECTOR);\n", mg_element_name((mg_dtype)type));
+            mg_text_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
 }
 
 static void add_ops(const writer *w) {
@@ -234,8 +235,8 @@ static void add_vector(const writer *w) {
         mg_text_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_text_add(w->t, "    }\n");
     for (int o = 0; o < w->e->n_outputs; o++)
-        mg_text_add(w->t, "    *(vector_%s *)((type_%s *)t->out[%d] + at.i) = y%d;\n",
-                    out_name(w, o), out_name(w, o), o, o);
+        mg_text_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n", out_name(w, o),
+                    out_name(w, o), o, o);
     mg_text_add(w->t, "}\n");
 }
 

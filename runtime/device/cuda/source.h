@@ -9,7 +9,8 @@
 #include "graph/fuse.h"
 #include <stdint.h>
 
-enum { MG_FUSED_THREADS = 256 };
+/* Threads of a block, and blocks with sums that run at once on a multiprocessor. */
+enum { MG_FUSED_THREADS = 256, MG_FUSED_FULL = 4 };
 
 /* How an input goes along with the outputs. */
 enum mg_way {

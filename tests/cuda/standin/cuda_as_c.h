@@ -23,6 +23,7 @@ extern unsigned char __start_standin_shared[] __attribute__((weak, visibility("h
 extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hidden")));
 
 #define KERNEL(name, type) STANDIN_KERNEL(name, type)
+#define KERNEL_FULL(name, type, threads, blocks) STANDIN_KERNEL(name, type)
 #define STANDIN_KERNEL(kernel, type)                                                               \
     static void kernel(const type p);                                                              \
     static void standin_run_##kernel(const void *standin_params) {                                 \

@@ -155,7 +155,7 @@ DEVICE void NAME(direct_add)(const direct_params *p, const direct_tile *t, const
  * blocks' parts by another kernel. */
 KERNEL(NAME(direct_weight), direct_params) {
     SHARED(REAL, patch);
-    NAME(direct_sums) *const cells = (NAME(direct_sums) *)patch; /* when the patch is done with */
+    NAME(direct_sums) *const own = (NAME(direct_sums) *)patch + threadIdx.x; /* the patch is over */
     const int taps = p.kh * p.kw * p.c, groups = (taps + MG_DIRECT_TAPS - 1) / MG_DIRECT_TAPS;
     const int vectors = p.kernels / MG_DIRECT_VECTOR, wide = vectors * groups;
     const int lane = threadIdx.x / wide, first = threadIdx.x / vectors % groups * MG_DIRECT_TAPS;
@@ -176,18 +176,20 @@ KERNEL(NAME(direct_weight), direct_params) {
         if (works) NAME(direct_add)(&p, &t, patch, offset, lane, k, sum);
     }
     REAL *const part = (REAL *)p.out + (int64_t)(blockIdx.x / p.slices) * taps * p.k;
-    for (int i = 0; i < MG_DIRECT_TAPS; i++) {
+    for (int i = 0; i < MG_DIRECT_TAPS; i += MG_DIRECT_TOGETHER) {
         __syncthreads();
-        cells[threadIdx.x] = sum[i];
+        for (int n = 0; n < MG_DIRECT_TOGETHER; n++) own[n * MG_DIRECT_THREADS] = sum[i + n];
         for (int left = p.lanes, half; left > 1; left = half) {
             half = (left + 1) / 2;
             __syncthreads();
             if (lane + half < left && lane < half)
-                for (int j = 0; j < MG_DIRECT_VECTOR; j++)
-                    cells[threadIdx.x].at[j] += cells[threadIdx.x + half * wide].at[j];
+                for (int n = 0; n < MG_DIRECT_TOGETHER * MG_DIRECT_THREADS; n += MG_DIRECT_THREADS)
+                    for (int j = 0; j < MG_DIRECT_VECTOR; j++)
+                        own[n].at[j] += own[n + half * wide].at[j];
         }
-        for (int j = 0; j < MG_DIRECT_VECTOR && lane == 0; j++)
-            if (first + i < taps && k + j < p.k)
-                part[(int64_t)(first + i) * p.k + k + j] = cells[threadIdx.x].at[j];
+        for (int n = 0; n < MG_DIRECT_TOGETHER && lane == 0; n++)
+            for (int j = 0; j < MG_DIRECT_VECTOR; j++)
+                if (first + i + n < taps && k + j < p.k)
+                    part[(int64_t)(first + i + n) * p.k + k + j] = own[n * MG_DIRECT_THREADS].at[j];
     }
 }

@@ -6,6 +6,9 @@
  * weight gradient MG_DIRECT_TAPS x MG_DIRECT_VECTOR. A tap: a cell of the kernel and a channel. */
 enum { MG_DIRECT_THREADS = 256, MG_DIRECT_VECTOR = 4, MG_DIRECT_PIXELS = 4, MG_DIRECT_TAPS = 9 };
 
+/* Taps whose lanes are added up together. */
+enum { MG_DIRECT_TOGETHER = 3 };
+
 typedef struct direct_params {
     const void *x, *w, *bias, *dy; /* those that are given */
     void *out;                     /* y, or the parts {parts, taps, k} of a weight gradient */

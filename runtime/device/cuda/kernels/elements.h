@@ -114,6 +114,32 @@ DEVICE double store_f64(REAL v) {
 
 /* ---- several elements at once ---- */
 
+#ifdef __CUDACC__
+/* One access for each 16 bytes. The compiler, left to itself, writes element by element where it
+ * does not see at once which of several tensors it is: eight times the traffic. */
+DEVICE void write_words(void *to, const uint32_t *w, int n) {
+    uint32_t *const at = (uint32_t *)to;
+    if (n == 1) asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(w[0]) : "memory");
+    if (n == 2)
+        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(w[0]), "r"(w[1]) : "memory");
+    UNROLL
+    for (int i = 0; i + 4 <= n; i += 4)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at + i), "r"(w[i]),
+                     "r"(w[i + 1]), "r"(w[i + 2]), "r"(w[i + 3])
+                     : "memory");
+}
+#define WRITE_VECTOR(to, v)                                                                        \
+    if (sizeof(v) >= 4) {                                                                          \
+        uint32_t words[sizeof(v) / 4 + 1];                                                         \
+        memcpy(words, &v, sizeof(v));                                                              \
+        write_words(to, words, sizeof(v) / 4);                                                     \
+        return;                                                                                    \
+    }                                                                                              \
+    *to = v
+#else
+#define WRITE_VECTOR(to, v) *to = v
+#endif
+
 /* VECTOR_OF(f32, 4): the type vector_f32, four elements that are read and written together, with
  * accesses of up to 16 bytes. An in-place result may lie over an input of another dtype. */
 #define VECTOR_OF(dtype, n) VECTOR_OF_(dtype, n)
@@ -122,7 +148,11 @@ DEVICE double store_f64(REAL v) {
         may_alias, aligned(n * sizeof(type_##dtype) < 16 ? n * sizeof(type_##dtype) : 16)))        \
     vector_##dtype {                                                                               \
         type_##dtype at[n];                                                                        \
-    } vector_##dtype
+    } vector_##dtype;                                                                              \
+    DEVICE void write_##dtype(type_##dtype *first, vector_##dtype v) {                             \
+        vector_##dtype *const to = (vector_##dtype *)first;                                        \
+        WRITE_VECTOR(to, v);                                                                       \
+    }
 
 /* ---- positions ---- */
 

@@ -3,7 +3,7 @@
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 
-VECTOR_OF(IN, VECTOR);
+VECTOR_OF(IN, VECTOR)
 
 DEVICE int is_finite(JOIN(type, IN) v) {
     const REAL x = JOIN(load, IN)(v);

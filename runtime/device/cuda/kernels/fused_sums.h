@@ -23,7 +23,7 @@ DEVICE void visit(const params *p, const tensor *t, INDEX i, scalars s, SUM *sum
     }
 }
 
-KERNEL(fused, params) {
+KERNEL_FULL(fused, params, THREADS, WIDE ? FULL / 2 : FULL) {
     __shared__ SUM cells[VECTOR][THREADS];
     const tensor *const t = &p.t[0];
     const scalars s = load_scalars(&p, t);

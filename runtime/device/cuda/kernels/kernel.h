@@ -18,6 +18,11 @@
 
 #ifdef __CUDACC__
 #define KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type p)
+/* One whose blocks of so many threads run `blocks` at a time on a multiprocessor: its registers are
+ * kept to what that leaves. */
+#define KERNEL_FULL(name, type, threads, blocks)                                                   \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)                                  \
+        name(const __grid_constant__ type p)
 #define DEVICE static __device__ __forceinline__
 /* The block's dynamic shared memory, as `type *name`: the launch says how much. */
 #define SHARED(type, name)                                                                         \

@@ -10,15 +10,18 @@ typedef struct softmax_params {
 } softmax_params;
 
 /* Statistics of the columns of {rows, channels}. A block has MG_COLUMN_THREADS threads: `width`
- * neighbouring columns (a power of two), the others are as many rows at once; block b does the part
- * b % chunks of the rows of tile b / chunks. */
+ * neighbouring columns or vectors of columns (a power of two), the others are as many rows at once;
+ * block b does the part b % chunks of the rows of tile b / chunks. */
 enum { MG_COLUMN_THREADS = 256, MG_JOIN_THREADS = 1024 };
+
+/* Rows that a thread reads at once, for moments, sums and normalising. */
+enum { MG_MOMENTS_ROWS = 8, MG_SUMS_ROWS = 4, MG_NORM_ROWS = 4 };
 
 typedef struct column_params {
     const void *x, *dy, *moments; /* moments {2, channels}, or of each row: {rows, 2} */
     void *partials;               /* {chunks, 2, channels} of the numbers that are computed with */
     void *out;                    /* {2, channels} */
-    long long rows, channels;
+    long long rows, channels, piece; /* rows of a chunk; the last one's may be fewer */
     double epsilon;
     int width, chunks, by_row, unused; /* by_row: the moments are the rows' */
 } column_params;

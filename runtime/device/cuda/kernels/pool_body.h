@@ -39,32 +39,48 @@ DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
         STORED at[VECTOR];                                                                         \
     } __attribute__((aligned(sizeof(STORED) * VECTOR))) KIND(cells);                               \
                                                                                                    \
-    /* Where the winner of channel k of a window lies: the first NaN, else the first maximum. */   \
-    DEVICE void KIND(winners)(pool_params p, int64_t n, int oy, int ox, int c, int64_t *best) {    \
-        const KIND(cells) *x = (const KIND(cells) *)p.x;                                           \
+    /* Looks at the cell that lies `at`: the first NaN of a channel wins, else its first maximum.  \
+     */                                                                                            \
+    DEVICE void KIND(look)(KIND(cells) now, int at, bool first, REAL *top, int *best) {            \
+        for (int k = 0; k < VECTOR; k++) {                                                         \
+            const REAL v = LOAD(now.at, k);                                                        \
+            if (!first && !(v > top[k] || (v != v && top[k] == top[k]))) continue;                 \
+            top[k] = v;                                                                            \
+            best[k] = at;                                                                          \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    /* Where a window begins, and from there on channel k's winner. Four cells are read at once.   \
+     */                                                                                            \
+    DEVICE int64_t KIND(winners)(pool_params p, int64_t n, int oy, int ox, int c, int *best) {     \
         const pool_window w = mg_pool_window(p, oy, ox);                                           \
+        const int line = p.w * p.c;                                                                \
+        const int64_t from = (n * p.h + w.top) * line + w.left * p.c + c;                          \
+        const KIND(cells) *x = (const KIND(cells) *)p.x + from;                                    \
         REAL top[VECTOR];                                                                          \
-        for (int i = w.top; i < w.bottom; i++)                                                     \
-            for (int j = w.left; j < w.right; j++) {                                               \
-                const int64_t at = ((n * p.h + i) * p.w + j) * p.c + c;                            \
-                const KIND(cells) now = x[at];                                                     \
-                for (int k = 0; k < VECTOR; k++) {                                                 \
-                    const REAL v = LOAD(now.at, k);                                                \
-                    const bool first = i == w.top && j == w.left;                                  \
-                    if (!first && !(v > top[k] || (v != v && top[k] == top[k]))) continue;         \
-                    top[k] = v;                                                                    \
-                    best[k] = at * VECTOR + k;                                                     \
-                }                                                                                  \
+        if (w.bottom - w.top == 2 && w.right - w.left == 2) {                                      \
+            const KIND(cells) now[] = {x[0], x[p.c], x[line], x[line + p.c]};                      \
+            for (int i = 0; i < 4; i++)                                                            \
+                KIND(look)(now[i], i / 2 * line + i % 2 * p.c, i == 0, top, best);                 \
+            return from;                                                                           \
+        }                                                                                          \
+        for (int i = 0; i < w.bottom - w.top; i++)                                                 \
+            for (int j = 0; j < w.right - w.left; j++) {                                           \
+                const int at = i * line + j * p.c;                                                 \
+                KIND(look)(x[at], at, at == 0, top, best);                                         \
             }                                                                                      \
+        return from;                                                                               \
     }                                                                                              \
                                                                                                    \
     KERNEL(KIND(max_pool), pool_params) {                                                          \
         for (int64_t r = blockIdx.x; r < p.n * p.oh; r += gridDim.x)                               \
             for (int t = threadIdx.x; t < p.ow * p.c; t += blockDim.x) {                           \
-                int64_t best[VECTOR] = {0};                                                        \
+                int best[VECTOR] = {0};                                                            \
                 KIND(cells) y;                                                                     \
-                KIND(winners)(p, r / p.oh, (int)(r % p.oh), t / p.c, t % p.c, best);               \
-                for (int k = 0; k < VECTOR; k++) y.at[k] = ((const STORED *)p.v)[best[k]];         \
+                const int64_t from =                                                               \
+                    KIND(winners)(p, r / p.oh, (int)(r % p.oh), t / p.c, t % p.c, best);           \
+                const KIND(cells) *v = (const KIND(cells) *)p.v + from;                            \
+                for (int k = 0; k < VECTOR; k++) y.at[k] = v[best[k]].at[k];                       \
                 ((KIND(cells) *)p.out)[r * p.ow * p.c + t] = y;                                    \
             }                                                                                      \
     }                                                                                              \
@@ -74,7 +90,7 @@ DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
         for (int64_t r = blockIdx.x; r < p.n * p.h; r += gridDim.x)                                \
             for (int t = threadIdx.x; t < p.w * p.c; t += blockDim.x) {                            \
                 const int y = (int)(r % p.h), x = t / p.c, c = t % p.c;                            \
-                const int64_t n = r / p.h, own = (r * p.w * p.c + t) * VECTOR;                     \
+                const int64_t n = r / p.h, own = r * p.w * p.c + t;                                \
                 const int last_y = mg_pool_last(y, p.top, p.down, p.oh);                           \
                 const int last_x = mg_pool_last(x, p.left, p.across, p.ow);                        \
                 REAL sum[VECTOR] = {0};                                                            \
@@ -83,10 +99,10 @@ DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
                     for (int ox = mg_pool_first(x, p.left, p.columns, p.across); ox <= last_x;     \
                          ox++) {                                                                   \
                         const KIND(cells) g = dy[((n * p.oh + oy) * p.ow + ox) * p.c + c];         \
-                        int64_t best[VECTOR] = {0};                                                \
-                        KIND(winners)(p, n, oy, ox, c, best);                                      \
+                        int best[VECTOR] = {0};                                                    \
+                        const int64_t from = KIND(winners)(p, n, oy, ox, c, best);                 \
                         for (int k = 0; k < VECTOR; k++)                                           \
-                            if (best[k] == own + k) sum[k] += LOAD(g.at, k);                       \
+                            if (best[k] == own - from) sum[k] += LOAD(g.at, k);                    \
                     }                                                                              \
                 for (int k = 0; k < VECTOR; k++) STORE(dx.at, k, sum[k]);                          \
                 ((KIND(cells) *)p.out)[r * p.w * p.c + t] = dx;                                    \
@@ -103,14 +119,15 @@ DEVICE int mg_pool_last(int cell, int pad, int stride, int windows) {
                 const int64_t n = r / p.oh;                                                        \
                 const pool_window own = mg_pool_part(p, oy, ox);                                   \
                 const KIND(cells) g = dy[r * p.ow * p.c + t];                                      \
-                int64_t best[VECTOR] = {0};                                                        \
-                KIND(winners)(p, n, oy, ox, c, best);                                              \
+                int best[VECTOR] = {0};                                                            \
+                const int64_t from = KIND(winners)(p, n, oy, ox, c, best);                         \
                 for (int i = own.top; i < own.bottom; i++)                                         \
                     for (int j = own.left; j < own.right; j++) {                                   \
                         const int64_t at = ((n * p.h + i) * p.w + j) * p.c + c;                    \
+                        const int there = (int)(at - from);                                        \
                         KIND(cells) dx;                                                            \
                         for (int k = 0; k < VECTOR; k++)                                           \
-                            STORE(dx.at, k, best[k] == at * VECTOR + k ? LOAD(g.at, k) : 0);       \
+                            dx.at[k] = best[k] == there ? g.at[k] : 0;                             \
                         ((KIND(cells) *)p.out)[at] = dx;                                           \
                     }                                                                              \
             }                                                                                      \

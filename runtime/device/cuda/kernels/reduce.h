@@ -116,7 +116,7 @@ DEVICE values load(const params *p, int aligned, INDEX offset, int64_t position,
     return v;
 }
 #else
-VECTOR_OF(IN, VECTOR);
+VECTOR_OF(IN, VECTOR)
 
 DEVICE value take(REAL v, int64_t position) {
 #if IS_ARG
