@@ -85,7 +85,6 @@ mg_status mg_cuda_join(mg_device *d, const mg_work *work, mg_step **steps) {
     find_origins(&j);
     for (int i = 0; i < work->n_compute; i++)
         if (sums_columns(&j, &j.steps[i]) && !mg_join_matmul(&j, i)) mg_join_fused(&j, i);
-    mg_join_alike(&j);
     mg_free(j.origin);
     return MG_OK;
 }

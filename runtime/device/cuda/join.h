@@ -2,7 +2,7 @@
  *
  * A step and the sums of columns of what it reads or makes: the step gets them as one more result;
  * the step that they were of stays, empty, so that steps keep their numbers. Where no kernel does
- * both, both are as they were. And groups in a row that do the same. */
+ * both, both are as they were. */
 #ifndef MG_DEVICE_CUDA_JOIN_H
 #define MG_DEVICE_CUDA_JOIN_H
 
@@ -33,8 +33,5 @@ bool mg_join_sum(mg_joiner *j, int into, int sum, int number, const mg_kernel *k
 /* Each looks for a step that `sum`, which adds up columns, can go with, and joins them. */
 bool mg_join_matmul(mg_joiner *j, int sum);
 bool mg_join_fused(mg_joiner *j, int sum);
-
-/* Marks the groups that may become one launch, when all else is joined. */
-void mg_join_alike(mg_joiner *j);
 
 #endif
