@@ -373,6 +373,7 @@ static int count_together(const mg_program *p, int first, int end) {
         const mg_program_call *next = &p->calls[first + n];
         ports += next->n_in + next->n_out;
         if (next->kernel != p->calls[first].kernel || ports > MG_MOST_POINTERS) return n;
+        if (next->kernel->only_alike && next->plan.step->alike) return n;
         for (int i = first; i < first + n; i++)
             if (interfere(p, &p->calls[i], next)) return n;
     }

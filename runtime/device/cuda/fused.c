@@ -125,4 +125,5 @@ const mg_kernel mg_cuda_fused = {.op = "fused",
                                  .run = run,
                                  .run_many = run_many,
                                  .scratch_many = scratch_many,
+                                 .only_alike = true,
                                  .release = mg_free};
