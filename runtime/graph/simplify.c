@@ -111,6 +111,23 @@ static bool permutes_back(const mg_node *outer, const mg_node *inner) {
     return true;
 }
 
+/* The operand of a concat that a slice cuts out again, or -1. */
+static int cut_out(const mg_ir *ir, const mg_node *n) {
+    if (!mg_is_op(n, "slice") || !mg_is_op(input(ir, n, 0), "concat")) return -1;
+    const mg_node *whole = input(ir, n, 0);
+    const mg_slice_attrs *a = n->attrs;
+    const int64_t axis = ((const mg_axis_attrs *)whole->attrs)->axis;
+    int64_t at = 0;
+    for (int i = 0; i < n->shape.rank; i++)
+        if (a->step.v[i] != 1 || (i != axis && n->shape.dim[i] != whole->shape.dim[i])) return -1;
+    for (int i = 0; i < whole->n_in; i++) {
+        const int64_t size = input(ir, whole, i)->shape.dim[axis];
+        if (at == a->start.v[axis] && size == n->shape.dim[axis]) return whole->in[i];
+        at += size;
+    }
+    return -1;
+}
+
 /* The node that n can be replaced by, or -1. */
 static int replacement(const mg_ir *ir, mg_node *n) {
     skip_inner_reshape(ir, n);
@@ -118,8 +135,28 @@ static int replacement(const mg_ir *ir, mg_node *n) {
     if (mg_is_op(n, "permute") && mg_is_op(input(ir, n, 0), "permute") &&
         permutes_back(n, input(ir, n, 0)))
         return input(ir, n, 0)->in[0];
+    const int part = cut_out(ir, n);
+    if (part >= 0 && same_type(n, &ir->nodes[part])) return part;
     const int i = identity(ir, n);
     return i >= 0 && same_type(n, input(ir, n, i)) ? n->in[i] : -1;
+}
+
+/* ---- the sum of a max pool's gradient ---- */
+
+/* sum(max_pool2d_grad(x, p, dy)) over all pixels = sum(dy): each window gives its own to one cell.
+ * Not where cells are of several windows, and halves are rounded in between; nor with padding. */
+static void sum_pooled(const mg_ir *ir, mg_node *n) {
+    if (!mg_is_op(n, "sum") || !mg_is_op(input(ir, n, 0), "max_pool2d_grad")) return;
+    const mg_node *grad = input(ir, n, 0);
+    const mg_pool_attrs *a = grad->attrs;
+    const mg_ints *axes = &((const mg_reduce_attrs *)n->attrs)->axes;
+    bool over[4] = {false};
+    for (int i = 0; i < axes->n; i++) over[axes->v[i]] = true;
+    for (int i = 0; i < 2; i++)
+        if (!over[1 + i] || a->strides.v[i] < a->size.v[i] || a->pads.v[2 * i] ||
+            a->pads.v[2 * i + 1])
+            return;
+    n->in[0] = grad->in[2];
 }
 
 /* ---- equal twins ---- */
@@ -173,6 +210,7 @@ static mg_status fold_and_merge(mg_ir *ir) {
     for (int i = 0; i < ir->n && status == MG_OK; i++) {
         mg_node *n = &ir->nodes[i];
         for (int k = 0; k < n->n_in; k++) n->in[k] = mg_ir_resolve(ir, n->in[k]);
+        sum_pooled(ir, n);
         status = fold(ir, n);
         n->forward = replacement(ir, n);
         if (n->forward < 0) n->forward = find_twin(ir, &table, i);
@@ -270,24 +308,6 @@ static void move_mask(mg_ir *ir, mg_node *n) {
     *n = back;
     n->in[2] = hi;
     ir->nodes[lo].uses = ir->nodes[hi].uses = 1;
-}
-
-/* ---- the sum of a max pool's gradient ---- */
-
-/* sum(max_pool2d_grad(x, p, dy)) over all pixels = sum(dy): each window gives its own to one cell.
- * Not where cells are of several windows, and halves are rounded in between; nor with padding. */
-static void sum_pooled(const mg_ir *ir, mg_node *n) {
-    if (!mg_is_op(n, "sum") || !mg_is_op(input(ir, n, 0), "max_pool2d_grad")) return;
-    const mg_node *grad = input(ir, n, 0);
-    const mg_pool_attrs *a = grad->attrs;
-    const mg_ints *axes = &((const mg_reduce_attrs *)n->attrs)->axes;
-    bool over[4] = {false};
-    for (int i = 0; i < axes->n; i++) over[axes->v[i]] = true;
-    for (int i = 0; i < 2; i++)
-        if (!over[1 + i] || a->strides.v[i] < a->size.v[i] || a->pads.v[2 * i] ||
-            a->pads.v[2 * i + 1])
-            return;
-    n->in[0] = grad->in[2];
 }
 
 /* ---- what all_finite looks at ---- */

@@ -152,8 +152,7 @@ static mg_tensor *batch_norm_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *sums = mg_make("batch_norm_reduce", y->attrs, 3, x, moments, dy);
     if (i == 2) return row(sums, 1);
     if (i == 3) return row(sums, 0);
-    mg_tensor *factors = two_rows(neg(slope), scale(mul(slope, inv), -0.5));
-    return mul(sums, factors);
+    return two_rows(neg(mul(slope, row(sums, 0))), scale(mul(mul(slope, inv), row(sums, 1)), -0.5));
 }
 
 /* s0 = sum dy, s1 = sum dy (x - mean) inv; g holds the gradients of both. */

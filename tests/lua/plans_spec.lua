@@ -193,3 +193,33 @@ test("large ones are made when they are needed", function()
   step(unpack(args))
   check.equal(#lines(step:dump(), "alike"), 0)
 end)
+
+-- ---- concat and slice ---------------------------------------------------------------------------
+
+test("a slice that cuts an operand of a concat out again is that operand", function()
+  local a, b, c = mgpu.rand { 2, 3 }, mgpu.rand { 2, 1 }, mgpu.rand { 2, 4 }
+  for _, case in ipairs { -- start, stop, step, slices left in the plan
+    { { 0, 0 }, { 2, 3 }, { 1, 1 }, 0 },
+    { { 0, 3 }, { 2, 4 }, { 1, 1 }, 0 },
+    { { 0, 4 }, { 2, 8 }, { 1, 1 }, 0 },
+    { { 0, 3 }, { 2, 5 }, { 1, 1 }, 1 },
+    { { 0, 4 }, { 1, 8 }, { 1, 1 }, 1 },
+    { { 0, 4 }, { 2, 8 }, { 1, 2 }, 1 },
+    { { 0, 7 }, { 2, 8 }, { 1, 1 }, 1 },
+  } do
+    local dump = compare(function(keep, x, y, z)
+      local whole = keep(ops.concat({ x, y, z }, { axis = 2 }))
+      return ops.slice(whole, { start = case[1], stop = case[2], step = case[3] }) * 2
+    end, a, b, c)
+    check.equal(#lines(dump, "slice"), case[4], dump)
+  end
+end)
+
+test("equal sums of a max pool's gradient are made once", function()
+  local dump = compare(function(keep, x)
+    local pooled = keep(ops.max_pool2d(x, POOLS[1]))
+    local grad = keep(ops.max_pool2d_grad(x, pooled, pooled, POOLS[1]))
+    return ops.sum(grad, { axis = { 1, 2, 3 } }) * ops.sum(pooled, { axis = { 1, 2, 3 } })
+  end, image("float32", false))
+  check.equal(#lines(dump, "= sum"), 1, dump)
+end)
