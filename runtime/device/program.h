@@ -53,8 +53,8 @@ typedef struct mg_kernel {
      * NULL. The first has scratch for all, as much as `scratch_many` says. */
     mg_status (*run_many)(const mg_call *calls, int n);
     size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
-    bool only_alike; /* run_many is for calls of steps that are alike (mg_step.alike): others may run
-                        side by side */
+    bool only_alike; /* run_many is for calls of steps that are alike (mg_step.alike): others may
+                        run side by side */
     void (*release)(void *state); /* may be NULL */
     bool waits; /* for what was started before it: its calls cannot be recorded for later */
 } mg_kernel;
