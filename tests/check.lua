@@ -1,8 +1,8 @@
 -- What a test file needs: test, a few checks, skips, and a verdict.
 --
 -- A test file is run in a process of its own:
---     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [part of a test's name]...
--- and reads
+--     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [--part K/N] [part of a test's name]...
+-- (--part: the K-th of the file's tests and each N-th after it) and reads
 --     local check = require "check"
 --     local test = check.test
 --     test("adding a tensor and a number keeps the dtype", function()
@@ -28,10 +28,10 @@
 --   check.run(command)                  -> output (stdout and stderr), exit status
 --   check.program                       this interpreter's shell-quoted path, for check.run
 
-local check = { program = "mgpulua", file = "", filters = {} }
+local check = { program = "mgpulua", file = "", filters = {}, part = 1, parts = 1 }
 
 local counts = { passed = 0, failed = 0, skipped = 0 }
-local seen, running, folder = {}, nil, nil
+local seen, n_seen, running, folder = {}, 0, nil, nil
 local SKIP = {} -- raised, with a reason, to leave a test
 
 -- ---- values -------------------------------------------------------------------------------------
@@ -303,8 +303,8 @@ end
 function check.test(sentence, fn)
   if running then error("a test within the test " .. show(running), 2) end
   if seen[sentence] then error("two tests are called " .. show(sentence), 2) end
-  seen[sentence] = true
-  if not chosen(sentence) then return end
+  seen[sentence], n_seen = true, n_seen + 1
+  if n_seen % check.parts ~= check.part % check.parts or not chosen(sentence) then return end
   running = sentence
   if os.getenv "MGPU_TEST_PROGRAM" then print("run: " .. sentence) end -- for who looks at a crash
   local before = traces()
@@ -318,6 +318,12 @@ end
 local function main(file, ...)
   check.program = os.getenv "MGPU_TEST_PROGRAM" or arg[-1] or check.program
   check.file, check.filters = file, { ... }
+  if ... == "--part" then
+    local part, parts = (check.filters[2] or ""):match "^(%d+)/(%d+)$"
+    if not part then error("--part wants K/N, as 3/8", 0) end
+    check.part, check.parts = tonumber(part), tonumber(parts)
+    check.filters = { select(3, ...) }
+  end
   io.stdout:setvbuf "line"
   package.loaded.check = check
   package.path = "tests/?.lua;" .. package.path
@@ -330,7 +336,7 @@ local function main(file, ...)
 end
 
 if arg and arg[0] and arg[0]:find("check%.lua$") and ... ~= "check" then
-  assert(..., "usage: mgpulua tests/check.lua FILE [PART OF A TEST'S NAME]...")
+  assert(..., "usage: mgpulua tests/check.lua FILE [--part K/N] [PART OF A TEST'S NAME]...")
   main(...)
 end
 

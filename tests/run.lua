@@ -2,7 +2,8 @@
 --
 --     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--deadline SECONDS] [--lua COMMAND] FILE...
 --
--- A FILE is a Lua test file (see check.lua) or a cmocka program. A crash, a time-out or a missing
+-- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of
+-- a Lua file's tests, to run a long file as several processes. A crash, a time-out or a missing
 -- summary counts as one failure, and so does a file that had not ended, or not begun, when all have
 -- taken --deadline together. The last line is `N passed, N failed` (and skipped, if any), and the
 -- exit status is 0 only if something passed and nothing failed.
@@ -38,9 +39,10 @@ local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 -- The file's process: its output in a file, its exit status and duration in a pipe when it ends.
 local function start(file, limit)
   local program = quote(file:find("/", 1, true) and file or "./" .. file)
-  if file:find("%.lua$") then
-    program = ("MGPU_TEST_PROGRAM=%s %s tests/check.lua %s"):format(quote(options.lua), options.lua,
-      quote(file))
+  local path, part = file:match "^(.*%.lua):?(.*)$"
+  if path then
+    program = ("MGPU_TEST_PROGRAM=%s %s tests/check.lua %s%s"):format(quote(options.lua), options.lua,
+      quote(path), part ~= "" and " --part " .. part or "")
   end
   local output = os.tmpname()
   local command = ("exec 2>/dev/null; s=$(date +%%s%%N); timeout -k 5 %d env %s >%s 2>&1 </dev/null; "
