@@ -6,8 +6,9 @@ local core = require "mgpu.core"
 core.default_device "cuda:0"
 local L = mgpu.layers
 
+-- Winograd's transforms have thirds: ones do not come out of them to the bit.
 local function expect(what, got, wanted)
-  if got ~= wanted then error(("%s gave %g, not %g"):format(what, got, wanted), 0) end
+  if not (math.abs(got / wanted - 1) < 2e-3) then error(("%s gave %g, not %g"):format(what, got, wanted), 0) end
 end
 
 for _, dtype in ipairs { "float32", "float16" } do

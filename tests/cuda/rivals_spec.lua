@@ -54,8 +54,16 @@ print("avg_pool2d", core.ops.avg_pool2d(y, { size = { 2, 2 } }):sum():item())
 local moments = mgpu.tensor { { 0, 0, 0, 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1, 1, 1, 1 } }
 print("batch_norm", core.ops.batch_norm(y, moments, mgpu.ones { 8 }, mgpu.zeros { 8 }, { epsilon = 0 }):sum():item())
 ]]
-local SUMS = "conv2d%s+14112%s.*max_pool2d%s+2592%s.*avg_pool2d%s+2592%s.*batch_norm%s+14112%s"
+local SUMS = { conv2d = 14112, max_pool2d = 2592, avg_pool2d = 2592, batch_norm = 14112 }
 local MEASURED = { "conv2d", "max_pool2d", "avg_pool2d", "batch_norm" }
+
+-- The stand-in's are exact. A GPU's convolution may be Winograd's, whose transforms have thirds, in TF32.
+local function check_sums(out)
+  for op, sum in pairs(SUMS) do
+    local printed = tonumber(out:match("%f[%w]" .. op .. "\t(%S+)\n"))
+    check.near(printed or out, sum, device.real and 2 ^ -10 or 0)
+  end
+end
 
 -- How many kernels were measured for an op, by the log.
 local function turns(out, op)
@@ -68,10 +76,10 @@ end
 
 test("the fastest is chosen by measuring, once", function()
   local out = run_script(cache_of "measured", ALL)
-  check.matches(out, SUMS)
+  check_sums(out)
   for _, op in ipairs(MEASURED) do check.equal(turns(out, op), 2, op) end
   local again = run_script(cache_of "measured", ALL)
-  check.matches(again, SUMS)
+  check_sums(again)
   for _, op in ipairs(MEASURED) do
     check.equal(turns(again, op), 0, op)
     local winner = ("dispatch: cuda:0: %s: ([%%w_' ]+)\n"):format(op)
@@ -82,7 +90,7 @@ end)
 
 test("where every run must give the same bits, nothing is measured", function()
   local out = run_script(cache_of "deterministic", "mgpu.deterministic(true)\n" .. ALL)
-  check.matches(out, SUMS)
+  check_sums(out)
   for _, op in ipairs(MEASURED) do
     check.matches(out, op .. " [^\n]*refuses: nothing is measured where every run must be the same")
     check.equal(turns(out, op), 0, op)
@@ -100,14 +108,14 @@ if device.real then return end
 
 test("one that fails is out", function()
   local out = run_script(cache_of "failing" .. " MGPU_STANDIN_FAIL=cudnnPoolingForward:1:3000", ALL)
-  check.matches(out, SUMS)
+  check_sums(out)
   check.matches(out, "max_pool2d: cuDNN is out")
   check.matches(out, "max_pool2d: pool\n")
 end)
 
 test("one that makes a number of NaN is out", function()
   local out = run_script(cache_of "losing" .. " MGPU_STANDIN_NAN=1", ALL)
-  check.matches(out, SUMS)
+  check_sums(out)
   check.matches(out, "max_pool2d: cuDNN is out")
   check.matches(out, "max_pool2d: pool\n")
 end)
