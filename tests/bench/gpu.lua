@@ -57,28 +57,31 @@ end
 -- measured undisturbed and the figures of memory hold no trials; then what torch.compile makes, all
 -- at once. What does not get through that takes no part.
 local function prepare(rows)
-  local slow, limit = {}, math.floor(tonumber(options.seconds) / 4)
-  local done = race.shell("mktemp -d"):gsub("\n", "")
+  local all = tonumber(options.seconds)
+  local slow, limit = {}, math.floor(all / 3)
+  local folder = race.shell("mktemp -d"):gsub("\n", "")
   for r, row in ipairs(rows) do
     row.contenders = row.net and contenders(row)
     for i, c in ipairs(row.contenders or {}) do
-      local once = ("echo run 3 | timeout -k 2 %d %s >/dev/null 2>&1"):format(limit, c.command)
-      if i == 1 and left() > 3 * limit then os.execute(once) end
-      c.done = c.compiles and ("%s/%d-%d"):format(done, r, i)
-      if c.done then slow[#slow + 1] = ("( %s && >%s ) &"):format(once, c.done) end
+      c.log = ("%s/%d-%d"):format(folder, r, i)
+      local once = ("echo run 3 | timeout -k 2 %d %s >/dev/null 2>%s"):format(limit, c.command, c.log)
+      if i == 1 and left() > 0.7 * all then os.execute(once) end
+      if c.compiles then slow[#slow + 1] = ("( %s && >%s.done ) &"):format(once, c.log) end
     end
   end
-  os.execute(table.concat(slow, " ") .. " wait")
+  -- a compiling process would start as many others as there are processors, each
+  os.execute("export TORCHINDUCTOR_COMPILE_THREADS=4; " .. table.concat(slow, " ") .. " wait")
   for _, row in ipairs(rows) do
     for i = #(row.contenders or {}), 1, -1 do
       local c = row.contenders[i]
-      if c.done and select(2, race.shell("test -e " .. c.done)) ~= 0 then
-        print(("skipped: %s: %s did not start in %d s, or failed"):format(row.name, c.name, limit))
+      if c.compiles and select(2, race.shell(("test -e %s.done"):format(c.log))) ~= 0 then
+        print(("skipped: %s: %s did not start in %d s, or failed: %s"):format(row.name, c.name, limit,
+          race.shell(("grep -v '^ *$' %s | tail -n 1"):format(c.log)):gsub("\n", "")))
         table.remove(row.contenders, i)
       end
     end
   end
-  race.shell("rm -rf " .. done)
+  race.shell("rm -rf " .. folder)
   print(("prepared in %d s"):format(os.time() - BEGAN))
 end
 

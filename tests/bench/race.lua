@@ -109,6 +109,11 @@ local function warn_if_busy()
   end
 end
 
+-- Seconds to wait for an answer: `limit`, or what is left until `last`, in which others answer too.
+local function patience(limit, last)
+  return last and math.max(1, math.min(limit, last - os.time())) or limit
+end
+
 -- Those that gave an answer to the first steps. All start at once, and then each takes its steps
 -- alone: what they choose by measuring is chosen undisturbed.
 local function warmed(contenders, folder, limit, last)
@@ -117,7 +122,7 @@ local function warmed(contenders, folder, limit, last)
     start(c, folder, i, last and math.max(last - os.time(), 1) + 2 * limit or 86400)
   end
   for i, c in ipairs(contenders) do
-    local ok, problem = pcall(ask, c, "run 3", limit)
+    local ok, problem = pcall(ask, c, "run 3", patience(limit, last))
     if not ok then stop(c) end
     if not ok and i == 1 then
       for k = 2, #contenders do stop(contenders[k]) end
@@ -129,11 +134,11 @@ local function warmed(contenders, folder, limit, last)
 end
 
 -- One round, each beginning in turn; who fails is left out from then on.
-local function one_round(list, round, steps, limit)
+local function one_round(list, round, steps, limit, last)
   local order = {}
   for i = 1, #list do order[i] = list[(i + round - 2) % #list + 1] end
   for _, c in ipairs(order) do
-    local ok, problem = pcall(run, c, steps, limit)
+    local ok, problem = pcall(run, c, steps, patience(limit, last))
     if not ok then
       stop(c)
       if c == list[1] then error(problem, 0) end
@@ -147,7 +152,8 @@ end
 --- those that ran, each with ms (all), medians (of each round), memory (peak MB) and ratio (its
 --- median time by ours, the median over the rounds), and host, the microseconds a step cost the host
 --- in the last round, where it says so; one that does not start, or gives no answer within `limit`
---- seconds (300), is said to be skipped. No round begins after `last`, a time of os.time's.
+--- seconds (300), is said to be skipped. No round begins after `last`, a time of os.time's, and
+--- from then on none waits for an answer.
 function M.race(contenders, rounds, steps, limit, last)
   limit = limit or 300
   local folder, copies = shell("mktemp -d"):gsub("\n", ""), {}
@@ -156,7 +162,7 @@ function M.race(contenders, rounds, steps, limit, last)
   warn_if_busy()
   for round = 1, rounds do
     if round > 1 and last and os.time() > last then break end
-    one_round(list, round, steps, limit)
+    one_round(list, round, steps, limit, last)
   end
   for _, c in ipairs(list) do
     local ratios = {}
