@@ -134,7 +134,7 @@ part() {
   export MGPU_CACHE="${MGPU_CACHE:-$kept}" MGPU_TEST_GPU=1
   case $1 in
   check) preflight; tests; sanitize "$QUICK" ;;
-  sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$QUICK|$REST" ;;
+  sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$REST|$QUICK" ;; # check begins with QUICK
   bench) shift && $P tests/bench/gpu.lua --python "${PYTHON:-python3}" --seconds $(($(left) - 10)) "$@" ;;
   esac
   echo "== end"
