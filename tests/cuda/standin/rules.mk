@@ -57,3 +57,4 @@ $B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(STANDIN)/,$(STAN
 	  $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
 	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(STANDIN))
 TEST_LIBS_test_cudnn = $(STANDIN)/libcudnn.so.9
+TEST_LIBS_test_standin = -Wl,--no-as-needed $(STANDIN)/libnvrtc-builtins.so.13.0 # as who opens NVRTC does
