@@ -65,9 +65,13 @@ local function check_sums(out)
   end
 end
 
--- How many kernels were measured for an op, by the log.
+-- How many kernels had their turn for an op, by the log.
 local function turns(out, op)
-  return select(2, out:gsub(("cuda:0: %s: [%%w_' ]+ takes "):format(op), ""))
+  local n = 0
+  for _, verdict in ipairs { "takes", "is out" } do
+    n = n + select(2, out:gsub(("cuda:0: %s: [%%w_' ]+ %s "):format(op, verdict), ""))
+  end
+  return n
 end
 
 local function cache_of(name)
