@@ -8,25 +8,8 @@ local L = mgpu.layers
 
 local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
 
--- y = 2 x1 - x2 + 1, on a grid of n points.
-local function line(n)
-  local x, y = {}, {}
-  for i = 1, n do
-    local a, b = i % 5 / 5, i % 7 / 7
-    x[i], y[i] = { a, b }, { 2 * a - b + 1 }
-  end
-  return mgpu.tensor(x), mgpu.tensor(y)
-end
-
-local function linear(options)
-  mgpu.seed(1)
-  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, kernel_initializer = "zeros" } }
-  options = options or {}
-  options.optimizer = options.optimizer or mgpu.optimizers.SGD { learning_rate = 0.1 }
-  options.loss = options.loss or "mse"
-  model:compile(options)
-  return model
-end
+local shared = require "tests.lua.line"
+local line, linear = shared.line, shared.linear
 
 -- Three classes in the plane.
 local function classes(n)
