@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "ops/attrs.h"
 #include "ops/elementwise.h"
+#include <float.h>
 #include <string.h>
 
 static bool is_elementwise(const mg_node *n, enum mg_elementwise op) {
@@ -270,8 +271,11 @@ static int moved(int node, int from, int to) {
     return node == from ? to : node > from && node <= to ? node - 1 : node;
 }
 
-/* Moves a node to a later place, before all that read it; those between move up. */
+/* Moves a node to a later place, and those between up; not past one that reads it, were it dead. */
 static void sink(mg_ir *ir, int from, int to) {
+    for (int i = from + 1; i <= to; i++)
+        for (int k = 0; k < ir->nodes[i].n_in; k++)
+            if (ir->nodes[i].in[k] == from) return;
     const mg_node n = ir->nodes[from];
     memmove(&ir->nodes[from], &ir->nodes[from + 1], (size_t)(to - from) * sizeof n);
     ir->nodes[to] = n;
@@ -321,24 +325,34 @@ static int before_cast(const mg_ir *ir, int node) {
     return mg_dtype_is_half(input(ir, n, 0)->dtype) ? n->in[0] : node;
 }
 
-/* A float16 divided by a number is finite if it is, where the number is at least 2^-24: not too
- * small, as maximum(s, 2^-24) is. Then *divisor is this, which may be NaN; else -1. */
-static int before_division(const mg_ir *ir, int node, int *divisor) {
-    const double least = 0x1p-24;
+/* The other operand of op(node, literal), and the literal; -1: it is no such thing. */
+static int beside_literal(const mg_ir *ir, int node, enum mg_elementwise op, double *literal) {
     const mg_node *n = &ir->nodes[node];
+    if (!is_elementwise(n, op) || n->shape.rank) return -1;
+    for (int k = 0; k < 2; k++) {
+        if (input(ir, n, k)->kind != MG_NODE_LITERAL) continue;
+        *literal = input(ir, n, k)->literal;
+        return n->in[1 - k];
+    }
+    return -1;
+}
+
+/* A float16 divided by minimum(maximum(s, 2^-24), m) is finite if it is and the divisor, which may
+ * be NaN: else that is neither so small that a quotient overflows, nor infinite. Then *divisor is
+ * this; else -1. */
+static int before_division(const mg_ir *ir, int node, int *divisor) {
+    const mg_node *n = &ir->nodes[node];
+    double least = 0, most = 0;
     *divisor = -1;
     if (!is_elementwise(n, MG_EW_div) || n->dtype != MG_F32) return node;
     const int x = before_cast(ir, n->in[0]);
-    const mg_node *s = input(ir, n, 1);
-    if (ir->nodes[x].dtype != MG_F16 || !is_elementwise(s, MG_EW_maximum) || s->shape.rank)
+    const int bounded = beside_literal(ir, n->in[1], MG_EW_minimum, &most);
+    if (ir->nodes[x].dtype != MG_F16 || bounded < 0 ||
+        beside_literal(ir, bounded, MG_EW_maximum, &least) < 0 || !(least >= 0x1p-24) ||
+        !(most >= least && most <= FLT_MAX))
         return node;
-    for (int k = 0; k < 2; k++) {
-        const mg_node *c = input(ir, s, k);
-        if (c->kind != MG_NODE_LITERAL || !(c->literal >= least)) continue;
-        *divisor = n->in[1];
-        return x;
-    }
-    return node;
+    *divisor = n->in[1];
+    return x;
 }
 
 /* all_finite looks at gradients as they were made, so that only the update wants them unscaled and
@@ -366,7 +380,7 @@ static mg_status rewrite(mg_ir *ir) {
         MG_TRY(take_epilogue(ir, n));
         MG_TRY(look_at_source(ir, n));
         move_mask(ir, n);
-        sum_pooled(ir, n);
+        sum_pooled(ir, n); /* of one that has moved only now */
     }
     mg_ir_count_uses(ir);
     return MG_OK;

@@ -88,19 +88,22 @@ test("a step with a gradient that is not finite changes nothing", function()
 end)
 
 test("all_finite of quotients is that of the quotients", function()
-  local function finite(least)
-    return mgpu.jit(function(x, s) return ops.all_finite(x:to "float32" / ops.maximum(s, least)) end)
+  local function finite(least, most)
+    return mgpu.jit(function(x, s)
+      return ops.all_finite(x:to "float32" / ops.minimum(ops.maximum(s, least), most))
+    end)
   end
-  for _, least in ipairs { 2 ^ -24, 1e-45 } do
-    local jitted = finite(least)
+  for _, limits in ipairs { { 2 ^ -24, 2 ^ 126 }, { 1e-45, 2 ^ 126 }, { 2 ^ -24, 1 / 0 }, { 2 ^ -24, 1e-40 } } do
+    local least, most = unpack(limits)
+    local jitted = finite(least, most)
     for _, x in ipairs { 0, 1, 65504, 1 / 0, 0 / 0 } do
-      for _, s in ipairs { 1, 0, 1e-36, 2 ^ -24, 3e38, 0 / 0 } do
+      for _, s in ipairs { 1, 0, 1e-36, 2 ^ -24, 3e38, 1 / 0, 0 / 0 } do
         local half = mgpu.tensor({ 1, x }, { dtype = "float16" })
         local scale = mgpu.tensor(s)
-        local quotient = half:to "float32" / ops.maximum(scale, least)
+        local quotient = half:to "float32" / ops.minimum(ops.maximum(scale, least), most)
         mgpu.eval(quotient)
         check.equal(jitted(half, scale):item(), ops.all_finite(quotient):item(),
-          ("%g / max(%g, %g)"):format(x, s, least))
+          ("%g / min(max(%g, %g), %g)"):format(x, s, least, most))
       end
     end
   end

@@ -45,14 +45,15 @@ function LossScale:build(variables) self.inner_optimizer:build(variables) end
 
 function LossScale:scale_loss(loss) return loss * self.dynamic_scale end
 
--- The divisor is told to be no smaller than it can be, so that a finite float16 stays finite: then the
--- check of the gradients need not wait for their division.
+-- A scale never leaves its bounds. Said of the divisor, this tells the plan that a finite float16 stays
+-- finite, and that the check of the gradients need not wait for their division.
 function LossScale:unscale(grads)
   local list = {}
   for i, g in ipairs(grads) do
     if g then -- a variable of float16 has gradients of float16
       local wide = g:dtype() == "float64" and g or ops.cast(g, { dtype = "float32" })
-      list[i] = wide / ops.maximum(core.place(self.dynamic_scale:value(), g:device()), LEAST)
+      local scale = core.place(self.dynamic_scale:value(), g:device())
+      list[i] = wide / ops.minimum(ops.maximum(scale, LEAST), MOST)
     else
       list[i] = false
     end
