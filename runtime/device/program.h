@@ -24,9 +24,8 @@ typedef struct mg_kernel_plan {
     mg_port *in; /* layouts as the values lie now (see row_major); prepare may ask for others */
     mg_port
         *out; /* row-major; prepare may choose others (ignored for external values: reordered) */
-    size_t
-        scratch; /* bytes of scratch wanted during the call, aligned as the arena is, up to 256 */
-    void *state; /* the kernel's own, from mg_alloc or anything `release` understands */
+    size_t scratch; /* bytes wanted during the call, aligned as the arena is, up to 256 */
+    void *state;    /* the kernel's own, from mg_alloc or anything `release` understands */
     mg_device *device;
     bool out_external; /* an output is external: it should be written row-major */
     /* Bit i: the result may be written over input i where nobody reads that later. Groups, which

@@ -143,6 +143,12 @@ static mg_tensor *inverse_deviation(const mg_tensor *y) {
     return rsqrt(shift(row(y->inputs[1], 1), ((const mg_norm_attrs *)y->attrs)->epsilon));
 }
 
+/* The gradient of the moments, by which inv = 1 / sqrt(variance + epsilon) and mean depend on x:
+ * from sums s of what slope multiplies, and of that times x - mean and inv. */
+static mg_tensor *to_moments(mg_tensor *slope, mg_tensor *inv, mg_tensor *s) {
+    return two_rows(neg(mul(slope, row(s, 0))), scale(mul(mul(slope, inv), row(s, 1)), -0.5));
+}
+
 /* From the sums s of dy and dy * xhat: dbeta = s0, dgamma = s1, dmean = -gamma * inv * s0,
  * dvariance = -gamma * inv^2 / 2 * s1, with inv = 1 / sqrt(variance + epsilon). */
 static mg_tensor *batch_norm_grad(mg_tensor *y, mg_tensor *dy, int i) {
@@ -152,7 +158,7 @@ static mg_tensor *batch_norm_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *sums = mg_make("batch_norm_reduce", y->attrs, 3, x, moments, dy);
     if (i == 2) return row(sums, 1);
     if (i == 3) return row(sums, 0);
-    return two_rows(neg(mul(slope, row(sums, 0))), scale(mul(mul(slope, inv), row(sums, 1)), -0.5));
+    return to_moments(slope, inv, sums);
 }
 
 /* s0 = sum dy, s1 = sum dy (x - mean) inv; g holds the gradients of both. */
@@ -161,7 +167,7 @@ static mg_tensor *reduce_grad(mg_tensor *s, mg_tensor *g, int i) {
     mg_tensor *inv = inverse_deviation(s), *slope = mul(row(g, 1), inv);
     if (i == 0) return mul(dy, slope);
     if (i == 2) return add(mul(sub(x, row(moments, 0)), slope), row(g, 0));
-    return two_rows(neg(mul(slope, row(s, 0))), scale(mul(mul(slope, inv), row(s, 1)), -0.5));
+    return to_moments(slope, inv, s);
 }
 
 /* ---- split rules ---- */

@@ -69,7 +69,7 @@ end
 local function turns(out, op)
   local n = 0
   for _, verdict in ipairs { "takes", "is out" } do
-    n = n + select(2, out:gsub(("cuda:0: %s: [%%w_' ]+ %s "):format(op, verdict), ""))
+    n = n + select(2, out:gsub(("cuda:0: %s: [%%w_' ]+ %s%%f[%%s]"):format(op, verdict), ""))
   end
   return n
 end

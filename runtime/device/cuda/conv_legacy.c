@@ -8,7 +8,7 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-enum { MOST_OPTIONS = 8, MUCH_WORKSPACE = 1 << 30 };
+enum { MOST_OPTIONS = 8 };
 
 typedef enum form { FORWARD, INPUT, WEIGHT } form;
 
@@ -118,7 +118,7 @@ FINDER(find_weight, cudnnConvolutionBwdFilterAlgoPerf_t,
        cudnnGetConvolutionBackwardFilterAlgorithm_v7, x, y, w)
 
 static bool is_allowed(const option *o) {
-    if (o->status != CUDNN_STATUS_SUCCESS || o->memory > MUCH_WORKSPACE) return false;
+    if (o->status != CUDNN_STATUS_SUCCESS || o->memory > MG_DNN_MUCH_WORKSPACE) return false;
     return !mg_deterministic() || o->determinism == CUDNN_DETERMINISTIC;
 }
 

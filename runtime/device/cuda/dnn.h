@@ -35,6 +35,9 @@ mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
 
+/* Bytes: what wants more is taken only for want of anything else. */
+#define MG_DNN_MUCH_WORKSPACE ((size_t)4 << 30)
+
 /* How cuDNN names a floating dtype. */
 cudnnDataType_t mg_dnn_type(mg_dtype t);
 

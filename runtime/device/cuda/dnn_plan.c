@@ -5,8 +5,7 @@
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-enum { MOST_ENGINES = 64 };              /* asked of the heuristics */
-#define MUCH_WORKSPACE ((size_t)4 << 30) /* bytes */
+enum { MOST_ENGINES = 64 }; /* asked of the heuristics */
 
 static cudnnStatus_t make(cudnnBackendDescriptorType_t type, descriptor *d) {
     *d = NULL;
@@ -146,7 +145,7 @@ static cudnnStatus_t add_plans(const mg_dnn_target *target, engines *e, mg_dtype
             continue;
         if (c.behaviour[CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION] && !reluctant) continue;
         last = plan_for(p, target, e->at[i]);
-        if (last == CUDNN_STATUS_SUCCESS && (reluctant || p->workspace <= MUCH_WORKSPACE)) {
+        if (last == CUDNN_STATUS_SUCCESS && (reluctant || p->workspace <= MG_DNN_MUCH_WORKSPACE)) {
             p->engine = e->at[i];
             e->at[i] = NULL;
             ++*n;

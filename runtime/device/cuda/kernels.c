@@ -140,15 +140,20 @@ mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *
     return status;
 }
 
-bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
-                       mg_dtype t) {
+bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const mg_value *result,
+                       const void *at) {
+    const int64_t *dim = result->shape.dim;
+    const bool image = result->shape.rank == 4; /* whose middle no window lies beside altogether */
+    const int64_t element = image ? (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3] : 0;
+    const size_t size = mg_dtype_size(result->dtype);
     uint64_t bits = 0;
     double value = 0;
     if (mg_cuda_enter(d) != MG_OK) return false;
     pthread_mutex_lock(&mg_cuda_of(d)->turn);
     mg_status status = start(context);
     pthread_mutex_unlock(&mg_cuda_of(d)->turn);
-    if (status == MG_OK) status = mg_cuda_copy_out(d, &bits, element, mg_dtype_size(t));
-    mg_to_double(&value, &bits, t, 1);
+    if (status == MG_OK)
+        status = mg_cuda_copy_out(d, &bits, (const char *)at + (size_t)element * size, size);
+    mg_to_double(&value, &bits, result->dtype, 1);
     return status == MG_OK && isnan(value);
 }

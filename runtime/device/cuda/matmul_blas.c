@@ -190,7 +190,8 @@ static size_t rounded(int64_t count, size_t size) {
 }
 
 static bool is_right(trial *t) {
-    return !t->s->relu || mg_cuda_keeps_nan(t->s->device, try_once, t, t->y, t->s->dtype);
+    const mg_value y = {.dtype = t->s->dtype}; /* any element will do */
+    return !t->s->relu || mg_cuda_keeps_nan(t->s->device, try_once, t, &y, t->y);
 }
 
 /* Chooses the fastest; the first one, not settled, if none could be timed. */

@@ -18,21 +18,15 @@
 
 enum { MOST_RIVALS = 3, MOST_PORTS = 5 };
 
-typedef struct contest {
-    const char *op;
-    const mg_kernel *rivals[MOST_RIVALS];
-} contest;
-
-static const contest contests[] = {
-    {"conv2d", {&mg_cuda_direct_conv2d, &mg_cuda_depth_conv2d, &mg_cuda_conv2d}},
-    {"conv2d_grad_input", {&mg_cuda_depth_conv2d_grad_input, &mg_cuda_conv2d_grad_input}},
-    {"conv2d_grad_weight",
-     {&mg_cuda_direct_conv2d_grad_weight, &mg_cuda_depth_conv2d_grad_weight,
-      &mg_cuda_conv2d_grad_weight}},
-    {"max_pool2d", {&mg_cuda_max_pool2d, &mg_cuda_dnn_max_pool2d}},
-    {"avg_pool2d", {&mg_cuda_avg_pool2d, &mg_cuda_dnn_avg_pool2d}},
-    {"avg_pool2d_grad", {&mg_cuda_avg_pool2d_grad, &mg_cuda_dnn_avg_pool2d_grad}},
-    {"batch_norm", {&mg_cuda_batch_norm, &mg_cuda_dnn_batch_norm}},
+static const mg_kernel *const contests[][MOST_RIVALS] = {
+    {&mg_cuda_direct_conv2d, &mg_cuda_depth_conv2d, &mg_cuda_conv2d},
+    {&mg_cuda_depth_conv2d_grad_input, &mg_cuda_conv2d_grad_input},
+    {&mg_cuda_direct_conv2d_grad_weight, &mg_cuda_depth_conv2d_grad_weight,
+     &mg_cuda_conv2d_grad_weight},
+    {&mg_cuda_max_pool2d, &mg_cuda_dnn_max_pool2d},
+    {&mg_cuda_avg_pool2d, &mg_cuda_dnn_avg_pool2d},
+    {&mg_cuda_avg_pool2d_grad, &mg_cuda_dnn_avg_pool2d_grad},
+    {&mg_cuda_batch_norm, &mg_cuda_dnn_batch_norm},
 };
 
 typedef struct entrant { /* a rival that takes the step */
@@ -50,18 +44,13 @@ typedef struct state {
 
 /* ---- who enters ---- */
 
-static const contest *contest_of(const mg_kernel_plan *plan) {
-    const int n = sizeof contests / sizeof *contests;
-    for (int i = 0; i < n; i++)
-        if (strcmp(contests[i].op, plan->step->op->name) == 0) return &contests[i];
-    return NULL;
-}
-
 static int find_entrants(const mg_kernel_plan *plan, entrant *list) {
-    const contest *c = contest_of(plan);
     int n = 0;
-    for (int i = 0; i < MOST_RIVALS && c->rivals[i]; i++)
-        if (!c->rivals[i]->accepts(plan)) list[n++].kernel = c->rivals[i];
+    for (size_t c = 0; c < sizeof contests / sizeof *contests; c++)
+        for (int i = 0; i < MOST_RIVALS && contests[c][i]; i++) {
+            const mg_kernel *k = contests[c][i];
+            if (strcmp(k->op, plan->step->op->name) == 0 && !k->accepts(plan)) list[n++].kernel = k;
+        }
     return n;
 }
 
@@ -141,18 +130,8 @@ static mg_status start(void *context) {
     return t->entrant->kernel->run(&t->call);
 }
 
-/* In the middle of an image, where no window lies beside it altogether. */
-static const char *some_element(const trial *t, const mg_kernel_plan *plan) {
-    const mg_value *y = plan->out[0].value;
-    const int64_t *dim = y->shape.dim;
-    int64_t at = 0;
-    if (y->shape.rank == 4) at = (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3];
-    return (char *)t->at[plan->step->n_in] + (size_t)at * mg_dtype_size(y->dtype);
-}
-
 static void let_run(entrant *e, const trial *t) {
     const mg_kernel_plan *plan = &e->plan;
-    const mg_dtype dtype = plan->out[0].value->dtype;
     turn own = {e,
                 {.plan = plan,
                  .in = t->at,
@@ -160,11 +139,14 @@ static void let_run(entrant *e, const trial *t) {
                  .scratch = plan->scratch ? t->at[t->n] : NULL}};
     const int y = plan->step->n_in;
     e->out = mg_cuda_fill(t->device, t->at[y], 0, t->bytes[y]) != MG_OK ||
-             !mg_cuda_keeps_nan(t->device, start, &own, some_element(t, plan), dtype) ||
+             !mg_cuda_keeps_nan(t->device, start, &own, plan->out[0].value, t->at[y]) ||
              mg_cuda_time(t->device, start, &own, &e->ms) != MG_OK;
-    if (mg_log_on("dispatch"))
-        mg_log("dispatch", "%s: %s: %s %s %.4f ms", t->device->name, plan->step->op->name,
-               e->kernel->name, e->out ? "is out" : "takes", (double)e->ms);
+    if (mg_log_on("dispatch") && e->out)
+        mg_log("dispatch", "%s: %s: %s is out", t->device->name, plan->step->op->name,
+               e->kernel->name);
+    else if (mg_log_on("dispatch"))
+        mg_log("dispatch", "%s: %s: %s takes %.4f ms", t->device->name, plan->step->op->name,
+               e->kernel->name, (double)e->ms);
     mg_error_clear();
 }
 
@@ -184,12 +166,11 @@ static mg_status measure(const mg_kernel_plan *plan, entrant *list, int n, bool 
         if (!list[i].out) let_run(&list[i], &t);
     give_back(&t);
     *settled = status == MG_OK;
-    if (status == MG_OOM) {
+    if (status == MG_OOM)
         mg_error_clear();
-        status = MG_OK;
-    }
-    return status == MG_OK ? mg_cuda_enter(plan->device)
-                           : status; /* one may have brought it down */
+    else if (status != MG_OK)
+        return status;
+    return mg_cuda_enter(plan->device); /* one of them may have brought it down */
 }
 
 /* ---- what is kept ---- */

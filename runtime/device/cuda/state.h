@@ -92,9 +92,9 @@ typedef mg_status mg_cuda_work(void *context);
 mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms);
 
 /* Whether work over operands whose bytes are all 0xff, NaN in any dtype, gives NaN: the relu at the
- * end of a library's kernel may make 0 of it. `element` is one of the result. Not if it fails. */
-bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const void *element,
-                       mg_dtype t);
+ * end of a library's kernel may make 0 of it. `at` is where the result lies. Not if it fails. */
+bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const mg_value *result,
+                       const void *at);
 
 /* A kernel's parameter for a draw: where its key and ordinal come from. */
 struct mg_draw;
