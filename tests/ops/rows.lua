@@ -336,6 +336,8 @@ local function conv_backward(x, w, y, o)
 end
 conv_backward({ 2, 5, 6, 3 }, { 3, 3, 3, 4 }, { 2, 3, 4, 4 })
 conv_backward({ 2, 6, 5, 2 }, { 3, 3, 2, 3 }, { 2, 3, 3, 3 }, { strides = { 2, 2 }, pads = { 1, 1, 1, 1 } })
+conv_backward({ 2, 8, 8, 3 }, { 1, 1, 3, 4 }, { 2, 4, 4, 4 }, { strides = { 2, 2 } })
+conv_backward({ 2, 9, 8, 6 }, { 1, 1, 1, 6 }, { 2, 3, 8, 6 }, { strides = { 3, 1 }, groups = 6, grad = false })
 conv_backward({ 4, 28, 28, 1 }, { 5, 5, 1, 6 }, { 4, 28, 28, 6 }, { pads = { 2, 2, 2, 2 }, grad = false })
 conv_backward({ 4, 14, 14, 6 }, { 5, 5, 6, 16 }, { 4, 10, 10, 16 }, { grad = false })
 conv_backward({ 3, 14, 14, 64 }, { 3, 3, 64, 32 }, { 3, 12, 12, 32 }, { grad = false, tol = 1e-4 })

@@ -148,6 +148,37 @@ static dnnl_status_t forward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_d
     return dnnl_primitive_desc_create(pd, &d, attr, mg_dnnl_engine(), NULL);
 }
 
+/* oneDNN's 1x1 kernels must not compute the kernel gradient of a strided convolution over row-major
+ * images when a group has fewer channels than a vector: they write past their workspace, return
+ * other numbers in every run, or never return (uxlfoundation/oneDNN#6035; open in 3.12). */
+static bool is_faulty_1x1(const dnnl_memory_desc_t md[N_PARTS], const geometry *g) {
+    const dnnl_memory_desc_t *w = &md[W];
+    const bool strided = g->strides[0] > 1 || g->strides[1] > 1;
+    const bool row_major = md[X].format_desc.blocking.strides[1] == 1;
+    return strided && row_major && w->dims[w->ndims - 3] < MG_LANES;
+}
+
+/* The library's first implementation whose name does not begin with refused. */
+static dnnl_status_t create_desc(dnnl_primitive_desc_t *pd, const dnnl_convolution_desc_t *d,
+                                 dnnl_primitive_attr_t attr, dnnl_primitive_desc_t hint,
+                                 const char *refused) {
+    dnnl_primitive_desc_iterator_t it;
+    dnnl_status_t status =
+        dnnl_primitive_desc_iterator_create(&it, d, attr, mg_dnnl_engine(), hint);
+    if (status != dnnl_success) return status;
+    while (status == dnnl_success) {
+        const char *name = "";
+        *pd = dnnl_primitive_desc_iterator_fetch(it);
+        dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, &name);
+        if (!refused || strncmp(name, refused, strlen(refused)) != 0) break;
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+        status = dnnl_primitive_desc_iterator_next(it);
+    }
+    dnnl_primitive_desc_iterator_destroy(it);
+    return status == dnnl_iterator_ends ? dnnl_unimplemented : status;
+}
+
 static dnnl_status_t backward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t md[N_PARTS],
                                    int result, dnnl_alg_kind_t algorithm, const geometry *g,
                                    dnnl_primitive_attr_t attr) {
@@ -162,7 +193,8 @@ static dnnl_status_t backward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_
                                &d, algorithm, &md[X], &md[W], NULL, &md[Y], g->strides,
                                g->dilations, g->before, g->after);
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(pd, &d, attr, mg_dnnl_engine(), hint);
+        status =
+            create_desc(pd, &d, attr, hint, result == W && is_faulty_1x1(md, g) ? "jit_1x1" : NULL);
     dnnl_primitive_desc_destroy(hint);
     return status;
 }
