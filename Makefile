@@ -160,8 +160,8 @@ include runtime/device/cuda/rules.mk
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cpu_loops: $(patsubst %.c,$B/%.o,$(wildcard runtime/device/cpu/loops_*.c runtime/device/cpu/chains_*.c))
 $B/tests/c/test_cuda_cache: $(call cuda,cache)
-$B/tests/c/test_cuda_source: $(call cuda,source text nvrtc embedded cache)
-$B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead text nvrtc embedded cache)
+$B/tests/c/test_cuda_source: $(call cuda,source nvrtc embedded cache)
+$B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead nvrtc embedded cache)
 $B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan)
 $B/tests/c/test_cuda_dnn_legacy: $(call cuda,dnn dnn_legacy)
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'

@@ -4,7 +4,7 @@
  * on a per-thread list and taken off in a loop, so a chain of any length needs no stack. */
 #include "core/tensor.h"
 #include "core/alloc.h"
-#include "core/owners.h"
+#include "core/memory_report.h"
 #include "core/variable.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -23,7 +23,7 @@ static atomic_uint walk_number;
 static mg_status short_of_memory(mg_device *d, size_t bytes) {
     char owners[400], limit[64] = "the machine's";
     mg_device_info info = {0};
-    mg_owners_describe(d, owners, sizeof owners);
+    mg_memory_report_describe(d, owners, sizeof owners);
     if (d->limit != INT64_MAX)
         snprintf(limit, sizeof limit, "%lld", (long long)d->limit);
     else if (d->api->describe && d->api->describe(d->ordinal, &info) == MG_OK)

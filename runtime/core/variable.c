@@ -4,7 +4,7 @@
  * anything can settle them too and histories stay short. */
 #include "core/variable.h"
 #include "core/alloc.h"
-#include "core/owners.h"
+#include "core/memory_report.h"
 #include "graph/graph.h"
 #include "ops/op.h"
 #include <string.h>
@@ -114,7 +114,7 @@ mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable)
         mg_variable_release(v);
         return NULL;
     }
-    mg_owners_add(v);
+    mg_memory_report_add(v);
     return v;
 }
 
@@ -125,7 +125,7 @@ mg_variable *mg_variable_retain(mg_variable *v) {
 
 void mg_variable_release(mg_variable *v) {
     if (!v || atomic_fetch_sub(&v->refs, 1) != 1) return;
-    mg_owners_remove(v);
+    mg_memory_report_remove(v);
     mg_tensor_release(v->traced);
     mg_tensor_release(v->entry);
     mg_tensor_release(v->value);

@@ -24,7 +24,7 @@ struct mg_variable {
     mg_tensor *traced;            /* owned: the value inside the open trace, or NULL */
     mg_tensor *entry;             /* owned: the placeholder of the open trace, or NULL */
     uint16_t trace;               /* serial of the trace that `traced` and `entry` belong to */
-    mg_variable *next, *previous; /* of all variables: core/owners.c */
+    mg_variable *next, *previous; /* of all variables: core/memory_report.c */
 };
 
 /* The value's dtype and shape become the variable's for good. Owned. */

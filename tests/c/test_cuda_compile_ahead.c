@@ -237,7 +237,7 @@ static void the_key_has_all_that_decides_an_image(void **state) {
     static const char *const parts[] = {"saxpy",        "NVRTC 1",     "--gpu-architecture=sm_90",
                                         "--fmad=false", "--std=c++17", "-default-device",
                                         "\nthe source"};
-    mg_text key = {0}, other = {0};
+    mg_string_buffer key = {0}, other = {0};
     skip_without_compiler();
     assert_int_equal(mg_nvrtc_key(&key, "saxpy", "the source", 9, 0), MG_OK);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

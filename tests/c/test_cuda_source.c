@@ -20,9 +20,9 @@ static bool is_wide(mg_dtype t) {
 }
 
 static char *source_of(const mg_fused *e, const mg_fused_form *form) {
-    mg_text text = {0};
+    mg_string_buffer text = {0};
     mg_fused_source(&text, e, form);
-    assert_int_equal(mg_text_status(&text), MG_OK);
+    assert_int_equal(mg_string_buffer_status(&text), MG_OK);
     return text.s;
 }
 
@@ -212,19 +212,23 @@ static void reductions_compile(void **state) {
     skip_without_compiler();
     for (int i = 0; i < N_OPS * N_FORMS; i++) {
         const int form = i / N_OPS, op = i % N_OPS, type = i % MG_N_DTYPES;
-        mg_text t = {0};
-        for (int k = 0; k < N_OPS; k++) mg_text_add(&t, "#define IS_%s %d\n", ops[k], k == op);
-        mg_text_add(&t, "#define WIDE %d\n#define WIDE_INDEX %d\n", is_wide((mg_dtype)type),
-                    forms[form].wide_index);
-        mg_text_add(&t, "#define ROWS %d\n#define TEAM %d\n#define THREADS 256\n#define RUN 64\n",
-                    forms[form].rows, forms[form].team);
-        mg_text_add(&t, "#define IN_PARTIAL %d\n#define OUT_PARTIAL %d\n#define VECTOR %d\n",
-                    forms[form].from_partial, forms[form].to_partial, forms[form].vector);
-        mg_text_add(&t, "#define KEPT %d\n#define REDUCED %d\n#define IN %s\n#define OUT %s\n",
-                    forms[form].kept, forms[form].reduced, mg_element_name((mg_dtype)type),
-                    mg_element_name((mg_dtype)type));
-        mg_text_add(&t, "#include \"device/cuda/kernels/reduce.h\"\n");
-        assert_int_equal(mg_text_status(&t), MG_OK);
+        mg_string_buffer t = {0};
+        for (int k = 0; k < N_OPS; k++)
+            mg_string_buffer_add(&t, "#define IS_%s %d\n", ops[k], k == op);
+        mg_string_buffer_add(&t, "#define WIDE %d\n#define WIDE_INDEX %d\n",
+                             is_wide((mg_dtype)type), forms[form].wide_index);
+        mg_string_buffer_add(
+            &t, "#define ROWS %d\n#define TEAM %d\n#define THREADS 256\n#define RUN 64\n",
+            forms[form].rows, forms[form].team);
+        mg_string_buffer_add(&t,
+                             "#define IN_PARTIAL %d\n#define OUT_PARTIAL %d\n#define VECTOR %d\n",
+                             forms[form].from_partial, forms[form].to_partial, forms[form].vector);
+        mg_string_buffer_add(&t,
+                             "#define KEPT %d\n#define REDUCED %d\n#define IN %s\n#define OUT %s\n",
+                             forms[form].kept, forms[form].reduced, mg_element_name((mg_dtype)type),
+                             mg_element_name((mg_dtype)type));
+        mg_string_buffer_add(&t, "#include \"device/cuda/kernels/reduce.h\"\n");
+        assert_int_equal(mg_string_buffer_status(&t), MG_OK);
         assert_text_compiles(t.s, (size_t)(i % 2));
         mg_free(t.s);
     }
@@ -236,15 +240,15 @@ static void scans_and_searches_compile(void **state) {
     for (int type = 0; type < MG_N_DTYPES; type++)
         for (int kind = 0; kind < 3; kind++) {
             static const char *const headers[] = {"scan", "scan", "finite"};
-            mg_text t = {0};
+            mg_string_buffer t = {0};
             if (kind == 2 && !mg_dtype_is_float((mg_dtype)type)) continue;
-            mg_text_add(&t, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS 256\n",
-                        kind == 1 || is_wide((mg_dtype)type));
-            mg_text_add(&t, "#define IS_SUM %d\n#define VECTOR 2\n#define IN %s\n#define OUT %s\n",
-                        kind == 0, mg_element_name((mg_dtype)type),
-                        mg_element_name((mg_dtype)type));
-            mg_text_add(&t, "#include \"device/cuda/kernels/%s.h\"\n", headers[kind]);
-            assert_int_equal(mg_text_status(&t), MG_OK);
+            mg_string_buffer_add(&t, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS 256\n",
+                                 kind == 1 || is_wide((mg_dtype)type));
+            mg_string_buffer_add(
+                &t, "#define IS_SUM %d\n#define VECTOR 2\n#define IN %s\n#define OUT %s\n",
+                kind == 0, mg_element_name((mg_dtype)type), mg_element_name((mg_dtype)type));
+            mg_string_buffer_add(&t, "#include \"device/cuda/kernels/%s.h\"\n", headers[kind]);
+            assert_int_equal(mg_string_buffer_status(&t), MG_OK);
             assert_text_compiles(t.s, (size_t)(type % 2));
             mg_free(t.s);
         }

@@ -4,7 +4,7 @@
  * give their pages back and clear new ones each time, which took longer than element-wise steps
  * themselves. */
 #include "core/alloc.h"
-#include "core/kept.h"
+#include "core/block_cache.h"
 #include "device/cpu/cpu.h"
 #include <pthread.h>
 
@@ -15,21 +15,21 @@ enum { LEAST = 128 << 10, KEPT = 256 << 20 };
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static mg_kept kept; /* under the lock */
+static mg_block_cache kept; /* under the lock */
 
 bool mg_cpu_free_kept(void) {
     size_t bytes;
     void *data;
     pthread_mutex_lock(&lock);
     const bool any = kept.n > 0;
-    while ((data = mg_kept_drop(&kept, &bytes))) mg_free(data);
+    while ((data = mg_block_cache_drop(&kept, &bytes))) mg_free(data);
     pthread_mutex_unlock(&lock);
     return any;
 }
 
 static void *take_kept(size_t bytes) {
     pthread_mutex_lock(&lock);
-    void *data = mg_kept_take(&kept, bytes);
+    void *data = mg_block_cache_take(&kept, bytes);
     pthread_mutex_unlock(&lock);
     return data;
 }
@@ -51,7 +51,7 @@ void mg_cpu_free(mg_device *d, void *data, size_t bytes) {
         return;
     }
     pthread_mutex_lock(&lock);
-    while ((old = mg_kept_excess(&kept, bytes, KEPT, &old_bytes))) mg_free(old);
-    mg_kept_add(&kept, data, bytes);
+    while ((old = mg_block_cache_excess(&kept, bytes, KEPT, &old_bytes))) mg_free(old);
+    mg_block_cache_add(&kept, data, bytes);
     pthread_mutex_unlock(&lock);
 }

@@ -76,7 +76,7 @@ static mg_cuda_image *find(const char *key) {
 
 mg_status mg_cuda_image_want(const char *name, const char *source, int major, int minor,
                              mg_cuda_image **image) {
-    mg_text key = {0};
+    mg_string_buffer key = {0};
     size_t bytes = 0;
     MG_TRY(mg_nvrtc_key(&key, name, source, major, minor));
     pthread_mutex_lock(&lock);

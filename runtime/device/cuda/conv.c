@@ -11,7 +11,7 @@
 #include "device/cuda/dnn_plan.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/memory.h"
-#include "device/cuda/text.h"
+#include "core/string_buffer.h"
 #include "ops/attrs.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -173,17 +173,18 @@ static mg_status fastest(const mg_kernel_plan *plan, const state *s, bool relu,
     return relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN") : MG_OK;
 }
 
-static mg_status key_of(mg_text *key, const mg_device *d, const mg_dnn_conv *c) {
-    mg_text_add(key, "conv %d %s fast %d bias %d relu %d cudnn %zu on %s;", c->result,
-                mg_dtype_name(c->dtype), mg_precision_fast(), c->bias, c->relu,
-                mg_dnn.cudnnGetVersion(), mg_cuda_of(d)->gpu_name);
+static mg_status key_of(mg_string_buffer *key, const mg_device *d, const mg_dnn_conv *c) {
+    mg_string_buffer_add(key, "conv %d %s fast %d bias %d relu %d cudnn %zu on %s;", c->result,
+                         mg_dtype_name(c->dtype), mg_precision_fast(), c->bias, c->relu,
+                         mg_dnn.cudnnGetVersion(), mg_cuda_of(d)->gpu_name);
     for (int i = 0; i < 4; i++)
-        mg_text_add(key, " %lld %lld %lld,", (long long)c->x[i], (long long)c->w[i],
-                    (long long)c->y[i]);
+        mg_string_buffer_add(key, " %lld %lld %lld,", (long long)c->x[i], (long long)c->w[i],
+                             (long long)c->y[i]);
     for (int i = 0; i < 2; i++)
-        mg_text_add(key, " %lld %lld %lld %lld,", (long long)c->strides[i],
-                    (long long)c->dilations[i], (long long)c->before[i], (long long)c->after[i]);
-    return mg_text_status(key);
+        mg_string_buffer_add(key, " %lld %lld %lld %lld,", (long long)c->strides[i],
+                             (long long)c->dilations[i], (long long)c->before[i],
+                             (long long)c->after[i]);
+    return mg_string_buffer_status(key);
 }
 
 static const char no_plan[] = "none";
@@ -229,7 +230,7 @@ static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_targe
  */
 static mg_status find_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
                            const mg_dnn_conv *c) {
-    mg_text key = {0};
+    mg_string_buffer key = {0};
     bool settled = false, none;
     if (mg_deterministic()) return choose(plan, s, target, c, &settled);
     MG_TRY(key_of(&key, plan->device, c));

@@ -17,12 +17,12 @@ static int vector_of(mg_dtype t) {
 }
 
 static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, const mg_cuda_module **kernel) {
-    mg_text text = {0};
-    mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n", t == MG_F64,
-                vector_of(t));
-    mg_text_add(&text, "#define IN %s\n", mg_element_name(t));
-    mg_text_add(&text, "#include \"device/cuda/kernels/finite.h\"\n");
-    MG_TRY(mg_text_status(&text));
+    mg_string_buffer text = {0};
+    mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n",
+                         t == MG_F64, vector_of(t));
+    mg_string_buffer_add(&text, "#define IN %s\n", mg_element_name(t));
+    mg_string_buffer_add(&text, "#include \"device/cuda/kernels/finite.h\"\n");
+    MG_TRY(mg_string_buffer_status(&text));
     const mg_status status = mg_cuda_want(plan->device, "all_finite", text.s, kernel);
     mg_free(text.s);
     return status;

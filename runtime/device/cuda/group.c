@@ -128,9 +128,9 @@ void mg_group_settle(const mg_kernel_plan *plan, int summed, mg_group *g) {
 
 mg_status mg_group_want(const mg_kernel_plan *plan, const mg_group *g,
                         const mg_cuda_module **kernel) {
-    mg_text text = {0};
+    mg_string_buffer text = {0};
     mg_fused_source(&text, plan->step->fused, &g->form);
-    MG_TRY(mg_text_status(&text));
+    MG_TRY(mg_string_buffer_status(&text));
     const mg_status status = mg_cuda_want(plan->device, "fused", text.s, kernel);
     mg_free(text.s);
     return status;

@@ -20,7 +20,7 @@ static void give(const mg_cuda *s, void *data) {
 static void give_kept(mg_cuda *s) {
     size_t bytes;
     void *data;
-    while ((data = mg_kept_drop(&s->kept, &bytes))) give(s, data);
+    while ((data = mg_block_cache_drop(&s->kept, &bytes))) give(s, data);
 }
 
 static CUresult take(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
@@ -40,7 +40,7 @@ mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     CUresult r = CUDA_SUCCESS;
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
-    *data = mg_kept_take(&s->kept, bytes);
+    *data = mg_block_cache_take(&s->kept, bytes);
     if (!*data) r = take(s, &address, bytes);
     pthread_mutex_unlock(&s->turn);
     if (address) *data = (void *)(uintptr_t)address;
@@ -56,8 +56,9 @@ void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     if (bytes > s->kept_most) {
         give(s, data);
     } else {
-        while ((old = mg_kept_excess(&s->kept, bytes, s->kept_most, &old_bytes))) give(s, old);
-        mg_kept_add(&s->kept, data, bytes);
+        while ((old = mg_block_cache_excess(&s->kept, bytes, s->kept_most, &old_bytes)))
+            give(s, old);
+        mg_block_cache_add(&s->kept, data, bytes);
     }
     pthread_mutex_unlock(&s->turn);
 }

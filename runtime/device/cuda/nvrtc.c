@@ -88,7 +88,8 @@ static void set_options(options *o, int major, int minor) {
     o->list[4] = "--diag-suppress=177";
 }
 
-mg_status mg_nvrtc_key(mg_text *key, const char *name, const char *source, int major, int minor) {
+mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
+                       int minor) {
     char version[16];
     options o;
     uint64_t headers = 0;
@@ -96,10 +97,10 @@ mg_status mg_nvrtc_key(mg_text *key, const char *name, const char *source, int m
     set_options(&o, major, minor);
     for (int i = 0; i < N_HEADERS; i++)
         headers = mg_cuda_hash(headers, header_texts[i], strlen(header_texts[i]) + 1);
-    mg_text_add(key, "%s by NVRTC %s", name, version);
-    for (int i = 0; i < N_OPTIONS; i++) mg_text_add(key, " %s", o.list[i]);
-    mg_text_add(key, " with %llx\n%s", (unsigned long long)headers, source);
-    return mg_text_status(key);
+    mg_string_buffer_add(key, "%s by NVRTC %s", name, version);
+    for (int i = 0; i < N_OPTIONS; i++) mg_string_buffer_add(key, " %s", o.list[i]);
+    mg_string_buffer_add(key, " with %llx\n%s", (unsigned long long)headers, source);
+    return mg_string_buffer_status(key);
 }
 
 /* ---- compiling ---- */

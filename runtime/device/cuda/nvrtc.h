@@ -3,7 +3,7 @@
 #define MG_DEVICE_CUDA_NVRTC_H
 
 #include "core/status.h"
-#include "device/cuda/text.h"
+#include "core/string_buffer.h"
 #include <stddef.h>
 
 /* MG_UNSUPPORTED if the library is missing. `version`: "13.0". */
@@ -17,6 +17,7 @@ mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int 
 
 /* Everything that decides what that gives, as one text: the source and its headers, the compiler's
  * version and options. On failure nothing is to be freed. */
-mg_status mg_nvrtc_key(mg_text *key, const char *name, const char *source, int major, int minor);
+mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
+                       int minor);
 
 #endif

@@ -217,7 +217,7 @@ static int at_least_one(int n) {
     return n > 0 ? n : 1;
 }
 
-static void add_source(mg_text *t, const mg_kernel_plan *plan, const job *j) {
+static void add_source(mg_string_buffer *t, const mg_kernel_plan *plan, const job *j) {
     const struct {
         const char *name;
         int value;
@@ -240,11 +240,11 @@ static void add_source(mg_text *t, const mg_kernel_plan *plan, const job *j) {
                    {"KEPT", at_least_one(j->kept.n)},
                    {"REDUCED", at_least_one(j->reduced.n)}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        mg_text_add(t, "#define %s %d\n", numbers[i].name, numbers[i].value);
+        mg_string_buffer_add(t, "#define %s %d\n", numbers[i].name, numbers[i].value);
     if (!j->from_partial)
-        mg_text_add(t, "#define IN %s\n", mg_element_name(plan->in[0].value->dtype));
-    mg_text_add(t, "#define OUT %s\n", mg_element_name(plan->out[0].value->dtype));
-    mg_text_add(t, "#include \"device/cuda/kernels/reduce.h\"\n");
+        mg_string_buffer_add(t, "#define IN %s\n", mg_element_name(plan->in[0].value->dtype));
+    mg_string_buffer_add(t, "#define OUT %s\n", mg_element_name(plan->out[0].value->dtype));
+    mg_string_buffer_add(t, "#include \"device/cuda/kernels/reduce.h\"\n");
 }
 
 static void put(pass *p, int64_t word) {
@@ -263,7 +263,7 @@ static void put_groups(pass *p, groups g) {
 }
 
 static mg_status add_pass(const mg_kernel_plan *plan, state *s, const job *j) {
-    mg_text text = {0};
+    mg_string_buffer text = {0};
     pass *p = &s->pass[s->n_passes++];
     p->n_words = 2; /* the addresses */
     put(p, j->n);
@@ -278,7 +278,7 @@ static mg_status add_pass(const mg_kernel_plan *plan, state *s, const job *j) {
         j->rows ? (j->units * j->team + THREADS - 1) / THREADS : j->units * tiles_of(j);
     p->blocks = mg_cuda_blocks(plan->device, blocks * THREADS, THREADS);
     add_source(&text, plan, j);
-    MG_TRY(mg_text_status(&text));
+    MG_TRY(mg_string_buffer_status(&text));
     const mg_status status = mg_cuda_want(plan->device, "reduce", text.s, &p->kernel);
     mg_free(text.s);
     return status;

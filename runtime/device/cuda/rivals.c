@@ -11,7 +11,7 @@
 #include "device/cuda/dnn.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/memory.h"
-#include "device/cuda/text.h"
+#include "core/string_buffer.h"
 #include "ops/op.h"
 #include <stdlib.h>
 #include <string.h>
@@ -175,18 +175,19 @@ static mg_status measure(const mg_kernel_plan *plan, entrant *list, int n, bool 
 
 /* ---- what is kept ---- */
 
-static mg_status key_of(mg_text *key, const mg_kernel_plan *plan, const entrant *list, int n) {
+static mg_status key_of(mg_string_buffer *key, const mg_kernel_plan *plan, const entrant *list,
+                        int n) {
     const mg_step *s = plan->step;
     const unsigned char *attrs = s->attrs;
-    mg_text_add(key, "%s fast %d cudnn %zu on %s:", s->op->name, mg_precision_fast(),
-                mg_dnn.cudnnGetVersion(), mg_cuda_of(plan->device)->gpu_name);
-    for (int i = 0; i < n; i++) mg_text_add(key, " %s,", list[i].kernel->name);
+    mg_string_buffer_add(key, "%s fast %d cudnn %zu on %s:", s->op->name, mg_precision_fast(),
+                         mg_dnn.cudnnGetVersion(), mg_cuda_of(plan->device)->gpu_name);
+    for (int i = 0; i < n; i++) mg_string_buffer_add(key, " %s,", list[i].kernel->name);
     for (int i = 0; i < s->n_in; i++)
-        mg_text_add(key, " %s%s", mg_dtype_name(plan->in[i].value->dtype),
-                    MG_SHAPE_TEXT(&plan->in[i].value->shape));
-    mg_text_add(key, " -> %s ", MG_SHAPE_TEXT(&plan->out[0].value->shape));
-    for (size_t i = 0; i < s->op->attrs_size; i++) mg_text_add(key, "%02x", attrs[i]);
-    return mg_text_status(key);
+        mg_string_buffer_add(key, " %s%s", mg_dtype_name(plan->in[i].value->dtype),
+                             MG_SHAPE_TEXT(&plan->in[i].value->shape));
+    mg_string_buffer_add(key, " -> %s ", MG_SHAPE_TEXT(&plan->out[0].value->shape));
+    for (size_t i = 0; i < s->op->attrs_size; i++) mg_string_buffer_add(key, "%02x", attrs[i]);
+    return mg_string_buffer_status(key);
 }
 
 /* The entrant of that name is the only one left, if there is one. */
@@ -250,7 +251,7 @@ static mg_status compete(mg_kernel_plan *plan, entrant *list, int n, const char 
 
 static mg_status prepare(mg_kernel_plan *plan) {
     entrant list[MOST_RIVALS] = {0};
-    mg_text key = {0};
+    mg_string_buffer key = {0};
     int n = find_entrants(plan, list), forced;
     if (!(plan->state = mg_alloc_zero(sizeof(state)))) return MG_OOM;
     MG_TRY(forced_rival(&forced));

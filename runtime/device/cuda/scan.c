@@ -27,13 +27,13 @@ static bool is_wide_type(mg_dtype t) {
 
 static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in, mg_dtype out,
                          const mg_cuda_module **kernel) {
-    mg_text text = {0};
-    mg_text_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
-                THREADS);
-    mg_text_add(&text, "#define IS_SUM %d\n#define IN %s\n#define OUT %s\n", sum,
-                mg_element_name(in), mg_element_name(out));
-    mg_text_add(&text, "#include \"device/cuda/kernels/scan.h\"\n");
-    MG_TRY(mg_text_status(&text));
+    mg_string_buffer text = {0};
+    mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
+                         THREADS);
+    mg_string_buffer_add(&text, "#define IS_SUM %d\n#define IN %s\n#define OUT %s\n", sum,
+                         mg_element_name(in), mg_element_name(out));
+    mg_string_buffer_add(&text, "#include \"device/cuda/kernels/scan.h\"\n");
+    MG_TRY(mg_string_buffer_status(&text));
     const mg_status status = mg_cuda_want(plan->device, "scan", text.s, kernel);
     mg_free(text.s);
     return status;

@@ -24,7 +24,7 @@ _Static_assert(sizeof ops / sizeof *ops == MG_N_ELEMENTWISE, "a text for each op
 
 /* A group and how its text is to be. */
 typedef struct writer {
-    mg_text *t;
+    mg_string_buffer *t;
     const mg_fused *e;
     const mg_fused_form *form;
     int number[MG_FUSE_MAX_INPUTS]; /* among the scalars or the strided inputs, as it may be */
@@ -79,11 +79,11 @@ static void add_numbers(const writer *w) {
                    {"SCALARS", at_least_one(w->n_scalars)},
                    {"STRIDED", at_least_one(w->n_strided)}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        mg_text_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
+        mg_string_buffer_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
     if (w->form->summed)
-        mg_text_add(w->t, "#define SUM type_%s\n",
-                    w->form->out_dtype[w->form->summed - 1] == MG_F64 ? "f64" : "f32");
-    mg_text_add(w->t, "#include \"device/cuda/kernels/fused.h\"\n\n");
+        mg_string_buffer_add(w->t, "#define SUM type_%s\n",
+                             w->form->out_dtype[w->form->summed - 1] == MG_F64 ? "f64" : "f32");
+    mg_string_buffer_add(w->t, "#include \"device/cuda/kernels/fused.h\"\n\n");
 }
 
 static void add_vector_types(const writer *w) {
@@ -92,7 +92,7 @@ static void add_vector_types(const writer *w) {
     for (int o = 0; o < w->e->n_outputs; o++) used[w->form->out_dtype[o]] = true;
     for (int type = 0; type < MG_N_DTYPES; type++)
         if (used[type])
-            mg_text_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
+            mg_string_buffer_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
 }
 
 static void add_ops(const writer *w) {
@@ -101,23 +101,23 @@ static void add_ops(const writer *w) {
         const op_text *op = &ops[w->e->instr[i].op];
         if (seen[op - ops]) continue;
         seen[op - ops] = true;
-        mg_text_add(w->t, "\nDEVICE REAL op_%s(%s) {\n    return %s;\n}\n", op->name, op->params,
-                    op->value);
+        mg_string_buffer_add(w->t, "\nDEVICE REAL op_%s(%s) {\n    return %s;\n}\n", op->name,
+                             op->params, op->value);
     }
 }
 
 /* ---- the functions ---- */
 
 static void add_load_scalars(const writer *w) {
-    mg_text_add(w->t, "\nDEVICE scalars load_scalars(const params *p, const tensor *t) {\n"
-                      "    scalars s = {{0}, {0}};\n");
+    mg_string_buffer_add(w->t, "\nDEVICE scalars load_scalars(const params *p, const tensor *t) {\n"
+                               "    scalars s = {{0}, {0}};\n");
     for (int i = 0; i < w->e->n_imms; i++)
-        mg_text_add(w->t, "    s.immediate[%d] = K(p->immediate[%d]);\n", i, i);
+        mg_string_buffer_add(w->t, "    s.immediate[%d] = K(p->immediate[%d]);\n", i, i);
     for (int i = 0; i < w->e->n_inputs; i++)
         if (w->form->way[i] == MG_WAY_ONE)
-            mg_text_add(w->t, "    s.in[%d] = load_%s(*(const type_%s *)t->in[%d]);\n",
-                        w->number[i], in_name(w, i), in_name(w, i), i);
-    mg_text_add(w->t, "    return s;\n}\n");
+            mg_string_buffer_add(w->t, "    s.in[%d] = load_%s(*(const type_%s *)t->in[%d]);\n",
+                                 w->number[i], in_name(w, i), in_name(w, i), i);
+    mg_string_buffer_add(w->t, "    return s;\n}\n");
 }
 
 /* Whether every value of an op is one that its dtype holds, given that its operands are. */
@@ -132,85 +132,88 @@ static bool is_exact(const mg_instr *instr, bool wide) {
 static void add_instruction(const writer *w, int i) {
     const mg_instr *instr = &w->e->instr[i];
     const bool exact = is_exact(instr, w->e->wide);
-    mg_text_add(w->t, "    const REAL v%d = ", w->e->n_inputs + w->e->n_imms + i);
-    if (!exact) mg_text_add(w->t, "ROUND_TO(%s, ", mg_element_name((mg_dtype)instr->dtype));
-    mg_text_add(w->t, "op_%s(", ops[instr->op].name);
+    mg_string_buffer_add(w->t, "    const REAL v%d = ", w->e->n_inputs + w->e->n_imms + i);
+    if (!exact)
+        mg_string_buffer_add(w->t, "ROUND_TO(%s, ", mg_element_name((mg_dtype)instr->dtype));
+    mg_string_buffer_add(w->t, "op_%s(", ops[instr->op].name);
     for (int k = 0; k < instr->n_args; k++)
-        mg_text_add(w->t, "%sv%d", k ? ", " : "", instr->arg[k]);
-    mg_text_add(w->t, exact ? ");\n" : "));\n");
+        mg_string_buffer_add(w->t, "%sv%d", k ? ", " : "", instr->arg[k]);
+    mg_string_buffer_add(w->t, exact ? ");\n" : "));\n");
 }
 
 static void add_compute(const writer *w) {
     const mg_fused *e = w->e;
-    mg_text_add(w->t, "\nDEVICE results compute(scalars s");
+    mg_string_buffer_add(w->t, "\nDEVICE results compute(scalars s");
     for (int i = 0; i < e->n_inputs; i++)
-        if (w->form->way[i] != MG_WAY_ONE) mg_text_add(w->t, ", REAL v%d", i);
-    mg_text_add(w->t, ") {\n");
+        if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", REAL v%d", i);
+    mg_string_buffer_add(w->t, ") {\n");
     for (int i = 0; i < e->n_inputs; i++)
         if (w->form->way[i] == MG_WAY_ONE)
-            mg_text_add(w->t, "    const REAL v%d = s.in[%d];\n", i, w->number[i]);
+            mg_string_buffer_add(w->t, "    const REAL v%d = s.in[%d];\n", i, w->number[i]);
     for (int i = 0; i < e->n_imms; i++)
-        mg_text_add(w->t, "    const REAL v%d = s.immediate[%d];\n", e->n_inputs + i, i);
+        mg_string_buffer_add(w->t, "    const REAL v%d = s.immediate[%d];\n", e->n_inputs + i, i);
     for (int i = 0; i < e->n_instrs; i++) add_instruction(w, i);
-    mg_text_add(w->t, "    results y;\n");
+    mg_string_buffer_add(w->t, "    results y;\n");
     for (int o = 0; o < e->n_outputs; o++)
-        mg_text_add(w->t, "    y.at[%d] = v%d;\n", o, e->output[o]);
-    mg_text_add(w->t, "    return y;\n}\n");
+        mg_string_buffer_add(w->t, "    y.at[%d] = v%d;\n", o, e->output[o]);
+    mg_string_buffer_add(w->t, "    return y;\n}\n");
 }
 
 /* Where input i lies at a place: "at.i" or "at.in[n]". */
 static void add_position(const writer *w, int i) {
     if (w->form->way[i] == MG_WAY_WHOLE)
-        mg_text_add(w->t, "at.i");
+        mg_string_buffer_add(w->t, "at.i");
     else
-        mg_text_add(w->t, "at.in[%d]", w->number[i]);
+        mg_string_buffer_add(w->t, "at.in[%d]", w->number[i]);
 }
 
 static void add_element_load(const writer *w, int i) {
-    mg_text_add(w->t, "load_%s(((const type_%s *)t->in[%d])[", in_name(w, i), in_name(w, i), i);
+    mg_string_buffer_add(w->t, "load_%s(((const type_%s *)t->in[%d])[", in_name(w, i),
+                         in_name(w, i), i);
     add_position(w, i);
-    mg_text_add(w->t, "])");
+    mg_string_buffer_add(w->t, "])");
 }
 
 /* Of element and vector, which also add what they store of the summed result to their last one. */
 static void add_head(const writer *w, const char *name) {
-    mg_text_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
-                w->form->summed ? ", SUM *sum" : "");
+    mg_string_buffer_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
+                         w->form->summed ? ", SUM *sum" : "");
 }
 
 static void add_element(const writer *w) {
     add_head(w, "element");
     for (int i = 0; i < w->e->n_inputs; i++) {
         if (w->form->way[i] == MG_WAY_ONE) continue;
-        mg_text_add(w->t, "    const REAL x%d = ", i);
+        mg_string_buffer_add(w->t, "    const REAL x%d = ", i);
         add_element_load(w, i);
-        mg_text_add(w->t, ";\n");
+        mg_string_buffer_add(w->t, ";\n");
     }
-    mg_text_add(w->t, "    const results y = compute(s");
+    mg_string_buffer_add(w->t, "    const results y = compute(s");
     for (int i = 0; i < w->e->n_inputs; i++)
-        if (w->form->way[i] != MG_WAY_ONE) mg_text_add(w->t, ", x%d", i);
-    mg_text_add(w->t, ");\n");
+        if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", x%d", i);
+    mg_string_buffer_add(w->t, ");\n");
     for (int o = 0; o < w->e->n_outputs; o++)
-        mg_text_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
-                    out_name(w, o), o, out_name(w, o), o);
-    if (w->form->summed) mg_text_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
-    mg_text_add(w->t, "}\n");
+        mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
+                             out_name(w, o), o, out_name(w, o), o);
+    if (w->form->summed)
+        mg_string_buffer_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
+    mg_string_buffer_add(w->t, "}\n");
 }
 
 static void add_vector_loads(const writer *w) {
     for (int i = 0; i < w->e->n_inputs; i++) {
         const char *type = in_name(w, i);
         if (w->form->way[i] == MG_WAY_ACROSS) {
-            mg_text_add(w->t, "    const REAL x%d = ", i);
+            mg_string_buffer_add(w->t, "    const REAL x%d = ", i);
             add_element_load(w, i);
-            mg_text_add(w->t, ";\n");
+            mg_string_buffer_add(w->t, ";\n");
         } else if (w->form->way[i] != MG_WAY_ONE) {
-            mg_text_add(w->t,
-                        "    const vector_%s x%d = "
-                        "*(const vector_%s *)((const type_%s *)t->in[%d] + ",
-                        type, i, type, type, i);
+            mg_string_buffer_add(w->t,
+                                 "    const vector_%s x%d = "
+                                 "*(const vector_%s *)((const type_%s *)t->in[%d] + ",
+                                 type, i, type, type, i);
             add_position(w, i);
-            mg_text_add(w->t, ");\n");
+            mg_string_buffer_add(w->t, ");\n");
         }
     }
 }
@@ -219,28 +222,29 @@ static void add_vector(const writer *w) {
     add_head(w, "vector");
     add_vector_loads(w);
     for (int o = 0; o < w->e->n_outputs; o++)
-        mg_text_add(w->t, "    vector_%s y%d;\n", out_name(w, o), o);
-    mg_text_add(w->t, "    UNROLL\n    for (int k = 0; k < VECTOR; k++) {\n"
-                      "        const results y = compute(s");
+        mg_string_buffer_add(w->t, "    vector_%s y%d;\n", out_name(w, o), o);
+    mg_string_buffer_add(w->t, "    UNROLL\n    for (int k = 0; k < VECTOR; k++) {\n"
+                               "        const results y = compute(s");
     for (int i = 0; i < w->e->n_inputs; i++) {
         if (w->form->way[i] == MG_WAY_ACROSS)
-            mg_text_add(w->t, ", x%d", i);
+            mg_string_buffer_add(w->t, ", x%d", i);
         else if (w->form->way[i] != MG_WAY_ONE)
-            mg_text_add(w->t, ", load_%s(x%d.at[k])", in_name(w, i), i);
+            mg_string_buffer_add(w->t, ", load_%s(x%d.at[k])", in_name(w, i), i);
     }
-    mg_text_add(w->t, ");\n");
+    mg_string_buffer_add(w->t, ");\n");
     for (int o = 0; o < w->e->n_outputs; o++)
-        mg_text_add(w->t, "        y%d.at[k] = store_%s(y.at[%d]);\n", o, out_name(w, o), o);
+        mg_string_buffer_add(w->t, "        y%d.at[k] = store_%s(y.at[%d]);\n", o, out_name(w, o),
+                             o);
     if (w->form->summed)
-        mg_text_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
-    mg_text_add(w->t, "    }\n");
+        mg_string_buffer_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
+    mg_string_buffer_add(w->t, "    }\n");
     for (int o = 0; o < w->e->n_outputs; o++)
-        mg_text_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n", out_name(w, o),
-                    out_name(w, o), o, o);
-    mg_text_add(w->t, "}\n");
+        mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n",
+                             out_name(w, o), out_name(w, o), o, o);
+    mg_string_buffer_add(w->t, "}\n");
 }
 
-void mg_fused_source(mg_text *t, const mg_fused *e, const mg_fused_form *form) {
+void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form *form) {
     writer w = {.t = t, .e = e, .form = form};
     number_inputs(&w);
     add_numbers(&w);

@@ -5,7 +5,7 @@
 #ifndef MG_DEVICE_CUDA_SOURCE_H
 #define MG_DEVICE_CUDA_SOURCE_H
 
-#include "device/cuda/text.h"
+#include "core/string_buffer.h"
 #include "graph/fuse.h"
 #include <stdint.h>
 
@@ -30,7 +30,7 @@ typedef struct mg_fused_form {
 } mg_fused_form;
 
 /* Appends the text; its kernel is called "fused". */
-void mg_fused_source(mg_text *t, const mg_fused *e, const mg_fused_form *form);
+void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form *form);
 
 /* "f32", "bool8" (C has a bool): the name of a dtype in kernels/elements.h. */
 const char *mg_element_name(mg_dtype t);

@@ -13,7 +13,7 @@
 #ifndef MG_DEVICE_CUDA_STATE_H
 #define MG_DEVICE_CUDA_STATE_H
 
-#include "core/kept.h"
+#include "core/block_cache.h"
 #include "device/cuda/cache.h"
 #include "device/cuda/driver.h"
 #include "device/program.h"
@@ -29,7 +29,7 @@ typedef struct mg_cuda {
     CUstream stream;
     pthread_mutex_t turn; /* to use the stream */
     CUmemoryPool pool;
-    mg_kept kept;             /* freed memory; under the turn, as the pool is */
+    mg_block_cache kept;      /* freed memory; under the turn, as the pool is */
     size_t kept_most;         /* bytes */
     _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each, */
     _Atomic uint64_t shut_to; /* and that were found not to */

@@ -1,5 +1,5 @@
 /* The list of all variables, and a summary of what lies on a device. */
-#include "core/owners.h"
+#include "core/memory_report.h"
 #include "core/variable.h"
 #include "device/device.h"
 #include <pthread.h>
@@ -10,7 +10,7 @@ enum { LARGEST = 3 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static mg_variable *first;
 
-void mg_owners_add(mg_variable *v) {
+void mg_memory_report_add(mg_variable *v) {
     pthread_mutex_lock(&lock);
     v->next = first;
     if (first) first->previous = v;
@@ -18,7 +18,7 @@ void mg_owners_add(mg_variable *v) {
     pthread_mutex_unlock(&lock);
 }
 
-void mg_owners_remove(mg_variable *v) {
+void mg_memory_report_remove(mg_variable *v) {
     pthread_mutex_lock(&lock);
     if (v->next) v->next->previous = v->previous;
     if (v->previous) v->previous->next = v->next;
@@ -58,7 +58,7 @@ static double mib(size_t bytes) {
     return (double)bytes / (1 << 20);
 }
 
-void mg_owners_describe(mg_device *d, char *text, size_t size) {
+void mg_memory_report_describe(mg_device *d, char *text, size_t size) {
     owner top[LARGEST] = {{0}};
     size_t at = 0;
     pthread_mutex_lock(&lock);

@@ -1,10 +1,10 @@
 /* Text that grows. */
-#include "device/cuda/text.h"
+#include "core/string_buffer.h"
 #include "core/alloc.h"
 #include <stdarg.h>
 #include <stdio.h>
 
-static bool make_room(mg_text *t, size_t more) {
+static bool make_room(mg_string_buffer *t, size_t more) {
     if (t->room - t->n > more) return true;
     const size_t room = 2 * (t->n + more) + 256;
     char *wider = mg_realloc(t->s, room);
@@ -14,7 +14,7 @@ static bool make_room(mg_text *t, size_t more) {
     return true;
 }
 
-void mg_text_add(mg_text *t, const char *format, ...) {
+void mg_string_buffer_add(mg_string_buffer *t, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
@@ -25,9 +25,9 @@ void mg_text_add(mg_text *t, const char *format, ...) {
     va_end(args);
 }
 
-mg_status mg_text_status(mg_text *t) {
+mg_status mg_string_buffer_status(mg_string_buffer *t) {
     if (!t->failed) return MG_OK;
     mg_free(t->s);
-    *t = (mg_text){0};
+    *t = (mg_string_buffer){0};
     return mg_fail(MG_OOM, "no memory for the source of a kernel");
 }

@@ -1,32 +1,33 @@
 /* Freed blocks: see kept.h. There are few, so the list is searched. */
-#include "core/kept.h"
+#include "core/block_cache.h"
 #include <string.h>
 
-static void *remove_block(mg_kept *k, int i) {
+static void *remove_block(mg_block_cache *k, int i) {
     void *data = k->blocks[i].data;
     k->bytes -= k->blocks[i].bytes;
     memmove(&k->blocks[i], &k->blocks[i + 1], (size_t)(--k->n - i) * sizeof *k->blocks);
     return data;
 }
 
-void *mg_kept_take(mg_kept *k, size_t bytes) {
+void *mg_block_cache_take(mg_block_cache *k, size_t bytes) {
     for (int i = k->n - 1; i >= 0; i--)
         if (k->blocks[i].bytes == bytes) return remove_block(k, i);
     return NULL;
 }
 
-void mg_kept_add(mg_kept *k, void *data, size_t bytes) {
+void mg_block_cache_add(mg_block_cache *k, void *data, size_t bytes) {
     k->blocks[k->n].data = data;
     k->blocks[k->n++].bytes = bytes;
     k->bytes += bytes;
 }
 
-void *mg_kept_drop(mg_kept *k, size_t *bytes) {
+void *mg_block_cache_drop(mg_block_cache *k, size_t *bytes) {
     if (!k->n) return NULL;
     *bytes = k->blocks[0].bytes;
     return remove_block(k, 0);
 }
 
-void *mg_kept_excess(mg_kept *k, size_t more, size_t most, size_t *bytes) {
-    return k->n == MG_KEPT_BLOCKS || k->bytes + more > most ? mg_kept_drop(k, bytes) : NULL;
+void *mg_block_cache_excess(mg_block_cache *k, size_t more, size_t most, size_t *bytes) {
+    return k->n == MG_BLOCK_CACHE_BLOCKS || k->bytes + more > most ? mg_block_cache_drop(k, bytes)
+                                                                   : NULL;
 }
