@@ -38,7 +38,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # ---- sources and products ------------------------------------------------------------------------
 
 LIB_C   := $(filter-out %_plugin.c,$(wildcard \
-           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c device/*.c))) \
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c device/*.c device/program/*.c))) \
            $(filter-out runtime/main.c runtime/repl.c,$(wildcard runtime/*.c))
 BIND_C  := $(wildcard runtime/bind/*.c)
 CPU_C   := $(wildcard runtime/device/cpu/*.c)

@@ -48,7 +48,7 @@ static bool count_in(mg_device *d, size_t bytes) {
     return true;
 }
 
-mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
+mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data) {
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_in(d, bytes)) return short_of_memory(d, bytes);
     const mg_status status = d->api->alloc(d, bytes ? bytes : 1, data);
@@ -57,7 +57,7 @@ mg_status mg_device_take(mg_device *d, size_t bytes, void **data) {
     return status == MG_OOM ? short_of_memory(d, bytes) : status;
 }
 
-void mg_device_give(mg_device *d, void *data, size_t bytes) {
+void mg_device_free(mg_device *d, void *data, size_t bytes) {
     if (!mg_device_out_of_reach(d)) d->api->free(d, data, bytes ? bytes : 1);
     atomic_fetch_sub(&d->used, (long long)bytes);
 }
@@ -65,7 +65,7 @@ void mg_device_give(mg_device *d, void *data, size_t bytes) {
 mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
     mg_buffer *b = mg_alloc_zero(sizeof *b);
     if (!b) return NULL;
-    if (mg_device_take(device, bytes, &b->data) != MG_OK) {
+    if (mg_device_alloc(device, bytes, &b->data) != MG_OK) {
         mg_free(b);
         return NULL;
     }
@@ -82,7 +82,7 @@ mg_buffer *mg_buffer_retain(mg_buffer *b) {
 
 void mg_buffer_release(mg_buffer *b) {
     if (!b || atomic_fetch_sub(&b->refs, 1) != 1) return;
-    mg_device_give(b->device, b->data, b->bytes);
+    mg_device_free(b->device, b->data, b->bytes);
     mg_free(b);
 }
 

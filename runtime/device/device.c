@@ -255,7 +255,7 @@ void mg_devices_close(void) {
     while (first) {
         mg_device *d = first;
         first = d->next;
-        if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
+        if (d->arena) mg_device_free(d, d->arena, d->arena_bytes);
         if (d->sound) mg_variable_release(d->sound);
         if (d->api->close) d->api->close(d);
         mg_free(d->kept);
@@ -267,10 +267,10 @@ void mg_devices_close(void) {
 
 mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena) {
     if (bytes > d->arena_bytes) {
-        if (d->arena) mg_device_give(d, d->arena, d->arena_bytes);
+        if (d->arena) mg_device_free(d, d->arena, d->arena_bytes);
         d->arena = NULL;
         d->arena_bytes = 0;
-        MG_TRY(mg_device_take(d, bytes, &d->arena));
+        MG_TRY(mg_device_alloc(d, bytes, &d->arena));
         d->arena_bytes = bytes;
     }
     *arena = d->arena;

@@ -7,7 +7,7 @@
 
 #include "comm/comm.h"
 #include "core/variable.h"
-#include "device/work.h"
+#include "device/kernel_graph.h"
 #include <stdatomic.h>
 
 typedef struct mg_program mg_program;
@@ -62,7 +62,7 @@ typedef struct mg_device_api {
     mg_status (*copy_peer)(mg_device *to, void *dst, mg_device *from, const void *src,
                            size_t bytes);
     /* work */
-    mg_status (*compile)(mg_device *d, const mg_work *work, mg_program **program);
+    mg_status (*compile)(mg_device *d, const mg_kernel_graph *graph, mg_program **program);
     mg_status (*run)(mg_program *program, const mg_run *run);
     void (*release)(mg_program *program);
     size_t (*arena_bytes)(const mg_program *program);
@@ -76,8 +76,8 @@ typedef struct mg_device_api {
     mg_status (*make_id)(mg_comm_id *id); /* NULL: no teams over several processes */
     /* Of devices that work on by themselves, else NULL: ask has a byte brought to the host when the
      * work so far is done, hear waits for it. One question at a time. */
-    mg_status (*ask)(mg_device *d, const void *byte);
-    mg_status (*hear)(mg_device *d, uint8_t *answer);
+    mg_status (*readback_begin)(mg_device *d, const void *byte);
+    mg_status (*readback_wait)(mg_device *d, uint8_t *answer);
     /* its programs hold nothing of one device or run: others of its kind may run them, also while
      * it does */
     bool shares_programs;
@@ -130,8 +130,8 @@ const mg_device_api *mg_device_kind(const char *kind);
 /* Closes every device; for clean leak reports at exit. */
 void mg_devices_close(void);
 /* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */
-mg_status mg_device_take(mg_device *d, size_t bytes, void **data);
-void mg_device_give(mg_device *d, void *data, size_t bytes);
+mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data);
+void mg_device_free(mg_device *d, void *data, size_t bytes);
 /* From memory of one device to memory of another or the same one: without the host where they can.
  * The source may be given back when it has returned. */
 mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, size_t bytes);

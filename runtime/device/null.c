@@ -2,7 +2,7 @@
  * planning and `explain` with devices that are not there. Every byte read back is one, so that
  * guards hold. */
 #include "core/alloc.h"
-#include "device/arena.h"
+#include "device/program/arena.h"
 #include "device/host.h"
 #include <string.h>
 
@@ -32,23 +32,23 @@ static mg_status null_copy_out(mg_device *d, void *dst, const void *src, size_t 
 }
 
 /* Temporaries from the step that makes them to the last that reads them. */
-static mg_status plan_arena(const mg_work *work, size_t *bytes) {
-    const int n = work->n_values - work->n_external;
+static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
+    const int n = graph->n_values - graph->n_external;
     mg_block *blocks = mg_alloc_zero((size_t)(n + 1) * sizeof *blocks);
     mg_block **list = mg_alloc((size_t)(n + 1) * sizeof *list);
     mg_status status = blocks && list ? MG_OK : MG_OOM;
     for (int i = 0; i < n && status == MG_OK; i++) {
-        const mg_value *v = &work->values[work->n_external + i];
+        const mg_value *v = &graph->values[graph->n_external + i];
         blocks[i] = (mg_block){.bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype),
-                               .first = work->n_steps};
+                               .first = graph->n_steps};
         list[i] = &blocks[i];
     }
-    for (int s = 0; s < work->n_steps && status == MG_OK; s++) {
-        const mg_step *step = &work->steps[s];
+    for (int s = 0; s < graph->n_steps && status == MG_OK; s++) {
+        const mg_step *step = &graph->steps[s];
         for (int k = 0; k < step->n_in + step->n_out; k++) {
             const int v = (k < step->n_in ? step->in[k] : step->out[k - step->n_in]);
-            if (v < work->n_external) continue;
-            mg_block *b = &blocks[v - work->n_external];
+            if (v < graph->n_external) continue;
+            mg_block *b = &blocks[v - graph->n_external];
             if (s < b->first) b->first = s;
             b->last = s;
         }
@@ -59,11 +59,11 @@ static mg_status plan_arena(const mg_work *work, size_t *bytes) {
     return status;
 }
 
-static mg_status null_compile(mg_device *d, const mg_work *work, mg_program **program) {
+static mg_status null_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     (void)d;
     mg_program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
-    const mg_status status = plan_arena(work, &p->arena_bytes);
+    const mg_status status = plan_arena(graph, &p->arena_bytes);
     if (status != MG_OK) {
         mg_free(p);
         return status;

@@ -1,12 +1,12 @@
 /* The ref device: reference kernels one after another, nothing fused. The oracle for the others. */
 #include "device/host.h"
-#include "device/program.h"
+#include "device/program/program.h"
 
 static const mg_kernel *const kernels[] = {NULL};
 static const mg_kernel_set set = {.kernels = kernels};
 
-static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
-    return mg_program_compile(d, &set, work, program);
+static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
+    return mg_program_compile(d, &set, graph, program);
 }
 
 const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),

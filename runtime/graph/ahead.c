@@ -21,7 +21,7 @@ static mg_tensor *truth(mg_device *d) {
 }
 
 mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can) {
-    *can = d->api->hear && n_guards <= MOST_GUARDS;
+    *can = d->api->readback_wait && n_guards <= MOST_GUARDS;
     if (!*can || d->sound) return MG_OK;
     mg_tensor *value = truth(d);
     if (value) d->sound = mg_variable_new(value, "sound", false);
@@ -83,7 +83,7 @@ mg_status mg_ahead_ask(mg_plan *p) {
     const mg_part *part = &p->parts[0];
     mg_device *d = part->device;
     const void *verdict = part->address[mg_part_external(part, p->n_outputs + p->n_assigns)];
-    const mg_status status = d->api->ask(d, verdict);
+    const mg_status status = d->api->readback_begin(d, verdict);
     if (status == MG_OK) {
         d->asked = p;
         d->asked_rng = p->rng;
@@ -124,7 +124,7 @@ mg_status mg_ahead_settle(mg_device *d) {
     const mg_plan *p = d->asked;
     if (!p) return d->kept ? raise_kept(d) : MG_OK;
     d->asked = NULL;
-    MG_TRY(d->api->hear(d, &verdict));
+    MG_TRY(d->api->readback_wait(d, &verdict));
     if (!verdict) return MG_OK;
     take_back_draws(d->asked_rng, p->n_draws);
     d->unsound = true;

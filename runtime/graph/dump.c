@@ -96,16 +96,16 @@ static void print_where(text *t, const mg_lowered *l, int i, bool where) {
 }
 
 static void print_step(text *t, const mg_lowered *l, int i, bool where) {
-    const mg_step *s = &l->work.steps[i];
-    const char *phase = i < l->work.n_compute ? "" : "commit ";
-    if (s->alike > 1) {
-        print(t, "%s%d %s", phase, s->alike, s->fused ? "alike: " : "in a bucket");
+    const mg_step *s = &l->graph.steps[i];
+    const char *phase = i < l->graph.n_compute ? "" : "commit ";
+    if (s->batch_count > 1) {
+        print(t, "%s%d %s", phase, s->batch_count, s->fused ? "alike: " : "in a bucket");
         if (s->fused) print_expression(t, s->fused);
         print_where(t, l, i, where && s->fused);
     }
-    print(t, "%s%s", phase, s->alike == 1 ? "" : "  ");
+    print(t, "%s%s", phase, s->batch_count == 1 ? "" : "  ");
     for (int k = 0; k < s->n_out; k++) {
-        const mg_value *v = &l->work.values[s->out[k]];
+        const mg_value *v = &l->graph.values[s->out[k]];
         print(t, "%s%%%d:%s%s", k ? ", " : "", s->out[k], mg_dtype_name(v->dtype),
               MG_SHAPE_TEXT(&v->shape));
     }
@@ -113,7 +113,7 @@ static void print_step(text *t, const mg_lowered *l, int i, bool where) {
     for (int k = 0; k < s->n_in; k++) print(t, "%s%%%d", k ? ", " : "", s->in[k]);
     print(t, ")");
     if (s->op && s->attrs) print_attrs(t, s);
-    if (s->fused && s->alike == 1) {
+    if (s->fused && s->batch_count == 1) {
         print(t, " ");
         print_expression(t, s->fused);
     }
@@ -123,7 +123,7 @@ static void print_step(text *t, const mg_lowered *l, int i, bool where) {
 char *mg_lowered_dump(const mg_lowered *l, bool where) {
     text t = {.data = mg_alloc_zero(1), .capacity = 1};
     t.failed = !t.data;
-    for (int i = 0; i < l->work.n_steps; i++) print_step(&t, l, i, where);
+    for (int i = 0; i < l->graph.n_steps; i++) print_step(&t, l, i, where);
     if (!t.failed) return t.data;
     mg_free(t.data);
     return NULL;

@@ -7,7 +7,7 @@
 #ifndef MG_GRAPH_IR_H
 #define MG_GRAPH_IR_H
 
-#include "device/work.h"
+#include "device/kernel_graph.h"
 #include "graph/graph.h"
 #include <string.h>
 
@@ -105,8 +105,8 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups);
 /* schedule.c: the order of steps (ops and groups). A unit is a node, or a
  * group's number + n. */
 typedef struct mg_schedule {
-    int *units; /* in the IR's memory; node number, or ir->n + group number */
-    int *alike; /* likewise; per place: see mg_step */
+    int *units;       /* in the IR's memory; node number, or ir->n + group number */
+    int *batch_count; /* likewise; per place: see mg_step */
     int n, n_compute;
 } mg_schedule;
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order);
@@ -133,8 +133,8 @@ typedef struct mg_external {
 } mg_external;
 
 typedef struct mg_lowered { /* all in the IR's memory */
-    mg_work work;
-    mg_external *externals; /* work.n_external of them */
+    mg_kernel_graph graph;
+    mg_external *externals; /* graph.n_external of them */
     int *root_external;     /* per root of the IR: its external value */
     const char **where;     /* per step: the user's line, or NULL */
     int *nodes;             /* per step: its node, or -1 for a group */

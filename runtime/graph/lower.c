@@ -22,7 +22,7 @@ static const mg_group *group_of(const lowering *l, int unit) {
 }
 
 static int add_value(lowering *l, int node) {
-    const int v = l->out->work.n_values++;
+    const int v = l->out->graph.n_values++;
     l->values[v] = (mg_value){l->ir->nodes[node].shape, l->ir->nodes[node].dtype};
     return l->value[node] = v;
 }
@@ -31,7 +31,7 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
     const mg_node *n = &l->ir->nodes[node];
     if (l->value[node] >= 0) return;
     const int v = add_value(l, node);
-    l->out->work.n_external = v + 1;
+    l->out->graph.n_external = v + 1;
     l->out->externals[v] = (mg_external){.kind = kind,
                                          .node = node,
                                          .dtype = n->dtype,
@@ -89,20 +89,20 @@ static mg_status add_step(lowering *l, int at) {
     if (!in || !out) return MG_OOM;
     for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
     for (int i = 0; i < n_out; i++) out[i] = value_of(l, g ? g->out[i] : unit);
-    l->out->where[l->out->work.n_steps] = n->where;
-    l->out->nodes[l->out->work.n_steps] = g ? -1 : unit;
-    l->steps[l->out->work.n_steps++] = (mg_step){.op = g ? NULL : n->op,
-                                                 .fused = g ? &g->expr : NULL,
-                                                 .attrs = g ? NULL : n->attrs,
-                                                 .n_in = n_in,
-                                                 .n_out = n_out,
-                                                 .in = in,
-                                                 .out = out,
-                                                 .draw = n->draw,
-                                                 .seed = n->seed,
-                                                 .draw_relative = n->draw_relative,
-                                                 .first = g ? 0 : n->first,
-                                                 .alike = l->order->alike[at]};
+    l->out->where[l->out->graph.n_steps] = n->where;
+    l->out->nodes[l->out->graph.n_steps] = g ? -1 : unit;
+    l->steps[l->out->graph.n_steps++] = (mg_step){.op = g ? NULL : n->op,
+                                                  .fused = g ? &g->expr : NULL,
+                                                  .attrs = g ? NULL : n->attrs,
+                                                  .n_in = n_in,
+                                                  .n_out = n_out,
+                                                  .in = in,
+                                                  .out = out,
+                                                  .draw = n->draw,
+                                                  .seed = n->seed,
+                                                  .draw_relative = n->draw_relative,
+                                                  .first = g ? 0 : n->first,
+                                                  .batch_count = l->order->batch_count[at]};
     return MG_OK;
 }
 
@@ -124,14 +124,14 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     add_given(&l);
     MG_TRY(add_roots(&l));
     for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, i));
-    out->work.n_compute = order->n_compute;
-    out->work.values = l.values;
-    out->work.steps = l.steps;
+    out->graph.n_compute = order->n_compute;
+    out->graph.values = l.values;
+    out->graph.steps = l.steps;
     return MG_OK;
 }
 
 int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l) {
-    const mg_work *w = &l->work;
+    const mg_kernel_graph *w = &l->graph;
     const size_t n = (size_t)w->n_values + 1;
     int *readers = mg_ir_alloc(ir, n * sizeof *readers);
     int *origin = mg_ir_alloc(ir, n * sizeof *origin); /* what a value is a reshape of, or itself */

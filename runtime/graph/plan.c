@@ -13,14 +13,14 @@
 /* ---- a part ---- */
 
 static mg_status hold_externals(mg_part *part) {
-    const mg_work *work = &part->lowered.work;
-    const size_t n = (size_t)work->n_external + 1;
+    const mg_kernel_graph *graph = &part->lowered.graph;
+    const size_t n = (size_t)graph->n_external + 1;
     part->held = mg_ir_alloc(&part->ir, n * sizeof *part->held);
     part->address = mg_ir_alloc(&part->ir, n * sizeof *part->address);
     part->buffer = mg_ir_alloc(&part->ir, n * sizeof *part->buffer);
     part->bound = mg_ir_alloc(&part->ir, n * sizeof *part->bound);
     if (!part->held || !part->address || !part->buffer || !part->bound) return MG_OOM;
-    for (int i = 0; i < work->n_external; i++) {
+    for (int i = 0; i < graph->n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
         if (e->kind == MG_EXTERNAL_VALUE || e->kind == MG_EXTERNAL_VARIABLE)
             part->held[part->n_held++] = mg_tensor_retain(e->tensor);
@@ -29,7 +29,7 @@ static mg_status hold_externals(mg_part *part) {
 }
 
 static int variable_external(const mg_part *part, const mg_variable *v) {
-    for (int i = 0; i < part->lowered.work.n_external; i++) {
+    for (int i = 0; i < part->lowered.graph.n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
         if (e->kind == MG_EXTERNAL_VARIABLE && e->variable == v) return i;
     }
@@ -38,9 +38,9 @@ static int variable_external(const mg_part *part, const mg_variable *v) {
 
 /* Whether a commit step other than the one that makes value `update` reads what this is the reader
  * of. */
-static bool read_elsewhere(const mg_work *work, int reader, int update) {
+static bool read_elsewhere(const mg_kernel_graph *graph, int reader, int update) {
     if (reader < 0) return reader == MG_SEVERAL_READERS;
-    const mg_step *s = &work->steps[reader];
+    const mg_step *s = &graph->steps[reader];
     for (int k = 0; k < s->n_out; k++)
         if (s->out[k] == update) return false;
     return true;
@@ -58,7 +58,7 @@ static mg_status plan_updates(const mg_plan *p, mg_part *part) {
                   entry = variable_external(part, p->variables[i]);
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
         const bool read =
-            entry >= 0 && read_elsewhere(&part->lowered.work, readers[entry], external);
+            entry >= 0 && read_elsewhere(&part->lowered.graph, readers[entry], external);
         bool shared = false; /* two variables given one value */
         for (int k = 0; k < i; k++) shared |= part->updates[k].external == external;
         part->updates[i] = (mg_update){external, update && !read && !shared};
@@ -77,7 +77,7 @@ static mg_status compile_part(void *plan, int i) {
     MG_TRY(mg_fuse(&part->ir, part->device->api->fuses, &groups));
     MG_TRY(mg_schedule_order(&part->ir, &groups, &order));
     MG_TRY(mg_lower(&part->ir, &groups, &order, &part->lowered));
-    return part->device->api->compile(part->device, &part->lowered.work, &part->program);
+    return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
 /* What a run needs besides the program. */
@@ -245,7 +245,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_draws = spec->n_draws;
     p->verdict = spec->verdict != NULL;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
-    p->at_once = n == 1 && first->api->hear && (p->verdict || !spec->n_guards);
+    p->at_once = n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards);
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
@@ -338,7 +338,7 @@ static void log_plan(const mg_plan *p) {
         const mg_part *part = &p->parts[i];
         char *text = mg_lowered_dump(&part->lowered, true);
         if (text)
-            mg_log("plan", "%s: %d steps\n%s", part->device->name, part->lowered.work.n_steps,
+            mg_log("plan", "%s: %d steps\n%s", part->device->name, part->lowered.graph.n_steps,
                    text);
         mg_free(text);
     }
@@ -359,7 +359,7 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
 static void free_part(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->program && part->owner == i) part->device->api->release(part->program);
-    if (part->own_arena) mg_device_give(part->device, part->own_arena, part->own_bytes);
+    if (part->own_arena) mg_device_free(part->device, part->own_arena, part->own_bytes);
     for (int h = 0; h < part->n_held; h++) mg_tensor_release(part->held[h]);
     mg_ir_free(&part->ir);
 }
@@ -392,16 +392,16 @@ int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;
 }
 
-static int64_t bytes_of(const mg_work *work, int value) {
-    return mg_shape_count(&work->values[value].shape) *
-           (int64_t)mg_dtype_size(work->values[value].dtype);
+static int64_t bytes_of(const mg_kernel_graph *graph, int value) {
+    return mg_shape_count(&graph->values[value].shape) *
+           (int64_t)mg_dtype_size(graph->values[value].dtype);
 }
 
 mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     const mg_part *part = &p->parts[i];
-    const mg_work *work = &part->lowered.work;
+    const mg_kernel_graph *graph = &part->lowered.graph;
     mg_plan_report r = {.device = part->device,
-                        .steps = work->n_steps,
+                        .steps = graph->n_steps,
                         .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
     if (p->n_parts > 1) {
         r.first_row = p->shards.first[i % p->shards.n];
@@ -412,17 +412,17 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         r.wait_seconds = comm->waited[i % p->shards.n];
         r.bytes_moved = comm->bytes_moved[i % p->shards.n];
     }
-    for (int e = 0; e < work->n_external; e++) {
+    for (int e = 0; e < graph->n_external; e++) {
         const mg_external_kind kind = part->lowered.externals[e].kind;
-        const int64_t bytes = bytes_of(work, e);
+        const int64_t bytes = bytes_of(graph, e);
         if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;
         if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
         if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
     }
-    for (int s = 0; s < work->n_steps; s++) {
-        if (!work->steps[s].op || !(work->steps[s].op->flags & MG_OP_COLLECTIVE)) continue;
+    for (int s = 0; s < graph->n_steps; s++) {
+        if (!graph->steps[s].op || !(graph->steps[s].op->flags & MG_OP_COLLECTIVE)) continue;
         r.collectives++;
-        r.collective_bytes += bytes_of(work, work->steps[s].in[0]);
+        r.collective_bytes += bytes_of(graph, graph->steps[s].in[0]);
     }
     return r;
 }
@@ -458,8 +458,8 @@ static mg_status compare_externals(const mg_external *a, const mg_external *b, b
 mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs) {
     const mg_lowered *a = dumped(p), *b = dumped(other);
     *differs = NULL;
-    for (int i = 0; i < a->work.n_external && !*differs; i++) {
-        bool same = i < b->work.n_external;
+    for (int i = 0; i < a->graph.n_external && !*differs; i++) {
+        bool same = i < b->graph.n_external;
         if (same) MG_TRY(compare_externals(&a->externals[i], &b->externals[i], &same));
         if (!same) *differs = &a->externals[i].shape;
     }

@@ -63,7 +63,7 @@ static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
                 return mg_error_code();
     }
     for (int k = 0; k < p->n_parts; k++)
-        for (int i = 0; i < p->parts[k].lowered.work.n_external; i++)
+        for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++)
             MG_TRY(bind_external(p, &p->parts[k], i, args));
     return MG_OK;
 }
@@ -114,7 +114,7 @@ static mg_status find_arena(const mg_plan *p, mg_part *part) {
         p->begun || mg_device_is_lost(part->device); /* whose thread may still use it */
     if (!own) return mg_device_arena(part->device, bytes, &part->arena);
     if (!part->own_arena && bytes) {
-        MG_TRY(mg_device_take(part->device, bytes, &part->own_arena));
+        MG_TRY(mg_device_alloc(part->device, bytes, &part->own_arena));
         part->own_bytes = bytes;
     }
     part->arena = part->own_arena;
@@ -125,7 +125,7 @@ static mg_status find_arena(const mg_plan *p, mg_part *part) {
 static mg_status prepare_part(const mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     mg_status status = find_arena(p, part);
-    for (int k = 0; k < part->lowered.work.n_external && status == MG_OK; k++)
+    for (int k = 0; k < part->lowered.graph.n_external && status == MG_OK; k++)
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
             status = make_buffer(part, k);
     return status;
@@ -139,8 +139,8 @@ static mg_status compute_part(void *plan, int i) {
 }
 
 static mg_status commit_part(void *plan, int i) {
-    const mg_work *work = &((mg_plan *)plan)->parts[i].lowered.work;
-    return work->n_steps > work->n_compute ? run_part(plan, i, MG_COMMIT) : MG_OK;
+    const mg_kernel_graph *graph = &((mg_plan *)plan)->parts[i].lowered.graph;
+    return graph->n_steps > graph->n_compute ? run_part(plan, i, MG_COMMIT) : MG_OK;
 }
 
 /* ---- results ---- */
@@ -325,7 +325,7 @@ void mg_plan_drop_run(mg_plan *p) {
             mg_tensor_release(part->fresh[i]);
             part->fresh[i] = NULL;
         }
-        for (int i = 0; i < part->lowered.work.n_external; i++) {
+        for (int i = 0; i < part->lowered.graph.n_external; i++) {
             mg_tensor_release(part->bound[i]);
             part->bound[i] = NULL;
             mg_buffer_release(part->buffer[i]);

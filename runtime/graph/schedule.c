@@ -264,8 +264,8 @@ static void close_buckets(scheduler *s) {
         }
         if (last == u && n_held) {
             memcpy(units + n, held, (size_t)n_held * sizeof *held);
-            s->order->alike[n] = n_held + 1;
-            for (int k = 1; k <= n_held; k++) s->order->alike[n + k] = 0;
+            s->order->batch_count[n] = n_held + 1;
+            for (int k = 1; k <= n_held; k++) s->order->batch_count[n + k] = 0;
             n += n_held;
             n_held = 0;
         }
@@ -309,11 +309,11 @@ static bool are_alike(const scheduler *s, int a, int b) {
 static mg_status bring_together(scheduler *s) {
     mg_schedule *o = s->order;
     int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = o->n_compute, deepest = 0;
-    o->alike = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *o->alike);
-    if (!sorted || !o->alike) return MG_OOM;
+    o->batch_count = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *o->batch_count);
+    if (!sorted || !o->batch_count) return MG_OOM;
     find_depths(s);
     memcpy(sorted, o->units, (size_t)o->n_compute * sizeof *sorted);
-    for (int i = 0; i < n; i++) o->alike[i] = 1;
+    for (int i = 0; i < n; i++) o->batch_count[i] = 1;
     for (int i = n; i < o->n; i++)
         if (s->units[o->units[i]].depth > deepest) deepest = s->units[o->units[i]].depth;
     for (int depth = 0; depth <= deepest; depth++)
@@ -324,7 +324,7 @@ static mg_status bring_together(scheduler *s) {
                 if (o->units[k] < 0 || !are_alike(s, u, o->units[k])) continue;
                 sorted[n++] = o->units[k];
                 o->units[k] = -1;
-                o->alike[first]++;
+                o->batch_count[first]++;
             }
         }
     o->units = sorted;
@@ -345,15 +345,16 @@ static void bring_starts_together(scheduler *s) {
     mg_schedule *o = s->order;
     for (int i = 0; i < o->n_compute; i++) {
         const int u = o->units[i];
-        if (o->alike[i] != 1 || !is_small_start(s, u)) continue;
+        if (o->batch_count[i] != 1 || !is_small_start(s, u)) continue;
         for (int k = i + 1; k < o->n_compute; k++) {
-            const int v = o->units[k], to = i + o->alike[i];
-            if (o->alike[k] != 1 || !is_small_start(s, v) || !are_alike(s, u, v)) continue;
+            const int v = o->units[k], to = i + o->batch_count[i];
+            if (o->batch_count[k] != 1 || !is_small_start(s, v) || !are_alike(s, u, v)) continue;
             memmove(&o->units[to + 1], &o->units[to], (size_t)(k - to) * sizeof *o->units);
-            memmove(&o->alike[to + 1], &o->alike[to], (size_t)(k - to) * sizeof *o->alike);
+            memmove(&o->batch_count[to + 1], &o->batch_count[to],
+                    (size_t)(k - to) * sizeof *o->batch_count);
             o->units[to] = v;
-            o->alike[to] = 0;
-            o->alike[i]++;
+            o->batch_count[to] = 0;
+            o->batch_count[i]++;
         }
     }
 }

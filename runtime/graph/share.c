@@ -56,20 +56,20 @@ mg_status mg_share_find(mg_plan *p, int i) {
 mg_status mg_share_take(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     const mg_part *owner = &p->parts[part->owner];
-    const mg_work *work = &owner->lowered.work;
+    const mg_kernel_graph *graph = &owner->lowered.graph;
     part->lowered = owner->lowered;
     part->program = owner->program;
     mg_external *externals =
-        mg_ir_alloc(&part->ir, (size_t)(work->n_external + 1) * sizeof *externals);
+        mg_ir_alloc(&part->ir, (size_t)(graph->n_external + 1) * sizeof *externals);
     part->step_first =
-        mg_ir_alloc(&part->ir, (size_t)(work->n_steps + 1) * sizeof *part->step_first);
+        mg_ir_alloc(&part->ir, (size_t)(graph->n_steps + 1) * sizeof *part->step_first);
     if (!externals || !part->step_first) return MG_OOM;
-    for (int e = 0; e < work->n_external; e++) {
+    for (int e = 0; e < graph->n_external; e++) {
         externals[e] = owner->lowered.externals[e];
         if (externals[e].part) externals[e].first = part->node_first[externals[e].node];
     }
     part->lowered.externals = externals;
-    for (int s = 0; s < work->n_steps; s++)
+    for (int s = 0; s < graph->n_steps; s++)
         if (owner->lowered.nodes[s] >= 0)
             part->step_first[s] = part->node_first[owner->lowered.nodes[s]];
     return MG_OK;

@@ -52,7 +52,7 @@ static void save_variable(mg_wreck *w, mg_variable *v) {
 static void save_variables(mg_wreck *w) {
     const mg_plan *p = w->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held; k++) /* else it was being compiled */
-        for (int i = 0; i < p->parts[k].lowered.work.n_external; i++) {
+        for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++) {
             const mg_external *e = &p->parts[k].lowered.externals[i];
             if (e->kind == MG_EXTERNAL_VARIABLE) save_variable(w, e->variable);
         }
@@ -110,7 +110,7 @@ static void reclaim(mg_wreck *w) {
     }
     mg_plan_drop_run(p);
     for (int i = 0; i < w->n_arenas; i++)
-        mg_device_give(w->arenas[i].device, w->arenas[i].data, w->arenas[i].bytes);
+        mg_device_free(w->arenas[i].device, w->arenas[i].data, w->arenas[i].bytes);
     for (int i = 0; i < w->n_tensors; i++) mg_tensor_release(w->tensors[i]);
     mg_free(w->tensors);
     const bool orphan = w->orphan;

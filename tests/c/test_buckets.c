@@ -226,12 +226,12 @@ static void a_bucket_is_full_at_its_length(void **state) {
     mg_plan *plan = mg_trace_end(t, outputs, 5);
     mg_scope_close(scope);
     assert_non_null(plan);
-    const mg_work *work = &plan->parts[1].lowered.work;
+    const mg_kernel_graph *graph = &plan->parts[1].lowered.graph;
     int lengths[5], n = 0;
-    for (int i = 0; i < work->n_steps; i++)
-        if (work->steps[i].op && strcmp(work->steps[i].op->name, "all_reduce") == 0 &&
-            work->steps[i].alike)
-            lengths[n++] = work->steps[i].alike;
+    for (int i = 0; i < graph->n_steps; i++)
+        if (graph->steps[i].op && strcmp(graph->steps[i].op->name, "all_reduce") == 0 &&
+            graph->steps[i].batch_count)
+            lengths[n++] = graph->steps[i].batch_count;
     assert_int_equal(n, 3); /* two of 3/4 of a bucket close it */
     assert_int_equal(lengths[0], 2);
     assert_int_equal(lengths[1], 2);

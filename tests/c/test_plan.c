@@ -1,6 +1,6 @@
 /* Plans on the ref and null devices: evaluation, gradients, traces, commit, fusion, arenas. */
 #include "core/alloc.h"
-#include "device/arena.h"
+#include "device/program/arena.h"
 #include "graph/ir.h"
 #include "ops/build.h"
 #include <setjmp.h>

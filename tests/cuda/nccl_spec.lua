@@ -48,8 +48,8 @@ const mg_comm_kind *mg_comm_find(const char *kind);
 mg_device *mg_device_find(const char *name);
 mg_comm *mg_device_join(const mg_device_team *team);
 int mg_device_make_id(const mg_device *d, mg_comm_id *id);
-int mg_device_take(mg_device *d, size_t bytes, void **data);
-void mg_device_give(mg_device *d, void *data, size_t bytes);
+int mg_device_alloc(mg_device *d, size_t bytes, void **data);
+void mg_device_free(mg_device *d, void *data, size_t bytes);
 int mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, size_t bytes);
 int mg_error_code(void);
 const char *mg_error_message(void);
@@ -105,7 +105,7 @@ local function with_memory(fn)
     return list
   end
   for i = 1, 3 do
-    sure(C.mg_device_take(gpu, ffi.sizeof(numbers), address))
+    sure(C.mg_device_alloc(gpu, ffi.sizeof(numbers), address))
     memory[i] = address[0]
   end
   for k = 1, COUNT do
@@ -114,7 +114,7 @@ local function with_memory(fn)
   end
   send(1)
   fn(gpu, memory, read, wanted, id)
-  for i = 1, 3 do C.mg_device_give(gpu, memory[i], ffi.sizeof(numbers)) end
+  for i = 1, 3 do C.mg_device_free(gpu, memory[i], ffi.sizeof(numbers)) end
 end
 
 local function both(comm, memory)

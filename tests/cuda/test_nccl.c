@@ -100,16 +100,16 @@ static mg_status make(operand *x, mg_device *d, int rank, size_t room) {
     *x = (operand){.device = d, .bytes = room * sizeof(float)};
     x->host = calloc(room, sizeof(float));
     for (int64_t i = 0; i < COUNT; i++) x->host[i] = value(rank, i);
-    MG_TRY(mg_device_take(d, x->bytes, &in));
-    MG_TRY(mg_device_take(d, x->bytes, &out));
+    MG_TRY(mg_device_alloc(d, x->bytes, &in));
+    MG_TRY(mg_device_alloc(d, x->bytes, &out));
     x->in = in;
     x->out = out;
     return d->api->copy_in(d, x->in, x->host, x->bytes);
 }
 
 static void drop(operand *x) {
-    mg_device_give(x->device, x->in, x->bytes);
-    mg_device_give(x->device, x->out, x->bytes);
+    mg_device_free(x->device, x->in, x->bytes);
+    mg_device_free(x->device, x->out, x->bytes);
     free(x->host);
 }
 

@@ -5,7 +5,7 @@
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
-#include "device/program.h"
+#include "device/program/program.h"
 
 enum { MG_BLOCKED = 1, MG_LANES = 16, MG_SERIAL_BELOW = 20000 };
 /* Bytes of a cache line, and about those of the last cache: what is larger had better be written

@@ -354,7 +354,7 @@ static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
 
 /* All tiles of all calls in a row, dealt out to the threads. */
 static mg_status run_many(const mg_call *calls, int n) {
-    const mg_kernel_plan *plans[MG_MAX_TOGETHER];
+    const mg_kernel_plan *plans[MG_MAX_LAUNCH];
     int64_t tiles = 0;
     for (int i = 0; i < n; i++) {
         plans[i] = calls[i].plan;

@@ -118,11 +118,11 @@ static void set_share(int threads) {
     omp_set_num_threads(mg_cpu_threads());
 }
 
-static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
+static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     sigset_t before;
     hold_signals(&before);
     set_share(mg_worker_is_own() ? d->threads : 0);
-    const mg_status status = mg_program_compile(d, &set, work, program);
+    const mg_status status = mg_program_compile(d, &set, graph, program);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef MG_DEVICE_CUDA_APART_H
 #define MG_DEVICE_CUDA_APART_H
 
-#include "device/program.h"
+#include "device/program/program.h"
 
 /* Runs the calls [first, last) into the graph that d's stream records. What the stream is given
  * next comes after those that read the run's random state. */

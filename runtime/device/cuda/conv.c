@@ -116,7 +116,7 @@ static mg_status start_trial(void *context) {
 static mg_status take_all(trial *t, const mg_kernel_plan *plan) {
     for (int i = 0; i <= MOST_TENSORS; i++) {
         if (t->bytes[i] == 0) continue;
-        MG_TRY(mg_device_take(plan->device, t->bytes[i], &t->at[i]));
+        MG_TRY(mg_device_alloc(plan->device, t->bytes[i], &t->at[i]));
         MG_TRY(mg_cuda_fill(plan->device, t->at[i], t->relu ? 0xff : 0, t->bytes[i]));
     }
     return MG_OK;
@@ -165,7 +165,7 @@ static mg_status fastest(const mg_kernel_plan *plan, const state *s, bool relu,
     mg_status status = take_all(&t, plan);
     if (status == MG_OK) status = measure(&t, plan, plans, n, best);
     for (int i = 0; i <= MOST_TENSORS; i++)
-        if (t.at[i]) mg_device_give(plan->device, t.at[i], t.bytes[i]);
+        if (t.at[i]) mg_device_free(plan->device, t.at[i], t.bytes[i]);
     if (status != MG_OOM) return status;
     mg_error_clear();
     *best = 0;

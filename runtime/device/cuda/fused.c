@@ -7,7 +7,7 @@
 enum {
     TURNS = 4, /* vectors of a chunk for each thread, where there are enough of them */
     CHUNK_WORDS = 3,
-    WORDS = MG_HEAD_WORDS + CHUNK_WORDS + MG_MAX_TOGETHER * MG_TENSOR_WORDS
+    WORDS = MG_HEAD_WORDS + CHUNK_WORDS + MG_MAX_LAUNCH * MG_TENSOR_WORDS
 };
 _Static_assert(WORDS * 8 < 32764, "what a kernel may have as parameters");
 
@@ -29,7 +29,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     if (mg_shape_count(&plan->out[0].value->shape) == 0) return MG_OK;
     mg_group_settle(plan, 0, &s->group);
     s->items = s->group.n / s->group.form.vector;
-    if (plan->step->alike != 1 && s->group.form.rank == 0) s->group.form.tensors = MG_MAX_TOGETHER;
+    if (plan->step->batch_count != 1 && s->group.form.rank == 0)
+        s->group.form.tensors = MG_MAX_LAUNCH;
     return mg_group_want(plan, &s->group, &s->kernel);
 }
 
@@ -125,5 +126,5 @@ const mg_kernel mg_cuda_fused = {.op = "fused",
                                  .run = run,
                                  .run_many = run_many,
                                  .scratch_many = scratch_many,
-                                 .only_alike = true,
+                                 .batched_only = true,
                                  .release = mg_free};

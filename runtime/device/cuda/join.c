@@ -10,7 +10,7 @@ bool mg_join_is_op(const mg_step *s, const char *name) {
 }
 
 const mg_value *mg_join_value(const mg_joiner *j, int value) {
-    return &j->work->values[value];
+    return &j->graph->values[value];
 }
 
 bool mg_join_reads(const mg_step *s, int value) {
@@ -57,7 +57,7 @@ static bool sums_columns(const mg_joiner *j, const mg_step *s) {
 }
 
 static void find_origins(mg_joiner *j) {
-    const mg_work *w = j->work;
+    const mg_kernel_graph *w = j->graph;
     for (int v = 0; v < w->n_values; v++) j->origin[v] = v;
     for (int i = 0; i < w->n_steps; i++)
         if (mg_join_is_op(&w->steps[i], "reshape"))
@@ -65,25 +65,25 @@ static void find_origins(mg_joiner *j) {
 }
 
 /* A joined step's results, the sums, and a number. */
-static size_t room_for(const mg_work *work) {
+static size_t room_for(const mg_kernel_graph *graph) {
     size_t n = 0;
-    for (int i = 0; i < work->n_steps; i++) n += (size_t)work->steps[i].n_out + 2;
+    for (int i = 0; i < graph->n_steps; i++) n += (size_t)graph->steps[i].n_out + 2;
     return n;
 }
 
-mg_status mg_cuda_join(mg_device *d, const mg_work *work, mg_step **steps) {
-    const size_t n = (size_t)work->n_steps;
-    mg_joiner j = {.device = d, .work = work};
-    *steps = j.steps = mg_alloc(n * sizeof *j.steps + room_for(work) * sizeof *j.room + 1);
-    j.origin = mg_alloc((size_t)work->n_values * sizeof *j.origin + 1);
+mg_status mg_cuda_join(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
+    const size_t n = (size_t)graph->n_steps;
+    mg_joiner j = {.device = d, .graph = graph};
+    *steps = j.steps = mg_alloc(n * sizeof *j.steps + room_for(graph) * sizeof *j.room + 1);
+    j.origin = mg_alloc((size_t)graph->n_values * sizeof *j.origin + 1);
     if (!j.steps || !j.origin) {
         mg_free(j.origin);
         return MG_OOM;
     }
     j.room = (int *)(j.steps + n);
-    if (n) memcpy(j.steps, work->steps, n * sizeof *j.steps);
+    if (n) memcpy(j.steps, graph->steps, n * sizeof *j.steps);
     find_origins(&j);
-    for (int i = 0; i < work->n_compute; i++)
+    for (int i = 0; i < graph->n_compute; i++)
         if (sums_columns(&j, &j.steps[i]) && !mg_join_matmul(&j, i)) mg_join_fused(&j, i);
     mg_free(j.origin);
     return MG_OK;

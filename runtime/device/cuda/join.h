@@ -6,17 +6,17 @@
 #ifndef MG_DEVICE_CUDA_JOIN_H
 #define MG_DEVICE_CUDA_JOIN_H
 
-#include "device/program.h"
+#include "device/program/program.h"
 
 /* The steps of `work`, as many, joined where that is possible. A block from mg_alloc, to be kept as
  * long as a program made of them. */
-mg_status mg_cuda_join(mg_device *d, const mg_work *work, mg_step **steps);
+mg_status mg_cuda_join(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
 
 /* ---- for the kinds of joining ---- */
 
 typedef struct mg_joiner {
     mg_device *device;
-    const mg_work *work;
+    const mg_kernel_graph *graph;
     mg_step *steps; /* the new ones */
     int *room;      /* for lists of joined steps */
     int *origin;    /* per value: what it is a reshape of, however often; or itself */

@@ -31,7 +31,7 @@ static int source_of(const mg_joiner *j, int step, int value) {
 
 /* The result of a group that is this value, or -1. */
 static int result_for(const mg_step *s, int value) {
-    if (!s->fused || s->alike != 1 || s->n_out != s->fused->n_outputs) return -1;
+    if (!s->fused || s->batch_count != 1 || s->n_out != s->fused->n_outputs) return -1;
     for (int o = 0; o < s->n_out; o++)
         if (s->out[o] == value) return o;
     return -1;

@@ -19,7 +19,7 @@ static bool has_columns(const mg_joiner *j, const mg_step *s, const mg_step *sum
 
 bool mg_join_matmul(mg_joiner *j, int sum) {
     const mg_step *s = &j->steps[sum];
-    for (int i = 0; i < j->work->n_compute; i++) {
+    for (int i = 0; i < j->graph->n_compute; i++) {
         if (i > sum && mg_join_reads(&j->steps[i], s->out[0])) return false;
         if (has_columns(j, &j->steps[i], s)) return mg_join_sum(j, i, sum, 0, &mg_cuda_blas_matmul);
     }

@@ -206,7 +206,7 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
     void *memory;
     s->chosen = list[0];
     *settled = false;
-    if (mg_device_take(s->device, a + b + y + vector + WORKSPACE, &memory) != MG_OK) {
+    if (mg_device_alloc(s->device, a + b + y + vector + WORKSPACE, &memory) != MG_OK) {
         mg_error_clear(); /* then the first is good enough */
         return s->relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN")
                        : MG_OK;
@@ -225,7 +225,7 @@ static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *li
         s->chosen = list[i];
     }
     mg_error_clear();
-    mg_device_give(s->device, memory, a + b + y + vector + WORKSPACE);
+    mg_device_free(s->device, memory, a + b + y + vector + WORKSPACE);
     MG_TRY(mg_cuda_enter(s->device));
     if (s->relu && !*settled) return mg_fail(MG_UNSUPPORTED, "no relu of cuBLASLt's keeps NaN");
     return MG_OK;

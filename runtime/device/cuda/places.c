@@ -30,39 +30,39 @@ static size_t bytes_of(const mg_value *v) {
 }
 
 /* The values that may get a place. */
-static void list_values(mg_cuda_places *p, const mg_work *work) {
-    for (int i = 0; i < work->n_external; i++)
-        p->list[i] = (value){.external = i, .bytes = bytes_of(&work->values[i])};
-    for (int s = 0; s < work->n_steps; s++)
-        for (int o = 0; o < work->steps[s].n_out; o++) {
-            if (work->steps[s].out[o] >= work->n_external) continue;
-            value *v = &p->list[work->steps[s].out[o]];
+static void list_values(mg_cuda_places *p, const mg_kernel_graph *graph) {
+    for (int i = 0; i < graph->n_external; i++)
+        p->list[i] = (value){.external = i, .bytes = bytes_of(&graph->values[i])};
+    for (int s = 0; s < graph->n_steps; s++)
+        for (int o = 0; o < graph->steps[s].n_out; o++) {
+            if (graph->steps[s].out[o] >= graph->n_external) continue;
+            value *v = &p->list[graph->steps[s].out[o]];
             v->made = true;
-            v->phase = s < work->n_compute ? MG_COMPUTE : MG_COMMIT;
+            v->phase = s < graph->n_compute ? MG_COMPUTE : MG_COMMIT;
         }
-    for (int i = 0; i < work->n_external; i++)
+    for (int i = 0; i < graph->n_external; i++)
         if (p->list[i].bytes > 0 && p->list[i].bytes <= LARGEST) p->list[p->n++] = p->list[i];
 }
 
-mg_cuda_places *mg_cuda_places_new(mg_device *d, const mg_work *work) {
-    const size_t n = (size_t)work->n_external;
+mg_cuda_places *mg_cuda_places_new(mg_device *d, const mg_kernel_graph *graph) {
+    const size_t n = (size_t)graph->n_external;
     mg_cuda_places *p = mg_alloc_zero(sizeof *p + n * sizeof *p->list);
     if (!p) return NULL;
     p->device = d;
-    p->n_external = work->n_external;
+    p->n_external = graph->n_external;
     p->external = mg_alloc_zero((n + 1) * sizeof *p->external);
     if (!p->external) {
         mg_cuda_places_free(p);
         return NULL;
     }
-    list_values(p, work);
+    list_values(p, graph);
     return p;
 }
 
 void mg_cuda_places_free(mg_cuda_places *p) {
     if (!p) return;
     for (int i = 0; i < p->n; i++)
-        if (p->list[i].place) mg_device_give(p->device, p->list[i].place, p->list[i].bytes);
+        if (p->list[i].place) mg_device_free(p->device, p->list[i].place, p->list[i].bytes);
     mg_free(p->external);
     mg_free(p);
 }
@@ -73,7 +73,7 @@ static void look_at(value *v, mg_device *d, const void *address) {
     v->runs++;
     v->last = address;
     if (v->place || v->changes < CHANGES || v->changes * PER_CHANGE < v->runs) return;
-    if (mg_device_take(d, v->bytes, &v->place) != MG_OK) {
+    if (mg_device_alloc(d, v->bytes, &v->place) != MG_OK) {
         v->place = NULL;
         v->changes = 0;
         mg_error_clear();

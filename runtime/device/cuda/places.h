@@ -9,7 +9,7 @@
 
 typedef struct mg_cuda_places mg_cuda_places;
 
-mg_cuda_places *mg_cuda_places_new(mg_device *d, const mg_work *work); /* NULL: MG_OOM */
+mg_cuda_places *mg_cuda_places_new(mg_device *d, const mg_kernel_graph *graph); /* NULL: MG_OOM */
 void mg_cuda_places_free(mg_cuda_places *p);
 
 /* Before a run: the addresses of its external values from here on, which `p` owns. Values that it

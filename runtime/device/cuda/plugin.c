@@ -107,8 +107,8 @@ static mg_status describe(int ordinal, mg_device_info *info) {
     return MG_OK;
 }
 
-static mg_status compile(mg_device *d, const mg_work *work, mg_program **program) {
-    return mg_cuda_program_compile(d, &set, work, program);
+static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
+    return mg_cuda_program_compile(d, &set, graph, program);
 }
 
 static const mg_device_api api = {.size = sizeof(mg_device_api),
@@ -131,8 +131,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .host_memory = false,
                                   .connect = mg_cuda_connect,
                                   .make_id = mg_nccl_make_id,
-                                  .ask = mg_cuda_ask,
-                                  .hear = mg_cuda_hear};
+                                  .readback_begin = mg_cuda_ask,
+                                  .readback_wait = mg_cuda_hear};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {

@@ -2,7 +2,7 @@
 #ifndef MG_DEVICE_CUDA_PRODUCT_H
 #define MG_DEVICE_CUDA_PRODUCT_H
 
-#include "device/program.h"
+#include "device/program/program.h"
 
 typedef struct mg_product {
     int64_t m, n, k;

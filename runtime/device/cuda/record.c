@@ -244,11 +244,11 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
 /* ---- life ---- */
 
 /* The program's calls, with all the kernels that they want. */
-static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_work *work) {
+static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_kernel_graph *graph) {
     mg_cuda *s = p->device->state;
-    mg_work joined = *work;
+    mg_kernel_graph joined = *graph;
     pthread_mutex_lock(&s->compiling);
-    mg_status status = mg_cuda_join(p->device, work, &p->steps);
+    mg_status status = mg_cuda_join(p->device, graph, &p->steps);
     joined.steps = p->steps;
     if (status == MG_OK) status = mg_program_compile(p->device, set, &joined, &p->calls);
     if (status != MG_OK) {
@@ -270,8 +270,8 @@ static mg_status choose_way(way *chosen) {
     return mg_fail(MG_USAGE, "MGPU_CUDA_RECORD is \"%s\": it must be apart, chain or no", text);
 }
 
-mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
-                                  mg_program **made) {
+mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
+                                  const mg_kernel_graph *graph, mg_program **made) {
     way chosen;
     MG_TRY(choose_way(&chosen));
     MG_TRY(mg_cuda_enter(d));
@@ -279,9 +279,9 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set, const 
     if (!p) return MG_OOM;
     p->device = d;
     p->way = chosen;
-    p->n_external = work->n_external;
-    p->places = mg_cuda_places_new(d, work);
-    const mg_status status = p->places ? compile_calls(p, set, work) : MG_OOM;
+    p->n_external = graph->n_external;
+    p->places = mg_cuda_places_new(d, graph);
+    const mg_status status = p->places ? compile_calls(p, set, graph) : MG_OOM;
     if (status != MG_OK) {
         mg_cuda_places_free(p->places);
         mg_free(p->steps);

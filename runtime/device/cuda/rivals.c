@@ -101,7 +101,7 @@ typedef struct trial {
 
 static void give_back(trial *t) {
     for (int i = 0; i <= t->n; i++)
-        if (t->at[i]) mg_device_give(t->device, t->at[i], t->bytes[i]);
+        if (t->at[i]) mg_device_free(t->device, t->at[i], t->bytes[i]);
 }
 
 static mg_status furnish(trial *t, const mg_kernel_plan *plan, const entrant *list, int n) {
@@ -114,7 +114,7 @@ static mg_status furnish(trial *t, const mg_kernel_plan *plan, const entrant *li
             t->bytes[t->n] = list[i].plan.scratch;
     for (int i = 0; i <= t->n; i++) {
         if (t->bytes[i] == 0) continue;
-        MG_TRY(mg_device_take(t->device, t->bytes[i], &t->at[i]));
+        MG_TRY(mg_device_alloc(t->device, t->bytes[i], &t->at[i]));
         MG_TRY(mg_cuda_fill(t->device, t->at[i], 0xff, t->bytes[i]));
     }
     return MG_OK;

@@ -16,7 +16,7 @@
 #include "core/block_cache.h"
 #include "device/cuda/cache.h"
 #include "device/cuda/driver.h"
-#include "device/program.h"
+#include "device/program/program.h"
 #include <pthread.h>
 
 enum { MG_CUDA_FILES = 32 };

@@ -1,11 +1,11 @@
 /* Collectives in programs: see collective.h. */
-#include "device/collective.h"
+#include "device/program/collective.h"
 #include "graph/partition.h"
 #include "ops/attrs.h"
 #include <assert.h>
 #include <string.h>
 
-static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_TOGETHER, "a bucket is run as one");
+static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_LAUNCH, "a bucket is run as one");
 
 const mg_kernel mg_collective_kernel = {.name = "collective"};
 

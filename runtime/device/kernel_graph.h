@@ -4,8 +4,8 @@
  * No addresses, no device numbers. Values 0..n_external-1 come from outside at
  * run time (arguments, variables, constants, results); the others are
  * temporaries that live in the arena. */
-#ifndef MG_DEVICE_WORK_H
-#define MG_DEVICE_WORK_H
+#ifndef MG_DEVICE_KERNEL_GRAPH_H
+#define MG_DEVICE_KERNEL_GRAPH_H
 
 #include "graph/fuse.h"
 #include "ops/op.h"
@@ -37,13 +37,13 @@ typedef struct mg_step {
      * equal expressions over ranges of their own and do not need one another: a
      * multi-tensor update. Of an all_reduce: this many are one bucket, and run as one call on
      * every device. Else 1, and 0 for the others of such a row. */
-    int alike;
+    int batch_count;
 } mg_step;
 
-typedef struct mg_work {
+typedef struct mg_kernel_graph {
     int n_values, n_external, n_steps, n_compute; /* steps from n_compute on are the commit phase */
     const mg_value *values;
     const mg_step *steps;
-} mg_work;
+} mg_kernel_graph;
 
 #endif

@@ -1,6 +1,6 @@
 /* Giving blocks with known life spans their places in one arena. */
-#ifndef MG_DEVICE_ARENA_H
-#define MG_DEVICE_ARENA_H
+#ifndef MG_DEVICE_PROGRAM_ARENA_H
+#define MG_DEVICE_PROGRAM_ARENA_H
 
 #include "core/status.h"
 #include <stddef.h>

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-enum { MG_MAX_TOGETHER = 64 }; /* calls that run as one */
+enum { MG_MAX_LAUNCH = 64 }; /* calls that run as one */
 
 #define MG_ROW_MAJOR                                                                               \
     0 /* the layout every external value has; other numbers are the device's own, and              \
@@ -52,8 +52,8 @@ typedef struct mg_kernel {
      * NULL. The first has scratch for all, as much as `scratch_many` says. */
     mg_status (*run_many)(const mg_call *calls, int n);
     size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
-    bool only_alike; /* run_many is for calls of steps that are alike (mg_step.alike): others may
-                        run side by side */
+    bool batched_only; /* run_many is for calls of steps that are alike (mg_step.batch_count):
+                        others may run side by side */
     void (*release)(void *state); /* may be NULL */
     bool waits; /* for what was started before it: its calls cannot be recorded for later */
 } mg_kernel;
@@ -71,7 +71,7 @@ typedef struct mg_kernel_set {
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
 } mg_kernel_set;
 
-mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_kernel_graph *graph,
                              mg_program **program);
 mg_status mg_program_run(mg_program *p, const mg_run *run);
 /* The same in pieces, for devices that record calls: the calls of a phase are [first, last); those

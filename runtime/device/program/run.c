@@ -1,8 +1,8 @@
 /* Running programs, and letting them go: see compile.c for how they come to be. */
 #include "core/alloc.h"
 #include "core/threads.h"
-#include "device/calls.h"
-#include "device/collective.h"
+#include "device/program/calls.h"
+#include "device/program/collective.h"
 #include "device/fault.h"
 #include <stdio.h>
 #include <string.h>
@@ -58,10 +58,10 @@ static mg_call bound_call(const mg_program *p, const mg_program_call *k, const m
 
 /* Call k, and those that run together with it. */
 static mg_status run_call(const mg_program *p, const mg_program_call *k, const mg_run *run) {
-    mg_call calls[MG_MAX_TOGETHER];
+    mg_call calls[MG_MAX_LAUNCH];
     void *pointers[MG_MOST_POINTERS],
         **next = pointers; /* here: several may run the program at once */
-    const int n = k->together;
+    const int n = k->launch_count;
     for (int i = 0; i < n; next += k[i].n_in + k[i].n_out, i++)
         calls[i] = bound_call(p, k + i, run, next);
     if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, n, run);
@@ -98,7 +98,7 @@ static mg_status not_again(mg_status status) {
 }
 
 static mg_status run_range(mg_program *p, const mg_run *run, int first, int last, bool recorded) {
-    for (int i = first; i < last; i += p->calls[i].together) {
+    for (int i = first; i < last; i += p->calls[i].launch_count) {
         if (i < p->n_compute && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
         const mg_status status = run_checked(p, &p->calls[i], run);
@@ -137,7 +137,7 @@ static bool waits(const mg_program_call *k, const mg_run *run) {
 
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
     for (int i = first; i < last; i = *after) {
-        *after = i + p->calls[i].together;
+        *after = i + p->calls[i].launch_count;
         if (waits(&p->calls[i], run)) return i;
     }
     return *after = last;
@@ -168,7 +168,7 @@ const char mg_program_rng;
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after) {
     int n = 0;
-    *after = i + p->calls[i].together;
+    *after = i + p->calls[i].launch_count;
     for (; i < *after; i++) {
         const mg_program_call *k = &p->calls[i];
         if (n + k->n_in + k->n_out + 3 > most) return -1;

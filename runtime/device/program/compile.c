@@ -5,8 +5,8 @@
  * are known, the temporary slots get places by their life spans. */
 #include "core/alloc.h"
 #include "core/log.h"
-#include "device/calls.h"
-#include "device/collective.h"
+#include "device/program/calls.h"
+#include "device/program/collective.h"
 #include "ops/attrs.h"
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { MAX_LAYOUTS = 4 };
 typedef struct compiler {
     mg_program *p;
     const mg_kernel_set *set;
-    const mg_work *work;
+    const mg_kernel_graph *graph;
     int (*place)[MAX_LAYOUTS]; /* per value and layout: its slot, or MG_NO_SLOT */
     int *primary;              /* per value: the layout it was made in */
     int *uses;                 /* per value: steps that read it */
@@ -68,10 +68,10 @@ static mg_status new_call(compiler *c, const mg_step *step, mg_program_call *mad
     made->out = made->in + step->n_in;
     made->plan = (mg_kernel_plan){
         .step = step, .in = block, .out = block + step->n_in, .device = c->p->device};
-    for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->work->values[step->in[i]];
+    for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->graph->values[step->in[i]];
     for (int i = 0; i < step->n_out; i++) {
-        made->plan.out[i].value = &c->work->values[step->out[i]];
-        if (step->out[i] < c->work->n_external) made->plan.out_external = true;
+        made->plan.out[i].value = &c->graph->values[step->out[i]];
+        if (step->out[i] < c->graph->n_external) made->plan.out_external = true;
     }
     return MG_OK;
 }
@@ -117,7 +117,7 @@ static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) 
     *index = c->place[value][layout];
     if (*index >= 0) return MG_OK;
     const int from = c->primary[value];
-    const size_t bytes = mg_value_bytes(&c->work->values[value]);
+    const size_t bytes = mg_value_bytes(&c->graph->values[value]);
     MG_TRY(new_slot(c, bytes, MG_NO_SLOT, index));
     c->p->slots[*index].pending_uses = 1 << 20; /* a copy: readers are not counted */
     c->place[value][layout] = *index;
@@ -221,7 +221,7 @@ static mg_status bind_outputs(compiler *c, mg_program_call *k) {
     for (int i = 0; i < k->n_in; i++) end_use(c, s->in[i]);
     for (int i = 0; i < k->n_out; i++) {
         const int layout = k->plan.out[i].layout, value = s->out[i];
-        if (value < c->work->n_external && layout == MG_ROW_MAJOR) {
+        if (value < c->graph->n_external && layout == MG_ROW_MAJOR) {
             k->out[i] = c->place[value][layout];
             continue;
         }
@@ -239,7 +239,7 @@ static mg_status bind_outputs(compiler *c, mg_program_call *k) {
 static mg_status bring_home(compiler *c, const mg_step *s) {
     for (int i = 0; i < s->n_out; i++) {
         const int v = s->out[i], layout = c->primary[v];
-        if (v < c->work->n_external && layout != MG_ROW_MAJOR)
+        if (v < c->graph->n_external && layout != MG_ROW_MAJOR)
             MG_TRY(append_reorder(c, v, layout, c->place[v][layout], MG_ROW_MAJOR,
                                   c->place[v][MG_ROW_MAJOR]));
     }
@@ -248,7 +248,7 @@ static mg_status bring_home(compiler *c, const mg_step *s) {
 
 /* A reshape of a temporary to a temporary is no work at all. */
 static bool is_free_reshape(const compiler *c, const mg_step *s) {
-    return s->op && strcmp(s->op->name, "reshape") == 0 && s->out[0] >= c->work->n_external;
+    return s->op && strcmp(s->op->name, "reshape") == 0 && s->out[0] >= c->graph->n_external;
 }
 
 static mg_status share_slot(compiler *c, const mg_step *s) {
@@ -263,9 +263,9 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
 /* Nor is a slice whose elements lie in a row: a part of the slot, at an aligned place. */
 static bool is_part(const compiler *c, const mg_step *s, size_t *offset) {
     enum { ALIGNED = 64 };
-    if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->work->n_external)
+    if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->graph->n_external)
         return false;
-    const mg_value *x = &c->work->values[s->in[0]];
+    const mg_value *x = &c->graph->values[s->in[0]];
     const mg_slice_attrs *a = s->attrs;
     size_t row = mg_dtype_size(x->dtype);
     bool full = true; /* the axes behind this one */
@@ -284,7 +284,7 @@ static bool is_part(const compiler *c, const mg_step *s, size_t *offset) {
 static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
     int index;
     const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
-    MG_TRY(new_slot(c, mg_value_bytes(&c->work->values[out]), MG_NO_SLOT, &index));
+    MG_TRY(new_slot(c, mg_value_bytes(&c->graph->values[out]), MG_NO_SLOT, &index));
     c->p->slots[index].offset = c->p->slots[in].offset + offset;
     c->p->slots[index].inside = whole_of(c->p, in);
     end_use(c, s->in[0]);
@@ -297,7 +297,7 @@ static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
  * memory, which nothing else uses. (What is committed goes to variables, whose
  * old values are still read.) */
 static bool make_in_result(compiler *c, const mg_step *s) {
-    if (!s->op || strcmp(s->op->name, "reshape") != 0 || s >= c->work->steps + c->work->n_compute)
+    if (!s->op || strcmp(s->op->name, "reshape") != 0 || s >= c->graph->steps + c->graph->n_compute)
         return false;
     const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
     const mg_slot *slot = &c->p->slots[index];
@@ -316,7 +316,7 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     size_t offset;
     if (is_free_reshape(c, s)) return share_slot(c, s);
     if (is_part(c, s, &offset)) return share_part(c, s, offset);
-    for (int i = 0; i < s->alike && mg_is_collective(s);
+    for (int i = 0; i < s->batch_count && mg_is_collective(s);
          i++) /* no reorders among a bucket's calls */
         MG_TRY(slot_in_layout(c, s[i].in[0], MG_ROW_MAJOR, &index));
     if (make_in_result(c, s)) return MG_OK;
@@ -366,14 +366,15 @@ static bool interfere(const mg_program *p, const mg_program_call *a, const mg_pr
 /* From `first` on, before `end`. */
 static int count_together(const mg_program *p, int first, int end) {
     int n = 1;
-    if (p->calls[first].kernel == &mg_collective_kernel) return p->calls[first].plan.step->alike;
+    if (p->calls[first].kernel == &mg_collective_kernel)
+        return p->calls[first].plan.step->batch_count;
     if (!p->calls[first].kernel->run_many) return 1;
     int ports = p->calls[first].n_in + p->calls[first].n_out;
-    for (; n < MG_MAX_TOGETHER && first + n < end; n++) {
+    for (; n < MG_MAX_LAUNCH && first + n < end; n++) {
         const mg_program_call *next = &p->calls[first + n];
         ports += next->n_in + next->n_out;
         if (next->kernel != p->calls[first].kernel || ports > MG_MOST_POINTERS) return n;
-        if (next->kernel->only_alike && next->plan.step->alike) return n;
+        if (next->kernel->batched_only && next->plan.step->batch_count) return n;
         for (int i = first; i < first + n; i++)
             if (interfere(p, &p->calls[i], next)) return n;
     }
@@ -390,7 +391,7 @@ static void widen_life(mg_program *p, int index, int first, int last) {
  * first one's. */
 static mg_status live_together(compiler *c, int first, int n) {
     mg_program *p = c->p;
-    const mg_kernel_plan *plans[MG_MAX_TOGETHER];
+    const mg_kernel_plan *plans[MG_MAX_LAUNCH];
     for (int i = 0; i < n; i++) {
         mg_program_call *k = &p->calls[first + i];
         plans[i] = &k->plan;
@@ -412,16 +413,16 @@ static mg_status live_together(compiler *c, int first, int n) {
  * can. */
 static mg_status join_calls(compiler *c) {
     mg_program *p = c->p;
-    for (int i = 0; i < p->n_calls; i += p->calls[i].together) {
+    for (int i = 0; i < p->n_calls; i += p->calls[i].launch_count) {
         const int n = count_together(p, i, i < p->n_compute ? p->n_compute : p->n_calls);
-        p->calls[i].together = n;
+        p->calls[i].launch_count = n;
         if (n > 1) MG_TRY(live_together(c, i, n));
     }
     return MG_OK;
 }
 
 static mg_status compile_all(compiler *c) {
-    const mg_work *w = c->work;
+    const mg_kernel_graph *w = c->graph;
     for (int v = 0; v < w->n_values; v++)
         for (int l = 0; l < MAX_LAYOUTS; l++) c->place[v][l] = MG_NO_SLOT;
     for (int s = 0; s < w->n_steps; s++)
@@ -440,15 +441,15 @@ static mg_status compile_all(compiler *c) {
     return place_slots(c->p);
 }
 
-mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_work *work,
+mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_kernel_graph *graph,
                              mg_program **program) {
     mg_program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
     p->device = d;
     p->set = set;
-    p->steps = work->steps;
-    compiler c = {.p = p, .set = set, .work = work};
-    const size_t n = (size_t)work->n_values + 1;
+    p->steps = graph->steps;
+    compiler c = {.p = p, .set = set, .graph = graph};
+    const size_t n = (size_t)graph->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);
     c.primary = mg_alloc_zero(n * sizeof *c.primary);
     c.uses = mg_alloc_zero(n * sizeof *c.uses);

@@ -4,15 +4,15 @@
  * another slot, whose life is then that one's. What differs
  * from run to run, and from device to device, comes with the run: a program is not changed by
  * running it. */
-#ifndef MG_DEVICE_CALLS_H
-#define MG_DEVICE_CALLS_H
+#ifndef MG_DEVICE_PROGRAM_CALLS_H
+#define MG_DEVICE_PROGRAM_CALLS_H
 
-#include "device/arena.h"
-#include "device/program.h"
+#include "device/program/arena.h"
+#include "device/program/program.h"
 
 enum {
     MG_NO_SLOT = -1,
-    MG_MOST_POINTERS = MG_MAX_TOGETHER * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS) /* of a call */
+    MG_MOST_POINTERS = MG_MAX_LAUNCH * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS) /* of a call */
 };
 
 typedef struct mg_slot {
@@ -26,7 +26,7 @@ typedef struct mg_slot {
 typedef struct mg_program_call {
     const mg_kernel *kernel;
     mg_kernel_plan plan;
-    int together;                        /* calls from this one on that run as one */
+    int launch_count;                    /* calls from this one on that run as one */
     int *in, *out, n_in, n_out, scratch; /* slots; ports and lists lie in one block, plan.in */
 } mg_program_call;
 

@@ -2,7 +2,7 @@
  *
  * Operands are converted to double in scratch memory (f64 is read in place) and the result is
  * rounded to its dtype. */
-#include "device/program.h"
+#include "device/program/program.h"
 #include "core/alloc.h"
 #include "ops/elementwise.h"
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Collectives in programs: calls that go over the communicator of the run instead of to a kernel of
  * the device. */
-#ifndef MG_DEVICE_COLLECTIVE_H
-#define MG_DEVICE_COLLECTIVE_H
+#ifndef MG_DEVICE_PROGRAM_COLLECTIVE_H
+#define MG_DEVICE_PROGRAM_COLLECTIVE_H
 
-#include "device/program.h"
+#include "device/program/program.h"
 
 /* What stands for a kernel in a call of a collective; it has no functions. */
 extern const mg_kernel mg_collective_kernel;

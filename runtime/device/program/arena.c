@@ -1,5 +1,5 @@
 /* Arena assignment: the largest block first, each at the lowest place that is free all its life. */
-#include "device/arena.h"
+#include "device/program/arena.h"
 #include "core/alloc.h"
 #include <stdbool.h>
 #include <stdlib.h>
