@@ -195,7 +195,7 @@ void mg_tensor_drop_history(mg_tensor *t) {
 static mg_status make_readable(mg_tensor *t) {
     MG_TRY(mg_eval(&t, 1));
     mg_device *d = t->buffer->device;
-    return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_ahead_settle(d);
+    return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_async_guards_settle(d);
 }
 
 mg_status mg_tensor_read(mg_tensor *t, void *dst) {

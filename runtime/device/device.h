@@ -91,7 +91,7 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     atomic_llong used, peak;
     int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
     int threads;            /* its share of the host's cores in the plan being made; 0: all */
-    struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/ahead.c */
+    struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/async_guards.c */
     mg_variable *sound;     /* no guard has failed that nobody was told of; or NULL: likewise */
     bool unsound;           /* `sound` is to be made true */
     mg_rng_state asked_rng; /* before it ran */

@@ -5,7 +5,7 @@
  * a recording is open; then it does when the last recording closes. */
 #include "core/alloc.h"
 #include "graph/graph.h"
-#include "graph/walk.h"
+#include "graph/toposort.h"
 #include "ops/op.h"
 
 enum { MAX_UNREPORTED = 2000, MAX_PENDING = 4096 };
@@ -60,7 +60,7 @@ static bool cheap_source(const mg_tensor *t) {
 }
 
 /* From the history of the roots, adds what others hold. `roots` has room for all of it. */
-static mg_status add_held(const mg_walk *walk, mg_tensor **roots, int *n, int n_asked) {
+static mg_status add_held(const mg_toposort *walk, mg_tensor **roots, int *n, int n_asked) {
     int *inner = mg_alloc_zero((size_t)walk->n * sizeof *inner);
     bool *taken = mg_alloc_zero((size_t)walk->n);
     const mg_status status = inner && taken ? MG_OK : MG_OOM;
@@ -133,7 +133,7 @@ static mg_status check_asked(mg_tensor *const *t, int n) {
 }
 
 /* What is wanted on another device is brought there before the plan that reads it. */
-static mg_tensor *unplaced(const mg_walk *walk) {
+static mg_tensor *unplaced(const mg_toposort *walk) {
     static const mg_op *place;
     if (!place) place = mg_op_find("place");
     for (int i = 0; i < walk->n; i++)
@@ -154,24 +154,24 @@ static mg_status bring(mg_tensor *t) {
 
 /* Everything that the roots need from other devices is brought to theirs; those that have their
  * values then (they were wanted on the way) are dropped. The walk is through what is left. */
-static mg_status bring_all(mg_walk *walk, mg_tensor **roots, int *n) {
-    MG_TRY(mg_walk_collect(walk, roots, *n, lazy, NULL));
+static mg_status bring_all(mg_toposort *walk, mg_tensor **roots, int *n) {
+    MG_TRY(mg_toposort_collect(walk, roots, *n, lazy, NULL));
     for (mg_tensor *far; (far = unplaced(walk));) {
-        mg_walk_free(walk);
+        mg_toposort_free(walk);
         MG_TRY(bring(far));
         for (int i = 0; i < *n; i++)
             if (!lazy(roots[i], NULL)) {
                 mg_tensor_release(roots[i]);
                 roots[i--] = roots[--*n];
             }
-        MG_TRY(mg_walk_collect(walk, roots, *n, lazy, NULL));
+        MG_TRY(mg_toposort_collect(walk, roots, *n, lazy, NULL));
     }
     return MG_OK;
 }
 
 static mg_status eval_some(mg_tensor *const *t, int n) {
     mg_tensor **asked = mg_alloc((size_t)(n + MAX_PENDING) * sizeof *asked), **roots = NULL;
-    mg_walk walk = {0};
+    mg_toposort walk = {0};
     if (!asked) return MG_OOM;
     int n_asked = list_roots(t, n, asked);
     mg_status status = n_asked ? bring_all(&walk, asked, &n_asked) : MG_OK;
@@ -183,7 +183,7 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
         if (status == MG_OK) status = add_held(&walk, roots, &n_roots, n_roots);
         if (status == MG_OK) status = compute(roots, n_roots);
     }
-    mg_walk_free(&walk);
+    mg_toposort_free(&walk);
     for (int i = 0; i < n_asked; i++) mg_tensor_release(asked[i]);
     mg_free(roots);
     mg_free(asked);

@@ -6,7 +6,7 @@
  * after adding up. The result is made of ordinary tensors. */
 #include "core/alloc.h"
 #include "graph/graph.h"
-#include "graph/walk.h"
+#include "graph/toposort.h"
 #include "ops/build.h"
 
 typedef struct grad_node {
@@ -16,7 +16,7 @@ typedef struct grad_node {
 } grad_node;
 
 typedef struct grad_walk {
-    mg_walk list;
+    mg_toposort list;
     grad_node *nodes;
     mg_tensor *const *wrt;
     int n_wrt;
@@ -96,7 +96,7 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
     grad_walk w = {.wrt = wrt, .n_wrt = n};
     mg_scope *scope;
     MG_TRY(mg_scope_open(&scope));
-    mg_status status = mg_walk_collect(&w.list, &y, 1, descend, &w);
+    mg_status status = mg_toposort_collect(&w.list, &y, 1, descend, &w);
     if (status == MG_OK) {
         w.nodes = mg_alloc_zero((size_t)w.list.n * sizeof *w.nodes);
         status = w.nodes ? MG_OK : MG_OOM;
@@ -111,7 +111,7 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
         mg_tensor *g = found ? w.nodes[t->slot].gradient : NULL;
         if (g) grads[i] = mg_tensor_retain(g);
     }
-    mg_walk_free(&w.list);
+    mg_toposort_free(&w.list);
     mg_free(w.nodes);
     mg_scope_close(scope);
     return status;

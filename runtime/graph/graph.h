@@ -55,7 +55,7 @@ typedef struct mg_plan_spec {
 typedef struct mg_plan mg_plan;
 /* Waits for guards that d has not answered yet; the error of one that failed: then variables and
  * random state are as before that step. */
-mg_status mg_ahead_settle(mg_device *d);
+mg_status mg_async_guards_settle(mg_device *d);
 mg_plan *mg_plan_new(const mg_plan_spec *spec);
 /* results[i] are owned value tensors. A failed guard gives its code and message; nothing commits.
  */

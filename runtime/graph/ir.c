@@ -1,7 +1,7 @@
 /* Making the IR from tensors. */
 #include "graph/ir.h"
 #include "core/alloc.h"
-#include "graph/walk.h"
+#include "graph/toposort.h"
 #include "ops/attrs.h"
 #include <string.h>
 
@@ -81,7 +81,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
 }
 
 /* Nodes with their input lists. */
-static mg_status allocate(mg_ir *ir, const mg_walk *walk, int n_roots) {
+static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
     size_t n_edges = 0;
     for (int i = 0; i < walk->n; i++) n_edges += (size_t)walk->items[i]->n_inputs;
     ir->nodes = mg_ir_alloc(ir, (size_t)walk->n * sizeof *ir->nodes);
@@ -96,9 +96,9 @@ static mg_status allocate(mg_ir *ir, const mg_walk *walk, int n_roots) {
 }
 
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
-    mg_walk walk;
+    mg_toposort walk;
     *ir = (mg_ir){0};
-    mg_status status = mg_walk_collect(&walk, roots, n_roots, descend, NULL);
+    mg_status status = mg_toposort_collect(&walk, roots, n_roots, descend, NULL);
     if (status == MG_OK) status = allocate(ir, &walk, n_roots);
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
         status = make_node(ir, &ir->nodes[i], walk.items[i], trace);
@@ -106,7 +106,7 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
     }
     for (int i = 0; i < n_roots && status == MG_OK; i++) ir->roots[i].node = roots[i]->slot;
     ir->n_roots = n_roots;
-    mg_walk_free(&walk);
+    mg_toposort_free(&walk);
     return status;
 }
 

@@ -1,12 +1,12 @@
 /* Partition: see partition.h.
  *
- * When every node has its way of lying on the devices (ways.c), the device's own nodes are made, in
- * order of depth, so that collectives stand in the order in which their inputs are ready. Each
- * collective also takes the one before it as an input that it does not read: no device can then run
- * them in another order. A device without rows makes no parts: its terms are the reductions'
- * identities. All_reduces that follow one another and do not need one another form buckets; which
- * do is read off the global IR, so that all devices have the same. */
-#include "graph/ways.h"
+ * When every node has its way of lying on the devices (sharding.c), the device's own nodes are
+ * made, in order of depth, so that collectives stand in the order in which their inputs are ready.
+ * Each collective also takes the one before it as an input that it does not read: no device can
+ * then run them in another order. A device without rows makes no parts: its terms are the
+ * reductions' identities. All_reduces that follow one another and do not need one another form
+ * buckets; which do is read off the global IR, so that all devices have the same. */
+#include "graph/sharding.h"
 #include "ops/attrs.h"
 #include <math.h>
 #include <stdlib.h>
@@ -356,7 +356,7 @@ static int make_way(partition *p, int i, int how) {
                      part_count(p, n->shape.dim[how]));
 }
 
-/* A reader found none: ways.c and the order of making do not go together. */
+/* A reader found none: sharding.c and the order of making do not go together. */
 static int not_there(const partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     mg_fail(MG_INTERNAL,
@@ -526,8 +526,8 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_WAYS; w++) p.made[i][w] = NOT_MADE;
     }
-    MG_TRY(mg_ways_decide(&p, split_roots, wanted));
-    mg_ways_mark_sent(&p);
+    MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
+    mg_sharding_mark_sent(&p);
     MG_TRY(make_all(&p, split_roots, wanted));
     *collectives = p.collectives;
     return MG_OK;

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/worker.h"
-#include "graph/wreck.h"
+#include "graph/abandoned_plan.h"
 #include <string.h>
 
 /* ---- a part ---- */
@@ -83,7 +83,7 @@ static mg_status compile_part(void *plan, int i) {
 /* What a run needs besides the program. */
 static mg_status furnish_part(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
-    if (part->owner != i) MG_TRY(mg_share_take(p, i));
+    if (part->owner != i) MG_TRY(mg_program_dedup_take(p, i));
     MG_TRY(hold_externals(part));
     return plan_updates(p, part);
 }
@@ -118,7 +118,8 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
         mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
     if (status == MG_OK) status = first_failure(p);
     for (int i = 0; i < p->n_parts; i++)
-        if (mg_device_is_lost(devices[i]) && !mg_wreck_is(p)) mg_wreck_make(p, p->args);
+        if (mg_device_is_lost(devices[i]) && !mg_abandoned_plan_is(p))
+            mg_abandoned_plan_make(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
 }
@@ -175,7 +176,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
         mg_status status = mg_partition(&how, i / n, i % n, &part->ir, split, &p->collectives);
         if (status == MG_OK) status = mg_simplify(&part->ir);
-        if (status == MG_OK) status = mg_share_find(p, i);
+        if (status == MG_OK) status = mg_program_dedup_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
         if (part->split_roots) memcpy(part->split_roots, split, (size_t)global->n_roots);
         mg_free(split);
@@ -298,13 +299,14 @@ static mg_status make_comms(mg_plan *p) {
 
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
-    p->wreck = mg_wreck_room();
+    p->wreck = mg_abandoned_plan_room();
     if (!p->wreck) return MG_OOM;
     MG_TRY(make_comms(p));
     MG_TRY(partition_all(p, spec, global));
     share_cores(p);
     const mg_status status = mg_plan_each(p, compile_part);
-    for (int i = 0; i < global->n && mg_wreck_is(p); i++) mg_wreck_keep(p, global->nodes[i].tensor);
+    for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
+        mg_abandoned_plan_keep(p, global->nodes[i].tensor);
     MG_TRY(status);
     for (int i = 0; i < p->n_parts; i++) MG_TRY(furnish_part(p, i));
     return MG_OK;
@@ -345,7 +347,7 @@ static void log_plan(const mg_plan *p) {
 }
 
 mg_plan *mg_plan_new(const mg_plan_spec *spec) {
-    mg_wrecks_reclaim();
+    mg_abandoned_plan_reclaim();
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
     if (build(p, spec) != MG_OK) {
@@ -365,9 +367,9 @@ static void free_part(mg_plan *p, int i) {
 }
 
 void mg_plan_free(mg_plan *p) {
-    mg_wrecks_reclaim();
-    if (!p || mg_wreck_take(p)) return;
-    mg_ahead_drop(p);
+    mg_abandoned_plan_reclaim();
+    if (!p || mg_abandoned_plan_take(p)) return;
+    mg_async_guards_drop(p);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);

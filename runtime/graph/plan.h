@@ -6,7 +6,7 @@
 #include "graph/ir.h"
 #include "graph/partition.h"
 
-struct mg_wreck;
+struct mg_abandoned_plan;
 
 typedef struct mg_update { /* a variable's new value in one part */
     int external;
@@ -57,27 +57,27 @@ struct mg_plan {
     mg_shape *output_shapes; /* global */
     mg_buffer **whole;       /* of a run: per output that is dealt out, owned */
     uint64_t n_draws;
-    mg_rng_state rng;       /* of a run */
-    mg_tensor *const *args; /* likewise; borrowed */
-    struct mg_wreck *wreck; /* on several devices: owned room to become one; see wreck.h */
-    mg_status *statuses;    /* room for mg_workers_run */
+    mg_rng_state rng;                /* of a run */
+    mg_tensor *const *args;          /* likewise; borrowed */
+    struct mg_abandoned_plan *wreck; /* on several devices: owned room to become one; see wreck.h */
+    mg_status *statuses;             /* room for mg_workers_run */
     char **messages;
 };
 
 /* ---- running ahead (ahead.c) ---- */
 
 /* Whether a trace on d with so many guards can become such a plan; its d->sound is there then. */
-mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can);
+mg_status mg_async_guards_find(mg_device *d, int n_guards, bool *can);
 /* In the open trace, which `sound` has entered too: the new value of each variable becomes "that
  * one where all guards hold and it is sound, else the old one". *verdict is owned. */
-mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
-                        mg_variable *const *variables, int n, mg_tensor **verdict);
+mg_status mg_async_guards_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
+                               mg_variable *const *variables, int n, mg_tensor **verdict);
 /* Before a run of such a plan: what was told is forgotten, steps count again. */
-mg_status mg_ahead_make_sound(mg_device *d);
+mg_status mg_async_guards_make_sound(mg_device *d);
 /* After it: its guards will be answered. */
-mg_status mg_ahead_ask(mg_plan *p);
+mg_status mg_async_guards_ask(mg_plan *p);
 /* Before p goes: the error of a guard that failed is kept for the next who asks its device. */
-void mg_ahead_drop(const mg_plan *p);
+void mg_async_guards_drop(const mg_plan *p);
 
 /* Root numbers: outputs first, then new values of variables, then guards. */
 static inline int mg_part_external(const mg_part *part, int root) {
@@ -86,8 +86,8 @@ static inline int mg_part_external(const mg_part *part, int root) {
 
 /* share.c: finds the owner of part i among the parts before it, all of them simplified; if it is
  * another, the part's IR goes. When the owner is compiled, the part takes from it what it needs. */
-mg_status mg_share_find(mg_plan *p, int i);
-mg_status mg_share_take(mg_plan *p, int i);
+mg_status mg_program_dedup_find(mg_plan *p, int i);
+mg_status mg_program_dedup_take(mg_plan *p, int i);
 
 /* Drops what a run has made and not handed on; as before the run. */
 void mg_plan_drop_run(mg_plan *p);

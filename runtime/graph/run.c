@@ -9,7 +9,7 @@
 #include "core/threads.h"
 #include "device/worker.h"
 #include "graph/plan.h"
-#include "graph/wreck.h"
+#include "graph/abandoned_plan.h"
 #include <string.h>
 
 /* Rows may begin anywhere; libraries for GPUs want them to begin at such an address. */
@@ -231,7 +231,7 @@ static mg_status raise_guard(const mg_plan *p, int i) {
 }
 
 static mg_status check_guards(mg_plan *p) {
-    MG_TRY(mg_ahead_settle(p->parts[0].device));
+    MG_TRY(mg_async_guards_settle(p->parts[0].device));
     for (int i = 0; i < (p->verdict ? 1 : p->n_guards); i++) {
         uint8_t byte = 0;
         const int root = p->n_outputs + p->n_assigns + i;
@@ -351,15 +351,15 @@ static mg_status check_comms(const mg_plan *p) {
  * has failed, this one has not changed, if it has guards itself. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     mg_device *d = p->parts[0].device;
-    if (!p->verdict) MG_TRY(mg_ahead_settle(d));
+    if (!p->verdict) MG_TRY(mg_async_guards_settle(d));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(take_results(p, args, results));
     MG_TRY(prepare_commit(p, 0, args));
     MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
     bind_values(p);
-    MG_TRY(mg_ahead_settle(d));
+    MG_TRY(mg_async_guards_settle(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
-    return p->verdict ? mg_ahead_ask(p) : MG_OK;
+    return p->verdict ? mg_async_guards_ask(p) : MG_OK;
 }
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
@@ -367,7 +367,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
-    if (p->verdict) MG_TRY(mg_ahead_make_sound(p->parts[0].device));
+    if (p->verdict) MG_TRY(mg_async_guards_make_sound(p->parts[0].device));
     MG_TRY(bind_given(p, args));
     if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(place_outputs(p));
@@ -389,7 +389,7 @@ mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
             mg_tensor_release(results[i]);
             results[i] = NULL;
         }
-    if (!mg_wreck_is(p)) mg_plan_drop_run(p);
+    if (!mg_abandoned_plan_is(p)) mg_plan_drop_run(p);
     return status;
 }
 
@@ -400,7 +400,7 @@ mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
     p->rng = mg_rng_get();
     p->begun = true;
-    mg_status status = p->verdict ? mg_ahead_make_sound(p->parts[0].device) : MG_OK;
+    mg_status status = p->verdict ? mg_async_guards_make_sound(p->parts[0].device) : MG_OK;
     if (status == MG_OK) status = bind_given(p, args);
     if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);

@@ -6,7 +6,7 @@
 #include "graph/plan.h"
 #include "core/alloc.h"
 #include "device/device.h"
-#include "graph/walk.h"
+#include "graph/toposort.h"
 
 struct mg_trace {
     mg_device *device;
@@ -157,15 +157,15 @@ static bool inside_trace(const mg_tensor *t, void *context) {
 
 /* Lazy tensors from before the trace are constants of the plan: they are computed once, now. */
 static mg_status settle_constants(mg_tensor *const *roots, int n) {
-    mg_walk walk;
-    mg_status status = mg_walk_collect(&walk, roots, n, inside_trace, NULL);
+    mg_toposort walk;
+    mg_status status = mg_toposort_collect(&walk, roots, n, inside_trace, NULL);
     int n_early = 0;
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
         mg_tensor *t = walk.items[i];
         if (!t->trace && !t->buffer) walk.items[n_early++] = t;
     }
     if (n_early && status == MG_OK) status = mg_eval(walk.items, n_early);
-    mg_walk_free(&walk);
+    mg_toposort_free(&walk);
     return status;
 }
 
@@ -182,10 +182,11 @@ static mg_status hold_values(mg_trace *t, mg_tensor **verdict) {
     bool can;
     *verdict = NULL;
     if (t->n_devices > 1 || t->keeper || !t->n_guards || !assigns(t)) return MG_OK;
-    MG_TRY(mg_ahead_find(d, t->n_guards, &can));
+    MG_TRY(mg_async_guards_find(d, t->n_guards, &can));
     if (!can) return MG_OK;
     MG_TRY(mg_trace_enter_variable(d->sound));
-    return mg_ahead_hold(d->sound, t->guards, t->n_guards, t->variables, t->n_variables, verdict);
+    return mg_async_guards_hold(d->sound, t->guards, t->n_guards, t->variables, t->n_variables,
+                                verdict);
 }
 
 /* What the trace did, as a plan's specification; `scratch` holds its lists. */

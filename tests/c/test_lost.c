@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "device/device.h"
 #include "device/fault.h"
-#include "graph/wreck.h"
+#include "graph/abandoned_plan.h"
 #include "ops/build.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void await_return(int64_t blocks) {
     mg_fault_let_go();
     for (int i = 0; i < 1000 && mg_alloc_get_stats().live_blocks != blocks; i++) {
         nanosleep(&nap, NULL);
-        mg_wrecks_reclaim();
+        mg_abandoned_plan_reclaim();
     }
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
 }
@@ -125,7 +125,7 @@ static void lose(scene *s, int which, const char *op, bool commit) {
     assert_non_null(strstr(mg_error_message(), s->devices[which]->name));
     assert_non_null(strstr(mg_error_message(), op));
     assert_non_null(strstr(mg_error_message(), "lost"));
-    assert_true(mg_wreck_is(s->plan));
+    assert_true(mg_abandoned_plan_is(s->plan));
 }
 
 /* Two more steps on two of the devices. */

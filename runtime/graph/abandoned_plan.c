@@ -1,5 +1,5 @@
 /* Wrecks: see wreck.h. */
-#include "graph/wreck.h"
+#include "graph/abandoned_plan.h"
 #include "core/alloc.h"
 #include "device/worker.h"
 
@@ -9,9 +9,9 @@ typedef struct stray { /* an arena that was its device's */
     size_t bytes;
 } stray;
 
-struct mg_wreck {
+struct mg_abandoned_plan {
     mg_plan *plan; /* NULL: only room */
-    mg_wreck *next;
+    mg_abandoned_plan *next;
     bool orphan; /* the plan's owner is done with it */
     stray arenas[MG_MAX_DEVICES + 1];
     int n_arenas;
@@ -19,14 +19,14 @@ struct mg_wreck {
     int n_tensors, capacity;
 };
 
-static mg_wreck *wrecks;
+static mg_abandoned_plan *wrecks;
 
-mg_wreck *mg_wreck_room(void) {
-    return mg_alloc_zero(sizeof(mg_wreck));
+mg_abandoned_plan *mg_abandoned_plan_room(void) {
+    return mg_alloc_zero(sizeof(mg_abandoned_plan));
 }
 
 /* Without memory for the list t is kept for good. */
-static void keep(mg_wreck *w, mg_tensor *t) {
+static void keep(mg_abandoned_plan *w, mg_tensor *t) {
     if (!t) return;
     mg_tensor_retain(t);
     if (w->n_tensors == w->capacity) {
@@ -40,7 +40,7 @@ static void keep(mg_wreck *w, mg_tensor *t) {
 }
 
 /* Its values on all devices; and no device that is lost has it any more, if another does. */
-static void save_variable(mg_wreck *w, mg_variable *v) {
+static void save_variable(mg_abandoned_plan *w, mg_variable *v) {
     keep(w, v->value);
     for (int r = 0; r < v->n_replicas; r++) keep(w, v->replicas[r].value);
     for (int i = 0; i < w->plan->n_parts; i++) {
@@ -49,7 +49,7 @@ static void save_variable(mg_wreck *w, mg_variable *v) {
     }
 }
 
-static void save_variables(mg_wreck *w) {
+static void save_variables(mg_abandoned_plan *w) {
     const mg_plan *p = w->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held; k++) /* else it was being compiled */
         for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++) {
@@ -60,7 +60,7 @@ static void save_variables(mg_wreck *w) {
 }
 
 /* The lost device's own arena stays with it. */
-static void take_arenas(mg_wreck *w) {
+static void take_arenas(mg_abandoned_plan *w) {
     for (int i = 0; i < w->plan->n_parts; i++) {
         mg_device *d = w->plan->parts[i].device;
         if (mg_device_is_lost(d) || !d->arena) continue;
@@ -70,8 +70,8 @@ static void take_arenas(mg_wreck *w) {
     }
 }
 
-void mg_wreck_make(mg_plan *p, mg_tensor *const *args) {
-    mg_wreck *w = p->wreck;
+void mg_abandoned_plan_make(mg_plan *p, mg_tensor *const *args) {
+    mg_abandoned_plan *w = p->wreck;
     w->plan = p;
     w->next = wrecks;
     wrecks = w;
@@ -80,16 +80,16 @@ void mg_wreck_make(mg_plan *p, mg_tensor *const *args) {
     take_arenas(w);
 }
 
-bool mg_wreck_is(const mg_plan *p) {
+bool mg_abandoned_plan_is(const mg_plan *p) {
     return p->wreck && p->wreck->plan;
 }
 
-void mg_wreck_keep(mg_plan *p, mg_tensor *t) {
+void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t) {
     keep(p->wreck, t);
 }
 
-bool mg_wreck_take(mg_plan *p) {
-    if (!mg_wreck_is(p)) return false;
+bool mg_abandoned_plan_take(mg_plan *p) {
+    if (!mg_abandoned_plan_is(p)) return false;
     p->wreck->orphan = true;
     return true;
 }
@@ -101,7 +101,7 @@ static bool has_returned(const mg_plan *p) {
     return true;
 }
 
-static void reclaim(mg_wreck *w) {
+static void reclaim(mg_abandoned_plan *w) {
     mg_plan *p = w->plan;
     for (int i = 0; i < p->n_parts; i++) {
         char *message = NULL;
@@ -114,13 +114,13 @@ static void reclaim(mg_wreck *w) {
     for (int i = 0; i < w->n_tensors; i++) mg_tensor_release(w->tensors[i]);
     mg_free(w->tensors);
     const bool orphan = w->orphan;
-    *w = (mg_wreck){0};
+    *w = (mg_abandoned_plan){0};
     if (orphan) mg_plan_free(p);
 }
 
-void mg_wrecks_reclaim(void) {
-    for (mg_wreck **at = &wrecks; *at;) {
-        mg_wreck *w = *at;
+void mg_abandoned_plan_reclaim(void) {
+    for (mg_abandoned_plan **at = &wrecks; *at;) {
+        mg_abandoned_plan *w = *at;
         if (!has_returned(w->plan)) {
             at = &w->next;
             continue;

@@ -1,7 +1,7 @@
-/* The ways in which a step's values lie on its devices: what partition.c works from, and ways.c
+/* The ways in which a step's values lie on its devices: what partition.c works from, and sharding.c
  * finds. */
-#ifndef MG_GRAPH_WAYS_H
-#define MG_GRAPH_WAYS_H
+#ifndef MG_GRAPH_SHARDING_H
+#define MG_GRAPH_SHARDING_H
 
 #include "graph/partition.h"
 #include <string.h>
@@ -59,8 +59,8 @@ static inline bool anywhere(const partition *p, int i) {
 
 /* How every node lies and its inputs must lie: the same for all devices. `wanted`: nodes that must
  * be had whole although they lie otherwise. */
-mg_status mg_ways_decide(partition *p, const bool *split_roots, bool *wanted);
+mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted);
 /* Where every node is computed, and to which stages it is sent. */
-void mg_ways_mark_sent(partition *p);
+void mg_sharding_mark_sent(partition *p);
 
 #endif

@@ -39,7 +39,7 @@ static mg_status keep_places(mg_part *part) {
     return part->node_first ? MG_OK : MG_OOM;
 }
 
-mg_status mg_share_find(mg_plan *p, int i) {
+mg_status mg_program_dedup_find(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     part->owner = i;
     for (int k = 0; k < i && part->device->api->shares_programs; k++) {
@@ -53,7 +53,7 @@ mg_status mg_share_find(mg_plan *p, int i) {
     return MG_OK;
 }
 
-mg_status mg_share_take(mg_plan *p, int i) {
+mg_status mg_program_dedup_take(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     const mg_part *owner = &p->parts[part->owner];
     const mg_kernel_graph *graph = &owner->lowered.graph;

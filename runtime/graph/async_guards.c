@@ -20,7 +20,7 @@ static mg_tensor *truth(mg_device *d) {
     return mg_tensor_from_host(&yes, MG_BOOL, &scalar, d);
 }
 
-mg_status mg_ahead_find(mg_device *d, int n_guards, bool *can) {
+mg_status mg_async_guards_find(mg_device *d, int n_guards, bool *can) {
     *can = d->api->readback_wait && n_guards <= MOST_GUARDS;
     if (!*can || d->sound) return MG_OK;
     mg_tensor *value = truth(d);
@@ -51,8 +51,8 @@ static mg_status hold(mg_variable *v, mg_tensor *holds, mg_tensor *value) {
     return MG_OK;
 }
 
-mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
-                        mg_variable *const *variables, int n, mg_tensor **verdict) {
+mg_status mg_async_guards_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
+                               mg_variable *const *variables, int n, mg_tensor **verdict) {
     mg_scope *scope;
     mg_tensor *judged, *all;
     MG_TRY(mg_scope_open(&scope));
@@ -71,7 +71,7 @@ mg_status mg_ahead_hold(mg_variable *sound, const mg_guard *guards, int n_guards
 /* ---- running it ---- */
 
 /* In place: it must not fail for want of memory. */
-mg_status mg_ahead_make_sound(mg_device *d) {
+mg_status mg_async_guards_make_sound(mg_device *d) {
     static const uint8_t yes = 1;
     if (!d->unsound) return MG_OK;
     MG_TRY(d->api->copy_in(d, d->sound->value->buffer->data, &yes, 1));
@@ -79,7 +79,7 @@ mg_status mg_ahead_make_sound(mg_device *d) {
     return MG_OK;
 }
 
-mg_status mg_ahead_ask(mg_plan *p) {
+mg_status mg_async_guards_ask(mg_plan *p) {
     const mg_part *part = &p->parts[0];
     mg_device *d = part->device;
     const void *verdict = part->address[mg_part_external(part, p->n_outputs + p->n_assigns)];
@@ -99,7 +99,7 @@ static void take_back_draws(mg_rng_state before, uint64_t n_draws) {
     if (now.seed == before.seed && now.base == before.base + n_draws) mg_rng_set(before);
 }
 
-/* What mg_ahead_drop kept. */
+/* What mg_async_guards_drop kept. */
 static mg_status raise_kept(mg_device *d) {
     const mg_status code = d->kept_code;
     mg_fail(code, "%s", d->kept);
@@ -108,10 +108,10 @@ static mg_status raise_kept(mg_device *d) {
     return code;
 }
 
-void mg_ahead_drop(const mg_plan *p) {
+void mg_async_guards_drop(const mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) {
         mg_device *d = p->parts[i].device;
-        if (d->asked != p || mg_ahead_settle(d) == MG_OK) continue;
+        if (d->asked != p || mg_async_guards_settle(d) == MG_OK) continue;
         mg_free(d->kept);
         d->kept = mg_strdup(mg_error_message());
         d->kept_code = mg_error_code();
@@ -119,7 +119,7 @@ void mg_ahead_drop(const mg_plan *p) {
     }
 }
 
-mg_status mg_ahead_settle(mg_device *d) {
+mg_status mg_async_guards_settle(mg_device *d) {
     uint8_t verdict;
     const mg_plan *p = d->asked;
     if (!p) return d->kept ? raise_kept(d) : MG_OK;

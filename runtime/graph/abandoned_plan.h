@@ -3,24 +3,24 @@
  * Its thread may go on at any time, so nothing that it may touch is freed: the plan with all its
  * parts, the communicators, the arenas of its devices (in a collective a device writes to others'),
  * and the tensors that its parts were given. All of it is kept until the thread has come back. */
-#ifndef MG_GRAPH_WRECK_H
-#define MG_GRAPH_WRECK_H
+#ifndef MG_GRAPH_ABANDONED_PLAN_H
+#define MG_GRAPH_ABANDONED_PLAN_H
 
 #include "graph/plan.h"
 
-typedef struct mg_wreck mg_wreck;
+typedef struct mg_abandoned_plan mg_abandoned_plan;
 
 /* Room for one, so that becoming a wreck cannot fail. NULL: out of memory. */
-mg_wreck *mg_wreck_room(void);
+mg_abandoned_plan *mg_abandoned_plan_room(void);
 /* p's run was given up, some of its devices are lost. Variables take the value of another device
  * that has one. */
-void mg_wreck_make(mg_plan *p, mg_tensor *const *args);
-bool mg_wreck_is(const mg_plan *p);
+void mg_abandoned_plan_make(mg_plan *p, mg_tensor *const *args);
+bool mg_abandoned_plan_is(const mg_plan *p);
 /* Keeps t (or NULL) as long as p is a wreck. */
-void mg_wreck_keep(mg_plan *p, mg_tensor *t);
+void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t);
 /* p's owner frees it: true if it is a wreck, which is freed when it is none any more. */
-bool mg_wreck_take(mg_plan *p);
+bool mg_abandoned_plan_take(mg_plan *p);
 /* Frees the wrecks whose devices have come back; their plans are ordinary plans again. */
-void mg_wrecks_reclaim(void);
+void mg_abandoned_plan_reclaim(void);
 
 #endif

@@ -3,7 +3,7 @@
  * The ops' split rules say how a node comes to lie (`born`); where somebody wants terms whole, they
  * are reduced for all who read them (`how`). That may change what a reader can do, so it goes on
  * until nothing changes. */
-#include "graph/ways.h"
+#include "graph/sharding.h"
 
 /* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
  * numbers. */
@@ -112,7 +112,7 @@ static void mark_wanted(const partition *p, const bool *split_roots, bool *wante
 }
 
 /* Terms that one reader wants reduced are reduced for all: until nothing changes. */
-mg_status mg_ways_decide(partition *p, const bool *split_roots, bool *wanted) {
+mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted) {
     const int n = p->global->n;
     for (bool changed = true; changed;) {
         changed = false;
@@ -141,7 +141,7 @@ int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
 }
 
 /* What is made of nothing is made where it is read, with its inputs; all else has its stage. */
-void mg_ways_mark_sent(partition *p) {
+void mg_sharding_mark_sent(partition *p) {
     const mg_ir *g = p->global;
     for (int i = 0; i < g->n; i++)
         p->stages[i] =

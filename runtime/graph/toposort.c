@@ -1,5 +1,5 @@
 /* The topological listing of tensor histories: depth first, with a stack of its own. */
-#include "graph/walk.h"
+#include "graph/toposort.h"
 #include "core/alloc.h"
 
 typedef struct frame {
@@ -18,18 +18,18 @@ static mg_status push(frame_stack *s, mg_tensor *t, bool follow) {
     return MG_OK;
 }
 
-static mg_status append(mg_walk *w, mg_tensor *t) {
+static mg_status append(mg_toposort *w, mg_tensor *t) {
     MG_TRY(mg_reserve((void **)&w->items, w->n, &w->capacity, sizeof *w->items));
     t->slot = w->n;
     w->items[w->n++] = t;
     return MG_OK;
 }
 
-mg_status mg_walk_collect(mg_walk *w, mg_tensor *const *roots, int n_roots,
-                          bool (*descend)(const mg_tensor *t, void *context), void *context) {
+mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roots,
+                              bool (*descend)(const mg_tensor *t, void *context), void *context) {
     frame_stack stack = {0};
     mg_status status = MG_OK;
-    *w = (mg_walk){.number = mg_walk_begin()};
+    *w = (mg_toposort){.number = mg_walk_begin()};
     for (int r = 0; r < n_roots && status == MG_OK; r++) {
         if (roots[r]->mark == w->number) continue;
         roots[r]->mark = w->number;
@@ -51,7 +51,7 @@ mg_status mg_walk_collect(mg_walk *w, mg_tensor *const *roots, int n_roots,
     return status;
 }
 
-void mg_walk_free(mg_walk *w) {
+void mg_toposort_free(mg_toposort *w) {
     mg_free(w->items);
-    *w = (mg_walk){0};
+    *w = (mg_toposort){0};
 }

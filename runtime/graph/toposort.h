@@ -1,20 +1,20 @@
 /* Listing the history of tensors, inputs before users, without recursion. */
-#ifndef MG_GRAPH_WALK_H
-#define MG_GRAPH_WALK_H
+#ifndef MG_GRAPH_TOPOSORT_H
+#define MG_GRAPH_TOPOSORT_H
 
 #include "core/tensor.h"
 
-typedef struct mg_walk {
+typedef struct mg_toposort {
     mg_tensor **items; /* borrowed: the roots hold them */
     int n, capacity;
     uint32_t number; /* items have mark == number and slot == their position */
-} mg_walk;
+} mg_toposort;
 
 /* Lists every tensor reachable from the roots through inputs, in topological order. `descend` says
  * whether a tensor's inputs are followed. Only one walk per thread may be in use at a time, and
  * slots are valid until the next walk. */
-mg_status mg_walk_collect(mg_walk *w, mg_tensor *const *roots, int n_roots,
-                          bool (*descend)(const mg_tensor *t, void *context), void *context);
-void mg_walk_free(mg_walk *w);
+mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roots,
+                              bool (*descend)(const mg_tensor *t, void *context), void *context);
+void mg_toposort_free(mg_toposort *w);
 
 #endif
