@@ -1,5 +1,5 @@
 /* cumsum: running sums along an axis, in double; threads share the other axes. */
-#include "device/cpu/sheet.h"
+#include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 

@@ -1,9 +1,9 @@
 /* moments, batch_norm and batch_norm_reduce: one pass over the images each.
  *
- * moments sums, in each unit of a sheet, the differences from a number near the unit's, which are
+ * moments sums, in each unit of a view, the differences from a number near the unit's, which are
  * exact or nearly so however far the mean lies from 0; means and variances of units are put
  * together in double. batch_norm subtracts the mean before it multiplies, for the same reason. */
-#include "device/cpu/sheet.h"
+#include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include <math.h>
 
@@ -14,16 +14,16 @@ static mg_status prepare(mg_kernel_plan *plan) {
     const mg_port *x = &plan->in[0];
     for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     if (plan->step->n_in == 3) plan->in[2].layout = x->layout;
-    const mg_sheet s = mg_sheet_of(x->value, x->layout);
+    const mg_channel_view s = mg_channel_view_of(x->value, x->layout);
     const int64_t channels = x->value->shape.dim[x->value->shape.rank - 1];
     const int64_t lanes = s.tiles * s.width;
-    const int64_t doubles = mg_sheet_units(&s) * 2 * s.width + 3 * (lanes + channels);
+    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * (lanes + channels);
     plan->scratch = (size_t)doubles * sizeof(double);
     return MG_OK;
 }
 
-static mg_sheet sheet_of(const mg_call *call) {
-    return mg_sheet_of(call->plan->in[0].value, call->plan->in[0].layout);
+static mg_channel_view sheet_of(const mg_call *call) {
+    return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
 }
 
 static const mg_folds *folds_of(const mg_call *call) {
@@ -50,9 +50,10 @@ static const char *at(const void *p, int64_t i, const mg_folds *f) {
 }
 
 /* Adds a tile's lanes to their channels. */
-static void add_lanes(const mg_sheet *s, int64_t tile, const double *lanes, double *channels) {
+static void add_lanes(const mg_channel_view *s, int64_t tile, const double *lanes,
+                      double *channels) {
     for (int64_t j = 0; j < s->width; j++) {
-        const int64_t c = mg_sheet_channel(s, tile, j);
+        const int64_t c = mg_channel_view_channel(s, tile, j);
         if (c >= 0) channels[c] += lanes[j];
     }
 }
@@ -66,8 +67,8 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 
 /* Per lane, a number near the piece's: the median of three rows, so that one stray cannot spoil it.
  */
-static void choose_shift(const mg_sheet *s, const mg_folds *f, const void *x, const mg_piece *p,
-                         double *shift) {
+static void choose_shift(const mg_channel_view *s, const mg_folds *f, const void *x,
+                         const mg_piece *p, double *shift) {
     for (int j = 0; j < p->width; j++) {
         const int64_t first = p->offset + j;
         const double a = get(x, first, f), b = get(x, first + p->rows / 2 * s->row_step, f);
@@ -78,13 +79,13 @@ static void choose_shift(const mg_sheet *s, const mg_folds *f, const void *x, co
 }
 
 /* Mean, and sum of squared distances from it, of the unit's lanes. */
-static void unit_moments(const mg_sheet *s, const mg_folds *f, const void *x, int64_t unit,
+static void unit_moments(const mg_channel_view *s, const mg_folds *f, const void *x, int64_t unit,
                          double *mean, double *square) {
-    const double rows = (double)mg_sheet_unit_rows(s, unit);
+    const double rows = (double)mg_channel_view_unit_rows(s, unit);
     double shift[MG_TILE], sum[MG_TILE];
     mg_piece p = {0};
     for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
-    for (bool first = true; mg_sheet_next(s, unit, &p); first = false) {
+    for (bool first = true; mg_channel_view_next(s, unit, &p); first = false) {
         if (first) choose_shift(s, f, x, &p, shift);
         f->moments(at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
     }
@@ -97,23 +98,24 @@ static void unit_moments(const mg_sheet *s, const mg_folds *f, const void *x, in
 }
 
 /* Per lane of a tile: the sum of x. */
-static void tile_sums(const mg_sheet *s, int64_t tile, const double *parts, double *total) {
+static void tile_sums(const mg_channel_view *s, int64_t tile, const double *parts, double *total) {
     for (int64_t j = 0; j < s->width; j++) total[j] = 0;
-    for (int64_t u = tile; u < mg_sheet_units(s); u += s->tiles) {
-        const double *mean = parts + u * 2 * s->width, rows = (double)mg_sheet_unit_rows(s, u);
-        const int64_t width = mg_sheet_unit_width(s, u);
+    for (int64_t u = tile; u < mg_channel_view_units(s); u += s->tiles) {
+        const double *mean = parts + u * 2 * s->width,
+                     rows = (double)mg_channel_view_unit_rows(s, u);
+        const int64_t width = mg_channel_view_unit_width(s, u);
         for (int64_t j = 0; j < width; j++) total[j] += rows * mean[j];
     }
 }
 
 /* Per lane of a tile: the sum of squared distances from `center`. */
-static void tile_squares(const mg_sheet *s, int64_t tile, const double *parts, const double *center,
-                         double *total) {
+static void tile_squares(const mg_channel_view *s, int64_t tile, const double *parts,
+                         const double *center, double *total) {
     for (int64_t j = 0; j < s->width; j++) total[j] = 0;
-    for (int64_t u = tile; u < mg_sheet_units(s); u += s->tiles) {
+    for (int64_t u = tile; u < mg_channel_view_units(s); u += s->tiles) {
         const double *mean = parts + u * 2 * s->width, *square = mean + s->width;
-        const double rows = (double)mg_sheet_unit_rows(s, u);
-        const int64_t width = mg_sheet_unit_width(s, u);
+        const double rows = (double)mg_channel_view_unit_rows(s, u);
+        const int64_t width = mg_channel_view_unit_width(s, u);
         for (int64_t j = 0; j < width; j++) {
             const double d = mean[j] - center[j];
             total[j] += square[j] + rows * d * d;
@@ -122,7 +124,7 @@ static void tile_squares(const mg_sheet *s, int64_t tile, const double *parts, c
 }
 
 /* Means first, then squares around them; n elements a channel. */
-static void join_moments(const mg_sheet *s, const double *parts, double n, int64_t channels,
+static void join_moments(const mg_channel_view *s, const double *parts, double n, int64_t channels,
                          double *mean) {
     double total[MG_TILE], center[MG_TILE], *variance = mean + channels;
     for (int64_t c = 0; c < 2 * channels; c++) mean[c] = 0;
@@ -133,7 +135,7 @@ static void join_moments(const mg_sheet *s, const double *parts, double n, int64
     for (int64_t c = 0; c < channels; c++) mean[c] /= n;
     for (int64_t t = 0; t < s->tiles; t++) {
         for (int64_t j = 0; j < s->width; j++) {
-            const int64_t c = mg_sheet_channel(s, t, j);
+            const int64_t c = mg_channel_view_channel(s, t, j);
             center[j] = c < 0 ? 0 : mean[c];
         }
         tile_squares(s, t, parts, center, total);
@@ -143,9 +145,10 @@ static void join_moments(const mg_sheet *s, const double *parts, double n, int64
 }
 
 static mg_status run_moments(const mg_call *call) {
-    const mg_sheet s = sheet_of(call);
+    const mg_channel_view s = sheet_of(call);
     const mg_folds *f = folds_of(call);
-    const int64_t units = mg_sheet_units(&s), channels = call->plan->out[0].value->shape.dim[1];
+    const int64_t units = mg_channel_view_units(&s),
+                  channels = call->plan->out[0].value->shape.dim[1];
     const int64_t count = mg_shape_count(&call->plan->in[0].value->shape);
     double *parts = call->scratch, *mean = parts + units * 2 * s.width;
 #pragma omp parallel for schedule(static) if (is_large(call))
@@ -167,12 +170,12 @@ static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
 }
 
 static mg_status run_batch_norm(const mg_call *call) {
-    const mg_sheet s = sheet_of(call);
+    const mg_channel_view s = sheet_of(call);
     const mg_folds *f = folds_of(call);
-    const int64_t lanes = s.tiles * s.width, units = mg_sheet_units(&s);
+    const int64_t lanes = s.tiles * s.width, units = mg_channel_view_units(&s);
     double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
     for (int64_t k = 0; k < lanes; k++) {
-        const int64_t c = mg_sheet_channel(&s, k / s.width, k % s.width);
+        const int64_t c = mg_channel_view_channel(&s, k / s.width, k % s.width);
         mean[k] = c < 0 ? 0 : get(call->in[1], c, f);
         scale[k] = c < 0 ? 0 : get(call->in[2], c, f) * inverse_deviation(call, c, s.channels);
         beta[k] = c < 0 ? 0 : get(call->in[3], c, f);
@@ -180,7 +183,7 @@ static mg_status run_batch_norm(const mg_call *call) {
 #pragma omp parallel for schedule(static) if (is_large(call))
     for (int64_t u = 0; u < units; u++) {
         const int64_t first = u % s.tiles * s.width;
-        for (mg_piece p = {0}; mg_sheet_next(&s, u, &p);)
+        for (mg_piece p = {0}; mg_channel_view_next(&s, u, &p);)
             f->normalise(at(call->in[0], p.offset, f), (char *)call->out[0] + p.offset * f->size,
                          p.rows, s.row_step, p.width, mean + first, scale + first, beta + first);
     }
@@ -189,23 +192,25 @@ static mg_status run_batch_norm(const mg_call *call) {
 
 /* ---- batch_norm_reduce ---- */
 
-static void unit_products(const mg_call *call, const mg_sheet *s, int64_t unit, double *sum) {
+static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t unit,
+                          double *sum) {
     const mg_folds *f = folds_of(call);
     double mean[MG_TILE], *product = sum + s->width;
     for (int64_t j = 0; j < s->width; j++) {
-        const int64_t c = mg_sheet_channel(s, unit % s->tiles, j);
+        const int64_t c = mg_channel_view_channel(s, unit % s->tiles, j);
         mean[j] = c < 0 ? 0 : get(call->in[1], c, f);
         sum[j] = product[j] = 0;
     }
-    for (mg_piece p = {0}; mg_sheet_next(s, unit, &p);)
+    for (mg_piece p = {0}; mg_channel_view_next(s, unit, &p);)
         f->products(at(call->in[0], p.offset, f), at(call->in[2], p.offset, f), p.rows, s->row_step,
                     p.width, mean, sum, product);
 }
 
 static mg_status run_reduce(const mg_call *call) {
-    const mg_sheet s = sheet_of(call);
+    const mg_channel_view s = sheet_of(call);
     const mg_folds *f = folds_of(call);
-    const int64_t units = mg_sheet_units(&s), channels = call->plan->out[0].value->shape.dim[1];
+    const int64_t units = mg_channel_view_units(&s),
+                  channels = call->plan->out[0].value->shape.dim[1];
     double *parts = call->scratch, *sum = parts + units * 2 * s.width, *product = sum + channels;
 #pragma omp parallel for schedule(static) if (is_large(call))
     for (int64_t u = 0; u < units; u++) unit_products(call, &s, u, parts + u * 2 * s.width);

@@ -1,16 +1,16 @@
 /* sum, prod, max, min, any, all over axes, argmax and argmin along one, all_finite.
  *
- * Axes that run on are merged. What is left, when all axes or all but the last go, is a sheet whose
+ * Axes that run on are merged. What is left, when all axes or all but the last go, is a view whose
  * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
  * alone. Either way the order of additions depends on the shape only. */
 #include "device/cpu/clones.h"
-#include "device/cpu/sheet.h"
+#include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>
 #include <string.h>
 
-enum { WIDE = 4096, PIECE = 65536, FEW = 16 }; /* widest sheet; elements of a thread's turn; runs */
+enum { WIDE = 4096, PIECE = 65536, FEW = 16 }; /* widest view; elements of a thread's turn; runs */
 
 static const mg_folding *reduction_of(const mg_call *call) {
     const mg_folding *r = mg_folds_of(call->plan->in[0].value->dtype)->reductions;
@@ -65,34 +65,35 @@ static bool keeps_last_only(const mg_kernel_plan *plan) {
     return axes->n == rank - 1 && (rank == 1 || axes->v[rank - 2] == rank - 2);
 }
 
-/* The sheet of a reduction that has one; else no lanes. */
-static mg_sheet sheet_of(const mg_kernel_plan *plan) {
+/* The view of a reduction that has one; else no lanes. */
+static mg_channel_view sheet_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
     const groups g = groups_of(plan);
-    if (plan->in[0].layout == MG_BLOCKED) return mg_sheet_of(x, MG_BLOCKED);
-    if (g.n == 1 && g.at[0].reduced) return mg_sheet_of_rows(count, 1);
-    if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE) return mg_sheet_of_rows(count, g.at[1].n);
-    return (mg_sheet){.lanes = 0};
+    if (plan->in[0].layout == MG_BLOCKED) return mg_channel_view_of(x, MG_BLOCKED);
+    if (g.n == 1 && g.at[0].reduced) return mg_channel_view_of_rows(count, 1);
+    if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE)
+        return mg_channel_view_of_rows(count, g.at[1].n);
+    return (mg_channel_view){.lanes = 0};
 }
 
 /* ---- running ---- */
 
-static void run_sheet(const mg_call *call, const mg_sheet *s, const mg_folding *r) {
-    const int64_t units = mg_sheet_units(s);
+static void run_sheet(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
+    const int64_t units = mg_channel_view_units(s);
     double *parts = call->scratch, *total = parts + units * s->width;
 #pragma omp parallel for schedule(static) if (units > 1 &&                                         \
                                               mg_count(&call->plan->in[0]) > MG_SERIAL_BELOW)
     for (int64_t u = 0; u < units; u++) {
         double *part = parts + u * s->width;
         for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
-        for (mg_piece p = {0}; mg_sheet_next(s, u, &p);)
+        for (mg_piece p = {0}; mg_channel_view_next(s, u, &p);)
             r->fold(at(call, p.offset), p.rows, s->row_step, p.width, part);
     }
     for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
     for (int64_t u = 0; u < units; u++)
         for (int64_t j = 0; j < s->width; j++) {
-            const int64_t c = mg_sheet_channel(s, u % s->tiles, j);
+            const int64_t c = mg_channel_view_channel(s, u % s->tiles, j);
             if (c >= 0) total[c] = r->join(total[c], parts[u * s->width + j]);
         }
     for (int64_t c = 0; c < s->channels; c++) put(call, c, total[c]);
@@ -186,14 +187,14 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
 
 static mg_status prepare(mg_kernel_plan *plan) {
     if (!keeps_last_only(plan)) plan->in[0].layout = MG_ROW_MAJOR;
-    const mg_sheet s = sheet_of(plan);
-    plan->scratch = (size_t)(mg_sheet_units(&s) * s.width + s.channels) * sizeof(double);
+    const mg_channel_view s = sheet_of(plan);
+    plan->scratch = (size_t)(mg_channel_view_units(&s) * s.width + s.channels) * sizeof(double);
     return MG_OK;
 }
 
 static mg_status run(const mg_call *call) {
     const mg_folding *r = reduction_of(call);
-    const mg_sheet s = sheet_of(call->plan);
+    const mg_channel_view s = sheet_of(call->plan);
     const groups g = groups_of(call->plan);
     const mg_shape *y = &call->plan->out[0].value->shape;
     if (mg_shape_count(&call->plan->in[0].value->shape) == 0)

@@ -189,4 +189,4 @@ static mg_status run(const mg_call *call) {
 }
 
 const mg_kernel mg_cpu_widened = {
-    .name = "widened", .accepts = accepts, .prepare = prepare, .run = run, .release = release};
+    .name = "upcast", .accepts = accepts, .prepare = prepare, .run = run, .release = release};

@@ -1,5 +1,5 @@
-/* How sheets are cut, and the loops over their rows in float and double. */
-#include "device/cpu/sheet.h"
+/* How views are cut, and the loops over their rows in float and double. */
+#include "device/cpu/channel_view.h"
 #include "device/cpu/clones.h"
 #include <math.h>
 
@@ -31,12 +31,12 @@ static inline double all_of(double a, double b) {
 
 #define REAL float
 #define NAME(x) x##_f32
-#include "device/cpu/sheet_loops.h"
+#include "device/cpu/channel_view_loops.h"
 #undef REAL
 #undef NAME
 #define REAL double
 #define NAME(x) x##_f64
-#include "device/cpu/sheet_loops.h"
+#include "device/cpu/channel_view_loops.h"
 
 const mg_folds *mg_folds_of(mg_dtype t) {
     return t == MG_F32 ? &folds_f32 : &folds_f64;
@@ -53,7 +53,7 @@ static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static mg_sheet cut(mg_sheet s) {
+static mg_channel_view cut(mg_channel_view s) {
     s.tiles = divide_up(s.lanes, s.width);
     s.chunk_rows = CHUNK / s.width;
     s.chunks = divide_up(s.images * s.rows, s.chunk_rows) + (s.tail > 0);
@@ -61,57 +61,58 @@ static mg_sheet cut(mg_sheet s) {
 }
 
 /* A row takes as many pixels as fit in a tile. */
-mg_sheet mg_sheet_of_rows(int64_t count, int64_t channels) {
-    if (count == 0 || channels == 0) return (mg_sheet){.channels = channels, .width = 1};
+mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels) {
+    if (count == 0 || channels == 0) return (mg_channel_view){.channels = channels, .width = 1};
     const int64_t pixels = channels < MG_TILE ? MG_TILE / channels : 1, lanes = pixels * channels;
-    return cut((mg_sheet){.channels = channels,
-                          .lanes = lanes,
-                          .images = 1,
-                          .rows = count / lanes,
-                          .row_step = lanes,
-                          .tile_step = MG_TILE,
-                          .tail = count % lanes,
-                          .width = lanes < MG_TILE ? lanes : MG_TILE});
+    return cut((mg_channel_view){.channels = channels,
+                                 .lanes = lanes,
+                                 .images = 1,
+                                 .rows = count / lanes,
+                                 .row_step = lanes,
+                                 .tile_step = MG_TILE,
+                                 .tail = count % lanes,
+                                 .width = lanes < MG_TILE ? lanes : MG_TILE});
 }
 
-mg_sheet mg_sheet_of(const mg_value *x, int layout) {
+mg_channel_view mg_channel_view_of(const mg_value *x, int layout) {
     const int64_t *n = x->shape.dim, count = mg_shape_count(&x->shape);
-    if (layout != MG_BLOCKED || count == 0) return mg_sheet_of_rows(count, n[x->shape.rank - 1]);
+    if (layout != MG_BLOCKED || count == 0)
+        return mg_channel_view_of_rows(count, n[x->shape.rank - 1]);
     const int64_t pixels = n[1] * n[2];
-    return cut((mg_sheet){.channels = n[3],
-                          .lanes = n[3],
-                          .images = n[0],
-                          .rows = pixels,
-                          .image_step = n[3] * pixels,
-                          .row_step = MG_LANES,
-                          .tile_step = pixels * MG_LANES,
-                          .width = MG_LANES});
+    return cut((mg_channel_view){.channels = n[3],
+                                 .lanes = n[3],
+                                 .images = n[0],
+                                 .rows = pixels,
+                                 .image_step = n[3] * pixels,
+                                 .row_step = MG_LANES,
+                                 .tile_step = pixels * MG_LANES,
+                                 .width = MG_LANES});
 }
 
-static bool is_tail(const mg_sheet *s, int64_t unit) {
+static bool is_tail(const mg_channel_view *s, int64_t unit) {
     return s->tail > 0 && unit / s->tiles == s->chunks - 1;
 }
 
-int64_t mg_sheet_unit_width(const mg_sheet *s, int64_t unit) {
+int64_t mg_channel_view_unit_width(const mg_channel_view *s, int64_t unit) {
     const int64_t lanes = is_tail(s, unit) ? s->tail : s->lanes;
     const int64_t left = lanes - unit % s->tiles * s->width;
     if (left >= s->width) return s->width;
     return left > 0 ? left : 0;
 }
 
-int64_t mg_sheet_unit_rows(const mg_sheet *s, int64_t unit) {
+int64_t mg_channel_view_unit_rows(const mg_channel_view *s, int64_t unit) {
     const int64_t left = s->images * s->rows - unit / s->tiles * s->chunk_rows;
     if (is_tail(s, unit)) return 1;
     return left < s->chunk_rows ? left : s->chunk_rows;
 }
 
 /* The row left over follows the last whole one. */
-bool mg_sheet_next(const mg_sheet *s, int64_t unit, mg_piece *p) {
+bool mg_channel_view_next(const mg_channel_view *s, int64_t unit, mg_piece *p) {
     const bool tail = is_tail(s, unit);
     if (p->end == 0) {
         p->next = tail ? s->rows : unit / s->tiles * s->chunk_rows;
-        p->end = p->next + mg_sheet_unit_rows(s, unit);
-        p->width = (int)mg_sheet_unit_width(s, unit);
+        p->end = p->next + mg_channel_view_unit_rows(s, unit);
+        p->width = (int)mg_channel_view_unit_width(s, unit);
     }
     if (p->next >= p->end || p->width == 0) return false;
     const int64_t image = tail ? 0 : p->next / s->rows, row = p->next - image * s->rows;

@@ -1,4 +1,4 @@
-/* Inner loops over sheets, for one type: included with REAL and NAME(x) defined.
+/* Inner loops over views, for one type: included with REAL and NAME(x) defined.
  *
  * Products, which leave float32's range soon, are made in double. Sums run over SHORT rows in REAL,
  * four rows at a time, then in double: the error stays that of a few roundings however many rows
