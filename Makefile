@@ -194,7 +194,7 @@ mnist: ## install what is needed, build, and train on MNIST
 	@echo "The seed's own network: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
 	  "(an epoch takes about $$(build/mgpulua tests/bench/ours.lua --estimate 469) here)"
 
-include tests/cuda/standin/rules.mk
+include tests/cuda/fake_cuda/rules.mk
 
 # ---- tests ---------------------------------------------------------------------------------------
 
@@ -235,23 +235,23 @@ bench: all ## speed, side by side with other frameworks
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
 LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% $(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
-  -isystem $(CUDA)/include -Itests/cuda/standin -DSTANDIN_INCLUDE='""'
+  -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
 	  { echo 'lint: wants $(LINT_PACKAGES) (apt-get install)'; exit 1; }
 	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
 	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
 	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
-	  echo $(filter-out tests/cuda/standin/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
+	  echo $(filter-out tests/cuda/fake_cuda/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
 	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
 	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
 	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))
 	@echo '  luacheck'; luacheck -q lua models examples tests
-	@echo '  layers'; luajit tests/layers.lua $(C_FILES)
+	@echo '  layers'; luajit tests/include_rules.lua $(C_FILES)
 format: ## clang-format all C files in place
 	clang-format -i $(C_FILES)
 size: ## lines by folder, and the longest files
-	@luajit tests/layers.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
+	@luajit tests/include_rules.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
 doc: all ## the manual's table of ops, from the rows: build/ops.md
 	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
 

@@ -9,7 +9,7 @@ local test = check.test
 local function run(settings, script)
   local path = check.path "script.lua"
   check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. script)
-  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/standin " .. settings end
+  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/fake_cuda " .. settings end
   return check.run(settings .. " " .. check.program .. " " .. path)
 end
 
@@ -127,7 +127,7 @@ end)
 
 if device.real then return end
 
--- How often a function was called, by the stand-in's log.
+-- How often a function was called, by the fake CUDA's log.
 local function calls(log, name)
   return tonumber(check.read(log):match(name .. ": (%d+)") or 0)
 end
@@ -140,7 +140,7 @@ print(ok, message)
 
 test("bias and relu follow the plan where no engine has them", function()
   local log, cache = check.path "plain-calls", check.path "plain-cache"
-  local settings = ("MGPU_STANDIN_CUDNN=plain MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+  local settings = ("MGPU_FAKE_CUDA_CUDNN=plain MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
   check_compared((run(settings, COMPARE)))
   check.equal(calls(log, "kernel bias_relu_vector_f16"), 5)
 end)
@@ -148,7 +148,7 @@ end)
 test("bias and relu follow the plan where cuDNN's relu loses NaN, also without measuring", function()
   for _, first in ipairs { "", "core.deterministic(true)\n" } do
     local log, cache = check.path("lost-calls" .. #first), check.path("lost-cache" .. #first)
-    local settings = ("MGPU_STANDIN_NAN=lost MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+    local settings = ("MGPU_FAKE_CUDA_NAN=lost MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
     for _ = 1, 2 do
       check_compared((run(settings, first .. COMPARE)))
       check.equal(calls(log, "kernel bias_relu_vector_f16"), 5)
@@ -157,26 +157,26 @@ test("bias and relu follow the plan where cuDNN's relu loses NaN, also without m
 end)
 
 test("a plan that cannot be run with bias and relu is run without them", function()
-  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_FAIL=cudnnBackendExecute:1:5000"):format(check.path "broken-cache")
+  local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:5000"):format(check.path "broken-cache")
   check_compared((run(settings, "core.deterministic(true)\n" .. COMPARE)))
 end)
 
 test("the measured choice is kept, and found again", function()
   local log, cache = check.path "calls", check.path "cache"
-  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
+  local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
   check.matches(run(settings, CONV), "true%s+54")
   check.truthy(calls(log, "cudnnBackendExecute") > 2)
   check.matches(run(settings, CONV), "true%s+54")
   check.equal(calls(log, "cudnnBackendExecute"), 1)
-  check.matches(run(settings .. " MGPU_STANDIN_FAIL=cudnnBackendFinalize:1:4000", CONV), "true%s+54")
+  check.matches(run(settings .. " MGPU_FAKE_CUDA_FAIL=cudnnBackendFinalize:1:4000", CONV), "true%s+54")
   check.truthy(calls(log, "cudnnBackendExecute") > 2)
 end)
 
 -- Memory for the op, not for its algorithms side by side; then for both.
 local function check_kept_only_if_measured(script, memory, execute, answer)
   local log, cache = check.path(execute .. "-calls"), check.path(execute .. "-cache")
-  local settings = ("MGPU_CACHE=%s MGPU_STANDIN_LOG=%s"):format(cache, log)
-  check.matches(run(settings .. " MGPU_STANDIN_MEMORY=" .. memory, script), answer)
+  local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
+  check.matches(run(settings .. " MGPU_FAKE_CUDA_MEMORY=" .. memory, script), answer)
   check.equal(calls(log, execute), 1, "there was memory to measure")
   check.matches(run(settings, script), answer)
   check.truthy(calls(log, execute) > 2)
@@ -197,22 +197,22 @@ end)
 
 test("a plan that fails while measured is not taken", function()
   local cache = check.path "another-cache"
-  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendExecute:1:3000 MGPU_CACHE=" .. cache, CONV), "true%s+54")
+  check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:3000 MGPU_CACHE=" .. cache, CONV), "true%s+54")
 end)
 
 test("errors come with cuDNN's words", function()
   local deterministic = "core.deterministic(true)\n" .. CONV
-  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendExecute:1:5000", deterministic),
+  check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:5000", deterministic),
     "false%s+.*cuDNN: run a convolution: CUDNN_STATUS 5000")
-  check.matches(run("MGPU_STANDIN_FAIL=cudnnBackendSetAttribute:1:2000", deterministic),
+  check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnBackendSetAttribute:1:2000", deterministic),
     "false%s+.*cuDNN: describe a convolution: CUDNN_STATUS 2000")
-  check.matches(run("MGPU_STANDIN_FAIL=cudnnCreate:1:1001", deterministic), "false%s+.*cuDNN: start")
+  check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnCreate:1:1001", deterministic), "false%s+.*cuDNN: start")
 end)
 
 -- The driver and its compiler, no more.
 local function bare_folder()
   local folder = check.path "libraries"
-  check.run(("mkdir -p %s; cp build/standin/libcuda.so.1 build/standin/libnvrtc.so.13 build/standin/kernels.so %s")
+  check.run(("mkdir -p %s; cd build/fake_cuda; cp libcuda.so.1 libnvrtc.so.13 kernels.so %s")
     :format(folder, folder))
   return folder
 end

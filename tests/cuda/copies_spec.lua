@@ -1,4 +1,4 @@
--- Copies between cuda devices stay on the GPUs: on the stand-in, which counts what was called.
+-- Copies between cuda devices stay on the GPUs: on the fake CUDA, which counts what was called.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -12,7 +12,7 @@ local COPIES = { "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", 
 local function run(script, settings)
   local path, log = check.path "script.lua", check.path "calls"
   check.write(path, 'local mgpu, core = require "mgpu", require "mgpu.core"\n' .. script)
-  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/standin MGPU_STANDIN_LOG=%s %s %s %s"):format(
+  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_FAKE_CUDA_LOG=%s %s %s %s"):format(
     log, settings or "", check.program, path))
   check.equal(status, 0, output)
   local calls, text = {}, check.read(log)
@@ -64,7 +64,7 @@ test("a clone and a tensor placed on another GPU stay off the host", function()
 end)
 
 test("GPUs that do not reach one another copy by way of the host", function()
-  local calls, output = added(MAKE, 'show(x:to "cuda:1")', "MGPU_STANDIN_FAIL=cuMemPoolSetAccess:-1:801")
+  local calls, output = added(MAKE, 'show(x:to "cuda:1")', "MGPU_FAKE_CUDA_FAIL=cuMemPoolSetAccess:-1:801")
   check.equal(output, "cuda:1\t1\t2\t3\n")
   check.equal(calls.cuMemcpyPeerAsync, 0)
   check.equal(calls.cuMemcpyDtoHAsync, 2)
@@ -72,7 +72,7 @@ end)
 
 test("so do those where nothing arrives although the driver says so", function()
   local output, calls = run(MAKE .. 'show(x:to "cuda:1") show((x * 2):to "cuda:1")',
-    "MGPU_STANDIN_DEAF=1 MGPU_LOG=fallback")
+    "MGPU_FAKE_CUDA_DEAF=1 MGPU_LOG=fallback")
   check.matches(output, "fallback: cuda:0 and cuda:1 copy by way of the host: bytes do not arrive\n")
   check.matches(output, "cuda:1\t1\t2\t3\ncuda:1\t2\t4\t6\n")
   check.equal(calls.cuMemcpyPeerAsync, 2) -- tried out once, there and back
@@ -82,7 +82,7 @@ test("a copy between GPUs that fails is an error, and the next one goes", functi
   local output = run(MAKE .. [[
 print(pcall(x.to, x, "cuda:1"))
 show(x:to "cuda:1")
-]], "MGPU_STANDIN_FAIL=cuMemcpyPeerAsync:3:1")
+]], "MGPU_FAKE_CUDA_FAIL=cuMemcpyPeerAsync:3:1")
   check.matches(output, "false\t[^\n]*cuda:1: copy between GPUs: [^\n]*CUDA_ERROR_INVALID_VALUE")
   check.matches(output, "\ncuda:1\t1\t2\t3\n")
 end)

@@ -1,10 +1,10 @@
 -- What goes wrong with a GPU: missing parts, errors of the libraries, memory, a device that is lost.
--- On the stand-in, which fails on request; the messages of missing libraries on any machine.
+-- On the fake CUDA, which fails on request; the messages of missing libraries on any machine.
 local device = require "tests.cuda.device"
 local check = require "check"
 
 local test = check.test
-local standin = "MGPU_CUDA_LIBRARIES=build/standin "
+local fake_cuda = "MGPU_CUDA_LIBRARIES=build/fake_cuda "
 
 -- A script in a process of its own, with settings of the environment -> output, exit status.
 local function run(settings, script)
@@ -51,7 +51,7 @@ if device.real then return end
 
 test("GPUs are listed with memory and compute capability, and no context is made", function()
   local log = check.path "calls"
-  local out, status = check.run(standin .. "MGPU_STANDIN_LOG=" .. log .. " " .. check.program
+  local out, status = check.run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log .. " " .. check.program
     .. " --list-devices")
   check.equal(status, 0)
   check.matches(out, "cuda:0   Stand-in GPU, compute capability 9.0, 1.0 GiB")
@@ -60,28 +60,28 @@ test("GPUs are listed with memory and compute capability, and no context is made
 end)
 
 test("CUDA_VISIBLE_DEVICES hides GPUs", function()
-  local out = check.run(standin .. "CUDA_VISIBLE_DEVICES=1 " .. check.program .. " --list-devices")
+  local out = check.run(fake_cuda .. "CUDA_VISIBLE_DEVICES=1 " .. check.program .. " --list-devices")
   check.matches(out, "cuda:0 ")
   check.falsy(out:find "cuda:1")
-  out = check.run(standin .. "CUDA_VISIBLE_DEVICES= " .. check.program .. " --list-devices")
+  out = check.run(fake_cuda .. "CUDA_VISIBLE_DEVICES= " .. check.program .. " --list-devices")
   check.matches(out, "cuda     not available: [^\n]*no GPU")
 end)
 
 test("a device beyond the last one is named", function()
-  local out = run(standin, 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:7" }))')
+  local out = run(fake_cuda, 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:7" }))')
   check.matches(out, 'device "cuda:7" does not exist: there are 2 of its kind')
 end)
 
 test("only the GPU that is used gets a context", function()
   local log = check.path "calls"
-  run(standin .. "MGPU_STANDIN_LOG=" .. log,
+  run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log,
 'require("mgpu.core").set_devices { "cuda:1" } print(mgpu.ones({ 2 }):sum():item())')
   check.matches(check.read(log), "cuDevicePrimaryCtxRetain: 1\n")
 end)
 
 test("a training step is one graph launch once it was recorded", function()
   local log = check.path "calls"
-  local out = run(standin .. "MGPU_STANDIN_LOG=" .. log, TRAIN:gsub("1, 6", "1, 50"))
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log, TRAIN:gsub("1, 6", "1, 50"))
   check.equal(out, "")
   local launches = tonumber(check.read(log):match "cuGraphLaunch: (%d+)")
   check.truthy(launches >= 40 and launches <= 50, launches .. " launches of graphs")
@@ -91,7 +91,7 @@ end)
 
 test("the steps of fit are recorded a few times, not each", function()
   local log = check.path "calls"
-  local out = run(standin .. "MGPU_CUDA_KEPT= MGPU_STANDIN_LOG=" .. log, [[
+  local out = run(fake_cuda .. "MGPU_CUDA_KEPT= MGPU_FAKE_CUDA_LOG=" .. log, [[
 local L = mgpu.layers
 local model = mgpu.Sequential { L.Input { 8 }, L.Dense { 4, activation = "relu" }, L.Dropout { 0.3 },
   L.Dense { 3 } }
@@ -110,7 +110,7 @@ end)
 
 test("a loop of one's own, whose batches and losses are new tensors, is recorded a few times", function()
   local log = check.path "calls"
-  local out = run(standin .. "MGPU_CUDA_KEPT= MGPU_STANDIN_LOG=" .. log, [[
+  local out = run(fake_cuda .. "MGPU_CUDA_KEPT= MGPU_FAKE_CUDA_LOG=" .. log, [[
 local w, sums = mgpu.variable(mgpu.ones { 4, 2 }), {}
 local step = mgpu.jit(function(x)
   local loss = x:matmul(w:value()):sum()
@@ -140,7 +140,7 @@ for _, case in ipairs {
   local name, call, code, message, done = unpack(case)
   test(("%s is named, the weights %s, and training goes on"):format(name,
     done and "have changed" or "stay"), function()
-    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:%d"):format(call, code), TRAIN)
+    local out, status = run(fake_cuda .. ("MGPU_FAKE_CUDA_FAIL=%s:%d"):format(call, code), TRAIN)
     check.matches(out, message)
     check.matches(out, "weights kept\t" .. tostring(not done))
     check.equal(status, 0)
@@ -149,16 +149,16 @@ end
 
 test("an update that runs out of memory half way is not made twice", function()
   for call = 1, 5 do -- the first two while it is recorded, the fourth between two variables
-    local out = run(standin .. "MGPU_STANDIN_FAIL=cuGraphInstantiate:-1:2", ([[
+    local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuGraphInstantiate:-1:2", ([[
 local ffi = require "ffi"
-ffi.cdef "void standin_fail(const char *function, int n, int error);"
+ffi.cdef "void fake_cuda_fail(const char *function, int n, int error);"
 local a, b = mgpu.variable(mgpu.ones { 3 }), mgpu.variable(mgpu.ones({ 5 }, { dtype = "int32" }))
 local step = mgpu.jit(function()
   a:assign(a:value() + 1)
   b:assign(b:value() * 2)
 end)
 for _ = 1, 3 do step() end
-ffi.load("build/standin/libcuda.so.1").standin_fail("cuLaunchKernel", %d, 2)
+ffi.load("build/fake_cuda/libcuda.so.1").fake_cuda_fail("cuLaunchKernel", %d, 2)
 local ok, message = pcall(step)
 print(ok or message:match "the GPU's memory is full", a:value():totable()[1], b:value():totable()[1])
 ]]):format(call))
@@ -168,22 +168,22 @@ print(ok or message:match "the GPU's memory is full", a:value():totable()[1], b:
 end)
 
 test("what runs out of memory before the update is made again", function()
-  local out = run(standin .. "MGPU_STANDIN_FAIL=cuGraphInstantiate:-1:2", [[
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuGraphInstantiate:-1:2", [[
 local ffi = require "ffi"
-ffi.cdef "void standin_fail(const char *function, int n, int error);"
+ffi.cdef "void fake_cuda_fail(const char *function, int n, int error);"
 local a = mgpu.variable(mgpu.ones { 3 })
 local step = mgpu.jit(function(x) a:assign(a:value() + x:sum()) end)
 local x = mgpu.ones { 4 }
 for _ = 1, 3 do step(x) end
-ffi.load("build/standin/libcuda.so.1").standin_fail("cuLaunchKernel", 3, 2)
+ffi.load("build/fake_cuda/libcuda.so.1").fake_cuda_fail("cuLaunchKernel", 3, 2)
 print(pcall(step, x), a:value():totable()[1])
 ]])
   check.equal(out, "true\t17\n")
 end)
 
 test("a kernel that cannot be compiled is named, and compiled when it is wanted again", function()
-  local out, status = run(standin .. "MGPU_CACHE=" .. check.path "cache"
-    .. " MGPU_STANDIN_FAIL=nvrtcCompileProgram:2:6", [[
+  local out, status = run(fake_cuda .. "MGPU_CACHE=" .. check.path "cache"
+    .. " MGPU_FAKE_CUDA_FAIL=nvrtcCompileProgram:2:6", [[
 local function step() return (mgpu.ones({ 9 }, { device = "cuda:0" }) * 3 + 1):sum():item() end
 print(pcall(step))
 print(pcall(step))
@@ -196,7 +196,7 @@ end)
 test("what two GPUs want is compiled once, also without a cache on disk", function()
   local function compiled(devices)
     local log = check.path "calls"
-    local out = run(standin .. "MGPU_CACHE=/dev/null/none MGPU_STANDIN_LOG=" .. log, ([[
+    local out = run(fake_cuda .. "MGPU_CACHE=/dev/null/none MGPU_FAKE_CUDA_LOG=" .. log, ([[
 for _, name in ipairs { %s } do
   print(((mgpu.ones({ 9, 30 }, { device = name }) * 3 + 1):exp() + 1):log():sum():item() > 1000)
 end
@@ -210,18 +210,18 @@ end
 end)
 
 test("a fatal error marks the device dead, and a program that ends with it has status 77", function()
-  local out = run(standin .. "MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700", TRAIN)
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
   check.matches(out, "cuda:0 is lost: start the program again: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   -- What is on a lost GPU cannot be given back: that is no leak.
-  local _, status = run(standin .. "ASAN_OPTIONS=detect_leaks=0 MGPU_STANDIN_FAIL=cuStreamSynchronize:9:700",
+  local _, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700",
     (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
   check.equal(status, 77)
 end)
 
 test("what earlier work did wrong is told, and not that memory is short", function()
-  local out, status = run(standin .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
-    .. "MGPU_STANDIN_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- what is on a lost GPU is no leak
+  local out, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
+    .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- what is on a lost GPU is no leak
   check.matches(out, "cuda:0[^\n]*: take memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   check.falsy(out:find "out of memory")
   check.equal(status, 77)
@@ -229,7 +229,7 @@ end)
 
 for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "cuModuleLoadData" } do
   test("a device that does not open for want of " .. what .. " says so", function()
-    local out, status = run(standin .. ("MGPU_STANDIN_FAIL=%s:-1:2"):format(what),
+    local out, status = run(fake_cuda .. ("MGPU_FAKE_CUDA_FAIL=%s:-1:2"):format(what),
       'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
     check.equal(status, 0)
     check.matches(out, "false\t[^\n]*cuda:0: [^\n]*memory is full")
@@ -237,19 +237,19 @@ for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "
 end
 
 test("a wrong MGPU_CUDA_RECORD is named", function()
-  local out = run(standin .. "MGPU_CUDA_RECORD=banana", 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
+  local out = run(fake_cuda .. "MGPU_CUDA_RECORD=banana", 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
   check.matches(out, 'MGPU_CUDA_RECORD is "banana": it must be apart, chain or no')
 end)
 
 for _, way in ipairs { "chain", "no" } do
   test("MGPU_CUDA_RECORD=" .. way .. " gives the same weights", function()
     local script = TRAIN .. 'print("sum", model:get_weights()[1]:sum():item())'
-    check.equal(run(standin .. "MGPU_CUDA_RECORD=" .. way, script), run(standin, script))
+    check.equal(run(fake_cuda .. "MGPU_CUDA_RECORD=" .. way, script), run(fake_cuda, script))
   end)
 end
 
 test("out of memory says what was asked, in use and there, and who has it; then training goes on", function()
-  local out, status = run(standin .. "MGPU_STANDIN_MEMORY=4000000", TRAIN .. [[
+  local out, status = run(fake_cuda .. "MGPU_FAKE_CUDA_MEMORY=4000000", TRAIN .. [[
 print(pcall(function() return mgpu.ones({ 1000, 1000 }, { device = "cuda:0" }):clone():item() end))
 print(pcall(function() return (mgpu.ones({ 2000, 1000 }, { device = "cuda:0" }) * 2):clone():totable() end))
 print("loss", model:train_on_batch(x, y).loss)
@@ -261,7 +261,7 @@ print("loss", model:train_on_batch(x, y).loss)
 end)
 
 test("a guard that fails is raised at the next step at the latest, with the weights before it", function()
-  local out = run(standin, [[
+  local out = run(fake_cuda, [[
 local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 3, activation = "softmax" } }
 model:compile { loss = "sparse_categorical_crossentropy", optimizer = "sgd", devices = "cuda:0" }
 local x = mgpu.ones { 9, 4 }
@@ -278,7 +278,7 @@ print("goes on", model:train_on_batch(x, good).loss)
 end)
 
 test("a guard that fails in a plan's last run is raised although the plan is gone", function()
-  local out = run(standin, [[
+  local out = run(fake_cuda, [[
 local core = require "mgpu.core"
 core.default_device "cuda:0"
 local w = mgpu.variable(mgpu.ones { 3 })

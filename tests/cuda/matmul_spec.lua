@@ -63,7 +63,7 @@ local function run(script, settings)
   runs = runs + 1
   local path, cache = check.path "script.lua", check.path("cache" .. runs)
   check.write(path, 'local mgpu, core = require "mgpu", require "mgpu.core"\ncore.default_device "cuda:0"\n' .. script)
-  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/standin MGPU_CACHE=%s %s %s %s"):format(
+  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_CACHE=%s %s %s %s"):format(
     cache, settings or "", check.program, path))
   check.equal(status, 0, output)
   return output, cache
@@ -160,7 +160,7 @@ end
 ]]
 
 test("relu of a product keeps NaN, also where cuBLASLt's does not", function()
-  for _, settings in ipairs { "", "MGPU_STANDIN_NAN=lost" } do
+  for _, settings in ipairs { "", "MGPU_FAKE_CUDA_NAN=lost" } do
     for _, first in ipairs { "", "core.deterministic(true)\n" } do
       check.equal((run(first .. NAN, settings):gsub("-nan", "nan")),
         "nan\tnan\tnan\t0\t0\t0\t3\t3\t3\nnan\tnan\tnan\t0\t0\t0\t2\t2\t2\n")

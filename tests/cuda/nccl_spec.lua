@@ -153,7 +153,7 @@ end)
 
 -- ---- recordings ---------------------------------------------------------------------------------
 
-local driver = ffi.load(device.real and "libcuda.so.1" or "build/standin/libcuda.so.1")
+local driver = ffi.load(device.real and "libcuda.so.1" or "build/fake_cuda/libcuda.so.1")
 
 local function good(result) check.equal(result, 0) end
 
@@ -262,15 +262,15 @@ end)
 
 if device.real then return end
 
-ffi.cdef "long long standin_count(const char *what);"
+ffi.cdef "long long fake_cuda_count(const char *what);"
 
 test("recordings with a communicator that was aborted are given up at the next step", function()
   local _, step = steps { "cuda:0", "cuda:1" }
   for _ = 1, 4 do step() end
   fail(step)
-  local before = driver.standin_count "cuGraphExecDestroy"
+  local before = driver.fake_cuda_count "cuGraphExecDestroy"
   step()
-  check.truthy(driver.standin_count "cuGraphExecDestroy" >= before + 2, "one of each GPU at least")
+  check.truthy(driver.fake_cuda_count "cuGraphExecDestroy" >= before + 2, "one of each GPU at least")
 end)
 
 test("a program may end when a step has failed", function()

@@ -1,9 +1,9 @@
 -- Recorded steps: what changes between the runs of a plan (addresses, the arena, draws, guards, errors)
--- changes nothing in its numbers. The stand-in is strict here: memory that was given back is never used
+-- changes nothing in its numbers. The fake CUDA is strict here: memory that was given back is never used
 -- again, and a recording that touches it ends with an error.
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-ffi.C.setenv("MGPU_STANDIN_STRICT", "1", 1)
+ffi.C.setenv("MGPU_FAKE_CUDA_STRICT", "1", 1)
 
 local device = require "tests.cuda.device"
 local check = require "check"
@@ -207,10 +207,10 @@ if device.real then return end
 -- ---- errors -------------------------------------------------------------------------------------
 
 ffi.cdef [[
-void standin_fail(const char *function, int n, int error);
-long long standin_count(const char *what);
+void fake_cuda_fail(const char *function, int n, int error);
+long long fake_cuda_count(const char *what);
 ]]
-local standin = ffi.load "build/standin/libcuda.so.1"
+local fake_cuda = ffi.load "build/fake_cuda/libcuda.so.1"
 
 -- The weights after steps in which the n-th of such calls fails, n = first .. last; steps that fail are
 -- made again. In the second step all is recorded.
@@ -220,9 +220,9 @@ local function after_failures(what, code, first, last)
     local model, x, y = classifier(name), rows(9), (range(9) % 3):to "int32"
     model:train_on_batch(x, y)
     for n = first, last do
-      if name == "cuda:0" then standin.standin_fail(what, n, code) end
+      if name == "cuda:0" then fake_cuda.fake_cuda_fail(what, n, code) end
       local ok, message = pcall(model.train_on_batch, model, x, y)
-      standin.standin_fail(what, 0, 0)
+      fake_cuda.fake_cuda_fail(what, 0, 0)
       if not ok then
         failures = failures + 1
         check.matches(message, "CUDA_ERROR")
@@ -250,28 +250,28 @@ end
 test("what the driver will not have recorded goes without from then on", function()
   check.equal(after_failures("cuStreamEndCapture", 901, 1, 2), 0)
   local model, x, y = classifier "cuda:0", rows(9), (range(9) % 3):to "int32"
-  standin.standin_fail("cuStreamEndCapture", 1, 901)
+  fake_cuda.fake_cuda_fail("cuStreamEndCapture", 1, 901)
   for _ = 1, 3 do model:train_on_batch(x, y) end
-  standin.standin_fail("cuStreamEndCapture", 0, 0)
-  local before = standin.standin_count "cuStreamBeginCapture"
+  fake_cuda.fake_cuda_fail("cuStreamEndCapture", 0, 0)
+  local before = fake_cuda.fake_cuda_count "cuStreamBeginCapture"
   for _ = 1, 3 do model:train_on_batch(x, y) end
-  check.equal(standin.standin_count "cuStreamBeginCapture", before)
+  check.equal(fake_cuda.fake_cuda_count "cuStreamBeginCapture", before)
 end)
 
 test("a graph that cannot be given other addresses is made anew", function()
-  local before = standin.standin_count "cuGraphInstantiate"
+  local before = fake_cuda.fake_cuda_count "cuGraphInstantiate"
   as_on_ref(function(name)
     local n = 2200000 -- too many to be brought to another place
     local f, kept, ends = mgpu.jit(function(x) return x * 2 + 1 end), {}, {}
     for i = 1, 40 do
-      if i > 20 and name == "cuda:0" then standin.standin_fail("cuGraphExecUpdate", 1, 910) end
+      if i > 20 and name == "cuda:0" then fake_cuda.fake_cuda_fail("cuGraphExecUpdate", 1, 910) end
       kept[i] = f(mgpu.full({ n }, i))
       ends[i] = kept[i]:slice { { n - 1, n } }
       mgpu.eval(ends[i])
       if i > 4 then kept[i - 4] = kept[i - 4]:free() end
     end
-    standin.standin_fail("cuGraphExecUpdate", 0, 0)
+    fake_cuda.fake_cuda_fail("cuGraphExecUpdate", 0, 0)
     return numbers(ends)
   end)
-  check.truthy(standin.standin_count "cuGraphInstantiate" > before + 20)
+  check.truthy(fake_cuda.fake_cuda_count "cuGraphInstantiate" > before + 20)
 end)

@@ -9,7 +9,7 @@ local OPS = "'^conv2d' '^max_pool2d' '^avg_pool2d' '^batch_norm '"
 
 -- A command with settings of the environment -> output, exit status.
 local function run(settings, command)
-  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/standin " .. settings end
+  if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/fake_cuda " .. settings end
   return check.run(("%s %s %s"):format(settings, check.program, command))
 end
 
@@ -57,7 +57,7 @@ print("batch_norm", core.ops.batch_norm(y, moments, mgpu.ones { 8 }, mgpu.zeros 
 local SUMS = { conv2d = 14112, max_pool2d = 2592, avg_pool2d = 2592, batch_norm = 14112 }
 local MEASURED = { "conv2d", "max_pool2d", "avg_pool2d", "batch_norm" }
 
--- The stand-in's are exact. A GPU's convolution may be Winograd's, whose transforms have thirds, in TF32.
+-- The fake CUDA's are exact. A GPU's convolution may be Winograd's, whose transforms have thirds, in TF32.
 local function check_sums(out)
   for op, sum in pairs(SUMS) do
     local printed = tonumber(out:match("%f[%w]" .. op .. "\t(%S+)\n"))
@@ -111,8 +111,8 @@ end)
 if device.real then return end
 
 for what, setting in pairs {
-  ["one that fails"] = "MGPU_STANDIN_FAIL=cudnnPoolingForward:1:3000",
-  ["one that makes a number of NaN"] = "MGPU_STANDIN_NAN=1",
+  ["one that fails"] = "MGPU_FAKE_CUDA_FAIL=cudnnPoolingForward:1:3000",
+  ["one that makes a number of NaN"] = "MGPU_FAKE_CUDA_NAN=1",
 } do
   test(what .. " is out", function()
     local out = run_script(cache_of(what:gsub(" ", "-")) .. " " .. setting, ALL)
@@ -131,7 +131,8 @@ test("without memory to measure it is the first, and nothing is kept", function(
 end)
 
 test("what the graph interface has no plan for goes by the legacy calls", function()
-  local out = check_rows("MGPU_STANDIN_CUDNN=legacy MGPU_CUDA_RIVAL=2 MGPU_CACHE=" .. check.path "legacy", "'^conv2d'")
+  local out = check_rows("MGPU_FAKE_CUDA_CUDNN=legacy MGPU_CUDA_RIVAL=2 MGPU_CACHE="
+    .. check.path "legacy", "'^conv2d'")
   for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" } do
     check.matches(out, op .. " [^\n]*: cuDNN's legacy calls\n")
   end

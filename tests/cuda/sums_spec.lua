@@ -150,7 +150,7 @@ local function run(script, settings)
   local path = check.path("script" .. runs .. ".lua")
   check.write(path, 'local mgpu, core = require "mgpu", require "mgpu.core"\nlocal ops = core.ops\n'
     .. 'core.default_device "cuda:0"\n' .. script)
-  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/standin MGPU_LOG=dispatch %s %s %s"):format(
+  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_LOG=dispatch %s %s %s"):format(
     settings or "", check.program, path))
   check.equal(status, 0, output)
   return output
@@ -180,7 +180,7 @@ end)
 test("the sums cost two launches, the group's and that of a few parts", function()
   local function launches(script)
     local log = check.path "calls"
-    run("local x = mgpu.ones { 9000, 8 }\nmgpu.eval(x)\n" .. script, "MGPU_STANDIN_LOG=" .. log)
+    run("local x = mgpu.ones { 9000, 8 }\nmgpu.eval(x)\n" .. script, "MGPU_FAKE_CUDA_LOG=" .. log)
     return tonumber(check.read(log):match "cuLaunchKernel: (%d+)")
   end
   local alone = launches "mgpu.eval(mgpu.jit(function(v) return v * 2 end)(x))"
@@ -276,7 +276,7 @@ end)
 
 test("without a compiler both run on the host, apart", function()
   local folder = check.path "no_compiler"
-  check.run(("mkdir -p %s; cp build/standin/libcuda.so.1 build/standin/kernels.so %s"):format(folder, folder))
+  check.run(("mkdir -p %s; cp build/fake_cuda/libcuda.so.1 build/fake_cuda/kernels.so %s"):format(folder, folder))
   local path = check.path "script.lua"
   check.write(path, [[
 local mgpu, core = require "mgpu", require "mgpu.core"

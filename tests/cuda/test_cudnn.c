@@ -1,8 +1,8 @@
-/* The stand-in for cuDNN's older interface: what it computes, what it refuses, and in a recording.
+/* The fake CUDA for cuDNN's older interface: what it computes, what it refuses, and in a recording.
  *
  * All numbers are small integers or halves, so every type holds them and every order of adding
  * gives the same: results are compared exactly. */
-#include "standin.h"
+#include "fake_cuda.h"
 #include "core/dtype.h"
 #include <cudnn.h>
 #include <math.h>
@@ -37,7 +37,7 @@ static int set_up(void **state) {
     static gpu g;
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    standin_revive();
+    fake_cuda_revive();
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&g.context, 0));
     OK(cuCtxSetCurrent(g.context));
@@ -58,7 +58,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     gpu *g = *state;
-    standin_revive();
+    fake_cuda_revive();
     OK(cudnnDestroyTensorDescriptor(g->x));
     OK(cudnnDestroyTensorDescriptor(g->y));
     OK(cudnnDestroyTensorDescriptor(g->z));
@@ -532,7 +532,7 @@ static void what_is_recorded_runs_when_its_graph_does(void **state) {
     gpu *g = *state;
     CUgraph graph;
     CUgraphExec exec;
-    const long long before = standin_count("cudnnPoolingForward in graph");
+    const long long before = fake_cuda_count("cudnnPoolingForward in graph");
     describe_pooling(g, &of_max, NHWC, CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN);
     memset(at(g, 0), 0, BYTES);
     OK(cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -546,7 +546,7 @@ static void what_is_recorded_runs_when_its_graph_does(void **state) {
     OK(cuGraphLaunch(exec, g->stream));
     OK(cuStreamSynchronize(g->stream));
     check(CUDNN_DATA_FLOAT, NHWC, at(g, 1), 4, of_max.y);
-    assert_int_equal(standin_count("cudnnPoolingForward in graph"), before + 1);
+    assert_int_equal(fake_cuda_count("cudnnPoolingForward in graph"), before + 1);
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
 }
@@ -569,7 +569,7 @@ static void seeking_an_algorithm_spoils_a_recording(void **state) {
 static void calls_fail_when_asked_to(void **state) {
     gpu *g = *state;
     describe_pooling(g, &of_max, NHWC, CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN);
-    standin_fail("cudnnPoolingForward", 2, CUDNN_STATUS_INTERNAL_ERROR);
+    fake_cuda_fail("cudnnPoolingForward", 2, CUDNN_STATUS_INTERNAL_ERROR);
     OK(pool_forward(g, at(g, 0), at(g, 1)));
     assert_int_equal(pool_forward(g, at(g, 0), at(g, 1)), CUDNN_STATUS_INTERNAL_ERROR);
     OK(pool_forward(g, at(g, 0), at(g, 1)));

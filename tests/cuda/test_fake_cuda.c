@@ -1,5 +1,5 @@
-/* The stand-ins for CUDA's libraries: threads of a block, recordings, failures, wrong addresses. */
-#include "standin.h"
+/* the fake CUDA libraries: threads of a block, recordings, failures, wrong addresses. */
+#include "fake_cuda.h"
 #include "core/status.h"
 #include "device/cuda/driver.h"
 #include <dirent.h>
@@ -115,7 +115,7 @@ static int set_up(void **state) {
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     char log[1 << 14];
     cuuint64_t keep = UINT64_MAX;
-    standin_revive();
+    fake_cuda_revive();
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&g.context, 0));
     OK(cuCtxSetCurrent(g.context));
@@ -135,9 +135,9 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     gpu *g = *state;
-    standin_revive();
+    fake_cuda_revive();
     cuMemFreeAsync(g->memory, g->stream);
-    standin_revive();
+    fake_cuda_revive();
     OK(cuMemPoolDestroy(g->pool));
     OK(cuModuleUnload(g->module));
     OK(cuStreamDestroy(g->stream));
@@ -199,7 +199,7 @@ static void recorded_work_runs_when_its_graph_does(void **state) {
     CUgraphExec exec;
     CUevent event;
     size_t n = 0;
-    const long long before = standin_count("kernel add_one in graph");
+    const long long before = fake_cuda_count("kernel add_one in graph");
     OK(cuEventCreate(&event, 0));
     OK(cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     OK(cuMemsetD8Async(g->memory, 0, N * sizeof(float), g->stream));
@@ -215,7 +215,7 @@ static void recorded_work_runs_when_its_graph_does(void **state) {
     OK(cuGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 2; i++) OK(cuGraphLaunch(exec, g->stream));
     assert_true(first_of(g) == 3);
-    assert_int_equal(standin_count("kernel add_one in graph") - before, 6);
+    assert_int_equal(fake_cuda_count("kernel add_one in graph") - before, 6);
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
     OK(cuEventDestroy(event));
@@ -271,12 +271,12 @@ static void waiting_and_allocating_spoil_a_recording(void **state) {
 static void a_call_fails_when_asked_to_and_a_fatal_error_lasts(void **state) {
     gpu *g = *state;
     float v;
-    standin_fail("cuMemcpyDtoHAsync", 2, CUDA_ERROR_INVALID_VALUE);
+    fake_cuda_fail("cuMemcpyDtoHAsync", 2, CUDA_ERROR_INVALID_VALUE);
     OK(cuMemcpyDtoHAsync(&v, g->memory, sizeof v, g->stream));
     assert_int_equal(cuMemcpyDtoHAsync(&v, g->memory, sizeof v, g->stream),
                      CUDA_ERROR_INVALID_VALUE);
     OK(cuMemcpyDtoHAsync(&v, g->memory, sizeof v, g->stream));
-    standin_fail("cuStreamSynchronize", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    fake_cuda_fail("cuStreamSynchronize", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
     for (int i = 0; i < 2; i++)
         assert_int_equal(cuStreamSynchronize(g->stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(cuCtxSetCurrent(g->context), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -316,8 +316,8 @@ static void copies_keep_to_memory(void **state) {
                      1);
     OK(cuDevicePrimaryCtxRelease(1));
     assert_int_equal(cuMemsetD8Async(g->memory, 0, bytes + 1, g->stream), 1);
-    assert_false(standin_owns(v, 4));
-    assert_true(standin_owns(on_gpu(g), bytes));
+    assert_false(fake_cuda_owns(v, 4));
+    assert_true(fake_cuda_owns(on_gpu(g), bytes));
 }
 
 static void memory_ends_and_what_was_given_back_is_none(void **state) {
@@ -348,7 +348,7 @@ static void wrong_kernels_are_found_out(void **state) {
         if (r == CUDA_SUCCESS) r = cuStreamSynchronize(g->stream);
         assert_int_equal(r, wanted[what]);
         assert_int_equal(cuStreamSynchronize(g->stream), wanted[what]);
-        standin_revive();
+        fake_cuda_revive();
         if (what != 2) OK(launch(g, "reduce", 1, 64, 256, (params){on_gpu(g), on_gpu(g), 64, 0}));
     }
     const params none = {.out = on_gpu(g), .what = 9};
@@ -368,9 +368,9 @@ static void a_race_comes_out_differently_backwards(void **state) {
     OK(cuMemcpyDtoHAsync(&stale, g->memory + sizeof stale, sizeof stale, g->stream));
     OK(cuStreamSynchronize(g->stream));
     assert_float_equal(stale, 1, 0);
-    setenv("MGPU_STANDIN_ORDER", "backwards", 1);
+    setenv("MGPU_FAKE_CUDA_ORDER", "backwards", 1);
     OK(launch(g, "race", 3, 64, 0, p));
-    unsetenv("MGPU_STANDIN_ORDER");
+    unsetenv("MGPU_FAKE_CUDA_ORDER");
     assert_float_equal(first_of(g), 0, 0);
 }
 
@@ -399,10 +399,10 @@ static void objects_are_kept_by_text_and_options(void **state) {
                                            {"--gpu-architecture=sm_80", "int a;\n"},
                                            {"--gpu-architecture=sm_80", "int b;\n"}};
     const int objects[] = {1, 1, 2, 3};
-    char folder[] = "/tmp/mgpu-test-standin-XXXXXX", command[64], log[1 << 14];
-    const char *kept = getenv("MGPU_STANDIN_CACHE");
+    char folder[] = "/tmp/mgpu-test-fake_cuda-XXXXXX", command[64], log[1 << 14];
+    const char *kept = getenv("MGPU_FAKE_CUDA_CACHE");
     assert_non_null(mkdtemp(folder));
-    setenv("MGPU_STANDIN_CACHE", folder, 1);
+    setenv("MGPU_FAKE_CUDA_CACHE", folder, 1);
     for (int i = 0; i < 4; i++) {
         char *image = compile_for(asked[i][0], asked[i][1], log, sizeof log);
         assert_non_null(image);
@@ -411,7 +411,7 @@ static void objects_are_kept_by_text_and_options(void **state) {
     }
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
-    setenv("MGPU_STANDIN_CACHE", kept ? kept : "", 1);
+    setenv("MGPU_FAKE_CUDA_CACHE", kept ? kept : "", 1);
 }
 
 int main(void) {

@@ -173,7 +173,7 @@ int main(void) {
                                        cmocka_unit_test(parts_of_a_draw),
                                        cmocka_unit_test(layouts_of_kernels)};
     Dl_info info;
-    setenv("MGPU_CUDA_LIBRARIES", "build/standin", 1);
+    setenv("MGPU_CUDA_LIBRARIES", "build/fake_cuda", 1);
     device = mg_device_find("cuda:0");
     if (!device) {
         fprintf(stderr, "%s\n", mg_error_message());

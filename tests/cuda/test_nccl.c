@@ -1,11 +1,11 @@
-/* NCCL's communicators over processes, on the stand-in: this program starts itself again as the
+/* NCCL's communicators over processes, on the fake CUDA: this program starts itself again as the
  * other ranks (`test_nccl rank ID N FIRST HERE WHAT`), each process with GPUs of its own. */
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/placement.h"
 #include "core/threads.h"
 #include "device/device.h"
-#include "standin.h"
+#include "fake_cuda.h"
 #include <nccl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -187,7 +187,7 @@ static mg_status meet_once(mg_comm *c, mg_device *d, int rank) {
 static int be_rank(char **argv) {
     mg_comm_id id = {""};
     process p;
-    snprintf(id.bytes, sizeof id.bytes, "%s", argv[2]); /* the stand-in's is a path */
+    snprintf(id.bytes, sizeof id.bytes, "%s", argv[2]); /* the fake CUDA's is a path */
     if (join(&p, &id, atoi(argv[3]), atoi(argv[4]), atoi(argv[5])) != MG_OK) {
         fprintf(stderr, "%s\n", mg_error_message());
         return 1;
@@ -288,7 +288,7 @@ static void a_failure_that_comes_later_is_found(void **state) {
     mg_comm *c = mg_device_connect(devices, 2);
     assert_string_equal(c->api->kind, "nccl");
     assert_int_equal(c->api->check(c), MG_OK);
-    standin_fail("ncclCommGetAsyncError", 1, ncclInternalError);
+    fake_cuda_fail("ncclCommGetAsyncError", 1, ncclInternalError);
     const double start = mg_seconds();
     while (c->api->check(c) == MG_OK && mg_seconds() < start + 20) usleep(1000);
     assert_int_equal(c->api->check(c), MG_COMM);
@@ -318,8 +318,8 @@ static void what_cannot_be_a_team_is_refused(void **state) {
 }
 
 int main(int argc, char **argv) {
-    setenv("MGPU_CUDA_LIBRARIES", "build/standin", 0);
-    setenv("MGPU_STANDIN_GPUS", "4", 1);
+    setenv("MGPU_CUDA_LIBRARIES", "build/fake_cuda", 0);
+    setenv("MGPU_FAKE_CUDA_GPUS", "4", 1);
     self = argv[0];
     if (argc == 7 && strcmp(argv[1], "rank") == 0) return be_rank(argv);
     const struct CMUnitTest tests[] = {

@@ -3,11 +3,11 @@ local gpu = require "tests.cuda.device"
 local check = require "check"
 local mgpu = require "mgpu"
 
--- The stand-in's convolutions are plain loops: minutes for the full network.
+-- The fake CUDA's convolutions are plain loops: minutes for the full network.
 local run_test = check.test
 function check.test(name, fn)
   if not gpu.real and name:find "^the seed's network" then
-    fn = function() check.skip "too slow on the stand-in" end
+    fn = function() check.skip "too slow on the fake CUDA" end
   end
   run_test(name, fn)
 end

@@ -19,7 +19,7 @@ end
 
 for name, shape in pairs(MODELS) do
   test(name .. " trains and predicts without the host's help", function()
-    if name == "mnist_cnn" and not device.real then check.skip "too slow on the stand-in" end
+    if name == "mnist_cnn" and not device.real then check.skip "too slow on the fake CUDA" end
     for _, precision in ipairs { "float32", "mixed_float16" } do
       local out = fallbacks(([[
 package.path = "./?.lua;" .. package.path

@@ -16,9 +16,9 @@
 enum { THREADS = 1024, WARP = 32, GUARD = 256, EMPTY = 0xff, FULL_MASK = -1 };
 
 typedef struct thread {
-    standin_index index;
-    standin_place place; /* where it waits */
-    unsigned turn;       /* which half of the warp's cells its next exchange uses */
+    fake_cuda_index index;
+    fake_cuda_place place; /* where it waits */
+    unsigned turn;         /* which half of the warp's cells its next exchange uses */
 } thread;
 
 typedef struct warp {
@@ -28,8 +28,8 @@ typedef struct warp {
     } cell[2][WARP]; /* in turn: nobody overwrites what a slower lane has yet to read */
 } warp;
 
-struct standin_position standin_at;
-unsigned char *standin_dynamic;
+struct fake_cuda_position fake_cuda_at;
+unsigned char *fake_cuda_dynamic;
 
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER; /* who holds it may use what follows */
 static thread threads[THREADS];
@@ -37,10 +37,10 @@ static warp warps[THREADS / WARP];
 static int n, started, ended, waiting; /* threads of the block */
 static int self;
 static int queue[THREADS], queue_first, queue_length; /* the runnable ones */
-static int stacks[STANDIN_STACKS], n_stacks;          /* free */
+static int stacks[FAKE_CUDA_STACKS], n_stacks;        /* free */
 static int current_stack;
-static standin_place outside;
-static const standin_kernel *kernel;
+static fake_cuda_place outside;
+static const fake_cuda_kernel *kernel;
 static const void *params;
 static const char *problem;
 static bool backwards;
@@ -55,7 +55,7 @@ static int nth(int i, int of) {
 
 static void become(int t) {
     self = t;
-    standin_at.thread = threads[t].index;
+    fake_cuda_at.thread = threads[t].index;
 }
 
 static void make_runnable(int first, int end) {
@@ -72,7 +72,7 @@ static int take_runnable(void) {
     return t;
 }
 
-bool standin_next_thread(void) {
+bool fake_cuda_next_thread(void) {
     ended++;
     if (started == n) return false;
     become(nth(started++, n));
@@ -80,26 +80,26 @@ bool standin_next_thread(void) {
 }
 
 static void fiber(void) {
-    standin_place nowhere;
+    fake_cuda_place nowhere;
     become(nth(started++, n));
     kernel->run(params);
-    if (!standin_stack_is_whole(current_stack)) problem = "overran its stack";
+    if (!fake_cuda_stack_is_whole(current_stack)) problem = "overran its stack";
     stacks[n_stacks++] = current_stack; /* free, though we stand on it: nobody else runs yet */
-    standin_switch(&nowhere, queue_length ? &threads[take_runnable()].place : &outside);
+    fake_cuda_switch(&nowhere, queue_length ? &threads[take_runnable()].place : &outside);
 }
 
 /* Until someone has made this thread runnable and comes to it. */
 static void wait_for_others(void) {
     const int me = self, my_stack = current_stack;
-    standin_place fresh, *to = &outside;
+    fake_cuda_place fresh, *to = &outside;
     if (queue_length > 0) {
         to = &threads[take_runnable()].place;
     } else if (started < n) {
         current_stack = stacks[--n_stacks];
-        standin_begin(&fresh, current_stack, fiber);
+        fake_cuda_begin(&fresh, current_stack, fiber);
         to = &fresh;
     }
-    standin_switch(&threads[me].place, to);
+    fake_cuda_switch(&threads[me].place, to);
     become(me);
     current_stack = my_stack;
 }
@@ -107,12 +107,12 @@ static void wait_for_others(void) {
 /* ---- what kernels call ---- */
 
 static void give_up(const char *why) {
-    standin_place nowhere;
+    fake_cuda_place nowhere;
     problem = why;
-    standin_switch(&nowhere, &outside);
+    fake_cuda_switch(&nowhere, &outside);
 }
 
-void standin_sync_threads(void) {
+void fake_cuda_sync_threads(void) {
     if (++waiting < n) {
         wait_for_others();
         return;
@@ -121,7 +121,7 @@ void standin_sync_threads(void) {
     make_runnable(0, n);
 }
 
-void standin_sync_warp(unsigned mask) {
+void fake_cuda_sync_warp(unsigned mask) {
     warp *w = &warps[self / WARP];
     const int first = self / WARP * WARP;
     if (mask != (unsigned)FULL_MASK) give_up("calls a warp's function with less than a full mask");
@@ -134,24 +134,24 @@ void standin_sync_warp(unsigned mask) {
     make_runnable(first, first + WARP);
 }
 
-int standin_lane(void) {
+int fake_cuda_lane(void) {
     return self % WARP;
 }
 
-void standin_shuffle(unsigned mask, void *value, size_t bytes, int lane) {
+void fake_cuda_shuffle(unsigned mask, void *value, size_t bytes, int lane) {
     warp *w = &warps[self / WARP];
     const unsigned turn = threads[self].turn ^= 1u;
     memcpy(w->cell[turn][self % WARP].bytes, value, bytes);
-    standin_sync_warp(mask);
+    fake_cuda_sync_warp(mask);
     if (lane >= 0 && lane < WARP) memcpy(value, w->cell[turn][lane].bytes, bytes);
 }
 
-unsigned standin_ballot(unsigned mask, int predicate) {
+unsigned fake_cuda_ballot(unsigned mask, int predicate) {
     const warp *w = &warps[self / WARP];
     const char vote = predicate != 0;
     unsigned votes = 0;
     char mine = vote;
-    standin_shuffle(mask, &mine, 1, self % WARP);
+    fake_cuda_shuffle(mask, &mine, 1, self % WARP);
     for (unsigned i = 0; i < WARP; i++)
         votes |= (unsigned)w->cell[threads[self].turn][i].bytes[0] << i;
     return votes;
@@ -162,28 +162,28 @@ unsigned standin_ballot(unsigned mask, int predicate) {
 static CUresult run_block(unsigned shared) {
     started = ended = waiting = queue_first = queue_length = 0;
     for (int w = 0; w < THREADS / WARP; w++) warps[w].waiting = 0;
-    memset(standin_dynamic, EMPTY, shared + (size_t)GUARD);
-    standin_place first;
+    memset(fake_cuda_dynamic, EMPTY, shared + (size_t)GUARD);
+    fake_cuda_place first;
     current_stack = stacks[--n_stacks];
-    standin_begin(&first, current_stack, fiber);
-    standin_switch(&outside, &first);
+    fake_cuda_begin(&first, current_stack, fiber);
+    fake_cuda_switch(&outside, &first);
     if (!problem && ended < n) problem = "has a barrier that not all threads reach";
     for (int i = 0; i < GUARD && !problem; i++)
-        if (standin_dynamic[shared + (unsigned)i] != EMPTY)
+        if (fake_cuda_dynamic[shared + (unsigned)i] != EMPTY)
             problem = "writes beyond the block's dynamic shared memory";
     if (!problem) return CUDA_SUCCESS;
-    const struct standin_position *at = &standin_at;
-    return standin_say(CUDA_ERROR_LAUNCH_FAILED, "kernel %s %s (block %u, %u, %u of %u threads)",
-                       kernel->name, problem, at->block.x, at->block.y, at->block.z, (unsigned)n);
+    const struct fake_cuda_position *at = &fake_cuda_at;
+    return fake_cuda_say(CUDA_ERROR_LAUNCH_FAILED, "kernel %s %s (block %u, %u, %u of %u threads)",
+                         kernel->name, problem, at->block.x, at->block.y, at->block.z, (unsigned)n);
 }
 
 /* ---- the grid ---- */
 
-static void set_threads(standin_index size) {
+static void set_threads(fake_cuda_index size) {
     n = (int)(size.x * size.y * size.z);
     for (int t = 0; t < n; t++) {
         const unsigned i = (unsigned)t;
-        threads[t].index = (standin_index){i % size.x, i / size.x % size.y, i / size.x / size.y};
+        threads[t].index = (fake_cuda_index){i % size.x, i / size.x % size.y, i / size.x / size.y};
         threads[t].turn = 0;
     }
 }
@@ -212,46 +212,46 @@ static void catch_signals(bool on) {
             sigaction(caught[i], &before[i], NULL);
 }
 
-static CUresult run_blocks(standin_index blocks, unsigned shared) {
+static CUresult run_blocks(fake_cuda_index blocks, unsigned shared) {
     const uint64_t all = (uint64_t)blocks.x * blocks.y * blocks.z;
     CUresult r = CUDA_SUCCESS;
     for (uint64_t i = 0; i < all && r == CUDA_SUCCESS; i++) {
         const uint64_t b = backwards ? all - 1 - i : i, row = b / blocks.x;
-        standin_at.block = (standin_index){(unsigned)(b % blocks.x), (unsigned)(row % blocks.y),
-                                           (unsigned)(row / blocks.y)};
+        fake_cuda_at.block = (fake_cuda_index){(unsigned)(b % blocks.x), (unsigned)(row % blocks.y),
+                                               (unsigned)(row / blocks.y)};
         r = run_block(shared);
     }
     return r;
 }
 
-static CUresult run_guarded(standin_index blocks, unsigned shared) {
-    const struct standin_position *at = &standin_at;
+static CUresult run_guarded(fake_cuda_index blocks, unsigned shared) {
+    const struct fake_cuda_position *at = &fake_cuda_at;
     if (sigsetjmp(escape, 1) == 0) return run_blocks(blocks, shared);
-    return standin_say(CUDA_ERROR_ILLEGAL_ADDRESS,
-                       "kernel %s: an illegal address (block %u, %u, %u, thread %u, %u, %u)",
-                       kernel->name, at->block.x, at->block.y, at->block.z, at->thread.x,
-                       at->thread.y, at->thread.z);
+    return fake_cuda_say(CUDA_ERROR_ILLEGAL_ADDRESS,
+                         "kernel %s: an illegal address (block %u, %u, %u, thread %u, %u, %u)",
+                         kernel->name, at->block.x, at->block.y, at->block.z, at->thread.x,
+                         at->thread.y, at->thread.z);
 }
 
-CUresult standin_run(const standin_kernel *k, standin_index blocks, standin_index size,
-                     unsigned shared, const void *arguments) {
-    static _Alignas(128) unsigned char memory[STANDIN_SHARED_MOST + GUARD];
+CUresult fake_cuda_run(const fake_cuda_kernel *k, fake_cuda_index blocks, fake_cuda_index size,
+                       unsigned shared, const void *arguments) {
+    static _Alignas(128) unsigned char memory[FAKE_CUDA_SHARED_MOST + GUARD];
     pthread_mutex_lock(&busy);
     runner = pthread_self();
     kernel = k;
     params = arguments;
     problem = NULL;
-    const char *order = getenv("MGPU_STANDIN_ORDER");
+    const char *order = getenv("MGPU_FAKE_CUDA_ORDER");
     backwards = order && strcmp(order, "backwards") == 0;
     memset(k->shared, EMPTY, (size_t)(k->shared_end - k->shared));
-    standin_dynamic = memory;
-    standin_at.threads = size;
-    standin_at.blocks = blocks;
+    fake_cuda_dynamic = memory;
+    fake_cuda_at.threads = size;
+    fake_cuda_at.blocks = blocks;
     set_threads(size);
-    for (n_stacks = 0; n_stacks < STANDIN_STACKS; n_stacks++) stacks[n_stacks] = n_stacks;
+    for (n_stacks = 0; n_stacks < FAKE_CUDA_STACKS; n_stacks++) stacks[n_stacks] = n_stacks;
     catch_signals(true);
     const CUresult r = run_guarded(blocks, shared);
     catch_signals(false);
     pthread_mutex_unlock(&busy);
-    return r == CUDA_SUCCESS ? r : standin_fatal(r);
+    return r == CUDA_SUCCESS ? r : fake_cuda_fatal(r);
 }

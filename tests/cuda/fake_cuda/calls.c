@@ -11,26 +11,26 @@
 enum { COUNTERS = 4096 }; /* a power of two; more names are not counted */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static standin_counter *counters[COUNTERS];
+static fake_cuda_counter *counters[COUNTERS];
 static int n_counters;
 static CUresult lost; /* the fatal error */
 static bool has_read_requests;
 
-void standin_lock(void) {
+void fake_cuda_lock(void) {
     pthread_mutex_lock(&lock);
 }
 
-void standin_unlock(void) {
+void fake_cuda_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
 /* ---- counters ---- */
 
-static standin_counter *find(const char *name) {
-    static standin_counter rest = {.name = (char *)"others"};
+static fake_cuda_counter *find(const char *name) {
+    static fake_cuda_counter rest = {.name = (char *)"others"};
     uint32_t hash = 2166136261u;
     for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-    standin_counter **place = &counters[hash % COUNTERS];
+    fake_cuda_counter **place = &counters[hash % COUNTERS];
     while (*place && strcmp((*place)->name, name) != 0)
         place = place == &counters[COUNTERS - 1] ? counters : place + 1;
     if (*place) return *place;
@@ -42,12 +42,12 @@ static standin_counter *find(const char *name) {
 
 /* "function:n:error,...": what comes first is asked for first. */
 static void read_requests(void) {
-    const char *text = getenv("MGPU_STANDIN_FAIL");
+    const char *text = getenv("MGPU_FAKE_CUDA_FAIL");
     char name[128];
     int n, error, length;
     has_read_requests = true;
     while (text && sscanf(text, "%127[^:]:%d:%d%n", name, &n, &error, &length) == 3) {
-        standin_counter *c = find(name);
+        fake_cuda_counter *c = find(name);
         c->fail_in = n;
         c->error = error;
         text += length;
@@ -55,25 +55,25 @@ static void read_requests(void) {
     }
 }
 
-standin_counter *standin_counter_of(const char *prefix, const char *name, const char *suffix) {
+fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, const char *suffix) {
     char text[256];
     snprintf(text, sizeof text, "%s%s%s", prefix, name, suffix);
-    standin_lock();
-    standin_counter *c = find(text);
-    standin_unlock();
+    fake_cuda_lock();
+    fake_cuda_counter *c = find(text);
+    fake_cuda_unlock();
     return c;
 }
 
-void standin_add(standin_counter *c) {
-    standin_lock();
+void fake_cuda_add(fake_cuda_counter *c) {
+    fake_cuda_lock();
     c->count++;
-    standin_unlock();
+    fake_cuda_unlock();
 }
 
-long long standin_count(const char *what) {
-    standin_lock();
+long long fake_cuda_count(const char *what) {
+    fake_cuda_lock();
     const long long n = find(what)->count;
-    standin_unlock();
+    fake_cuda_unlock();
     return n;
 }
 
@@ -98,11 +98,11 @@ static bool is_harmless(const char *function) {
     return false;
 }
 
-int standin_enter(const char *function) {
+int fake_cuda_enter(const char *function) {
     const bool driver = is_of_the_driver(function), harmless = is_harmless(function);
-    standin_lock();
+    fake_cuda_lock();
     if (!has_read_requests) read_requests();
-    standin_counter *c = find(function);
+    fake_cuda_counter *c = find(function);
     int error = harmless ? 0 : (int)lost;
     c->count++;
     const bool due = c->fail_in < 0 || (c->fail_in > 0 && --c->fail_in == 0);
@@ -110,52 +110,52 @@ int standin_enter(const char *function) {
         error = c->error;
         if (driver && is_fatal((CUresult)error)) lost = (CUresult)error;
     }
-    standin_unlock();
-    return error || !driver || harmless || standin_started() ? error : CUDA_ERROR_NOT_INITIALIZED;
+    fake_cuda_unlock();
+    return error || !driver || harmless || fake_cuda_started() ? error : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-void standin_fail(const char *function, int n, int error) {
-    standin_lock();
-    standin_counter *c = find(function);
+void fake_cuda_fail(const char *function, int n, int error) {
+    fake_cuda_lock();
+    fake_cuda_counter *c = find(function);
     c->fail_in = n;
     c->error = error;
-    standin_unlock();
+    fake_cuda_unlock();
 }
 
-void standin_revive(void) {
-    standin_lock();
+void fake_cuda_revive(void) {
+    fake_cuda_lock();
     lost = CUDA_SUCCESS;
-    standin_unlock();
+    fake_cuda_unlock();
 }
 
-CUresult standin_fatal(CUresult error) {
-    standin_lock();
+CUresult fake_cuda_fatal(CUresult error) {
+    fake_cuda_lock();
     if (!lost) lost = error;
-    standin_unlock();
+    fake_cuda_unlock();
     return error;
 }
 
-CUresult standin_lost(void) {
-    standin_lock();
+CUresult fake_cuda_lost(void) {
+    fake_cuda_lock();
     const CUresult error = lost;
-    standin_unlock();
+    fake_cuda_unlock();
     return error;
 }
 
-CUresult standin_say(CUresult error, const char *format, ...) {
+CUresult fake_cuda_say(CUresult error, const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "stand-in GPU: %s\n", text);
+    fprintf(stderr, "fake CUDA GPU: %s\n", text);
     return error;
 }
 
 /* ---- the log ---- */
 
 __attribute__((destructor)) static void write_log(void) {
-    const char *path = getenv("MGPU_STANDIN_LOG");
+    const char *path = getenv("MGPU_FAKE_CUDA_LOG");
     FILE *f = path && *path ? fopen(path, "w") : NULL;
     if (!f) return;
     for (int i = 0; i < COUNTERS; i++)

@@ -19,7 +19,7 @@ static size_t extent(const copy *c, size_t pitch) {
 /* Memory of the host is any that is not a GPU's. */
 static bool lies(CUcontext where, const void *address, size_t bytes) {
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
-    return where ? standin_holds(where, at, bytes) : address && !standin_holds(NULL, at, 1);
+    return where ? fake_cuda_holds(where, at, bytes) : address && !fake_cuda_holds(NULL, at, 1);
 }
 
 static const char *fault(const copy *c) {
@@ -32,9 +32,9 @@ static void perform(void *args) {
     const copy *c = args;
     const char *what = fault(c);
     if (what) {
-        standin_fatal(standin_say(CUDA_ERROR_ILLEGAL_ADDRESS,
-                                  "a recorded copy of %zu bytes: %s is no longer memory of the GPU",
-                                  c->bytes, what));
+        fake_cuda_fatal(fake_cuda_say(
+            CUDA_ERROR_ILLEGAL_ADDRESS,
+            "a recorded copy of %zu bytes: %s is no longer memory of the GPU", c->bytes, what));
         return;
     }
     if (!c->src) memset(c->dst, c->fill, c->bytes);
@@ -47,17 +47,17 @@ static CUresult enqueue(const char *function, CUstream stream, const copy *c) {
     if (c->bytes == 0) return CUDA_SUCCESS;
     const char *what = fault(c);
     if (what || !c->dst)
-        return standin_say(CUDA_ERROR_INVALID_VALUE,
-                           "%s of %zu bytes from %p to %p: %s does not lie where it should",
-                           function, c->bytes, c->src, c->dst, what ? what : "NULL");
-    return standin_enqueue(stream, function, perform, c, sizeof *c);
+        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE,
+                             "%s of %zu bytes from %p to %p: %s does not lie where it should",
+                             function, c->bytes, c->src, c->dst, what ? what : "NULL");
+    return fake_cuda_enqueue(stream, function, perform, c, sizeof *c);
 }
 
 /* Any context will do for what is only said to be memory of a GPU. */
 static CUcontext owner(CUdeviceptr address) {
-    for (int i = 0; standin_context_of(i); i++)
-        if (standin_holds(standin_context_of(i), address, 1)) return standin_context_of(i);
-    return standin_context_of(0);
+    for (int i = 0; fake_cuda_context_of(i); i++)
+        if (fake_cuda_holds(fake_cuda_context_of(i), address, 1)) return fake_cuda_context_of(i);
+    return fake_cuda_context_of(0);
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
@@ -92,7 +92,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcon
     ENTER(cuMemcpyPeerAsync);
     if (!to || !from) return CUDA_ERROR_INVALID_CONTEXT;
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (getenv("MGPU_STANDIN_DEAF")) return CUDA_SUCCESS; /* a driver that says that it does */
+    if (getenv("MGPU_FAKE_CUDA_DEAF")) return CUDA_SUCCESS; /* a driver that says that it does */
     const copy c = {.from = from,
                     .to = to,
                     .dst = (void *)(uintptr_t)dst,

@@ -1,9 +1,9 @@
-/* The stand-in for cuBLASLt: plain loops in double over column-major matrices.
+/* The fake CUDA for cuBLASLt: plain loops in double over column-major matrices.
  *
  * Objects keep what was set; wrong sizes, types and addresses are errors, as with the real one. Of
  * three algorithms offered the first one is not usable and says so; the last one wants a workspace,
  * into which it writes. */
-#include "standin.h"
+#include "fake_cuda.h"
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static double finish(const job *w, int64_t i, double v) {
     if (e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS)
         v += load(w->what.bias, w->d.type, i);
     const bool relu = e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_RELU_BIAS;
-    if (relu && v != v && getenv("MGPU_STANDIN_NAN")) return 0;
+    if (relu && v != v && getenv("MGPU_FAKE_CUDA_NAN")) return 0;
     return relu && v < 0 ? 0 : v;
 }
 
@@ -137,7 +137,7 @@ static void run(void *args) {
 /* ---- objects ---- */
 
 #define CALL(name)                                                                                 \
-    const int failure = standin_enter(#name);                                                      \
+    const int failure = fake_cuda_enter(#name);                                                    \
     if (failure) return (cublasStatus_t)failure
 
 static cublasStatus_t give(void *handle, const void *object, size_t bytes) {
@@ -323,16 +323,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
     w.alpha = load(alpha, p->scale, 0);
     if (!handle || !fits(p, &w.a, &w.b, &w.d) || !algo || !algo->data[0])
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (algo->data[0] == 2 && (bytes < SCRATCH || !standin_owns(workspace, bytes)))
+    if (algo->data[0] == 2 && (bytes < SCRATCH || !fake_cuda_owns(workspace, bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (bytes && (uintptr_t)workspace % 256) return CUBLAS_STATUS_INVALID_VALUE;
     if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!standin_owns(a, extent(&w.a)) || !standin_owns(b, extent(&w.b)) ||
-        !standin_owns(d, extent(&w.d)) ||
-        (has_vector(p) && !standin_owns(p->bias, w.d.rows * size_of(w.d.type))))
+    if (!fake_cuda_owns(a, extent(&w.a)) || !fake_cuda_owns(b, extent(&w.b)) ||
+        !fake_cuda_owns(d, extent(&w.d)) ||
+        (has_vector(p) && !fake_cuda_owns(p->bias, w.d.rows * size_of(w.d.type))))
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    return standin_enqueue((CUstream)stream, "cublasLtMatmul", run, &w, sizeof w) == CUDA_SUCCESS
+    return fake_cuda_enqueue((CUstream)stream, "cublasLtMatmul", run, &w, sizeof w) == CUDA_SUCCESS
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -19,26 +19,26 @@ typedef _Bool bool;
 /* ---- kernels and memory ---- */
 
 /* The linker's names for where that section begins and ends. */
-extern unsigned char __start_standin_shared[] __attribute__((weak, visibility("hidden")));
-extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __start_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
 
-#define KERNEL(name, type) STANDIN_KERNEL(name, type)
-#define KERNEL_FULL(name, type, threads, blocks) STANDIN_KERNEL(name, type)
-#define STANDIN_KERNEL(kernel, type)                                                               \
+#define KERNEL(name, type) FAKE_CUDA_KERNEL(name, type)
+#define KERNEL_FULL(name, type, threads, blocks) FAKE_CUDA_KERNEL(name, type)
+#define FAKE_CUDA_KERNEL(kernel, type)                                                             \
     static void kernel(const type p);                                                              \
-    static void standin_run_##kernel(const void *standin_params) {                                 \
-        do kernel(*(const type *)standin_params);                                                  \
-        while (standin_next_thread());                                                             \
+    static void fake_cuda_run_##kernel(const void *fake_cuda_params) {                             \
+        do kernel(*(const type *)fake_cuda_params);                                                \
+        while (fake_cuda_next_thread());                                                           \
     }                                                                                              \
-    const standin_kernel standin_kernel_##kernel = {#kernel, sizeof(type), standin_run_##kernel,   \
-                                                    __start_standin_shared,                        \
-                                                    __stop_standin_shared};                        \
+    const fake_cuda_kernel fake_cuda_kernel_##kernel = {                                           \
+        #kernel, sizeof(type), fake_cuda_run_##kernel, __start_fake_cuda_shared,                   \
+        __stop_fake_cuda_shared};                                                                  \
     static void kernel(const type p)
 
 #define DEVICE static inline __attribute__((unused))
-#define SHARED(type, name) type *const name = (type *)(void *)standin_dynamic
+#define SHARED(type, name) type *const name = (type *)(void *)fake_cuda_dynamic
 /* Kernels run one at a time, and their blocks too. */
-#define __shared__ static __attribute__((section("standin_shared")))
+#define __shared__ static __attribute__((section("fake_cuda_shared")))
 #define __constant__ static
 #define __device__
 #define __host__
@@ -47,10 +47,10 @@ extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hi
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-#define threadIdx standin_at.thread
-#define blockIdx standin_at.block
-#define blockDim standin_at.threads
-#define gridDim standin_at.blocks
+#define threadIdx fake_cuda_at.thread
+#define blockIdx fake_cuda_at.block
+#define blockDim fake_cuda_at.threads
+#define gridDim fake_cuda_at.blocks
 #define warpSize 32
 
 #define __ldg(p) (*(p))
@@ -59,7 +59,7 @@ extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hi
 #define __stcs(p, v) ((void)(*(p) = (v)))
 #define __stcg(p, v) ((void)(*(p) = (v)))
 
-#define STANDIN_VECTOR2(name, type, size)                                                          \
+#define FAKE_CUDA_VECTOR2(name, type, size)                                                        \
     typedef struct __attribute__((aligned(size), may_alias)) name##2 {                             \
         type x, y;                                                                                 \
     }                                                                                              \
@@ -67,8 +67,8 @@ extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hi
     DEVICE name##2 make_##name##2(type x, type y) {                                                \
         return (name##2){x, y};                                                                    \
     }
-#define STANDIN_VECTOR4(name, type, size)                                                          \
-    STANDIN_VECTOR2(name, type, size / 2)                                                          \
+#define FAKE_CUDA_VECTOR4(name, type, size)                                                        \
+    FAKE_CUDA_VECTOR2(name, type, size / 2)                                                        \
     typedef struct __attribute__((aligned(size), may_alias)) name##4 {                             \
         type x, y, z, w;                                                                           \
     }                                                                                              \
@@ -77,59 +77,61 @@ extern unsigned char __stop_standin_shared[] __attribute__((weak, visibility("hi
         return (name##4){x, y, z, w};                                                              \
     }
 
-STANDIN_VECTOR4(char, signed char, 4)
-STANDIN_VECTOR4(uchar, unsigned char, 4)
-STANDIN_VECTOR4(short, short, 8)
-STANDIN_VECTOR4(ushort, unsigned short, 8)
-STANDIN_VECTOR4(int, int, 16)
-STANDIN_VECTOR4(uint, unsigned, 16)
-STANDIN_VECTOR4(float, float, 16)
-STANDIN_VECTOR2(longlong, long long, 16)
-STANDIN_VECTOR2(ulonglong, unsigned long long, 16)
-STANDIN_VECTOR2(double, double, 16)
+FAKE_CUDA_VECTOR4(char, signed char, 4)
+FAKE_CUDA_VECTOR4(uchar, unsigned char, 4)
+FAKE_CUDA_VECTOR4(short, short, 8)
+FAKE_CUDA_VECTOR4(ushort, unsigned short, 8)
+FAKE_CUDA_VECTOR4(int, int, 16)
+FAKE_CUDA_VECTOR4(uint, unsigned, 16)
+FAKE_CUDA_VECTOR4(float, float, 16)
+FAKE_CUDA_VECTOR2(longlong, long long, 16)
+FAKE_CUDA_VECTOR2(ulonglong, unsigned long long, 16)
+FAKE_CUDA_VECTOR2(double, double, 16)
 
 /* ---- among threads ---- */
 
-#define __syncthreads() standin_sync_threads()
-#define __syncwarp() standin_sync_warp(0xffffffffu)
+#define __syncthreads() fake_cuda_sync_threads()
+#define __syncwarp() fake_cuda_sync_warp(0xffffffffu)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 
-#define STANDIN_SHUFFLE(mask, v, from)                                                             \
+#define FAKE_CUDA_SHUFFLE(mask, v, from)                                                           \
     __extension__({                                                                                \
-        __typeof__((v)) standin_v = (v);                                                           \
-        standin_shuffle(mask, &standin_v, sizeof standin_v, from);                                 \
-        standin_v;                                                                                 \
+        __typeof__((v)) fake_cuda_v = (v);                                                         \
+        fake_cuda_shuffle(mask, &fake_cuda_v, sizeof fake_cuda_v, from);                           \
+        fake_cuda_v;                                                                               \
     })
-#define __shfl_sync(mask, v, from) STANDIN_SHUFFLE(mask, v, (int)(from)&31)
-#define __shfl_up_sync(mask, v, by) STANDIN_SHUFFLE(mask, v, standin_lane() - (int)(by))
-#define __shfl_down_sync(mask, v, by) STANDIN_SHUFFLE(mask, v, standin_lane() + (int)(by))
-#define __shfl_xor_sync(mask, v, with) STANDIN_SHUFFLE(mask, v, standin_lane() ^ (int)(with))
-#define __ballot_sync(mask, predicate) standin_ballot(mask, (predicate) != 0)
+#define __shfl_sync(mask, v, from) FAKE_CUDA_SHUFFLE(mask, v, (int)(from)&31)
+#define __shfl_up_sync(mask, v, by) FAKE_CUDA_SHUFFLE(mask, v, fake_cuda_lane() - (int)(by))
+#define __shfl_down_sync(mask, v, by) FAKE_CUDA_SHUFFLE(mask, v, fake_cuda_lane() + (int)(by))
+#define __shfl_xor_sync(mask, v, with) FAKE_CUDA_SHUFFLE(mask, v, fake_cuda_lane() ^ (int)(with))
+#define __ballot_sync(mask, predicate) fake_cuda_ballot(mask, (predicate) != 0)
 #define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
 #define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == 0xffffffffu)
 
-/* What was at `p`, where now stands `next`, in which `standin_old` is the old one. */
-#define STANDIN_ATOMIC(p, v, next)                                                                 \
+/* What was at `p`, where now stands `next`, in which `fake_cuda_old` is the old one. */
+#define FAKE_CUDA_ATOMIC(p, v, next)                                                               \
     __extension__({                                                                                \
-        __typeof__(&*(p)) standin_p = (p);                                                         \
-        const __typeof__(*(p)) standin_old = *standin_p, standin_new = (v);                        \
-        *standin_p = (next);                                                                       \
-        standin_old;                                                                               \
+        __typeof__(&*(p)) fake_cuda_p = (p);                                                       \
+        const __typeof__(*(p)) fake_cuda_old = *fake_cuda_p, fake_cuda_new = (v);                  \
+        *fake_cuda_p = (next);                                                                     \
+        fake_cuda_old;                                                                             \
     })
-#define atomicAdd(p, v) STANDIN_ATOMIC(p, v, standin_old + standin_new)
-#define atomicSub(p, v) STANDIN_ATOMIC(p, v, standin_old - standin_new)
-#define atomicMax(p, v) STANDIN_ATOMIC(p, v, standin_old > standin_new ? standin_old : standin_new)
-#define atomicMin(p, v) STANDIN_ATOMIC(p, v, standin_old < standin_new ? standin_old : standin_new)
-#define atomicAnd(p, v) STANDIN_ATOMIC(p, v, standin_old &standin_new)
-#define atomicOr(p, v) STANDIN_ATOMIC(p, v, standin_old | standin_new)
-#define atomicExch(p, v) STANDIN_ATOMIC(p, v, standin_new)
+#define atomicAdd(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old + fake_cuda_new)
+#define atomicSub(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old - fake_cuda_new)
+#define atomicMax(p, v)                                                                            \
+    FAKE_CUDA_ATOMIC(p, v, fake_cuda_old > fake_cuda_new ? fake_cuda_old : fake_cuda_new)
+#define atomicMin(p, v)                                                                            \
+    FAKE_CUDA_ATOMIC(p, v, fake_cuda_old < fake_cuda_new ? fake_cuda_old : fake_cuda_new)
+#define atomicAnd(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old &fake_cuda_new)
+#define atomicOr(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old | fake_cuda_new)
+#define atomicExch(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_new)
 #define atomicCAS(p, expected, v)                                                                  \
-    STANDIN_ATOMIC(p, v, standin_old == (expected) ? standin_new : standin_old)
+    FAKE_CUDA_ATOMIC(p, v, fake_cuda_old == (expected) ? fake_cuda_new : fake_cuda_old)
 
 /* ---- numbers ---- */
 
-#define STANDIN_BITS(name, from, to)                                                               \
+#define FAKE_CUDA_BITS(name, from, to)                                                             \
     DEVICE to name(from v) {                                                                       \
         to bits;                                                                                   \
         _Static_assert(sizeof bits == sizeof v, "as many bits");                                   \
@@ -137,14 +139,14 @@ STANDIN_VECTOR2(double, double, 16)
         return bits;                                                                               \
     }
 
-STANDIN_BITS(__float_as_uint, float, unsigned)
-STANDIN_BITS(__uint_as_float, unsigned, float)
-STANDIN_BITS(__float_as_int, float, int)
-STANDIN_BITS(__int_as_float, int, float)
-STANDIN_BITS(__double_as_longlong, double, long long)
-STANDIN_BITS(__longlong_as_double, long long, double)
+FAKE_CUDA_BITS(__float_as_uint, float, unsigned)
+FAKE_CUDA_BITS(__uint_as_float, unsigned, float)
+FAKE_CUDA_BITS(__float_as_int, float, int)
+FAKE_CUDA_BITS(__int_as_float, int, float)
+FAKE_CUDA_BITS(__double_as_longlong, double, long long)
+FAKE_CUDA_BITS(__longlong_as_double, long long, double)
 
-#define STANDIN_ROUNDED(suffix, type, root)                                                        \
+#define FAKE_CUDA_ROUNDED(suffix, type, root)                                                      \
     DEVICE type __##suffix##add_rn(type a, type b) {                                               \
         return a + b;                                                                              \
     }                                                                                              \
@@ -164,8 +166,8 @@ STANDIN_BITS(__longlong_as_double, long long, double)
         return 1 / a;                                                                              \
     }
 
-STANDIN_ROUNDED(f, float, sqrtf)
-STANDIN_ROUNDED(d, double, sqrt)
+FAKE_CUDA_ROUNDED(f, float, sqrtf)
+FAKE_CUDA_ROUNDED(d, double, sqrt)
 
 #define __fmaf_rn fmaf
 #define __fma_rn fma
@@ -186,13 +188,13 @@ STANDIN_ROUNDED(d, double, sqrt)
 #define sinpif(v) ((float)sin(3.14159265358979323846 * fmod((double)(float)(v), 2)))
 #define cospif(v) ((float)cos(3.14159265358979323846 * fmod((double)(float)(v), 2)))
 
-#define STANDIN_CHOOSE(a, b, how)                                                                  \
+#define FAKE_CUDA_CHOOSE(a, b, how)                                                                \
     __extension__({                                                                                \
-        const __typeof__((a) + (b)) standin_a = (a), standin_b = (b);                              \
-        standin_a how standin_b ? standin_a : standin_b;                                           \
+        const __typeof__((a) + (b)) fake_cuda_a = (a), fake_cuda_b = (b);                          \
+        fake_cuda_a how fake_cuda_b ? fake_cuda_a : fake_cuda_b;                                   \
     })
-#define max(a, b) STANDIN_CHOOSE(a, b, >)
-#define min(a, b) STANDIN_CHOOSE(a, b, <)
+#define max(a, b) FAKE_CUDA_CHOOSE(a, b, >)
+#define min(a, b) FAKE_CUDA_CHOOSE(a, b, <)
 
 #define __popc(v) __builtin_popcount(v)
 #define __popcll(v) __builtin_popcountll(v)
@@ -204,34 +206,34 @@ STANDIN_ROUNDED(d, double, sqrt)
     ((unsigned long long)(((unsigned __int128)(uint64_t)(a) * (uint64_t)(b)) >> 64))
 
 /* Towards zero or to nearest, to the nearest integer that there is, NaN to 0. */
-#define STANDIN_INTEGER(name, from, to, low, high, most, least, ROUND)                             \
+#define FAKE_CUDA_INTEGER(name, from, to, low, high, most, least, ROUND)                           \
     DEVICE to name(from v) {                                                                       \
         const from r = ROUND(v);                                                                   \
         if (r != r) return 0;                                                                      \
         return r >= (from)high ? most : r <= (from)low ? least : (to)r;                            \
     }
 
-STANDIN_INTEGER(__float2int_rz, float, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, )
-STANDIN_INTEGER(__float2int_rn, float, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, rintf)
-STANDIN_INTEGER(__double2int_rz, double, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, )
-STANDIN_INTEGER(__double2int_rn, double, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, rint)
-STANDIN_INTEGER(__float2uint_rz, float, unsigned, 0, 0x1p32, UINT32_MAX, 0, )
-STANDIN_INTEGER(__double2uint_rz, double, unsigned, 0, 0x1p32, UINT32_MAX, 0, )
-STANDIN_INTEGER(__float2ll_rz, float, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
-STANDIN_INTEGER(__double2ll_rz, double, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
+FAKE_CUDA_INTEGER(__float2int_rz, float, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, )
+FAKE_CUDA_INTEGER(__float2int_rn, float, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, rintf)
+FAKE_CUDA_INTEGER(__double2int_rz, double, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, )
+FAKE_CUDA_INTEGER(__double2int_rn, double, int, -0x1p31, 0x1p31, INT32_MAX, INT32_MIN, rint)
+FAKE_CUDA_INTEGER(__float2uint_rz, float, unsigned, 0, 0x1p32, UINT32_MAX, 0, )
+FAKE_CUDA_INTEGER(__double2uint_rz, double, unsigned, 0, 0x1p32, UINT32_MAX, 0, )
+FAKE_CUDA_INTEGER(__float2ll_rz, float, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
+FAKE_CUDA_INTEGER(__double2ll_rz, double, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
 
 /* y with erfc(y) = v: Newton's method from a start that is good to a few digits. */
-DEVICE double standin_erfcinv(double v) {
+DEVICE double fake_cuda_erfcinv(double v) {
     if (!(v > 0 && v < 2)) return v == 0 ? INFINITY : v == 2 ? -INFINITY : NAN;
-    if (v > 1) return -standin_erfcinv(2 - v);
+    if (v > 1) return -fake_cuda_erfcinv(2 - v);
     const double l = log(v * (2 - v)), t = 4.330746750799873 + l / 2;
     double y = sqrt(sqrt(t * t - l / 0.147) - t);
     for (int i = 0; i < 4; i++) y += (erfc(y) - v) / (1.1283791670955126 * exp(-y * y));
     return y;
 }
-#define erfcinvf(v) ((float)standin_erfcinv((double)(float)(v)))
-#define erfinvf(v) ((float)standin_erfcinv(1.0 - (double)(float)(v)))
-#define normcdfinvf(v) ((float)(-1.4142135623730951 * standin_erfcinv(2.0 * (double)(float)(v))))
+#define erfcinvf(v) ((float)fake_cuda_erfcinv((double)(float)(v)))
+#define erfinvf(v) ((float)fake_cuda_erfcinv(1.0 - (double)(float)(v)))
+#define normcdfinvf(v) ((float)(-1.4142135623730951 * fake_cuda_erfcinv(2.0 * (double)(float)(v))))
 
 /* ---- 16-bit floats: as core/dtype.c has them ---- */
 

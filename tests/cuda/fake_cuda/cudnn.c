@@ -1,10 +1,10 @@
-/* The stand-in for cuDNN's graph interface: convolutions, with bias and relu behind them.
+/* The fake CUDA for cuDNN's graph interface: convolutions, with bias and relu behind them.
  *
  * Descriptors keep the attributes that are set; finalising a plan turns what it refers to into a
  * `work`, which has no pointers, so that it can be written as text too. Three engines compute the
  * same in plain loops: one says that it compiles at run time, one that it is not deterministic, and
- * all spoil their workspace. MGPU_STANDIN_CUDNN=plain: no engine does more than the convolution;
- * MGPU_STANDIN_CUDNN=legacy: no engine does anything, and the older interface is left. */
+ * all spoil their workspace. MGPU_FAKE_CUDA_CUDNN=plain: no engine does more than the convolution;
+ * MGPU_FAKE_CUDA_CUDNN=legacy: no engine does anything, and the older interface is left. */
 #include "cudnn_compute.h"
 #include "cudnn_handle.h"
 #include <stdio.h>
@@ -176,7 +176,7 @@ static int read_graph(const descriptor *graph, work *w) {
 
 static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n, void **results) {
     static const int mode_a[] = {RUNTIME_COMPILED, UNORDERED, PLAIN}, fallback[] = {PLAIN};
-    const char *limits = getenv("MGPU_STANDIN_CUDNN");
+    const char *limits = getenv("MGPU_FAKE_CUDA_CUDNN");
     const descriptor *graph =
         child(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -207,7 +207,7 @@ static cudnnStatus_t give_engine(const descriptor *config, int64_t *n, void **re
     return CUDNN_STATUS_SUCCESS;
 }
 
-static const char prefix[] = "stand-in's plan ";
+static const char prefix[] = "fake CUDA's plan ";
 
 static cudnnStatus_t give_text(const work *w, int64_t most, int64_t *n, char *text) {
     const unsigned char *bytes = (const unsigned char *)w;
@@ -376,9 +376,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!place(p, &w.x) || !place(p, &w.w) || !place(p, &w.y) || (w.bias && !place(p, &w.b)))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a tensor is missing or not in device memory");
     if (!read(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &w.workspace) ||
-        !standin_owns(w.workspace, w.workspace_bytes))
+        !fake_cuda_owns(w.workspace, w.workspace_bytes))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "the workspace is too small");
     const CUresult r =
-        standin_enqueue(handle->stream, "cudnnBackendExecute", dnn_convolve, &w, sizeof w);
+        fake_cuda_enqueue(handle->stream, "cudnnBackendExecute", dnn_convolve, &w, sizeof w);
     return r == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

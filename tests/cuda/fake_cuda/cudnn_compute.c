@@ -1,9 +1,9 @@
-/* The stand-in for cuDNN: what its GPU computes, in plain loops and double.
+/* The fake CUDA for cuDNN: what its GPU computes, in plain loops and double.
  *
  * A convolution in any of its three forms adds the same products; what is the sum of them is a
  * matter of the form. */
 #include "cudnn_compute.h"
-#include "standin.h"
+#include "fake_cuda.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ int64_t dnn_extent(const tensor *t) {
 }
 
 bool dnn_is_owned(const tensor *t) {
-    return t->at && standin_owns(t->at, (size_t)dnn_extent(t) * dnn_size(t->type));
+    return t->at && fake_cuda_owns(t->at, (size_t)dnn_extent(t) * dnn_size(t->type));
 }
 
 /* ---- convolutions ---- */
@@ -115,7 +115,7 @@ static void convolve(const work *w, double *sum) {
 
 static void finish(const work *w, const double *sum) {
     const tensor *t = dnn_result_of(w);
-    const bool loses_nan = getenv("MGPU_STANDIN_NAN") != NULL;
+    const bool loses_nan = getenv("MGPU_FAKE_CUDA_NAN") != NULL;
     for (int64_t a = 0; a < t->dim[0]; a++)
         for (int64_t b = 0; b < t->dim[1]; b++)
             for (int64_t c = 0; c < t->dim[2]; c++)

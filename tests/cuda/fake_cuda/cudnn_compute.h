@@ -1,6 +1,6 @@
-/* The arithmetic of the stand-in for cuDNN: tensors with strides, and convolutions of them. */
-#ifndef STANDIN_CUDNN_COMPUTE_H
-#define STANDIN_CUDNN_COMPUTE_H
+/* The arithmetic of the fake CUDA for cuDNN: tensors with strides, and convolutions of them. */
+#ifndef FAKE_CUDA_CUDNN_COMPUTE_H
+#define FAKE_CUDA_CUDNN_COMPUTE_H
 
 #include <cudnn.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* The stand-in for cuDNN: its handle, version and words, for both interfaces. */
+/* The fake CUDA for cuDNN: its handle, version and words, for both interfaces. */
 #include "cudnn_handle.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void cudnnGetLastErrorString(char *message, size_t most) {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     ENTER(cudnnCreate);
-    if (standin_forbid_capture() != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
+    if (fake_cuda_forbid_capture() != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
     *handle = calloc(1, sizeof **handle);
     return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_ALLOC_FAILED;
 }

@@ -1,8 +1,8 @@
-/* What both interfaces of the stand-in for cuDNN share: the handle, and how calls fail. */
-#ifndef STANDIN_CUDNN_HANDLE_H
-#define STANDIN_CUDNN_HANDLE_H
+/* What both interfaces of the fake CUDA for cuDNN share: the handle, and how calls fail. */
+#ifndef FAKE_CUDA_CUDNN_HANDLE_H
+#define FAKE_CUDA_CUDNN_HANDLE_H
 
-#include "standin.h"
+#include "fake_cuda.h"
 #include <cudnn.h>
 
 struct cudnnContext {
@@ -11,7 +11,7 @@ struct cudnnContext {
 };
 
 #define ENTER(function)                                                                            \
-    const int entered = standin_enter(#function);                                                  \
+    const int entered = fake_cuda_enter(#function);                                                \
     if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
 
 /* Gives back the status; the words are what cudnnGetLastErrorString tells. */

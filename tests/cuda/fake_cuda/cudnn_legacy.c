@@ -1,4 +1,4 @@
-/* The stand-in for cuDNN's older interface: descriptors, which are set all at once.
+/* The fake CUDA for cuDNN's older interface: descriptors, which are set all at once.
  *
  * The setters take and refuse what those of cuDNN 9.19 do, except that other types than floating
  * ones are none here. Nothing of this touches the GPU, so it may happen while a stream captures. */
@@ -200,7 +200,7 @@ cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPooli
     memcpy(d->pad, (int[]){pad_h, pad_w}, sizeof d->pad);
     memcpy(d->stride, (int[]){stride_h, stride_w}, sizeof d->stride);
     d->mode = mode;
-    d->nan = getenv("MGPU_STANDIN_NAN") ? CUDNN_NOT_PROPAGATE_NAN : nan;
+    d->nan = getenv("MGPU_FAKE_CUDA_NAN") ? CUDNN_NOT_PROPAGATE_NAN : nan;
     d->set = true;
     return CUDNN_STATUS_SUCCESS;
 }

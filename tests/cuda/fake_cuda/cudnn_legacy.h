@@ -1,6 +1,6 @@
 /* The descriptors of cuDNN's older interface, and what its calls check alike. */
-#ifndef STANDIN_CUDNN_LEGACY_H
-#define STANDIN_CUDNN_LEGACY_H
+#ifndef FAKE_CUDA_CUDNN_LEGACY_H
+#define FAKE_CUDA_CUDNN_LEGACY_H
 
 #include "cudnn_compute.h"
 

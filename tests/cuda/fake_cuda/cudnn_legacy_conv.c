@@ -1,4 +1,4 @@
-/* The stand-in for cuDNN's older interface: convolutions.
+/* The fake CUDA for cuDNN's older interface: convolutions.
  *
  * Two algorithms of each form work: the one offered first is not deterministic and wants much
  * workspace, the second one is. What is wanted depends on the math type too, so the one that was
@@ -105,7 +105,7 @@ static cudnnStatus_t give(const algorithms *of, cudnnHandle_t handle, const shap
     work w;
     if (!handle || !n || !results || most < 1)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "no handle, or no room for results");
-    if (standin_forbid_capture() != CUDA_SUCCESS) /* kernels may be loaded */
+    if (fake_cuda_forbid_capture() != CUDA_SUCCESS) /* kernels may be loaded */
         return dnn_say(CUDNN_STATUS_EXECUTION_FAILED, "algorithms are asked for while capturing");
     const cudnnStatus_t status = describe(of, s, &w);
     if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -169,7 +169,7 @@ static cudnnStatus_t place(const shape *s, const addresses *at, int algorithm, w
             return dnn_say(CUDNN_STATUS_BAD_PARAM, "the result lies over an operand");
     if (at->bytes < workspace_of(algorithm, s->how->math))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "the workspace is too small");
-    if (!standin_owns(at->workspace, at->bytes))
+    if (!fake_cuda_owns(at->workspace, at->bytes))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "the workspace is not in device memory");
     w->workspace = at->workspace;
     w->workspace_bytes = at->bytes;
@@ -190,7 +190,7 @@ static cudnnStatus_t run(const algorithms *of, cudnnHandle_t handle, const char 
     if (status != CUDNN_STATUS_SUCCESS) return status;
     w.alpha = legacy_factor(at->alpha, w.x.type);
     w.beta = legacy_factor(at->beta, w.x.type);
-    return standin_enqueue(handle->stream, name, dnn_convolve, &w, sizeof w) == CUDA_SUCCESS
+    return fake_cuda_enqueue(handle->stream, name, dnn_convolve, &w, sizeof w) == CUDA_SUCCESS
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_EXECUTION_FAILED;
 }

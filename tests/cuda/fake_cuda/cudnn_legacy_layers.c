@@ -1,4 +1,4 @@
-/* The stand-in for cuDNN's older interface: pooling, and batch normalization with known moments.
+/* The fake CUDA for cuDNN's older interface: pooling, and batch normalization with known moments.
  *
  * The real library launches pooling for any height and width of the result, and takes padding that
  * holds whole windows; what comes out then is documented nowhere, so both are refused here. */
@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static cudnnStatus_t enqueue(cudnnHandle_t handle, const char *name, standin_work *does,
+static cudnnStatus_t enqueue(cudnnHandle_t handle, const char *name, fake_cuda_work *does,
                              const void *args, size_t bytes) {
-    return standin_enqueue(handle->stream, name, does, args, bytes) == CUDA_SUCCESS
+    return fake_cuda_enqueue(handle->stream, name, does, args, bytes) == CUDA_SUCCESS
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_EXECUTION_FAILED;
 }

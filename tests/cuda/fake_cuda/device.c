@@ -1,13 +1,13 @@
 /* The GPUs that there seem to be, their contexts, and the names of errors.
  *
  * The environment may say how many there are, how much memory each has and how many
- * multiprocessors: MGPU_STANDIN_GPUS, MGPU_STANDIN_MEMORY, MGPU_STANDIN_MULTIPROCESSORS. */
+ * multiprocessors: MGPU_FAKE_CUDA_GPUS, MGPU_FAKE_CUDA_MEMORY, MGPU_FAKE_CUDA_MULTIPROCESSORS. */
 #include "gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct CUctx_st contexts[STANDIN_GPUS];
+static struct CUctx_st contexts[FAKE_CUDA_GPUS];
 static int n_devices;
 static bool started;
 static _Thread_local CUcontext current;
@@ -24,7 +24,7 @@ static int visible(int n) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     if (!text) return n;
     int seen = 0;
-    for (char *end; seen < STANDIN_GPUS; text = end + 1, seen++) {
+    for (char *end; seen < FAKE_CUDA_GPUS; text = end + 1, seen++) {
         const long number = strtol(text, &end, 10);
         if (end == text || number < 0 || number >= n) return seen;
         if (*end != ',') return seen + 1;
@@ -34,33 +34,33 @@ static int visible(int n) {
 
 CUresult cuInit(unsigned flags) {
     ENTER(cuInit);
-    const long long n = setting("MGPU_STANDIN_GPUS", 2);
+    const long long n = setting("MGPU_FAKE_CUDA_GPUS", 2);
     if (flags) return CUDA_ERROR_INVALID_VALUE;
-    standin_lock();
-    if (!started) n_devices = visible(n < STANDIN_GPUS ? (int)n : STANDIN_GPUS);
+    fake_cuda_lock();
+    if (!started) n_devices = visible(n < FAKE_CUDA_GPUS ? (int)n : FAKE_CUDA_GPUS);
     for (int i = 0; i < n_devices && !started; i++) {
         contexts[i].device = i;
-        contexts[i].total = (size_t)setting("MGPU_STANDIN_MEMORY", 1 << 30);
+        contexts[i].total = (size_t)setting("MGPU_FAKE_CUDA_MEMORY", 1 << 30);
     }
     started = n_devices > 0;
-    standin_unlock();
+    fake_cuda_unlock();
     return started ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
-bool standin_started(void) {
+bool fake_cuda_started(void) {
     return started;
 }
 
-CUcontext standin_context_of(CUdevice device) {
+CUcontext fake_cuda_context_of(CUdevice device) {
     return device >= 0 && device < n_devices ? &contexts[device] : NULL;
 }
 
-CUcontext standin_current(void) {
+CUcontext fake_cuda_current(void) {
     return current;
 }
 
-int standin_gpu(void) {
-    const CUcontext mine = standin_current();
+int fake_cuda_gpu(void) {
+    const CUcontext mine = fake_cuda_current();
     return mine ? mine->device : -1;
 }
 
@@ -88,21 +88,21 @@ CUresult cuDeviceGetCount(int *count) {
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     ENTER(cuDeviceGet);
-    if (!standin_context_of(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!fake_cuda_context_of(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     ENTER(cuDeviceGetName);
-    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
     snprintf(name, (size_t)length, "Stand-in GPU");
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     ENTER(cuDeviceTotalMem);
-    const CUcontext context = standin_context_of(device);
+    const CUcontext context = fake_cuda_context_of(device);
     if (!context) return CUDA_ERROR_INVALID_DEVICE;
     *bytes = context->total;
     return CUDA_SUCCESS;
@@ -112,35 +112,36 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     const struct {
         CUdevice_attribute attribute;
         int value;
-    } rows[] = {
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, (int)setting("MGPU_STANDIN_MULTIPROCESSORS", 4)},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, STANDIN_SHARED},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, STANDIN_SHARED_MOST},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 0xffff},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 0xffff},
-        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
-        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
+    } rows[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+                {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+                {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                 (int)setting("MGPU_FAKE_CUDA_MULTIPROCESSORS", 4)},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, FAKE_CUDA_SHARED},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, FAKE_CUDA_SHARED_MOST},
+                {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 0xffff},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 0xffff},
+                {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
+                {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+                {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}};
     ENTER(cuDeviceGetAttribute);
-    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].attribute != attribute) continue;
         *value = rows[i].value;
         return CUDA_SUCCESS;
     }
-    return standin_say(CUDA_ERROR_INVALID_VALUE, "attribute %d is not known", (int)attribute);
+    return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "attribute %d is not known", (int)attribute);
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     ENTER(cuDeviceCanAccessPeer);
-    if (!standin_context_of(device) || !standin_context_of(peer)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!fake_cuda_context_of(device) || !fake_cuda_context_of(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
     *can = device != peer;
     return CUDA_SUCCESS;
 }
@@ -149,21 +150,21 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     ENTER(cuDevicePrimaryCtxRetain);
-    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
-    standin_lock();
+    if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    fake_cuda_lock();
     *context = &contexts[device];
     contexts[device].users++;
-    standin_unlock();
+    fake_cuda_unlock();
     return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     ENTER(cuDevicePrimaryCtxRelease);
-    if (!standin_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
-    standin_lock();
+    if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+    fake_cuda_lock();
     const bool held = contexts[device].users > 0;
     if (held) contexts[device].users--;
-    standin_unlock();
+    fake_cuda_unlock();
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 

@@ -11,7 +11,7 @@ enum { STACK = (64 << 10) + 17 * 64, CANARY = 0x5ca1ab1e };
 static char *stack_of(int i) {
     static char *all;
     if (!all) {
-        all = mmap(NULL, (size_t)STACK * STANDIN_STACKS, PROT_READ | PROT_WRITE,
+        all = mmap(NULL, (size_t)STACK * FAKE_CUDA_STACKS, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (all == MAP_FAILED) __builtin_trap();
     }
@@ -22,24 +22,24 @@ static void set_canary(int i) {
     *(uint32_t *)(void *)stack_of(i) = CANARY;
 }
 
-int standin_stack_is_whole(int i) {
+int fake_cuda_stack_is_whole(int i) {
     return *(uint32_t *)(void *)stack_of(i) == CANARY;
 }
 
 #ifdef __x86_64__
 
 __asm__(".text\n"
-        ".globl standin_switch\n"
-        ".type standin_switch, @function\n"
-        "standin_switch:\n"
+        ".globl fake_cuda_switch\n"
+        ".type fake_cuda_switch, @function\n"
+        "fake_cuda_switch:\n"
         "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
         "  mov %rsp, (%rdi)\n"
         "  mov (%rsi), %rsp\n"
         "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
         "  ret\n"
-        ".size standin_switch, . - standin_switch\n");
+        ".size fake_cuda_switch, . - fake_cuda_switch\n");
 
-void standin_begin(standin_place *place, int i, void (*start)(void)) {
+void fake_cuda_begin(fake_cuda_place *place, int i, void (*start)(void)) {
     /* Six registers, where to go, and no one to return to. */
     void **top = (void **)(void *)(stack_of(i) + STACK - 64);
     set_canary(i);
@@ -50,11 +50,11 @@ void standin_begin(standin_place *place, int i, void (*start)(void)) {
 
 #else
 
-void standin_switch(standin_place *here, standin_place *to) {
+void fake_cuda_switch(fake_cuda_place *here, fake_cuda_place *to) {
     swapcontext(here, to);
 }
 
-void standin_begin(standin_place *place, int i, void (*start)(void)) {
+void fake_cuda_begin(fake_cuda_place *place, int i, void (*start)(void)) {
     set_canary(i);
     getcontext(place);
     place->uc_stack.ss_sp = stack_of(i);

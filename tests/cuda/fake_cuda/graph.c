@@ -11,18 +11,18 @@ struct CUgraphExec_st {
     size_t *order;
 };
 
-bool standin_places_set(standin_places *places, const size_t *at, size_t n) {
+bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n) {
     size_t *own = malloc((n + 1) * sizeof *own);
     if (!own) return false;
     if (n) memcpy(own, at, n * sizeof *own);
     free(places->at);
-    *places = (standin_places){own, n};
+    *places = (fake_cuda_places){own, n};
     return true;
 }
 
 static void clear(struct CUgraph_st *g) {
     for (size_t i = 0; i < g->n; i++) {
-        const standin_node *n = &g->nodes[i];
+        const fake_cuda_node *n = &g->nodes[i];
         if (n->held) n->held(n->args, -1);
         free(n->args);
         free(n->waits);
@@ -31,20 +31,20 @@ static void clear(struct CUgraph_st *g) {
     *g = (struct CUgraph_st){0};
 }
 
-bool standin_graph_add(CUgraph g, const standin_node *like) {
-    standin_places waits = {0};
+bool fake_cuda_graph_add(CUgraph g, const fake_cuda_node *like) {
+    fake_cuda_places waits = {0};
     if (g->n == g->room) {
-        standin_node *more = realloc(g->nodes, (g->room * 2 + 32) * sizeof *more);
+        fake_cuda_node *more = realloc(g->nodes, (g->room * 2 + 32) * sizeof *more);
         if (!more) return false;
         g->nodes = more;
         g->room = g->room * 2 + 32;
     }
-    standin_node node = *like;
+    fake_cuda_node node = *like;
     node.args = malloc(node.bytes + 1);
-    if (!node.args || !standin_places_set(&waits, like->waits, like->n_waits)) return false;
+    if (!node.args || !fake_cuda_places_set(&waits, like->waits, like->n_waits)) return false;
     node.waits = waits.at;
     if (node.bytes) memcpy(node.args, like->args, node.bytes);
-    node.replays = standin_counter_of("", node.name, " in graph");
+    node.replays = fake_cuda_counter_of("", node.name, " in graph");
     if (node.held) node.held(node.args, 1);
     g->nodes[g->n++] = node;
     return true;
@@ -52,11 +52,11 @@ bool standin_graph_add(CUgraph g, const standin_node *like) {
 
 static bool copy(struct CUgraph_st *to, const struct CUgraph_st *from) {
     for (size_t i = 0; i < from->n; i++)
-        if (!standin_graph_add(to, &from->nodes[i])) return false;
+        if (!fake_cuda_graph_add(to, &from->nodes[i])) return false;
     return true;
 }
 
-static bool may_run(const standin_node *n, const bool *done) {
+static bool may_run(const fake_cuda_node *n, const bool *done) {
     for (size_t i = 0; i < n->n_waits; i++)
         if (!done[n->waits[i]]) return false;
     return true;
@@ -76,13 +76,13 @@ static size_t *find_order(const struct CUgraph_st *g) {
     return order;
 }
 
-static void run_node(const standin_node *n) {
+static void run_node(const fake_cuda_node *n) {
     void *args = malloc(n->bytes + 1); /* work may change its copy */
     if (!args) return;
     if (n->bytes) memcpy(args, n->args, n->bytes);
     n->work(args);
     free(args);
-    standin_add(n->replays);
+    fake_cuda_add(n->replays);
 }
 
 static void run_nodes(CUgraphExec e) {
@@ -165,5 +165,5 @@ static void run_child(void *args) {
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     ENTER(cuGraphLaunch);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
-    return standin_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
+    return fake_cuda_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
 }

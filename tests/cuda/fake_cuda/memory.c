@@ -4,9 +4,9 @@
  * number. Reading what was never written gives NaN; writing beside a block, or to one that was
  * given back, is found later: when it is given back, taken again, or a stream waited for.
  *
- * With MGPU_STANDIN_STRICT set, no address is ever given twice: a block that is given back becomes
- * inaccessible, and so is what lies behind each block. Then a kernel that touches such memory stops
- * at once, with its name. */
+ * With MGPU_FAKE_CUDA_STRICT set, no address is ever given twice: a block that is given back
+ * becomes inaccessible, and so is what lies behind each block. Then a kernel that touches such
+ * memory stops at once, with its name. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static bool insert(const block *b) {
 
 static bool is_strict(void) {
     static int strict = -1;
-    if (strict < 0) strict = getenv("MGPU_STANDIN_STRICT") != NULL;
+    if (strict < 0) strict = getenv("MGPU_FAKE_CUDA_STRICT") != NULL;
     return strict == 1;
 }
 
@@ -121,16 +121,16 @@ static void drop(size_t i) {
     memmove(&blocks[i], &blocks[i + 1], (--n_blocks - i) * sizeof *blocks);
 }
 
-bool standin_holds(CUcontext context, CUdeviceptr address, size_t bytes) {
-    standin_lock();
+bool fake_cuda_holds(CUcontext context, CUdeviceptr address, size_t bytes) {
+    fake_cuda_lock();
     const block *b = holder((const void *)(uintptr_t)address, bytes);
     const bool holds = b && b->context && (!context || b->context == context);
-    standin_unlock();
+    fake_cuda_unlock();
     return holds;
 }
 
-bool standin_owns(const void *address, size_t bytes) {
-    return standin_holds(NULL, (CUdeviceptr)(uintptr_t)address, bytes);
+bool fake_cuda_owns(const void *address, size_t bytes) {
+    return fake_cuda_holds(NULL, (CUdeviceptr)(uintptr_t)address, bytes);
 }
 
 /* ---- guards ---- */
@@ -161,19 +161,19 @@ static const char *damage(const block *b) {
 static CUresult check(const block *b) {
     const char *where = damage(b);
     if (!where) return CUDA_SUCCESS;
-    standin_say(CUDA_ERROR_ILLEGAL_ADDRESS, "something wrote %s a block of %zu bytes at %p", where,
-                b->bytes, (void *)b->base);
+    fake_cuda_say(CUDA_ERROR_ILLEGAL_ADDRESS, "something wrote %s a block of %zu bytes at %p",
+                  where, b->bytes, (void *)b->base);
     set_guards(b);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-void standin_check_guards(void) {
+void fake_cuda_check_guards(void) {
     CUresult r = CUDA_SUCCESS;
-    standin_lock();
+    fake_cuda_lock();
     for (size_t i = 0; i < n_blocks; i++)
         if (blocks[i].live && check(&blocks[i])) r = CUDA_ERROR_ILLEGAL_ADDRESS;
-    standin_unlock();
-    if (r) standin_fatal(r);
+    fake_cuda_unlock();
+    if (r) fake_cuda_fatal(r);
 }
 
 /* ---- taking and giving ---- */
@@ -229,8 +229,8 @@ static CUresult give(void *address, bool pinned) {
     const size_t i = after(address);
     block *b = i ? &blocks[i - 1] : NULL;
     if (!b || b->base != address || !b->live || !b->context != pinned)
-        return standin_say(CUDA_ERROR_INVALID_VALUE, "%p is given back, but is no such memory",
-                           address);
+        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "%p is given back, but is no such memory",
+                             address);
     const CUresult r = check(b);
     b->live = false;
     if (b->pool) b->pool->used -= b->bytes;
@@ -241,16 +241,16 @@ static CUresult give(void *address, bool pinned) {
 
 /* Errors of the memory's state are fatal, those of a call are not. */
 static CUresult end(CUresult r) {
-    standin_unlock();
-    return r == CUDA_ERROR_ILLEGAL_ADDRESS ? standin_fatal(r) : r;
+    fake_cuda_unlock();
+    return r == CUDA_ERROR_ILLEGAL_ADDRESS ? fake_cuda_fatal(r) : r;
 }
 
 static CUresult forbid(CUstream stream, const char *function) {
-    const CUresult r = standin_stream_error(stream);
-    if (r != CUDA_SUCCESS || !standin_capturing(stream)) return r;
-    standin_forbid_capture();
-    return standin_say(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s while its stream captures",
-                       function);
+    const CUresult r = fake_cuda_stream_error(stream);
+    if (r != CUDA_SUCCESS || !fake_cuda_capturing(stream)) return r;
+    fake_cuda_forbid_capture();
+    return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s while its stream captures",
+                         function);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
@@ -259,7 +259,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPoo
     void *memory = NULL;
     const CUresult refused = forbid(stream, "cuMemAllocFromPoolAsync");
     if (refused) return refused;
-    standin_lock();
+    fake_cuda_lock();
     const CUresult r = take(&memory, bytes, pool->context, pool);
     *address = (CUdeviceptr)(uintptr_t)memory;
     return end(r);
@@ -269,30 +269,30 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     ENTER(cuMemFreeAsync);
     const CUresult refused = forbid(stream, "cuMemFreeAsync");
     if (refused) return refused;
-    standin_lock();
+    fake_cuda_lock();
     return end(give((void *)(uintptr_t)address, false));
 }
 
 CUresult cuMemAllocHost(void **address, size_t bytes) {
     ENTER(cuMemAllocHost);
-    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
-    const CUresult refused = standin_forbid_capture();
+    if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
-    standin_lock();
+    fake_cuda_lock();
     return end(take(address, bytes, NULL, NULL));
 }
 
 CUresult cuMemFreeHost(void *address) {
     ENTER(cuMemFreeHost);
-    const CUresult refused = standin_forbid_capture();
+    const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
-    standin_lock();
+    fake_cuda_lock();
     return end(give(address, true));
 }
 
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
     ENTER(cuMemGetInfo);
-    const CUcontext context = standin_current();
+    const CUcontext context = fake_cuda_current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     *total = context->total;
     *available = context->total - context->reserved;
@@ -303,7 +303,7 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
     ENTER(cuMemPoolCreate);
-    const CUcontext context = standin_context_of(props->location.id);
+    const CUcontext context = fake_cuda_context_of(props->location.id);
     if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !context)
         return CUDA_ERROR_INVALID_VALUE;
@@ -315,28 +315,28 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t least) {
     ENTER(cuMemPoolTrimTo);
-    const CUresult refused = standin_forbid_capture();
+    const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
-    standin_lock();
+    fake_cuda_lock();
     for (size_t i = n_blocks; i-- > 0 && pool->reserved > least;)
         if (blocks[i].pool == pool && !blocks[i].live) drop(i);
-    standin_unlock();
+    fake_cuda_unlock();
     return CUDA_SUCCESS;
 }
 
 /* What is still in use is lost, as it would be with the process. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     ENTER(cuMemPoolDestroy);
-    standin_lock();
+    fake_cuda_lock();
     size_t live = 0;
     for (size_t i = n_blocks; i-- > 0;) {
         if (blocks[i].pool != pool) continue;
         live += blocks[i].live;
         drop(i);
     }
-    standin_unlock();
+    fake_cuda_unlock();
     free(pool);
-    if (live) standin_say(CUDA_SUCCESS, "a pool is destroyed with %zu blocks in use", live);
+    if (live) fake_cuda_say(CUDA_SUCCESS, "a pool is destroyed with %zu blocks in use", live);
     return CUDA_SUCCESS;
 }
 
@@ -358,7 +358,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
     ENTER(cuMemPoolSetAccess);
     for (size_t i = 0; i < n; i++)
         if (!pool || map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            !standin_context_of(map[i].location.id))
+            !fake_cuda_context_of(map[i].location.id))
             return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

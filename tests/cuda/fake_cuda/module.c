@@ -1,7 +1,7 @@
 /* Modules are shared objects of kernels that were compiled as C.
  *
  * The image nvcc makes (a fatbin, which is nothing to the host) stands for all kernels of
- * kernels.so, which lies beside this library; what the stand-in for NVRTC makes is such an object
+ * kernels.so, which lies beside this library; what the fake CUDA for NVRTC makes is such an object
  * itself. */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -15,8 +15,8 @@
 enum { FATBIN = 0x466243b1, FATBIN_IMAGE = (int)0xba55ed50, NVIDIA = 190 };
 
 typedef struct CUfunc_st {
-    const standin_kernel *kernel;
-    standin_counter *starts;
+    const fake_cuda_kernel *kernel;
+    fake_cuda_counter *starts;
     const char *name; /* the counter's: "kernel <name>" */
     int shared_most;
     bool loaded; /* or else its first launch loads it, which spoils a recording */
@@ -68,20 +68,20 @@ static CUresult open_object(const void *image, void **object) {
         *object = open_beside("kernels.so");
     } else if (memcmp(image, ELFMAG, SELFMAG) == 0) {
         if (((const Elf64_Ehdr *)image)->e_machine == NVIDIA)
-            return standin_say(CUDA_ERROR_NO_BINARY_FOR_GPU, "this image is for a real GPU");
+            return fake_cuda_say(CUDA_ERROR_NO_BINARY_FOR_GPU, "this image is for a real GPU");
         *object = open_image(image);
     } else {
         return CUDA_ERROR_INVALID_IMAGE;
     }
     if (*object) return CUDA_SUCCESS;
-    return standin_say(CUDA_ERROR_INVALID_IMAGE, "cannot load an image: %s", dlerror());
+    return fake_cuda_say(CUDA_ERROR_INVALID_IMAGE, "cannot load an image: %s", dlerror());
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     ENTER(cuModuleLoadData);
-    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (!image) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult refused = standin_forbid_capture();
+    const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
     CUmodule made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,20 +106,20 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *name) {
     ENTER(cuModuleGetFunction);
     char symbol[256];
-    snprintf(symbol, sizeof symbol, "standin_kernel_%s", name);
-    const standin_kernel *kernel = module ? dlsym(module->object, symbol) : NULL;
+    snprintf(symbol, sizeof symbol, "fake_cuda_kernel_%s", name);
+    const fake_cuda_kernel *kernel = module ? dlsym(module->object, symbol) : NULL;
     *found = NULL;
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
     function *f = calloc(1, sizeof *f);
     if (!f) return CUDA_ERROR_OUT_OF_MEMORY;
     f->kernel = kernel;
-    f->starts = standin_counter_of("kernel ", name, "");
+    f->starts = fake_cuda_counter_of("kernel ", name, "");
     f->name = f->starts->name;
-    f->shared_most = STANDIN_SHARED;
-    standin_lock();
+    f->shared_most = FAKE_CUDA_SHARED;
+    fake_cuda_lock();
     f->next = module->functions;
     module->functions = f;
-    standin_unlock();
+    fake_cuda_unlock();
     *found = f;
     return CUDA_SUCCESS;
 }
@@ -134,18 +134,18 @@ CUresult cuFuncLoad(CUfunction f) {
 /* ---- starting ---- */
 
 typedef struct launch {
-    const standin_kernel *kernel;
-    standin_index blocks, threads;
+    const fake_cuda_kernel *kernel;
+    fake_cuda_index blocks, threads;
     unsigned shared;
     _Alignas(16) unsigned char params[];
 } launch;
 
 static void run(void *args) {
     const launch *l = args;
-    standin_run(l->kernel, l->blocks, l->threads, l->shared, l->params);
+    fake_cuda_run(l->kernel, l->blocks, l->threads, l->shared, l->params);
 }
 
-static bool is_possible(standin_index blocks, standin_index threads, unsigned shared,
+static bool is_possible(fake_cuda_index blocks, fake_cuda_index threads, unsigned shared,
                         const function *f) {
     const unsigned size = threads.x * threads.y * threads.z;
     return blocks.x && blocks.y && blocks.z && blocks.x <= 0x7fffffff && blocks.y <= 0xffff &&
@@ -157,18 +157,18 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **params, void **extra) {
     ENTER(cuLaunchKernel);
-    const standin_index blocks = {grid_x, grid_y, grid_z}, threads = {block_x, block_y, block_z};
+    const fake_cuda_index blocks = {grid_x, grid_y, grid_z}, threads = {block_x, block_y, block_z};
     if (!f || !params || extra) return CUDA_ERROR_INVALID_VALUE;
     if (!is_possible(blocks, threads, shared, f))
-        return standin_say(CUDA_ERROR_INVALID_VALUE,
-                           "%s cannot start: %u x %u x %u blocks of %u x %u x %u threads, "
-                           "%u bytes of shared memory (%d allowed)",
-                           f->name, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
-                           f->shared_most);
-    if (!f->loaded && standin_capturing(stream)) {
-        standin_forbid_capture();
-        return standin_say(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s is loaded while recorded",
-                           f->name);
+        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE,
+                             "%s cannot start: %u x %u x %u blocks of %u x %u x %u threads, "
+                             "%u bytes of shared memory (%d allowed)",
+                             f->name, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                             f->shared_most);
+    if (!f->loaded && fake_cuda_capturing(stream)) {
+        fake_cuda_forbid_capture();
+        return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s is loaded while recorded",
+                             f->name);
     }
     f->loaded = true;
     const size_t bytes = sizeof(launch) + f->kernel->bytes;
@@ -176,8 +176,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
     if (!l) return CUDA_ERROR_OUT_OF_MEMORY;
     *l = (launch){.kernel = f->kernel, .blocks = blocks, .threads = threads, .shared = shared};
     memcpy(l->params, params[0], f->kernel->bytes);
-    const CUresult r = standin_enqueue(stream, f->name, run, l, bytes);
+    const CUresult r = fake_cuda_enqueue(stream, f->name, run, l, bytes);
     free(l);
-    if (r == CUDA_SUCCESS) standin_add(f->starts);
+    if (r == CUDA_SUCCESS) fake_cuda_add(f->starts);
     return r;
 }

@@ -1,11 +1,11 @@
-/* The stand-in for NCCL: ranks are threads of one process or of several.
+/* The fake CUDA for NCCL: ranks are threads of one process or of several.
  *
  * A collective runs where the stream runs it: at once, or when a graph with it is launched. It
  * waits for the other ranks there, as kernels of NCCL do on their GPUs, until its own rank aborts.
  * A communicator that does not block starts its first collective only when it is asked after. It
  * ends when the last graph with one of its collectives does: whoever ends it waits for that. */
 #include "nccl_team.h"
-#include "standin.h"
+#include "fake_cuda.h"
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -208,7 +208,7 @@ static void wait_for_graphs(const struct ncclComm *comm) {
 
 static ncclResult_t enqueue(CUstream stream, group *g) {
     const size_t bytes = sizeof *g + (size_t)g->n * sizeof *g->parts;
-    const CUresult r = standin_enqueue_apart(stream, "nccl", run_group, hold, g, bytes);
+    const CUresult r = fake_cuda_enqueue_apart(stream, "nccl", run_group, hold, g, bytes);
     free(g);
     return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }
@@ -233,14 +233,14 @@ static ncclResult_t send_off(void) {
 }
 
 static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work w) {
-    const int failure = standin_enter(name);
+    const int failure = fake_cuda_enter(name);
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
         return ncclInvalidArgument;
     if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);
-    if ((w.in && bytes && !standin_owns(w.in, bytes)) ||
-        (w.out && bytes && !standin_owns(w.out, bytes)))
+    if ((w.in && bytes && !fake_cuda_owns(w.in, bytes)) ||
+        (w.out && bytes && !fake_cuda_owns(w.out, bytes)))
         return ncclInvalidArgument;
     w.team = comm->team;
     w.rank = comm->rank;
@@ -312,15 +312,15 @@ ncclResult_t ncclGroupEnd(void) {
 /* ---- life ---- */
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-    const int failure = standin_enter("ncclGetUniqueId");
+    const int failure = fake_cuda_enter("ncclGetUniqueId");
     if (failure) return (ncclResult_t)failure;
     return team_make(id) ? ncclSuccess : ncclSystemError;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-    const int failure = standin_enter("ncclCommInitRankConfig");
-    const int gpu = standin_gpu();
+    const int failure = fake_cuda_enter("ncclCommInitRankConfig");
+    const int gpu = fake_cuda_gpu();
     if (failure) return (ncclResult_t)failure;
     if (n < 1 || n > TEAM_MOST || rank < 0 || rank >= n) return ncclInvalidArgument;
     if (gpu < 0) return ncclUnhandledCudaError;
@@ -340,7 +340,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
 
 /* Goes on with what was begun. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
-    const int failure = standin_enter("ncclCommGetAsyncError");
+    const int failure = fake_cuda_enter("ncclCommGetAsyncError");
     if (failure) {
         *state = (ncclResult_t)failure;
         return ncclSuccess;
@@ -366,7 +366,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 /* With a GPU that is lost it gives up early, and what graphs refer to stays. */
 static ncclResult_t end(ncclComm_t comm, const char *name) {
-    const int failure = standin_enter(name);
+    const int failure = fake_cuda_enter(name);
     if (!failure) wait_for_graphs(comm);
     if (!is_held(comm)) {
         free(comm->begun);
@@ -388,7 +388,7 @@ const char *ncclGetErrorString(ncclResult_t result) {
     return result == ncclInvalidArgument ? "invalid argument"
            : result == ncclInvalidUsage  ? "invalid usage"
            : result == ncclRemoteError   ? "remote process exited or there was a network error"
-                                         : "a stand-in's error";
+                                         : "a fake CUDA's error";
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {

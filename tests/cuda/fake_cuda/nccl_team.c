@@ -48,7 +48,7 @@ bool team_make(ncclUniqueId *id) {
     static int made;
     const char *folder = getenv("TMPDIR");
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "%.80s/standin-nccl-%d-%d",
+    snprintf(id->internal, sizeof id->internal, "%.80s/fake_cuda-nccl-%d-%d",
              folder && *folder ? folder : "/tmp", (int)getpid(),
              __atomic_add_fetch(&made, 1, __ATOMIC_SEQ_CST));
     team *t = map(id->internal, O_RDWR | O_CREAT | O_EXCL);

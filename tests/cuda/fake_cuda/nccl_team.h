@@ -1,6 +1,6 @@
-/* Ranks of the stand-in for NCCL, in one process or several: they meet in a file that all map. */
-#ifndef STANDIN_NCCL_TEAM_H
-#define STANDIN_NCCL_TEAM_H
+/* Ranks of the fake CUDA for NCCL, in one process or several: they meet in a file that all map. */
+#ifndef FAKE_CUDA_NCCL_TEAM_H
+#define FAKE_CUDA_NCCL_TEAM_H
 
 #include <nccl.h>
 #include <stdbool.h>

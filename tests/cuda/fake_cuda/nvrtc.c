@@ -1,10 +1,10 @@
 /* NVRTC for the pretend GPU: compiles the text as C with gcc, to a shared object.
  *
- * Objects are kept by a hash of all that goes into them, in MGPU_STANDIN_CACHE or the folder cache
- * beside this library: written under a name of the thread's own, then renamed. With the real
- * library's path in MGPU_STANDIN_NVRTC each text must first pass that, for two architectures. */
+ * Objects are kept by a hash of all that goes into them, in MGPU_FAKE_CUDA_CACHE or the folder
+ * cache beside this library: written under a name of the thread's own, then renamed. With the real
+ * library's path in MGPU_FAKE_CUDA_NVRTC each text must first pass that, for two architectures. */
 #define _GNU_SOURCE
-#include "standin.h"
+#include "fake_cuda.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ static bool write_file(const char *path, const char *before, const char *text) {
 
 static const char *folder(char *path) {
     Dl_info self;
-    const char *chosen = getenv("MGPU_STANDIN_CACHE");
+    const char *chosen = getenv("MGPU_FAKE_CUDA_CACHE");
     if (chosen && *chosen) return chosen;
     dladdr((const void *)(uintptr_t)&nvrtcVersion, &self);
     const char *slash = strrchr(self.dli_fname, '/');
@@ -87,7 +87,7 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
 
 static uint64_t hash_file(uint64_t hash, const char *name) {
     char path[PATH];
-    snprintf(path, sizeof path, "%s/%s", STANDIN_INCLUDE, name);
+    snprintf(path, sizeof path, "%s/%s", FAKE_CUDA_INCLUDE, name);
     char *text = read_file(path, NULL);
     hash = hash_text(hash, text ? text : "");
     free(text);
@@ -163,7 +163,7 @@ static nvrtcResult prove_once(struct _nvrtcProgram *p, const char *path, uint64_
     if (access(proof, R_OK) == 0) return NVRTC_SUCCESS;
     if (!open_real(path, &r)) {
         free(p->log);
-        p->log = strdup("MGPU_STANDIN_NVRTC names no NVRTC");
+        p->log = strdup("MGPU_FAKE_CUDA_NVRTC names no NVRTC");
         return NVRTC_ERROR_INTERNAL_ERROR;
     }
     nvrtcResult result = prove(p, &r, "--gpu-architecture=sm_80", n, options);
@@ -206,7 +206,7 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
     snprintf(log, sizeof log, "%.3900s.%d.log", object, (int)gettid());
     snprintf(before, sizeof before, "#line 1 \"%.200s\"\n", p->name);
     Dl_info self;
-    dladdr((const void *)(uintptr_t)&standin_enter, &self);
+    dladdr((const void *)(uintptr_t)&fake_cuda_enter, &self);
     snprintf(driver, sizeof driver, "%s", self.dli_fname);
     char *args[] = {(char *)"gcc",
                     (char *)"-x",
@@ -218,7 +218,7 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
                     (char *)"-w",
                     (char *)"-Werror=implicit-function-declaration",
                     (char *)"-include",
-                    (char *)STANDIN_INCLUDE "/cuda_as_c.h",
+                    (char *)FAKE_CUDA_INCLUDE "/cuda_as_c.h",
                     (char *)"-I",
                     include,
                     (char *)"-o",
@@ -231,7 +231,7 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
                     (char *)"-lm",
                     NULL};
     if (!write_headers(p, include) || !write_file(source, before, p->source)) {
-        p->log = strdup("the stand-in's cache cannot be written");
+        p->log = strdup("the fake CUDA's cache cannot be written");
         return false;
     }
     const bool good = run_gcc(args, log) && rename(made, object) == 0;
@@ -251,10 +251,10 @@ static bool has_builtins(void) {
 }
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options) {
-    const int failure = standin_enter("nvrtcCompileProgram");
+    const int failure = fake_cuda_enter("nvrtcCompileProgram");
     if (failure) return (nvrtcResult)failure;
     if (!has_builtins()) return NVRTC_ERROR_BUILTIN_OPERATION_FAILURE;
-    const char *path = getenv("MGPU_STANDIN_NVRTC");
+    const char *path = getenv("MGPU_FAKE_CUDA_NVRTC");
     const uint64_t headers = hash_headers(p), key = hash_request(headers, p, n, options);
     char object[PATH], kept[PATH];
     snprintf(object, sizeof object, "%.4000s/%016llx.so", folder(kept), (unsigned long long)key);
@@ -293,7 +293,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 
 nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name, int n,
                                const char *const *headers, const char *const *names) {
-    const int failure = standin_enter("nvrtcCreateProgram");
+    const int failure = fake_cuda_enter("nvrtcCreateProgram");
     if (failure) return (nvrtcResult)failure;
     if (!source || n < 0 || (n && (!headers || !names))) return NVRTC_ERROR_INVALID_INPUT;
     struct _nvrtcProgram *p = calloc(1, sizeof *p);

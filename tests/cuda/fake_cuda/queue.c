@@ -4,20 +4,20 @@
 #include <stdlib.h>
 
 typedef struct job {
-    standin_work *work;
+    fake_cuda_work *work;
     void *args; /* owned */
     struct job *next;
 } job;
 
-typedef struct standin_queue {
+typedef struct fake_cuda_queue {
     pthread_mutex_t mutex;
     pthread_cond_t empty;
     bool working;
     job *first, **last;
-} standin_queue;
+} fake_cuda_queue;
 
 /* With the mutex, which is let go while it works. */
-static void do_first(standin_queue *q) {
+static void do_first(fake_cuda_queue *q) {
     job *j = q->first;
     q->first = j->next;
     if (!q->first) q->last = &q->first;
@@ -29,7 +29,7 @@ static void do_first(standin_queue *q) {
 }
 
 static void *do_all(void *queue) {
-    standin_queue *q = queue;
+    fake_cuda_queue *q = queue;
     pthread_mutex_lock(&q->mutex);
     while (q->first) do_first(q);
     q->working = false;
@@ -38,8 +38,8 @@ static void *do_all(void *queue) {
     return NULL;
 }
 
-static standin_queue *make(void) {
-    standin_queue *q = calloc(1, sizeof *q);
+static fake_cuda_queue *make(void) {
+    fake_cuda_queue *q = calloc(1, sizeof *q);
     if (!q) return NULL;
     pthread_mutex_init(&q->mutex, NULL);
     pthread_cond_init(&q->empty, NULL);
@@ -47,11 +47,11 @@ static standin_queue *make(void) {
     return q;
 }
 
-CUresult standin_queue_add(standin_queue **queue, standin_work *work, void *own) {
+CUresult fake_cuda_queue_add(fake_cuda_queue **queue, fake_cuda_work *work, void *own) {
     job *j = malloc(sizeof *j);
     pthread_t thread;
     if (!*queue) *queue = make();
-    standin_queue *q = *queue;
+    fake_cuda_queue *q = *queue;
     if (!j || !q) abort();
     *j = (job){work, own, NULL};
     pthread_mutex_lock(&q->mutex);
@@ -66,16 +66,16 @@ CUresult standin_queue_add(standin_queue **queue, standin_work *work, void *own)
     return CUDA_SUCCESS;
 }
 
-void standin_queue_finish(standin_queue *q) {
+void fake_cuda_queue_finish(fake_cuda_queue *q) {
     if (!q) return;
     pthread_mutex_lock(&q->mutex);
     while (q->working) pthread_cond_wait(&q->empty, &q->mutex);
     pthread_mutex_unlock(&q->mutex);
 }
 
-void standin_queue_free(standin_queue *q) {
+void fake_cuda_queue_free(fake_cuda_queue *q) {
     if (!q) return;
-    standin_queue_finish(q);
+    fake_cuda_queue_finish(q);
     pthread_mutex_destroy(&q->mutex);
     pthread_cond_destroy(&q->empty);
     free(q);

@@ -1,60 +1,60 @@
-# The stand-ins for CUDA's libraries, and the kernels as C, in build/standin: see standin.h.
+# the fake CUDA libraries, and the kernels as C, in build/fake_cuda: see fake_cuda.h.
 
-STANDIN      := build/standin
-STANDIN_DIR  := tests/cuda/standin
-STANDIN_H    := $(wildcard $(STANDIN_DIR)/*.h)
-STANDIN_O     = $(patsubst %.c,$(STANDIN)/%.o,$(wildcard $(addprefix $(STANDIN_DIR)/,$1)))
-STANDIN_CC    = gcc -std=gnu11 -O2 -g -fPIC -isystem $(CUDA)/include
+FAKE_CUDA      := build/fake_cuda
+FAKE_CUDA_DIR  := tests/cuda/fake_cuda
+FAKE_CUDA_H    := $(wildcard $(FAKE_CUDA_DIR)/*.h)
+FAKE_CUDA_O     = $(patsubst %.c,$(FAKE_CUDA)/%.o,$(wildcard $(addprefix $(FAKE_CUDA_DIR)/,$1)))
+FAKE_CUDA_CC    = gcc -std=gnu11 -O2 -g -fPIC -isystem $(CUDA)/include
 KERNEL_CC     = gcc -x c -std=gnu11 -O2 -g -fPIC -Wno-unknown-pragmas -include \
-  $(STANDIN_DIR)/cuda_as_c.h -Iruntime -Werror=implicit-function-declaration -Werror=int-conversion
+  $(FAKE_CUDA_DIR)/cuda_as_c.h -Iruntime -Werror=implicit-function-declaration -Werror=int-conversion
 
-STANDIN_DRIVER = calls.c device.c memory.c copy.c stream.c queue.c graph.c module.c block.c fiber.c
-STANDINS := libcuda.so.1 libnvrtc.so.13 \
-  $(if $(wildcard $(STANDIN_DIR)/cudnn*.c),libcudnn.so.9) \
-  $(if $(wildcard $(STANDIN_DIR)/cublaslt*.c),libcublasLt.so.13) \
-  $(if $(wildcard $(STANDIN_DIR)/nccl*.c),libnccl.so.2) libnvrtc-builtins.so.13.0 kernels.so
+FAKE_CUDA_DRIVER = calls.c device.c memory.c copy.c stream.c queue.c graph.c module.c block.c fiber.c
+FAKE_CUDAS := libcuda.so.1 libnvrtc.so.13 \
+  $(if $(wildcard $(FAKE_CUDA_DIR)/cudnn*.c),libcudnn.so.9) \
+  $(if $(wildcard $(FAKE_CUDA_DIR)/cublaslt*.c),libcublasLt.so.13) \
+  $(if $(wildcard $(FAKE_CUDA_DIR)/nccl*.c),libnccl.so.2) libnvrtc-builtins.so.13.0 kernels.so
 
-.PHONY: standin
+.PHONY: fake_cuda
 ifeq ($(wildcard $(CUDA)/include/cuda.h),)
-standin:
-	@echo 'standin: skipped: there is no $(CUDA)/include/cuda.h'
+fake_cuda:
+	@echo 'fake_cuda: skipped: there is no $(CUDA)/include/cuda.h'
 else
-standin: $(addprefix $(STANDIN)/,$(STANDINS)) ## stand-ins for CUDA's libraries, for tests
+fake_cuda: $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)) ## fakes for CUDA's libraries, for tests
 CUDA_TEST_C := $(wildcard tests/cuda/test_*.c)
-test test-fast fault cover-run: standin
+test test-fast fault cover-run: fake_cuda
 C_TESTS     += $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(CUDA_TEST_C)))
 endif
 
-$(STANDIN)/%.o: %.c $(STANDIN_H) $(STANDIN_DIR)/rules.mk
+$(FAKE_CUDA)/%.o: %.c $(FAKE_CUDA_H) $(FAKE_CUDA_DIR)/rules.mk
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
-	$Q$(STANDIN_CC) $(WARN) $(STANDIN_FLAGS_$(*F)) -c -o $@ $<
-STANDIN_FLAGS_nvrtc = -DSTANDIN_INCLUDE='"$(abspath $(STANDIN_DIR))"'
-$(STANDIN)/%.o: %.cu $(STANDIN_H) $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
+	$Q$(FAKE_CUDA_CC) $(WARN) $(FAKE_CUDA_FLAGS_$(*F)) -c -o $@ $<
+FAKE_CUDA_FLAGS_nvrtc = -DFAKE_CUDA_INCLUDE='"$(abspath $(FAKE_CUDA_DIR))"'
+$(FAKE_CUDA)/%.o: %.cu $(FAKE_CUDA_H) $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(KERNEL_CC) -c -o $@ $<
 
-$(STANDIN)/libcuda.so.1: $(call STANDIN_O,$(STANDIN_DRIVER))
-$(STANDIN)/libnvrtc.so.13: $(call STANDIN_O,nvrtc.c)
-$(STANDIN)/libcudnn.so.9: $(call STANDIN_O,cudnn*.c)
-$(STANDIN)/libcublasLt.so.13: $(call STANDIN_O,cublaslt*.c)
-$(STANDIN)/libnccl.so.2: $(call STANDIN_O,nccl*.c)
-$(STANDIN)/libnvrtc-builtins.so.13.0: # there is nothing in it
-$(STANDIN)/kernels.so: $(patsubst %.cu,$(STANDIN)/%.o,$(CUDA_CU))
-$(filter-out %/libcuda.so.1,$(addprefix $(STANDIN)/,$(STANDINS))): $(STANDIN)/libcuda.so.1
-$(addprefix $(STANDIN)/,$(STANDINS)):
+$(FAKE_CUDA)/libcuda.so.1: $(call FAKE_CUDA_O,$(FAKE_CUDA_DRIVER))
+$(FAKE_CUDA)/libnvrtc.so.13: $(call FAKE_CUDA_O,nvrtc.c)
+$(FAKE_CUDA)/libcudnn.so.9: $(call FAKE_CUDA_O,cudnn*.c)
+$(FAKE_CUDA)/libcublasLt.so.13: $(call FAKE_CUDA_O,cublaslt*.c)
+$(FAKE_CUDA)/libnccl.so.2: $(call FAKE_CUDA_O,nccl*.c)
+$(FAKE_CUDA)/libnvrtc-builtins.so.13.0: # there is nothing in it
+$(FAKE_CUDA)/kernels.so: $(patsubst %.cu,$(FAKE_CUDA)/%.o,$(CUDA_CU))
+$(filter-out %/libcuda.so.1,$(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS))): $(FAKE_CUDA)/libcuda.so.1
+$(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)):
 	$(call say,link)
 	$Qgcc -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $(filter %.o,$^) $(filter %.so.1,$^) \
 	  -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread
-	$Q$(if $(filter libnvrtc%,$(@F)),rm -rf $(STANDIN)/cache) # made with other headers
+	$Q$(if $(filter libnvrtc%,$(@F)),rm -rf $(FAKE_CUDA)/cache) # made with other headers
 
-# Tests that call the stand-ins themselves.
-$B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(STANDIN)/,$(STANDINS))
+# Tests that call the fakes themselves.
+$B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS))
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
-	$Q$(CC) $(FLAGS) -isystem $(CUDA)/include -Itests/cuda/standin -o $@ $< -L$(OUT) -lmgpu -lcmocka \
-	  $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
-	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(STANDIN))
-TEST_LIBS_test_cudnn = $(STANDIN)/libcudnn.so.9
-TEST_LIBS_test_standin = -Wl,--no-as-needed $(STANDIN)/libnvrtc-builtins.so.13.0 # as who opens NVRTC does
+	$Q$(CC) $(FLAGS) -isystem $(CUDA)/include -Itests/cuda/fake_cuda -o $@ $< -L$(OUT) -lmgpu -lcmocka \
+	  $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
+	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(FAKE_CUDA))
+TEST_LIBS_test_cudnn = $(FAKE_CUDA)/libcudnn.so.9
+TEST_LIBS_test_fake_cuda = -Wl,--no-as-needed $(FAKE_CUDA)/libnvrtc-builtins.so.13.0 # as who opens NVRTC does

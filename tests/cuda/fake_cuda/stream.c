@@ -20,35 +20,35 @@ static uint64_t captures;
 /* ---- streams ---- */
 
 static CUresult stream_error(CUstream s) {
-    const CUcontext current = standin_current();
+    const CUcontext current = fake_cuda_current();
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     if (!s) return CUDA_SUCCESS;
     if (s->kind != STREAM)
-        return standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
+        return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
     if (s->context == current) return CUDA_SUCCESS;
-    return standin_say(CUDA_ERROR_INVALID_HANDLE,
-                       "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
-                       current->device);
+    return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE,
+                         "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
+                         current->device);
 }
 
-CUresult standin_stream_error(CUstream s) {
+CUresult fake_cuda_stream_error(CUstream s) {
     const CUresult r = stream_error(s);
-    if (r == CUDA_SUCCESS && s) standin_queue_finish(s->apart);
+    if (r == CUDA_SUCCESS && s) fake_cuda_queue_finish(s->apart);
     return r;
 }
 
-bool standin_capturing(CUstream s) {
+bool fake_cuda_capturing(CUstream s) {
     return s && s->capture;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     ENTER(cuStreamCreate);
-    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     *stream = calloc(1, sizeof **stream);
     if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
     (*stream)->kind = STREAM;
-    (*stream)->context = standin_current();
+    (*stream)->context = fake_cuda_current();
     return CUDA_SUCCESS;
 }
 
@@ -57,7 +57,7 @@ CUresult cuStreamDestroy(CUstream stream) {
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
     if (capturing == stream) capturing = NULL;
     if (stream->capture) cuGraphDestroy(stream->capture);
-    standin_queue_free(stream->apart);
+    fake_cuda_queue_free(stream->apart);
     free(stream->ends.at);
     free(stream->shown);
     stream->kind = (uint32_t)DEAD;
@@ -67,29 +67,29 @@ CUresult cuStreamDestroy(CUstream stream) {
 
 CUresult cuStreamSynchronize(CUstream stream) {
     ENTER(cuStreamSynchronize);
-    const CUresult r = standin_stream_error(stream);
+    const CUresult r = fake_cuda_stream_error(stream);
     if (r != CUDA_SUCCESS) return r;
-    if (standin_capturing(stream) || !stream) {
-        const CUresult refused = standin_forbid_capture();
+    if (fake_cuda_capturing(stream) || !stream) {
+        const CUresult refused = fake_cuda_forbid_capture();
         if (refused) return refused;
     }
-    standin_check_guards();
-    return standin_lost();
+    fake_cuda_check_guards();
+    return fake_cuda_lost();
 }
 
-static bool record(CUstream s, standin_node *node) {
+static bool record(CUstream s, fake_cuda_node *node) {
     const size_t number = s->capture->n;
     node->waits = s->ends.at;
     node->n_waits = s->ends.n;
-    return standin_graph_add(s->capture, node) && standin_places_set(&s->ends, &number, 1);
+    return fake_cuda_graph_add(s->capture, node) && fake_cuda_places_set(&s->ends, &number, 1);
 }
 
 /* Records the work if the stream captures, else sets *own to its copy of the arguments. */
-static CUresult take(CUstream stream, standin_node *node, void **own) {
+static CUresult take(CUstream stream, fake_cuda_node *node, void **own) {
     if (!stream && capturing) {
         capturing->spoilt = true;
-        return standin_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                           "%s on the default stream while another one captures", node->name);
+        return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                             "%s on the default stream while another one captures", node->name);
     }
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream && stream->capture)
@@ -99,36 +99,37 @@ static CUresult take(CUstream stream, standin_node *node, void **own) {
     return *own ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static standin_node node_of(const char *name, standin_work *work, const void *args, size_t bytes) {
-    return (standin_node){
+static fake_cuda_node node_of(const char *name, fake_cuda_work *work, const void *args,
+                              size_t bytes) {
+    return (fake_cuda_node){
         .name = name, .work = work, .args = (void *)(uintptr_t)args, .bytes = bytes};
 }
 
-CUresult standin_enqueue(CUstream stream, const char *name, standin_work *work, const void *args,
-                         size_t bytes) {
+CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *work,
+                           const void *args, size_t bytes) {
     void *own = NULL;
-    standin_node node = node_of(name, work, args, bytes);
-    CUresult r = standin_stream_error(stream);
+    fake_cuda_node node = node_of(name, work, args, bytes);
+    CUresult r = fake_cuda_stream_error(stream);
     if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
     if (!own) return r;
     work(own);
     free(own);
-    return standin_lost();
+    return fake_cuda_lost();
 }
 
-CUresult standin_enqueue_apart(CUstream stream, const char *name, standin_work *work,
-                               standin_held *held, const void *args, size_t bytes) {
+CUresult fake_cuda_enqueue_apart(CUstream stream, const char *name, fake_cuda_work *work,
+                                 fake_cuda_held *held, const void *args, size_t bytes) {
     void *own = NULL;
-    standin_node node = node_of(name, work, args, bytes);
+    fake_cuda_node node = node_of(name, work, args, bytes);
     node.held = held;
     CUresult r = stream_error(stream);
     if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
-    return own ? standin_queue_add(&stream->apart, work, own) : r;
+    return own ? fake_cuda_queue_add(&stream->apart, work, own) : r;
 }
 
 /* ---- recording ---- */
 
-CUresult standin_forbid_capture(void) {
+CUresult fake_cuda_forbid_capture(void) {
     if (!capturing) return CUDA_SUCCESS;
     capturing->spoilt = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -136,16 +137,16 @@ CUresult standin_forbid_capture(void) {
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     ENTER(cuStreamBeginCapture);
-    const CUresult r = standin_stream_error(stream);
+    const CUresult r = fake_cuda_stream_error(stream);
     if (r != CUDA_SUCCESS) return r;
     if (!stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture || capturing || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_ILLEGAL_STATE;
     stream->capture = calloc(1, sizeof *stream->capture);
     if (!stream->capture) return CUDA_ERROR_OUT_OF_MEMORY;
-    standin_lock();
+    fake_cuda_lock();
     stream->number = ++captures;
-    standin_unlock();
+    fake_cuda_unlock();
     stream->spoilt = false;
     stream->ends.n = 0;
     capturing = stream;
@@ -158,7 +159,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
                                 const CUgraphEdgeData **edges, size_t *n) {
     ENTER(cuStreamGetCaptureInfo);
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!standin_capturing(stream)) return CUDA_SUCCESS;
+    if (!fake_cuda_capturing(stream)) return CUDA_SUCCESS;
     *status =
         stream->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (stream->spoilt) return CUDA_SUCCESS; /* and nothing else is told */
@@ -178,7 +179,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
 CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
                                            const CUgraphEdgeData *edges, size_t n, unsigned flags) {
     ENTER(cuStreamUpdateCaptureDependencies);
-    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (!fake_cuda_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (edges || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
     size_t *at = malloc((n + 1) * sizeof *at);
     if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -187,16 +188,16 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
         at[i] = (size_t)(uintptr_t)nodes[i] - 1;
         good &= at[i] < stream->capture->n;
     }
-    good = good && standin_places_set(&stream->ends, at, n);
+    good = good && fake_cuda_places_set(&stream->ends, at, n);
     free(at);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* When it fails the capture ends all the same. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    const CUresult asked = (CUresult)standin_enter("cuStreamEndCapture");
+    const CUresult asked = (CUresult)fake_cuda_enter("cuStreamEndCapture");
     *graph = NULL;
-    if (!standin_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    if (!fake_cuda_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     CUgraph made = stream->capture;
     const bool spoilt = stream->spoilt;
@@ -212,17 +213,17 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 static bool is_event(CUevent e) {
     if (e && e->kind == EVENT) return true;
-    standin_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
+    fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
     return false;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     ENTER(cuEventCreate);
-    if (!standin_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
     *event = calloc(1, sizeof **event);
     if (!*event) return CUDA_ERROR_OUT_OF_MEMORY;
     (*event)->kind = EVENT;
-    (*event)->context = standin_current();
+    (*event)->context = fake_cuda_current();
     (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     return CUDA_SUCCESS;
 }
@@ -238,14 +239,14 @@ CUresult cuEventDestroy(CUevent event) {
 /* While capturing it only marks a place in the recording: replays do not record the event. */
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     ENTER(cuEventRecord);
-    const CUresult r = standin_stream_error(stream);
+    const CUresult r = fake_cuda_stream_error(stream);
     if (r != CUDA_SUCCESS) return r;
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     if (stream && event->context != stream->context)
-        return standin_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
-                           event->context->device, stream->context->device);
+        return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
+                             event->context->device, stream->context->device);
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    event->capture = standin_capturing(stream) ? stream->number : 0;
+    event->capture = fake_cuda_capturing(stream) ? stream->number : 0;
     event->recorded = true;
     clock_gettime(CLOCK_MONOTONIC, &event->at);
     return CUDA_SUCCESS;
@@ -255,25 +256,25 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
  * that does not capture may not join a recording here. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     ENTER(cuStreamWaitEvent);
-    const CUresult r = standin_stream_error(stream);
+    const CUresult r = fake_cuda_stream_error(stream);
     if (r != CUDA_SUCCESS) return r;
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     if (flags) return CUDA_ERROR_INVALID_VALUE;
-    const uint64_t own = standin_capturing(stream) ? stream->number : 0;
+    const uint64_t own = fake_cuda_capturing(stream) ? stream->number : 0;
     if (event->capture == own || !event->recorded) return CUDA_SUCCESS;
     if (own) stream->spoilt = true;
-    return standin_say(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
-                       "a stream waits for an event of another recording, or of none");
+    return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+                         "a stream waits for an event of another recording, or of none");
 }
 
 CUresult cuEventSynchronize(CUevent event) {
     ENTER(cuEventSynchronize);
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     if (event->capture) {
-        standin_forbid_capture();
+        fake_cuda_forbid_capture();
         return CUDA_ERROR_CAPTURED_EVENT;
     }
-    return standin_forbid_capture();
+    return fake_cuda_forbid_capture();
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
