@@ -3,7 +3,7 @@
 
 local check = require "check"
 local core = require "mgpu.core"
-local hash = require "hash"
+local hash = require "golden.hash"
 local mgpu = require "mgpu"
 
 local M = {}

@@ -1,9 +1,10 @@
 """Golden set of the convolution family in float64: options that layers and more_layers leave out.
 
-TensorFlow on a CPU lacks several forms. channels_first is computed as channels_last between two
-transpositions, the activation after them, as Keras applies it. What Keras cannot compute there at
-all (dilated or short-padded Conv2DTranspose, depthwise convolutions with unequal strides, bilinear
-interpolation in double) is computed by PyTorch with the paddings that Keras's formulas give.
+TensorFlow on a CPU lacks several forms of convolution. channels_first is computed as channels_last
+between two transpositions; the activation follows the second one, as in Keras. What Keras cannot
+compute on a CPU at all (dilated or short-padded Conv2DTranspose, depthwise convolutions with unequal
+strides, bilinear interpolation in float64) is computed by PyTorch, with the paddings that Keras's
+formulas give. _check_torch compares PyTorch with Keras where both can compute a case.
 """
 
 import keras
@@ -13,13 +14,13 @@ import torch
 from keras.src.backend.common import backend_utils
 
 import hashed
-from layer_cases import INPUT_SALT, NOTE, UPSTREAM_SALT, _recipe, _weight_recipe
+from layer_cases import INPUT_SALT, NOTE, UPSTREAM_SALT, _weight_recipe
 from nets import compute_in
 
 L = keras.layers
 F = torch.nn.functional
 FIRST = {"data_format": "channels_first"}
-BARE = FIRST | {"use_bias": False}  # softmax over an image axis takes no notice of a bias
+BARE = FIRST | {"use_bias": False}  # softmax along an image axis cancels a bias
 
 SEQUENCES = [
     ("Conv1D", (2, 3, 9), {"filters": 4, "kernel_size": 3, "strides": 2} | FIRST),
@@ -135,12 +136,12 @@ def _layer(name, shape, args):
     return layer, recipes
 
 
-def _written(name, shape, args, recipes, y, dx, dw):
-    """The case as the golden file holds it."""
+def _as_case(name, shape, args, recipes, y, dx, dw):
+    """The fields of a case, as NOTE explains them."""
     sizes = [np.size(v) for v in (y, dx, *dw)]
     assert max(sizes) <= 200, (name, args, sizes)
-    return {"layer": name, "args": args, "input_shape": list(shape), "input": _recipe(INPUT_SALT),
-            "weights": recipes, "upstream": _recipe(UPSTREAM_SALT), "output_shape": list(y.shape),
+    return {"layer": name, "args": args, "input_shape": list(shape), "input": hashed.recipe(INPUT_SALT),
+            "weights": recipes, "upstream": hashed.recipe(UPSTREAM_SALT), "output_shape": list(y.shape),
             "output": y, "input_gradient": dx, "weight_gradients": dw}
 
 
@@ -150,7 +151,7 @@ def _gradients(call, x, weights):
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = call(x)
-        scalar = tf.reduce_sum(y * hashed.of_recipe(_recipe(UPSTREAM_SALT), tuple(y.shape)))
+        scalar = tf.reduce_sum(y * hashed.of_recipe(hashed.recipe(UPSTREAM_SALT), tuple(y.shape)))
     assert y.dtype == "float64"
     dx, *dw = tape.gradient(scalar, [x] + [w.value for w in weights])
     return y.numpy(), dx.numpy(), [g.numpy() for g in dw]
@@ -173,28 +174,28 @@ def _turned(layer, rank, args):
 def _case(name, shape, args):
     """Computed by Keras on TensorFlow."""
     layer, recipes = _layer(name, shape, args)
-    x = hashed.of_recipe(_recipe(INPUT_SALT), shape)
+    x = hashed.of_recipe(hashed.recipe(INPUT_SALT), shape)
     results = _gradients(_turned(layer, len(shape), args), x, layer.trainable_weights)
-    return _written(name, shape, args, recipes, *results)
+    return _as_case(name, shape, args, recipes, *results)
 
 
 def _torch_case(name, shape, args, compute):
-    """Computed by compute(x {n, c, h, w}, weights, args), then bias."""
+    """Computed by PyTorch: compute(x, weights, args) with x in {n, c, h, w}, then the bias."""
     layer, recipes = _layer(name, shape, args)
     weights = [torch.tensor(w.numpy(), requires_grad=True) for w in layer.weights]
-    x = torch.tensor(hashed.of_recipe(_recipe(INPUT_SALT), shape), requires_grad=True)
+    x = torch.tensor(hashed.of_recipe(hashed.recipe(INPUT_SALT), shape), requires_grad=True)
     last = args.get("data_format") != "channels_first"
     y = compute(x.permute(0, 3, 1, 2) if last else x, weights, args)
     if len(weights) > 1:
         y = y + weights[1].reshape(1, -1, 1, 1)
     y = y.permute(0, 2, 3, 1) if last else y
-    (y * torch.tensor(hashed.of_recipe(_recipe(UPSTREAM_SALT), tuple(y.shape)))).sum().backward()
-    return _written(name, shape, args, recipes, y.detach().numpy(), x.grad.numpy(),
+    (y * torch.tensor(hashed.of_recipe(hashed.recipe(UPSTREAM_SALT), tuple(y.shape)))).sum().backward()
+    return _as_case(name, shape, args, recipes, y.detach().numpy(), x.grad.numpy(),
                     [w.grad.numpy() for w in weights])
 
 
 def _transposed(x, weights, args):
-    """The whole transposed convolution, cut (or continued by zeros) to Keras's window."""
+    """The full transposed convolution, cut down (or padded with zeros) to Keras's output window."""
     kernel, steps = weights[0], args.get("strides", [1, 1])
     dilations, cuts = args.get("dilation_rate", [1, 1]), []
     pads = backend_utils.compute_conv_transpose_padding_args_for_jax(
@@ -208,7 +209,7 @@ def _transposed(x, weights, args):
 
 
 def _depthwise(x, weights, args):
-    """A grouped convolution; "same" puts the odd cell at the end."""
+    """A grouped convolution; "same" pads the end with the odd cell."""
     rows, columns, channels, multiplier = weights[0].shape
     steps, dilations, pads = args["strides"], args.get("dilation_rate", [1, 1]), [0] * 4
     if args.get("padding") == "same":
@@ -225,7 +226,7 @@ def _bilinear(x, _, args):
 
 
 def _check_torch():
-    """Where Keras can answer too, PyTorch's forms must agree with it."""
+    """Where Keras can compute a case too, PyTorch must agree with it to 1e-13."""
     for name, shape, args in IMAGES:
         compute = {"Conv2DTranspose": _transposed, "DepthwiseConv2D": _depthwise}.get(name)
         if compute and "activation" not in args and ("strides" in args or compute is _transposed):
@@ -235,11 +236,11 @@ def _check_torch():
 
 
 def _tie_case(name, shape, args):
-    """An input of few whole numbers: which of equal cells the gradient goes to."""
-    x = np.floor(hashed.of_recipe(_recipe(INPUT_SALT, 1.5), shape))
+    """A pool of equal numbers: shows which of the equal cells receives the gradient."""
+    x = np.floor(hashed.of_recipe(hashed.recipe(INPUT_SALT, 1.5), shape))
     y, dx, _ = _gradients(getattr(L, name)(**args), x, [])
     return {"layer": name, "args": args, "input_shape": list(shape), "input": x,
-            "upstream": _recipe(UPSTREAM_SALT), "output": y, "input_gradient": dx}
+            "upstream": hashed.recipe(UPSTREAM_SALT), "output": y, "input_gradient": dx}
 
 
 TIES = [
@@ -253,7 +254,7 @@ TIES = [
 
 
 def conv_layers():
-    """Set 10."""
+    """The set `conv_layers`."""
     compute_in("float64")
     _check_torch()
     cases = [_case(*row) for row in SEQUENCES + IMAGES + POOLS + MOVEMENT]
@@ -266,5 +267,6 @@ def conv_layers():
 
 SETS = {"conv_layers": (conv_layers, NOTE + """
 
-Computed by PyTorch where TensorFlow cannot on a CPU; see conv_layer_cases.py. ties[i]: the same of
-a layer without weights, with the input itself, in which many numbers are equal.""")}
+Some cases are computed by PyTorch, because TensorFlow cannot compute them on a CPU; see
+conv_layer_cases.py. ties[i]: the same of a pooling layer; `input` holds the numbers themselves, many of
+which are equal.""")}

@@ -1,85 +1,25 @@
--- Golden values of Keras 3.15.1 on TensorFlow 2.21.0, written by make_golden.py. Hashed values:
--- hash.lua.
+-- Golden values of Keras 3.15.1 on TensorFlow 2.21.0: the cases of this set. Their numbers are in
+-- functional.safetensors, by their path in this table. Written by make_golden.py. A recipe { salt,
+-- scale = 1, offset = 0 } stands for numbers of hash.lua.
 --
--- inputs a {rows, 6} and b {rows, 4}: array(size, 70 + step), array(size, 80 + step) for step
--- 0..steps-1; targets price array(rows, 90 + step), kind labels(rows, 100 + step, 3); sample
--- weights of price array(rows, 110, 0.5, 1). weights[k]: recipe of get_weights()[k] at the start.
--- curve[step]: total loss (with loss_weights and the regularizers), losses of price and kind;
--- final[k]: the weights after all steps of SGD(0.1, momentum 0.9), flat.
+-- Step s (from 0 to steps - 1) trains on the inputs a = array(70 + s) of {rows, 6} and b = array(80
+-- + s) of {rows, 4}, the targets price = array(90 + s) and kind = labels(rows, 100 + s, 3), and the
+-- sample weights array(rows, 110, 0.5, 1) of price. weights[k]: recipe of tensor k of get_weights()
+-- at the start. curve[s + 1]: total loss (with loss_weights and regularizers), loss of price, loss
+-- of kind; final[k]: the weights after all steps of SGD(0.1, momentum 0.9).
 return {
   rows = 6,
   steps = 5,
   weights = {
-    {
-      name = "narrow/kernel", shape = { 6, 4 }, salt = 60, scale = 0.5, offset = 0,
-    },
-    { name = "narrow/bias", shape = { 4 }, salt = 61, scale = 0.5, offset = 0 },
-    {
-      name = "shared/kernel", shape = { 4, 5 }, salt = 62, scale = 0.5, offset = 0,
-    },
-    { name = "shared/bias", shape = { 5 }, salt = 63, scale = 0.5, offset = 0 },
-    {
-      name = "deep/kernel", shape = { 10, 3 }, salt = 64, scale = 0.5, offset = 0,
-    },
-    { name = "deep/bias", shape = { 3 }, salt = 65, scale = 0.5, offset = 0 },
-    {
-      name = "price/kernel", shape = { 3, 1 }, salt = 66, scale = 0.5, offset = 0,
-    },
-    { name = "price/bias", shape = { 1 }, salt = 67, scale = 0.5, offset = 0 },
-    {
-      name = "kind/kernel", shape = { 5, 3 }, salt = 68, scale = 0.5, offset = 0,
-    },
-    { name = "kind/bias", shape = { 3 }, salt = 69, scale = 0.5, offset = 0 },
-  },
-  curve = {
-    { 0.85057691484443543, 0.15324742566878838, 1.1901105720452014 },
-    { 0.9972318339262185, 0.25699112204562413, 1.2847742364902695 },
-    { 0.90805549100277771, 0.28809570204134194, 1.0198657538241489 },
-    { 1.327639464937826, 0.63386446970949473, 1.1704773459584699 },
-    { 1.0670788840254521, 0.46770280782736834, 1.0384941569489079 },
-  },
-  final = {
-    {
-      -0.10967548457731356, -0.1577998846734939, -0.16573087369622586, 0.50771450409691687,
-      0.077214602482232275, -0.1437615531882547, 0.39237740495117779, 0.43899430279498686,
-      -0.34598140893892398, 0.17225276149976235, 0.2556202211515029, 0.24805922052343932,
-      0.20307383923963054, 0.098828365436487306, 0.041887023161143969, 0.33308930691491617,
-      -0.081074936903011596, -0.44005577397278878, -0.33388732646402552, 0.23117298980525305,
-      0.22103496848628038, 0.41467058606071588, -0.14218252926355604, -0.23139318696908606,
-    },
-    {
-      -0.31810709420748357, 0.091039003934538815, 0.18439496887985901, -0.3986973229254499,
-    },
-    {
-      0.43297070509592794, 0.28397673954294844, 0.47608883163892052, 0.33547730790313962,
-      -0.073267047897971296, -0.021708725255573373, -0.37817319730120391, 0.42625587507276863,
-      -0.12917547951912783, 0.34527646919749722, -0.033845760986713345, -0.025525005237017451,
-      0.4542659726254118, 0.12122647783547483, 0.085667484405511918, -0.099949670460315068,
-      0.47716423197950558, -0.11790701554722091, 0.056004412008013288, 0.067840161013827643,
-    },
-    {
-      -0.15590714620462157, 0.4543496826368717, 0.21257466870136932, 0.00054673507798234933,
-      0.33383029252282248,
-    },
-    {
-      0.40644942302099413, 0.39010743012580518, -0.034480005753783828, 0.43211168856197557,
-      0.169195042969217, -0.22972698679129758, -0.11399020059663684, 0.31063140992291621,
-      -0.058934597941802003, 0.070142375755286285, 0.20747032492971343, 0.1647386216342431,
-      -0.075093040634991906, 0.095220442043408612, 0.49374962380575732, -0.1701960098179523,
-      -0.2555960066353854, 0.059398687326852738, -0.38778981610368235, 0.13381736773920258,
-      0.10317531497037144, 0.2105204045180073, -0.17712863888775091, -0.089432057406761856,
-      -0.29408241784164663, 0.076297220965502829, -0.12452954515801359, 0.45461282168569883,
-      0.44707357822744759, 0.22403583282459741,
-    },
-    { -0.43695174063368813, 0.23964062028382424, -0.27840632145848981 },
-    { -0.3317723039323755, -0.096852306915502034, 0.41211596961644376 },
-    { -0.14744817166902774 },
-    {
-      0.01039064212189828, -0.48895264963509355, 0.12719087264902884, -0.4148230557999078,
-      -0.0051872232451488903, -0.24499195290674627, 0.053945186454112587, 0.31289363437495532,
-      0.24448070852922973, -0.36365329483858805, 0.34118711875094931, -0.27067045691362923,
-      -0.14224946787231202, 0.099332580205848661, 0.22635344042758596,
-    },
-    { 0.079464168753208692, -0.0580114717652951, 0.10791192600175589 },
+    { name = "narrow/kernel", shape = { 6, 4 }, salt = 60, scale = 0.5 },
+    { name = "narrow/bias", shape = { 4 }, salt = 61, scale = 0.5 },
+    { name = "shared/kernel", shape = { 4, 5 }, salt = 62, scale = 0.5 },
+    { name = "shared/bias", shape = { 5 }, salt = 63, scale = 0.5 },
+    { name = "deep/kernel", shape = { 10, 3 }, salt = 64, scale = 0.5 },
+    { name = "deep/bias", shape = { 3 }, salt = 65, scale = 0.5 },
+    { name = "price/kernel", shape = { 3, 1 }, salt = 66, scale = 0.5 },
+    { name = "price/bias", shape = { 1 }, salt = 67, scale = 0.5 },
+    { name = "kind/kernel", shape = { 5, 3 }, salt = 68, scale = 0.5 },
+    { name = "kind/bias", shape = { 3 }, salt = 69, scale = 0.5 },
   },
 }

@@ -1,4 +1,4 @@
-"""Golden curve of a functional model in float64: shared and nested layers, two inputs, two outputs."""
+"""Golden loss curve of a functional model in float64: shared and nested layers, two inputs, two outputs."""
 
 import keras
 import numpy as np
@@ -9,21 +9,21 @@ from nets import compute_in
 
 L = keras.layers
 ROWS, STEPS, CLASSES = 6, 5, 3
-NOTE = """inputs a {rows, 6} and b {rows, 4}: array(size, 70 + step), array(size, 80 + step) for step
-0..steps-1; targets price array(rows, 90 + step), kind labels(rows, 100 + step, 3); sample weights of
-price array(rows, 110, 0.5, 1). weights[k]: recipe of get_weights()[k] at the start. curve[step]: total
-loss (with loss_weights and the regularizers), losses of price and kind; final[k]: the weights after
-all steps of SGD(0.1, momentum 0.9), flat."""
+NOTE = """Step s (from 0 to steps - 1) trains on the inputs a = array(70 + s) of {rows, 6} and
+b = array(80 + s) of {rows, 4}, the targets price = array(90 + s) and kind = labels(rows, 100 + s, 3), and the
+sample weights array(rows, 110, 0.5, 1) of price. weights[k]: recipe of tensor k of get_weights() at
+the start. curve[s + 1]: total loss (with loss_weights and regularizers), loss of price, loss of kind;
+final[k]: the weights after all steps of SGD(0.1, momentum 0.9)."""
 
 
 def _exact(regularizer, field, factor):
-    """A regularizer whose factor Keras does not round to float32."""
+    """Sets a regularizer's factor in float64; Keras would round it to float32."""
     setattr(regularizer, field, tf.constant(factor, "float64"))
     return regularizer
 
 
 def _network():
-    """Two branches through one shared layer, a nested model, an output that skips it."""
+    """Two branches through one shared layer; one output takes a nested model, the other skips it."""
     a, b = keras.Input((6,), name="a"), keras.Input((4,), name="b")
     shared = L.Dense(5, activation="tanh", name="shared",
                      kernel_regularizer=_exact(keras.regularizers.L2(), "l2", 0.01))
@@ -40,13 +40,13 @@ def _network():
 
 
 def functional():
-    """Set 7."""
+    """The set `functional`."""
     compute_in("float64")
     keras.backend.set_epsilon(1e-7)
     model = _network()
     recipes = []
     for k, w in enumerate(model.weights):
-        recipe = {"salt": 60 + k, "scale": 0.5, "offset": 0.0}
+        recipe = hashed.recipe(60 + k, 0.5)
         recipes.append({"name": w.path, "shape": list(w.shape)} | recipe)
         w.assign(hashed.of_recipe(recipe, tuple(w.shape)))
     optimizer = keras.optimizers.SGD(np.float64(0.1), momentum=0.9)
@@ -60,7 +60,7 @@ def functional():
         y = [hashed.array((ROWS, 1), 90 + step), hashed.labels(ROWS, 100 + step, CLASSES)]
         model.reset_metrics()
         logs = model.train_on_batch(x, y, sample_weight=[weight, np.ones(ROWS)], return_dict=True)
-        curve.append([logs["loss"], logs["price_loss"], logs["kind_loss"]])
+        curve.append(np.array([logs["loss"], logs["price_loss"], logs["kind_loss"]]))
     return {"rows": ROWS, "steps": STEPS, "weights": recipes, "curve": curve,
             "final": [w.numpy() for w in model.weights]}
 

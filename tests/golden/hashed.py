@@ -1,7 +1,8 @@
 """The integer hash that golden weights and batches come from (the same in hash.lua).
 
-Values depend on a flat row-major index and a salt only, so that golden files store results, never
-inputs. A recipe {salt, scale, offset} stands for the numbers scale * centred(i, salt) + offset.
+A value depends on its flat row-major index and a salt only, so that golden files store results and
+never inputs. A recipe {salt, scale = 1, offset = 0} stands for the numbers
+scale * (2 * unit - 1) + offset, with unit values in [0, 1) from the hash.
 """
 
 import math
@@ -31,9 +32,15 @@ def labels(n, salt, classes):
     return np.floor(unit(n, salt) * classes).astype(np.int32)
 
 
-def of_recipe(recipe, shape):
-    """The doubles a recipe stands for."""
-    return array(shape, recipe["salt"], recipe["scale"], recipe["offset"])
+def recipe(salt, scale=1.0, offset=0.0):
+    """A recipe; defaults are left out, as the Lua side has the same ones."""
+    given = {"salt": salt, "scale": scale, "offset": offset}
+    return {k: v for k, v in given.items() if (k, v) not in (("scale", 1.0), ("offset", 0.0))}
+
+
+def of_recipe(given, shape):
+    """The doubles that a recipe stands for."""
+    return array(shape, given["salt"], given.get("scale", 1.0), given.get("offset", 0.0))
 
 
 def sample_indexes(size, salt, count):

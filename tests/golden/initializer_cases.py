@@ -1,7 +1,7 @@
-"""Golden set of initializers: what Keras's rules say of the values for given kernel shapes.
+"""Golden set of initializers: mean, deviation and support of their values for given kernel shapes.
 
-Random numbers cannot agree with Keras's, their distribution must. The numbers here are analytic;
-the script checks each against a sample of Keras itself.
+Our random numbers cannot equal those of Keras, but their distribution must. The numbers of this set
+come from Keras's formulas; _check compares each of them with a sample that Keras draws.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from nets import compute_in
 
 SHAPES = [(3, 3, 16, 32), (100, 50)]
-# Spread that is left of a normal distribution cut at two standard deviations.
+# Standard deviation of a standard normal distribution that is cut off at -2 and 2.
 TRUNCATED = 0.87962566103423978
 
 FIXED = [
@@ -48,7 +48,7 @@ def _uniform(low, high):
 
 
 def _truncated(mean, stddev):
-    """stddev is that before the cut at two of them."""
+    """stddev is the standard deviation before the cut at mean +- 2 stddev."""
     return {"mean": mean, "std": stddev * TRUNCATED, "min": mean - 2 * stddev,
             "max": mean + 2 * stddev}
 
@@ -65,13 +65,13 @@ def _scaled(shape, scale, mode, distribution):
 
 
 def _orthogonal(shape, gain):
-    """Rows or columns, whichever are fewer, are orthogonal and gain long."""
+    """The rows or the columns, whichever are fewer, are orthogonal vectors of length gain."""
     rows, columns = math.prod(shape[:-1]), shape[-1]
     return {"std": gain / math.sqrt(max(rows, columns)), "orthogonal": True, "gain": gain}
 
 
 def expected(name, args, shape):
-    """Mean, standard deviation and support of an initializer's values; absent: not determined."""
+    """Mean, standard deviation and support of an initializer's values, as far as they are determined."""
     if name in ("zeros", "ones", "constant"):
         value = {"zeros": 0.0, "ones": 1.0}.get(name, args.get("value", 0.0))
         return {"mean": value, "std": 0.0, "min": value, "max": value}
@@ -91,7 +91,7 @@ def expected(name, args, shape):
 
 
 def _check(values, want):
-    """Keras's own sample agrees: moments within six standard errors, support never left."""
+    """Asserts that a sample of Keras has these moments, to six standard errors, and this support."""
     error = 6 / math.sqrt(values.size)
     if "identity" in want:
         assert np.array_equal(values, want["gain"] * np.eye(*values.shape))
@@ -112,11 +112,12 @@ def _case(name, args, shape):
     class_name = "".join(part.capitalize() for part in name.split("_"))
     want = expected(name, args, shape)
     _check(np.asarray(getattr(keras.initializers, class_name)(**args)(shape)), want)
-    return {"initializer": name, "args": args, "shape": list(shape)} | want
+    numbers = {k: np.float64(v) if isinstance(v, float) else v for k, v in want.items()}
+    return {"initializer": name, "args": args, "shape": list(shape)} | numbers
 
 
 def initializers():
-    """Set 7."""
+    """The set `initializers`."""
     compute_in("float64")
     keras.utils.set_random_seed(1)
     return {"cases": [_case(name, args, shape) for name, args in FIXED for shape in SHAPES
@@ -124,7 +125,8 @@ def initializers():
 
 
 SETS = {"initializers": (initializers, """
-cases[i]: initializer, args by Keras's names, kernel shape: mean and std (standard deviation) of the
-values; min and max: the support, never left (normal distributions have none). orthogonal: the
-kernel as a matrix {product of the first axes, last axis} has orthogonal columns of length gain; std
-is the root mean square. identity: gain times the unit matrix.""")}
+cases[i]: an initializer with args, by Keras's names, for a kernel of `shape`. mean and std (standard
+deviation) describe the values, min and max the interval that contains all of them (normal
+distributions have none). orthogonal: the kernel, as a matrix {product of the first axes, last axis},
+has orthogonal columns of length gain, and std is the root mean square. identity: gain times the unit
+matrix.""")}

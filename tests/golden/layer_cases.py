@@ -16,8 +16,8 @@ from nets import compute_in
 L = keras.layers
 INPUT_SALT, UPSTREAM_SALT, WEIGHT_SALT = 10, 20, 30
 
-# TensorFlow rounds the constants of these two to float32 whatever the input is, which costs 1e-8.
-# Keras finds the exact ones under the same names.
+# TensorFlow rounds the constants of these two functions to float32 even for float64 input: an error
+# of 1e-8. Keras looks them up in tf.nn, so exact versions are put there.
 def _leaky_relu(x, alpha=0.2):
     return tf.where(x > 0, x, alpha * x)
 
@@ -30,22 +30,24 @@ def _gelu(x, approximate=False):
 
 tf.nn.leaky_relu, tf.nn.gelu = _leaky_relu, _gelu
 
-NOTE = """cases[i]: layer and args by Keras's names; input: recipe of an input_shape array (shapes
-include the batch); weights[k]: recipe of tensor k of get_weights(); upstream: recipe of the
-gradient with respect to the output; then output_shape, output, input_gradient and weight_gradients
-(in the order of trainable weights), all flat and row-major, in float64. Where a layer has
-regularizers, `penalty` is the sum of its losses, which the gradients take in too."""
+NOTE = """cases[i] is one call of a layer, by Keras's names of the layer and its args. `input` is the recipe
+of an array of input_shape (shapes include the batch), weights[k] the recipe of tensor k of
+get_weights(), `upstream` the recipe of the gradient with respect to the output. The numbers are
+output, input_gradient and weight_gradients (in the order of the trainable weights) in float64. For
+a layer with regularizers `penalty` is the sum of its losses; the gradients are then those of
+sum(output * upstream) + penalty."""
 
 
-def _recipe(salt, scale=1.0, offset=0.0):
-    return {"salt": salt, "scale": scale, "offset": offset}
+def weight_recipe(weight, salt):
+    """Name, shape and recipe of a weight: values around 1 for gamma and the moving variance, around
+    0 for all others."""
+    positive = weight.name in ("gamma", "moving_variance")
+    recipe = hashed.recipe(salt, 0.5, 1.0 if positive else 0.0)
+    return {"name": weight.name, "shape": list(weight.shape)} | recipe
 
 
 def _weight_recipe(index, weight):
-    """Kernels and biases around 0, gamma and the moving variance around 1."""
-    positive = weight.name in ("gamma", "moving_variance")
-    recipe = _recipe(WEIGHT_SALT + index, 0.5, 1.0 if positive else 0.0)
-    return {"name": weight.name, "shape": list(weight.shape)} | recipe
+    return weight_recipe(weight, WEIGHT_SALT + index)
 
 
 def _gradients(layer, x, upstream, **call):
@@ -63,10 +65,10 @@ def _gradients(layer, x, upstream, **call):
 
 
 def _case(name, shape, args, scale=1.0, offset=0.0, **call):
-    """One call of layer `name`; positional-free args by Keras's names."""
+    """One call of the layer `name`; `args` are keyword arguments by Keras's names."""
     layer = getattr(L, name)(**args)
     layer.build(shape)
-    source, upstream = _recipe(INPUT_SALT, scale, offset), _recipe(UPSTREAM_SALT)
+    source, upstream = hashed.recipe(INPUT_SALT, scale, offset), hashed.recipe(UPSTREAM_SALT)
     recipes = [_weight_recipe(i, w) for i, w in enumerate(layer.weights)]
     for weight, recipe in zip(layer.weights, recipes):
         weight.assign(hashed.of_recipe(recipe, recipe["shape"]))
@@ -130,7 +132,7 @@ def pools():
 
 
 def batch_normalization():
-    """Training (with the updated moving statistics in `after`) and inference."""
+    """A training step (its moving statistics become `after`) and inference."""
     variants = [((6, 4), {}), ((3, 3, 4, 3), {}),
                 ((3, 3, 4, 3), {"momentum": 0.9, "epsilon": 1e-2}),
                 ((6, 4), {"center": False}), ((6, 4), {"scale": False})]
@@ -143,7 +145,7 @@ RELUS = [{}, {"max_value": 1.5}, {"negative_slope": 0.1}, {"threshold": 0.5},
 
 
 def activation_layers():
-    """ReLU with its options, LeakyReLU, ELU, Softmax over an axis (here -1 or counted from 0)."""
+    """ReLU with its options, LeakyReLU, ELU and Softmax; axes count from 0 or are negative."""
     relus = [_case("ReLU", (4, 9), args, 3.0) for args in RELUS]
     return relus + [
         _case("LeakyReLU", (4, 9), {}, 3.0),
@@ -153,7 +155,7 @@ def activation_layers():
         _case("Softmax", (2, 3, 4), {"axis": -2}, 4.0)]
 
 
-# Keras rounds the factors to float32: these are exact there.
+# Keras rounds the factors of regularizers to float32; these two are exact in float32.
 L1, L2 = ({"class_name": f"L{n}", "config": {f"l{n}": 0.125 * n}} for n in (1, 2))
 
 REGULARIZED = [
@@ -187,13 +189,13 @@ RANKS = [
     ("Softmax", (2, 3, 2, 3), {"axis": 2}),
 ]
 
-# Axes of BatchNormalization in 2 to 5 axes: shape, axis.
+# BatchNormalization of inputs with 2 to 5 axes: shape, axis.
 NORMALIZED = [((6, 4), 1), ((4, 3, 5), -1), ((4, 3, 5), 1), ((3, 3, 4, 3), 1), ((3, 3, 4, 3), 2),
               ((2, 3, 2, 3, 2), -1), ((2, 3, 2, 3, 2), 1), ((2, 3, 2, 3, 2), -2)]
 
 
 def other_options():
-    """Options and numbers of axes that the cases above leave out."""
+    """Options, and inputs with other numbers of axes, that the cases above leave out."""
     plain = [_case(*row, scale=2.0) for row in REGULARIZED + RANKS]
     return plain + [_case("BatchNormalization", shape, {"axis": axis, "momentum": 0.8}, 2.0, 0.5,
                           training=training)
@@ -201,7 +203,7 @@ def other_options():
 
 
 def layers():
-    """Set 4a."""
+    """The set `layers`."""
     compute_in("float64")
     convolutions = [_case("Conv2D", *row) for row in CONVOLUTIONS]
     return {"cases": dense() + convolutions + pools() + batch_normalization()
@@ -220,17 +222,17 @@ WITH_ARGUMENTS = [("gelu", [True]), ("relu", [0.1, 5.0, 0.5]), ("relu", [0.0, 2.
                   ("hard_shrink", [2.0]), ("soft_shrink", [2.0]), ("softmax", [0]),
                   ("log_softmax", [0]), ("glu", [0]), ("sparsemax", [0])]
 
-# exp overflows beyond 709. None lies where two pieces of a function meet and its slope jumps: there
-# any slope between the two would be right.
+# Inputs far from 0 and very near it; exp overflows beyond 709. No input lies where two pieces of a
+# function meet and its slope jumps, because any slope between the two would be right there.
 EDGES = [-700.0, -100.0, -40.0, -20.0, -7.0, -1e-3, -1e-12,
          1e-12, 1e-3, 7.0, 20.0, 40.0, 100.0, 700.0]
-# Where pieces meet: the values only.
+# Inputs where two pieces of a function meet: only the values are compared.
 MEETINGS = [-6.0, -3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0]
 
 
 def _sparsemax(x, axis=-1):
-    """As Martins & Astudillo (2016, algorithm 1) say. Keras 3.15 adds up the partial sums of all
-    sorted numbers of the support where the last one belongs, so that its rows do not sum to 1."""
+    """Algorithm 1 of Martins & Astudillo (2016). Keras 3.15 is wrong here: it adds the partial sums
+    of every number of the support instead of the last one, so its rows do not sum to 1."""
     z = tf.sort(x, axis=axis, direction="DESCENDING")
     sums = tf.cumsum(z, axis=axis)
     k = tf.reshape(tf.range(1, x.shape[axis] + 1, dtype=x.dtype),
@@ -245,8 +247,8 @@ def _function(name):
 
 
 def _activation(name, arguments=()):
-    # sparsemax of numbers as far apart as 8 is almost always one 1
-    x, upstream = _recipe(INPUT_SALT, 1.0 if name == "sparsemax" else 8.0), _recipe(UPSTREAM_SALT)
+    # Inputs of scale 8 would make almost every row of sparsemax a single 1.
+    x, upstream = hashed.recipe(INPUT_SALT, 1.0 if name == "sparsemax" else 8.0), hashed.recipe(UPSTREAM_SALT)
     layer = L.Activation(lambda x: _function(name)(x, *arguments))
     y, dx, _ = _gradients(layer, hashed.of_recipe(x, (6, 8)), upstream)
     return {"name": name, "arguments": list(arguments), "input": x, "output_shape": list(y.shape),
@@ -263,11 +265,11 @@ def _edge_case(name, function):
 
 
 def activations():
-    """Set 4b: every activation by name, some with arguments, and far from 0."""
+    """The set `activations`: every function by name, some with arguments, and far from 0."""
     compute_in("float64")
     rows = [(name,) for name in ELEMENTWISE + ALONG_AN_AXIS] + WITH_ARGUMENTS
     edges = [_edge_case(name, _function(name)) for name in ELEMENTWISE]
-    return {"shape": [6, 8], "upstream": _recipe(UPSTREAM_SALT), "edges": EDGES,
+    return {"shape": [6, 8], "upstream": hashed.recipe(UPSTREAM_SALT), "edges": EDGES,
             "meetings": MEETINGS, "cases": [_activation(*row) for row in rows],
             "edge_cases": edges}
 
@@ -275,11 +277,11 @@ def activations():
 SETS = {
     "layers": (layers, NOTE + """
 
-axis counts as in Keras (from 0, with the batch). Where `training` is given, the call was made with
-it, and after = moving_mean and moving_variance then; other layers were called without."""),
-    "activations": (activations, """cases[i]: activation `name` with arguments after x of the shape
-array that input stands for: output_shape, output, and input_gradient for the gradient that upstream
-stands for, flat and row-major, in float64. Axes count as in Keras (from 0). edge_cases[i]: the same
-of the numbers `edges` and the gradient 1, and at_meetings: the output for the numbers `meetings`.
-sparsemax: not Keras's, see layer_cases.py."""),
+Axes count as in Keras: from 0, with the batch. A case with `training` was called with that argument,
+and `after` holds its moving mean and variance after the call; all other layers were called without."""),
+    "activations": (activations, """cases[i]: the activation `name`, called with an array of `shape` (by
+the recipe `input`) and `arguments`. The numbers are output, and input_gradient for an upstream gradient by the
+recipe `upstream`, in float64. Axes count as in Keras, from 0. edge_cases[i]: output and
+input_gradient for the inputs `edges` and an upstream gradient of 1; at_meetings: the output for the
+inputs `meetings`. The numbers of sparsemax are not Keras's, see layer_cases.py."""),
 }

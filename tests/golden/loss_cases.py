@@ -1,4 +1,4 @@
-"""Golden set of losses and accuracies in float64: per sample, reduced, weighted, the gradient."""
+"""Golden sets of losses and accuracies in float64: per sample, reduced, weighted, and the gradient."""
 
 import keras
 import numpy as np
@@ -8,46 +8,60 @@ import hashed
 from nets import compute_in
 
 N, CLASSES = 6, 5
+WEIGHTS = hashed.array((N,), 53, 1.0, 1.0)
+
+
+def _rows_of_sum_1(array):
+    return array / array.sum(axis=1, keepdims=True)
+
+
+# Targets and predictions of the cases, by the names that the cases give.
 IDS = hashed.labels(N, 50, CLASSES)
 ONE_HOT = np.eye(CLASSES)[IDS]
-SOFT = hashed.array((N, CLASSES), 51, 0.5, 0.5)
-SOFT = SOFT / SOFT.sum(axis=1, keepdims=True)
 BITS = hashed.labels(N * CLASSES, 52, 2).reshape(N, CLASSES).astype(float)
-WEIGHTS = hashed.array((N,), 53, 1.0, 1.0)
+SAMPLE_TRUTHS = {"ids": IDS, "one_hot": ONE_HOT, "bits": BITS, "signs": 2 * BITS - 1,
+                 "soft": _rows_of_sum_1(hashed.array((N, CLASSES), 51, 0.5, 0.5))}
 LOGITS = hashed.array((N, CLASSES), 54, 4.0)
 UNNORMALISED = hashed.array((N, CLASSES), 55, 0.45, 0.5)
-PROBABILITIES = UNNORMALISED / UNNORMALISED.sum(axis=1, keepdims=True)
-# Certain of the first class: three rows are wrong, clipping decides their loss.
-EXTREME = np.eye(CLASSES)[[0] * N]
+PROBABILITIES = _rows_of_sum_1(UNNORMALISED)
+SAMPLE_PREDICTIONS = {
+    "logits": LOGITS, "large_logits": 100 * LOGITS, "unnormalised": UNNORMALISED,
+    "probabilities": PROBABILITIES,
+    "tied": np.round(2 * PROBABILITIES) / 2,
+    # Certain of the first class: three rows are wrong, and clipping decides their loss.
+    "extreme": np.eye(CLASSES)[[0] * N]}
 
 # loss, args, y_true, y_pred
 CASES = [(name, args, truth, prediction) for name, truths in [
-    ("CategoricalCrossentropy", [ONE_HOT, SOFT]), ("SparseCategoricalCrossentropy", [IDS]),
-    ("BinaryCrossentropy", [BITS, SOFT])] for truth in truths for args, prediction in [
-        ({}, PROBABILITIES), ({}, UNNORMALISED), ({}, EXTREME), ({"from_logits": True}, LOGITS)]]
+    ("CategoricalCrossentropy", ["one_hot", "soft"]), ("SparseCategoricalCrossentropy", ["ids"]),
+    ("BinaryCrossentropy", ["bits", "soft"])] for truth in truths for args, prediction in [
+        ({}, "probabilities"), ({}, "unnormalised"), ({}, "extreme"),
+        ({"from_logits": True}, "logits")]]
 CASES += [
-    ("CategoricalCrossentropy", {"label_smoothing": 0.1}, ONE_HOT, PROBABILITIES),
-    ("CategoricalCrossentropy", {"label_smoothing": 0.1, "from_logits": True}, ONE_HOT, LOGITS),
-    ("BinaryCrossentropy", {"label_smoothing": 0.1}, BITS, PROBABILITIES),
-    ("BinaryCrossentropy", {"label_smoothing": 0.1, "from_logits": True}, BITS, LOGITS),
-    ("CategoricalCrossentropy", {"from_logits": True}, ONE_HOT, 100 * LOGITS),
-    ("BinaryCrossentropy", {"from_logits": True}, BITS, 100 * LOGITS),
-    ("MeanSquaredError", {}, SOFT, LOGITS),
-    ("MeanSquaredError", {}, ONE_HOT, PROBABILITIES),
+    ("CategoricalCrossentropy", {"label_smoothing": 0.1}, "one_hot", "probabilities"),
+    ("CategoricalCrossentropy", {"label_smoothing": 0.1, "from_logits": True}, "one_hot", "logits"),
+    ("BinaryCrossentropy", {"label_smoothing": 0.1}, "bits", "probabilities"),
+    ("BinaryCrossentropy", {"label_smoothing": 0.1, "from_logits": True}, "bits", "logits"),
+    ("CategoricalCrossentropy", {"from_logits": True}, "one_hot", "large_logits"),
+    ("BinaryCrossentropy", {"from_logits": True}, "bits", "large_logits"),
+    ("MeanSquaredError", {}, "soft", "logits"),
+    ("MeanSquaredError", {}, "one_hot", "probabilities"),
+    ("MeanAbsoluteError", {}, "soft", "logits"),
+    ("Huber", {}, "soft", "logits"),
+    ("Huber", {"delta": 0.5}, "soft", "logits"),
+    ("KLDivergence", {}, "soft", "probabilities"),
+    ("KLDivergence", {}, "one_hot", "unnormalised"),
+    ("Hinge", {}, "signs", "logits"),
+    ("Hinge", {}, "bits", "logits"),
+    ("CosineSimilarity", {}, "soft", "logits"),
+    ("CosineSimilarity", {"axis": 1}, "one_hot", "probabilities"),
 ]
 
-SIGNS = 2 * BITS - 1
-CASES += [("MeanAbsoluteError", {}, SOFT, LOGITS), ("Huber", {}, SOFT, LOGITS),
-          ("Huber", {"delta": 0.5}, SOFT, LOGITS), ("KLDivergence", {}, SOFT, PROBABILITIES),
-          ("KLDivergence", {}, ONE_HOT, UNNORMALISED), ("Hinge", {}, SIGNS, LOGITS),
-          ("Hinge", {}, BITS, LOGITS), ("CosineSimilarity", {}, SOFT, LOGITS),
-          ("CosineSimilarity", {"axis": 1}, ONE_HOT, PROBABILITIES)]
-
-TIED = np.round(2 * PROBABILITIES) / 2
 METRICS = [
-    ("CategoricalAccuracy", ONE_HOT, PROBABILITIES), ("CategoricalAccuracy", ONE_HOT, TIED),
-    ("SparseCategoricalAccuracy", IDS, PROBABILITIES), ("SparseCategoricalAccuracy", IDS, TIED),
-    ("BinaryAccuracy", BITS, UNNORMALISED), ("BinaryAccuracy", BITS, EXTREME),
+    ("CategoricalAccuracy", "one_hot", "probabilities"), ("CategoricalAccuracy", "one_hot", "tied"),
+    ("SparseCategoricalAccuracy", "ids", "probabilities"),
+    ("SparseCategoricalAccuracy", "ids", "tied"),
+    ("BinaryAccuracy", "bits", "unnormalised"), ("BinaryAccuracy", "bits", "extreme"),
 ]
 
 
@@ -61,31 +75,38 @@ def _reduced(loss, truth, prediction, weights=None):
     return value, tape.gradient(value, prediction)
 
 
-def _loss_case(name, args, truth, prediction):
+def _inputs(truth, prediction):
+    """The targets and predictions of these names, as fields of a case."""
+    y_true, y_pred = SAMPLE_TRUTHS[truth], SAMPLE_PREDICTIONS[prediction]
+    return y_true, y_pred, {"truth": truth, "prediction": prediction,
+                            "y_true_shape": list(y_true.shape), "y_true": y_true, "y_pred": y_pred}
+
+
+def _loss_case(name, args, truth_name, prediction_name):
+    truth, prediction, fields = _inputs(truth_name, prediction_name)
     make = getattr(keras.losses, name)
     mean, gradient = _reduced(make(**args), truth, prediction)
     weighted, weighted_gradient = _reduced(make(**args), truth, prediction, WEIGHTS)
     per_sample = make(reduction="none", **args)(tf.constant(truth), tf.constant(prediction))
     assert np.isclose(np.mean(per_sample.numpy()), float(mean), rtol=1e-14)
     assert np.isclose(np.sum(per_sample.numpy() * WEIGHTS) / N, float(weighted), rtol=1e-14)
-    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args,
-            "y_true_shape": list(truth.shape), "y_true": truth,
-            "y_pred": prediction, "per_sample": per_sample, "mean": mean, "gradient": gradient,
-            "weighted": weighted, "weighted_gradient": weighted_gradient}
+    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args} | fields | {
+        "per_sample": per_sample, "mean": mean, "gradient": gradient,
+        "weighted": weighted, "weighted_gradient": weighted_gradient}
 
 
-def _metric_case(name, truth, prediction):
+def _metric_case(name, truth_name, prediction_name):
+    truth, prediction, fields = _inputs(truth_name, prediction_name)
     plain, weighted = getattr(keras.metrics, name)(), getattr(keras.metrics, name)()
     plain.update_state(truth, prediction)
     weighted.update_state(truth, prediction, sample_weight=WEIGHTS)
     per_sample = getattr(keras.metrics, plain.name)(tf.constant(truth), tf.constant(prediction))
-    return {"metric": plain.name, "y_true_shape": list(truth.shape), "y_true": truth,
-            "y_pred": prediction, "per_sample": tf.cast(per_sample, tf.float64),
+    return {"metric": plain.name} | fields | {"per_sample": tf.cast(per_sample, tf.float64),
             "mean": plain.result(), "weighted": weighted.result()}
 
 
 def losses():
-    """Set 6."""
+    """The set `losses`."""
     compute_in("float64")
     return {"samples": N, "classes": CLASSES, "sample_weight": WEIGHTS,
             "losses": [_loss_case(*case) for case in CASES],
@@ -100,7 +121,7 @@ PREDICTIONS = {"logits": hashed.array(CUBE, 60, 4.0), "raw": RAW,
                "tiny": 1e-8 * hashed.array(CUBE, 60, 4.0)}
 SOFT_CUBE = hashed.array(CUBE, 62, 0.5, 0.5)
 TRUTHS = {"soft": SOFT_CUBE,
-          # TensorFlow's gradient is that of targets that add up to 1
+          # TensorFlow's gradient is right only for targets that add up to 1
           "shares": SOFT_CUBE / SOFT_CUBE.sum(axis=1, keepdims=True),
           "bits": hashed.labels(60, 63, 2).reshape(CUBE).astype(float),
           "ids": hashed.labels(12, 64, 5).reshape(4, 3),
@@ -140,7 +161,7 @@ def _reduction_case(name, args, truth, prediction):
     def run(reduction, weight=None):
         with tf.GradientTape() as tape:
             tape.watch(source)
-            # the sparse loss knows the last axis only
+            # the sparse loss has no axis argument: it takes classes along the last axis
             p = tf.transpose(source, [0, 2, 1]) if moved else source
             loss = getattr(keras.losses, name)(reduction=reduction, **known)
             value = loss(y, p, sample_weight=weight)
@@ -151,7 +172,7 @@ def _reduction_case(name, args, truth, prediction):
             "none": run("none")[0]}
     for key, weight in [("plain", None), ("rows", rows[:, None]), ("every", every)]:
         for reduction in ["sum_over_batch_size", "sum", "mean_with_sample_weight"]:
-            # By the weights of rows Keras divides once, however many values each weighs.
+            # Left out: here Keras divides by the sum of the row weights, however many values a row has.
             if key == "rows" and reduction == "mean_with_sample_weight":
                 continue
             case[f"{key}_{reduction}"] = run(reduction, weight)[0]
@@ -160,25 +181,26 @@ def _reduction_case(name, args, truth, prediction):
 
 
 def reductions():
-    """Set 10."""
+    """The set `loss_reductions`."""
     compute_in("float64")
     return {"shape": list(CUBE), "cases": [_reduction_case(*case) for case in REDUCED]}
 
 
 SETS = {"losses": (losses, """
-losses[i]: loss, args by Keras's names, y_true (class ids when y_true_shape is {samples}), y_pred
-{samples, classes}: per_sample values, their mean (Keras's default reduction), gradient of the mean
-with respect to y_pred; weighted: with sample_weight (sum of the weighted values / samples), and its
-gradient. Predictions that are not logits: normalised rows, rows that do not sum to 1, rows certain
-of class 0 (there 1e-7 clipping decides).
+losses[i]: a loss with args, by Keras's names, for the targets `truth` (numbers y_true, class ids when
+y_true_shape is {samples}) and the predictions `prediction` (numbers y_pred of {samples, classes}):
+logits, large_logits, probabilities (rows that sum to 1), unnormalised (rows that do not) or extreme
+(rows certain of class 0, where clipping at 1e-7 decides the loss). per_sample: the values; mean: their
+mean, Keras's default reduction; gradient: of the mean with respect to y_pred; weighted and
+weighted_gradient: the same with sample_weight (sum of the weighted values / samples).
 
-metrics[i]: per_sample, mean, weighted (divided by the sum of weights);
-of equal predictions the first wins. All in float64, arrays flat and row-major."""),
+metrics[i]: per_sample, mean, and weighted (divided by the sum of the weights). Of equal predictions
+(`tied`) the first counts as the largest. All in float64."""),
         "loss_reductions": (reductions, """
-cases[i]: loss, args by Keras's names (axes count from 0); predictions of the shape: logits array(60, 4),
-raw array(61, 0.45, 0.5) or tiny, logits / 1e8; targets: soft array(62, 0.5, 0.5), shares, the same over
-their sums along axis 1, bits labels(63, 2), ids
-labels(64, 5) of {4, 3}, the same less 1, or labels(64, 3) of {4, 5} for classes along axis 1. none: the
-unreduced values of values_shape; plain, rows and every: without weights, with array({4, 1}, 65, 1, 1), with
-array(values_shape, 66, 1, 1), each reduced as named; gradient: of every_mean_with_sample_weight with
-respect to the predictions. Float64.""")}
+cases[i]: a loss with args, by Keras's names (axes count from 0). The predictions have `shape`: logits =
+array(60, 4), raw = array(61, 0.45, 0.5), tiny = logits / 1e8. The targets: soft = array(62, 0.5, 0.5);
+shares = soft divided by its sums along axis 1; bits = labels(63, 2); ids = labels(64, 5) of {4, 3};
+ids_from_minus_1 = ids - 1; ids_of_axis_1 = labels(64, 3) of {4, 5}, for classes along axis 1. none: the
+unreduced values, of values_shape. plain_*, rows_* and every_*: reduced as the name says without weights,
+with the weights array({4, 1}, 65, 1, 1), and with array(values_shape, 66, 1, 1). gradient: of
+every_mean_with_sample_weight with respect to the predictions. All in float64.""")}

@@ -1,7 +1,8 @@
-"""Writes the golden files beside it from Keras: python make_golden.py [name ...] (default: all).
+"""Computes the golden sets with Keras: python make_golden.py [set ...] (default: all of them).
 
-Needs the packages of requirements.txt, in a virtual environment outside the tree. Files change only
-when Keras's answers do; each says which versions it came from.
+A set is two files beside this one: SET.lua describes the cases, SET.safetensors holds the numbers.
+Both say which versions of Keras and TensorFlow they came from. The packages of requirements.txt
+must be installed, best in a virtual environment outside the tree.
 """
 
 import importlib
@@ -18,6 +19,7 @@ import keras  # noqa: E402  (after the environment it reads)
 import tensorflow  # noqa: E402
 
 import lua_table  # noqa: E402
+import tensor_file  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cases",
@@ -25,8 +27,21 @@ MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cas
            "conv_layer_cases", "merge_cases", "mixed_cases"]
 
 
+def write(name, origin, note, value):
+    """Writes the two files of a set."""
+    numbers = {}
+    cases = tensor_file.split(value, numbers)
+    comment = f"""{origin}: the cases of this set. Their numbers are in {name}.safetensors, by their
+path in this table. Written by make_golden.py. A recipe {{ salt, scale = 1, offset = 0 }} stands for
+numbers of hash.lua.\n\n{note.strip()}"""
+    path = os.path.join(HERE, name)
+    lua_table.write(path + ".lua", comment, cases)
+    tensor_file.write(path + ".safetensors", numbers,
+                      {"origin": origin, "set": name, "writer": "tests/golden/make_golden.py"})
+
+
 def main(wanted):
-    """Writes the wanted sets, or all."""
+    """Writes the wanted sets, or all of them."""
     origin = f"Golden values of Keras {keras.__version__} on TensorFlow {tensorflow.__version__}"
     known = {}
     for module in MODULES:
@@ -36,8 +51,7 @@ def main(wanted):
         sys.exit(f"unknown set {', '.join(unknown)}; there are {', '.join(known)}")
     for name in wanted or known:
         make, note = known[name]
-        comment = f"{origin}, written by make_golden.py. Hashed values: hash.lua.\n\n{note.strip()}"
-        lua_table.write(os.path.join(HERE, name + ".lua"), comment, make())
+        write(name, origin, note, make())
         print(name)
 
 

@@ -1,16 +1,16 @@
-"""Golden sets of the layers of several inputs, and of Embedding, in float64."""
+"""Golden set of the layers with several inputs, and of Embedding, in float64."""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import hashed
-from layer_cases import INPUT_SALT, L1, UPSTREAM_SALT, _recipe, _weight_recipe
+from layer_cases import INPUT_SALT, L1, UPSTREAM_SALT, _weight_recipe
 from nets import compute_in
 
 L = keras.layers
 
-# Shapes include the batch; some have fewer axes than others.
+# The input shapes of a case, with the batch. Inputs with fewer axes than others are broadcast.
 TOGETHER = [[(3, 4)] * 2, [(2, 3, 4)] * 4, [(2, 3, 4), (2, 1, 4), (2, 3, 1)], [(2, 1, 4), (2, 3, 1)],
             [(2, 4), (2, 3, 4)], [(2, 3, 4), (2, 4), (2, 1)], [(2, 2, 3, 2, 2), (2, 3, 1, 2)], [(3, 2)],
             [(3,), (3, 2)]]
@@ -39,11 +39,11 @@ CASES += [("Dot", shapes, {"axes": axes, "normalize": normalize}) for normalize 
 def _case(name, shapes, args):
     """Input k has the salt INPUT_SALT + k."""
     layer = getattr(L, name)(**args)
-    sources = [_recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
+    sources = [hashed.recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
     inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
-    if name == "Concatenate" and args.get("axis") == 0:  # Keras wants equal batches of it too
+    if name == "Concatenate" and args.get("axis") == 0:  # Keras would refuse to join batches of different sizes
         layer.build = lambda shapes: None
-    upstream = _recipe(UPSTREAM_SALT)
+    upstream = hashed.recipe(UPSTREAM_SALT)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         y = layer(inputs)
@@ -61,7 +61,7 @@ def _embedding_case(shape, rows, columns, regularizer=None):
     recipe = _weight_recipe(0, layer.weights[0])
     layer.weights[0].assign(hashed.of_recipe(recipe, recipe["shape"]))
     ids = hashed.labels(int(np.prod(shape)), INPUT_SALT, rows).reshape(shape)
-    upstream = _recipe(UPSTREAM_SALT)
+    upstream = hashed.recipe(UPSTREAM_SALT)
     with tf.GradientTape() as tape:
         y = layer(tf.constant(ids))
         scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape))) + sum(layer.losses)
@@ -75,7 +75,7 @@ def _embedding_case(shape, rows, columns, regularizer=None):
 
 
 def merge_layers():
-    """Set 9."""
+    """The set `merge_layers`."""
     compute_in("float64")
     embeddings = [((5,), 4, 3), ((2, 3), 6, 4), ((2, 3, 2), 3, 2), ((3, 4), 5, 1), ((2, 4), 5, 3, L1)]
     return {"cases": [_case(*row) for row in CASES],
@@ -83,8 +83,8 @@ def merge_layers():
 
 
 SETS = {"merge_layers": (merge_layers, """
-cases[i]: layer and args by Keras's names, input_shapes[k] and inputs[k], the recipe, of input k,
-upstream, the recipe of the gradient with respect to the output, then output_shape, output and
-input_gradients[k], flat and row-major, in float64. embeddings[i]: ids = labels(size, ids_salt,
-input_dim) of a shape, looked up in the table `weight`; weight_gradient takes in the regularizer's
-loss. Axes count as in Keras (from 0, with the batch).""")}
+cases[i]: a layer with args, by Keras's names. inputs[k] is the recipe of input k of input_shapes[k],
+`upstream` the recipe of the gradient with respect to the output. The numbers are output and
+input_gradients[k] in float64. embeddings[i]: the ids labels(size, ids_salt, input_dim) of `shape`, looked
+up in a table by the recipe `weight`; weight_gradient includes the gradient of the regularizer's loss.
+Axes count as in Keras: from 0, with the batch.""")}

@@ -1,4 +1,7 @@
-"""Golden set of metrics: three updates, plain and weighted; float64, but float32 where Keras has no other."""
+"""Golden set of metrics: results after three updates, with and without sample weights.
+
+Computed in float64, but for the TopK metrics, whose TensorFlow function accepts only float32.
+"""
 
 import keras
 import numpy as np
@@ -9,7 +12,8 @@ from nets import compute_in
 ROWS, CLASSES, UPDATES = 7, 6, 3
 LABEL_WEIGHTS = [0.5, 2.0, 1.0, 0.0, 1.5, 3.0]
 
-# metric, args, kind of targets: ids, one_hot, bits (each with predictions {rows, classes}), column, flat
+# metric, args, kind of targets. ids, one_hot and bits go with predictions of {rows, classes}, column
+# with {rows, 1}, flat with {rows}.
 CASES = [
     ("TopKCategoricalAccuracy", {"k": 2}, "one_hot"),
     ("TopKCategoricalAccuracy", {}, "one_hot"),
@@ -74,15 +78,16 @@ def _case(name, args, kind):
 
 
 def metrics():
-    """Set 9."""
+    """The set `metrics`."""
     compute_in("float64")
     return {"rows": ROWS, "classes": CLASSES, "updates": UPDATES,
             "cases": [_case(*case) for case in CASES]}
 
 
 SETS = {"metrics": (metrics, """
-Update u (from 0): predictions array({rows, width}, 300 + u, 0.5, 0.5) (from_logits: 6 p - 3) with width
-1 for kinds column and flat ({rows}), else classes; targets ids = labels(rows, 310 + u, classes), one_hot
-of them, or bits/column/flat = labels(rows * width, 320 + u, 2); weights array(rows, 330 + u, 1, 1).
-plain[u]: the result after update u; weighted: after all, with weights. A list where thresholds is one
-(Precision, Recall).""")}
+Update u (from 0) gives a metric the predictions p = array(300 + u, 0.5, 0.5) of {rows, width}, or 6 p - 3
+with from_logits; width is 1 for the kinds column and flat, else `classes`. The targets are
+labels(rows, 310 + u, classes) for the kind ids, the same as one-hot rows for one_hot, and labels(rows *
+width, 320 + u, 2) for bits, column and flat. The sample weights are array(rows, 330 + u, 1, 1).
+plain[u + 1]: the result after update u without weights; weighted: after all updates with weights. A
+result is a list where the argument thresholds is a list (Precision, Recall).""")}

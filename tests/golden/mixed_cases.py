@@ -10,44 +10,35 @@ import numpy as np
 import tensorflow as tf
 
 import hashed
+from layer_cases import weight_recipe
 from nets import compute_in
 
 L = keras.layers
 INPUT_SALT, UPSTREAM_SALT, WEIGHT_SALT = 510, 520, 530
 VALUE_SALT, GRADIENT_SALT = 540, 550
 
-LAYER_NOTE = """cases[i]: policy; layer and args by Keras's names; input: recipe of an input_shape array
-(shapes include the batch); weights[k]: recipe of tensor k of get_weights(); upstream: recipe of the
-gradient with respect to the output; then output, input_gradient and weight_gradients (in the order of
-trainable weights) and, after a training step, the moving statistics (`after`), all flat and
-row-major."""
+LAYER_NOTE = """cases[i] is one call of a layer under a policy, by Keras's names of the layer and its args.
+`input` is the recipe of an array of input_shape (shapes include the batch), weights[k] the recipe of tensor
+k of get_weights(), `upstream` the recipe of the gradient with respect to the output. The numbers are
+output, input_gradient, weight_gradients (in the order of the trainable weights) and, for a training
+step, the moving statistics after it (`after`)."""
 
-STEP_NOTE = """cases[i]: optimizer and args of the inner optimizer, initial_scale and dynamic_growth_steps of
-the LossScaleOptimizer around it. Step s is given the gradients scale * (recipe with salt
-gradient_salt + 10 s + k) for variable k of the shapes, with element 0 of the last one replaced where
-bad[s] is "inf" or "nan". steps[s]: dynamic_scale, step_counter and iterations after it, and the
-variables' values, flat."""
-
-
-def _recipe(salt, scale=1.0, offset=0.0):
-    return {"salt": salt, "scale": scale, "offset": offset}
+STEP_NOTE = """cases[i]: an inner optimizer with args, and initial_scale and dynamic_growth_steps of the
+LossScaleOptimizer around it. Variable k (from 0) has shapes[k + 1] and starts as array(value_salt + k). Step s
+(from 0) applies the gradients dynamic_scale * array(gradient_salt + 10 s + k); where bad[s + 1] is "inf"
+or "nan", the first element of the last gradient becomes that. steps[s + 1]: dynamic_scale, step_counter and
+iterations after step s, and all variables' values in one list."""
 
 
 def _float32(recipe, shape):
     return hashed.of_recipe(recipe, tuple(shape)).astype(np.float32)
 
 
-def _weight_recipe(index, weight):
-    positive = weight.name in ("gamma", "moving_variance")
-    recipe = _recipe(WEIGHT_SALT + index, 0.5, 1.0 if positive else 0.0)
-    return {"name": weight.name, "shape": list(weight.shape)} | recipe
-
-
 def _case(policy, name, shape, args, scale=1.0, **call):
     layer = getattr(L, name)(**args, dtype=policy)
     layer.build(shape)
-    source, upstream = _recipe(INPUT_SALT, scale), _recipe(UPSTREAM_SALT)
-    recipes = [_weight_recipe(i, w) for i, w in enumerate(layer.weights)]
+    source, upstream = hashed.recipe(INPUT_SALT, scale), hashed.recipe(UPSTREAM_SALT)
+    recipes = [weight_recipe(w, WEIGHT_SALT + i) for i, w in enumerate(layer.weights)]
     for weight, recipe in zip(layer.weights, recipes):
         weight.assign(_float32(recipe, recipe["shape"]))
     x = tf.constant(_float32(source, shape))
@@ -82,7 +73,7 @@ LAYERS = [
 
 
 def layers():
-    """Each layer under both policies; batch normalization in training and at inference."""
+    """The set `mixed_layers`: each layer under both policies, batch normalization also in training."""
     cases = []
     compute_in("float32")
     for policy in ("mixed_bfloat16", "mixed_float16"):
@@ -120,7 +111,7 @@ def _step_case(name, args, initial_scale, growth):
 
 
 def loss_scale():
-    """Steps that are finite and not, so that the scale falls, rises and rises again."""
+    """The set `loss_scale`: finite and non-finite gradients, so that the scale falls, rises and rises again."""
     compute_in("float32")
     return {"shapes": [list(s) for s in SHAPES], "bad": BAD, "value_salt": VALUE_SALT,
             "gradient_salt": GRADIENT_SALT,

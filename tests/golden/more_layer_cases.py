@@ -1,4 +1,4 @@
-"""Golden sets of the other layers in float64: convolutions of all kinds, merges, normalisation."""
+"""Golden set of further layers in float64: convolutions of all kinds, merges, normalisation."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import tensorflow as tf
 import torch
 
 import hashed
-from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case, _recipe, _weight_recipe
+from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case, _weight_recipe
 from nets import compute_in
 
 L = keras.layers
@@ -86,11 +86,11 @@ MERGES += [("Subtract", [(3, 4), (3, 4)], {}), ("Subtract", [(2, 3, 4), (2, 3, 1
 
 
 def _merge_case(name, shapes, args):
-    """A layer of several inputs; input k has the salt INPUT_SALT + k."""
+    """A layer with several inputs; input k has the salt INPUT_SALT + k."""
     layer = getattr(L, name)(**args)
-    sources = [_recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
+    sources = [hashed.recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
     inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
-    upstream = _recipe(UPSTREAM_SALT)
+    upstream = hashed.recipe(UPSTREAM_SALT)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         y = layer(inputs)
@@ -107,7 +107,7 @@ def _embedding_case(shape):
     recipe = _weight_recipe(0, layer.weights[0])
     layer.weights[0].assign(hashed.of_recipe(recipe, recipe["shape"]))
     ids = hashed.labels(int(np.prod(shape)), INPUT_SALT, 6).reshape(shape)
-    upstream = _recipe(UPSTREAM_SALT)
+    upstream = hashed.recipe(UPSTREAM_SALT)
     with tf.GradientTape() as tape:
         y = layer(tf.constant(ids))
         scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
@@ -117,8 +117,8 @@ def _embedding_case(shape):
 
 
 def _bilinear_case(shape, size):
-    """From PyTorch: TensorFlow interpolates in float32."""
-    source, upstream = _recipe(INPUT_SALT), _recipe(UPSTREAM_SALT)
+    """Computed by PyTorch, because TensorFlow interpolates in float32."""
+    source, upstream = hashed.recipe(INPUT_SALT), hashed.recipe(UPSTREAM_SALT)
     x = torch.tensor(hashed.of_recipe(source, shape), requires_grad=True)
     y = torch.nn.functional.interpolate(x.permute(0, 3, 1, 2), scale_factor=tuple(size),
                                         mode="bilinear").permute(0, 2, 3, 1)
@@ -130,7 +130,7 @@ def _bilinear_case(shape, size):
 
 
 def more_layers():
-    """Set 8."""
+    """The set `more_layers`."""
     compute_in("float64")
     cases = [_case(*row) for row in CONVOLUTIONS + POOLS + MOVEMENT + NORMALISATION]
     cases += [_bilinear_case((1, 3, 4, 2), [2, 3]), _bilinear_case((2, 1, 5, 2), [3, 2])]
@@ -139,6 +139,7 @@ def more_layers():
 
 
 SETS = {"more_layers": (more_layers, """
-cases: as in layers.lua. merges[i]: input_shapes[k] and inputs[k], the recipes of several inputs, and
-input_gradients[k]. embeddings[i]: ids = labels(size, ids_salt, 6) of a shape, looked up in the table
-weight {6, 3}. Axes count as in Keras (from 0, with the batch).""")}
+cases[i]: as in layers.lua. merges[i]: a layer with several inputs; inputs[k] is the recipe of input k
+of input_shapes[k], input_gradients[k] its gradient. embeddings[i]: the ids labels(size, ids_salt, 6)
+of `shape`, looked up in a table of 6 rows and 3 columns by the recipe `weight`. Axes count as in
+Keras: from 0, with the batch.""")}

@@ -1,4 +1,4 @@
-"""Golden sets of networks: mnist_cnn's gradients, RMSprop curves of a narrow copy and LeNet-5.
+"""Golden sets of networks: gradients of mnist_cnn, RMSprop loss curves of a narrow copy and of LeNet-5.
 
 Weights are hashed with one salt per tensor in the order of get_weights(): kernels scaled by
 sqrt(6 / fan_in), biases and beta by 0.05, gamma 1 + 0.05; moving statistics keep their defaults. A
@@ -15,15 +15,16 @@ import hashed
 
 WEIGHT_SALT, IMAGE_SALT, LABEL_SALT, SAMPLE_SALT = 100, 1000, 2000, 3000
 SAMPLES = 64
-# Set 1's batch: of 60 it is the one farthest from flipping a max pool's choice by float32 rounding
-# (gap 1.2e-5 of the spread; one flip moves the gradients by 0.5 %).
+# The batch of mnist_cnn_gradients. Of 60 batches it is the one in which float32 rounding is least
+# likely to change which cell a max pool picks: the smallest gap is 1.2e-5 of the spread. One changed
+# pick moves the gradients by 0.5 %.
 QUIET_BATCH = 50
 L = keras.layers
 
-NOTE = """weights[k]: recipe of tensor k of get_weights(): salt scale offset, or `default` (moving
-statistics); images of step s (from 0): array(n, images.salt + s, images.scale, images.offset),
-labels(batch, labels.salt + s, classes); all rounded to the net's dtype; loss: mean categorical
-cross-entropy."""
+NOTE = """weights[k]: recipe of tensor k of get_weights(), or `default`, the value of all its elements
+(moving statistics). Step s (from 0) trains on the images array(n, images.salt + s, images.scale,
+images.offset) and the class ids labels(batch, labels.salt + s, classes). Weights and images are
+rounded to `dtype`. The loss is the mean categorical cross-entropy."""
 
 
 def _tail(dense):
@@ -33,7 +34,7 @@ def _tail(dense):
 
 
 def mnist_cnn(size=28, filters=(32, 256, 128), dense=128):
-    """The first seed's network, dropout rates 0."""
+    """The network mnist_cnn of models/, with dropout rates of 0."""
     a, b, c = filters
     return keras.Sequential([
         L.Input((size, size, 1)),
@@ -56,7 +57,7 @@ def lenet5():
 
 
 def compute_in(floatx):
-    """Makes Keras build in float32 or float64; an earlier model's policy would stay otherwise."""
+    """Makes Keras compute in float32 or float64. Without the policy, that of an earlier set would stay."""
     keras.config.set_floatx(floatx)
     keras.config.set_dtype_policy(floatx)
 
@@ -68,8 +69,7 @@ def _recipe(index, weight):
     if name.startswith("moving"):
         return recipe | {"default": 0.0 if name == "moving_mean" else 1.0}
     scale = math.sqrt(6.0 / math.prod(shape[:-1])) if name == "kernel" else 0.05
-    return recipe | {"salt": WEIGHT_SALT + index, "scale": scale,
-                     "offset": 1.0 if name == "gamma" else 0.0}
+    return recipe | hashed.recipe(WEIGHT_SALT + index, scale, 1.0 if name == "gamma" else 0.0)
 
 
 def _set_weights(model, dtype):
@@ -114,7 +114,7 @@ def _in_precision(floatx, build, shape):
 
 
 def _gradient_entry(k, recipe, exact, single):
-    """The sampled entries of a gradient, and how far float32 strays from them."""
+    """SAMPLES elements of a gradient, and how far Keras's float32 gradient is from it."""
     salt = SAMPLE_SALT + k
     at = hashed.sample_indexes(exact.size, salt, SAMPLES)
     norm = np.linalg.norm(exact)
@@ -124,14 +124,14 @@ def _gradient_entry(k, recipe, exact, single):
 
 
 def gradients_of_mnist_cnn():
-    """Set 1: loss and gradients of one batch of 16."""
+    """Loss and gradients of one batch of 16."""
     shape = (16, 28, 28, 1)
     loss, exact, recipes = _in_precision("float64", mnist_cnn, shape)
     f32_loss, single, _ = _in_precision("float32", mnist_cnn, shape)
     trainable = [r for r in recipes if r["trainable"]]
     entries = [_gradient_entry(k, *row) for k, row in enumerate(zip(trainable, exact, single))]
     return _describe(shape, "float32", recipes, QUIET_BATCH) | {
-        "loss": loss, "f32_loss": f32_loss, "sample_count": SAMPLES, "gradients": entries}
+        "loss": np.float64(loss), "f32_loss": np.float64(f32_loss), "sample_count": SAMPLES, "gradients": entries}
 
 
 def _train(build, shape, dtype, floatx, steps):
@@ -147,11 +147,11 @@ def _train(build, shape, dtype, floatx, steps):
         losses.append(loss)
     assert optimizer.learning_rate.dtype == floatx
     norms = [np.linalg.norm(w.numpy().astype(np.float64)) for w in model.weights]
-    return losses, norms, recipes
+    return np.array(losses), np.array(norms), recipes
 
 
 def curve_of_narrow_cnn():
-    """Set 2: 20 float64 steps of a narrow mnist_cnn."""
+    """20 steps of a narrow mnist_cnn in float64."""
     shape = (8, 12, 12, 1)
     losses, norms, recipes = _train(
         lambda: mnist_cnn(12, (4, 8, 4), 16), shape, "float64", "float64", 20)
@@ -161,7 +161,7 @@ def curve_of_narrow_cnn():
 
 
 def curve_of_lenet5():
-    """Set 3: 12 float32 steps of LeNet-5; the float64 curve beside it."""
+    """12 steps of LeNet-5 in float32, and the losses of the same steps in float64."""
     shape = (128, 28, 28, 1)
     losses, norms, recipes = _train(lenet5, shape, "float32", "float32", 12)
     exact, _, _ = _train(lenet5, shape, "float32", "float64", 12)
@@ -172,16 +172,18 @@ def curve_of_lenet5():
 SETS = {
     "mnist_cnn_gradients": (gradients_of_mnist_cnn, NOTE + """
 
-loss, gradients[k]: computed in float64 from the float32 values, in the order of trainable_weights:
-norm (L2), samples[j] = entry floor(unit(j - 1, sample_salt) * size) of the flat gradient (from 0);
-f32_loss, f32_norm: the same by Keras in float32; f32_deviation: |f32 - f64| / |f64|. A ReLU input
-so near 0 that float32 rounding moves it across changes the gradients before it by up to 1e-3."""),
+loss and gradients[k], in the order of trainable_weights, are computed in float64 from the float32
+weights and images: norm (L2), and samples[j], the element floor(unit(j - 1, sample_salt) * size) of
+the flat gradient, counted from 0. f32_loss and f32_norm: the same computed by Keras in float32;
+f32_deviation: |f32 - f64| / |f64|. It is up to 1e-3, because a ReLU input near 0 may change its sign by
+float32 rounding, which changes the gradients of all earlier layers."""),
     "narrow_cnn_curve": (curve_of_narrow_cnn, NOTE + """
 
-losses[s]: before the update of RMSprop step s; final_norms[k]: L2 norm of weights[k] after the
-last."""),
+losses[s + 1]: the loss before the update of RMSprop step s; final_norms[k]: the L2 norm of tensor k
+of get_weights() after the last step."""),
     "lenet5_curve": (curve_of_lenet5, NOTE + """
 
-losses[s]: before the update of RMSprop step s, by Keras in float32, f64_losses in float64 from
-the same float32 values; final_norms[k]: L2 norm of weights[k] after the last."""),
+losses[s + 1]: the loss before the update of RMSprop step s, computed by Keras in float32; f64_losses:
+the same in float64 from the same float32 weights and images; final_norms[k]: the L2 norm of tensor k of
+get_weights() after the last step."""),
 }

@@ -1,8 +1,9 @@
 """Golden set of optimizers: final values of two small tensors after ten steps, in float64.
 
-Keras turns Python floats into float32 wherever ops.cast or convert_to_tensor meets one, whatever
-floatx is. Three things keep that out: fields of optimizers and schedules become numpy's float64
-(exact_fields), ops.cast takes floats as such (Nadam's 0.96 stands in its code), and floatx is float64.
+Keras rounds Python floats to float32 in ops.cast and convert_to_tensor, whatever floatx is. Three
+things prevent that: floats in the fields of optimizers and schedules become numpy's float64
+(exact_fields), ops.cast is replaced by one that keeps float64 (for the 0.96 in Nadam's code), and
+floatx is float64.
 """
 
 from unittest import mock
@@ -16,7 +17,6 @@ from nets import compute_in
 
 SHAPES = [(3, 4), (5,)]
 VALUE_SALT, GRADIENT_SALT, STEPS = 40, 400, 10
-
 
 
 def _schedule(name, **config):
@@ -75,19 +75,19 @@ CASES = [
 
 
 def _gradient(step, k):
-    """Shrinks over the steps, so that Adam's largest second moment (amsgrad) matters."""
+    """The gradients shrink, so that amsgrad's largest second moment differs from the current one."""
     return hashed.array(SHAPES[k], GRADIENT_SALT + 2 * step + k, 1.0 / (1 + step))
 
 
 def exact(value):
-    """Floats become numpy's, which are float64: Keras would round Python's to float32."""
+    """The value with Python's floats as numpy's float64, which Keras does not round to float32."""
     if isinstance(value, list):
         return [exact(item) for item in value]
     return np.float64(value) if isinstance(value, float) else value
 
 
 def exact_fields(thing):
-    """The same of all fields of an optimizer or a schedule; returns it."""
+    """Applies `exact` to all fields of an optimizer or a schedule; returns it."""
     for field, value in vars(thing).items():
         if type(value) in (float, list) and not field.endswith("variables"):
             setattr(thing, field, exact(value))
@@ -109,7 +109,7 @@ def _optimizer(name, args):
 
 
 def _case(name, args):
-    """Values after the steps; with averages also those finalize_variable_values sets."""
+    """The variables after the steps; with use_ema also after finalize_variable_values."""
     optimizer = _optimizer(name, args)
     variables = [keras.Variable(hashed.array(shape, VALUE_SALT + k), dtype="float64")
                  for k, shape in enumerate(SHAPES)]
@@ -125,7 +125,7 @@ def _case(name, args):
 
 
 def optimizers():
-    """Set 5."""
+    """The set `optimizers`."""
     compute_in("float64")
     cast = ops.cast
     with mock.patch.object(ops, "cast", lambda x, dtype: cast(exact(x), dtype)):
@@ -135,7 +135,7 @@ def optimizers():
 
 
 SETS = {"optimizers": (optimizers, """
-Tensor k (from 0) starts as array(size, value_salt + k); its gradient in step s (from 0) is
-array(size, gradient_salt + 2 s + k, 1 / (1 + s)). cases[i]: optimizer, args by Keras's names;
-final[k]: its values after `steps` steps, in float64; finalized[k]: what finalize_variable_values
-makes of them, where there are averages. What args leaves out has Keras's default.""")}
+Variable k (from 0) starts as array(size, value_salt + k); its gradient in step s (from 0) is
+array(size, gradient_salt + 2 s + k, 1 / (1 + s)). cases[i]: an optimizer with args, by Keras's names;
+arguments that are not given have Keras's defaults. final[k]: the values of variable k after `steps` steps
+in float64; finalized[k]: its values after finalize_variable_values, for optimizers with use_ema.""")}

@@ -1,6 +1,7 @@
 """Golden set of schedules: the learning rate at steps 0 to 25, in float64."""
 
 import keras
+import numpy as np
 
 from nets import compute_in
 from optimizer_cases import make_schedule
@@ -35,19 +36,19 @@ CASES = [
 
 
 def _case(name, args):
-    # The step is what an optimizer would give.
+    # An optimizer passes its step as an int64 tensor.
     schedule = make_schedule(name, args)
     rates = [schedule(keras.ops.convert_to_tensor(step, "int64")) for step in range(STEPS)]
     assert all(rate.dtype == "float64" for rate in rates)
-    return {"schedule": name, "args": args, "rates": [float(rate) for rate in rates]}
+    return {"schedule": name, "args": args, "rates": np.array([float(rate) for rate in rates])}
 
 
 def schedules():
-    """The rates of every case."""
+    """The set `schedules`."""
     compute_in("float64")
     return {"cases": [_case(*case) for case in CASES]}
 
 
 SETS = {"schedules": (schedules, """
-cases[i]: schedule, args by Keras's names; rates[s + 1]: the rate at step s (from 0), in float64. What
-args leaves out has Keras's default.""")}
+cases[i]: a schedule with args, by Keras's names; arguments that are not given have Keras's defaults.
+rates[s + 1]: the rate at step s (from 0), in float64.""")}

@@ -3,9 +3,8 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local hash = require "hash"
+local load_golden = require "golden.load"
+local hash = require "golden.hash"
 
 local test = check.test
 local L = mgpu.layers
@@ -171,7 +170,7 @@ end)
 
 -- ---- numbers ------------------------------------------------------------------------------------
 
-for i, case in ipairs(require("conv_layers").ties) do
+for i, case in ipairs(load_golden("conv_layers").ties) do
   test(("of equal cells %s %d picks the ones that Keras picks"):format(case.layer, i), function()
     local args = copy(case.args)
     args.dtype = "float64"

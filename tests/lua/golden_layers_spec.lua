@@ -2,9 +2,8 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local comparing = require "comparing"
+local load_golden = require "golden.load"
+local comparing = require "golden.comparing"
 local near, from_one = comparing.near, comparing.from_one
 
 local test = check.test
@@ -87,16 +86,16 @@ local function compare_embedding(case, setting)
 end
 
 local tests_of = comparing.tests_of
-tests_of("case", require("layers").cases, compare)
-local more = require "more_layers"
+tests_of("case", load_golden("layers").cases, compare)
+local more = load_golden "more_layers"
 tests_of("further case", more.cases, compare)
-tests_of("convolution family", require("conv_layers").cases, compare)
+tests_of("convolution family", load_golden("conv_layers").cases, compare)
 tests_of("merge", more.merges, compare_merge)
 tests_of("embedding", more.embeddings, compare_embedding)
 
 -- ---- activations --------------------------------------------------------------------------------
 
-local golden = require "activations"
+local golden = load_golden "activations"
 
 -- Axes counted from 0 as axes counted from 1: the only argument of these.
 local ALONG = { softmax = true, log_softmax = true, glu = true, sparsemax = true }

@@ -4,10 +4,9 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local golden = require "optimizers"
-local hash = require "hash"
+local load_golden = require "golden.load"
+local golden = load_golden "optimizers"
+local hash = require "golden.hash"
 
 local test = check.test
 local optimizers = mgpu.optimizers

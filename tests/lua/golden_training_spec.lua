@@ -4,9 +4,8 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local hash = require "hash"
+local load_golden = require "golden.load"
+local hash = require "golden.hash"
 
 local test = check.test
 local L = mgpu.layers
@@ -62,7 +61,7 @@ local function curve(model, golden, device)
 end
 
 test("the seed's network: loss and gradients of step 1 in float32", function()
-  local golden = require "mnist_cnn_gradients"
+  local golden = load_golden "mnist_cnn_gradients"
   local model = seed_network(golden, { 32, 256, 128 }, 128)
   local x, y = batch(golden, 0)
   local loss, grads = mgpu.value_and_grad(function()
@@ -82,7 +81,7 @@ test("the seed's network: loss and gradients of step 1 in float32", function()
 end)
 
 test("a narrow copy's loss curve over 20 RMSprop steps in float64", function()
-  local golden = require "narrow_cnn_curve"
+  local golden = load_golden "narrow_cnn_curve"
   in_float64(function()
     local model = seed_network(golden, golden.filters, golden.dense)
     check.near(curve(model, golden, "ref:0"), golden.losses, 1e-9)
@@ -93,11 +92,14 @@ test("a narrow copy's loss curve over 20 RMSprop steps in float64", function()
 end)
 
 test("LeNet-5's loss curve over 12 RMSprop steps in float32", function()
-  local golden = require "lenet5_curve"
+  local golden = load_golden "lenet5_curve"
   local model = mgpu.models.lenet5 { input_shape = golden.input_shape, classes = golden.classes }
   model(mgpu.zeros { 1, unpack(golden.input_shape) })
   set_weights(model, golden)
   check.near(curve(model, golden), golden.losses, 1e-5)
+  for k, w in ipairs(model:get_weights()) do
+    check.near(mgpu.sqrt(mgpu.sum(mgpu.square(w))):item(), golden.final_norms[k], 1e-5)
+  end
 end)
 
 -- ---- losses and metrics -------------------------------------------------------------------------
@@ -109,7 +111,7 @@ local function described(case, name)
   return ("%s {%s}"):format(name, table.concat(parts, ", "))
 end
 
-local golden_losses = require "losses"
+local golden_losses = load_golden "losses"
 
 local function shaped(values, shape, dtype)
   return mgpu.tensor(values, { dtype = dtype or "float64" }):reshape(shape)

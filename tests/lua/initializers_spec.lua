@@ -1,9 +1,9 @@
 -- Initializers: moments and bounds as Keras's formulas say (tests/golden/initializers), seeds.
 
 local check = require "check"
+local load_golden = require "golden.load"
 local mgpu = require "mgpu"
 
-package.path = "tests/golden/?.lua;" .. package.path
 
 local test = check.test
 
@@ -28,7 +28,7 @@ local function compare(case)
   if case.max then check.truthy(t:max():item() <= case.max + 1e-6, "maximum") end
 end
 
-for i, case in ipairs(require("initializers").cases) do
+for i, case in ipairs(load_golden("initializers").cases) do
   if case.initializer ~= "orthogonal" and case.initializer ~= "identity" then
     test(("case %d: %s has Keras's mean, deviation and bounds"):format(i, case.initializer),
       function() compare(case) end)

@@ -4,10 +4,9 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local comparing = require "comparing"
-local golden = require "loss_scale"
+local load_golden = require "golden.load"
+local comparing = require "golden.comparing"
+local golden = load_golden "loss_scale"
 
 local test = check.test
 local L, optimizers = mgpu.layers, mgpu.optimizers

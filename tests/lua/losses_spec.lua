@@ -272,9 +272,9 @@ end)
 
 -- ---- Keras's reductions of values with several axes ---------------------------------------------
 
-package.path = "tests/golden/?.lua;" .. package.path
-local hash = require "hash"
-local golden = require "loss_reductions"
+local load_golden = require "golden.load"
+local hash = require "golden.hash"
+local golden = load_golden "loss_reductions"
 
 local TARGETS = { ids = { 5, { 4, 3 } }, ids_from_minus_1 = { 5, { 4, 3 } }, ids_of_axis_1 = { 3, { 4, 5 } } }
 

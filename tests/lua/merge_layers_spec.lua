@@ -4,9 +4,8 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local comparing = require "comparing"
+local load_golden = require "golden.load"
+local comparing = require "golden.comparing"
 
 local near, test = comparing.near, check.test
 local L = mgpu.layers
@@ -49,7 +48,7 @@ local function compare_embedding(case, setting)
   near(grads[1], case.weight_gradient, setting.tolerance)
 end
 
-local golden = require "merge_layers"
+local golden = load_golden "merge_layers"
 comparing.tests_of("case", golden.cases, compare)
 comparing.tests_of("embedding", golden.embeddings, compare_embedding)
 

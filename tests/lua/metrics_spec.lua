@@ -81,9 +81,9 @@ end)
 
 -- ---- Keras's numbers ----------------------------------------------------------------------------
 
-package.path = "tests/golden/?.lua;" .. package.path
-local hash = require "hash"
-local golden = require "metrics"
+local load_golden = require "golden.load"
+local hash = require "golden.hash"
+local golden = load_golden "metrics"
 
 -- Targets, predictions and weights of an update, from 0.
 local function golden_batch(case, update, dtype)

@@ -4,9 +4,8 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local comparing = require "comparing"
+local load_golden = require "golden.load"
+local comparing = require "golden.comparing"
 
 local test = check.test
 local L = mgpu.layers
@@ -103,7 +102,7 @@ local function compare(case, device)
   for k, wanted in ipairs(case.after or {}) do comparing.near(moving[k], wanted, 1e-5) end
 end
 
-for i, case in ipairs(require("mixed_layers").cases) do
+for i, case in ipairs(load_golden("mixed_layers").cases) do
   test(("%s %d under %s gives Keras's output and gradients"):format(case.layer, i, case.policy), function()
     local before = core.default_device()
     for _, device in ipairs { "ref:0", before } do

@@ -4,9 +4,8 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local hash = require "hash"
+local load_golden = require "golden.load"
+local hash = require "golden.hash"
 
 local test = check.test
 local L = mgpu.layers
@@ -45,7 +44,7 @@ local LOSSES = { "mse", "sparse_categorical_crossentropy" }
 for _, eager in ipairs { false, true } do
   test(("a functional model trains as in Keras%s"):format(eager and ", without jit" or ""), function()
     in_float64(function()
-      local golden = require "functional"
+      local golden = load_golden "functional"
       local R = mgpu.regularizers
       local model = two { shared = R.L2 { 0.01 }, narrow = R.L1 { 0.02 }, deep = R.L2 { 0.1 } }
       local weights = {}

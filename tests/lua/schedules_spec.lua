@@ -3,9 +3,8 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-
-package.path = "tests/golden/?.lua;" .. package.path
-local golden = require "schedules"
+local load_golden = require "golden.load"
+local golden = load_golden "schedules"
 
 local test = check.test
 local optimizers, schedules = mgpu.optimizers, mgpu.schedules
