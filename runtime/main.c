@@ -74,6 +74,10 @@ static const char jit_bytecode[] = "require('jit.bcsave').start(unpack(arg))\n";
 static const char require_global[] = "local name = ...; _G[name] = require(name)\n";
 static const char set_devices[] = "require('mgpu.program').set_devices((...))\n";
 static const char list_devices[] = "require('mgpu.program').list_devices()\n";
+/* Short module names such as mgpu.layers; aliases.lua appends the searcher that finds them. */
+static const char load_aliases[] = "table.insert(package.loaders, function(name)\n"
+                                   "  if name:find '^mgpu%.' then require 'mgpu.aliases' end\n"
+                                   "end)\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 /* ---- errors and signals ---------------------------------------------------------------------- */
@@ -240,7 +244,8 @@ static bool find_root(char *root, size_t room) {
     return false;
 }
 
-/* Puts our Lua files first on package.path, and the binding where require finds it. */
+/* Puts our Lua files first on package.path, and the binding and the aliases where require finds
+ * them. */
 static void set_up_packages(lua_State *L) {
     char root[1024];
     lua_getglobal(L, "package");
@@ -256,6 +261,7 @@ static void set_up_packages(lua_State *L) {
     lua_pushcfunction(L, luaopen_mgpu_core);
     lua_setfield(L, -2, "mgpu.core");
     lua_pop(L, 2);
+    if (luaL_dostring(L, load_aliases)) lua_pop(L, 1);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 --
 -- Tensor functions come from tensor.lua; everything else is loaded on first use.
 local core = require "mgpu.core"
+local aliases = require "mgpu.aliases"
 
 local mgpu = {}
 for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
@@ -20,7 +21,7 @@ function mgpu.set_image_data_format(format)
     core.fail("usage", ('set_image_data_format: expected "channels_last" or "channels_first", got %s')
       :format(tostring(format)))
   end
-  require "mgpu.layers.images".default_format = format
+  require "mgpu.nn.layers.images".default_format = format
 end
 
 --- models.NAME {input_shape =, classes =} loads models/NAME.lua.
@@ -41,22 +42,22 @@ local function zoo()
 end
 
 local loaders = {
-  Layer = function() return require "mgpu.layer" end,
-  mixed_precision = function() return require "mgpu.mixed_precision" end,
-  with_device = function() return require "mgpu.layer".with_device end,
-  Model = function() return require "mgpu.model" end,
-  Sequential = function() return require "mgpu.sequential" end,
-  Input = function() return require "mgpu.layers".Input end,
-  explain = function() return require "mgpu.explain" end,
-  load_model = function() return require "mgpu.config".load_model end,
+  Layer = function() return require "mgpu.nn.layer" end,
+  mixed_precision = function() return require "mgpu.nn.mixed_precision" end,
+  with_device = function() return require "mgpu.nn.layer".with_device end,
+  Model = function() return require "mgpu.nn.model" end,
+  Sequential = function() return require "mgpu.nn.sequential" end,
+  Input = function() return require "mgpu.nn.layers".Input end,
+  explain = function() return require "mgpu.parallel.explain" end,
+  load_model = function() return require "mgpu.nn.config".load_model end,
   models = zoo,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do
-  loaders[name] = function() return require "mgpu.mixed_precision"[name] end
+  loaders[name] = function() return require "mgpu.nn.mixed_precision"[name] end
 end
 for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
   "regularizers", "schedules", "datasets", "data", "activations", "parallel" } do
-  loaders[kind] = function() return require("mgpu." .. kind) end
+  loaders[kind] = function() return require("mgpu." .. (aliases[kind] or kind)) end
 end
 
 local function names()

@@ -107,7 +107,7 @@ end
 types.regularizer = function(value)
   local t = type(value)
   if t == "string" or t == "function" or t == "table" then
-    return require "mgpu.regularizers".get(value)
+    return require "mgpu.nn.regularizers".get(value)
   end
   return nil, "the name of a regularizer, one of mgpu.regularizers, or a function"
 end

@@ -1,7 +1,7 @@
 -- What the program's own options do: --devices, --list-devices, --doctor.
 
 local core = require "mgpu.core"
-local devices = require "mgpu.devices"
+local devices = require "mgpu.parallel.devices"
 
 local M = {}
 

@@ -221,7 +221,7 @@ static void push_root_of_library(lua_State *L) {
         for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
             char root[1024], index[1100];
             snprintf(root, sizeof root, "%.*s/%s", n, slash ? self.dli_fname : ".", places[i]);
-            snprintf(index, sizeof index, "%s/lua/mgpu/tensor.lua", root);
+            snprintf(index, sizeof index, "%s/lua/mgpu/init.lua", root);
             if (!mg_io_exists(index)) continue;
             lua_pushstring(L, root);
             return;
@@ -257,7 +257,7 @@ int luaopen_mgpu_core(lua_State *L) {
     set_root(L);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
-    lua_newtable(L); /* the methods of tensors: ops, then what lua/mgpu/tensor.lua adds */
+    lua_newtable(L); /* the methods of tensors: ops, then what lua/mgpu/tensor/ adds */
     bind_open_ops(L, false);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "methods");

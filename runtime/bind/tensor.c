@@ -144,7 +144,7 @@ static int dtype_option(lua_State *L, int index, const char *who) {
                      near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
-/* tensor(value, dtype, device): the options come apart in lua/mgpu/tensor.lua. */
+/* tensor(value, dtype, device): the options come apart in lua/mgpu/tensor/init.lua. */
 static int core_tensor(lua_State *L) {
     bind_poll(L);
     int dtype = -1;
@@ -384,7 +384,7 @@ static int core_is_tensor(lua_State *L) {
 
 /* ---- metatable ---- */
 
-/* A number asks lua/mgpu/tensor.lua's `entry`; anything else is a method. */
+/* A number asks lua/mgpu/tensor/init.lua's `entry`; anything else is a method. */
 static int tensor_index(lua_State *L) {
     if (lua_type(L, 2) == LUA_TNUMBER) {
         lua_getfield(L, lua_upvalueindex(1), "entry");
@@ -423,7 +423,7 @@ static int tensor_compare(lua_State *L) {
                      "element by element");
 }
 
-/* print shows what lua/mgpu/tensor.lua's `text` makes. */
+/* print shows what lua/mgpu/tensor/init.lua's `text` makes. */
 static int tensor_text(lua_State *L) {
     lua_settop(L, 1);
     lua_getfield(L, lua_upvalueindex(1), "text");

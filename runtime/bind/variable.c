@@ -125,7 +125,7 @@ static int variable_newindex(lua_State *L) {
     return 0;
 }
 
-/* turn_trainable(layer): for lua/mgpu/weights.lua, when it turns its `trainable`. */
+/* turn_trainable(layer): for lua/mgpu/nn/weights.lua, when it turns its `trainable`. */
 static int core_turn_trainable(lua_State *L) {
     bind_turn_trainable(lua_topointer(L, 1));
     return 0;

@@ -81,7 +81,7 @@ end)
 -- Devices that have always just finished: the order in which they are taken is all that is left.
 local function instant(n)
   local model = classifier { devices = THREE, strategy = "async" }
-  local async = require "mgpu.asynchronous".new(model.compiled, model)
+  local async = require "mgpu.parallel.asynchronous".new(model.compiled, model)
   local step = { submit = function()
     return { done = function() return true end, wait = function() return {} end }
   end }

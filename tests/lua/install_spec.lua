@@ -30,6 +30,32 @@ test("a stock luajit requires mgpu and trains", function()
     .. "/usr/bin/luajit %s"):format(build, train_script())), "trained\n")
 end)
 
+-- Each module of TRY must be the table that mgpu has, and require alone must find it.
+local ALIASES = [[
+for _, name in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "datasets", "data", "parallel",
+  "schedules", "initializers", "regularizers", "activations", "mixed_precision", "explain" } do
+  local short = require("mgpu." .. name)
+  assert(short == require "mgpu"[name], name)
+end
+for name, class in pairs { layer = "Layer", model = "Model", sequential = "Sequential" } do
+  assert(require("mgpu." .. name) == require "mgpu"[class], name)
+end
+assert(require "mgpu.layers.conv2d" == require "mgpu".layers.Conv2D)
+local ok, message = pcall(require, "mgpu.no_such_module")
+assert(not ok and message:find "mgpu.no_such_module' not found")
+print "found"
+]]
+
+test("short module names are found, before and after require mgpu", function()
+  local path = check.path "aliases.lua"
+  check.write(path, ALIASES)
+  check.equal(check.run(("%s %s"):format(check.program, path)), "found\n")
+  check.needs("/usr/bin/luajit")
+  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  check.equal(check.run(("LUA_PATH='lua/?.lua;lua/?/init.lua;;' LUA_CPATH='%s/?.so;;' "
+    .. "/usr/bin/luajit -lmgpu %s"):format(build, path)), "found\n")
+end)
+
 test("the build tree works from another working directory", function()
   local path, here = train_script(), check.run("pwd"):gsub("\n", "")
   check.equal(check.run(("cd / && %s/%s/mgpulua %s"):format(here, build, path)), "trained\n")

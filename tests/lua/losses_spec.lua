@@ -232,7 +232,7 @@ test("weights that add up to 0 give 0, and no NaN in the gradient", function()
 end)
 
 test("a function as a loss takes weights and reductions", function()
-  local Loss = require "mgpu.losses.loss"
+  local Loss = require "mgpu.nn.losses.loss"
   local loss = Loss.from_function(function(y, p) return mgpu.sum(mgpu.abs(y - p), { axis = 2 }) end)
   check.equal(loss(ZEROS, FAR):item(), 5)
   check.equal(loss(ZEROS, FAR, { sample_weight = { 1, 0 } }):item(), 2.5)

@@ -365,10 +365,10 @@ test("a functional model with a model inside keeps its policies", function()
 end)
 
 test("the summary tells the policy, and the layers that have another", function()
-  local text = require "mgpu.summary".text(small "mixed_bfloat16")
+  local text = require "mgpu.nn.summary".text(small "mixed_bfloat16")
   check.matches(text, "s (Activation) float32")
   check.matches(text, "Policy: mixed_bfloat16 (computes in bfloat16, weights in float32)")
-  check.falsy(require "mgpu.summary".text(small "float32"):find "Policy", "a line on the policy")
+  check.falsy(require "mgpu.nn.summary".text(small "float32"):find "Policy", "a line on the policy")
 end)
 
 test("steps on two and four devices are those on one, to the rounding of bfloat16", function()

@@ -187,7 +187,7 @@ end)
 
 test("the summary shows the device, and it is saved", function()
   local model = network("ref:1", "ref:2")
-  check.matches(require "mgpu.summary".text(model), "c (Dense) @ref:1")
+  check.matches(require "mgpu.nn.summary".text(model), "c (Dense) @ref:1")
   local path = check.path "placed.safetensors"
   model:save(path)
   local again = mgpu.load_model(path)

@@ -134,7 +134,7 @@ test("an own layer with several inputs and outputs needs no shape rule", functio
 end)
 
 test("the summary says what each layer is connected to", function()
-  local text = require "mgpu.summary".text(two())
+  local text = require "mgpu.nn.summary".text(two())
   check.matches(text, "both (Concatenate)               (None, 10)                0            "
     .. "shared, shared")
   check.matches(text, "Total params: 108")

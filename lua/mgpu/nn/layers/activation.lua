@@ -1,0 +1,12 @@
+--- Activation "relu": any activation by name or function.
+local activations = require "mgpu.nn.activations"
+local Layer = require "mgpu.nn.layer"
+
+local Activation = Layer:extend("Activation", { positional = 1,
+  { "activation", "activation", required = true } })
+
+function Activation:init() self.activate = activations.get(self.activation, tostring(self)) end
+
+function Activation:call(x) return self.activate(x) end
+
+return Activation

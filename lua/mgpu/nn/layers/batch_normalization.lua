@@ -1,0 +1,89 @@
+--- BatchNormalization {axis = -1, momentum = 0.99, epsilon = 1e-3, center =, scale =, ...}
+-- Training: y = gamma (x - mean) / sqrt(var + epsilon) + beta with the batch's mean and (biased)
+-- variance, and moving = moving * momentum + batch * (1 - momentum). Inference, and a layer that is
+-- not trainable: with the moving statistics (Ioffe & Szegedy 2015; Keras's formulas). Of float16 or
+-- bfloat16 x everything but x and y is float32.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
+  { "axis", "integer", default = -1 },
+  { "momentum", "number", default = 0.99, min = 0, max = 1 },
+  { "epsilon", "number", default = 1e-3, min = 0 },
+  { "center", "boolean", default = true },
+  { "scale", "boolean", default = true },
+  { "beta_initializer", "initializer", default = "zeros" },
+  { "gamma_initializer", "initializer", default = "ones" },
+  { "moving_mean_initializer", "initializer", default = "zeros" },
+  { "moving_variance_initializer", "initializer", default = "ones" },
+  { "beta_regularizer", "regularizer" },
+  { "gamma_regularizer", "regularizer" },
+})
+
+-- The orders of axes that bring the channels last, and back.
+local function orders(axis, rank)
+  local there, back = {}, {}
+  for i = 1, rank do if i ~= axis then there[#there + 1] = i end end
+  there[rank] = axis
+  for i, from in ipairs(there) do back[from] = i end
+  return there, back
+end
+
+function BatchNormalization:build(shape)
+  local axis = self.axis < 0 and self.axis + #shape + 1 or self.axis
+  if #shape < 2 or axis < 2 or axis > #shape then
+    self:fail("axis %d is out of range for the input %s", self.axis, self.shape_text(shape))
+  end
+  if axis ~= #shape then self.there, self.back = orders(axis, #shape) end
+  self.channels, self.at, self.rank = shape[axis], axis, #shape
+  local function weight(name, trainable)
+    return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
+      initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"],
+      autocast = false }
+  end
+  if self.scale then self.gamma = weight "gamma" end
+  if self.center then self.beta = weight "beta" end
+  self.moving_mean = weight("moving_mean", false)
+  self.moving_variance = weight("moving_variance", false)
+end
+
+-- {mean; variance} of the batch, moving the running ones along.
+local function batch_moments(self, x)
+  local moments = ops.moments(x)
+  local function move(variable, row)
+    local batch = ops.stop_gradient(moments[row])
+    variable:assign(variable * self.momentum + batch * (1 - self.momentum))
+  end
+  move(self.moving_mean, 1)
+  move(self.moving_variance, 2)
+  return moments
+end
+
+local function moving_moments(self)
+  local row = { 1, self.channels }
+  return ops.concat({ ops.reshape(self.moving_mean, row), ops.reshape(self.moving_variance, row) },
+    { axis = 1 })
+end
+
+function BatchNormalization:output_shape(shape) -- luacheck: no self
+  return shape
+end
+
+function BatchNormalization:call(x, training)
+  local shape = x:shape()
+  if #shape ~= self.rank or shape[self.at] ~= self.channels then
+    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+      self.shape_text(self.built_shape))
+  end
+  if self.there then x = ops.permute(x, { order = self.there }) end
+  local moments = training and self.trainable and batch_moments(self, x) or moving_moments(self)
+  local dtype = x:dtype()
+  local gamma = self.gamma or ops.full({ self.channels }, 1, dtype)
+  local beta = self.beta or ops.full({ self.channels }, 0, dtype)
+  local y = ops.batch_norm(x, moments, gamma, beta, { epsilon = self.epsilon })
+  return self.back and ops.permute(y, { order = self.back }) or y
+end
+
+return BatchNormalization

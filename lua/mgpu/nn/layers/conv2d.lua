@@ -1,0 +1,66 @@
+--- Conv2D {filters, kernel_size, strides =, padding =, dilation_rate =, groups =, activation =, ...}
+-- Cross-correlation as in Keras; kernel {rows, columns, channels / groups, filters}.
+-- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters}.
+local activations = require "mgpu.nn.activations"
+local core = require "mgpu.core"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local Conv2D = Layer:extend("Conv2D", { positional = 2,
+  { "filters", "integer", min = 1, required = true },
+  { "kernel_size", "pair", required = true },
+  { "strides", "pair", default = { 1, 1 } },
+  { "padding", "string", default = "valid", values = { "valid", "same" } },
+  images.data_format,
+  { "dilation_rate", "pair", default = { 1, 1 } },
+  { "groups", "integer", default = 1, min = 1 },
+  { "activation", "activation" },
+  { "use_bias", "boolean", default = true },
+  { "kernel_initializer", "initializer", default = "glorot_uniform" },
+  { "bias_initializer", "initializer", default = "zeros" },
+  { "kernel_regularizer", "regularizer" },
+  { "bias_regularizer", "regularizer" },
+  { "activity_regularizer", "regularizer" },
+})
+
+function Conv2D:init()
+  self.activate = activations.get(self.activation, tostring(self))
+  images.check_steps(self)
+  images.check_groups(self)
+  self.span = images.spans(self.kernel_size, self.dilation_rate)
+end
+
+function Conv2D:build(shape)
+  self:need_rank(shape, 4, "batch, rows, columns, channels")
+  local channels = images.channels_of(self, shape)
+  images.check_groups(self, channels)
+  self:output_shape(shape)
+  self.channels = channels
+  self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
+    regularizer = self.kernel_regularizer,
+    shape = { self.kernel_size[1], self.kernel_size[2], channels / self.groups, self.filters } }
+  if self.use_bias then
+    self.bias = self:add_weight { name = "bias", shape = { self.filters },
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+  end
+end
+
+function Conv2D:output_shape(shape)
+  return images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel")
+end
+
+function Conv2D:call(x)
+  self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
+    local s = t:shape()
+    local y = ops.conv2d(t, self.kernel, { strides = self.strides, groups = self.groups,
+      dilations = self.dilation_rate,
+      pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
+    return self.bias and y + self.bias or y
+  end))
+end
+
+return Conv2D

@@ -1,0 +1,55 @@
+--- Dense {units, activation =, use_bias =, kernel_initializer =, bias_initializer =,
+-- kernel_regularizer =, bias_regularizer =, activity_regularizer =}
+-- y = activation(x W + b) over the last axis; W {inputs, units}.
+local activations = require "mgpu.nn.activations"
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local Dense = Layer:extend("Dense", { positional = 1,
+  { "units", "integer", min = 1, required = true },
+  { "activation", "activation" },
+  { "use_bias", "boolean", default = true },
+  { "kernel_initializer", "initializer", default = "glorot_uniform" },
+  { "bias_initializer", "initializer", default = "zeros" },
+  { "kernel_regularizer", "regularizer" },
+  { "bias_regularizer", "regularizer" },
+  { "activity_regularizer", "regularizer" },
+})
+
+function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
+
+function Dense:build(shape)
+  if #shape < 2 then
+    self:fail("the input must have at least 2 axes (batch, features), got shape %s",
+      self.shape_text(shape))
+  end
+  self.kernel = self:add_weight { name = "kernel", shape = { shape[#shape], self.units },
+    initializer = self.kernel_initializer, regularizer = self.kernel_regularizer }
+  if self.use_bias then
+    self.bias = self:add_weight { name = "bias", shape = { self.units },
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+  end
+end
+
+function Dense:output_shape(shape)
+  if self.activate == activations.glu or type(self.activation) == "function" then
+    return Layer.output_shape(self, shape) -- these may change the shape
+  end
+  local out = { unpack(shape) }
+  out[#out] = self.units
+  return out
+end
+
+function Dense:call(x)
+  local inputs, shape = self.kernel:shape()[1], x:shape()
+  if shape[#shape] ~= inputs then
+    self:fail("the input has %s features, the layer was built for %d", tostring(shape[#shape]), inputs)
+  end
+  local y = ops.matmul(x, self.kernel)
+  if self.bias then y = y + self.bias end
+  return self.activate(y)
+end
+
+return Dense

@@ -1,0 +1,69 @@
+--- DepthwiseConv2D {kernel_size, strides =, padding =, depth_multiplier = 1, dilation_rate =, ...}
+-- Each channel is convolved by itself with depth_multiplier kernels; kernel {rows, columns, channels,
+-- depth_multiplier}. x {batch, rows, columns, channels} -> {batch, rows', columns', channels * multiplier}.
+local activations = require "mgpu.nn.activations"
+local core = require "mgpu.core"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local DepthwiseConv2D = Layer:extend("DepthwiseConv2D", { positional = 1,
+  { "kernel_size", "pair", required = true },
+  { "strides", "pair", default = { 1, 1 } },
+  { "padding", "string", default = "valid", values = { "valid", "same" } },
+  { "depth_multiplier", "integer", default = 1, min = 1 },
+  images.data_format,
+  { "dilation_rate", "pair", default = { 1, 1 } },
+  { "activation", "activation" },
+  { "use_bias", "boolean", default = true },
+  { "depthwise_initializer", "initializer", default = "glorot_uniform" },
+  { "bias_initializer", "initializer", default = "zeros" },
+  { "depthwise_regularizer", "regularizer" },
+  { "bias_regularizer", "regularizer" },
+  { "activity_regularizer", "regularizer" },
+})
+
+function DepthwiseConv2D:init()
+  self.activate = activations.get(self.activation, tostring(self))
+  self.span = images.spans(self.kernel_size, self.dilation_rate)
+end
+
+function DepthwiseConv2D:build(shape)
+  self:need_rank(shape, 4, "batch, rows, columns, channels")
+  self.channels = images.channels_of(self, shape)
+  self:output_shape(shape)
+  self.kernel = self:add_weight { name = "kernel", initializer = self.depthwise_initializer,
+    regularizer = self.depthwise_regularizer,
+    shape = { self.kernel_size[1], self.kernel_size[2], self.channels, self.depth_multiplier } }
+  if self.use_bias then
+    self.bias = self:add_weight { name = "bias", shape = { self.channels * self.depth_multiplier },
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+  end
+end
+
+function DepthwiseConv2D:output_shape(shape)
+  local channels = images.shape_last(self, shape)[4]
+  return images.window_shape(self, shape, self.span, self.strides,
+    channels == -1 and -1 or channels * self.depth_multiplier, "kernel")
+end
+
+--- The convolution of t {batch, rows, columns, channels} by a kernel as above, without bias: a grouped one
+--- with a group for each channel.
+function DepthwiseConv2D.convolve(t, kernel, strides, dilations, padding, span)
+  local s, k = t:shape(), kernel:shape()
+  return ops.conv2d(t, ops.reshape(kernel, { shape = { k[1], k[2], 1, k[3] * k[4] } }), {
+    strides = strides, dilations = dilations, groups = k[3],
+    pads = images.pads(padding, s[2], s[3], span, strides) })
+end
+
+function DepthwiseConv2D:call(x)
+  self:need_rank(x:shape(), 4, "batch, rows, columns, channels")
+  images.check_input(self, x)
+  return self.activate(images.as_last(self, x, function(t)
+    local y = self.convolve(t, self.kernel, self.strides, self.dilation_rate, self.padding, self.span)
+    return self.bias and y + self.bias or y
+  end))
+end
+
+return DepthwiseConv2D

@@ -1,0 +1,11 @@
+--- ELU {alpha = 1}: x where x > 0, alpha (e^x - 1) elsewhere.
+local activations = require "mgpu.nn.activations"
+local Layer = require "mgpu.nn.layer"
+
+local ELU = Layer:extend("ELU", { positional = 1, { "alpha", "number", default = 1 } })
+
+function ELU:output_shape(shape) return shape end -- luacheck: no self
+
+function ELU:call(x) return activations.elu(x, self.alpha) end
+
+return ELU

@@ -1,0 +1,52 @@
+--- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =}
+-- A row of the table `embeddings` {input_dim, output_dim} for each id; ids count from 0.
+-- x {batch, ...} of whole numbers -> {batch, ..., output_dim}. An id outside of the table is an error.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local Embedding = Layer:extend("Embedding", { positional = 2,
+  { "input_dim", "integer", min = 1, required = true },
+  { "output_dim", "integer", min = 1, required = true },
+  { "embeddings_initializer", "initializer", default = "uniform" },
+  { "embeddings_regularizer", "regularizer" },
+  { "mask_zero", "boolean", default = false },
+})
+
+Embedding.takes_integers = true -- a model whose input goes here leaves its integers integers
+Embedding.autocast = false -- bfloat16 has no 257; the rows are cast, not the table
+
+function Embedding:init()
+  if self.mask_zero then
+    core.fail("unsupported", tostring(self) .. ": mask_zero: masking is not supported; leave it out and "
+      .. "give id 0 a meaning, or weigh the samples")
+  end
+end
+
+function Embedding:build()
+  self.embeddings = self:add_weight { name = "embeddings", shape = { self.input_dim, self.output_dim },
+    initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer }
+end
+
+function Embedding:output_shape(shape)
+  local out = { unpack(shape) }
+  out[#out + 1] = self.output_dim
+  return out
+end
+
+-- Ids as integers. What is no whole number (NaN neither) becomes -1, so that the guard finds it.
+local function integers(x)
+  if x:dtype():find "int" then return x end
+  local ids = ops.cast(x, { dtype = "int32" })
+  return ops.where(ops.eq(ops.cast(ids, { dtype = x:dtype() }), x), ids, -1)
+end
+
+function Embedding:call(x)
+  local ids = integers(x)
+  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
+    ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
+  return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })
+end
+
+return Embedding

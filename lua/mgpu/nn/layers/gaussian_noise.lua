@@ -1,0 +1,26 @@
+--- GaussianNoise {stddev, seed =}: in training adds normal noise of mean 0; at inference nothing.
+-- The noise is a function of seed, layer name, step and element: the same on any number of devices.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local GaussianNoise = Layer:extend("GaussianNoise", { positional = 1,
+  { "stddev", "number", min = 0, required = true },
+  { "seed", "integer", min = 0 },
+})
+
+function GaussianNoise:build()
+  self.stream = self:own_stream(self.seed)
+end
+
+function GaussianNoise:output_shape(shape) return shape end -- luacheck: no self
+
+function GaussianNoise:call(x, training)
+  if not training or self.stddev == 0 then return x end
+  if not x:dtype():find "float" then
+    self:fail("noise is added to floating-point numbers, the input holds %s", x:dtype())
+  end
+  return x + core.ops.random { shape = x:shape(), kind = "normal", a = 0, b = self.stddev,
+    dtype = x:dtype(), stream = self.stream }
+end
+
+return GaussianNoise

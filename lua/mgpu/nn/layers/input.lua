@@ -1,0 +1,31 @@
+--- Input {28, 28, 1}: says the shape of one sample; the batch is left out.
+-- The first entry of a Sequential, or the start of a functional model: see symbol.lua.
+-- OPTIONS shape, dtype (default floatx: integers are cast to it), batch_size (accepted as in Keras; any
+-- batch fits), name.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+local symbol = require "mgpu.nn.symbol"
+
+local Input = Layer:extend("Input", { whole = "shape", positional = 0,
+  { "shape", "shape", required = true },
+  { "batch_size", "integer", min = 1 },
+})
+
+function Input:init()
+  self.autocast = false
+  self.is_input = true
+  self.built = true
+end
+
+function Input:call(x) return x end -- luacheck: no self
+
+function Input:output_shape(shape) return shape end -- luacheck: no self
+
+local make = Input.new
+function Input.new(given)
+  local layer = make(given)
+  local dtype = layer.states_policy and layer.compute_dtype or core.floatx()
+  return symbol.input(layer, { -1, unpack(layer.shape) }, dtype)
+end
+
+return Input

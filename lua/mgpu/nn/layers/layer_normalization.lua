@@ -1,0 +1,121 @@
+--- LayerNormalization {axis = -1, epsilon = 1e-3, center = true, scale = true, rms_scaling = false, ...}
+-- y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and variance over the axes (one, or a
+-- list; 2 = the first after the batch, -1 = last) of each sample; gamma and beta have the sizes of these
+-- axes (Ba, Kiros & Hinton 2016; Keras's formulas).
+-- rms_scaling: y = gamma x / sqrt(variance + epsilon) instead, whatever center and scale say: what Keras
+-- computes under this name, though the root mean square is about 0 and the variance about the mean.
+-- Of float16 or bfloat16 x everything but x and y is float32.
+local core = require "mgpu.core"
+local is_half = require "mgpu.nn.mixed_precision".is_half
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
+  { "axis", "integer|integers", default = -1 },
+  { "epsilon", "number", default = 1e-3, min = 0 },
+  { "center", "boolean", default = true },
+  { "scale", "boolean", default = true },
+  { "rms_scaling", "boolean", default = false },
+  { "beta_initializer", "initializer", default = "zeros" },
+  { "gamma_initializer", "initializer", default = "ones" },
+  { "beta_regularizer", "regularizer" },
+  { "gamma_regularizer", "regularizer" },
+})
+
+LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
+
+-- The axes from 1, in order.
+local function axes_of(self, shape)
+  local axes, seen = {}, {}
+  for _, axis in ipairs(type(self.axis) == "table" and self.axis or { self.axis }) do
+    local at = axis < 0 and axis + #shape + 1 or axis
+    if at < 2 or at > #shape then
+      self:fail("axis %d is out of range for the input %s (the batch is 1)", axis, self.shape_text(shape))
+    end
+    if seen[at] then self:fail("axis %d is given twice", axis) end
+    seen[at] = true
+    axes[#axes + 1] = at
+  end
+  if #axes == 0 then self:fail "axis is an empty list" end
+  table.sort(axes)
+  return axes
+end
+
+function LayerNormalization:build(shape)
+  self.axes = axes_of(self, shape)
+  local sizes = {}
+  for i, at in ipairs(self.axes) do sizes[i] = shape[at] end
+  local function weight(name)
+    return self:add_weight { name = name, shape = sizes, initializer = self[name .. "_initializer"],
+      regularizer = self[name .. "_regularizer"] }
+  end
+  if self.scale or self.rms_scaling then self.gamma = weight "gamma" end
+  if self.center and not self.rms_scaling then self.beta = weight "beta" end
+  self.sizes, self.rank = sizes, #shape
+end
+
+-- The sizes of gamma and beta with 1 in the places of the other axes; nil if they lie last anyway.
+local function wide_sizes(self)
+  if self.axes[1] == self.rank - #self.axes + 1 then return nil end
+  local wide = {}
+  for i = 1, self.rank do wide[i] = 1 end
+  for i, at in ipairs(self.axes) do wide[at] = self.sizes[i] end
+  return wide
+end
+
+local function check_input(self, x)
+  local shape = x:shape()
+  local fits = #shape == self.rank
+  for i, at in ipairs(self.axes) do
+    fits = fits and (shape[at] == self.sizes[i] or self.sizes[i] == -1)
+  end
+  if not fits then
+    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+      self.shape_text(self.built_shape))
+  end
+  return shape
+end
+
+function LayerNormalization:output_shape(shape) return shape end -- luacheck: no self
+
+-- Over the last axes, made one: an op does it in a pass.
+local function along_rows(self, x, shape, count)
+  local rows, dtype = {}, x:dtype()
+  for i = 1, self.rank - #self.axes do rows[i] = shape[i] end
+  rows[#rows + 1] = count
+  local function flat(v, instead)
+    return v and ops.reshape(v, { shape = { count } }) or ops.full({ count }, instead, dtype)
+  end
+  local y = ops.layer_norm(ops.reshape(x, { shape = rows }), flat(self.gamma, 1), flat(self.beta, 0),
+    { epsilon = self.epsilon })
+  return ops.reshape(y, { shape = shape })
+end
+
+-- Over any axes, by ops that make float32 of halves.
+local function in_steps(self, x, count)
+  local over = { axis = self.axes, keepdims = true }
+  if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
+  local centered = x - ops.sum(x, over) / count
+  local variance = ops.sum(ops.square(centered), over) / count
+  local y = (self.rms_scaling and x or centered) * ops.rsqrt(variance + self.epsilon)
+  local wide = wide_sizes(self)
+  local function placed(v) return wide and ops.reshape(v, { shape = wide }) or v end
+  if self.gamma then y = y * placed(self.gamma) end
+  return self.beta and y + placed(self.beta) or y
+end
+
+function LayerNormalization:call(x)
+  local shape, count, dtype = check_input(self, x), 1, self.compute_dtype
+  for _, axis in ipairs(self.axes) do count = count * shape[axis] end
+  local last = self.axes[1] == self.rank - #self.axes + 1
+  local y
+  if last and not self.rms_scaling then
+    y = along_rows(self, x, shape, count)
+  else
+    y = in_steps(self, x, count)
+  end
+  return y:dtype() == dtype and y or ops.cast(y, { dtype = dtype })
+end
+
+return LayerNormalization

@@ -1,0 +1,12 @@
+--- LeakyReLU {negative_slope = 0.3}: x where x > 0, negative_slope * x elsewhere (Keras's formula).
+local activations = require "mgpu.nn.activations"
+local Layer = require "mgpu.nn.layer"
+
+local LeakyReLU = Layer:extend("LeakyReLU", { positional = 1,
+  { "negative_slope", "number", default = 0.3, min = 0 } })
+
+function LeakyReLU:output_shape(shape) return shape end -- luacheck: no self
+
+function LeakyReLU:call(x) return activations.leaky_relu(x, self.negative_slope) end
+
+return LeakyReLU

@@ -1,0 +1,50 @@
+--- PReLU {alpha_initializer = "zeros", alpha_regularizer =, shared_axes =}
+-- x where x > 0, alpha * x elsewhere, alpha {the sample's sizes} being learnt; along shared_axes (a list,
+-- 2 = the first after the batch) it is one number (He et al. 2015).
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local PReLU = Layer:extend("PReLU", { positional = 0,
+  { "alpha_initializer", "initializer", default = "zeros" },
+  { "alpha_regularizer", "regularizer" },
+  { "shared_axes", "integer|integers" },
+})
+
+function PReLU:build(shape)
+  local sizes = { unpack(shape, 2) }
+  local shared = self.shared_axes or {}
+  for _, axis in ipairs(type(shared) == "table" and shared or { shared }) do
+    local at = axis < 0 and axis + #shape + 1 or axis
+    if at < 2 or at > #shape then
+      self:fail("shared_axes: axis %d is out of range for the input %s (the batch is 1)", axis,
+        self.shape_text(shape))
+    end
+    sizes[at - 1] = 1
+  end
+  self.alpha = self:add_weight { name = "alpha", shape = sizes, initializer = self.alpha_initializer,
+    regularizer = self.alpha_regularizer }
+  self.sizes = sizes
+end
+
+function PReLU:output_shape(shape) return shape end -- luacheck: no self
+
+-- An alpha of size 1 fits any size only along a shared axis.
+local function check_input(self, shape)
+  local fits = #shape == #self.sizes + 1
+  for i, size in ipairs(self.sizes) do
+    fits = fits and (size == shape[i + 1] or size == 1 and self.built_shape[i + 1] ~= 1)
+  end
+  if not fits then
+    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+      self.shape_text(self.built_shape))
+  end
+end
+
+function PReLU:call(x)
+  check_input(self, x:shape())
+  return ops.relu(x) - self.alpha * ops.relu(-x)
+end
+
+return PReLU

@@ -1,0 +1,18 @@
+--- ReLU {max_value =, negative_slope = 0, threshold = 0}
+-- max_value where x >= max_value; x where x > threshold; negative_slope (x - threshold) elsewhere.
+local activations = require "mgpu.nn.activations"
+local Layer = require "mgpu.nn.layer"
+
+local ReLU = Layer:extend("ReLU", { positional = 1,
+  { "max_value", "number", min = 0 },
+  { "negative_slope", "number", default = 0, min = 0 },
+  { "threshold", "number", default = 0, min = 0 },
+})
+
+function ReLU:output_shape(shape) return shape end -- luacheck: no self
+
+function ReLU:call(x)
+  return activations.relu(x, self.negative_slope, self.max_value, self.threshold)
+end
+
+return ReLU

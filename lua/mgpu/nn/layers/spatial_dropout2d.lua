@@ -1,0 +1,23 @@
+--- SpatialDropout2D {rate, data_format =, seed =}: dropout of whole maps: in training each channel of each
+-- image is zero with probability rate, the others are scaled by 1 / (1 - rate).
+local Dropout = require "mgpu.nn.layers.dropout"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+
+local SpatialDropout2D = Layer:extend("SpatialDropout2D", { positional = 1,
+  { "rate", "number", min = 0, max = 1, required = true },
+  images.data_format,
+  { "seed", "integer", min = 0 },
+})
+
+SpatialDropout2D.call = Dropout.call
+
+function SpatialDropout2D:build(shape)
+  self:need_rank(shape, 4, "batch, rows, columns, channels")
+  self.noise_shape = images.is_first(self) and { -1, -1, 1, 1 } or { -1, 1, 1, -1 }
+  Dropout.build(self, shape)
+end
+
+function SpatialDropout2D:output_shape(shape) return shape end -- luacheck: no self
+
+return SpatialDropout2D

@@ -1,0 +1,22 @@
+-- Minus the cosine between y_true and y_pred along an axis: -1 where they point the same way, 1 where the
+-- opposite. Option: axis = -1 (the batch, 1, it cannot be).
+
+local core = require "mgpu.core"
+local Loss = require "mgpu.nn.losses.loss"
+
+local ops = core.ops
+
+-- x / |x|, as Keras bounds it: x * min(1 / |x|, 1e7).
+local function unit(x, axis)
+  return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), { axis = axis, keepdims = true }), 1e-14))
+end
+
+return Loss.define {
+  name = "cosine_similarity",
+  class = "CosineSimilarity",
+  declared = { { "axis", "integer", default = -1 } },
+  values = function(y_true, y_pred, options)
+    local axis = options.axis
+    return -ops.sum(unit(y_true, axis) * unit(y_pred, axis), { axis = axis })
+  end,
+}

@@ -1,0 +1,21 @@
+-- Hinge loss, averaged over the last axis: max(1 - y_true y_pred, 0). Targets are -1 and 1; if all are 0
+-- or 1, they are taken as -1 and 1, as in Keras.
+
+local core = require "mgpu.core"
+local Loss = require "mgpu.nn.losses.loss"
+
+local ops = core.ops
+
+local function signs(y_true)
+  local binary = ops.all(ops.logical_or(ops.eq(y_true, 0), ops.eq(y_true, 1)))
+  return ops.where(binary, y_true * 2 - 1, y_true)
+end
+
+return Loss.define {
+  name = "hinge",
+  class = "Hinge",
+  declared = {},
+  values = function(y_true, y_pred)
+    return Loss.last_mean(ops.relu(1 - signs(y_true) * y_pred))
+  end,
+}

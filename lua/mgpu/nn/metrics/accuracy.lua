@@ -1,0 +1,28 @@
+-- "accuracy" (or "acc"): the accuracy that fits the loss and the shapes.
+--
+-- Binary if the predictions have one column or the loss is binary_crossentropy; by class ids if y
+-- has no axis of classes; by one-hot targets otherwise.
+
+local Metric = require "mgpu.nn.metrics.metric"
+local binary = require "mgpu.nn.metrics.binary_accuracy"
+local categorical = require "mgpu.nn.metrics.categorical_accuracy"
+local sparse = require "mgpu.nn.metrics.sparse_categorical_accuracy"
+
+local function kind(y_true, y_pred, loss)
+  if y_pred:rank() == 0 then return binary end
+  local classes = y_pred:shape()[y_pred:rank()]
+  if classes == 1 or loss == "binary_crossentropy" then return binary end
+  if y_true:rank() < y_pred:rank() then return sparse end
+  if y_true:shape()[y_true:rank()] == 1 then return sparse end
+  return categorical
+end
+
+return Metric.define {
+  name = "accuracy",
+  class = "Accuracy",
+  values = function(self, y_true, y_pred)
+    local chosen = kind(y_true, y_pred, self.loss)
+    local stand_in = { name = self.name, fit = Metric.fit, options = { threshold = 0.5 } }
+    return chosen.values(stand_in, y_true, y_pred)
+  end,
+}

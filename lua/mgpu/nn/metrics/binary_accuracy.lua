@@ -1,0 +1,18 @@
+-- How often a prediction is on the target's side of `threshold` (0.5), averaged over the last axis.
+
+local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
+
+local ops = core.ops
+
+return Metric.define {
+  name = "binary_accuracy",
+  class = "BinaryAccuracy",
+  declared = { { "threshold", "number", default = 0.5 } },
+  values = function(self, y_true, y_pred)
+    y_true = self:fit(y_true, y_pred)
+    local predicted = ops.gt(y_pred, self.options.threshold)
+    return ops.eq(ops.cast(y_true, { dtype = "float32" }),
+      ops.cast(predicted, { dtype = "float32" }))
+  end,
+}

@@ -1,0 +1,15 @@
+-- How often the largest prediction is at the place of the largest target. y_true is one-hot.
+
+local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
+
+local ops = core.ops
+
+return Metric.define {
+  name = "categorical_accuracy",
+  class = "CategoricalAccuracy",
+  values = function(self, y_true, y_pred)
+    y_true = self:fit(y_true, y_pred)
+    return ops.eq(ops.argmax(y_true, { axis = -1 }), ops.argmax(y_pred, { axis = -1 }))
+  end,
+}

@@ -1,0 +1,109 @@
+-- Counts of true and false positives and negatives at thresholds, for precision, recall and AUC.
+--
+-- A prediction counts as positive where it is above the threshold, a target where it is not 0. Options that
+-- precision and recall share: thresholds (one number or a list, 0.5), top_k (only the k largest of each row
+-- count as positive; of equal ones the first), class_id (from 0: only this class counts).
+
+local core = require "mgpu.core"
+local shapes = require "mgpu.nn.losses.shapes"
+
+local ops = core.ops
+local M = {}
+
+M.declared = {
+  { "thresholds", "number|table" },
+  { "top_k", "integer", min = 1 },
+  { "class_id", "integer", min = 0 },
+}
+
+local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
+
+--- The thresholds of the options, checked; -infinity with top_k alone, as in Keras.
+function M.thresholds(who, chosen)
+  local given = chosen.thresholds
+  if given == nil then return { chosen.top_k and -math.huge or 0.5 } end
+  local list = type(given) == "table" and given or { given }
+  if #list == 0 then fail(who, 'option "thresholds" is empty') end
+  for _, t in ipairs(list) do
+    if type(t) ~= "number" or not (t >= 0 and t <= 1) then
+      fail(who, 'option "thresholds" must lie in 0 to 1, got %s', tostring(t))
+    end
+  end
+  return list
+end
+
+-- The k largest of each row; the others become -infinity.
+local function only_top(who, p, k)
+  local shape = p:shape()
+  local n = shape[#shape]
+  if not n or k > n then
+    fail(who, 'option "top_k" is %d, but the predictions have shape %s', k, shapes.show(shape))
+  end
+  if k == n then return p end
+  local column = { unpack(shape) }
+  for axis = 1, #shape - 1 do shape[axis] = 1 end
+  column[#column] = 1
+  local ids, rest, top = ops.iota { shape = shape, axis = #shape, dtype = "int32" }, p, nil
+  for _ = 1, k do
+    local largest = ops.cast(ops.argmax(rest, { axis = -1 }), { dtype = "int32" })
+    local here = ops.eq(ids, ops.reshape(largest, { shape = column }))
+    top = top and ops.logical_or(top, here) or here
+    rest = ops.where(here, -math.huge, rest)
+  end
+  return ops.where(top, p, -math.huge)
+end
+
+local function one_class(who, t, id)
+  local shape = t:shape()
+  if #shape < 2 or id >= shape[#shape] then
+    fail(who, 'option "class_id" is %d, but the predictions have shape %s: classes are numbered from 0', id,
+      shapes.show(shape))
+  end
+  return ops.gather(t, core.tensor({ id }, { dtype = "int32" }):to(t:device()), { axis = -1 })
+end
+
+-- t {n, labels} as {1, n, labels}
+local function spread(t, labels)
+  return ops.reshape(t, { shape = { 1, t:count() / labels, labels } })
+end
+
+--- The weighted counts {thresholds} (with labels: {thresholds, labels}) of true positives, false positives,
+--- false negatives and true negatives.
+--- ARGS  chosen: {top_k =, class_id =, labels = how many columns are counted apart, label_weights = one a
+---       column}, none of them needed
+function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
+  y_true = shapes.target(who, y_true, y_pred)
+  if chosen.top_k then y_pred = only_top(who, y_pred, chosen.top_k) end
+  if chosen.class_id then
+    y_true, y_pred = one_class(who, y_true, chosen.class_id), one_class(who, y_pred, chosen.class_id)
+  end
+  local shape, labels = y_pred:shape(), chosen.labels or 1
+  weight = shapes.weight(who, weight, shape, "float64")
+  if chosen.label_weights then
+    local columns = core.tensor(chosen.label_weights, { dtype = "float64" }):to(y_pred:device())
+    weight = weight and weight * columns or columns
+  end
+  if weight then weight = spread(ops.broadcast_to(weight, { shape = shape }), labels) end
+  local dtype = y_pred:dtype() == "float64" and "float64" or "float32"
+  local p = spread(ops.cast(y_pred, { dtype = dtype }), labels)
+  local limits = core.tensor(thresholds, { dtype = dtype }):reshape { #thresholds, 1, 1 }
+  local actual = spread(ops.ne(y_true, 0), labels)
+  local positive = ops.gt(p, limits:to(p:device()))
+  local function count(where)
+    local ones = ops.cast(where, { dtype = "float64" })
+    local sums = ops.sum(weight and ones * weight or ones, { axis = 2 })
+    return chosen.labels and sums or ops.reshape(sums, { shape = { -1 } })
+  end
+  local no, never = ops.logical_not(positive), ops.logical_not(actual)
+  return count(ops.logical_and(positive, actual)), count(ops.logical_and(positive, never)),
+    count(ops.logical_and(no, actual)), count(ops.logical_and(no, never))
+end
+
+--- a / (a + b) for each threshold, 0 where nothing was counted: a number, or an array for a list of them.
+function M.ratio(chosen, a, b)
+  local list, above, below = {}, a:value():totable(), b:value():totable()
+  for i, n in ipairs(above) do list[i] = n + below[i] > 0 and n / (n + below[i]) or 0 end
+  return type(chosen.thresholds) == "table" and list or list[1]
+end
+
+return M

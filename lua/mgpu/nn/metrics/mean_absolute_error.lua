@@ -1,0 +1,10 @@
+-- The mean of |y_pred - y_true| over the last axis, averaged over the samples.
+
+local Metric = require "mgpu.nn.metrics.metric"
+local loss = require "mgpu.nn.losses.mean_absolute_error"
+
+return Metric.define {
+  name = "mean_absolute_error",
+  class = "MeanAbsoluteError",
+  values = function(_, y_true, y_pred) return loss.per_sample(y_true, y_pred) end,
+}

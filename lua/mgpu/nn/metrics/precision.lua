@@ -1,0 +1,26 @@
+-- How much of what is predicted is right: true positives / (true positives + false positives).
+--
+-- Options: thresholds (a number or a list; 0.5), top_k, class_id: see confusion.lua. result gives a number,
+-- or an array for a list of thresholds.
+
+local confusion = require "mgpu.nn.metrics.confusion"
+local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
+
+return Metric.define {
+  name = "precision",
+  class = "Precision",
+  declared = confusion.declared,
+  state = { "true_positives", "false_positives" },
+  init = function(self) self.limits = confusion.thresholds("Precision", self.options) end,
+  size = function(self) return { #self.limits } end,
+  observe = function(self, y_true, y_pred, weight)
+    local tp, other = confusion.counts(self.name, y_true, y_pred, weight, self.limits,
+      self.options)
+    self.true_positives:assign(core.ops.add(self.true_positives, tp))
+    self.false_positives:assign(core.ops.add(self.false_positives, other))
+  end,
+  result = function(self)
+    return confusion.ratio(self.options, self.true_positives, self.false_positives)
+  end,
+}

@@ -1,0 +1,16 @@
+-- How often the largest prediction is that of the class id in y_true {rows, ...} or {rows, ..., 1}.
+
+local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
+
+local ops = core.ops
+
+return Metric.define {
+  name = "sparse_categorical_accuracy",
+  class = "SparseCategoricalAccuracy",
+  values = function(self, y_true, y_pred)
+    y_true = self:fit(y_true, y_pred, true)
+    local found = ops.argmax(y_pred, { axis = -1 })
+    return ops.eq(ops.cast(y_true, { dtype = found:dtype() }), found)
+  end,
+}

@@ -1,0 +1,34 @@
+-- How often the target's prediction is among the k largest (ties count as among them; a class id that is
+-- none of the classes, or a prediction that is not finite, does not). y_true holds class ids. Option: k = 5.
+
+local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
+
+local ops = core.ops
+
+-- Per row: whether fewer than k classes are predicted higher than the class `ids`.
+local function hits(ids, y_pred, k)
+  local shape = y_pred:shape()
+  local classes = shape[#shape]
+  shape[#shape] = 1
+  local column = ops.reshape(ops.cast(ids, { dtype = "int32" }), { shape = shape })
+  local wide = {}
+  for axis = 1, #shape - 1 do wide[axis] = 1 end
+  wide[#shape] = classes
+  local is_target = ops.eq(column, ops.iota { shape = wide, axis = #shape, dtype = "int32" })
+  local own = ops.sum(ops.where(is_target, y_pred, 0), { axis = -1, keepdims = true })
+  local higher = ops.sum(ops.cast(ops.gt(y_pred, own), { dtype = "int32" }), { axis = -1 })
+  local known = ops.logical_and(ops.any(is_target, { axis = -1 }),
+    ops.isfinite(ops.reshape(own, { shape = higher:shape() })))
+  return ops.logical_and(ops.lt(higher, k), known)
+end
+
+return Metric.define {
+  name = "sparse_top_k_categorical_accuracy",
+  class = "SparseTopKCategoricalAccuracy",
+  declared = { { "k", "integer", default = 5, min = 1 } },
+  hits = hits,
+  values = function(self, y_true, y_pred)
+    return hits(self:fit(y_true, y_pred, true), y_pred, self.options.k)
+  end,
+}

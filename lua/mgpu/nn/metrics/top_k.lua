@@ -1,0 +1,16 @@
+-- "top_k": top-k accuracy by class ids or one-hot targets, whichever y is. Option: k = 5.
+
+local Metric = require "mgpu.nn.metrics.metric"
+local one_hot = require "mgpu.nn.metrics.top_k_categorical_accuracy"
+local sparse = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy"
+
+return Metric.define {
+  name = "top_k",
+  class = "TopK",
+  declared = { { "k", "integer", default = 5, min = 1 } },
+  values = function(self, y_true, y_pred)
+    local shape = y_true:shape()
+    local by_class = #shape > 0 and #shape == y_pred:rank() and shape[#shape] > 1
+    return (by_class and one_hot or sparse).values(self, y_true, y_pred)
+  end,
+}

@@ -1,0 +1,177 @@
+--- mgpu.mixed_precision: which dtype layers compute in, and which one their weights have.
+--
+--     mgpu.set_policy "mixed_bfloat16"       -- of the layers and models made from here on
+--     L.Dense { 10, dtype = "float32" }      -- a layer of its own policy
+--     model:compile { precision = "mixed_float16", ... }  -- of the layers that do not state one
+-- A policy is "mixed_bfloat16" or "mixed_float16" (computes in that dtype, weights in float32) or the
+-- name of a dtype, which then is both. At a layer's call, floating inputs and weights are cast to its
+-- compute_dtype; losses, metrics, optimizers and the statistics of normalisation stay in float32.
+-- Where no policy is set it is the floatx of the moment.
+local core = require "mgpu.core"
+
+local M = {}
+
+local MIXED = { mixed_float16 = "float16", mixed_bfloat16 = "bfloat16" }
+local NAMES = { "mixed_float16", "mixed_bfloat16", "float32", "float64", "float16", "bfloat16" }
+
+local Policy = { class_name = "DTypePolicy" }
+Policy.__index = Policy
+Policy.__tostring = function(self) return ("policy %q"):format(self.name) end
+
+--- The policy as data that JSON can hold, as Keras writes it.
+function Policy:get_config() return { name = self.name } end
+
+local known = {} -- one policy a name
+local current -- set_policy's; nil: floatx
+
+local function is_policy(value) return getmetatable(value) == Policy end
+
+local function from_name(name, who)
+  local dtype = not MIXED[name] and core.dtype_name(name)
+  if not MIXED[name] and not dtype then
+    local near = core.nearest(name, NAMES)
+    core.fail("usage", ("%sunknown policy %q%s: it is mixed_float16, mixed_bfloat16 or the name of a dtype "
+      .. "such as float32"):format(who and who .. ": " or "", name,
+      near and (" (did you mean %q?)"):format(near) or ""))
+  end
+  name = dtype or name
+  if not known[name] then
+    local compute = dtype or MIXED[name]
+    known[name] = setmetatable({ name = name, compute_dtype = compute, variable_dtype = dtype or "float32",
+      floating = compute:find "float" ~= nil }, Policy)
+  end
+  return known[name]
+end
+
+--- get(policy | name | saved configuration | nil, who): nil is the present policy; `who` speaks in the
+--- error.
+function M.get(value, who)
+  if value == nil then return current or from_name(core.floatx()) end
+  if is_policy(value) then return value end
+  if type(value) == "table" then
+    local config = type(value.config) == "table" and value.config or value
+    value = config.name or config[1]
+    if is_policy(value) then return value end
+  end
+  if type(value) ~= "string" then
+    core.fail("usage", ("%sa policy is a name such as \"mixed_bfloat16\", or made by "
+      .. "mgpu.mixed_precision.Policy, got %s"):format(who and who .. ": " or "", type(value)))
+  end
+  return from_name(value, who)
+end
+
+--- Policy "mixed_bfloat16" -> {name, compute_dtype, variable_dtype}
+function M.Policy(given)
+  if given == nil then core.fail("usage", "Policy: the name is missing") end
+  return M.get(given, "Policy")
+end
+M.DTypePolicy = M.Policy
+
+--- set_policy(policy): of the layers and models made from here on.
+function M.set_policy(value)
+  if value == nil then core.fail("usage", "set_policy: the policy is missing") end
+  local policy = M.get(value, "set_policy")
+  if not policy.floating then
+    core.fail("usage", ("set_policy: %s is not a floating point dtype"):format(policy.name))
+  end
+  current = policy
+end
+M.set_dtype_policy, M.set_global_policy = M.set_policy, M.set_policy
+
+--- policy(): the present one.
+function M.policy() return M.get() end
+M.dtype_policy, M.global_policy = M.policy, M.policy
+
+--- with_policy(policy, fn): fn's result, made while that policy is the present one.
+function M.with_policy(policy, fn)
+  local before = current
+  current = policy
+  local ok, result = pcall(fn)
+  current = before
+  if not ok then error(result, 0) end
+  return result
+end
+
+--- Whether the tensor is of float16 or bfloat16.
+function M.is_half(t)
+  local dtype = t:dtype()
+  return dtype == "float16" or dtype == "bfloat16"
+end
+
+-- ---- at a layer's call --------------------------------------------------------------------------
+
+local reading -- what variables are read as at present; nil: as they are
+
+local function read_as(dtype)
+  reading = dtype
+  core.autocast(dtype)
+end
+
+-- x, if it is floating, as dtype.
+local function cast(x, dtype)
+  local own = x:dtype()
+  if own == dtype or not own:find("float", 1, true) then return x end
+  return core.ops.cast(x, { dtype = dtype })
+end
+
+--- A tensor, or an array of them, in the dtype that the layer computes in; integers stay.
+function M.inputs(layer, x)
+  local dtype = layer.dtype_policy.compute_dtype
+  if not layer.autocast or not layer.dtype_policy.floating then return x end
+  if type(x) ~= "table" then return cast(x, dtype) end
+  local list = {}
+  for i, t in ipairs(x) do list[i] = cast(t, dtype) end
+  return list
+end
+
+--- layer:call(x, training), with variables read in the dtype that the layer computes in.
+function M.call(layer, x, training)
+  local policy, wanted = layer.dtype_policy, nil
+  if layer.autocast and policy.floating and (reading or policy.compute_dtype ~= policy.variable_dtype) then
+    wanted = policy.compute_dtype
+  end
+  if wanted == reading then return layer:call(x, training) end
+  local before = reading
+  read_as(wanted)
+  local ok, y = pcall(layer.call, layer, x, training)
+  read_as(before)
+  if not ok then error(y, 0) end
+  return y
+end
+
+-- ---- of a model ---------------------------------------------------------------------------------
+
+local function check_weights(layer, policy)
+  for _, v in ipairs(layer.weights) do
+    local dtype = v:dtype()
+    if dtype:find "float" and dtype ~= policy.variable_dtype then
+      core.fail("usage", ("compile: precision = %q wants %s weights, but those of %s are %s: make the model "
+        .. "after mgpu.set_policy %q"):format(policy.name, policy.variable_dtype, tostring(layer), dtype,
+        policy.name))
+    end
+  end
+end
+
+--- Gives the policy to the model and those of its layers that were made without a dtype of their own.
+function M.apply(model, value)
+  local policy, layers = M.get(value, "compile: precision"), {}
+  model:each_layer(function(layer)
+    if layer.states_policy or layer.is_input then return end
+    check_weights(layer, policy)
+    layers[#layers + 1] = layer
+  end)
+  for _, layer in ipairs(layers) do layer.dtype_policy = policy end
+end
+
+--- Whether any layer of the model computes in the dtype.
+function M.computes_in(model, dtype)
+  local any = false
+  model:each_layer(function(layer)
+    any = any or (layer.dtype_policy.compute_dtype == dtype and not layer.is_network)
+  end)
+  return any
+end
+
+return setmetatable(M, { __index = function(_, key)
+  if key == "LossScaleOptimizer" then return require "mgpu.nn.optimizers".LossScaleOptimizer end
+end })

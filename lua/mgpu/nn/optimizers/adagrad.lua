@@ -1,0 +1,33 @@
+-- Adagrad: the gradient divided by the root of the sum of all its squares so far (Duchi, Hazan &
+-- Singer, Adaptive subgradient methods, 2011).
+--
+--     a <- a + g^2                                a starts at initial_accumulator_value
+--     v <- v - rate g / sqrt(a + epsilon)
+
+local core = require "mgpu.core"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
+
+local ops = core.ops
+
+local Adagrad = Optimizer.define {
+  class = "Adagrad",
+  declared = {
+    { "learning_rate", "any", default = 0.001 },
+    { "initial_accumulator_value", "number", default = 0.1, min = 0 },
+    { "epsilon", "number", default = 1e-7, min = 0 },
+  },
+}
+
+function Adagrad.slot_names() return { "accumulator" } end
+
+function Adagrad:slot_start(name)
+  return name == "accumulator" and self.options.initial_accumulator_value or 0
+end
+
+function Adagrad:update(_, g, slots, now)
+  local sum = slots.accumulator:value() + ops.square(g)
+  slots.accumulator:assign(sum)
+  return g * now.rate / ops.sqrt(sum + self.options.epsilon)
+end
+
+return Adagrad

@@ -1,0 +1,38 @@
+-- Adamax: Adam with the largest gradient, which fades, in place of the mean square (Kingma & Ba, Adam: a
+-- method for stochastic optimization, 2015, section 7.1).
+--
+--     m <- m + (1 - beta_1) (g - m)
+--     u <- max(beta_2 u, |g|)
+--     v <- v - rate / (1 - beta_1^t) * m / (u + epsilon)
+
+local core = require "mgpu.core"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
+
+local ops = core.ops
+
+local Adamax = Optimizer.define {
+  class = "Adamax",
+  declared = {
+    { "learning_rate", "any", default = 0.001 },
+    { "beta_1", "number", default = 0.9, min = 0, below = 1 },
+    { "beta_2", "number", default = 0.999, min = 0, below = 1 },
+    { "epsilon", "number", default = 1e-7, min = 0 },
+  },
+}
+
+function Adamax.slot_names() return { "momentum", "norm" } end
+
+function Adamax:scalars(now)
+  now.alpha = now.rate / (1 - ops.pow(self.options.beta_1, now.step))
+end
+
+function Adamax:update(_, g, slots, now)
+  local chosen, m = self.options, slots.momentum:value()
+  m = m + (g - m) * (1 - chosen.beta_1)
+  local norm = ops.maximum(slots.norm:value() * chosen.beta_2, ops.abs(g))
+  slots.momentum:assign(m)
+  slots.norm:assign(norm)
+  return m * now.alpha / (norm + chosen.epsilon)
+end
+
+return Adamax

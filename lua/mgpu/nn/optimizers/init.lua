@@ -1,0 +1,20 @@
+--- mgpu.optimizers: one line a class, loaded on first use.
+return require "mgpu.strict_table".lazy("optimizer", "mgpu.nn.optimizers", {
+  Adadelta = "adadelta",
+  Adagrad = "adagrad",
+  Adam = "adam",
+  AdamW = "adamw",
+  Adamax = "adamax",
+  LossScaleOptimizer = "loss_scale_optimizer",
+  Nadam = "nadam",
+  RMSprop = "rmsprop",
+  SGD = "sgd",
+  adadelta = "adadelta",
+  adagrad = "adagrad",
+  adam = "adam",
+  adamax = "adamax",
+  adamw = "adamw",
+  nadam = "nadam",
+  rmsprop = "rmsprop",
+  sgd = "sgd",
+})

@@ -1,0 +1,157 @@
+--- Sequential: layers one after another.
+--
+--     local model = mgpu.Sequential { L.Input {28, 28, 1}, L.Flatten {}, L.Dense {10} }
+-- Built at once if the first layer says its input's shape, else at the first use. add(layer) and
+-- pop() change it.
+local Layer = require "mgpu.nn.layer"
+local Network = require "mgpu.nn.network"
+local options = require "mgpu.options"
+local parallel = require "mgpu.parallel"
+local symbol = require "mgpu.nn.symbol"
+
+local Sequential = Network:extend("Sequential", { positional = 0 })
+
+-- ---- layers -------------------------------------------------------------------------------------
+
+-- The entry as a layer: an Input is written as the symbol it returns.
+local function layer_of(entry)
+  if symbol.is_symbol(entry) and entry.node.layer.is_input then return entry.node.layer end
+  return entry
+end
+
+local function check_layer(self, layer, position)
+  if type(layer) ~= "table" or not layer.apply or not rawget(layer, "name") then
+    self:fail("entry %d is a %s, not a layer%s", position, type(layer),
+      type(layer) == "table" and " (layers are made by calling the class: L.Flatten {})" or "")
+  end
+  for _, other in ipairs(self.layers) do
+    if other == layer then self:fail("%s stands in the model twice", tostring(layer)) end
+    if other.name == layer.name then
+      self:fail("two layers are called %q: give one a name of its own", layer.name)
+    end
+  end
+  if layer.is_input and (#self.layers > 0 or self.sample_shape) then
+    self:fail("Input must be the first layer")
+  end
+end
+
+-- Appends a layer without building it.
+local function append(self, entry, position)
+  local layer = layer_of(entry)
+  check_layer(self, layer, position)
+  if layer.is_input then
+    self.sample_shape, self.input_dtype = layer.shape, layer.states_policy and layer.compute_dtype or nil
+    return
+  end
+  if #self.layers == 0 and rawget(layer, "input_shape") then self.sample_shape = layer.input_shape end
+  self.layers[#self.layers + 1] = layer
+end
+
+local function build_all(self)
+  if self.sample_shape and #self.layers > 0 then self:ensure_built { -1, unpack(self.sample_shape) } end
+end
+
+-- What was known of the whole is known no longer.
+local function changed(self)
+  self.built, self.nodes, self.graph = false, nil, nil
+  build_all(self)
+end
+
+--- add(layer): at the end.
+function Sequential:add(layer)
+  append(self, layer, #self.layers + 1)
+  changed(self)
+  return self
+end
+
+--- pop(): takes the last layer off and returns it.
+function Sequential:pop()
+  if #self.layers == 0 then self:fail("there is no layer to take off") end
+  local layer = table.remove(self.layers)
+  changed(self)
+  return layer
+end
+
+function Sequential.new(given)
+  given = given or {}
+  if type(given) ~= "table" or getmetatable(given) then given = { given } end
+  local named = {}
+  for key, value in pairs(given) do
+    if type(key) ~= "number" then named[key] = value end
+  end
+  local self = Sequential:make(options.check("Sequential", Sequential.declared, named))
+  self.layers, self.shapes, self.strategy = {}, {}, parallel.current()
+  for i = 1, #given do append(self, given[i], i) end
+  if not self.trainable then self.trainable = false end
+  build_all(self)
+  return self
+end
+
+function Sequential:build(shape)
+  self.shapes = {}
+  for _, layer in ipairs(self.layers) do
+    layer:ensure_built(shape)
+    shape = layer:output_shape(shape)
+    self.shapes[layer] = shape
+  end
+end
+
+function Sequential:output_dtype()
+  local last = self.layers[#self.layers]
+  return last and last:output_dtype(1) or self.compute_dtype
+end
+
+function Sequential:output_shape(shape)
+  for _, layer in ipairs(self.layers) do shape = layer:output_shape(shape) end
+  return shape
+end
+
+-- ---- as a graph ---------------------------------------------------------------------------------
+
+-- The layers called one by one on a symbol, so that parts of the model can be used in others:
+-- mgpu.Model { inputs = base.input, outputs = base:get_layer("features").output }.
+local function graph_of(self)
+  if not self.graph then
+    if not self.built then self:fail("has no input and output yet: give it an Input or call it once") end
+    local x = require "mgpu.nn.layers".Input { { select(2, unpack(self.built_shape)) } }
+    local y = x
+    for _, layer in ipairs(self.layers) do y = layer(y) end
+    self.graph = { input = x, output = y }
+  end
+  return self.graph
+end
+
+function Sequential.computed.input(self) return graph_of(self).input end
+function Sequential.computed.output(self) return graph_of(self).output end
+function Sequential.computed.inputs(self) return { graph_of(self).input } end
+function Sequential.computed.outputs(self) return { graph_of(self).output } end
+
+-- ---- use ----------------------------------------------------------------------------------------
+
+function Sequential:call(x, training)
+  if #self.layers == 0 then self:fail("the model has no layers") end
+  for _, layer in ipairs(self.layers) do x = layer:apply(x, training) end
+  return x
+end
+
+--- model(x, {training =}): integers become the float dtype of the model.
+function Sequential:apply(x, how)
+  if symbol.any(x) then return symbol.connect(self, x, self:stated_training(how)) end
+  x = self:tensors(x)
+  local first = self.layers[1]
+  x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
+  if self.built and type(x) == "userdata" then
+    x = self.with_rank(x, self.built_shape)
+    self:check_sample(x, self.built_shape)
+  end
+  self:begin_call()
+  return Layer.apply(self, x, how)
+end
+
+function Sequential:get_config()
+  return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name, input_dtype = self.input_dtype,
+    input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),
+    layers = self:layer_configs() }
+end
+
+return Sequential

@@ -1,0 +1,117 @@
+--- Symbolic tensors: what mgpu.Input returns and what a layer gives when it is called with one.
+--
+--     local x = mgpu.Input { 28, 28, 1 }
+--     local y = L.Dense { 10 } (L.Flatten {} (x))      -- builds the layers, computes nothing
+--     local model = mgpu.Model { inputs = x, outputs = y }
+-- A symbol knows its shape (the batch is -1), its dtype and the node that makes it: one use of a
+-- layer, {layer, inputs = symbols, listed = was it called with an array, outputs = symbols}.
+local core = require "mgpu.core"
+
+local M = {}
+
+local Symbol = {}
+local made = 0 -- nodes so far: a node's number is above those of all nodes it needs
+
+local function fail(message, ...) core.fail("usage", message:format(...)) end
+
+function M.is_symbol(value) return type(value) == "table" and getmetatable(value) == Symbol end
+
+--- Whether value is an array of symbols or has one among its entries.
+function M.any(value)
+  if M.is_symbol(value) then return true end
+  if type(value) ~= "table" or getmetatable(value) then return false end
+  for _, item in ipairs(value) do
+    if M.is_symbol(item) then return true end
+  end
+  return false
+end
+
+local methods = {}
+
+--- shape(): the sizes, the batch's is -1.
+function methods.shape(self) return { unpack(self.sizes) } end
+function methods.dtype(self) return self.kind end
+function methods.rank(self) return #self.sizes end
+
+function Symbol.__index(_, key)
+  if methods[key] then return methods[key] end
+  if type(key) == "string" and rawget(core.methods, key) then
+    fail("%s: a symbolic tensor has no values to compute with: use a layer, as in "
+      .. "L.Lambda { function(t) return t:%s() end } (x)", key, key)
+  end
+end
+
+local function text(shape)
+  local parts = {}
+  for i, size in ipairs(shape) do parts[i] = size == -1 and "None" or tostring(size) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+function Symbol:__tostring()
+  return ("symbolic tensor %s of %s"):format(text(self.sizes), tostring(self.node.layer))
+end
+
+-- x + y, x - y, x * y are the merging layers.
+local function merging(name, sign)
+  return function(a, b)
+    if not (M.is_symbol(a) and M.is_symbol(b)) then
+      fail("%s: with a symbolic tensor it needs a second one: use L.Lambda for anything else", sign)
+    end
+    return require "mgpu.nn.layers"[name] {} { a, b }
+  end
+end
+
+Symbol.__add, Symbol.__sub, Symbol.__mul = merging("Add", "+"), merging("Subtract", "-"),
+  merging("Multiply", "*")
+
+local function refuse(sign)
+  return function() fail("%s: a symbolic tensor has no values to compute with: use L.Lambda", sign) end
+end
+Symbol.__div, Symbol.__pow, Symbol.__mod = refuse "/", refuse "^", refuse "%"
+Symbol.__unm, Symbol.__lt, Symbol.__le = refuse "unary -", refuse "<", refuse "<="
+
+-- A symbol of the node.
+local function new(node, index, shape, dtype)
+  return setmetatable({ node = node, index = index, sizes = shape, kind = dtype }, Symbol)
+end
+
+--- input(layer, shape with the batch, dtype) -> the symbol that stands for given data
+function M.input(layer, shape, dtype)
+  made = made + 1
+  local node = { layer = layer, inputs = {}, outputs = {}, number = made }
+  node.outputs[1] = new(node, 1, shape, dtype)
+  layer.nodes = { node }
+  return node.outputs[1]
+end
+
+-- Whether shapes is one shape (numbers) rather than an array of them.
+local function is_shape(shapes) return type(shapes[1]) ~= "table" end
+
+--- connect(layer, x, training): the layer's use on a symbol or an array of them; `training`, if not nil, is
+--- what this use is always called with.
+-- RETURNS a symbol, or an array if the layer has several outputs
+function M.connect(layer, x, training)
+  local listed = not M.is_symbol(x)
+  local inputs, shapes = listed and { unpack(x) } or { x }, {}
+  for i = 1, #inputs do
+    if not M.is_symbol(inputs[i]) then
+      layer:fail("input %d is a %s, the others are symbolic tensors", i, type(inputs[i]))
+    end
+    shapes[i] = inputs[i]:shape()
+  end
+  local given = listed and shapes or shapes[1]
+  layer:ensure_built(given)
+  local out = layer:output_shape(given)
+  made = made + 1
+  local node = { layer = layer, inputs = inputs, listed = listed, outputs = {}, number = made,
+    training = training }
+  layer.nodes = rawget(layer, "nodes") or {}
+  layer.nodes[#layer.nodes + 1] = node
+  for i, shape in ipairs(is_shape(out) and { out } or out) do
+    node.outputs[i] = new(node, i, shape, layer:output_dtype(i))
+  end
+  node.several = not is_shape(out)
+  return node.several and { unpack(node.outputs) } or node.outputs[1]
+end
+
+return M

@@ -1,0 +1,214 @@
+--- What a layer holds: its weights and those of the layers in it. Methods of every layer.
+local core = require "mgpu.core"
+
+local M = {}
+
+local regularizer_of = setmetatable({}, { __mode = "k" }) -- variable -> function(tensor)
+
+-- ---- making -------------------------------------------------------------------------------------
+
+-- FNV-1a: the same path, the same random stream.
+local function stream_of(path)
+  local h = 2166136261
+  for i = 1, #path do
+    h = bit.bxor(h, path:byte(i))
+    h = bit.tobit(h)
+    -- h * 16777619 mod 2^32, in halves that stay exact in doubles
+    local low, high = bit.band(h, 0xffff), bit.rshift(h, 16)
+    h = bit.tobit((low * 16777619 + bit.lshift(bit.band(high * 403, 0xffff), 16)) % 4294967296)
+  end
+  return h % 2147483648
+end
+
+--- The stream of what the layer draws in call; `seed`, if the user gave one, makes it another.
+function M:own_stream(seed) return stream_of(self.stream_name .. (seed and ":" .. seed or "")) end
+
+local function check_sizes(self, spec)
+  if type(spec) ~= "table" or type(spec.shape) ~= "table" then
+    self:fail("add_weight needs a table with name and shape")
+  end
+  for _, size in ipairs(spec.shape) do
+    if type(size) ~= "number" or size < 0 then
+      self:fail("the weight %q would have shape %s: the input's sizes must be known",
+        spec.name or "?", self.shape_text(spec.shape))
+    end
+  end
+end
+
+--- add_weight { name =, shape =, initializer =, trainable =, regularizer =, dtype =, autocast = } -> variable
+--- autocast = false: call reads it as it is, whatever the layer computes in.
+function M:add_weight(spec)
+  check_sizes(self, spec)
+  if core.tracing() then
+    self:fail("has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or "
+      .. "call it once before")
+  end
+  local name = "/" .. (spec.name or "weight_" .. (#self.weights + 1))
+  local initialize = require "mgpu.nn.initializers.initializer".get(spec.initializer or "glorot_uniform")
+  local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(self.stream_name .. name))
+  core.eval(value)
+  if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
+  local v = core.variable(value, { name = self.name .. name, trainable = spec.trainable ~= false,
+    autocast = spec.autocast })
+  if spec.regularizer then
+    regularizer_of[v] = require "mgpu.nn.regularizers".get(spec.regularizer)
+  end
+  self.weights[#self.weights + 1] = v
+  return v
+end
+
+-- ---- finding ------------------------------------------------------------------------------------
+
+local function is_layer(value) return type(value) == "table" and value.add_weight ~= nil end
+
+--- The layers and variables in fields, or in arrays in fields, by the fields' names.
+function M:contents()
+  local keys, found = {}, {}
+  for key, value in pairs(self) do
+    if key ~= "weights" and key ~= "nodes" and type(key) == "string" and value ~= self then
+      keys[#keys + 1] = key
+    end
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    local value = rawget(self, key)
+    if is_layer(value) or core.is_variable(value) then
+      found[#found + 1] = value
+    elseif type(value) == "table" and not getmetatable(value) then
+      for _, item in ipairs(value) do
+        if is_layer(item) or core.is_variable(item) then found[#found + 1] = item end
+      end
+    end
+  end
+  return found
+end
+
+--- fn(layer) for the layer and every layer in it, each once.
+function M:each_layer(fn, seen)
+  seen = seen or {}
+  if seen[self] then return end
+  seen[self] = true
+  fn(self)
+  for _, item in ipairs(self:contents()) do
+    if not core.is_variable(item) then item:each_layer(fn, seen) end
+  end
+end
+
+--- All variables of the layer and of what lies in it, each once: { variable, trainable }.
+function M:collect(list, seen, trainable)
+  trainable = trainable and self.trainable ~= false
+  local function take(v)
+    if seen[v] then return end
+    seen[v] = true
+    list[#list + 1] = { v, trainable and v.trainable }
+  end
+  for _, v in ipairs(self.weights) do take(v) end
+  for _, item in ipairs(self:contents()) do
+    if core.is_variable(item) then take(item) else item:collect(list, seen, trainable) end
+  end
+  return list
+end
+
+local computed = {} -- fields that are worked out when they are read
+M.computed = computed
+
+function computed.variables(self)
+  local list = {}
+  for i, entry in ipairs(self:collect({}, {}, true)) do list[i] = entry[1] end
+  return list
+end
+
+function computed.trainable_variables(self)
+  local list = {}
+  for _, entry in ipairs(self:collect({}, {}, true)) do
+    if entry[2] then list[#list + 1] = entry[1] end
+  end
+  return list
+end
+
+function computed.non_trainable_variables(self)
+  local list = {}
+  for _, entry in ipairs(self:collect({}, {}, true)) do
+    if not entry[2] then list[#list + 1] = entry[1] end
+  end
+  return list
+end
+
+--- Freezing reaches the layers inside, as in Keras: batch normalization must know of it.
+function M:set_trainable(value)
+  if type(value) ~= "boolean" then self:fail("trainable must be true or false, got %s", type(value)) end
+  if value ~= self.is_trainable then core.turn_trainable(self) end -- plans made before are for the other
+  self.is_trainable = value
+  for _, item in ipairs(self:contents()) do
+    if not core.is_variable(item) then item.trainable = value end
+  end
+end
+
+-- ---- reading and writing ------------------------------------------------------------------------
+
+--- get_weights() -> array of tensors; set_weights(array) checks every shape before it changes one.
+function M:get_weights()
+  local values = {}
+  for i, entry in ipairs(self:collect({}, {}, true)) do values[i] = entry[1]:value() end
+  return values
+end
+
+function M:set_weights(values)
+  local list = self:collect({}, {}, true)
+  if type(values) ~= "table" or #values ~= #list then
+    self:fail("set_weights: %s given, the layer has %d weights",
+      type(values) == "table" and #values .. " arrays" or "a " .. type(values), #list)
+  end
+  local fitted = {}
+  for i, entry in ipairs(list) do
+    local t = type(values[i]) == "userdata" and values[i] or core.tensor(values[i])
+    local wanted, got = self.shape_text(entry[1]:shape()), self.shape_text(t:shape())
+    if wanted ~= got then
+      self:fail("set_weights: array %d has shape %s, %s needs %s", i, got, entry[1].name, wanted)
+    end
+    fitted[i] = t
+  end
+  for i, entry in ipairs(list) do entry[1]:assign(fitted[i]:to(entry[1]:device())) end
+end
+
+--- Numbers in the layer's weights: all of them, and the trainable ones.
+function M:count_params()
+  local total, trainable = 0, 0
+  for _, entry in ipairs(self:collect({}, {}, true)) do
+    local n = entry[1]:count()
+    total = total + n
+    if entry[2] then trainable = trainable + n end
+  end
+  return total, trainable
+end
+
+-- ---- losses -------------------------------------------------------------------------------------
+
+--- add_loss(scalar): called in `call`, it counts in the loss of the model for that call.
+function M:add_loss(value)
+  self.call_losses = rawget(self, "call_losses") or {}
+  table.insert(self.call_losses, value)
+end
+
+--- Drops what earlier calls added.
+function M:forget_losses()
+  self:each_layer(function(layer)
+    if rawget(layer, "call_losses") then layer.call_losses = nil end
+  end)
+end
+
+--- losses() -> array of scalars to add to the loss: the regularizers of the trainable weights, then
+--- what the layers added in the last call (activity regularizers, add_loss).
+function M:losses()
+  local all = {}
+  for _, entry in ipairs(self:collect({}, {}, true)) do
+    local regularizer = entry[2] and regularizer_of[entry[1]]
+    if regularizer then all[#all + 1] = regularizer(entry[1]:value()) end
+  end
+  self:each_layer(function(layer)
+    for _, loss in ipairs(rawget(layer, "call_losses") or {}) do all[#all + 1] = loss end
+  end)
+  return all
+end
+
+return M

@@ -1,0 +1,148 @@
+--- mgpu.explain(model, {devices =, batch_size =, samples =, strategy =, bn =}): what a training step will
+-- do and need, before the first; also for devices that are not there.
+--
+-- The model must be compiled. RETURNS a table {devices = {{name, rows, last_rows, weights, gradients,
+-- optimizer, memory, collectives, collective_bytes}, ...}, batch_size, last_batch, strategy, bn} in
+-- bytes and rows, which prints itself as a table. `rows`: of a full batch; `last_rows`: of the last one,
+-- where `samples` is given. `memory`: what the step needs for activations, gradients and results,
+-- without what kernels take for themselves.
+local Compiled = require "mgpu.train.compiled"
+local core = require "mgpu.core"
+local devices = require "mgpu.parallel.devices"
+local options = require "mgpu.options"
+
+local ops = core.ops
+
+local OPTIONS = options.declare {
+  { "devices", "any" },
+  { "batch_size", "integer", default = 32, min = 1 },
+  { "samples", "integer", min = 1 },
+  { "strategy", "string", default = "mirrored", values = { "mirrored", "central" } },
+  { "bn", "string", default = "sync", values = { "sync", "local" } },
+}
+
+local function fail(message, ...) core.fail("usage", "explain: " .. message:format(...)) end
+
+-- Names and shares as given: unlike in compile, the devices need not be there.
+local function planned(model, given)
+  local compiled = model.compiled
+  if given == nil then return compiled.devices or { core.default_device() }, compiled.spread
+    and compiled.spread.weights end
+  if type(given) == "string" and given ~= "all" then
+    return devices.spelled("explain", { given })
+  elseif type(given) == "table" and #given > 0 then
+    return devices.spelled("explain", given)
+  elseif type(given) == "table" and next(given) then
+    local names, weights = {}, {}
+    for name in pairs(given) do names[#names + 1] = name end
+    table.sort(names)
+    for i, name in ipairs(names) do weights[i] = given[name] end
+    return names, weights
+  end
+  return devices.resolve("explain", given)
+end
+
+-- The step's arguments: shapes are all that counts.
+local function batch_of(model, rows)
+  local tensors, shape = {}, { x = 0, y = {}, w = {} }
+  local function zeros(sizes, dtype)
+    return ops.full({ rows, unpack(sizes, 2) }, 0, dtype or core.floatx())
+  end
+  local shapes = model.inputs and {} or { model.built_shape }
+  for i, input in ipairs(model.inputs or {}) do shapes[i] = input:shape() end
+  for i, sizes in ipairs(shapes) do tensors[i] = zeros(sizes) end
+  shape.x = #tensors
+  local out = model:output_shape(#shapes == 1 and not model.listed and shapes[1] or shapes)
+  for i, output in ipairs(model.compiled.outputs) do
+    if output.loss then
+      local target = type(out[1]) == "table" and out[i] or out
+      target = output.loss.custom and target or output.loss:target_shape(target)
+      tensors[#tensors + 1] = zeros(target, output.loss.labels and "int32" or nil)
+      shape.y[#shape.y + 1] = i
+    end
+  end
+  return tensors, Compiled.pack(shape)
+end
+
+-- The place among `names` of the device that keeps the weights: after the last if it is none of them, nil if
+-- each device has them.
+local function keeper_of(model, names, strategy)
+  if strategy ~= "central" or #names == 1 then return nil end
+  local spread, at = model.compiled.spread, #names + 1
+  local keeper = spread and spread.keeper or "cpu:0"
+  for i, name in ipairs(names) do at = name == keeper and i or at end
+  return at, keeper
+end
+
+-- The reports of a training step's plan over `rows` rows on stand-ins for the devices.
+local function reports(model, names, weights, chosen, rows)
+  local compiled = setmetatable({}, { __index = model.compiled })
+  local keeper, stand_ins = keeper_of(model, names, chosen.strategy), {}
+  for i = 1, #names do stand_ins[i] = "null:" .. (i - 1) end
+  compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
+    local_norm = chosen.bn == "local", keeper = keeper and "null:" .. (keeper - 1) }
+  local tensors, shape = batch_of(model, rows)
+  model.compiled.optimizer:build(model.trainable_variables)
+  local step = Compiled.step(compiled, "train", model)
+  step:prepare(1, rows, shape, 0, nil, nil, unpack(tensors))
+  return step:report()
+end
+
+local function bytes_of(variables)
+  local total = 0
+  for _, v in ipairs(variables) do
+    total = total + v:count() * (v:dtype():find "64" and 8 or v:dtype():find "16" and 2 or 4)
+  end
+  return total
+end
+
+-- ---- as text ------------------------------------------------------------------------------------
+
+local function size(bytes)
+  for _, unit in ipairs { { 2 ^ 30, "GiB" }, { 2 ^ 20, "MiB" }, { 2 ^ 10, "KiB" } } do
+    if bytes >= unit[1] then return ("%.1f %s"):format(bytes / unit[1], unit[2]) end
+  end
+  return ("%d B"):format(bytes)
+end
+
+local function text(self)
+  local lines = { ("a training step on %d device%s, %s, batch %d%s, batch normalization %s"):format(
+    #self.devices, #self.devices == 1 and "" or "s", self.strategy, self.batch_size,
+    self.last_batch and (" (the last has %d)"):format(self.last_batch) or "", self.bn),
+    ("%-10s %10s %10s %10s %10s %10s %12s"):format("device", "rows", "weights", "gradients", "optimizer",
+      "step", "reductions") }
+  for _, d in ipairs(self.devices) do
+    lines[#lines + 1] = ("%-10s %10s %10s %10s %10s %10s %12s"):format(d.name,
+      d.last_rows and ("%d, %d"):format(d.rows, d.last_rows) or tostring(d.rows), size(d.weights),
+      size(d.gradients), size(d.optimizer), size(d.memory),
+      d.collectives == 0 and "none" or ("%d, %s"):format(d.collectives, size(d.collective_bytes)))
+  end
+  return table.concat(lines, "\n")
+end
+
+-- ---- the call -----------------------------------------------------------------------------------
+
+return function(model, given)
+  if type(model) ~= "table" or not model.compile then fail("the first argument must be a model") end
+  local chosen = options.check("explain", OPTIONS, given or {})
+  if not model.compiled then fail("call model:compile {optimizer = ..., loss = ...} first") end
+  if not model.built then fail("the model has no weights yet: give it an Input or call it once") end
+  local names, weights = planned(model, chosen.devices)
+  local full = reports(model, names, weights, chosen, chosen.batch_size)
+  local last_batch = chosen.samples and (chosen.samples - 1) % chosen.batch_size + 1 or nil
+  local last = last_batch and reports(model, names, weights, chosen, last_batch)
+  local gradients, state = bytes_of(model.trainable_variables),
+    bytes_of(model.compiled.optimizer:variables())
+  local result = { batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
+    bn = chosen.bn, devices = {} }
+  local keeper, keeper_name = keeper_of(model, names, chosen.strategy)
+  for i, r in ipairs(full) do
+    local keeps = not keeper or i == keeper
+    result.devices[i] = { name = names[i] or keeper_name, rows = #names == 1 and chosen.batch_size or r.rows,
+      last_rows = last and (#names == 1 and last_batch or last[i].rows),
+      weights = keeps and bytes_of(model.variables) or 0, gradients = gradients,
+      optimizer = keeps and state or 0, memory = r.arena_bytes + r.result_bytes,
+      collectives = r.collectives, collective_bytes = r.collective_bytes }
+  end
+  return setmetatable(result, { __tostring = text })
+end

@@ -1,0 +1,200 @@
+--- mgpu.parallel: models on several devices, in the spellings of the frameworks people come from.
+--
+-- All of them are `model:compile { devices = ... }` in other words: rows of each batch are dealt out,
+-- gradients are reduced before every update, and the weights, their names, `save`, `load_weights` and
+-- `summary` are the serial model's. A template built in mgpu.with_device("cpu:0", create) leaves that
+-- place: the replicas' devices win over the scope, not over a `device =` that a layer itself states.
+--
+--     parallel.multi_gpu_model(model, { gpus = 8 })                       Keras 2
+--     parallel.make_parallel(model, { "cuda:0", "cuda:1" })               keras_experiments
+--     parallel.strategy("mirrored", { devices = 2 }):scope(function() ... end)   tf.distribute
+local core = require "mgpu.core"
+local devices = require "mgpu.parallel.devices"
+local options = require "mgpu.options"
+
+local M = {}
+
+local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
+
+--- get_available_gpus(n): the names of the first n GPUs; without n, or with -1, of all.
+function M.get_available_gpus(n)
+  local names = core.devices "cuda"
+  if n == nil or n == -1 then return names end
+  if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
+    fail("get_available_gpus", "the number of GPUs must be a whole number, got %s", tostring(n))
+  end
+  return { unpack(names, 1, math.min(n, #names)) }
+end
+
+-- Options that say how others do it and have no meaning here are named once.
+local told = {}
+local function tell(who, name, why)
+  if told[who .. name] then return end
+  told[who .. name] = true
+  require "mgpu".output(("%s: the option %s has no effect: %s\n"):format(who, name, why))
+end
+
+-- ---- a parallel model ---------------------------------------------------------------------------
+
+-- The model itself, seen through other devices: it has its own compile state and nothing else.
+local function view_of(model, spread)
+  local view = { spread = spread }
+  local meta = {
+    __index = function(_, key) return model[key] end,
+    __newindex = function(self, key, value)
+      if key == "trainable" then model.trainable = value else rawset(self, key, value) end
+    end,
+    __call = function(_, x, how) return model(x, how) end,
+    __tostring = function() return tostring(model) end,
+  }
+  return setmetatable(view, meta)
+end
+
+local function check_model(who, model)
+  if type(model) ~= "table" or type(model.compile) ~= "function" then
+    fail(who, "the first argument must be a model, got %s", type(model))
+  end
+end
+
+local MULTI = options.declare { positional = 1,
+  { "gpus", "any" },
+  { "cpu_merge", "boolean" },
+  { "cpu_relocation", "boolean", default = false },
+}
+
+-- A count, a list of ordinals or names, names as --devices spells them, or nil (all GPUs there are).
+local function gpu_list(gpus)
+  if gpus == nil then return M.get_available_gpus() end
+  if type(gpus) == "number" then
+    local there = M.get_available_gpus()
+    if gpus < 2 or gpus % 1 ~= 0 then
+      fail("multi_gpu_model", "gpus must be at least 2 (or a list), got %s; a model on one device needs "
+        .. "no wrapper", tostring(gpus))
+    end
+    if gpus > #there then
+      fail("multi_gpu_model", "%d GPUs are wanted, visible are: %s", gpus, devices.visible())
+    end
+    return { unpack(there, 1, gpus) }
+  end
+  if type(gpus) == "string" then return { gpus } end
+  if type(gpus) ~= "table" then fail("multi_gpu_model", "gpus must be a count or a list") end
+  local list = {}
+  for i, gpu in pairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
+  return list
+end
+
+--- multi_gpu_model(model, {gpus =, cpu_merge =, cpu_relocation =}) -> the model on these GPUs.
+--- gpus: a count of at least 2, or a list of ordinals or device names; default all. cpu_relocation:
+--- weights are kept and updated on the CPU ("central"). cpu_merge has no effect: outputs are never
+--- merged before the loss. A model built in one mgpu.with_device leaves that device for the GPUs.
+function M.multi_gpu_model(model, given)
+  check_model("multi_gpu_model", model)
+  local chosen = options.check("multi_gpu_model", MULTI, given or {})
+  local list = devices.resolve("multi_gpu_model", gpu_list(chosen.gpus)[1] and gpu_list(chosen.gpus))
+  if not list or #list < 2 then
+    fail("multi_gpu_model", "at least 2 GPUs are needed; visible are: %s", devices.visible())
+  end
+  if chosen.cpu_merge == false then
+    tell("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
+      .. "only by predict, on the first device")
+  end
+  return view_of(model, { devices = list, strategy = chosen.cpu_relocation and "central" or "mirrored" })
+end
+
+local MAKE = options.declare {
+  { "ps_device", "string" },
+  { "usenccl", "boolean" },
+  { "initsync", "boolean" },
+  { "syncopt", "boolean" },
+  { "enqueue", "boolean" },
+}
+
+--- make_parallel(model, gdev_list, {ps_device =, usenccl =, initsync =, syncopt =, enqueue =}).
+--- With fewer than two devices the model itself. ps_device: the weights are kept and updated there
+--- ("central"), unless usenccl is true. The others have no effect: replicas are always equal at the
+--- start, gradients always averaged, batches always staged. That is said where one asks for something else
+--- than the original's defaults.
+function M.make_parallel(model, gdev_list, given)
+  check_model("make_parallel", model)
+  if type(gdev_list) == "string" then gdev_list = { gdev_list } end
+  if type(gdev_list) ~= "table" then fail("make_parallel", "the second argument is a list of devices") end
+  local chosen, list = options.check("make_parallel", MAKE, given or {}), devices.spelled("make_parallel", gdev_list)
+  if #list < 2 then return model end
+  for _, special in ipairs { { "initsync", false }, { "syncopt", true }, { "enqueue", true } } do
+    if chosen[special[1]] == special[2] then
+      tell("make_parallel", special[1], "replicas are equal at the start, gradients are averaged and batches "
+        .. "are staged in any case")
+    end
+  end
+  if chosen.usenccl then
+    tell("make_parallel", "usenccl", "NCCL is used between GPUs where it is there")
+  end
+  local central = chosen.ps_device and not chosen.usenccl
+  return view_of(model, { devices = devices.resolve("make_parallel", list),
+    strategy = central and "central" or "mirrored",
+    home = central and core.device_info(chosen.ps_device).name or nil })
+end
+
+-- ---- strategies ---------------------------------------------------------------------------------
+
+local NAMES = { "mirrored", "central", "async" }
+
+local Strategy = {}
+Strategy.__index = Strategy
+function Strategy:__tostring() return ("strategy %q on %s"):format(self.name, table.concat(self.devices, ", ")) end
+
+local current
+
+--- The strategy whose scope is open, or nil.
+function M.current() return current end
+
+--- scope(fn): models made or compiled in fn train under the strategy. RETURNS what fn returns.
+function Strategy:scope(fn)
+  if type(fn) ~= "function" then fail("scope", "expected a function, got %s", type(fn)) end
+  local before = current
+  current = self
+  local results = { pcall(fn) }
+  current = before
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
+end
+
+--- strategy(name, {devices =}): "mirrored" (all-reduce), "central" (weights on the host) or "async".
+--- devices as in compile, default "all". Fields: name, devices, weights, num_replicas_in_sync.
+function M.strategy(name, given)
+  local known = false
+  for _, each in ipairs(NAMES) do known = known or each == name end
+  if not known then
+    local near = type(name) == "string" and core.nearest(name, NAMES)
+    fail("strategy", "unknown strategy %q%s; there are %s", tostring(name),
+      near and (" (did you mean %q?)"):format(near) or "", table.concat(NAMES, ", "))
+  end
+  local chosen = options.check("strategy", options.declare { { "devices", "any", default = "all" } },
+    given or {})
+  local list, weights = devices.resolve("strategy", chosen.devices)
+  return setmetatable({ name = name, devices = list, weights = weights,
+    num_replicas_in_sync = name == "async" and 1 or #list }, Strategy)
+end
+
+--- What compile's options and the model's surroundings come to: {devices, weights, strategy, home}.
+function M.resolve(model, chosen)
+  local spread = rawget(model, "spread")
+  local strategy = chosen.strategy or rawget(model, "strategy") or current
+  local list, weights, stages = devices.resolve("compile", chosen.devices)
+  if spread then
+    if list then fail("compile", "the model is parallel already: leave devices out") end
+    return { devices = spread.devices, strategy = spread.strategy, home = spread.home }
+  end
+  if type(strategy) == "string" then
+    return { devices = list, weights = weights, stages = stages,
+      strategy = M.strategy(strategy, { devices = list }).name }
+  elseif getmetatable(strategy) == Strategy then
+    return { devices = list or strategy.devices, weights = weights or strategy.weights,
+      strategy = strategy.name }
+  elseif strategy ~= nil then
+    fail("compile", "strategy must be a name or made by mgpu.parallel.strategy, got %s", type(strategy))
+  end
+  return { devices = list, weights = weights, stages = stages, strategy = "mirrored" }
+end
+
+return require "mgpu.strict_table" ("mgpu.parallel", M)

@@ -1,0 +1,42 @@
+--- Tables in which reading an unknown field raises an error that suggests the nearest known name.
+--
+-- strict(kind, t)               makes the table `t` strict.
+-- strict.lazy(kind, folder, t)  RETURNS a strict table whose field X is loaded on first use: it is the value of
+--                               require(folder .. "." .. t[X]). Calling the table RETURNS the sorted field names.
+-- `kind` names the table in the error: "unknown layer "Dens" (did you mean "Dense"?)".
+local core = require "mgpu.core"
+
+local M = {}
+
+local function sorted_keys(t)
+  local names = {}
+  for name in pairs(t) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+local function fail_unknown(what, name, names)
+  local near = type(name) == "string" and core.nearest(name, names)
+  core.fail("usage", ("%s %q%s"):format(what, tostring(name), near and (" (did you mean %q?)"):format(near) or ""))
+end
+
+function M.lazy(kind, folder, files)
+  local names = sorted_keys(files)
+  return setmetatable({}, {
+    __index = function(self, name)
+      if not files[name] then fail_unknown("unknown " .. kind, name, names) end
+      local value = require(folder .. "." .. files[name])
+      rawset(self, name, value)
+      return value
+    end,
+    __call = function() return names end,
+  })
+end
+
+local function make_strict(_, kind, t)
+  return setmetatable(t, {
+    __index = function(_, name) fail_unknown(kind .. " has no", name, sorted_keys(t)) end,
+  })
+end
+
+return setmetatable(M, { __call = make_strict })

@@ -1,0 +1,247 @@
+--- Ops composed of others: each is a function of `mgpu` and a method of tensors.
+--
+-- Axes count from 1 or, negative, from the end. Options come by position or in one table of names, as
+-- for the ops of the table: t:mean(2, true) = t:mean {axis = 2, keepdims = true}. A reduction without an
+-- axis goes over all.
+local core = require "mgpu.core"
+local slice = require "mgpu.tensor.slicing"
+
+local M, ops = {}, core.ops
+
+local function fail(message, ...) core.fail("usage", message:format(...)) end
+
+-- t itself, or a tensor made of a number or table.
+local function as_tensor(who, t)
+  local kind = type(t)
+  if core.is_tensor(t) or core.is_variable(t) then return t end
+  if kind == "number" or kind == "boolean" or kind == "table" then return core.tensor(t) end
+  fail("%s: expected a tensor, got %s", who, kind)
+end
+
+-- The position from 1 of an axis of `rank`.
+local function axis_at(who, axis, rank)
+  if type(axis) ~= "number" or axis % 1 ~= 0 then
+    fail("%s: an axis is a whole number, got %s", who, type(axis) == "number" and axis or type(axis))
+  end
+  local at = axis < 0 and axis + rank + 1 or axis
+  if axis == 0 or at < 1 or at > rank then
+    fail("%s: axis %d is out of range: there are %d axes, counted from 1 (or -1 from the end)", who,
+      axis, rank)
+  end
+  return at
+end
+
+-- That a list of axes or tensors holds all that stands in it.
+local function check_array(who, list)
+  local fault = core.array_fault(list)
+  if fault then fail("%s: %s", who, fault) end
+end
+
+-- Whether axis, nil or an empty list, names none.
+local function no_axis(axis) return axis == nil or (type(axis) == "table" and next(axis) == nil) end
+
+-- The set of positions that axis (none = all, a number, or a list) means.
+local function axis_set(who, axis, rank)
+  local set = {}
+  if type(axis) == "table" then check_array(who, axis) end
+  if no_axis(axis) then
+    for i = 1, rank do set[i] = true end
+    return set
+  end
+  for _, a in ipairs(type(axis) == "table" and axis or { axis }) do
+    set[axis_at(who, a, rank)] = true
+  end
+  return set
+end
+
+local function has_names(t)
+  for key in pairs(t) do
+    if type(key) == "string" then return true end
+  end
+  return false
+end
+
+-- The values of the options `names`, in their order.
+local function by_name(who, names, given)
+  local at, values = {}, {}
+  for i, name in ipairs(names) do at[name] = i end
+  for key, value in pairs(given) do
+    if type(key) ~= "string" then
+      fail("%s: the options have names; a value stands among them without one", who)
+    end
+    if not at[key] then
+      local near = core.nearest(key, names)
+      fail("%s: unknown option %q%s", who, key, near and (" (did you mean %q?)"):format(near) or "")
+    end
+    values[at[key]] = value
+  end
+  return unpack(values, 1, #names)
+end
+
+-- The same of what was given by position or in one table of names; {} is no options.
+local function read(who, names, ...)
+  local n, first = select("#", ...), (...)
+  while n > 0 and select(n, ...) == nil do n = n - 1 end
+  if n > #names then
+    fail("%s: too many arguments: takes %d option%s", who, #names, #names == 1 and "" or "s")
+  end
+  if n ~= 1 or type(first) ~= "table" then return ... end
+  if next(first) == nil then return end
+  if has_names(first) then return by_name(who, names, first) end
+  return first
+end
+
+local REDUCTION = { "axis", "keepdims" }
+
+local function floating(t)
+  if t:dtype():find "float" then return t end
+  return ops.cast(t, "float32")
+end
+
+-- rule(t, axis, keepdims) of t; halves are added up in float32, as in Keras, and the result is a half again.
+local function in_float32(rule, who, t, ...)
+  local axis, keepdims = read(who, REDUCTION, ...)
+  t = floating(as_tensor(who, t))
+  local dtype = t:dtype()
+  if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
+  return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)
+end
+
+local function mean_over(who, t, axis, keepdims)
+  local shape, n = t:shape(), 1
+  for i in pairs(axis_set(who, axis, #shape)) do n = n * shape[i] end
+  return ops.sum(t, { axis = axis, keepdims = keepdims }) / n
+end
+
+local function variance(who, t, axis, keepdims)
+  return mean_over(who, ops.square(t - mean_over(who, t, axis, true)), axis, keepdims)
+end
+
+local function deviation(...) return ops.sqrt(variance(...)) end
+
+local function length(_, t, axis, keepdims)
+  return ops.sqrt(ops.sum(ops.square(t), { axis = axis, keepdims = keepdims }))
+end
+
+-- ---- reductions ---------------------------------------------------------------------------------
+
+--- mean(t, axis, keepdims) over axes: the sum divided by the count; integers give float32.
+function M.mean(t, ...) return in_float32(mean_over, "mean", t, ...) end
+
+--- var(t, axis, keepdims), the variance over axes: the mean squared distance from the mean (biased).
+function M.var(t, ...) return in_float32(variance, "var", t, ...) end
+
+--- std(t, axis, keepdims): the square root of var.
+function M.std(t, ...) return in_float32(deviation, "std", t, ...) end
+
+--- norm(t, axis, keepdims): the square root of the sum of squares.
+function M.norm(t, ...) return in_float32(length, "norm", t, ...) end
+
+-- ---- element-wise -------------------------------------------------------------------------------
+
+--- clip(t, low, high): nil leaves an end open.
+function M.clip(t, ...)
+  local low, high = read("clip", { "low", "high" }, ...)
+  t = as_tensor("clip", t)
+  if low ~= nil then t = ops.maximum(t, low) end
+  if high ~= nil then t = ops.minimum(t, high) end
+  return t
+end
+
+--- one_hot(ids, classes, dtype): ids from 0; also to_categorical. dtype: by name or as {dtype =}, default
+--- floatx.
+function M.one_hot(ids, ...)
+  local classes, dtype = read("one_hot", { "classes", "dtype" }, ...)
+  if type(dtype) == "table" then dtype = by_name("one_hot", { "dtype" }, dtype) end
+  if type(classes) ~= "number" or classes < 1 or classes % 1 ~= 0 then
+    fail("one_hot: the number of classes must be at least 1, got %s",
+      type(classes) == "number" and classes or type(classes))
+  end
+  local shape = as_tensor("one_hot", ids):shape()
+  shape[#shape + 1] = 1
+  local column = ops.cast(ops.reshape(as_tensor("one_hot", ids), { shape = shape }), "int32")
+  local hot = ops.eq(column, ops.iota({ classes }, 1, "int32"))
+  return ops.cast(hot, dtype or core.floatx())
+end
+
+-- ---- movement -----------------------------------------------------------------------------------
+
+--- slice(t, ranges): see slicing.lua.
+function M.slice(t, ranges)
+  if type(ranges) == "table" and has_names(ranges) then ranges = by_name("slice", { "ranges" }, ranges) end
+  return slice(t, ranges)
+end
+
+--- transpose: all axes in opposite order, or an order of axes.
+function M.transpose(t, ...)
+  local order = read("transpose", { "order" }, ...)
+  t = as_tensor("transpose", t)
+  if order then return ops.permute(t, order) end
+  order = {}
+  for i = t:rank(), 1, -1 do order[#order + 1] = i end
+  return ops.permute(t, { order = order })
+end
+
+--- flatten: one axis.
+function M.flatten(t, ...)
+  read("flatten", {}, ...)
+  t = as_tensor("flatten", t)
+  return ops.reshape(t, { shape = { t:count() } })
+end
+
+--- expand_dims(t, axis): a new axis of size 1 that has this position afterwards.
+function M.expand_dims(t, ...)
+  local axis = read("expand_dims", { "axis" }, ...)
+  t = as_tensor("expand_dims", t)
+  local shape = t:shape()
+  table.insert(shape, axis_at("expand_dims", axis, #shape + 1), 1)
+  return ops.reshape(t, { shape = shape })
+end
+
+--- squeeze(t[, axis]): without the axes of size 1, or without the given ones.
+function M.squeeze(t, ...)
+  local axis = read("squeeze", { "axis" }, ...)
+  t = as_tensor("squeeze", t)
+  local shape, kept = t:shape(), {}
+  local dropped = not no_axis(axis) and axis_set("squeeze", axis, #shape)
+  for i, size in ipairs(shape) do
+    if dropped and dropped[i] and size ~= 1 then
+      fail("squeeze: axis %d has size %d, not 1", i, size)
+    end
+    if size ~= 1 or (dropped and not dropped[i]) then kept[#kept + 1] = size end
+  end
+  return ops.reshape(t, { shape = kept })
+end
+
+--- stack({a, b, ...}, axis): along a new axis (default the first).
+function M.stack(list, ...)
+  local axis, expanded = read("stack", { "axis" }, ...), {}
+  if type(list) ~= "table" or next(list) == nil then fail("stack: expected an array of tensors") end
+  check_array("stack", list)
+  for i, t in ipairs(list) do expanded[i] = M.expand_dims(t, axis or 1) end
+  return ops.concat(expanded, { axis = axis or 1 })
+end
+
+--- split(t, n, axis): an array of n equal parts along an axis (default the first).
+function M.split(t, ...)
+  local n, axis = read("split", { "n", "axis" }, ...)
+  t = as_tensor("split", t)
+  local shape = t:shape()
+  local at = axis_at("split", axis or 1, #shape)
+  if type(n) ~= "number" or n % 1 ~= 0 then
+    fail("split: the number of parts must be a whole number, got %s", type(n) == "number" and n or type(n))
+  end
+  if n < 1 or n > math.max(1, shape[at]) or shape[at] % n ~= 0 then
+    fail("split: axis %d of size %d cannot be cut into %d equal parts", at, shape[at], n)
+  end
+  local parts, size, ranges = {}, shape[at] / n, {}
+  for k = 1, #shape do ranges[k] = {} end
+  if n == 1 then return { t } end
+  for i = 1, n do
+    ranges[at] = { (i - 1) * size + 1, i * size }
+    parts[i] = slice(t, ranges)
+  end
+  return parts
+end
+
+return M

@@ -1,0 +1,204 @@
+--- Tensors in Lua: making them, moving them, and the table of all functions on them.
+--
+-- Returns the functions that `mgpu` takes over; what is a method too stands in core.methods.
+-- Axes count from 1 or, negative, from the end; ids and classes from 0. Integers are computed in
+-- double: exact up to 2^53, and a result outside the dtype's limits becomes the limit.
+local core = require "mgpu.core"
+local names = require "mgpu.nn.names"
+
+local M, methods, ops = {}, core.methods, core.ops
+
+local function fail(message, ...) core.fail("usage", message:format(...)) end
+
+--- Both a function of `mgpu` and a method.
+local function define(name, fn)
+  M[name] = fn
+  methods[name] = fn
+end
+
+-- ---- making tensors -----------------------------------------------------------------------------
+
+local OPTIONS = { "dtype", "device" }
+
+-- dtype and device of the options table; anything else in it is an error.
+local function read_options(who, options)
+  if options == nil then return nil, nil end
+  if type(options) ~= "table" then
+    fail("%s: the options must be a table such as {dtype = \"float32\"}, got %s", who, type(options))
+  end
+  for key in pairs(options) do
+    if key ~= "dtype" and key ~= "device" then
+      local near = type(key) == "string" and core.nearest(key, OPTIONS)
+      fail("%s: unknown option %q%s", who, tostring(key),
+        near and (" (did you mean %q?)"):format(near) or "")
+    end
+  end
+  return options.dtype, options.device
+end
+
+local function on(device, t)
+  if device then return core.copy_to(t, device) end
+  return t
+end
+
+local function check_shape(who, shape)
+  if type(shape) == "number" then return { shape } end
+  if type(shape) ~= "table" then fail("%s: the shape must be a list, got %s", who, type(shape)) end
+  return shape
+end
+
+local function check_number(what, value)
+  if type(value) ~= "number" or value ~= value or math.abs(value) == math.huge then
+    fail("%s must be a number, got %s", what, tostring(value))
+  end
+end
+
+local function check_count(what, n)
+  if type(n) ~= "number" or n < 0 or n % 1 ~= 0 or n == math.huge then
+    fail("%s must be a whole number of at least 0, got %s", what, tostring(n))
+  end
+end
+
+--- tensor(value, {dtype=, device=}): from a number, a boolean or nested tables of them.
+M.tensor = core.tensor
+
+--- full(shape, value, {dtype=, device=})
+function M.full(shape, value, options)
+  local dtype, device = read_options("full", options)
+  return on(device, ops.full(check_shape("full", shape), value, dtype or core.floatx()))
+end
+
+--- zeros(shape, {dtype=, device=})
+function M.zeros(shape, options)
+  local dtype, device = read_options("zeros", options)
+  return on(device, ops.full(check_shape("zeros", shape), 0, dtype or core.floatx()))
+end
+
+--- ones(shape, {dtype=, device=})
+function M.ones(shape, options)
+  local dtype, device = read_options("ones", options)
+  return on(device, ops.full(check_shape("ones", shape), 1, dtype or core.floatx()))
+end
+
+--- arange(n): 0 .. n-1; arange(first, limit[, step]): without the limit.
+function M.arange(first, limit, step, options)
+  if type(limit) == "table" then limit, options = nil, limit end
+  if type(step) == "table" then step, options = nil, step end
+  if limit == nil then first, limit = 0, first end
+  step = step or 1
+  check_number("arange: the first number", first)
+  check_number("arange: the limit", limit)
+  check_number("arange: the step", step)
+  if step == 0 then fail("arange: the step must not be 0") end
+  local dtype, device = read_options("arange", options)
+  local n = math.max(0, math.ceil((limit - first) / step))
+  local t = ops.iota({ n }, 1, dtype or core.floatx())
+  if step ~= 1 then t = t * step end
+  if first ~= 0 then t = t + first end
+  return on(device, t)
+end
+
+--- linspace(first, last, n): n numbers, both ends included.
+function M.linspace(first, last, n, options)
+  local dtype, device = read_options("linspace", options)
+  check_number("linspace: the first number", first)
+  check_number("linspace: the last number", last)
+  check_count("linspace: the count", n)
+  local i = ops.iota({ n }, 1, dtype or core.floatx())
+  if n < 2 then return on(device, i + first) end
+  local inner = i * ((last - first) / (n - 1)) + first
+  return on(device, ops.where(ops.lt(i, n - 1), inner, last)) -- the last one without rounding
+end
+
+--- eye(n[, m]): ones on the diagonal.
+function M.eye(n, m, options)
+  if type(m) == "table" then m, options = nil, m end
+  local dtype, device = read_options("eye", options)
+  m = m or n
+  check_count("eye: the number of rows", n)
+  check_count("eye: the number of columns", m)
+  local row, column = ops.iota({ n, m }, 1, "int32"), ops.iota({ n, m }, 2, "int32")
+  return on(device, ops.cast(ops.eq(row, column), dtype or core.floatx()))
+end
+
+local function random(who, kind, shape, a, b, options)
+  local dtype, device = read_options(who, options)
+  return on(device, ops.random { shape = check_shape(who, shape), kind = kind, a = a, b = b,
+    dtype = dtype or (kind == "randint" and "int32") or core.floatx() })
+end
+
+--- rand(shape): uniform in [0, 1)
+function M.rand(shape, options) return random("rand", "uniform", shape, 0, 1, options) end
+
+--- randn(shape): normal with mean 0 and standard deviation 1
+function M.randn(shape, options) return random("randn", "normal", shape, 0, 1, options) end
+
+--- randint(low, high, shape): whole numbers from low to high - 1
+function M.randint(low, high, shape, options)
+  check_number("randint: the lowest number", low)
+  check_number("randint: the limit", high)
+  return random("randint", "randint", shape, low, high, options)
+end
+
+-- ---- composed ops and indexing ------------------------------------------------------------------
+
+for name, fn in pairs(require "mgpu.tensor.composed") do define(name, fn) end
+M.to_categorical = M.one_hot
+
+-- t[i]: entry i of the first axis.
+function methods.entry(t, i) return M.slice(t, { i }) end
+
+-- ---- dtype, device, copies ----------------------------------------------------------------------
+
+local KINDS = { cpu = true, cuda = true, gpu = true, ref = true, null = true }
+
+--- to(dtype | device): the same numbers as another dtype, or on another device.
+define("to", function(t, where)
+  if type(where) ~= "string" then
+    fail("to: expected the name of a dtype or device, got %s", type(where))
+  end
+  if not (KINDS[where] or where:find ":") then return ops.cast(t, where) end
+  if methods.device(t) == core.device_info(where).name then return t end
+  return core.copy_to(t, where)
+end)
+
+--- clone: a copy in memory of its own.
+define("clone", function(t) return core.copy_to(t) end)
+
+local POINTERS = { float32 = "float *", float64 = "double *", int32 = "int32_t *",
+  int64 = "int64_t *", uint8 = "uint8_t *", bool = "uint8_t *", float16 = "uint16_t *",
+  bfloat16 = "uint16_t *" }
+
+--- pointer: an FFI pointer to the elements in host memory, row-major. It is valid as long as the
+--- tensor lives: keep the tensor.
+define("pointer", function(t)
+  return require "ffi".cast(POINTERS[methods.dtype(t)], core.address(t))
+end)
+
+methods.text = require "mgpu.tensor.printing"
+
+-- ---- settings and the rest of mgpu's plain functions ---------------------------------------------
+
+for name, fn in pairs(ops) do
+  if methods[name] and not M[name] then M[name] = fn end -- the others are internal
+end
+
+for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad", "jit",
+  "rng_state", "memory", "tidy", "precision", "deterministic", "devices", "device_info",
+  "error_code" } do
+  M[name] = core[name]
+end
+
+--- seed(n): what is random from here on, the weights of new layers among it, is a function of n.
+function M.seed(n)
+  core.seed(n)
+  names.restart_streams()
+end
+
+--- reset_names(): unnamed layers are numbered from the start again, as after Keras's clear_session.
+M.reset_names = names.reset
+
+--- set_floatx(dtype): what numbers and weights become unless told otherwise.
+function M.set_floatx(dtype) core.floatx(dtype) end
+
+return M

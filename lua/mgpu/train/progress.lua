@@ -1,0 +1,131 @@
+-- What fit and evaluate print: Keras 3's progress bar, one line an epoch, or the lines of Keras 2.
+--
+-- verbose 0 nothing; 1 a bar that is redrawn in place on a terminal, and one line an epoch where
+-- stdout is no terminal; 2 one line an epoch. style "keras2" with verbose 2 prints the lines of
+-- Keras 2. The metrics are read only when something is drawn, at most ten times a second, since
+-- reading them waits for the device.
+
+local core = require "mgpu.core"
+local logs = require "mgpu.train.logs"
+
+local Progress = {}
+Progress.__index = Progress
+
+local INTERVAL = 0.1 -- seconds between two drawings
+local WIDTH = 20
+
+local function write(text) (require "mgpu").output(text) end
+
+-- ---- words --------------------------------------------------------------------------------------
+
+local function number(value)
+  return (math.abs(value) > 1e-3 or value == 0) and ("%.4f"):format(value)
+    or ("%.4e"):format(value)
+end
+
+-- Names in Keras's orders: version 3 sorts those of the training set and those of the validation
+-- set, version 2 has loss first and calls accuracy acc.
+local function values_text(values, style)
+  local train, validation = {}, {}
+  for name, value in logs.each(values) do
+    local list = name:find "^val_" and validation or train
+    if style == "keras2" then name = name:gsub("accuracy$", "acc") end
+    list[#list + 1] = ("%s: %s"):format(name, number(value))
+  end
+  if style ~= "keras2" then
+    table.sort(train)
+    table.sort(validation)
+  end
+  for _, text in ipairs(validation) do train[#train + 1] = text end
+  return #train > 0 and " - " .. table.concat(train, " - ") or ""
+end
+
+local function duration(seconds)
+  if seconds >= 3600 then
+    return ("%d:%02d:%02d"):format(seconds / 3600, seconds / 60 % 60, seconds % 60)
+  elseif seconds >= 60 then
+    return ("%d:%02d"):format(seconds / 60, seconds % 60)
+  end
+  return ("%ds"):format(seconds)
+end
+
+local function per_step(seconds)
+  if seconds >= 1 or seconds == 0 then return ("%.0fs/step"):format(seconds) end
+  if seconds >= 1e-3 then return ("%.0fms/step"):format(seconds * 1e3) end
+  return ("%.0fus/step"):format(seconds * 1e6)
+end
+
+-- ---- drawing ------------------------------------------------------------------------------------
+
+local function bar(done, steps)
+  local filled = math.floor(WIDTH * done / steps)
+  return ("\27[1m%d/%d\27[0m \27[32m%s\27[0m\27[37m%s\27[0m"):format(done, steps,
+    ("━"):rep(filled), ("━"):rep(WIDTH - filled))
+end
+
+-- The line in place of the last one; while running, with the time that is left.
+function Progress:draw(done, values)
+  local elapsed = core.clock() - self.started
+  local each = elapsed / math.max(done, 1)
+  local finished = done >= self.steps
+  local time = finished and duration(elapsed) or duration(each * (self.steps - done))
+  write(("\r\27[K%s \27[1m%s\27[0m %s%s"):format(bar(done, self.steps), time, per_step(each),
+    values_text(values)))
+  io.stdout:flush() -- a line that has not ended yet
+  self.drawn = core.clock()
+  self.open = true
+end
+
+function Progress:line(values)
+  local elapsed = core.clock() - self.started
+  if self.style == "keras2" then
+    return (" - %.0fs%s\n"):format(elapsed, values_text(values, "keras2"))
+  end
+  local dash = self.verbose == 2 and " - " or " "
+  return ("%d/%d%s%s%s%s%s\n"):format(self.steps, self.steps, dash, duration(elapsed), dash,
+    per_step(elapsed / self.steps), values_text(values))
+end
+
+-- ---- what fit calls -----------------------------------------------------------------------------
+
+-- rows, validation_rows: for the header of Keras 2.
+function Progress:header(rows, validation_rows)
+  if self.verbose ~= 2 or self.style ~= "keras2" then return end
+  local validation = validation_rows and (", validate on %d samples"):format(validation_rows) or ""
+  write(("Train on %d samples%s\n"):format(rows, validation))
+end
+
+function Progress:begin(steps, title)
+  self.steps, self.started, self.drawn = steps, core.clock(), core.clock()
+  if self.verbose > 0 and title then write(title .. "\n") end
+end
+
+-- After each step; read() gives the logs so far.
+function Progress:step(done, read)
+  if not self.bar or core.clock() - self.drawn < INTERVAL or done >= self.steps then return end
+  self:draw(done, read())
+end
+
+function Progress:finish(values)
+  if self.verbose == 0 then return end
+  if self.bar then
+    self:draw(self.steps, values)
+    write "\n"
+  else
+    write(self:line(values))
+  end
+  self.open = false
+end
+
+-- Ends a line left half drawn by an error.
+function Progress:close()
+  if self.open then write "\n" end
+  self.open = false
+end
+
+function Progress.new(verbose, style)
+  return setmetatable({ verbose = verbose, style = style,
+    bar = verbose == 1 and core.isatty() }, Progress)
+end
+
+return Progress
