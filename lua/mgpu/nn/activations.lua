@@ -117,7 +117,7 @@ function named.glu(x, axis)
   if shape[at] % 2 ~= 0 then
     core.fail("usage", ("glu: axis %d of size %d cannot be cut into halves"):format(at, shape[at]))
   end
-  local a, b = unpack(require "mgpu.tensor.composed".split(x, 2, at))
+  local a, b = unpack(require "mgpu.tensor.composite_ops".split(x, 2, at))
   return a * ops.sigmoid(b)
 end
 

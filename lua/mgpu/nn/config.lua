@@ -6,7 +6,7 @@
 -- These functions are methods of models; load_model is mgpu's.
 local core = require "mgpu.core"
 local mixed_precision = require "mgpu.nn.mixed_precision"
-local names = require "mgpu.nn.names"
+local names = require "mgpu.nn.layer_names"
 local options = require "mgpu.options"
 
 local M = {}
@@ -224,7 +224,7 @@ local function functional(config, custom, path)
     local layer, list = layers[use.layer], at(use.inputs, made, path)
     if not layer then damaged(path, "a use names no layer") end
     local y = layer(use.listed and list or list[1], use.training)
-    made[n] = require "mgpu.nn.symbol".is_symbol(y) and { y } or y
+    made[n] = require "mgpu.nn.symbolic_tensor".is_symbol(y) and { y } or y
   end
   local outputs = at(config.outputs, made, path)
   return require "mgpu.nn.model" { name = config.name, trainable = config.trainable,

@@ -10,9 +10,9 @@
 -- floating inputs cast to that, and reads weights cast to it, unless the class says autocast = false.
 local core = require "mgpu.core"
 local mixed_precision = require "mgpu.nn.mixed_precision"
-local names = require "mgpu.nn.names"
+local names = require "mgpu.nn.layer_names"
 local options = require "mgpu.options"
-local symbol = require "mgpu.nn.symbol"
+local symbol = require "mgpu.nn.symbolic_tensor"
 
 local Layer = { class_name = "Layer", declared = options.declare {}, autocast = true }
 for name, value in pairs(require "mgpu.nn.weights") do Layer[name] = value end

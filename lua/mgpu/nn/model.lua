@@ -11,7 +11,7 @@ local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
-local symbol = require "mgpu.nn.symbol"
+local symbol = require "mgpu.nn.symbolic_tensor"
 
 local Model = Network:extend("Model", { positional = 0,
   { "inputs", "any", required = true },

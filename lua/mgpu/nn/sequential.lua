@@ -7,7 +7,7 @@ local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
-local symbol = require "mgpu.nn.symbol"
+local symbol = require "mgpu.nn.symbolic_tensor"
 
 local Sequential = Network:extend("Sequential", { positional = 0 })
 

@@ -6,7 +6,7 @@
 -- bytes and rows, which prints itself as a table. `rows`: of a full batch; `last_rows`: of the last one,
 -- where `samples` is given. `memory`: what the step needs for activations, gradients and results,
 -- without what kernels take for themselves.
-local Compiled = require "mgpu.train.compiled"
+local Compiled = require "mgpu.train.train_step"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"

@@ -4,7 +4,7 @@
 -- Axes count from 1 or, negative, from the end; ids and classes from 0. Integers are computed in
 -- double: exact up to 2^53, and a result outside the dtype's limits becomes the limit.
 local core = require "mgpu.core"
-local names = require "mgpu.nn.names"
+local names = require "mgpu.nn.layer_names"
 
 local M, methods, ops = {}, core.methods, core.ops
 
@@ -142,7 +142,7 @@ end
 
 -- ---- composed ops and indexing ------------------------------------------------------------------
 
-for name, fn in pairs(require "mgpu.tensor.composed") do define(name, fn) end
+for name, fn in pairs(require "mgpu.tensor.composite_ops") do define(name, fn) end
 M.to_categorical = M.one_hot
 
 -- t[i]: entry i of the first axis.

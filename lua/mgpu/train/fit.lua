@@ -4,9 +4,9 @@
 -- raises is raised again with the place: the epoch and step in the user's counting.
 
 local core = require "mgpu.core"
-local batches = require "mgpu.train.batches"
+local batches = require "mgpu.train.data_adapter"
 local Callback = require "mgpu.train.callbacks.callback"
-local Compiled = require "mgpu.train.compiled"
+local Compiled = require "mgpu.train.train_step"
 local History = require "mgpu.train.callbacks.history"
 local logs = require "mgpu.train.logs"
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"

@@ -4,8 +4,8 @@
 -- are in fit.lua, the jitted steps in compiled.lua, the data's checks in batches.lua.
 
 local core = require "mgpu.core"
-local batches = require "mgpu.train.batches"
-local Compiled = require "mgpu.train.compiled"
+local batches = require "mgpu.train.data_adapter"
+local Compiled = require "mgpu.train.train_step"
 local devices = require "mgpu.parallel.devices"
 local fit = require "mgpu.train.fit"
 local logs = require "mgpu.train.logs"

@@ -4,7 +4,7 @@
 -- batch fits), name.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
-local symbol = require "mgpu.nn.symbol"
+local symbol = require "mgpu.nn.symbolic_tensor"
 
 local Input = Layer:extend("Input", { whole = "shape", positional = 0,
   { "shape", "shape", required = true },

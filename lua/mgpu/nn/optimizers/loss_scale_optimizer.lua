@@ -11,7 +11,7 @@
 -- compile wraps by itself for a model with float16 layers. The check is of all gradients, over all
 -- devices; the scale is a variable, so a jitted step follows it. `skipped` counts the skipped steps.
 
-local choices = require "mgpu.train.choices"
+local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
@@ -164,7 +164,7 @@ local function inner_of(value)
   if type(value) == "table" and type(value.class_name) == "string" then
     value = require "mgpu.nn.optimizers"[value.class_name](value.config)
   end
-  local inner = choices.optimizer(value, "LossScaleOptimizer: inner_optimizer")
+  local inner = compile_options.optimizer(value, "LossScaleOptimizer: inner_optimizer")
   if inner.skips_steps then
     core.fail("usage", "LossScaleOptimizer: the inner optimizer is one itself")
   end

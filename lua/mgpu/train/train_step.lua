@@ -9,7 +9,7 @@
 -- says. Without an order the tensors are the batch. What is not a tensor is part of the
 -- plan's signature, hence packed into numbers and strings.
 
-local choices = require "mgpu.train.choices"
+local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local logs = require "mgpu.train.logs"
@@ -458,12 +458,12 @@ end
 ---   names    of the model's outputs
 ---   where    see set_devices
 function Compiled.new(chosen, names, where)
-  local outputs, Mean = choices.outputs(chosen, names), require "mgpu.nn.metrics.mean"
+  local outputs, Mean = compile_options.outputs(chosen, names), require "mgpu.nn.metrics.mean"
   for _, output in ipairs(outputs) do
     output.mean = #outputs > 1 and output.loss and Mean.new { name = "loss" } or nil
   end
   local self = setmetatable({
-    optimizer = choices.optimizer(chosen.optimizer),
+    optimizer = compile_options.optimizer(chosen.optimizer),
     outputs = outputs,
     mean = Mean.new { name = "loss" },
     eager = chosen.run_eagerly,

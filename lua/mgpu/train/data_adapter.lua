@@ -11,8 +11,8 @@
 -- or nil at the end of the pass.
 
 local core = require "mgpu.core"
-local Compiled = require "mgpu.train.compiled"
-local targets = require "mgpu.train.targets"
+local Compiled = require "mgpu.train.train_step"
+local targets = require "mgpu.train.label_checks"
 
 local ops = core.ops
 local M = {}
