@@ -129,7 +129,7 @@ end)
 
 test("what does not go with it is refused", function()
   check.raises(function() classifier { devices = { ["ref:0"] = 3, ["ref:1"] = 1 }, strategy = "async" } end,
-    "shares of the rows mean nothing to it", "usage")
+    "cannot split rows by weight", "usage")
   check.raises(function() classifier { devices = THREE, strategy = "async", accumulate = 2 } end,
-    "async goes without", "usage")
+    "cannot be combined with device groups, accumulate or", "usage")
 end)

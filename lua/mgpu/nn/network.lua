@@ -1,6 +1,6 @@
 --- What Sequential and the functional Model share: layers with names, training, saving, a summary.
 --
--- Training methods (compile, fit, ...) come from training.lua, saving from config.lua. A network has
+-- Training methods (compile, fit, ...) come from train/model_methods.lua, saving from config.lua. A network has
 -- `layers`, `sample_shapes` (of its inputs, without the batch; nil before it is known) and is itself
 -- a layer.
 local core = require "mgpu.core"
@@ -10,7 +10,7 @@ local Network = Layer:extend("Network", { positional = 0 })
 
 Network.is_network, Network.autocast = true, false -- its layers cast for themselves
 
-for _, part in ipairs { "mgpu.train.training", "mgpu.nn.config" } do
+for _, part in ipairs { "mgpu.train.model_methods", "mgpu.nn.config" } do
   for name, method in pairs(require(part)) do Network[name] = method end
 end
 

@@ -6,10 +6,11 @@
 -- bytes and rows, which prints itself as a table. `rows`: of a full batch; `last_rows`: of the last one,
 -- where `samples` is given. `memory`: what the step needs for activations, gradients and results,
 -- without what kernels take for themselves.
-local Compiled = require "mgpu.train.train_step"
+local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
+local train_step = require "mgpu.train.train_step"
 
 local ops = core.ops
 
@@ -42,26 +43,24 @@ local function planned(model, given)
   return devices.resolve("explain", given)
 end
 
--- The step's arguments: shapes are all that counts.
+-- Zeros in the shapes of a batch, and their layout: the plan of a step depends on shapes only.
 local function batch_of(model, rows)
-  local tensors, shape = {}, { x = 0, y = {}, w = {} }
   local function zeros(sizes, dtype)
     return ops.full({ rows, unpack(sizes, 2) }, 0, dtype or core.floatx())
   end
-  local shapes = model.inputs and {} or { model.built_shape }
+  local shapes, x, y = model.inputs and {} or { model.built_shape }, {}, {}
   for i, input in ipairs(model.inputs or {}) do shapes[i] = input:shape() end
-  for i, sizes in ipairs(shapes) do tensors[i] = zeros(sizes) end
-  shape.x = #tensors
+  for i, sizes in ipairs(shapes) do x[i] = zeros(sizes) end
   local out = model:output_shape(#shapes == 1 and not model.listed and shapes[1] or shapes)
-  for i, output in ipairs(model.compiled.outputs) do
+  local outputs = model.compiled.outputs
+  for i, output in ipairs(outputs) do
     if output.loss then
       local target = type(out[1]) == "table" and out[i] or out
       target = output.loss.custom and target or output.loss:target_shape(target)
-      tensors[#tensors + 1] = zeros(target, output.loss.labels and "int32" or nil)
-      shape.y[#shape.y + 1] = i
+      y[i] = zeros(target, output.loss.labels and "int32" or nil)
     end
   end
-  return tensors, Compiled.pack(shape)
+  return batch_layout.pack(x, y, {}, #outputs)
 end
 
 -- The place among `names` of the device that keeps the weights: after the last if it is none of them, nil if
@@ -81,10 +80,10 @@ local function reports(model, names, weights, chosen, rows)
   for i = 1, #names do stand_ins[i] = "null:" .. (i - 1) end
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
     local_norm = chosen.bn == "local", keeper = keeper and "null:" .. (keeper - 1) }
-  local tensors, shape = batch_of(model, rows)
+  local tensors, layout = batch_of(model, rows)
   model.compiled.optimizer:build(model.trainable_variables)
-  local step = Compiled.step(compiled, "train", model)
-  step:prepare(1, rows, shape, 0, nil, nil, unpack(tensors))
+  local step = train_step.get(compiled, "train", model)
+  step:prepare(1, rows, layout, 0, nil, nil, unpack(tensors))
   return step:report()
 end
 

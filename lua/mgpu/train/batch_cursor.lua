@@ -1,0 +1,85 @@
+--- Cursors: they go through a source and say which batches come next.
+--
+--     local cursor = batch_cursor.new(source, batch_size, shuffle, position)
+--     cursor:start(pass)              -- begins pass number `pass`, counted from 0
+--     local batch = cursor:take(n)    -- at most n batches of equal size for one step, nil at the end of the pass
+-- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua. From tensors
+-- it is no copy: the step itself gathers the rows order[first], ... from the whole tensors.
+local core = require "mgpu.core"
+
+local SHUFFLE_STREAM = 1 -- number of the random stream for shuffling; the layers have others
+
+-- ---- through tensors ------------------------------------------------------------------------------
+
+local Rows = {}
+Rows.__index = Rows
+
+-- Makes the next step begin at this row of the order. With a position (train_step.position) the steps advance it
+-- themselves; it is set only at the start of a pass, or after another fit has used the same steps.
+local function begin_at(self, row)
+  local position = self.position
+  if position and position.at == row then return end
+  local first = core.tensor(row, { dtype = "int32" })
+  if position then
+    position.row:assign(first)
+  else
+    if self.first then self.first:free() end -- the next one gets its address: GPU graphs stay valid
+    self.first = first
+  end
+end
+
+function Rows:take(limit)
+  local source, size = self.source, self.batch_size
+  local left = source.rows - self.at
+  if left <= 0 then return nil end
+  local rows = math.min(size, left)
+  local count = rows < size and 1 or math.min(limit, math.floor(left / size))
+  begin_at(self, self.at)
+  self.at = self.at + count * rows
+  if self.position then self.position.at = self.at end
+  return { count = count, rows = rows, layout = source.layout, first = self.first, order = self.order,
+    tensors = source.tensors }
+end
+
+-- The order of a shuffled pass depends on seed and pass alone. It permutes the first rows of the tensors: all of
+-- them, or those before a validation split.
+function Rows:start(pass)
+  self.at = 0
+  if self.position then self.position.at = nil end -- a step that failed has not advanced it
+  self.order = self.shuffle and core.permutation(self.source.rows, SHUFFLE_STREAM, pass)
+    or self.source.order
+end
+
+-- settle(device, position): continues for steps on other devices, in mid-pass. device: nil for several.
+function Rows:settle(device, position)
+  self.position, self.first = position, nil
+  if device and self.order then self.order = self.order:to(device) end
+end
+
+-- ---- through a dataset ----------------------------------------------------------------------------
+
+local Stream = {}
+Stream.__index = Stream
+
+function Stream:take()
+  local x, y, weight, more = self.next()
+  if x == nil then return nil end
+  local part, rows = self.source.check(x, y, weight, more)
+  return { count = 1, rows = rows, layout = part.layout, tensors = part.tensors }
+end
+
+function Stream:start() self.next = self.source.dataset:iter() end
+
+function Stream:settle() end -- luacheck: no self
+
+-- ---- making them --------------------------------------------------------------------------------
+
+local M = {}
+
+--- new(source, batch_size, shuffle, position): `position` is train_step.position's, or nil. Call start before take.
+function M.new(source, batch_size, shuffle, position)
+  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle, position = position },
+    source.dataset and Stream or Rows)
+end
+
+return M

@@ -1,0 +1,112 @@
+--- The loops of evaluate and predict over a source of batches, and the one-batch forms of fit and evaluate.
+local batch_cursor = require "mgpu.train.batch_cursor"
+local core = require "mgpu.core"
+local data_adapter = require "mgpu.train.data_adapter"
+local Progress = require "mgpu.train.progress"
+local step_errors = require "mgpu.train.step_errors"
+local train_step = require "mgpu.train.train_step"
+
+local M = {}
+
+-- ---- evaluate -----------------------------------------------------------------------------------
+
+--- run(model, source, options) -> loss and metrics over the source, as logs. The running sums of an epoch in
+--- progress are kept.
+-- ARGS options: batch_size, steps (nil: a whole pass), prefix of the names in the logs, place(step) -> where we are
+--   for errors, progress (nil: prints nothing).
+function M.run(model, source, options)
+  local compiled, progress = model.compiled, options.progress
+  local metrics, limit = compiled.metrics, compiled.steps_per_execution
+  local step, key = train_step.get(compiled, "test", model), train_step.plan_key(model)
+  local steps = options.steps or data_adapter.steps(source, options.batch_size)
+  local saved, at = metrics:save(), 0
+  metrics:reset()
+  if progress then progress:begin(steps) end
+  local read = function() return metrics:read() end
+  step_errors.guarded(function() return options.place(at) end, function()
+    local cursor = batch_cursor.new(source, options.batch_size, false, train_step.position(compiled, "test"))
+    cursor:start(0)
+    while not steps or at < steps do
+      local batch = cursor:take(math.min(limit, (steps or math.huge) - at))
+      if not batch then break end
+      at = at + batch.count
+      step(batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
+      if progress then progress:step(at, read) end
+    end
+    if at == 0 then data_adapter.no_batch(source) end
+  end)
+  local values = metrics:read(options.prefix)
+  metrics:restore(saved)
+  if progress then progress:finish(values) end
+  return values
+end
+
+--- evaluate(model, source, given) -> logs; `given`: evaluate's checked options.
+function M.evaluate(model, source, given)
+  return M.run(model, source, { batch_size = given.batch_size, steps = given.steps, prefix = "",
+    place = function(step) return ("evaluate: step %d"):format(step) end,
+    progress = Progress.new(given.verbose) })
+end
+
+-- ---- one batch ----------------------------------------------------------------------------------
+
+--- one_batch(model, kind, source) -> the logs of one step ("train" or "test") on all rows of the source.
+function M.one_batch(model, kind, source)
+  local compiled = model.compiled
+  local step, key = train_step.get(compiled, kind, model), train_step.plan_key(model)
+  local saved = compiled.metrics:save()
+  compiled.metrics:reset()
+  step_errors.guarded(function() return kind .. "_on_batch" end, step, 1, source.rows, source.layout, key, nil, nil,
+    unpack(source.tensors))
+  local values = compiled.metrics:read()
+  compiled.metrics:restore(saved)
+  return values
+end
+
+-- ---- predict ------------------------------------------------------------------------------------
+
+-- The parts one after another. A call takes a bounded number of arguments, hence the rounds.
+local function concat_rows(parts)
+  while #parts > 1 do
+    local wider = {}
+    for first = 1, #parts, 250 do
+      local some = { unpack(parts, first, math.min(first + 249, #parts)) }
+      some[#some + 1] = { axis = 1 }
+      wider[#wider + 1] = core.ops.concat(unpack(some))
+    end
+    parts = wider
+  end
+  core.eval(parts[1])
+  return parts[1]
+end
+
+-- The model's predict step. It is kept beside the other steps, so that set_devices drops it too.
+local function predict_step_of(model)
+  local kept = model.compiled and model.compiled.steps or model
+  kept.predict_step = kept.predict_step or train_step.predict_step(model)
+  return kept.predict_step
+end
+
+--- predict(model, source, given) -> the outputs for all rows: a tensor, or an array of them where the model has
+--- several outputs. `given`: batch_size, steps (nil: a whole pass).
+function M.predict(model, source, given)
+  local step, key = predict_step_of(model), train_step.plan_key(model)
+  local parts, at = {}, 0
+  return step_errors.guarded(function() return ("predict: step %d"):format(at) end, function()
+    local cursor = batch_cursor.new(source, given.batch_size)
+    cursor:start(0)
+    for batch in function() return at ~= given.steps and cursor:take(1) or nil end do
+      at = at + 1
+      local outputs = { step(batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors)) }
+      for i, t in ipairs(outputs) do
+        parts[i] = parts[i] or {}
+        parts[i][at] = t
+      end
+    end
+    if at == 0 then data_adapter.no_batch(source) end
+    for i, list in ipairs(parts) do parts[i] = concat_rows(list) end
+    return model.several and parts or parts[1]
+  end)
+end
+
+return M

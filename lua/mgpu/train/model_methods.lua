@@ -1,0 +1,288 @@
+--- The methods that train a model: compile, fit, evaluate, predict and their one-batch forms.
+--
+-- nn/network.lua mixes them into models. Here options are checked and the forms of arguments sorted out; the loops
+-- are in fit.lua and evaluate.lua, the jitted steps in train_step.lua, the checks of the data in data_adapter.lua.
+local compile_options = require "mgpu.train.compile_options"
+local core = require "mgpu.core"
+local data_adapter = require "mgpu.train.data_adapter"
+local devices = require "mgpu.parallel.devices"
+local evaluate = require "mgpu.train.evaluate"
+local fit = require "mgpu.train.fit"
+local logs = require "mgpu.train.logs"
+local LossScaleOptimizer = require "mgpu.nn.optimizers.loss_scale_optimizer"
+local mixed_precision = require "mgpu.nn.mixed_precision"
+local options = require "mgpu.options"
+local parallel = require "mgpu.parallel"
+local placement = require "mgpu.train.placement"
+local RunningMetrics = require "mgpu.train.running_metrics"
+
+local M = {}
+
+-- ---- options ------------------------------------------------------------------------------------
+
+local COMPILE = options.declare {
+  { "optimizer", "any", default = "rmsprop" },
+  { "loss", "any" },
+  { "loss_weights", "any" },
+  { "metrics", "any" },
+  { "weighted_metrics", "any" },
+  { "devices", "any" },
+  { "strategy", "any" },
+  { "accumulate", "integer", default = 1, min = 1 },
+  { "steps_per_execution", "integer", default = 1, min = 1 },
+  { "run_eagerly", "boolean", default = false },
+  { "bn", "string", default = "sync", values = { "sync", "local" } },
+  { "precision", "string|table" },
+  { "auto_scale_loss", "boolean", default = true },
+}
+
+local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
+local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
+
+local FIT = options.declare {
+  BATCH_SIZE,
+  { "epochs", "integer", default = 1, min = 0 },
+  VERBOSE,
+  { "style", "string", default = "keras3", values = { "keras2", "keras3" } },
+  { "callbacks", "table" },
+  { "validation_data", "table" },
+  { "validation_split", "number", default = 0, min = 0, below = 1 },
+  { "shuffle", "boolean", default = true },
+  { "class_weight", "table" },
+  { "sample_weight", "any" },
+  { "initial_epoch", "integer", default = 0, min = 0 },
+  { "steps_per_epoch", "integer", min = 1 },
+  { "validation_steps", "integer", min = 1 },
+  { "validation_freq", "integer", default = 1, min = 1 },
+  { "validation_batch_size", "integer", min = 1 },
+}
+
+local STEPS = { "steps", "integer", min = 1 }
+local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, STEPS, { "sample_weight", "any" } }
+local PREDICT = options.declare { BATCH_SIZE, STEPS,
+  { "verbose", "integer", default = 0, min = 0, max = 2 } }
+local ON_BATCH = options.declare { { "sample_weight", "any" }, { "class_weight", "table" } }
+
+local function check(what, declared, given)
+  if given ~= nil and type(given) ~= "table" then
+    core.fail("usage", ("%s: options are a table, got a %s"):format(what, type(given)))
+  end
+  return options.check(what, declared, given or {})
+end
+
+local function compiled_model(model, what)
+  if not model.compiled then
+    core.fail("usage", ("%s: call model:compile {optimizer = ..., loss = ...} first"):format(what))
+  end
+  return model.compiled
+end
+
+-- ---- compile ------------------------------------------------------------------------------------
+
+-- model.compiled: what compile makes of its options. The parts of train/ share it.
+--   optimizer, metrics (running_metrics.lua)
+--   outputs     for each output {name, loss, weight, metrics, weighted_metrics}
+--   eager, accumulate, steps_per_execution, bn   as given
+--   devices, strategy, home, ...                 see placement.lua
+--   steps, positions                             see train_step.lua
+--   fitting     whether a fit is running
+local function new_compiled(chosen, output_names, where)
+  local outputs = compile_options.outputs(chosen, output_names)
+  local compiled = { optimizer = compile_options.optimizer(chosen.optimizer), outputs = outputs,
+    metrics = RunningMetrics.new(outputs), eager = chosen.run_eagerly, accumulate = chosen.accumulate,
+    steps_per_execution = chosen.steps_per_execution, bn = chosen.bn }
+  placement.set_devices(compiled, where)
+  return compiled
+end
+
+-- Applies compile's precision. A model that computes in float16 gets loss scaling: float16 has no numbers between 0
+-- and 6e-8, so small gradients would become 0.
+local function set_precision(model, compiled, chosen)
+  if chosen.precision ~= nil then mixed_precision.apply(model, chosen.precision) end
+  local scaled = compiled.optimizer.skips_steps
+  if chosen.auto_scale_loss and not scaled and mixed_precision.computes_in(model, "float16") then
+    compiled.optimizer = LossScaleOptimizer { compiled.optimizer }
+  end
+end
+
+--- model:compile {optimizer = "rmsprop", loss =, metrics =, ...}: says how the model is trained, as Keras's compile.
+--
+--   optimizer         a name or one of mgpu.optimizers
+--   loss              required: a name, one of mgpu.losses, or function(y_true, y_pred) -> one value per sample.
+--                     With several outputs an array in their order, or a table by their names
+--   loss_weights, metrics, weighted_metrics   likewise
+--   devices           default device if nil; see mgpu.parallel and lua/mgpu/parallel/devices.lua
+--   strategy          "mirrored" (default), "central", "async", or made by mgpu.parallel.strategy
+--   bn                batch normalization on several devices: "sync" (default) or "local"
+--   precision         a dtype policy such as "mixed_bfloat16", of the layers that do not state one
+--   auto_scale_loss   true: a model that computes in float16 gets a LossScaleOptimizer
+--   accumulate        1: the weights change every n-th batch, by the mean gradient of n batches
+--   steps_per_execution  1: batches in one call of the jitted step
+--   run_eagerly       false: trains without jit, for debugging
+-- Errors: an unknown option or name; a metric named twice; options that exclude each other.
+function M:compile(given)
+  local chosen = check("compile", COMPILE, given)
+  if chosen.loss == nil then
+    core.fail("usage", 'compile: loss is missing; give a name, as in loss = '
+      .. '"categorical_crossentropy", or a function(y_true, y_pred)')
+  end
+  if chosen.accumulate > 1 and chosen.steps_per_execution > 1 then
+    core.fail("usage", "compile: give only one of accumulate and steps_per_execution")
+  end
+  local compiled = new_compiled(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
+  set_precision(self, compiled, chosen)
+  self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
+end
+
+--- model:set_devices(list): replaces compile's option devices; weights, optimizer and counters stay. Called by a
+--- callback during fit it takes effect at the next epoch.
+function M:set_devices(list)
+  local compiled = compiled_model(self, "set_devices")
+  local names, weights, stages = devices.resolve("set_devices", list)
+  placement.set_devices(compiled, { devices = names, weights = weights, stages = stages,
+    strategy = compiled.strategy })
+end
+
+-- ---- fit ----------------------------------------------------------------------------------------
+
+-- RETURNS the training source and the validation source, which is the data given for it, the last rows of the
+-- training data, or nil.
+local function validation_of(model, train, given)
+  local data = given.validation_data
+  if data then
+    if data_adapter.is_dataset(data) then
+      if given.validation_batch_size then
+        core.fail("usage", "fit: validation_batch_size: a dataset has its batches already, made by :batch(n)")
+      end
+      return train, data_adapter.new("fit: validation_data", model, data, nil, {})
+    end
+    if data[1] == nil or data[2] == nil then
+      core.fail("usage", "fit: validation_data must be {x, y}, {x, y, sample_weight} or a dataset")
+    end
+    return train, data_adapter.new("fit: validation_data", model, data[1], data[2],
+      { sample_weight = data[3] })
+  elseif given.validation_split > 0 then
+    return data_adapter.split(train, given.validation_split, "fit")
+  end
+  return train
+end
+
+local function has_option(declared, name)
+  for _, option in ipairs(declared) do
+    if option[1] == name then return true end
+  end
+end
+
+-- RETURNS y and the options. fit(dataset, options) has no y; with tensors, options in the place of y raise.
+local function without_y(what, declared, x, y, given)
+  if data_adapter.is_dataset(x) then
+    if given == nil then y, given = nil, y end
+    if type(given) == "table" and given.batch_size ~= nil then
+      core.fail("usage", what .. ": batch_size: a dataset has its batches already, made by :batch(n)")
+    end
+  elseif given == nil and type(y) == "table" and not getmetatable(y) and has_option(declared, next(y)) then
+    core.fail("usage", ("%s: y is missing: the options come after it, as in %s(x, y, {%s = ...})"):format(what,
+      what, next(y)))
+  end
+  return y, given
+end
+
+-- Makes the optimizer's slots and puts them where their variables are.
+local function build_optimizer(model)
+  model.compiled.optimizer:build(model.trainable_variables)
+  placement.place_state(model.compiled, model)
+end
+
+local function check_length(train, given)
+  if train.dataset and not train.length and not given.steps_per_epoch then
+    core.fail("usage", "fit: the dataset does not end: give steps_per_epoch")
+  end
+end
+
+--- model:fit(x, y, options) or model:fit(dataset, options) -> history: trains the model, as Keras's fit.
+--
+-- x, y: tensors or nested arrays, rows first; for several inputs or outputs an array of them or a table by name.
+--   batch_size             32: rows of a step over all devices
+--   epochs                 1: the number of the last epoch;   initial_epoch  0: epochs done before
+--   validation_data        {x, y[, sample_weight]} or a dataset;   validation_split  0: last fraction of the rows
+--   validation_steps, validation_freq = 1, validation_batch_size = batch_size
+--   callbacks              one, or an array of them
+--   shuffle                true: the order of the rows is new in each epoch, from mgpu.seed
+--   class_weight           {[0] = 1, [1] = 5}, by class id;   sample_weight  one number a row
+--   steps_per_epoch        batches of an epoch; required for a dataset without end
+--   verbose                1 progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
+-- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
+-- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights
+-- are then those before the step).
+function M:fit(x, y, given)
+  local compiled = compiled_model(self, "fit")
+  y, given = without_y("fit", FIT, x, y, given)
+  local chosen = check("fit", FIT, given)
+  return placement.on_device(compiled, self, function()
+    local train, validation = validation_of(self, data_adapter.new("fit", self, x, y, chosen), chosen)
+    check_length(train, chosen)
+    if not train.dataset then build_optimizer(self) end
+    return fit(self, train, validation, chosen)
+  end)
+end
+
+-- ---- evaluate, predict --------------------------------------------------------------------------
+
+--- model:evaluate(x, y, options) or model:evaluate(dataset, options) -> {loss =, accuracy =, ...}
+--
+-- The values can be read by position too: local loss, acc = unpack(model:evaluate(x, y)).
+-- Options: batch_size = 32, sample_weight =, steps = (all batches), verbose = 1.
+function M:evaluate(x, y, given)
+  y, given = without_y("evaluate", EVALUATE, x, y, given)
+  local chosen = check("evaluate", EVALUATE, given)
+  return placement.on_device(compiled_model(self, "evaluate"), self, function()
+    local source = data_adapter.new("evaluate", self, x, y, chosen)
+    return logs.with_positions(evaluate.evaluate(self, source, chosen))
+  end)
+end
+
+-- RETURNS fn(), run on the model's devices if compile named any.
+local function where_compiled(model, fn)
+  if model.compiled then return placement.on_device(model.compiled, model, fn) end
+  return fn()
+end
+
+--- model:predict(x, options) or model:predict(dataset, options) -> the outputs for all rows: a tensor, or an array
+--- of tensors where the model has several outputs. The model need not be compiled.
+--
+-- Options: batch_size = 32, steps = (all batches), verbose = 0.
+function M:predict(x, given)
+  if data_adapter.is_dataset(x) then without_y("predict", PREDICT, x, given) end
+  local chosen = check("predict", PREDICT, given)
+  return where_compiled(self, function()
+    return evaluate.predict(self, data_adapter.inputs("predict", self, x), chosen)
+  end)
+end
+
+-- ---- one batch ----------------------------------------------------------------------------------
+
+local function on_batch(self, kind, x, y, given)
+  local what = kind .. "_on_batch"
+  local compiled, chosen = compiled_model(self, what), check(what, ON_BATCH, given)
+  return placement.on_device(compiled, self, function()
+    local source = data_adapter.new(what, self, x, y, chosen)
+    if kind == "train" then build_optimizer(self) end
+    return logs.with_positions(evaluate.one_batch(self, kind, source))
+  end)
+end
+
+--- model:train_on_batch(x, y, {sample_weight =, class_weight =}) -> {loss =, accuracy =, ...}: one step on all rows.
+function M:train_on_batch(x, y, given) return on_batch(self, "train", x, y, given) end
+
+--- model:test_on_batch(x, y, {sample_weight =}) -> {loss =, accuracy =, ...} of these rows.
+function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given) end
+
+--- model:predict_on_batch(x) -> the outputs for these rows, computed in one step.
+function M:predict_on_batch(x)
+  return where_compiled(self, function()
+    local source = data_adapter.inputs("predict_on_batch", self, x)
+    return evaluate.predict(self, source, { batch_size = source.rows or 1 })
+  end)
+end
+
+return M

@@ -1,0 +1,163 @@
+--- Where a compiled model trains: the fields of `compiled` that name devices, and moving its state there.
+--
+-- Fields that set_devices gives a compiled model:
+--   devices   names, or nil: everything stays on the device where it is
+--   device    the only device of the list, where data must lie; nil with several
+--   home      the device of eager work: the first one, or the one that keeps the weights ("central", "async")
+--   strategy  "mirrored", "central" or "async"
+--   spread    the options of core.jit for several devices; nil with one
+--   groups    with device groups: the first device of each stage
+--   steps, positions   emptied: steps are traced anew for the new devices
+-- A plan on several devices keeps the copies on the other devices by itself.
+local core = require "mgpu.core"
+
+local M = {}
+
+-- ---- choosing devices ---------------------------------------------------------------------------
+
+local function check_devices(compiled, where)
+  if not where.devices or #where.devices == 1 then return end
+  if compiled.eager then
+    core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
+  end
+  if where.strategy ~= "async" then return end
+  if where.stages or compiled.accumulate > 1 or compiled.steps_per_execution > 1 then
+    core.fail("usage", 'compile: strategy "async" cannot be combined with device groups, accumulate or '
+      .. "steps_per_execution")
+  elseif where.weights then
+    core.fail("usage", 'compile: strategy "async" gives whole batches to idle devices, so it cannot split '
+      .. "rows by weight: give a list of devices")
+  end
+end
+
+-- The first device of each stage: names lists the devices stage by stage.
+local function first_of_stages(names, stages)
+  local groups = {}
+  for s = 1, stages do groups[s] = names[(s - 1) * (#names / stages) + 1] end
+  return groups
+end
+
+local function apply_devices(compiled, where)
+  local names = where.devices
+  local several = names and #names > 1
+  compiled.devices, compiled.strategy = names, where.strategy
+  compiled.steps, compiled.positions = {}, {}
+  compiled.device = names and not several and names[1] or nil
+  compiled.home = names and names[1]
+  compiled.spread, compiled.groups = nil, nil
+  if not several then return end
+  local keeper = where.strategy == "central" and (where.home or "cpu:0") or nil
+  compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",
+    keeper = keeper, stages = where.stages }
+  compiled.groups = where.stages and first_of_stages(names, where.stages)
+  if where.strategy == "async" then compiled.home = where.home or compiled.home end
+  compiled.home = keeper or compiled.home
+end
+
+--- set_devices(compiled, where): where = {devices =, weights = shares of the rows, strategy =, stages =, home =}, as
+--- parallel.resolve returns it. During a fit the change waits for the next epoch: see settle_devices.
+function M.set_devices(compiled, where)
+  check_devices(compiled, where)
+  if compiled.fitting then compiled.next_devices = where else apply_devices(compiled, where) end
+end
+
+--- settle_devices(compiled): applies devices that were set during a fit. RETURNS whether there were any.
+function M.settle_devices(compiled)
+  local where = compiled.next_devices
+  if where then apply_devices(compiled, where) end
+  compiled.next_devices = nil
+  return where ~= nil
+end
+
+-- ---- layers that name a device ------------------------------------------------------------------
+
+-- The device of the one mgpu.with_device scope that the whole model was made in; nil if a layer names a device
+-- itself or the scopes named several, which is model parallelism.
+local function scope_device(model)
+  local name
+  model:each_layer(function(layer)
+    local device = rawget(layer, "device")
+    if not device then return end
+    local scoped = rawget(layer, "scoped") and (name == nil or name == device)
+    name = scoped and device or false
+  end)
+  return type(name) == "string" and name or nil
+end
+
+-- A model made in one scope and compiled for several devices leaves the scope's device: it was a template.
+local function leave_scope(model)
+  if not scope_device(model) then return end
+  model:each_layer(function(layer) layer.device, layer.scoped = nil, nil end)
+end
+
+-- RETURNS variable -> array of the devices that may hold it, for the layers that name a device or a stage.
+local function devices_of_layers(compiled, model)
+  local where, several = {}, compiled.devices and #compiled.devices > 1
+  if several then leave_scope(model) end
+  model:each_layer(function(layer)
+    local device = rawget(layer, "device")
+    if not device then return end
+    if type(device) == "string" and several then
+      layer:fail("device = %q names one device, but the model is compiled for several: give groups, as in "
+        .. "devices = {{\"cuda:0\", \"cuda:1\"}, ...}, and device = 2", device)
+    elseif type(device) == "number" and not (compiled.groups and compiled.groups[device]) then
+      layer:fail("device = %d needs device groups of at least %d in compile, as in devices = "
+        .. "{{\"cuda:0\", \"cuda:1\"}}", device, device)
+    end
+    for _, v in ipairs(layer.weights) do
+      where[v] = { type(device) == "string" and device or compiled.groups[device] }
+    end
+  end)
+  return where
+end
+
+-- ---- moving state -------------------------------------------------------------------------------
+
+-- Moves each variable to the first of the devices, unless it is on one of them already.
+local function move(variables, devices)
+  for _, v in ipairs(variables) do
+    local there = false
+    for _, device in ipairs(devices) do there = there or v:device() == device end
+    if not there then v:assign(v:value():to(devices[1])) end
+  end
+end
+
+-- Moves the optimizer's slots and the sums of gradients to their variables, the rest of both to `homes`.
+local function move_optimizer(compiled, where, homes)
+  local beside = {}
+  for v, own in pairs(compiled.optimizer.slots) do
+    for _, slot in pairs(own) do beside[slot] = where[v] or homes end
+  end
+  for v, sum in pairs(compiled.sums or {}) do beside[sum] = where[v] or homes end
+  for kept, there in pairs(beside) do move({ kept }, there) end
+  for _, v in ipairs(compiled.optimizer:variables()) do
+    if not beside[v] then move({ v }, homes) end
+  end
+  if compiled.sum_rows then move({ compiled.sum_rows }, homes) end
+end
+
+--- place_state(compiled, model): moves weights, metrics and the optimizer's state to their devices.
+function M.place_state(compiled, model)
+  if not compiled.devices then return end
+  local at_home = compiled.spread and compiled.spread.keeper or compiled.groups or compiled.strategy == "async"
+  local homes = at_home and { compiled.home } or compiled.devices
+  local where = devices_of_layers(compiled, model)
+  for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
+  move_optimizer(compiled, where, homes)
+  compiled.metrics:each(function(metric) move(metric:variables(), homes) end)
+end
+
+--- on_device(compiled, model, fn) -> what fn() returns, run with the home device as the default device and all state
+--- in place.
+function M.on_device(compiled, model, fn)
+  if not compiled.devices then return fn() end
+  M.place_state(compiled, model)
+  local before = core.default_device()
+  core.default_device(compiled.home)
+  local ok, result = pcall(fn)
+  pcall(core.default_device, before) -- refused for a device that was lost meanwhile: the new one stays
+  if not ok then error(result, 0) end
+  return result
+end
+
+return M

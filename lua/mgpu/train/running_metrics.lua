@@ -1,0 +1,79 @@
+--- The running loss and metrics of a compiled model.
+--
+-- They add up in variables on the device, so a step returns nothing and the host waits for the device only when
+-- somebody reads the values. With several outputs each output has a running loss of its own besides the total.
+local core = require "mgpu.core"
+local logs = require "mgpu.train.logs"
+local Mean = require "mgpu.nn.metrics.mean"
+
+local RunningMetrics = {}
+RunningMetrics.__index = RunningMetrics
+
+--- new(outputs): `outputs` as compile_options.outputs returns them.
+function RunningMetrics.new(outputs)
+  local self = setmetatable({ outputs = outputs, loss = Mean.new { name = "loss" }, losses = {} }, RunningMetrics)
+  for i, output in ipairs(outputs) do
+    self.losses[i] = #outputs > 1 and output.loss and Mean.new { name = "loss" } or false
+  end
+  return self
+end
+
+--- update(loss, each, rows, y, predictions, weight): adds one batch.
+-- ARGS loss: the total, a scalar; each: the loss of each output; y, predictions, weight: by output number.
+function RunningMetrics:update(loss, each, rows, y, predictions, weight)
+  self.loss:update(loss, rows)
+  for i, output in ipairs(self.outputs) do
+    if self.losses[i] and each[i] then self.losses[i]:update(each[i], rows) end
+    if y[i] then
+      predictions[i] = core.place(predictions[i], y[i]:device())
+      for _, metric in ipairs(output.metrics) do metric:update(y[i], predictions[i]) end
+      for _, metric in ipairs(output.weighted_metrics) do metric:update(y[i], predictions[i], weight[i]) end
+    end
+  end
+end
+
+--- each(fn): calls fn(metric, its name in the logs) for the loss, the losses of the outputs, then the metrics.
+function RunningMetrics:each(fn)
+  local several = #self.outputs > 1
+  fn(self.loss, "loss")
+  for i, output in ipairs(self.outputs) do
+    if self.losses[i] then fn(self.losses[i], output.name .. "_loss") end
+  end
+  for _, output in ipairs(self.outputs) do
+    for _, list in ipairs { output.metrics, output.weighted_metrics } do
+      for _, metric in ipairs(list) do
+        fn(metric, several and output.name .. "_" .. metric.name or metric.name)
+      end
+    end
+  end
+end
+
+--- reset(): starts all of them again from nothing.
+function RunningMetrics:reset()
+  self:each(function(metric) metric:reset() end)
+end
+
+--- read(prefix) -> logs with the values so far, each name preceded by `prefix` ("val_"). Waits for the device.
+function RunningMetrics:read(prefix)
+  local values = logs.new()
+  self:each(function(metric, name) values[(prefix or "") .. name] = metric:result() end)
+  return values
+end
+
+--- save() -> the present state, for restore(state): an evaluation inside an epoch must not disturb its sums.
+function RunningMetrics:save()
+  local saved = {}
+  self:each(function(metric) saved[#saved + 1] = metric:save() end)
+  return saved
+end
+
+--- restore(state): see save.
+function RunningMetrics:restore(saved)
+  local i = 0
+  self:each(function(metric)
+    i = i + 1
+    metric:restore(saved[i])
+  end)
+end
+
+return RunningMetrics

@@ -1,0 +1,41 @@
+--- Errors of a step, raised again with the place in the training: "fit: epoch 2, step 7: ...".
+--
+-- A step runs compute, then guards, then commit, so a step that raises has changed nothing.
+local core = require "mgpu.core"
+local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
+local train_step = require "mgpu.train.train_step"
+
+local M = {}
+
+local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE }
+local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
+  .. "values in the data"
+
+--- raise(message, place): raises `message` again, with the place if a step raised it. core.error_code alone does not
+--- tell: it may be that of an error that was caught before.
+function M.raise(message, place)
+  if type(message) ~= "string" then error(message, 0) end
+  local code = core.error_code()
+  if code == "interrupted" and message:find "interrupted!?$" then
+    core.fail(code, place .. ": interrupted; the model can be used and trained on")
+  end
+  if (code == "device" or code == "comm") and not message:find(place, 1, true) then
+    core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
+  end
+  for _, what in ipairs(NOT_FINITE) do
+    if code == "nonfinite" and message:sub(-#what) == what then
+      core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY))
+    end
+  end
+  error(message, 0)
+end
+
+--- guarded(place, fn, ...) -> fn(...)'s first result. `place` is a function that returns the place as text, called
+--- only after an error.
+function M.guarded(place, fn, ...)
+  local ok, result = pcall(fn, ...)
+  if not ok then M.raise(result, place()) end
+  return result
+end
+
+return M
