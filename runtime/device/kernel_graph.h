@@ -7,7 +7,7 @@
 #ifndef MG_DEVICE_KERNEL_GRAPH_H
 #define MG_DEVICE_KERNEL_GRAPH_H
 
-#include "graph/fuse.h"
+#include "ops/fused_expr.h"
 #include "ops/op.h"
 
 typedef struct mg_value {

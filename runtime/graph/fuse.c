@@ -1,11 +1,11 @@
 /* Fuse: chains of element-wise nodes become groups, each one pass over memory.
  *
  * Nodes are taken in order. A node joins the groups of its element-wise producers when the
- * iteration shape and the register width agree, the limits of fuse.h hold, and no path leads out of
- * the union and back in (a group runs as one step). What only new values of variables are made of
- * does not join what is wanted before: it is left to the commit phase, where the updates of many
- * variables run as one step. Then each group becomes a straight-line expression in which literals
- * are immediates. */
+ * iteration shape and the register width agree, the limits of fused_expr.h hold, and no path leads
+ * out of the union and back in (a group runs as one step). What only new values of variables are
+ * made of does not join what is wanted before: it is left to the commit phase, where the updates of
+ * many variables run as one step. Then each group becomes a straight-line expression in which
+ * literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "ops/elementwise.h"

@@ -6,7 +6,7 @@
 #define MG_DEVICE_CUDA_SOURCE_H
 
 #include "core/string_buffer.h"
-#include "graph/fuse.h"
+#include "ops/fused_expr.h"
 #include <stdint.h>
 
 /* Threads of a block, and blocks with sums that run at once on a multiprocessor. */
