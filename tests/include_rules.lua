@@ -10,7 +10,7 @@
 local may_include = {
   core = {},
   ops = { core = true },
-  device = { core = true, ops = true, graph = true, comm = true },
+  device = { core = true, ops = true, comm = true },
   comm = { core = true },
   graph = { core = true, ops = true, device = true, comm = true },
   data = { core = true },

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define BIND_JIT "mgpu.jit"
-enum { MAX_PLANS = 64, WARN_AFTER = 8, MAX_DEVICES = 64 };
+enum { MAX_PLANS = 64, WARN_AFTER = 8 };
 
 typedef struct entry {
     uint64_t hash, last_used;
@@ -28,8 +28,8 @@ typedef struct entry {
 typedef struct jitted { /* its environment table holds the function at 1, so that cycles are
                            collected; and after it the upvalues that each entry was signed with */
     entry entries[MAX_PLANS];
-    mg_device *devices[MAX_DEVICES]; /* of plans on several */
-    double weights[MAX_DEVICES];
+    mg_device *devices[MG_MAX_DEVICES]; /* of plans on several */
+    double weights[MG_MAX_DEVICES];
     int n_devices, n_stages;
     bool weighted, local_norm;
     mg_device *keeper;
@@ -459,9 +459,9 @@ static int jit_gc(lua_State *L) {
 static void take_devices(lua_State *L, jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
-    if (n > MAX_DEVICES)
-        bind_fail(L, MG_USAGE, "mgpu.jit: at most %d devices can share a step, got %d", MAX_DEVICES,
-                  n);
+    if (n > MG_MAX_DEVICES)
+        bind_fail(L, MG_USAGE, "mgpu.jit: at most %d devices can share a step, got %d",
+                  MG_MAX_DEVICES, n);
     lua_getfield(L, 2, "weights");
     j->weighted = lua_istable(L, -1);
     for (int i = 1; i <= n; i++) {

@@ -27,7 +27,7 @@ static void put_tensor(bind_signature *s, mg_tensor *t) {
     s->tensors[s->n_tensors++] = t;
     const char head[3] = {'t', (char)t->dtype, (char)t->shape.rank};
     put(s, head, sizeof head);
-    put(s, &t->place.device, sizeof t->place.device);
+    put(s, &t->device, sizeof t->device);
     put(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
 }
 

@@ -251,7 +251,7 @@ static int tensor_dtype(lua_State *L) {
 }
 
 static int tensor_device(lua_State *L) {
-    lua_pushstring(L, bind_take_tensor(L, 1, NULL, "device")->place.device->name);
+    lua_pushstring(L, bind_take_tensor(L, 1, NULL, "device")->device->name);
     return 1;
 }
 
@@ -291,14 +291,14 @@ static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
-    mg_device *d = lua_isnoneornil(L, 2) ? t->place.device : mg_device_find(luaL_checkstring(L, 2));
+    mg_device *d = lua_isnoneornil(L, 2) ? t->device : mg_device_find(luaL_checkstring(L, 2));
     if (!d) return bind_raise(L);
     if (mg_trace_current()) {
-        if (d != t->place.device)
+        if (d != t->device)
             bind_fail(L, MG_USAGE,
                       "to: inside mgpu.jit (or fit) nothing is moved from %s to %s: give layers a "
                       "device, as in L.Dense {10, device = \"%s\"}, or move the tensor before",
-                      t->place.device->name, d->name, d->name);
+                      t->device->name, d->name, d->name);
         *bind_new_tensor(L) = mg_tensor_retain(t);
         return 1;
     }
@@ -314,7 +314,7 @@ static int core_place(lua_State *L) {
     mg_device *d = mg_device_find(luaL_checkstring(L, 2));
     if (!d) return bind_raise(L);
     d = mg_trace_device(d);
-    if (t->place.device == d && !t->floating) {
+    if (t->device == d && !t->any_device) {
         lua_settop(L, 1);
         return 1;
     }
@@ -327,10 +327,10 @@ static int core_address(lua_State *L) {
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "pointer");
     refuse_in_trace(L, "pointer");
     bind_eval(L, &t, 1);
-    const char *kind = t->place.device->api->kind;
+    const char *kind = t->device->api->kind;
     if (strcmp(kind, "cpu") != 0 && strcmp(kind, "ref") != 0)
         return bind_fail(L, MG_USAGE, "pointer: the tensor lies on %s: move it with :to \"cpu\"",
-                         t->place.device->name);
+                         t->device->name);
     lua_pushlightuserdata(L, t->buffer->data);
     return 1;
 }

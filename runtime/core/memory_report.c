@@ -27,7 +27,7 @@ void mg_memory_report_remove(mg_variable *v) {
 }
 
 static size_t bytes_on(const mg_variable *v, const mg_device *d) {
-    size_t bytes = v->value->place.device == d && v->value->buffer ? v->value->buffer->bytes : 0;
+    size_t bytes = v->value->device == d && v->value->buffer ? v->value->buffer->bytes : 0;
     for (int i = 0; i < v->n_replicas; i++)
         if (v->replicas[i].device == d) bytes += mg_tensor_bytes(v->replicas[i].value);
     return bytes;

@@ -1,30 +1,48 @@
-/* Placement: where a value lies. Today one device; the other kinds are part of the type from the
- * start, so that splitting over devices adds a pass and changes no structure. */
+/* Where a value lies on several devices: the words that op rules, the partition pass and devices
+ * share, and how the rows of a batch are dealt out.
+ *
+ * A tensor lies on one device (mg_tensor.device). Inside a step that runs on several devices, each
+ * value has a *sharding*: an axis number, or one of the names below. */
 #ifndef MG_CORE_PLACEMENT_H
 #define MG_CORE_PLACEMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* What makes one value of the devices' terms. */
+/* The most devices of a kind, of a GPU's logical devices, and of a step. Sets of devices or stages
+ * are kept as bits of a uint64_t. */
+enum { MG_MAX_DEVICES = 64 };
+
+/* ---- shardings ---- */
+
+/* A number >= 0: sharded along that axis, so each device holds its rows of it. Else: */
+enum mg_sharding_kind {
+    MG_REPLICATED = -1,  /* every device holds the whole value */
+    MG_PARTIAL_SUM = -2, /* every device holds one term of a sum that is not yet made */
+    MG_PARTIAL_MAX = -3, /* likewise of a maximum */
+    MG_PARTIAL_MIN = -4, /* likewise of a minimum */
+    MG_ANY_SHARDING = -5 /* a literal or a random draw: a device can make the whole value or any
+                            part of it, always with the same numbers */
+};
+
+static inline bool mg_sharding_is_partial(int sharding) {
+    return sharding <= MG_PARTIAL_SUM && sharding >= MG_PARTIAL_MIN;
+}
+
+/* What a collective makes of the devices' terms. */
 enum mg_reduce_kind { MG_REDUCE_SUM, MG_REDUCE_MAX, MG_REDUCE_MIN };
 
-typedef struct mg_device mg_device;
+/* ---- rows ---- */
 
-typedef enum mg_placement_kind {
-    MG_PLACE_DEVICE,     /* whole, on one device */
-    MG_PLACE_REPLICATED, /* whole, on every device of the list */
-    MG_PLACE_SPLIT,      /* rows of `axis` dealt out over the list */
-    MG_PLACE_PARTIAL     /* every device holds a term of a reduction not yet made */
-} mg_placement_kind;
+typedef struct mg_shards { /* which rows of the global batch each of n devices has */
+    int n;
+    int64_t rows;                  /* of the whole batch; 0: nothing is sharded */
+    int64_t first[MG_MAX_DEVICES]; /* device i has rows [first[i], first[i] + count[i]) */
+    int64_t count[MG_MAX_DEVICES]; /* may be 0 */
+} mg_shards;
 
-typedef struct mg_placement {
-    mg_placement_kind kind;
-    int32_t axis;      /* of a split */
-    mg_device *device; /* of a single device; devices live as long as the runtime */
-} mg_placement;
-
-static inline mg_placement mg_place_on(mg_device *device) {
-    return (mg_placement){.kind = MG_PLACE_DEVICE, .device = device};
-}
+/* Deals rows out over n devices in order: in proportion to weights, or evenly if weights is NULL
+ * (10 rows over 4 devices: 3 3 2 2). */
+void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights);
 
 #endif

@@ -101,18 +101,18 @@ mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size) {
 }
 
 static mg_tensor *leaf(mg_tensor_kind kind, mg_dtype dtype, const mg_shape *shape,
-                       mg_placement place) {
+                       mg_device *device) {
     mg_tensor *t = mg_tensor_block(0, 0);
     if (!t) return NULL;
     t->kind = (uint8_t)kind;
     t->dtype = (uint8_t)dtype;
     t->shape = *shape;
-    t->place = place;
+    t->device = device;
     return t;
 }
 
 mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *shape) {
-    mg_tensor *t = leaf(MG_VALUE, dtype, shape, mg_place_on(b->device));
+    mg_tensor *t = leaf(MG_VALUE, dtype, shape, b->device);
     if (t) t->buffer = mg_buffer_retain(b);
     return t;
 }
@@ -131,9 +131,8 @@ mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *
     return t;
 }
 
-mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape,
-                              mg_placement place) {
-    mg_tensor *t = leaf(MG_ARGUMENT, dtype, shape, place);
+mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_device *device) {
+    mg_tensor *t = leaf(MG_ARGUMENT, dtype, shape, device);
     if (!t) return NULL;
     t->index = index;
     t->trace = mg_trace_serial();
@@ -141,7 +140,7 @@ mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape,
 }
 
 mg_tensor *mg_tensor_varread(mg_variable *v) {
-    mg_tensor *t = leaf(MG_VARREAD, (mg_dtype)v->value->dtype, &v->value->shape, v->value->place);
+    mg_tensor *t = leaf(MG_VARREAD, (mg_dtype)v->value->dtype, &v->value->shape, v->value->device);
     if (!t) return NULL;
     t->variable = mg_variable_retain(v);
     t->trace = mg_trace_serial();

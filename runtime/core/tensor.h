@@ -6,11 +6,11 @@
 #define MG_CORE_TENSOR_H
 
 #include "core/dtype.h"
-#include "core/placement.h"
 #include "core/shape.h"
 #include "core/status.h"
 #include <stdatomic.h>
 
+typedef struct mg_device mg_device;
 typedef struct mg_op mg_op;
 typedef struct mg_variable mg_variable;
 
@@ -40,8 +40,8 @@ typedef struct mg_tensor {
     uint16_t trace; /* serial of the trace it was made in (it is dead afterwards), or 0 */
     int32_t n_inputs;
     mg_shape shape;
-    mg_placement place;
-    bool floating;     /* made of constants and draws only: goes wherever it is used */
+    mg_device *device; /* where it lies; devices live as long as the runtime */
+    bool any_device;   /* made of constants and random draws only: computed wherever it is used */
     mg_buffer *buffer; /* owned, or NULL */
     const mg_op *op;
     void *attrs;           /* op->attrs_size bytes, owned (same block as the tensor) */
@@ -68,7 +68,7 @@ mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *
 /* A value around an existing buffer (retained). Owned. */
 mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *shape);
 /* Placeholders of a trace. Owned. */
-mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_placement place);
+mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_device *device);
 mg_tensor *mg_tensor_varread(mg_variable *v);
 
 mg_tensor *mg_tensor_retain(mg_tensor *t);

@@ -65,8 +65,8 @@ static int replica_on(const mg_variable *v, const mg_device *d) {
 }
 
 mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
-    const int found = v->value->place.device == d ? -1 : replica_on(v, d);
-    if (v->value->place.device == d) return v->value;
+    const int found = v->value->device == d ? -1 : replica_on(v, d);
+    if (v->value->device == d) return v->value;
     if (found >= 0) return v->replicas[found].value;
     mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
     if (!more) return NULL;
@@ -87,12 +87,12 @@ void mg_variable_lead(mg_variable *v, mg_device *d) {
     const int i = replica_on(v, d);
     if (i < 0) return;
     mg_tensor *value = v->replicas[i].value;
-    v->replicas[i] = (mg_replica){v->value->place.device, v->value};
+    v->replicas[i] = (mg_replica){v->value->device, v->value};
     v->value = value;
 }
 
 void mg_variable_leave(mg_variable *v, mg_device *d) {
-    if (v->value->place.device == d) {
+    if (v->value->device == d) {
         if (!v->n_replicas) return;
         mg_variable_lead(v, v->replicas[0].device);
     }

@@ -14,7 +14,7 @@
 
 extern const mg_device_api mg_device_ref, mg_device_null;
 
-enum { MAX_KINDS = 8, MAX_ORDINAL = 63 };
+enum { MAX_KINDS = 8, MAX_ORDINAL = MG_MAX_DEVICES - 1 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static mg_device *first;
@@ -159,7 +159,8 @@ static mg_status limit_memory(mg_device *d) {
 }
 
 static void write_name(char name[16], const char *kind, int ordinal, int logical) {
-    const unsigned gpu = (unsigned)ordinal % 64, part = (unsigned)logical % 64;
+    const unsigned gpu = (unsigned)ordinal % MG_MAX_DEVICES,
+                   part = (unsigned)logical % MG_MAX_DEVICES;
     if (logical)
         snprintf(name, 16, "%.8s:%u/%u", kind, gpu, part);
     else

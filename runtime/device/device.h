@@ -6,6 +6,7 @@
 #define MG_DEVICE_DEVICE_H
 
 #include "comm/comm.h"
+#include "core/placement.h"
 #include "core/variable.h"
 #include "device/kernel_graph.h"
 #include <stdatomic.h>
@@ -28,10 +29,10 @@ typedef struct mg_run {
     mg_rng_state rng;
     uint64_t draws; /* how far rng has moved on when the next run comes */
     mg_phase phase;
-    mg_comm *comm;                  /* of the devices that share the rows, or NULL */
-    const struct mg_shards *shards; /* whose rows are which: where there is a comm */
-    int rank;                       /* this device's in it */
-    mg_comm *world;                 /* of all devices of the plan; NULL if that is the same */
+    mg_comm *comm;           /* of the devices that share the rows, or NULL */
+    const mg_shards *shards; /* whose rows are which: where there is a comm */
+    int rank;                /* this device's in it */
+    mg_comm *world;          /* of all devices of the plan; NULL if that is the same */
     int world_rank;
     int threads; /* of the host's cores; 0: all */
 } mg_run;
@@ -50,7 +51,8 @@ typedef struct mg_device_api {
     mg_status (*open)(mg_device *d);
     void (*close)(mg_device *d);
     mg_status (*describe)(int ordinal, mg_device_info *info);
-    int (*count)(void); /* devices of this kind that exist; logical kinds give 64 */
+    int (*count)(void); /* devices of this kind that exist; logical kinds give
+                           MG_MAX_DEVICES */
     /* memory: host access is only through copy_in/copy_out */
     mg_status (*alloc)(mg_device *d, size_t bytes, void **data); /* MG_OOM: memory is short */
     void (*free)(mg_device *d, void *data, size_t bytes);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 int mg_host_count(void) {
-    return MG_LOGICAL_DEVICES;
+    return MG_MAX_DEVICES;
 }
 
 mg_status mg_host_describe(int ordinal, mg_device_info *info) {

@@ -4,8 +4,6 @@
 
 #include "device/device.h"
 
-enum { MG_LOGICAL_DEVICES = 64 }; /* host devices are logical: any number may be named */
-
 int mg_host_count(void);
 mg_status mg_host_describe(int ordinal, mg_device_info *info);
 mg_status mg_host_alloc(mg_device *d, size_t bytes, void **data);

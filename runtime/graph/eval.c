@@ -83,7 +83,7 @@ static mg_status add_held(const mg_toposort *walk, mg_tensor **roots, int *n, in
 /* What floats lies where it was made from here on. */
 static mg_status attach(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
-    t->place = mg_place_on(t->buffer->device);
+    t->device = t->buffer->device;
     if (mg_recording()) return record(t);
     mg_tensor_drop_history(t);
     return MG_OK;
@@ -93,7 +93,7 @@ static mg_status attach(mg_tensor *t, const mg_tensor *value) {
 static mg_status compute(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
-    const mg_plan_spec spec = {.device = roots[0]->place.device, .n_outputs = n, .outputs = roots};
+    const mg_plan_spec spec = {.device = roots[0]->device, .n_outputs = n, .outputs = roots};
     for (int i = 0; i < n; i++) mg_tensor_retain(roots[i]);
     mg_plan *plan = mg_plan_new(&spec);
     mg_status status = plan ? mg_plan_run(plan, NULL, results) : mg_error_code();
@@ -116,7 +116,7 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
     for (int i = 0; i < n + n_pending; i++) {
         mg_tensor *x = i < n ? t[i] : pending[i - n]->value;
         if (!lazy(x, NULL) || x->mark == number) continue;
-        if (n_roots && x->place.device != roots[0]->place.device) continue; /* another call's */
+        if (n_roots && x->device != roots[0]->device) continue; /* another call's */
         x->mark = number;
         roots[n_roots++] = mg_tensor_retain(x);
     }
@@ -143,7 +143,7 @@ static mg_tensor *unplaced(const mg_toposort *walk) {
 
 static mg_status bring(mg_tensor *t) {
     mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
-    mg_tensor *value = mg_tensor_copy(from, t->place.device);
+    mg_tensor *value = mg_tensor_copy(from, t->device);
     mg_status status = value ? MG_OK : mg_error_code();
     if (status == MG_OK && lazy(t, NULL)) status = attach(t, value);
     mg_tensor_release(value);
@@ -206,7 +206,7 @@ mg_status mg_variables_settle(void) {
 mg_status mg_eval_pending(mg_tensor *newest) {
     if (mg_trace_current() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
     /* With a value, it would no longer go where it is used: rather what is made of it. */
-    if (newest->floating && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
+    if (newest->any_device && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
 }

@@ -14,22 +14,6 @@
 
 /* ---- rows ---- */
 
-void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights) {
-    double total = 0, before = 0;
-    *s = (mg_shards){.n = n, .rows = rows};
-    for (int i = 0; i < n; i++) total += weights ? weights[i] : 1;
-    for (int i = 0; i < n; i++) {
-        if (!weights) {
-            s->count[i] = rows / n + (i < rows % n);
-            s->first[i] = i ? s->first[i - 1] + s->count[i - 1] : 0;
-            continue;
-        }
-        s->first[i] = llround((double)rows * before / total);
-        before += weights[i];
-        s->count[i] = llround((double)rows * before / total) - s->first[i];
-    }
-}
-
 mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
     *rows = 0;
     for (int i = 0; i < global->n; i++) {
@@ -58,8 +42,8 @@ static bool is_empty(const partition *p) {
     return p->shards->rows > 0 && p->shards->count[p->device] == 0;
 }
 
-static mg_shape part_shape(const partition *p, mg_shape shape, int how) {
-    if (how >= 0) shape.dim[how] = part_count(p, shape.dim[how]);
+static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
+    if (sharding >= 0) shape.dim[sharding] = part_count(p, shape.dim[sharding]);
     return shape;
 }
 
@@ -203,24 +187,25 @@ static int add_broadcast(partition *p, const mg_node *n, int own) {
 
 /* ---- nodes of the global IR, as the device has them ---- */
 
-static int make(partition *p, int i, int how);
-static mg_shape way_shape(const partition *p, int i, int how);
+static int make(partition *p, int i, int sharding);
+static mg_shape shape_of(const partition *p, int i, int sharding);
 
-static double identity_of(int how, mg_dtype dtype) {
+static double identity_of(int sharding, mg_dtype dtype) {
     const bool whole = mg_dtype_is_float(dtype) ? false : true;
-    if (how == MG_SUM) return 0;
-    if (dtype == MG_BOOL || dtype == MG_U8) return how == MG_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
-    if (!whole) return how == MG_MAX ? -INFINITY : INFINITY;
+    if (sharding == MG_PARTIAL_SUM) return 0;
+    if (dtype == MG_BOOL || dtype == MG_U8)
+        return sharding == MG_PARTIAL_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
+    if (!whole) return sharding == MG_PARTIAL_MAX ? -INFINITY : INFINITY;
     const double limit = dtype == MG_I32 ? 2147483647.0 : 9223372036854774784.0;
-    return how == MG_MAX ? -limit : limit;
+    return sharding == MG_PARTIAL_MAX ? -limit : limit;
 }
 
-/* The op with the device's own inputs. `how`: as its result lies. */
-static int copy_op(partition *p, int i, int how) {
+/* The op with the device's own inputs. `sharding`: as its result lies. */
+static int copy_op(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
-    const decision *d = &p->decisions[i];
+    const node_sharding *d = &p->shardings[i];
     mg_node copy = *n;
-    copy.shape = part_shape(p, n->shape, how);
+    copy.shape = part_shape(p, n->shape, sharding);
     copy.in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *copy.in);
     void *attrs = n->op ? mg_ir_alloc(p->part, n->op->attrs_size) : NULL;
     if (!copy.in || (n->op && !attrs)) return NOT_MADE;
@@ -235,8 +220,8 @@ static int copy_op(partition *p, int i, int how) {
             mg_ints *shape = (mg_ints *)((char *)attrs + n->op->attrs[k].offset);
             for (int a = 0; a < shape->n; a++) shape->v[a] = copy.shape.dim[a];
         }
-        if (mg_is_op(n, "slice") && how >= 0)
-            ((mg_slice_attrs *)attrs)->stop.v[how] = copy.shape.dim[how];
+        if (mg_is_op(n, "slice") && sharding >= 0)
+            ((mg_slice_attrs *)attrs)->stop.v[sharding] = copy.shape.dim[sharding];
         copy.attrs = attrs;
     }
     return add_node(p, copy);
@@ -253,7 +238,7 @@ static int part_of_source(partition *p, int i, int axis) {
                         : -1;
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
-        return add_slice(p, make(p, i, MG_WHOLE), axis, part_first(p, n->shape.dim[axis]),
+        return add_slice(p, make(p, i, MG_REPLICATED), axis, part_first(p, n->shape.dim[axis]),
                          part_count(p, n->shape.dim[axis]));
     const int made = copy_op(p, i, axis);
     if (made < 0) return made;
@@ -265,7 +250,7 @@ static int part_of_source(partition *p, int i, int axis) {
 
 static bool has_joint_moments(const partition *p, int i) {
     return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
-           p->decisions[i].in[0] >= 0 && p->decisions[i].born == MG_WHOLE;
+           p->shardings[i].in[0] >= 0 && p->shardings[i].produced == MG_REPLICATED;
 }
 
 /* Mean and variance of the whole batch from those of the devices' rows: the means' mean first, then
@@ -278,7 +263,7 @@ static int joint_moments(partition *p, int i) {
     if (is_empty(p)) {
         mean = add_literal(p, n, row, 0);
     } else {
-        own = copy_op(p, i, MG_WHOLE);
+        own = copy_op(p, i, MG_REPLICATED);
         mean = add_scaled(p, add_slice(p, own, 0, 0, 1), share);
     }
     const int joint = add_all_reduce(p, i, mean, row, MG_REDUCE_SUM);
@@ -307,7 +292,7 @@ static int part_of_given(partition *p, int i) {
 static int part_of_shard(partition *p, int i) {
     const int from = p->global->nodes[i].in[0];
     const mg_node *x = &p->global->nodes[from];
-    if (p->decisions[from].how == 0) return make(p, from, 0);
+    if (p->shardings[from].sharding == 0) return make(p, from, 0);
     if (x->kind == MG_NODE_ARGUMENT) return part_of_given(p, from);
     return make(p, from, 0);
 }
@@ -315,45 +300,48 @@ static int part_of_shard(partition *p, int i) {
 /* The node as its op makes it: whole, a part, terms or the device's own. */
 static int make_raw(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
-    const int how = p->decisions[i].born;
+    const int sharding = p->shardings[i].produced;
     if (n->kind == MG_NODE_VARIABLE && p->keeper >= 0 && p->replicated[i])
-        return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, how));
-    if (mg_is_op(n, "place")) return make(p, n->in[0], p->decisions[i].in[0]);
+        return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, sharding));
+    if (mg_is_op(n, "place")) return make(p, n->in[0], p->shardings[i].in[0]);
     if (has_joint_moments(p, i)) return joint_moments(p, i);
     if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
-        if (is_term(how)) return add_literal(p, n, n->shape, identity_of(how, n->dtype));
-        if (how == LOCAL) return add_literal(p, n, n->shape, 0);
-        if (how >= 0) return add_literal(p, n, part_shape(p, n->shape, how), 0);
+        if (mg_sharding_is_partial(sharding))
+            return add_literal(p, n, n->shape, identity_of(sharding, n->dtype));
+        if (sharding == MG_PER_DEVICE) return add_literal(p, n, n->shape, 0);
+        if (sharding >= 0) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     }
-    if (mg_is_op(n, "shard") && how >= 0) return part_of_shard(p, i);
-    return copy_op(p, i, how);
+    if (mg_is_op(n, "shard") && sharding >= 0) return part_of_shard(p, i);
+    return copy_op(p, i, sharding);
 }
 
 /* From the way it lies to all of it. */
 static int make_whole(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
-    const int how = p->decisions[i].how;
-    if (how == MG_ANY) return copy_op(p, i, MG_WHOLE);
+    const int sharding = p->shardings[i].sharding;
+    if (sharding == MG_ANY_SHARDING) return copy_op(p, i, MG_REPLICATED);
     int own = p->raw[i];
-    if (how == MG_WHOLE) return own;
-    if (how >= 0) return add_collective(p, "all_gather", own, n->shape, 0, how);
+    if (sharding == MG_REPLICATED) return own;
+    if (sharding >= 0) return add_collective(p, "all_gather", own, n->shape, 0, sharding);
     own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
-    return add_reduction(p, i, own, MG_REDUCE_SUM); /* of LOCAL values */
+    return add_reduction(p, i, own, MG_REDUCE_SUM); /* of MG_PER_DEVICE values */
 }
 
-static int reduce_kind(int how) {
-    return how == MG_MAX ? MG_REDUCE_MAX : how == MG_MIN ? MG_REDUCE_MIN : MG_REDUCE_SUM;
+static int reduce_kind(int sharding) {
+    return sharding == MG_PARTIAL_MAX   ? MG_REDUCE_MAX
+           : sharding == MG_PARTIAL_MIN ? MG_REDUCE_MIN
+                                        : MG_REDUCE_SUM;
 }
 
-static int make_way(partition *p, int i, int how) {
+static int make_sharded(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
-    const bool any = p->decisions[i].how == MG_ANY;
-    if (any && mg_is_op(n, "place")) return make(p, n->in[0], how); /* it is there already */
-    if (how == MG_WHOLE) return make_whole(p, i);
-    if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, how), 0);
-    if (any) return part_of_source(p, i, how);
-    return add_slice(p, make(p, i, MG_WHOLE), how, part_first(p, n->shape.dim[how]),
-                     part_count(p, n->shape.dim[how]));
+    const bool any = p->shardings[i].sharding == MG_ANY_SHARDING;
+    if (any && mg_is_op(n, "place")) return make(p, n->in[0], sharding); /* it is there already */
+    if (sharding == MG_REPLICATED) return make_whole(p, i);
+    if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
+    if (any) return part_of_source(p, i, sharding);
+    return add_slice(p, make(p, i, MG_REPLICATED), sharding, part_first(p, n->shape.dim[sharding]),
+                     part_count(p, n->shape.dim[sharding]));
 }
 
 /* A reader found none: sharding.c and the order of making do not go together. */
@@ -367,34 +355,37 @@ static int not_there(const partition *p, int i) {
 }
 
 /* The local node of global node i as it lies in the given way; of another stage's, what it sent. */
-static int make(partition *p, int i, int how) {
-    const bool own = anywhere(p, i) || p->stages[i] == p->stage;
-    int *place = &p->made[i][slot_of(how)];
+static int make(partition *p, int i, int sharding) {
+    const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
+    int *place = &p->made[i][index_of_sharding(sharding)];
     if (!own) return *place < 0 ? not_there(p, i) : *place;
-    const bool raw = how == p->decisions[i].how && how != MG_WHOLE;
-    if (raw || how == LOCAL || is_term(how)) return p->raw[i] < 0 ? not_there(p, i) : p->raw[i];
-    if (*place < 0) *place = make_way(p, i, how);
+    const bool raw = sharding == p->shardings[i].sharding && sharding != MG_REPLICATED;
+    if (raw || sharding == MG_PER_DEVICE || mg_sharding_is_partial(sharding))
+        return p->raw[i] < 0 ? not_there(p, i) : p->raw[i];
+    if (*place < 0) *place = make_sharded(p, i, sharding);
     return *place;
 }
 
-static mg_shape way_shape(const partition *p, int i, int how) {
-    return part_shape(p, p->global->nodes[i].shape, how);
+static mg_shape shape_of(const partition *p, int i, int sharding) {
+    return part_shape(p, p->global->nodes[i].shape, sharding);
 }
 
 /* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
  * both sides. */
 static mg_status make_transfers(partition *p, int i) {
     const mg_shape scalar = {.rank = 0};
-    for (int slot = 0; slot < N_WAYS; slot++)
+    for (int slot = 0; slot < N_SHARDINGS; slot++)
         for (int s = 0; s < p->spec->n_stages; s++) {
             if (!(p->sent[i][slot] >> s & 1)) continue;
             const bool sends = p->stages[i] == p->stage;
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
-            const int from = sends ? make(p, i, way_of(slot)) : add_literal(p, g, scalar, 0);
+            const int from =
+                sends ? make(p, i, sharding_of_index(slot)) : add_literal(p, g, scalar, 0);
             if (from < 0) return mg_error_code();
-            const int made = add_collective(p, "transfer", from,
-                                            sends ? scalar : way_shape(p, i, way_of(slot)), 0, 0);
+            const int made =
+                add_collective(p, "transfer", from,
+                               sends ? scalar : shape_of(p, i, sharding_of_index(slot)), 0, 0);
             if (made < 0) return mg_error_code();
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
@@ -419,21 +410,21 @@ static int by_depth(const void *a, const void *b) {
 /* Conversions that somebody wants stand right behind what they convert: the order of collectives is
  * then that of depth, on every device. */
 static mg_status make_wanted(partition *p, int i, const bool *wanted) {
-    const decision *d = &p->decisions[i];
+    const node_sharding *d = &p->shardings[i];
     const mg_node *n = &p->global->nodes[i];
     for (int k = 0; k < n->n_in; k++)
         if (p->after[i] < p->after[n->in[k]]) p->after[i] = p->after[n->in[k]];
-    const bool reduces = is_term(d->born) && d->how == MG_WHOLE;
+    const bool reduces = mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED;
     if (is_follower(p) && !p->replicated[i] && !reduces && !wanted[i] && !has_joint_moments(p, i))
         return MG_OK;
-    if (p->stages[i] != p->stage && d->how != MG_ANY) return make_transfers(p, i);
-    if (d->how != MG_ANY) {
+    if (p->stages[i] != p->stage && d->sharding != MG_ANY_SHARDING) return make_transfers(p, i);
+    if (d->sharding != MG_ANY_SHARDING) {
         p->raw[i] = make_raw(p, i);
-        if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->born));
+        if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->produced));
         if (p->raw[i] < 0) return mg_error_code();
     }
-    if (wanted[i] && make(p, i, MG_WHOLE) < 0) return mg_error_code();
-    return d->how == MG_ANY ? MG_OK : make_transfers(p, i);
+    if (wanted[i] && make(p, i, MG_REPLICATED) < 0) return mg_error_code();
+    return d->sharding == MG_ANY_SHARDING ? MG_OK : make_transfers(p, i);
 }
 
 /* What devices other than the keeper compute or read: from their terms and parts backwards. */
@@ -442,9 +433,9 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
     for (int r = 0; r < g->n_roots; r++)
         if (split_roots[r]) p->replicated[g->roots[r].node] = true;
     for (int i = g->n - 1; i >= 0; i--) {
-        const decision *d = &p->decisions[i];
-        const bool meets = (is_term(d->born) && d->how == MG_WHOLE) ||
-                           (wanted[i] && d->how != MG_WHOLE) || has_joint_moments(p, i);
+        const node_sharding *d = &p->shardings[i];
+        const bool meets = (mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED) ||
+                           (wanted[i] && d->sharding != MG_REPLICATED) || has_joint_moments(p, i);
         if (!p->replicated[i] && !meets) continue;
         for (int k = 0; k < g->nodes[i].n_in; k++) p->replicated[g->nodes[i].in[k]] = true;
     }
@@ -453,10 +444,10 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
 /* Root r of the device: nothing, where it is the keeper's. */
 static int make_root(partition *p, int r, bool split) {
     const int node = p->global->roots[r].node;
-    const bool elsewhere = p->stages[node] != p->stage && !anywhere(p, node);
+    const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
     if (elsewhere || (!split && is_follower(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
-    return make(p, node, split ? 0 : MG_WHOLE);
+    return make(p, node, split ? 0 : MG_REPLICATED);
 }
 
 /* Every device must meet every collective, whether or not it reads the result. Each takes the one
@@ -481,9 +472,9 @@ static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
     if (!p->replicated) return MG_OOM;
     if (!order || !p->part->roots) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++)
-        split_roots[r] = split_roots[r] && p->decisions[g->roots[r].node].how == 0;
+        split_roots[r] = split_roots[r] && p->shardings[g->roots[r].node].sharding == 0;
     if (p->keeper >= 0) mark_replicated(p, split_roots, wanted);
-    for (int i = 0; i < g->n; i++) order[i] = (rank){p->decisions[i].depth, i};
+    for (int i = 0; i < g->n; i++) order[i] = (rank){p->shardings[i].depth, i};
     qsort(order, (size_t)g->n, sizeof *order, by_depth);
     for (int i = 0; i < g->n; i++) MG_TRY(make_wanted(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
@@ -511,7 +502,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
                    .part = part,
                    .last_collective = -1};
     const size_t n = (size_t)global->n + 1;
-    p.decisions = mg_ir_alloc(part, n * sizeof *p.decisions);
+    p.shardings = mg_ir_alloc(part, n * sizeof *p.shardings);
     p.made = mg_ir_alloc(part, n * sizeof *p.made);
     p.raw = mg_ir_alloc(part, n * sizeof *p.raw);
     p.reduced = mg_ir_alloc(part, n);
@@ -519,15 +510,15 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
     p.after = mg_ir_alloc(part, n * sizeof *p.after);
     p.stages = mg_ir_alloc(part, n * sizeof *p.stages);
     p.sent = mg_ir_alloc(part, n * sizeof *p.sent);
-    if (!p.decisions || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent ||
+    if (!p.shardings || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent ||
         !p.after)
         return MG_OOM;
     for (int i = 0; i < global->n; i++) {
         p.raw[i] = NOT_MADE;
-        for (int w = 0; w < N_WAYS; w++) p.made[i][w] = NOT_MADE;
+        for (int w = 0; w < N_SHARDINGS; w++) p.made[i][w] = NOT_MADE;
     }
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
-    mg_sharding_mark_sent(&p);
+    mg_sharding_assign_stages(&p);
     MG_TRY(make_all(&p, split_roots, wanted));
     *collectives = p.collectives;
     return MG_OK;

@@ -7,18 +7,8 @@
 #ifndef MG_GRAPH_PARTITION_H
 #define MG_GRAPH_PARTITION_H
 
+#include "core/placement.h"
 #include "graph/ir.h"
-
-enum { MG_MAX_DEVICES = 64 };
-
-typedef struct mg_shards { /* the rows of the global batch, dealt out */
-    int n;
-    int64_t rows; /* 0: nothing is dealt out */
-    int64_t first[MG_MAX_DEVICES], count[MG_MAX_DEVICES];
-} mg_shards;
-
-/* Deals rows out over n devices: evenly with NULL (10 over 4: 3 3 2 2), else by weights. */
-void mg_shards_deal(mg_shards *s, int n, int64_t rows, const double *weights);
 
 /* The rows that the step's `shard` nodes agree on; 0 if there is none. MG_USAGE if they differ. */
 mg_status mg_partition_rows(const mg_ir *global, int64_t *rows);

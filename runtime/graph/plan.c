@@ -149,7 +149,7 @@ static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *how) {
     if (!p->root_part) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++) {
         const mg_tensor *t = g->nodes[g->roots[r].node].tensor;
-        p->root_part[r] = p->keeper >= 0 ? p->keeper : mg_partition_stage(how, t->place.device) * n;
+        p->root_part[r] = p->keeper >= 0 ? p->keeper : mg_partition_stage(how, t->device) * n;
     }
     return MG_OK;
 }
@@ -222,13 +222,13 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
     }
     for (int i = 0; i < global->n && spec->trace; i++) {
         const mg_tensor *t = global->nodes[i].tensor;
-        if (t->floating || global->nodes[i].kind == MG_NODE_VALUE) continue;
+        if (t->any_device || global->nodes[i].kind == MG_NODE_VALUE) continue;
         bool known = false;
-        for (int s = 0; s < p->n_stages; s++) known |= p->stages[s] == t->place.device;
+        for (int s = 0; s < p->n_stages; s++) known |= p->stages[s] == t->device;
         if (known) continue;
         if (p->n_stages == MG_MAX_DEVICES)
             return mg_fail(MG_USAGE, "mgpu.jit: more than %d devices", MG_MAX_DEVICES);
-        p->stages[p->n_stages++] = t->place.device;
+        p->stages[p->n_stages++] = t->device;
     }
     return MG_OK;
 }

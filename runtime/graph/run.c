@@ -25,7 +25,7 @@ static bool within_reach(const mg_device *d, const mg_device *owner) {
 /* Rows of a tensor in the device's own memory, for this run. */
 static mg_status bring(mg_part *part, int external, const mg_tensor *t, size_t offset,
                        size_t bytes) {
-    mg_device *from = t->place.device, *to = part->device;
+    mg_device *from = t->device, *to = part->device;
     part->buffer[external] = mg_buffer_new(to, bytes);
     if (!part->buffer[external]) return MG_OOM;
     part->address[external] = part->buffer[external]->data;
@@ -46,7 +46,7 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     size_t offset = 0;
     if (e->part && e->shape.dim[0] > 0)
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
-    if ((p->spread && !within_reach(part->device, t->place.device)) ||
+    if ((p->spread && !within_reach(part->device, t->device)) ||
         (offset % ALIGNED && !part->device->api->host_memory))
         return bring(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
@@ -289,7 +289,7 @@ static bool has_device(const mg_plan *p, int i, const mg_device *d) {
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
-        if (p->spread && !has_device(p, i, v->value->place.device))
+        if (p->spread && !has_device(p, i, v->value->device))
             mg_variable_lead(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
             if (p->n_parts == 1 || !has_device(p, i, v->replicas[r].device))

@@ -1,8 +1,8 @@
-/* Ways: see ways.h.
+/* Shardings: see sharding.h.
  *
- * The ops' split rules say how a node comes to lie (`born`); where somebody wants terms whole, they
- * are reduced for all who read them (`how`). That may change what a reader can do, so it goes on
- * until nothing changes. */
+ * The ops' split rules say in which sharding a node is produced. Where some reader wants a partial
+ * value whole, it is reduced once for all its readers. That may change what a reader's rule
+ * answers, so the decision is repeated until nothing changes. */
 #include "graph/sharding.h"
 
 /* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
@@ -11,11 +11,11 @@ static bool is_source(const partition *p, const mg_node *n) {
     if (n->kind == MG_NODE_LITERAL || mg_is_op(n, "iota") || mg_is_op(n, "random"))
         return n->n_in == 0;
     if (!mg_is_op(n, "broadcast_to")) return false;
-    const int how = p->decisions[n->in[0]].how;
-    return how == MG_WHOLE || how == MG_ANY;
+    const int sharding = p->shardings[n->in[0]].sharding;
+    return sharding == MG_REPLICATED || sharding == MG_ANY_SHARDING;
 }
 
-static bool ask_rule(const partition *p, const mg_node *n, const int *given, decision *d) {
+static bool ask_rule(const partition *p, const mg_node *n, const int *given, node_sharding *d) {
     const mg_shape **shapes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *shapes);
     mg_dtype *dtypes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *dtypes);
     mg_split s = {.op = n->op,
@@ -27,68 +27,69 @@ static bool ask_rule(const partition *p, const mg_node *n, const int *given, dec
                   .rows = p->shards->rows,
                   .given = given,
                   .in = d->in,
-                  .out = MG_WHOLE};
+                  .out = MG_REPLICATED};
     if (!shapes || !dtypes || !n->op->split) return false;
     for (int k = 0; k < n->n_in; k++) {
         shapes[k] = &p->global->nodes[n->in[k]].shape;
         dtypes[k] = p->global->nodes[n->in[k]].dtype;
     }
     if (!n->op->split(&s)) return false;
-    d->how = s.out;
+    d->sharding = s.out;
     return true;
 }
 
-static mg_status decide_op(const partition *p, const mg_node *n, decision *d) {
+static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *d) {
     int *given = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *given);
     bool parts = false, local = false, terms = false;
     if (!given) return MG_OOM;
     for (int k = 0; k < n->n_in; k++) {
-        const int how = p->decisions[n->in[k]].how;
-        given[k] = how;
-        parts |= how >= 0;
-        terms |= is_term(how);
-        local |= how == LOCAL;
+        const int sharding = p->shardings[n->in[k]].sharding;
+        given[k] = sharding;
+        parts |= sharding >= 0;
+        terms |= mg_sharding_is_partial(sharding);
+        local |= sharding == MG_PER_DEVICE;
     }
     for (int k = 0; k < n->n_in && local; k++) /* what a device makes of its own is its own */
-        if (given[k] == LOCAL || given[k] <= MG_SUM)
-            given[k] = given[k] == MG_ANY ? MG_ANY : MG_WHOLE;
-    d->how = MG_WHOLE;
+        if (given[k] == MG_PER_DEVICE || given[k] <= MG_PARTIAL_SUM)
+            given[k] = given[k] == MG_ANY_SHARDING ? MG_ANY_SHARDING : MG_REPLICATED;
+    d->sharding = MG_REPLICATED;
     const bool ruled = (parts || (terms && !local)) && ask_rule(p, n, given, d);
     if (!ruled)
-        for (int k = 0; k < n->n_in; k++) d->in[k] = MG_WHOLE;
-    if (local && (d->how == MG_WHOLE)) d->how = LOCAL;
+        for (int k = 0; k < n->n_in; k++) d->in[k] = MG_REPLICATED;
+    if (local && (d->sharding == MG_REPLICATED)) d->sharding = MG_PER_DEVICE;
     for (int k = 0; k < n->n_in && local; k++) {
-        const int how = p->decisions[n->in[k]].how;
-        if (d->in[k] == MG_WHOLE && (how == LOCAL || how == MG_SUM)) d->in[k] = LOCAL;
+        const int sharding = p->shardings[n->in[k]].sharding;
+        if (d->in[k] == MG_REPLICATED && (sharding == MG_PER_DEVICE || sharding == MG_PARTIAL_SUM))
+            d->in[k] = MG_PER_DEVICE;
     }
     return MG_OK;
 }
 
-/* How the node comes to lie, left in d->how. */
-static mg_status decide_birth(partition *p, int i, decision *d) {
+/* How the node comes to lie, left in d->sharding. */
+static mg_status decide_node(partition *p, int i, node_sharding *d) {
     const mg_node *n = &p->global->nodes[i];
-    d->how = is_source(p, n) ? MG_ANY : MG_WHOLE;
+    d->sharding = is_source(p, n) ? MG_ANY_SHARDING : MG_REPLICATED;
     if (!d->in) d->in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *d->in);
     if (!d->in) return MG_OOM;
     for (int k = 0; k < n->n_in; k++) {
-        d->in[k] = MG_WHOLE;
-        if (p->decisions[n->in[k]].depth >= d->depth) d->depth = p->decisions[n->in[k]].depth + 1;
+        d->in[k] = MG_REPLICATED;
+        if (p->shardings[n->in[k]].depth >= d->depth) d->depth = p->shardings[n->in[k]].depth + 1;
     }
-    if (n->n_in == 0 || !p->shards->rows || d->how == MG_ANY) return MG_OK;
+    if (n->n_in == 0 || !p->shards->rows || d->sharding == MG_ANY_SHARDING) return MG_OK;
     if (mg_is_op(n, "place")) { /* as it lies */
-        d->how = d->in[0] = p->decisions[n->in[0]].how;
+        d->sharding = d->in[0] = p->shardings[n->in[0]].sharding;
         return MG_OK;
     }
     if (mg_is_op(n, "shard")) {
-        d->in[0] = p->decisions[n->in[0]].how == 0 ? 0 : MG_WHOLE;
-        d->how = 0;
+        d->in[0] = p->shardings[n->in[0]].sharding == 0 ? 0 : MG_REPLICATED;
+        d->sharding = 0;
         return MG_OK;
     }
     if (mg_is_op(n, "moments")) {
-        const int by = p->decisions[n->in[0]].how;
+        const int by = p->shardings[n->in[0]].sharding;
         if (by < 0 || by == n->shape.rank) return decide_op(p, n, d);
         d->in[0] = by;
-        d->how = p->local_norm ? LOCAL : MG_WHOLE;
+        d->sharding = p->local_norm ? MG_PER_DEVICE : MG_REPLICATED;
         return MG_OK;
     }
     return decide_op(p, n, d);
@@ -99,14 +100,17 @@ static void mark_wanted(const partition *p, const bool *split_roots, bool *wante
     const mg_ir *g = p->global;
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++) {
-            const int how = p->decisions[g->nodes[i].in[k]].how, in = p->decisions[i].in[k];
-            if ((is_term(how) || how == LOCAL) && in != how && in != LOCAL)
+            const int sharding = p->shardings[g->nodes[i].in[k]].sharding,
+                      in = p->shardings[i].in[k];
+            if ((mg_sharding_is_partial(sharding) || sharding == MG_PER_DEVICE) && in != sharding &&
+                in != MG_PER_DEVICE)
                 wanted[g->nodes[i].in[k]] = true;
-            if (how >= 0 && in != how) wanted[g->nodes[i].in[k]] = true;
+            if (sharding >= 0 && in != sharding) wanted[g->nodes[i].in[k]] = true;
         }
     for (int r = 0; r < g->n_roots; r++) {
-        const int how = p->decisions[g->roots[r].node].how;
-        if (how != MG_WHOLE && how != MG_ANY && !(split_roots[r] && how == 0))
+        const int sharding = p->shardings[g->roots[r].node].sharding;
+        if (sharding != MG_REPLICATED && sharding != MG_ANY_SHARDING &&
+            !(split_roots[r] && sharding == 0))
             wanted[g->roots[r].node] = true;
     }
 }
@@ -117,15 +121,15 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < n; i++) {
-            decision *d = &p->decisions[i];
-            MG_TRY(decide_birth(p, i, d));
-            d->born = d->how;
-            if (is_term(d->how) && p->reduced[i]) d->how = MG_WHOLE;
+            node_sharding *d = &p->shardings[i];
+            MG_TRY(decide_node(p, i, d));
+            d->produced = d->sharding;
+            if (mg_sharding_is_partial(d->sharding) && p->reduced[i]) d->sharding = MG_REPLICATED;
             wanted[i] = false;
         }
         mark_wanted(p, split_roots, wanted);
         for (int i = 0; i < n; i++) {
-            if (!wanted[i] || !is_term(p->decisions[i].how)) continue;
+            if (!wanted[i] || !mg_sharding_is_partial(p->shardings[i].sharding)) continue;
             changed = p->reduced[i] = true;
         }
     }
@@ -141,17 +145,17 @@ int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
 }
 
 /* What is made of nothing is made where it is read, with its inputs; all else has its stage. */
-void mg_sharding_mark_sent(partition *p) {
+void mg_sharding_assign_stages(partition *p) {
     const mg_ir *g = p->global;
     for (int i = 0; i < g->n; i++)
         p->stages[i] =
-            g->nodes[i].tensor ? mg_partition_stage(p->spec, g->nodes[i].tensor->place.device) : 0;
+            g->nodes[i].tensor ? mg_partition_stage(p->spec, g->nodes[i].tensor->device) : 0;
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++) {
             const int from = g->nodes[i].in[k];
-            if (anywhere(p, from)) continue;
+            if (is_any_sharding(p, from)) continue;
             for (int s = 0; s < p->spec->n_stages; s++)
-                if (s != p->stages[from] && (s == p->stages[i] || anywhere(p, i)))
-                    p->sent[from][slot_of(p->decisions[i].in[k])] |= (uint64_t)1 << s;
+                if (s != p->stages[from] && (s == p->stages[i] || is_any_sharding(p, i)))
+                    p->sent[from][index_of_sharding(p->shardings[i].in[k])] |= (uint64_t)1 << s;
         }
 }

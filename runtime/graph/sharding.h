@@ -1,66 +1,78 @@
-/* The ways in which a step's values lie on its devices: what partition.c works from, and sharding.c
- * finds. */
+/* Shardings of a step's nodes: sharding.c decides them, partition.c builds each device's IR from
+ * them.
+ *
+ * The words are those of core/placement.h. What is decided is the same for every device, so all
+ * devices build matching collectives. */
 #ifndef MG_GRAPH_SHARDING_H
 #define MG_GRAPH_SHARDING_H
 
 #include "graph/partition.h"
 #include <string.h>
 
-/* Besides the ways of op.h: every device has its own value (batch statistics of its rows). */
-enum { LOCAL = -6, NOT_MADE = -1, N_WAYS = MG_MAX_RANK + 2 };
+enum {
+    /* One more sharding, only known here: every device has a value of its own, from its own rows
+     * (batch statistics that are kept apart). */
+    MG_PER_DEVICE = -6,
+    NOT_MADE = -1,                /* no local node yet, or making it failed */
+    N_SHARDINGS = MG_MAX_RANK + 2 /* replicated, along each axis, per device */
+};
 
-typedef struct decision {
-    int born;  /* as the op makes it */
-    int how;   /* as it lies for those who read it: terms that somebody wants whole are reduced */
-    int *in;   /* per input: as it must lie */
-    int depth; /* longest way from a source */
-} decision;
+typedef struct node_sharding {
+    int produced; /* the sharding in which the op makes its result */
+    int sharding; /* the one readers see: `produced`, or MG_REPLICATED where a reader wants partial
+                     terms whole, because they are then reduced once for all readers */
+    int *in;      /* per input: the sharding that this op needs */
+    int depth;    /* length of the longest path from a source */
+} node_sharding;
 
+/* The work of building one device's IR. Arrays are indexed by node of the global IR. */
 typedef struct partition {
     const mg_ir *global;
     const mg_shards *shards;
     const mg_partition_spec *spec;
-    int stage, device, keeper;
+    int stage, device; /* whose IR is built */
+    int keeper;        /* number of the only device that has the variables, or -1 */
     bool local_norm;
-    mg_ir *part;
+    mg_ir *part; /* what is built; its memory also holds these arrays */
     int capacity;
-    decision *decisions;
-    bool *reduced;            /* per global node: its terms are reduced at once */
-    int *stages;              /* per global node: where it is computed */
-    uint64_t (*sent)[N_WAYS]; /* per global node and way: the stages it is sent to */
-    int (*made)[N_WAYS]; /* per global node: its local node as it lies whole [0], by axis [1 + a] */
-    int *raw;            /* per global node: its terms, or its device's own value */
+    node_sharding *shardings;
+    bool *reduced;                 /* its partial terms are reduced right behind it */
+    int *stages;                   /* the stage that computes it */
+    uint64_t (*sent)[N_SHARDINGS]; /* per sharding: bits of the stages that it is sent to */
+    int (*made)[N_SHARDINGS];      /* per sharding: its local node, or NOT_MADE */
+    int *raw;                      /* its local node as the op made it, if that is partial or
+                                      MG_PER_DEVICE, or NOT_MADE */
     int collectives, last_collective;
-    int *after; /* per global node: the latest bucket that it needs the reductions of */
-    struct {
-        int number, tensors, kind; /* numbers begin with 1; tensors 0: the next opens another */
+    int *after;       /* the latest bucket whose reductions it needs; 0: none */
+    bool *replicated; /* with a keeper: whether other devices compute or read it */
+    struct {          /* the bucket of all-reduces being filled */
+        int number;   /* from 1 */
+        int tensors;  /* 0: the next all-reduce opens a new one */
+        int kind;
         int64_t bytes;
         mg_dtype dtype;
-    } bucket;         /* that is being filled */
-    bool *replicated; /* with a keeper: per global node, whether others compute or read it */
+    } bucket;
 } partition;
 
-static inline bool is_term(int how) {
-    return how == MG_SUM || how == MG_MAX || how == MG_MIN;
+/* Position of a sharding in the tables made and sent; partial shardings have none. */
+static inline int index_of_sharding(int sharding) {
+    return sharding == MG_REPLICATED ? 0 : sharding >= 0 ? 1 + sharding : N_SHARDINGS - 1;
 }
 
-/* The place of a way in the tables: whole, by axis, or as it was born. */
-static inline int slot_of(int how) {
-    return how == MG_WHOLE ? 0 : how >= 0 ? 1 + how : N_WAYS - 1;
+/* The sharding at a position of these tables. */
+static inline int sharding_of_index(int index) {
+    return index == 0 ? MG_REPLICATED : index == N_SHARDINGS - 1 ? MG_PER_DEVICE : index - 1;
 }
 
-static inline int way_of(int slot) {
-    return slot == 0 ? MG_WHOLE : slot == N_WAYS - 1 ? LOCAL : slot - 1;
+static inline bool is_any_sharding(const partition *p, int i) {
+    return p->shardings[i].sharding == MG_ANY_SHARDING;
 }
 
-static inline bool anywhere(const partition *p, int i) {
-    return p->decisions[i].how == MG_ANY;
-}
-
-/* How every node lies and its inputs must lie: the same for all devices. `wanted`: nodes that must
- * be had whole although they lie otherwise. */
+/* Fills p->shardings and p->reduced. wanted[i]: some reader or root needs node i replicated
+ * although its sharding is another. split_roots[r]: root r may stay sharded along its first axis.
+ */
 mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted);
-/* Where every node is computed, and to which stages it is sent. */
-void mg_sharding_mark_sent(partition *p);
+/* Fills p->stages and p->sent: which stage computes a node, and to which stages it is sent. */
+void mg_sharding_assign_stages(partition *p);
 
 #endif

@@ -54,7 +54,8 @@ mg_trace *mg_trace_begin(mg_device *device) {
 
 mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_stages,
                           const double *weights, bool local_norm, mg_device *keeper) {
-    if (n > 64) return mg_fail(MG_USAGE, "at most 64 devices can share a step, got %d", n);
+    if (n > MG_MAX_DEVICES)
+        return mg_fail(MG_USAGE, "at most %d devices can share a step, got %d", MG_MAX_DEVICES, n);
     t->devices = mg_alloc((size_t)n * sizeof *t->devices);
     if (weights) t->weights = mg_alloc((size_t)n * sizeof *t->weights);
     if (!t->devices || (weights && !t->weights)) return MG_OOM;
@@ -71,8 +72,8 @@ mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
     if (mg_reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
         return NULL;
     /* A plan on several devices takes arguments from wherever they lie. */
-    const mg_placement place = t->n_devices ? mg_place_on(t->device) : actual->place;
-    mg_tensor *p = mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, place);
+    mg_device *device = t->n_devices ? t->device : actual->device;
+    mg_tensor *p = mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, device);
     if (p) t->args[t->n_args++] = p;
     return p;
 }
@@ -96,7 +97,7 @@ mg_status mg_trace_enter_variable(mg_variable *v) {
                       sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
     if (!v->entry) return MG_OOM;
-    if (t->n_devices) v->entry->place = mg_place_on(stage_device(t, v->value->place.device));
+    if (t->n_devices) v->entry->device = stage_device(t, v->value->device);
     v->traced = mg_tensor_retain(v->entry);
     v->trace = serial;
     t->variables[t->n_variables++] = mg_variable_retain(v);

@@ -56,7 +56,7 @@ static const mg_attr place_table[] = {
 
 /* The gradient goes back to where x lies. */
 static mg_tensor *place_grad(mg_tensor *y, mg_tensor *dy, int i) {
-    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)y->inputs[i]->place.device};
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)y->inputs[i]->device};
     return mg_make("place", &attrs, 1, dy);
 }
 

@@ -256,7 +256,7 @@ static bool image_split(mg_split *s) {
 }
 
 static bool grad_weight_split(mg_split *s) {
-    return mg_split_rows(s, 3, MG_SUM);
+    return mg_split_rows(s, 3, MG_PARTIAL_SUM);
 }
 
 /* ---- the rows ---- */

@@ -123,7 +123,7 @@ static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* Ops that are linear in an input may work on the terms of its sum. */
 static bool linear_split(mg_split *s) {
-    const int a = s->given[0], b = s->n_inputs > 1 ? s->given[1] : MG_WHOLE;
+    const int a = s->given[0], b = s->n_inputs > 1 ? s->given[1] : MG_REPLICATED;
     switch ((enum mg_elementwise)(s->op->elementwise - 1)) {
     case MG_EW_neg:
     case MG_EW_stop_gradient: break;
@@ -134,28 +134,29 @@ static bool linear_split(mg_split *s) {
         break;
     case MG_EW_add:
     case MG_EW_sub:
-        if (a != MG_SUM || b != MG_SUM) return false;
+        if (a != MG_PARTIAL_SUM || b != MG_PARTIAL_SUM) return false;
         break;
     case MG_EW_mul:
-        if (a != MG_SUM && b != MG_SUM) return false;
-        if ((a != MG_SUM && a != MG_WHOLE && a != MG_ANY) ||
-            (b != MG_SUM && b != MG_WHOLE && b != MG_ANY) || a == b)
+        if (a != MG_PARTIAL_SUM && b != MG_PARTIAL_SUM) return false;
+        if ((a != MG_PARTIAL_SUM && a != MG_REPLICATED && a != MG_ANY_SHARDING) ||
+            (b != MG_PARTIAL_SUM && b != MG_REPLICATED && b != MG_ANY_SHARDING) || a == b)
             return false;
         break;
     case MG_EW_div:
-        if (a != MG_SUM || (b != MG_WHOLE && b != MG_ANY)) return false;
+        if (a != MG_PARTIAL_SUM || (b != MG_REPLICATED && b != MG_ANY_SHARDING)) return false;
         break;
     default: return false;
     }
-    for (int i = 0; i < s->n_inputs; i++) s->in[i] = s->given[i] == MG_SUM ? MG_SUM : MG_WHOLE;
-    s->out = MG_SUM;
+    for (int i = 0; i < s->n_inputs; i++)
+        s->in[i] = s->given[i] == MG_PARTIAL_SUM ? MG_PARTIAL_SUM : MG_REPLICATED;
+    s->out = MG_PARTIAL_SUM;
     return true;
 }
 
 static bool elementwise_split(mg_split *s) {
     bool term = false, dealt = false;
     for (int i = 0; i < s->n_inputs; i++) {
-        term |= s->given[i] == MG_SUM;
+        term |= s->given[i] == MG_PARTIAL_SUM;
         dealt |= s->given[i] >= 0;
     }
     if (term && !dealt) return linear_split(s);

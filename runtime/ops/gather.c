@@ -126,7 +126,7 @@ static bool scatter_split(mg_split *s) {
     if (by >= 0) {
         s->in[1] = by;
         s->in[0] = axis + by;
-        s->out = MG_SUM;
+        s->out = MG_PARTIAL_SUM;
         return true;
     }
     if (s->given[0] < 0) return false;

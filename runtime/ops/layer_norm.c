@@ -202,7 +202,7 @@ static bool grad_split(mg_split *s) {
 }
 
 static bool reduce_split(mg_split *s) {
-    return s->in_shape[0]->rank > 1 && mg_split_rows(s, 3, MG_SUM);
+    return s->in_shape[0]->rank > 1 && mg_split_rows(s, 3, MG_PARTIAL_SUM);
 }
 
 /* ---- the rows ---- */

@@ -159,7 +159,7 @@ static bool matmul_split(mg_split *s) {
     const int a = s->given[0], b = s->given[1];
     if (a == k || b == kb) {
         if ((a >= 0 && a != k) || (b >= 0 && b != kb) || s->n_inputs > 2 || at->relu) return false;
-        s->in[0] = k, s->in[1] = kb, s->out = MG_SUM;
+        s->in[0] = k, s->in[1] = kb, s->out = MG_PARTIAL_SUM;
         return true;
     }
     if (a == m && b < 0) {

@@ -367,7 +367,7 @@ static bool reshape_split(mg_split *s) {
     s->in[0] = s->given[0];
     if (s->given[0] < 0) { /* terms of a reduction: any shape will do */
         s->out = s->given[0];
-        return s->given[0] != MG_ANY;
+        return s->given[0] != MG_ANY_SHARDING;
     }
     for (int i = 0; i < s->given[0]; i++) before *= x->dim[i];
     for (int i = 0; i < y->rank; i++) {
@@ -387,7 +387,7 @@ static bool permute_split(mg_split *s) {
     s->out = s->given[0];
     for (int i = 0; i < order->n && s->given[0] >= 0; i++)
         if (order->v[i] == s->given[0]) s->out = i;
-    return s->given[0] != MG_ANY;
+    return s->given[0] != MG_ANY_SHARDING;
 }
 
 /* All of the split axis is kept; of terms of a sum, any part. */
@@ -395,7 +395,7 @@ static bool slice_split(mg_split *s) {
     const mg_slice_attrs *a = s->attrs;
     const int axis = s->given[0];
     s->in[0] = s->out = axis;
-    if (axis < 0) return axis != MG_ANY;
+    if (axis < 0) return axis != MG_ANY_SHARDING;
     return a->start.v[axis] == 0 && a->stop.v[axis] == s->in_shape[0]->dim[axis] &&
            (a->step.n == 0 || a->step.v[axis] == 1);
 }
@@ -407,7 +407,7 @@ static bool pad_split(mg_split *s) {
 
 static bool concat_split(mg_split *s) {
     const int64_t axis = ((const mg_axis_attrs *)s->attrs)->axis;
-    int by = MG_WHOLE;
+    int by = MG_REPLICATED;
     for (int i = 0; i < s->n_inputs; i++) {
         if (s->given[i] < 0) continue;
         if (s->given[i] == axis || (by >= 0 && by != s->given[i])) return false;
@@ -421,7 +421,7 @@ static bool concat_split(mg_split *s) {
 static bool broadcast_split(mg_split *s) {
     if (s->given[0] < 0) { /* terms of a reduction, repeated, are terms still */
         s->in[0] = s->out = s->given[0];
-        return s->given[0] != MG_ANY;
+        return s->given[0] != MG_ANY_SHARDING;
     }
     return mg_split_broadcast(s);
 }

@@ -178,7 +178,7 @@ static bool batch_norm_split(mg_split *s) {
 }
 
 static bool reduce_split(mg_split *s) {
-    return mg_split_rows(s, 5, MG_SUM);
+    return mg_split_rows(s, 5, MG_PARTIAL_SUM);
 }
 
 /* ---- the rows ---- */

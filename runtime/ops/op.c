@@ -165,7 +165,7 @@ static const mg_tensor *anchor_of(const mg_tensor *t) {
     const mg_tensor *anchor = NULL;
     for (int i = 0; i < t->n_inputs; i++) {
         const mg_tensor *x = t->inputs[i];
-        if (x->floating && !x->buffer) continue;
+        if (x->any_device && !x->buffer) continue;
         if (mg_tensor_count(x) > 1) return x;
         if (!anchor) anchor = x;
     }
@@ -176,10 +176,10 @@ static const mg_tensor *anchor_of(const mg_tensor *t) {
 static mg_status bring_numbers(mg_tensor *t) {
     const mg_tensor *anchor = anchor_of(t);
     if (!anchor || is_place(t->op)) return MG_OK;
-    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)anchor->place.device};
+    const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)anchor->device};
     for (int i = 0; i < t->n_inputs; i++) {
         mg_tensor *x = t->inputs[i];
-        if ((x->floating && !x->buffer) || x->place.device == anchor->place.device) continue;
+        if ((x->any_device && !x->buffer) || x->device == anchor->device) continue;
         if (mg_tensor_count(x) != 1) continue;
         mg_tensor *placed = mg_apply(mg_op_find("place"), &x, 1, &attrs);
         if (!placed) return mg_error_code();
@@ -194,26 +194,26 @@ static mg_status take_placement(mg_tensor *t) {
     if (is_place(t->op)) {
         const mg_place_attrs *attrs = t->attrs;
         if (!attrs->device) return mg_fail(MG_USAGE, "place: no device was given");
-        t->place = mg_place_on((mg_device *)(intptr_t)attrs->device);
+        t->device = (mg_device *)(intptr_t)attrs->device;
         return MG_OK;
     }
     MG_TRY(bring_numbers(t));
     for (int i = 0; i < t->n_inputs; i++) {
         const mg_tensor *x = t->inputs[i];
-        if (x->floating && !x->buffer) continue;
-        if (anchor && anchor->place.device != x->place.device)
+        if (x->any_device && !x->buffer) continue;
+        if (anchor && anchor->device != x->device)
             return mg_fail(MG_USAGE, "%s: inputs lie on %s and %s: move one with :to \"%s\"",
-                           t->op->name, anchor->place.device->name, x->place.device->name,
-                           anchor->place.device->name);
+                           t->op->name, anchor->device->name, x->device->name,
+                           anchor->device->name);
         anchor = x;
     }
-    t->floating = !anchor;
+    t->any_device = !anchor;
     if (anchor) {
-        t->place = anchor->place;
+        t->device = anchor->device;
         return MG_OK;
     }
     mg_device *d = mg_device_default();
-    t->place = mg_place_on(d);
+    t->device = d;
     return d ? MG_OK : mg_error_code();
 }
 
@@ -300,7 +300,7 @@ bool mg_split_except(mg_split *s, int64_t axis) {
 
 bool mg_split_broadcast(mg_split *s) {
     const int rank = s->shape->rank;
-    int axis = MG_WHOLE;
+    int axis = MG_REPLICATED;
     for (int i = 0; i < s->n_inputs; i++) {
         if (s->given[i] < 0) continue;
         const int own = s->given[i] + rank - s->in_shape[i]->rank;

@@ -5,6 +5,7 @@
 #ifndef MG_OPS_OP_H
 #define MG_OPS_OP_H
 
+#include "core/placement.h"
 #include "core/rng.h"
 #include "core/tensor.h"
 #include <stddef.h>
@@ -68,27 +69,20 @@ typedef struct mg_ref {
     int64_t first; /* of a draw: where its first element stands in the whole */
 } mg_ref;
 
-/* ---- splitting: how an op works on a part of the rows of the global batch ---- */
+/* ---- sharding: how an op works on the parts that the devices of a step hold ---- */
 
-enum { /* how a value lies on the devices of a plan; a number >= 0: dealt out along that axis */
-       MG_WHOLE = -1, /* all of it, everywhere */
-       MG_SUM = -2,   /* everywhere a term of a sum that is not made yet */
-       MG_MAX = -3,   /* likewise of a maximum */
-       MG_MIN = -4,   /* likewise of a minimum */
-       MG_ANY = -5    /* a literal or a draw: it can be made in any way (given[] only) */
-};
-
-typedef struct mg_split {
+typedef struct mg_split { /* one question to a split rule; shardings are those of core/placement.h
+                           */
     const mg_op *op;
     const void *attrs;
     int n_inputs;
     const mg_shape *const *in_shape; /* global */
     const mg_dtype *in_dtype;
     const mg_shape *shape; /* of the output, global */
-    int64_t rows;          /* of the batch; the length of a split axis is a multiple of it */
-    const int *given;      /* per input: how it lies */
-    int *in;               /* to fill: how each must lie; preset MG_WHOLE */
-    int out;               /* to fill */
+    int64_t rows;          /* of the batch; the length of a sharded axis is a multiple of it */
+    const int *given;      /* per input: its sharding */
+    int *in;               /* to fill: the sharding each input must have; preset MG_REPLICATED */
+    int out;               /* to fill: the output's sharding */
 } mg_split;
 
 /* ---- the row ---- */
@@ -120,8 +114,9 @@ struct mg_op {
      * NULL = an error was set. mg_no_gradient() = nothing flows this way.
      * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
     mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);
-    /* Whether the op can work on parts as its inputs lie (at least one is not whole), and how.
-     * false, or a NULL rule: its inputs are gathered and reduced first, everywhere. */
+    /* Whether the op can work on its inputs as they are sharded (at least one is not replicated),
+     * and what its output's sharding is then. false, or a NULL rule: all devices first gather the
+     * sharded inputs and reduce the partial ones. */
     bool (*split)(mg_split *s);
     void (*ref)(const mg_ref *r);
 };
@@ -153,12 +148,12 @@ mg_status mg_infer_axis(const mg_infer *f, int64_t *axis, int rank);
 
 /* ---- shorthands for split rules ---- */
 
-/* Inputs are dealt out along their first axis where bit i of `inputs` is set, and so is the output
- * (or each device makes a term of its sum, with out = MG_SUM). False if none of them is. */
+/* Input i is sharded along its first axis where bit i of `inputs` is set; the output's sharding is
+ * `out`: 0, or MG_PARTIAL_SUM where each device makes a term. False if none of them is sharded. */
 bool mg_split_rows(mg_split *s, unsigned inputs, int out);
-/* The one input keeps its axis, unless that is `axis`. */
+/* The output is sharded like the one input, which may be sharded along any axis but `axis`. */
 bool mg_split_except(mg_split *s, int64_t axis);
-/* Broadcasting: inputs and output share an axis, counted from the last. */
+/* Broadcasting: output and inputs are sharded along the same axis, counted from the last. */
 bool mg_split_broadcast(mg_split *s);
 
 /* In a row: MG_ATTRS(my_attrs_struct, my_attr_table). */

@@ -327,8 +327,8 @@ static mg_tensor *cumsum_grad(mg_tensor *y, mg_tensor *dy, int i) {
 static bool reduce_split(mg_split *s, int term) {
     const mg_reduce_attrs *a = s->attrs;
     int below = 0;
-    if (s->given[0] == term && term == MG_SUM) { /* a sum of sums */
-        s->in[0] = s->out = MG_SUM;
+    if (s->given[0] == term && term == MG_PARTIAL_SUM) { /* a sum of sums */
+        s->in[0] = s->out = MG_PARTIAL_SUM;
         return true;
     }
     if (s->given[0] < 0) return false;
@@ -343,15 +343,15 @@ static bool reduce_split(mg_split *s, int term) {
 }
 
 static bool sum_split(mg_split *s) {
-    return reduce_split(s, MG_SUM);
+    return reduce_split(s, MG_PARTIAL_SUM);
 }
 
 static bool max_split(mg_split *s) {
-    return reduce_split(s, MG_MAX);
+    return reduce_split(s, MG_PARTIAL_MAX);
 }
 
 static bool min_split(mg_split *s) {
-    return reduce_split(s, MG_MIN);
+    return reduce_split(s, MG_PARTIAL_MIN);
 }
 
 static bool argmax_split(mg_split *s) {
@@ -369,7 +369,7 @@ static bool all_finite_split(mg_split *s) {
         s->in[i] = s->given[i];
         any = true;
     }
-    s->out = MG_MIN;
+    s->out = MG_PARTIAL_MIN;
     return any;
 }
 

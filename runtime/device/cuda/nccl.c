@@ -4,7 +4,7 @@
 #include "device/cuda/memory.h"
 #include "device/cuda/peer.h"
 #include "device/cuda/state.h"
-#include "graph/partition.h"
+#include "core/placement.h"
 
 static mg_status enter(void *device) {
     return mg_cuda_enter(device);

@@ -1,6 +1,6 @@
 /* Collectives in programs: see collective.h. */
 #include "device/program/collective.h"
-#include "graph/partition.h"
+#include "core/placement.h"
 #include "ops/attrs.h"
 #include <assert.h>
 #include <string.h>
