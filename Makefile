@@ -30,7 +30,7 @@ WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
 # for it where it may (all but its random numbers, which must equal the reference's).
 FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
         -Iruntime
-CPU   = -fopenmp -fno-trapping-math
+OPENMP = -fopenmp -fno-trapping-math
 LUA   = $(firstword $(wildcard /usr/include/luajit-2.1 /usr/local/include/luajit-2.1))
 LUA_A = $(firstword $(wildcard /usr/lib/*/libluajit-5.1.a /usr/local/lib/libluajit-5.1.a))
 JOBS := $(shell nproc 2>/dev/null || echo 2)
@@ -41,8 +41,10 @@ LIB_C   := $(filter-out %_plugin.c,$(wildcard \
            $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c device/*.c device/program/*.c))) \
            $(filter-out runtime/main.c runtime/repl.c,$(wildcard runtime/*.c))
 BIND_C  := $(wildcard runtime/bind/*.c)
-CPU_C   := $(wildcard runtime/device/cpu/*.c)
-CUDA_C  := $(wildcard runtime/device/cuda/*.c)
+# The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
+# one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
+# LIBS_mgpu-<kind>.so (libraries) and OBJECTS_<kind> (objects besides those of its *.c).
+ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
 NCCL_C  := runtime/comm/nccl_plugin.c
@@ -51,7 +53,7 @@ TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
-HASH := $(shell echo '$(CC) $(FLAGS) $(CPU)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
+HASH := $(shell echo '$(CC) $(FLAGS) $(OPENMP)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
 RESULTS := $(or $(OUT),build)# what gpu-check and gpu-bench say; $$OUT may name a folder for that
 OUT  := $(if $(filter release,$(MODE)),build,$B)
@@ -101,8 +103,9 @@ Q    = $(if $(V),,@)
 say  = @printf '  %-5s %s\n' $1 $(or $2,$@)
 DEFS = $(if $(filter release debug cover,$(MODE)),-Xlinker -z -Xlinker defs)
 
+KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
-  $(if $(and $(CPU_C),$(HAVE_dnnl)),$(OUT)/mgpu-cpu.so) $(if $(HAVE_cuda),$(OUT)/mgpu-cuda.so $(OUT)/mgpu-nccl.so) \
+  $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
   $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so)
 
 .DEFAULT_GOAL = all
@@ -110,6 +113,8 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
         gpu-bundle gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
+
+include $(wildcard runtime/device/*/rules.mk)
 
 all: $(PRODUCTS) ## build everything (the default)
 	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")
@@ -124,37 +129,34 @@ $B/%.o: %.c | build/found.mk
 	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
 FLAGS_runtime              = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
-FLAGS_runtime/device/cpu   = $(CPU) -ffp-contract=fast
-FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
-FLAGS_runtime/device/cuda  = -isystem $(CUDA)/include
+FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
+$B/runtime/device/kinds.o: $(ALL_KINDS:%=runtime/device/%/plugin.c)
 FLAGS_$(NCCL_C)            = -isystem $(CUDA)/include
 
-$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
-$(OUT)/mgpu-cpu.so: $(call obj,$(CPU_C)) $(OUT)/libmgpu.so
-$(OUT)/mgpu-cuda.so: $(call obj,$(CUDA_C)) $B/kernels.o $(OUT)/libmgpu.so
+define kind_rule
+$(OUT)/mgpu-$1.so: $(call obj,$(wildcard runtime/device/$1/*.c)) $(OBJECTS_$1) $(OUT)/libmgpu.so
+endef
+$(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
 LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-cpu.so    = $(DEFS) -lmgpu -ldnnl -lm $(CPU) -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-cuda.so   = $(DEFS) -lmgpu -lm -ldl -lpthread -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-nccl.so   = $(DEFS) -lmgpu -lpthread -Wl,-rpath,'$$ORIGIN'
-LIBS_mgpu-fetch.so  = $(DEFS) -lmgpu -lcurl -lcrypto -Wl,-rpath,'$$ORIGIN'
+LIBS_mgpu-nccl.so   = -lpthread
+LIBS_mgpu-fetch.so  = -lcurl -lcrypto
+PLUGIN_LIBS = $(DEFS) -lmgpu -lm -Wl,-rpath,'$$ORIGIN' # of every mgpu-<name>.so
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -shared -o $@ $(filter %.o,$^) -L$(OUT) $(LIBS_$(@F))
+	$Q$(CC) $(FLAGS) -shared -o $@ $(filter %.o,$^) -L$(OUT) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
 # All of LuaJIT, exported, for C modules that the script may load; it is no PIC, so no PIE.
 $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -no-pie -o $@ $(filter %.o,$^) -Wl,--whole-archive $(LUA_A) \
 	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
 	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
-
-include runtime/device/cuda/rules.mk
 
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
@@ -233,7 +235,8 @@ bench: all ## speed, side by side with other frameworks
 # ---- looking after the code ----------------------------------------------------------------------
 
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
-LINT_C   = $(filter-out $(if $(HAVE_cuda),%/cuda_as_c.h,runtime/device/cuda/% $(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
+LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
+           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, layering, lengths

@@ -47,7 +47,7 @@ static const char usage[] =
     "  -E              ignore LUA_INIT, LUA_PATH and LUA_CPATH\n"
     "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
     "  -b ...          save or list bytecode\n"
-    "  --devices LIST  devices to use: cpu, cuda:0,1, cpu:0-3, ref:0-1, null:0-7\n"
+    "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
     "  --list-devices  show the devices that are there\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"

@@ -1,57 +1,51 @@
--- What the program's own options do: --devices, --list-devices, --doctor.
+-- The options that main.c hands to Lua: --devices, --list-devices and --doctor.
 
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 
 local M = {}
 
-local KINDS = { "cuda", "cpu", "ref" }
-
--- All devices of the kind; one that is not there, so that it is named, if there are none.
+-- The names of all devices of the kind. If there are none, the first name it would have: opening that device fails
+-- with a message that says what is missing.
 local function all_of(kind)
   local names = core.devices(kind)
   return #names > 0 and names or { kind .. ":0" }
 end
 
---- The names in a list as devices.lua spells it, where a kind alone is all of its devices.
+--- The names in a list of devices as --devices takes it, such as "cpu:0-3,cuda". A kind without a number stands for
+--- all its devices. devices.lua describes the spelling.
 function M.parse_devices(text)
   local names, why = devices.parse(text, all_of)
   if not names then core.fail("usage", ("--devices %s: %s"):format(text, why)) end
   return names
 end
 
+--- --devices: restricts mgpu.devices() to this list; its first device becomes the default.
 function M.set_devices(text) core.set_devices(M.parse_devices(text)) end
 
+-- "2 threads, AVX-512, oneDNN 2.6.3, 24.0 GiB"
 local function describe(name)
   local info = core.device_info(name)
-  local parts = {}
-  if info.text then parts[#parts + 1] = info.text end
-  local bytes = info.memory or info.memory_bytes
-  if bytes and bytes > 0 then parts[#parts + 1] = ("%.1f GiB"):format(bytes / 2 ^ 30) end
-  return table.concat(parts, ", ")
+  if info.memory == 0 then return info.text end
+  return ("%s, %.1f GiB"):format(info.text, info.memory / 2 ^ 30)
 end
 
--- Name and description of each device; for a kind without any, why there is none.
+--- Prints the name and description of each device, and for a kind without devices why there are none.
 function M.list_devices(report)
   report = report or print
-  for _, kind in ipairs(KINDS) do
-    local ok, names = pcall(core.devices, kind)
-    if ok and #names > 0 then
-      -- ref is there in any number: one line is enough
-      for i = 1, kind == "ref" and 1 or #names do
-        report(("%-8s %s"):format(names[i], describe(names[i])))
-      end
-    else
-      local _, reason = pcall(core.device_info, kind .. ":0")
-      local why = tostring(ok and reason or names):gsub("^[^:]*:%d+: ", "")
-      report(("%-8s not available: %s"):format(kind, why))
+  for _, kind in ipairs(core.device_kinds()) do
+    local names = core.devices(kind)
+    for _, name in ipairs(names) do report(("%-8s %s"):format(name, describe(name))) end
+    local available, reason = pcall(core.device_info, kind .. ":0")
+    if not available then
+      report(("%-8s not available: %s"):format(kind, (tostring(reason):gsub("^[^:]*:%d+: ", ""))))
     end
   end
 end
 
 -- ---- doctor -------------------------------------------------------------------------------------
 
--- Library, what for, the package that has it.
+-- Shared libraries that the plug-ins need: file, what it is for, and the Debian package that has it.
 local LIBRARIES = {
   { "libdnnl.so.2", "the fast cpu device", "libdnnl2" },
   { "libgomp.so.1", "its threads", "libgomp1" },
@@ -59,12 +53,13 @@ local LIBRARIES = {
   { "libcrypto.so.3", "checksums of downloads", "libssl3" },
 }
 
+-- Whether the dynamic loader finds the library.
 local function library_loads(name)
   local ok, ffi = pcall(require, "ffi")
   return ok and (pcall(ffi.load, name))
 end
 
--- Multiplies and trains a little on the device for about a second; how it went, in words.
+-- Checks a small matrix product on the device, then times larger ones for half a second. Returns the result in words.
 local function self_test(name)
   local mgpu = require "mgpu"
   local n, rounds, start = 256, 0, core.clock()
@@ -80,6 +75,7 @@ local function self_test(name)
   return ("works, matmul of 256 x 256 at %.1f GFLOP/s"):format(rate)
 end
 
+--- --doctor: versions, libraries, devices, and a short test of each device.
 function M.doctor(report)
   report = report or print
   report(("mgpulua %s, %s, %s %s"):format(core.version, jit.version, jit.os, jit.arch))
@@ -90,11 +86,10 @@ function M.doctor(report)
       or ("missing  %-14s %s: apt-get install %s"):format(name, use, package))
   end
   M.list_devices(report)
-  for _, kind in ipairs(KINDS) do
-    local ok, names = pcall(core.devices, kind)
-    for i = 1, ok and math.min(#names, kind == "ref" and 1 or #names) or 0 do
-      local works, words = pcall(self_test, names[i])
-      report(("%-8s %s"):format(names[i], works and words or "FAILS: " .. tostring(words)))
+  for _, kind in ipairs(core.device_kinds()) do
+    for _, name in ipairs(core.devices(kind)) do
+      local works, words = pcall(self_test, name)
+      report(("%-8s %s"):format(name, works and words or "FAILS: " .. tostring(words)))
     end
   end
 end

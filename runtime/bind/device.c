@@ -1,64 +1,93 @@
 /* Devices and settings in Lua. */
-#include "device/device.h"
-#include "device/fault.h"
 #include "bind/bind.h"
+#include "device/fault.h"
+#include "device/kinds.h"
 #include "core/precision.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char LIST[] = "mgpu.devices"; /* registry: what --devices chose, or nil */
 
-/* All ordinals of a physical kind; logical kinds show their first. */
-static void add_kind(lua_State *L, const char *kind) {
-    const mg_device_api *api = mg_device_kind(kind);
-    if (!api) {
-        mg_error_clear();
-        return;
-    }
-    const int n = strcmp(kind, "cuda") == 0 ? api->count() : 1;
+/* Appends to the table on top of the stack the names that the kind has in lists: every card of a
+ * physical kind; of the others, which can be named in any number, the first. */
+static void add_kind(lua_State *L, const mg_device_api *api) {
+    const int n = api->physical ? api->count() : 1;
     for (int i = 0; i < n; i++) {
-        lua_pushfstring(L, "%s:%d", kind, i);
+        lua_pushfstring(L, "%s:%d", api->kind, i);
         lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
     }
 }
 
-/* The kind at index 1; NULL: any. */
-static const char *wanted_kind(lua_State *L) {
-    static const char *const kinds[] = {"cuda", "cpu", "gpu", "ref", "null"};
-    enum { N = sizeof kinds / sizeof kinds[0] };
-    if (lua_isnoneornil(L, 1)) return NULL;
+/* The kind named by argument 1: false if it is nil, and all kinds are wanted. An unknown kind
+ * raises an error; an alias for which no kind is available leaves `kind` empty. */
+static bool wanted_kind(lua_State *L, char kind[MG_KIND_NAME]) {
+    kind[0] = 0;
+    if (lua_isnoneornil(L, 1)) return false;
     bind_want(L, 1, LUA_TSTRING, "devices");
-    const char *kind = lua_tostring(L, 1);
-    for (int i = 0; i < N; i++)
-        if (strcmp(kind, kinds[i]) == 0) return strcmp(kind, "gpu") == 0 ? "cuda" : kind;
-    const char *near = mg_nearest_name(kind, kinds, N);
-    bind_fail(L, MG_USAGE,
-              "devices: unknown kind \"%s\"%s%s%s; there are cuda (or gpu), cpu, ref and null",
-              kind, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    const mg_status status =
+        mg_device_kind_resolve(lua_tostring(L, 1), "devices: unknown kind", kind);
+    if (status != MG_OK && status != MG_UNSUPPORTED) bind_raise(L);
+    mg_error_clear();
+    return true;
 }
 
-/* devices([kind]) -> names, CUDA first */
-static int core_devices(lua_State *L) {
-    const char *kind = wanted_kind(L);
-    lua_newtable(L);
-    lua_getfield(L, LUA_REGISTRYINDEX, LIST);
-    if (!lua_isnil(L, -1)) {
-        for (int i = 1; i <= (int)lua_objlen(L, -1); i++) {
-            lua_rawgeti(L, -1, i);
-            const size_t n = kind ? strlen(kind) : 0;
-            if (!kind || strncmp(lua_tostring(L, -1), kind, n) == 0)
-                lua_rawseti(L, -3, (int)lua_objlen(L, -3) + 1);
-            else
-                lua_pop(L, 1);
-        }
-        lua_pop(L, 1);
-        return 1;
+/* Whether a device's name, "cuda:0/1", is of this kind. */
+static bool is_of_kind(const char *name, const char *kind) {
+    const size_t n = strlen(kind);
+    return strncmp(name, kind, n) == 0 && name[n] == ':';
+}
+
+/* Appends those names of the list at `list` that are of the kind; NULL: all of them. */
+static void add_chosen(lua_State *L, int list, const char *kind) {
+    for (int i = 1; i <= (int)lua_objlen(L, list); i++) {
+        lua_rawgeti(L, list, i);
+        if (!kind || is_of_kind(lua_tostring(L, -1), kind))
+            lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+        else
+            lua_pop(L, 1);
     }
-    lua_pop(L, 1);
-    if (!kind || strcmp(kind, "cuda") == 0) add_kind(L, "cuda");
-    if (!kind || strcmp(kind, "cpu") == 0) add_kind(L, "cpu");
-    if (kind && (strcmp(kind, "ref") == 0 || strcmp(kind, "null") == 0)) add_kind(L, kind);
+}
+
+/* devices([kind]) -> names, the kinds of higher rank first. What --devices chose replaces what the
+ * machine has. */
+static int core_devices(lua_State *L) {
+    char kind[MG_KIND_NAME];
+    const bool by_kind = wanted_kind(L, kind);
+    lua_getfield(L, LUA_REGISTRYINDEX, LIST);
+    const int list = lua_gettop(L);
+    lua_newtable(L);
+    if (!lua_isnil(L, list)) {
+        add_chosen(L, list, by_kind ? kind : NULL);
+    } else if (by_kind) {
+        const mg_device_api *api = kind[0] ? mg_device_kind(kind) : NULL;
+        if (api) add_kind(L, api);
+    } else {
+        mg_device_kind_entry kinds[MG_MAX_KINDS];
+        const int n = mg_device_kinds(kinds);
+        for (int i = 0; i < n; i++)
+            if (kinds[i].api && !kinds[i].api->test_only) add_kind(L, kinds[i].api);
+    }
+    mg_error_clear();
+    return 1;
+}
+
+/* device_kinds() -> the kinds that --list-devices shows: first those that are known but not
+ * available, then the others by rank. */
+static int core_device_kinds(lua_State *L) {
+    mg_device_kind_entry kinds[MG_MAX_KINDS];
+    const int n = mg_device_kinds(kinds);
+    lua_newtable(L);
+    for (int i = 0; i < n; i++) {
+        if (kinds[i].api && kinds[i].api->rank == 0) continue;
+        lua_pushstring(L, kinds[i].name);
+        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+    }
+    return 1;
+}
+
+/* is_device_kind(name) -> whether a kind or an alias has this name. */
+static int core_is_device_kind(lua_State *L) {
+    lua_pushboolean(L, mg_device_is_kind(luaL_checkstring(L, 1)));
     return 1;
 }
 
@@ -83,6 +112,7 @@ static int core_set_devices(lua_State *L) {
     return 0;
 }
 
+/* device_info(name) -> {name, kind, text, memory, host_visible}, without opening the device */
 static int core_device_info(lua_State *L) {
     bind_want(L, 1, LUA_TSTRING, "device_info");
     mg_device_info info = {0};
@@ -92,6 +122,8 @@ static int core_device_info(lua_State *L) {
     lua_pushstring(L, info.kind), lua_setfield(L, -2, "kind");
     lua_pushstring(L, info.text), lua_setfield(L, -2, "text");
     lua_pushnumber(L, (double)info.memory_bytes), lua_setfield(L, -2, "memory");
+    lua_pushboolean(L, mg_device_kind_is_host_visible(mg_device_kind(info.kind)));
+    lua_setfield(L, -2, "host_visible");
     return 1;
 }
 
@@ -163,6 +195,8 @@ static int core_close_devices(lua_State *L) {
 
 const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"set_devices", core_set_devices},
+                                   {"device_kinds", core_device_kinds},
+                                   {"is_device_kind", core_is_device_kind},
                                    {"device_info", core_device_info},
                                    {"default_device", core_default_device},
                                    {"precision", core_precision},

@@ -327,8 +327,7 @@ static int core_address(lua_State *L) {
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "pointer");
     refuse_in_trace(L, "pointer");
     bind_eval(L, &t, 1);
-    const char *kind = t->device->api->kind;
-    if (strcmp(kind, "cpu") != 0 && strcmp(kind, "ref") != 0)
+    if (!mg_device_kind_is_host_visible(t->device->api))
         return bind_fail(L, MG_USAGE, "pointer: the tensor lies on %s: move it with :to \"cpu\"",
                          t->device->name);
     lua_pushlightuserdata(L, t->buffer->data);

@@ -1,46 +1,165 @@
-/* Finding and opening plug-ins. */
+/* Finding, inspecting and loading plug-ins.
+ *
+ * Both ways walk the same folders in the same order. To list the plug-ins of one sort, their ELF
+ * symbol tables are read: loading them all would also load every library they need. */
 #define _GNU_SOURCE /* dladdr */
 #include "core/plugin.h"
 #include "core/io.h"
+#include <dirent.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-static void *open_in(const char *folder, int n, const char *name) {
-    char path[4200];
-    snprintf(path, sizeof path, "%.*s/mgpu-%s.so", n, folder, name);
-    return mg_io_exists(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-}
+enum { MAX_PATH = 4200 };
 
-static void *open_beside_library(const char *name) {
+static const char PREFIX[] = "mgpu-", SUFFIX[] = ".so";
+
+/* ---- the folders ---- */
+
+/* Calls visit(folder) for the folder of libmgpu and then for those of MGPU_PLUGINS, until one call
+ * returns something: that is the result. */
+static void *visit_folders(void *(*visit)(void *context, const char *folder), void *context) {
     Dl_info self;
-    void *library = NULL;
-    if (!dladdr((void *)(uintptr_t)&mg_plugin_symbol, &self) || !self.dli_fname) return NULL;
-    char *path = realpath(self.dli_fname, NULL);
+    void *result = NULL;
+    char folder[MAX_PATH];
+    char *path = NULL;
+    if (dladdr((void *)(uintptr_t)&mg_plugin_symbol, &self) && self.dli_fname)
+        path = realpath(self.dli_fname, NULL);
     const char *slash = path ? strrchr(path, '/') : NULL;
-    if (slash) library = open_in(path, (int)(slash - path), name);
+    if (slash) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+        result = visit(context, folder);
+    }
     free(path);
-    return library;
-}
-
-static void *open_plugin(const char *name) {
-    void *library = open_beside_library(name);
     const char *more = getenv("MGPU_PLUGINS");
-    while (more && *more && !library) {
+    while (more && *more && !result) {
         const int n = (int)strcspn(more, ":");
-        if (n) library = open_in(more, n, name);
+        snprintf(folder, sizeof folder, "%.*s", n, more);
+        if (n) result = visit(context, folder);
         more += n + (more[n] == ':');
     }
-    return library;
+    return result;
+}
+
+/* ---- loading one ---- */
+
+static void *open_in_folder(void *name, const char *folder) {
+    char path[MAX_PATH];
+    snprintf(path, sizeof path, "%s/%s%s%s", folder, PREFIX, (const char *)name, SUFFIX);
+    return mg_io_exists(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
 void *mg_plugin_symbol(const char *name, const char *symbol, const char **problem) {
     dlerror();
-    void *library = open_plugin(name), *found = library ? dlsym(library, symbol) : NULL;
+    void *library = visit_folders(open_in_folder, (void *)(uintptr_t)name);
+    void *found = library ? dlsym(library, symbol) : NULL;
     if (found) return found;
     *problem = dlerror();
     if (!*problem) *problem = "it is not beside the library, nor in a folder of MGPU_PLUGINS";
     return NULL;
+}
+
+/* ---- listing those that export a symbol ---- */
+
+/* A file as bytes in memory; every access is checked against its size, as the file may be cut
+ * short or no ELF file at all. */
+typedef struct image {
+    const char *bytes;
+    size_t size;
+} image;
+
+/* `count` entries of `entry` bytes at `offset`; NULL if they are not all within the file. */
+static const void *image_part(const image *file, uint64_t offset, uint64_t count, size_t entry) {
+    if (offset > file->size || count > (file->size - offset) / entry) return NULL;
+    return file->bytes + offset;
+}
+
+/* Whether one of the dynamic symbols of table `s` is defined and has this name. */
+static bool table_defines(const image *file, const Elf64_Shdr *tables, uint64_t n_tables,
+                          const Elf64_Shdr *s, const char *name) {
+    if (s->sh_link >= n_tables) return false;
+    const Elf64_Shdr *strings = &tables[s->sh_link];
+    const uint64_t count = s->sh_size / sizeof(Elf64_Sym);
+    const Elf64_Sym *symbols = image_part(file, s->sh_offset, count, sizeof *symbols);
+    const char *text = image_part(file, strings->sh_offset, strings->sh_size, 1);
+    const size_t length = strlen(name) + 1;
+    for (uint64_t i = 0; symbols && text && i < count; i++)
+        if (symbols[i].st_shndx != SHN_UNDEF && symbols[i].st_name < strings->sh_size &&
+            length <= strings->sh_size - symbols[i].st_name &&
+            memcmp(text + symbols[i].st_name, name, length) == 0)
+            return true;
+    return false;
+}
+
+static bool image_exports(const image *file, const char *name) {
+    const Elf64_Ehdr *header = image_part(file, 0, 1, sizeof *header);
+    if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(Elf64_Shdr))
+        return false;
+    const uint64_t n = header->e_shnum;
+    const Elf64_Shdr *tables = image_part(file, header->e_shoff, n, sizeof *tables);
+    for (uint64_t i = 0; tables && i < n; i++)
+        if (tables[i].sh_type == SHT_DYNSYM && table_defines(file, tables, n, &tables[i], name))
+            return true;
+    return false;
+}
+
+static bool file_exports(const char *path, const char *symbol) {
+    struct stat about;
+    bool exports = false;
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        const size_t size = (size_t)about.st_size;
+        void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (bytes != MAP_FAILED) {
+            exports = image_exports(&(image){bytes, size}, symbol);
+            munmap(bytes, size);
+        }
+    }
+    close(file);
+    return exports;
+}
+
+typedef struct listing {
+    const char *symbol;
+    void (*found)(void *context, const char *name);
+    void *context;
+} listing;
+
+/* "mgpu-cpu.so" -> "cpu"; false if the file is not named as a plug-in is. */
+static bool plugin_name(const char *file, char *name, size_t size) {
+    const size_t n = strlen(file), around = sizeof PREFIX + sizeof SUFFIX - 2;
+    if (n <= around || n - around >= size || strncmp(file, PREFIX, sizeof PREFIX - 1) != 0 ||
+        strcmp(file + n - (sizeof SUFFIX - 1), SUFFIX) != 0)
+        return false;
+    snprintf(name, size, "%.*s", (int)(n - around), file + sizeof PREFIX - 1);
+    return true;
+}
+
+static void *list_folder(void *context, const char *folder) {
+    const listing *l = context;
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    char name[64], path[MAX_PATH + 256];
+    while (entries && (entry = readdir(entries))) {
+        if (!plugin_name(entry->d_name, name, sizeof name)) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (file_exports(path, l->symbol)) l->found(l->context, name);
+    }
+    if (entries) closedir(entries);
+    return NULL; /* go on with the next folder */
+}
+
+void mg_plugin_each(const char *symbol, void (*found)(void *context, const char *name),
+                    void *context) {
+    visit_folders(list_folder, &(listing){symbol, found, context});
 }

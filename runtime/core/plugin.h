@@ -1,9 +1,16 @@
-/* Plug-ins: `mgpu-<name>.so`, sought beside libmgpu and then in the folders of MGPU_PLUGINS. */
+/* Plug-ins: shared objects `mgpu-<name>.so`, searched for beside libmgpu and then in the folders
+ * that MGPU_PLUGINS lists, separated by colons. */
 #ifndef MG_CORE_PLUGIN_H
 #define MG_CORE_PLUGIN_H
 
-/* What the plug-in exports under `symbol`; it stays open. NULL, and *problem says in static or
- * thread-local memory why: it is not there, does not load, or exports nothing of that name. */
+/* Loads the plug-in and returns the address of `symbol` in it. The plug-in stays loaded. NULL if
+ * there is no such file, it does not load, or it does not export the symbol: *problem then says
+ * which, in static or thread-local memory. */
 void *mg_plugin_symbol(const char *name, const char *symbol, const char **problem);
+/* Calls `found` for every plug-in file that exports `symbol`. The files are read, not loaded: that
+ * a plug-in is found does not mean that the libraries it needs are installed. A name is reported
+ * once per folder that has it. */
+void mg_plugin_each(const char *symbol, void (*found)(void *context, const char *name),
+                    void *context);
 
 #endif

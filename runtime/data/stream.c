@@ -229,8 +229,7 @@ static mg_status check_tensors(const mg_stream_spec *spec) {
     for (int i = 0; i < spec->n_stages; i++) batches += spec->stages[i].kind == MG_BATCH;
     for (int k = 0; k < spec->n_tensors; k++) {
         const mg_tensor *t = spec->tensors[k];
-        const char *kind = t->device->api->kind;
-        if (!t->buffer || (strcmp(kind, "cpu") != 0 && strcmp(kind, "ref") != 0))
+        if (!t->buffer || !mg_device_kind_is_host_visible(t->device->api))
             return mg_fail(MG_USAGE, "from_tensors: tensor %d is not in the host's memory", k + 1);
         if (t->shape.rank == 0)
             return mg_fail(MG_USAGE,

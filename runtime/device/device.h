@@ -13,8 +13,12 @@
 
 typedef struct mg_program mg_program;
 
+/* Room for the name of a kind ("cuda": letters) and of a device ("cuda:63/63"). */
+enum { MG_KIND_NAME = 24, MG_DEVICE_NAME = MG_KIND_NAME + 8 };
+
 typedef struct mg_device_info { /* plain data, no context is created to fill it */
-    char name[16], kind[16];    /* "cuda:0/1", "cuda": filled in by mg_device_describe */
+    char name[MG_DEVICE_NAME];  /* "cuda:0/1"; this and kind are filled in by mg_device_describe */
+    char kind[MG_KIND_NAME];    /* "cuda" */
     char text[160];             /* "2 threads, AVX-512, oneDNN 2.6.3" */
     int64_t memory_bytes;       /* of the machine or card */
 } mg_device_info;
@@ -45,9 +49,17 @@ typedef struct mg_device_team {       /* who shares a communicator */
 } mg_device_team;
 
 typedef struct mg_device_api {
-    size_t size;
-    const char *kind;
-    /* life */
+    size_t size;      /* of this struct: plug-ins built against another version are refused */
+    const char *kind; /* "cuda": the name of the plug-in and of its devices, lower-case letters */
+    /* Kinds of a higher rank come first in mgpu.devices(), and the default device is the first that
+     * exists, by rank: ref has 1, cpu 10, cuda 20. 0: never the default, and not in --list-devices
+     * (null). */
+    int rank;
+    bool gpu;             /* "gpu:0" may mean a device of this kind */
+    bool test_only;       /* mgpu.devices() lists it only when it is asked for by kind */
+    bool physical;        /* ordinals are cards, listed all; else any number may be named */
+    bool shares_ordinals; /* several logical devices may share one card: "cuda:0/1" */
+    bool discards_data;   /* memory is never written or read (null): data cannot be pointed to */
     mg_status (*open)(mg_device *d);
     void (*close)(mg_device *d);
     mg_status (*describe)(int ordinal, mg_device_info *info);
@@ -87,9 +99,9 @@ typedef struct mg_device_api {
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */
     const mg_device_api *api;
-    int ordinal, logical; /* several devices may share a GPU: cuda:ordinal/logical */
-    char name[16];        /* "cpu:0", "cuda:0/1" */
-    void *state;          /* the device's own */
+    int ordinal, logical;      /* several devices may share a GPU: cuda:ordinal/logical */
+    char name[MG_DEVICE_NAME]; /* "cpu:0", "cuda:0/1" */
+    void *state;               /* the device's own */
     atomic_llong used, peak;
     int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
     int threads;            /* its share of the host's cores in the plan being made; 0: all */
@@ -121,14 +133,16 @@ mg_status mg_device_check(const mg_device *d);
 static inline bool mg_device_out_of_reach(const mg_device *d) {
     return mg_device_is_lost(d) && !d->api->host_memory;
 }
-/* The device new tensors lie on: set, or else the first GPU, or else cpu:0 if its plug-in is there,
- * or else ref:0. */
+/* Whether the host can read and write the data of tensors on such devices by their addresses. */
+static inline bool mg_device_kind_is_host_visible(const mg_device_api *api) {
+    return api->host_memory && !api->discards_data;
+}
+/* The device new tensors lie on: the one that was set, or else the first device of the kind with
+ * the highest rank that has any. */
 mg_device *mg_device_default(void);
 void mg_device_set_default(mg_device *d);
 /* All devices opened so far: for memory reports and shutdown. */
 mg_device *mg_device_first(void);
-/* The interface of a kind, loading its plug-in; NULL with message. */
-const mg_device_api *mg_device_kind(const char *kind);
 /* Closes every device; for clean leak reports at exit. */
 void mg_devices_close(void);
 /* Memory within the device's limit, counted in used and peak; MG_OOM names asked, used, limit. */

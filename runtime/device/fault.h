@@ -3,17 +3,15 @@
 #ifndef MG_DEVICE_FAULT_H
 #define MG_DEVICE_FAULT_H
 
-#include "core/status.h"
+#include "device/device.h"
 #include <stdbool.h>
 
-struct mg_device;
-
 typedef struct mg_fault {
-    char device[16], op[32]; /* op: "" = any */
-    bool commit;             /* the phase */
-    bool stuck;              /* does not answer until others give up */
-    bool lost;               /* does not come back until let go */
-    int at;                  /* the how-manieth match, from 1; 0: no failure is planned */
+    char device[MG_DEVICE_NAME], op[32]; /* op: "" = any */
+    bool commit;                         /* the phase */
+    bool stuck;                          /* does not answer until others give up */
+    bool lost;                           /* does not come back until let go */
+    int at; /* the how-manieth match, from 1; 0: no failure is planned */
 } mg_fault;
 
 /* Plans a failure; NULL takes it back. Not while programs run. */
@@ -22,7 +20,7 @@ bool mg_fault_planned(void);
 /* Devices that are lost go on with their steps, late. */
 void mg_fault_let_go(void);
 /* Called before a step: MG_DEVICE where it is to fail. `given_up` says that others have. */
-mg_status mg_fault_check(const struct mg_device *d, const char *op, bool commit,
+mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
                          bool (*given_up)(void *context), void *context);
 
 #endif

@@ -87,6 +87,8 @@ static size_t null_arena_bytes(const mg_program *program) {
 
 const mg_device_api mg_device_null = {.size = sizeof(mg_device_api),
                                       .kind = "null",
+                                      .test_only = true,
+                                      .discards_data = true,
                                       .describe = mg_host_describe,
                                       .count = mg_host_count,
                                       .alloc = null_alloc,

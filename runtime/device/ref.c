@@ -11,6 +11,8 @@ static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program 
 
 const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),
                                      .kind = "ref",
+                                     .rank = 1,
+                                     .test_only = true,
                                      .describe = mg_host_describe,
                                      .count = mg_host_count,
                                      .alloc = mg_host_alloc,

@@ -49,8 +49,7 @@ end
 local function on_host(t)
   core.eval(t)
   local device = t:device()
-  local kind = device:match "^%a+"
-  if kind == "cpu" or kind == "ref" then return t, false end
+  if core.device_info(device).host_visible then return t, false end
   return core.copy_to(t, #core.devices "cpu" > 0 and "cpu:0" or "ref:0"), device
 end
 

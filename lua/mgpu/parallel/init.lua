@@ -18,7 +18,7 @@ local function fail(who, message, ...) core.fail("usage", who .. ": " .. message
 
 --- get_available_gpus(n): the names of the first n GPUs; without n, or with -1, of all.
 function M.get_available_gpus(n)
-  local names = core.devices "cuda"
+  local names = core.devices "gpu"
   if n == nil or n == -1 then return names end
   if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
     fail("get_available_gpus", "the number of GPUs must be a whole number, got %s", tostring(n))

@@ -150,14 +150,13 @@ function methods.entry(t, i) return M.slice(t, { i }) end
 
 -- ---- dtype, device, copies ----------------------------------------------------------------------
 
-local KINDS = { cpu = true, cuda = true, gpu = true, ref = true, null = true }
-
 --- to(dtype | device): the same numbers as another dtype, or on another device.
 define("to", function(t, where)
   if type(where) ~= "string" then
     fail("to: expected the name of a dtype or device, got %s", type(where))
   end
-  if not (KINDS[where] or where:find ":") then return ops.cast(t, where) end
+  local is_device = not core.dtype_name(where) and (where:find ":" or core.is_device_kind(where))
+  if not is_device then return ops.cast(t, where) end
   if methods.device(t) == core.device_info(where).name then return t end
   return core.copy_to(t, where)
 end)

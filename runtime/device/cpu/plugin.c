@@ -138,6 +138,7 @@ static mg_status run(mg_program *program, const mg_run *r) {
 
 static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .kind = "cpu",
+                                  .rank = 10,
                                   .open = open_device,
                                   .close = close_device,
                                   .describe = describe,

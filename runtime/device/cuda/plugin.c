@@ -113,6 +113,10 @@ static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program 
 
 static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .kind = "cuda",
+                                  .rank = 20,
+                                  .gpu = true,
+                                  .physical = true,
+                                  .shares_ordinals = true,
                                   .open = mg_cuda_open,
                                   .close = mg_cuda_close,
                                   .describe = describe,

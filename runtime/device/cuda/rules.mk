@@ -1,4 +1,10 @@
-# The kernels of the cuda device, and what runs on a machine with a GPU.
+# The cuda device: its kernels, and the targets for a machine with a GPU.
+
+SKIP_KINDS += $(if $(HAVE_cuda),,cuda)
+FLAGS_runtime/device/cuda = -isystem $(CUDA)/include
+LIBS_mgpu-cuda.so = -ldl -lpthread
+OBJECTS_cuda = $B/kernels.o
+$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 
 # Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
 GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
