@@ -165,9 +165,7 @@ $B/tests/c/test_cuda_cache: $(call cuda,cache)
 $B/tests/c/test_cuda_source: $(call cuda,source nvrtc embedded cache)
 $B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead nvrtc embedded cache)
 $B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan)
-$B/tests/c/test_cuda_dnn_legacy: $(call cuda,dnn dnn_legacy)
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
-FLAGS_tests/c/test_cuda_dnn_legacy.c = $(FLAGS_tests/c/test_cuda_dnn_plans.c)
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \

@@ -5,7 +5,7 @@ local check = require "check"
 
 local test = check.test
 
-local OPS = "'^conv2d' '^max_pool2d' '^avg_pool2d' '^batch_norm '"
+local OPS = "'^conv2d'"
 
 -- A command with settings of the environment -> output, exit status.
 local function run(settings, command)
@@ -34,8 +34,7 @@ end
 for number, who in ipairs { "kernels of our own", "cuDNN's" } do
   test(("all rows with the rivals of number %d, %s"):format(number, who), function()
     local out = check_rows("MGPU_CUDA_RIVAL=" .. number, OPS)
-    for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight", "max_pool2d", "avg_pool2d",
-      "avg_pool2d_grad", "batch_norm" } do
+    for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" } do
       local line = ("dispatch: cuda:0: %s: "):format(op)
       check.truthy(out:find(line, 1, true), "no rivals for " .. op)
       check.equal(out:find(line .. "cuDNN\n", 1, true) ~= nil, number == 2, op)
@@ -43,19 +42,15 @@ for number, who in ipairs { "kernels of our own", "cuDNN's" } do
   end)
 end
 
--- Each op that has rivals, once.
+-- A convolution and its weight gradient: each has several kernels.
 local ALL = [[
 core.default_device "cuda:0"
 local x, w = mgpu.ones { 2, 9, 9, 2 }, mgpu.ones { 3, 3, 2, 8 }
-local y = core.ops.conv2d(x, w)
-print("conv2d", y:sum():item())
-print("max_pool2d", core.ops.max_pool2d(y, { size = { 2, 2 } }):sum():item())
-print("avg_pool2d", core.ops.avg_pool2d(y, { size = { 2, 2 } }):sum():item())
-local moments = mgpu.tensor { { 0, 0, 0, 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1, 1, 1, 1 } }
-print("batch_norm", core.ops.batch_norm(y, moments, mgpu.ones { 8 }, mgpu.zeros { 8 }, { epsilon = 0 }):sum():item())
+print("conv2d", core.ops.conv2d(x, w):sum():item())
+print("conv2d_grad_weight", core.grad(function(v) return core.ops.conv2d(x, v):sum() end)(w):sum():item())
 ]]
-local SUMS = { conv2d = 14112, max_pool2d = 2592, avg_pool2d = 2592, batch_norm = 14112 }
-local MEASURED = { "conv2d", "max_pool2d", "avg_pool2d", "batch_norm" }
+local SUMS = { conv2d = 14112, conv2d_grad_weight = 14112 }
+local MEASURED = { "conv2d", "conv2d_grad_weight" }
 
 -- The fake CUDA's are exact. A GPU's convolution may be Winograd's, whose transforms have thirds, in TF32.
 local function check_sums(out)
@@ -110,30 +105,16 @@ end)
 
 if device.real then return end
 
-for what, setting in pairs {
-  ["one that fails"] = "MGPU_FAKE_CUDA_FAIL=cudnnPoolingForward:1:3000",
-  ["one that makes a number of NaN"] = "MGPU_FAKE_CUDA_NAN=1",
-} do
-  test(what .. " is out", function()
-    local out = run_script(cache_of(what:gsub(" ", "-")) .. " " .. setting, ALL)
-    check_sums(out)
-    check.matches(out, "max_pool2d: cuDNN is out")
-    check.matches(out, "max_pool2d: pool\n")
-  end)
-end
+test("one that fails is out", function()
+  local out = run_script(cache_of "fails" .. " MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:-1:3000", ALL)
+  check_sums(out)
+  check.matches(out, "conv2d: few channels\n")
+end)
 
 test("without memory to measure it is the first, and nothing is kept", function()
   local settings = cache_of "short"
-  local out = run_script(settings .. " MGPU_MEMORY=cuda:0=9K", ALL)
-  check.matches(out, "batch_norm: batch_norm\n", out)
-  check.equal(turns(out, "batch_norm"), 0)
-  check.equal(turns(run_script(settings, ALL), "batch_norm"), 2)
-end)
-
-test("what the graph interface has no plan for goes by the legacy calls", function()
-  local out = check_rows("MGPU_FAKE_CUDA_CUDNN=legacy MGPU_CUDA_RIVAL=2 MGPU_CACHE="
-    .. check.path "legacy", "'^conv2d'")
-  for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" } do
-    check.matches(out, op .. " [^\n]*: cuDNN's legacy calls\n")
-  end
+  local out = run_script(settings .. " MGPU_MEMORY=cuda:0=5K", ALL)
+  check.matches(out, "conv2d: few channels\n", out)
+  check.equal(turns(out, "conv2d"), 0)
+  check.equal(turns(run_script(settings, ALL), "conv2d"), 2)
 end)

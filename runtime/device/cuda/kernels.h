@@ -27,13 +27,8 @@ extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_
 extern const mg_kernel mg_cuda_direct_conv2d, mg_cuda_direct_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_depth_conv2d, mg_cuda_depth_conv2d_grad_input,
     mg_cuda_depth_conv2d_grad_weight;
-extern const mg_kernel mg_cuda_legacy_conv2d, mg_cuda_legacy_conv2d_grad_input,
-    mg_cuda_legacy_conv2d_grad_weight;
-extern const mg_kernel mg_cuda_dnn_max_pool2d, mg_cuda_dnn_avg_pool2d, mg_cuda_dnn_avg_pool2d_grad,
-    mg_cuda_dnn_batch_norm;
 extern const mg_kernel mg_cuda_rivals_conv2d, mg_cuda_rivals_conv2d_grad_input,
-    mg_cuda_rivals_conv2d_grad_weight, mg_cuda_rivals_max_pool2d, mg_cuda_rivals_avg_pool2d,
-    mg_cuda_rivals_avg_pool2d_grad, mg_cuda_rivals_batch_norm; /* of those, the fastest */
+    mg_cuda_rivals_conv2d_grad_weight; /* of those, the fastest */
 extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
     mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */

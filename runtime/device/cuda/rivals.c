@@ -23,10 +23,6 @@ static const mg_kernel *const contests[][MOST_RIVALS] = {
     {&mg_cuda_depth_conv2d_grad_input, &mg_cuda_conv2d_grad_input},
     {&mg_cuda_direct_conv2d_grad_weight, &mg_cuda_depth_conv2d_grad_weight,
      &mg_cuda_conv2d_grad_weight},
-    {&mg_cuda_max_pool2d, &mg_cuda_dnn_max_pool2d},
-    {&mg_cuda_avg_pool2d, &mg_cuda_dnn_avg_pool2d},
-    {&mg_cuda_avg_pool2d_grad, &mg_cuda_dnn_avg_pool2d_grad},
-    {&mg_cuda_batch_norm, &mg_cuda_dnn_batch_norm},
 };
 
 typedef struct entrant { /* a rival that takes the step */
@@ -291,7 +287,3 @@ static void release(void *kept) {
 RIVALS(conv2d);
 RIVALS(conv2d_grad_input);
 RIVALS(conv2d_grad_weight);
-RIVALS(max_pool2d);
-RIVALS(avg_pool2d);
-RIVALS(avg_pool2d_grad);
-RIVALS(batch_norm);

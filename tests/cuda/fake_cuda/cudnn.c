@@ -3,8 +3,8 @@
  * Descriptors keep the attributes that are set; finalising a plan turns what it refers to into a
  * `work`, which has no pointers, so that it can be written as text too. Three engines compute the
  * same in plain loops: one says that it compiles at run time, one that it is not deterministic, and
- * all spoil their workspace. MGPU_FAKE_CUDA_CUDNN=plain: no engine does more than the convolution;
- * MGPU_FAKE_CUDA_CUDNN=legacy: no engine does anything, and the older interface is left. */
+ * all spoil their workspace. MGPU_FAKE_CUDA_CUDNN=plain: no engine does more than the convolution.
+ */
 #include "cudnn_compute.h"
 #include "cudnn_handle.h"
 #include <stdio.h>
@@ -162,7 +162,7 @@ static bool read_pointwise(const descriptor *op, work *w) {
 
 static int read_graph(const descriptor *graph, work *w) {
     const attribute *ops = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    *w = (work){.alpha = 1};
+    *w = (work){0};
     if (!ops || ops->n < 1 || ops->n > 3) return 0;
     for (int64_t i = 0; i < ops->n; i++) {
         const descriptor *op = descriptor_of(((void **)ops->values)[i]);
@@ -186,7 +186,6 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
     const int *engines = mode == CUDNN_HEUR_MODE_FALLBACK ? fallback : mode_a;
     *n = mode == CUDNN_HEUR_MODE_FALLBACK ? 1 : N_ENGINES;
     if (limits && strcmp(limits, "plain") == 0 && (w.bias || w.relu)) *n = 0;
-    if (limits && strcmp(limits, "legacy") == 0) *n = 0;
     for (int64_t i = 0; i < *n && i < most; i++) {
         descriptor *config = (descriptor *)(uintptr_t)descriptor_of(results[i]);
         if (!config || config->final || config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)

@@ -44,12 +44,6 @@ void dnn_store(const tensor *t, int64_t i, double value) {
     }
 }
 
-void dnn_blend(const tensor *t, int64_t i, double alpha, double value, double beta) {
-    value *= alpha;
-    if (beta != 0) value += beta * dnn_load(t, i);
-    dnn_store(t, i, value);
-}
-
 int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
     return a * t->stride[0] + b * t->stride[1] + c * t->stride[2] + d * t->stride[3];
 }
@@ -124,7 +118,7 @@ static void finish(const work *w, const double *sum) {
                     double v = sum[at];
                     if (w->bias) v += dnn_load(&w->b, b * w->b.stride[1]);
                     if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
-                    dnn_blend(t, at, w->alpha, v, w->beta);
+                    dnn_store(t, at, v);
                 }
 }
 

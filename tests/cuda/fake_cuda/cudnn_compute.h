@@ -18,7 +18,6 @@ typedef struct work {
     int engine, bias, relu;
     tensor x, w, y, b; /* y: of the convolution, then the last result */
     int64_t strides[2], dilations[2], before[2], after[2];
-    double alpha, beta; /* the result is alpha times what comes out + beta times what was there */
     char *workspace;
     size_t workspace_bytes;
 } work;
@@ -26,8 +25,6 @@ typedef struct work {
 size_t dnn_size(cudnnDataType_t type); /* of an element, in bytes */
 double dnn_load(const tensor *t, int64_t i);
 void dnn_store(const tensor *t, int64_t i, double value);
-/* alpha * value + beta * what was there, which is not read if beta is 0. */
-void dnn_blend(const tensor *t, int64_t i, double alpha, double value, double beta);
 
 int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);
 int64_t dnn_extent(const tensor *t); /* elements from the first to the last */

@@ -1,4 +1,4 @@
-/* The fake CUDA for cuDNN: its handle, version and words, for both interfaces. */
+/* The fake CUDA for cuDNN: its handle, version and words. */
 #include "cudnn_handle.h"
 #include <stdio.h>
 #include <stdlib.h>

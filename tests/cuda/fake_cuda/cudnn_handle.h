@@ -1,4 +1,4 @@
-/* What both interfaces of the fake CUDA for cuDNN share: the handle, and how calls fail. */
+/* The handle of the fake CUDA for cuDNN, and how its calls fail. */
 #ifndef FAKE_CUDA_CUDNN_HANDLE_H
 #define FAKE_CUDA_CUDNN_HANDLE_H
 

@@ -56,5 +56,4 @@ $B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(FAKE_CUDA)/,$(FA
 	$Q$(CC) $(FLAGS) -isystem $(CUDA)/include -Itests/cuda/fake_cuda -o $@ $< -L$(OUT) -lmgpu -lcmocka \
 	  $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
 	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(FAKE_CUDA))
-TEST_LIBS_test_cudnn = $(FAKE_CUDA)/libcudnn.so.9
 TEST_LIBS_test_fake_cuda = -Wl,--no-as-needed $(FAKE_CUDA)/libnvrtc-builtins.so.13.0 # as who opens NVRTC does
