@@ -15,7 +15,7 @@ if not real then
   there:close()
   ffi.C.setenv("MGPU_CUDA_LIBRARIES", folder, 0)
   ffi.C.setenv("MGPU_CACHE", "build/fake_cuda/cache", 0)
-  ffi.C.setenv("MGPU_CUDA_RIVAL", "1", 0) -- kernels of our own: which is fastest here says nothing
+  ffi.C.setenv("MGPU_CUDA_AUTOTUNE", "1", 0) -- kernels of our own: which is fastest here says nothing
   ffi.C.setenv("MGPU_CUDA_KEPT", "0", 0) -- so that the fake CUDA sees what is used after it is freed
 end
 core.default_device "cuda:0"

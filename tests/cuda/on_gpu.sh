@@ -74,7 +74,7 @@ in_parts() { # file, number of parts
 
 tests() { # those that take longest begin
   jobs=$(nproc)
-  long='ops mixed rivals optimizers layers'
+  long='ops mixed autotune optimizers layers'
   files=$(for f in tests/cuda/*_spec.lua; do
     case " $long " in *" $(basename "$f" _spec.lua) "*) ;; *) echo "$f" ;; esac
   done)
@@ -84,7 +84,7 @@ tests() { # those that take longest begin
 }
 
 # cuDNN's and cuBLAS's own kernels are slow under racecheck, and not ours: their ops are left out, and
-# where they compete with ours MGPU_CUDA_RIVAL=1 takes ours. The shapes are convolutions of our own.
+# where several kernels exist MGPU_CUDA_AUTOTUNE=1 takes ours. The shapes are convolutions of our own.
 QUICK='^sum ^max ^prod ^argmax ^cumsum ^softmax ^exp ^add'
 REST='^moments ^batch_norm ^layer_norm | ^sparse_softmax_cross_entropy ^log_softmax ^avg_pool2d
   | ^max_pool2d {3,40,150,1} {3,3,1,12} | ^gather ^scatter_add ^permute ^pad ^concat ^slice ^reverse ^broadcast_to ^where ^cast
@@ -94,7 +94,7 @@ one_sanitizer() { # tool, seconds, rows...
   tool=$1 seconds=$2 log=$RESULTS/gpu-$1.txt
   shift 2
   # looking for a kernel in one module after the other is refused by all but one: no error
-  MGPU_CUDA_RIVAL=1 MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout -k 5 "$seconds" "$S" --tool "$tool" \
+  MGPU_CUDA_AUTOTUNE=1 MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout -k 5 "$seconds" "$S" --tool "$tool" \
     --report-api-errors no --error-exitcode 9 --print-limit 20 \
     $P tests/check.lua tests/cuda/ops_spec.lua "$@" >"$log.new" 2>&1
   status=$?

@@ -7,16 +7,16 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/precision.h"
+#include "device/cuda/autotune.h"
 #include "device/cuda/bias_relu.h"
 #include "device/cuda/dnn_plan.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/memory.h"
 #include "core/string_buffer.h"
 #include "ops/attrs.h"
 #include <stdatomic.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, MOST_TENSORS = 4, ALIGNMENT = 16 };
+enum { MOST_TENSORS = 4, ALIGNMENT = 16 };
 
 typedef struct state {
     mg_dnn_plan plan;
@@ -97,83 +97,53 @@ static mg_dnn_conv conv_of(const mg_kernel_plan *plan, state *s) {
 
 /* ---- choosing among plans ---- */
 
-/* Tensors for the time of measuring. */
-typedef struct trial {
-    const mg_dnn_plan *plan;
-    cudnnHandle_t handle;
-    const int64_t *numbers;
+typedef struct plan_choice { /* the problem of the tuning */
+    const mg_kernel_plan *plan;
+    state *state;
+    mg_dnn_target target;
+    const mg_dnn_conv *conv;
+    mg_dnn_plan plans[MG_AUTOTUNE_CANDIDATES];
     int n;
-    void *at[MOST_TENSORS + 1]; /* the last one: the workspace */
-    size_t bytes[MOST_TENSORS + 1];
-    bool relu; /* all tensors are NaN, and the result must be */
-} trial;
+    cudnnHandle_t handle; /* on the device's stream, to run them */
+} plan_choice;
 
-static mg_status start_trial(void *context) {
-    const trial *t = context;
-    return mg_dnn_plan_run(t->plan, t->handle, t->n, t->numbers, t->at, t->at[MOST_TENSORS]);
-}
-
-static mg_status take_all(trial *t, const mg_kernel_plan *plan) {
-    for (int i = 0; i <= MOST_TENSORS; i++) {
-        if (t->bytes[i] == 0) continue;
-        MG_TRY(mg_device_alloc(plan->device, t->bytes[i], &t->at[i]));
-        MG_TRY(mg_cuda_fill(plan->device, t->at[i], t->relu ? 0xff : 0, t->bytes[i]));
-    }
+/* Under mgpu.deterministic(true) only the plan that cuDNN's heuristics prefer is made: each takes
+ * the library some milliseconds. */
+static mg_status list_plans(mg_autotune *t) {
+    plan_choice *p = t->problem;
+    const int most = mg_deterministic() ? 1 : MG_AUTOTUNE_CANDIDATES;
+    mg_dnn_graph graph;
+    mg_status status = mg_dnn_graph_make(&graph, &p->target, p->conv);
+    if (status == MG_OK)
+        status = mg_dnn_plans(&p->target, &graph, p->conv->dtype, most, p->plans, &p->n);
+    mg_dnn_graph_drop(&graph);
+    MG_TRY(status);
+    MG_TRY(mg_dnn_handle(p->plan->device, &p->handle));
+    t->n = p->n;
+    for (int i = 0; i < p->state->n; i++)
+        t->buffer_bytes[i] = mg_value_bytes(port_of(p->plan, p->state, i)->value);
+    for (int i = 0; i < p->n; i++)
+        if (p->plans[i].workspace > t->workspace_bytes) t->workspace_bytes = p->plans[i].workspace;
     return MG_OK;
 }
 
-static bool is_right(trial *t, const mg_kernel_plan *plan) {
-    return !t->relu ||
-           mg_cuda_keeps_nan(plan->device, start_trial, t, plan->out[0].value, t->at[t->n - 1]);
+static mg_status run_plan(mg_autotune *t, int i) {
+    const plan_choice *p = t->problem;
+    return mg_dnn_plan_run(&p->plans[i], p->handle, p->state->n, p->state->numbers, t->buffers,
+                           t->workspace);
 }
 
-/* Of n plans, the number of the fastest; a plan that fails is not. */
-static mg_status measure(trial *t, const mg_kernel_plan *plan, const mg_dnn_plan *plans, int n,
-                         int *best) {
-    float least = 0;
-    *best = -1;
-    for (int i = 0; i < n; i++) {
-        float ms = 0;
-        t->plan = &plans[i];
-        if (!is_right(t, plan) || mg_cuda_time(plan->device, start_trial, t, &ms) != MG_OK)
-            continue;
-        if (*best < 0 || ms < least) {
-            *best = i;
-            least = ms;
-        }
-    }
-    if (*best < 0 && mg_error_code() != MG_OK) return mg_error_code();
-    if (*best < 0) return mg_fail(MG_UNSUPPORTED, "no relu of cuDNN's keeps NaN");
-    mg_error_clear();
-    return MG_OK;
+static void *save_plan(mg_autotune *t, int i, size_t *bytes) {
+    const plan_choice *p = t->problem;
+    return mg_dnn_plan_write(&p->plans[i], bytes);
 }
 
-/* The fastest plan's number; the first one, not settled, if there is no memory to measure them. */
-static mg_status fastest(const mg_kernel_plan *plan, const state *s, bool relu,
-                         const mg_dnn_plan *plans, int n, int *best, bool *settled) {
-    trial t = {.numbers = s->numbers, .n = s->n, .relu = relu};
-    *best = 0;
-    *settled = true;
-    MG_TRY(mg_dnn_handle(plan->device, &t.handle));
-    if (n == 1 && !relu) return MG_OK;
-    for (int i = 0; i < t.n; i++) {
-        const mg_value *v = port_of(plan, s, i)->value;
-        t.bytes[i] = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
-    }
-    for (int i = 0; i < n; i++)
-        if (plans[i].workspace > t.bytes[MOST_TENSORS]) t.bytes[MOST_TENSORS] = plans[i].workspace;
-    mg_status status = take_all(&t, plan);
-    if (status == MG_OK) status = measure(&t, plan, plans, n, best);
-    for (int i = 0; i <= MOST_TENSORS; i++)
-        if (t.at[i]) mg_device_free(plan->device, t.at[i], t.bytes[i]);
-    if (status != MG_OOM) return status;
-    mg_error_clear();
-    *best = 0;
-    *settled = false;
-    return relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN") : MG_OK;
+static bool load_plan(mg_autotune *t, const void *text, size_t bytes) {
+    const plan_choice *p = t->problem;
+    return mg_dnn_plan_read(&p->state->plan, p->target.handle, text, bytes) == MG_OK;
 }
 
-static mg_status key_of(mg_string_buffer *key, const mg_device *d, const mg_dnn_conv *c) {
+static mg_status conv_key(mg_string_buffer *key, const mg_device *d, const mg_dnn_conv *c) {
     mg_string_buffer_add(key, "conv %d %s fast %d bias %d relu %d cudnn %zu on %s;", c->result,
                          mg_dtype_name(c->dtype), mg_precision_fast(), c->bias, c->relu,
                          mg_dnn.cudnnGetVersion(), mg_cuda_of(d)->gpu_name);
@@ -187,60 +157,34 @@ static mg_status key_of(mg_string_buffer *key, const mg_device *d, const mg_dnn_
     return mg_string_buffer_status(key);
 }
 
-static const char no_plan[] = "none";
-
-/* `none`: that there is none was kept. */
-static bool read_back(mg_dnn_plan *plan, cudnnHandle_t handle, const char *key, bool *none) {
-    size_t bytes = 0;
-    char *text = mg_cuda_cache_read("cudnn", key, &bytes);
-    *none = text && bytes == sizeof no_plan && memcmp(text, no_plan, bytes) == 0;
-    const bool read = text && !*none && mg_dnn_plan_read(plan, handle, text, bytes) == MG_OK;
-    if (text && !read) mg_error_clear();
-    mg_free(text);
-    return read;
-}
-
-static void keep(const mg_dnn_plan *plan, const char *key) {
-    size_t bytes = 0;
-    char *text = mg_dnn_plan_write(plan, &bytes);
-    if (text) mg_cuda_cache_write("cudnn", key, text, bytes);
-    mg_free(text);
-}
-
-static mg_status choose(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
-                        const mg_dnn_conv *c, bool *settled) {
-    mg_dnn_graph graph;
-    mg_dnn_plan plans[CANDIDATES];
-    int n = 0, best = 0;
-    mg_status status = mg_dnn_graph_make(&graph, target, c);
-    if (status == MG_OK)
-        status =
-            mg_dnn_plans(target, &graph, c->dtype, mg_deterministic() ? 1 : CANDIDATES, plans, &n);
-    if (status == MG_OK) status = fastest(plan, s, c->relu, plans, n, &best, settled);
-    for (int i = 0; i < n; i++)
-        if (status == MG_OK && i == best)
-            s->plan = plans[i];
-        else
-            mg_dnn_plan_drop(&plans[i]);
-    mg_dnn_graph_drop(&graph);
-    return status;
-}
-
-/* The choice of an earlier time, or a new one, which is kept if there was memory to make it well.
- */
-static mg_status find_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
-                           const mg_dnn_conv *c) {
+/* Sets state->plan to the fastest plan for the convolution: timed now, or in an earlier run. */
+static mg_status choose_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_target *target,
+                             const mg_dnn_conv *c) {
+    static const char *const what[] = {[MG_DNN_X] = "cuDNN's conv2d_grad_input",
+                                       [MG_DNN_W] = "cuDNN's conv2d_grad_weight",
+                                       [MG_DNN_Y] = "cuDNN's conv2d"};
+    plan_choice p = {.plan = plan, .state = s, .target = *target, .conv = c};
     mg_string_buffer key = {0};
-    bool settled = false, none;
-    if (mg_deterministic()) return choose(plan, s, target, c, &settled);
-    MG_TRY(key_of(&key, plan->device, c));
-    mg_status status = MG_OK;
-    if (!read_back(&s->plan, target->handle, key.s, &none)) {
-        status = none ? MG_UNSUPPORTED : choose(plan, s, target, c, &settled);
-        if (status == MG_OK && settled) keep(&s->plan, key.s);
-        if (status == MG_UNSUPPORTED && settled)
-            mg_cuda_cache_write("cudnn", key.s, no_plan, sizeof no_plan);
-    }
+    int best;
+    MG_TRY(conv_key(&key, plan->device, c));
+    mg_autotune t = {.device = plan->device,
+                     .problem = &p,
+                     .what = what[c->result],
+                     .kind = "cudnn",
+                     .key = key.s,
+                     .must_keep_nan = c->relu,
+                     .result = plan->out[0].value,
+                     .result_buffer = s->n - 1,
+                     .list = list_plans,
+                     .run = run_plan,
+                     .save = save_plan,
+                     .load = load_plan};
+    const mg_status status = mg_cuda_autotune(&t, &best);
+    for (int i = 0; i < p.n; i++)
+        if (status == MG_OK && i == best)
+            s->plan = p.plans[i];
+        else
+            mg_dnn_plan_drop(&p.plans[i]);
     mg_free(key.s);
     return status;
 }
@@ -253,7 +197,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     MG_TRY(mg_cuda_enter(plan->device));
     MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* for the run to come */
     MG_TRY(mg_dnn_planner(plan->device, &target.handle));
-    mg_status status = find_plan(plan, s, &target, &c);
+    mg_status status = choose_plan(plan, s, &target, &c);
     if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
         MG_TRY(mg_cuda_enter(plan->device)); /* it may be lost */
         mg_error_clear();
@@ -262,7 +206,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
         s->numbers[2] = MG_DNN_Y;
         s->apart = true;
         MG_TRY(mg_cuda_find_bias_relu(plan->device, c.dtype, &s->bias_relu));
-        status = find_plan(plan, s, &target, &c);
+        status = choose_plan(plan, s, &target, &c);
     }
     plan->scratch = s->plan.workspace;
     return status;

@@ -1,11 +1,8 @@
-/* Finding, starting and timing kernels. */
+/* Finding and starting kernels. */
 #include "core/alloc.h"
 #include "device/cuda/kernels/params.h"
-#include "device/cuda/memory.h"
 #include "device/cuda/state.h"
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- finding ---- */
@@ -88,72 +85,4 @@ int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads) {
     const int64_t wanted = (n + threads - 1) / threads;
     const int64_t most = (int64_t)s->multiprocessors * (2048 / threads) * 4;
     return wanted < most ? wanted : most;
-}
-
-/* ---- timing ---- */
-
-enum { RUNS = 5, TOGETHER = 8 };
-
-static const float SHORT = 0.1F; /* milliseconds: less than that is timed several at once */
-
-static int by_size(const void *a, const void *b) {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* The milliseconds of one among n in a row. */
-static mg_status time_some(mg_device *d, CUevent begin, CUevent end, mg_cuda_work *start,
-                           void *context, int n, float *ms) {
-    const mg_cuda *s = d->state;
-    CUresult r = mg_cu.cuEventRecord(begin, s->stream);
-    for (int i = 0; i < n; i++) MG_TRY(start(context));
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(end, s->stream);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventSynchronize(end);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventElapsedTime(ms, begin, end);
-    *ms /= (float)n;
-    return mg_cuda_check(d, r, "time a kernel");
-}
-
-/* What the first runs take, which warm up, is not counted. */
-static mg_status time_runs(mg_device *d, CUevent begin, CUevent end, mg_cuda_work *start,
-                           void *context, float *ms) {
-    for (int i = 0; i < 2; i++) MG_TRY(time_some(d, begin, end, start, context, 1, ms));
-    const int n = *ms < SHORT ? TOGETHER : 1;
-    for (int i = 0; i < RUNS; i++) MG_TRY(time_some(d, begin, end, start, context, n, &ms[i]));
-    return MG_OK;
-}
-
-mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms) {
-    CUevent begin = NULL, end = NULL;
-    float times[RUNS] = {0};
-    MG_TRY(mg_cuda_enter(d));
-    CUresult r = mg_cu.cuEventCreate(&begin, CU_EVENT_DEFAULT);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&end, CU_EVENT_DEFAULT);
-    mg_status status = mg_cuda_check(d, r, "time a kernel");
-    pthread_mutex_lock(&mg_cuda_of(d)->turn);
-    if (status == MG_OK) status = time_runs(d, begin, end, start, context, times);
-    pthread_mutex_unlock(&mg_cuda_of(d)->turn);
-    if (begin) mg_cu.cuEventDestroy(begin);
-    if (end) mg_cu.cuEventDestroy(end);
-    qsort(times, RUNS, sizeof *times, by_size);
-    *ms = times[RUNS / 2];
-    return status;
-}
-
-bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const mg_value *result,
-                       const void *at) {
-    const int64_t *dim = result->shape.dim;
-    const bool image = result->shape.rank == 4; /* whose middle no window lies beside altogether */
-    const int64_t element = image ? (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3] : 0;
-    const size_t size = mg_dtype_size(result->dtype);
-    uint64_t bits = 0;
-    double value = 0;
-    if (mg_cuda_enter(d) != MG_OK) return false;
-    pthread_mutex_lock(&mg_cuda_of(d)->turn);
-    mg_status status = start(context);
-    pthread_mutex_unlock(&mg_cuda_of(d)->turn);
-    if (status == MG_OK)
-        status = mg_cuda_copy_out(d, &bits, (const char *)at + (size_t)element * size, size);
-    mg_to_double(&value, &bits, result->dtype, 1);
-    return status == MG_OK && isnan(value);
 }

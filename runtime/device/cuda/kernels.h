@@ -27,8 +27,8 @@ extern const mg_kernel mg_cuda_max_pool2d, mg_cuda_max_pool2d_grad, mg_cuda_max_
 extern const mg_kernel mg_cuda_direct_conv2d, mg_cuda_direct_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_depth_conv2d, mg_cuda_depth_conv2d_grad_input,
     mg_cuda_depth_conv2d_grad_weight;
-extern const mg_kernel mg_cuda_rivals_conv2d, mg_cuda_rivals_conv2d_grad_input,
-    mg_cuda_rivals_conv2d_grad_weight; /* of those, the fastest */
+extern const mg_kernel mg_cuda_autotuned_conv2d, mg_cuda_autotuned_conv2d_grad_input,
+    mg_cuda_autotuned_conv2d_grad_weight; /* of those, the fastest */
 extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
     mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */

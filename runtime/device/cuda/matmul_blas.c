@@ -7,15 +7,15 @@
  * kernel of our own follows. */
 #include "core/alloc.h"
 #include "core/precision.h"
+#include "device/cuda/autotune.h"
 #include "device/cuda/bias_relu.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/memory.h"
 #include "device/cuda/product.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { OFFERED = 8, WORKSPACE = 32 << 20, ALIGNED = 16 };
+enum { OFFERED = MG_AUTOTUNE_CANDIDATES, WORKSPACE = 32 << 20, ALIGNED = 16 };
 
 typedef struct state {
     mg_device *device;
@@ -172,63 +172,50 @@ static cublasStatus_t multiply(const state *s, const cublasLtMatmulHeuristicResu
                                   (cudaStream_t)gpu->stream);
 }
 
-/* Timing needs memory to work on: what the operands and the workspace take. */
-typedef struct trial {
-    const state *s;
-    const cublasLtMatmulHeuristicResult_t *how;
-    char *a, *b, *y, *workspace;
-} trial;
+typedef struct algorithm_choice { /* the problem of the tuning */
+    state *state;
+    cublasLtMatmulHeuristicResult_t list[OFFERED];
+} algorithm_choice;
 
-static mg_status try_once(void *context) {
-    const trial *t = context;
-    return mg_blas_check(t->s->device, multiply(t->s, t->how, t->a, t->b, t->y, t->workspace),
-                         "matmul");
-}
+/* The trial's buffers. */
+enum { BUFFER_A, BUFFER_B, BUFFER_Y, BUFFER_VECTOR };
 
-static size_t rounded(int64_t count, size_t size) {
-    return ((size_t)count * size + 255) / 256 * 256;
-}
-
-static bool is_right(trial *t) {
-    const mg_value y = {.dtype = t->s->dtype}; /* any element will do */
-    return !t->s->relu || mg_cuda_keeps_nan(t->s->device, try_once, t, &y, t->y);
-}
-
-/* Chooses the fastest; the first one, not settled, if none could be timed. */
-static mg_status time_offers(state *s, const cublasLtMatmulHeuristicResult_t *list, int n,
-                             bool *settled) {
-    const size_t size = mg_dtype_size(s->dtype);
-    const mg_product *p = &s->product;
-    const size_t a = rounded(p->matrices * p->m * p->k, size);
-    const size_t b = rounded(p->matrices * p->k * p->n, size);
-    const size_t y = rounded(p->matrices * p->m * p->n, size), vector = rounded(p->n, size);
-    float best = 0;
-    void *memory;
-    s->chosen = list[0];
-    *settled = false;
-    if (mg_device_alloc(s->device, a + b + y + vector + WORKSPACE, &memory) != MG_OK) {
-        mg_error_clear(); /* then the first is good enough */
-        return s->relu ? mg_fail(MG_UNSUPPORTED, "no memory to look whether relu keeps NaN")
-                       : MG_OK;
-    }
-    trial t = {.s = s, .a = memory};
-    t.b = t.a + a, t.y = t.b + b, t.workspace = t.y + y + vector;
-    set_vector(s, t.y + y);
-    if (s->relu) mg_cuda_fill(s->device, memory, 0xff, a + b + y + vector);
-    for (int i = 0; i < n; i++) {
-        float ms;
-        t.how = &list[i];
-        if (!is_right(&t) || mg_cuda_time(s->device, try_once, &t, &ms) != MG_OK) continue;
-        if (*settled && ms >= best) continue;
-        best = ms;
-        *settled = true;
-        s->chosen = list[i];
-    }
-    mg_error_clear();
-    mg_device_free(s->device, memory, a + b + y + vector + WORKSPACE);
-    MG_TRY(mg_cuda_enter(s->device));
-    if (s->relu && !*settled) return mg_fail(MG_UNSUPPORTED, "no relu of cuBLASLt's keeps NaN");
+static mg_status list_algorithms(mg_autotune *t) {
+    algorithm_choice *c = t->problem;
+    const mg_product *p = &c->state->product;
+    const size_t size = mg_dtype_size(c->state->dtype);
+    t->n = offers(c->state, c->list);
+    if (t->n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
+    t->buffer_bytes[BUFFER_A] = (size_t)(p->matrices * p->m * p->k) * size;
+    t->buffer_bytes[BUFFER_B] = (size_t)(p->matrices * p->k * p->n) * size;
+    t->buffer_bytes[BUFFER_Y] = (size_t)(p->matrices * p->m * p->n) * size;
+    t->buffer_bytes[BUFFER_VECTOR] = (size_t)p->n * size;
+    t->workspace_bytes = WORKSPACE;
     return MG_OK;
+}
+
+static mg_status run_algorithm(mg_autotune *t, int i) {
+    const algorithm_choice *c = t->problem;
+    cublasStatus_t r = set_vector(c->state, t->buffers[BUFFER_VECTOR]);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = multiply(c->state, &c->list[i], t->buffers[BUFFER_A], t->buffers[BUFFER_B],
+                     t->buffers[BUFFER_Y], t->workspace);
+    return mg_blas_check(t->device, r, "matmul");
+}
+
+static void *save_algorithm(mg_autotune *t, int i, size_t *bytes) {
+    const algorithm_choice *c = t->problem;
+    void *copy = mg_alloc(sizeof c->list[i]);
+    if (copy) memcpy(copy, &c->list[i], sizeof c->list[i]);
+    *bytes = sizeof c->list[i];
+    return copy;
+}
+
+static bool load_algorithm(mg_autotune *t, const void *data, size_t bytes) {
+    const algorithm_choice *c = t->problem;
+    if (bytes != sizeof c->state->chosen) return false;
+    memcpy(&c->state->chosen, data, bytes);
+    return true;
 }
 
 static void name_problem(const state *s, char *key, size_t size) {
@@ -241,24 +228,27 @@ static void name_problem(const state *s, char *key, size_t size) {
              p->sums, mg_precision_fast() ? "fast" : "highest");
 }
 
-static mg_status choose(state *s) {
-    cublasLtMatmulHeuristicResult_t list[OFFERED];
+/* Sets state->chosen to the fastest algorithm: timed now, or in an earlier run. */
+static mg_status choose_algorithm(state *s) {
+    const mg_value result = {.dtype = s->dtype}; /* a matrix: its first element is checked */
+    algorithm_choice c = {.state = s};
     char key[256];
-    size_t bytes;
-    bool settled;
-    const int n = offers(s, list);
-    if (n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
-    s->chosen = list[0];
-    if (mg_deterministic() && s->relu) return time_offers(s, list, 1, &settled);
-    if (mg_deterministic() || (n == 1 && !s->relu)) return MG_OK;
+    int best;
     name_problem(s, key, sizeof key);
-    void *kept = mg_cuda_cache_read("matmul", key, &bytes);
-    const bool known = kept && bytes == sizeof s->chosen;
-    if (known) memcpy(&s->chosen, kept, bytes);
-    mg_free(kept);
-    if (known) return MG_OK;
-    MG_TRY(time_offers(s, list, n, &settled));
-    if (settled) mg_cuda_cache_write("matmul", key, &s->chosen, sizeof s->chosen);
+    mg_autotune t = {.device = s->device,
+                     .problem = &c,
+                     .what = "cuBLASLt's matmul",
+                     .kind = "matmul",
+                     .key = key,
+                     .must_keep_nan = s->relu,
+                     .result = &result,
+                     .result_buffer = BUFFER_Y,
+                     .list = list_algorithms,
+                     .run = run_algorithm,
+                     .save = save_algorithm,
+                     .load = load_algorithm};
+    MG_TRY(mg_cuda_autotune(&t, &best));
+    if (best >= 0) s->chosen = c.list[best];
     return MG_OK;
 }
 
@@ -301,13 +291,13 @@ static mg_status prepare(mg_kernel_plan *plan) {
     state *s;
     mg_status status = new_state(plan, relu, &s);
     plan->state = s;
-    if (status == MG_OK) status = choose(s);
+    if (status == MG_OK) status = choose_algorithm(s);
     if (status == MG_UNSUPPORTED && relu) {
         mg_error_clear();
         release(s);
         status = new_state(plan, false, &s);
         plan->state = s;
-        if (status == MG_OK) status = choose(s);
+        if (status == MG_OK) status = choose_algorithm(s);
         if (status == MG_OK) status = mg_cuda_find_bias_relu(plan->device, s->dtype, &s->apart);
     }
     MG_TRY(status);

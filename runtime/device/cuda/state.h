@@ -86,16 +86,6 @@ mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int t
 /* Blocks of `threads` for n elements, at most what fills the GPU a few times over: kernels loop. */
 int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
 
-/* Runs until all that was enqueued is done, then the milliseconds that `start` took on the device,
- * the median of a few: for choosing among algorithms in `prepare`. */
-typedef mg_status mg_cuda_work(void *context);
-mg_status mg_cuda_time(mg_device *d, mg_cuda_work *start, void *context, float *ms);
-
-/* Whether work over operands whose bytes are all 0xff, NaN in any dtype, gives NaN: the relu at the
- * end of a library's kernel may make 0 of it. `at` is where the result lies. Not if it fails. */
-bool mg_cuda_keeps_nan(mg_device *d, mg_cuda_work *start, void *context, const mg_value *result,
-                       const void *at);
-
 /* A kernel's parameter for a draw: where its key and ordinal come from. */
 struct mg_draw;
 struct mg_draw mg_cuda_draw(const mg_call *call);

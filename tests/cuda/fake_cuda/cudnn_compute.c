@@ -4,6 +4,7 @@
  * matter of the form. */
 #include "cudnn_compute.h"
 #include "fake_cuda.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +110,9 @@ static void convolve(const work *w, double *sum) {
 
 static void finish(const work *w, const double *sum) {
     const tensor *t = dnn_result_of(w);
-    const bool loses_nan = getenv("MGPU_FAKE_CUDA_NAN") != NULL;
+    const char *nan_mode = getenv("MGPU_FAKE_CUDA_NAN");
+    const bool loses_nan = nan_mode && strcmp(nan_mode, "made") != 0;
+    const bool makes_nan = nan_mode && strcmp(nan_mode, "made") == 0;
     for (int64_t a = 0; a < t->dim[0]; a++)
         for (int64_t b = 0; b < t->dim[1]; b++)
             for (int64_t c = 0; c < t->dim[2]; c++)
@@ -118,7 +121,7 @@ static void finish(const work *w, const double *sum) {
                     double v = sum[at];
                     if (w->bias) v += dnn_load(&w->b, b * w->b.stride[1]);
                     if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
-                    dnn_store(t, at, v);
+                    dnn_store(t, at, makes_nan ? NAN : v);
                 }
 }
 

@@ -51,6 +51,7 @@ CUresult fake_cuda_forbid_capture(void);
  * again, and touching it is fatal.
  *
  * MGPU_FAKE_CUDA_NAN=lost: a relu at the end of a library's kernel makes 0 of NaN.
+ * MGPU_FAKE_CUDA_NAN=made: all that cuDNN computes is NaN.
  *
  * Whether the addresses lie in one live allocation of device memory. */
 bool fake_cuda_owns(const void *address, size_t bytes);

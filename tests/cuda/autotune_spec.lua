@@ -1,5 +1,5 @@
--- Kernels that compute the same: each of them against the reference, which one is taken, and what
--- keeps one from being taken.
+-- The autotuner, for ops that several kernels can run: each kernel against the reference, which one
+-- is chosen, when the choice comes from the cache, and what rules a candidate out.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -32,11 +32,11 @@ local function run_script(settings, script)
 end
 
 for number, who in ipairs { "kernels of our own", "cuDNN's" } do
-  test(("all rows with the rivals of number %d, %s"):format(number, who), function()
-    local out = check_rows("MGPU_CUDA_RIVAL=" .. number, OPS)
+  test(("all rows with candidate %d of each op, %s"):format(number, who), function()
+    local out = check_rows("MGPU_CUDA_AUTOTUNE=" .. number, OPS)
     for _, op in ipairs { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" } do
       local line = ("dispatch: cuda:0: %s: "):format(op)
-      check.truthy(out:find(line, 1, true), "no rivals for " .. op)
+      check.truthy(out:find(line, 1, true), "several kernels should accept " .. op)
       check.equal(out:find(line .. "cuDNN\n", 1, true) ~= nil, number == 2, op)
     end
   end)
@@ -70,7 +70,7 @@ local function turns(out, op)
 end
 
 local function cache_of(name)
-  return ("MGPU_CUDA_RIVAL= MGPU_CACHE=%s"):format(check.path(name))
+  return ("MGPU_CUDA_AUTOTUNE= MGPU_CACHE=%s"):format(check.path(name))
 end
 
 test("the fastest is chosen by measuring, once", function()
@@ -87,28 +87,45 @@ test("the fastest is chosen by measuring, once", function()
   end
 end)
 
-test("where every run must give the same bits, nothing is measured", function()
+test("under mgpu.deterministic(true) nothing is measured", function()
   local out = run_script(cache_of "deterministic", "mgpu.deterministic(true)\n" .. ALL)
   check_sums(out)
   for _, op in ipairs(MEASURED) do
-    check.matches(out, op .. " [^\n]*refuses: nothing is measured where every run must be the same")
+    check.matches(out, op .. " [^\n]*refuses: mgpu.deterministic%(true%) rules out timing")
     check.equal(turns(out, op), 0, op)
   end
 end)
 
-test("a wrong MGPU_CUDA_RIVAL is an error", function()
+test("a wrong MGPU_CUDA_AUTOTUNE is an error", function()
   for _, wrong in ipairs { "0", "4", "12", "own" } do
-    check.matches(run_script("MGPU_CUDA_RIVAL=" .. wrong, ALL),
-      ('MGPU_CUDA_RIVAL is "%s": it must be a number from 1 to 3'):format(wrong))
+    check.matches(run_script("MGPU_CUDA_AUTOTUNE=" .. wrong, ALL),
+      ('MGPU_CUDA_AUTOTUNE is "%s": it must be a number from 1 to 3'):format(wrong))
   end
 end)
 
 if device.real then return end
 
-test("one that fails is out", function()
-  local out = run_script(cache_of "fails" .. " MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:-1:3000", ALL)
-  check_sums(out)
-  check.matches(out, "conv2d: few channels\n")
+-- Both make every one of cuDNN's candidates unusable: the convolution stays correct, by our kernel.
+for what, setting in pairs {
+  ["that fails"] = "MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:-1:3000",
+  ["that makes NaN of finite numbers"] = "MGPU_FAKE_CUDA_NAN=made",
+} do
+  test("a candidate " .. what .. " is out", function()
+    local out = run_script(cache_of(what:gsub(" ", "-")) .. " " .. setting, ALL)
+    check_sums(out)
+    check.matches(out, "cuda:0: cuDNN's conv2d: candidate 1 is out\n")
+    check.matches(out, "cuda:0: conv2d: cuDNN is out: ")
+    check.matches(out, "conv2d: few channels\n")
+  end)
+end
+
+test("the plans of cuDNN and the algorithms of cuBLASLt have turns too, in one process only", function()
+  local script = ALL .. 'mgpu.eval(core.ops.matmul(mgpu.ones { 8, 8 }, mgpu.ones { 8, 8 }))\n'
+  local first, second = run_script(cache_of "libraries", script), run_script(cache_of "libraries", script)
+  for _, op in ipairs { "cuDNN's conv2d", "cuDNN's conv2d_grad_weight", "cuBLASLt's matmul" } do
+    check.truthy(turns(first, op) > 1, op)
+    check.equal(turns(second, op), 0, op)
+  end
 end)
 
 test("without memory to measure it is the first, and nothing is kept", function()
