@@ -17,7 +17,7 @@
 
 extern const mg_device_api mg_device_ref, mg_device_null;
 
-enum { MAX_ORDINAL = 63 };
+enum { MAX_ORDINAL = MG_MAX_DEVICES - 1 };
 
 static const char ALIAS[] = "gpu"; /* of the best kind whose api says `gpu` */
 
@@ -239,8 +239,8 @@ mg_status mg_device_name_parse(const char *text, mg_device_name *name) {
 }
 
 void mg_device_name_write(const mg_device_name *name, char text[MG_DEVICE_NAME]) {
-    const unsigned ordinal = (unsigned)name->ordinal % (MAX_ORDINAL + 1);
-    const unsigned logical = (unsigned)name->logical % (MAX_ORDINAL + 1);
+    const unsigned ordinal = (unsigned)name->ordinal % MG_MAX_DEVICES;
+    const unsigned logical = (unsigned)name->logical % MG_MAX_DEVICES;
     if (logical)
         snprintf(text, MG_DEVICE_NAME, "%s:%u/%u", name->kind, ordinal, logical);
     else
