@@ -1,8 +1,10 @@
 --- Tables in which reading an unknown field raises an error that suggests the nearest known name.
 --
 -- strict(kind, t)               makes the table `t` strict.
--- strict.lazy(kind, folder, t)  RETURNS a strict table whose field X is loaded on first use: it is the value of
---                               require(folder .. "." .. t[X]). Calling the table RETURNS the sorted field names.
+-- strict.lazy(kind, folder, t)  RETURNS a strict table whose field X is loaded on first use: it is what
+--                               require(folder .. "." .. t[X]) returns, or the field X of that if the file defines
+--                               several. Calling the table RETURNS the sorted field names. Its metatable has the
+--                               fields folder and files = t, for tests/docstrings.lua.
 -- `kind` names the table in the error: "unknown layer "Dens" (did you mean "Dense"?)".
 local core = require "mgpu.core"
 
@@ -26,10 +28,13 @@ function M.lazy(kind, folder, files)
     __index = function(self, name)
       if not files[name] then fail_unknown("unknown " .. kind, name, names) end
       local value = require(folder .. "." .. files[name])
+      if type(value) == "table" and not getmetatable(value) and value[name] then value = value[name] end
       rawset(self, name, value)
       return value
     end,
     __call = function() return names end,
+    folder = folder,
+    files = files,
   })
 end
 

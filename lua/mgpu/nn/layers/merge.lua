@@ -1,6 +1,9 @@
---- The layers that make one tensor of several by an element-wise rule.
--- Samples must broadcast and batches be equal; as in Keras an input with fewer axes gets axes of size 1
--- after the batch.
+--- Layers that merge several tensors element by element: Add, Subtract, Multiply, Average, Maximum.
+--
+-- They are called with an array: L.Add {} { a, b }. Inputs {batch, ...} must broadcast against each other; the
+-- result has the broadcast shape and the inputs' common dtype. As in Keras, an input with fewer axes gets axes of
+-- size 1 after the batch. Errors: no array, different numbers of samples, shapes that do not broadcast.
+-- RETURNS the classes by name, and the checks of inputs that Concatenate and Dot share.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 
@@ -8,8 +11,8 @@ local ops = core.ops
 
 local M = {}
 
---- Raises unless `shapes` is an array of shapes, at least one or exactly `n`, whose batches are equal or
---- unknown.
+--- check_inputs(layer, shapes, n): raises unless `shapes` is an array of shapes with equal or unknown batches; n
+--- (nil: any number of at least 1) is their number.
 function M.check_inputs(layer, shapes, n)
   if type(shapes[1]) ~= "table" then layer:fail "takes an array of inputs, as in layer {a, b}" end
   if n and #shapes ~= n then layer:fail("takes %d inputs, got %d", n, #shapes) end
@@ -21,7 +24,7 @@ function M.check_inputs(layer, shapes, n)
   end
 end
 
---- The shapes of an array of tensors; raises as check_inputs does.
+--- shapes_of(layer, xs, n) -> the shapes of an array of tensors; raises as check_inputs does.
 function M.shapes_of(layer, xs, n)
   if type(xs) ~= "table" then layer:fail "takes an array of inputs, as in layer {a, b}" end
   local shapes = {}
@@ -30,33 +33,36 @@ function M.shapes_of(layer, xs, n)
   return shapes
 end
 
-local function widest(shapes)
+-- The largest number of axes.
+local function max_rank(shapes)
   local rank = 0
   for _, shape in ipairs(shapes) do rank = math.max(rank, #shape) end
   return rank
 end
 
-local function widened(shape, rank)
+-- The shape with axes of size 1 after the batch, so that it has `rank` axes.
+local function with_axes(shape, rank)
   local wide = { shape[1] }
   for _ = 1, rank - #shape do wide[#wide + 1] = 1 end
   for i = 2, #shape do wide[#wide + 1] = shape[i] end
   return wide
 end
 
--- The size that two sizes broadcast to, -1 being unknown; nil if they do not.
-local function broadcast(a, b)
+-- The size that two sizes (-1: unknown) broadcast to; nil if they do not.
+local function broadcast_size(a, b)
   if a == b or b == 1 then return a end
   if a == 1 then return b end
   if a == -1 or b == -1 then return math.max(a, b) end
 end
 
-local function merged(layer, shapes)
-  local rank = widest(shapes)
-  local out = widened(shapes[1], rank)
+-- The shape of the result.
+local function merged_shape(layer, shapes)
+  local rank = max_rank(shapes)
+  local out = with_axes(shapes[1], rank)
   for i = 2, #shapes do
-    local other = widened(shapes[i], rank)
+    local other = with_axes(shapes[i], rank)
     for k = 1, rank do
-      local size = broadcast(out[k], other[k])
+      local size = broadcast_size(out[k], other[k])
       if not size then
         layer:fail("inputs of shapes %s and %s do not go together: axis %d has %d and %d",
           layer.shape_text(out), layer.shape_text(shapes[i]), k, out[k], other[k])
@@ -67,30 +73,45 @@ local function merged(layer, shapes)
   return out
 end
 
---- define(class_name, rule(a, b), {finish = fn(y, n), inputs = n}) -> a layer class
-function M.define(class_name, rule, more)
-  more = more or {}
+-- A layer class that folds its inputs with rule(a, b). finish(y, n): applied to the result of n inputs; inputs: how
+-- many there must be.
+local function define_merge(class_name, rule, finish, inputs)
   local Merge = Layer:extend(class_name)
 
   function Merge:build(shapes) self:output_shape(shapes) end
 
   function Merge:output_shape(shapes)
-    M.check_inputs(self, shapes, more.inputs)
-    return merged(self, shapes)
+    M.check_inputs(self, shapes, inputs)
+    return merged_shape(self, shapes)
   end
 
   function Merge:call(xs)
-    local shapes = M.shapes_of(self, xs, more.inputs)
-    merged(self, shapes)
-    local rank, y = widest(shapes), nil
+    local shapes = M.shapes_of(self, xs, inputs)
+    merged_shape(self, shapes)
+    local rank, y = max_rank(shapes), nil
     for i, x in ipairs(xs) do
-      if #shapes[i] < rank then x = ops.reshape(x, { shape = widened(shapes[i], rank) }) end
+      if #shapes[i] < rank then x = ops.reshape(x, { shape = with_axes(shapes[i], rank) }) end
       y = y and rule(y, x) or x
     end
-    return more.finish and more.finish(y, #xs) or y
+    return finish and finish(y, #xs) or y
   end
 
   return Merge
 end
+
+--- Add {} {a, b, ...}: the sum of the inputs.
+M.Add = define_merge("Add", ops.add)
+
+--- Subtract {} {a, b}: a - b. Errors: other than two inputs.
+M.Subtract = define_merge("Subtract", ops.sub, nil, 2)
+
+--- Multiply {} {a, b, ...}: the product of the inputs.
+M.Multiply = define_merge("Multiply", ops.mul)
+
+--- Average {} {a, b, ...}: the mean of the inputs.
+M.Average = define_merge("Average", ops.add, function(sum, n) return sum / n end)
+
+--- Maximum {} {a, b, ...}: the largest of the inputs.
+M.Maximum = define_merge("Maximum", ops.maximum)
 
 return M

@@ -1,2 +1,0 @@
---- MaxPooling1D {pool_size = 2, strides =, padding =, data_format =}: the largest of each window.
-return require "mgpu.nn.layers.pooling1d" ("MaxPooling1D", "max_pool2d")

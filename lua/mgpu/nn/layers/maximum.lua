@@ -1,2 +1,0 @@
---- Maximum {} {a, b, ...}: the largest of the inputs, element by element.
-return require "mgpu.nn.layers.merge".define("Maximum", require "mgpu.core".ops.maximum)

@@ -1,0 +1,162 @@
+--- Pooling layers: the largest or the mean of windows, or of whole images and sequences.
+--
+-- Images are x {batch, rows, columns, channels}, sequences x {batch, steps, channels}, or channels_first. The dtype
+-- stays. Windows and padding as in Keras: the output has floor((size - pool) / stride) + 1 entries along an axis
+-- with padding "valid", ceil(size / stride) with "same". Padding does not count in a maximum or a mean.
+-- Errors: a wrong number of axes; a window larger than the input.
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+local sequences = require "mgpu.nn.layers.sequences"
+
+local M = {}
+
+local IMAGE_AXES, SEQUENCE_AXES = "batch, rows, columns, channels", "batch, steps, channels"
+local PADDING = { "padding", "string", default = "valid", values = { "valid", "same" } }
+
+-- ---- windows ------------------------------------------------------------------------------------
+
+-- A class over images; op: "max_pool2d" or "avg_pool2d".
+local function define_pool2d(class_name, op)
+  local Pool = Layer:extend(class_name, { positional = 1,
+    { "pool_size", "pair", default = { 2, 2 } },
+    { "strides", "pair" },
+    PADDING,
+    images.data_format,
+  })
+
+  function Pool:build(shape)
+    self:need_rank(shape, 4, IMAGE_AXES)
+    self:output_shape(shape)
+  end
+
+  function Pool:output_shape(shape)
+    return images.window_shape(self, shape, self.pool_size, self.strides or self.pool_size, nil, "window")
+  end
+
+  function Pool:call(x)
+    self:need_rank(x:shape(), 4, IMAGE_AXES)
+    self:output_shape(x:shape())
+    local strides = self.strides or self.pool_size
+    return images.as_last(self, x, function(t)
+      local s = t:shape()
+      return core.ops[op](t, { size = self.pool_size, strides = strides,
+        pads = images.pads(self.padding, s[2], s[3], self.pool_size, strides) })
+    end)
+  end
+
+  return Pool
+end
+
+-- A class over sequences, which are images of one row.
+local function define_pool1d(class_name, op)
+  local Pool = Layer:extend(class_name, { positional = 1,
+    { "pool_size", "single", default = 2, min = 1 },
+    { "strides", "single", min = 1 },
+    PADDING,
+    sequences.data_format,
+  })
+
+  function Pool:build(shape)
+    self:need_rank(shape, 3, SEQUENCE_AXES)
+    self:output_shape(shape)
+  end
+
+  function Pool:output_shape(shape)
+    return sequences.window_shape(self, shape, self.pool_size, self.strides or self.pool_size, nil, "window")
+  end
+
+  function Pool:call(x)
+    self:need_rank(x:shape(), 3, SEQUENCE_AXES)
+    self:output_shape(x:shape())
+    local stride = self.strides or self.pool_size
+    return sequences.as_image(self, x, function(t)
+      return core.ops[op](t, { size = { 1, self.pool_size }, strides = { 1, stride },
+        pads = sequences.pads(self.padding, t:shape()[3], self.pool_size, stride) })
+    end)
+  end
+
+  return Pool
+end
+
+--- MaxPooling2D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the largest of each window.
+-- x {batch, rows, columns, channels} -> {batch, rows', columns', channels}.
+M.MaxPooling2D = define_pool2d("MaxPooling2D", "max_pool2d")
+
+--- AveragePooling2D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the mean of each window.
+-- x {batch, rows, columns, channels} -> {batch, rows', columns', channels}.
+M.AveragePooling2D = define_pool2d("AveragePooling2D", "avg_pool2d")
+
+--- MaxPooling1D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the largest of each window.
+-- x {batch, steps, channels} -> {batch, steps', channels}.
+M.MaxPooling1D = define_pool1d("MaxPooling1D", "max_pool2d")
+
+--- AveragePooling1D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the mean of each window.
+-- x {batch, steps, channels} -> {batch, steps', channels}.
+M.AveragePooling1D = define_pool1d("AveragePooling1D", "avg_pool2d")
+
+-- ---- whole images and sequences -------------------------------------------------------------------
+
+local reductions = {
+  max = function(x, options) return core.ops.max(x, options) end,
+  mean = function(x, options)
+    local shape, count, dtype = x:shape(), 1, x:dtype()
+    for _, axis in ipairs(options.axis) do count = count * shape[axis] end
+    if dtype ~= "float16" and dtype ~= "bfloat16" then return core.ops.sum(x, options) / count end
+    -- the sum over a large image would overflow float16
+    local sum = core.ops.sum(core.ops.cast(x, { dtype = "float32" }), options)
+    return core.ops.cast(sum / count, { dtype = dtype })
+  end,
+}
+
+-- A class that reduces `axes` (1 or 2) axes of steps or of rows and columns.
+local function define_global(class_name, reduction, axes)
+  local rank = axes + 2
+  local meaning = axes == 1 and SEQUENCE_AXES or IMAGE_AXES
+  local Pool = Layer:extend(class_name, { positional = 0,
+    images.data_format,
+    { "keepdims", "boolean", default = false },
+  })
+
+  local function reduced_axes(self)
+    local first, list = images.is_first(self) and 3 or 2, {}
+    for i = 1, axes do list[i] = first + i - 1 end
+    return list
+  end
+
+  function Pool:build(shape) self:need_rank(shape, rank, meaning) end
+
+  function Pool:output_shape(shape)
+    local channels = images.is_first(self) and 2 or rank
+    if not self.keepdims then return { shape[1], shape[channels] } end
+    local out = {}
+    for i = 1, rank do out[i] = (i == 1 or i == channels) and shape[i] or 1 end
+    return out
+  end
+
+  function Pool:call(x)
+    self:need_rank(x:shape(), rank, meaning)
+    return reductions[reduction](x, { axis = reduced_axes(self), keepdims = self.keepdims })
+  end
+
+  return Pool
+end
+
+--- GlobalMaxPooling2D {data_format =, keepdims = false}: the largest of each channel.
+-- x {batch, rows, columns, channels} -> {batch, channels}; with keepdims {batch, 1, 1, channels}.
+M.GlobalMaxPooling2D = define_global("GlobalMaxPooling2D", "max", 2)
+
+--- GlobalAveragePooling2D {data_format =, keepdims = false}: the mean of each channel.
+-- x {batch, rows, columns, channels} -> {batch, channels}; with keepdims {batch, 1, 1, channels}.
+M.GlobalAveragePooling2D = define_global("GlobalAveragePooling2D", "mean", 2)
+
+--- GlobalMaxPooling1D {data_format =, keepdims = false}: the largest of each channel.
+-- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
+M.GlobalMaxPooling1D = define_global("GlobalMaxPooling1D", "max", 1)
+
+--- GlobalAveragePooling1D {data_format =, keepdims = false}: the mean of each channel.
+-- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
+M.GlobalAveragePooling1D = define_global("GlobalAveragePooling1D", "mean", 1)
+
+return M
