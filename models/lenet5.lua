@@ -1,5 +1,6 @@
---- LeNet-5 (LeCun 1998) as it is built today: same-padded first convolution, max pools and ReLU.
---     mgpu.models.lenet5 { input_shape = {28, 28, 1}, classes = 10 }     -- 61,706 parameters
+--- lenet5 {input_shape = {28, 28, 1}, classes = 10}: LeNet-5 as it is built today, with same-padded first
+--- convolution, max pools and ReLU. 61,706 parameters. Source: LeCun et al., Gradient-based learning, 1998.
+--     mgpu.models.lenet5 { classes = 10 }     -- RETURNS an uncompiled Sequential
 local mgpu = require "mgpu"
 local L = mgpu.layers
 

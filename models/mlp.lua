@@ -1,5 +1,6 @@
---- The multilayer perceptron of Keras's MNIST example: two hidden layers of 512 with dropout.
---     mgpu.models.mlp { input_shape = {28, 28, 1}, classes = 10, units = 512, dropout = 0.2 }
+--- mlp {input_shape = {28, 28, 1}, classes = 10, units = 512, dropout = 0.2}: the multilayer perceptron of Keras's
+--- MNIST example, two hidden layers with dropout.
+--     mgpu.models.mlp { classes = 10, units = 64 }     -- RETURNS an uncompiled Sequential
 local mgpu = require "mgpu"
 local L = mgpu.layers
 

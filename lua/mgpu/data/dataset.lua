@@ -168,4 +168,6 @@ function methods:iter(position)
   return it
 end
 
+Dataset.methods = methods
+
 return Dataset

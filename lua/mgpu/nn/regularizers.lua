@@ -1,14 +1,14 @@
---- mgpu.regularizers: a number to add to the loss for a weight or an output, by Keras's names.
+--- mgpu.regularizers: a number added to the loss for a weight or an output, by Keras's names.
 --
 --     L.Dense { 10, kernel_regularizer = "l2" }
 --     L.Dense { 10, kernel_regularizer = mgpu.regularizers.L1L2 { l1 = 1e-5, l2 = 1e-4 } }
---   L1 {l1 = 0.01}      l1 * sum |w|
---   L2 {l2 = 0.01}      l2 * sum w^2
---   L1L2 {l1 = 0, l2 = 0}  both
---   OrthogonalRegularizer {factor = 0.01, mode = "rows"}  factor * sum |cosines between different rows
---                       (or columns) of a matrix| / number of pairs
--- A regularizer is called with a tensor and returns a scalar tensor. get(value) takes a name, one made
--- here, a saved configuration or a function.
+--   L1 {l1 = 0.01}      also l1: l1 * sum |w|
+--   L2 {l2 = 0.01}      also l2: l2 * sum w^2
+--   L1L2 {l1 = 0, l2 = 0}  both; also l1_l2, which by name alone has 0.01 for both
+--   OrthogonalRegularizer {factor = 0.01, mode = "rows"}  also orthogonal_regularizer: factor * sum |cosines between
+--                       different rows (or columns) of a matrix| / number of pairs
+-- A regularizer is called with a tensor and RETURNS a scalar tensor. Errors: an unknown name; a factor below 0; a
+-- weight that is no matrix (OrthogonalRegularizer).
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -53,7 +53,7 @@ local rules = { -- class = { declared, function(self, w) }
 local SHORT = { l1 = "L1", l2 = "L2", l1_l2 = "L1L2",
   orthogonal_regularizer = "OrthogonalRegularizer" }
 
--- The short name "l1_l2" stands for both at 0.01, as in Keras 2.
+-- By its short name alone "l1_l2" has other defaults, as in Keras 2.
 local SHORT_OPTIONS = { l1_l2 = { l1 = 0.01, l2 = 0.01 } }
 
 local names = {}
@@ -83,7 +83,7 @@ local function make(name, given)
   return setmetatable(made, meta)
 end
 
---- get(name | regularizer | saved configuration | function) -> function(tensor)
+--- get(value) -> a regularizer; value: a name, a regularizer, a saved configuration, or function(tensor) -> scalar.
 function M.get(value)
   if type(value) == "function" or getmetatable(value) == meta then return value end
   if type(value) == "string" then return make(value) end
@@ -95,7 +95,7 @@ end
 
 return setmetatable(M, {
   __index = function(_, name)
-    make(name) -- an unknown name is an error here
+    make(name) -- raises for an unknown name
     return function(given) return make(name, given) end
   end,
   __call = function() return names end,

@@ -44,7 +44,7 @@ function M:add_weight(spec)
       .. "call it once before")
   end
   local name = "/" .. (spec.name or "weight_" .. (#self.weights + 1))
-  local initialize = require "mgpu.nn.initializers.initializer".get(spec.initializer or "glorot_uniform")
+  local initialize = require "mgpu.nn.initializers".get(spec.initializer or "glorot_uniform")
   local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(self.stream_name .. name))
   core.eval(value)
   if type(rawget(self, "device")) == "string" then value = value:to(self.device) end

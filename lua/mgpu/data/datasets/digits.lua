@@ -1,11 +1,9 @@
--- Digits drawn by code: 28 x 28 grey, ten classes, for tests and for trying things out offline.
+--- digits(n = 1000, seed = 0) -> train, test: images of digits drawn by code, for tests and for trying things offline.
 --
 --     local train, test = mgpu.datasets.digits(1000)   -- 1000 and 200 images
 --     train.x    -- uint8 {1000, 28, 28}
---     train.y    -- int32 {1000}
---
--- The images are a function of n and the seed alone, which is the optional second argument.
-
+--     train.y    -- int32 {1000}, class ids 0..9
+-- The images are a function of n and seed alone. Errors: n or seed that are no whole numbers.
 local core = require "mgpu.core"
 
 local function part(n, seed)

@@ -1,11 +1,10 @@
--- Fashion-MNIST: 70,000 pictures of clothes in ten classes, 28 x 28 grey.
+--- fashion_mnist.load_data() -> train, test: 70,000 pictures of clothes in ten classes, 28 x 28 grey.
 --
 --     local train, test = mgpu.datasets.fashion_mnist.load_data()
 --     train.x    -- uint8 {60000, 28, 28}
---     train.y    -- int32 {60000}
---
--- Debian's package dataset-fashion-mnist brings the files.
-
+--     train.y    -- int32 {60000}, class ids 0..9
+-- Debian's package dataset-fashion-mnist contains the files. Errors: see images.lua.
+-- Source: Xiao, Rasul & Vollgraf, Fashion-MNIST, 2017.
 return require("mgpu.data.datasets.images").define {
   name = "fashion_mnist",
   classes = 10,

@@ -1,9 +1,9 @@
--- Image data sets of four IDX files: found on this machine or downloaded once, never substituted.
+--- Image data sets of four IDX files: found on this machine or downloaded once, never substituted.
 --
--- Looked for in the folder MGPU_DATA, in ~/.cache/mgpulua and in /usr/share/datasets, each time in
--- the sub-folder of the data set, plain or gzipped; then downloaded into ~/.cache/mgpulua, where a
--- file is kept only if its SHA-256 is the expected one.
-
+-- They are looked for in the folder MGPU_DATA, in ~/.cache/mgpulua and in /usr/share/datasets, each time in the
+-- sub-folder of the data set, plain or gzipped; then downloaded into ~/.cache/mgpulua, where a file is kept only if
+-- its SHA-256 is the expected one. Errors: files that are not found and cannot be downloaded (the message lists the
+-- folders), damaged files, images and labels that do not belong together.
 local core = require "mgpu.core"
 
 local M = {}

@@ -1,9 +1,9 @@
--- MNIST: 70,000 handwritten digits, 28 x 28 grey.
+--- mnist.load_data() -> train, test: 70,000 handwritten digits, 28 x 28 grey.
 --
 --     local train, test = mgpu.datasets.mnist.load_data()
 --     train.x    -- uint8 {60000, 28, 28}
---     train.y    -- int32 {60000}
-
+--     train.y    -- int32 {60000}, class ids 0..9
+-- Errors: see images.lua. Source: LeCun, Cortes & Burges, The MNIST database, 1998.
 return require("mgpu.data.datasets.images").define {
   name = "mnist",
   classes = 10,

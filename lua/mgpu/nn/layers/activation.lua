@@ -1,4 +1,5 @@
---- Activation "relu": any activation by name or function.
+--- Activation {activation}: any activation, by name or as a function; see mgpu.activations.
+-- x of any shape -> the same shape (softmax and the like: as the function says). Errors: an unknown name.
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,8 +1,13 @@
---- BatchNormalization {axis = -1, momentum = 0.99, epsilon = 1e-3, center =, scale =, ...}
--- Training: y = gamma (x - mean) / sqrt(var + epsilon) + beta with the batch's mean and (biased)
--- variance, and moving = moving * momentum + batch * (1 - momentum). Inference, and a layer that is
--- not trainable: with the moving statistics (Ioffe & Szegedy 2015; Keras's formulas). Of float16 or
--- bfloat16 x everything but x and y is float32.
+--- BatchNormalization {axis = -1, momentum = 0.99, epsilon = 1e-3, center = true, scale = true, ...}
+-- x {batch, ...} -> the same shape. Statistics are taken over all axes but `axis` (the channels; not 1, the batch).
+-- Training:  y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and (biased) variance of the batch,
+--            and moving = moving * momentum + batch * (1 - momentum).
+-- Inference, or trainable = false: the same with the moving statistics.
+-- Options: beta_initializer = "zeros", gamma_initializer = "ones", moving_mean_initializer = "zeros",
+-- moving_variance_initializer = "ones", beta_regularizer, gamma_regularizer. Weights {channels}: gamma, beta,
+-- moving_mean, moving_variance. With float16 or bfloat16 x all but x and y is computed in float32.
+-- Errors: an axis that x lacks; an x with another number of channels than at the first call.
+-- Source: Ioffe & Szegedy, Batch normalization, 2015; formulas of Keras.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,4 +1,6 @@
 --- Concatenate {axis = -1} {a, b, ...}: the inputs one after another along an axis (1 = batch, -1 = last).
+-- Inputs with equal sizes in all other axes -> one tensor whose size along the axis is their sum.
+-- Errors: inputs with different numbers of axes or different sizes in another axis.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local merge = require "mgpu.nn.layers.merge"

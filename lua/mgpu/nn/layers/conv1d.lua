@@ -1,6 +1,12 @@
---- Conv1D {filters, kernel_size, strides =, padding =, dilation_rate =, groups =, activation =, ...}
--- Cross-correlation along one axis; kernel {steps, channels / groups, filters}; padding "causal" looks
--- at earlier steps only. x {batch, steps, channels} (or channels_first) -> {batch, steps', filters}.
+--- Conv1D {filters, kernel_size, strides = 1, padding = "valid", dilation_rate = 1, groups = 1, activation =, ...}
+-- Cross-correlation along the steps, as in Keras. Padding "same" keeps ceil(steps / stride) steps; "causal" pads
+-- before the first step only, so that no output sees later steps.
+-- x {batch, steps, channels} (or channels_first) -> {batch, steps', filters}, in the dtype of x.
+-- Weights: kernel {kernel_size, channels / groups, filters}, bias {filters}.
+-- Options: data_format, use_bias = true, kernel_initializer = "glorot_uniform", bias_initializer = "zeros",
+-- kernel_regularizer, bias_regularizer, activity_regularizer.
+-- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
+-- than the input.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

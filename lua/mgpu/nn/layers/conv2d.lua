@@ -1,6 +1,11 @@
---- Conv2D {filters, kernel_size, strides =, padding =, dilation_rate =, groups =, activation =, ...}
--- Cross-correlation as in Keras; kernel {rows, columns, channels / groups, filters}.
--- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters}.
+--- Conv2D {filters, kernel_size, strides = {1, 1}, padding = "valid", dilation_rate = {1, 1}, groups = 1, ...}
+-- Cross-correlation as in Keras. Padding "same" keeps ceil(size / stride) rows and columns.
+-- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters}, in the dtype of x.
+-- Weights: kernel {rows, columns, channels / groups, filters}, bias {filters}.
+-- Options: activation, data_format, use_bias = true, kernel_initializer = "glorot_uniform",
+-- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
+-- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
+-- than the input.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

@@ -1,8 +1,12 @@
---- Conv2DTranspose {filters, kernel_size, strides =, padding =, output_padding =, dilation_rate =, ...}
--- The transpose of a convolution, as in Keras: kernel {rows, columns, filters, channels}.
--- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters} with
--- rows' = rows * stride ("same"), rows * stride + max(kernel - stride, 0) ("valid"), or, with
--- output_padding p, (rows - 1) * stride + kernel - 2 * pad + p.
+--- Conv2DTranspose {filters, kernel_size, strides = {1, 1}, padding = "valid", output_padding =, ...}
+-- The transpose of a convolution, as in Keras.
+-- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters} with rows' =
+-- rows * stride ("same"), rows * stride + max(kernel - stride, 0) ("valid"), or, with output_padding p,
+-- (rows - 1) * stride + kernel - 2 * pad + p; columns' likewise.
+-- Weights: kernel {rows, columns, filters, channels}, bias {filters}.
+-- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true, kernel_initializer = "glorot_uniform",
+-- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
+-- Errors: strides and dilation_rate both above 1; output_padding not below the stride; an empty output.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

@@ -1,5 +1,7 @@
---- Cropping2D {cropping = 0, data_format =}: the image without rows and columns at its edges.
+--- Cropping2D {cropping = 0, data_format =}: removes rows and columns at the edges of images.
 -- cropping: a number, {rows, columns}, or {{top, bottom}, {left, right}}.
+-- x {batch, rows, columns, channels} -> {batch, rows - top - bottom, columns - left - right, channels}.
+-- Errors: a cropping that leaves nothing.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

@@ -1,6 +1,8 @@
---- Dense {units, activation =, use_bias =, kernel_initializer =, bias_initializer =,
--- kernel_regularizer =, bias_regularizer =, activity_regularizer =}
--- y = activation(x W + b) over the last axis; W {inputs, units}.
+--- Dense {units, activation =, use_bias = true, kernel_initializer = "glorot_uniform", ...}
+-- y = activation(x W + b) over the last axis: x {batch, ..., inputs} -> {batch, ..., units}, in the dtype of x.
+-- Weights: kernel W {inputs, units}, bias b {units}.
+-- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
+-- Errors: x with fewer than 2 axes, or another last axis than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"

@@ -1,6 +1,10 @@
---- DepthwiseConv2D {kernel_size, strides =, padding =, depth_multiplier = 1, dilation_rate =, ...}
--- Each channel is convolved by itself with depth_multiplier kernels; kernel {rows, columns, channels,
--- depth_multiplier}. x {batch, rows, columns, channels} -> {batch, rows', columns', channels * multiplier}.
+--- DepthwiseConv2D {kernel_size, strides = {1, 1}, padding = "valid", depth_multiplier = 1, ...}
+-- Convolves each channel separately, with depth_multiplier kernels each.
+-- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', channels * depth_multiplier}.
+-- Weights: kernel {rows, columns, channels, depth_multiplier}, bias {channels * depth_multiplier}.
+-- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true,
+-- depthwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer, bias_regularizer,
+-- activity_regularizer. Errors: a kernel larger than the input; another number of channels than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

@@ -1,7 +1,8 @@
---- Dot {axes, normalize = false} {a, b}: products of the samples' slices along an axis of each.
--- axes: one axis for both, or {of a, of b} (1 = batch, which it cannot be; -1 = last). The result has the
--- other axes of a, then those of b; {batch, 1} if there are none. normalize: of slices scaled to length 1,
--- so that the products are cosines.
+--- Dot {axes, normalize = false} {a, b}: dot products between the samples of a and b along one axis of each.
+-- axes: one axis for both, or {axis of a, axis of b} (not 1, the batch; -1 = last). The result has the batch, then
+-- the other axes of a, then those of b; {batch, 1} if there are none. normalize: scales the slices to length 1
+-- first, so that the products are cosines.
+-- Errors: other than two inputs; axes out of range or of different sizes.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

@@ -1,8 +1,10 @@
---- Dropout {rate, noise_shape =, seed =}: in training each element is zero with probability rate, the
--- others are scaled by 1 / (1 - rate). At inference it does nothing.
--- noise_shape: the mask's sizes, the batch's among them: -1 is the input's size, along 1 all elements
--- share their fate. The mask is a function of seed, layer name, step and element: the same on any number
--- of devices.
+--- Dropout {rate, noise_shape =, seed =}: sets elements to zero at random in training.
+-- x of any shape -> the same shape. Each element is zero with probability `rate`; the others are multiplied by
+-- 1 / (1 - rate), so that the mean stays. At inference it does nothing.
+-- noise_shape: the sizes of the mask, batch included: -1 is the size of x; along an axis of size 1 all elements
+-- share one decision. The mask is a function of seed, layer name, step and element, hence the same on any number
+-- of devices. Errors: a rate outside 0..1; a noise_shape that does not fit x.
+-- Source: Srivastava et al., Dropout, 2014.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,4 +1,5 @@
---- ELU {alpha = 1}: x where x > 0, alpha (e^x - 1) elsewhere.
+--- ELU {alpha = 1}: x where x > 0, alpha (e^x - 1) elsewhere. x of any shape -> the same shape.
+-- Source: Clevert et al., Exponential linear units, 2016.
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

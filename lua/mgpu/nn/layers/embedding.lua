@@ -1,6 +1,7 @@
 --- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =}
--- A row of the table `embeddings` {input_dim, output_dim} for each id; ids count from 0.
--- x {batch, ...} of whole numbers -> {batch, ..., output_dim}. An id outside of the table is an error.
+-- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
+-- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
+-- Errors: an id outside the table, found when the step runs; mask_zero = true, which is not supported.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,4 +1,5 @@
---- Flatten {data_format =}: {batch, ...} -> {batch, product}.
+--- Flatten {data_format =}: x {batch, ...} -> {batch, product of the other sizes}.
+-- channels_first data are flattened in channels_last order, as in Keras.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local images = require "mgpu.nn.layers.images"

@@ -1,5 +1,6 @@
---- GaussianNoise {stddev, seed =}: in training adds normal noise of mean 0; at inference nothing.
--- The noise is a function of seed, layer name, step and element: the same on any number of devices.
+--- GaussianNoise {stddev, seed =}: adds normal noise of mean 0 in training; at inference it does nothing.
+-- x of any shape and a floating dtype -> the same. The noise is a function of seed, layer name, step and element,
+-- hence the same on any number of devices. Errors: stddev below 0; x of integers.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,4 +1,5 @@
---- What layers over images share: data formats, windows, padding.
+--- Helpers that the layers over images share: data formats, windows, padding.
+-- Windows follow Keras; sizes of -1 are unknown.
 local core = require "mgpu.core"
 local ops = core.ops
 

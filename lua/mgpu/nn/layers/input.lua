@@ -1,7 +1,7 @@
---- Input {28, 28, 1}: says the shape of one sample; the batch is left out.
--- The first entry of a Sequential, or the start of a functional model: see symbol.lua.
--- OPTIONS shape, dtype (default floatx: integers are cast to it), batch_size (accepted as in Keras; any
--- batch fits), name.
+--- Input {28, 28, 1}: the shape of one sample, without the batch.
+-- The first entry of a Sequential, or the start of a functional model (symbolic_tensor.lua).
+-- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it), name, batch_size
+-- (accepted as in Keras and ignored: any batch fits). RETURNS a symbolic tensor {-1, sizes...}.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local symbol = require "mgpu.nn.symbolic_tensor"

@@ -1,7 +1,7 @@
---- Lambda {function, output_shape =}: y = function(x, training). It cannot be saved: a layer of one's own
--- (mgpu.Layer:extend) can.
--- output_shape: the sizes of a sample of the output, or a function of the input's shape; without it the
--- function is asked with zeros.
+--- Lambda {function, output_shape =}: y = function(x, training), any function of tensors.
+-- output_shape: the sizes of a sample of the output, or a function of the input's shape; without it the function is
+-- called with zeros to find out. Errors: a function that returns no tensor; saving: write a class with
+-- mgpu.Layer:extend to get a layer that can be saved.
 local Layer = require "mgpu.nn.layer"
 
 local Lambda = Layer:extend("Lambda", { positional = 1,

@@ -1,10 +1,12 @@
 --- LayerNormalization {axis = -1, epsilon = 1e-3, center = true, scale = true, rms_scaling = false, ...}
--- y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and variance over the axes (one, or a
--- list; 2 = the first after the batch, -1 = last) of each sample; gamma and beta have the sizes of these
--- axes (Ba, Kiros & Hinton 2016; Keras's formulas).
--- rms_scaling: y = gamma x / sqrt(variance + epsilon) instead, whatever center and scale say: what Keras
--- computes under this name, though the root mean square is about 0 and the variance about the mean.
--- Of float16 or bfloat16 x everything but x and y is float32.
+-- x {batch, ...} -> the same shape: y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and variance of
+-- each sample over the axes (one, or a list; 2 = the first after the batch, -1 = last).
+-- Weights gamma and beta have the sizes of these axes.
+-- rms_scaling: y = gamma x / sqrt(variance + epsilon), whatever center and scale say. That is what Keras computes
+-- under this name, although a root mean square would be about 0 and the variance is about the mean.
+-- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer.
+-- With float16 or bfloat16 x all but x and y is computed in float32. Errors: an axis out of range or given twice.
+-- Source: Ba, Kiros & Hinton, Layer normalization, 2016; formulas of Keras.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

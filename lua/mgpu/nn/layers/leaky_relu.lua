@@ -1,4 +1,5 @@
 --- LeakyReLU {negative_slope = 0.3}: x where x > 0, negative_slope * x elsewhere (Keras's formula).
+-- x of any shape -> the same shape.
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,4 +1,5 @@
 --- Permute {2, 1}: the axes of a sample in another order; 1 is the first axis after the batch.
+-- x {batch, a, b} -> {batch, b, a} for {2, 1}. Errors: dims that do not hold 1 .. n once each, or another n than x.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

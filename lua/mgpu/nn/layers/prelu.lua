@@ -1,6 +1,8 @@
 --- PReLU {alpha_initializer = "zeros", alpha_regularizer =, shared_axes =}
--- x where x > 0, alpha * x elsewhere, alpha {the sample's sizes} being learnt; along shared_axes (a list,
--- 2 = the first after the batch) it is one number (He et al. 2015).
+-- x where x > 0, alpha * x elsewhere, with a learned alpha. x {batch, ...} -> the same shape.
+-- Weight: alpha {sizes of a sample}, with size 1 along shared_axes (one or a list; 2 = the first after the batch).
+-- Errors: an axis out of range; an x of another shape than at the first call.
+-- Source: He et al., Delving deep into rectifiers, 2015.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

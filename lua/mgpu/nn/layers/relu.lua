@@ -1,5 +1,6 @@
 --- ReLU {max_value =, negative_slope = 0, threshold = 0}
--- max_value where x >= max_value; x where x > threshold; negative_slope (x - threshold) elsewhere.
+-- max_value where x >= max_value; x where x > threshold; negative_slope (x - threshold) elsewhere (Keras's formula).
+-- x of any shape -> the same shape. Errors: an option below 0.
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

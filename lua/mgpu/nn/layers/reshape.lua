@@ -1,4 +1,5 @@
---- Reshape {7, 7, 64}: one sample's new shape; one size may be -1.
+--- Reshape {7, 7, 64}: the new shape of one sample; one size may be -1 and is computed.
+-- x {batch, ...} -> {batch, 7, 7, 64}. Errors: a sample with another number of elements; several -1.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

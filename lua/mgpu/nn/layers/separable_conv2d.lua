@@ -1,6 +1,12 @@
---- SeparableConv2D {filters, kernel_size, strides =, padding =, depth_multiplier = 1, ...}
--- A depthwise convolution, then one of 1 x 1 over the channels; depthwise_kernel {rows, columns, channels,
--- depth_multiplier}, pointwise_kernel {1, 1, channels * depth_multiplier, filters}, bias.
+--- SeparableConv2D {filters, kernel_size, strides = {1, 1}, padding = "valid", depth_multiplier = 1, ...}
+-- A depthwise convolution, then a 1 x 1 convolution over the channels.
+-- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters}.
+-- Weights: depthwise_kernel {rows, columns, channels, depth_multiplier}, pointwise_kernel {1, 1,
+-- channels * depth_multiplier, filters}, bias {filters}.
+-- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true, depthwise_initializer and
+-- pointwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer,
+-- pointwise_regularizer, bias_regularizer, activity_regularizer.
+-- Errors: a kernel larger than the input; another number of channels than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local convolve = require "mgpu.nn.layers.depthwise_conv2d".convolve

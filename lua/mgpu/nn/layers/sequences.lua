@@ -1,4 +1,4 @@
---- What layers over sequences share: they are images of one row.
+--- Helpers that the layers over sequences share. A sequence is handled as an image of one row.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 

@@ -1,5 +1,5 @@
---- Softmax {axis = -1}: e^x / sum(e^x) along an axis, or over a list of axes together (1 = batch,
--- -1 = last).
+--- Softmax {axis = -1}: e^x / sum(e^x) along an axis, or over a list of axes together (1 = batch, -1 = last).
+-- x of any shape -> the same shape. Errors: an axis out of range or given twice.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

@@ -1,5 +1,7 @@
---- SpatialDropout2D {rate, data_format =, seed =}: dropout of whole maps: in training each channel of each
--- image is zero with probability rate, the others are scaled by 1 / (1 - rate).
+--- SpatialDropout2D {rate, data_format =, seed =}: dropout of whole channels of images.
+-- x {batch, rows, columns, channels} -> the same shape. In training each channel of each image is zero with
+-- probability `rate`; the others are multiplied by 1 / (1 - rate). At inference it does nothing.
+-- Errors: as Dropout. Source: Tompson et al., Efficient object localization, 2015.
 local Dropout = require "mgpu.nn.layers.dropout"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

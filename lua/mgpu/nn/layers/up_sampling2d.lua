@@ -1,6 +1,6 @@
---- UpSampling2D {size = 2, interpolation = "nearest" | "bilinear", data_format =}
--- Rows and columns repeated, or interpolated between pixel centres (as tf.image.resize does);
--- of whole numbers the bilinear form makes floats.
+--- UpSampling2D {size = {2, 2}, interpolation = "nearest", data_format =}: enlarges images.
+-- "nearest" repeats rows and columns; "bilinear" interpolates between pixel centres, as tf.image.resize does, and
+-- makes floats of integers. x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

@@ -1,5 +1,6 @@
---- ZeroPadding2D {padding = 1, data_format =}: rows and columns of zeros around the image.
+--- ZeroPadding2D {padding = 1, data_format =}: adds rows and columns of zeros at the edges of images.
 -- padding: a number, {rows, columns}, or {{top, bottom}, {left, right}}.
+-- x {batch, rows, columns, channels} -> {batch, rows + top + bottom, columns + left + right, channels}.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

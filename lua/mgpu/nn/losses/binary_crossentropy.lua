@@ -1,9 +1,9 @@
--- Cross-entropy of independent yes/no predictions, averaged over an axis, the last.
---
--- y_true {rows, ..., n} of 0 and 1 (or between), y_pred likewise. Options: from_logits,
--- label_smoothing (draws the targets towards 1/2), axis = -1 (the batch, 1, it cannot be).
--- Probabilities that come from a sigmoid are computed from its logits; others are clipped, as in Keras.
-
+--- BinaryCrossentropy {from_logits = false, label_smoothing = 0, axis = -1, reduction =, name =}, also
+--- binary_crossentropy: -y log p - (1 - y) log(1 - p), averaged over an axis.
+-- y_true {rows, ..., n} in 0..1, y_pred likewise -> one value per row and further axis. The axis cannot be 1, the
+-- batch. label_smoothing s: y (1 - s) + s / 2 takes the place of y.
+-- If y_pred comes from a sigmoid, the loss is computed from its logits; otherwise y_pred is clipped to
+-- [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

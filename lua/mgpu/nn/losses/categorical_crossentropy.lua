@@ -1,9 +1,9 @@
--- Cross-entropy between one-hot (or soft) targets and predicted class probabilities.
---
--- y_true {rows, ..., classes}, y_pred likewise. Options: from_logits, label_smoothing (mixes the
--- targets with the uniform distribution over the classes), axis = -1 (of the classes). Probabilities
--- that come from a softmax are computed from its logits; others are normalised and clipped, as in Keras.
-
+--- CategoricalCrossentropy {from_logits = false, label_smoothing = 0, axis = -1, reduction =, name =}, also
+--- categorical_crossentropy: -sum of y log p over the classes.
+-- y_true {rows, ..., classes} one-hot or probabilities, y_pred {rows, ..., classes} -> {rows, ...}.
+-- label_smoothing s: y (1 - s) + s / classes takes the place of y.
+-- If y_pred comes from a softmax, the loss is computed from its logits; otherwise y_pred is normalised and clipped
+-- to [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape (for class ids the message names the remedy).
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

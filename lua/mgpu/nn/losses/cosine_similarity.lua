@@ -1,6 +1,6 @@
--- Minus the cosine between y_true and y_pred along an axis: -1 where they point the same way, 1 where the
--- opposite. Option: axis = -1 (the batch, 1, it cannot be).
-
+--- CosineSimilarity {axis = -1, reduction =, name =}, also cosine_similarity: minus the cosine between y_true and
+--- y_pred along an axis, -1 where they have the same direction, 1 where the opposite one.
+-- y_true and y_pred {rows, ..., n} -> {rows, ...}. The axis cannot be 1, the batch. Formula of Keras.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

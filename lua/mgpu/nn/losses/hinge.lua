@@ -1,6 +1,6 @@
--- Hinge loss, averaged over the last axis: max(1 - y_true y_pred, 0). Targets are -1 and 1; if all are 0
--- or 1, they are taken as -1 and 1, as in Keras.
-
+--- Hinge {reduction =, name =}, also hinge: max(1 - y_true y_pred, 0), averaged over the last axis.
+-- y_true {rows, ..., n} of -1 and 1, y_pred likewise -> {rows, ...}. If all targets are 0 or 1, they are read as
+-- -1 and 1, as in Keras.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

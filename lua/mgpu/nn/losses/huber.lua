@@ -1,6 +1,6 @@
--- Huber's loss, averaged over the last axis: e^2 / 2 where |e| <= delta, delta |e| - delta^2 / 2 elsewhere.
--- Option: delta = 1.
-
+--- Huber {delta = 1, reduction =, name =}, also huber: averaged over the last axis, with e = y_pred - y_true,
+--- e^2 / 2 where |e| <= delta, delta |e| - delta^2 / 2 elsewhere.
+-- y_true and y_pred {rows, ..., n} -> {rows, ...}. Source: Huber, Robust estimation of a location parameter, 1964.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

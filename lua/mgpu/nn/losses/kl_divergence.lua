@@ -1,6 +1,6 @@
--- Kullback-Leibler divergence of y_pred from y_true, both clipped to [1e-7, 1], summed over the last axis:
--- sum y_true log(y_true / y_pred).
-
+--- KLDivergence {reduction =, name =}, also kl_divergence and kld: sum of y_true log(y_true / y_pred) over the last
+--- axis, with both clipped to [1e-7, 1], as in Keras.
+-- y_true and y_pred {rows, ..., n}, probabilities -> {rows, ...}.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

@@ -1,8 +1,7 @@
--- The logits behind probabilities: what a softmax or sigmoid at the end of a model was given.
+--- The logits behind probabilities: the input of the softmax or sigmoid that made them.
 --
--- log(softmax(x)) of a probability that was rounded to 0 is -inf; computed from x it is exact. So a
--- cross-entropy asks here first and falls back on clipped probabilities.
-
+-- log(softmax(x)) is -inf for a probability that was rounded to 0, but exact if computed from x. So the
+-- cross-entropies look for the logits first and use clipped probabilities only if there are none.
 local core = require "mgpu.core"
 
 -- The input of `activation` ("softmax" over the axis, or "sigmoid") if that op made `y_pred`, or made

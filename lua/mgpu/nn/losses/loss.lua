@@ -1,22 +1,20 @@
--- What every loss is: a function of (y_true, y_pred) with a per-sample form.
+--- The base of all losses: a function of (y_true, y_pred) with a per-sample form.
 --
 --     local mse = mgpu.losses.mean_squared_error
 --     mse(y, model(x))                -- the mean over the batch: the scalar to differentiate
 --     mse(y, model(x), {sample_weight = w, reduction = "sum"}) -- weighted; options for this call
 --     mse.per_sample(y, model(x))     -- one value a row: {rows}
---     mgpu.losses.CategoricalCrossentropy {from_logits = true} -- one with options of its own
+--     mgpu.losses.CategoricalCrossentropy {from_logits = true} -- a loss with other options
 --
--- Every loss has the options name and reduction: "sum_over_batch_size" (default, also "mean"; with
--- weights the sum of the weighted values divided by the number of values), "sum",
--- "mean_with_sample_weight" (divided by the sum of the weights; weights of rows count for each of a
--- row's values) or "none" (the weighted values). A divisor of 0 gives 0, as in Keras.
+-- Every loss has the options name and reduction: "sum_over_batch_size" (default, also "mean"; the sum of the
+-- weighted values divided by the number of values), "sum", "mean_with_sample_weight" (divided by the sum of the
+-- weights; the weight of a row counts for each value of the row) or "none" (the weighted values). A division by 0
+-- gives 0, as in Keras.
 --
--- A loss's file defines values(y_true, y_pred, options), which may keep further axes after the
--- first (one value per pixel, say) and may return a second tensor: which of the values count.
--- Before it is called, y_true has the dtype and rank that the loss compares with, checked with a
--- message that names the remedy, and options.axis, where there is one, counts from 1. Predictions in
--- float16 or bfloat16 become float32 first: a loss never is narrower.
-
+-- A loss's file calls define with values(y_true, y_pred, options), which may keep further axes after the first (one
+-- value per pixel, say) and may return a second tensor that tells which of the values count. It is called with a
+-- y_true that has been checked and given the dtype and rank to compare with, and with an options.axis (if there is
+-- one) that counts from 1. Predictions in float16 or bfloat16 become float32 first: no loss is computed in them.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local options = require "mgpu.options"

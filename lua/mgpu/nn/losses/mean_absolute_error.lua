@@ -1,5 +1,5 @@
--- Mean of |y_pred - y_true| over the last axis. y_true and y_pred have one shape.
-
+--- MeanAbsoluteError {reduction =, name =}, also mean_absolute_error and mae: |y_pred - y_true|, averaged over the
+--- last axis. y_true and y_pred {rows, ..., n} -> {rows, ...}.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

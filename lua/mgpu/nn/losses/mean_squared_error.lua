@@ -1,5 +1,5 @@
--- Mean of (y_pred - y_true)^2 over the last axis. y_true and y_pred have one shape.
-
+--- MeanSquaredError {reduction =, name =}, also mean_squared_error and mse: (y_pred - y_true)^2, averaged over the
+--- last axis. y_true and y_pred {rows, ..., n} -> {rows, ...}.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

@@ -1,6 +1,7 @@
---- How targets, predictions and weights must lie to one another, for losses and metrics: checks with
---- messages that name both shapes, and the reshapes that are meant without a word.
-
+--- Checks that targets, predictions and weights fit each other, for losses and metrics.
+--
+-- Errors name both shapes. Where only an axis of size 1 at the end differs, tensors are reshaped silently, as in
+-- Keras.
 local core = require "mgpu.core"
 
 local ops = core.ops

@@ -1,10 +1,9 @@
--- Cross-entropy between class ids (0 .. classes - 1) and predicted class probabilities.
---
--- y_true {rows, ...} of whole numbers, y_pred {rows, ..., classes}. Options: from_logits, axis = -1 (of the
--- classes in y_pred), ignore_class (samples with this id, which may lie outside the classes, have loss 0
--- and do not count in a mean). Probabilities that come from a softmax are computed from its logits; others
--- are clipped and normalised, as in Keras. A label out of range is an error, not a silent zero.
-
+--- SparseCategoricalCrossentropy {from_logits = false, ignore_class =, axis = -1, reduction =, name =}, also
+--- sparse_categorical_crossentropy: -log p of the class that the label names.
+-- y_true {rows, ...} of class ids 0 .. classes - 1, y_pred {rows, ..., classes} -> {rows, ...}. `axis` is the one of
+-- the classes in y_pred. Samples labelled ignore_class (any id) have loss 0 and do not count in a mean.
+-- If y_pred comes from a softmax, the loss is computed from its logits; otherwise it is clipped to
+-- [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape; a label out of range, found when the step runs.
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

@@ -1,8 +1,6 @@
--- "accuracy" (or "acc"): the accuracy that fits the loss and the shapes.
---
--- Binary if the predictions have one column or the loss is binary_crossentropy; by class ids if y
--- has no axis of classes; by one-hot targets otherwise.
-
+--- Accuracy {name =}, also "accuracy" and "acc": the accuracy that fits the loss and the shapes.
+-- BinaryAccuracy if y_pred has one column or the loss is binary_crossentropy; SparseCategoricalAccuracy if y_true
+-- has no axis of classes; CategoricalAccuracy otherwise.
 local Metric = require "mgpu.nn.metrics.metric"
 local binary = require "mgpu.nn.metrics.binary_accuracy"
 local categorical = require "mgpu.nn.metrics.categorical_accuracy"

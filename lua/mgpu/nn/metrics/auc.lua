@@ -1,11 +1,13 @@
--- Area under a curve of thresholds, by Riemann sums, as in Keras: "ROC" (true against false positive rate),
--- "PR" (precision against recall) or "PRGAIN" (the same two as gains over always saying yes).
---
--- Options: num_thresholds = 200 (even ones, the ends included), thresholds (a list in 0..1 in place of them),
--- curve = "ROC", summation_method = "interpolation" ("minoring", "majoring"), from_logits = false,
--- multi_label = false (true: one area for each of the num_labels columns of predictions {rows, num_labels},
--- then their mean), label_weights (one a column: of their mean with multi_label, else of the samples).
-
+--- AUC {num_thresholds = 200, curve = "ROC", summation_method = "interpolation", ...}, also "auc": the area under
+--- a curve of thresholds by Riemann sums, as in Keras.
+-- curve: "ROC" (true positive rate over false positive rate), "PR" (precision over recall) or "PRGAIN" (both as
+-- gains over always saying yes). summation_method: "interpolation", "minoring" or "majoring". y_true of 0 and 1,
+-- y_pred of the same shape in 0..1.
+-- Options: thresholds (a list in 0..1 that replaces the num_thresholds even ones), from_logits = false (applies a
+-- sigmoid), multi_label = false (true: one area for each of the num_labels columns of y_pred {rows, num_labels},
+-- then their mean), label_weights (one a column, of that mean; without multi_label of the samples).
+-- Errors: predictions that do not fit num_labels or label_weights.
+-- Source: Davis & Goadrich, The relationship between precision-recall and ROC curves, 2006, for "PR".
 local confusion = require "mgpu.nn.metrics.confusion"
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

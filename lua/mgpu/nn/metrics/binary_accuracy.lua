@@ -1,5 +1,5 @@
--- How often a prediction is on the target's side of `threshold` (0.5), averaged over the last axis.
-
+--- BinaryAccuracy {threshold = 0.5, name =}, also "binary_accuracy": how often y_pred > threshold agrees with
+--- y_true. y_true of 0 and 1 and y_pred of one shape; averaged over all elements.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

@@ -1,5 +1,5 @@
--- How often the largest prediction is at the place of the largest target. y_true is one-hot.
-
+--- CategoricalAccuracy {name =}, also "categorical_accuracy": how often the largest prediction is that of the class.
+-- y_true {rows, ..., classes} one-hot, y_pred likewise.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

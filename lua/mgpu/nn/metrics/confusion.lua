@@ -1,9 +1,8 @@
--- Counts of true and false positives and negatives at thresholds, for precision, recall and AUC.
+--- Counts of true and false positives and negatives at thresholds, for precision, recall and AUC.
 --
--- A prediction counts as positive where it is above the threshold, a target where it is not 0. Options that
--- precision and recall share: thresholds (one number or a list, 0.5), top_k (only the k largest of each row
--- count as positive; of equal ones the first), class_id (from 0: only this class counts).
-
+-- A prediction is positive if it is above the threshold, a target if it is not 0. Options of precision and recall:
+-- thresholds (a number or a list, default 0.5), top_k (only the k largest of each row can be positive; of equal ones
+-- the first), class_id (from 0: only this class counts).
 local core = require "mgpu.core"
 local shapes = require "mgpu.nn.losses.shapes"
 

@@ -1,9 +1,9 @@
--- The (weighted) mean of the values given to it.
+--- Mean {name =}: the (weighted) mean of the values given to update(value, weight).
 --
 --     local mean = mgpu.metrics.Mean {}
 --     for x, y in batches:iter() do mean:update(step(x, y)) end
 --     print(mean:result())
-
+-- A value is a number or a tensor, whose elements count one by one.
 local Metric = require "mgpu.nn.metrics.metric"
 
 local Mean = Metric.define { name = "mean", class = "Mean" }

@@ -1,15 +1,14 @@
--- What every metric is: running sums, kept in variables on the device.
---
--- A metric's file defines values(self, y_true, y_pred): one number a sample, to be averaged with
--- `total` and `count`; or its own state, observe and result. The state is re-bound by
--- each update and read only by result, so updating costs no wait, works inside mgpu.jit, and adds up
--- exactly over batches of any size.
+--- The base of all metrics: running sums in variables on the device.
 --
 --     local accuracy = mgpu.metrics.CategoricalAccuracy {}
 --     accuracy:update(y, model(x))            -- or update(y, model(x), weights), one weight a row
 --     print(accuracy:result())
 --     accuracy:reset()
-
+--
+-- A metric's file calls define with values(self, y_true, y_pred), which returns one number a sample, to be averaged
+-- with the sums `total` and `count`; or with sums of its own (state), observe and result. Updates assign the sums
+-- and only result reads them, so updating never waits for the device, works inside mgpu.jit, and is exact over
+-- batches of any size.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local options = require "mgpu.options"

@@ -1,8 +1,7 @@
--- How much of what there is is predicted: true positives / (true positives + false negatives).
---
--- Options: thresholds (a number or a list; 0.5), top_k, class_id: see confusion.lua. result gives a number,
--- or an array for a list of thresholds.
-
+--- Recall {thresholds = 0.5, top_k =, class_id =, name =}, also "recall": true positives / (true positives + false
+--- negatives), 0 if there are none.
+-- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
+-- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
 local confusion = require "mgpu.nn.metrics.confusion"
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

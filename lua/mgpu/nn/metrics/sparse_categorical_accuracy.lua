@@ -1,5 +1,5 @@
--- How often the largest prediction is that of the class id in y_true {rows, ...} or {rows, ..., 1}.
-
+--- SparseCategoricalAccuracy {name =}, also "sparse_categorical_accuracy": how often the largest prediction is that
+--- of the class id. y_true {rows, ...} or {rows, ..., 1} of ids from 0, y_pred {rows, ..., classes}.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

@@ -1,6 +1,7 @@
--- How often the target's prediction is among the k largest (ties count as among them; a class id that is
--- none of the classes, or a prediction that is not finite, does not). y_true holds class ids. Option: k = 5.
-
+--- SparseTopKCategoricalAccuracy {k = 5, name =}, also "sparse_top_k_categorical_accuracy": how often the label is
+--- among the k largest predictions.
+-- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th count as among them; an
+-- id that is no class, and a prediction that is not finite, do not count.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

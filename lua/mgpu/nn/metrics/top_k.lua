@@ -1,5 +1,4 @@
--- "top_k": top-k accuracy by class ids or one-hot targets, whichever y is. Option: k = 5.
-
+--- TopK {k = 5, name =}, also "top_k": top-k accuracy for class ids or for one-hot targets, by the shape of y_true.
 local Metric = require "mgpu.nn.metrics.metric"
 local one_hot = require "mgpu.nn.metrics.top_k_categorical_accuracy"
 local sparse = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy"

@@ -1,6 +1,5 @@
--- How often the target's prediction is among the k largest (ties count as among them). y_true is one-hot.
--- Option: k = 5.
-
+--- TopKCategoricalAccuracy {k = 5, name =}, also "top_k_categorical_accuracy": how often the class is among the k
+--- largest predictions (predictions equal to the k-th count). y_true {rows, ..., classes} one-hot, y_pred likewise.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 local hits = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy".hits

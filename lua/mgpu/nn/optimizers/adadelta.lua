@@ -1,11 +1,11 @@
--- Adadelta: the gradient times the ratio of two running root mean squares, of the changes and of the
--- gradients (Zeiler, ADADELTA: an adaptive learning rate method, 2012).
+--- Adadelta {learning_rate = 0.001, rho = 0.95, epsilon = 1e-7, ...}: the gradient times the ratio of the running
+--- root mean squares of changes and of gradients.
 --
 --     a <- rho a + (1 - rho) g^2
 --     d =  sqrt(b + epsilon) / sqrt(a + epsilon) * g
 --     b <- rho b + (1 - rho) d^2
 --     v <- v - rate d                             the paper's rate is 1
-
+-- Options of all optimizers: optimizer.lua. Source: Zeiler, ADADELTA: an adaptive learning rate method, 2012.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

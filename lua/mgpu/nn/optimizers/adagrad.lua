@@ -1,9 +1,9 @@
--- Adagrad: the gradient divided by the root of the sum of all its squares so far (Duchi, Hazan &
--- Singer, Adaptive subgradient methods, 2011).
+--- Adagrad {learning_rate = 0.001, initial_accumulator_value = 0.1, epsilon = 1e-7, ...}: the gradient divided by the
+--- root of the sum of its squares so far.
 --
 --     a <- a + g^2                                a starts at initial_accumulator_value
 --     v <- v - rate g / sqrt(a + epsilon)
-
+-- Options of all optimizers: optimizer.lua. Source: Duchi, Hazan & Singer, Adaptive subgradient methods, 2011.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

@@ -1,9 +1,10 @@
--- Adam: running mean and mean square of the gradient, both corrected for their start at 0.
+--- Adam {learning_rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7, amsgrad = false, ...}: running mean and
+--- mean square of the gradient, corrected for their start at 0.
 --
 --     m <- m + (1 - beta_1) (g - m)
 --     s <- s + (1 - beta_2) (g^2 - s)                amsgrad: the largest s so far takes its place
 --     v <- v - rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(s) + epsilon)
-
+-- Options of all optimizers: optimizer.lua. Source: Kingma & Ba, Adam, 2015; Reddi et al., 2018 (amsgrad); Keras.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

@@ -1,10 +1,10 @@
--- Adamax: Adam with the largest gradient, which fades, in place of the mean square (Kingma & Ba, Adam: a
--- method for stochastic optimization, 2015, section 7.1).
+--- Adamax {learning_rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7, ...}: Adam with a decaying maximum of
+--- the gradient in place of the mean square.
 --
 --     m <- m + (1 - beta_1) (g - m)
 --     u <- max(beta_2 u, |g|)
 --     v <- v - rate / (1 - beta_1^t) * m / (u + epsilon)
-
+-- Options of all optimizers: optimizer.lua. Source: Kingma & Ba, Adam, 2015, section 7.1.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

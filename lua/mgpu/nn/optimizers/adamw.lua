@@ -1,8 +1,9 @@
--- AdamW: Adam with decoupled weight decay, 0.004 unless said otherwise (Loshchilov & Hutter, Decoupled
--- weight decay regularization, 2019).
+--- AdamW {learning_rate = 0.001, weight_decay = 0.004, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7, ...}: Adam with
+--- decoupled weight decay.
 --
 --     v <- v - rate * weight_decay * v, then Adam's step
-
+-- Further options: amsgrad = false, and those of all optimizers (optimizer.lua).
+-- Source: Loshchilov & Hutter, Decoupled weight decay regularization, 2019.
 local Adam = require "mgpu.nn.optimizers.adam"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

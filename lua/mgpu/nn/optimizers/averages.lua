@@ -1,9 +1,8 @@
--- Averages of the variables over the steps (use_ema): the average of a variable is one of its slots.
+--- Averages of the variables over the steps (option use_ema). The average of a variable is one of its slots.
 --
 --     average <- momentum * average + (1 - momentum) * v       after each step; the first sets it to v
 -- After every ema_overwrite_frequency steps, and in finalize_variable_values, v <- average.
--- (Polyak & Juditsky, Acceleration of stochastic approximation by averaging, 1992)
-
+-- Source: Polyak & Juditsky, Acceleration of stochastic approximation by averaging, 1992.
 local core = require "mgpu.core"
 
 local ops = core.ops

@@ -1,5 +1,4 @@
--- Which variables weight decay shrinks: all but the excluded ones.
-
+--- Which variables weight decay shrinks: all but the excluded ones.
 local core = require "mgpu.core"
 
 local M = {}

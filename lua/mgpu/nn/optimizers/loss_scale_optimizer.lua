@@ -1,16 +1,16 @@
--- LossScaleOptimizer: another optimizer's steps on gradients of the loss times a scale, so that small
--- gradients are not lost in float16; Keras's rule.
+--- LossScaleOptimizer {inner_optimizer, initial_scale = 2^15, dynamic_growth_steps = 2000}: runs another optimizer on
+--- gradients of the loss times a scale, so that small gradients do not become 0 in float16.
 --
---     gradients not finite: nothing changes but the scale <- scale / 2, count <- 0
+--     gradients not finite: the step is skipped, scale <- scale / 2, count <- 0
 --     else: the inner optimizer's step with gradients / scale, count <- count + 1;
---           dynamic_growth_steps such steps in a row: scale <- 2 scale, count <- 0
+--           after dynamic_growth_steps such steps in a row: scale <- 2 scale, count <- 0
 --
 --     local opt = mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.Adam {} }
 --     ... return opt:scale_loss(loss) ...      -- what is differentiated
 --     opt:apply(grads, variables)              -- takes the scaled gradients
--- compile wraps by itself for a model with float16 layers. The check is of all gradients, over all
--- devices; the scale is a variable, so a jitted step follows it. `skipped` counts the skipped steps.
-
+-- model:compile wraps the optimizer of a model with float16 layers. The check covers all gradients on all devices.
+-- The scale is a variable, so a jitted step follows it. `skipped` counts the skipped steps.
+-- Errors: gradients that are not finite even with the smallest scale. Source: Keras's LossScaleOptimizer.
 local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local options = require "mgpu.options"

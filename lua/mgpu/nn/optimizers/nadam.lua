@@ -1,5 +1,4 @@
--- Nadam: Adam whose momentum looks one step ahead, after Nesterov (Dozat, Incorporating Nesterov momentum
--- into Adam, 2016).
+--- Nadam {learning_rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7, ...}: Adam with Nesterov momentum.
 --
 --     u(t) = beta_1 (1 - 0.96^t / 2)              the momentum grows towards beta_1
 --     p <- p u(t)                                 p starts at 1
@@ -7,7 +6,7 @@
 --     s <- s + (1 - beta_2) (g^2 - s)
 --     h =  u(t + 1) / (1 - p u(t + 1)) * m + (1 - u(t)) / (1 - p) * g
 --     v <- v - rate h / (sqrt(s / (1 - beta_2^t)) + epsilon)
-
+-- Options of all optimizers: optimizer.lua. Source: Dozat, Incorporating Nesterov momentum into Adam, 2016; Keras.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

@@ -1,4 +1,4 @@
--- What every optimizer is: a rule that turns gradients into changes of variables.
+--- The base of all optimizers: a rule that turns gradients into changes of variables.
 --
 --     local opt = mgpu.optimizers.Adam {learning_rate = 1e-3, clipnorm = 1}
 --     opt:apply(grads, model.trainable_variables)
@@ -6,19 +6,18 @@
 --
 -- Options of all, with Keras's meaning:
 --   learning_rate            a number, one of mgpu.schedules, or a saved {class_name =, config =}
---   clipnorm, clipvalue, global_clipnorm   bounds of a gradient's norm, of its elements, of the norm
---                            of all gradients together; one of them; 0 is none
+--   clipnorm, clipvalue, global_clipnorm   bounds for the norm of each gradient, for its elements, for the norm of
+--                            all gradients together; at most one of them; 0 is no bound
 --   weight_decay             v <- v - rate * weight_decay * v before the update
 --   exclude_from_weight_decay   {"part of a name", variable, {name = "a whole name"}, ...}
---   use_ema, ema_momentum, ema_overwrite_frequency   keeps averages of the variables: averages.lua
---   loss_scale_factor        gradients are of the loss times this, as scale_loss makes it
+--   use_ema = false, ema_momentum = 0.99, ema_overwrite_frequency   averages of the variables: averages.lua
+--   loss_scale_factor        the gradients are those of the loss times this number, see scale_loss
 --   name
 --
--- Everything that changes from step to step (rate, step count, slots) is a variable, so a jitted
--- step never needs a new trace. A rule's file defines update(self, v, g, slots, now): it assigns
--- the variable's slots and returns the amount to subtract from v. `now` holds the step's scalars in
--- the dtype of v: now.rate, and what the rule's own scalars(self, now) adds.
-
+-- Everything that changes from step to step (rate, step count, slots) is a variable, so a jitted step never needs
+-- a new trace. The file of a rule defines update(self, v, g, slots, now): it assigns the variable's slots and
+-- returns the amount to subtract from v. `now` holds the scalars of the step in the dtype of v: now.rate, and what
+-- the rule's scalars(self, now) adds.
 local averages = require "mgpu.nn.optimizers.averages"
 local core = require "mgpu.core"
 local decay = require "mgpu.nn.optimizers.decay"

@@ -1,10 +1,11 @@
--- RMSprop: the gradient divided by a running root mean square of itself.
+--- RMSprop {learning_rate = 0.001, rho = 0.9, momentum = 0, epsilon = 1e-7, centered = false, ...}: the gradient
+--- divided by its running root mean square.
 --
 --     s <- rho s + (1 - rho) g^2
 --     a <- rho a + (1 - rho) g                       centered: s - a^2 takes the place of s
 --     v <- v - rate g / sqrt(s + epsilon)            momentum = 0
 --     m <- momentum m + rate g / sqrt(s + epsilon);  v <- v - m
-
+-- Options of all optimizers: optimizer.lua. Source: Tieleman & Hinton, lecture 6.5 of Neural networks, 2012; Keras.
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

@@ -1,9 +1,9 @@
--- Stochastic gradient descent, with momentum if wanted.
+--- SGD {learning_rate = 0.01, momentum = 0, nesterov = false, ...}: stochastic gradient descent.
 --
 --     v <- v - rate g                                              momentum = 0
 --     m <- momentum m - rate g;  v <- v + m                        momentum > 0
 --                                v <- v + momentum m - rate g      nesterov
-
+-- Options of all optimizers: optimizer.lua.
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 
 local SGD = Optimizer.define {

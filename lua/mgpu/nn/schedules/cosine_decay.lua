@@ -1,10 +1,11 @@
---- CosineDecay {initial_learning_rate, decay_steps, alpha = 0, warmup_target = none, warmup_steps = 0}
+--- CosineDecay {initial_learning_rate, decay_steps, alpha = 0, warmup_target =, warmup_steps = 0}
 --
--- Half a cosine from the initial rate to alpha times it (Loshchilov & Hutter, SGDR, 2016):
+-- Half a cosine from the initial rate to alpha times it:
 --     step = min(step, decay_steps)
 --     rate = initial_learning_rate * ((1 - alpha) * (1 + cos(pi step / decay_steps)) / 2 + alpha)
--- With warmup_target the rate first rises in a straight line from initial_learning_rate to
--- warmup_target for warmup_steps steps (Goyal et al., 2017); the cosine starts there and then.
+-- With warmup_target the rate first rises linearly from initial_learning_rate to warmup_target during warmup_steps
+-- steps; then the cosine starts from there. Errors: warmup_steps without warmup_target.
+-- Source: Loshchilov & Hutter, SGDR, 2016; Goyal et al., Accurate, large minibatch SGD, 2017 (warm-up).
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 local function cosine(self, from, step, m)

@@ -1,9 +1,9 @@
 --- CosineDecayRestarts {initial_learning_rate, first_decay_steps, t_mul = 2, m_mul = 1, alpha = 0}
 --
--- Cosine decay that starts anew (Loshchilov & Hutter, SGDR, 2016): period i (from 0) lasts
--- first_decay_steps * t_mul^i steps and starts at m_mul^i times the initial rate. Of the period's
--- share p that is over:
+-- Cosine decay in periods: period i (from 0) lasts first_decay_steps * t_mul^i steps and starts at m_mul^i times the
+-- initial rate. With p the share of the period that has passed:
 --     rate = initial_learning_rate * ((1 - alpha) * m_mul^i * (1 + cos(pi p)) / 2 + alpha)
+-- Source: Loshchilov & Hutter, SGDR, 2016.
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 -- A logarithm may fall short of the whole number by its rounding; a restart would then come a step

@@ -1,7 +1,7 @@
 --- ExponentialDecay {initial_learning_rate, decay_steps, decay_rate, staircase = false}
 --
 --     rate = initial_learning_rate * decay_rate ^ (step / decay_steps)
--- staircase: the exponent is rounded down.
+-- staircase: rounds the exponent down.
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

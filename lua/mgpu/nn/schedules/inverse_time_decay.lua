@@ -1,7 +1,7 @@
 --- InverseTimeDecay {initial_learning_rate, decay_steps, decay_rate, staircase = false}
 --
 --     rate = initial_learning_rate / (1 + decay_rate * step / decay_steps)
--- staircase: step / decay_steps is rounded down.
+-- staircase: rounds step / decay_steps down.
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

@@ -4,8 +4,8 @@
 --     step = min(step, decay_steps)
 --     rate = (initial_learning_rate - end_learning_rate) * (1 - step / decay_steps) ^ power
 --       + end_learning_rate
--- cycle: the first multiple of decay_steps that is not below step takes its place, so that the rate
--- rises again after each.
+-- cycle: decay_steps is replaced by its first multiple that is not below step, so that the rate rises again after
+-- each period.
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

@@ -1,15 +1,13 @@
---- What every schedule is: a learning rate as a function of the step, by Keras's formulas.
+--- The base of all schedules: a learning rate as a function of the step, by Keras's formulas.
 --
 --     local s = mgpu.schedules.ExponentialDecay { 0.1, decay_steps = 1000, decay_rate = 0.96 }
 --     s(500)                                   -- a Lua number -> a Lua number
 --     s(opt.iterations)                        -- a tensor -> a float64 tensor, on its device
 --     mgpu.optimizers.SGD { learning_rate = s }
--- Steps count from 0. A schedule's options are its fields; they never change, since a jitted step
--- has them inside.
+-- Steps count from 0. The options are fields of the schedule and never change, since a jitted step contains them.
 --
--- A file defines rate(self, step, m): the formula, written once for numbers and for tensors; m has
--- the functions of what `step` is.
-
+-- A schedule's file calls define with rate(self, step, m): the formula, written once for numbers and for tensors;
+-- m holds the functions (pow, cos, where, ...) for the type of `step`.
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 

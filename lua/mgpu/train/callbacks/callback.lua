@@ -1,4 +1,4 @@
--- What every callback is: methods that fit, evaluate and predict call as they go.
+--- Callback: the base of all callbacks, objects with methods that fit calls.
 --
 --     local Stop = mgpu.callbacks.Callback:extend("Stop", {at = "number"})
 --     function Stop:on_epoch_end(epoch, logs)
@@ -6,11 +6,12 @@
 --     end
 --     model:fit(x, y, {callbacks = Stop {at = 0.1}})
 --
--- Epochs and batches are counted from 1. `logs` holds each value by name; `acc` reads `accuracy`
--- as well. self.model is the model, self.params {epochs, steps, batch_size, verbose, samples}. A
--- table with some of these functions as fields is a callback too. The batch methods cost a reading
--- of the metrics at every step, so they are called only where a callback has them.
-
+--   on_train_begin()  on_train_end()  on_epoch_begin(epoch)  on_epoch_end(epoch, logs)
+--   on_train_batch_begin(batch)  on_train_batch_end(batch, logs)  on_test_begin()  on_test_end(logs)
+-- Epochs and batches count from 1. `logs` holds each value by name; `acc` reads `accuracy` too. self.model is the
+-- model, self.params {epochs, steps, batch_size, verbose, samples}. A table with some of these functions as fields
+-- is a callback too. on_train_batch_end makes the host wait for the metrics after every step; it is called only for
+-- callbacks that have it. A misspelled method is an error of fit.
 local options = require "mgpu.options"
 
 local Callback = {}

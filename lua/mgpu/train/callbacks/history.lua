@@ -1,8 +1,7 @@
--- What fit returns: the values of each epoch.
+--- History {}: the callback that fit returns, with the values of each epoch.
 --
 --     local h = model:fit(x, y, {epochs = 3})
 --     print(h.history.loss[3], h.epoch[3], h.params.epochs)
-
 local Callback = require "mgpu.train.callbacks.callback"
 local logs = require "mgpu.train.logs"
 

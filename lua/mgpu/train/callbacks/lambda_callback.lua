@@ -1,9 +1,5 @@
--- A callback made of functions given as options.
---
---     mgpu.callbacks.LambdaCallback {
---       on_epoch_end = function(epoch, logs) print(epoch, logs.loss) end,
---     }
-
+--- LambdaCallback {on_epoch_end = function(epoch, logs) ... end, ...}: a callback made of functions.
+-- Each option is named like a method of Callback; the functions do not get the callback itself as an argument.
 local Callback = require "mgpu.train.callbacks.callback"
 
 local declared = {}

@@ -1,9 +1,24 @@
---- Initializers, by Keras's names, defaults and formulas.
+--- mgpu.initializers: the first values of weights, by Keras's names, defaults and formulas.
 --
---     mgpu.initializers.glorot_uniform {seed = 1}      -- options; names and class names alike
--- get(value) -> function(shape, dtype, stream) -> tensor; value: a name, one made here, or a function.
--- Without a seed numbers come from the program's state (mgpu.seed), in a stream of their own for each
--- weight; with one they are a function of the seed alone.
+--     L.Dense { 10, kernel_initializer = "he_normal" }
+--     L.Dense { 10, kernel_initializer = mgpu.initializers.glorot_uniform { seed = 1 } }
+-- Both spellings of a name are read ("GlorotUniform", "glorot_uniform"); options of each, all but the first three and
+-- identity with seed:
+--   zeros {}  ones {}
+--   constant {value = 0}
+--   identity {gain = 1}               gain on the diagonal of a matrix
+--   random_normal {mean = 0, stddev = 0.05}     also "normal"
+--   random_uniform {minval = -0.05, maxval = 0.05}     also "uniform"
+--   truncated_normal {mean = 0, stddev = 0.05}  a normal cut at two standard deviations
+--   variance_scaling {scale = 1, mode = "fan_in", distribution = "truncated_normal"}  variance scale / n, n being
+--                                     fan_in, fan_out or their mean (fan_avg); also "untruncated_normal", "uniform"
+--   glorot_uniform {}  glorot_normal {}   scale 1, fan_avg (Glorot & Bengio, 2010)
+--   he_uniform {}  he_normal {}           scale 2, fan_in (He et al., 2015)
+--   lecun_uniform {}  lecun_normal {}     scale 1, fan_in (LeCun et al., 1998)
+--   orthogonal {gain = 1}                 rows or columns orthogonal (Saxe et al., 2014)
+-- An initializer is called with (shape, dtype, stream) and RETURNS a tensor. Without a seed the numbers come from the
+-- program's state (mgpu.seed), from a random stream for each weight; with one they are a function of the seed alone.
+-- Errors: an unknown name or option; a shape with too few axes (identity, orthogonal).
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local ops = core.ops
@@ -14,7 +29,7 @@ local SEED = { "seed", "integer", min = 0, max = 2147483647 }
 
 -- ---- random numbers -----------------------------------------------------------------------------
 
--- With a seed of its own the state of the program is set aside for the draw.
+-- Draws random numbers. With an own seed the program's random state is saved and restored around the draw.
 local function draw(self, shape, dtype, stream, kind, a, b)
   local spec = { shape = shape, kind = kind, a = a, b = b, dtype = dtype, stream = stream or 0 }
   if not self.seed then return ops.random(spec) end
@@ -27,7 +42,7 @@ local function draw(self, shape, dtype, stream, kind, a, b)
   return t
 end
 
---- fan_in and fan_out of a kernel's shape (Keras's compute_fans).
+--- fans(shape) -> fan_in, fan_out of a kernel's shape, as Keras's compute_fans.
 function M.fans(shape)
   local rank = #shape
   if rank == 0 then return 1, 1 end
@@ -37,7 +52,7 @@ function M.fans(shape)
   return shape[rank - 1] * field, shape[rank] * field
 end
 
--- A normal cut at two deviations has this deviation itself.
+-- The standard deviation of a standard normal distribution that is cut at 2.
 local CUT = 0.87962566103423978
 
 local function variance_scaling(self, shape, dtype, stream)
@@ -54,8 +69,9 @@ local function variance_scaling(self, shape, dtype, stream)
   return draw(self, shape, dtype, stream, "truncated_normal", 0, math.sqrt(scale) / CUT)
 end
 
--- ---- orthogonal: Gram-Schmidt, twice, on the longer side ------------------------------------------
+-- ---- orthogonal -----------------------------------------------------------------------------------
 
+-- Gram-Schmidt on the rows in place; each projection is done twice, against rounding errors.
 local function orthogonalise(rows)
   for i, row in ipairs(rows) do
     for _ = 1, 2 do
@@ -155,15 +171,14 @@ local names = {}
 for name in pairs(rules) do names[#names + 1] = name end
 table.sort(names)
 
--- "GlorotUniform" and "glorot_uniform" are one; "uniform" and "normal" are Keras's short names.
+-- The key in `rules` for a name or class name. "uniform" and "normal" are Keras's short names.
 local function canonical(name)
   local short = { uniform = "random_uniform", normal = "random_normal", zero = "zeros", one = "ones" }
   name = name:gsub("(%l)(%u)", "%1_%2"):lower()
   return short[name] or name
 end
 
---- make(name, options) -> initializer
-function M.make(name, given)
+local function make(name, given)
   local key = canonical(name)
   local rule = rules[key]
   if not rule then
@@ -177,17 +192,24 @@ function M.make(name, given)
   return setmetatable(made, meta)
 end
 
---- get(name | initializer | configuration | function) -> function(shape, dtype, stream)
+--- get(value) -> an initializer; value: a name, an initializer, a saved configuration, or function(shape, dtype,
+--- stream) -> tensor.
 function M.get(value)
   if type(value) == "function" then return value end
-  if type(value) == "string" then return M.make(value) end
+  if type(value) == "string" then return make(value) end
   if getmetatable(value) == meta then return value end
   if type(value) == "table" and type(value.initializer) == "string" then
     local given = {}
     for key, v in pairs(value) do if key ~= "initializer" then given[key] = v end end
-    return M.make(value.initializer, given)
+    return make(value.initializer, given)
   end
   core.fail("usage", "an initializer is a name, a function, or made by mgpu.initializers")
 end
 
-return M
+return setmetatable(M, {
+  __index = function(_, name)
+    make(name) -- raises for an unknown name
+    return function(given) return make(name, given) end
+  end,
+  __call = function() return names end,
+})
