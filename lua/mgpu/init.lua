@@ -44,7 +44,7 @@ end
 local loaders = {
   Layer = function() return require "mgpu.nn.layer" end,
   mixed_precision = function() return require "mgpu.nn.mixed_precision" end,
-  with_device = function() return require "mgpu.nn.layer".with_device end,
+  with_device = function() return require "mgpu.nn.device_scope".with_device end,
   Model = function() return require "mgpu.nn.model" end,
   Sequential = function() return require "mgpu.nn.sequential" end,
   Input = function() return require "mgpu.nn.layers".Input end,

@@ -9,7 +9,7 @@
 -- besides its tensors must be among the arguments, see plan_key.
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
-local Layer = require "mgpu.nn.layer"
+local device_scope = require "mgpu.nn.device_scope"
 
 local ops = core.ops
 local M = {}
@@ -156,18 +156,11 @@ function kinds.test(compiled, model, order, first, rows, layout, tensors)
   compiled.metrics:update(loss, each, x[1]:shape()[1], y, predictions, weight)
 end
 
--- fn, run (that is, traced) with Layer.groups set to the device groups.
+-- fn, run (that is, traced) with the device groups of the compiled model, if it has any.
 local function with_groups(compiled, fn)
   local groups = compiled.groups
   if not groups then return fn end
-  return function(...)
-    local before = Layer.groups
-    Layer.groups = groups
-    local results = { pcall(fn, ...) }
-    Layer.groups = before
-    if not results[1] then error(results[2], 0) end
-    return unpack(results, 2)
-  end
+  return function(...) return device_scope.with_stages(groups, fn, ...) end
 end
 
 local function make_step(compiled, model, kind)

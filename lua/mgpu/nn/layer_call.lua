@@ -1,0 +1,179 @@
+--- Using a layer: building it at the first call, checking and moving its input, running `call`, inferring shapes.
+-- These are methods of every layer; layer.lua takes them over.
+local core = require "mgpu.core"
+local device_scope = require "mgpu.nn.device_scope"
+local mixed_precision = require "mgpu.nn.mixed_precision"
+local options = require "mgpu.options"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
+
+local M = {}
+
+-- The `training` of the call in progress, which calls of inner layers inherit; nil outside of calls.
+local training_now
+
+--- in_call(): whether a layer's call is in progress.
+function M.in_call() return training_now ~= nil end
+
+-- layer:call(x, training) under the layer's dtype policy.
+local function run_call(self, x, training)
+  if training == training_now then return mixed_precision.call(self, x, training) end
+  local before = training_now
+  training_now = training
+  local ok, y = pcall(mixed_precision.call, self, x, training)
+  training_now = before
+  if not ok then error(y, 0) end
+  return y
+end
+
+local CALL_OPTIONS = options.declare { { "training", "boolean" } }
+
+--- layer:stated_training(how) -> true, false, or nil if the second argument of layer(x, how) does not say.
+function M:stated_training(how)
+  if how == nil or type(how) == "boolean" then return how end
+  if type(how) ~= "table" or getmetatable(how) then
+    self:fail("after the input come options such as {training = true}, got %s; several inputs are given as "
+      .. "one array", type(how) == "table" and tostring(how) or "a " .. type(how))
+  end
+  return options.check(("%s %q"):format(self.class_name, self.name), CALL_OPTIONS, how).training
+end
+
+-- ---- shapes -------------------------------------------------------------------------------------
+
+-- The shape of what call returns for zeros of these sizes. The call is lazy: nothing is computed.
+local function shape_of_call(self, sizes)
+  local function zeros(size) return core.ops.full(size, 0, self.compute_dtype) end
+  local x
+  if type(sizes[1]) == "table" then
+    x = {}
+    for i, size in ipairs(sizes) do x[i] = zeros(size) end
+  else
+    x = zeros(sizes)
+  end
+  local y = core.no_grad(function() return run_call(self, x, false) end)
+  if type(y) == "userdata" then return y:shape() end
+  if type(y) ~= "table" then self:fail("call returned a %s, not a tensor", type(y)) end
+  local shapes = {}
+  for i, t in ipairs(y) do shapes[i] = t:shape() end
+  return shapes
+end
+
+-- The shape, or array of shapes, with n for each unknown size.
+local function with_unknown(shape, n)
+  local sizes = {}
+  for i, size in ipairs(shape) do
+    sizes[i] = type(size) == "table" and with_unknown(size, n) or (size == -1 and n or size)
+  end
+  return sizes
+end
+
+-- The shape with -1 where a and b differ.
+local function common_shape(a, b)
+  local out = {}
+  for i, size in ipairs(a) do
+    out[i] = type(size) == "table" and common_shape(size, b[i]) or (size == b[i] and size or -1)
+  end
+  return out
+end
+
+--- layer:output_shape(shape) -> the output's shape for an input's; arrays of shapes for several inputs or outputs.
+--- Unknown sizes, such as the batch, are -1. This default calls the layer lazily with two different sizes in the
+--- unknown places; a class for which these sizes matter overrides it.
+function M:output_shape(shape)
+  local losses = rawget(self, "call_losses")
+  local a = shape_of_call(self, with_unknown(shape, 24))
+  local out = common_shape(a, shape_of_call(self, with_unknown(shape, 36)))
+  self.call_losses = losses
+  return out
+end
+
+--- layer:output_dtype() -> the dtype of the output.
+function M:output_dtype() return self.compute_dtype end
+
+local function shape_with_batch(self, x)
+  if type(x) ~= "userdata" then self:fail("expected a tensor, got %s", type(x)) end
+  local shape = x:shape()
+  if #shape == 0 then self:fail("expected a tensor with the batch as its first axis, got a number") end
+  shape[1] = -1
+  return shape
+end
+
+-- The shape of x, or the shapes of an array of tensors, with -1 for the batch.
+local function shapes_with_batch(self, x)
+  if type(x) ~= "table" then return shape_with_batch(self, x) end
+  local shapes = {}
+  for i, t in ipairs(x) do shapes[i] = shape_with_batch(self, t) end
+  return shapes
+end
+
+--- layer:ensure_built(shape): calls build(shape) if it has not been called yet; the batch is -1.
+function M:ensure_built(shape)
+  if self.built then return end
+  self.built_shape = shape
+  self:build(shape)
+  self.built = true
+  if not self.trainable then self.trainable = false end -- freezes the weights that build has made
+end
+
+-- ---- the call -----------------------------------------------------------------------------------
+
+local function check_array(self, x)
+  local fault = core.array_fault(x)
+  if fault then self:fail("the inputs: %s", fault) end
+end
+
+--- layer:tensors(x) -> x as a tensor or an array of tensors; nested numbers become a tensor.
+function M:tensors(x)
+  if type(x) ~= "table" then return x end
+  if type(x[1]) == "userdata" then
+    check_array(self, x)
+    local list = {}
+    for i, item in ipairs(x) do list[i] = type(item) == "table" and core.tensor(item) or item end
+    return list
+  end
+  return core.tensor(x)
+end
+
+-- Adds the activity regularizer's penalty. As in Keras it is that of the average sample; for float16 and bfloat16 it
+-- is computed in float32.
+local function add_activity_loss(self, y)
+  for _, t in ipairs(type(y) == "table" and y or { y }) do
+    if mixed_precision.is_half(t) then t = core.ops.cast(t, { dtype = "float32" }) end
+    self:add_loss(self.activity_regularizer(t) / t:shape()[1])
+  end
+end
+
+-- x, or each tensor of the array x, on the layer's device. An array comes to one device in any case.
+local function on_device(self, x)
+  local device = device_scope.device_of(self)
+  if type(x) ~= "table" then
+    return device and x:device() ~= device and core.place(x, device) or x
+  end
+  local list = {}
+  device = device or x[1]:device()
+  for i, t in ipairs(x) do list[i] = t:device() ~= device and core.place(t, device) or t end
+  return list
+end
+
+--- layer:apply(x, how), the same as layer(x, how) -> the output.
+--
+-- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
+-- does not say, an inner layer's call inherits `training` from the outer call; the default is false.
+-- Errors: x that is no tensor; whatever build and call raise.
+function M:apply(x, how)
+  local training = self:stated_training(how)
+  if symbolic_tensor.any(x) then
+    if not symbolic_tensor.is_symbol(x) then check_array(self, x) end
+    return symbolic_tensor.connect(self, x, training)
+  end
+  x = self:tensors(x)
+  if type(x) ~= "userdata" and type(x) ~= "table" then
+    self:fail("expected a tensor, got %s", type(x))
+  end
+  if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
+  if training == nil then training = training_now or false end
+  local y = run_call(self, mixed_precision.inputs(self, on_device(self, x)), training)
+  if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end
+  return y
+end
+
+return M
