@@ -49,7 +49,7 @@ local loaders = {
   Sequential = function() return require "mgpu.nn.sequential" end,
   Input = function() return require "mgpu.nn.layers".Input end,
   explain = function() return require "mgpu.parallel.explain" end,
-  load_model = function() return require "mgpu.nn.config".load_model end,
+  load_model = function() return require "mgpu.nn.saving".load_model end,
   models = zoo,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do

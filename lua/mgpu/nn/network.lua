@@ -1,22 +1,22 @@
---- What Sequential and the functional Model share: layers with names, training, saving, a summary.
+--- The base of Sequential and Model: layers with names, training, saving, a summary.
 --
--- Training methods (compile, fit, ...) come from train/model_methods.lua, saving from config.lua. A network has
--- `layers`, `sample_shapes` (of its inputs, without the batch; nil before it is known) and is itself
--- a layer.
+-- The methods for training (compile, fit, ...) come from train/model_methods.lua, those for saving from saving.lua. A
+-- network has `layers`, and is itself a layer.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 
 local Network = Layer:extend("Network", { positional = 0 })
 
-Network.is_network, Network.autocast = true, false -- its layers cast for themselves
+Network.is_network, Network.autocast = true, false -- each of its layers casts its own inputs
 
-for _, part in ipairs { "mgpu.train.model_methods", "mgpu.nn.config" } do
-  for name, method in pairs(require(part)) do Network[name] = method end
+for _, methods in ipairs { require "mgpu.train.model_methods", require "mgpu.nn.saving".methods } do
+  for name, method in pairs(methods) do Network[name] = method end
 end
 
+--- model:contents() -> its layers.
 function Network:contents() return self.layers end
 
---- get_layer(name) or get_layer {index = n}
+--- model:get_layer(name) or model:get_layer {index = n} (from 1) -> the layer. Errors: there is none.
 function Network:get_layer(which)
   if type(which) == "table" then which = which.index or which.name or which[1] end
   if type(which) == "number" then
@@ -32,14 +32,14 @@ function Network:get_layer(which)
     near and (" (did you mean %q?)"):format(near) or "")
 end
 
---- summary(): prints Keras's table. RETURNS nothing.
+--- model:summary(): prints Keras's table of the layers.
 function Network:summary()
   local write = require "mgpu".output
   write(require "mgpu.nn.summary".text(self) .. "\n")
 end
 
---- The configurations of the layers. A layer that has the model's policy because it said nothing else
---- does not name it: it takes that of the model again.
+--- model:layer_configs() -> array of {class_name =, config =}. A layer that has the model's dtype policy because it did
+--- not state one leaves it out, so that it takes the model's policy when it is loaded.
 function Network:layer_configs()
   local list = {}
   for i, layer in ipairs(self.layers) do
@@ -62,8 +62,8 @@ local function fits(shape, wanted)
   return true
 end
 
---- x with the last axis of size 1 that the model's shape has and it lacks, or without the one it has and
---- the model's lacks, as Keras adjusts ranks.
+--- with_rank(x, wanted) -> x with an axis of size 1 added at its end, or dropped there, if that gives it as many axes
+--- as the shape `wanted`; else x itself. Keras does the same.
 function Network.with_rank(x, wanted)
   local shape = x:shape()
   local rank = #shape
@@ -77,7 +77,7 @@ function Network.with_rank(x, wanted)
   return core.ops.reshape(x, { shape = shape })
 end
 
---- Raises if a batch does not have the shape that the model was built for; `which` names the input.
+--- model:check_sample(x, wanted, which): raises unless the batch x has the shape `wanted`; `which` names the input.
 function Network:check_sample(x, wanted, which)
   local shape = x:shape()
   if not fits(shape, wanted) then
@@ -86,14 +86,14 @@ function Network:check_sample(x, wanted, which)
   end
 end
 
---- x as the floats of the model, unless `dtype` says that who reads it wants integers.
+--- as_float(x, dtype) -> x as floats, unless `dtype` says that the model wants integers.
 function Network.as_float(x, dtype)
   if type(x) ~= "userdata" or x:dtype():find "float" then return x end
   if dtype and dtype:find "int" then return x end
   return x:cast(core.floatx())
 end
 
---- Runs the layers inside: what they add to the loss is that of this call alone.
+--- model:begin_call(): drops the losses that layers added in earlier calls, at the start of an outermost call.
 function Network:begin_call()
   if not Layer.in_call() then self:forget_losses() end
 end

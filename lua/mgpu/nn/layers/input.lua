@@ -4,7 +4,7 @@
 -- (accepted as in Keras and ignored: any batch fits). RETURNS a symbolic tensor {-1, sizes...}.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
-local symbol = require "mgpu.nn.symbolic_tensor"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local Input = Layer:extend("Input", { whole = "shape", positional = 0,
   { "shape", "shape", required = true },
@@ -22,10 +22,12 @@ function Input:call(x) return x end -- luacheck: no self
 function Input:output_shape(shape) return shape end -- luacheck: no self
 
 local make = Input.new
+
+--- new {sizes...} -> the symbolic tensor of the input; the same as calling Input.
 function Input.new(given)
   local layer = make(given)
   local dtype = layer.states_policy and layer.compute_dtype or core.floatx()
-  return symbol.input(layer, { -1, unpack(layer.shape) }, dtype)
+  return symbolic_tensor.input(layer, { -1, unpack(layer.shape) }, dtype)
 end
 
 return Input

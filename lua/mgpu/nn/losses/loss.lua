@@ -26,12 +26,12 @@ local Loss = {}
 Loss.__index = Loss
 Loss.__tostring = function(self) return "loss " .. self.name end
 
--- Bounds probabilities away from 0 and 1, as Keras's epsilon does.
+-- Probabilities are kept within [EPSILON, 1 - EPSILON], as in Keras.
 Loss.EPSILON = 1e-7
 
 -- ---- shapes -------------------------------------------------------------------------------------
 
--- What to do about a y of shape `actual` that does not fit.
+-- What the user can do about a y of shape `actual` that does not fit, for the error message; nil if unknown.
 local function remedy(loss, actual, prediction)
   local classes = prediction[#prediction]
   if loss.kind == "categorical_crossentropy" and shapes.product(actual) * classes
@@ -43,24 +43,24 @@ local function remedy(loss, actual, prediction)
   end
 end
 
--- The axis of the classes, or the one to average over, in predictions of that shape.
+--- loss:axis(prediction) -> the axis of the classes, or the one to average over, for predictions of that shape.
 function Loss:axis(prediction) return shapes.axis(self.name, self.options.axis or -1, #prediction) end
 
--- The shape that y must have, given the shape of the predictions.
+--- loss:target_shape(prediction) -> the shape that y must have.
 function Loss:target_shape(prediction)
   local shape = { unpack(prediction) }
   if self.labels then table.remove(shape, self:axis(prediction)) end
   return shape
 end
 
--- y with 0 in place of the class id that the loss ignores, if there is one.
+--- loss:counted_labels(y) -> y with 0 in place of the ignored class id, if there is one.
 function Loss:counted_labels(y)
   local ignored = self.options.ignore_class
   return ignored and ops.where(ops.eq(y, ignored), 0, y) or y
 end
 
--- Whether y of shape `actual` fits predictions of shape `prediction`, as it is or by an axis of
--- length 1 at its end; if not, raises.
+--- loss:check_shape(actual, prediction, what): raises unless y of shape `actual` fits predictions of shape
+--- `prediction`, up to an axis of size 1 at its end. `what` begins the message (default: the loss's name).
 function Loss:check_shape(actual, prediction, what)
   shapes.check(what or self.name, actual, prediction, self:target_shape(prediction),
     remedy(self, actual, prediction))
@@ -68,7 +68,7 @@ end
 
 -- ---- the value ----------------------------------------------------------------------------------
 
--- One value a row: the mean over all axes but the first.
+--- rows(values) -> one value a row: the mean over all axes but the first.
 function Loss.rows(values)
   local rank = values:rank()
   if rank <= 1 then return values end
@@ -77,14 +77,14 @@ function Loss.rows(values)
   return ops.sum(values, { axis = axes }) / shapes.product(values:shape(), 2)
 end
 
--- The mean over an axis (the last), where there is one besides the rows.
+--- last_mean(values, axis = -1) -> the mean over the axis; a scalar stays.
 function Loss.last_mean(values, axis)
   local shape = values:shape()
   if #shape == 0 then return values end
   return ops.sum(values, { axis = axis or -1 }) / shape[axis or #shape]
 end
 
--- y_true in the shape and dtype that the loss compares y_pred with.
+--- loss:prepare(y_true, y_pred) -> y_true in the shape and dtype that `values` expects. Errors: as check_shape.
 function Loss:prepare(y_true, y_pred)
   local prediction = y_pred:shape()
   self:check_shape(y_true:shape(), prediction)
@@ -96,19 +96,19 @@ function Loss:prepare(y_true, y_pred)
   return ops.cast(y_true, { dtype = y_pred:dtype() })
 end
 
--- A tensor of halves as float32.
-local function widened(t)
+-- t, upcast to float32 if it is float16 or bfloat16.
+local function upcast(t)
   return is_half(t) and ops.cast(t, { dtype = "float32" }) or t
 end
 
--- The values before any reduction, and which of them count (nil: all).
-local function values_of(self, y_true, y_pred)
+-- The values before any reduction, and a tensor that tells which of them count (nil: all do).
+local function unreduced(self, y_true, y_pred)
   if type(y_pred) ~= "userdata" then y_pred = core.tensor(y_pred) end
   if type(y_true) ~= "userdata" then y_true = core.tensor(y_true) end
-  y_true, y_pred = widened(y_true), widened(y_pred)
+  y_true, y_pred = upcast(y_true), upcast(y_pred)
   if self.custom then return self.per_sample(y_true, y_pred) end
   if not y_pred:dtype():find "float" then
-    y_pred = widened(ops.cast(y_pred, { dtype = core.floatx() }))
+    y_pred = upcast(ops.cast(y_pred, { dtype = core.floatx() }))
   end
   local chosen = self.options
   if chosen.axis then
@@ -117,13 +117,13 @@ local function values_of(self, y_true, y_pred)
   return self.values(self:prepare(y_true, y_pred), y_pred, chosen)
 end
 
--- total / divisor, 0 where the divisor is 0.
+-- total / divisor, without a division by 0.
 local function ratio(total, divisor)
   return total / ops.where(ops.eq(divisor, 0), 1, divisor)
 end
 
---- The unreduced values as the chosen reduction of them; weight: see shapes.weight; counted: a tensor
---- of their shape, which of them count (nil: all).
+--- loss:reduce(values, weight, counted) -> the values after the option `reduction`.
+-- ARGS weight: see shapes.weight; counted: a tensor of their shape that tells which of them count (nil: all).
 function Loss:reduce(values, weight, counted)
   local dtype, reduction = values:dtype(), self.options.reduction or "sum_over_batch_size"
   weight = shapes.weight(self.name, weight, values:shape(), dtype)
@@ -141,13 +141,13 @@ function Loss:reduce(values, weight, counted)
   return counted and ratio(total, ops.sum(counted)) or total / values:count()
 end
 
---- The loss as one number (reduction "none": the values), weighted by weight if it is given.
+--- loss:value(y_true, y_pred, weight) -> the loss as a scalar tensor (with reduction "none": the values).
 function Loss:value(y_true, y_pred, weight)
-  local values, counted = values_of(self, y_true, y_pred)
+  local values, counted = unreduced(self, y_true, y_pred)
   return self:reduce(values, weight, counted)
 end
 
--- This loss with further options.
+-- This loss with other options.
 local function variant(self, given)
   local chosen = options.check(self.name, self.declared, given)
   for key, value in pairs(self.options) do
@@ -156,8 +156,8 @@ local function variant(self, given)
   return self:with(chosen)
 end
 
--- The scalar to minimise. A table of options alone makes a loss with these options; as a third
--- argument they are for this call, among them sample_weight.
+-- loss(y_true, y_pred, options) is the scalar to minimise; options, with sample_weight among them, are for this call.
+-- loss(options) makes a loss with these options.
 function Loss:__call(y_true, y_pred, given)
   if y_pred == nil then
     if self.new and (y_true == nil or type(y_true) == "table") then return self.new(y_true) end
@@ -176,6 +176,7 @@ function Loss:__call(y_true, y_pred, given)
   return self:value(y_true, y_pred, weight)
 end
 
+--- loss:get_config() -> name and options.
 function Loss:get_config() return { name = self.name, options = self.options } end
 
 -- ---- making losses ------------------------------------------------------------------------------
@@ -192,32 +193,35 @@ local function make(definition, chosen)
   self.options = chosen
   self.kind = definition.name
   self.name = chosen.name or definition.name
+  --- loss:with(options) -> the same loss with checked options.
   self.with = function(_, other) return make(definition, other) end
+  --- loss.per_sample(y_true, y_pred, options) -> one value a row.
   self.per_sample = function(y_true, y_pred, given)
     local loss = given and variant(self, given) or self
-    return Loss.rows((values_of(loss, y_true, y_pred)))
+    return Loss.rows((unreduced(loss, y_true, y_pred)))
   end
   return self
 end
 
+--- define(definition) -> the loss with its default options; its field `new` makes one with other options.
 -- ARGS
---   definition.name      as it is written in compile; the loss's field kind, also if it is renamed
+--   definition.name      its name in compile; also the field `kind` of a loss that is renamed
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them
 --   definition.labels    true: y holds class ids and lacks the axis of classes of the predictions
 --   definition.values    function(y_true, y_pred, options) -> values[, which of them count]
--- RETURNS the loss with its default options; its field `new` makes one with other options.
 function Loss.define(definition)
   definition.declared = { positional = 0, unpack(definition.declared) }
   for _, option in ipairs(SHARED) do definition.declared[#definition.declared + 1] = option end
   local defaults = options.check(definition.class, definition.declared, {})
+  --- new(options) -> the loss with these options.
   function definition.new(given)
     return make(definition, options.check(definition.class, definition.declared, given or {}))
   end
   return make(definition, defaults)
 end
 
--- A user's function(y_true, y_pred) as a loss. It returns one value a sample.
+--- from_function(fn) -> a loss made of the user's function(y_true, y_pred) -> one value a sample.
 function Loss.from_function(fn)
   local function per_sample(y_true, y_pred)
     local values = fn(y_true, y_pred)

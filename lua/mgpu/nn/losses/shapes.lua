@@ -7,8 +7,10 @@ local core = require "mgpu.core"
 local ops = core.ops
 local M = {}
 
+--- show(shape) -> "{2, 3}".
 function M.show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
+--- same(a, b): whether two shapes are equal.
 function M.same(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do
@@ -17,15 +19,14 @@ function M.same(a, b)
   return true
 end
 
---- The number of elements from axis `from` (1) on.
+--- product(shape, from = 1) -> the product of the sizes from axis `from` on.
 function M.product(shape, from)
   local count = 1
   for i = from or 1, #shape do count = count * shape[i] end
   return count
 end
 
---- Whether y of shape `actual` is of shape `expected`, or would be with an axis of length 1 more or less at
---- its end.
+--- fits(actual, expected): whether the shapes are equal, up to one axis of size 1 at the end.
 function M.fits(actual, expected)
   if M.same(actual, expected) then return true end
   local wider = { unpack(expected) }
@@ -35,15 +36,16 @@ function M.fits(actual, expected)
   return M.same(actual, { unpack(expected, 1, #expected - 1) })
 end
 
---- Raises unless y fits.
---- ARGS  who: named in the error; remedy: how to make it fit
+--- check(who, actual, prediction, expected, remedy): raises unless `actual`, the shape of y, fits `expected`.
+-- ARGS who: begins the message; prediction: the shape to show; remedy: what the user can do.
 function M.check(who, actual, prediction, expected, remedy)
   if M.fits(actual, expected) then return end
   core.fail("usage", ("%s: y has shape %s but predictions of shape %s need %s: %s"):format(who,
     M.show(actual), M.show(prediction), M.show(expected), remedy or "the last layer and y must agree"))
 end
 
---- y in the shape of the predictions, or without their last axis where y holds class ids.
+--- target(who, y, y_pred, labels) -> y in the shape of the predictions; with `labels` (class ids) without their last
+--- axis. Errors: as check.
 function M.target(who, y, y_pred, labels)
   local prediction = y_pred:shape()
   local expected = { unpack(prediction, 1, #prediction - (labels and 1 or 0)) }
@@ -54,7 +56,7 @@ function M.target(who, y, y_pred, labels)
   return M.same(y:shape(), expected) and y or ops.reshape(y, { shape = expected })
 end
 
---- The axis counted from 1; the first one, the batch, is no choice.
+--- axis(who, axis, rank) -> the axis as a position from 1. Errors: out of range; 1, the batch.
 function M.axis(who, axis, rank)
   local at = axis < 0 and axis + rank + 1 or axis
   if axis ~= -1 and (at < 2 or at > rank) or at < 1 then
@@ -64,7 +66,7 @@ function M.axis(who, axis, rank)
   return at
 end
 
---- x with the axis as its last one, the others in their order.
+--- axis_last(x, axis) -> x with the axis moved to the end.
 function M.axis_last(x, axis)
   local rank, order = x:rank(), {}
   if axis == rank then return x end
@@ -75,9 +77,9 @@ function M.axis_last(x, axis)
   return ops.permute(x, { order = order })
 end
 
---- Sample weights for values of that shape: a tensor that broadcasts against them. A weight may stand for one
---- value, or for all that share its first axes: {rows} and {rows, 1} weigh rows.
---- ARGS  weight: a number, table or tensor; nil gives nil
+--- weight(who, weight, shape, dtype) -> sample weights as a tensor that broadcasts against values of that shape.
+-- A weight counts for one value, or for all values that share its first axes: {rows} and {rows, 1} weight rows.
+-- ARGS weight: a number, table or tensor; nil gives nil. Errors: weights that do not fit.
 function M.weight(who, weight, shape, dtype)
   if weight == nil then return nil end
   if type(weight) ~= "userdata" then weight = core.tensor(weight, { dtype = dtype }) end

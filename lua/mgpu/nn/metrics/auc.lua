@@ -16,7 +16,8 @@ local shapes = require "mgpu.nn.losses.shapes"
 local ops = core.ops
 local EPSILON = 1e-7
 
-local function even(n)
+-- n - 2 thresholds evenly between 0 and 1.
+local function even_thresholds(n)
   local list = {}
   for i = 1, n - 2 do list[i] = i / (n - 1) end
   return list
@@ -26,7 +27,7 @@ local function ratio(a, b) return b ~= 0 and a / b or 0 end
 
 -- ---- the area, from the counts at each threshold ------------------------------------------------
 
--- Davis & Goadrich 2006: between two thresholds precision is no straight line in recall.
+-- Davis & Goadrich, 2006: between two thresholds precision is not linear in recall, but the counts are.
 local function interpolated_pr(tp, fp, fn)
   local area = 0
   for i = 1, #tp - 1 do
@@ -39,7 +40,7 @@ local function interpolated_pr(tp, fp, fn)
   return area
 end
 
--- Each: a point (x, y) of the curve.
+-- RETURNS the point (x, y) of the curve at a threshold.
 local curves = {
   ROC = function(tp, fp, fn, tn) return ratio(fp, fp + tn), ratio(tp, tp + fn) end,
   PR = function(tp, fp, fn) return ratio(tp, tp + fn), ratio(tp, tp + fp) end,
@@ -56,7 +57,7 @@ local heights = {
   majoring = math.max,
 }
 
--- counts: arrays over the thresholds
+-- The area, from the counts at each threshold: arrays.
 local function area_of(chosen, tp, fp, fn, tn)
   if chosen.curve == "PR" and chosen.summation_method == "interpolation" then
     return interpolated_pr(tp, fp, fn)
@@ -93,7 +94,7 @@ local function check_labels(self)
   end
 end
 
--- Of the predictions.
+-- Raises unless predictions of that shape fit num_labels and label_weights.
 local function check_columns(self, shape)
   local chosen = self.options
   if chosen.multi_label and (#shape ~= 2 or shape[2] ~= chosen.num_labels) then
@@ -123,7 +124,7 @@ return Metric.define {
     check_labels(self)
     local inner = self.options.thresholds
       and { unpack(confusion.thresholds(("AUC %q"):format(self.name), self.options)) }
-      or even(self.options.num_thresholds)
+      or even_thresholds(self.options.num_thresholds)
     table.sort(inner)
     table.insert(inner, 1, -EPSILON)
     inner[#inner + 1] = 1 + EPSILON

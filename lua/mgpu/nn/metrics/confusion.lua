@@ -17,7 +17,7 @@ M.declared = {
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
---- The thresholds of the options, checked; -infinity with top_k alone, as in Keras.
+--- thresholds(who, chosen) -> the checked thresholds: an array. With top_k alone it is -infinity, as in Keras.
 function M.thresholds(who, chosen)
   local given = chosen.thresholds
   if given == nil then return { chosen.top_k and -math.huge or 0.5 } end
@@ -31,7 +31,7 @@ function M.thresholds(who, chosen)
   return list
 end
 
--- The k largest of each row; the others become -infinity.
+-- p with -infinity for all but the k largest of each row.
 local function only_top(who, p, k)
   local shape = p:shape()
   local n = shape[#shape]
@@ -52,6 +52,7 @@ local function only_top(who, p, k)
   return ops.where(top, p, -math.huge)
 end
 
+-- The column of class `id`.
 local function one_class(who, t, id)
   local shape = t:shape()
   if #shape < 2 or id >= shape[#shape] then
@@ -61,15 +62,14 @@ local function one_class(who, t, id)
   return ops.gather(t, core.tensor({ id }, { dtype = "int32" }):to(t:device()), { axis = -1 })
 end
 
--- t {n, labels} as {1, n, labels}
-local function spread(t, labels)
+-- t {n, labels} as {1, n, labels}, to broadcast against the thresholds.
+local function with_threshold_axis(t, labels)
   return ops.reshape(t, { shape = { 1, t:count() / labels, labels } })
 end
 
---- The weighted counts {thresholds} (with labels: {thresholds, labels}) of true positives, false positives,
---- false negatives and true negatives.
---- ARGS  chosen: {top_k =, class_id =, labels = how many columns are counted apart, label_weights = one a
----       column}, none of them needed
+--- counts(who, y_true, y_pred, weight, thresholds, chosen) -> the weighted counts of true positives, false positives,
+--- false negatives and true negatives, each {thresholds}, or {thresholds, labels} with `labels`.
+-- ARGS chosen: {top_k =, class_id =, labels = columns to count separately, label_weights = one a column}, each may be nil.
 function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
   y_true = shapes.target(who, y_true, y_pred)
   if chosen.top_k then y_pred = only_top(who, y_pred, chosen.top_k) end
@@ -82,11 +82,11 @@ function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
     local columns = core.tensor(chosen.label_weights, { dtype = "float64" }):to(y_pred:device())
     weight = weight and weight * columns or columns
   end
-  if weight then weight = spread(ops.broadcast_to(weight, { shape = shape }), labels) end
+  if weight then weight = with_threshold_axis(ops.broadcast_to(weight, { shape = shape }), labels) end
   local dtype = y_pred:dtype() == "float64" and "float64" or "float32"
-  local p = spread(ops.cast(y_pred, { dtype = dtype }), labels)
+  local p = with_threshold_axis(ops.cast(y_pred, { dtype = dtype }), labels)
   local limits = core.tensor(thresholds, { dtype = dtype }):reshape { #thresholds, 1, 1 }
-  local actual = spread(ops.ne(y_true, 0), labels)
+  local actual = with_threshold_axis(ops.ne(y_true, 0), labels)
   local positive = ops.gt(p, limits:to(p:device()))
   local function count(where)
     local ones = ops.cast(where, { dtype = "float64" })
@@ -98,7 +98,8 @@ function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
     count(ops.logical_and(no, actual)), count(ops.logical_and(no, never))
 end
 
---- a / (a + b) for each threshold, 0 where nothing was counted: a number, or an array for a list of them.
+--- ratio(chosen, a, b) -> a / (a + b) for each threshold, 0 where nothing was counted: a number, or an array if the
+--- option thresholds is a list.
 function M.ratio(chosen, a, b)
   local list, above, below = {}, a:value():totable(), b:value():totable()
   for i, n in ipairs(above) do list[i] = n + below[i] > 0 and n / (n + below[i]) or 0 end

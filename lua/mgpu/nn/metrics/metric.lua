@@ -27,31 +27,32 @@ local function zero_list(shape, axis)
   return list
 end
 
--- Values, not ops: a state that is reset waits for nothing.
+-- From numbers, not by an op: resetting the state must not wait for the device.
 local function zeros(shape) return core.tensor(zero_list(shape, 1), { dtype = "float64" }) end
 
--- The sums are float64: adding up a long epoch in float32 would round.
-local function sums(name, shape)
+-- A sum: float64, since float32 would round over a long epoch.
+local function new_sum(name, shape)
   return core.variable(zeros(shape), { name = name, trainable = false })
 end
 
--- A tensor, beside the sums. (A step that is traced says itself where things lie.)
-local function taken(self, value)
+-- The value as a tensor on the device of the sums. (In a traced step, placement is up to the step.)
+local function to_tensor(self, value)
   local t = type(value) == "userdata" and value or core.tensor(value)
   local device = self.state[1]:device()
   return (t:device() == device or core.tracing()) and t or t:to(device)
 end
 
--- Halves as float32: what is worked out of them should not be rounded again.
-local function widened(t)
+-- t, upcast to float32 if it is float16 or bfloat16, so that the metric's own arithmetic does not round again.
+local function upcast(t)
   return is_half(t) and ops.cast(t, { dtype = "float32" }) or t
 end
 
 local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
--- Adds values, each counted with its weight (a number, or a tensor with one weight a row).
+--- metric:add(values, weight): adds values to total and count, each times its weight: a number, or a tensor with one
+--- weight a row.
 function Metric:add(values, weight)
-  values = ops.cast(taken(self, values), { dtype = "float64" })
+  values = ops.cast(to_tensor(self, values), { dtype = "float64" })
   local count = values:count()
   if type(weight) == "number" then
     values, count = values * weight, count * weight
@@ -64,56 +65,61 @@ function Metric:add(values, weight)
   self.count:assign(ops.add(self.count, count))
 end
 
---- Data of another device come to that of the sums.
+--- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to that of
+--- the sums. Errors: y_true that does not fit y_pred.
 function Metric:update(y_true, y_pred, weight)
-  y_true, y_pred = widened(taken(self, y_true)), widened(taken(self, y_pred))
-  if type(weight) == "userdata" then weight = taken(self, weight) end
+  y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
+  if type(weight) == "userdata" then weight = to_tensor(self, weight) end
   if self.observe then return self:observe(y_true, y_pred, weight) end
   self:add(self:values(y_true, y_pred), weight)
 end
 
--- y_true in the shape of the predictions, or (labels) without their last axis; raises if it cannot be.
+--- metric:fit(y_true, y_pred, labels) -> y_true in the shape of the predictions, or, for class ids, without their last
+--- axis. Errors: shapes that do not fit.
 function Metric:fit(y_true, y_pred, labels) return shapes.target(self.name, y_true, y_pred, labels) end
 
--- The mean so far, as a Lua number; 0 before the first update, as in Keras.
+--- metric:result() -> the mean so far, a Lua number; 0 before the first update, as in Keras. Waits for the device.
 function Metric:result()
   local count = self.count:item()
   return count == 0 and 0 or self.total:item() / count
 end
 
+--- metric:reset(), also reset_state: starts again from nothing.
 function Metric:reset()
   for _, v in ipairs(self.state) do v:assign(zeros(v:shape()):to(v:device())) end
 end
 
--- The variables of the state.
+--- metric:variables() -> the sums, an array of variables.
 function Metric:variables() return self.state end
 
--- The values of the state, to be given to restore.
+--- metric:save() -> the values of the sums, for restore.
 function Metric:save()
   local saved = {}
   for i, v in ipairs(self.state) do saved[i] = v:value() end
   return saved
 end
 
+--- metric:restore(saved): sets the sums to what save returned.
 function Metric:restore(saved)
   for i, v in ipairs(self.state) do v:assign(saved[i]) end
 end
 
+--- metric:get_config() -> name and options.
 function Metric:get_config() return { name = self.name, options = self.options } end
 
 Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 
 -- ---- making metrics -----------------------------------------------------------------------------
 
+--- define(definition) -> a class of metrics, to be called with options.
 -- ARGS
 --   definition.name      the result's name
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
 --   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
---   definition.init      function(self): checks the options further
---   definition.state     names of sums in place of total and count; their shape is definition.size(self).
+--   definition.init      function(self): checks the options further, if there is more to check
+--   definition.state     names of sums that replace total and count; their shape is definition.size(self).
 --                        Then also observe(self, y_true, y_pred, weight) and result(self)
--- RETURNS the class: called with options it makes a metric.
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {
     __index = Metric,
@@ -126,13 +132,14 @@ function Metric.define(definition)
   class.__index = class
   class.declared = { { "name", "string", default = definition.name },
     unpack(definition.declared or {}) }
+  --- new(options) -> a metric of the class; the same as calling the class.
   function class.new(given)
     local chosen = options.check(definition.class, class.declared, given or {})
     local self = setmetatable({ name = chosen.name, options = chosen, state = {} }, class)
     if self.init then self:init() end
     local shape = definition.size and definition.size(self) or {}
     for i, name in ipairs(definition.state or { "total", "count" }) do
-      self.state[i] = sums(name, shape)
+      self.state[i] = new_sum(name, shape)
       self[name] = self.state[i]
     end
     return self
@@ -140,7 +147,7 @@ function Metric.define(definition)
   return class
 end
 
--- A user's function(y_true, y_pred), or a loss's per_sample, as a metric.
+--- from_function(fn, name) -> a metric made of function(y_true, y_pred) -> one number a sample.
 function Metric.from_function(fn, name)
   return Metric.define {
     name = name,

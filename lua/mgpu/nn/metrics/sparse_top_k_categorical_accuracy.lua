@@ -7,7 +7,7 @@ local Metric = require "mgpu.nn.metrics.metric"
 
 local ops = core.ops
 
--- Per row: whether fewer than k classes are predicted higher than the class `ids`.
+--- hits(ids, y_pred, k) -> for each row, whether fewer than k classes have a higher prediction than the class ids[row].
 local function hits(ids, y_pred, k)
   local shape = y_pred:shape()
   local classes = shape[#shape]

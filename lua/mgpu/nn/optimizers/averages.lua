@@ -10,7 +10,7 @@ local M = {}
 
 M.SLOT = "average"
 
--- A variable that comes after the first step would have an average that started at 0.
+--- check_new(optimizer, v): raises for a variable that is new after the first step: its average would start at 0.
 function M.check_new(optimizer, v)
   if optimizer.options.use_ema and optimizer.begun then
     core.fail("usage", ("%s: the variable %q is new: with use_ema all variables must be given to build, "
@@ -18,7 +18,8 @@ function M.check_new(optimizer, v)
   end
 end
 
--- Of all variables the optimizer knows, those without a gradient too, as in Keras.
+--- update(optimizer): updates the averages of all variables the optimizer knows, as in Keras also of those without a
+--- gradient in this step.
 function M.update(optimizer)
   local chosen = optimizer.options
   if not chosen.use_ema then return end
@@ -36,8 +37,8 @@ function M.update(optimizer)
   end
 end
 
---- finalize_variable_values(variables): sets them to their averages; without use_ema, nothing. Without
---- a step so far there is no average, and they stay.
+--- opt:finalize_variable_values(variables): sets the variables to their averages. Does nothing without use_ema and before
+--- the first step. Errors: a variable that the optimizer does not know.
 function M.finalize(optimizer, variables)
   if not optimizer.options.use_ema then return end
   for _, v in ipairs(variables) do

@@ -7,8 +7,8 @@ local function fail(optimizer, message, ...)
   core.fail("usage", optimizer.name .. ": exclude_from_weight_decay " .. message:format(...))
 end
 
--- One list of Keras's two: var_list and var_names stand in front of the rest.
-local function listed(optimizer, given)
+-- The entries as one array: those of var_list and var_names (Keras's two lists), then the others.
+local function to_list(optimizer, given)
   if type(given) ~= "table" then
     fail(optimizer, "takes a list of variables and parts of names, got %s", type(given))
   end
@@ -25,11 +25,12 @@ local function listed(optimizer, given)
   return list
 end
 
---- exclude_from_weight_decay {"bias", variable, {name = "dense/kernel"}}, before the optimizer is built.
---- A string excludes the variables with it in their names. The last call counts.
+--- opt:exclude_from_weight_decay {"bias", variable, {name = "dense/kernel"}}: which variables do not decay.
+-- A string excludes the variables whose names contain it. A later call replaces an earlier one. Errors: other entries;
+-- an optimizer that is built already.
 function M.exclude(optimizer, given)
   local excluded = { parts = {}, whole = {}, variables = {} }
-  for _, value in ipairs(listed(optimizer, given)) do
+  for _, value in ipairs(to_list(optimizer, given)) do
     if type(value) == "string" and value ~= "" then
       excluded.parts[#excluded.parts + 1] = value
     elseif core.is_variable(value) then
@@ -53,13 +54,13 @@ local function is_excluded(excluded, v)
   return false
 end
 
---- Whether the optimizer's weight decay acts on the variable.
+--- applies(optimizer, v): whether weight decay acts on the variable.
 function M.applies(optimizer, v)
   local excluded = optimizer.excluded
   return optimizer.options.weight_decay and not (excluded and is_excluded(excluded, v))
 end
 
---- What was excluded as data that JSON can hold: variables by their names. nil for nothing.
+--- saved(optimizer) -> what was excluded, as data that JSON can hold (variables by their names); nil for nothing.
 function M.saved(optimizer)
   local excluded = optimizer.excluded
   if not excluded then return nil end

@@ -27,8 +27,7 @@ LossScale.declared = { positional = 1,
   { "name", "string" },
 }
 
--- Below this even the largest float16 is nothing once it is scaled: no scale helps. Above the other
--- bound a scale would become infinite.
+-- Below LEAST even the largest float16 gradient would be scaled to 0, so no scale helps; above MOST it would overflow.
 local LEAST, MOST = 2 ^ -24, 2 ^ 126
 
 LossScale.skips_steps = true
@@ -36,21 +35,24 @@ LossScale.BAD_SCALE = "the gradients are not finite (NaN or infinite), whatever 
 
 -- ---- the parts of an optimizer ------------------------------------------------------------------
 
---- See optimizer.lua: its own state, then that of the inner optimizer.
+--- opt:variables() -> its own state, then that of the inner optimizer, as Optimizer:variables.
 function LossScale:variables()
   return { self.step_counter, self.dynamic_scale, self.skipped, unpack(self.inner_optimizer:variables()) }
 end
 
+--- opt:build(variables): makes the slots of the inner optimizer.
 function LossScale:build(variables) self.inner_optimizer:build(variables) end
 
+--- opt:scale_loss(loss) -> the loss times the scale.
 function LossScale:scale_loss(loss) return loss * self.dynamic_scale end
 
--- A scale never leaves its bounds. Said of the divisor, this tells the plan that a finite float16 stays
--- finite, and that the check of the gradients need not wait for their division.
+--- opt:unscale(grads) -> the gradients divided by the scale, in float32 at least.
+-- The scale is within its bounds anyway. Bounding it here again tells the graph passes that a finite float16 stays
+-- finite, so that the check for finite gradients need not wait for the division.
 function LossScale:unscale(grads)
   local list = {}
   for i, g in ipairs(grads) do
-    if g then -- a variable of float16 has gradients of float16
+    if g then -- a float16 variable has float16 gradients
       local wide = g:dtype() == "float64" and g or ops.cast(g, { dtype = "float32" })
       local scale = core.place(self.dynamic_scale:value(), g:device())
       list[i] = wide / ops.minimum(ops.maximum(scale, LEAST), MOST)
@@ -61,17 +63,20 @@ function LossScale:unscale(grads)
   return list
 end
 
---- How often apply was called, skipped steps included.
+--- opt:steps_taken() -> how often apply was called, skipped steps included.
 function LossScale:steps_taken()
   return self.inner_optimizer:steps_taken() + tonumber(self.skipped:item())
 end
 
+--- opt:finalize_variable_values(variables): that of the inner optimizer.
 function LossScale:finalize_variable_values(variables)
   self.inner_optimizer:finalize_variable_values(variables)
 end
 
+--- opt:exclude_from_weight_decay(given): that of the inner optimizer.
 function LossScale:exclude_from_weight_decay(given) self.inner_optimizer:exclude_from_weight_decay(given) end
 
+--- opt:get_config() -> the options, the inner optimizer's among them.
 function LossScale:get_config()
   local inner = self.inner_optimizer
   return { name = self.name, initial_scale = self.options.initial_scale,
@@ -81,7 +86,7 @@ end
 
 -- ---- one step -----------------------------------------------------------------------------------
 
--- Whether all gradients are finite: a bool on the device of the scale.
+-- Whether all gradients are finite: a bool tensor on the device of the scale.
 local function all_finite(self, grads)
   local by_device, order, home = {}, {}, self.dynamic_scale:device()
   for _, g in ipairs(grads) do
@@ -106,7 +111,7 @@ local function all_finite(self, grads)
   return finite
 end
 
--- The variables that a step changes, with their values before it.
+-- The variables that the inner optimizer's step changes, each with its value before the step.
 local function before_step(self, variables)
   local list, inner = {}, self.inner_optimizer
   for _, v in ipairs(variables) do list[#list + 1] = { v, v:value() } end
@@ -125,8 +130,8 @@ local function move_scale(self, finite)
   self.skipped:assign(ops.add(self.skipped, ops.cast(ops.logical_not(finite), { dtype = "int64" })))
 end
 
---- The inner optimizer's step, undone where a gradient is not finite: the gradients are those that
---- `unscale` has been given.
+--- opt:apply_unscaled(grads, variables): the inner optimizer's step on gradients that `unscale` returned; it is undone if
+--- a gradient is not finite.
 function LossScale:apply_unscaled(grads, variables)
   self:build(variables)
   local finite, before = all_finite(self, grads), before_step(self, variables)
@@ -139,7 +144,7 @@ function LossScale:apply_unscaled(grads, variables)
   move_scale(self, finite)
 end
 
---- Changes the variables by gradients of the scaled loss; see the top.
+--- opt:apply(grads, variables): one step with the gradients of the scaled loss. Also apply_gradients.
 function LossScale:apply(grads, variables)
   Optimizer.check_apply(grads, variables)
   self:apply_unscaled(self:unscale(grads), variables)
@@ -148,7 +153,8 @@ LossScale.apply_gradients = LossScale.apply
 
 -- ---- making them --------------------------------------------------------------------------------
 
-local INNER = { learning_rate = true, iterations = true, slots = true, built = true } -- its fields are ours
+-- Fields that are read from and written to the inner optimizer.
+local INNER = { learning_rate = true, iterations = true, slots = true, built = true }
 
 local meta = {}
 function meta.__index(self, key)
@@ -171,8 +177,8 @@ local function inner_of(value)
   return inner
 end
 
---- LossScaleOptimizer {inner_optimizer, initial_scale = 2^15, dynamic_growth_steps = 2000}: the inner
---- optimizer is one of mgpu.optimizers, or its name.
+--- new {inner_optimizer, initial_scale = 2^15, dynamic_growth_steps = 2000} -> the optimizer; the same as calling the
+--- class. The inner optimizer is one of mgpu.optimizers, or its name.
 function LossScale.new(given)
   local chosen = options.check("LossScaleOptimizer", LossScale.declared, given)
   if not (chosen.initial_scale >= LEAST and chosen.initial_scale <= MOST) then

@@ -19,15 +19,17 @@
 -- returns the amount to subtract from v. `now` holds the scalars of the step in the dtype of v: now.rate, and what
 -- the rule's scalars(self, now) adds.
 local averages = require "mgpu.nn.optimizers.averages"
+local clipping = require "mgpu.nn.optimizers.clipping"
 local core = require "mgpu.core"
 local decay = require "mgpu.nn.optimizers.decay"
+local learning_rate = require "mgpu.nn.optimizers.learning_rate"
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 local ops = core.ops
 
 local Optimizer = {}
 
--- Options that every optimizer has, after its own.
+-- Options of every optimizer, after its own.
 local SHARED = {
   { "clipnorm", "number", min = 0 },
   { "clipvalue", "number", min = 0 },
@@ -41,16 +43,16 @@ local SHARED = {
   { "name", "string" },
 }
 
--- A variable of one number.
+--- scalar(value, dtype, name) -> a variable of one number, not trainable.
 function Optimizer.scalar(value, dtype, name)
   return core.variable(core.tensor(value, { dtype = dtype }), { name = name, trainable = false })
 end
 
 -- ---- slots --------------------------------------------------------------------------------------
 
--- A value everywhere, where v lies, that is no part of a trace, so that a slot may be made while one
--- is open.
-local function filled(v, value)
+-- A tensor like v with `value` everywhere, on the device of v. It is no part of a trace: a slot may be made while a
+-- step is being traced, and must outlive it.
+local function filled_like(v, value)
   if not core.tracing() then
     local full = core.place(ops.full { shape = v:shape(), value = value, dtype = v:dtype() }, v:device())
     core.eval(full)
@@ -69,7 +71,7 @@ local function build_slots(self, v)
   local slots, names = {}, self:slot_names()
   if self.options.use_ema then names[#names + 1] = averages.SLOT end
   for _, name in ipairs(names) do
-    slots[name] = core.variable(filled(v, self:slot_start(name)), {
+    slots[name] = core.variable(filled_like(v, self:slot_start(name)), {
       name = ("%s/%s"):format(v.name, name), trainable = false })
     self.state[#self.state + 1] = slots[name]
   end
@@ -77,7 +79,7 @@ local function build_slots(self, v)
   self.built[#self.built + 1] = v
 end
 
--- Makes the slots of the variables that have none yet. `apply` does so too.
+--- opt:build(variables): makes the slots of the variables that have none yet. `apply` does so too.
 function Optimizer:build(variables)
   for _, v in ipairs(variables) do
     if not self.slots[v] then
@@ -87,69 +89,29 @@ function Optimizer:build(variables)
   end
 end
 
--- Everything a checkpoint must hold: step count, learning rate (if it is no schedule), what the rule
--- keeps for itself, then the slots in the order of the variables given to build.
+--- opt:variables() -> what a checkpoint must hold: step count, learning rate (unless it is a schedule), the rule's own
+--- variables, then the slots in the order of the variables given to build.
 function Optimizer:variables() return self.state end
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
-local function square_sum(g) return ops.sum(ops.square(g)) end
-
--- g scaled down to a norm of at most `limit`.
-local function clip_norm(g, norm, limit) return g * (limit / ops.maximum(norm, limit)) end
-
-local function clip_all(grads, clip)
-  local clipped = {}
-  for i, g in ipairs(grads) do clipped[i] = clip(g) end
-  return clipped
-end
-
--- A limit of 0 is none, as in Keras.
-function Optimizer:limit(name)
-  local limit = self.options[name]
-  return limit and limit > 0 and limit
-end
-
-function Optimizer:clip(grads)
-  local limit = self:limit "clipnorm"
-  if limit then
-    return clip_all(grads, function(g) return clip_norm(g, ops.sqrt(square_sum(g)), limit) end)
-  end
-  limit = self:limit "global_clipnorm"
-  if limit then
-    local total, home = nil, grads[1]:device()
-    for _, g in ipairs(grads) do
-      local sum = core.place(square_sum(g), home)
-      total = total and total + sum or sum
-    end
-    local norm = ops.sqrt(total)
-    -- 0, but NaN for an infinite norm, which would make zeros of finite gradients.
-    local scale = limit / ops.maximum(norm, limit) + (norm - norm)
-    return clip_all(grads, function(g)
-      return g * core.place(ops.cast(scale, { dtype = g:dtype() }), g:device())
-    end)
-  end
-  limit = self:limit "clipvalue"
-  if limit then
-    return clip_all(grads, function(g) return ops.minimum(ops.maximum(g, -limit), limit) end)
-  end
-  return grads
-end
-
--- The loss whose gradients `apply` expects: times loss_scale_factor, if there is one, so that small
--- gradients are not lost in a narrow dtype.
+--- opt:scale_loss(loss) -> the loss times loss_scale_factor, if that is given: the loss whose gradients `apply`
+--- expects. Scaling keeps small gradients from becoming 0 in a narrow dtype.
 function Optimizer:scale_loss(loss)
   local factor = self.options.loss_scale_factor
   return factor and loss * factor or loss
 end
 
--- The gradients of a loss that scale_loss made, as those of the loss itself; false stays.
+--- opt:unscale(grads) -> the gradients of the loss itself, from those of the scaled loss. Entries may be false.
 function Optimizer:unscale(grads)
   local factor = self.options.loss_scale_factor
-  return factor and clip_all(grads, function(g) return g and g / factor end) or grads
+  if not factor then return grads end
+  local list = {}
+  for i, g in ipairs(grads) do list[i] = g and g / factor end
+  return list
 end
 
--- The variables with a gradient, and their gradients.
+-- RETURNS the gradients that are not false, and their variables.
 local function connected(grads, variables)
   if #grads ~= #variables then
     core.fail("usage", ("apply: %d gradients for %d variables"):format(#grads, #variables))
@@ -166,7 +128,8 @@ end
 
 -- ---- one step -----------------------------------------------------------------------------------
 
--- The step's scalars, computed in float64 and cast once for each dtype, for each device.
+-- RETURNS function(dtype, device) -> the scalars of this step. They are computed in float64 and cast once for each
+-- dtype and device.
 local function step_scalars(self)
   local exact = { rate = self.schedule and self.schedule(self.iterations) or self.rate:value() }
   exact.step = ops.cast(ops.add(self.iterations, 1), { dtype = "float64" })
@@ -186,7 +149,7 @@ local function step_scalars(self)
   end
 end
 
--- What `apply` is given: an array of gradients and one of variables.
+--- check_apply(grads, variables): raises unless they are an array of tensors (or false) and one of variables.
 function Optimizer.check_apply(grads, variables)
   local example = "as in opt:apply(grads, model.trainable_variables)"
   if type(grads) ~= "table" then
@@ -208,17 +171,18 @@ function Optimizer.check_apply(grads, variables)
   end
 end
 
--- Changes the variables by their gradients; a gradient of false leaves its variable alone.
+--- opt:apply(grads, variables): one step. grads[i] is the gradient of variables[i], or false to leave it alone; see
+--- mgpu.value_and_grad. Also apply_gradients. Errors: arrays of different lengths; no gradient at all.
 function Optimizer:apply(grads, variables)
   self.check_apply(grads, variables)
   self:apply_unscaled(self:unscale(grads), variables)
 end
 
--- The same with gradients that `unscale` has been given.
+--- opt:apply_unscaled(grads, variables): apply, with gradients that `unscale` returned.
 function Optimizer:apply_unscaled(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
-  gs = self:clip(gs)
+  gs = clipping.clip(self.options, gs)
   local scalars = step_scalars(self)
   for i, v in ipairs(vs) do
     local value = v:value()
@@ -234,21 +198,28 @@ function Optimizer:apply_unscaled(grads, variables)
   self.begun = true
 end
 
--- How often apply was called, skipped steps included.
+--- opt:steps_taken() -> how often apply was called, skipped steps included.
 function Optimizer:steps_taken() return tonumber(self.iterations:item()) end
 
 Optimizer.apply_gradients = Optimizer.apply
 Optimizer.finalize_variable_values = averages.finalize
 Optimizer.exclude_from_weight_decay = decay.exclude
 
--- What a rule may override: the names of a variable's slots, the value each starts with, scalars of
--- the step, and variables of its own.
+-- ---- what a rule overrides ------------------------------------------------------------------------
+
+--- rule:slot_names() -> the names of the slots (variables like v) that the rule keeps for each variable.
 function Optimizer.slot_names() return {} end
+
+--- rule:slot_start(name) -> the number that the slot starts with.
 function Optimizer.slot_start() return 0 end
+
+--- rule:scalars(now): adds the rule's scalars of a step to `now`, which has now.rate and now.step (from 1).
 function Optimizer.scalars() end
+
+--- rule:own_variables() -> array of variables that the rule keeps besides the slots.
 function Optimizer.own_variables() return {} end
 
--- The options as they are now, from which an equal optimizer can be made.
+--- opt:get_config() -> the options as they are now, from which an equal optimizer can be made.
 function Optimizer:get_config()
   local config = {}
   for key, value in pairs(self.options) do config[key] = value end
@@ -259,55 +230,13 @@ end
 
 -- ---- making optimizers --------------------------------------------------------------------------
 
-local function check_rate(who, value)
-  if type(value) ~= "number" or not (value >= 0) or value == math.huge then
-    core.fail("usage", ('%s: option "learning_rate" must be a number of at least 0 or one of '
-      .. "mgpu.schedules, got %s"):format(who, type(value) == "table" and "a table" or tostring(value)))
-  end
-end
-
--- The schedule that an option is or describes; nil for a number.
-local function schedule_of(who, value)
-  local described = type(value) == "table" and type(value.class_name) == "string"
-  if described or Schedule.is(value) then return Schedule.get(value) end
-  check_rate(who, value)
-end
-
--- The rate at the next step, as a number.
-local function present_rate(self)
-  if not self.schedule then return rawget(self, "rate"):item() end
-  return self.schedule(tonumber(self.iterations:item()))
-end
-
-local function set_rate(self, value)
-  if self.schedule then
-    core.fail("usage", ("%s: its learning_rate is a schedule and cannot be set: make the optimizer with "
-      .. "a number instead"):format(self.name))
-  elseif type(value) == "table" then
-    core.fail("usage", ("%s: a schedule is given when the optimizer is made; learning_rate can be set to "
-      .. "a number only"):format(self.name))
-  end
-  check_rate(self.name, value)
-  self.rate:assign(core.tensor(value, { dtype = "float64" }))
-end
-
-local function one_clip(class, chosen)
-  local given
-  for _, name in ipairs { "clipnorm", "clipvalue", "global_clipnorm" } do
-    if chosen[name] and given then
-      core.fail("usage", ("%s: give only one of %s and %s"):format(class, given, name))
-    end
-    given = chosen[name] and name or given
-  end
-end
-
+--- define(definition) -> a class of optimizers, to be called with options.
 -- ARGS
 --   definition.class     the class's name
---   definition.declared  its own options, as mgpu.options declares them; learning_rate comes first; one
---                        of the shared ones may be here with another default
+--   definition.declared  its options, as mgpu.options declares them, learning_rate first. A shared option may be
+--                        among them, with another default
 --   definition.update    and scalars, slot_names, slot_start, own_variables: see above
---   definition.base      the class it takes all else from, if not Optimizer
--- RETURNS the class: called with options it makes an optimizer.
+--   definition.base      the base class, if not Optimizer
 function Optimizer.define(definition)
   local class = setmetatable({}, {
     __index = definition.base or Optimizer,
@@ -323,20 +252,21 @@ function Optimizer.define(definition)
   end
 
   local meta = {}
-  -- learning_rate reads and writes a variable; all else is a field or a method.
+  -- learning_rate is read from and written to a variable; other keys are fields and methods.
   function meta.__index(self, key)
-    if key == "learning_rate" then return present_rate(self) end
+    if key == "learning_rate" then return learning_rate.get(self) end
     return class[key]
   end
   function meta.__newindex(self, key, value)
-    if key == "learning_rate" then set_rate(self, value) else rawset(self, key, value) end
+    if key == "learning_rate" then learning_rate.set(self, value) else rawset(self, key, value) end
   end
   function meta.__tostring(self) return "optimizer " .. self.name end
 
+  --- new(options) -> an optimizer of the class; the same as calling the class.
   function class.new(given)
     local chosen = Schedule.check(definition.class, class.declared, given or {})
-    one_clip(definition.class, chosen)
-    local schedule = schedule_of(definition.class, chosen.learning_rate)
+    clipping.check(definition.class, chosen)
+    local schedule = learning_rate.schedule_of(definition.class, chosen.learning_rate)
     local self = setmetatable({ name = chosen.name or definition.class, options = chosen,
       schedule = schedule or false, iterations = Optimizer.scalar(0, "int64", "iterations"), slots = {}, state = {},
       built = {}, begun = false }, meta)

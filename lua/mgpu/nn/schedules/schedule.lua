@@ -17,7 +17,8 @@ local Schedule = {}
 
 -- ---- options ------------------------------------------------------------------------------------
 
---- options.check, and: numbers are finite, and above the declared `above`. Optimizers use it too.
+--- check(who, declared, given) -> options.check's result, with numbers that are finite and above the declared `above`.
+--- Optimizers use it too.
 function Schedule.check(who, declared, given)
   local chosen = options.check(who, declared, given)
   for _, option in ipairs(declared) do
@@ -34,7 +35,7 @@ function Schedule.check(who, declared, given)
   return chosen
 end
 
--- ---- the functions of formulas ------------------------------------------------------------------
+-- ---- the functions in formulas -------------------------------------------------------------------
 
 local numbers = { pow = math.pow, floor = math.floor, ceil = math.ceil, cos = math.cos, log = math.log,
   minimum = math.min }
@@ -47,7 +48,7 @@ for _, name in ipairs { "pow", "floor", "ceil", "cos", "log", "minimum", "le", "
   tensors[name] = ops[name]
 end
 
--- Beside a condition, which is no float64, a number would be rounded to float32.
+-- A number as a float64 tensor: beside a bool condition it would become float32.
 local function exact(value)
   return type(value) == "number" and core.tensor(value, { dtype = "float64" }) or value
 end
@@ -64,7 +65,7 @@ local function call(self, step)
     core.fail("usage", ("%s: the step must be a number or a tensor, got %s"):format(self.name,
       type(step)))
   end
-  -- A formula that ignores the step gives a number.
+  -- A formula that ignores the step returns a number: the sum makes it a tensor.
   return ops.add(self:rate(ops.cast(step, { dtype = "float64" }), tensors),
     core.tensor(0, { dtype = "float64" }))
 end
@@ -78,19 +79,19 @@ local function copy(value)
   return list
 end
 
---- The options, from which an equal schedule can be made.
+--- schedule:get_config() -> the options, from which an equal schedule can be made.
 function Schedule:get_config()
   local config = {}
   for key, value in pairs(self.options) do config[key] = copy(value) end
   return config
 end
 
---- ARGS
----   definition.class     the class's name
----   definition.declared  its options, as mgpu.options declares them
----   definition.rate      see the top
----   definition.validate  (self's options, fail), if there is more to check
---- RETURNS the class: called with options it makes a schedule.
+--- define(definition) -> a class of schedules, to be called with options.
+-- ARGS
+--   definition.class     the class's name
+--   definition.declared  its options, as mgpu.options declares them
+--   definition.rate      see the top
+--   definition.validate  (options, fail): further checks, may be nil
 function Schedule.define(definition)
   local class = setmetatable({}, {
     __index = Schedule,
@@ -116,6 +117,7 @@ function Schedule.define(definition)
   end
   function meta.__tostring(self) return "schedule " .. self.name end
 
+  --- new(options) -> a schedule of the class; the same as calling the class.
   function class.new(given)
     local chosen = Schedule.check(definition.class, declared, given or {})
     for key, value in pairs(chosen) do chosen[key] = copy(value) end
@@ -131,11 +133,12 @@ end
 
 -- ---- finding ------------------------------------------------------------------------------------
 
+--- is(value): whether it is a schedule.
 function Schedule.is(value)
   return type(value) == "table" and rawget(value, "options") ~= nil and value.is_schedule == true
 end
 
---- A schedule: itself, or made of a saved configuration {class_name =, config =}.
+--- get(value) -> a schedule: itself, or made from {class_name =, config =}. Errors: anything else.
 function Schedule.get(value)
   if Schedule.is(value) then return value end
   if type(value) ~= "table" or type(value.class_name) ~= "string" or type(value.config) ~= "table" then
@@ -145,7 +148,7 @@ function Schedule.get(value)
   return require "mgpu.nn.schedules"[value.class_name](value.config)
 end
 
---- {class_name =, config =}, which JSON can hold.
+--- saved(schedule) -> {class_name =, config =}, which JSON can hold.
 function Schedule.saved(schedule)
   return { class_name = schedule.class, config = schedule:get_config() }
 end

@@ -21,7 +21,8 @@ Callback.METHODS = {
   "on_train_batch_end", "on_test_begin", "on_test_end",
 }
 
--- A class of callbacks. `declared`: its options, as for mgpu.Layer:extend.
+--- Callback:extend(name, declared) -> a class of callbacks, to be called with options. declared: its options, as for
+--- mgpu.Layer:extend; they become fields. A method init(self), if there is one, is called on each new callback.
 function Callback:extend(name, declared)
   local class = setmetatable({ class = name }, {
     __index = self,
@@ -31,6 +32,7 @@ function Callback:extend(name, declared)
   class.__index = class
   class.__tostring = function() return "callback " .. name end
   class.declared = options.declare(declared or {})
+  --- new(options) -> a callback of the class; the same as calling the class.
   function class.new(given)
     local callback = setmetatable({}, class)
     for key, value in pairs(options.check(name, class.declared, given or {})) do

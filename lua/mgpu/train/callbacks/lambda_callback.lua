@@ -7,7 +7,7 @@ for i, name in ipairs(Callback.METHODS) do declared[i] = { name, "function" } en
 
 local LambdaCallback = Callback:extend("LambdaCallback", declared)
 
--- The functions do not take the callback itself.
+--- Wraps the given functions, which do not take the callback itself.
 function LambdaCallback:init()
   for _, name in ipairs(Callback.METHODS) do
     local fn = rawget(self, name)

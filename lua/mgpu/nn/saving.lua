@@ -1,19 +1,19 @@
---- Saving and loading models: weights in a file of named tensors, the configuration as JSON beside
--- them. Loading never runs code.
+--- Saving and loading models: a safetensors file with the weights and, as JSON, the configuration.
 --
 --     model:save "mnist.safetensors"
 --     local again = mgpu.load_model("mnist.safetensors", { custom = { Scale = Scale } })
--- These functions are methods of models; load_model is mgpu's.
+-- save, save_weights and load_weights are methods of models; load_model is mgpu's. Loading never runs code of the
+-- file.
 local core = require "mgpu.core"
-local mixed_precision = require "mgpu.nn.mixed_precision"
-local names = require "mgpu.nn.layer_names"
+local model_config = require "mgpu.nn.model_config"
+local layer_names = require "mgpu.nn.layer_names"
 local options = require "mgpu.options"
 
 local M = {}
 
 local FORMAT = "mgpulua 1"
 
--- The weights by name, and the file's metadata with their order.
+-- The weights by name, and the file's metadata, which hold their order.
 local function tensors_of(model)
   local tensors, order = {}, {}
   for i, v in ipairs(model.variables) do
@@ -38,7 +38,7 @@ local function need_built(model, what)
   end
 end
 
--- The optimizer's state, by position: its variables have an order.
+-- Adds the optimizer's variables to `tensors`, named by position. RETURNS its class and configuration, or nil.
 local function optimizer_part(model, tensors)
   local compiled = model.compiled
   if not compiled or not compiled.optimizer then return nil end
@@ -47,8 +47,8 @@ local function optimizer_part(model, tensors)
   return { class_name = optimizer.class, config = optimizer:get_config() }
 end
 
---- save(path): weights, configuration and, if compiled, the optimizer. The file appears whole or not
---- at all.
+--- model:save(path): writes weights, configuration and, if compiled, the optimizer. After an error or a crash the file
+--- is the old one or none, never a part. Errors: a model that is not built; an option that is a function; the disk.
 function M.save(model, path)
   need_path(path, 'model:save "model.safetensors"')
   need_built(model, "save")
@@ -59,7 +59,7 @@ function M.save(model, path)
   core.store_save(path, tensors, metadata)
 end
 
---- save_weights(path): the weights alone.
+--- model:save_weights(path): writes the weights alone. Errors: as save.
 function M.save_weights(model, path)
   need_path(path, 'model:save_weights "weights.safetensors"')
   need_built(model, "save_weights")
@@ -77,8 +77,8 @@ end
 
 local function described(model, name, shape) return ("%q of shape %s"):format(name, model.shape_text(shape)) end
 
--- The tensors for the model's weights by name; nil and what is wrong if a name is missing or one too many.
-local function by_name(model, path, tensors)
+-- The tensors for the model's weights, found by name; nil and the difference if the names are not the same.
+local function find_by_name(model, path, tensors)
   local list, missing, extra = {}, {}, {}
   for name in pairs(tensors) do
     if not name:find "^optimizer/" then extra[name] = true end
@@ -103,8 +103,8 @@ local function by_name(model, path, tensors)
   return list
 end
 
--- Of each weight the layer that holds it.
-local function holders(model)
+-- RETURNS variable -> the layer that holds it.
+local function layers_of_weights(model)
   local layer_of = {}
   model:each_layer(function(layer)
     for _, v in ipairs(layer.weights) do layer_of[v] = layer end
@@ -112,19 +112,19 @@ local function holders(model)
   return layer_of
 end
 
--- Whether the name in the file can be that of the variable: the same, or that of the same weight of
--- another unnamed layer of the class.
+-- Whether `name` in the file can be the weight v: the same name, or the same weight of a layer of the same class, both
+-- layers having automatic names (dense/kernel and dense_1/kernel).
 local function same_kind(v, layer, name)
   if name == v.name then return true end
-  local kind = layer and names.kind(layer.class_name)
-  if not kind or not names.is_automatic(layer.name, kind) then return false end
+  local kind = layer and layer_names.kind(layer.class_name)
+  if not kind or not layer_names.is_automatic(layer.name, kind) then return false end
   local rest = v.name:sub(#layer.name + 1)
-  return name:sub(-#rest) == rest and names.is_automatic(name:sub(1, -#rest - 1), kind)
+  return name:sub(-#rest) == rest and layer_names.is_automatic(name:sub(1, -#rest - 1), kind)
 end
 
--- The tensors in the file's order, if kinds and shapes are the model's throughout; else nil and what differs.
-local function by_order(model, tensors, order)
-  local variables, layer_of, list = model.variables, holders(model), {}
+-- The tensors for the model's weights, taken in the file's order; nil and the difference if a kind or shape differs.
+local function find_by_order(model, tensors, order)
+  local variables, layer_of, list = model.variables, layers_of_weights(model), {}
   if #order ~= #variables then
     return nil, ("by order, the file has %d weights, the model %d"):format(#order, #variables)
   end
@@ -141,108 +141,30 @@ local function by_order(model, tensors, order)
   return list
 end
 
--- Gives the model the file's weights. The names of unnamed layers count from the process's start, so that
--- a second model made by the same code has others: then they go by order. Everything is compared before
--- anything is assigned.
+-- Assigns the file's weights to the model, by name or else by order: automatic names count from the start of the
+-- process, so that a second model made by the same code has other names. Everything is compared before anything is
+-- assigned.
 local function assign_weights(model, path, tensors, metadata)
-  local list, problem = by_name(model, path, tensors)
+  local list, problem = find_by_name(model, path, tensors)
   if not list and metadata.weights then
     local order = core.json_decode(metadata.weights)
     local difference
-    list, difference = by_order(model, tensors, type(order) == "table" and order or {})
+    list, difference = find_by_order(model, tensors, type(order) == "table" and order or {})
     if not list then problem = problem .. "; " .. difference end
   end
   if not list then core.fail("data", path .. ": " .. problem) end
   for i, v in ipairs(model.variables) do v:assign(list[i]:to(v:device())) end
 end
 
---- load_weights(path): by name, or by order where layers have no names of their own; nothing changes if
---- anything does not fit.
+--- model:load_weights(path): reads the weights, by name, or by order where layers have automatic names. Errors: weights
+--- that do not fit; then nothing has changed.
 function M.load_weights(model, path)
   need_path(path, 'model:load_weights "weights.safetensors"')
   need_built(model, "load_weights")
   assign_weights(model, path, core.store_load(path))
 end
 
--- A configuration is data from outside: names are looked up, options checked like a user's.
-
-local function damaged(path, what)
-  core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
-end
-
-local function layer_of(entry, custom, path)
-  if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
-    damaged(path, "a layer has no class_name or config")
-  end
-  local name = entry.class_name
-  if name == "Sequential" or name == "Model" then return M.from_config(entry, custom, path) end
-  local class = custom[name]
-  if not class then
-    local layers = require "mgpu.nn.layers"
-    local known = false
-    for _, each in ipairs(layers()) do known = known or each == name end
-    if not known then
-      core.fail("data", ("%s: unknown layer class %q: give it with load_model(path, {custom = {%s = "
-        .. "...}})"):format(path, name, name))
-    end
-    class = layers[name]
-  end
-  return class(entry.config)
-end
-
-local function sequential(config, custom, path)
-  local parts = { name = config.name, trainable = config.trainable }
-  if type(config.input_shape) == "table" then
-    parts[1] = require "mgpu.nn.layers".Input { config.input_shape, dtype = config.input_dtype }
-  end
-  for _, entry in ipairs(config.layers) do parts[#parts + 1] = layer_of(entry, custom, path) end
-  return require "mgpu.nn.sequential" (parts)
-end
-
--- The symbols that the places {use, output} of a list mean.
-local function at(places, made, path)
-  local list = {}
-  if type(places) ~= "table" then damaged(path, "a use of a layer has no inputs") end
-  for i, place in ipairs(places) do
-    local outputs = type(place) == "table" and made[place[1]]
-    list[i] = outputs and outputs[place[2]] or damaged(path, "a layer is used before it is made")
-  end
-  return list
-end
-
-local function functional(config, custom, path)
-  local layers, inputs, made = {}, {}, { [0] = {} }
-  for i, entry in ipairs(config.layers) do layers[i] = layer_of(entry, custom, path) end
-  if type(config.inputs) ~= "table" or type(config.uses) ~= "table" then
-    damaged(path, "the model has no inputs or uses")
-  end
-  for i, input in ipairs(config.inputs) do
-    inputs[i] = layers[input.layer] or require "mgpu.nn.layers".Input { input.shape }
-    made[0][i] = inputs[i]
-  end
-  for n, use in ipairs(config.uses) do
-    local layer, list = layers[use.layer], at(use.inputs, made, path)
-    if not layer then damaged(path, "a use names no layer") end
-    local y = layer(use.listed and list or list[1], use.training)
-    made[n] = require "mgpu.nn.symbolic_tensor".is_symbol(y) and { y } or y
-  end
-  local outputs = at(config.outputs, made, path)
-  return require "mgpu.nn.model" { name = config.name, trainable = config.trainable,
-    inputs = config.listed and inputs or inputs[1], outputs = config.several and outputs or outputs[1] }
-end
-
---- A model from {class_name =, config =} as save writes it.
-function M.from_config(entry, custom, path)
-  path, custom = path or "configuration", custom or {}
-  local config = entry.config
-  if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
-  local make = entry.class_name == "Model" and functional or sequential
-  if type(config.dtype) ~= "string" then return make(config, custom, path) end
-  return mixed_precision.with_policy(mixed_precision.get(config.dtype, path), function()
-    return make(config, custom, path)
-  end)
-end
-
+-- model.saved_optimizer: the optimizer of the file, with its state.
 local function restore_optimizer(model, saved, tensors)
   local class = require "mgpu.nn.optimizers"[saved.class_name]
   local optimizer = class(saved.config)
@@ -265,9 +187,11 @@ local function check_custom(custom)
   end
 end
 
---- mgpu.load_model(path, {custom = {Name = class}, compile = true}) -> model; `model.saved_optimizer`
---- continues where training stopped: model:compile {optimizer = model.saved_optimizer, ...}. With
---- compile = false it is left out.
+--- mgpu.load_model(path, {custom = {Name = class}, compile = true}) -> the model.
+--
+-- custom: own layer classes by name. `model.saved_optimizer` continues where training stopped:
+-- model:compile {optimizer = model.saved_optimizer, ...}; with compile = false it is left out.
+-- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
 local function load_model(path, given)
   need_path(path, 'mgpu.load_model "model.safetensors"')
   if given ~= nil and type(given) ~= "table" then
@@ -283,7 +207,7 @@ local function load_model(path, given)
   if type(saved) ~= "table" or type(saved.config) ~= "table" then
     core.fail("data", path .. ": the configuration is damaged")
   end
-  local model = M.from_config(saved, chosen.custom, path)
+  local model = model_config.from_config(saved, chosen.custom, path)
   assign_weights(model, path, tensors, metadata)
   if chosen.compile and type(saved.optimizer) == "table" then
     restore_optimizer(model, saved.optimizer, tensors)
@@ -291,4 +215,4 @@ local function load_model(path, given)
   return model
 end
 
-return setmetatable(M, { __index = { load_model = load_model } })
+return { methods = M, load_model = load_model }

@@ -1,0 +1,89 @@
+--- Models from their configurations, as model:save writes them: {class_name = "Sequential", config = {...}}.
+--
+-- A configuration is data from outside: class names are looked up among the known ones, options are checked like a
+-- user's, and no code of the file is run.
+local core = require "mgpu.core"
+local mixed_precision = require "mgpu.nn.mixed_precision"
+
+local M = {}
+
+local function damaged(path, what)
+  core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
+end
+
+-- The layer or inner model of an entry {class_name =, config =}.
+local function layer_from(entry, custom, path)
+  if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
+    damaged(path, "a layer has no class_name or config")
+  end
+  local name = entry.class_name
+  if name == "Sequential" or name == "Model" then return M.from_config(entry, custom, path) end
+  local class = custom[name]
+  if not class then
+    local layers = require "mgpu.nn.layers"
+    local known = false
+    for _, each in ipairs(layers()) do known = known or each == name end
+    if not known then
+      core.fail("data", ("%s: unknown layer class %q: give it with load_model(path, {custom = {%s = "
+        .. "...}})"):format(path, name, name))
+    end
+    class = layers[name]
+  end
+  return class(entry.config)
+end
+
+local function make_sequential(config, custom, path)
+  local parts = { name = config.name, trainable = config.trainable }
+  if type(config.input_shape) == "table" then
+    parts[1] = require "mgpu.nn.layers".Input { config.input_shape, dtype = config.input_dtype }
+  end
+  for _, entry in ipairs(config.layers) do parts[#parts + 1] = layer_from(entry, custom, path) end
+  return require "mgpu.nn.sequential" (parts)
+end
+
+-- The symbolic tensors that a list of places {use, output} means; made[use][output].
+local function symbols_at(places, made, path)
+  local list = {}
+  if type(places) ~= "table" then damaged(path, "a use of a layer has no inputs") end
+  for i, place in ipairs(places) do
+    local outputs = type(place) == "table" and made[place[1]]
+    list[i] = outputs and outputs[place[2]] or damaged(path, "a layer is used before it is made")
+  end
+  return list
+end
+
+local function make_functional(config, custom, path)
+  local layers, inputs, made = {}, {}, { [0] = {} }
+  for i, entry in ipairs(config.layers) do layers[i] = layer_from(entry, custom, path) end
+  if type(config.inputs) ~= "table" or type(config.uses) ~= "table" then
+    damaged(path, "the model has no inputs or uses")
+  end
+  for i, input in ipairs(config.inputs) do
+    inputs[i] = layers[input.layer] or require "mgpu.nn.layers".Input { input.shape }
+    made[0][i] = inputs[i]
+  end
+  for n, use in ipairs(config.uses) do
+    local layer, list = layers[use.layer], symbols_at(use.inputs, made, path)
+    if not layer then damaged(path, "a use names no layer") end
+    local y = layer(use.listed and list or list[1], use.training)
+    made[n] = require "mgpu.nn.symbolic_tensor".is_symbol(y) and { y } or y
+  end
+  local outputs = symbols_at(config.outputs, made, path)
+  return require "mgpu.nn.model" { name = config.name, trainable = config.trainable,
+    inputs = config.listed and inputs or inputs[1], outputs = config.several and outputs or outputs[1] }
+end
+
+--- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
+--- class; an incomplete configuration.
+function M.from_config(entry, custom, path)
+  path, custom = path or "configuration", custom or {}
+  local config = entry.config
+  if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
+  local make = entry.class_name == "Model" and make_functional or make_sequential
+  if type(config.dtype) ~= "string" then return make(config, custom, path) end
+  return mixed_precision.with_policy(mixed_precision.get(config.dtype, path), function()
+    return make(config, custom, path)
+  end)
+end
+
+return M

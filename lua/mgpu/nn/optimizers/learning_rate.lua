@@ -1,0 +1,41 @@
+--- The learning rate of an optimizer: a number in a variable, so that a jitted step sees it change, or a schedule.
+local core = require "mgpu.core"
+local Schedule = require "mgpu.nn.schedules.schedule"
+
+local M = {}
+
+local function check_rate(who, value)
+  if type(value) ~= "number" or not (value >= 0) or value == math.huge then
+    core.fail("usage", ('%s: option "learning_rate" must be a number of at least 0 or one of '
+      .. "mgpu.schedules, got %s"):format(who, type(value) == "table" and "a table" or tostring(value)))
+  end
+end
+
+--- schedule_of(who, value) -> the schedule that the option learning_rate is or describes; nil for a number.
+-- Errors: anything else; `who` names the optimizer in the message.
+function M.schedule_of(who, value)
+  local described = type(value) == "table" and type(value.class_name) == "string"
+  if described or Schedule.is(value) then return Schedule.get(value) end
+  check_rate(who, value)
+end
+
+--- get(optimizer) -> the rate of the next step, as a number. Waits for the device.
+function M.get(self)
+  if not self.schedule then return rawget(self, "rate"):item() end
+  return self.schedule(tonumber(self.iterations:item()))
+end
+
+--- set(optimizer, value): sets the rate to a number. Errors: an optimizer with a schedule; a schedule as value.
+function M.set(self, value)
+  if self.schedule then
+    core.fail("usage", ("%s: its learning_rate is a schedule and cannot be set: make the optimizer with "
+      .. "a number instead"):format(self.name))
+  elseif type(value) == "table" then
+    core.fail("usage", ("%s: a schedule is given when the optimizer is made; learning_rate can be set to "
+      .. "a number only"):format(self.name))
+  end
+  check_rate(self.name, value)
+  self.rate:assign(core.tensor(value, { dtype = "float64" }))
+end
+
+return M
