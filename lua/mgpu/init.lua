@@ -1,6 +1,7 @@
 --- mgpu: `local mgpu = require "mgpu"` returns this table and sets no global.
 --
--- Tensor functions come from tensor.lua; everything else is loaded on first use.
+-- The functions on tensors come from tensor/; everything else is loaded on first use, so that starting stays fast.
+-- Reading an unknown field raises and suggests the nearest name.
 local core = require "mgpu.core"
 local aliases = require "mgpu.aliases"
 
@@ -9,13 +10,15 @@ for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
 
 mgpu.version = core.version
 
---- Where everything that is printed goes: function(text). Flushed, so that a log can be followed.
+--- mgpu.output(text): everything that is printed goes through this function. Replace it to redirect the output. It
+--- flushes, so that a log can be followed.
 function mgpu.output(text)
   io.write(text)
   io.flush()
 end
 
---- Whether images are "channels_last" (default) or "channels_first", where a layer does not say.
+--- mgpu.set_image_data_format(format): "channels_last" (the default at the start) or "channels_first", for layers that
+--- do not state a data_format.
 function mgpu.set_image_data_format(format)
   if format ~= "channels_last" and format ~= "channels_first" then
     core.fail("usage", ('set_image_data_format: expected "channels_last" or "channels_first", got %s')
@@ -24,7 +27,7 @@ function mgpu.set_image_data_format(format)
   require "mgpu.nn.layers.images".default_format = format
 end
 
---- models.NAME {input_shape =, classes =} loads models/NAME.lua.
+-- mgpu.models: models.NAME {input_shape =, classes =} loads models/NAME.lua.
 local function zoo()
   return setmetatable({}, {
     __index = function(self, name)

@@ -6,17 +6,15 @@
 --       { "kernel_size", "pair" },
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
---   type      any integer number boolean string table function single integers pair pair0 margins
---             shape initializer regularizer activation;
---             several with "|": "string|function". nil always means "not given".
+--   type      any integer number boolean string table function single integers pair pair0 margins shape initializer
+--             regularizer activation; several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
---   min max   bounds, included; below: bound, left out; values: the allowed ones
---   positional = n: the first n options may be given by position (default 0; a plain list that was
---   not declared: 1, so that `SGD(0.1)` works)
--- options.check(who, declared, given) RETURNS a new table of the chosen values. `given` is one table,
--- or a lone value v standing for {v}. Errors name who, the option and the nearest valid name, at the
--- user's line.
+--   min max   inclusive bounds; below: exclusive upper bound; values: the allowed ones
+--   positional = n: the first n options may be given by position (default 0; for a plain list that was not declared 1,
+--   so that `SGD(0.1)` works)
+-- options.check(who, declared, given) RETURNS a new table of the chosen values. `given` is one table, or a single
+-- value v in place of {v}. Errors name `who`, the option and the nearest valid name, at the user's line.
 local core = require "mgpu.core"
 
 local M = {}
@@ -30,7 +28,7 @@ local function show(value)
   return type(value) == "number" and ("%.14g"):format(value) or type(value)
 end
 
--- ---- types: each returns the value to keep, or nil and what was wanted ---------------------------
+-- ---- types: each RETURNS the converted value, or nil and what it expects ----------------------------
 
 local function integers(value, n, least)
   if type(value) ~= "table" or #value ~= n then return nil end
@@ -40,6 +38,7 @@ local function integers(value, n, least)
   return value
 end
 
+-- The type of values whose Lua type is `name`.
 local function plain(name, article)
   return function(value) return type(value) == name and value or nil, article end
 end
@@ -103,7 +102,7 @@ types.initializer = function(value)
   if t == "string" or t == "function" or t == "table" then return value end
   return nil, "the name of an initializer, or a function"
 end
---- Becomes a regularizer here, so that a wrong one is an error of the option.
+-- Converted to a regularizer here, so that an error names the option.
 types.regularizer = function(value)
   local t = type(value)
   if t == "string" or t == "function" or t == "table" then
@@ -117,9 +116,10 @@ types.activation = function(value)
 end
 M.types = types
 
--- The types that are arrays: what the length leaves out (after a hole, under a name) would be lost.
+-- The types that are arrays: holes and named fields in them are errors, since they would be lost silently.
 local LISTS = { integers = true, pair = true, pair0 = true, single = true, margins = true, shape = true }
 
+-- The value converted to the first of the option's types that accepts it.
 local function convert(who, option, value)
   local wanted = {}
   for name in option[2]:gmatch "[%w_]+" do
@@ -157,9 +157,9 @@ end
 
 -- ---- declarations -------------------------------------------------------------------------------
 
--- {units = "integer", activation = "linear"}: a type's name declares that type, anything else is a
--- default.
-local function from_map(map)
+-- A declaration from {units = "integer", activation = "linear"}: the name of a type declares a required option of that
+-- type, any other value is a default.
+local function declare_map(map)
   local list = { positional = 0 }
   for name, value in pairs(map) do
     if type(value) == "string" and types[value] then
@@ -173,9 +173,9 @@ local function from_map(map)
   return list
 end
 
---- Marks a list as declared, or makes one of a map; RETURNS it.
+--- declare(list) -> a declaration, from a list of options or a map {option = type or default}.
 function M.declare(list)
-  if not list[1] and next(list) then return from_map(list) end
+  if not list[1] and next(list) then return declare_map(list) end
   list.positional = list.positional or 0
   return list
 end
@@ -186,24 +186,24 @@ local function names_of(declared)
   return names
 end
 
-local function find(declared, name)
+local function find_option(declared, name)
   for i, option in ipairs(declared) do
     if option[1] == name then return option, i end
   end
 end
 
-local function unknown(who, declared, name)
+local function fail_unknown(who, declared, name)
   local near = type(name) == "string" and core.nearest(name, names_of(declared))
   fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
     near and (" (did you mean %q?)"):format(near) or "")
 end
 
--- From positions to names.
-local function named(who, declared, given)
+-- The given options by name: positional fields get the names of the options they stand for.
+local function by_name(who, declared, given)
   local positional, result = declared.positional or 1, {}
   for key, value in pairs(given) do
     if type(key) ~= "number" then
-      if not find(declared, key) then unknown(who, declared, key) end
+      if not find_option(declared, key) then fail_unknown(who, declared, key) end
       result[key] = value
     elseif key > positional or key < 1 or key % 1 ~= 0 then
       fail(who, positional == 0 and "takes options by name only; %s stands among them without one"
@@ -220,7 +220,8 @@ local function named(who, declared, given)
   return result
 end
 
---- See the top. `declared.whole`: the positional fields together are one list (Input, Reshape).
+--- check(who, declared, given) -> the chosen values, see the top. declared.whole = name: the positional fields together
+--- are the list for that option (Input, Reshape).
 function M.check(who, declared, given)
   if type(given) ~= "table" or getmetatable(given) then given = { given } end
   if type(given.name) == "string" then who = ("%s %q"):format(who, given.name) end
@@ -234,7 +235,7 @@ function M.check(who, declared, given)
     rest[declared.whole] = list
     given = rest
   end
-  local chosen = named(who, declared, given)
+  local chosen = by_name(who, declared, given)
   for _, option in ipairs(declared) do
     local name, value = option[1], chosen[option[1]]
     if value == nil then

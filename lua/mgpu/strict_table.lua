@@ -5,7 +5,7 @@
 --                               require(folder .. "." .. t[X]) returns, or the field X of that if the file defines
 --                               several. Calling the table RETURNS the sorted field names. Its metatable has the
 --                               fields folder and files = t, for tests/docstrings.lua.
--- `kind` names the table in the error: "unknown layer "Dens" (did you mean "Dense"?)".
+-- `kind` names the table in the error: unknown layer "Dens" (did you mean "Dense"?).
 local core = require "mgpu.core"
 
 local M = {}
@@ -22,6 +22,7 @@ local function fail_unknown(what, name, names)
   core.fail("usage", ("%s %q%s"):format(what, tostring(name), near and (" (did you mean %q?)"):format(near) or ""))
 end
 
+--- lazy(kind, folder, files): see the top.
 function M.lazy(kind, folder, files)
   local names = sorted_keys(files)
   return setmetatable({}, {

@@ -1,23 +1,14 @@
---- Datasets: what mgpu.data's sources return. Methods make new datasets and leave the old one alone.
+--- Datasets: what the sources of mgpu.data return. Methods make new datasets and leave the old one alone.
 --
---   :shuffle(n, seed)   elements in random order, drawn from a window of n (all of them with n >= their
---                       number); another order at each pass. The seed alone decides, on any machine;
---                       without one, it is drawn from mgpu.seed's state by this call
---   :batch(n, {drop_remainder = false})   n elements as one, along a new first axis
---   :map(fn)            fn(x, y, ...) of each element; traced once per shape (mgpu.jit)
---   :cycle(n)           n passes, or passes without end
---   :take(n) :skip(n)   the first n elements of a pass; those after them
---   :prefetch(n)        a thread copies rows for the n elements to come while this one is used; where in
---                       the chain it stands makes no difference
---   :iter([position])   a fresh pass: for x, y in ds:iter() do; it may be left early (iterator.lua).
---                       iterator:position() is a plain table from which another iter goes on.
---   :length()           elements in a pass; nil if it has no end
--- An element is one row of each tensor (without the axis of rows) until :batch; methods have the meaning
--- and order of tf.data's.
+--     local ds = mgpu.data.from_tensors { x, y }:shuffle(1000, 1):batch(32):prefetch(2)
+--     for x, y in ds:iter() do ... end
+-- Methods: shuffle, batch, map, cycle, take, skip, prefetch, iter, length; they have the meaning and order of
+-- tf.data's.
+-- An element is one row of each tensor (without the axis of rows) until :batch.
 --
--- A dataset is a description: `stages` say which rows come in which order (runtime/data/order.h), and
--- maps[k] holds the functions to call after k batches. A map gives one element for each, so that what
--- comes after it can be done to row numbers before it; only a batch has to stack its results.
+-- A dataset is a description: `stages` say which rows come in which order (runtime/data/order.h), and maps[k] holds
+-- the functions to call after k batches. A map gives one element for each element, so that what comes after it can
+-- be done to row numbers before it; only a batch has to stack its results.
 local core = require "mgpu.core"
 local Iterator = require "mgpu.data.iterator"
 
@@ -45,9 +36,9 @@ local function check_count(who, n, least)
   end
 end
 
--- A copy with other fields.
+-- A copy with the given fields replaced.
 local function changed(self, fields)
-  local copy = { passes = 0 } -- of its own: how many have begun
+  local copy = { passes = 0 } -- passes begun over the copy
   for key, value in pairs(self) do
     if copy[key] == nil then copy[key] = value end
   end
@@ -55,7 +46,7 @@ local function changed(self, fields)
   return setmetatable(copy, Dataset)
 end
 
--- A copy with one stage more; count: its elements, math.huge without end.
+-- A copy with one more stage. count: elements in a pass, math.huge if it has no end; level: batches so far.
 local function with_stage(self, stage, count, level)
   if #self.stages == MOST_STAGES then
     fail(stage.kind, "the chain is too long: %d steps that choose rows, at most %d", MOST_STAGES + 1,
@@ -66,15 +57,18 @@ local function with_stage(self, stage, count, level)
   return changed(self, { stages = stages, count = count, level = level })
 end
 
---- ARGS
----   tensors   in the host's memory, of the same number of rows
----   homes     where batches of each are to lie: false for where it lies itself
----   rows      their number
+--- of_rows(tensors, homes, rows) -> a dataset of the rows of these tensors.
+-- ARGS
+--   tensors   in host memory, with the same number of rows
+--   homes     the device for the batches of each; false: that of the tensor
+--   rows      how many there are
 function Dataset.of_rows(tensors, homes, rows)
   return setmetatable({ tensors = tensors, homes = homes, count = rows, stages = {}, maps = {}, level = 0,
     depth = 0, passes = 0 }, Dataset)
 end
 
+--- ds:shuffle(n, seed): elements in random order, drawn from a window of n elements, anew in each pass. n at or above
+--- the number of elements shuffles fully. The order depends on the seed alone (nil: drawn from mgpu.seed's state now).
 function methods:shuffle(n, seed)
   check_count("shuffle", n, 1)
   if seed == nil then seed = core.stream_seed() end
@@ -82,6 +76,7 @@ function methods:shuffle(n, seed)
   return with_stage(self, { kind = "shuffle", n = n, seed = seed }, self.count, self.level)
 end
 
+--- ds:batch(n, {drop_remainder = false}): n elements as one, along a new first axis; the last batch may be smaller.
 function methods:batch(n, given)
   check_count("batch", n, 1)
   if given ~= nil and type(given) ~= "table" then
@@ -99,6 +94,7 @@ function methods:batch(n, given)
   return with_stage(self, { kind = "batch", n = n, drop_remainder = drop }, count, self.level + 1)
 end
 
+--- ds:cycle(n): n passes one after another; without n, passes without end.
 function methods:cycle(n)
   if n ~= nil then check_count("cycle", n, 0) end
   if n and self.count == math.huge then fail("cycle", "the dataset has no end already") end
@@ -106,11 +102,13 @@ function methods:cycle(n)
   return with_stage(self, { kind = "cycle", n = n }, empty and 0 or self.count * (n or math.huge), self.level)
 end
 
+--- ds:take(n): the first n elements of each pass.
 function methods:take(n)
   check_count("take", n, 0)
   return with_stage(self, { kind = "take", n = n }, math.min(n, self.count), self.level)
 end
 
+--- ds:skip(n): the elements of each pass after the first n.
 function methods:skip(n)
   check_count("skip", n, 0)
   return with_stage(self, { kind = "skip", n = n }, math.max(self.count - n, 0), self.level)
@@ -121,6 +119,8 @@ local function is_callable(value)
   return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
 end
 
+--- ds:map(fn): fn(x, y, ...) of each element, traced once per shape by mgpu.jit. fn returns one or more tensors; it may
+--- be a jitted function, a layer or a model.
 function methods:map(fn)
   if not is_callable(fn) then fail("map", "expected a function, got %s", type(fn)) end
   local maps = {}
@@ -137,11 +137,14 @@ function methods:map(fn)
   return changed(self, { maps = maps })
 end
 
+--- ds:prefetch(n): a thread copies the rows of the next n elements while this one is used. Its place in the chain
+--- makes no difference.
 function methods:prefetch(n)
   check_count("prefetch", n, 1)
   return changed(self, { depth = math.max(n, self.depth) })
 end
 
+--- ds:length() -> elements in a pass; nil if it has no end.
 function methods:length() return self.count < math.huge and self.count or nil end
 
 local POSITION = "a position is what iterator:position() gave, a table {pass =, element =}"
@@ -159,6 +162,8 @@ local function check_position(self, position)
   end
 end
 
+--- ds:iter(position) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is what
+--- iterator:position() gave. It may be left early. Errors: a position of another dataset.
 function methods:iter(position)
   if position ~= nil then check_position(self, position) end
   local pass, element = self.passes, 0

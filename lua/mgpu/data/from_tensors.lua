@@ -1,11 +1,11 @@
---- mgpu.data.from_tensors {x, y, ...}: a dataset of the rows of up to 8 tensors.
+--- from_tensors {x, y, ...}: a dataset of the rows of up to 8 tensors.
 --
 --     local batches = mgpu.data.from_tensors { train.x, train.y }
 --       :shuffle(60000, 1):batch(128):map(function(x, y) return x:to "float32" / 255, y end):prefetch(2)
 --     for x, y in batches:iter() do ... end
--- Nested tables of numbers are taken too, and a data set of mgpu.datasets stands for {x, y}. Rows are copied
--- from the host's memory: a tensor that lies elsewhere is brought there once, by this call, and its batches
--- go back to its device. The methods are in dataset.lua.
+-- Takes nested tables of numbers too; a data set of mgpu.datasets stands for {x, y}. Rows are copied from host memory:
+-- a tensor on another device is copied to the host once, by this call, and its batches go back to its device. The
+-- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 8 tensors.
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 
@@ -13,11 +13,12 @@ local MOST = 8
 
 local function fail(message, ...) core.fail("usage", "from_tensors: " .. message:format(...)) end
 
--- What stands under x and y of mgpu.datasets' sets stands in their array part, too.
+-- Whether it is a data set of mgpu.datasets: they hold their tensors as x, y and as [1], [2].
 local function is_data_set(given)
   return given.classes ~= nil and given[1] ~= nil and given[1] == given.x and given[2] == given.y
 end
 
+-- The tensors given, as an array without holes.
 local function list_of(given)
   if type(given) == "userdata" then return { given } end
   if type(given) ~= "table" then fail("expected tensors, as in {x, y}, got %s", type(given)) end
@@ -45,7 +46,7 @@ local function tensor_of(value, i)
     type(value) == "number" and ": one column of numbers is {{1, 2, 3}}" or "")
 end
 
--- The evaluated tensor in the host's memory, and where its batches are to go: false for nowhere else.
+-- The evaluated tensor in host memory, and the device for its batches (false: the host, where it was).
 local function on_host(t)
   core.eval(t)
   local device = t:device()
@@ -53,6 +54,7 @@ local function on_host(t)
   return core.copy_to(t, #core.devices "cpu" > 0 and "cpu:0" or "ref:0"), device
 end
 
+--- from_tensors {x, y, ...}: see the top.
 return function(given)
   local tensors, homes, rows = {}, {}, nil
   for i, value in ipairs(list_of(given)) do

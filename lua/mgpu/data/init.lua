@@ -1,4 +1,4 @@
---- mgpu.data: streams of batches; one line a source, loaded on first use.
+--- mgpu.data: sources of datasets, one line each, loaded on first use.
 return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   from_tensors = "from_tensors",
 })

@@ -1,15 +1,14 @@
 --- Iterators: a pass through a dataset, element by element.
 --
---     for x, y in ds:iter() do ... end      -- leave it when you like
+--     for x, y in ds:iter() do ... end      -- may be left early
 --     local it = ds:iter()
 --     local x, y = it()                     -- nil at the end
---     local here = it:position()            -- {pass =, element =}: passes begun before, elements taken
+--     local here = it:position()
 --     for x, y in ds:iter(here) do ... end  -- exactly the rest of the pass, perhaps in another process
---     it:close()                            -- gives memory and thread back now, not when collected
 -- After an error (memory, an interrupt, a map's function) the next call tries the same element again.
 --
--- Rows come from C (runtime/data/stream.h) with the batches before the first map as axes; for each further
--- batch they come in parts, on which the maps are called and which are then stacked, here.
+-- Rows come from C (runtime/data/stream.h), with the batches before the first map as axes. For each further batch
+-- they come in parts: the maps are called on the parts, whose results are then stacked here.
 local core = require "mgpu.core"
 
 local ops = core.ops
@@ -20,7 +19,7 @@ Iterator.__tostring = function(self)
   return ("iterator: pass %d, %d elements taken"):format(self.pass, self.element)
 end
 
--- How many batches come before the first map.
+-- The number of batches in the chain before the first map.
 local function level_of_first_map(dataset)
   for level = 0, dataset.level do
     if dataset.maps[level] then return level end
@@ -28,6 +27,7 @@ local function level_of_first_map(dataset)
   return dataset.level
 end
 
+--- new(dataset, pass, element) -> an iterator that begins at that element (from 0) of that pass (from 0).
 function Iterator.new(dataset, pass, element)
   local dense = level_of_first_map(dataset)
   local stream = core.stream(dataset.tensors, dataset.stages,
@@ -38,6 +38,7 @@ end
 
 -- ---- from parts to an element -------------------------------------------------------------------
 
+-- The result i of a map's function as a tensor.
 local function check_result(map, value, i)
   if core.is_tensor(value) then return value end
   if type(value) == "number" or type(value) == "boolean" then return core.tensor(value) end
@@ -45,7 +46,8 @@ local function check_result(map, value, i)
     value == nil and "nil" or type(value)))
 end
 
-local function results(map, ...)
+-- The results of a map's function as an array of tensors.
+local function check_results(map, ...)
   local n, list = select("#", ...), {}
   if n == 0 then
     core.fail("usage", ("map: %s returns nothing; it must return tensors, as in `return x, y`"):format(map.name))
@@ -57,13 +59,13 @@ end
 local function mapped(parts, maps)
   for _, map in ipairs(maps or {}) do
     local made = {}
-    for i, part in ipairs(parts) do made[i] = results(map, map.call(unpack(part))) end
+    for i, part in ipairs(parts) do made[i] = check_results(map, map.call(unpack(part))) end
     parts = made
   end
   return parts
 end
 
--- Parts first .. first + n-1 as one, along a new first axis.
+-- Parts first .. first + n - 1 stacked along a new first axis.
 local function stacked(parts, first, n)
   local whole = {}
   for k = 1, #parts[first] do
@@ -84,8 +86,8 @@ local function batched(parts, n)
   return made
 end
 
--- To the devices where batches are to lie.
-local function bring_home(parts, homes)
+-- Moves the tensors to the devices that their batches belong on.
+local function move_home(parts, homes)
   for _, part in ipairs(parts) do
     for k, home in ipairs(homes) do
       if home and part[k]:device() ~= home then part[k] = core.copy_to(part[k], home) end
@@ -93,9 +95,9 @@ local function bring_home(parts, homes)
   end
 end
 
--- outer: the sizes of the batches after the first map, the last one first.
-function Iterator:assemble(parts, outer)
-  bring_home(parts, self.homes)
+-- The element made of these parts. outer: the sizes of the batches after the first map, the last one first.
+local function assemble(self, parts, outer)
+  move_home(parts, self.homes)
   for level = self.dense, self.level do
     parts = mapped(parts, self.maps[level])
     if level < self.level then parts = batched(parts, outer[self.level - level]) end
@@ -111,13 +113,15 @@ function Iterator:__call()
     if not self.parts then self:close() end
   end
   if self.ended then return nil end
-  local element = self:assemble(self.parts, self.outer)
+  local element = assemble(self, self.parts, self.outer)
   self.parts, self.element = nil, self.element + 1
   return unpack(element)
 end
 
+--- it:position() -> {pass = passes begun before, element = elements taken}, for ds:iter(position).
 function Iterator:position() return { pass = self.pass, element = self.element } end
 
+--- it:close(): frees memory and thread now rather than when the iterator is collected.
 function Iterator:close()
   self.ended, self.parts = true, nil
   core.stream_close(self.stream)

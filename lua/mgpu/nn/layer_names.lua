@@ -1,11 +1,11 @@
---- The names of layers that were given none, and what their random numbers are drawn by.
+--- Automatic names of layers, and the names of their random streams.
 --
--- Names count from the process's start, so that they stay apart: dense, dense_1, ... Streams of random
--- numbers go by a name, too, but that one counts from the last mgpu.seed: what is made after a seed gets
--- the same weights and masks, however many layers were made before.
+-- Names count from the start of the process, so that they differ: dense, dense_1, ... The random numbers of a layer
+-- (first weights, dropout masks) depend on the name of its stream, which counts from the last mgpu.seed: layers made
+-- after a seed get the same numbers, however many layers were made before.
 local M = {}
 
-local names, streams = {}, {} -- how many of a kind there are
+local names, streams = {}, {} -- how many layers of a kind were named, and made since the last seed
 
 local function numbered(counts, base)
   local n = counts[base]
@@ -13,28 +13,29 @@ local function numbered(counts, base)
   return n and ("%s_%d"):format(base, n) or base
 end
 
---- The kind of a class's layers: "conv2d" of Conv2D.
+--- kind(class_name) -> the base of automatic names: "conv2d" for Conv2D.
 function M.kind(class_name)
   return (class_name:gsub("(%l)(%u)", "%1_%2"):gsub("(%u)(%u%l)", "%1_%2"):lower()
     :gsub("conv2_d", "conv2d"):gsub("pooling2_d", "pooling2d"))
 end
 
---- "conv2d", "conv2d_1", ... as Keras numbers them. RETURNS the name, and that of the random stream
+--- new(class_name) -> the name of a new layer, "conv2d", "conv2d_1", ... as Keras numbers them, and the name of its
+--- random stream.
 function M.new(class_name)
   local kind = M.kind(class_name)
   return numbered(names, kind), numbered(streams, kind)
 end
 
---- Whether a layer of the kind is called so without having been named.
+--- is_automatic(name, kind): whether a layer of that kind may have got the name automatically.
 function M.is_automatic(name, kind)
   return name == kind or (name:sub(1, #kind) == kind and name:find("^_%d+$", #kind + 1) ~= nil)
 end
 
---- Names and streams count from the start again. Of what was made before, some may then be called as what
---- is made after: one model cannot have both.
+--- reset(): names and streams count from the start again. Layers made before and after may then have the same name, and
+--- cannot be in one model.
 function M.reset() names, streams = {}, {} end
 
---- After a seed.
+--- restart_streams(): called by mgpu.seed.
 function M.restart_streams() streams = {} end
 
 return M

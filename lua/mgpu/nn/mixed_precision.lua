@@ -1,12 +1,11 @@
---- mgpu.mixed_precision: which dtype layers compute in, and which one their weights have.
+--- mgpu.mixed_precision: the dtype that layers compute in, and the dtype of their weights.
 --
---     mgpu.set_policy "mixed_bfloat16"       -- of the layers and models made from here on
---     L.Dense { 10, dtype = "float32" }      -- a layer of its own policy
---     model:compile { precision = "mixed_float16", ... }  -- of the layers that do not state one
--- A policy is "mixed_bfloat16" or "mixed_float16" (computes in that dtype, weights in float32) or the
--- name of a dtype, which then is both. At a layer's call, floating inputs and weights are cast to its
--- compute_dtype; losses, metrics, optimizers and the statistics of normalisation stay in float32.
--- Where no policy is set it is the floatx of the moment.
+--     mgpu.set_policy "mixed_bfloat16"       -- for the layers and models made from here on
+--     L.Dense { 10, dtype = "float32" }      -- for one layer
+--     model:compile { precision = "mixed_float16", ... }  -- for the layers that do not state one
+-- A policy is "mixed_bfloat16" or "mixed_float16" (computes in that dtype, weights in float32) or the name of a dtype
+-- for both. At a layer's call, floating inputs and weights are cast to its compute dtype; losses, metrics, optimizers
+-- and the statistics of normalization stay in float32. Without a policy it is the floatx of the moment.
 local core = require "mgpu.core"
 
 local M = {}
@@ -18,11 +17,11 @@ local Policy = { class_name = "DTypePolicy" }
 Policy.__index = Policy
 Policy.__tostring = function(self) return ("policy %q"):format(self.name) end
 
---- The policy as data that JSON can hold, as Keras writes it.
+--- policy:get_config() -> {name =}, which JSON can hold, as Keras writes it.
 function Policy:get_config() return { name = self.name } end
 
-local known = {} -- one policy a name
-local current -- set_policy's; nil: floatx
+local known = {} -- the policies made so far, by name
+local current -- the policy of set_policy; nil: that of floatx
 
 local function is_policy(value) return getmetatable(value) == Policy end
 
@@ -43,8 +42,8 @@ local function from_name(name, who)
   return known[name]
 end
 
---- get(policy | name | saved configuration | nil, who): nil is the present policy; `who` speaks in the
---- error.
+--- get(value, who) -> a policy; value: a policy, a name, a saved configuration, or nil for the present policy. `who`
+--- begins the message for an unknown name.
 function M.get(value, who)
   if value == nil then return current or from_name(core.floatx()) end
   if is_policy(value) then return value end
@@ -67,7 +66,8 @@ function M.Policy(given)
 end
 M.DTypePolicy = M.Policy
 
---- set_policy(policy): of the layers and models made from here on.
+--- set_policy(policy): the policy of layers and models made from here on. Also set_dtype_policy, set_global_policy.
+-- Errors: an unknown name; an integer dtype.
 function M.set_policy(value)
   if value == nil then core.fail("usage", "set_policy: the policy is missing") end
   local policy = M.get(value, "set_policy")
@@ -78,11 +78,11 @@ function M.set_policy(value)
 end
 M.set_dtype_policy, M.set_global_policy = M.set_policy, M.set_policy
 
---- policy(): the present one.
+--- policy() -> the present policy. Also dtype_policy, global_policy.
 function M.policy() return M.get() end
 M.dtype_policy, M.global_policy = M.policy, M.policy
 
---- with_policy(policy, fn): fn's result, made while that policy is the present one.
+--- with_policy(policy, fn) -> what fn() returns, run with that policy as the present one.
 function M.with_policy(policy, fn)
   local before = current
   current = policy
@@ -92,7 +92,7 @@ function M.with_policy(policy, fn)
   return result
 end
 
---- Whether the tensor is of float16 or bfloat16.
+--- is_half(t): whether the tensor is float16 or bfloat16.
 function M.is_half(t)
   local dtype = t:dtype()
   return dtype == "float16" or dtype == "bfloat16"
@@ -100,21 +100,21 @@ end
 
 -- ---- at a layer's call --------------------------------------------------------------------------
 
-local reading -- what variables are read as at present; nil: as they are
+local reading -- the dtype that variables are read as at present; nil: their own
 
 local function read_as(dtype)
   reading = dtype
   core.autocast(dtype)
 end
 
--- x, if it is floating, as dtype.
+-- x as `dtype`, if it is floating.
 local function cast(x, dtype)
   local own = x:dtype()
   if own == dtype or not own:find("float", 1, true) then return x end
   return core.ops.cast(x, { dtype = dtype })
 end
 
---- A tensor, or an array of them, in the dtype that the layer computes in; integers stay.
+--- inputs(layer, x) -> x, a tensor or an array of them, with floating tensors cast to the layer's compute dtype.
 function M.inputs(layer, x)
   local dtype = layer.dtype_policy.compute_dtype
   if not layer.autocast or not layer.dtype_policy.floating then return x end
@@ -124,7 +124,7 @@ function M.inputs(layer, x)
   return list
 end
 
---- layer:call(x, training), with variables read in the dtype that the layer computes in.
+--- call(layer, x, training) -> layer:call(x, training), with variables read in the layer's compute dtype.
 function M.call(layer, x, training)
   local policy, wanted = layer.dtype_policy, nil
   if layer.autocast and policy.floating and (reading or policy.compute_dtype ~= policy.variable_dtype) then
@@ -152,7 +152,8 @@ local function check_weights(layer, policy)
   end
 end
 
---- Gives the policy to the model and those of its layers that were made without a dtype of their own.
+--- apply(model, value): gives the policy to the model and to the layers that do not state a dtype. Errors: weights of
+--- another dtype than the policy's.
 function M.apply(model, value)
   local policy, layers = M.get(value, "compile: precision"), {}
   model:each_layer(function(layer)
@@ -163,7 +164,7 @@ function M.apply(model, value)
   for _, layer in ipairs(layers) do layer.dtype_policy = policy end
 end
 
---- Whether any layer of the model computes in the dtype.
+--- computes_in(model, dtype): whether any layer of the model computes in the dtype.
 function M.computes_in(model, dtype)
   local any = false
   model:each_layer(function(layer)

@@ -1,21 +1,21 @@
---- Sequential: layers one after another.
+--- Sequential: a model of layers one after another.
 --
 --     local model = mgpu.Sequential { L.Input {28, 28, 1}, L.Flatten {}, L.Dense {10} }
--- Built at once if the first layer says its input's shape, else at the first use. add(layer) and
--- pop() change it.
+-- It is built at once if the first layer states its input's shape, else at the first call. add(layer) and pop() change
+-- it. Options: name, trainable, dtype. Errors: an entry that is no layer; a layer or a layer's name given twice.
 local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
-local symbol = require "mgpu.nn.symbolic_tensor"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local Sequential = Network:extend("Sequential", { positional = 0 })
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- The entry as a layer: an Input is written as the symbol it returns.
+-- The entry as a layer: an Input is given as the symbolic tensor that it returns.
 local function layer_of(entry)
-  if symbol.is_symbol(entry) and entry.node.layer.is_input then return entry.node.layer end
+  if symbolic_tensor.is_symbol(entry) and entry.node.layer.is_input then return entry.node.layer end
   return entry
 end
 
@@ -51,27 +51,28 @@ local function build_all(self)
   if self.sample_shape and #self.layers > 0 then self:ensure_built { -1, unpack(self.sample_shape) } end
 end
 
--- What was known of the whole is known no longer.
-local function changed(self)
+-- After a change of the layers: builds again, and forgets the graph.
+local function layers_changed(self)
   self.built, self.nodes, self.graph = false, nil, nil
   build_all(self)
 end
 
---- add(layer): at the end.
+--- model:add(layer) -> the model: appends the layer. Errors: a layer or a layer's name that it has already.
 function Sequential:add(layer)
   append(self, layer, #self.layers + 1)
-  changed(self)
+  layers_changed(self)
   return self
 end
 
---- pop(): takes the last layer off and returns it.
+--- model:pop() -> the last layer, which is removed.
 function Sequential:pop()
   if #self.layers == 0 then self:fail("there is no layer to take off") end
   local layer = table.remove(self.layers)
-  changed(self)
+  layers_changed(self)
   return layer
 end
 
+--- new {layer, ..., name =, trainable =} -> a model; the same as calling Sequential.
 function Sequential.new(given)
   given = given or {}
   if type(given) ~= "table" or getmetatable(given) then given = { given } end
@@ -108,8 +109,8 @@ end
 
 -- ---- as a graph ---------------------------------------------------------------------------------
 
--- The layers called one by one on a symbol, so that parts of the model can be used in others:
--- mgpu.Model { inputs = base.input, outputs = base:get_layer("features").output }.
+-- {input, output}: the layers called one by one on a symbolic tensor, so that a part of the model can be used in
+-- others: mgpu.Model { inputs = base.input, outputs = base:get_layer("features").output }.
 local function graph_of(self)
   if not self.graph then
     if not self.built then self:fail("has no input and output yet: give it an Input or call it once") end
@@ -134,9 +135,10 @@ function Sequential:call(x, training)
   return x
 end
 
---- model(x, {training =}): integers become the float dtype of the model.
+--- model:apply(x, how), the same as model(x, {training = true}) -> the output. Integer data become floats, unless the
+--- first layer wants integers. Errors: a shape other than the model's.
 function Sequential:apply(x, how)
-  if symbol.any(x) then return symbol.connect(self, x, self:stated_training(how)) end
+  if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x, self:stated_training(how)) end
   x = self:tensors(x)
   local first = self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
@@ -148,6 +150,7 @@ function Sequential:apply(x, how)
   return Layer.apply(self, x, how)
 end
 
+--- model:get_config() -> name, trainable, dtype, the input's shape and dtype, and the layers.
 function Sequential:get_config()
   return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name, input_dtype = self.input_dtype,
     input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),

@@ -1,8 +1,8 @@
 --- The table that model:summary() prints: Keras's columns in plain characters.
 local M = {}
 
-local WIDTHS = { 33, 26, 13 }
-local WIDE = { 33, 26, 13, 26 } -- with what each layer is connected to
+local WIDTHS = { 33, 26, 13 } -- layer, output shape, parameters
+local WIDE = { 33, 26, 13, 26 } -- and "Connected to", for graphs
 
 local function cell(text, width)
   if #text > width - 1 then text = text:sub(1, width - 1) end
@@ -18,6 +18,7 @@ local function row(widths, ...)
   return (table.concat(cells):gsub("%s+$", ""))
 end
 
+-- 61706 -> "61,706"
 local function grouped(n)
   local text = ("%d"):format(n)
   while true do
@@ -34,7 +35,7 @@ local function shape_text(shape)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- What is known of each layer: its output's shape and the layers it takes its input from.
+-- Each RETURNS function(layer) -> the text of its output's shape, and of the layers it is connected to.
 local function of_sequential(model)
   return function(layer)
     return shape_text(model.shapes and model.shapes[layer]), ""
@@ -54,7 +55,7 @@ local function of_graph(model)
   return function(layer) return shapes[layer], table.concat(from[layer] or {}, ", ") end
 end
 
---- text(model) -> the table
+--- text(model) -> the table as a string.
 function M.text(model)
   local widths = model.order and WIDE or WIDTHS
   local width = model.order and 98 or 72

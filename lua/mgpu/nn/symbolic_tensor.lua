@@ -1,22 +1,23 @@
---- Symbolic tensors: what mgpu.Input returns and what a layer gives when it is called with one.
+--- Symbolic tensors: what mgpu.Input returns and what a layer returns when it is called with one.
 --
 --     local x = mgpu.Input { 28, 28, 1 }
 --     local y = L.Dense { 10 } (L.Flatten {} (x))      -- builds the layers, computes nothing
 --     local model = mgpu.Model { inputs = x, outputs = y }
--- A symbol knows its shape (the batch is -1), its dtype and the node that makes it: one use of a
--- layer, {layer, inputs = symbols, listed = was it called with an array, outputs = symbols}.
+-- A symbolic tensor knows its shape (-1 for the batch), its dtype and the node that makes it. A node is one use of a
+-- layer: {layer, inputs, outputs, listed = whether it was called with an array, number}.
 local core = require "mgpu.core"
 
 local M = {}
 
 local Symbol = {}
-local made = 0 -- nodes so far: a node's number is above those of all nodes it needs
+local made = 0 -- nodes so far; a node's number is above those of all nodes it needs
 
 local function fail(message, ...) core.fail("usage", message:format(...)) end
 
+--- is_symbol(value): whether it is a symbolic tensor.
 function M.is_symbol(value) return type(value) == "table" and getmetatable(value) == Symbol end
 
---- Whether value is an array of symbols or has one among its entries.
+--- any(value): whether it is a symbolic tensor or an array with one among its entries.
 function M.any(value)
   if M.is_symbol(value) then return true end
   if type(value) ~= "table" or getmetatable(value) then return false end
@@ -28,9 +29,13 @@ end
 
 local methods = {}
 
---- shape(): the sizes, the batch's is -1.
+--- s:shape() -> the sizes, -1 for the batch.
 function methods.shape(self) return { unpack(self.sizes) } end
+
+--- s:dtype() -> the dtype's name.
 function methods.dtype(self) return self.kind end
+
+--- s:rank() -> the number of axes.
 function methods.rank(self) return #self.sizes end
 
 function Symbol.__index(_, key)
@@ -70,12 +75,12 @@ end
 Symbol.__div, Symbol.__pow, Symbol.__mod = refuse "/", refuse "^", refuse "%"
 Symbol.__unm, Symbol.__lt, Symbol.__le = refuse "unary -", refuse "<", refuse "<="
 
--- A symbol of the node.
+-- The symbolic tensor for output `index` of the node.
 local function new(node, index, shape, dtype)
   return setmetatable({ node = node, index = index, sizes = shape, kind = dtype }, Symbol)
 end
 
---- input(layer, shape with the batch, dtype) -> the symbol that stands for given data
+--- input(layer, shape with the batch, dtype) -> the symbolic tensor that stands for data given to a model.
 function M.input(layer, shape, dtype)
   made = made + 1
   local node = { layer = layer, inputs = {}, outputs = {}, number = made }
@@ -87,9 +92,9 @@ end
 -- Whether shapes is one shape (numbers) rather than an array of them.
 local function is_shape(shapes) return type(shapes[1]) ~= "table" end
 
---- connect(layer, x, training): the layer's use on a symbol or an array of them; `training`, if not nil, is
---- what this use is always called with.
--- RETURNS a symbol, or an array if the layer has several outputs
+--- connect(layer, x, training) -> the output of the layer for a symbolic tensor or an array of them: a symbolic tensor,
+--- or an array if the layer has several outputs. Builds the layer. training: if not nil, this use of the layer is
+--- always called with it.
 function M.connect(layer, x, training)
   local listed = not M.is_symbol(x)
   local inputs, shapes = listed and { unpack(x) } or { x }, {}

@@ -1,4 +1,5 @@
---- What a layer holds: its weights and those of the layers in it. Methods of every layer.
+--- The weights of a layer and of the layers inside it: making, finding, freezing, reading, writing. Methods of every
+--- layer; layer.lua takes them over.
 local core = require "mgpu.core"
 
 local M = {}
@@ -7,20 +8,21 @@ local regularizer_of = setmetatable({}, { __mode = "k" }) -- variable -> functio
 
 -- ---- making -------------------------------------------------------------------------------------
 
--- FNV-1a: the same path, the same random stream.
+-- The random stream of a path, a number below 2^31: its FNV-1a hash. The same path always has the same stream.
 local function stream_of(path)
   local h = 2166136261
   for i = 1, #path do
     h = bit.bxor(h, path:byte(i))
     h = bit.tobit(h)
-    -- h * 16777619 mod 2^32, in halves that stay exact in doubles
+    -- h * 16777619 mod 2^32, in 16-bit halves, since the whole product is not exact in a double
     local low, high = bit.band(h, 0xffff), bit.rshift(h, 16)
     h = bit.tobit((low * 16777619 + bit.lshift(bit.band(high * 403, 0xffff), 16)) % 4294967296)
   end
   return h % 2147483648
 end
 
---- The stream of what the layer draws in call; `seed`, if the user gave one, makes it another.
+--- layer:own_stream(seed) -> the random stream for numbers drawn in call, derived from the layer's name and the user's
+--- seed (may be nil).
 function M:own_stream(seed) return stream_of(self.stream_name .. (seed and ":" .. seed or "")) end
 
 local function check_sizes(self, spec)
@@ -35,8 +37,9 @@ local function check_sizes(self, spec)
   end
 end
 
---- add_weight { name =, shape =, initializer =, trainable =, regularizer =, dtype =, autocast = } -> variable
---- autocast = false: call reads it as it is, whatever the layer computes in.
+--- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, dtype =,
+--- autocast = true} -> the variable. For build. dtype: default that of the layer's policy. autocast = false: call reads
+--- the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a jitted function around it.
 function M:add_weight(spec)
   check_sizes(self, spec)
   if core.tracing() then
@@ -61,7 +64,7 @@ end
 
 local function is_layer(value) return type(value) == "table" and value.add_weight ~= nil end
 
---- The layers and variables in fields, or in arrays in fields, by the fields' names.
+--- layer:contents() -> the layers and variables in its fields, or in arrays in its fields, sorted by field name.
 function M:contents()
   local keys, found = {}, {}
   for key, value in pairs(self) do
@@ -83,7 +86,7 @@ function M:contents()
   return found
 end
 
---- fn(layer) for the layer and every layer in it, each once.
+--- layer:each_layer(fn): calls fn(layer) for the layer and every layer inside it, each once.
 function M:each_layer(fn, seen)
   seen = seen or {}
   if seen[self] then return end
@@ -94,7 +97,8 @@ function M:each_layer(fn, seen)
   end
 end
 
---- All variables of the layer and of what lies in it, each once: { variable, trainable }.
+--- layer:collect({}, {}, true) -> {variable, trainable} for all variables of the layer and the layers inside it, each
+--- once.
 function M:collect(list, seen, trainable)
   trainable = trainable and self.trainable ~= false
   local function take(v)
@@ -109,7 +113,7 @@ function M:collect(list, seen, trainable)
   return list
 end
 
-local computed = {} -- fields that are worked out when they are read
+local computed = {} -- fields whose value is computed when they are read
 M.computed = computed
 
 function computed.variables(self)
@@ -134,10 +138,11 @@ function computed.non_trainable_variables(self)
   return list
 end
 
---- Freezing reaches the layers inside, as in Keras: batch normalization must know of it.
+--- layer:set_trainable(value), the same as layer.trainable = value: freezes (false) the layer and the layers inside it.
+-- As in Keras it reaches the inner layers themselves, since batch normalization behaves differently when frozen.
 function M:set_trainable(value)
   if type(value) ~= "boolean" then self:fail("trainable must be true or false, got %s", type(value)) end
-  if value ~= self.is_trainable then core.turn_trainable(self) end -- plans made before are for the other
+  if value ~= self.is_trainable then core.turn_trainable(self) end -- invalidates traced steps
   self.is_trainable = value
   for _, item in ipairs(self:contents()) do
     if not core.is_variable(item) then item.trainable = value end
@@ -146,13 +151,15 @@ end
 
 -- ---- reading and writing ------------------------------------------------------------------------
 
---- get_weights() -> array of tensors; set_weights(array) checks every shape before it changes one.
+--- layer:get_weights() -> array of tensors, the values of all variables in order.
 function M:get_weights()
   local values = {}
   for i, entry in ipairs(self:collect({}, {}, true)) do values[i] = entry[1]:value() end
   return values
 end
 
+--- layer:set_weights(array): assigns all variables, from tensors or nested numbers. Errors: another number of arrays,
+--- or a shape that does not fit; then nothing has changed.
 function M:set_weights(values)
   local list = self:collect({}, {}, true)
   if type(values) ~= "table" or #values ~= #list then
@@ -171,7 +178,7 @@ function M:set_weights(values)
   for i, entry in ipairs(list) do entry[1]:assign(fitted[i]:to(entry[1]:device())) end
 end
 
---- Numbers in the layer's weights: all of them, and the trainable ones.
+--- layer:count_params() -> the number of weights (elements), and how many of them are trainable.
 function M:count_params()
   local total, trainable = 0, 0
   for _, entry in ipairs(self:collect({}, {}, true)) do
@@ -184,21 +191,21 @@ end
 
 -- ---- losses -------------------------------------------------------------------------------------
 
---- add_loss(scalar): called in `call`, it counts in the loss of the model for that call.
+--- layer:add_loss(scalar): called in `call`, adds the scalar tensor to the model's loss for that call.
 function M:add_loss(value)
   self.call_losses = rawget(self, "call_losses") or {}
   table.insert(self.call_losses, value)
 end
 
---- Drops what earlier calls added.
+--- layer:forget_losses(): drops what add_loss added in earlier calls.
 function M:forget_losses()
   self:each_layer(function(layer)
     if rawget(layer, "call_losses") then layer.call_losses = nil end
   end)
 end
 
---- losses() -> array of scalars to add to the loss: the regularizers of the trainable weights, then
---- what the layers added in the last call (activity regularizers, add_loss).
+--- layer:losses() -> array of scalars to add to the loss: the penalties of the regularizers of trainable weights, then
+--- what layers added in the last call (activity regularizers, add_loss).
 function M:losses()
   local all = {}
   for _, entry in ipairs(self:collect({}, {}, true)) do

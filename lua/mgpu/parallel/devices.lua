@@ -1,13 +1,13 @@
---- The `devices` of compile and its kin: names in order, and shares of the rows.
+--- The option `devices` of compile and others: names in order, and shares of the rows.
 --
 --     devices = "cuda:0"                      one device
 --     devices = {"cuda:0", "cuda:1"}          a list
 --     devices = "cuda:0,1" or "cuda:0-3"      a list as --devices spells it
 --     devices = 2                             the first two of mgpu.devices()
---     devices = "all"                         all of mgpu.devices() that are of the first one's kind
+--     devices = "all"                         all of mgpu.devices() of the same kind as the first one
 --     devices = {["cuda:0"] = 3, ["cpu:0"] = 1}   rows by weight, ordered as mgpu.devices()
---     devices = {{"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"}}   groups: each has the whole model, a layer with
---                                             device = 2 lies on the second of its group
+--     devices = {{"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"}}   groups: each holds a whole model, and a layer with
+--                                             device = 2 is on the second device of its group
 local core = require "mgpu.core"
 
 local M = {}
@@ -16,7 +16,7 @@ local function fail(who, message, ...) core.fail("usage", who .. ": " .. message
 
 local function kind_of(name) return name:match "^%a+" end
 
--- The devices of the first one's kind; logical kinds have as many as are named, so one of them.
+-- The devices of the same kind as the first one.
 local function all_devices()
   local names, kind = core.devices(), nil
   local list = {}
@@ -27,10 +27,10 @@ local function all_devices()
   return list
 end
 
---- The names of the devices there are, for messages.
+--- visible() -> the names of the visible devices in one string, for messages.
 function M.visible() return table.concat(core.devices(), ", ") end
 
-local function first(who, n)
+local function first_devices(who, n)
   local names = core.devices()
   if n < 1 or n % 1 ~= 0 then fail(who, "devices must be at least 1, got %s", tostring(n)) end
   if n > #names then
@@ -40,10 +40,11 @@ local function first(who, n)
   return { unpack(names, 1, n) }
 end
 
-local MOST = 63 -- the last number that a device can have
+local MOST = 63 -- the largest device number
 
--- "cuda:0,1" -> cuda:0 cuda:1; "cpu:0-3" -> four; "cuda:0/0-1" -> two on one GPU. `all(kind)`: the names that a
--- kind alone stands for; nil: its first device.
+--- parse(text, all) -> the names in a list as --devices spells it; nil and the reason if it cannot be read.
+-- "cuda:0,1" is cuda:0 and cuda:1; "cpu:0-3" four devices; "cuda:0/0-1" two on one GPU. all(kind) returns the names
+-- that a kind alone stands for; without it that is the first device of the kind.
 function M.parse(text, all)
   local names, kind, mark = {}, nil, ":"
   for item in text:gmatch "[^,]+" do
@@ -69,7 +70,7 @@ local function check_array(who, list)
   if fault then fail(who, "devices: %s", fault) end
 end
 
---- The names that an entry of a list spells: {"cpu:0-1", "cpu:4"} has three.
+--- spelled(who, list) -> the names in a list of texts: three in {"cpu:0-1", "cpu:4"}.
 function M.spelled(who, list)
   local names = {}
   check_array(who, list)
@@ -82,7 +83,7 @@ function M.spelled(who, list)
   return names
 end
 
--- {name = weight} in the order of mgpu.devices(); names that are not listed there come last.
+-- {name = weight} as names and weights, in the order of mgpu.devices(); names that it does not list come last.
 local function by_weight(who, map)
   local place, list, weights = {}, {}, {}
   for i, name in ipairs(core.devices()) do place[name] = i end
@@ -102,7 +103,8 @@ local function by_weight(who, map)
   return list, weights
 end
 
-local function known(who, list)
+-- The names in a list, each opened, without repetition.
+local function opened(who, list)
   local names, seen = {}, {}
   for i, name in ipairs(M.spelled(who, list)) do
     names[i] = core.device_info(name).name -- raises for a device that is not there
@@ -112,7 +114,7 @@ local function known(who, list)
   return names
 end
 
--- {{"a", "b"}, {"c", "d"}}: two replicas of a model in two stages -> {"a", "c", "b", "d"}, 2 stages.
+-- {{"a", "b"}, {"c", "d"}}, two replicas of a model in two stages, becomes {"a", "c", "b", "d"} and 2 stages.
 local function by_stage(who, groups)
   local stages, list = nil, {}
   check_array(who, groups)
@@ -124,23 +126,23 @@ local function by_stage(who, groups)
     end
     for s, name in ipairs(group) do list[(s - 1) * #groups + i] = name end
   end
-  return known(who, list), nil, stages
+  return opened(who, list), nil, stages
 end
 
---- resolve(who, given) -> array of names, weights (nil: even), stages (nil: one); nil for nil. Every device is
---- opened.
+--- resolve(who, given) -> array of names, weights of the rows (nil: equal), stages (nil: one). nil gives nil.
+-- Every device is opened: one that is not there raises, as does a name given twice.
 function M.resolve(who, given)
   if given == nil then return nil end
-  if type(given) == "number" then return first(who, given) end
+  if type(given) == "number" then return first_devices(who, given) end
   if given == "all" then return all_devices() end
-  if type(given) == "string" then return known(who, { given }) end
+  if type(given) == "string" then return opened(who, { given }) end
   if type(given) ~= "table" or next(given) == nil then
     fail(who, "devices must be a name, a list of names, a count or \"all\", got %s",
       type(given) == "table" and "an empty table" or type(given))
   end
   if #given == 0 then return by_weight(who, given) end
   if type(given[1]) == "table" then return by_stage(who, given) end
-  return known(who, given)
+  return opened(who, given)
 end
 
 return M

@@ -1,11 +1,11 @@
---- mgpu.explain(model, {devices =, batch_size =, samples =, strategy =, bn =}): what a training step will
--- do and need, before the first; also for devices that are not there.
+--- mgpu.explain(model, {devices =, batch_size = 32, samples =, strategy = "mirrored", bn = "sync"}): what a training
+--- step will do and need, before the first one; also for devices that this machine does not have.
 --
--- The model must be compiled. RETURNS a table {devices = {{name, rows, last_rows, weights, gradients,
--- optimizer, memory, collectives, collective_bytes}, ...}, batch_size, last_batch, strategy, bn} in
--- bytes and rows, which prints itself as a table. `rows`: of a full batch; `last_rows`: of the last one,
--- where `samples` is given. `memory`: what the step needs for activations, gradients and results,
--- without what kernels take for themselves.
+-- RETURNS a table that prints itself: {devices = {{name, rows, last_rows, weights, gradients, optimizer, memory,
+-- collectives, collective_bytes}, ...}, batch_size, last_batch, strategy, bn}. Sizes are in bytes. `rows` is the
+-- device's share of a full batch, `last_rows` of the last one, if `samples` (rows in all) is given. `memory` is what
+-- the step needs for activations, gradients and results, without the workspace of kernels.
+-- Errors: a model that is not compiled or not built.
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
@@ -24,7 +24,7 @@ local OPTIONS = options.declare {
 
 local function fail(message, ...) core.fail("usage", "explain: " .. message:format(...)) end
 
--- Names and shares as given: unlike in compile, the devices need not be there.
+-- RETURNS names and shares of the rows. Unlike in compile, the devices need not exist on this machine.
 local function planned(model, given)
   local compiled = model.compiled
   if given == nil then return compiled.devices or { core.default_device() }, compiled.spread
@@ -63,8 +63,8 @@ local function batch_of(model, rows)
   return batch_layout.pack(x, y, {}, #outputs)
 end
 
--- The place among `names` of the device that keeps the weights: after the last if it is none of them, nil if
--- each device has them.
+-- RETURNS the index in `names` of the device that keeps the weights, #names + 1 if it is not among them, and its name;
+-- nil if every device has them.
 local function keeper_of(model, names, strategy)
   if strategy ~= "central" or #names == 1 then return nil end
   local spread, at = model.compiled.spread, #names + 1
@@ -73,7 +73,8 @@ local function keeper_of(model, names, strategy)
   return at, keeper
 end
 
--- The reports of a training step's plan over `rows` rows on stand-ins for the devices.
+-- The reports, one a device, on the plan of a training step of `rows` rows. The plan is made for null devices in place
+-- of the named ones.
 local function reports(model, names, weights, chosen, rows)
   local compiled = setmetatable({}, { __index = model.compiled })
   local keeper, stand_ins = keeper_of(model, names, chosen.strategy), {}
@@ -121,6 +122,7 @@ end
 
 -- ---- the call -----------------------------------------------------------------------------------
 
+--- explain(model, options) -> the report.
 return function(model, given)
   if type(model) ~= "table" or not model.compile then fail("the first argument must be a model") end
   local chosen = options.check("explain", OPTIONS, given or {})

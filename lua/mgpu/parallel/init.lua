@@ -16,7 +16,7 @@ local M = {}
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
---- get_available_gpus(n): the names of the first n GPUs; without n, or with -1, of all.
+--- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1.
 function M.get_available_gpus(n)
   local names = core.devices "gpu"
   if n == nil or n == -1 then return names end
@@ -26,9 +26,9 @@ function M.get_available_gpus(n)
   return { unpack(names, 1, math.min(n, #names)) }
 end
 
--- Options that say how others do it and have no meaning here are named once.
+-- Prints once that an option of another framework has no effect here.
 local told = {}
-local function tell(who, name, why)
+local function tell_once(who, name, why)
   if told[who .. name] then return end
   told[who .. name] = true
   require "mgpu".output(("%s: the option %s has no effect: %s\n"):format(who, name, why))
@@ -36,7 +36,7 @@ end
 
 -- ---- a parallel model ---------------------------------------------------------------------------
 
--- The model itself, seen through other devices: it has its own compile state and nothing else.
+-- A view of the model for other devices: it has its own compiled state and shares everything else.
 local function view_of(model, spread)
   local view = { spread = spread }
   local meta = {
@@ -62,7 +62,8 @@ local MULTI = options.declare { positional = 1,
   { "cpu_relocation", "boolean", default = false },
 }
 
--- A count, a list of ordinals or names, names as --devices spells them, or nil (all GPUs there are).
+-- The option gpus as a list of names: a count, a list of ordinals or names, a text as --devices spells it, or nil (all
+-- GPUs).
 local function gpu_list(gpus)
   if gpus == nil then return M.get_available_gpus() end
   if type(gpus) == "number" then
@@ -95,7 +96,7 @@ function M.multi_gpu_model(model, given)
     fail("multi_gpu_model", "at least 2 GPUs are needed; visible are: %s", devices.visible())
   end
   if chosen.cpu_merge == false then
-    tell("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
+    tell_once("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
       .. "only by predict, on the first device")
   end
   return view_of(model, { devices = list, strategy = chosen.cpu_relocation and "central" or "mirrored" })
@@ -122,12 +123,12 @@ function M.make_parallel(model, gdev_list, given)
   if #list < 2 then return model end
   for _, special in ipairs { { "initsync", false }, { "syncopt", true }, { "enqueue", true } } do
     if chosen[special[1]] == special[2] then
-      tell("make_parallel", special[1], "replicas are equal at the start, gradients are averaged and batches "
+      tell_once("make_parallel", special[1], "replicas are equal at the start, gradients are averaged and batches "
         .. "are staged in any case")
     end
   end
   if chosen.usenccl then
-    tell("make_parallel", "usenccl", "NCCL is used between GPUs where it is there")
+    tell_once("make_parallel", "usenccl", "NCCL is used between GPUs where it is there")
   end
   local central = chosen.ps_device and not chosen.usenccl
   return view_of(model, { devices = devices.resolve("make_parallel", list),
@@ -145,10 +146,10 @@ function Strategy:__tostring() return ("strategy %q on %s"):format(self.name, ta
 
 local current
 
---- The strategy whose scope is open, or nil.
+--- current() -> the strategy whose scope is open, or nil.
 function M.current() return current end
 
---- scope(fn): models made or compiled in fn train under the strategy. RETURNS what fn returns.
+--- strategy:scope(fn) -> what fn() returns: models made or compiled in fn train under the strategy.
 function Strategy:scope(fn)
   if type(fn) ~= "function" then fail("scope", "expected a function, got %s", type(fn)) end
   local before = current
@@ -176,7 +177,8 @@ function M.strategy(name, given)
     num_replicas_in_sync = name == "async" and 1 or #list }, Strategy)
 end
 
---- What compile's options and the model's surroundings come to: {devices, weights, strategy, home}.
+--- resolve(model, chosen) -> {devices, weights, stages, strategy, home} from compile's options, the strategy the model
+--- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already.
 function M.resolve(model, chosen)
   local spread = rawget(model, "spread")
   local strategy = chosen.strategy or rawget(model, "strategy") or current

@@ -1,8 +1,8 @@
---- Ops composed of others: each is a function of `mgpu` and a method of tensors.
+--- Ops made of other ops. Each is a function of `mgpu` and a method of tensors.
 --
--- Axes count from 1 or, negative, from the end. Options come by position or in one table of names, as
--- for the ops of the table: t:mean(2, true) = t:mean {axis = 2, keepdims = true}. A reduction without an
--- axis goes over all.
+-- Axes count from 1 or, negative, from the end. Options come by position or in one table by name, as for the ops in
+-- C: t:mean(2, true) = t:mean {axis = 2, keepdims = true}. A reduction without an axis is over all axes.
+-- Errors: an unknown option, an axis out of range.
 local core = require "mgpu.core"
 local slice = require "mgpu.tensor.slicing"
 
@@ -10,7 +10,7 @@ local M, ops = {}, core.ops
 
 local function fail(message, ...) core.fail("usage", message:format(...)) end
 
--- t itself, or a tensor made of a number or table.
+-- t itself, or a tensor made of a number, boolean or table.
 local function as_tensor(who, t)
   local kind = type(t)
   if core.is_tensor(t) or core.is_variable(t) then return t end
@@ -18,7 +18,7 @@ local function as_tensor(who, t)
   fail("%s: expected a tensor, got %s", who, kind)
 end
 
--- The position from 1 of an axis of `rank`.
+-- The axis (negative: from the end) as a position from 1.
 local function axis_at(who, axis, rank)
   if type(axis) ~= "number" or axis % 1 ~= 0 then
     fail("%s: an axis is a whole number, got %s", who, type(axis) == "number" and axis or type(axis))
@@ -31,16 +31,16 @@ local function axis_at(who, axis, rank)
   return at
 end
 
--- That a list of axes or tensors holds all that stands in it.
+-- Raises if a list of axes or tensors has holes or other keys.
 local function check_array(who, list)
   local fault = core.array_fault(list)
   if fault then fail("%s: %s", who, fault) end
 end
 
--- Whether axis, nil or an empty list, names none.
+-- Whether the option axis names no axis: nil or an empty list.
 local function no_axis(axis) return axis == nil or (type(axis) == "table" and next(axis) == nil) end
 
--- The set of positions that axis (none = all, a number, or a list) means.
+-- The set of positions from 1 that the option axis (nil: all axes, a number, or a list) means.
 local function axis_set(who, axis, rank)
   local set = {}
   if type(axis) == "table" then check_array(who, axis) end
@@ -61,8 +61,8 @@ local function has_names(t)
   return false
 end
 
--- The values of the options `names`, in their order.
-local function by_name(who, names, given)
+-- The values of the options `names` in the table `given`, in their order.
+local function options_by_name(who, names, given)
   local at, values = {}, {}
   for i, name in ipairs(names) do at[name] = i end
   for key, value in pairs(given) do
@@ -78,8 +78,8 @@ local function by_name(who, names, given)
   return unpack(values, 1, #names)
 end
 
--- The same of what was given by position or in one table of names; {} is no options.
-local function read(who, names, ...)
+-- The values of the options `names`, given by position or in one table by name; {} is no options.
+local function read_options(who, names, ...)
   local n, first = select("#", ...), (...)
   while n > 0 and select(n, ...) == nil do n = n - 1 end
   if n > #names then
@@ -87,20 +87,22 @@ local function read(who, names, ...)
   end
   if n ~= 1 or type(first) ~= "table" then return ... end
   if next(first) == nil then return end
-  if has_names(first) then return by_name(who, names, first) end
+  if has_names(first) then return options_by_name(who, names, first) end
   return first
 end
 
 local REDUCTION = { "axis", "keepdims" }
 
+-- t, or its cast to float32 if it is integer or bool.
 local function floating(t)
   if t:dtype():find "float" then return t end
   return ops.cast(t, "float32")
 end
 
--- rule(t, axis, keepdims) of t; halves are added up in float32, as in Keras, and the result is a half again.
-local function in_float32(rule, who, t, ...)
-  local axis, keepdims = read(who, REDUCTION, ...)
+-- rule(who, t, axis, keepdims) for a reduction. As in Keras, float16 and bfloat16 are summed in float32 and the result
+-- is cast back.
+local function reduce_in_float32(rule, who, t, ...)
+  local axis, keepdims = read_options(who, REDUCTION, ...)
   t = floating(as_tensor(who, t))
   local dtype = t:dtype()
   if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
@@ -125,34 +127,34 @@ end
 
 -- ---- reductions ---------------------------------------------------------------------------------
 
---- mean(t, axis, keepdims) over axes: the sum divided by the count; integers give float32.
-function M.mean(t, ...) return in_float32(mean_over, "mean", t, ...) end
+--- mean(t, axis = all, keepdims = false) -> the mean over the axes; integers give float32.
+function M.mean(t, ...) return reduce_in_float32(mean_over, "mean", t, ...) end
 
---- var(t, axis, keepdims), the variance over axes: the mean squared distance from the mean (biased).
-function M.var(t, ...) return in_float32(variance, "var", t, ...) end
+--- var(t, axis = all, keepdims = false) -> the variance: the mean squared distance from the mean (biased).
+function M.var(t, ...) return reduce_in_float32(variance, "var", t, ...) end
 
---- std(t, axis, keepdims): the square root of var.
-function M.std(t, ...) return in_float32(deviation, "std", t, ...) end
+--- std(t, axis = all, keepdims = false) -> the standard deviation: the square root of var.
+function M.std(t, ...) return reduce_in_float32(deviation, "std", t, ...) end
 
---- norm(t, axis, keepdims): the square root of the sum of squares.
-function M.norm(t, ...) return in_float32(length, "norm", t, ...) end
+--- norm(t, axis = all, keepdims = false) -> the Euclidean norm: the square root of the sum of squares.
+function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
 
 -- ---- element-wise -------------------------------------------------------------------------------
 
---- clip(t, low, high): nil leaves an end open.
+--- clip(t, low, high) -> t with smaller elements replaced by low, larger ones by high; nil leaves an end open.
 function M.clip(t, ...)
-  local low, high = read("clip", { "low", "high" }, ...)
+  local low, high = read_options("clip", { "low", "high" }, ...)
   t = as_tensor("clip", t)
   if low ~= nil then t = ops.maximum(t, low) end
   if high ~= nil then t = ops.minimum(t, high) end
   return t
 end
 
---- one_hot(ids, classes, dtype): ids from 0; also to_categorical. dtype: by name or as {dtype =}, default
---- floatx.
+--- one_hot(ids, classes, dtype = floatx), also to_categorical -> ids {...} (from 0) as {..., classes} of 0 and 1.
+--- dtype: a name or {dtype =}. An id outside 0 .. classes - 1 gives zeros.
 function M.one_hot(ids, ...)
-  local classes, dtype = read("one_hot", { "classes", "dtype" }, ...)
-  if type(dtype) == "table" then dtype = by_name("one_hot", { "dtype" }, dtype) end
+  local classes, dtype = read_options("one_hot", { "classes", "dtype" }, ...)
+  if type(dtype) == "table" then dtype = options_by_name("one_hot", { "dtype" }, dtype) end
   if type(classes) ~= "number" or classes < 1 or classes % 1 ~= 0 then
     fail("one_hot: the number of classes must be at least 1, got %s",
       type(classes) == "number" and classes or type(classes))
@@ -166,15 +168,15 @@ end
 
 -- ---- movement -----------------------------------------------------------------------------------
 
---- slice(t, ranges): see slicing.lua.
+--- slice(t, ranges) -> a part of t, as t:slice {{1, 10}, {}, 3}; see slicing.lua.
 function M.slice(t, ranges)
-  if type(ranges) == "table" and has_names(ranges) then ranges = by_name("slice", { "ranges" }, ranges) end
+  if type(ranges) == "table" and has_names(ranges) then ranges = options_by_name("slice", { "ranges" }, ranges) end
   return slice(t, ranges)
 end
 
---- transpose: all axes in opposite order, or an order of axes.
+--- transpose(t, order) -> the axes in that order; without it, in reverse order.
 function M.transpose(t, ...)
-  local order = read("transpose", { "order" }, ...)
+  local order = read_options("transpose", { "order" }, ...)
   t = as_tensor("transpose", t)
   if order then return ops.permute(t, order) end
   order = {}
@@ -182,25 +184,25 @@ function M.transpose(t, ...)
   return ops.permute(t, { order = order })
 end
 
---- flatten: one axis.
+--- flatten(t) -> the elements in one axis.
 function M.flatten(t, ...)
-  read("flatten", {}, ...)
+  read_options("flatten", {}, ...)
   t = as_tensor("flatten", t)
   return ops.reshape(t, { shape = { t:count() } })
 end
 
---- expand_dims(t, axis): a new axis of size 1 that has this position afterwards.
+--- expand_dims(t, axis) -> t with a new axis of size 1 at this position of the result.
 function M.expand_dims(t, ...)
-  local axis = read("expand_dims", { "axis" }, ...)
+  local axis = read_options("expand_dims", { "axis" }, ...)
   t = as_tensor("expand_dims", t)
   local shape = t:shape()
   table.insert(shape, axis_at("expand_dims", axis, #shape + 1), 1)
   return ops.reshape(t, { shape = shape })
 end
 
---- squeeze(t[, axis]): without the axes of size 1, or without the given ones.
+--- squeeze(t, axis) -> t without these axes of size 1; without `axis`, without all of them.
 function M.squeeze(t, ...)
-  local axis = read("squeeze", { "axis" }, ...)
+  local axis = read_options("squeeze", { "axis" }, ...)
   t = as_tensor("squeeze", t)
   local shape, kept = t:shape(), {}
   local dropped = not no_axis(axis) and axis_set("squeeze", axis, #shape)
@@ -213,18 +215,18 @@ function M.squeeze(t, ...)
   return ops.reshape(t, { shape = kept })
 end
 
---- stack({a, b, ...}, axis): along a new axis (default the first).
+--- stack({a, b, ...}, axis = 1) -> the tensors along a new axis.
 function M.stack(list, ...)
-  local axis, expanded = read("stack", { "axis" }, ...), {}
+  local axis, expanded = read_options("stack", { "axis" }, ...), {}
   if type(list) ~= "table" or next(list) == nil then fail("stack: expected an array of tensors") end
   check_array("stack", list)
   for i, t in ipairs(list) do expanded[i] = M.expand_dims(t, axis or 1) end
   return ops.concat(expanded, { axis = axis or 1 })
 end
 
---- split(t, n, axis): an array of n equal parts along an axis (default the first).
+--- split(t, n, axis = 1) -> an array of n equal parts along the axis. Errors: a size that n does not divide.
 function M.split(t, ...)
-  local n, axis = read("split", { "n", "axis" }, ...)
+  local n, axis = read_options("split", { "n", "axis" }, ...)
   t = as_tensor("split", t)
   local shape = t:shape()
   local at = axis_at("split", axis or 1, #shape)

@@ -1,8 +1,8 @@
 --- Tensors in Lua: making them, moving them, and the table of all functions on them.
 --
--- Returns the functions that `mgpu` takes over; what is a method too stands in core.methods.
--- Axes count from 1 or, negative, from the end; ids and classes from 0. Integers are computed in
--- double: exact up to 2^53, and a result outside the dtype's limits becomes the limit.
+-- RETURNS the functions that `mgpu` takes over; methods are put into core.methods. Axes count from 1 or, negative,
+-- from the end; ids and classes from 0. Integers are computed in double: exact up to 2^53, and a result outside the
+-- dtype's limits becomes the limit.
 local core = require "mgpu.core"
 local names = require "mgpu.nn.layer_names"
 
@@ -10,7 +10,7 @@ local M, methods, ops = {}, core.methods, core.ops
 
 local function fail(message, ...) core.fail("usage", message:format(...)) end
 
---- Both a function of `mgpu` and a method.
+-- Makes fn both a function of `mgpu` and a method of tensors.
 local function define(name, fn)
   M[name] = fn
   methods[name] = fn
@@ -20,7 +20,7 @@ end
 
 local OPTIONS = { "dtype", "device" }
 
--- dtype and device of the options table; anything else in it is an error.
+-- The dtype and device of an options table; another key raises.
 local function read_options(who, options)
   if options == nil then return nil, nil end
   if type(options) ~= "table" then
@@ -36,6 +36,7 @@ local function read_options(who, options)
   return options.dtype, options.device
 end
 
+-- t on the device, if one is given.
 local function on(device, t)
   if device then return core.copy_to(t, device) end
   return t
@@ -59,28 +60,30 @@ local function check_count(what, n)
   end
 end
 
---- tensor(value, {dtype=, device=}): from a number, a boolean or nested tables of them.
+--- tensor(value, {dtype =, device =}) -> a tensor of a number, a boolean or nested tables of them. dtype: floatx for
+--- numbers, bool for booleans. Errors: tables of unequal lengths.
 M.tensor = core.tensor
 
---- full(shape, value, {dtype=, device=})
+--- full(shape, value, {dtype = floatx, device =}) -> a tensor with `value` everywhere. shape: a list, or one size.
 function M.full(shape, value, options)
   local dtype, device = read_options("full", options)
   return on(device, ops.full(check_shape("full", shape), value, dtype or core.floatx()))
 end
 
---- zeros(shape, {dtype=, device=})
+--- zeros(shape, {dtype = floatx, device =}) -> a tensor of zeros.
 function M.zeros(shape, options)
   local dtype, device = read_options("zeros", options)
   return on(device, ops.full(check_shape("zeros", shape), 0, dtype or core.floatx()))
 end
 
---- ones(shape, {dtype=, device=})
+--- ones(shape, {dtype = floatx, device =}) -> a tensor of ones.
 function M.ones(shape, options)
   local dtype, device = read_options("ones", options)
   return on(device, ops.full(check_shape("ones", shape), 1, dtype or core.floatx()))
 end
 
---- arange(n): 0 .. n-1; arange(first, limit[, step]): without the limit.
+--- arange(n, options) -> 0 .. n-1; arange(first, limit, step = 1, options) -> first, first + step, ... below the limit.
+--- options: {dtype = floatx, device =}. Errors: a step of 0.
 function M.arange(first, limit, step, options)
   if type(limit) == "table" then limit, options = nil, limit end
   if type(step) == "table" then step, options = nil, step end
@@ -98,7 +101,7 @@ function M.arange(first, limit, step, options)
   return on(device, t)
 end
 
---- linspace(first, last, n): n numbers, both ends included.
+--- linspace(first, last, n, {dtype = floatx, device =}) -> n evenly spaced numbers, both ends included.
 function M.linspace(first, last, n, options)
   local dtype, device = read_options("linspace", options)
   check_number("linspace: the first number", first)
@@ -110,7 +113,7 @@ function M.linspace(first, last, n, options)
   return on(device, ops.where(ops.lt(i, n - 1), inner, last)) -- the last one without rounding
 end
 
---- eye(n[, m]): ones on the diagonal.
+--- eye(n, m = n, {dtype = floatx, device =}) -> a matrix {n, m} with ones on the diagonal.
 function M.eye(n, m, options)
   if type(m) == "table" then m, options = nil, m end
   local dtype, device = read_options("eye", options)
@@ -127,13 +130,13 @@ local function random(who, kind, shape, a, b, options)
     dtype = dtype or (kind == "randint" and "int32") or core.floatx() })
 end
 
---- rand(shape): uniform in [0, 1)
+--- rand(shape, {dtype = floatx, device =}) -> uniform random numbers in [0, 1).
 function M.rand(shape, options) return random("rand", "uniform", shape, 0, 1, options) end
 
---- randn(shape): normal with mean 0 and standard deviation 1
+--- randn(shape, {dtype = floatx, device =}) -> normal random numbers with mean 0 and standard deviation 1.
 function M.randn(shape, options) return random("randn", "normal", shape, 0, 1, options) end
 
---- randint(low, high, shape): whole numbers from low to high - 1
+--- randint(low, high, shape, {dtype = "int32", device =}) -> random whole numbers from low to high - 1.
 function M.randint(low, high, shape, options)
   check_number("randint: the lowest number", low)
   check_number("randint: the limit", high)
@@ -145,12 +148,12 @@ end
 for name, fn in pairs(require "mgpu.tensor.composite_ops") do define(name, fn) end
 M.to_categorical = M.one_hot
 
--- t[i]: entry i of the first axis.
+--- t:entry(i), the same as t[i] -> entry i of the first axis, from 1, or from the end if negative.
 function methods.entry(t, i) return M.slice(t, { i }) end
 
 -- ---- dtype, device, copies ----------------------------------------------------------------------
 
---- to(dtype | device): the same numbers as another dtype, or on another device.
+--- t:to(dtype | device) -> the same numbers in another dtype, or on another device. Errors: an unknown name.
 define("to", function(t, where)
   if type(where) ~= "string" then
     fail("to: expected the name of a dtype or device, got %s", type(where))
@@ -161,15 +164,15 @@ define("to", function(t, where)
   return core.copy_to(t, where)
 end)
 
---- clone: a copy in memory of its own.
+--- t:clone() -> a copy that shares no memory with t.
 define("clone", function(t) return core.copy_to(t) end)
 
 local POINTERS = { float32 = "float *", float64 = "double *", int32 = "int32_t *",
   int64 = "int64_t *", uint8 = "uint8_t *", bool = "uint8_t *", float16 = "uint16_t *",
   bfloat16 = "uint16_t *" }
 
---- pointer: an FFI pointer to the elements in host memory, row-major. It is valid as long as the
---- tensor lives: keep the tensor.
+--- t:pointer() -> an FFI pointer to the elements in host memory, row-major. It is valid as long as the tensor lives:
+--- keep the tensor.
 define("pointer", function(t)
   return require "ffi".cast(POINTERS[methods.dtype(t)], core.address(t))
 end)
@@ -179,7 +182,7 @@ methods.text = require "mgpu.tensor.printing"
 -- ---- settings and the rest of mgpu's plain functions ---------------------------------------------
 
 for name, fn in pairs(ops) do
-  if methods[name] and not M[name] then M[name] = fn end -- the others are internal
+  if methods[name] and not M[name] then M[name] = fn end -- ops that are no methods are internal
 end
 
 for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad", "jit",
@@ -188,7 +191,7 @@ for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",
   M[name] = core[name]
 end
 
---- seed(n): what is random from here on, the weights of new layers among it, is a function of n.
+--- seed(n): all random numbers from here on, the weights of new layers among them, are a function of n.
 function M.seed(n)
   core.seed(n)
   names.restart_streams()
@@ -197,7 +200,7 @@ end
 --- reset_names(): unnamed layers are numbered from the start again, as after Keras's clear_session.
 M.reset_names = names.reset
 
---- set_floatx(dtype): what numbers and weights become unless told otherwise.
+--- set_floatx(dtype): the dtype of numbers and weights unless told otherwise; float32 at the start.
 function M.set_floatx(dtype) core.floatx(dtype) end
 
 return M

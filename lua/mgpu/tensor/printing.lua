@@ -1,15 +1,15 @@
 --- What print shows of a tensor: shape, dtype, device and at most a screenful of numbers.
 --
--- Large tensors show the first and last entries of each axis; only these are brought to Lua.
+-- Large tensors show the first and last entries of each axis; only these are copied to the host.
 local core = require "mgpu.core"
 local slice = require "mgpu.tensor.slicing"
 
 local ops = core.ops
-local EDGE = 3 -- entries shown at each end ...
-local LIMIT = 200 -- ... of a tensor of more than this many
-local DEEP = 2 -- axes beyond these show their first and last entry only
+local LIMIT = 200 -- elements; a larger tensor is shown in part:
+local DEEP = 2 -- of this many last axes
+local EDGE = 3 -- this many entries at each end; of the others one
 
--- The entries of axis that are shown: some from its start, then as many from its end.
+-- t with only the first and the last `edge` entries of the axis.
 local function trim(t, axis, rank, edge)
   local ranges = {}
   for k = 1, rank do ranges[k] = {} end
@@ -19,7 +19,7 @@ local function trim(t, axis, rank, edge)
   return ops.concat({ first, slice(t, ranges) }, { axis = axis })
 end
 
--- The part to show, and where "..." stands in each axis: after that many entries.
+-- The part of t to show, and for each axis the number of entries before its "..." (nil: there is none).
 local function shown_part(t, shape)
   local cut = {}
   if t:count() <= LIMIT then return t, cut end
@@ -49,6 +49,7 @@ local function entries(part, axis, rank, cut, whole)
   return "{" .. table.concat(lines, separator) .. "}"
 end
 
+--- t:text() -> what print shows.
 return function(t)
   local shape, dtype = core.methods.shape(t), t:dtype()
   local head = ("tensor {%s} %s %s"):format(table.concat(shape, ", "), dtype, t:device())

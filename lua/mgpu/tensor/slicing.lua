@@ -1,14 +1,15 @@
 --- Slices of tensors in Lua's terms: positions from 1, both ends included, negative from the end.
 --
--- Returns slice(t, ranges); ranges has one entry an axis: {first, last[, step]}, {} for all, or a
--- number, which drops the axis. Axes that are missing at the end are taken whole. The op beneath
--- wants positions from 0 and the end left out.
+-- slice(t, ranges): ranges has one entry for each axis: {first, last, step}, {} for all, or a number, which drops the
+-- axis. Axes without an entry are taken whole. The op below wants positions from 0 and an excluded end.
+-- Errors: positions out of range or 0; a step of 0; entries for axes that t lacks.
 local core = require "mgpu.core"
 
 local ops = core.ops
 
 local function fail(message, ...) core.fail("usage", ("slice: " .. message):format(...)) end
 
+-- The position i (1 .. size, or -1 .. -size from the end) as one from 1.
 local function position(i, size, axis)
   if type(i) ~= "number" or i % 1 ~= 0 then
     fail("axis %d: positions are whole numbers, got %s", axis, tostring(i))
@@ -21,7 +22,7 @@ local function position(i, size, axis)
   return at
 end
 
--- start, stop and step of one axis, from 0, and how many entries they take.
+-- The range of one axis as the op wants it: start and stop from 0, stop excluded, and the step. And its length.
 local function range(r, size, axis)
   if type(r) ~= "table" then
     fail("axis %d: expected a number or {first, last, step}, got %s", axis, type(r))
@@ -55,6 +56,7 @@ local function check_ranges(ranges, rank)
   end
 end
 
+--- slice(t, ranges) -> the part of t.
 return function(t, ranges)
   if type(t) == "table" then t = core.tensor(t) end
   local shape = core.methods.shape(t)

@@ -1,21 +1,19 @@
--- What compile's options mean: names, functions and objects, for each output of the model.
+--- What compile's options loss, metrics and optimizer mean: objects in place of names, for each output of the model.
 --
--- With one output a loss or a list of metrics is meant for it. With several, an array (in the order
--- of the outputs; false or nil for none) or a table by the outputs' names deals them out; one loss
--- stands for all.
-
+-- With one output a loss or a list of metrics belongs to it. With several outputs, an array (in their order; false or
+-- nil for none) or a table by their names says which is whose; a single loss is for all.
 local core = require "mgpu.core"
 
 local M = {}
 
 local function fail(message, ...) core.fail("usage", "compile: " .. message:format(...)) end
 
--- The entry of mgpu[kind] for a name; raises with the nearest one.
+-- mgpu[kind][name]; an unknown name raises and suggests the nearest one.
 local function by_name(kind, name) return require("mgpu.nn." .. kind)[name] end
 
--- ---- one of each --------------------------------------------------------------------------------
+-- ---- one object ---------------------------------------------------------------------------------
 
---- An optimizer from its name, its class, or itself; `what` speaks in the error.
+--- optimizer(value, what) -> an optimizer, from its name, its class, or itself. `what` begins the error message.
 function M.optimizer(value, what)
   if type(value) == "string" then value = by_name("optimizers", value) end
   if type(value) == "table" and value.new and not value.slots then value = value.new {} end
@@ -40,7 +38,7 @@ local function loss_of(value)
   return value
 end
 
--- The loss of that name, or nil.
+-- The loss called `name`, or nil.
 local function loss_named(name)
   for _, known in ipairs(require "mgpu.nn.losses"()) do
     if known == name then return by_name("losses", name) end
@@ -54,7 +52,7 @@ local function metric_named(name)
   return loss_named(name) or by_name("metrics", name) -- the latter raises, with the nearest name
 end
 
--- A metric may also be the name of a loss, a loss, or a function(y_true, y_pred).
+-- A metric from its name or class, the name of a loss, a loss, or a function(y_true, y_pred).
 local function metric_of(value, loss, position)
   local Metric = require "mgpu.nn.metrics.metric"
   local name, given = "metric_" .. position, type(value) == "string"
@@ -77,7 +75,7 @@ local function metric_of(value, loss, position)
   return value
 end
 
--- A weighted metric that is called as an unweighted one is named apart, as Keras does; not if it is that one.
+-- As Keras does, renames a weighted metric that has the name of an unweighted one: weighted_accuracy.
 local function rename_weighted(weighted, metrics)
   local named = {}
   for _, metric in ipairs(metrics) do named[metric.name] = metric end
@@ -91,7 +89,7 @@ local function rename_weighted(weighted, metrics)
   return weighted
 end
 
--- A lone metric needs no table.
+-- The option metrics of one output as an array of metrics; a single metric needs no table.
 local function metric_list(given, loss)
   if given == nil or given == false then return {} end
   if type(given) ~= "table" or given.update or given.per_sample then given = { given } end
@@ -100,9 +98,9 @@ local function metric_list(given, loss)
   return list
 end
 
--- ---- dealt out to the outputs -------------------------------------------------------------------
+-- ---- for each output ----------------------------------------------------------------------------
 
--- Whether the table has the outputs' names as keys; raises for a key that is none.
+-- Whether the option is a table by the outputs' names. Another key raises.
 local function is_by_name(given, names, what)
   if type(given) ~= "table" or getmetatable(given) or #given > 0 or next(given) == nil then
     return false
@@ -124,10 +122,10 @@ local function is_list(given)
     and not given.per_sample and not given.new
 end
 
--- ARGS what: the option; given: its value; names: of the outputs; lone: whether one value that is no
---   list stands for all outputs
--- RETURNS a function(i) -> the part of output i
-local function deal(what, given, names, lone)
+-- RETURNS function(i) -> the part of the option for output i, with several outputs.
+-- ARGS what: the option's name; given: its value; names: of the outputs; shared: whether a value that is no list is for
+--   all outputs.
+local function split_option(what, given, names, shared)
   if given == nil then return function() end end
   if is_by_name(given, names, what) then return function(i) return given[names[i]] end end
   if is_list(given) then
@@ -138,14 +136,15 @@ local function deal(what, given, names, lone)
     end
     return function(i) return given[i] end
   end
-  if lone then return function() return given end end
+  if shared then return function() return given end end
   fail("%s: the model has %d outputs (%s): give a table by their names", what, #names,
     table.concat(names, ", "))
 end
 
--- With a single output the option is that output's, unless it is a table by name.
-local function for_outputs(what, given, names, lone)
-  if #names > 1 or is_by_name(given, names, what) then return deal(what, given, names, lone) end
+-- RETURNS function(i) -> the part of the option for output i. With a single output that is the whole option, unless it
+-- is a table by name.
+local function for_outputs(what, given, names, shared)
+  if #names > 1 or is_by_name(given, names, what) then return split_option(what, given, names, shared) end
   return function() return given end
 end
 
@@ -157,7 +156,8 @@ local function check_weight(value, name)
   return value
 end
 
-local function no_twins(outputs)
+-- Raises if two metrics of an output have one name.
+local function check_names(outputs)
   for _, output in ipairs(outputs) do
     local seen = { loss = true }
     for _, list in ipairs { output.metrics, output.weighted_metrics } do
@@ -171,8 +171,9 @@ local function no_twins(outputs)
   end
 end
 
---- ARGS chosen: compile's options; names: of the model's outputs
---- RETURNS for each output {name, loss (or nil), weight, metrics, weighted_metrics}
+--- outputs(chosen, names) -> for each output {name, loss (or nil), weight, metrics, weighted_metrics}.
+-- ARGS chosen: compile's options; names: of the model's outputs. Errors: no loss at all; unknown names; two metrics of
+--   one name.
 function M.outputs(chosen, names)
   local given = chosen.loss
   if #names == 1 and is_list(given) and #given == 1 then given = given[1] end
@@ -192,7 +193,7 @@ function M.outputs(chosen, names)
       weighted_metrics = rename_weighted(metric_list(weighted(i), own), plain) }
   end
   if not some then fail("no output has a loss") end
-  no_twins(outputs)
+  check_names(outputs)
   return outputs
 end
 

@@ -1,5 +1,4 @@
--- What y must be: labels in range, one weight a class or a row. Found before the first step.
-
+--- Checks of targets and weights before the first step: labels in range, one weight a class or a row.
 local core = require "mgpu.core"
 
 local ops = core.ops
@@ -20,6 +19,7 @@ local function first_row(bad)
   return ops.argmax(ops.cast(bad, { dtype = "int32" }), { axis = 1 }):item() + 1
 end
 
+-- Whether any value of a row is true, one value a row.
 local function any_in_row(bad)
   if bad:rank() == 1 then return bad end
   local axes = {}
@@ -27,7 +27,7 @@ local function any_in_row(bad)
   return ops.any(bad, { axis = axes })
 end
 
--- A label of the given row that `wrong` says is bad.
+-- The first label in the given row for which wrong(label) is true.
 local function label_at(y, row, wrong)
   local values = ops.gather(y, core.tensor({ row - 1 }, { dtype = "int32" }), { axis = 1 })
   for _, value in ipairs(ops.reshape(values, { shape = { -1 } }):totable()) do
@@ -35,7 +35,7 @@ local function label_at(y, row, wrong)
   end
 end
 
--- Labels must be whole numbers in 0 .. classes-1.
+-- Raises unless the labels are whole numbers in 0 .. classes - 1.
 local function check_labels(y, classes, what)
   if y:dtype():find "float" then
     local bad = any_in_row(ops.ne(y, ops.floor(y)))
@@ -54,7 +54,7 @@ local function check_labels(y, classes, what)
     tonumber(label) == classes and " (labels start at 0)" or "")
 end
 
--- Raises if y does not fit the loss and predictions of that shape.
+--- check(loss, y, shape, what): raises unless the targets y fit the loss and predictions of that shape.
 function M.check(loss, y, shape, what)
   if not loss or loss.custom then return end
   loss:check_shape(y:shape(), shape, what)
@@ -63,8 +63,8 @@ end
 
 -- ---- weights ------------------------------------------------------------------------------------
 
--- Each label must be a class that has a weight.
-local function check_weighted(ids, classes, what)
+-- Raises unless each label is one of the classes, which have weights.
+local function check_class_ids(ids, classes, what)
   local function wrong(label) return not (label >= 0 and label < classes and label % 1 == 0) end
   local bad = ops.logical_not(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, classes)))
   if ids:dtype():find "float" then bad = ops.logical_or(bad, ops.ne(ids, ops.floor(ids))) end
@@ -74,13 +74,14 @@ local function check_weighted(ids, classes, what)
     tostring(label_at(ids, row, wrong)), row, classes - 1)
 end
 
--- One weight a class as one weight a row. Keys are class ids, so the first is [0].
+--- class_weights(weights, y, classes, what) -> one weight a row, a tensor. weights: {[0] = 1, [1] = 5}, by class id; a
+--- class without an entry has weight 1, as in Keras. Errors: no entry [0]; other keys; negative weights.
 function M.class_weights(weights, y, classes, what)
   if weights[0] == nil then
     fail(what, "class_weight has no entry [0]: classes are numbered from 0, as in "
       .. "{[0] = 1, [1] = 5}")
   end
-  local list = {} -- a class without an entry has weight 1, as in Keras
+  local list = {}
   for class = 0, classes - 1 do list[class + 1] = weights[class] or 1 end
   for class, weight in pairs(weights) do
     if type(class) ~= "number" or list[class + 1] == nil or class % 1 ~= 0 then
@@ -94,11 +95,11 @@ function M.class_weights(weights, y, classes, what)
     ids = y:shape()[2] == 1 and ops.reshape(y, { shape = { rows_of(y) } })
       or ops.argmax(y, { axis = -1 })
   end
-  check_weighted(ids, classes, what)
+  check_class_ids(ids, classes, what)
   return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
 end
 
--- One weight a row, as it was given.
+--- check_weight(weight, rows, what): raises unless the sample weights are one number a row.
 function M.check_weight(weight, rows, what)
   if rows_of(weight) ~= rows then
     fail(what, "x has %d rows but sample_weight has %d", rows, rows_of(weight))

@@ -1,12 +1,12 @@
--- The values of an epoch or an evaluation, by name in a fixed order.
+--- Logs: the values of an epoch or an evaluation, by name in a fixed order.
 --
--- A logs table holds each value under its name and, for `unpack`, under its position. `acc` reads
--- and means `accuracy`, `val_acc` likewise, in both directions.
-
+-- A logs table holds each value under its name and, for `unpack`, under its position. `acc` reads `accuracy` and the
+-- other way round; `val_acc` likewise.
 local M = {}
 
-local order = setmetatable({}, { __mode = "k" }) -- logs -> array of names
+local order = setmetatable({}, { __mode = "k" }) -- logs -> array of its names in the order they were set
 
+-- The other spelling of acc and accuracy, with or without val_.
 local function alias(name)
   local prefix, base = name:match "^(val_)(.*)$"
   if not prefix then prefix, base = "", name end
@@ -26,13 +26,14 @@ function Logs.__newindex(self, name, value)
   rawset(self, name, value)
 end
 
+--- new() -> empty logs.
 function M.new()
   local logs = {}
   order[logs] = {}
   return setmetatable(logs, Logs)
 end
 
--- Iterates over name, value in the order they were set.
+--- each(logs): for name, value in logs.each(values) do ... end, in the order they were set.
 function M.each(logs)
   local names, i = order[logs], 0
   return function()
@@ -41,7 +42,7 @@ function M.each(logs)
   end
 end
 
--- A copy whose values can be read by position too.
+--- with_positions(logs) -> a copy whose values can be read by position too.
 function M.with_positions(logs)
   local copy = M.new()
   for name, value in M.each(logs) do

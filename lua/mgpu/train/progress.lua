@@ -1,10 +1,8 @@
--- What fit and evaluate print: Keras 3's progress bar, one line an epoch, or the lines of Keras 2.
+--- What fit and evaluate print: Keras 3's progress bar, one line an epoch, or the lines of Keras 2.
 --
--- verbose 0 nothing; 1 a bar that is redrawn in place on a terminal, and one line an epoch where
--- stdout is no terminal; 2 one line an epoch. style "keras2" with verbose 2 prints the lines of
--- Keras 2. The metrics are read only when something is drawn, at most ten times a second, since
--- reading them waits for the device.
-
+-- verbose 0: nothing; 1: a bar that is redrawn in place on a terminal, one line an epoch elsewhere; 2: one line an
+-- epoch. style "keras2" with verbose 2 prints the lines of Keras 2. Reading the metrics waits for the device, so they
+-- are read only when something is drawn, at most ten times a second.
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
 
@@ -16,15 +14,15 @@ local WIDTH = 20
 
 local function write(text) (require "mgpu").output(text) end
 
--- ---- words --------------------------------------------------------------------------------------
+-- ---- text ---------------------------------------------------------------------------------------
 
 local function number(value)
   return (math.abs(value) > 1e-3 or value == 0) and ("%.4f"):format(value)
     or ("%.4e"):format(value)
 end
 
--- Names in Keras's orders: version 3 sorts those of the training set and those of the validation
--- set, version 2 has loss first and calls accuracy acc.
+-- The values in Keras's order: version 3 sorts the names of the training set, then those of the validation set;
+-- version 2 has loss first and calls accuracy acc.
 local function values_text(values, style)
   local train, validation = {}, {}
   for name, value in logs.each(values) do
@@ -63,7 +61,7 @@ local function bar(done, steps)
     ("━"):rep(filled), ("━"):rep(WIDTH - filled))
 end
 
--- The line in place of the last one; while running, with the time that is left.
+-- Replaces the line on the terminal. While training it shows the estimated time that is left.
 function Progress:draw(done, values)
   local elapsed = core.clock() - self.started
   local each = elapsed / math.max(done, 1)
@@ -71,11 +69,12 @@ function Progress:draw(done, values)
   local time = finished and duration(elapsed) or duration(each * (self.steps - done))
   write(("\r\27[K%s \27[1m%s\27[0m %s%s"):format(bar(done, self.steps), time, per_step(each),
     values_text(values)))
-  io.stdout:flush() -- a line that has not ended yet
+  io.stdout:flush() -- the line has no newline yet
   self.drawn = core.clock()
   self.open = true
 end
 
+-- The line of a whole epoch.
 function Progress:line(values)
   local elapsed = core.clock() - self.started
   if self.style == "keras2" then
@@ -86,26 +85,28 @@ function Progress:line(values)
     per_step(elapsed / self.steps), values_text(values))
 end
 
--- ---- what fit calls -----------------------------------------------------------------------------
+-- ---- called by fit and evaluate -----------------------------------------------------------------
 
--- rows, validation_rows: for the header of Keras 2.
+--- header(rows, validation_rows): prints the first line of Keras 2, if that is the style.
 function Progress:header(rows, validation_rows)
   if self.verbose ~= 2 or self.style ~= "keras2" then return end
   local validation = validation_rows and (", validate on %d samples"):format(validation_rows) or ""
   write(("Train on %d samples%s\n"):format(rows, validation))
 end
 
+--- begin(steps, title): an epoch of `steps` steps (nil: unknown) starts.
 function Progress:begin(steps, title)
   self.steps, self.started, self.drawn = steps, core.clock(), core.clock()
   if self.verbose > 0 and title then write(title .. "\n") end
 end
 
--- After each step; read() gives the logs so far.
+--- step(done, read): called after each step; read() returns the logs so far and waits for the device.
 function Progress:step(done, read)
   if not self.bar or core.clock() - self.drawn < INTERVAL or done >= self.steps then return end
   self:draw(done, read())
 end
 
+--- finish(values): the epoch has ended with these logs.
 function Progress:finish(values)
   if self.verbose == 0 then return end
   if self.bar then
@@ -117,12 +118,13 @@ function Progress:finish(values)
   self.open = false
 end
 
--- Ends a line left half drawn by an error.
+--- close(): ends the line that an error interrupted.
 function Progress:close()
   if self.open then write "\n" end
   self.open = false
 end
 
+--- new(verbose, style)
 function Progress.new(verbose, style)
   return setmetatable({ verbose = verbose, style = style,
     bar = verbose == 1 and core.isatty() }, Progress)

@@ -6,11 +6,12 @@
 -- The images are a function of n and seed alone. Errors: n or seed that are no whole numbers.
 local core = require "mgpu.core"
 
-local function part(n, seed)
+local function make_set(n, seed)
   local x, y = core.digits(n, seed)
   return { x = x, y = y, x, y, classes = 10, name = "digits" }
 end
 
+--- load_data(n = 1000, seed = 0) -> train, test: see the top.
 local function load_data(n, seed)
   n, seed = n or 1000, seed or 0
   if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
@@ -21,7 +22,7 @@ local function load_data(n, seed)
     core.fail("usage", ("digits: the seed must be a whole number >= 0, got %s"):format(
       tostring(seed)))
   end
-  return part(n, 2 * seed), part(math.ceil(n / 5), 2 * seed + 1)
+  return make_set(n, 2 * seed), make_set(math.ceil(n / 5), 2 * seed + 1)
 end
 
 return setmetatable({ load_data = load_data, load = load_data },

@@ -13,14 +13,14 @@ local PARTS = {
   test = { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" },
 }
 
--- ---- where --------------------------------------------------------------------------------------
+-- ---- finding ------------------------------------------------------------------------------------
 
 local function cache_folder()
   local home = os.getenv "HOME"
   return home and home ~= "" and home .. "/.cache/mgpulua" or nil
 end
 
--- The folders to look in. MGPU_DATA may also be the data set's own folder.
+-- The folders to look in, in order. MGPU_DATA may also name the data set's folder itself.
 local function folders(set)
   local roots, list = {}, {}
   local own = os.getenv "MGPU_DATA"
@@ -39,13 +39,14 @@ local function folders(set)
   return list
 end
 
--- The same file is in circulation under these names.
+-- The names under which the same file is distributed.
 local function spellings(file)
   local dotted = file:gsub("%-idx", ".idx")
   return { file, file .. ".gz", dotted, dotted .. ".gz" }
 end
 
-local function find(set, file)
+-- The path of a file of the set on this machine, or nil.
+local function find_file(set, file)
   for _, folder in ipairs(folders(set)) do
     for _, name in ipairs(spellings(file)) do
       local path = folder .. "/" .. name
@@ -54,9 +55,9 @@ local function find(set, file)
   end
 end
 
--- ---- getting ------------------------------------------------------------------------------------
+-- ---- loading ------------------------------------------------------------------------------------
 
-local function missing(set, file, reason)
+local function fail_missing(set, file, reason)
   core.fail("io", ("%s: %s is in none of %s, and %s; put the files into a folder %s and set "
     .. "MGPU_DATA to the folder above it%s"):format(set.name, file,
     table.concat(folders(set), ", "), reason, set.folders[1], set.hint or ""))
@@ -65,9 +66,10 @@ end
 -- "t10k-labels-idx1-ubyte" -> "t10k_labels"
 local function sum_name(file) return (file:match("^%w+%-%w+"):gsub("%-", "_")) end
 
+-- Downloads a file into the cache and RETURNS its path.
 local function download(set, file)
   local cache = cache_folder()
-  if not cache then missing(set, file, "it cannot be downloaded since HOME is not set") end
+  if not cache then fail_missing(set, file, "it cannot be downloaded since HOME is not set") end
   local folder = cache .. "/" .. set.folders[1]
   local path = ("%s/%s.gz"):format(folder, file)
   local ok, reason = pcall(function()
@@ -76,17 +78,18 @@ local function download(set, file)
   end)
   if not ok then
     if core.error_code() == "interrupted" then error(reason, 0) end
-    missing(set, file, "the download failed (" .. tostring(reason):gsub("^[^:]*:%d+: ", "") .. ")")
+    fail_missing(set, file, "the download failed (" .. tostring(reason):gsub("^[^:]*:%d+: ", "") .. ")")
   end
   return path
 end
 
 local function show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
-local function part(set, which)
+-- The "train" or "test" part of the set.
+local function load_part(set, which)
   local images, labels = unpack(PARTS[which])
-  local image_path = find(set, images) or download(set, images)
-  local label_path = find(set, labels) or download(set, labels)
+  local image_path = find_file(set, images) or download(set, images)
+  local label_path = find_file(set, labels) or download(set, labels)
   local x, y = core.idx_load(image_path), core.idx_load(label_path)
   if x:rank() ~= 3 or y:rank() ~= 1 or x:shape()[1] ~= y:shape()[1] then
     core.fail("data", ("%s: %s has shape %s and %s has shape %s: they do not belong together")
@@ -97,13 +100,14 @@ local function part(set, which)
   return { x = x, y = y, x, y, classes = set.classes, name = set.name }
 end
 
+--- define(set) -> {load_data = function() -> train, test}, also as load.
 -- ARGS
---   set.name, set.classes   what the loaded tables say
---   set.folders             the names its folder may have
---   set.url, set.sha256     where the gzipped files are on the web, and their sums
--- RETURNS {load_data = function() -> train, test}
+--   set.name, set.classes   copied into the loaded tables
+--   set.folders             the names that its folder may have
+--   set.url, set.sha256     the folder of the gzipped files on the web, and their checksums
 function M.define(set)
-  local function load_data() return part(set, "train"), part(set, "test") end
+  --- load_data() -> train, test: tables {x =, y =, classes =, name =}, x uint8 {rows, 28, 28}, y int32 {rows}.
+  local function load_data() return load_part(set, "train"), load_part(set, "test") end
   return { load_data = load_data, load = load_data }
 end
 

@@ -4,8 +4,8 @@
 -- cross-entropies look for the logits first and use clipped probabilities only if there are none.
 local core = require "mgpu.core"
 
---- logits(y_pred, activation, axis) -> the input of `activation` ("softmax" over the axis, or "sigmoid") if that op made
---- y_pred; else nil. A cast after the op, as losses do for float16, is applied to the input instead.
+--- logits(y_pred, activation, axis) -> the input of `activation` ("softmax" over the axis, or "sigmoid") if that op
+--- made y_pred; else nil. A cast after the op, as losses do for float16, is applied to the input instead.
 return function(y_pred, activation, axis)
   local made = y_pred
   if core.producer(made) == "cast" then made = core.producer_input(made, 1) end

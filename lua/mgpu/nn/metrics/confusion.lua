@@ -69,7 +69,8 @@ end
 
 --- counts(who, y_true, y_pred, weight, thresholds, chosen) -> the weighted counts of true positives, false positives,
 --- false negatives and true negatives, each {thresholds}, or {thresholds, labels} with `labels`.
--- ARGS chosen: {top_k =, class_id =, labels = columns to count separately, label_weights = one a column}, each may be nil.
+-- ARGS chosen: {top_k =, class_id =, labels = columns to count separately, label_weights = one a column}; each may be
+--   nil.
 function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
   y_true = shapes.target(who, y_true, y_pred)
   if chosen.top_k then y_pred = only_top(who, y_pred, chosen.top_k) end

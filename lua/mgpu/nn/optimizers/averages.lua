@@ -37,8 +37,8 @@ function M.update(optimizer)
   end
 end
 
---- opt:finalize_variable_values(variables): sets the variables to their averages. Does nothing without use_ema and before
---- the first step. Errors: a variable that the optimizer does not know.
+--- opt:finalize_variable_values(variables): sets the variables to their averages. Does nothing without use_ema and
+--- before the first step. Errors: a variable that the optimizer does not know.
 function M.finalize(optimizer, variables)
   if not optimizer.options.use_ema then return end
   for _, v in ipairs(variables) do

@@ -130,8 +130,8 @@ local function move_scale(self, finite)
   self.skipped:assign(ops.add(self.skipped, ops.cast(ops.logical_not(finite), { dtype = "int64" })))
 end
 
---- opt:apply_unscaled(grads, variables): the inner optimizer's step on gradients that `unscale` returned; it is undone if
---- a gradient is not finite.
+--- opt:apply_unscaled(grads, variables): the inner optimizer's step on gradients that `unscale` returned; it is undone
+--- if a gradient is not finite.
 function LossScale:apply_unscaled(grads, variables)
   self:build(variables)
   local finite, before = all_finite(self, grads), before_step(self, variables)

@@ -207,6 +207,13 @@ Optimizer.exclude_from_weight_decay = decay.exclude
 
 -- ---- what a rule overrides ------------------------------------------------------------------------
 
+--- rule:update(v, g, slots, now) -> the amount to subtract from v. Every rule must define it.
+-- ARGS v, g: tensors, the variable's value and its gradient; slots: variables by name, to be assigned; now: see the
+-- top.
+function Optimizer:update()
+  core.fail("usage", ("the optimizer class %s has no function update"):format(self.class))
+end
+
 --- rule:slot_names() -> the names of the slots (variables like v) that the rule keeps for each variable.
 function Optimizer.slot_names() return {} end
 

@@ -7,10 +7,12 @@ local logs = require "mgpu.train.logs"
 
 local History = Callback:extend("History", {})
 
+--- on_train_begin(): starts again without epochs.
 function History:on_train_begin()
   self.epoch, self.history = {}, logs.new()
 end
 
+--- on_epoch_end(epoch, logs): appends the epoch and its values.
 function History:on_epoch_end(epoch, values)
   self.epoch[#self.epoch + 1] = epoch
   for name, value in logs.each(values) do
