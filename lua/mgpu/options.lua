@@ -206,7 +206,7 @@ local function by_name(who, declared, given)
       if not find_option(declared, key) then fail_unknown(who, declared, key) end
       result[key] = value
     elseif key > positional or key < 1 or key % 1 ~= 0 then
-      fail(who, positional == 0 and "takes options by name only; %s stands among them without one"
+      fail(who, positional == 0 and "takes options by name only, but %s has no name"
         or "%s is one positional field too many: at most %d", show(value), positional)
     end
   end

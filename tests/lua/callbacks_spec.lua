@@ -106,10 +106,10 @@ test("a fit within a fit does not move the outer one's batches", function()
   check.near(trained(true), trained(false), 1e-6)
 end)
 
-test("what is no callback, or a method that nobody calls, is an error before training", function()
+test("something that is no callback, or has a misspelled method, is an error before training", function()
   local Typo = callbacks.Callback:extend("Typo", {})
   function Typo:on_epoch_edn() end -- luacheck: no self
-  local nearest = 'has a function "on_epoch_edn", which nobody calls %(did you mean "on_epoch_end"%?%)'
+  local nearest = 'has a function "on_epoch_edn", which fit does not call %(did you mean "on_epoch_end"%?%)'
   for _, row in ipairs {
     { { on_epoch_edn = print }, "callbacks " .. nearest },
     { { { on_epoch_end = print }, { on_epoch_edn = print } }, "callbacks%[2%] " .. nearest },

@@ -204,11 +204,11 @@ local function refuses(expected, fn) check.raises(fn, expected, "usage") end
 
 test("options that Keras refuses are refused", function()
   for _, name in ipairs { "Conv1D", "Conv2D", "Conv2DTranspose" } do
-    refuses("strides above 1 and a dilation_rate above 1",
+    refuses("strides above 1 cannot be combined with a dilation_rate above 1",
       function() L[name] { 2, 3, strides = 2, dilation_rate = 2 } end)
   end
-  refuses("3 filters cannot be dealt out to 2 groups", function() L.Conv1D { 3, 3, groups = 2 } end)
-  refuses("3 channels cannot be dealt out to 2 groups",
+  refuses("3 filters cannot be divided into 2 groups", function() L.Conv1D { 3, 3, groups = 2 } end)
+  refuses("3 channels cannot be divided into 2 groups",
     function() L.Conv1D { 4, 3, groups = 2 } (mgpu.ones { 1, 4, 3 }) end)
   refuses("output_padding {1, 2} must be below the strides {2, 2}",
     function() L.Conv2DTranspose { 2, 3, strides = 2, output_padding = { 1, 2 } } end)
@@ -237,7 +237,7 @@ test("an input without room for the window, or for what is cut off, is refused",
   end
   refuses("kernel {5, 5} does not fit", function() L.DepthwiseConv2D { 5 } (image) end)
   refuses("cropping {{2, 2}, {0, 0}} leaves nothing", function() L.Cropping2D { { 2, 0 } } (image) end)
-  refuses("nothing would come of the input", function()
+  refuses("the output for the input", function()
     L.Conv2DTranspose { 1, 2, padding = "same", strides = 2, output_padding = 0 } (mgpu.ones { 1, 1, 3, 2 })
   end)
 end)

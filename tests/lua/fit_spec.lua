@@ -511,5 +511,5 @@ test("a weighted metric that is called as an unweighted one is named apart", fun
   check.near({ h.mae[1], h.weighted_mae[1], h.mse[1] }, { 1, 2, 4 }, 1e-6)
   local one = mgpu.metrics.MeanAbsoluteError {}
   check.raises(function() linear { metrics = one, weighted_metrics = one } end,
-    "stands in metrics and in weighted_metrics", "usage")
+    "is in both metrics and weighted_metrics", "usage")
 end)

@@ -150,7 +150,7 @@ test("options that cannot go together are refused at once", function()
   check.raises(function() L.Activation "get" end, 'unknown activation "get"', "usage")
   check.raises(function() L.Lambda { function() end, output_shape = "x" } end, "output_shape must be", "usage")
   check.raises(function() L.GaussianNoise { 1 } (mgpu.arange(3):to "int32", { training = true }) end,
-    "the input holds int32", "usage")
+    "the input is int32", "usage")
 end)
 
 test("ReLU passes what lies above its threshold only, as Keras computes it", function()

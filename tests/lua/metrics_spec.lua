@@ -248,14 +248,14 @@ end
 local two, three, ids = mgpu.ones { 2, 2 }, mgpu.ones { 2, 3 }, mgpu.tensor({ 0, 1, 1 }, { dtype = "int32" })
 
 for _, case in ipairs {
-  { "Precision", { thresholds = 2 }, 'Precision: option "thresholds" must lie in 0 to 1, got 2' },
-  { "Recall", { thresholds = { 0.5, -0.1 } }, 'Recall: option "thresholds" must lie in 0 to 1, got -0.1' },
-  { "Recall", { thresholds = { "a" } }, 'Recall: option "thresholds" must lie in 0 to 1, got a' },
+  { "Precision", { thresholds = 2 }, 'Precision: option "thresholds" must be from 0 to 1, got 2' },
+  { "Recall", { thresholds = { 0.5, -0.1 } }, 'Recall: option "thresholds" must be from 0 to 1, got -0.1' },
+  { "Recall", { thresholds = { "a" } }, 'Recall: option "thresholds" must be from 0 to 1, got a' },
   { "Recall", { thresholds = {} }, 'Recall: option "thresholds" is empty' },
   { "Precision", { top_k = 0 }, 'Precision: option "top_k" must be at least 1, got 0' },
   { "Precision", { class_id = -1 }, 'Precision: option "class_id" must be at least 0, got -1' },
   { "Precision", { treshold = 1 }, 'Precision: unknown option "treshold" (did you mean "thresholds"?)' },
-  { "AUC", { thresholds = { 0, 1.5 } }, 'AUC "auc": option "thresholds" must lie in 0 to 1, got 1.5' },
+  { "AUC", { thresholds = { 0, 1.5 } }, 'AUC "auc": option "thresholds" must be from 0 to 1, got 1.5' },
   { "AUC", { curve = "ROK" }, 'AUC: option "curve": unknown value "ROK" (did you mean "ROC"?)' },
   { "AUC", { summation_method = "left" }, 'AUC: option "summation_method": unknown value "left"' },
   { "AUC", { num_thresholds = 1 }, 'AUC: option "num_thresholds" must be at least 2, got 1' },

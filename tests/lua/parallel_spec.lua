@@ -351,7 +351,7 @@ for what, case in pairs {
     narrow():compile { loss = "mse", devices = { "ref:0", "tpu:0" } }
   end, "tpu" },
   ["more devices than there are"] = { function() narrow():compile { loss = "mse", devices = 999 } end,
-    "999 devices are wanted" },
+    "999 devices were asked for" },
   ["a weight that is no number"] = { function()
     narrow():compile { loss = "mse", devices = { ["ref:0"] = -1 } }
   end, "with a weight above 0" },

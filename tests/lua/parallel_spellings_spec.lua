@@ -60,7 +60,7 @@ test("multi_gpu_model takes a list and refuses one device", function()
   model:compile { loss = "mse" }
   check.equal(model.compiled.devices, { "ref:0", "ref:1" })
   check.raises(function() parallel.multi_gpu_model(network(), { gpus = 1 }) end, "at least 2", "usage")
-  check.raises(function() parallel.multi_gpu_model(network(), { gpus = 99 }) end, "visible are", "usage")
+  check.raises(function() parallel.multi_gpu_model(network(), { gpus = 99 }) end, "these are visible", "usage")
   check.raises(function() parallel.multi_gpu_model(network(), { gpu = 2 }) end, '"gpus"', "usage")
 end)
 

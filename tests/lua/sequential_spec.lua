@@ -36,7 +36,7 @@ test("what is no layer, stands twice or has another's name is refused", function
   check.raises(function() mgpu.Sequential { 5 } end, "entry 1 is a number, not a layer", "usage")
   check.raises(function() mgpu.Sequential { L.Flatten } end, "made by calling the class", "usage")
   local layer = L.Dense { 2, name = "d" }
-  check.raises(function() mgpu.Sequential { layer, layer } end, "stands in the model twice",
+  check.raises(function() mgpu.Sequential { layer, layer } end, "is in the model twice",
     "usage")
   check.raises(function() mgpu.Sequential { layer, L.Dense { 1, name = "d" } } end,
     'two layers are called "d"', "usage")

@@ -146,7 +146,7 @@ test("composed ops compute what their names say", function()
   refused(function() t:squeeze(1) end, "squeeze: axis 1 has size 2")
 end)
 
-test("options of composed ops have names, too, and wrong ones are refused", function()
+test("options of composite ops have names, too, and wrong ones are refused", function()
   local t = mgpu.tensor { { { 1 }, { 2 }, { 3 } } }
   check.equal({ t:squeeze { axis = 1 }:shape(), t:squeeze { axis = { 1, 3 } }:shape(), t:squeeze {}:shape() },
     { { 3, 1 }, { 3 }, { 3 } })
@@ -166,7 +166,7 @@ test("options of composed ops have names, too, and wrong ones are refused", func
   end
   refused(function() mgpu.stack({ t, t }, { axs = 1 }) end, 'stack: unknown option "axs"')
   refused(function() mgpu.stack { t, nil, t } end, "stack: entry 2 is missing")
-  refused(function() t:mean { axis = 1, 2 } end, "mean: the options have names")
+  refused(function() t:mean { axis = 1, 2 } end, "mean: options are given by name here")
   refused(function() t:flatten(2) end, "flatten: too many arguments: takes 0 options")
   refused(function() t:expand_dims() end, "expand_dims: an axis is a whole number, got nil")
   refused(function() t:split(1.5, 2) end, "split: the number of parts must be a whole number, got 1.5")

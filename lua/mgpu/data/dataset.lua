@@ -157,7 +157,7 @@ local function check_position(self, position)
   check_count("iter: the position's pass", position.pass, 0)
   check_count("iter: the position's element", position.element, 0)
   if position.element > self.count then
-    fail("iter", "the position is behind element %d, but a pass of this dataset has %d", position.element,
+    fail("iter", "the position is past element %d, but a pass of this dataset has %d", position.element,
       self.count)
   end
 end

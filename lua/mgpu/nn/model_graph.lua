@@ -11,7 +11,7 @@ local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 local function symbols_of(self, given, what)
   if symbolic_tensor.is_symbol(given) then return { given }, false end
   if type(given) ~= "table" or getmetatable(given) or next(given) == nil then
-    self:fail("%s must be a symbolic tensor (mgpu.Input, or what a layer gives for one) or an array "
+    self:fail("%s must be a symbolic tensor (mgpu.Input, or a layer's result for one) or an array "
       .. "of them, got %s", what, type(given) == "table" and "an empty table" or tostring(given))
   end
   local list, keys = {}, {}
@@ -26,7 +26,7 @@ local function symbols_of(self, given, what)
   end
   for i, item in ipairs(list) do
     if not symbolic_tensor.is_symbol(item) then
-      self:fail("entry %d of %s is a %s, not a symbolic tensor (mgpu.Input, or what a layer gives for "
+      self:fail("entry %d of %s is a %s, not a symbolic tensor (mgpu.Input, or a layer's result for "
         .. "one)", i, what, type(item))
     end
   end
@@ -70,7 +70,7 @@ local function check_names(self)
   local seen = {}
   for _, layer in ipairs(self.layers) do
     if seen[layer.name] then
-      self:fail("two layers are called %q: give one a name of its own", layer.name)
+      self:fail("two layers are called %q: give one of them another name", layer.name)
     end
     seen[layer.name] = true
   end

@@ -18,7 +18,7 @@ local function tensors_of(model)
   local tensors, order = {}, {}
   for i, v in ipairs(model.variables) do
     if tensors[v.name] then
-      model:fail("two weights are called %q: give the layers names of their own", v.name)
+      model:fail("two weights are called %q: give the layers different names", v.name)
     end
     tensors[v.name], order[i] = v:value(), v.name
   end
@@ -130,7 +130,7 @@ local function find_by_order(model, tensors, order)
   end
   for i, v in ipairs(variables) do
     local t = tensors[order[i]]
-    if not t then return nil, ("the file says that it has %q, which it has not"):format(tostring(order[i])) end
+    if not t then return nil, ("the file lists the weight %q but does not hold it"):format(tostring(order[i])) end
     if not same_kind(v, layer_of[v], order[i])
       or model.shape_text(t:shape()) ~= model.shape_text(v:shape()) then
       return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,

@@ -25,9 +25,9 @@ local function check_layer(self, layer, position)
       type(layer) == "table" and " (layers are made by calling the class: L.Flatten {})" or "")
   end
   for _, other in ipairs(self.layers) do
-    if other == layer then self:fail("%s stands in the model twice", tostring(layer)) end
+    if other == layer then self:fail("%s is in the model twice", tostring(layer)) end
     if other.name == layer.name then
-      self:fail("two layers are called %q: give one a name of its own", layer.name)
+      self:fail("two layers are called %q: give one of them another name", layer.name)
     end
   end
   if layer.is_input and (#self.layers > 0 or self.sample_shape) then
@@ -66,7 +66,7 @@ end
 
 --- model:pop() -> the last layer, which is removed.
 function Sequential:pop()
-  if #self.layers == 0 then self:fail("there is no layer to take off") end
+  if #self.layers == 0 then self:fail("the model has no layer to remove") end
   local layer = table.remove(self.layers)
   layers_changed(self)
   return layer

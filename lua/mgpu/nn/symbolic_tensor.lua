@@ -60,7 +60,7 @@ end
 local function merging(name, sign)
   return function(a, b)
     if not (M.is_symbol(a) and M.is_symbol(b)) then
-      fail("%s: with a symbolic tensor it needs a second one: use L.Lambda for anything else", sign)
+      fail("%s: both operands must be symbolic tensors: use L.Lambda for anything else", sign)
     end
     return require "mgpu.nn.layers"[name] {} { a, b }
   end

@@ -34,7 +34,7 @@ local function first_devices(who, n)
   local names = core.devices()
   if n < 1 or n % 1 ~= 0 then fail(who, "devices must be at least 1, got %s", tostring(n)) end
   if n > #names then
-    fail(who, "%d devices are wanted, but %d %s visible: %s", n, #names, #names == 1 and "is" or "are",
+    fail(who, "%d devices were asked for, but %d %s visible: %s", n, #names, #names == 1 and "is" or "are",
       M.visible())
   end
   return { unpack(names, 1, n) }

@@ -1,9 +1,9 @@
---- mgpu.parallel: models on several devices, in the spellings of the frameworks people come from.
+--- mgpu.parallel: models on several devices, by the names that other frameworks use.
 --
--- All of them are `model:compile { devices = ... }` in other words: rows of each batch are dealt out,
--- gradients are reduced before every update, and the weights, their names, `save`, `load_weights` and
--- `summary` are the serial model's. A template built in mgpu.with_device("cpu:0", create) leaves that
--- place: the replicas' devices win over the scope, not over a `device =` that a layer itself states.
+-- All of them do what `model:compile { devices = ... }` does: the rows of each batch are split over the devices,
+-- gradients are reduced before every update, and the weights, their names, `save`, `load_weights` and `summary` are
+-- those of the serial model. A model made as a whole in mgpu.with_device("cpu:0", create) leaves that scope's device,
+-- but not a `device =` that a layer states.
 --
 --     parallel.multi_gpu_model(model, { gpus = 8 })                       Keras 2
 --     parallel.make_parallel(model, { "cuda:0", "cuda:1" })               keras_experiments
@@ -73,7 +73,7 @@ local function gpu_list(gpus)
         .. "no wrapper", tostring(gpus))
     end
     if gpus > #there then
-      fail("multi_gpu_model", "%d GPUs are wanted, visible are: %s", gpus, devices.visible())
+      fail("multi_gpu_model", "%d GPUs were asked for, but these are visible: %s", gpus, devices.visible())
     end
     return { unpack(there, 1, gpus) }
   end
@@ -84,16 +84,16 @@ local function gpu_list(gpus)
   return list
 end
 
---- multi_gpu_model(model, {gpus =, cpu_merge =, cpu_relocation =}) -> the model on these GPUs.
---- gpus: a count of at least 2, or a list of ordinals or device names; default all. cpu_relocation:
---- weights are kept and updated on the CPU ("central"). cpu_merge has no effect: outputs are never
---- merged before the loss. A model built in one mgpu.with_device leaves that device for the GPUs.
+--- multi_gpu_model(model, {gpus = all, cpu_merge =, cpu_relocation = false}) -> the model on these GPUs, as in Keras 2.
+-- gpus: a count of at least 2, or a list of ordinals or device names. cpu_relocation: the weights are kept and updated
+-- on the CPU (strategy "central"). cpu_merge has no effect: outputs are never merged before the loss.
+-- Errors: fewer than 2 GPUs, or fewer visible than asked for.
 function M.multi_gpu_model(model, given)
   check_model("multi_gpu_model", model)
   local chosen = options.check("multi_gpu_model", MULTI, given or {})
   local list = devices.resolve("multi_gpu_model", gpu_list(chosen.gpus)[1] and gpu_list(chosen.gpus))
   if not list or #list < 2 then
-    fail("multi_gpu_model", "at least 2 GPUs are needed; visible are: %s", devices.visible())
+    fail("multi_gpu_model", "at least 2 GPUs are needed, but these are visible: %s", devices.visible())
   end
   if chosen.cpu_merge == false then
     tell_once("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
@@ -110,11 +110,11 @@ local MAKE = options.declare {
   { "enqueue", "boolean" },
 }
 
---- make_parallel(model, gdev_list, {ps_device =, usenccl =, initsync =, syncopt =, enqueue =}).
---- With fewer than two devices the model itself. ps_device: the weights are kept and updated there
---- ("central"), unless usenccl is true. The others have no effect: replicas are always equal at the
---- start, gradients always averaged, batches always staged. That is said where one asks for something else
---- than the original's defaults.
+--- make_parallel(model, gdev_list, {ps_device =, usenccl =, initsync =, syncopt =, enqueue =}) -> the model on these
+--- devices, as in keras_experiments; with fewer than two devices the model itself.
+-- ps_device: the weights are kept and updated there (strategy "central"), unless usenccl is true. The other options
+-- have no effect, since replicas are always equal at the start, gradients always averaged and batches always staged; a
+-- value other than the original's default prints a note.
 function M.make_parallel(model, gdev_list, given)
   check_model("make_parallel", model)
   if type(gdev_list) == "string" then gdev_list = { gdev_list } end
@@ -128,7 +128,7 @@ function M.make_parallel(model, gdev_list, given)
     end
   end
   if chosen.usenccl then
-    tell_once("make_parallel", "usenccl", "NCCL is used between GPUs where it is there")
+    tell_once("make_parallel", "usenccl", "NCCL is used between GPUs if it is installed")
   end
   local central = chosen.ps_device and not chosen.usenccl
   return view_of(model, { devices = devices.resolve("make_parallel", list),
@@ -160,8 +160,9 @@ function Strategy:scope(fn)
   return unpack(results, 2)
 end
 
---- strategy(name, {devices =}): "mirrored" (all-reduce), "central" (weights on the host) or "async".
---- devices as in compile, default "all". Fields: name, devices, weights, num_replicas_in_sync.
+--- strategy(name, {devices = "all"}) -> a strategy: "mirrored" (all-reduce), "central" (weights on the host) or
+--- "async".
+-- devices: as in compile. Fields: name, devices, weights, num_replicas_in_sync. Errors: another name; no such device.
 function M.strategy(name, given)
   local known = false
   for _, each in ipairs(NAMES) do known = known or each == name end

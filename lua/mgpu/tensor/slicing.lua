@@ -29,7 +29,7 @@ local function range(r, size, axis)
   end
   for key in pairs(r) do
     if key ~= 1 and key ~= 2 and key ~= 3 then
-      fail("axis %d: a range is {first, last, step}; %s is none of them", axis, tostring(key))
+      fail("axis %d: a range is {first, last, step}, but it has the key %s", axis, tostring(key))
     end
   end
   local step = r[3] or 1

@@ -16,7 +16,7 @@ local function has_method(callback, label)
     found = found or IS_METHOD[key]
     if type(key) == "string" and key:find "^on_" and not IS_METHOD[key] then
       local near = core.nearest(key, Callback.METHODS)
-      fail("%s has a function %q, which nobody calls%s; there are %s", label, key,
+      fail("%s has a function %q, which fit does not call%s; it calls %s", label, key,
         near and (" (did you mean %q?)"):format(near) or "", table.concat(Callback.METHODS, ", "))
     end
   end
@@ -47,7 +47,7 @@ local function to_array(given)
   end
   for key, callback in pairs(given) do
     if type(key) ~= "number" then
-      fail("callbacks is an array, but has an entry %q: put functions into a table of their own", tostring(key))
+      fail("callbacks is an array, but has an entry %q: put the functions into a table", tostring(key))
     end
     check_callback(callback, ("callbacks[%d]"):format(key))
   end

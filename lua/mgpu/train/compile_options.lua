@@ -82,7 +82,7 @@ local function rename_weighted(weighted, metrics)
   for _, metric in ipairs(weighted) do
     local twin = named[metric.name]
     if twin == metric then
-      fail('the metric "%s" stands in metrics and in weighted_metrics: make one for each', metric.name)
+      fail('the metric "%s" is in both metrics and weighted_metrics: make one for each', metric.name)
     end
     if twin then metric.name = "weighted_" .. metric.name end
   end
@@ -163,7 +163,7 @@ local function check_names(outputs)
     for _, list in ipairs { output.metrics, output.weighted_metrics } do
       for _, metric in ipairs(list) do
         if seen[metric.name] then
-          fail('two metrics are called "%s"; give one a name of its own', metric.name)
+          fail('two metrics are called "%s"; give one of them another name', metric.name)
         end
         seen[metric.name] = true
       end

@@ -126,7 +126,7 @@ end
 --- splits.
 function M.split(source, fraction, what)
   if source.dataset then
-    fail(what, "validation_split needs tensors: use take and skip to part a dataset")
+    fail(what, "validation_split needs tensors: use take and skip to split a dataset")
   end
   local first = math.floor(source.rows * (1 - fraction))
   if first < 1 or first >= source.rows then

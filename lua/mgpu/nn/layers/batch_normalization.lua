@@ -27,8 +27,8 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
   { "gamma_regularizer", "regularizer" },
 })
 
--- The orders of axes that bring the channels last, and back.
-local function orders(axis, rank)
+-- The permutation that moves the channels to the last axis, and its inverse.
+local function permutations(axis, rank)
   local there, back = {}, {}
   for i = 1, rank do if i ~= axis then there[#there + 1] = i end end
   there[rank] = axis
@@ -41,7 +41,7 @@ function BatchNormalization:build(shape)
   if #shape < 2 or axis < 2 or axis > #shape then
     self:fail("axis %d is out of range for the input %s", self.axis, self.shape_text(shape))
   end
-  if axis ~= #shape then self.there, self.back = orders(axis, #shape) end
+  if axis ~= #shape then self.there, self.back = permutations(axis, #shape) end
   self.channels, self.at, self.rank = shape[axis], axis, #shape
   local function weight(name, trainable)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
@@ -54,7 +54,7 @@ function BatchNormalization:build(shape)
   self.moving_variance = weight("moving_variance", false)
 end
 
--- {mean; variance} of the batch, moving the running ones along.
+-- The batch's mean and variance, {2, channels}. Updates the moving statistics.
 local function batch_moments(self, x)
   local moments = ops.moments(x)
   local function move(variable, row)
@@ -66,6 +66,7 @@ local function batch_moments(self, x)
   return moments
 end
 
+-- The moving mean and variance, {2, channels}.
 local function moving_moments(self)
   local row = { 1, self.channels }
   return ops.concat({ ops.reshape(self.moving_mean, row), ops.reshape(self.moving_variance, row) },
@@ -79,7 +80,7 @@ end
 function BatchNormalization:call(x, training)
   local shape = x:shape()
   if #shape ~= self.rank or shape[self.at] ~= self.channels then
-    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+    self:fail("the input %s does not fit the layer, which was built for %s", self.shape_text(shape),
       self.shape_text(self.built_shape))
   end
   if self.there then x = ops.permute(x, { order = self.there }) end

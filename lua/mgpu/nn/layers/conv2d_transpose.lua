@@ -71,14 +71,14 @@ function Conv2DTranspose:output_shape(shape)
   for i = 1, 2 do
     out[i] = output_size(self, s[i + 1], i)
     if out[i] < 1 and s[i + 1] ~= -1 then
-      self:fail("nothing would come of the input %s: give a larger output_padding, or none",
+      self:fail("the output for the input %s would be empty: give a larger output_padding, or none",
         self.shape_text(shape))
     end
   end
   return images.shape_back(self, { s[1], out[1], out[2], self.filters })
 end
 
--- The pads of the convolution that this one is the transpose of: from the output's size to the input's.
+-- The padding of the convolution whose transpose this layer is; that one goes from rows x columns to the input's size.
 local function pads(self, s, rows, columns)
   if self.padding ~= "same" then return { 0, 0, 0, 0 } end
   local list = {}

@@ -37,7 +37,7 @@ end
 
 function Dense:output_shape(shape)
   if self.activate == activations.glu or type(self.activation) == "function" then
-    return Layer.output_shape(self, shape) -- these may change the shape
+    return Layer.output_shape(self, shape) -- these activations may change the shape
   end
   local out = { unpack(shape) }
   out[#out] = self.units

@@ -52,8 +52,8 @@ function DepthwiseConv2D:output_shape(shape)
     channels == -1 and -1 or channels * self.depth_multiplier, "kernel")
 end
 
---- The convolution of t {batch, rows, columns, channels} by a kernel as above, without bias: a grouped one
---- with a group for each channel.
+--- convolve(t, kernel, ...) -> the depthwise convolution of t {batch, rows, columns, channels}, without bias. It is a
+--- grouped convolution with one group for each channel.
 function DepthwiseConv2D.convolve(t, kernel, strides, dilations, padding, span)
   local s, k = t:shape(), kernel:shape()
   return ops.conv2d(t, ops.reshape(kernel, { shape = { k[1], k[2], 1, k[3] * k[4] } }), {

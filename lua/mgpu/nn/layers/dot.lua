@@ -53,8 +53,8 @@ function Dot:output_shape(shapes)
   return out
 end
 
--- x as {batch, others, size}, the axis last.
-local function flat(x, axis)
+-- x as {batch, product of the other axes, size of the axis}.
+local function as_matrices(x, axis)
   local shape, order, others = x:shape(), { 1 }, 1
   for k = 2, #shape do
     if k ~= axis then
@@ -67,8 +67,7 @@ local function flat(x, axis)
   return ops.reshape(x, { shape = { shape[1], others, shape[axis] } })
 end
 
--- x scaled to length 1 along the axis; lengths below 1e-7 count as 1e-7, as in Keras. float16 has no
--- square of that.
+-- x scaled to length 1 along the axis; lengths below 1e-7 count as 1e-7, as in Keras. Their squares need float32.
 local function unit(x, axis)
   local dtype = x:dtype()
   if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
@@ -79,7 +78,7 @@ end
 function Dot:call(xs)
   local shapes = merge.shapes_of(self, xs, 2)
   local axes, parts = axes_of(self, shapes), {}
-  for i = 1, 2 do parts[i] = flat(self.normalize and unit(xs[i], axes[i]) or xs[i], axes[i]) end
+  for i = 1, 2 do parts[i] = as_matrices(self.normalize and unit(xs[i], axes[i]) or xs[i], axes[i]) end
   local y = ops.matmul(parts[1], parts[2], { transpose_b = true })
   return ops.reshape(y, { shape = self:output_shape(shapes) })
 end

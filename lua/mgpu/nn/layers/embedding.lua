@@ -15,8 +15,8 @@ local Embedding = Layer:extend("Embedding", { positional = 2,
   { "mask_zero", "boolean", default = false },
 })
 
-Embedding.takes_integers = true -- a model whose input goes here leaves its integers integers
-Embedding.autocast = false -- bfloat16 has no 257; the rows are cast, not the table
+Embedding.takes_integers = true -- a model does not cast an input that only such layers read
+Embedding.autocast = false -- ids above 256 are not exact in bfloat16; the rows found are cast, not the table
 
 function Embedding:init()
   if self.mask_zero then
@@ -36,15 +36,15 @@ function Embedding:output_shape(shape)
   return out
 end
 
--- Ids as integers. What is no whole number (NaN neither) becomes -1, so that the guard finds it.
-local function integers(x)
+-- The ids as integers. Fractions and NaN become -1, so that the guard finds them.
+local function integer_ids(x)
   if x:dtype():find "int" then return x end
   local ids = ops.cast(x, { dtype = "int32" })
   return ops.where(ops.eq(ops.cast(ids, { dtype = x:dtype() }), x), ids, -1)
 end
 
 function Embedding:call(x)
-  local ids = integers(x)
+  local ids = integer_ids(x)
   core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
     ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
   return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })

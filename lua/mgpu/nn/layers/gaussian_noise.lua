@@ -18,7 +18,7 @@ function GaussianNoise:output_shape(shape) return shape end -- luacheck: no self
 function GaussianNoise:call(x, training)
   if not training or self.stddev == 0 then return x end
   if not x:dtype():find "float" then
-    self:fail("noise is added to floating-point numbers, the input holds %s", x:dtype())
+    self:fail("noise can be added to floating dtypes only, the input is %s", x:dtype())
   end
   return x + core.ops.random { shape = x:shape(), kind = "normal", a = 0, b = self.stddev,
     dtype = x:dtype(), stream = self.stream }

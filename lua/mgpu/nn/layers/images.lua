@@ -5,22 +5,25 @@ local ops = core.ops
 
 local M = { default_format = "channels_last" }
 
---- The option every image layer has.
+--- The option data_format of image layers.
 M.data_format = { "data_format", "string", values = { "channels_last", "channels_first" } }
 
+--- is_first(layer): whether its data are channels_first.
 function M.is_first(layer) return (layer.data_format or M.default_format) == "channels_first" end
 
+--- to_last(x) -> channels_first x as channels_last; to_first(x) is the inverse.
 function M.to_last(x) return ops.permute(x, { order = { 1, 3, 4, 2 } }) end
 function M.to_first(x) return ops.permute(x, { order = { 1, 4, 2, 3 } }) end
 
---- Calls fn with x as {batch, rows, columns, channels} and gives back the layer's format.
+--- as_last(layer, x, fn) -> what fn returns for x as {batch, rows, columns, channels}, in the layer's data format.
 function M.as_last(layer, x, fn)
   if not M.is_first(layer) then return fn(x) end
   local y = fn(M.to_last(x))
   return y:rank() == 4 and M.to_first(y) or y
 end
 
---- {batch, rows, columns, channels} of a shape in the layer's format, and back.
+--- shape_last(layer, shape) -> {batch, rows, columns, channels} from a shape in the layer's data format. shape_back is
+--- the inverse.
 function M.shape_last(layer, shape)
   if not M.is_first(layer) then return shape end
   return { shape[1], shape[3], shape[4], shape[2] }
@@ -31,7 +34,7 @@ function M.shape_back(layer, shape)
   return { shape[1], shape[4], shape[2], shape[3] }
 end
 
---- The channels of a shape that weights are to be made for.
+--- channels_of(layer, shape) -> the number of channels. Errors: an unknown number.
 function M.channels_of(layer, shape)
   local channels = shape[M.is_first(layer) and 2 or #shape]
   if channels == -1 then
@@ -41,7 +44,7 @@ function M.channels_of(layer, shape)
   return channels
 end
 
---- Raises unless x has the channels that the layer was built for, and room for its windows.
+--- check_input(layer, x): raises unless x has the channels that the layer was built for, and windows fit in it.
 function M.check_input(layer, x)
   local shape = x:shape()
   local channels = M.channels_of(layer, shape)
@@ -51,31 +54,32 @@ function M.check_input(layer, x)
   layer:output_shape(shape)
 end
 
---- Raises unless filters and (where known) channels can be dealt out to the layer's groups.
+--- check_groups(layer, channels): raises unless the layer's groups divide its filters and (if known) the channels.
 function M.check_groups(layer, channels)
   if layer.filters % layer.groups ~= 0 then
-    layer:fail("%d filters cannot be dealt out to %d groups", layer.filters, layer.groups)
+    layer:fail("%d filters cannot be divided into %d groups", layer.filters, layer.groups)
   elseif channels and channels % layer.groups ~= 0 then
-    layer:fail("%d channels cannot be dealt out to %d groups", channels, layer.groups)
+    layer:fail("%d channels cannot be divided into %d groups", channels, layer.groups)
   end
 end
 
---- Raises where strides and dilation are both above 1, as Keras does.
+--- check_steps(layer): raises if strides and dilation are both above 1, as Keras does.
 function M.check_steps(layer)
   local function above_1(steps) return math.max(unpack(type(steps) == "table" and steps or { steps })) > 1 end
   if above_1(layer.strides) and above_1(layer.dilation_rate) then
-    layer:fail("strides above 1 and a dilation_rate above 1 exclude each other")
+    layer:fail("strides above 1 cannot be combined with a dilation_rate above 1")
   end
 end
 
---- What a window spans, dilation included.
+--- spans(sizes, dilations) -> the extent of a dilated window along each axis.
 function M.spans(sizes, dilations)
   local spans = {}
   for i, size in ipairs(sizes) do spans[i] = (size - 1) * dilations[i] + 1 end
   return spans
 end
 
---- The layer's output shape for windows over its two image axes; raises if they do not fit.
+--- window_shape(layer, shape, spans, strides, channels, what) -> the layer's output shape for windows over rows and
+--- columns. `what` names the window in the error for an input that is too small.
 function M.window_shape(layer, shape, spans, strides, channels, what)
   local s, out = M.shape_last(layer, shape), {}
   for i = 1, 2 do
@@ -88,14 +92,15 @@ function M.window_shape(layer, shape, spans, strides, channels, what)
   return M.shape_back(layer, { s[1], out[1], out[2], channels or s[4] })
 end
 
---- Output size of a window: "valid" or "same".
+--- output_size(size, window, stride, padding) -> the number of windows along an axis; padding: "valid" or "same".
 function M.output_size(size, window, stride, padding)
   if size == -1 then return -1 end
   if padding == "same" then return math.ceil(size / stride) end
   return math.floor((size - window) / stride) + 1
 end
 
---- {top, bottom, left, right}: "same" puts the odd cell at the end, as TensorFlow does.
+--- pads(padding, rows, columns, windows, strides) -> {top, bottom, left, right}. With "same" an odd number of pads has
+--- the larger half at the end, as in TensorFlow.
 function M.pads(padding, rows, columns, windows, strides)
   if padding ~= "same" then return { 0, 0, 0, 0 } end
   local pads = {}

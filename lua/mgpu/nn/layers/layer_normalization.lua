@@ -27,7 +27,7 @@ local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
 
 LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
 
--- The axes from 1, in order.
+-- The option axis as positions from 1, in rising order.
 local function axes_of(self, shape)
   local axes, seen = {}, {}
   for _, axis in ipairs(type(self.axis) == "table" and self.axis or { self.axis }) do
@@ -57,8 +57,8 @@ function LayerNormalization:build(shape)
   self.sizes, self.rank = sizes, #shape
 end
 
--- The sizes of gamma and beta with 1 in the places of the other axes; nil if they lie last anyway.
-local function wide_sizes(self)
+-- The shape in which gamma and beta broadcast against x; nil if the axes are the last ones, where they do anyway.
+local function broadcast_sizes(self)
   if self.axes[1] == self.rank - #self.axes + 1 then return nil end
   local wide = {}
   for i = 1, self.rank do wide[i] = 1 end
@@ -73,7 +73,7 @@ local function check_input(self, x)
     fits = fits and (shape[at] == self.sizes[i] or self.sizes[i] == -1)
   end
   if not fits then
-    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+    self:fail("the input %s does not fit the layer, which was built for %s", self.shape_text(shape),
       self.shape_text(self.built_shape))
   end
   return shape
@@ -81,8 +81,8 @@ end
 
 function LayerNormalization:output_shape(shape) return shape end -- luacheck: no self
 
--- Over the last axes, made one: an op does it in a pass.
-local function along_rows(self, x, shape, count)
+-- Over the last axes, reshaped to one: a single op.
+local function normalize_rows(self, x, shape, count)
   local rows, dtype = {}, x:dtype()
   for i = 1, self.rank - #self.axes do rows[i] = shape[i] end
   rows[#rows + 1] = count
@@ -94,14 +94,14 @@ local function along_rows(self, x, shape, count)
   return ops.reshape(y, { shape = shape })
 end
 
--- Over any axes, by ops that make float32 of halves.
-local function in_steps(self, x, count)
+-- Over any axes, by several ops, in float32 at least.
+local function normalize_axes(self, x, count)
   local over = { axis = self.axes, keepdims = true }
   if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
   local centered = x - ops.sum(x, over) / count
   local variance = ops.sum(ops.square(centered), over) / count
   local y = (self.rms_scaling and x or centered) * ops.rsqrt(variance + self.epsilon)
-  local wide = wide_sizes(self)
+  local wide = broadcast_sizes(self)
   local function placed(v) return wide and ops.reshape(v, { shape = wide }) or v end
   if self.gamma then y = y * placed(self.gamma) end
   return self.beta and y + placed(self.beta) or y
@@ -113,9 +113,9 @@ function LayerNormalization:call(x)
   local last = self.axes[1] == self.rank - #self.axes + 1
   local y
   if last and not self.rms_scaling then
-    y = along_rows(self, x, shape, count)
+    y = normalize_rows(self, x, shape, count)
   else
-    y = in_steps(self, x, count)
+    y = normalize_axes(self, x, count)
   end
   return y:dtype() == dtype and y or ops.cast(y, { dtype = dtype })
 end

@@ -64,7 +64,7 @@ local function merged_shape(layer, shapes)
     for k = 1, rank do
       local size = broadcast_size(out[k], other[k])
       if not size then
-        layer:fail("inputs of shapes %s and %s do not go together: axis %d has %d and %d",
+        layer:fail("inputs of shapes %s and %s do not broadcast: axis %d has sizes %d and %d",
           layer.shape_text(out), layer.shape_text(shapes[i]), k, out[k], other[k])
       end
       out[k] = size

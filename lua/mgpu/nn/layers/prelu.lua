@@ -32,14 +32,14 @@ end
 
 function PReLU:output_shape(shape) return shape end -- luacheck: no self
 
--- An alpha of size 1 fits any size only along a shared axis.
+-- Raises unless x fits alpha. A size of 1 in alpha fits any size along a shared axis only.
 local function check_input(self, shape)
   local fits = #shape == #self.sizes + 1
   for i, size in ipairs(self.sizes) do
     fits = fits and (size == shape[i + 1] or size == 1 and self.built_shape[i + 1] ~= 1)
   end
   if not fits then
-    self:fail("the input %s is not what the layer was built for, %s", self.shape_text(shape),
+    self:fail("the input %s does not fit the layer, which was built for %s", self.shape_text(shape),
       self.shape_text(self.built_shape))
   end
 end

@@ -27,7 +27,7 @@ end
 function Reshape:output_shape(shape)
   local out = { shape[1], unpack(self.target_shape) }
   local n = product(shape, 2)
-  if not n then return out end -- sizes that are not known yet
+  if not n then return out end -- a size is unknown
   if self.unknown then out[self.unknown] = 1 end
   local known = product(out, 2)
   if self.unknown then out[self.unknown] = known > 0 and math.floor(n / known) or 0 end

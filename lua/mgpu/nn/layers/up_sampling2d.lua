@@ -28,8 +28,8 @@ local function nearest(t, f)
   return ops.reshape(y, { shape = { s[1], s[2] * f[1], s[3] * f[2], s[4] } })
 end
 
--- {n * factor, n}: the shares of the old cells in each new one, on the device of t.
-local function shares(n, factor, dtype, t)
+-- {n * factor, n}: the interpolation weights of the old pixels in each new one, on the device of t.
+local function interpolation_weights(n, factor, dtype, t)
   local rows = {}
   for i = 1, n * factor do
     local row = {}
@@ -46,12 +46,13 @@ end
 
 local function bilinear(t, f)
   local given = t:dtype():find "float" and t:dtype() or core.floatx()
-  local dtype = given == "float64" and given or "float32" -- shares of halves are not rounded to them
+  local dtype = given == "float64" and given or "float32" -- float16 would round the weights
   local s = t:shape()
   t = ops.cast(t, { dtype = dtype })
   local h, w = s[2] * f[1], s[3] * f[2]
-  local y = ops.matmul(shares(s[2], f[1], dtype, t), ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } }))
-  y = ops.matmul(shares(s[3], f[2], dtype, t), ops.reshape(y, { shape = { s[1] * h, s[3], s[4] } }))
+  local y = ops.reshape(t, { shape = { s[1], s[2], s[3] * s[4] } })
+  y = ops.matmul(interpolation_weights(s[2], f[1], dtype, t), y)
+  y = ops.matmul(interpolation_weights(s[3], f[2], dtype, t), ops.reshape(y, { shape = { s[1] * h, s[3], s[4] } }))
   return ops.cast(ops.reshape(y, { shape = { s[1], h, w, s[4] } }), { dtype = given })
 end
 

@@ -25,7 +25,7 @@ function M.thresholds(who, chosen)
   if #list == 0 then fail(who, 'option "thresholds" is empty') end
   for _, t in ipairs(list) do
     if type(t) ~= "number" or not (t >= 0 and t <= 1) then
-      fail(who, 'option "thresholds" must lie in 0 to 1, got %s', tostring(t))
+      fail(who, 'option "thresholds" must be from 0 to 1, got %s', tostring(t))
     end
   end
   return list

@@ -24,7 +24,7 @@ return Schedule.define {
   },
   validate = function(chosen, fail)
     if chosen.warmup_steps > 0 and not chosen.warmup_target then
-      fail("warmup_steps needs a warmup_target, the rate at their end")
+      fail("warmup_steps needs a warmup_target, the rate after them")
     end
   end,
   rate = function(self, step, m)
