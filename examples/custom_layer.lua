@@ -1,4 +1,4 @@
--- Layers of one's own: with options, weights, other layers inside, and a loss term; trained, saved, loaded.
+-- Own layer classes: options, weights, inner layers, a loss term; trained, saved, loaded.
 --
 --     mgpulua examples/custom_layer.lua --help
 --
@@ -11,7 +11,7 @@ local L = mgpu.layers
 local HELP = [[
 usage: mgpulua custom_layer.lua [options]
   --epochs N        passes over the training data (8)
-  --save FILE       where the model goes (custom.safetensors)
+  --save FILE       file that the model is saved in (custom.safetensors)
   --help            this text]]
 
 local options, i = { epochs = "8", save = "custom.safetensors" }, 1
@@ -28,20 +28,20 @@ while arg[i] do
   options[name], i = arg[i + 1], i + 2
 end
 
--- x * scale + shift with a scale and shift for each feature. `rate` is an option with a default.
+-- x * scale + shift, with a scale and a shift for each feature. `rate` is an option with a default.
 local Scale = mgpu.Layer:extend("Scale", { rate = 1e-3 })
 
-function Scale:build(shape) -- the batch is -1
+function Scale:build(shape) -- shape[1], the batch, is -1
   self.scale = self:add_weight { name = "scale", shape = { shape[#shape] }, initializer = "ones" }
   self.shift = self:add_weight { name = "shift", shape = { shape[#shape] }, initializer = "zeros" }
 end
 
 function Scale:call(x)
-  self:add_loss((self.scale - 1):square():sum() * self.rate) -- stay near 1
+  self:add_loss((self.scale - 1):square():sum() * self.rate) -- penalty for scales away from 1
   return x * self.scale + self.shift
 end
 
--- y = x + f(x): layers in fields are found, their weights trained and saved.
+-- y = x + f(x). Layers in fields of self are found: their weights are trained and saved.
 local Residual = mgpu.Layer:extend("Residual", { units = "integer", activation = "relu" })
 
 function Residual:init()

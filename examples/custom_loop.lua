@@ -1,4 +1,4 @@
--- A training loop of one's own: gradients, optimizer and metric by hand, in one jitted step.
+-- A hand-written training loop: gradients, optimizer and metric in one jitted step.
 --
 --     mgpulua examples/custom_loop.lua --help
 --
@@ -9,7 +9,7 @@ local mgpu = require "mgpu"
 
 local HELP = [[
 usage: mgpulua custom_loop.lua [options]
-  --data NAME       mnist, fashion or digits (digits, which are made on the spot)
+  --data NAME       mnist, fashion or digits (digits, which need no files)
   --epochs N        passes over the training data (3)
   --batch-size N    images a step (128)
   --help            this text]]

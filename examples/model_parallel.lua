@@ -1,9 +1,8 @@
--- One model on three devices: two branches side by side, and what joins them.
+-- One model on three devices: two branches side by side, and the layers that join them.
 --
 --     mgpulua examples/model_parallel.lua --help
 --
--- What it teaches: `device =` on a layer, mgpu.with_device around several, and device groups, which
--- make such a model data-parallel too.
+-- What it teaches: `device =` on a layer, mgpu.with_device around several layers.
 
 local mgpu = require "mgpu"
 local L = mgpu.layers
@@ -37,7 +36,7 @@ for name in options.devices:gmatch "[^,]+" do devices[#devices + 1] = name end
 if #devices ~= 3 then usage("--devices needs three names, got %d", #devices) end
 local epochs = tonumber(options.epochs) or usage("--epochs: cannot read %q as a number", options.epochs)
 
--- y = |a b| for two matrices given by their rows: each branch looks at one of them.
+-- y = the dot product of the rows of a and b: each branch sees one of them.
 mgpu.seed(1)
 local a, b = mgpu.rand { 2000, 16 }, mgpu.rand { 2000, 16 }
 local y = (a * b):sum { axis = 2, keepdims = true }

@@ -15,14 +15,14 @@ usage: mgpulua train_mnist.lua [options]
   --batch-size N    images a step (128)
   --devices LIST    where to train: cuda:0, cuda:0,1 or cpu:0-3 (the first of mgpu.devices())
   --strategy NAME   on several devices: mirrored, central or async (mirrored)
-  --bn NAME         batch statistics of all rows (sync) or of each device's (local) (sync)
+  --bn NAME         batch normalization over all rows (sync) or the rows of each device (local) (sync)
   --precision NAME  float32, mixed_bfloat16 or mixed_float16 (float32)
-  --data NAME       mnist, fashion or digits (mnist; where it cannot be had, another, with a note)
+  --data NAME       mnist, fashion or digits (mnist; if it cannot be loaded, another one, with a note)
   --limit N         use only the first N images of each set
-  --seed N          of the random numbers (42)
+  --seed N          seed of the random numbers (42)
   --lr X            learning rate (that of RMSprop: 0.001)
-  --save FILE       where the model goes (model.safetensors)
-  --evaluate [FILE] train nothing: test the model in FILE (by default that of --save)
+  --save FILE       file that the model is saved in (model.safetensors)
+  --evaluate [FILE] do not train; test the model in FILE (by default that of --save)
   --verbose N       0 silent, 1 progress bar, 2 one line an epoch (1)
   --help            this text]]
 
@@ -58,7 +58,7 @@ local function read_options(words)
   return options
 end
 
--- The value, if it is one of the names.
+-- Stops the program unless the value is nil or one of the names.
 local function choice(option, value, names)
   for _, name in ipairs(names) do
     if value == nil or value == name then return value end
@@ -75,7 +75,7 @@ local function load_data(name, limit)
   if name == "digits" then return sets.digits(math.max(limit or 0, 6000)) end
   local ok, train, test = pcall(sets.mnist.load_data)
   if ok then return train, test end
-  print("MNIST cannot be had: " .. train:gsub("^%S+:%d+: ", ""))
+  print("MNIST cannot be loaded: " .. train:gsub("^%S+:%d+: ", ""))
   ok, train, test = pcall(sets.fashion_mnist.load_data)
   if not ok then train, test = sets.digits(6000) end
   print(("Using the data set %s instead."):format(train.name))

@@ -25,7 +25,7 @@ elseif arg[1] then
   os.exit(1)
 end
 
--- Digits, and for each a number from 0 to 1. Wanted: the digit, and digit + number.
+-- Inputs: an image of a digit, and a number from 0 to 1. Targets: the digit, and digit + number.
 local train, test = mgpu.datasets.digits(6000)
 mgpu.seed(1)
 local function prepare(set)

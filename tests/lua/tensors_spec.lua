@@ -170,7 +170,8 @@ test("options of composite ops have names, too, and wrong ones are refused", fun
   refused(function() t:flatten(2) end, "flatten: too many arguments: takes 0 options")
   refused(function() t:expand_dims() end, "expand_dims: an axis is a whole number, got nil")
   refused(function() t:split(1.5, 2) end, "split: the number of parts must be a whole number, got 1.5")
-  refused(function() t:slice { 1, { last = 2 } } end, "slice: axis 2: a range is {first, last, step}; last")
+  refused(function() t:slice { 1, { last = 2 } } end,
+    "slice: axis 2: a range is {first, last, step}, but it has the key last")
 end)
 
 test("dtypes and devices change with to; clone is a copy; mean of integers is float32", function()

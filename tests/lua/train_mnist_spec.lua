@@ -54,12 +54,12 @@ test("wrong options are errors", function()
   check.matches(out, "lenet5")
 end)
 
-test("where MNIST cannot be had it says so and names another data set", function()
+test("where MNIST cannot be loaded it says so and names another data set", function()
   local home = check.path "home"
   local out = run("--limit 50 --epochs 1 --save " .. check.path "m.safetensors",
     ("MGPU_DATA= HOME='%s'"):format(home))
-  if not out:find "cannot be had" then check.skip "MNIST can be had here" end
-  check.matches(out, "MNIST cannot be had: ")
+  if not out:find "cannot be loaded" then check.skip "MNIST can be loaded here" end
+  check.matches(out, "MNIST cannot be loaded: ")
   check.matches(out, "Using the data set %w+_?%w* instead")
   check.matches(out, "Test accuracy")
 end)

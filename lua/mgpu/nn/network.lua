@@ -1,7 +1,7 @@
 --- The base of Sequential and Model: layers with names, training, saving, a summary.
 --
--- The methods for training (compile, fit, ...) come from train/model_methods.lua, those for saving from saving.lua. A
--- network has `layers`, and is itself a layer.
+-- The methods for training (compile, fit, ...) come from train/compile.lua and train/model_methods.lua,
+-- those for saving from saving.lua. A network has `layers`, and is itself a layer.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 
@@ -9,7 +9,8 @@ local Network = Layer:extend("Network", { positional = 0 })
 
 Network.is_network, Network.autocast = true, false -- each of its layers casts its own inputs
 
-for _, methods in ipairs { require "mgpu.train.model_methods", require "mgpu.nn.saving".methods } do
+for _, methods in ipairs { require "mgpu.train.compile", require "mgpu.train.model_methods",
+  require "mgpu.nn.saving".methods } do
   for name, method in pairs(methods) do Network[name] = method end
 end
 

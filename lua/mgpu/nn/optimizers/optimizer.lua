@@ -24,6 +24,7 @@ local core = require "mgpu.core"
 local decay = require "mgpu.nn.optimizers.decay"
 local learning_rate = require "mgpu.nn.optimizers.learning_rate"
 local Schedule = require "mgpu.nn.schedules.schedule"
+local slots = require "mgpu.nn.optimizers.slots"
 
 local ops = core.ops
 
@@ -50,41 +51,12 @@ end
 
 -- ---- slots --------------------------------------------------------------------------------------
 
--- A tensor like v with `value` everywhere, on the device of v. It is no part of a trace: a slot may be made while a
--- step is being traced, and must outlive it.
-local function filled_like(v, value)
-  if not core.tracing() then
-    local full = core.place(ops.full { shape = v:shape(), value = value, dtype = v:dtype() }, v:device())
-    core.eval(full)
-    return full
-  end
-  local function nested(shape, axis)
-    local rows = {}
-    for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(shape, axis + 1) end
-    return rows
-  end
-  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1),
-    { dtype = v:dtype(), device = v:device() })
-end
-
-local function build_slots(self, v)
-  local slots, names = {}, self:slot_names()
-  if self.options.use_ema then names[#names + 1] = averages.SLOT end
-  for _, name in ipairs(names) do
-    slots[name] = core.variable(filled_like(v, self:slot_start(name)), {
-      name = ("%s/%s"):format(v.name, name), trainable = false })
-    self.state[#self.state + 1] = slots[name]
-  end
-  self.slots[v] = slots
-  self.built[#self.built + 1] = v
-end
-
 --- opt:build(variables): makes the slots of the variables that have none yet. `apply` does so too.
 function Optimizer:build(variables)
   for _, v in ipairs(variables) do
     if not self.slots[v] then
       averages.check_new(self, v)
-      build_slots(self, v)
+      slots.make(self, v)
     end
   end
 end

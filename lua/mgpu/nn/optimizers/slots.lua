@@ -1,0 +1,38 @@
+--- Slots: the variables that an optimizer keeps for each variable it trains, such as Adam's momentum.
+local averages = require "mgpu.nn.optimizers.averages"
+local core = require "mgpu.core"
+
+local ops = core.ops
+local M = {}
+
+-- A tensor like v with `value` everywhere, on the device of v. It is no part of a trace: a slot may be made while a
+-- step is being traced, and must outlive it.
+local function filled_like(v, value)
+  if not core.tracing() then
+    local full = core.place(ops.full { shape = v:shape(), value = value, dtype = v:dtype() }, v:device())
+    core.eval(full)
+    return full
+  end
+  local function nested(shape, axis)
+    local rows = {}
+    for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(shape, axis + 1) end
+    return rows
+  end
+  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1),
+    { dtype = v:dtype(), device = v:device() })
+end
+
+--- make(optimizer, v): makes the slots of a variable: those of the rule, and its average with use_ema.
+function M.make(self, v)
+  local own, names = {}, self:slot_names()
+  if self.options.use_ema then names[#names + 1] = averages.SLOT end
+  for _, name in ipairs(names) do
+    own[name] = core.variable(filled_like(v, self:slot_start(name)), {
+      name = ("%s/%s"):format(v.name, name), trainable = false })
+    self.state[#self.state + 1] = own[name]
+  end
+  self.slots[v] = own
+  self.built[#self.built + 1] = v
+end
+
+return M
