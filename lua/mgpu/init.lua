@@ -17,6 +17,15 @@ function mgpu.output(text)
   io.flush()
 end
 
+--- mgpu.seed(n): all random numbers from here on, the weights of new layers among them, are a function of n.
+function mgpu.seed(n)
+  core.seed(n)
+  require "mgpu.nn.layer_names".restart_streams()
+end
+
+--- mgpu.reset_names(): automatic names of layers count from the start again, as after Keras's clear_session.
+function mgpu.reset_names() require "mgpu.nn.layer_names".reset() end
+
 --- mgpu.set_image_data_format(format): "channels_last" (the default at the start) or "channels_first", for layers that
 --- do not state a data_format.
 function mgpu.set_image_data_format(format)

@@ -4,7 +4,6 @@
 -- from the end; ids and classes from 0. Integers are computed in double: exact up to 2^53, and a result outside the
 -- dtype's limits becomes the limit.
 local core = require "mgpu.core"
-local names = require "mgpu.nn.layer_names"
 
 local M, methods, ops = {}, core.methods, core.ops
 
@@ -190,15 +189,6 @@ for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",
   "error_code" } do
   M[name] = core[name]
 end
-
---- seed(n): all random numbers from here on, the weights of new layers among them, are a function of n.
-function M.seed(n)
-  core.seed(n)
-  names.restart_streams()
-end
-
---- reset_names(): unnamed layers are numbered from the start again, as after Keras's clear_session.
-M.reset_names = names.reset
 
 --- set_floatx(dtype): the dtype of numbers and weights unless told otherwise; float32 at the start.
 function M.set_floatx(dtype) core.floatx(dtype) end
