@@ -11,7 +11,8 @@ local function require_graph()
     local module = path:sub(#root + 1):gsub("/init%.lua$", ""):gsub("%.lua$", ""):gsub("/", ".")
     local needs = {}
     for line in io.lines(path) do
-      local name = line:match "^local [%w_]+ = require ?%(?\"(mgpu[%w_.]*)\"" or line:match "^for .*require \"(mgpu[%w_.]*)\""
+      local name = line:match "^local [%w_]+ = require ?%(?\"(mgpu[%w_.]*)\""
+        or line:match "^for .*require \"(mgpu[%w_.]*)\""
       if name and name ~= "mgpu.core" then needs[#needs + 1] = name end
     end
     graph[module] = needs

@@ -228,7 +228,8 @@ test("options of a variable and kinds of devices are checked", function()
   refused(function() mgpu.variable({ 1 }, { trainable = 0 }) end, 'option "trainable" must be true or false')
   refused(function() mgpu.variable { 1 }.trainable = 0 end, "trainable must be true or false, got number")
   refused(function() mgpu.tensor(1, "int32") end, "tensor: the options must be a table such as {dtype")
-  refused(function() mgpu.devices "gpuu" end, 'unknown kind "gpuu" %(did you mean "gpu"%?%); the kinds of devices are .*cpu')
+  refused(function() mgpu.devices "gpuu" end,
+    'unknown kind "gpuu" %(did you mean "gpu"%?%); the kinds of devices are .*cpu')
 end)
 
 test("a name that a table of functions lacks is an error with the nearest", function()
