@@ -131,7 +131,7 @@ test("axes count from 1 or from the end, and options have names", function()
   refused(function() return (mgpu.relux) end, 'did you mean "relu"')
 end)
 
-test("composed ops compute what their names say", function()
+test("composite ops compute what their names say", function()
   local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
   check.equal(t:mean():item(), 3.5)
   check.equal(t:mean(1, true):totable(), { { 2.5, 3.5, 4.5 } })

@@ -163,7 +163,7 @@ local function check_position(self, position)
 end
 
 --- ds:iter(position) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is what
---- iterator:position() gave. It may be left early. Errors: a position of another dataset.
+--- iterator:position() gave. It may be left early. Errors: a position past the end.
 function methods:iter(position)
   if position ~= nil then check_position(self, position) end
   local pass, element = self.passes, 0

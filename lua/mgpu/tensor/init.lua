@@ -142,7 +142,7 @@ function M.randint(low, high, shape, options)
   return random("randint", "randint", shape, low, high, options)
 end
 
--- ---- composed ops and indexing ------------------------------------------------------------------
+-- ---- composite ops and indexing -----------------------------------------------------------------
 
 for name, fn in pairs(require "mgpu.tensor.composite_ops") do define(name, fn) end
 M.to_categorical = M.one_hot
