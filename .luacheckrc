@@ -1,5 +1,5 @@
 std = "luajit"
 max_line_length = 120
 cache = false
-ignore = { "581" } -- not (a <= b) is meant: true for NaN
-exclude_files = { "build", "tests/golden/*" } -- the golden files are data
+ignore = { "581" } -- "not (a <= b)" is intended: unlike a > b it is true for NaN
+exclude_files = { "build", "tests/golden/*" } -- golden files are data
