@@ -36,13 +36,16 @@ local function first_pass(run)
 end
 
 -- The state of one fit:
---   model, compiled, given (fit's checked options), train, validation (sources), cursor
+--   model, compiled, given (fit's checked options), train, validation (sources), cursor, history, callbacks, progress
+--   async          the trainer of strategy "async", or nil
+--   begins_batches, reads_batches   whether a callback has on_train_batch_begin, on_train_batch_end
 --   steps          batches of an epoch; nil until the first epoch ends, for a dataset of unknown length
 --   steps_a_pass   batches of a pass over the data; nil if unknown. steps_per_epoch makes the two differ
 --   epoch, step    where the training is
 --   pass, started  the number of the next pass; whether the cursor is within one
 --   submitted      batches of this epoch given to the devices; ended: the epoch's data are used up
 --   outer          whether this fit runs inside a callback of another fit of the model
+--   default        the default device before a callback changed the devices; nil if none did
 local function new_run(model, train, validation, given)
   local compiled = model.compiled
   local run = { model = model, compiled = compiled, train = train, validation = validation, given = given,
