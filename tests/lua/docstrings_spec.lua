@@ -37,3 +37,19 @@ end)
 test("everything that mgpu offers has a docstring", function()
   check.equal(docstrings.check_all(), {})
 end)
+
+test("the layer that lua/README.md shows works, and is saved and loaded", function()
+  local mgpu, core = require "mgpu", require "mgpu.core"
+  local readme = io.open(core.root .. "/lua/README.md"):read "*a"
+  local code = readme:match("\n(    %-%-%- Scale {.-\n    return Scale\n)"):gsub("\n    ", "\n")
+  local Scale = assert(loadstring(code))()
+  local model = mgpu.Sequential { mgpu.Input { 3 }, Scale { 2 }, mgpu.layers.Dense { 1 } }
+  check.equal(model.layers[1](mgpu.ones { 1, 3 }):totable(), { { 2, 2, 2 } })
+  model:compile { loss = "mse" }
+  model:fit(mgpu.ones { 8, 3 }, mgpu.ones { 8, 1 }, { verbose = 0 })
+  local path = check.path "scale.safetensors"
+  model:save(path)
+  local again = mgpu.load_model(path, { custom = { Scale = Scale } })
+  check.equal(again:predict(mgpu.ones { 2, 3 }), model:predict(mgpu.ones { 2, 3 }))
+  check.raises(function() model.layers[1](mgpu.ones { 2, 4 }) end, "the layer was built for 3", "usage")
+end)
