@@ -24,6 +24,7 @@ local interface = {
   ["device/device.h"] = "a tensor knows the device that holds it",
   ["graph/graph.h"] = "reading a tensor evaluates it",
   ["ops/op.h"] = "a tensor knows the op that makes it",
+  ["comm/collective.h"] = "the row of an op names its collective",
   ["mgpu.h"] = "the public interface",
 }
 

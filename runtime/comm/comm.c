@@ -1,8 +1,84 @@
-/* What communicators have in common. */
+/* What communicators have in common: the table of collectives, set-up, plug-ins, and forwarding to
+ * a local communicator. */
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/plugin.h"
 #include <stdlib.h>
+
+/* ---- the table: which ranks read and write how much ---- */
+
+typedef enum role { EVERY_RANK, THE_ROOT, ALL_BUT_THE_ROOT, THE_RECEIVER } role;
+typedef enum amount {
+    COUNT, /* the operand's count */
+    BLOCK, /* outer times this rank's share: counts[rank] */
+    WHOLE  /* outer times all shares */
+} amount;
+
+typedef struct side { /* of a collective: what it reads, or what it writes */
+    role role;
+    amount amount;
+} side;
+
+static const struct row {
+    const char *name;
+    side in, out;
+    bool point_to_point;
+} rows[MG_N_COLLECTIVES] = {
+    [MG_NO_COLLECTIVE] = {"none", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, false},
+    [MG_ALL_REDUCE] = {"all_reduce", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, false},
+    [MG_REDUCE] = {"reduce", {EVERY_RANK, COUNT}, {THE_ROOT, COUNT}, false},
+    [MG_BROADCAST] = {"broadcast", {THE_ROOT, COUNT}, {ALL_BUT_THE_ROOT, COUNT}, false},
+    [MG_ALL_GATHER] = {"all_gather", {EVERY_RANK, BLOCK}, {EVERY_RANK, WHOLE}, false},
+    [MG_TRANSFER] = {"transfer", {THE_ROOT, COUNT}, {THE_RECEIVER, COUNT}, true},
+};
+
+const char *mg_collective_name(mg_collective kind) {
+    return rows[kind].name;
+}
+
+bool mg_collective_is_point_to_point(mg_collective kind) {
+    return rows[kind].point_to_point;
+}
+
+static bool has_role(const mg_collective_call *x, role r, int rank) {
+    switch (r) {
+    case EVERY_RANK: return true;
+    case THE_ROOT: return rank == x->root;
+    case ALL_BUT_THE_ROOT: return rank != x->root;
+    case THE_RECEIVER: return rank == x->to;
+    }
+    return false;
+}
+
+/* Bytes of operand i on this side. */
+static size_t side_bytes(const mg_collective_call *x, int i, const side *s, int rank, int n) {
+    int64_t elements = x->operands[i].count;
+    if (!has_role(x, s->role, rank)) return 0;
+    if (s->amount == BLOCK) elements = x->outer * x->counts[rank];
+    if (s->amount == WHOLE) {
+        elements = 0;
+        for (int k = 0; k < n; k++) elements += x->outer * x->counts[k];
+    }
+    return (size_t)elements * mg_dtype_size(x->dtype);
+}
+
+bool mg_collective_has_input(const mg_collective_call *x, int rank) {
+    return has_role(x, rows[x->kind].in.role, rank);
+}
+
+bool mg_collective_has_output(const mg_collective_call *x, int rank) {
+    return has_role(x, rows[x->kind].out.role, rank);
+}
+
+size_t mg_collective_reads(const mg_collective_call *x, int i, int rank, int n) {
+    return side_bytes(x, i, &rows[x->kind].in, rank, n);
+}
+
+size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n) {
+    return side_bytes(x, i, &rows[x->kind].out, rank, n);
+}
+
+/* ---- set-up ---- */
 
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n) {
     const char *deadline = getenv("MGPU_DEADLINE");
@@ -21,21 +97,32 @@ void mg_comm_clear(mg_comm *c) {
     mg_free(c->busy);
 }
 
+/* A rank whose own input is part of its result, as in all_gather, does not fetch that part. */
+void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x) {
+    for (int i = 0; i < x->n_operands; i++) {
+        const size_t own = mg_collective_reads(x, i, rank, c->n);
+        const size_t all = mg_collective_writes(x, i, rank, c->n);
+        if (all > own) c->bytes_moved[rank] += (int64_t)(all - own);
+    }
+}
+
 const mg_comm_kind *mg_comm_find(const char *kind) {
     const char *why = NULL;
     const mg_comm_kind *(*plugin)(void) = NULL;
     *(void **)&plugin = mg_plugin_symbol(kind, "mg_comm_plugin", &why);
-    if (plugin) return plugin();
+    const mg_comm_kind *found = plugin ? plugin() : NULL;
+    if (found && found->size == sizeof *found) return found;
+    if (found) why = "it was built against another version of the library";
     mg_fail(MG_UNSUPPORTED, "there is no communicator \"%s\": mgpu-%s.so: %s", kind, kind, why);
     return NULL;
 }
 
-/* ---- over a local one ---- */
+/* ---- communicators over a local one ---- */
 
 mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n) {
     c->host = mg_comm_local(n);
     if (!c->host) return MG_OOM;
-    c->comm = *c->host;
+    c->comm = *c->host; /* the counters stay the local communicator's */
     c->comm.api = api;
     return MG_OK;
 }

@@ -1,125 +1,162 @@
-/* Communicators: what the devices of one plan say to each other.
+/* Communicators: how the devices of one plan exchange data.
  *
- * Every rank calls the same collectives in the same order, each from a thread of its own. A call
- * that finds the communicator aborted, or waits longer than the deadline, fails with MG_COMM;
- * whoever fails elsewhere calls abort, so that nobody waits for him. Values do not depend on
- * timing. */
+ * Each rank is a device with a thread. All ranks call the same collectives in the same order. A
+ * call fails with MG_COMM if the communicator has been aborted or other ranks do not come within
+ * the deadline; a rank that fails elsewhere calls abort, so that no other waits for it. Results do
+ * not depend on timing: reductions add up in the order of the ranks.
+ *
+ * Implementations: local.c (threads of one process that see each other's memory), staged.c (any
+ * devices, through host memory), nccl_plugin.c (GPUs, by NCCL), device/cuda/comm.c (GPUs that read
+ * each other's memory). */
 #ifndef MG_COMM_COMM_H
 #define MG_COMM_COMM_H
 
+#include "comm/collective.h"
 #include "core/dtype.h"
+#include "core/placement.h"
 #include "core/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct mg_comm mg_comm;
+struct mg_device;
 
-/* Reductions that are ready about the same time go together, in buckets: so many bytes close one,
- * and more than so many tensors it does not take. */
+/* ---- one call of a collective ---- */
+
+/* Reductions that are ready about the same time go together, in buckets: a bucket is closed when it
+ * holds MG_BUCKET_BYTES, and takes at most MG_BUCKET_TENSORS tensors. */
 enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
 
-typedef struct mg_reduction { /* one tensor of a bucket */
+/* One tensor on one rank. in and out do not overlap. Of those that the rank does not read or write
+ * (mg_collective_reads, mg_collective_writes) the address is ignored. */
+typedef struct mg_comm_operand {
     const void *in;
     void *out;
-    int64_t count;
-} mg_reduction;
+    int64_t count; /* elements; all_gather: ignored, see mg_collective_call.counts */
+} mg_comm_operand;
+
+/* All ranks give the same, but for the addresses. */
+typedef struct mg_collective_call {
+    mg_collective kind;
+    mg_dtype dtype;
+    enum mg_reduce_kind reduction; /* all_reduce, reduce */
+    int root, to;                  /* ranks: see mg_collective */
+    /* Several tensors are a bucket, at most MG_BUCKET_TENSORS: the results are those of one call
+     * after another. */
+    const mg_comm_operand *operands;
+    int n_operands;
+    int64_t outer;         /* all_gather: blocks before the gathered axis */
+    const int64_t *counts; /* all_gather, per rank: elements of its block */
+} mg_collective_call;
+
+/* "all_reduce": for messages. */
+const char *mg_collective_name(mg_collective kind);
+/* Only ranks `root` and `to` call it: they are not in step with the others. */
+bool mg_collective_is_point_to_point(mg_collective kind);
+/* Whether `rank` gives an operand to the call, and whether it gets a result. */
+bool mg_collective_has_input(const mg_collective_call *x, int rank);
+bool mg_collective_has_output(const mg_collective_call *x, int rank);
+/* Bytes of operand i's in that are read, and of its out that are written, on `rank` of n. */
+size_t mg_collective_reads(const mg_collective_call *x, int i, int rank, int n);
+size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n);
+
+/* ---- the interface of a communicator ---- */
 
 typedef struct mg_comm_api {
-    size_t size;
-    const char *kind;
-    /* out = in of rank 0 op in of rank 1 op ..., in this order; `op`: enum mg_reduce_kind; on every
-     * rank. out and in do not overlap. */
-    mg_status (*all_reduce)(mg_comm *c, int rank, const void *in, void *out, int64_t count,
-                            mg_dtype dtype, int op);
-    /* Several at once, at most MG_BUCKET_TENSORS: the values are those of one after another. NULL:
-     * the caller makes one after another. */
-    mg_status (*all_reduce_many)(mg_comm *c, int rank, const mg_reduction *list, int n,
-                                 mg_dtype dtype, int op);
-    /* all_reduce on rank `root` alone: elsewhere out is not touched. */
-    mg_status (*reduce)(mg_comm *c, int rank, int root, const void *in, void *out, int64_t count,
-                        mg_dtype dtype, int op);
-    /* The root's `in` in everybody else's out. */
-    mg_status (*broadcast)(mg_comm *c, int rank, int root, const void *in, void *out,
-                           int64_t bytes);
-    /* The ranks' blocks one after another: out is `outer` times the blocks of rank 0, 1, ...;
-     * bytes[k] is the length of rank k's block. */
-    mg_status (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer,
-                            const int64_t *bytes);
+    size_t size;      /* of this struct */
+    const char *kind; /* "local" */
+    /* Takes part in a collective, as `rank`. */
+    mg_status (*run)(mg_comm *c, int rank, const mg_collective_call *call);
     /* Returns when all ranks have called it. */
     mg_status (*barrier)(mg_comm *c, int rank);
-    /* From one rank's `in` to another's `out`; both call it, nobody else does. */
-    mg_status (*transfer)(mg_comm *c, int rank, int from, int to, const void *in, void *out,
-                          int64_t bytes);
-    /* Wakes everybody; from any thread. Until reset, all calls fail. */
+    /* From any thread: calls that wait return MG_COMM, and so do all later ones until reset. */
     void (*abort)(mg_comm *c);
-    /* After everybody has returned: as new. */
+    /* Makes an aborted communicator usable again, when no rank is in a call. */
     void (*reset)(mg_comm *c);
-    /* MG_COMM, saying what went wrong, from abort to reset. */
+    /* MG_COMM, with a message that says what went wrong, from abort to reset. */
     mg_status (*check)(mg_comm *c);
     void (*free)(mg_comm *c);
-    /* Its calls only start work on a device that keeps order: they may be recorded and repeated,
-     * until `generation` changes. */
+    /* Calls only enqueue work on an ordered stream: they may be recorded with the stream's other
+     * work and replayed until mg_comm.generation changes. */
     bool recorded;
 } mg_comm_api;
 
 struct mg_comm {
     const mg_comm_api *api;
-    int n;
-    int generation;       /* of what recordings refer to */
+    int n;                /* ranks */
+    int generation;       /* changes when recorded calls become invalid */
     double deadline;      /* seconds that a rank waits for the others */
     int64_t *bytes_moved; /* per rank: read from or written to other ranks' memory */
-    double *waited;       /* per rank: seconds spent waiting for others, */
-    double *busy;         /* and in collectives otherwise */
+    double *waited;       /* per rank: seconds spent waiting for others */
+    double *busy;         /* per rank: seconds spent in collectives besides */
 };
+
+/* ---- communicators ---- */
 
 /* Ranks that are threads of this process and see each other's memory. NULL on failure. */
 mg_comm *mg_comm_local(int n);
 
+/* A rank of a staged communicator. */
+typedef struct mg_staged_rank {
+    struct mg_device *device; /* for the functions */
+    /* Copy between host memory and the device's. NULL: the host sees the device's memory. */
+    mg_status (*copy_in)(struct mg_device *device, void *dst, const void *src, size_t bytes);
+    mg_status (*copy_out)(struct mg_device *device, void *dst, const void *src, size_t bytes);
+} mg_staged_rank;
+
+/* Any mixture of devices, through buffers in host memory. Ranks are copied. NULL on failure. */
+mg_comm *mg_comm_staged(const mg_staged_rank *ranks, int n);
+
 /* ---- communicators that are plug-ins, mgpu-<kind>.so ---- */
 
-/* What names a team over several processes: one makes it, all are told. */
+/* The name of a team over several processes: one process makes it, all are told. */
 typedef struct mg_comm_id {
     char bytes[128];
 } mg_comm_id;
 
-typedef struct mg_comm_end { /* a rank of this process: a device whose work is a stream's */
+typedef struct mg_comm_end { /* a rank of this process: a device whose work goes to a stream */
     void *device;            /* for the functions */
     void *stream;
-    void *mark;                        /* a byte of its memory, for barriers */
-    mg_status (*enter)(void *device);  /* the calling thread uses it from now on */
-    mg_status (*finish)(void *device); /* waits until what was started is done */
+    void *mark;                        /* a byte of the device's memory, for barriers */
+    mg_status (*enter)(void *device);  /* makes it the calling thread's current device */
+    mg_status (*finish)(void *device); /* waits until all enqueued work is done */
 } mg_comm_end;
 
-typedef struct mg_comm_team { /* who shares a communicator */
+typedef struct mg_comm_team { /* the ranks that share a communicator */
     int n;                    /* ranks, in all processes */
-    int first, here;          /* those of this one: [first, first + here) */
+    int first, here;          /* the ranks of this process: [first, first + here) */
     const mg_comm_id *id;     /* NULL: all are here */
     const mg_comm_end *ends;  /* of the ranks here; copied */
 } mg_comm_team;
 
-typedef struct mg_comm_kind { /* what a plug-in exports as `mg_comm_plugin`, by a function */
-    size_t size;
+typedef struct mg_comm_kind { /* returned by the function `mg_comm_plugin` of a plug-in */
+    size_t size;              /* of this struct */
     mg_status (*make_id)(mg_comm_id *id);
-    /* Returns when all ranks have joined. One that another process belongs to is not mended by
-     * reset: its ranks join anew, with a new id. NULL on failure. */
+    /* Returns when all ranks have joined. If the team spans processes, reset cannot repair the
+     * communicator after an abort: the ranks must join again, with a new id. NULL on failure. */
     mg_comm *(*join)(const mg_comm_team *team);
 } mg_comm_kind;
 
-/* NULL, MG_UNSUPPORTED: there is no such plug-in. */
+/* NULL, MG_UNSUPPORTED: there is no such plug-in, or it is of another version. */
 const mg_comm_kind *mg_comm_find(const char *kind);
 
-/* ---- for those who make communicators ---- */
+/* ---- for implementations ---- */
 
-/* n ranks, nothing counted, the deadline that MGPU_DEADLINE says or ten minutes. MG_OOM. */
+/* Fills in the members: n ranks, counters of zero, and the deadline from MGPU_DEADLINE (seconds),
+ * ten minutes if that is not set. MG_OOM. */
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n);
 void mg_comm_clear(mg_comm *c);
+/* Adds to bytes_moved what `rank` gets from other ranks in a call that only moves data. Reductions
+ * depend on the algorithm: implementations count them themselves. */
+void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x);
 
-/* One whose ranks are threads of this process and meet in a local one, whose counters it shows:
- * the first member of a larger struct, whose api has these four entries. */
+/* A communicator whose ranks are threads of this process and meet in a local communicator: it
+ * shares the counters of that and forwards barrier, abort, reset and check to it. This is the first
+ * member of the implementation's struct, whose api has the four functions below. */
 typedef struct mg_comm_over {
     mg_comm comm;
-    mg_comm *host;
+    mg_comm *host; /* the local communicator; owned */
 } mg_comm_over;
 
 mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n);

@@ -1,8 +1,12 @@
-/* The communicator between threads of one process: memory is shared, so a reduction is a sum.
+/* The communicator between threads of one process, which see each other's memory.
  *
- * Each rank puts its addresses on the table and waits for all; then every rank adds up its part of
- * the elements, from rank 0 to the last, and writes the sum to everybody; then all wait again, so
- * that nobody goes on while his memory is read. A short vector each rank adds up for itself. */
+ * A collective has three parts. Each rank writes the addresses of its operands into a table and
+ * waits for all others. Then it computes or copies its part, reading the others' memory. Then all
+ * wait again, so that no rank changes or frees memory that is still read.
+ *
+ * Reductions add up from rank 0 to the last, whoever does it, so that the bits do not depend on
+ * timing. Long vectors are cut into parts, one per rank, and each rank writes its part of the
+ * result to everybody; of short ones each rank computes the whole result for itself. */
 #define _GNU_SOURCE
 #include "comm/comm.h"
 #include "core/alloc.h"
@@ -14,26 +18,25 @@
 #include <string.h>
 #include <time.h>
 
-enum { SHORT = 2048, PIECE = 64 }; /* elements */
+enum {
+    SHORT = 2048, /* up to so many elements each rank computes a whole all-reduce for itself */
+    PIECE = 64    /* elements that are reduced at a time, in a buffer on the stack */
+};
 
-typedef struct entry {
-    const void *in;
-    void *out;
-} entry;
-
-typedef struct mail { /* from a rank to another: one message at a time */
-    const void *in;   /* NULL: none, or taken */
-    bool full;
-} mail;
+/* The message from one rank to another: transfers between two ranks happen one at a time. */
+typedef struct mailbox {
+    const void *in; /* the sender's memory, while full */
+    bool full;      /* sent, and not yet copied by the receiver */
+} mailbox;
 
 typedef struct local_comm {
     mg_comm comm;
-    entry *table; /* per rank: a place for each tensor of a bucket */
-    mail *mails;  /* n * n, from-major */
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    int arrived;
-    uint64_t round; /* of the barrier */
+    mg_comm_operand *table; /* per rank: MG_BUCKET_TENSORS operands */
+    mailbox *mailboxes;     /* n * n: sender * n + receiver */
+    pthread_mutex_t mutex;  /* for the mailboxes and what follows */
+    pthread_cond_t changed; /* any of them has changed */
+    int arrived;            /* ranks that wait in the barrier */
+    uint64_t round;         /* barriers that are over */
     bool aborted;
 } local_comm;
 
@@ -43,13 +46,20 @@ static mg_status aborted(void) {
     return mg_fail(MG_COMM, "another device failed");
 }
 
-/* With the mutex held: until the round is over. */
-static mg_status wait_round(local_comm *c, uint64_t round) {
+/* The time `seconds` from now, for pthread_cond_timedwait on c->changed. */
+static struct timespec time_after(double seconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)c->comm.deadline;
-    until.tv_nsec += (long)((c->comm.deadline - (double)(time_t)c->comm.deadline) * 1e9);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    return until;
+}
+
+/* With the mutex held: waits until the round of the barrier is over. The rank that reaches the
+ * deadline aborts the communicator. */
+static mg_status wait_for_round(local_comm *c, uint64_t round) {
+    const struct timespec until = time_after(c->comm.deadline);
     while (c->round == round && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
         if (c->round != round || c->aborted) break;
@@ -74,7 +84,7 @@ static mg_status local_barrier(mg_comm *comm, int rank) {
         c->round++;
         pthread_cond_broadcast(&c->changed);
     } else {
-        status = wait_round(c, round);
+        status = wait_for_round(c, round);
     }
     pthread_mutex_unlock(&c->mutex);
     comm->waited[rank] += mg_seconds() - start;
@@ -94,7 +104,7 @@ static void local_reset(mg_comm *comm) {
     pthread_mutex_lock(&c->mutex);
     c->aborted = false;
     c->arrived = 0;
-    memset(c->mails, 0, (size_t)(comm->n * comm->n) * sizeof *c->mails);
+    memset(c->mailboxes, 0, (size_t)(comm->n * comm->n) * sizeof *c->mailboxes);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -106,11 +116,12 @@ static mg_status local_check(mg_comm *comm) {
     return was ? aborted() : MG_OK;
 }
 
-/* With the mutex held: until the mail is full (or empty). */
-static mg_status wait_mail(local_comm *c, const mail *m, bool full) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)c->comm.deadline + 1;
+/* ---- transfers ---- */
+
+/* With the mutex held: waits until the mailbox is full, or empty. One second later than a barrier
+ * would give up, so that a rank that waits in one reports first. */
+static mg_status wait_for_mailbox(local_comm *c, const mailbox *m, bool full) {
+    const struct timespec until = time_after((double)((time_t)c->comm.deadline + 1));
     while (m->full != full && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
         c->aborted = true;
@@ -121,41 +132,48 @@ static mg_status wait_mail(local_comm *c, const mail *m, bool full) {
     return c->aborted ? aborted() : MG_OK;
 }
 
-static mg_status local_transfer(mg_comm *comm, int rank, int from, int to, const void *in,
-                                void *out, int64_t bytes) {
-    local_comm *c = (local_comm *)comm;
-    const double start = mg_seconds();
-    pthread_mutex_lock(&c->mutex);
-    mail *m = &c->mails[from * comm->n + to];
-    mg_status status;
-    if (rank == from) {
-        m->in = in;
-        m->full = true;
-        pthread_cond_broadcast(&c->changed);
-        status = wait_mail(c, m, false); /* the memory is read until then */
-    } else {
-        status = wait_mail(c, m, true);
-        if (status == MG_OK) {
-            pthread_mutex_unlock(&c->mutex);
-            memcpy(out, m->in, (size_t)bytes);
-            pthread_mutex_lock(&c->mutex);
-            m->full = false;
-            comm->bytes_moved[rank] += bytes;
-            pthread_cond_broadcast(&c->changed);
-        }
-    }
-    pthread_mutex_unlock(&c->mutex);
-    comm->waited[rank] += mg_seconds() - start;
-    return status;
+/* With the mutex held. Returns when the receiver has read the memory. */
+static mg_status send_operand(local_comm *c, mailbox *m, const void *in) {
+    m->in = in;
+    m->full = true;
+    pthread_cond_broadcast(&c->changed);
+    return wait_for_mailbox(c, m, false);
 }
 
-/* What rank r has put on the table. */
-static entry *entry_of(const local_comm *c, int r, int i) {
-    return &c->table[r * MG_BUCKET_TENSORS + i];
+/* With the mutex held, but not while copying. */
+static mg_status receive_operand(local_comm *c, mailbox *m, void *out, size_t bytes) {
+    MG_TRY(wait_for_mailbox(c, m, true));
+    pthread_mutex_unlock(&c->mutex);
+    memcpy(out, m->in, bytes);
+    pthread_mutex_lock(&c->mutex);
+    m->full = false;
+    pthread_cond_broadcast(&c->changed);
+    return MG_OK;
+}
+
+static mg_status local_transfer(local_comm *c, int rank, const mg_collective_call *x) {
+    mailbox *m = &c->mailboxes[x->root * c->comm.n + x->to];
+    const double start = mg_seconds();
+    mg_status status = MG_OK;
+    pthread_mutex_lock(&c->mutex);
+    for (int i = 0; i < x->n_operands && status == MG_OK; i++)
+        status = rank == x->root ? send_operand(c, m, x->operands[i].in)
+                                 : receive_operand(c, m, x->operands[i].out,
+                                                   mg_collective_writes(x, i, rank, c->comm.n));
+    pthread_mutex_unlock(&c->mutex);
+    if (status == MG_OK) mg_comm_count_moved(&c->comm, rank, x);
+    c->comm.waited[rank] += mg_seconds() - start;
+    return status;
 }
 
 /* ---- reductions: pieces of elements, from the first rank to the last ---- */
 
+/* Operand i of rank r, as that rank has put it into the table. */
+static mg_comm_operand *operand_of(const local_comm *c, int r, int i) {
+    return &c->table[r * MG_BUCKET_TENSORS + i];
+}
+
+/* NaN wins in a maximum or minimum: it is the only number unlike itself. */
 #define REDUCER(name, type)                                                                        \
     static void name(type *restrict acc, const type *restrict in, int64_t n, int op) {             \
         if (op == MG_REDUCE_SUM)                                                                   \
@@ -193,23 +211,25 @@ static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int o
     }
 }
 
-/* Elements [first, last) of all ranks' `in` of entry e, to the `out` of ranks [from, to). */
-static void reduce_range(const local_comm *c, int e, int64_t first, int64_t last, mg_dtype t,
-                         int op, int from, int to) {
-    const size_t size = mg_dtype_size(t);
-    double room[PIECE];
-    for (int64_t i = first; i < last; i += PIECE) {
-        const int64_t n = last - i < PIECE ? last - i : PIECE;
-        const size_t at = (size_t)i * size, bytes = (size_t)n * size;
-        memcpy(room, (const char *)entry_of(c, 0, e)->in + at, bytes);
+/* Reduces elements [first, last) of operand i over all ranks, and writes them to the outs of ranks
+ * [from, to). */
+static void reduce_range(const local_comm *c, int i, int64_t first, int64_t last,
+                         const mg_collective_call *x, int from, int to) {
+    const size_t size = mg_dtype_size(x->dtype);
+    double sums[PIECE]; /* of any dtype: none is larger */
+    for (int64_t e = first; e < last; e += PIECE) {
+        const int64_t n = last - e < PIECE ? last - e : PIECE;
+        const size_t at = (size_t)e * size, bytes = (size_t)n * size;
+        memcpy(sums, (const char *)operand_of(c, 0, i)->in + at, bytes);
         for (int r = 1; r < c->comm.n; r++)
-            reduce_piece(room, (const char *)entry_of(c, r, e)->in + at, n, t, op);
-        for (int r = from; r < to; r++) memcpy((char *)entry_of(c, r, e)->out + at, room, bytes);
+            reduce_piece(sums, (const char *)operand_of(c, r, i)->in + at, n, x->dtype,
+                         (int)x->reduction);
+        for (int r = from; r < to; r++) memcpy((char *)operand_of(c, r, i)->out + at, sums, bytes);
     }
 }
 
-/* The part of `count` elements that a rank adds up: whole pieces, so that no two ranks write to one
- * cache line. */
+/* The part [result, *last) of `count` elements that a rank reduces: whole pieces, so that no two
+ * ranks write to one cache line. */
 static int64_t part_of(const mg_comm *comm, int rank, int64_t count, int64_t *last) {
     const int64_t part = (count / comm->n + PIECE) / PIECE * PIECE;
     const int64_t first = rank * part < count ? rank * part : count;
@@ -217,79 +237,67 @@ static int64_t part_of(const mg_comm *comm, int rank, int64_t count, int64_t *la
     return first;
 }
 
-static mg_status local_reduce(mg_comm *comm, int rank, int root, const void *in, void *out,
-                              int64_t count, mg_dtype t, int op) {
-    local_comm *c = (local_comm *)comm;
+static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x, int i) {
+    const int64_t count = x->operands[i].count, n = c->comm.n;
     int64_t last;
-    *entry_of(c, rank, 0) = (entry){in, out};
-    MG_TRY(local_barrier(comm, rank));
-    const double start = mg_seconds();
-    const int64_t first = part_of(comm, rank, count, &last);
-    reduce_range(c, 0, first, last, t, op, root, root + 1);
-    comm->bytes_moved[rank] += comm->n * (last - first) * (int64_t)mg_dtype_size(t);
-    comm->busy[rank] += mg_seconds() - start;
-    return local_barrier(comm, rank);
+    const int64_t first = part_of(&c->comm, rank, count, &last);
+    reduce_range(c, i, first, last, x, x->root, x->root + 1);
+    c->comm.bytes_moved[rank] += n * (last - first) * (int64_t)mg_dtype_size(x->dtype);
 }
 
-static mg_status local_broadcast(mg_comm *comm, int rank, int root, const void *in, void *out,
-                                 int64_t bytes) {
-    local_comm *c = (local_comm *)comm;
-    *entry_of(c, rank, 0) = (entry){in, out};
-    MG_TRY(local_barrier(comm, rank));
-    const double start = mg_seconds();
-    if (rank != root) {
-        memcpy(out, entry_of(c, root, 0)->in, (size_t)bytes);
-        comm->bytes_moved[rank] += bytes;
-    }
-    comm->busy[rank] += mg_seconds() - start;
-    return local_barrier(comm, rank);
-}
-
-/* This rank's share of entry e. */
-static void all_reduce_entry(local_comm *c, int rank, int e, int64_t count, mg_dtype t, int op) {
-    const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(t);
+static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, int i) {
+    const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(x->dtype);
+    const int64_t count = x->operands[i].count;
     if (count <= SHORT) {
-        reduce_range(c, e, 0, count, t, op, rank, rank + 1);
+        reduce_range(c, i, 0, count, x, rank, rank + 1);
         c->comm.bytes_moved[rank] += (n - 1) * count * size;
         return;
     }
     int64_t last;
     const int64_t first = part_of(&c->comm, rank, count, &last);
-    reduce_range(c, e, first, last, t, op, 0, c->comm.n);
+    reduce_range(c, i, first, last, x, 0, c->comm.n);
     c->comm.bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
 }
 
-/* One wait before and one after, however many there are. The list goes to the table: whoever gives
- * up leaves, and others may still read it. */
-static mg_status local_all_reduce_many(mg_comm *comm, int rank, const mg_reduction *list, int n,
-                                       mg_dtype t, int op) {
-    local_comm *c = (local_comm *)comm;
-    for (int i = 0; i < n; i++) *entry_of(c, rank, i) = (entry){list[i].in, list[i].out};
-    MG_TRY(local_barrier(comm, rank));
-    const double start = mg_seconds();
-    for (int i = 0; i < n; i++) all_reduce_entry(c, rank, i, list[i].count, t, op);
-    comm->busy[rank] += mg_seconds() - start;
-    return local_barrier(comm, rank);
+/* ---- the other collectives ---- */
+
+static void fetch_from_root(const local_comm *c, int rank, const mg_collective_call *x, int i) {
+    const size_t bytes = mg_collective_writes(x, i, rank, c->comm.n);
+    if (rank != x->root) memcpy(x->operands[i].out, operand_of(c, x->root, i)->in, bytes);
 }
 
-static mg_status local_all_reduce(mg_comm *comm, int rank, const void *in, void *out, int64_t count,
-                                  mg_dtype t, int op) {
-    return local_all_reduce_many(comm, rank, &(mg_reduction){in, out, count}, 1, t, op);
-}
-
-static mg_status local_all_gather(mg_comm *comm, int rank, const void *in, void *out, int64_t outer,
-                                  const int64_t *bytes) {
-    local_comm *c = (local_comm *)comm;
-    *entry_of(c, rank, 0) = (entry){in, out};
-    MG_TRY(local_barrier(comm, rank));
-    const double start = mg_seconds();
-    char *to = out;
-    for (int64_t o = 0; o < outer; o++)
-        for (int r = 0; r < comm->n; to += bytes[r++]) {
-            const char *from = entry_of(c, r, 0)->in;
-            if (bytes[r]) memcpy(to, from + o * bytes[r], (size_t)bytes[r]);
-            if (r != rank) comm->bytes_moved[rank] += bytes[r];
+static void gather_blocks(const local_comm *c, const mg_collective_call *x, int i) {
+    char *to = x->operands[i].out;
+    for (int64_t o = 0; o < x->outer; o++)
+        for (int r = 0; r < c->comm.n; r++) {
+            const size_t bytes = (size_t)x->counts[r] * mg_dtype_size(x->dtype);
+            const char *from = operand_of(c, r, i)->in;
+            if (bytes) memcpy(to, from + (size_t)o * bytes, bytes);
+            to += bytes;
         }
+}
+
+/* This rank's part of operand i, while all ranks' operands are in the table. */
+static mg_status run_operand(local_comm *c, int rank, const mg_collective_call *x, int i) {
+    switch (x->kind) {
+    case MG_ALL_REDUCE: reduce_to_all(c, rank, x, i); return MG_OK;
+    case MG_REDUCE: reduce_to_root(c, rank, x, i); return MG_OK;
+    case MG_BROADCAST: fetch_from_root(c, rank, x, i); return MG_OK;
+    case MG_ALL_GATHER: gather_blocks(c, x, i); return MG_OK;
+    default: return mg_fail(MG_INTERNAL, "local: no collective %d", (int)x->kind);
+    }
+}
+
+/* One barrier before and one after, however many operands there are. The operands go into the table
+ * by value: a rank that gives up leaves this function while others may still read them. */
+static mg_status local_run(mg_comm *comm, int rank, const mg_collective_call *x) {
+    local_comm *c = (local_comm *)comm;
+    if (mg_collective_is_point_to_point(x->kind)) return local_transfer(c, rank, x);
+    for (int i = 0; i < x->n_operands; i++) *operand_of(c, rank, i) = x->operands[i];
+    MG_TRY(local_barrier(comm, rank));
+    const double start = mg_seconds();
+    for (int i = 0; i < x->n_operands; i++) MG_TRY(run_operand(c, rank, x, i));
+    if (x->kind != MG_ALL_REDUCE && x->kind != MG_REDUCE) mg_comm_count_moved(comm, rank, x);
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }
@@ -302,20 +310,15 @@ static void local_free(mg_comm *comm) {
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->changed);
     mg_free(c->table);
-    mg_free(c->mails);
+    mg_free(c->mailboxes);
     mg_comm_clear(comm);
     mg_free(c);
 }
 
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "local",
-                                .all_reduce = local_all_reduce,
-                                .all_reduce_many = local_all_reduce_many,
-                                .reduce = local_reduce,
-                                .broadcast = local_broadcast,
-                                .all_gather = local_all_gather,
+                                .run = local_run,
                                 .barrier = local_barrier,
-                                .transfer = local_transfer,
                                 .abort = local_abort,
                                 .reset = local_reset,
                                 .check = local_check,
@@ -327,13 +330,13 @@ mg_comm *mg_comm_local(int n) {
     if (!c) return NULL;
     const mg_status status = mg_comm_set_up(&c->comm, &api, n);
     c->table = mg_alloc_zero((size_t)n * MG_BUCKET_TENSORS * sizeof *c->table);
-    c->mails = mg_alloc_zero((size_t)(n * n) * sizeof *c->mails);
+    c->mailboxes = mg_alloc_zero((size_t)(n * n) * sizeof *c->mailboxes);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &clock);
     pthread_condattr_destroy(&clock);
-    if (status == MG_OK && c->table && c->mails) return &c->comm;
+    if (status == MG_OK && c->table && c->mailboxes) return &c->comm;
     local_free(&c->comm);
     return NULL;
 }

@@ -160,96 +160,88 @@ static ncclDataType_t type_of(mg_dtype t) {
     return types[t];
 }
 
-static ncclRedOp_t kind_of(mg_dtype t, int op) {
-    if (op == MG_REDUCE_MIN) return ncclMin;
-    return op == MG_REDUCE_MAX || t == MG_BOOL ? ncclMax : ncclSum;
+static ncclRedOp_t reduction_of(const mg_collective_call *x) {
+    if (x->reduction == MG_REDUCE_MIN) return ncclMin;
+    return x->reduction == MG_REDUCE_MAX || x->dtype == MG_BOOL ? ncclMax : ncclSum;
 }
 
 static cudaStream_t stream_of(const rank *r) {
     return r->end.stream;
 }
 
-static ncclResult_t reduce_to_all(mg_comm *comm, int i, const mg_reduction *x, mg_dtype dtype,
-                                  int op) {
-    const rank *r = rank_of(comm, i);
-    comm->bytes_moved[i] += 2 * (comm->n - 1) * x->count * (int64_t)mg_dtype_size(dtype) / comm->n;
-    return nccl.ncclAllReduce(x->in, x->out, (size_t)x->count, type_of(dtype), kind_of(dtype, op),
-                              r->comm, stream_of(r));
-}
-
-static mg_status nccl_all_reduce_many(mg_comm *comm, int i, const mg_reduction *list, int n,
-                                      mg_dtype dtype, int op) {
-    rank *r = rank_of(comm, i);
-    MG_TRY(begin(of(comm), r));
-    ncclResult_t result = nccl.ncclGroupStart();
-    for (int k = 0; k < n && !failed(result); k++)
-        result = reduce_to_all(comm, i, &list[k], dtype, op);
-    const ncclResult_t ended = nccl.ncclGroupEnd();
-    return end(of(comm), r, failed(result) ? result : ended, "all_reduce");
-}
-
-static mg_status nccl_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
-                                 mg_dtype dtype, int op) {
-    return nccl_all_reduce_many(comm, i, &(mg_reduction){in, out, count}, 1, dtype, op);
-}
-
-static mg_status nccl_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
-                             int64_t count, mg_dtype dtype, int op) {
-    rank *r = rank_of(comm, i);
-    MG_TRY(begin(of(comm), r));
-    if (i != root) comm->bytes_moved[i] += count * (int64_t)mg_dtype_size(dtype);
-    return end(of(comm), r,
-               nccl.ncclReduce(in, out, (size_t)count, type_of(dtype), kind_of(dtype, op), root,
-                               r->comm, stream_of(r)),
-               "reduce");
-}
-
-/* The root's out is not touched: there the operand is sent from where it lies, to itself. */
-static mg_status nccl_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
-                                int64_t bytes) {
-    rank *r = rank_of(comm, i);
-    void *to = i == root ? (void *)(uintptr_t)in : out;
-    MG_TRY(begin(of(comm), r));
-    if (i != root) comm->bytes_moved[i] += bytes;
-    return end(of(comm), r,
-               nccl.ncclBroadcast(in, to, (size_t)bytes, ncclUint8, root, r->comm, stream_of(r)),
-               "broadcast");
-}
-
 /* Blocks one after another: each rank sends its own to all and receives the others'. */
-static ncclResult_t exchange(mg_comm *comm, int i, const char *in, char *out, int64_t outer,
-                             const int64_t *bytes) {
+static ncclResult_t enqueue_gather(mg_comm *comm, int i, const mg_collective_call *x,
+                                   const mg_comm_operand *operand) {
     const rank *r = rank_of(comm, i);
-    const size_t own = (size_t)bytes[i];
-    ncclResult_t result = nccl.ncclGroupStart();
-    for (int64_t o = 0; o < outer; o++, in += own)
-        for (int k = 0; k < comm->n && !failed(result); out += bytes[k++]) {
+    const size_t size = mg_dtype_size(x->dtype), own = (size_t)x->counts[i] * size;
+    const char *in = operand->in;
+    char *out = operand->out;
+    ncclResult_t result = ncclSuccess;
+    for (int64_t o = 0; o < x->outer; o++, in += own)
+        for (int k = 0; k < comm->n && !failed(result); k++) {
+            const size_t theirs = (size_t)x->counts[k] * size;
             if (own) result = nccl.ncclSend(in, own, ncclUint8, k, r->comm, stream_of(r));
-            if (bytes[k] && !failed(result))
-                result = nccl.ncclRecv(out, (size_t)bytes[k], ncclUint8, k, r->comm, stream_of(r));
-            if (k != i) comm->bytes_moved[i] += bytes[k];
+            if (theirs && !failed(result))
+                result = nccl.ncclRecv(out, theirs, ncclUint8, k, r->comm, stream_of(r));
+            out += theirs;
         }
-    const ncclResult_t ended = nccl.ncclGroupEnd();
-    return failed(result) ? result : ended;
+    return result;
 }
 
-static mg_status nccl_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
-                                 const int64_t *bytes) {
-    rank *r = rank_of(comm, i);
-    MG_TRY(begin(of(comm), r));
-    return end(of(comm), r, exchange(comm, i, in, out, outer, bytes), "all_gather");
+/* Enqueues one operand. Kinds that only move data send bytes, whatever the dtype. */
+static ncclResult_t enqueue(mg_comm *comm, int i, const mg_collective_call *x,
+                            const mg_comm_operand *operand) {
+    const rank *r = rank_of(comm, i);
+    const void *in = operand->in;
+    void *out = operand->out;
+    const size_t count = (size_t)operand->count, bytes = count * mg_dtype_size(x->dtype);
+    const ncclDataType_t type = type_of(x->dtype);
+    const ncclRedOp_t op = reduction_of(x);
+    cudaStream_t stream = stream_of(r);
+    switch (x->kind) {
+    case MG_ALL_REDUCE: return nccl.ncclAllReduce(in, out, count, type, op, r->comm, stream);
+    case MG_REDUCE: return nccl.ncclReduce(in, out, count, type, op, x->root, r->comm, stream);
+    case MG_BROADCAST:
+        /* NCCL writes the root's out too: there it is the operand itself, so nothing changes. */
+        if (i == x->root) out = (void *)(uintptr_t)in;
+        return nccl.ncclBroadcast(in, out, bytes, ncclUint8, x->root, r->comm, stream);
+    case MG_ALL_GATHER: return enqueue_gather(comm, i, x, operand);
+    case MG_TRANSFER:
+        return i == x->root ? nccl.ncclSend(in, bytes, ncclUint8, x->to, r->comm, stream)
+                            : nccl.ncclRecv(out, bytes, ncclUint8, x->root, r->comm, stream);
+    default: return ncclInvalidUsage;
+    }
 }
 
-static mg_status nccl_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
-                               int64_t bytes) {
+/* What NCCL's ring moves per rank in a reduction. */
+static void count_reduction(mg_comm *comm, int i, const mg_collective_call *x) {
+    const int64_t size = (int64_t)mg_dtype_size(x->dtype), n = comm->n;
+    for (int k = 0; k < x->n_operands; k++) {
+        const int64_t bytes = x->operands[k].count * size;
+        if (x->kind == MG_ALL_REDUCE) comm->bytes_moved[i] += 2 * (n - 1) * bytes / n;
+        if (x->kind == MG_REDUCE && i != x->root) comm->bytes_moved[i] += bytes;
+    }
+}
+
+/* A group lets NCCL start several calls together. It is needed where a rank both sends and
+ * receives, or the ranks would wait for each other. */
+static mg_status nccl_run(mg_comm *comm, int i, const mg_collective_call *x) {
     rank *r = rank_of(comm, i);
-    const size_t n = (size_t)bytes;
+    const bool reduces = x->kind == MG_ALL_REDUCE || x->kind == MG_REDUCE;
+    const bool grouped = x->n_operands > 1 || x->kind == MG_ALL_REDUCE || x->kind == MG_ALL_GATHER;
     MG_TRY(begin(of(comm), r));
-    if (i == to) comm->bytes_moved[i] += bytes;
-    return end(of(comm), r,
-               i == from ? nccl.ncclSend(in, n, ncclUint8, to, r->comm, stream_of(r))
-                         : nccl.ncclRecv(out, n, ncclUint8, from, r->comm, stream_of(r)),
-               "transfer");
+    if (reduces)
+        count_reduction(comm, i, x);
+    else
+        mg_comm_count_moved(comm, i, x);
+    ncclResult_t result = grouped ? nccl.ncclGroupStart() : ncclSuccess;
+    for (int k = 0; k < x->n_operands && !failed(result); k++)
+        result = enqueue(comm, i, x, &x->operands[k]);
+    if (grouped) {
+        const ncclResult_t ended = nccl.ncclGroupEnd();
+        if (!failed(result)) result = ended;
+    }
+    return end(of(comm), r, result, mg_collective_name(x->kind));
 }
 
 static mg_status nccl_barrier(mg_comm *comm, int i) {
@@ -491,13 +483,8 @@ static void nccl_free(mg_comm *comm) {
 
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "nccl",
-                                .all_reduce = nccl_all_reduce,
-                                .all_reduce_many = nccl_all_reduce_many,
-                                .reduce = nccl_reduce,
-                                .broadcast = nccl_broadcast,
-                                .all_gather = nccl_all_gather,
+                                .run = nccl_run,
                                 .barrier = nccl_barrier,
-                                .transfer = nccl_transfer,
                                 .abort = nccl_abort,
                                 .reset = nccl_reset,
                                 .check = nccl_check,

@@ -1,11 +1,10 @@
-/* Copies from device to device: by the devices themselves where they can, else by way of the host.
- */
+/* Copies from device to device: directly where the kind has such copies (mg_device_api.copy_peer),
+ * else through host memory. */
 #include "core/alloc.h"
-#include "device/host.h"
+#include "device/device.h"
 
-/* Whether its addresses are the host's. */
-static bool is_host(const mg_device *d) {
-    return d->api->copy_in == mg_host_copy;
+static bool is_host_visible(const mg_device *d) {
+    return mg_device_kind_is_host_visible(d->api);
 }
 
 static mg_status copy_between(mg_device *to, void *dst, mg_device *from, const void *src,
@@ -16,8 +15,8 @@ static mg_status copy_between(mg_device *to, void *dst, mg_device *from, const v
 
 static mg_status copy_by_host(mg_device *to, void *dst, mg_device *from, const void *src,
                               size_t bytes) {
-    if (is_host(to)) return from->api->copy_out(from, dst, src, bytes);
-    if (is_host(from)) return to->api->copy_in(to, dst, src, bytes);
+    if (is_host_visible(to)) return from->api->copy_out(from, dst, src, bytes);
+    if (is_host_visible(from)) return to->api->copy_in(to, dst, src, bytes);
     void *staging = mg_alloc(bytes);
     if (!staging) return MG_OOM;
     mg_status status = from->api->copy_out(from, staging, src, bytes);

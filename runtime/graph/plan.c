@@ -422,7 +422,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
     }
     for (int s = 0; s < graph->n_steps; s++) {
-        if (!graph->steps[s].op || !(graph->steps[s].op->flags & MG_OP_COLLECTIVE)) continue;
+        if (!graph->steps[s].op || !graph->steps[s].op->collective) continue;
         r.collectives++;
         r.collective_bytes += bytes_of(graph, graph->steps[s].in[0]);
     }

@@ -97,7 +97,7 @@ static void count_users(scheduler *s) {
 /* The bucket that unit u is a reduction of, or 0. */
 static int64_t bucket_of(const scheduler *s, int u) {
     const mg_node *n = u < s->ir->n && s->units[u].exists ? &s->ir->nodes[u] : NULL;
-    if (!n || n->kind != MG_NODE_OP || strcmp(n->op->name, "all_reduce") != 0) return 0;
+    if (!n || n->kind != MG_NODE_OP || n->op->collective != MG_ALL_REDUCE) return 0;
     return ((const mg_collective_attrs *)n->attrs)->bucket;
 }
 

@@ -5,6 +5,7 @@
 #ifndef MG_OPS_OP_H
 #define MG_OPS_OP_H
 
+#include "comm/collective.h"
 #include "core/placement.h"
 #include "core/rng.h"
 #include "core/tensor.h"
@@ -88,13 +89,12 @@ typedef struct mg_split { /* one question to a split rule; shardings are those o
 /* ---- the row ---- */
 
 enum mg_op_flags {
-    MG_OP_PROMOTE = 1,       /* inputs are cast to their common dtype */
-    MG_OP_FLOAT = 2,         /* integer inputs are cast to float32 (after promotion) */
-    MG_OP_HIDDEN = 4,        /* internal: no Lua function */
-    MG_OP_RANDOM = 8,        /* draws: never merged with an equal twin */
-    MG_OP_ONCE = 16,         /* its gradient is not differentiable again */
-    MG_OP_PROMOTE_REST = 32, /* inputs after the first are cast to their common dtype */
-    MG_OP_COLLECTIVE = 64    /* meets its namesakes on the plan's other devices */
+    MG_OP_PROMOTE = 1,      /* inputs are cast to their common dtype */
+    MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
+    MG_OP_HIDDEN = 4,       /* internal: no Lua function */
+    MG_OP_RANDOM = 8,       /* draws: never merged with an equal twin */
+    MG_OP_ONCE = 16,        /* its gradient is not differentiable again */
+    MG_OP_PROMOTE_REST = 32 /* inputs after the first are cast to their common dtype */
 };
 
 struct mg_op {
@@ -104,6 +104,7 @@ struct mg_op {
     uint8_t flags;
     uint8_t data;        /* bit i: input i may be of a half dtype beside float32 statistics and
                             parameters, which the other inputs then are; it is computed in float32 */
+    uint8_t collective;  /* mg_collective: runs on all devices of the plan together; 0: does not */
     int16_t elementwise; /* index in elementwise.def + 1; 0 = not element-wise */
     const mg_attr *attrs;
     int n_attrs;

@@ -1,4 +1,5 @@
-/* Buckets of reductions: several at once have the bits of one after another, and a step issues them
+/* Collectives: staged through the host they have the bits of the local communicator. Buckets of
+ * reductions: several at once have the bits of one after another, and a step issues them
  * so, the same on every device. */
 #include "comm/comm.h"
 #include "graph/plan.h"
@@ -29,14 +30,18 @@ typedef struct rank_job {
 
 static void *reduce_all(void *argument) {
     rank_job *j = argument;
-    mg_reduction list[TENSORS];
-    for (int i = 0; i < TENSORS; i++) list[i] = (mg_reduction){j->in[i], j->out[i], counts[i]};
-    const mg_comm_api *api = j->comm->api;
+    mg_comm_operand list[TENSORS];
+    for (int i = 0; i < TENSORS; i++) list[i] = (mg_comm_operand){j->in[i], j->out[i], counts[i]};
+    mg_collective_call x = {.kind = MG_ALL_REDUCE,
+                            .dtype = j->dtype,
+                            .reduction = (enum mg_reduce_kind)j->op,
+                            .operands = list,
+                            .n_operands = j->many ? TENSORS : 1};
     j->status = MG_OK;
-    if (j->many) j->status = api->all_reduce_many(j->comm, j->rank, list, TENSORS, j->dtype, j->op);
-    for (int i = 0; i < TENSORS && !j->many && j->status == MG_OK; i++)
-        j->status =
-            api->all_reduce(j->comm, j->rank, list[i].in, list[i].out, counts[i], j->dtype, j->op);
+    for (int i = 0; i < TENSORS && j->status == MG_OK; i += x.n_operands) {
+        x.operands = &list[i];
+        j->status = j->comm->api->run(j->comm, j->rank, &x);
+    }
     return NULL;
 }
 
@@ -87,14 +92,101 @@ static void check_many(mg_comm *comm, mg_dtype t, int op) {
     }
 }
 
-static void several_at_once_have_the_bits_of_one_after_another(void **state) {
-    (void)state;
-    mg_comm *comm = mg_comm_local(RANKS);
+static void check_all_many(mg_comm *comm) {
     assert_non_null(comm);
     const mg_dtype dtypes[] = {MG_F32, MG_F64, MG_I32, MG_I64, MG_BOOL};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         for (int op = 0; op < 3; op++) check_many(comm, dtypes[i], op);
     comm->api->free(comm);
+}
+
+static void several_at_once_have_the_bits_of_one_after_another(void **state) {
+    (void)state;
+    check_all_many(mg_comm_local(RANKS));
+}
+
+static mg_status copy(mg_device *d, void *dst, const void *src, size_t bytes) {
+    (void)d;
+    memcpy(dst, src, bytes);
+    return MG_OK;
+}
+
+/* The last rank's memory is said to be the host's. */
+static mg_comm *staged(void) {
+    mg_staged_rank ranks[RANKS] = {{NULL, copy, copy}, {NULL, copy, copy}, {NULL, NULL, NULL}};
+    return mg_comm_staged(ranks, RANKS);
+}
+
+static void buckets_are_staged_through_the_host(void **state) {
+    (void)state;
+    check_all_many(staged());
+}
+
+/* ---- every collective, staged and not ---- */
+
+enum { COUNT = 3001, ROOT = 1 };
+
+typedef struct exchange_job {
+    mg_comm *comm;
+    int rank;
+    mg_collective kind;
+    float *in, *out;
+    mg_status status;
+} exchange_job;
+
+static void *exchange(void *argument) {
+    exchange_job *j = argument;
+    const int64_t shares[RANKS] = {COUNT, 0, 17};
+    const mg_comm_operand operand = {j->in, j->out, COUNT};
+    const mg_collective_call x = {.kind = j->kind,
+                                  .dtype = MG_F32,
+                                  .root = ROOT,
+                                  .to = 2,
+                                  .operands = &operand,
+                                  .n_operands = 1,
+                                  .outer = 2,
+                                  .counts = shares};
+    const bool takes_part = !mg_collective_is_point_to_point(j->kind) ||
+                            mg_collective_has_input(&x, j->rank) ||
+                            mg_collective_has_output(&x, j->rank);
+    j->status = takes_part ? j->comm->api->run(j->comm, j->rank, &x) : MG_OK;
+    return NULL;
+}
+
+/* All ranks' outs after one collective, one rank after another. */
+static void exchange_all(mg_comm *comm, mg_collective kind, float *outs, size_t room) {
+    pthread_t threads[RANKS];
+    exchange_job jobs[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        jobs[r] =
+            (exchange_job){.comm = comm, .rank = r, .kind = kind, .out = outs + (size_t)r * room};
+        jobs[r].in = mg_alloc(2 * COUNT * sizeof(float));
+        fill(jobs[r].in, (int64_t)2 * COUNT, MG_F32, r);
+        assert_int_equal(pthread_create(&threads[r], NULL, exchange, &jobs[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(threads[r], NULL);
+        assert_int_equal(jobs[r].status, MG_OK);
+        mg_free(jobs[r].in);
+    }
+    comm->api->free(comm);
+}
+
+static void every_collective_has_the_same_bits_staged(void **state) {
+    (void)state;
+    const size_t room = 2 * (COUNT + 17), bytes = RANKS * room * sizeof(float);
+    for (int kind = MG_NO_COLLECTIVE + 1; kind < MG_N_COLLECTIVES; kind++) {
+        float *direct = mg_alloc_zero(bytes), *through_host = mg_alloc_zero(bytes);
+        exchange_all(mg_comm_local(RANKS), (mg_collective)kind, direct, room);
+        exchange_all(staged(), (mg_collective)kind, through_host, room);
+        assert_memory_equal(direct, through_host, bytes);
+        /* somebody has a result, and only those that are said to have one */
+        for (int r = 0; r < RANKS; r++) {
+            const mg_collective_call x = {.kind = (mg_collective)kind, .root = ROOT, .to = 2};
+            assert_int_equal(direct[(size_t)r * room + 1] != 0, mg_collective_has_output(&x, r));
+        }
+        mg_free(direct), mg_free(through_host);
+    }
 }
 
 static void *give_up(void *argument) {
@@ -156,19 +248,25 @@ static mg_plan *trace_step(mg_variable **v, mg_tensor *x) {
 }
 
 static const mg_comm_api *whole;
+static bool keep_buckets; /* else their tensors go one after another */
 static atomic_int singles, buckets, tensors;
 
-static mg_status count_single(mg_comm *c, int rank, const void *in, void *out, int64_t count,
-                              mg_dtype t, int op) {
-    atomic_fetch_add(&singles, 1);
-    return whole->all_reduce(c, rank, in, out, count, t, op);
-}
-
-static mg_status count_many(mg_comm *c, int rank, const mg_reduction *list, int n, mg_dtype t,
-                            int op) {
-    atomic_fetch_add(&buckets, 1);
-    atomic_fetch_add(&tensors, n);
-    return whole->all_reduce_many(c, rank, list, n, t, op);
+/* Counts the all-reduces, and takes buckets apart or not. */
+static mg_status count_run(mg_comm *c, int rank, const mg_collective_call *x) {
+    assert_int_equal(x->kind, MG_ALL_REDUCE);
+    if (x->n_operands > 1 && keep_buckets) {
+        atomic_fetch_add(&buckets, 1);
+        atomic_fetch_add(&tensors, x->n_operands);
+        return whole->run(c, rank, x);
+    }
+    atomic_fetch_add(&singles, x->n_operands);
+    for (int i = 0; i < x->n_operands; i++) {
+        mg_collective_call one = *x;
+        one.operands = &x->operands[i];
+        one.n_operands = 1;
+        MG_TRY(whole->run(c, rank, &one));
+    }
+    return MG_OK;
 }
 
 /* One step from the same values, over a communicator that counts, and has buckets or not. */
@@ -182,8 +280,8 @@ static void run_step(int64_t n_rows, bool many, float (*result)[64]) {
     }
     mg_plan *plan = trace_step(v, x);
     mg_comm_api counting = *(whole = plan->comms[0]->api);
-    counting.all_reduce = count_single;
-    counting.all_reduce_many = many ? count_many : NULL;
+    counting.run = count_run;
+    keep_buckets = many;
     plan->comms[0]->api = &counting;
     atomic_store(&singles, 0), atomic_store(&buckets, 0), atomic_store(&tensors, 0);
     assert_int_equal(mg_plan_run(plan, &x, NULL), MG_OK);
@@ -249,6 +347,8 @@ static int open_devices(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_at_once_have_the_bits_of_one_after_another),
+        cmocka_unit_test(buckets_are_staged_through_the_host),
+        cmocka_unit_test(every_collective_has_the_same_bits_staged),
         cmocka_unit_test(a_bucket_that_a_rank_gives_up_fails_on_the_others),
         cmocka_unit_test(a_step_issues_buckets_and_has_the_same_bits_without),
         cmocka_unit_test(a_bucket_is_full_at_its_length),

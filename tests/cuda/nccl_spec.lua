@@ -12,16 +12,19 @@ local mgpu = require "mgpu"
 ffi.cdef [[
 typedef struct mg_device mg_device;
 typedef struct mg_comm mg_comm;
+typedef struct mg_comm_operand { const void *in; void *out; int64_t count; } mg_comm_operand;
+typedef struct mg_collective_call {
+  int kind, dtype, reduction, root, to;
+  const mg_comm_operand *operands;
+  int n_operands;
+  int64_t outer;
+  const int64_t *counts;
+} mg_collective_call;
 typedef struct mg_comm_api {
   size_t size;
   const char *kind;
-  int (*all_reduce)(mg_comm *c, int rank, const void *in, void *out, int64_t count, int dtype, int op);
-  int (*all_reduce_many)(mg_comm *, int, const void *, int, int, int);
-  int (*reduce)(mg_comm *, int, int, const void *, void *, int64_t, int, int);
-  int (*broadcast)(mg_comm *, int, int, const void *, void *, int64_t);
-  int (*all_gather)(mg_comm *c, int rank, const void *in, void *out, int64_t outer, const int64_t *bytes);
+  int (*run)(mg_comm *c, int rank, const mg_collective_call *call);
   int (*barrier)(mg_comm *c, int rank);
-  int (*transfer)(mg_comm *, int, int, int, const void *, void *, int64_t);
   void (*abort)(mg_comm *c);
   void (*reset)(mg_comm *c);
   int (*check)(mg_comm *c);
@@ -70,9 +73,10 @@ local test = check.test
 local C = ffi.C
 local OK, COMM, UNSUPPORTED = 0, 7, 9 -- mg_status
 local F32, SUM = 6, 0 -- mg_dtype, mg_reduce_kind
+local ALL_REDUCE, ALL_GATHER = 1, 4 -- mg_collective
 local NON_BLOCKING, THREAD_LOCAL = 1, 1 -- a stream, a capture
 local COUNT = 10007
-local BYTES = ffi.new("int64_t[1]", COUNT * 4)
+local COUNTS = ffi.new("int64_t[1]", COUNT)
 jit.off(true, true) -- C calls back
 
 -- ---- a GPU without a model ----------------------------------------------------------------------
@@ -117,9 +121,16 @@ local function with_memory(fn)
   for i = 1, 3 do C.mg_device_free(gpu, memory[i], ffi.sizeof(numbers)) end
 end
 
+-- Takes part as rank 0 in a collective from one piece of memory to another.
+local function exchange(comm, kind, from, to)
+  local operand = ffi.new("mg_comm_operand[1]", { { from, to, COUNT } })
+  return comm.api.run(comm, 0, ffi.new("mg_collective_call", { kind = kind, dtype = F32, reduction = SUM,
+    operands = operand, n_operands = 1, outer = 1, counts = COUNTS }))
+end
+
 local function both(comm, memory)
-  sure(comm.api.all_reduce(comm, 0, memory[1], memory[2], COUNT, F32, SUM))
-  sure(comm.api.all_gather(comm, 0, memory[1], memory[3], 1, BYTES))
+  sure(exchange(comm, ALL_REDUCE, memory[1], memory[2]))
+  sure(exchange(comm, ALL_GATHER, memory[1], memory[3]))
 end
 
 local function expect_both(read, wanted)

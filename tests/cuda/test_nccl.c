@@ -143,25 +143,34 @@ static float gathered(int n, int64_t i) {
     return -1;
 }
 
+/* Takes part in one collective with x's tensors. */
+static mg_status exchange(mg_comm *c, int rank, const operand *x, mg_collective_call call) {
+    const mg_comm_operand one = {x->in, x->out, COUNT};
+    call.dtype = MG_F32;
+    call.operands = &one;
+    call.n_operands = 1;
+    return c->api->run(c, rank, &call);
+}
+
 static mg_status collectives(mg_comm *c, mg_device *d, int rank) {
-    const mg_comm_api *api = c->api;
     const int last = c->n - 1;
-    int64_t bytes[MOST];
+    int64_t counts[MOST];
     operand x;
-    for (int k = 0; k < c->n; k++) bytes[k] = (k + 1) * (int64_t)sizeof(float);
+    for (int k = 0; k < c->n; k++) counts[k] = k + 1;
     MG_TRY(make(&x, d, rank, COUNT));
-    MG_TRY(api->all_reduce(c, rank, x.in, x.out, COUNT, MG_F32, MG_REDUCE_SUM));
+    MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_ALL_REDUCE}));
     MG_TRY(expect(&x, "all_reduce", COUNT, c->n, sum_of));
-    MG_TRY(api->broadcast(c, rank, 1, x.in, x.out, COUNT * (int64_t)sizeof(float)));
+    MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_BROADCAST, .root = 1}));
     if (rank != 1) MG_TRY(expect(&x, "broadcast", COUNT, c->n, twice));
-    MG_TRY(api->reduce(c, rank, last, x.in, x.out, COUNT, MG_F32, MG_REDUCE_SUM));
+    MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_REDUCE, .root = last}));
     if (rank == last) MG_TRY(expect(&x, "reduce", COUNT, c->n, sum_of));
-    MG_TRY(api->all_gather(c, rank, x.in, x.out, 2, bytes));
+    MG_TRY(exchange(c, rank, &x,
+                    (mg_collective_call){.kind = MG_ALL_GATHER, .outer = 2, .counts = counts}));
     MG_TRY(expect(&x, "all_gather", c->n * (c->n + 1), c->n, gathered));
     if (rank == 0 || rank == last)
-        MG_TRY(api->transfer(c, rank, 0, last, x.in, x.out, COUNT * (int64_t)sizeof(float)));
+        MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_TRANSFER, .to = last}));
     if (rank == last) MG_TRY(expect(&x, "transfer", COUNT, c->n, once));
-    MG_TRY(api->barrier(c, rank));
+    MG_TRY(c->api->barrier(c, rank));
     drop(&x);
     return MG_OK;
 }
@@ -171,7 +180,7 @@ static mg_status meet_twice(mg_comm *c, mg_device *d, int rank) {
     operand x;
     MG_TRY(c->api->barrier(c, rank));
     MG_TRY(make(&x, d, rank, COUNT));
-    mg_status status = c->api->all_reduce(c, rank, x.in, x.out, COUNT, MG_F32, MG_REDUCE_SUM);
+    mg_status status = exchange(c, rank, &x, (mg_collective_call){.kind = MG_ALL_REDUCE});
     if (status == MG_OK) status = d->api->sync(d);
     drop(&x);
     return status == MG_OK ? c->api->check(c) : status;

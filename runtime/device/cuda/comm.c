@@ -114,50 +114,25 @@ static mg_status part(cuda_comm *c, int i) {
 
 /* ---- collectives ---- */
 
-/* The part of the elements that this rank adds up, to the `out` of ranks [from, to). */
-static mg_status reduce_part(cuda_comm *c, int i, int64_t count, mg_dtype dtype, int op, int from,
-                             int to) {
+/* Reduces this rank's part of the elements and writes it to the outs of ranks [from, to). */
+static mg_status reduce_part(cuda_comm *c, int i, const mg_collective_call *x, int64_t count,
+                             int from, int to) {
     enum { PIECE = 1024 };
     const rank *r = &c->ranks[i];
     const int n = c->over.comm.n;
     const int64_t share = (count / n + PIECE) / PIECE * PIECE;
-    reduce_ranks_params p = {.n = n, .op = op, .from = from, .to = to};
+    reduce_ranks_params p = {.n = n, .op = (int)x->reduction, .from = from, .to = to};
     p.first = i * share < count ? i * share : count;
     p.last = p.first + share < count ? p.first + share : count;
     for (int k = 0; k < n; k++) {
         p.in[k] = c->ranks[k].in;
         p.out[k] = c->ranks[k].out;
     }
-    c->over.comm.bytes_moved[i] += n * (p.last - p.first) * (int64_t)mg_dtype_size(dtype);
-    return start(r, r->reduce[dtype], p.last - p.first, &p);
+    c->over.comm.bytes_moved[i] += n * (p.last - p.first) * (int64_t)mg_dtype_size(x->dtype);
+    return start(r, r->reduce[x->dtype], p.last - p.first, &p);
 }
 
-static mg_status cuda_reduce(mg_comm *comm, int i, int root, const void *in, void *out,
-                             int64_t count, mg_dtype dtype, int op) {
-    MG_TRY(meet(of(comm), i, in, out));
-    MG_TRY(reduce_part(of(comm), i, count, dtype, op, root, root + 1));
-    return part(of(comm), i);
-}
-
-static mg_status cuda_all_reduce(mg_comm *comm, int i, const void *in, void *out, int64_t count,
-                                 mg_dtype dtype, int op) {
-    MG_TRY(meet(of(comm), i, in, out));
-    MG_TRY(reduce_part(of(comm), i, count, dtype, op, 0, comm->n));
-    return part(of(comm), i);
-}
-
-static mg_status cuda_broadcast(mg_comm *comm, int i, int root, const void *in, void *out,
-                                int64_t bytes) {
-    cuda_comm *c = of(comm);
-    MG_TRY(meet(c, i, in, out));
-    if (i != root) {
-        MG_TRY(copy(&c->ranks[i], out, c->ranks[root].in, bytes));
-        comm->bytes_moved[i] += bytes;
-    }
-    return part(c, i);
-}
-
-/* A rank's block, `outer` times, to where it stands in the whole. */
+/* Copies a rank's block, `outer` times, to where it stands in the whole. Sizes are in bytes. */
 static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, char *to,
                               int64_t outer, int64_t whole) {
     if (bytes == 0 || outer == 0) return MG_OK;
@@ -173,39 +148,79 @@ static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, ch
     return copy_rows(r, &copied);
 }
 
-static mg_status cuda_all_gather(mg_comm *comm, int i, const void *in, void *out, int64_t outer,
-                                 const int64_t *bytes) {
-    cuda_comm *c = of(comm);
-    int64_t whole = 0, at = 0;
-    MG_TRY(meet(c, i, in, out));
-    for (int k = 0; k < comm->n; k++) whole += bytes[k];
-    for (int k = 0; k < comm->n; at += bytes[k++])
-        MG_TRY(gather_block(&c->ranks[i], &c->ranks[k], bytes[k], (char *)out + at, outer, whole));
-    comm->bytes_moved[i] += outer * (whole - bytes[i]);
-    return part(c, i);
+static mg_status gather_blocks(cuda_comm *c, int i, const mg_collective_call *x, char *out) {
+    const int64_t size = (int64_t)mg_dtype_size(x->dtype);
+    int64_t whole = 0;
+    for (int k = 0; k < c->over.comm.n; k++) whole += x->counts[k] * size;
+    for (int k = 0; k < c->over.comm.n; out += x->counts[k++] * size)
+        MG_TRY(gather_block(&c->ranks[i], &c->ranks[k], x->counts[k] * size, out, x->outer, whole));
+    return MG_OK;
 }
 
-/* The host's transfer carries the address there, and back that it has been read. */
-static mg_status cuda_transfer(mg_comm *comm, int i, int from, int to, const void *in, void *out,
-                               int64_t bytes) {
-    cuda_comm *c = of(comm);
+/* This rank's work on operand o, between meet and part. */
+static mg_status work(cuda_comm *c, int i, const mg_collective_call *x, int o) {
+    const mg_comm_operand *operand = &x->operands[o];
+    const int64_t bytes = (int64_t)mg_collective_writes(x, o, i, c->over.comm.n);
+    switch (x->kind) {
+    case MG_ALL_REDUCE: return reduce_part(c, i, x, operand->count, 0, c->over.comm.n);
+    case MG_REDUCE: return reduce_part(c, i, x, operand->count, x->root, x->root + 1);
+    case MG_BROADCAST:
+        if (i == x->root) return MG_OK;
+        return copy(&c->ranks[i], operand->out, c->ranks[x->root].in, bytes);
+    case MG_ALL_GATHER: return gather_blocks(c, i, x, operand->out);
+    default: return mg_fail(MG_INTERNAL, "cuda: no collective %d", (int)x->kind);
+    }
+}
+
+/* Runs a transfer on the local communicator: `bytes` of host memory from one rank to another. */
+static mg_status transfer_on_host(mg_comm *host, int i, int from, int to, const void *in, void *out,
+                                  int64_t bytes) {
+    const mg_comm_operand operand = {in, out, bytes};
+    return host->api->run(host, i,
+                          &(mg_collective_call){.kind = MG_TRANSFER,
+                                                .dtype = MG_U8,
+                                                .root = from,
+                                                .to = to,
+                                                .operands = &operand,
+                                                .n_operands = 1});
+}
+
+/* The host's transfer carries the sender's address to the receiver, and an answer back when the
+ * copy has been enqueued. */
+static mg_status transfer(cuda_comm *c, int i, const mg_collective_call *x, int o) {
     mg_comm *host = c->over.host;
     rank *r = &c->ranks[i];
-    const void *there = in;
+    const void *there = x->operands[o].in;
     char answer = 0;
     const int64_t size = (int64_t)sizeof there;
-    if (i == from) {
+    if (i == x->root) {
         MG_TRY(record(r, r->ready));
-        MG_TRY(host->api->transfer(host, i, from, to, &there, NULL, size));
-        MG_TRY(host->api->transfer(host, i, to, from, NULL, &answer, 1));
-        return wait_for(r, c->ranks[to].done);
+        MG_TRY(transfer_on_host(host, i, x->root, x->to, &there, NULL, size));
+        MG_TRY(transfer_on_host(host, i, x->to, x->root, NULL, &answer, 1));
+        return wait_for(r, c->ranks[x->to].done);
     }
-    MG_TRY(host->api->transfer(host, i, from, to, NULL, &there, size));
-    MG_TRY(wait_for(r, c->ranks[from].ready));
-    MG_TRY(copy(r, out, there, bytes));
-    comm->bytes_moved[i] += bytes;
+    MG_TRY(transfer_on_host(host, i, x->root, x->to, NULL, &there, size));
+    MG_TRY(wait_for(r, c->ranks[x->root].ready));
+    MG_TRY(
+        copy(r, x->operands[o].out, there, (int64_t)mg_collective_writes(x, o, i, c->over.comm.n)));
     MG_TRY(record(r, r->done));
-    return host->api->transfer(host, i, to, from, &answer, NULL, 1);
+    return transfer_on_host(host, i, x->to, x->root, &answer, NULL, 1);
+}
+
+/* The operands of a bucket go one after another: the ranks meet for each. */
+static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
+    cuda_comm *c = of(comm);
+    for (int o = 0; o < x->n_operands; o++) {
+        if (mg_collective_is_point_to_point(x->kind)) {
+            MG_TRY(transfer(c, i, x, o));
+            continue;
+        }
+        MG_TRY(meet(c, i, x->operands[o].in, x->operands[o].out));
+        MG_TRY(work(c, i, x, o));
+        MG_TRY(part(c, i));
+    }
+    if (x->kind != MG_ALL_REDUCE && x->kind != MG_REDUCE) mg_comm_count_moved(comm, i, x);
+    return MG_OK;
 }
 
 /* ---- life ---- */
@@ -225,12 +240,8 @@ static void cuda_free(mg_comm *comm) {
 
 static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .kind = "cuda",
-                                .all_reduce = cuda_all_reduce,
-                                .reduce = cuda_reduce,
-                                .broadcast = cuda_broadcast,
-                                .all_gather = cuda_all_gather,
+                                .run = cuda_run,
                                 .barrier = mg_comm_over_barrier,
-                                .transfer = cuda_transfer,
                                 .abort = mg_comm_over_abort,
                                 .reset = mg_comm_over_reset,
                                 .check = mg_comm_over_check,

@@ -1,85 +1,76 @@
-/* Collectives in programs: see collective.h. */
+/* Collectives in programs: makes mg_collective_call from steps. See collective.h. */
 #include "device/program/collective.h"
 #include "core/placement.h"
 #include "ops/attrs.h"
 #include <assert.h>
 #include <string.h>
 
-static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_LAUNCH, "a bucket is run as one");
+static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_LAUNCH, "a bucket fits into one launch");
 
 const mg_kernel mg_collective_kernel = {.name = "collective"};
 
 bool mg_is_collective(const mg_step *s) {
-    return s && s->op && s->op->flags & MG_OP_COLLECTIVE;
+    return s && s->op && s->op->collective != MG_NO_COLLECTIVE;
 }
 
-/* all_gather: the axes before the one dealt out are the blocks. */
-static int64_t outer_blocks(const mg_shape *shape, int64_t axis) {
-    int64_t n = 1;
-    for (int i = 0; i < axis; i++) n *= shape->dim[i];
-    return n;
+mg_comm *mg_collective_comm(const mg_step *s, const mg_run *run) {
+    if (run->comm && mg_collective_is_point_to_point((mg_collective)s->op->collective))
+        return run->world;
+    return run->comm;
 }
 
-/* How much of each of them is each rank's. */
-static void block_bytes(const mg_run *run, const mg_value *whole, int64_t axis, int64_t *bytes) {
-    int64_t row = (int64_t)mg_dtype_size(whole->dtype);
-    for (int64_t i = axis; i < whole->shape.rank; i++) row *= whole->shape.dim[i];
-    row /= run->shards->rows;
-    for (int k = 0; k < run->comm->n; k++) bytes[k] = run->shards->count[k] * row;
+/* all_gather puts together values whose axis `axis` is split by rows of the batch. Writes the
+ * elements of each rank's part of the axes from there on, and returns how many such parts stand one
+ * after another: the product of the axes before. */
+static int64_t gather_counts(const mg_run *run, const mg_shape *whole, int64_t axis,
+                             int64_t *counts) {
+    int64_t outer = 1, inner = 1;
+    for (int64_t i = 0; i < axis; i++) outer *= whole->dim[i];
+    for (int64_t i = axis; i < whole->rank; i++) inner *= whole->dim[i];
+    const int64_t row = inner / run->shards->rows;
+    for (int k = 0; k < run->comm->n; k++) counts[k] = run->shards->count[k] * row;
+    return outer;
 }
 
-static int64_t bytes_of(const mg_value *v) {
-    return mg_shape_count(&v->shape) * (int64_t)mg_dtype_size(v->dtype);
-}
-
-static mg_status copy(const mg_kernel_set *set, mg_device *device, const mg_call *call) {
-    const size_t bytes = (size_t)bytes_of(call->plan->in[0].value);
+/* A single device has nobody to exchange with: the result is the operand. */
+static mg_status copy_operand(const mg_kernel_set *set, mg_device *device, const mg_call *call) {
+    const size_t bytes = mg_value_bytes(call->plan->in[0].value);
     if (set->copy) return set->copy(device, call->out[0], call->in[0], bytes);
     memcpy(call->out[0], call->in[0], bytes);
     return MG_OK;
 }
 
-static mg_status run_one(const mg_kernel_set *set, const mg_call *call, const mg_run *run) {
-    if (!run->comm) return copy(set, run->device, call);
-    const mg_comm_api *api = run->comm->api;
-    const char *op = call->plan->step->op->name;
-    const mg_collective_attrs *a = call->plan->step->attrs;
-    const mg_value *x = call->plan->in[0].value, *y = call->plan->out[0].value;
-    const void *in = call->in[0];
-    void *out = call->out[0];
-    const int64_t count = mg_shape_count(&x->shape);
-    if (strcmp(op, "transfer") == 0) {
-        const int from = (int)a->root * run->comm->n + run->rank;
-        const int to = (int)a->to * run->comm->n + run->rank;
-        return run->world->api->transfer(run->world, run->world_rank, from, to, in, out,
-                                         bytes_of(run->world_rank == from ? x : y));
-    }
-    if (strcmp(op, "all_reduce") == 0)
-        return api->all_reduce(run->comm, run->rank, in, out, count, x->dtype, (int)a->kind);
-    if (strcmp(op, "reduce") == 0)
-        return api->reduce(run->comm, run->rank, (int)a->root, in, out, count, x->dtype,
-                           (int)a->kind);
-    if (strcmp(op, "broadcast") == 0)
-        return api->broadcast(run->comm, run->rank, (int)a->root, in, out,
-                              bytes_of(run->rank == a->root ? x : y));
-    int64_t bytes[MG_MAX_DEVICES];
-    block_bytes(run, y, a->axis, bytes);
-    return api->all_gather(run->comm, run->rank, in, out, outer_blocks(&y->shape, a->axis), bytes);
-}
-
-static mg_status run_bucket(const mg_call *calls, int n, const mg_run *run) {
-    const mg_collective_attrs *a = calls->plan->step->attrs;
-    mg_reduction list[MG_BUCKET_TENSORS];
-    for (int i = 0; i < n; i++)
-        list[i] = (mg_reduction){calls[i].in[0], calls[i].out[0],
-                                 mg_shape_count(&calls[i].plan->in[0].value->shape)};
-    return run->comm->api->all_reduce_many(run->comm, run->rank, list, n,
-                                           calls->plan->in[0].value->dtype, (int)a->kind);
-}
-
 mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int n,
                             const mg_run *run) {
-    if (n > 1 && run->comm && run->comm->api->all_reduce_many) return run_bucket(calls, n, run);
-    for (int i = 0; i < n; i++) MG_TRY(run_one(set, &calls[i], run));
-    return MG_OK;
+    const mg_step *step = calls->plan->step;
+    const mg_collective_attrs *a = step->attrs;
+    mg_comm *comm = mg_collective_comm(step, run);
+    mg_comm_operand operands[MG_BUCKET_TENSORS];
+    int64_t counts[MG_MAX_DEVICES];
+    for (int i = 0; i < n && !comm; i++) MG_TRY(copy_operand(set, run->device, &calls[i]));
+    if (!comm) return MG_OK;
+    const int rank = comm == run->comm ? run->rank : run->world_rank;
+    mg_collective_call x = {.kind = (mg_collective)step->op->collective,
+                            .reduction = (enum mg_reduce_kind)a->kind,
+                            .root = (int)a->root,
+                            .to = (int)a->to,
+                            .operands = operands,
+                            .n_operands = n,
+                            .counts = counts};
+    if (mg_collective_is_point_to_point(x.kind)) { /* root and `to` are stages */
+        x.root = x.root * run->comm->n + run->rank;
+        x.to = x.to * run->comm->n + run->rank;
+    }
+    /* A rank that gives no operand, or gets no result, has a placeholder there. */
+    const bool gives = mg_collective_has_input(&x, rank);
+    const mg_port *port = gives ? calls->plan->in : calls->plan->out;
+    x.dtype = port->value->dtype;
+    if (x.kind == MG_ALL_GATHER)
+        x.outer = gather_counts(run, &calls->plan->out[0].value->shape, a->axis, counts);
+    for (int i = 0; i < n; i++) {
+        port = gives ? calls[i].plan->in : calls[i].plan->out;
+        operands[i] =
+            (mg_comm_operand){calls[i].in[0], calls[i].out[0], mg_shape_count(&port->value->shape)};
+    }
+    return comm->api->run(comm, rank, &x);
 }

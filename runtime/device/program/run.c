@@ -130,9 +130,7 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 static bool waits(const mg_program_call *k, const mg_run *run) {
     if (k->kernel->waits) return true;
     if (k->kernel != &mg_collective_kernel || !run->comm) return false;
-    const char *op = k->plan.step->op->name;
-    const mg_comm *comm = strcmp(op, "transfer") == 0 ? run->world : run->comm;
-    return !comm->api->recorded;
+    return !mg_collective_comm(k->plan.step, run)->api->recorded;
 }
 
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
