@@ -1,4 +1,5 @@
-/* Injected failures: see fault.h. A lost device may come back when another failure is planned. */
+/* Fault injection: see fault.h. One fault is planned at a time, for the whole process. A device
+ * that hangs as lost is released by a counter, so that a later fault cannot catch it again. */
 #include "device/fault.h"
 #include "device/device.h"
 #include <pthread.h>
@@ -7,8 +8,8 @@
 #include <time.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static mg_fault planned; /* with the lock, as `matches` */
-static int matches;
+static mg_fault planned; /* with the lock */
+static int matches;      /* steps seen so far that the fault applies to; with the lock */
 static atomic_bool is_planned;
 static atomic_int times_let_go;
 
@@ -28,8 +29,8 @@ bool mg_fault_planned(void) {
     return atomic_load(&is_planned);
 }
 
-/* Whether it is this step's turn to fail, and how. */
-static bool take(const mg_device *d, const char *op, bool commit, mg_fault *fault) {
+/* Counts the step if the planned fault applies to it, and returns whether it is the one to fail. */
+static bool take_fault(const mg_device *d, const char *op, bool commit, mg_fault *fault) {
     pthread_mutex_lock(&lock);
     *fault = planned;
     const bool match = commit == fault->commit && strcmp(d->name, fault->device) == 0 &&
@@ -44,10 +45,10 @@ mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
     const struct timespec nap = {.tv_nsec = 5000000};
     const int before = atomic_load(&times_let_go);
     mg_fault fault;
-    if (!take(d, op, commit, &fault)) return MG_OK;
+    if (!take_fault(d, op, commit, &fault)) return MG_OK;
     if (fault.lost) {
         while (atomic_load(&times_let_go) == before) nanosleep(&nap, NULL);
-        return MG_OK; /* late: it goes on with what it was at */
+        return MG_OK; /* as a device that answers too late */
     }
     while (fault.stuck && !given_up(context)) nanosleep(&nap, NULL);
     return mg_fail(MG_DEVICE, fault.stuck ? "did not answer (injected)" : "failed (injected)");

@@ -1,5 +1,5 @@
-/* Injected failures, for tests: a device that fails, does not answer, or never comes back, at a
- * step of a program. */
+/* Fault injection, for tests: makes a device fail, hang, or be lost at a chosen step of a program.
+ */
 #ifndef MG_DEVICE_FAULT_H
 #define MG_DEVICE_FAULT_H
 
@@ -7,19 +7,20 @@
 #include <stdbool.h>
 
 typedef struct mg_fault {
-    char device[MG_DEVICE_NAME], op[32]; /* op: "" = any */
-    bool commit;                         /* the phase */
-    bool stuck;                          /* does not answer until others give up */
-    bool lost;                           /* does not come back until let go */
-    int at; /* the how-manieth match, from 1; 0: no failure is planned */
+    char device[MG_DEVICE_NAME], op[32]; /* op: "": any step */
+    bool commit;                         /* a step of the commit phase, else of the compute phase */
+    bool stuck;                          /* hangs until the other devices give up, then fails */
+    bool lost; /* hangs until mg_fault_let_go, then continues: the watchdog marks it lost */
+    int at;    /* which matching step, from 1; 0: no fault is planned */
 } mg_fault;
 
-/* Plans a failure; NULL takes it back. Not while programs run. */
+/* Plans a fault; NULL removes it. Must not be called while programs run. */
 void mg_fault_plan(const mg_fault *fault);
 bool mg_fault_planned(void);
-/* Devices that are lost go on with their steps, late. */
+/* Lets hanging devices that were declared lost continue with their steps. */
 void mg_fault_let_go(void);
-/* Called before a step: MG_DEVICE where it is to fail. `given_up` says that others have. */
+/* Called before each step. MG_DEVICE if the step is to fail. `given_up(context)` says whether the
+ * other devices have stopped waiting. */
 mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
                          bool (*given_up)(void *context), void *context);
 

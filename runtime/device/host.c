@@ -1,4 +1,4 @@
-/* Host memory as device memory. */
+/* Device functions for kinds whose memory is the host's: all but compile and run. */
 #include "device/host.h"
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -6,10 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Such devices are threads of the same machine, so any number of them may be named. */
 int mg_host_count(void) {
     return MG_MAX_DEVICES;
 }
 
+/* All ordinals have the whole machine: how it is shared is decided per plan. */
 mg_status mg_host_describe(int ordinal, mg_device_info *info) {
     (void)ordinal;
     snprintf(info->text, sizeof info->text, "%d cores", mg_core_count());
@@ -34,6 +36,7 @@ mg_status mg_host_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
     return MG_OK;
 }
 
+/* Programs have finished when run returns. */
 mg_status mg_host_sync(mg_device *d) {
     (void)d;
     return MG_OK;

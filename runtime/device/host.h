@@ -1,4 +1,4 @@
-/* What every device whose memory is the host's has in common. */
+/* Functions for the mg_device_api of kinds whose memory is the host's. */
 #ifndef MG_DEVICE_HOST_H
 #define MG_DEVICE_HOST_H
 

@@ -1,18 +1,22 @@
-/* The null device: hands out addresses, counts, computes nothing. For testing the passes, memory
- * planning and `explain` with devices that are not there. Every byte read back is one, so that
- * guards hold. */
+/* The null device: accepts every graph, plans its memory, and computes nothing. It serves tests of
+ * the graph passes, of memory planning and of `explain` for devices that this machine does not
+ * have.
+ *
+ * Its memory does not exist: writes are dropped, and every byte that is read back is 1. So guards,
+ * which are true as long as all is well, never fail. */
 #include "core/alloc.h"
 #include "device/program/arena.h"
 #include "device/host.h"
 #include <string.h>
 
+/* All that is kept of a graph. */
 struct mg_program {
     size_t arena_bytes;
 };
 
 static mg_status null_alloc(mg_device *d, size_t bytes, void **data) {
     (void)bytes;
-    *data = d; /* an address that is never looked at */
+    *data = d; /* any address but NULL: it is never dereferenced */
     return MG_OK;
 }
 
@@ -31,7 +35,8 @@ static mg_status null_copy_out(mg_device *d, void *dst, const void *src, size_t 
     return MG_OK;
 }
 
-/* Temporaries from the step that makes them to the last that reads them. */
+/* Sets *bytes to the size of the arena that a host program would need without layouts and scratch:
+ * every temporary lives from the step that makes it to the last that reads it. */
 static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
     const int n = graph->n_values - graph->n_external;
     mg_block *blocks = mg_alloc_zero((size_t)(n + 1) * sizeof *blocks);
@@ -59,6 +64,7 @@ static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
     return status;
 }
 
+/* Steps are not looked at any further: every op is supported. */
 static mg_status null_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     (void)d;
     mg_program *p = mg_alloc_zero(sizeof *p);

@@ -1,11 +1,13 @@
-/* The ref device: reference kernels one after another, nothing fused. The oracle for the others. */
+/* The ref device: runs every op by its reference kernel, one after another. It is the oracle that
+ * other devices are compared with. So it fuses nothing: a fused group runs by another function than
+ * the ops it is made of. */
 #include "device/host.h"
 #include "device/program/program.h"
 
-static const mg_kernel *const kernels[] = {NULL};
+static const mg_kernel *const kernels[] = {NULL}; /* all falls to the kernel of last resort */
 static const mg_kernel_set set = {.kernels = kernels};
 
-static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
+static mg_status ref_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     return mg_program_compile(d, &set, graph, program);
 }
 
@@ -19,7 +21,7 @@ const mg_device_api mg_device_ref = {.size = sizeof(mg_device_api),
                                      .free = mg_host_free,
                                      .copy_in = mg_host_copy,
                                      .copy_out = mg_host_copy,
-                                     .compile = compile,
+                                     .compile = ref_compile,
                                      .run = mg_program_run,
                                      .release = mg_program_release,
                                      .arena_bytes = mg_program_arena_bytes,

@@ -1,4 +1,7 @@
-/* Workers: see worker.h. */
+/* Workers and the watchdog over them: see worker.h.
+ *
+ * A worker's mutex guards the members from `fn` on. A job is handed over by setting `fn`; the
+ * worker sets it to NULL when the job has returned, and both signal `changed`. */
 #define _GNU_SOURCE
 #include "device/worker.h"
 #include "core/alloc.h"
@@ -10,26 +13,28 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const double GRACE = 10, LOOK_EVERY = 0.05; /* seconds */
+static const double DEFAULT_GRACE = 10; /* seconds; MGPU_GRACE overrides it */
+static const double POLL_EVERY = 0.05;  /* seconds between the watchdog's looks at a worker */
 
 struct mg_worker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    mg_job fn; /* NULL: nothing to do */
+    mg_job fn; /* the job that runs or is about to; NULL: idle */
     void *context;
     int index;
-    mg_status status;
-    char *message; /* owned, until it is handed out */
-    bool closing;
+    mg_status status; /* of the last job */
+    char *message;    /* of the last job, NULL on success; owned until it is handed out */
+    bool closing;     /* the thread ends when it is idle */
 };
 
-static _Thread_local bool own;
+static _Thread_local bool is_worker;
 
 bool mg_worker_is_own(void) {
-    return own;
+    return is_worker;
 }
 
+/* Runs the job that has been handed over, on the worker's thread, and stores its outcome. */
 static void run_job(mg_worker *w) {
     mg_error_clear();
     const mg_status status = w->fn(w->context, w->index);
@@ -42,9 +47,10 @@ static void run_job(mg_worker *w) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void *work(void *argument) {
+/* The thread: waits for jobs until it is told to end. */
+static void *worker_main(void *argument) {
     mg_worker *w = argument;
-    own = true;
+    is_worker = true;
     for (;;) {
         pthread_mutex_lock(&w->mutex);
         while (!w->fn && !w->closing) pthread_cond_wait(&w->changed, &w->mutex);
@@ -55,17 +61,19 @@ static void *work(void *argument) {
     }
 }
 
-/* Signals stay with the threads of the host program. */
+/* The thread blocks all signals, so that the threads of the host program handle them. Not 0 on
+ * failure. */
 static int start_thread(mg_worker *w) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&w->thread, NULL, work, w);
+    const int failed = pthread_create(&w->thread, NULL, worker_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
 }
 
-static mg_status worker_of(mg_device *d) {
+/* Makes the worker of a device that has none yet. MG_DEVICE if the device is lost. */
+static mg_status ensure_worker(mg_device *d) {
     MG_TRY(mg_device_check(d));
     if (d->worker) return MG_OK;
     mg_worker *w = mg_alloc_zero(sizeof *w);
@@ -80,7 +88,8 @@ static mg_status worker_of(mg_device *d) {
     return MG_OK;
 }
 
-static void give(mg_worker *w, mg_job fn, void *context, int index) {
+/* Hands a job to an idle worker. */
+static void start_job(mg_worker *w, mg_job fn, void *context, int index) {
     pthread_mutex_lock(&w->mutex);
     w->fn = fn;
     w->context = context;
@@ -89,7 +98,8 @@ static void give(mg_worker *w, mg_job fn, void *context, int index) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void await(mg_worker *w, mg_status *status, char **message) {
+/* Waits until the job has returned, and takes its outcome. */
+static void finish_job(mg_worker *w, mg_status *status, char **message) {
     pthread_mutex_lock(&w->mutex);
     while (w->fn) pthread_cond_wait(&w->changed, &w->mutex);
     *status = w->status;
@@ -98,11 +108,12 @@ static void await(mg_worker *w, mg_status *status, char **message) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Whether it has returned, after at most LOOK_EVERY; and how. */
-static bool look(mg_worker *w, bool wait, mg_status *status) {
+/* Whether the worker's job has returned, and its status; with `wait`, after waiting POLL_EVERY at
+ * most. */
+static bool poll_job(mg_worker *w, bool wait, mg_status *status) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(LOOK_EVERY * 1e9);
+    until.tv_nsec += (long)(POLL_EVERY * 1e9);
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     pthread_mutex_lock(&w->mutex);
     if (w->fn && wait) pthread_cond_timedwait(&w->changed, &w->mutex, &until);
@@ -112,14 +123,16 @@ static bool look(mg_worker *w, bool wait, mg_status *status) {
     return done;
 }
 
-/* How long those that have not returned may take from now on; below 0 as long as nobody has. */
-static double patience(mg_device *const *devices, int n, double deadline) {
+/* Seconds that the other jobs may take once the first has returned, or -1 while none has. If those
+ * that returned have failed, and only because they waited in vain (MG_COMM), the deadline has
+ * passed already. */
+static double time_limit(mg_device *const *devices, int n, double deadline) {
     const char *given = getenv("MGPU_GRACE");
-    const double grace = given && atof(given) > 0 ? atof(given) : GRACE;
-    int returned = 0, failed = 0, waited = 0;
+    const double grace = given && atof(given) > 0 ? atof(given) : DEFAULT_GRACE;
+    int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
     for (int i = 0; i < n; i++) {
         mg_status status;
-        if (!look(devices[i]->worker, false, &status)) continue;
+        if (!poll_job(devices[i]->worker, false, &status)) continue;
         returned++;
         failed += status != MG_OK;
         waited += status == MG_COMM;
@@ -127,7 +140,8 @@ static double patience(mg_device *const *devices, int n, double deadline) {
     return returned == 0 ? -1 : failed && failed == waited ? grace : deadline + grace;
 }
 
-static void lose(mg_device *d, double waited, mg_status *status, char **message) {
+/* Marks a device lost: no job is given to it again. */
+static void mark_lost(mg_device *d, double waited, mg_status *status, char **message) {
     char text[200];
     snprintf(text, sizeof text,
              "%s: did not come back within %.3g seconds: the device is lost; go on without it",
@@ -139,29 +153,29 @@ static void lose(mg_device *d, double waited, mg_status *status, char **message)
 
 mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
                          double deadline, mg_status *statuses, char **messages) {
-    for (int i = 0; i < n; i++) MG_TRY(worker_of(devices[i]));
-    for (int i = 0; i < n; i++) give(devices[i]->worker, fn, context, i);
+    for (int i = 0; i < n; i++) MG_TRY(ensure_worker(devices[i]));
+    for (int i = 0; i < n; i++) start_job(devices[i]->worker, fn, context, i);
     const double start = mg_seconds();
-    double first = 0; /* when somebody was seen to have returned */
+    double first = 0; /* when the first job was seen to have returned */
     for (int i = 0; i < n; i++) {
         mg_worker *w = devices[i]->worker;
-        while (!look(w, true, &statuses[i])) {
-            const double limit = patience(devices, n, deadline), now = mg_seconds();
+        while (!poll_job(w, true, &statuses[i])) {
+            const double limit = time_limit(devices, n, deadline), now = mg_seconds();
             if (limit < 0) continue;
             if (first == 0) first = now;
             if (now - first > limit) break;
         }
-        if (look(w, false, &statuses[i]))
-            await(w, &statuses[i], &messages[i]);
+        if (poll_job(w, false, &statuses[i]))
+            finish_job(w, &statuses[i], &messages[i]);
         else
-            lose(devices[i], mg_seconds() - start, &statuses[i], &messages[i]);
+            mark_lost(devices[i], mg_seconds() - start, &statuses[i], &messages[i]);
     }
     return MG_OK;
 }
 
 mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
-    MG_TRY(worker_of(d));
-    give(d->worker, fn, context, i);
+    MG_TRY(ensure_worker(d));
+    start_job(d->worker, fn, context, i);
     return MG_OK;
 }
 
@@ -174,7 +188,7 @@ bool mg_worker_done(mg_device *d) {
 
 mg_status mg_worker_end(mg_device *d, char **message) {
     mg_status status;
-    await(d->worker, &status, message);
+    finish_job(d->worker, &status, message);
     return status;
 }
 

@@ -1,14 +1,18 @@
-/* Arena assignment: the largest block first, each at the lowest place that is free all its life. */
+/* Arena planning by the greedy-by-size heuristic: blocks are placed from the largest to the
+ * smallest, each at the lowest offset that is free during its whole life. Quadratic in the number
+ * of blocks, which is in the hundreds. */
 #include "device/program/arena.h"
 #include "core/alloc.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes that a block occupies, so that the next one is aligned. */
 static size_t padded(const mg_block *b) {
     return (b->bytes + MG_ARENA_ALIGNMENT - 1) / MG_ARENA_ALIGNMENT * MG_ARENA_ALIGNMENT;
 }
 
+/* Equal sizes by first use: the order must not depend on the sort. */
 static int larger_first(const void *a, const void *b) {
     const mg_block *x = *(mg_block *const *)a, *y = *(mg_block *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
@@ -19,7 +23,8 @@ static bool alive_together(const mg_block *a, const mg_block *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* `placed` is sorted by offset. */
+/* The lowest offset at which b fits between the blocks that live at the same time. `placed` is
+ * sorted by offset. */
 static size_t lowest_gap(mg_block *const *placed, int n, const mg_block *b) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -31,6 +36,7 @@ static size_t lowest_gap(mg_block *const *placed, int n, const mg_block *b) {
     return at;
 }
 
+/* Inserts b, keeping `placed` sorted by offset. */
 static void insert(mg_block **placed, int n, mg_block *b) {
     int lo = 0, hi = n;
     while (lo < hi) {

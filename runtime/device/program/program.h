@@ -1,103 +1,129 @@
-/* Programs of host devices: a list of kernel calls, made from a device's kernel list.
+/* Host programs: how a device that is driven call by call runs a kernel graph.
  *
- * For each step the first kernel that accepts it is taken; none accepts -> the reference kernel.
- * Kernels may ask for layouts other than row-major; the compiler inserts the changes, each at most
- * once per value, and gives every value its place in the arena by liveness. */
+ * A kernel graph (device/kernel_graph.h) is compiled once into a list of kernel calls and then run
+ * many times. Compiling goes step by step (compile.c):
+ *
+ *   1. Kernel (choose_kernel.c). The device's list is searched for the first kernel that accepts
+ *      the step and prepares without MG_UNSUPPORTED. If there is none, the kernel of last resort
+ *      takes it: for host devices the reference kernel (reference_kernel.c), which runs every op.
+ *   2. Layout. A kernel may ask for inputs, and make outputs, in a layout of the device's own.
+ *      Where a value does not lie in the wanted layout yet, a reorder call is inserted, once per
+ *      value and layout. External values are always row-major.
+ *   3. Slots. Every value in every layout has a slot, its place in memory. Reshapes and slices
+ *      share the slot of their input where they can, and outputs take over the slot of an input
+ *      that dies.
+ *   4. Launches (launches.c). Neighbouring calls of one kernel that are independent become one
+ *      launch, such as the updates of all variables, or the all-reduces of a bucket.
+ *   5. Arena (arena.c). Slots of temporaries get offsets in one block of memory: two may share
+ *      bytes if no call needs both.
+ *
+ * Running (run.c) binds addresses and calls the kernels in order. A program does not change by
+ * being run, so several devices and threads may run it at the same time. */
 #ifndef MG_DEVICE_PROGRAM_H
 #define MG_DEVICE_PROGRAM_H
 
 #include "device/device.h"
 
-enum { MG_MAX_LAUNCH = 64 }; /* calls that run as one */
+enum { MG_MAX_LAUNCH = 64 }; /* calls in one launch, at most */
 
-#define MG_ROW_MAJOR                                                                               \
-    0 /* the layout every external value has; other numbers are the device's own, and              \
-          take as many bytes */
+/* The layout of every external value. Other numbers are the device's own layouts, which take as
+ * many bytes. */
+#define MG_ROW_MAJOR 0
 
-typedef struct mg_port {
+typedef struct mg_port { /* an input or output of a call */
     const mg_value *value;
     int layout;
 } mg_port;
 
-typedef struct mg_kernel_plan {
-    const mg_step *step; /* NULL for a reorder, which has one input and one output port */
-    mg_port *in; /* layouts as the values lie now (see row_major); prepare may ask for others */
-    mg_port
-        *out; /* row-major; prepare may choose others (ignored for external values: reordered) */
-    size_t scratch; /* bytes wanted during the call, aligned as the arena is, up to 256 */
-    void *state;    /* the kernel's own, from mg_alloc or anything `release` understands */
+typedef struct mg_kernel_plan { /* what a kernel knows of its call when it prepares */
+    const mg_step *step;        /* NULL for a reorder, which has one input and one output port */
+    mg_port *in;    /* the layouts that values lie in (or row-major: mg_kernel_set.row_major);
+                       `prepare` may set others, and the compiler inserts reorders */
+    mg_port *out;   /* row-major; `prepare` may set others (external values are reordered back) */
+    size_t scratch; /* set by `prepare`: bytes of memory wanted during the call, aligned to
+                       MG_ARENA_ALIGNMENT */
+    void *state;    /* set by `prepare`: the kernel's own, freed by `release` */
     mg_device *device;
-    bool out_external; /* an output is external: it should be written row-major */
-    /* Bit i: the result may be written over input i where nobody reads that later. Groups, which
-     * work element by element, may do that with any. */
+    bool out_external; /* an output is external: writing it row-major saves a reorder */
+    /* Set by `prepare`. Bit i: the output may be written over input i if nobody reads that
+     * afterwards. Fused groups, which work element by element, may overwrite any input. */
     uint32_t overwrites;
 } mg_kernel_plan;
 
-typedef struct mg_call {
+typedef struct mg_call { /* what a kernel is given to run */
     const mg_kernel_plan *plan;
-    void *const *in;
+    void *const *in; /* addresses */
     void *const *out;
     void *scratch;
-    mg_rng_state rng; /* of a draw: its key and ordinal (with the run's state where relative) */
-    int64_t first;    /* likewise: where its first element stands in the whole draw */
+    mg_rng_state rng; /* random ops: key and ordinal of the draw */
+    int64_t first;    /* random ops: the position of the first element in the whole draw */
 } mg_call;
 
 typedef struct mg_kernel {
-    const char *op;   /* row name; "fused" for fused groups; NULL matches every op */
+    const char *op;   /* name of the op; "fused" for fused groups; NULL matches every op */
     const char *name; /* for MGPU_LOG=dispatch */
-    const char *(*accepts)(const mg_kernel_plan *plan); /* NULL = yes, or the reason for a no */
-    mg_status (*prepare)(mg_kernel_plan *plan);         /* may be NULL: all row-major, no state */
+    /* NULL if the kernel takes the step, or the reason why not. No function: it takes all. */
+    const char *(*accepts)(const mg_kernel_plan *plan);
+    mg_status (*prepare)(mg_kernel_plan *plan); /* no function: all row-major, no state */
     mg_status (*run)(const mg_call *call);
-    /* Calls that follow one another and touch nothing that another of them writes, as one: may be
-     * NULL. The first has scratch for all, as much as `scratch_many` says. */
+    /* Runs n independent calls as one launch. The first call has scratch for all of them, as much
+     * as `scratch_many` says. No function: every call is a launch. */
     mg_status (*run_many)(const mg_call *calls, int n);
     size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
-    bool batched_only; /* run_many is for calls of steps that are alike (mg_step.batch_count):
-                        others may run side by side */
-    void (*release)(void *state); /* may be NULL */
-    bool waits; /* for what was started before it: its calls cannot be recorded for later */
+    /* run_many takes only the calls of a batch (mg_step.batch_count): independent calls of
+     * different steps stay apart, and may run side by side. */
+    bool batched_only;
+    void (*release)(void *state); /* frees plan.state; no function: there is nothing to free */
+    bool waits; /* run waits for the device: its calls cannot be recorded and replayed */
 } mg_kernel;
 
-typedef struct mg_kernel_set {
-    const mg_kernel *const *kernels; /* NULL-terminated, fastest first per op */
-    /* Prepares a change of layout as a kernel plan (in[0] and out[0] given); NULL if only row-major
-     * exists. */
+typedef struct mg_kernel_set {       /* the kernels of a device kind */
+    const mg_kernel *const *kernels; /* NULL-terminated, the fastest first for each op */
+    /* Makes a call that changes a value's layout, from that of in[0] to that of out[0]. NULL: the
+     * kind has row-major only. */
     const mg_kernel *reorder;
-    /* Kernels are offered their inputs row-major, however they lie: only one that knows another
-     * layout has to ask for it. */
+    /* Kernels are offered all inputs as row-major, whatever layout they lie in: only kernels that
+     * know another layout ask for it. */
     bool row_major;
-    const mg_kernel *last_resort; /* takes what no other takes; NULL: the reference kernel */
-    /* Memory of the device to memory of the device; NULL: memcpy. */
+    const mg_kernel *last_resort; /* takes what no other kernel takes; NULL: the reference kernel */
+    /* Copies between two places in the device's memory. NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
 } mg_kernel_set;
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_kernel_graph *graph,
                              mg_program **program);
+/* Runs the calls of run->phase. */
 mg_status mg_program_run(mg_program *p, const mg_run *run);
-/* The same in pieces, for devices that record calls: the calls of a phase are [first, last); those
- * up to the next one that waits (a collective among devices, or a kernel that says so) can be
- * recorded; `after` is the call behind it. None waits: both are last. */
+void mg_program_release(mg_program *p);
+size_t mg_program_arena_bytes(const mg_program *p);
+
+/* ---- running in pieces, for devices that record calls and replay the recording ---- */
+
+/* The calls of a phase: [*first, *last). */
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last);
+/* The first call in [first, last) that waits, for other devices' threads or for its own device, and
+ * so cannot be recorded; *after is the call behind its launch. If none waits, both are `last`. */
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
-/* While the device records: nothing is done yet. */
+/* The same while the device records instead of running: no value changes yet. */
 mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last);
+
 typedef struct mg_range { /* bytes that a call reads or writes */
     const char *begin, *end;
     bool written;
 } mg_range;
-/* What call i, with those that run together with it, touches in a run: at most `most` ranges, or -1
- * if there are more. `after` is the call behind it. */
+
+/* Writes the memory that the launch of call i touches in a run to `ranges`, and returns their
+ * number, or -1 if there are more than `most`. *after is the call behind the launch. Two launches
+ * without a common range, or with common ranges that both only read, may run in any order. */
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after);
-/* What calls that draw numbers which depend on mg_run.rng read, among the ranges. */
+/* The range that stands for mg_run.rng: calls that draw from it read one byte here. */
 extern const char mg_program_rng;
 /* Whether a call of the phase draws random numbers that depend on mg_run.rng. */
 bool mg_program_draws(const mg_program *p, mg_phase phase);
-void mg_program_release(mg_program *p);
-size_t mg_program_arena_bytes(const mg_program *p);
 
-/* The reference kernel as a kernel of last resort. */
+/* The kernel of last resort of host devices: any op, by the reference function of its row. */
 extern const mg_kernel mg_reference_kernel;
 
 #endif

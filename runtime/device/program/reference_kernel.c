@@ -1,22 +1,25 @@
-/* The kernel of last resort: any op by its reference function, any fused group element by element.
+/* The reference kernel: any op by the reference function of its row, any fused group by
+ * interpreting its expression element by element. Slow and exact: the oracle that other kernels are
+ * tested against, and the fallback where a device has none.
  *
- * Operands are converted to double in scratch memory (f64 is read in place) and the result is
- * rounded to its dtype. */
-#include "device/program/program.h"
+ * Reference functions compute in double. Operands are converted to double in scratch memory (those
+ * of float64 are read in place), and the result is rounded to its dtype. */
 #include "core/alloc.h"
+#include "device/program/program.h"
 #include "ops/elementwise.h"
 #include <string.h>
 
-typedef struct reference_state {
-    mg_shape *shapes;
+typedef struct reference_state { /* of an op's call: what mg_ref points to; one allocation */
+    mg_shape *shapes;            /* per input */
     mg_dtype *dtypes;
 } reference_state;
 
+/* Scratch memory for a value converted to double. */
 static size_t double_bytes(const mg_value *v) {
     return v->dtype == MG_F64 ? 0 : (size_t)mg_shape_count(&v->shape) * sizeof(double);
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status reference_prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     const int n_out = s->fused ? s->fused->n_outputs : 1;
@@ -42,12 +45,14 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* ---- ops ---- */
+
 static mg_status run_op(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_step *s = plan->step;
     const reference_state *state = plan->state;
     const mg_value *out = plan->out[0].value;
-    const double **in = call->scratch; /* the operands' addresses, then what they are as doubles */
+    const double **in = call->scratch; /* n_in addresses, followed by the converted operands */
     double *scratch = (double *)(in + s->n_in);
     mg_ref r = {.op = s->op,
                 .attrs = s->attrs,
@@ -75,8 +80,11 @@ static mg_status run_op(const mg_call *call) {
     return MG_OK;
 }
 
-/* One element through the expression; operand numbers index `v`. */
-static void evaluate(const mg_fused *e, double *v) {
+/* ---- fused groups ---- */
+
+/* Evaluates the expression for one element. v holds, by operand number: inputs, immediates, and the
+ * results of the instructions, which are rounded to their dtype after each step. */
+static void evaluate_element(const mg_fused *e, double *v) {
     const int first = e->n_inputs + e->n_imms;
     for (int i = 0; i < e->n_instrs; i++) {
         const mg_instr *instr = &e->instr[i];
@@ -87,7 +95,8 @@ static void evaluate(const mg_fused *e, double *v) {
     }
 }
 
-static void load(const mg_call *call, const int64_t *offset, double *v) {
+/* Reads one element of each input into v; `offset` counts in elements, per input. */
+static void load_element(const mg_call *call, const int64_t *offset, double *v) {
     const mg_fused *e = call->plan->step->fused;
     for (int i = 0; i < e->n_inputs; i++) {
         const mg_dtype t = (mg_dtype)e->in_dtype[i];
@@ -96,7 +105,8 @@ static void load(const mg_call *call, const int64_t *offset, double *v) {
     }
 }
 
-static void store(const mg_call *call, int64_t n, const double *v) {
+/* Writes element n of each output. */
+static void store_element(const mg_call *call, int64_t n, const double *v) {
     const mg_fused *e = call->plan->step->fused;
     for (int i = 0; i < e->n_outputs; i++) {
         const mg_dtype t = call->plan->out[i].value->dtype;
@@ -104,6 +114,7 @@ static void store(const mg_call *call, int64_t n, const double *v) {
     }
 }
 
+/* Walks over the output's elements in row-major order. Broadcast axes of an input have stride 0. */
 static mg_status run_fused(const mg_call *call) {
     const mg_fused *e = call->plan->step->fused;
     const mg_shape *shape = &call->plan->out[0].value->shape;
@@ -115,9 +126,10 @@ static mg_status run_fused(const mg_call *call) {
         mg_shape_strides(&call->plan->in[i].value->shape, shape, stride[i]);
     const int64_t count = mg_shape_count(shape);
     for (int64_t n = 0; n < count; n++) {
-        load(call, offset, v);
-        evaluate(e, v);
-        store(call, n, v);
+        load_element(call, offset, v);
+        evaluate_element(e, v);
+        store_element(call, n, v);
+        /* advance the index `at` by one, carrying into the axes before */
         for (int axis = shape->rank - 1; axis >= 0; axis--) {
             for (int i = 0; i < e->n_inputs; i++) offset[i] += stride[i][axis];
             if (++at[axis] < shape->dim[axis]) break;
@@ -128,9 +140,9 @@ static mg_status run_fused(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status reference_run(const mg_call *call) {
     return call->plan->step->fused ? run_fused(call) : run_op(call);
 }
 
 const mg_kernel mg_reference_kernel = {
-    .name = "reference", .prepare = prepare, .run = run, .release = mg_free};
+    .name = "reference", .prepare = reference_prepare, .run = reference_run, .release = mg_free};

@@ -1,11 +1,11 @@
-/* Running programs, and letting them go: see compile.c for how they come to be. */
+/* Running host programs: binding addresses, calling kernels and communicators in order, and what
+ * devices that record calls ask about them. A run changes nothing in the program. */
 #include "core/alloc.h"
 #include "core/threads.h"
-#include "device/program/calls.h"
-#include "device/program/collective.h"
 #include "device/fault.h"
+#include "device/program/collective.h"
+#include "device/program/host_program.h"
 #include <stdio.h>
-#include <string.h>
 
 void mg_program_drop_call(mg_program_call *k) {
     if (k->plan.state && k->kernel && k->kernel->release) k->kernel->release(k->plan.state);
@@ -26,24 +26,28 @@ size_t mg_program_arena_bytes(const mg_program *p) {
 
 /* ---- running ---- */
 
+/* Where a slot lies in this run. */
 static void *slot_address(const mg_program *p, int index, const mg_run *run) {
     const mg_slot *s = &p->slots[index];
     if (s->inside >= 0) return (char *)slot_address(p, s->inside, run) + s->offset;
     return s->external >= 0 ? run->external[s->external] : (char *)run->arena + s->block.offset;
 }
 
+/* Key and ordinal of a random step's draw; of other steps the state of the run. */
 static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     if (!s || !s->op || !(s->op->flags & MG_OP_RANDOM)) return run->rng;
     if (s->draw_relative) return (mg_rng_state){run->rng.seed, run->rng.base + s->draw};
     return (mg_rng_state){s->seed, s->draw};
 }
 
+/* The position of a draw's first element in the whole draw: devices that share the rows of one
+ * batch start at different ones. */
 static int64_t first_of(const mg_program *p, const mg_step *s, const mg_run *run) {
     if (!s) return 0;
     return run->first ? run->first[s - p->steps] : s->first;
 }
 
-/* The call with its addresses, which go into `pointers`. */
+/* A call with its addresses, which are written to `pointers`. */
 static mg_call bound_call(const mg_program *p, const mg_program_call *k, const mg_run *run,
                           void **pointers) {
     for (int i = 0; i < k->n_in; i++) pointers[i] = slot_address(p, k->in[i], run);
@@ -56,11 +60,11 @@ static mg_call bound_call(const mg_program *p, const mg_program_call *k, const m
                      .first = first_of(p, k->plan.step, run)};
 }
 
-/* Call k, and those that run together with it. */
-static mg_status run_call(const mg_program *p, const mg_program_call *k, const mg_run *run) {
+/* Runs the launch that starts at call k. The addresses are on the stack, because several threads
+ * may run the program at once. */
+static mg_status run_launch(const mg_program *p, const mg_program_call *k, const mg_run *run) {
     mg_call calls[MG_MAX_LAUNCH];
-    void *pointers[MG_MOST_POINTERS],
-        **next = pointers; /* here: several may run the program at once */
+    void *pointers[MG_MOST_POINTERS], **next = pointers;
     const int n = k->launch_count;
     for (int i = 0; i < n; next += k[i].n_in + k[i].n_out, i++)
         calls[i] = bound_call(p, k + i, run, next);
@@ -68,41 +72,48 @@ static mg_status run_call(const mg_program *p, const mg_program_call *k, const m
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
-static bool given_up(void *comm) {
+/* For injected faults: whether the other devices have stopped waiting for this one. */
+static bool others_gave_up(void *comm) {
     mg_comm *c = comm;
     return !c || c->api->check(c) != MG_OK;
 }
 
-static const char *name_of(const mg_step *s) {
+static const char *step_name(const mg_step *s) {
     return !s ? "reorder" : s->op ? s->op->name : "fused";
 }
 
-static mg_status run_checked(const mg_program *p, const mg_program_call *k, const mg_run *run) {
-    const char *name = name_of(k->plan.step);
+/* Runs a launch after the fault that a test may have planned for it. Notes in the device which op
+ * it is in, for messages about lost devices, and puts the op's name before messages of the device.
+ */
+static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, const mg_run *run) {
+    const char *name = step_name(k->plan.step);
     mg_status status = MG_OK;
     atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
     if (mg_fault_planned())
-        status =
-            mg_fault_check(run->device, name, k >= p->calls + p->n_compute, given_up, run->comm);
-    if (status == MG_OK) status = run_call(p, k, run);
+        status = mg_fault_check(run->device, name, k >= p->calls + p->n_compute, others_gave_up,
+                                run->comm);
+    if (status == MG_OK) status = run_launch(p, k, run);
     if (status == MG_DEVICE) mg_error_prefix(name);
     return status;
 }
 
-/* Where memory is short the caller tries again: not once values may have changed. */
-static mg_status not_again(mg_status status) {
+/* A caller retries a run that fails with MG_OOM, after freeing memory. In the commit phase
+ * variables may have changed already, so the status becomes one that is not retried. */
+static mg_status prevent_retry(mg_status status) {
     char message[512];
     if (status != MG_OOM) return status;
     snprintf(message, sizeof message, "%s", mg_error_message());
     return mg_fail(MG_DEVICE, "%s", message);
 }
 
+/* Runs or records calls [first, last), which are whole launches. Ctrl-C ends the compute phase
+ * between two launches, never the commit phase. */
 static mg_status run_range(mg_program *p, const mg_run *run, int first, int last, bool recorded) {
     for (int i = first; i < last; i += p->calls[i].launch_count) {
         if (i < p->n_compute && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
-        const mg_status status = run_checked(p, &p->calls[i], run);
-        MG_TRY(recorded || i < p->n_compute ? status : not_again(status));
+        const mg_status status = run_with_faults(p, &p->calls[i], run);
+        MG_TRY(recorded || i < p->n_compute ? status : prevent_retry(status));
     }
     return MG_OK;
 }
@@ -126,8 +137,8 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
     return mg_program_run_calls(p, run, first, last);
 }
 
-/* A collective meets the other devices' threads, unless it only starts work there. */
-static bool waits(const mg_program_call *k, const mg_run *run) {
+/* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
+static bool call_waits(const mg_program_call *k, const mg_run *run) {
     if (k->kernel->waits) return true;
     if (k->kernel != &mg_collective_kernel || !run->comm) return false;
     return !mg_collective_comm(k->plan.step, run)->api->recorded;
@@ -136,12 +147,13 @@ static bool waits(const mg_program_call *k, const mg_run *run) {
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
     for (int i = first; i < last; i = *after) {
         *after = i + p->calls[i].launch_count;
-        if (waits(&p->calls[i], run)) return i;
+        if (call_waits(&p->calls[i], run)) return i;
     }
     return *after = last;
 }
 
-static bool draws(const mg_program_call *k) {
+/* Whether the call draws numbers that depend on mg_run.rng. */
+static bool call_draws(const mg_program_call *k) {
     const mg_step *s = k->plan.step;
     return s && s->op && s->op->flags & MG_OP_RANDOM && s->draw_relative;
 }
@@ -150,17 +162,18 @@ bool mg_program_draws(const mg_program *p, mg_phase phase) {
     int first, last;
     mg_program_phase(p, phase, &first, &last);
     for (int i = first; i < last; i++)
-        if (draws(&p->calls[i])) return true;
+        if (call_draws(&p->calls[i])) return true;
     return false;
 }
 
-static mg_range range_of(const mg_program *p, int index, const mg_run *run, bool written) {
+static mg_range slot_range(const mg_program *p, int index, const mg_run *run, bool written) {
     const char *begin = slot_address(p, index, run);
     return (mg_range){begin, begin + p->slots[index].block.bytes, written};
 }
 
-/* Where the ranks are: all call the same collectives in the same order. */
-static const char meeting;
+/* Collectives all write to this byte, so that their launches count as dependent: every rank must
+ * call them in the same order. */
+static const char collective_order;
 const char mg_program_rng;
 
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
@@ -170,12 +183,12 @@ int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *
     for (; i < *after; i++) {
         const mg_program_call *k = &p->calls[i];
         if (n + k->n_in + k->n_out + 3 > most) return -1;
-        for (int s = 0; s < k->n_in; s++) ranges[n++] = range_of(p, k->in[s], run, false);
-        for (int s = 0; s < k->n_out; s++) ranges[n++] = range_of(p, k->out[s], run, true);
-        if (k->scratch >= 0) ranges[n++] = range_of(p, k->scratch, run, true);
-        if (draws(k)) ranges[n++] = (mg_range){&mg_program_rng, &mg_program_rng + 1, false};
+        for (int s = 0; s < k->n_in; s++) ranges[n++] = slot_range(p, k->in[s], run, false);
+        for (int s = 0; s < k->n_out; s++) ranges[n++] = slot_range(p, k->out[s], run, true);
+        if (k->scratch >= 0) ranges[n++] = slot_range(p, k->scratch, run, true);
+        if (call_draws(k)) ranges[n++] = (mg_range){&mg_program_rng, &mg_program_rng + 1, false};
         if (k->kernel == &mg_collective_kernel)
-            ranges[n++] = (mg_range){&meeting, &meeting + 1, true};
+            ranges[n++] = (mg_range){&collective_order, &collective_order + 1, true};
     }
     return n;
 }

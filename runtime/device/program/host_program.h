@@ -1,0 +1,60 @@
+/* The inside of a host program, for the files of this folder: calls, and the slots that their
+ * operands lie in. program.h explains how they come to be. */
+#ifndef MG_DEVICE_PROGRAM_HOST_PROGRAM_H
+#define MG_DEVICE_PROGRAM_HOST_PROGRAM_H
+
+#include "device/program/arena.h"
+#include "device/program/program.h"
+
+enum {
+    MG_NO_SLOT = -1,
+    /* Addresses that the calls of one launch may have together. */
+    MG_MOST_POINTERS = MG_MAX_LAUNCH * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS)
+};
+
+/* A piece of storage: the memory of an external value, a block of the arena, or a part of another
+ * slot. Liveness is kept for whole slots only: a part lives as long as the slot around it. */
+typedef struct mg_slot {
+    mg_block block;   /* size; life span in call numbers; offset in the arena */
+    int external;     /* the external value whose memory this is, or MG_NO_SLOT */
+    int inside;       /* the whole slot that this is a part of, or MG_NO_SLOT */
+    size_t offset;    /* in that slot, bytes */
+    int pending_uses; /* while compiling: steps that will still read it. Slots of reordered copies
+                         are not counted and hold a large number: they are never taken over. */
+} mg_slot;
+
+typedef struct mg_program_call {
+    const mg_kernel *kernel;
+    mg_kernel_plan plan;
+    int launch_count; /* on the first call of a launch: its calls; others are skipped */
+    int *in, *out;    /* slots of the operands; one allocation with the ports, freed as plan.in */
+    int n_in, n_out;
+    int scratch; /* slot, or MG_NO_SLOT */
+} mg_program_call;
+
+struct mg_program {
+    mg_device *device; /* that it was compiled for */
+    const mg_kernel_set *set;
+    mg_program_call *calls; /* calls from n_compute on are the commit phase */
+    int n_calls, n_compute, calls_capacity;
+    const mg_step *steps; /* the kernel graph's; borrowed */
+    mg_slot *slots;
+    int n_slots, slots_capacity;
+    size_t arena_bytes;
+};
+
+/* Frees what a call owns. */
+void mg_program_drop_call(mg_program_call *k);
+/* Adds a slot of this size; `external`: see mg_slot. MG_OOM. */
+mg_status mg_program_add_slot(mg_program *p, size_t bytes, int external, int *index);
+/* The whole slot that a slot is a part of, or the slot itself. */
+static inline int mg_program_whole_slot(const mg_program *p, int index) {
+    return p->slots[index].inside >= 0 ? p->slots[index].inside : index;
+}
+/* choose_kernel.c: sets k->kernel and prepares it, for the step and values of k->plan. `layouts`:
+ * per value of the graph, the layout it was made in. */
+mg_status mg_program_choose_kernel(const mg_program *p, const int *layouts, mg_program_call *k);
+/* launches.c: sets launch_count of all calls, and extends life spans to whole launches. */
+mg_status mg_program_make_launches(mg_program *p);
+
+#endif
