@@ -47,7 +47,7 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
-NCCL_C  := runtime/comm/nccl_plugin.c
+NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
@@ -131,7 +131,7 @@ FLAGS_runtime              = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
 $B/runtime/device/kinds.o: $(ALL_KINDS:%=runtime/device/%/plugin.c)
-FLAGS_$(NCCL_C)            = -isystem $(CUDA)/include
+FLAGS_runtime/comm/nccl    = -isystem $(CUDA)/include
 
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
