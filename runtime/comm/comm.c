@@ -40,6 +40,7 @@ bool mg_collective_is_point_to_point(mg_collective kind) {
     return rows[kind].point_to_point;
 }
 
+/* Whether `rank` is one of those that the role names. */
 static bool has_role(const mg_collective_call *x, role r, int rank) {
     switch (r) {
     case EVERY_RANK: return true;
@@ -78,7 +79,7 @@ size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n)
     return side_bytes(x, i, &rows[x->kind].out, rank, n);
 }
 
-/* ---- set-up ---- */
+/* ---- set-up, counters, plug-ins ---- */
 
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n) {
     const char *deadline = getenv("MGPU_DEADLINE");
@@ -117,7 +118,10 @@ const mg_comm_kind *mg_comm_find(const char *kind) {
     return NULL;
 }
 
-/* ---- communicators over a local one ---- */
+/* ---- communicators over a local one ----
+ *
+ * mg_comm_over is the first member of its owner's struct, so a mg_comm of such a communicator may
+ * be cast to it. */
 
 mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n) {
     c->host = mg_comm_local(n);

@@ -42,6 +42,7 @@ typedef struct local_comm {
 
 /* ---- waiting ---- */
 
+/* What a rank is told that was not the one to fail. */
 static mg_status aborted(void) {
     return mg_fail(MG_COMM, "another device failed");
 }
@@ -71,6 +72,8 @@ static mg_status wait_for_round(local_comm *c, uint64_t round) {
     return c->round == round ? aborted() : MG_OK;
 }
 
+/* The last rank to arrive ends the round. A rank may be in the next round already while others
+ * still leave this one, so rounds are numbered. */
 static mg_status local_barrier(mg_comm *comm, int rank) {
     local_comm *c = (local_comm *)comm;
     mg_status status = MG_OK;
@@ -99,6 +102,7 @@ static void local_abort(mg_comm *comm) {
     pthread_mutex_unlock(&c->mutex);
 }
 
+/* No rank is in a call: what an aborted call has left behind is removed. */
 static void local_reset(mg_comm *comm) {
     local_comm *c = (local_comm *)comm;
     pthread_mutex_lock(&c->mutex);
@@ -191,7 +195,7 @@ REDUCER(reduce_i32, int32_t)
 REDUCER(reduce_i64, int64_t)
 REDUCER(reduce_u8, uint8_t)
 
-/* The other dtypes, through double. */
+/* bool and the half dtypes: computed in double, and rounded after every rank. */
 static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
     double a[PIECE], b[PIECE];
     mg_to_double(a, acc, t, (size_t)n);
@@ -200,6 +204,7 @@ static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op)
     mg_from_double(acc, a, t, (size_t)n);
 }
 
+/* acc = acc op in, for n elements, at most PIECE. */
 static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
     switch (t) {
     case MG_F32: reduce_f32(acc, in, n, op); return;
@@ -237,6 +242,7 @@ static int64_t part_of(const mg_comm *comm, int rank, int64_t count, int64_t *la
     return first;
 }
 
+/* Every rank reduces a part, and writes it to the root. */
 static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x, int i) {
     const int64_t count = x->operands[i].count, n = c->comm.n;
     int64_t last;
@@ -245,6 +251,8 @@ static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x,
     c->comm.bytes_moved[rank] += n * (last - first) * (int64_t)mg_dtype_size(x->dtype);
 }
 
+/* Above SHORT elements every rank reduces a part and writes it to all. Up to SHORT that costs more
+ * in cache traffic than reducing everything everywhere. */
 static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, int i) {
     const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(x->dtype);
     const int64_t count = x->operands[i].count;
@@ -261,11 +269,13 @@ static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, 
 
 /* ---- the other collectives ---- */
 
+/* Broadcast: every rank but the root copies from the root's memory. */
 static void fetch_from_root(const local_comm *c, int rank, const mg_collective_call *x, int i) {
     const size_t bytes = mg_collective_writes(x, i, rank, c->comm.n);
     if (rank != x->root) memcpy(x->operands[i].out, operand_of(c, x->root, i)->in, bytes);
 }
 
+/* All-gather: every rank copies all blocks, its own included. */
 static void gather_blocks(const local_comm *c, const mg_collective_call *x, int i) {
     char *to = x->operands[i].out;
     for (int64_t o = 0; o < x->outer; o++)

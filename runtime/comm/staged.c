@@ -21,6 +21,7 @@ typedef struct staged_comm {
     staged_rank ranks[];
 } staged_comm;
 
+/* Contents are lost when the buffer grows. */
 static mg_status buffer_reserve(buffer *b, size_t bytes) {
     if (b->data && b->bytes >= bytes) return MG_OK;
     mg_free(b->data);
@@ -39,7 +40,7 @@ static mg_status run_operand(staged_comm *c, int rank, const mg_collective_call 
     const size_t in_bytes = mg_collective_reads(x, i, rank, host->n);
     const size_t out_bytes = mg_collective_writes(x, i, rank, host->n);
     const mg_comm_operand *given = &x->operands[i];
-    mg_comm_operand on_host = *given;
+    mg_comm_operand on_host = *given; /* with addresses that the host sees */
     mg_collective_call call = *x;
     call.operands = &on_host;
     call.n_operands = 1;

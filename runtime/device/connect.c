@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "device/device.h"
 
+/* Ranks whose memory the host sees take part with their own addresses; the others get buffers. */
 static mg_comm *connect_staged(mg_device *const *devices, int n) {
     mg_staged_rank *ranks = mg_alloc_zero((size_t)n * sizeof *ranks);
     if (!ranks) return NULL;
@@ -29,6 +30,7 @@ mg_comm *mg_device_connect(mg_device *const *devices, int n) {
     if (one_kind && api->connect) {
         mg_error_clear();
         mg_comm *comm = api->connect(&(mg_device_team){.n = n, .here = n, .devices = devices});
+        /* NULL without an error: the kind has none for these devices */
         if (comm || mg_error_code() != MG_OK) return comm;
     }
     return connect_staged(devices, n);

@@ -27,6 +27,7 @@ static int n_kinds;
 
 /* ---- the table of kinds, with the lock held ---- */
 
+/* NULL if there is no such row. */
 static mg_device_kind_entry *find_kind(const char *name) {
     for (int i = 0; i < n_kinds; i++)
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
@@ -45,6 +46,7 @@ static void add_kind(const char *name, const mg_device_api *api) {
     memcpy(kinds[at].name, name, n + 1);
 }
 
+/* For mg_plugin_each. */
 static void add_plugin(void *context, const char *name) {
     (void)context;
     add_kind(name, NULL);
@@ -65,11 +67,13 @@ static void add_fixed_kinds(void) {
     }
 }
 
+/* Looks into the folders every time: MGPU_PLUGINS may have been changed by the program itself. */
 static void add_all_kinds(void) {
     add_fixed_kinds();
     mg_plugin_each("mg_device_plugin", add_plugin, NULL);
 }
 
+/* NULL, with a message: the file is missing, does not load, or is not what its name says. */
 static const mg_device_api *load_plugin(const char *kind) {
     /* libgomp reads this variable once, when it is loaded. Its default lets idle threads spin for
      * long, which costs a factor of fifty while other threads keep the cores busy; this value costs
@@ -94,7 +98,9 @@ static const mg_device_api *load_kind(mg_device_kind_entry *k) {
     return k->api;
 }
 
-/* ---- kinds ---- */
+/* ---- looking kinds up ----
+ *
+ * Folders are searched only for names that have no row yet: known kinds cost no file access. */
 
 const mg_device_api *mg_device_kind(const char *kind) {
     pthread_mutex_lock(&lock);
@@ -154,6 +160,7 @@ static mg_status resolve_alias(char kind[MG_KIND_NAME]) {
     return mg_fail(MG_UNSUPPORTED, "no device kind here is a GPU");
 }
 
+/* MG_USAGE, naming what was given, the nearest kind, and all kinds. */
 static mg_status unknown_kind(const char *what, const char *given, const char *kind) {
     const char *names[MG_MAX_KINDS + 1];
     char list[MG_MAX_KINDS * (MG_KIND_NAME + 2)] = "";
