@@ -1,12 +1,14 @@
-/* The program: a superset of luajit's command line around the mgpu library.
+/* The program mgpulua: luajit's command line, and options of its own, around the mgpu library.
  *
- * Options are gone through twice: first to find the script and what sort of run it is, then, inside
- * Lua, in order. Ctrl-C must stop compiled loops too: a debug hook alone never fires in them, but
- * with LuaJIT's profiler on they look at its flag. Its timer is switched off at once and Ctrl-C
- * ticks instead: a timer's signals would land in oneDNN's generated kernels, which keep values
- * below the stack pointer (seen as a corrupted heap). For the same reason Ctrl-C has a stack of its
- * own.
- */
+ * The command line is read twice: first to find the script and what is to be done (scan), then,
+ * inside Lua, to carry out the options in order (run_options).
+ *
+ * Ctrl-C must also stop loops that LuaJIT has compiled. A debug hook is never called in compiled
+ * code, but while LuaJIT's profiler is on, compiled loops check a flag that its signal sets. So the
+ * profiler is started with its timer disabled, and the handler of Ctrl-C raises the profiler's
+ * signal. The timer must stay off, and the handler needs a stack of its own, because kernels that
+ * oneDNN generates use memory below the stack pointer, or the stack pointer itself: a signal on the
+ * normal stack corrupts it. */
 #include "core/status.h"
 #include "core/threads.h"
 #include "device/device.h"
@@ -26,17 +28,23 @@
 
 int luaopen_mgpu_core(lua_State *L);
 
+/* Exit statuses besides 0 and 1, by the code of the library's error. */
 enum { EXIT_INTERNAL = 70, EXIT_FILE = 74, EXIT_PEER = 76, EXIT_DEVICE = 77 };
 
+/* What the command line asks for. */
 typedef struct run_mode {
     char **argv;
-    int argc, script; /* script: index in argv of its name; argc if none */
-    bool interactive, no_env, version, executed, bytecode;
-    const char *wrong; /* a usage error */
-    int exit_status;
+    int argc, script;  /* script: index in argv of its name; argc if there is none */
+    bool interactive;  /* -i: go to the prompt after the script */
+    bool no_env;       /* -E: ignore the environment */
+    bool version;      /* print the version */
+    bool executed;     /* an option does something by itself: no prompt without a script */
+    bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
+    const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
+    int exit_status;   /* set by protected_main */
 } run_mode;
 
-static lua_State *running; /* for the signal handler */
+static lua_State *running; /* the Lua thread that Ctrl-C stops */
 
 static const char usage[] =
     "usage: mgpulua [options] [script [args]]\n"
@@ -53,7 +61,9 @@ static const char usage[] =
     "  --help          this text\n"
     "  --              no more options;  -  read the script from standard input\n";
 
-/* ---- Lua pieces: each is called with the option's text --------------------------------------- */
+/* ---- options as pieces of Lua: each is called with the option's value --------------------------
+ *
+ * -j and -O are parsed as luajit's own front end does. */
 
 static const char jit_command[] =
     "local name, options = (...):match '^([^=]*)=?(.*)$'\n"
@@ -82,8 +92,8 @@ static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 /* ---- errors and signals ---------------------------------------------------------------------- */
 
-/* Lua compares a tensor and a number without asking the tensor, so its message says nothing of it.
- */
+/* Lua does not ask tensors when `<` compares one with a number, so its message cannot name the
+ * remedy: adds it to the message at index 1. */
 static void explain_comparison(lua_State *L) {
     const char *message = lua_tostring(L, 1);
     if (!strstr(message, "attempt to compare ") || !strstr(message, "userdata")) return;
@@ -93,7 +103,8 @@ static void explain_comparison(lua_State *L) {
     lua_concat(L, 2);
 }
 
-/* As luajit: a message with __tostring, or a string with a traceback. */
+/* The error handler, as luajit's: appends a traceback to messages that are strings or have
+ * __tostring, and leaves other error values alone. */
 static int add_traceback(lua_State *L) {
     if (!lua_isstring(L, 1)) {
         if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
@@ -106,26 +117,31 @@ static int add_traceback(lua_State *L) {
     return 1;
 }
 
-static void stop(lua_State *L, lua_Debug *ar) {
+/* The debug hook that raises the error. If a call into the library has answered the interrupt
+ * meanwhile, there is nothing left to raise. */
+static void raise_interrupted(lua_State *L, lua_Debug *ar) {
     (void)ar;
     lua_sethook(L, NULL, 0, 0);
-    if (!mg_interrupt_take()) return; /* a call into the library has already raised it */
+    if (!mg_interrupt_take()) return;
     mg_fail(MG_INTERRUPTED, "interrupted!");
     luaL_error(L, "interrupted!");
 }
 
+/* Interpreted code calls the hook at its next instruction, call or return. Safe in a signal
+ * handler. */
 static void stop_soon(lua_State *L) {
-    lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* The second Ctrl-C, if the first is not answered, ends the process. */
+/* Ctrl-C. A second one ends the process, if the first has not been answered by then. */
 static void on_interrupt(int signal_number) {
     signal(signal_number, SIG_DFL);
-    mg_interrupt();
-    stop_soon(running);
-    raise(SIGPROF);
+    mg_interrupt();     /* for calls into the library */
+    stop_soon(running); /* for interpreted code */
+    raise(SIGPROF);     /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
+/* Called by the profiler when a compiled loop has seen its flag. */
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
     (void)data, (void)samples, (void)vmstate;
     if (mg_interrupt_pending()) stop_soon(L);
@@ -146,7 +162,8 @@ int mg_program_call(lua_State *L, int n_args, int n_results) {
     return status;
 }
 
-/* The exit status for a message: that of the library's last error, if the message is about it. */
+/* The exit status for a Lua error message: by the code of the library's last error if the message
+ * contains that error, else 1. */
 static int exit_status_of(const char *message) {
     const char *last = mg_error_message();
     if (!last[0] || !strstr(message, last)) return EXIT_FAILURE;
@@ -171,10 +188,10 @@ int mg_program_report(lua_State *L, int status) {
     return exit_status;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running chunks -------------------------------------------------------------------------- */
 
-/* Calls the chunk just loaded, or reports why it did not load. */
+/* Calls the chunk on top of the stack, which has been loaded with this Lua status, or reports why
+ * it did not load. Returns the exit status. */
 static int run_loaded(lua_State *L, int status, const char *argument) {
     int n = 0;
     if (status == 0 && argument) lua_pushstring(L, argument), n = 1;
@@ -186,6 +203,7 @@ static int run_text(lua_State *L, const char *text, const char *name, const char
     return run_loaded(L, luaL_loadbuffer(L, text, strlen(text), name), argument);
 }
 
+/* LUA_INIT: a chunk, or the name of a file after `@`. */
 static int run_init(lua_State *L) {
     const char *init = getenv("LUA_INIT");
     if (!init) return EXIT_SUCCESS;
@@ -193,7 +211,8 @@ static int run_init(lua_State *L) {
     return run_text(L, init, "=LUA_INIT", NULL);
 }
 
-/* The global table arg: the script at 0, its arguments after it, the rest at negative indexes. */
+/* Sets the global table `arg`: the script's name at 0, its arguments from 1 on, and what stands
+ * before the script at negative indexes. */
 static void make_arg_table(lua_State *L, const run_mode *m) {
     int script = m->script < m->argc ? m->script : 0;
     lua_createtable(L, m->argc - script, script);
@@ -204,6 +223,7 @@ static void make_arg_table(lua_State *L, const run_mode *m) {
     lua_setglobal(L, "arg");
 }
 
+/* `-` is standard input, unless it stands after `--`. */
 static int run_script(lua_State *L, const run_mode *m) {
     const char *name = m->argv[m->script];
     if (strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0) name = NULL;
@@ -219,11 +239,12 @@ static void print_version(void) {
     fflush(stdout);
 }
 
-/* ---- where the Lua files are ----------------------------------------------------------------- */
+/* ---- finding the Lua files ------------------------------------------------------------------- */
 
-/* The folder that holds lua/ and models/, as seen from the program's own place; false: nowhere. */
+/* Writes the folder that holds lua/ and models/ to `root`: it is searched for relative to the
+ * program file, so that a build folder and an installed prefix both work from anywhere. */
 static bool find_root(char *root, size_t room) {
-    /* build/mgpulua, build/<hash>/mgpulua, PREFIX/bin/mgpulua */
+    /* for build/mgpulua, build/<hash>/mgpulua, and PREFIX/bin/mgpulua */
     static const char *const places[] = {"/..", "/../..", "/../share/mgpulua"};
     char self[1024], probe[1200];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -244,8 +265,8 @@ static bool find_root(char *root, size_t room) {
     return false;
 }
 
-/* Puts our Lua files first on package.path, and the binding and the aliases where require finds
- * them. */
+/* Puts mgpu's Lua files first on package.path, and the C binding and the aliases of modules into
+ * package.preload. */
 static void set_up_packages(lua_State *L) {
     char root[1024];
     lua_getglobal(L, "package");
@@ -267,8 +288,9 @@ static void set_up_packages(lua_State *L) {
 /* ---- the command line ------------------------------------------------------------------------ */
 
 typedef struct program_option {
-    const char *name, *code; /* code: Lua, run when the option's turn comes; NULL: handled in C */
-    bool takes_value, alone; /* alone: runs instead of a script */
+    const char *name, *code; /* code: Lua that carries the option out */
+    bool takes_value;        /* the next argument is its value */
+    bool alone;              /* without a script the program ends after it */
 } program_option;
 
 static const program_option long_options[] = {
@@ -283,7 +305,9 @@ static const program_option *find_long(const char *name) {
     return NULL;
 }
 
-/* Reads one `--name`; how many further arguments it takes, or -1. */
+/* Reads one `--name`. Returns how many further arguments are its value, or -1 for an unknown
+ * option.
+ */
 static int scan_long(run_mode *m, const char *name) {
     const program_option *option = find_long(name);
     if (option) {
@@ -297,7 +321,7 @@ static int scan_long(run_mode *m, const char *name) {
     return -1;
 }
 
-/* Reads one `-x`; likewise. */
+/* The same for one `-x`. A value may stand in the same argument: -lname. */
 static int scan_short(run_mode *m, const char *option) {
     const char *rest = option + 2;
     switch (option[1]) {
@@ -313,7 +337,7 @@ static int scan_short(run_mode *m, const char *option) {
     }
 }
 
-/* Finds the script and what sort of run this is. */
+/* Fills in the run mode from the command line, without running anything. */
 static void scan(run_mode *m) {
     int i = 1;
     for (; i < m->argc && !m->bytecode; i++) {
@@ -333,7 +357,8 @@ static void scan(run_mode *m) {
     m->script = i;
 }
 
-/* Runs the options before the script, in order. */
+/* Carries out the options before the script, in order. Returns the exit status of the first that
+ * fails. */
 static int run_options(lua_State *L, const run_mode *m) {
     for (int i = 1; i < m->script; i++) {
         const char *a = m->argv[i], *value = a + 2;
@@ -356,7 +381,7 @@ static int run_options(lua_State *L, const run_mode *m) {
     return EXIT_SUCCESS;
 }
 
-/* luajit -b: the rest of the command line belongs to jit.bcsave. */
+/* luajit -b: jit.bcsave finds the rest of the command line in `arg`. */
 static int run_bytecode(lua_State *L, const run_mode *m) {
     lua_newtable(L);
     int n = 0, i = 1;
@@ -373,6 +398,7 @@ static int run_bytecode(lua_State *L, const run_mode *m) {
     return run_text(L, jit_bytecode, "=mgpulua", NULL);
 }
 
+/* Everything that the command line asks for, in luajit's order. Returns the exit status. */
 static int run_all(lua_State *L, const run_mode *m) {
     int status = m->no_env ? EXIT_SUCCESS : run_init(L);
     if (status == EXIT_SUCCESS && m->bytecode) return run_bytecode(L, m);
@@ -392,7 +418,8 @@ static int run_all(lua_State *L, const run_mode *m) {
     return status;
 }
 
-/* Compiled loops look at the profiler's flag, which only Ctrl-C sets. */
+/* Starts the profiler without its timer, and gives signal handlers a stack: see the file's header.
+ */
 static void watch_for_interrupts(lua_State *L) {
     static char memory[1 << 16];
     const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
@@ -401,6 +428,7 @@ static void watch_for_interrupts(lua_State *L) {
     setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
 }
 
+/* The part of main that may raise Lua errors. */
 static int protected_main(lua_State *L) {
     run_mode *m = lua_touserdata(L, 1);
     lua_settop(L, 0);
@@ -418,10 +446,9 @@ static int protected_main(lua_State *L) {
     return 0;
 }
 
-/* ---- the state --------------------------------------------------------------------------------
- */
+/* ---- the Lua state --------------------------------------------------------------------------- */
 
-/* With malloc beneath it, leak and address checkers see Lua's own memory. */
+/* An allocator on top of malloc: leak and address checkers then see Lua's own memory. */
 static void *plain_allocator(void *data, void *block, size_t old_size, size_t size) {
     (void)data, (void)old_size;
     if (size > 0) return realloc(block, size);
@@ -454,7 +481,7 @@ int main(int argc, char **argv) {
         fputs("mgpulua: not enough memory for a Lua state\n", stderr);
         return EXIT_FAILURE;
     }
-    atexit(mg_devices_close); /* after the state, or after os.exit() */
+    atexit(mg_devices_close); /* runs after lua_close, and also after os.exit() */
     int status = lua_cpcall(L, protected_main, &m);
     if (status) m.exit_status = mg_program_report(L, status);
     luaJIT_profile_stop(L);

@@ -1,7 +1,9 @@
-/* The prompt: reads statements or expressions, runs them, prints what they give.
+/* The prompt: reads Lua statements or expressions, runs them and prints their values.
  *
- * Expressions print themselves, a trailing `;` hushes, unfinished input goes on in the next line,
- * `_` is the last value. Ctrl-C drops what is being typed or stops what is being computed. */
+ * An input is first compiled as an expression (`return ` before it) and then, if that fails, as
+ * statements. A trailing `;` suppresses printing. An incomplete input continues on the next line,
+ * behind the prompt `>>`. `_` holds the first value of the last input. Ctrl-C discards the input
+ * that is being typed, or stops the computation that is running. */
 #include "program.h"
 
 #include <errno.h>
@@ -13,13 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static void note_interrupt(int signal_number) {
+/* A handler that does nothing: without SA_RESTART its signal makes read() fail with EINTR. */
+static void wake_read(int signal_number) {
     (void)signal_number;
-} /* makes read() return */
+}
 
-/* The next line without its newline; NULL at the end of input or, with *interrupted, on Ctrl-C. */
+/* Reads a line and removes its newline; the caller frees it. NULL at the end of input, and on
+ * Ctrl-C, which sets *interrupted. The prompt is shown on terminals only. */
 static char *read_line(const char *prompt, bool *interrupted) {
-    struct sigaction action = {.sa_handler = note_interrupt}, before;
+    struct sigaction action = {.sa_handler = wake_read}, before;
     if (isatty(STDIN_FILENO)) fputs(prompt, stdout);
     fflush(stdout);
     sigaction(SIGINT, &action, &before);
@@ -38,21 +42,23 @@ static char *read_line(const char *prompt, bool *interrupted) {
     return line;
 }
 
-/* Whether the message on the stack says that the input is a beginning. */
-static bool unfinished(lua_State *L, int status) {
+/* Whether the compiler's message on top of the stack says that the input ended too early: Lua names
+ * the token at which it stopped. */
+static bool is_incomplete(lua_State *L, int status) {
     if (status != LUA_ERRSYNTAX) return false;
     size_t n;
     const char *message = lua_tolstring(L, -1, &n), *mark = "'<eof>'";
     return n >= strlen(mark) && strcmp(message + n - strlen(mark), mark) == 0;
 }
 
-/* Compiles the text at `text` as `return text`, or else as it stands. */
-static int compile(lua_State *L, int text, bool *hush) {
+/* Compiles the string at stack index `text` as an expression, or else as statements, and pushes the
+ * function or the message. Sets *quiet if the input ends in `;`. Returns a Lua status. */
+static int compile_input(lua_State *L, int text, bool *quiet) {
     size_t n;
     const char *source = lua_tolstring(L, text, &n);
     while (n > 0 && strchr(" \t\n", source[n - 1])) n--;
-    *hush = n > 0 && source[n - 1] == ';';
-    if (*hush) n--;
+    *quiet = n > 0 && source[n - 1] == ';';
+    if (*quiet) n--;
     lua_pushliteral(L, "return ");
     lua_pushlstring(L, source, n);
     lua_concat(L, 2);
@@ -66,15 +72,17 @@ static int compile(lua_State *L, int text, bool *hush) {
     return luaL_loadbuffer(L, source, n, "=stdin");
 }
 
-/* Appends `line` to the text on top of the stack. */
-static void append(lua_State *L, const char *line) {
+/* Appends a line to the string on top of the stack. */
+static void append_line(lua_State *L, const char *line) {
     lua_pushliteral(L, "\n");
     lua_pushstring(L, line);
     lua_concat(L, 3);
 }
 
-/* Reads and compiles one input: -1 at the end, else a Lua status and the function or message. */
-static int read_input(lua_State *L, bool *hush) {
+/* Reads and compiles one input of one or more lines. Returns -1 at the end of standard input, else
+ * a Lua status, with the function or the message on top of the stack. The input itself may be left
+ * below, at index 1. After Ctrl-C the input is empty. */
+static int read_input(lua_State *L, bool *quiet) {
     bool interrupted;
     char *line = read_line("> ", &interrupted);
     if (interrupted) {
@@ -85,30 +93,30 @@ static int read_input(lua_State *L, bool *hush) {
     lua_pushstring(L, line[0] == '=' ? line + 1 : line);
     free(line);
     for (;;) {
-        int status = compile(L, 1, hush);
-        if (!unfinished(L, status)) return status;
+        int status = compile_input(L, 1, quiet);
+        if (!is_incomplete(L, status)) return status;
         line = read_line(">> ", &interrupted);
         if (interrupted) {
             fputc('\n', stdout);
             lua_settop(L, 0);
             return luaL_loadstring(L, "");
         }
-        if (!line) return status; /* the end of input: the message stands */
+        if (!line) return status; /* the input stays incomplete: that is the error */
         lua_settop(L, 1);
-        append(L, line);
+        append_line(L, line);
         free(line);
     }
 }
 
-/* Prints the values from stack index `first` on, and keeps the first as `_`. */
-static void show(lua_State *L, int first, bool hush) {
+/* Prints the values from stack index `first` on by Lua's `print`, and stores the first in `_`. */
+static void print_values(lua_State *L, int first, bool quiet) {
     int n = lua_gettop(L) - first + 1;
     if (n <= 0) return;
     if (!lua_isnil(L, first)) {
         lua_pushvalue(L, first);
         lua_setglobal(L, "_");
     }
-    if (hush) return;
+    if (quiet) return;
     lua_getglobal(L, "print");
     lua_insert(L, first);
     int status = mg_program_call(L, n, 0);
@@ -116,17 +124,17 @@ static void show(lua_State *L, int first, bool hush) {
 }
 
 void mg_repl(lua_State *L) {
-    bool hush = false;
+    bool quiet = false;
     for (;;) {
         lua_settop(L, 0);
-        int status = read_input(L, &hush);
+        int status = read_input(L, &quiet);
         if (status < 0) break;
-        if (lua_gettop(L) > 1) lua_remove(L, 1); /* the text */
+        if (lua_gettop(L) > 1) lua_remove(L, 1); /* the input's text */
         if (status == 0) status = mg_program_call(L, 0, LUA_MULTRET);
         if (status)
             mg_program_report(L, status);
         else
-            show(L, 1, hush);
+            print_values(L, 1, quiet);
     }
     lua_settop(L, 0);
     if (isatty(STDIN_FILENO)) fputc('\n', stdout);
