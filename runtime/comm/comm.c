@@ -19,17 +19,19 @@ typedef struct side { /* of a collective: what it reads, or what it writes */
     amount amount;
 } side;
 
+enum { REDUCES = 1, POINT_TO_POINT = 2 }; /* flags */
+
 static const struct row {
     const char *name;
     side in, out;
-    bool point_to_point;
+    int flags;
 } rows[MG_N_COLLECTIVES] = {
-    [MG_NO_COLLECTIVE] = {"none", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, false},
-    [MG_ALL_REDUCE] = {"all_reduce", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, false},
-    [MG_REDUCE] = {"reduce", {EVERY_RANK, COUNT}, {THE_ROOT, COUNT}, false},
-    [MG_BROADCAST] = {"broadcast", {THE_ROOT, COUNT}, {ALL_BUT_THE_ROOT, COUNT}, false},
-    [MG_ALL_GATHER] = {"all_gather", {EVERY_RANK, BLOCK}, {EVERY_RANK, WHOLE}, false},
-    [MG_TRANSFER] = {"transfer", {THE_ROOT, COUNT}, {THE_RECEIVER, COUNT}, true},
+    [MG_NO_COLLECTIVE] = {"none", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, 0},
+    [MG_ALL_REDUCE] = {"all_reduce", {EVERY_RANK, COUNT}, {EVERY_RANK, COUNT}, REDUCES},
+    [MG_REDUCE] = {"reduce", {EVERY_RANK, COUNT}, {THE_ROOT, COUNT}, REDUCES},
+    [MG_BROADCAST] = {"broadcast", {THE_ROOT, COUNT}, {ALL_BUT_THE_ROOT, COUNT}, 0},
+    [MG_ALL_GATHER] = {"all_gather", {EVERY_RANK, BLOCK}, {EVERY_RANK, WHOLE}, 0},
+    [MG_TRANSFER] = {"transfer", {THE_ROOT, COUNT}, {THE_RECEIVER, COUNT}, POINT_TO_POINT},
 };
 
 const char *mg_collective_name(mg_collective kind) {
@@ -37,7 +39,7 @@ const char *mg_collective_name(mg_collective kind) {
 }
 
 bool mg_collective_is_point_to_point(mg_collective kind) {
-    return rows[kind].point_to_point;
+    return (rows[kind].flags & POINT_TO_POINT) != 0;
 }
 
 /* Whether `rank` is one of those that the role names. */
@@ -100,7 +102,7 @@ void mg_comm_clear(mg_comm *c) {
 
 /* A rank whose own input is part of its result, as in all_gather, does not fetch that part. */
 void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x) {
-    for (int i = 0; i < x->n_operands; i++) {
+    for (int i = 0; i < x->n_operands && !(rows[x->kind].flags & REDUCES); i++) {
         const size_t own = mg_collective_reads(x, i, rank, c->n);
         const size_t all = mg_collective_writes(x, i, rank, c->n);
         if (all > own) c->bytes_moved[rank] += (int64_t)(all - own);

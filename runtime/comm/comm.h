@@ -147,8 +147,8 @@ const mg_comm_kind *mg_comm_find(const char *kind);
  * ten minutes if that is not set. MG_OOM. */
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n);
 void mg_comm_clear(mg_comm *c);
-/* Adds to bytes_moved what `rank` gets from other ranks in a call that only moves data. Reductions
- * depend on the algorithm: implementations count them themselves. */
+/* Adds to bytes_moved what `rank` gets from other ranks in a call that only moves data. What a
+ * reduction moves depends on the algorithm: it adds nothing, and the implementation counts. */
 void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x);
 
 /* A communicator whose ranks are threads of this process and meet in a local communicator: it

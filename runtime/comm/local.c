@@ -307,7 +307,7 @@ static mg_status local_run(mg_comm *comm, int rank, const mg_collective_call *x)
     MG_TRY(local_barrier(comm, rank));
     const double start = mg_seconds();
     for (int i = 0; i < x->n_operands; i++) MG_TRY(run_operand(c, rank, x, i));
-    if (x->kind != MG_ALL_REDUCE && x->kind != MG_REDUCE) mg_comm_count_moved(comm, rank, x);
+    mg_comm_count_moved(comm, rank, x);
     comm->busy[rank] += mg_seconds() - start;
     return local_barrier(comm, rank);
 }

@@ -121,7 +121,7 @@ static ncclResult_t enqueue(mg_comm *comm, int i, const mg_collective_call *x,
 }
 
 /* Adds what a rank sends in a reduction by NCCL's ring algorithm: an all-reduce sends every byte
- * around almost twice, a reduce once. */
+ * around almost twice, a reduce once. Nothing for collectives that do not reduce. */
 static void count_reduction(mg_comm *comm, int i, const mg_collective_call *x) {
     const int64_t size = (int64_t)mg_dtype_size(x->dtype), n = comm->n;
     for (int k = 0; k < x->n_operands; k++) {
@@ -135,13 +135,10 @@ static void count_reduction(mg_comm *comm, int i, const mg_collective_call *x) {
  * receives of a gather, which would wait for each other if they were started one by one. */
 mg_status mg_nccl_run(mg_comm *comm, int i, const mg_collective_call *x) {
     mg_nccl_rank *r = rank_of(comm, i);
-    const bool reduces = x->kind == MG_ALL_REDUCE || x->kind == MG_REDUCE;
     const bool grouped = x->n_operands > 1 || x->kind == MG_ALL_REDUCE || x->kind == MG_ALL_GATHER;
     MG_TRY(begin_call(mg_nccl_of(comm), r));
-    if (reduces)
-        count_reduction(comm, i, x);
-    else
-        mg_comm_count_moved(comm, i, x);
+    count_reduction(comm, i, x);
+    mg_comm_count_moved(comm, i, x);
     ncclResult_t result = grouped ? mg_nccl.ncclGroupStart() : ncclSuccess;
     for (int k = 0; k < x->n_operands && !mg_nccl_failed(result); k++)
         result = enqueue(comm, i, x, &x->operands[k]);

@@ -219,7 +219,7 @@ static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
         MG_TRY(work(c, i, x, o));
         MG_TRY(part(c, i));
     }
-    if (x->kind != MG_ALL_REDUCE && x->kind != MG_REDUCE) mg_comm_count_moved(comm, i, x);
+    mg_comm_count_moved(comm, i, x);
     return MG_OK;
 }
 
