@@ -232,7 +232,7 @@ bench: all ## speed, side by side with other frameworks
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda -name "*.[ch]")
+C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
