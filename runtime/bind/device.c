@@ -1,4 +1,6 @@
-/* Devices and settings in Lua. */
+/* Devices and numeric settings in Lua: lists of devices, the default device, descriptions,
+ * precision and determinism, and the faults that tests inject. Kinds are known by their
+ * mg_device_api only. */
 #include "bind/bind.h"
 #include "device/fault.h"
 #include "device/kinds.h"
@@ -6,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char LIST[] = "mgpu.devices"; /* registry: what --devices chose, or nil */
+/* Key in the registry: the list of names that --devices chose; nil if it was not given. */
+static const char LIST[] = "mgpu.devices";
 
 /* Appends to the table on top of the stack the names that the kind has in lists: every card of a
  * physical kind; of the others, which can be named in any number, the first. */
@@ -91,7 +94,8 @@ static int core_is_device_kind(lua_State *L) {
     return 1;
 }
 
-/* set_devices(list): what devices() returns from here on; the first becomes the default. */
+/* set_devices(list): opens the devices, and makes devices() return this list from here on. The
+ * first becomes the default device. */
 static int core_set_devices(lua_State *L) {
     bind_want(L, 1, LUA_TTABLE, "set_devices");
     const int n = (int)lua_objlen(L, 1);
@@ -127,6 +131,7 @@ static int core_device_info(lua_State *L) {
     return 1;
 }
 
+/* default_device([name]) -> the name of the device that new tensors lie on, after setting it */
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "default_device");
@@ -140,7 +145,8 @@ static int core_default_device(lua_State *L) {
     return 1;
 }
 
-/* precision(["fast" | "highest"]) */
+/* precision(["fast" | "highest"]) -> the setting: "fast" lets kernels use TF32, Winograd and the
+ * like. */
 static int core_precision(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "precision");
@@ -156,14 +162,16 @@ static int core_precision(lua_State *L) {
     return 1;
 }
 
+/* deterministic([flag]) -> the setting: whether only kernels run that give the same bits every time
+ */
 static int core_deterministic(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) mg_deterministic_set(lua_toboolean(L, 1));
     lua_pushboolean(L, mg_deterministic());
     return 1;
 }
 
-/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =, lost =}: a planned failure,
- * for tests; fault() takes it back. */
+/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =, lost =}: injects a fault,
+ * for tests: see device/fault.h. fault() removes it. */
 static int core_fault(lua_State *L) {
     mg_fault fault = {.at = 1};
     if (lua_isnoneornil(L, 1)) {
@@ -187,6 +195,7 @@ static int core_fault(lua_State *L) {
     return 0;
 }
 
+/* close_devices(): for tests that look for leaks. */
 static int core_close_devices(lua_State *L) {
     (void)L;
     mg_devices_close();

@@ -5,7 +5,10 @@
 #include "core/plugin.h"
 #include <stdlib.h>
 
-/* ---- the table: which ranks read and write how much ---- */
+/* ---- the table: which ranks read and write how much ----
+ *
+ * Staging, counting and the programs of devices work from it. Implementations switch over the kind
+ * only to do the work. */
 
 typedef enum role { EVERY_RANK, THE_ROOT, ALL_BUT_THE_ROOT, THE_RECEIVER } role;
 typedef enum amount {
@@ -53,7 +56,8 @@ static bool has_role(const mg_collective_call *x, role r, int rank) {
     return false;
 }
 
-/* Bytes of operand i on this side. */
+/* Bytes of operand i that `rank` of n has on this side of the call: 0 for ranks without that role.
+ */
 static size_t side_bytes(const mg_collective_call *x, int i, const side *s, int rank, int n) {
     int64_t elements = x->operands[i].count;
     if (!has_role(x, s->role, rank)) return 0;
@@ -133,10 +137,12 @@ mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n) {
     return MG_OK;
 }
 
+/* Also frees the counters, which are the local communicator's. */
 void mg_comm_over_clear(mg_comm_over *c) {
     if (c->host) c->host->api->free(c->host);
 }
 
+/* The local communicator in which the ranks meet. */
 static mg_comm *host_of(mg_comm *c) {
     return ((mg_comm_over *)c)->host;
 }

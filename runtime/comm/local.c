@@ -251,8 +251,8 @@ static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x,
     c->comm.bytes_moved[rank] += n * (last - first) * (int64_t)mg_dtype_size(x->dtype);
 }
 
-/* Above SHORT elements every rank reduces a part and writes it to all. Up to SHORT that costs more
- * in cache traffic than reducing everything everywhere. */
+/* Above SHORT elements every rank reduces a part and writes it to all ranks. Up to SHORT each rank
+ * reduces all elements for itself: so little work is not worth dividing. */
 static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, int i) {
     const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(x->dtype);
     const int64_t count = x->operands[i].count;

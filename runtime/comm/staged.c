@@ -49,6 +49,7 @@ static mg_status run_operand(staged_comm *c, int rank, const mg_collective_call 
         MG_TRY(r->end.copy_out(r->end.device, r->in.data, given->in, in_bytes));
         on_host.in = r->in.data;
     }
+    /* A rank without a result leaves its out alone: it may be a placeholder of another size. */
     const bool copies_back = r->end.copy_in && mg_collective_has_output(x, rank);
     if (copies_back) {
         MG_TRY(buffer_reserve(&r->out, out_bytes));
@@ -64,6 +65,7 @@ static mg_status staged_run(mg_comm *comm, int rank, const mg_collective_call *x
     return MG_OK;
 }
 
+/* No rank is in a call. */
 static void staged_free(mg_comm *comm) {
     staged_comm *c = (staged_comm *)comm;
     for (int i = 0; i < comm->n; i++) {

@@ -51,6 +51,8 @@ static void *visit_folders(void *(*visit)(void *context, const char *folder), vo
 
 /* ---- loading one ---- */
 
+/* The handle of dlopen; NULL: the folder has no such file, or it does not load (dlerror says why).
+ */
 static void *open_in_folder(void *name, const char *folder) {
     char path[MAX_PATH];
     snprintf(path, sizeof path, "%s/%s%s%s", folder, PREFIX, (const char *)name, SUFFIX);
@@ -99,6 +101,7 @@ static bool table_defines(const image *file, const Elf64_Shdr *tables, uint64_t 
     return false;
 }
 
+/* Looks for the table of dynamic symbols among the sections of a 64-bit ELF file. */
 static bool image_exports(const image *file, const char *name) {
     const Elf64_Ehdr *header = image_part(file, 0, 1, sizeof *header);
     if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -112,6 +115,7 @@ static bool image_exports(const image *file, const char *name) {
     return false;
 }
 
+/* Maps the file instead of reading it: only the pages that hold the tables are loaded. */
 static bool file_exports(const char *path, const char *symbol) {
     struct stat about;
     bool exports = false;
@@ -129,7 +133,7 @@ static bool file_exports(const char *path, const char *symbol) {
     return exports;
 }
 
-typedef struct listing {
+typedef struct listing { /* the arguments of mg_plugin_each */
     const char *symbol;
     void (*found)(void *context, const char *name);
     void *context;
@@ -145,6 +149,7 @@ static bool plugin_name(const char *file, char *name, size_t size) {
     return true;
 }
 
+/* Reports the plug-ins of one folder; a folder that cannot be read has none. */
 static void *list_folder(void *context, const char *folder) {
     const listing *l = context;
     DIR *entries = opendir(folder);

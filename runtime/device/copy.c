@@ -3,16 +3,19 @@
 #include "core/alloc.h"
 #include "device/device.h"
 
+/* Whether memcpy could reach the device's memory. */
 static bool is_host_visible(const mg_device *d) {
     return mg_device_kind_is_host_visible(d->api);
 }
 
+/* MG_UNSUPPORTED: the two devices have no direct way. */
 static mg_status copy_between(mg_device *to, void *dst, mg_device *from, const void *src,
                               size_t bytes) {
     if (to->api != from->api || !to->api->copy_peer) return MG_UNSUPPORTED;
     return to->api->copy_peer(to, dst, from, src, bytes);
 }
 
+/* At most one copy more than needed: where one side is host memory, no staging buffer is used. */
 static mg_status copy_by_host(mg_device *to, void *dst, mg_device *from, const void *src,
                               size_t bytes) {
     if (is_host_visible(to)) return from->api->copy_out(from, dst, src, bytes);

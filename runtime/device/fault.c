@@ -40,6 +40,8 @@ static bool take_fault(const mg_device *d, const char *op, bool commit, mg_fault
     return due;
 }
 
+/* A stuck device polls `given_up`, a lost one the counter of mg_fault_let_go: both sleep between
+ * two looks. */
 mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
                          bool (*given_up)(void *context), void *context) {
     const struct timespec nap = {.tv_nsec = 5000000};

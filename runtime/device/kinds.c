@@ -21,6 +21,7 @@ enum { MAX_ORDINAL = MG_MAX_DEVICES - 1 };
 
 static const char ALIAS[] = "gpu"; /* of the best kind whose api says `gpu` */
 
+/* Not device.c's lock: that one may be held when a kind is looked up here, never the other way. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static mg_device_kind_entry kinds[MG_MAX_KINDS]; /* with the lock; sorted by name */
 static int n_kinds;
@@ -121,11 +122,13 @@ bool mg_device_is_kind(const char *name) {
     return known;
 }
 
-/* Unavailable kinds first, so that lists begin with what is missing; then by falling rank. */
+/* Unavailable kinds first, so that lists begin with what is missing; then by falling rank, and by
+ * name where ranks are equal. */
 static int by_rank(const void *a, const void *b) {
     const mg_device_kind_entry *x = a, *y = b;
-    if (!x->api || !y->api) return (x->api != NULL) - (y->api != NULL);
-    return (x->api->rank < y->api->rank) - (x->api->rank > y->api->rank);
+    if (!x->api != !y->api) return x->api ? 1 : -1;
+    if (x->api && x->api->rank != y->api->rank) return x->api->rank < y->api->rank ? 1 : -1;
+    return strcmp(x->name, y->name);
 }
 
 int mg_device_kinds(mg_device_kind_entry list[MG_MAX_KINDS]) {
@@ -152,8 +155,8 @@ static mg_status resolve_alias(char kind[MG_KIND_NAME]) {
         memcpy(kind, best->name, MG_KIND_NAME);
         return MG_OK;
     }
-    for (int i = 0; i < n && !list[i].api; i++) {
-        mg_device_kind(list[i].name); /* again, for its message */
+    /* A kind that is not available may be the GPU's: its message says what is missing. */
+    if (n > 0 && !list[0].api && !mg_device_kind(list[0].name)) {
         mg_error_prefix("no device kind here is a GPU");
         return mg_error_code();
     }
@@ -180,7 +183,8 @@ static mg_status unknown_kind(const char *what, const char *given, const char *k
     return status;
 }
 
-/* `given`: what the user wrote, which the message quotes. */
+/* mg_device_kind_resolve, with a message that quotes `given`: the whole text that the user wrote.
+ */
 static mg_status resolve_kind(const char *name, const char *what, const char *given,
                               char kind[MG_KIND_NAME]) {
     if (strcmp(name, ALIAS) == 0) return resolve_alias(kind);
@@ -232,6 +236,7 @@ mg_status mg_device_name_parse(const char *text, mg_device_name *name) {
         spelled[n] = (char)tolower((unsigned char)p[n]);
     spelled[n] = 0;
     p += n;
+    /* "cpu1" and names that are too long: what follows the letters is neither number nor end */
     if (*p && *p != ':' && *p != '/') return unknown_kind("unknown device", text, spelled);
     *name = (mg_device_name){.ordinal = 0};
     MG_TRY(resolve_kind(spelled, "unknown device", text, name->kind));

@@ -14,6 +14,7 @@ struct mg_program {
     size_t arena_bytes;
 };
 
+/* Takes no memory: tests may plan for devices larger than this machine. */
 static mg_status null_alloc(mg_device *d, size_t bytes, void **data) {
     (void)bytes;
     *data = d; /* any address but NULL: it is never dereferenced */
@@ -29,6 +30,7 @@ static mg_status null_copy_in(mg_device *d, void *dst, const void *src, size_t b
     return MG_OK;
 }
 
+/* Guards are read back as bytes of 1: they hold. */
 static mg_status null_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
     (void)d, (void)src;
     memset(dst, 1, bytes);
@@ -48,6 +50,7 @@ static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
                                .first = graph->n_steps};
         list[i] = &blocks[i];
     }
+    /* widen each block's life to every step that names its value */
     for (int s = 0; s < graph->n_steps && status == MG_OK; s++) {
         const mg_step *step = &graph->steps[s];
         for (int k = 0; k < step->n_in + step->n_out; k++) {

@@ -151,6 +151,8 @@ static void mark_lost(mg_device *d, double waited, mg_status *status, char **mes
     *message = mg_strdup(text);
 }
 
+/* Workers are waited for in order. The limit is looked at again after each poll, because it depends
+ * on which jobs have returned so far. */
 mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
                          double deadline, mg_status *statuses, char **messages) {
     for (int i = 0; i < n; i++) MG_TRY(ensure_worker(devices[i]));
@@ -165,6 +167,7 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
             if (first == 0) first = now;
             if (now - first > limit) break;
         }
+        /* A last look: it may have returned just after the limit. */
         if (poll_job(w, false, &statuses[i]))
             finish_job(w, &statuses[i], &messages[i]);
         else

@@ -21,6 +21,7 @@ mg_status mg_nccl_check(mg_comm *comm) {
     return status;
 }
 
+/* Without a message, unlike mg_nccl_check. */
 static bool is_aborted(mg_nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     const bool aborted = c->aborted;
@@ -41,6 +42,7 @@ static void set_reason(mg_nccl_comm *c, int i, const char *why) {
 
 /* ---- aborting ---- */
 
+/* By the owner, or by the last abort thread if the owner has not waited for it. */
 void mg_nccl_free_struct(mg_nccl_comm *c) {
     pthread_mutex_destroy(&c->lifetime);
     pthread_mutex_destroy(&c->mutex);
@@ -95,6 +97,7 @@ static void abort_ranks(mg_nccl_comm *c) {
     }
 }
 
+/* From any thread, also while ranks are in calls: their next poll finds the communicator gone. */
 void mg_nccl_abort(mg_comm *comm) {
     mg_nccl_comm *c = mg_nccl_of(comm);
     pthread_mutex_lock(&c->lifetime);
@@ -213,7 +216,7 @@ static void rejoin(mg_nccl_comm *c) {
     c->reason[0] = 0;
     pthread_mutex_unlock(&c->mutex);
     if (mg_nccl_join_ranks(c) == MG_OK) {
-        c->comm.generation++;
+        c->comm.generation++; /* recordings hold the old communicators */
         return;
     }
     set_reason(c, -1, mg_error_message());

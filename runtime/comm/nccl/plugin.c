@@ -17,7 +17,7 @@ static const double END_SECONDS = 5; /* that the end of a communicator may take 
 /* Ends NCCL's communicators. All ranks are told to finish before the first is waited for, because
  * they finish together. Those that do not finish in time are aborted. */
 static void end_ranks(mg_nccl_comm *c) {
-    c->comm.deadline = END_SECONDS;
+    c->comm.deadline = END_SECONDS; /* for mg_nccl_wait */
     for (int i = 0; i < c->here; i++)
         if (c->ranks[i].comm) mg_nccl.ncclCommFinalize(c->ranks[i].comm);
     for (int i = 0; i < c->here; i++) {
@@ -97,6 +97,7 @@ static mg_comm *nccl_join(const mg_comm_team *team) {
     mg_nccl_comm *c = mg_alloc_zero(sizeof *c + (size_t)team->here * sizeof *c->ranks);
     if (!c) return NULL;
     if (nccl_set_up(c, team) == MG_OK) return &c->comm;
+    /* The message of the failure stays: abort and free set none. */
     mg_nccl_abort(&c->comm);
     nccl_free(&c->comm);
     return NULL;

@@ -1,6 +1,6 @@
 /* Arena planning by the greedy-by-size heuristic: blocks are placed from the largest to the
- * smallest, each at the lowest offset that is free during its whole life. Quadratic in the number
- * of blocks, which is in the hundreds. */
+ * smallest, each at the lowest offset that is free during its whole life. The time is quadratic in
+ * the number of blocks. */
 #include "device/program/arena.h"
 #include "core/alloc.h"
 #include <stdbool.h>
@@ -19,6 +19,7 @@ static int larger_first(const void *a, const void *b) {
     return x->first - y->first;
 }
 
+/* Whether some call needs both blocks. */
 static bool alive_together(const mg_block *a, const mg_block *b) {
     return a->first <= b->last && b->first <= a->last;
 }
@@ -38,7 +39,7 @@ static size_t lowest_gap(mg_block *const *placed, int n, const mg_block *b) {
 
 /* Inserts b, keeping `placed` sorted by offset. */
 static void insert(mg_block **placed, int n, mg_block *b) {
-    int lo = 0, hi = n;
+    int lo = 0, hi = n; /* binary search for the first block behind b */
     while (lo < hi) {
         const int mid = (lo + hi) / 2;
         if (placed[mid]->offset <= b->offset)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether the kernel is written for the step's op. */
 static bool kernel_is_for(const mg_kernel *k, const mg_step *s) {
     if (!k->op) return true;
     return strcmp(k->op, s->op ? s->op->name : "fused") == 0;
@@ -42,6 +43,7 @@ static void undo_prepare(mg_program_call *k) {
     mg_error_clear();
 }
 
+/* One line per kernel that was asked: the step, the kernel, and the reason for a refusal. */
 static void log_attempt(const mg_program *p, const mg_kernel *kernel, const mg_kernel_plan *plan,
                         const char *refusal) {
     char text[512];
@@ -50,6 +52,7 @@ static void log_attempt(const mg_program *p, const mg_kernel *kernel, const mg_k
            kernel->name, refusal ? " refuses: " : "", refusal ? refusal : "");
 }
 
+/* MG_UNSUPPORTED if even the kernel of last resort cannot run the step. */
 static mg_status use_last_resort(const mg_program *p, const int *layouts, mg_program_call *k) {
     char text[512];
     /* A kind without kernels, as ref, has nothing to fall back from. */
@@ -61,6 +64,7 @@ static mg_status use_last_resort(const mg_program *p, const int *layouts, mg_pro
     return k->kernel->prepare(&k->plan);
 }
 
+/* Collectives have no kernels: their call goes to the communicator, row-major. */
 mg_status mg_program_choose_kernel(const mg_program *p, const int *layouts, mg_program_call *k) {
     if (mg_is_collective(k->plan.step)) {
         reset_ports(p->set, layouts, k);

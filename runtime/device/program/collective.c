@@ -7,6 +7,7 @@
 
 static_assert((int)MG_BUCKET_TENSORS <= (int)MG_MAX_LAUNCH, "a bucket fits into one launch");
 
+/* The name appears in MGPU_LOG=dispatch. */
 const mg_kernel mg_collective_kernel = {.name = "collective"};
 
 bool mg_is_collective(const mg_step *s) {
@@ -40,6 +41,8 @@ static mg_status copy_operand(const mg_kernel_set *set, mg_device *device, const
     return MG_OK;
 }
 
+/* Everything but the sizes comes from the first call: those of a bucket have equal attributes and
+ * dtypes. */
 mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int n,
                             const mg_run *run) {
     const mg_step *step = calls->plan->step;
@@ -62,7 +65,7 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
         x.to = x.to * run->comm->n + run->rank;
     }
     /* A rank that gives no operand, or gets no result, has a placeholder there. */
-    const bool gives = mg_collective_has_input(&x, rank);
+    const bool gives = mg_collective_has_input(&x, rank); /* else it gets */
     const mg_port *port = gives ? calls->plan->in : calls->plan->out;
     x.dtype = port->value->dtype;
     if (x.kind == MG_ALL_GATHER)

@@ -9,7 +9,7 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-enum { MAX_LAYOUTS = 4 };
+enum { MAX_LAYOUTS = 4 }; /* of a device kind, row-major included */
 
 typedef struct compiler {
     mg_program *p; /* being made */
@@ -200,6 +200,7 @@ static bool is_free_reshape(const compiler *c, const mg_step *s) {
     return is_reshape(s) && s->out[0] >= c->graph->n_external;
 }
 
+/* Carries out a free reshape. */
 static mg_status share_slot(compiler *c, const mg_step *s) {
     int index;
     MG_TRY(slot_in_layout(c, s->in[0], MG_ROW_MAJOR, &index));
@@ -213,7 +214,7 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
  * input's slot, if that part starts at an aligned *offset (bytes), as kernels expect of their
  * operands. */
 static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *offset) {
-    enum { ALIGNED = 64 };
+    enum { ALIGNED = 64 }; /* bytes: a cache line, and the widest vector */
     if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->graph->n_external)
         return false;
     const mg_value *x = &c->graph->values[s->in[0]];
@@ -233,6 +234,7 @@ static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *off
            *offset % ALIGNED == 0;
 }
 
+/* Carries out a contiguous slice. Parts of parts are parts of the whole slot. */
 static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
     int index;
     const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
@@ -272,6 +274,7 @@ static mg_status reorder_bucket(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
+/* The stages of program.h for one step, after the ways to do without a call. */
 static mg_status compile_step(compiler *c, const mg_step *s) {
     mg_program_call k;
     size_t offset;
@@ -292,7 +295,7 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     return reorder_external(c, s);
 }
 
-/* Gives the slots of the arena their offsets. */
+/* Gives the slots of the arena their offsets; slots that no call touches need none. */
 static mg_status place_slots(mg_program *p) {
     mg_block **blocks = mg_alloc((size_t)(p->n_slots + 1) * sizeof *blocks);
     int n = 0;
@@ -306,6 +309,7 @@ static mg_status place_slots(mg_program *p) {
     return status;
 }
 
+/* External values get their slots first, because steps may write to them in any order. */
 static mg_status compile_all(compiler *c) {
     const mg_kernel_graph *g = c->graph;
     for (int v = 0; v < g->n_values; v++)
@@ -332,7 +336,7 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_ke
     if (!p) return MG_OOM;
     p->device = d;
     p->set = set;
-    p->steps = graph->steps;
+    p->steps = graph->steps; /* which outlive the program */
     compiler c = {.p = p, .graph = graph};
     const size_t n = (size_t)graph->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);

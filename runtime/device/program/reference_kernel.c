@@ -19,6 +19,8 @@ static size_t double_bytes(const mg_value *v) {
     return v->dtype == MG_F64 ? 0 : (size_t)mg_shape_count(&v->shape) * sizeof(double);
 }
 
+/* Checks that the step can be run, and works out the scratch memory: the addresses of the operands,
+ * then their conversions to double, then the result in double. */
 static mg_status reference_prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
@@ -47,6 +49,7 @@ static mg_status reference_prepare(mg_kernel_plan *plan) {
 
 /* ---- ops ---- */
 
+/* Converts the operands, calls the op's reference function, and rounds its result. */
 static mg_status run_op(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_step *s = plan->step;
@@ -120,6 +123,7 @@ static mg_status run_fused(const mg_call *call) {
     const mg_shape *shape = &call->plan->out[0].value->shape;
     int64_t stride[MG_FUSE_MAX_INPUTS][MG_MAX_RANK], at[MG_MAX_RANK] = {0};
     int64_t offset[MG_FUSE_MAX_INPUTS] = {0};
+    /* inputs, immediates and results of instructions; immediates are the same for all elements */
     double v[MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS];
     memcpy(v + e->n_inputs, e->imm, (size_t)e->n_imms * sizeof *v);
     for (int i = 0; i < e->n_inputs; i++)

@@ -12,6 +12,7 @@ void mg_program_drop_call(mg_program_call *k) {
     mg_free(k->plan.in);
 }
 
+/* Slots are plain data: what a program owns are its calls and two arrays. */
 void mg_program_release(mg_program *p) {
     if (!p) return;
     for (int i = 0; i < p->n_calls; i++) mg_program_drop_call(&p->calls[i]);
@@ -24,7 +25,7 @@ size_t mg_program_arena_bytes(const mg_program *p) {
     return p->arena_bytes;
 }
 
-/* ---- running ---- */
+/* ---- binding a call to addresses ---- */
 
 /* Where a slot lies in this run. */
 static void *slot_address(const mg_program *p, int index, const mg_run *run) {
@@ -60,6 +61,8 @@ static mg_call bound_call(const mg_program *p, const mg_program_call *k, const m
                      .first = first_of(p, k->plan.step, run)};
 }
 
+/* ---- running ---- */
+
 /* Runs the launch that starts at call k. The addresses are on the stack, because several threads
  * may run the program at once. */
 static mg_status run_launch(const mg_program *p, const mg_program_call *k, const mg_run *run) {
@@ -78,6 +81,7 @@ static bool others_gave_up(void *comm) {
     return !c || c->api->check(c) != MG_OK;
 }
 
+/* For messages and for choosing the step that a fault is injected at. */
 static const char *step_name(const mg_step *s) {
     return !s ? "reorder" : s->op ? s->op->name : "fused";
 }
@@ -122,6 +126,7 @@ mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int 
     return run_range(p, run, first, last, false);
 }
 
+/* No retry is prevented here: while recording, nothing has changed yet, in either phase. */
 mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last) {
     return run_range(p, run, first, last, true);
 }
@@ -136,6 +141,8 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
     mg_program_phase(p, run->phase, &first, &last);
     return mg_program_run_calls(p, run, first, last);
 }
+
+/* ---- questions of devices that record calls ---- */
 
 /* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
 static bool call_waits(const mg_program_call *k, const mg_run *run) {
@@ -166,6 +173,7 @@ bool mg_program_draws(const mg_program *p, mg_phase phase) {
     return false;
 }
 
+/* The whole slot: calls do not say which part of an operand they touch. */
 static mg_range slot_range(const mg_program *p, int index, const mg_run *run, bool written) {
     const char *begin = slot_address(p, index, run);
     return (mg_range){begin, begin + p->slots[index].block.bytes, written};
