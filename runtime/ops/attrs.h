@@ -1,6 +1,6 @@
-/* The attribute structs of ops that others than their own family look into: devices' kernels, graph
- * passes, builders. Plain data without padding, compared with memcmp; the tables that describe them
- * stand beside the rows in ops/<family>.c. */
+/* Attribute structs that files outside the op's own family read: device kernels, graph passes and
+ * builders. Plain data without padding bytes, because they are compared with memcmp. The tables
+ * that describe the fields to Lua stand in ops/<family>.c. */
 #ifndef MG_OPS_ATTRS_H
 #define MG_OPS_ATTRS_H
 
@@ -22,7 +22,7 @@ typedef struct mg_iota_attrs { /* iota */
 } mg_iota_attrs;
 
 typedef struct mg_reduce_attrs { /* sum max min prod all any */
-    mg_ints axes;                /* none = all */
+    mg_ints axes;                /* none: all axes */
     int64_t keepdims;
 } mg_reduce_attrs;
 
@@ -38,7 +38,7 @@ typedef struct mg_slice_attrs { /* slice: 0-based, half-open */
     mg_ints start, stop, step;
 } mg_slice_attrs;
 
-typedef struct mg_pad_attrs { /* pad; interior = cells put between neighbours */
+typedef struct mg_pad_attrs { /* pad; interior: cells put between neighbours */
     mg_ints before, after, interior;
     double value;
 } mg_pad_attrs;
@@ -51,15 +51,16 @@ typedef struct mg_matmul_attrs { /* matmul */
     int64_t transpose_a, transpose_b, relu;
 } mg_matmul_attrs;
 
-typedef struct mg_conv_attrs {        /* conv2d conv2d_grad_input conv2d_grad_weight */
-    mg_ints strides, pads, dilations; /* 2, 4 (top bottom left right), 2: filled in by infer */
-    mg_ints shape;                    /* input_shape or kernel_shape of the backward ops: 4 */
+typedef struct mg_conv_attrs { /* conv2d conv2d_grad_input conv2d_grad_weight */
+    mg_ints strides, pads,
+        dilations; /* 2, 4 (top, bottom, left, right) and 2 entries after inference */
+    mg_ints shape; /* input_shape, kernel_shape of the backward ops: 4 entries */
     int64_t groups, relu;
 } mg_conv_attrs;
 
 typedef struct mg_pool_attrs {   /* max_pool2d avg_pool2d and their backward ops */
-    mg_ints size, strides, pads; /* 2, 2, 4: filled in by infer */
-    mg_ints shape;               /* input_shape of avg_pool2d_grad: 4 */
+    mg_ints size, strides, pads; /* 2, 2 and 4 entries after inference */
+    mg_ints shape;               /* input_shape of avg_pool2d_grad: 4 entries */
 } mg_pool_attrs;
 
 typedef struct mg_norm_attrs { /* batch_norm batch_norm_reduce */
@@ -77,17 +78,20 @@ typedef struct mg_place_attrs { /* place */
     int64_t device; /* the address of its mg_device: devices live as long as the process */
 } mg_place_attrs;
 
-typedef struct mg_collective_attrs { /* all_reduce, reduce: kind; all_gather: axis; root: a rank;
-                                        transfer: from stage root
-                                        to stage `to`, between devices of one rank in them */
-    int64_t kind, axis, number, root, to;
-    int64_t bucket; /* of all_reduce: those that go together have the same, never 0 */
+typedef struct mg_collective_attrs {
+    int64_t kind;     /* all_reduce, reduce: 0 sum, 1 max, 2 min */
+    int64_t axis;     /* all_gather: the axis along which the parts are joined */
+    int64_t number;   /* every device meets the collectives in the order of their numbers */
+    int64_t root, to; /* reduce, broadcast: rank `root` has the value. transfer: it goes from stage
+                         `root` to stage `to`, between the devices of equal rank in them */
+    int64_t bucket;   /* all_reduce: those of one bucket (never 0) are reduced together */
 } mg_collective_attrs;
 
+/* mg_random_attrs.kind; a and b are its parameters. */
 enum mg_random_kind {
     MG_RANDOM_UNIFORM,          /* [a, b) */
     MG_RANDOM_NORMAL,           /* mean a, standard deviation b */
-    MG_RANDOM_TRUNCATED_NORMAL, /* likewise, within two standard deviations */
+    MG_RANDOM_TRUNCATED_NORMAL, /* the same, cut off at two standard deviations */
     MG_RANDOM_BERNOULLI,        /* true with probability a */
     MG_RANDOM_RANDINT           /* integers a .. b-1 */
 };

@@ -1,13 +1,18 @@
-/* Element-wise ops: everything about them is derived from elementwise.def.
+/* Element-wise ops: names, shape rules, gradients, reference kernel and table rows are all expanded
+ * from elementwise.def.
  *
- * Operands broadcast as in NumPy. The reference kernel evaluates the value column in double with
- * libm; int64 beyond 2^53 therefore rounds. Gradients are summed back to each operand's shape. */
+ * Operands broadcast as in NumPy. The result's dtype follows from the line's rule (SAME, FLOAT,
+ * BOOL, CAST, WHERE), for which there is one inference function and one set of row flags each. The
+ * reference kernel evaluates the value column in double with libm, so int64 beyond 2^53 is rounded.
+ * Gradients are summed back over broadcast axes to each operand's shape. */
+#include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/elementwise.h"
 #include "ops/elementwise_double.h"
 #include "ops/ops.h"
 #include <math.h>
 
+/* The value column as one switch. */
 double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c) {
     const double x = a;
     switch (op) {
@@ -27,6 +32,8 @@ double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c
 
 /* ---- the reference kernel ---- */
 
+/* Walks the output in row-major order with an offset into each operand; the stride of a broadcast
+ * axis is 0. */
 static void elementwise_ref(const mg_ref *r) {
     int64_t stride[3][MG_MAX_RANK] = {{0}}, at[MG_MAX_RANK] = {0}, offset[3] = {0};
     for (int i = 0; i < r->n_inputs; i++) mg_shape_strides(&r->in_shape[i], &r->shape, stride[i]);
@@ -45,9 +52,10 @@ static void elementwise_ref(const mg_ref *r) {
     }
 }
 
-/* ---- inference, one rule each ---- */
+/* ---- inference: one function for each rule of elementwise.def ---- */
 
-static mg_status infer_shape(mg_infer *f) {
+/* The common shape of all operands. */
+static mg_status broadcast_shape(mg_infer *f) {
     f->shape = *mg_infer_shape(f, 0);
     for (int i = 1; i < f->n_inputs; i++) {
         const mg_shape sofar = f->shape;
@@ -56,40 +64,37 @@ static mg_status infer_shape(mg_infer *f) {
     return MG_OK;
 }
 
-static mg_status infer_SAME(mg_infer *f) {
-    return infer_shape(f);
-}
+/* The dtype is preset to that of the first operand, after the promotion that the flags ask for. */
+#define infer_SAME broadcast_shape
+#define infer_FLOAT broadcast_shape
 
-#define infer_FLOAT infer_SAME
-
+/* Comparisons and tests: the operands are promoted, the result is bool. */
 static mg_status infer_BOOL(mg_infer *f) {
     f->dtype = MG_BOOL;
-    return infer_shape(f);
+    return broadcast_shape(f);
 }
 
-typedef struct cast_attrs {
-    int64_t dtype;
-} cast_attrs;
+static const mg_attr cast_attr_table[] = {{"dtype", MG_ATTR_DTYPE, offsetof(mg_cast_attrs, dtype),
+                                           MG_F32, NULL, "the dtype of the result"}};
 
-static const mg_attr cast_table[] = {
-    {"dtype", MG_ATTR_DTYPE, offsetof(cast_attrs, dtype), MG_F32, NULL, "the dtype of the result"}};
-
+/* The dtype is the attribute's. */
 static mg_status infer_CAST(mg_infer *f) {
-    f->dtype = (mg_dtype)((const cast_attrs *)f->attrs)->dtype;
-    return infer_shape(f);
+    f->dtype = (mg_dtype)((const mg_cast_attrs *)f->attrs)->dtype;
+    return broadcast_shape(f);
 }
 
+/* The condition (operand 1) does not take part in promotion; the dtype is that of the values. */
 static mg_status infer_WHERE(mg_infer *f) {
     f->dtype = (mg_dtype)f->inputs[1]->dtype;
-    return infer_shape(f);
+    return broadcast_shape(f);
 }
 
 /* ---- gradients ---- */
 
 #define NONE mg_no_gradient()
 
-/* The columns, as one switch over op and operand. */
-static mg_tensor *raw_gradient(mg_tensor *y, mg_tensor *dy, int i) {
+/* The gradient columns as one switch over op and operand. The result has the broadcast shape. */
+static mg_tensor *def_gradient(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[0], *a = x;
     mg_tensor *b = y->n_inputs > 1 ? y->inputs[1] : NULL,
               *c = y->n_inputs > 2 ? y->inputs[2] : NULL;
@@ -111,26 +116,29 @@ static mg_tensor *raw_gradient(mg_tensor *y, mg_tensor *dy, int i) {
     return NULL;
 }
 
+/* The gradient by operand i, cast to its dtype and summed over the axes along which it was
+ * repeated. */
 static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
-    mg_tensor *g = raw_gradient(y, dy, i);
+    mg_tensor *g = def_gradient(y, dy, i);
     if (!g || g == mg_no_gradient()) return g;
     return sum_to(cast_like(g, y->inputs[i]), &y->inputs[i]->shape);
 }
 
-/* ---- the rows ---- */
-
 /* ---- split rule ---- */
 
-/* Ops that are linear in an input may work on the terms of its sum. */
+/* The rule for terms of a sum (MG_PARTIAL_SUM): an op that is linear in an input may be applied to
+ * each device's term, and the results are terms of its sum. So `neg` of terms, a sum of two term
+ * tensors, a term times or divided by a whole value. Anything else is false, and the sum is made
+ * first. */
 static bool linear_split(mg_split *s) {
     const int a = s->given[0], b = s->n_inputs > 1 ? s->given[1] : MG_REPLICATED;
     switch ((enum mg_elementwise)(s->op->elementwise - 1)) {
     case MG_EW_neg:
     case MG_EW_stop_gradient: break;
-    case MG_EW_cast: /* a half is summed up in what it becomes: each term is exact there */
+    case MG_EW_cast: /* float16 to float32 is exact, so the sum may be made in float32 */
         if (!mg_dtype_is_half(s->in_dtype[0])) return false;
-        if (!mg_dtype_is_float((mg_dtype)((const cast_attrs *)s->attrs)->dtype)) return false;
-        if (mg_dtype_is_half((mg_dtype)((const cast_attrs *)s->attrs)->dtype)) return false;
+        if (!mg_dtype_is_float((mg_dtype)((const mg_cast_attrs *)s->attrs)->dtype)) return false;
+        if (mg_dtype_is_half((mg_dtype)((const mg_cast_attrs *)s->attrs)->dtype)) return false;
         break;
     case MG_EW_add:
     case MG_EW_sub:
@@ -153,6 +161,8 @@ static bool linear_split(mg_split *s) {
     return true;
 }
 
+/* Inputs split along an axis of the output: each device computes its part. Inputs that are terms of
+ * a sum: see linear_split. */
 static bool elementwise_split(mg_split *s) {
     bool term = false, dealt = false;
     for (int i = 0; i < s->n_inputs; i++) {
@@ -163,6 +173,8 @@ static bool elementwise_split(mg_split *s) {
     return mg_split_broadcast(s);
 }
 
+/* ---- the op table: row flags and attributes of each rule, then a row for each line ---- */
+
 #define flags_SAME MG_OP_PROMOTE
 #define flags_FLOAT (MG_OP_PROMOTE | MG_OP_FLOAT)
 #define flags_BOOL MG_OP_PROMOTE
@@ -172,7 +184,7 @@ static bool elementwise_split(mg_split *s) {
 #define attrs_FLOAT
 #define attrs_BOOL
 #define attrs_WHERE
-#define attrs_CAST MG_ATTRS(cast_attrs, cast_table),
+#define attrs_CAST MG_ATTRS(mg_cast_attrs, cast_attr_table),
 
 #define ROW(id, rule, arity, text)                                                                 \
     {.name = #id,                                                                                  \
@@ -186,11 +198,12 @@ static bool elementwise_split(mg_split *s) {
      .split = elementwise_split,                                                                   \
      .ref = elementwise_ref},
 
-static const mg_op rows[] = {
+static const mg_op elementwise_rows[] = {
 #define UNARY(name, rule, value, grad, doc) ROW(name, rule, 1, doc)
 #define BINARY(name, rule, value, grad_a, grad_b, doc) ROW(name, rule, 2, doc)
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) ROW(name, rule, 3, doc)
 #include "ops/elementwise.def"
 };
 
-const mg_op_family mg_ops_elementwise = {"elementwise", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_elementwise = {"elementwise", elementwise_rows,
+                                         sizeof elementwise_rows / sizeof elementwise_rows[0]};

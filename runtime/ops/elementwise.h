@@ -1,4 +1,5 @@
-/* Numbers for the lines of elementwise.def, shared by everything that expands it. */
+/* Numbers of the element-wise ops (MG_EW_add, ...), in the order of elementwise.def: shared by
+ * every file that expands it. */
 #ifndef MG_OPS_ELEMENTWISE_H
 #define MG_OPS_ELEMENTWISE_H
 
@@ -13,7 +14,8 @@ enum mg_elementwise {
     MG_N_ELEMENTWISE
 };
 
-/* The value in double, of up to three operands; `value` is rounded to the dtype by the caller. */
+/* Computes op on up to three operands in double; unary ops read a only. The caller rounds the
+ * result to the dtype. */
 double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c);
 
 #endif

@@ -1,6 +1,8 @@
-/* The vocabulary of elementwise.def's value column in double, by libm: for the reference kernels,
- * and for any device's double registers. No guard: whoever needs another width undefines it all.
- * Who includes this has math.h, or CUDA's functions. */
+/* The functions of elementwise.def's value column, computed in double by libm. The reference
+ * kernels use it, and any device that computes in double registers.
+ *
+ * No include guard: to expand elementwise.def in another width, #undef these names and define them
+ * again. The including file provides math.h, or CUDA's functions of the same names. */
 #define K(v) ((double)(v))
 #define EXP exp
 #define EXPM1 expm1
@@ -19,6 +21,7 @@
 #define ERF erf
 #define FLOOR floor
 #define CEIL ceil
+/* ROUND: halves to even */
 #define ROUND rint
 #define ABS fabs
 #define POW pow

@@ -1,5 +1,7 @@
-/* The vocabulary of elementwise.def's value column in float, by libm. No guard: whoever needs
- * another width undefines it all. Who includes this has math.h, or CUDA's functions. */
+/* The functions of elementwise.def's value column, computed in float by libm.
+ *
+ * No include guard: to expand elementwise.def in another width, #undef these names and define them
+ * again. The including file provides math.h, or CUDA's functions of the same names. */
 #define K(v) ((float)(v))
 #define EXP expf
 #define EXPM1 expm1f
@@ -18,6 +20,7 @@
 #define ERF erff
 #define FLOOR floorf
 #define CEIL ceilf
+/* ROUND: halves to even */
 #define ROUND rintf
 #define ABS fabsf
 #define POW powf

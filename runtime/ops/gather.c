@@ -1,23 +1,33 @@
-/* gather: slices of x picked by number along an axis; scatter_add, its transpose, puts them back.
+/* gather picks slices of x by number along an axis; scatter_add, its transpose, adds slices up
+ * where the numbers say.
  *
- * Ids are 0-based. What lies outside 0..rows-1 gathers NaN (0 in integer tensors) and scatters
- * nothing, on every device alike: kernels cannot raise, so the caller guards where ids are data. */
+ *     gather(x, ids):       y[..., i, ...] = x[..., ids[i], ...]    the axis is replaced by ids'
+ * axes scatter_add(dy, ids): dx[..., ids[i], ...] += dy[..., i, ...] the axis has `size` entries
+ *
+ * Each is linear and the gradient of the other. Ids are 0-based. An id outside 0 .. n-1 gathers NaN
+ * (0 in integer tensors) and scatters nothing, on every device alike: kernels cannot raise, so
+ * callers add a guard where ids come from data.
+ *
+ * Split rules: split by ids, each device gathers its own slices, and scatter_add makes a term of a
+ * sum; split along another axis of x, each device works on its part. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
 #include "ops/ops.h"
 #include <math.h>
 
-static const mg_attr gather_table[] = {
+static const mg_attr gather_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
 
-static const mg_attr scatter_table[] = {
+/* size: how many slices the result has along the axis, which ids cannot tell. */
+static const mg_attr scatter_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_scatter_attrs, axis), 0, NULL, "the axis"},
     {"size", MG_ATTR_INT, offsetof(mg_scatter_attrs, size), 0, NULL, "size of the axis"},
 };
 
-/* Sizes of gather: x is {outer, rows, inner}, the result {outer, ids, inner}. */
+/* The loops of both ops: x is {outer, size of the axis, inner}; the gathered slices are {outer,
+ * number of ids, inner}, which is the view returned. */
 static mg_axis_view picked_view(const mg_shape *x, int64_t axis, const mg_shape *ids) {
     mg_axis_view v = mg_axis_view_of(x, axis);
     v.n = mg_shape_count(ids);
@@ -26,13 +36,15 @@ static mg_axis_view picked_view(const mg_shape *x, int64_t axis, const mg_shape 
 
 /* ---- gather(x, ids) ---- */
 
+/* The shape of x with `axis` replaced by the axes of ids. */
 static mg_status gather_infer(mg_infer *f) {
     mg_axis_attrs *a = f->attrs;
     const mg_shape *x = mg_infer_shape(f, 0), *ids = mg_infer_shape(f, 1);
     MG_TRY(mg_infer_integer(f, 1));
     MG_TRY(mg_infer_axis(f, &a->axis, x->rank));
     if (x->rank - 1 + ids->rank > MG_MAX_RANK)
-        return mg_infer_fail(f, MG_USAGE, "shape %s by ids %s gives more than %d axes",
+        return mg_infer_fail(f, MG_USAGE,
+                             "shape %s with ids %s gives a result of more than %d axes",
                              MG_SHAPE_TEXT(x), MG_SHAPE_TEXT(ids), MG_MAX_RANK);
     for (int i = 0; i < a->axis; i++) f->shape.dim[f->shape.rank++] = x->dim[i];
     for (int i = 0; i < ids->rank; i++) f->shape.dim[f->shape.rank++] = ids->dim[i];
@@ -40,10 +52,12 @@ static mg_status gather_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* Slice i of each outer block is a copy of x's slice number ids[i]. */
 static void gather_ref(const mg_ref *r) {
     const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
     const int64_t rows = r->in_shape[0].dim[axis];
     const mg_axis_view v = picked_view(&r->in_shape[0], axis, &r->in_shape[1]);
+    /* what ids outside gather */
     const double nothing = mg_dtype_is_float(r->dtype) ? NAN : 0;
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < v.n; i++) {
@@ -55,6 +69,7 @@ static void gather_ref(const mg_ref *r) {
         }
 }
 
+/* By x only; ids are integers. */
 static mg_tensor *gather_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
@@ -64,6 +79,7 @@ static mg_tensor *gather_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- scatter_add(dy, ids) ---- */
 
+/* The shape of dy with the axes of ids, which begin at `axis`, replaced by one axis of `size`. */
 static mg_status scatter_infer(mg_infer *f) {
     const mg_scatter_attrs *a = f->attrs;
     const mg_shape *ids = mg_infer_shape(f, 1), *dy = mg_infer_shape(f, 0);
@@ -72,8 +88,9 @@ static mg_status scatter_infer(mg_infer *f) {
                 dy->rank - ids->rank < MG_MAX_RANK;
     for (int i = 0; i < ids->rank && fits; i++) fits = ids->dim[i] == dy->dim[a->axis + i];
     if (!fits)
-        return mg_infer_fail(f, MG_USAGE, "ids %s and slices %s do not match", MG_SHAPE_TEXT(ids),
-                             MG_SHAPE_TEXT(dy));
+        return mg_infer_fail(
+            f, MG_USAGE, "ids %s do not match the slices %s: the ids' axes must stand at the axis",
+            MG_SHAPE_TEXT(ids), MG_SHAPE_TEXT(dy));
     for (int i = 0; i < a->axis; i++) f->shape.dim[f->shape.rank++] = dy->dim[i];
     f->shape.dim[f->shape.rank++] = a->size;
     for (int i = (int)a->axis + ids->rank; i < dy->rank; i++)
@@ -81,11 +98,11 @@ static mg_status scatter_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* Adds in the order of the ids, so equal ids add up in the same order every time. */
 static void scatter_ref(const mg_ref *r) {
     const mg_scatter_attrs *a = r->attrs;
     const mg_axis_view v = picked_view(&r->shape, a->axis, &r->in_shape[1]);
-    const int64_t count = mg_shape_count(&r->shape);
-    for (int64_t i = 0; i < count; i++) r->out[i] = 0;
+    mg_fill(r->out, mg_shape_count(&r->shape), 0);
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < v.n; i++) {
             const double id = r->in[1][i];
@@ -96,6 +113,7 @@ static void scatter_ref(const mg_ref *r) {
         }
 }
 
+/* By dy only: each slice was added once, so its gradient is gathered back. */
 static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const mg_axis_attrs attrs = {.axis = ((const mg_scatter_attrs *)y->attrs)->axis};
@@ -104,7 +122,8 @@ static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- split rules ---- */
 
-/* By ids: each device picks for its own. By an axis of x that is not picked along: likewise. */
+/* Split ids: each device gathers the slices of its own ids from the whole x. Split x along another
+ * axis than the one picked from: each device gathers from its part. */
 static bool gather_split(mg_split *s) {
     const int axis = (int)((const mg_axis_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
     if (s->given[1] >= 0) {
@@ -118,7 +137,8 @@ static bool gather_split(mg_split *s) {
     return true;
 }
 
-/* By ids: each device adds up what its own say. */
+/* Split ids, or dy along one of the axes of ids: each device adds up its own slices, which makes a
+ * term of the sum. Split dy along another axis: each device makes its part of the result. */
 static bool scatter_split(mg_split *s) {
     const int axis = (int)((const mg_scatter_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
     int by = s->given[1];
@@ -135,14 +155,14 @@ static bool scatter_split(mg_split *s) {
     return true;
 }
 
-/* ---- the rows ---- */
+/* ---- the op table ---- */
 
-static const mg_op rows[] = {
+static const mg_op gather_rows[] = {
     {.name = "gather",
      .doc = "slices of x along an axis, picked by 0-based ids; NaN (integers: 0) outside",
      .min_inputs = 2,
      .max_inputs = 2,
-     MG_ATTRS(mg_axis_attrs, gather_table),
+     MG_ATTRS(mg_axis_attrs, gather_attrs),
      .infer = gather_infer,
      .grad = gather_grad,
      .split = gather_split,
@@ -152,11 +172,12 @@ static const mg_op rows[] = {
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_HIDDEN,
-     MG_ATTRS(mg_scatter_attrs, scatter_table),
+     MG_ATTRS(mg_scatter_attrs, scatter_attrs),
      .infer = scatter_infer,
      .grad = scatter_grad,
      .split = scatter_split,
      .ref = scatter_ref},
 };
 
-const mg_op_family mg_ops_gather = {"gather", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_gather = {"gather", gather_rows,
+                                    sizeof gather_rows / sizeof gather_rows[0]};

@@ -1,16 +1,25 @@
-/* Loops of the reference kernels: a walk with strides, and the view of an axis as three loops. */
+/* Loops of the reference kernels: a walk over a shape with strides, and a tensor seen as three
+ * nested loops around one axis. */
 #ifndef MG_OPS_LOOPS_H
 #define MG_OPS_LOOPS_H
 
 #include "core/shape.h"
 
-/* Visits a shape in row-major order; `offset` is where the given strides lead. */
+/* out[0 .. n-1] = v. */
+static inline void mg_fill(double *out, int64_t n, double v) {
+    for (int64_t i = 0; i < n; i++) out[i] = v;
+}
+
+/* Visits the positions of a shape in row-major order. `offset` is the sum of position * stride over
+ * the axes: strides of 0 repeat elements (broadcasting), negative ones walk backwards. */
 typedef struct mg_loop {
     mg_shape shape;
-    int64_t stride[MG_MAX_RANK], at[MG_MAX_RANK];
+    int64_t stride[MG_MAX_RANK]; /* in elements */
+    int64_t at[MG_MAX_RANK];     /* the position */
     int64_t offset;
 } mg_loop;
 
+/* Goes to the next position: the last axis counts fastest. */
 static inline void mg_loop_next(mg_loop *l) {
     for (int i = l->shape.rank - 1; i >= 0; i--) {
         l->offset += l->stride[i];
@@ -22,7 +31,7 @@ static inline void mg_loop_next(mg_loop *l) {
 
 /* A row-major tensor seen around one axis: element (o, i, j) is at (o * n + i) * inner + j. */
 typedef struct mg_axis_view {
-    int64_t outer, n, inner;
+    int64_t outer, n, inner; /* products of the sizes before, at and after the axis */
 } mg_axis_view;
 
 static inline mg_axis_view mg_axis_view_of(const mg_shape *s, int64_t axis) {

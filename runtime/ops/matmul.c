@@ -1,14 +1,21 @@
-/* Matrix product over the last two axes, leading axes broadcast; 1-axis operands as in NumPy.
+/* Matrix product over the last two axes; leading axes broadcast, and operands of one axis are
+ * treated as in NumPy.
  *
- * y = op(a) op(b) (+ bias over the last axis) (then relu). A 1-axis a is a row, a 1-axis b a
- * column; the axis they lend is dropped from y and their transposition has no meaning. Bias and
- * relu are set by the simplify pass only, after gradients are made. */
+ *     y = op(a) op(b), op = transposition of the last two axes if asked for
+ *     da = dy op(b)^T, db = op(a)^T dy, each transposed back where op transposed
+ *
+ * An a with one axis is a row, a b with one axis a column; that axis is dropped from y again, and
+ * transposing has no effect on it. A gradient is summed over leading axes along which its operand
+ * was broadcast.
+ *
+ * Bias (third input, added along the last axis) and the attribute relu exist for the simplify pass,
+ * which sets them in finished plans, after gradients were taken. They have no gradient. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
 #include "ops/ops.h"
 
-static const mg_attr matmul_table[] = {
+static const mg_attr matmul_attrs[] = {
     {"transpose_a", MG_ATTR_BOOL, offsetof(mg_matmul_attrs, transpose_a), 0, NULL,
      "swap the last two axes of a first"},
     {"transpose_b", MG_ATTR_BOOL, offsetof(mg_matmul_attrs, transpose_b), 0, NULL,
@@ -17,25 +24,26 @@ static const mg_attr matmul_table[] = {
      "max(y, 0); set by the simplify pass"},
 };
 
-/* Everything in the form {batch..., rows, inner} x {batch..., inner, columns}. */
-typedef struct product {
-    mg_shape a, b;       /* with at least two axes, before transposition */
-    bool turn_a, turn_b; /* transpose */
-    mg_shape batch;      /* leading axes of y */
+/* The operands in the form {batch..., m, k} x {batch..., k, n}. */
+typedef struct matmul_dims {
+    mg_shape a, b;       /* with an axis of 1 added where there was only one; not transposed */
+    bool turn_a, turn_b; /* whether to transpose */
     int64_t m, k, n;     /* rows, inner size, columns */
-    int64_t k_b;         /* b's idea of the inner size */
-    bool drop_row, drop_column;
-} product;
+    int64_t k_b;         /* the inner size as b has it: must equal k */
+    bool drop_row, drop_column; /* a, b had one axis: y lacks that of size 1 */
+} matmul_dims;
 
-static mg_shape leading(const mg_shape *s) {
+/* All axes but the last two. */
+static mg_shape leading_axes(const mg_shape *s) {
     mg_shape lead = {.rank = s->rank - 2};
     for (int i = 0; i < lead.rank; i++) lead.dim[i] = s->dim[i];
     return lead;
 }
 
-/* All but the batch axes. */
-static product product_of(const mg_shape *a, const mg_shape *b, const mg_matmul_attrs *attrs) {
-    product p = {.a = *a, .b = *b, .drop_row = a->rank == 1, .drop_column = b->rank == 1};
+/* From the operands' shapes and the transposition flags. */
+static matmul_dims matmul_dims_of(const mg_shape *a, const mg_shape *b,
+                                  const mg_matmul_attrs *attrs) {
+    matmul_dims p = {.a = *a, .b = *b, .drop_row = a->rank == 1, .drop_column = b->rank == 1};
     p.turn_a = attrs->transpose_a && !p.drop_row;
     p.turn_b = attrs->transpose_b && !p.drop_column;
     if (p.drop_row) p.a = MG_SHAPE(1, a->dim[0]);
@@ -46,39 +54,42 @@ static product product_of(const mg_shape *a, const mg_shape *b, const mg_matmul_
     return p;
 }
 
-static mg_status bias_infer(const mg_infer *f, const product *p) {
+/* The bias has one number for each column. */
+static mg_status check_bias(const mg_infer *f, const matmul_dims *p) {
     const mg_shape *bias = mg_infer_shape(f, 2);
     if (bias->rank == 1 && bias->dim[0] == p->n) return MG_OK;
     return mg_infer_fail(f, MG_USAGE, "bias must have shape {%lld}, got %s", (long long)p->n,
                          MG_SHAPE_TEXT(bias));
 }
 
+/* Shape rule: the broadcast leading axes, then m and n unless dropped. */
 static mg_status matmul_infer(mg_infer *f) {
     const mg_shape *a = mg_infer_shape(f, 0), *b = mg_infer_shape(f, 1);
     if (a->rank == 0 || b->rank == 0)
         return mg_infer_fail(f, MG_USAGE, "inputs need at least one axis: %s x %s",
                              MG_SHAPE_TEXT(a), MG_SHAPE_TEXT(b));
-    const product p = product_of(a, b, f->attrs);
+    const matmul_dims p = matmul_dims_of(a, b, f->attrs);
     if (p.k != p.k_b)
         return mg_infer_fail(f, MG_USAGE, "inner sizes differ: %s%s x %s%s (%lld and %lld)",
                              MG_SHAPE_TEXT(a), p.turn_a ? " transposed" : "", MG_SHAPE_TEXT(b),
                              p.turn_b ? " transposed" : "", (long long)p.k, (long long)p.k_b);
-    const mg_shape lead_a = leading(&p.a), lead_b = leading(&p.b);
+    const mg_shape lead_a = leading_axes(&p.a), lead_b = leading_axes(&p.b);
     MG_TRY(mg_shape_broadcast(&lead_a, &lead_b, &f->shape, "matmul: leading axes"));
     if (!p.drop_row) f->shape.dim[f->shape.rank++] = p.m;
     if (!p.drop_column) f->shape.dim[f->shape.rank++] = p.n;
-    return f->n_inputs == 3 ? bias_infer(f, &p) : MG_OK;
+    return f->n_inputs == 3 ? check_bias(f, &p) : MG_OK;
 }
 
 /* ---- gradient ---- */
 
-/* The operands as {rows, inner} and {inner, columns} with dy to match; a shared 2-axis b meets all
- * rows of a at once. */
-static product two_axes(const mg_tensor *y, mg_tensor **a, mg_tensor **b, mg_tensor **dy) {
-    product p = product_of(&y->inputs[0]->shape, &y->inputs[1]->shape, y->attrs);
+/* Brings operands and dy of y into the form of matmul_dims. If b is a single matrix, all rows of a
+ * are put under one another, so that the gradient is one large product instead of a batch of small
+ * ones and a sum. */
+static matmul_dims as_matrices(const mg_tensor *y, mg_tensor **a, mg_tensor **b, mg_tensor **dy) {
+    matmul_dims p = matmul_dims_of(&y->inputs[0]->shape, &y->inputs[1]->shape, y->attrs);
     mg_shape out = y->shape;
     if (p.b.rank == 2 && p.a.rank > 2 && !p.turn_a) {
-        const mg_shape lead = leading(&p.a);
+        const mg_shape lead = leading_axes(&p.a);
         p.a = MG_SHAPE(mg_shape_count(&lead) * p.m, p.k);
         out = MG_SHAPE(p.a.dim[0], p.n);
     } else {
@@ -95,6 +106,7 @@ static product two_axes(const mg_tensor *y, mg_tensor **a, mg_tensor **b, mg_ten
     return p;
 }
 
+/* da = dy b^T and db = a^T dy; transposed operands swap the factors: for y = a^T b, da = b dy^T. */
 static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
     const mg_matmul_attrs *attrs = y->attrs;
     if (y->n_inputs == 3 || attrs->relu) {
@@ -102,7 +114,7 @@ static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
         return NULL;
     }
     mg_tensor *a, *b, *g;
-    const product p = two_axes(y, &a, &b, &dy);
+    const matmul_dims p = as_matrices(y, &a, &b, &dy);
     if (i == 0)
         g = p.turn_a ? matmul(b, dy, p.turn_b, true) : matmul(dy, b, false, !p.turn_b);
     else
@@ -112,7 +124,8 @@ static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- the reference kernel ---- */
 
-static void multiply(const product *p, const double *a, const double *b, double *y) {
+/* y {m, n} = a b for one pair of matrices. The inner loop runs along n. */
+static void multiply_matrices(const matmul_dims *p, const double *a, const double *b, double *y) {
     const int64_t a_row = p->turn_a ? 1 : p->k, a_inner = p->turn_a ? p->m : 1;
     const int64_t b_inner = p->turn_b ? 1 : p->n, b_column = p->turn_b ? p->k : 1;
     for (int64_t i = 0; i < p->m; i++) {
@@ -133,24 +146,28 @@ static void add_bias_and_relu(const mg_ref *r, int64_t columns) {
 }
 
 static void matmul_ref(const mg_ref *r) {
-    const product p = product_of(&r->in_shape[0], &r->in_shape[1], r->attrs);
-    const mg_shape lead_a = leading(&p.a), lead_b = leading(&p.b);
+    const matmul_dims p = matmul_dims_of(&r->in_shape[0], &r->in_shape[1], r->attrs);
+    const mg_shape lead_a = leading_axes(&p.a), lead_b = leading_axes(&p.b);
     mg_shape batch = {0};
-    mg_shape_broadcast(&lead_a, &lead_b, &batch, "matmul"); /* inference has seen it succeed */
+    mg_shape_broadcast(&lead_a, &lead_b, &batch, "matmul"); /* cannot fail: inference has done it */
     mg_loop at_a = {.shape = batch}, at_b = {.shape = batch};
     mg_shape_strides(&lead_a, &batch, at_a.stride);
     mg_shape_strides(&lead_b, &batch, at_b.stride);
     const int64_t n = mg_shape_count(&batch);
     for (int64_t i = 0; i < n; i++, mg_loop_next(&at_a), mg_loop_next(&at_b))
-        multiply(&p, r->in[0] + at_a.offset * p.m * p.k, r->in[1] + at_b.offset * p.k * p.n,
-                 r->out + i * p.m * p.n);
+        multiply_matrices(&p, r->in[0] + at_a.offset * p.m * p.k,
+                          r->in[1] + at_b.offset * p.k * p.n, r->out + i * p.m * p.n);
     add_bias_and_relu(r, p.n);
 }
 
 /* ---- split rule ---- */
 
-/* a {.., m, k} and b {.., k, n}, before transposing: by m or n each device makes its part, by k a
- * term of the sum, by a leading axis its own products. */
+/* Which axis an input is split along, before transposition, decides what each device makes:
+ *
+ *     k of a and of b   a term of the sum over k (not with bias or relu, which come after the sum)
+ *     m of a            its rows of y
+ *     n of b            its columns of y (not with bias, which is whole)
+ *     a leading axis    its own products */
 static bool matmul_split(mg_split *s) {
     const mg_matmul_attrs *at = s->attrs;
     const int ra = s->in_shape[0]->rank, rb = s->in_shape[1]->rank, r = s->shape->rank;
@@ -180,19 +197,20 @@ static bool matmul_split(mg_split *s) {
     return true;
 }
 
-/* ---- the row ---- */
+/* ---- the op table ---- */
 
-static const mg_op rows[] = {
+static const mg_op matmul_rows[] = {
     {.name = "matmul",
      .doc = "{..., m, k} x {..., k, n} = {..., m, n}",
      .min_inputs = 2,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE,
-     MG_ATTRS(mg_matmul_attrs, matmul_table),
+     MG_ATTRS(mg_matmul_attrs, matmul_attrs),
      .infer = matmul_infer,
      .grad = matmul_grad,
      .split = matmul_split,
      .ref = matmul_ref},
 };
 
-const mg_op_family mg_ops_matmul = {"matmul", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_matmul = {"matmul", matmul_rows,
+                                    sizeof matmul_rows / sizeof matmul_rows[0]};

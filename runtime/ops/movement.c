@@ -1,36 +1,54 @@
-/* Movement: ops that place elements elsewhere and compute nothing.
+/* Movement: reshape permute slice pad concat broadcast_to reverse. They place elements elsewhere
+ * and compute nothing, so any dtype will do.
  *
- * All of them are linear, so each gradient is another movement of dy: the ops undo one another
- * (slice and pad, permute and its inverse, broadcast_to and sum). Positions are 0-based and
- * half-open here; the messages count from 1, both ends included. */
+ * All are linear, and the gradient of each is another movement of dy:
+ *
+ *     op            gradient
+ *     reshape       reshape to the old shape
+ *     permute       the inverse permutation
+ *     slice         pad with zeros (a step above 1 leaves gaps: the attribute interior)
+ *     pad           slice
+ *     concat        a slice for each input
+ *     broadcast_to  sum over the repeated axes
+ *     reverse       reverse
+ *
+ * Positions are 0-based and ranges half-open here; error messages count from 1 and include both
+ * ends, as Lua does.
+ *
+ * Splitting: a device moves the elements that it has if the split axis stays in one piece; each
+ * rule says when that is. Some movements may also be applied to the terms of a sum. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
 #include "ops/ops.h"
 
-/* Writes in[offset of the loop] to out, in order. */
-static void collect(const mg_ref *r, mg_loop from) {
+/* out[i] = in[offset of the i-th step of the loop]. */
+static void copy_along(const mg_ref *r, mg_loop from) {
     const int64_t count = mg_shape_count(&r->shape);
     for (int64_t i = 0; i < count; i++, mg_loop_next(&from)) r->out[i] = r->in[0][from.offset];
 }
 
-static mg_tensor *reversed(mg_tensor *t, int64_t axis) {
+/* t with the elements of the axis in opposite order, for gradients. */
+static mg_tensor *make_reverse(mg_tensor *t, int64_t axis) {
     const mg_axis_attrs attrs = {.axis = axis};
     return mg_make("reverse", &attrs, 1, t);
 }
 
 /* ---- reshape ---- */
 
-static const mg_attr reshape_table[] = {
+/* reshape(x {2, 6}, {3, -1}) is {3, 4}. Elements keep their row-major order; on a device it is a
+ * view or a copy. */
+static const mg_attr reshape_attrs[] = {
     {"shape", MG_ATTR_SHAPE, offsetof(mg_ints_attrs, list), 0, NULL,
-     "the new shape; one size may be -1: whatever is left"},
+     "the new shape; one size may be -1: it follows from the others"},
 };
 
-/* Replaces the one -1 of the list, if there is one. */
-static mg_status fill_unknown(const mg_infer *f, mg_ints *list) {
+/* Replaces the one size of -1, if there is one, so that the number of elements is that of the
+ * input. MG_USAGE if no size does that, or if the counts differ. */
+static mg_status fill_unknown_size(const mg_infer *f, mg_ints *list) {
     const mg_shape *x = mg_infer_shape(f, 0), wanted = mg_shape_of(list->n, list->v);
-    int unknown = -1;
-    int64_t known = 1;
+    int unknown = -1;  /* the position of the -1 */
+    int64_t known = 1; /* the product of the other sizes */
     for (int i = 0; i < list->n; i++) {
         if (list->v[i] < -1 || (list->v[i] == -1 && unknown >= 0))
             return mg_infer_fail(f, MG_USAGE, "shape %s: one size may be -1, none smaller",
@@ -51,13 +69,15 @@ static mg_status fill_unknown(const mg_infer *f, mg_ints *list) {
                          MG_SHAPE_TEXT(x), (long long)count, MG_SHAPE_TEXT(&wanted));
 }
 
+/* Shape rule: the list, with its -1 replaced. */
 static mg_status reshape_infer(mg_infer *f) {
     mg_ints *list = &((mg_ints_attrs *)f->attrs)->list;
-    MG_TRY(fill_unknown(f, list));
+    MG_TRY(fill_unknown_size(f, list));
     f->shape = mg_shape_of(list->n, list->v);
     return MG_OK;
 }
 
+/* The elements keep their order, so dy only gets the old shape back. */
 static mg_tensor *reshape_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return reshape(dy, &y->inputs[i]->shape);
 }
@@ -69,11 +89,14 @@ static void reshape_ref(const mg_ref *r) {
 
 /* ---- permute ---- */
 
-static const mg_attr permute_table[] = {
+/* permute(x {n, h, w, c}, order = 0, 3, 1, 2) is {n, c, h, w}: axis i of the result is axis
+ * order[i] of x. */
+static const mg_attr permute_attrs[] = {
     {"order", MG_ATTR_AXES, offsetof(mg_ints_attrs, list), 0, NULL,
      "axis i of the result is axis order[i] of x; none: reversed"},
 };
 
+/* Checks that `order` is a permutation of the axes; an empty one becomes the reversed order. */
 static mg_status permute_infer(mg_infer *f) {
     mg_ints *order = &((mg_ints_attrs *)f->attrs)->list;
     const mg_shape *x = mg_infer_shape(f, 0);
@@ -95,6 +118,7 @@ static mg_status permute_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* The inverse permutation. */
 static mg_tensor *permute_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const mg_ints *order = &((const mg_ints_attrs *)y->attrs)->list;
@@ -103,18 +127,21 @@ static mg_tensor *permute_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return permute(dy, &back);
 }
 
+/* Walks the result; axis i steps along axis order[i] of x. */
 static void permute_ref(const mg_ref *r) {
     const mg_ints *order = &((const mg_ints_attrs *)r->attrs)->list;
     int64_t stride[MG_MAX_RANK];
     mg_shape_strides(&r->in_shape[0], NULL, stride);
     mg_loop from = {.shape = r->shape};
     for (int i = 0; i < order->n; i++) from.stride[i] = stride[order->v[i]];
-    collect(r, from);
+    copy_along(r, from);
 }
 
 /* ---- slice ---- */
 
-static const mg_attr slice_table[] = {
+/* slice takes elements start, start + step, ... before stop along each axis; a negative step runs
+ * backwards. */
+static const mg_attr slice_attrs[] = {
     {"start", MG_ATTR_INTS, offsetof(mg_slice_attrs, start), 0, NULL,
      "first position per axis, from 0; missing: all of the axis"},
     {"stop", MG_ATTR_INTS, offsetof(mg_slice_attrs, stop), 0, NULL,
@@ -123,7 +150,8 @@ static const mg_attr slice_table[] = {
      "per axis; missing: 1; negative: backwards"},
 };
 
-/* Entry i of each list, or its default where the list is shorter. */
+/* Completes entry i of the lists, where they are shorter than the rank, and checks it. With a
+ * negative step, start is the last position and stop may be -1: before the first. Sets the size. */
 static mg_status slice_axis(mg_infer *f, int i) {
     mg_slice_attrs *a = f->attrs;
     const int64_t size = mg_infer_shape(f, 0)->dim[i];
@@ -144,6 +172,7 @@ static mg_status slice_axis(mg_infer *f, int i) {
     return MG_OK;
 }
 
+/* One range for each axis; missing ones take all of their axis. */
 static mg_status slice_infer(mg_infer *f) {
     mg_slice_attrs *a = f->attrs;
     const int rank = f->shape.rank = mg_infer_shape(f, 0)->rank;
@@ -155,7 +184,8 @@ static mg_status slice_infer(mg_infer *f) {
     return MG_OK;
 }
 
-/* dy goes back to where it came from: pad, with step - 1 cells between neighbours. */
+/* pad puts dy back where it was taken: step - 1 cells between neighbours, zeros elsewhere. A slice
+ * that ran backwards is reversed first. */
 static mg_tensor *slice_grad(mg_tensor *y, mg_tensor *dy, int i) {
     const mg_slice_attrs *a = y->attrs;
     const mg_shape *x = &y->inputs[i]->shape;
@@ -164,7 +194,7 @@ static mg_tensor *slice_grad(mg_tensor *y, mg_tensor *dy, int i) {
         const int64_t n = y->shape.dim[k], step = a->step.v[k], size = x->dim[k];
         int64_t first = a->start.v[k], gap = step;
         if (step < 0) {
-            dy = reversed(dy, k);
+            dy = make_reverse(dy, k);
             first += (n - 1) * step;
             gap = -step;
         }
@@ -175,6 +205,7 @@ static mg_tensor *slice_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("pad", &pad, 1, dy);
 }
 
+/* Walks the result with the strides of x times the steps. */
 static void slice_ref(const mg_ref *r) {
     const mg_slice_attrs *a = r->attrs;
     int64_t stride[MG_MAX_RANK];
@@ -184,12 +215,14 @@ static void slice_ref(const mg_ref *r) {
         from.stride[i] = stride[i] * a->step.v[i];
         from.offset += stride[i] * a->start.v[i];
     }
-    collect(r, from);
+    copy_along(r, from);
 }
 
 /* ---- pad ---- */
 
-static const mg_attr pad_table[] = {
+/* pad puts constant cells before and after the elements of each axis, and `interior` cells between
+ * neighbours. It undoes a slice: interior = step - 1. */
+static const mg_attr pad_attrs[] = {
     {"before", MG_ATTR_INTS, offsetof(mg_pad_attrs, before), 0, NULL, "cells before, per axis"},
     {"after", MG_ATTR_INTS, offsetof(mg_pad_attrs, after), 0, NULL, "cells after, per axis"},
     {"value", MG_ATTR_NUMBER, offsetof(mg_pad_attrs, value), 0, NULL, "what the cells hold"},
@@ -197,6 +230,7 @@ static const mg_attr pad_table[] = {
      "cells between neighbours, per axis"},
 };
 
+/* Adds up the size of axis i, refusing overflow. */
 static mg_status pad_axis(mg_infer *f, int i) {
     const mg_pad_attrs *a = f->attrs;
     const int64_t size = mg_infer_shape(f, 0)->dim[i], gap = a->interior.v[i];
@@ -212,7 +246,8 @@ static mg_status pad_axis(mg_infer *f, int i) {
     return MG_OK;
 }
 
-/* `interior` is left empty unless there is some, so that a plain pad is seen at once. */
+/* The lists get one entry for each axis. `interior` becomes empty if it is all zeros, so that
+ * kernels recognise a plain pad at once. */
 static mg_status pad_infer(mg_infer *f) {
     mg_pad_attrs *a = f->attrs;
     const int rank = f->shape.rank = mg_infer_shape(f, 0)->rank;
@@ -228,6 +263,7 @@ static mg_status pad_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* The part of dy where x was; the gradient by the constant cells is dropped. */
 static mg_tensor *pad_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const mg_pad_attrs *a = y->attrs;
@@ -241,9 +277,10 @@ static mg_tensor *pad_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("slice", &slice, 1, dy);
 }
 
+/* Fills the result with the value, then walks x and writes to its places. */
 static void pad_ref(const mg_ref *r) {
     const mg_pad_attrs *a = r->attrs;
-    const int64_t n_out = mg_shape_count(&r->shape), n_in = mg_shape_count(&r->in_shape[0]);
+    const int64_t n_in = mg_shape_count(&r->in_shape[0]);
     int64_t stride[MG_MAX_RANK];
     mg_shape_strides(&r->shape, NULL, stride);
     mg_loop to = {.shape = r->in_shape[0]};
@@ -251,16 +288,18 @@ static void pad_ref(const mg_ref *r) {
         to.stride[i] = stride[i] * (a->interior.v[i] + 1);
         to.offset += stride[i] * a->before.v[i];
     }
-    for (int64_t i = 0; i < n_out; i++) r->out[i] = a->value;
+    mg_fill(r->out, mg_shape_count(&r->shape), a->value);
     for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to)) r->out[to.offset] = r->in[0][i];
 }
 
 /* ---- concat ---- */
 
-static const mg_attr concat_table[] = {
+/* concat joins its inputs, one after another, along an axis. Their dtypes are promoted. */
+static const mg_attr concat_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
 
+/* All inputs have the same shape except along the axis, whose sizes add up. */
 static mg_status concat_infer(mg_infer *f) {
     mg_axis_attrs *a = f->attrs;
     const mg_shape *first = mg_infer_shape(f, 0);
@@ -279,6 +318,7 @@ static mg_status concat_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* Input i gets its run of dy: the runs of the inputs before it come first. */
 static mg_tensor *concat_grad(mg_tensor *y, mg_tensor *dy, int i) {
     const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
     const int rank = y->shape.rank;
@@ -289,6 +329,7 @@ static mg_tensor *concat_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("slice", &slice, 1, dy);
 }
 
+/* Each input is `outer` runs, of its size along the axis times `inner` elements. */
 static void concat_ref(const mg_ref *r) {
     const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
     const mg_axis_view out = mg_axis_view_of(&r->shape, axis);
@@ -304,10 +345,12 @@ static void concat_ref(const mg_ref *r) {
 
 /* ---- broadcast_to ---- */
 
-static const mg_attr broadcast_table[] = {
+/* broadcast_to repeats x along missing leading axes and along axes of size 1, as NumPy does. */
+static const mg_attr broadcast_attrs[] = {
     {"shape", MG_ATTR_SHAPE, offsetof(mg_ints_attrs, list), 0, NULL, "the shape to repeat x to"},
 };
 
+/* Shape rule: axes are aligned at the last; each must be 1, missing or equal to the wanted size. */
 static mg_status broadcast_infer(mg_infer *f) {
     const mg_ints *list = &((const mg_ints_attrs *)f->attrs)->list;
     const mg_shape *x = mg_infer_shape(f, 0), wanted = mg_shape_of(list->n, list->v);
@@ -322,50 +365,58 @@ static mg_status broadcast_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* dy summed over the axes along which x was repeated. */
 static mg_tensor *broadcast_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return sum_to(dy, &y->inputs[i]->shape);
 }
 
+/* Walks the result; the stride of a repeated axis is 0. */
 static void broadcast_ref(const mg_ref *r) {
     mg_loop from = {.shape = r->shape};
     mg_shape_strides(&r->in_shape[0], &r->shape, from.stride);
-    collect(r, from);
+    copy_along(r, from);
 }
 
 /* ---- reverse ---- */
 
-static const mg_attr reverse_table[] = {
+/* reverse turns the order of an axis round. (A slice with step -1 does the same for Lua; this op is
+ * what gradients use.) */
+static const mg_attr reverse_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
 
+/* The shape of x. */
 static mg_status reverse_infer(mg_infer *f) {
     f->shape = *mg_infer_shape(f, 0);
     return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
 }
 
+/* Reversing is its own inverse. */
 static mg_tensor *reverse_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
-    return reversed(dy, ((const mg_axis_attrs *)y->attrs)->axis);
+    return make_reverse(dy, ((const mg_axis_attrs *)y->attrs)->axis);
 }
 
+/* Begins at the last position of the axis and steps back. */
 static void reverse_ref(const mg_ref *r) {
     const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
     mg_loop from = {.shape = r->shape};
     mg_shape_strides(&r->shape, NULL, from.stride);
     from.offset = from.stride[axis] * (r->shape.dim[axis] - 1);
     from.stride[axis] = -from.stride[axis];
-    collect(r, from);
+    copy_along(r, from);
 }
 
 /* ---- split rules ---- */
 
-/* Rows that follow one another in memory still do: the axes before the split one must come to the
- * same number of blocks, and what is dealt out must be a multiple of the rows. */
+/* The result is split along its axis i if the parts are the same runs of elements in memory: as
+ * many blocks must come before axis i as before the split axis of x, and its size must be a
+ * multiple of the batch's rows, so that it divides where the rows do. */
 static bool reshape_split(mg_split *s) {
     const mg_shape *x = s->in_shape[0], *y = s->shape;
     int64_t before = 1, blocks = 1;
     s->in[0] = s->given[0];
-    if (s->given[0] < 0) { /* terms of a reduction: any shape will do */
+    if (s->given[0] < 0) { /* terms of a reduction have all elements: any shape will do */
         s->out = s->given[0];
         return s->given[0] != MG_ANY_SHARDING;
     }
@@ -381,6 +432,7 @@ static bool reshape_split(mg_split *s) {
     return false;
 }
 
+/* The split axis keeps its elements and gets its new number. */
 static bool permute_split(mg_split *s) {
     const mg_ints *order = s->attrs;
     s->in[0] = s->given[0];
@@ -390,7 +442,7 @@ static bool permute_split(mg_split *s) {
     return s->given[0] != MG_ANY_SHARDING;
 }
 
-/* All of the split axis is kept; of terms of a sum, any part. */
+/* The split axis must be taken whole, in order. Of terms of a sum, any slice will do. */
 static bool slice_split(mg_split *s) {
     const mg_slice_attrs *a = s->attrs;
     const int axis = s->given[0];
@@ -400,11 +452,13 @@ static bool slice_split(mg_split *s) {
            (a->step.n == 0 || a->step.v[axis] == 1);
 }
 
+/* The split axis must not be padded. Terms of a sum would each bring the value: false. */
 static bool pad_split(mg_split *s) {
     return s->given[0] >= 0 && s->shape->dim[s->given[0]] == s->in_shape[0]->dim[s->given[0]] &&
            mg_split_except(s, -1);
 }
 
+/* All inputs are split along the same axis, which is not the one they are joined along. */
 static bool concat_split(mg_split *s) {
     const int64_t axis = ((const mg_axis_attrs *)s->attrs)->axis;
     int by = MG_REPLICATED;
@@ -418,49 +472,53 @@ static bool concat_split(mg_split *s) {
     return by >= 0;
 }
 
+/* A split axis of x keeps its place in the result. */
 static bool broadcast_split(mg_split *s) {
-    if (s->given[0] < 0) { /* terms of a reduction, repeated, are terms still */
+    if (s->given[0] < 0) { /* repeated terms are the terms of the repeated sum */
         s->in[0] = s->out = s->given[0];
         return s->given[0] != MG_ANY_SHARDING;
     }
     return mg_split_broadcast(s);
 }
 
+/* Along the reversed axis, a device would need the elements of the others: false. */
 static bool reverse_split(mg_split *s) {
     return mg_split_except(s, ((const mg_axis_attrs *)s->attrs)->axis);
 }
 
-/* ---- the rows ---- */
+/* ---- the op table ---- */
 
+/* The beginning of a row with one input. */
 #define ONE_INPUT(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
 
-static const mg_op rows[] = {
+static const mg_op movement_rows[] = {
     {ONE_INPUT("reshape", "the same elements in row-major order under another shape"),
-     MG_ATTRS(mg_ints_attrs, reshape_table), .infer = reshape_infer, .grad = reshape_grad,
+     MG_ATTRS(mg_ints_attrs, reshape_attrs), .infer = reshape_infer, .grad = reshape_grad,
      .split = reshape_split, .ref = reshape_ref},
-    {ONE_INPUT("permute", "axes in another order"), MG_ATTRS(mg_ints_attrs, permute_table),
+    {ONE_INPUT("permute", "axes in another order"), MG_ATTRS(mg_ints_attrs, permute_attrs),
      .infer = permute_infer, .grad = permute_grad, .split = permute_split, .ref = permute_ref},
     {ONE_INPUT("slice", "every step-th element from start to stop, per axis"),
-     MG_ATTRS(mg_slice_attrs, slice_table), .infer = slice_infer, .grad = slice_grad,
+     MG_ATTRS(mg_slice_attrs, slice_attrs), .infer = slice_infer, .grad = slice_grad,
      .split = slice_split, .ref = slice_ref},
-    {ONE_INPUT("pad", "x with cells of one value around it"), MG_ATTRS(mg_pad_attrs, pad_table),
+    {ONE_INPUT("pad", "x with cells of one value around it"), MG_ATTRS(mg_pad_attrs, pad_attrs),
      .infer = pad_infer, .grad = pad_grad, .split = pad_split, .ref = pad_ref},
     {.name = "concat",
      .doc = "inputs one after another along an axis",
      .min_inputs = 1,
      .max_inputs = 255,
      .flags = MG_OP_PROMOTE,
-     MG_ATTRS(mg_axis_attrs, concat_table),
+     MG_ATTRS(mg_axis_attrs, concat_attrs),
      .infer = concat_infer,
      .grad = concat_grad,
      .split = concat_split,
      .ref = concat_ref},
     {ONE_INPUT("broadcast_to", "x repeated along missing axes and axes of size 1"),
-     MG_ATTRS(mg_ints_attrs, broadcast_table), .infer = broadcast_infer, .grad = broadcast_grad,
+     MG_ATTRS(mg_ints_attrs, broadcast_attrs), .infer = broadcast_infer, .grad = broadcast_grad,
      .split = broadcast_split, .ref = broadcast_ref},
     {ONE_INPUT("reverse", "the elements of an axis in opposite order"),
-     MG_ATTRS(mg_axis_attrs, reverse_table), .infer = reverse_infer, .grad = reverse_grad,
+     MG_ATTRS(mg_axis_attrs, reverse_attrs), .infer = reverse_infer, .grad = reverse_grad,
      .split = reverse_split, .ref = reverse_ref},
 };
 
-const mg_op_family mg_ops_movement = {"movement", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_movement = {"movement", movement_rows,
+                                      sizeof movement_rows / sizeof movement_rows[0]};

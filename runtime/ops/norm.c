@@ -1,24 +1,27 @@
-/* Normalisation over all axes but the last (the channels, C).
+/* Batch normalization: statistics and normalization over all axes but the last (C channels).
  *
- * moments(x) {2, C}: row 0 the means, row 1 the biased variances. batch_norm(x, moments, gamma,
- * beta): (x - mean) / sqrt(variance + epsilon) * gamma + beta. batch_norm_reduce(x, moments, dy)
- * {2, C}: the sums of dy and of dy * xhat, xhat the normalised x: all that the gradient needs
- * besides element-wise work. Every gradient is composed of differentiable ops. Moments of a batch
- * that is split are made by the partition pass from the devices' own. x and dy may be halves:
- * everything else is float32 then, and the work is done in it. */
-#include "ops/attrs.h"
-#include "ops/build.h"
+ *     moments(x) {2, C}                       row 0: means, row 1: biased variances
+ *     batch_norm(x, moments, gamma, beta)     xhat gamma + beta, xhat = (x - mean) inv,
+ *                                             inv = 1 / sqrt(variance + epsilon)
+ *     batch_norm_reduce(x, moments, dy) {2, C}  row 0: sum of dy, row 1: sum of dy xhat
+ *
+ * The two sums are all that the gradients need besides element-wise work, and they are what devices
+ * have kernels for. Every gradient is built from differentiable ops, so gradients of any order
+ * exist.
+ *
+ * Splitting: batch_norm works on any part of x with the whole moments; batch_norm_reduce makes
+ * terms of a sum. moments has no split rule: variances do not add up, so the partition pass
+ * combines the moments of the devices itself.
+ *
+ * x and dy may be float16 or bfloat16 (the row's `data` bits); all other inputs and the statistics
+ * are float32 then, and so is the arithmetic. */
+#include "ops/norm.h"
 #include "ops/ops.h"
 #include <math.h>
 
-static const mg_attr norm_table[] = {
-    {"epsilon", MG_ATTR_NUMBER, offsetof(mg_norm_attrs, epsilon), 1e-3, NULL,
-     "added to the variance"},
-};
-
 /* ---- inference ---- */
 
-static mg_status check_rank(const mg_infer *f) {
+static mg_status check_has_channels(const mg_infer *f) {
     if (mg_infer_shape(f, 0)->rank > 0) return MG_OK;
     return mg_infer_fail(f, MG_USAGE, "x needs at least one axis: the channels");
 }
@@ -27,6 +30,7 @@ static int64_t channels_of(const mg_shape *x) {
     return x->dim[x->rank - 1];
 }
 
+/* Input 1 must be the {2, C} moments of input 0's channels. */
 static mg_status check_moments(const mg_infer *f) {
     const int64_t c = channels_of(mg_infer_shape(f, 0));
     const mg_shape *m = mg_infer_shape(f, 1), wanted = MG_SHAPE(2, c);
@@ -36,20 +40,22 @@ static mg_status check_moments(const mg_infer *f) {
                          MG_SHAPE_TEXT(m));
 }
 
-/* Statistics of halves are float32. */
+/* Statistics of float16 and bfloat16 data are float32. */
 static mg_dtype statistics_dtype(const mg_infer *f) {
     return mg_dtype_is_half(f->dtype) ? MG_F32 : f->dtype;
 }
 
+/* Shape rule of moments: a mean and a variance for each channel. */
 static mg_status moments_infer(mg_infer *f) {
-    MG_TRY(check_rank(f));
+    MG_TRY(check_has_channels(f));
     f->dtype = statistics_dtype(f);
     f->shape = MG_SHAPE(2, channels_of(mg_infer_shape(f, 0)));
     return MG_OK;
 }
 
+/* Shape rule of batch_norm: the shape of x; gamma and beta are {C}. */
 static mg_status batch_norm_infer(mg_infer *f) {
-    MG_TRY(check_rank(f));
+    MG_TRY(check_has_channels(f));
     MG_TRY(check_moments(f));
     f->shape = *mg_infer_shape(f, 0);
     const mg_shape wanted = MG_SHAPE(channels_of(&f->shape));
@@ -61,12 +67,13 @@ static mg_status batch_norm_infer(mg_infer *f) {
     return MG_OK;
 }
 
-static mg_status reduce_infer(mg_infer *f) {
-    MG_TRY(check_rank(f));
+/* Shape rule of batch_norm_reduce: two sums for each channel; dy is shaped like x. */
+static mg_status batch_norm_reduce_infer(mg_infer *f) {
+    MG_TRY(check_has_channels(f));
     MG_TRY(check_moments(f));
     const mg_shape *x = mg_infer_shape(f, 0), *dy = mg_infer_shape(f, 2);
     if (!mg_shape_equal(x, dy))
-        return mg_infer_fail(f, MG_USAGE, "dy has shape %s, x has %s", MG_SHAPE_TEXT(dy),
+        return mg_infer_fail(f, MG_USAGE, "dy has shape %s, but x has %s", MG_SHAPE_TEXT(dy),
                              MG_SHAPE_TEXT(x));
     f->shape = MG_SHAPE(2, channels_of(x));
     f->dtype = statistics_dtype(f);
@@ -75,7 +82,7 @@ static mg_status reduce_infer(mg_infer *f) {
 
 /* ---- reference kernels ---- */
 
-/* Two passes: the variance is that of x - mean. */
+/* In two passes, the mean first: sums of squares would lose digits where the mean is large. */
 static void moments_ref(const mg_ref *r) {
     const int64_t c = r->shape.dim[1], count = mg_shape_count(&r->in_shape[0]);
     const double *x = r->in[0], n = c ? (double)(count / c) : 0;
@@ -100,7 +107,8 @@ static void batch_norm_ref(const mg_ref *r) {
     }
 }
 
-static void reduce_ref(const mg_ref *r) {
+/* Row 0 adds dy up, row 1 dy xhat; element i belongs to channel i % c. */
+static void batch_norm_reduce_ref(const mg_ref *r) {
     const double epsilon = ((const mg_norm_attrs *)r->attrs)->epsilon;
     const double *x = r->in[0], *mean = r->in[1], *dy = r->in[2];
     const int64_t count = mg_shape_count(&r->in_shape[0]), c = r->shape.dim[1];
@@ -114,76 +122,72 @@ static void reduce_ref(const mg_ref *r) {
 
 /* ---- gradients ---- */
 
-/* Row i of {2, C}, as {C}. */
-static mg_tensor *row(mg_tensor *t, int i) {
-    if (!t) return NULL;
-    const int64_t c = t->shape.dim[1];
-    const mg_slice_attrs attrs = {.start = {.n = 2, .v = {i, 0}},
-                                  .stop = {.n = 2, .v = {i + 1, c}}};
-    const mg_shape flat = MG_SHAPE(c);
-    return reshape(mg_make("slice", &attrs, 1, t), &flat);
-}
-
 /* {C} and {C} as {2, C}. */
-static mg_tensor *two_rows(mg_tensor *a, mg_tensor *b) {
+static mg_tensor *pair_of_rows(mg_tensor *a, mg_tensor *b) {
     if (!a || !b) return NULL;
     const mg_shape one = MG_SHAPE(1, a->shape.dim[0]);
     return mg_make("concat", NULL, 2, reshape(a, &one), reshape(b, &one));
 }
 
-/* dx = dmean / n + dvariance * 2 (x - mean) / n */
+/* With n = elements per channel: dx = dmean / n + dvariance 2 (x - mean) / n. */
 static mg_tensor *moments_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[i];
     const double n = (double)mg_tensor_count(x) / (double)(y->shape.dim[1] ? y->shape.dim[1] : 1);
-    mg_tensor *of_variance = mul(sub(x, row(y, 0)), scale(row(dy, 1), 2 / n));
-    return add(of_variance, scale(row(dy, 0), 1 / n));
+    mg_tensor *of_variance = mul(sub(x, mg_pair_row(y, 0)), scale(mg_pair_row(dy, 1), 2 / n));
+    return add(of_variance, scale(mg_pair_row(dy, 0), 1 / n));
 }
 
+/* inv = 1 / sqrt(variance + epsilon), from the moments and epsilon of y. */
 static mg_tensor *inverse_deviation(const mg_tensor *y) {
-    return rsqrt(shift(row(y->inputs[1], 1), ((const mg_norm_attrs *)y->attrs)->epsilon));
+    return rsqrt(shift(mg_pair_row(y->inputs[1], 1), ((const mg_norm_attrs *)y->attrs)->epsilon));
 }
 
-/* The gradient of the moments, by which inv = 1 / sqrt(variance + epsilon) and mean depend on x:
- * from sums s of what slope multiplies, and of that times x - mean and inv. */
-static mg_tensor *to_moments(mg_tensor *slope, mg_tensor *inv, mg_tensor *s) {
-    return two_rows(neg(mul(slope, row(s, 0))), scale(mul(mul(slope, inv), row(s, 1)), -0.5));
+/* The gradient by the moments, for both ops below. With the sums s0 = sum(dy), s1 = sum(dy xhat),
+ * and slope = inv times the factor of xhat (gamma, or the gradient by s1):
+ *
+ *     dmean = -slope s0,  dvariance = -slope inv s1 / 2 */
+static mg_tensor *moments_backward(mg_tensor *slope, mg_tensor *inv, mg_tensor *s) {
+    return pair_of_rows(neg(mul(slope, mg_pair_row(s, 0))),
+                        scale(mul(mul(slope, inv), mg_pair_row(s, 1)), -0.5));
 }
 
-/* From the sums s of dy and dy * xhat: dbeta = s0, dgamma = s1, dmean = -gamma * inv * s0,
- * dvariance = -gamma * inv^2 / 2 * s1, with inv = 1 / sqrt(variance + epsilon). */
+/* With s0, s1 = the sums of dy and dy xhat: dbeta = s0, dgamma = s1, dx = dy gamma inv, and by the
+ * moments dmean = -gamma inv s0, dvariance = -gamma inv^2 s1 / 2 (Ioffe and Szegedy, 2015; the way
+ * from the moments to x is moments_grad). */
 static mg_tensor *batch_norm_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[0], *moments = y->inputs[1], *gamma = y->inputs[2];
     mg_tensor *inv = inverse_deviation(y), *slope = mul(gamma, inv);
     if (i == 0) return mul(dy, slope);
     mg_tensor *sums = mg_make("batch_norm_reduce", y->attrs, 3, x, moments, dy);
-    if (i == 2) return row(sums, 1);
-    if (i == 3) return row(sums, 0);
-    return to_moments(slope, inv, sums);
+    if (i == 2) return mg_pair_row(sums, 1);
+    if (i == 3) return mg_pair_row(sums, 0);
+    return moments_backward(slope, inv, sums);
 }
 
-/* s0 = sum dy, s1 = sum dy (x - mean) inv; g holds the gradients of both. */
-static mg_tensor *reduce_grad(mg_tensor *s, mg_tensor *g, int i) {
+/* s0 = sum(dy), s1 = sum(dy (x - mean) inv); g {2, C} holds the gradients of both. */
+static mg_tensor *batch_norm_reduce_grad(mg_tensor *s, mg_tensor *g, int i) {
     mg_tensor *x = s->inputs[0], *moments = s->inputs[1], *dy = s->inputs[2];
-    mg_tensor *inv = inverse_deviation(s), *slope = mul(row(g, 1), inv);
+    mg_tensor *inv = inverse_deviation(s), *slope = mul(mg_pair_row(g, 1), inv);
     if (i == 0) return mul(dy, slope);
-    if (i == 2) return add(mul(sub(x, row(moments, 0)), slope), row(g, 0));
-    return to_moments(slope, inv, s);
+    if (i == 2) return add(mul(sub(x, mg_pair_row(moments, 0)), slope), mg_pair_row(g, 0));
+    return moments_backward(slope, inv, s);
 }
 
 /* ---- split rules ---- */
 
-/* x by any axis but the channels; the moments are those of the whole batch. */
+/* x may be split along any axis but the channels; moments, gamma and beta are whole. */
 static bool batch_norm_split(mg_split *s) {
     return mg_split_except(s, s->shape->rank - 1);
 }
 
-static bool reduce_split(mg_split *s) {
+/* x and dy (inputs 0 and 2) are split by rows; each device makes a term of the sums. */
+static bool batch_norm_reduce_split(mg_split *s) {
     return mg_split_rows(s, 5, MG_PARTIAL_SUM);
 }
 
-/* ---- the rows ---- */
+/* ---- the op table ---- */
 
-static const mg_op rows[] = {
+static const mg_op norm_rows[] = {
     {.name = "moments",
      .doc = "{2, C}: mean and biased variance of x {..., C} over all axes but the last",
      .min_inputs = 1,
@@ -199,7 +203,7 @@ static const mg_op rows[] = {
      .max_inputs = 4,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      .data = 1,
-     MG_ATTRS(mg_norm_attrs, norm_table),
+     MG_ATTRS(mg_norm_attrs, mg_norm_attr_table),
      .infer = batch_norm_infer,
      .grad = batch_norm_grad,
      .split = batch_norm_split,
@@ -210,11 +214,11 @@ static const mg_op rows[] = {
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
      .data = 1 | 4,
-     MG_ATTRS(mg_norm_attrs, norm_table),
-     .infer = reduce_infer,
-     .grad = reduce_grad,
-     .split = reduce_split,
-     .ref = reduce_ref},
+     MG_ATTRS(mg_norm_attrs, mg_norm_attr_table),
+     .infer = batch_norm_reduce_infer,
+     .grad = batch_norm_reduce_grad,
+     .split = batch_norm_reduce_split,
+     .ref = batch_norm_reduce_ref},
 };
 
-const mg_op_family mg_ops_norm = {"norm", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_norm = {"norm", norm_rows, sizeof norm_rows / sizeof norm_rows[0]};

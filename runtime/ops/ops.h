@@ -1,4 +1,7 @@
-/* The list of op families: one line per file in this folder that ends in rows. */
+/* The list of op families: one line for each file of this folder that ends in a table of ops. A
+ * family's name gives its file, ops/<family>.c, and its symbol, mg_ops_<family>.
+ *
+ * The order of the list is the order of mg_op_at and of the manual. */
 #ifndef MG_OPS_OPS_H
 #define MG_OPS_OPS_H
 

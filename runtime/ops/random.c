@@ -1,18 +1,25 @@
-/* random: the one op that draws.
+/* random: the one op that draws random numbers.
  *
- * Its key is (seed, stream), its counter the draw's ordinal and the element's row-major index, so
- * the numbers depend on nothing else: not on the device, nor on how a tensor is split. */
+ * Philox words are keyed by (seed, stream) and counted by (the draw's ordinal, the element's
+ * row-major index in the whole tensor), so the numbers depend on nothing else: not on the device,
+ * nor on how the tensor is split over devices. Every call of the op takes the next ordinal; a plan
+ * adds the ordinal at which its run begins.
+ *
+ * With no tensor inputs, the op has no gradient. A device that makes part of the rows gets the
+ * index of its first element in mg_ref.first. */
 #include "ops/random.h"
 #include "ops/attrs.h"
 #include "ops/ops.h"
 #include <float.h>
 
-static const char *const kinds[] = {"uniform",   "normal",  "truncated_normal",
-                                    "bernoulli", "randint", NULL};
+/* In the order of enum mg_random_kind. */
+static const char *const kind_names[] = {"uniform",   "normal",  "truncated_normal",
+                                         "bernoulli", "randint", NULL};
 
-static const mg_attr random_table[] = {
+/* a and b mean what the distribution says: bounds, mean and deviation, or a probability. */
+static const mg_attr random_attrs[] = {
     {"shape", MG_ATTR_SHAPE, offsetof(mg_random_attrs, shape), 0, NULL, "the shape"},
-    {"kind", MG_ATTR_CHOICE, offsetof(mg_random_attrs, kind), MG_RANDOM_UNIFORM, kinds,
+    {"kind", MG_ATTR_CHOICE, offsetof(mg_random_attrs, kind), MG_RANDOM_UNIFORM, kind_names,
      "the distribution"},
     {"a", MG_ATTR_NUMBER, offsetof(mg_random_attrs, a), 0, NULL,
      "lower bound; mean; probability of true"},
@@ -24,32 +31,37 @@ static const mg_attr random_table[] = {
      "number of an independent sequence"},
 };
 
-/* ---- inference ---- */
+/* ---- inference: the checks of each distribution ---- */
 
-static void take_dtype(mg_random_attrs *a) {
+/* Fills in the default dtype of the kind; bernoulli is always bool. */
+static void resolve_random_dtype(mg_random_attrs *a) {
     if (a->kind == MG_RANDOM_BERNOULLI)
         a->dtype = MG_BOOL;
     else if (a->dtype < 0)
         a->dtype = a->kind == MG_RANDOM_RANDINT ? MG_I32 : MG_F32;
 }
 
-static mg_status check_float(const mg_infer *f, const mg_random_attrs *a) {
+/* The dtype must be floating, and both parameters must be finite in it. */
+static mg_status check_random_float(const mg_infer *f, const mg_random_attrs *a) {
     const mg_dtype t = (mg_dtype)a->dtype;
     if (!mg_dtype_is_float(t))
         return mg_infer_fail(f, MG_USAGE, "%s numbers must be floating point, not %s",
-                             kinds[a->kind], mg_dtype_name(t));
+                             kind_names[a->kind], mg_dtype_name(t));
     if (fabs(a->a) + fabs(a->b) <= (t == MG_F64 ? DBL_MAX : FLT_MAX)) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "%g and %g do not fit into %s", a->a, a->b, mg_dtype_name(t));
+    return mg_infer_fail(f, MG_USAGE,
+                         "%g and %g do not fit into %s: choose smaller numbers or a wider dtype",
+                         a->a, a->b, mg_dtype_name(t));
 }
 
+/* [a, b) may be empty: then every number is a. */
 static mg_status check_uniform(const mg_infer *f, const mg_random_attrs *a) {
-    MG_TRY(check_float(f, a));
+    MG_TRY(check_random_float(f, a));
     if (a->a <= a->b) return MG_OK;
     return mg_infer_fail(f, MG_USAGE, "the lower bound %g exceeds the upper bound %g", a->a, a->b);
 }
 
 static mg_status check_normal(const mg_infer *f, const mg_random_attrs *a) {
-    MG_TRY(check_float(f, a));
+    MG_TRY(check_random_float(f, a));
     if (a->b >= 0) return MG_OK;
     return mg_infer_fail(f, MG_USAGE, "the standard deviation must not be negative, got %g", a->b);
 }
@@ -59,6 +71,7 @@ static mg_status check_bernoulli(const mg_infer *f, const mg_random_attrs *a) {
     return mg_infer_fail(f, MG_USAGE, "a probability lies between 0 and 1, got %g", a->a);
 }
 
+/* Bounds a < b, at most 2^32 apart (one Philox word decides), both representable in the dtype. */
 static mg_status check_randint(const mg_infer *f, const mg_random_attrs *a) {
     const mg_dtype t = (mg_dtype)a->dtype;
     if (!(a->a < a->b && a->b - a->a <= 0x1p32 && floor(a->a) == a->a && floor(a->b) == a->b))
@@ -66,14 +79,17 @@ static mg_status check_randint(const mg_infer *f, const mg_random_attrs *a) {
                              "bounds must be integers, the upper one larger by 1 to 2^32, got %g "
                              "and %g",
                              a->a, a->b);
+    /* a and b - 1 are the smallest and the largest number drawn */
     if (mg_dtype_round(t, a->a) == a->a && mg_dtype_round(t, a->b - 1) == a->b - 1) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "%g to %g do not fit into %s", a->a, a->b - 1,
-                         mg_dtype_name(t));
+    return mg_infer_fail(f, MG_USAGE,
+                         "the integers %g to %g do not fit into %s: choose a wider dtype", a->a,
+                         a->b - 1, mg_dtype_name(t));
 }
 
+/* The attributes give shape and dtype; each kind checks its own parameters. */
 static mg_status random_infer(mg_infer *f) {
     mg_random_attrs *a = f->attrs;
-    take_dtype(a);
+    resolve_random_dtype(a);
     f->shape = mg_shape_of(a->shape.n, a->shape.v);
     f->dtype = (mg_dtype)a->dtype;
     switch ((enum mg_random_kind)a->kind) {
@@ -88,10 +104,11 @@ static mg_status random_infer(mg_infer *f) {
 
 /* ---- the reference kernel ---- */
 
+/* Element i takes lane i % 4 of block i / 4; the first block may be entered in the middle. */
 static void random_ref(const mg_ref *r) {
     const mg_random_attrs *a = r->attrs;
     const int64_t count = mg_shape_count(&r->shape);
-    double block[4] = {0};
+    double block[4] = {0}; /* the numbers of the current block */
     for (int64_t i = r->first; i < r->first + count; i++) {
         if (i % 4 == 0 || i == r->first) {
             uint32_t words[4];
@@ -102,15 +119,16 @@ static void random_ref(const mg_ref *r) {
     }
 }
 
-/* ---- the row ---- */
+/* ---- the op table ---- */
 
-static const mg_op rows[] = {
+static const mg_op random_rows[] = {
     {.name = "random",
-     .doc = "random numbers of a kind; every call draws others",
+     .doc = "random numbers of a distribution; every call draws new ones",
      .flags = MG_OP_RANDOM,
-     MG_ATTRS(mg_random_attrs, random_table),
+     MG_ATTRS(mg_random_attrs, random_attrs),
      .infer = random_infer,
      .ref = random_ref},
 };
 
-const mg_op_family mg_ops_random = {"random", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_random = {"random", random_rows,
+                                    sizeof random_rows / sizeof random_rows[0]};

@@ -20,7 +20,7 @@ MG_FORMULA double mg_random_uniform_d(uint32_t word, double a, double b) {
     return v < b ? v : a;
 }
 
-/* In the middle of the word's interval of (0, 1): neither 0 nor 1. */
+/* The middle of the word's interval of (0, 1), so that the result is neither 0 nor 1. */
 MG_FORMULA double mg_random_inside(uint32_t word) {
     return ((double)word + 0.5) * 0x1p-32;
 }

@@ -1,30 +1,46 @@
-/* Reductions: sum prod max min all any, argmax argmin, cumsum, all_finite.
+/* Reductions over axes: sum prod max min all any; along one axis: argmax argmin cumsum; of whole
+ * tensors: all_finite.
  *
- * After inference `axes` lists the reduced axes, ascending, each once. Sums and products of bool
- * and uint8 are int32; other dtypes stay. An empty sum is 0, an empty product 1; max and min of
- * nothing are errors. NaN wins max, min, argmax and argmin. */
+ * Shapes: the reduced axes are dropped, or kept with size 1 (keepdims). After inference the
+ * attribute `axes` lists them in ascending order, each once; given none, it lists all. cumsum keeps
+ * the shape.
+ *
+ * Dtypes: sums and products of bool and uint8 are int32, argmax and argmin int32, all and any bool;
+ * otherwise the input's dtype. An empty sum is 0 and an empty product 1; max and min of no elements
+ * are errors. A NaN wins max, min, argmax and argmin.
+ *
+ * Gradients: sum repeats dy; max and min divide dy among equal winners; prod multiplies dy by the
+ * product of the other factors (the hidden op prod_grad, exact with zeros among the factors);
+ * cumsum sums dy from the other end. The others have none.
+ *
+ * Splitting: along an axis that is kept, each device reduces its part. Along a reduced axis, each
+ * device makes a term of the sum, maximum or minimum. prod has no such rule: it is gathered first.
+ */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
 #include "ops/ops.h"
 #include <math.h>
 
-static const mg_attr reduce_table[] = {
+/* Attributes of sum, prod, max, min, all and any. */
+static const mg_attr reduce_attrs[] = {
     {"axis", MG_ATTR_AXES, offsetof(mg_reduce_attrs, axes), 0, NULL,
      "an axis or a list; none: all"},
     {"keepdims", MG_ATTR_BOOL, offsetof(mg_reduce_attrs, keepdims), 0, NULL,
      "keep reduced axes with size 1"},
 };
 
-static const mg_attr axis_table[] = {
+/* Attributes of argmax, argmin and cumsum. */
+static const mg_attr axis_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), -1, NULL, "the axis; default: the last"},
 };
 
 /* ---- inference ---- */
 
-/* Lists the reduced axes as a set of flags, then back as an ascending list. */
+/* Makes the list of axes ascending and complete: 0-based, each once, all of them if none was given.
+ */
 static mg_status normalise_axes(const mg_infer *f, mg_ints *axes, int rank) {
-    bool reduced[MG_MAX_RANK] = {0};
+    bool reduced[MG_MAX_RANK] = {0}; /* by axis */
     for (int i = 0; i < axes->n; i++) {
         MG_TRY(mg_infer_axis(f, &axes->v[i], rank));
         if (reduced[axes->v[i]])
@@ -39,13 +55,14 @@ static mg_status normalise_axes(const mg_infer *f, mg_ints *axes, int rank) {
     return MG_OK;
 }
 
-/* The shape with reduced axes of size 1. */
+/* The shape with the reduced axes as 1. */
 static mg_shape kept_shape(const mg_shape *x, const mg_ints *axes) {
     mg_shape s = *x;
     for (int i = 0; i < axes->n; i++) s.dim[axes->v[i]] = 1;
     return s;
 }
 
+/* The shape without the reduced axes. */
 static mg_shape dropped_shape(const mg_shape *x, const mg_ints *axes) {
     mg_shape s = {0};
     for (int i = 0, k = 0; i < x->rank; i++) {
@@ -57,7 +74,8 @@ static mg_shape dropped_shape(const mg_shape *x, const mg_ints *axes) {
     return s;
 }
 
-static mg_status infer_reduced(mg_infer *f) {
+/* Shape rule of the reductions over axes. */
+static mg_status reduced_infer(mg_infer *f) {
     mg_reduce_attrs *a = f->attrs;
     const mg_shape *x = mg_infer_shape(f, 0);
     MG_TRY(normalise_axes(f, &a->axes, x->rank));
@@ -65,17 +83,20 @@ static mg_status infer_reduced(mg_infer *f) {
     return MG_OK;
 }
 
+/* Narrow integers would overflow at once. */
 static mg_dtype sum_dtype(mg_dtype t) {
     return t == MG_BOOL || t == MG_U8 ? MG_I32 : t;
 }
 
+/* Shape rule of sum and prod. */
 static mg_status sum_infer(mg_infer *f) {
     f->dtype = sum_dtype(f->dtype);
-    return infer_reduced(f);
+    return reduced_infer(f);
 }
 
+/* Shape rule of max and min, which need at least one element for each result. */
 static mg_status max_infer(mg_infer *f) {
-    MG_TRY(infer_reduced(f));
+    MG_TRY(reduced_infer(f));
     const mg_shape *x = mg_infer_shape(f, 0);
     if (mg_shape_count(x) == 0 && mg_shape_count(&f->shape) > 0)
         return mg_infer_fail(f, MG_USAGE, "nothing to choose from in a tensor of shape %s",
@@ -83,11 +104,13 @@ static mg_status max_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* Shape rule of all and any. */
 static mg_status all_infer(mg_infer *f) {
     f->dtype = MG_BOOL;
-    return infer_reduced(f);
+    return reduced_infer(f);
 }
 
+/* Shape rule of argmax and argmin: the axis is dropped. */
 static mg_status argmax_infer(mg_infer *f) {
     mg_axis_attrs *a = f->attrs;
     const mg_shape *x = mg_infer_shape(f, 0);
@@ -101,17 +124,20 @@ static mg_status argmax_infer(mg_infer *f) {
     return MG_OK;
 }
 
+/* The shape of x. */
 static mg_status cumsum_infer(mg_infer *f) {
     f->shape = *mg_infer_shape(f, 0);
     f->dtype = sum_dtype(f->dtype);
     return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
 }
 
+/* One bool: the preset shape is that of a scalar. */
 static mg_status all_finite_infer(mg_infer *f) {
     f->dtype = MG_BOOL;
     return MG_OK;
 }
 
+/* prod_grad(x {groups, elements}, dy {groups}) has the shape of x. */
 static mg_status prod_grad_infer(mg_infer *f) {
     MG_TRY(mg_infer_rank(f, 0, 2, "groups, elements"));
     f->shape = *mg_infer_shape(f, 0);
@@ -120,17 +146,21 @@ static mg_status prod_grad_infer(mg_infer *f) {
 
 /* ---- reference kernels ---- */
 
-static void fold(const mg_ref *r, double start, double (*step)(double sofar, double v)) {
+/* Every element of the result begins as `start`; step(result, v) then takes in the elements v of
+ * its group in row-major order. The walk goes over the input, with stride 0 in the result along
+ * reduced axes. */
+static void fold_elements(const mg_ref *r, double start, double (*step)(double sofar, double v)) {
     const mg_reduce_attrs *a = r->attrs;
     const mg_shape kept = kept_shape(&r->in_shape[0], &a->axes);
-    const int64_t n_out = mg_shape_count(&r->shape), n_in = mg_shape_count(&r->in_shape[0]);
+    const int64_t n_in = mg_shape_count(&r->in_shape[0]);
     mg_loop to = {.shape = r->in_shape[0]};
     mg_shape_strides(&kept, &r->in_shape[0], to.stride);
-    for (int64_t i = 0; i < n_out; i++) r->out[i] = start;
+    mg_fill(r->out, mg_shape_count(&r->shape), start);
     for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to))
         r->out[to.offset] = step(r->out[to.offset], r->in[0][i]);
 }
 
+/* The steps of fold_elements: what `sofar` becomes when element v is taken in. */
 static double sum_step(double sofar, double v) {
     return sofar + v;
 }
@@ -139,7 +169,7 @@ static double prod_step(double sofar, double v) {
     return sofar * v;
 }
 
-/* sofar stays when it is NaN: no comparison with it holds. */
+/* v wins if it is larger or NaN. A NaN in sofar stays, because no comparison with it holds. */
 static double max_step(double sofar, double v) {
     return v > sofar || v != v ? v : sofar;
 }
@@ -148,6 +178,7 @@ static double min_step(double sofar, double v) {
     return v < sofar || v != v ? v : sofar;
 }
 
+/* Truth values: 0 is false, all else true, NaN included. */
 static double all_step(double sofar, double v) {
     return sofar != 0 && v != 0;
 }
@@ -157,30 +188,31 @@ static double any_step(double sofar, double v) {
 }
 
 static void sum_ref(const mg_ref *r) {
-    fold(r, 0, sum_step);
+    fold_elements(r, 0, sum_step);
 }
 
 static void prod_ref(const mg_ref *r) {
-    fold(r, 1, prod_step);
+    fold_elements(r, 1, prod_step);
 }
 
 static void max_ref(const mg_ref *r) {
-    fold(r, -INFINITY, max_step);
+    fold_elements(r, -INFINITY, max_step);
 }
 
 static void min_ref(const mg_ref *r) {
-    fold(r, INFINITY, min_step);
+    fold_elements(r, INFINITY, min_step);
 }
 
 static void all_ref(const mg_ref *r) {
-    fold(r, 1, all_step);
+    fold_elements(r, 1, all_step);
 }
 
 static void any_ref(const mg_ref *r) {
-    fold(r, 0, any_step);
+    fold_elements(r, 0, any_step);
 }
 
-/* The first element that no later one beats; `sign` is 1 for the largest, -1 for the smallest. */
+/* The position of the first NaN, or else of the first largest of sign * x: sign is 1 for argmax, -1
+ * for argmin. */
 static void arg_ref(const mg_ref *r, double sign) {
     const mg_axis_view v =
         mg_axis_view_of(&r->in_shape[0], ((const mg_axis_attrs *)r->attrs)->axis);
@@ -204,6 +236,7 @@ static void argmin_ref(const mg_ref *r) {
     arg_ref(r, -1);
 }
 
+/* Each element is the sum of those before it along the axis and itself. */
 static void cumsum_ref(const mg_ref *r) {
     const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_axis_attrs *)r->attrs)->axis);
     for (int64_t o = 0; o < v.outer; o++)
@@ -216,6 +249,7 @@ static void cumsum_ref(const mg_ref *r) {
         }
 }
 
+/* One bool for all inputs: guards are made of it. */
 static void all_finite_ref(const mg_ref *r) {
     r->out[0] = 1;
     for (int k = 0; k < r->n_inputs; k++) {
@@ -225,7 +259,8 @@ static void all_finite_ref(const mg_ref *r) {
     }
 }
 
-/* Each element's product of all the others: the product before it times the product after it. */
+/* dy times the product of all other elements: the running product from the left, times the running
+ * product from the right. No division, so zeros are harmless. */
 static void prod_grad_ref(const mg_ref *r) {
     const int64_t n = r->shape.dim[1];
     for (int64_t g = 0; g < r->shape.dim[0]; g++) {
@@ -238,18 +273,19 @@ static void prod_grad_ref(const mg_ref *r) {
 
 /* ---- gradients ---- */
 
-/* dy (or y) with the reduced axes back as 1. */
+/* dy, or the result y itself, reshaped to have the reduced axes as 1 again. */
 static mg_tensor *with_kept_axes(mg_tensor *t, const mg_tensor *y) {
     const mg_reduce_attrs *a = y->attrs;
     const mg_shape kept = kept_shape(&y->inputs[0]->shape, &a->axes);
     return reshape(t, &kept);
 }
 
+/* dy, repeated along the reduced axes. */
 static mg_tensor *sum_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return broadcast_to(with_kept_axes(dy, y), &y->inputs[i]->shape);
 }
 
-/* Equal maxima share the gradient equally, as in Keras. */
+/* Of max and min. Equal winners share the gradient equally, as in Keras. */
 static mg_tensor *max_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[i];
     const mg_reduce_attrs *a = y->attrs;
@@ -258,7 +294,8 @@ static mg_tensor *max_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mul(hit, share);
 }
 
-/* Exact with zeros among the factors: x is brought to {groups, elements} and back. */
+/* x is brought to {groups, elements}, with the reduced axes last, and the gradient back. `order` is
+ * that permutation, `back` its inverse, `moved` the permuted shape. */
 static mg_tensor *prod_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[i];
     const mg_reduce_attrs *a = y->attrs;
@@ -285,14 +322,17 @@ static mg_tensor *prod_grad(mg_tensor *y, mg_tensor *dy, int i) {
 }
 
 /* {n, n}, true on the diagonal. */
-static mg_tensor *diagonal(int64_t n) {
+static mg_tensor *make_diagonal(int64_t n) {
     mg_iota_attrs row = {.shape = {.n = 2, .v = {n, n}}, .axis = 0, .dtype = MG_I32}, column = row;
     column.axis = 1;
     return binary("eq", mg_make("iota", &row, 0), mg_make("iota", &column, 0));
 }
 
-/* g = prod_grad(x, dy) has g[i] = dy * prod of x[k], k != i: a product of which x[i] is taken out
- * by a 1. So d g[i] / d x[j] is again a gradient of prod, of the row in which x[i] is 1. */
+/* g = prod_grad(x, dy): g[i] = dy times the product of all x[k] but x[i]; u is the gradient by g.
+ *
+ * By dy: sum_i u[i] times that product. By x: g[i] is the product of a row in which x[i] was
+ * replaced by 1, so its gradient is prod_grad of that row. The n rows of a group make {groups, n,
+ * n}; the diagonal, g[i] by x[i], is 0. */
 static mg_tensor *prod_grad_grad(mg_tensor *g, mg_tensor *u, int i) {
     mg_tensor *x = g->inputs[0], *dy = g->inputs[1];
     const int64_t groups = x->shape.dim[0], n = x->shape.dim[1];
@@ -305,26 +345,34 @@ static mg_tensor *prod_grad_grad(mg_tensor *g, mg_tensor *u, int i) {
     const mg_shape wide = MG_SHAPE(groups, 1, n), all = MG_SHAPE(groups, n, n),
                    rows = MG_SHAPE(groups * n, n), flat = MG_SHAPE(groups * n),
                    column = MG_SHAPE(groups, 1);
-    mg_tensor *without = where(diagonal(n), constant(1, x), broadcast_to(reshape(x, &wide), &all));
+    mg_tensor *without =
+        where(make_diagonal(n), constant(1, x), broadcast_to(reshape(x, &wide), &all));
     mg_tensor *weights = mul(u, reshape(dy, &column));
     mg_tensor *each =
         mg_make("prod_grad", NULL, 2, reshape(without, &rows), reshape(weights, &flat));
-    return reduce("sum", where(diagonal(n), constant(0, x), reshape(each, &all)), &last, false);
+    return reduce("sum", where(make_diagonal(n), constant(0, x), reshape(each, &all)), &last,
+                  false);
 }
 
-static mg_tensor *reversed(mg_tensor *t, const mg_axis_attrs *axis) {
+/* t with the elements of the axis in opposite order. */
+static mg_tensor *make_reverse(mg_tensor *t, const mg_axis_attrs *axis) {
     return mg_make("reverse", axis, 1, t);
 }
 
+/* Element i is in all sums from i on: dx[i] = dy[i] + dy[i + 1] + ..., a cumsum from the other end.
+ */
 static mg_tensor *cumsum_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
-    return reversed(mg_make("cumsum", y->attrs, 1, reversed(dy, y->attrs)), y->attrs);
+    return make_reverse(mg_make("cumsum", y->attrs, 1, make_reverse(dy, y->attrs)), y->attrs);
 }
 
 /* ---- split rules ---- */
 
-/* Over the split axis each device makes a term of kind `term`; other axes move up. */
-static bool reduce_split(mg_split *s, int term) {
+/* Split along a reduced axis, each device makes a term of kind `term` (MG_PARTIAL_SUM,
+ * MG_PARTIAL_MAX, MG_PARTIAL_MIN). Split along another axis, the result is split along it too; its
+ * number falls by the reduced axes before it that are dropped. A sum may also be taken of terms of
+ * a sum. */
+static bool reduction_split(mg_split *s, int term) {
     const mg_reduce_attrs *a = s->attrs;
     int below = 0;
     if (s->given[0] == term && term == MG_PARTIAL_SUM) { /* a sum of sums */
@@ -342,18 +390,22 @@ static bool reduce_split(mg_split *s, int term) {
     return true;
 }
 
+/* The rules of the op table, one for each kind of term. */
 static bool sum_split(mg_split *s) {
-    return reduce_split(s, MG_PARTIAL_SUM);
+    return reduction_split(s, MG_PARTIAL_SUM);
 }
 
+/* Also for any. */
 static bool max_split(mg_split *s) {
-    return reduce_split(s, MG_PARTIAL_MAX);
+    return reduction_split(s, MG_PARTIAL_MAX);
 }
 
+/* Also for all: true is 1, so all is a minimum. */
 static bool min_split(mg_split *s) {
-    return reduce_split(s, MG_PARTIAL_MIN);
+    return reduction_split(s, MG_PARTIAL_MIN);
 }
 
+/* argmax, argmin and cumsum: along any axis but their own. */
 static bool argmax_split(mg_split *s) {
     const int axis = (int)((const mg_axis_attrs *)s->attrs)->axis;
     if (!mg_split_except(s, axis)) return false;
@@ -361,7 +413,7 @@ static bool argmax_split(mg_split *s) {
     return true;
 }
 
-/* Each device looks at what it has. */
+/* Each device tests what it has; the minimum of the answers is the answer. */
 static bool all_finite_split(mg_split *s) {
     bool any = false;
     for (int i = 0; i < s->n_inputs; i++) {
@@ -373,36 +425,37 @@ static bool all_finite_split(mg_split *s) {
     return any;
 }
 
-/* ---- the rows ---- */
+/* ---- the op table ---- */
 
+/* The beginning of a row with one input. */
 #define REDUCTION(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
 
-static const mg_op rows[] = {
+static const mg_op reduce_rows[] = {
     {REDUCTION("sum", "sum over axes; bool and uint8 give int32"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = sum_grad,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = sum_grad,
      .split = sum_split, .ref = sum_ref},
     {REDUCTION("prod", "product over axes; bool and uint8 give int32"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = sum_infer, .grad = prod_grad,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = prod_grad,
      .ref = prod_ref},
     {REDUCTION("max", "largest element over axes; ties share the gradient"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
      .split = max_split, .ref = max_ref},
     {REDUCTION("min", "smallest element over axes; ties share the gradient"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = max_infer, .grad = max_grad,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
      .split = min_split, .ref = min_ref},
     {REDUCTION("all", "true where all elements over axes are non-zero"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .split = min_split,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = all_infer, .split = min_split,
      .ref = all_ref},
     {REDUCTION("any", "true where any element over axes is non-zero"),
-     MG_ATTRS(mg_reduce_attrs, reduce_table), .infer = all_infer, .split = max_split,
+     MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = all_infer, .split = max_split,
      .ref = any_ref},
     {REDUCTION("argmax", "0-based position of the first largest element along an axis, int32"),
-     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .split = argmax_split,
+     MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
      .ref = argmax_ref},
     {REDUCTION("argmin", "0-based position of the first smallest element along an axis, int32"),
-     MG_ATTRS(mg_axis_attrs, axis_table), .infer = argmax_infer, .split = argmax_split,
+     MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
      .ref = argmin_ref},
-    {REDUCTION("cumsum", "running sum along an axis"), MG_ATTRS(mg_axis_attrs, axis_table),
+    {REDUCTION("cumsum", "running sum along an axis"), MG_ATTRS(mg_axis_attrs, axis_attrs),
      .infer = cumsum_infer, .grad = cumsum_grad, .split = argmax_split, .ref = cumsum_ref},
     {.name = "all_finite",
      .doc = "true if no element of any input is infinite or NaN; a scalar",
@@ -421,4 +474,5 @@ static const mg_op rows[] = {
      .ref = prod_grad_ref},
 };
 
-const mg_op_family mg_ops_reduce = {"reduce", rows, sizeof rows / sizeof rows[0]};
+const mg_op_family mg_ops_reduce = {"reduce", reduce_rows,
+                                    sizeof reduce_rows / sizeof reduce_rows[0]};

@@ -1,16 +1,21 @@
-/* Sliding windows over images {N, H, W, C}: what the rules of conv2d and the pools share. */
+/* Sliding windows over images {N, H, W, C}: the geometry that conv2d and the pooling ops share.
+ *
+ * Everything is computed along one axis at a time: axis 0 is rows (H), axis 1 is columns (W). */
 #ifndef MG_OPS_WINDOW_H
 #define MG_OPS_WINDOW_H
 
 #include "ops/op.h"
 
-/* Output o and tap k meet cell o * stride + k * dilation - before of the image, along one axis. */
+/* A window along one axis: tap k of output o is image cell o * stride + k * dilation - before. */
 typedef struct mg_window {
-    int64_t image, size, stride, before, after, dilation;
+    int64_t image, size;   /* cells of the image; taps of the window */
+    int64_t stride;        /* cells from one output's window to the next */
+    int64_t before, after; /* padding cells at both ends */
+    int64_t dilation;      /* cells from one tap to the next */
 } mg_window;
 
-/* Along axis 0 (rows) or 1 (columns); pads are top, bottom, left, right. `dilations` may be NULL.
- */
+/* The window of `size` taps along `axis` of an image. `pads` lists top, bottom, left, right;
+ * `dilations` NULL means 1. */
 static inline mg_window mg_window_along(int axis, const mg_shape *image, int64_t size,
                                         const mg_ints *strides, const mg_ints *pads,
                                         const mg_ints *dilations) {
@@ -22,13 +27,15 @@ static inline mg_window mg_window_along(int axis, const mg_shape *image, int64_t
                        .dilation = dilations ? dilations->v[axis] : 1};
 }
 
-/* The cell of output o and tap k, or -1 if it lies in the padding. */
+/* The image cell of output o and tap k, or -1 if it lies in the padding. */
 static inline int64_t mg_window_cell(const mg_window *w, int64_t o, int64_t k) {
     const int64_t at = o * w->stride + k * w->dilation - w->before;
     return at >= 0 && at < w->image ? at : -1;
 }
 
-/* Makes `list` n entries long: none become `fallback`, one is repeated; each must be >= low. */
+/* Completes the attribute list `name` to n entries: an empty list becomes n times `fallback`, a
+ * single number n times that number. MG_USAGE if it has another length, or if an entry is smaller
+ * than `low`. */
 static inline mg_status mg_window_list(const mg_infer *f, mg_ints *list, int n, int64_t fallback,
                                        int64_t low, const char *name) {
     if (list->n > 1 && list->n != n)
@@ -44,7 +51,8 @@ static inline mg_status mg_window_list(const mg_infer *f, mg_ints *list, int n, 
     return MG_OK;
 }
 
-/* The number of outputs; MG_USAGE if the window is larger than the padded image. */
+/* Sets *outputs to the number of window positions along `axis`. MG_USAGE if the window is larger
+ * than the padded image. */
 static inline mg_status mg_window_outputs(const mg_infer *f, const mg_window *w, int axis,
                                           int64_t *outputs) {
     const char *along = axis == 0 ? "rows" : "columns";
@@ -52,10 +60,11 @@ static inline mg_status mg_window_outputs(const mg_infer *f, const mg_window *w,
     if (w->size < 1 || __builtin_mul_overflow(w->size - 1, w->dilation, &extent) ||
         __builtin_add_overflow(extent, 1, &extent) ||
         __builtin_add_overflow(w->image, w->before + w->after, &padded))
-        return mg_infer_fail(f, MG_USAGE, "a window of %lld %s makes no sense", (long long)w->size,
-                             along);
+        return mg_infer_fail(f, MG_USAGE,
+                             "a window of %lld %s is not possible: give a size of at least 1",
+                             (long long)w->size, along);
     if (extent > padded)
-        return mg_infer_fail(f, MG_USAGE, "the window spans %lld %s, the image has %lld%s",
+        return mg_infer_fail(f, MG_USAGE, "the window spans %lld %s, but the image has %lld%s",
                              (long long)extent, along, (long long)padded,
                              w->before + w->after ? " with its padding" : "");
     *outputs = (padded - extent) / w->stride + 1;
