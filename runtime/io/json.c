@@ -1,11 +1,13 @@
-/* JSON through jansson. The depth is checked before parsing, so that no walk over a parsed value
- * needs a limit of its own. */
+/* JSON through jansson. The nesting depth is checked on the text, before parsing: jansson's parser
+ * and all code that walks a parsed value recurse, and need no depth limit of their own after that.
+ */
 #include "io/json.h"
 #include "core/alloc.h"
 #include <stdbool.h>
 #include <string.h>
 
-/* The first position nested too deeply, or n. Brackets inside strings do not count. */
+/* The byte at which nesting exceeds MG_JSON_MAX_DEPTH, or n. Brackets inside strings do not count;
+ * a backslash escapes the next byte. */
 static size_t too_deep_at(const char *text, size_t n) {
     int depth = 0;
     bool quoted = false;
@@ -24,6 +26,9 @@ static size_t too_deep_at(const char *text, size_t n) {
     return n;
 }
 
+/* Duplicate keys are refused: the last one would silently win.
+ *
+ * Zero bytes inside strings are allowed (\u0000); callers that need C strings check lengths. */
 json_t *mg_json_parse(const char *text, size_t n, const char *who) {
     const size_t deep = too_deep_at(text, n);
     if (deep < n) {
@@ -43,14 +48,16 @@ json_t *mg_json_parse(const char *text, size_t n, const char *who) {
 
 /* ---- writing ---- */
 
+/* Text that grows as jansson hands out pieces. */
 typedef struct text_buffer {
     char *text;
     size_t n, room;
 } text_buffer;
 
-static int append(const char *piece, size_t n, void *data) {
+/* For json_dump_callback: adds a piece and keeps the text zero-terminated. The room doubles. */
+static int append_text(const char *piece, size_t n, void *data) {
     text_buffer *b = data;
-    if (b->room - b->n <= n) { /* one more for the end */
+    if (b->room - b->n <= n) { /* one byte more for the terminating zero */
         const size_t room = 2 * (b->n + n) + 256;
         char *more = mg_realloc(b->text, room);
         if (!more) return -1;
@@ -63,12 +70,13 @@ static int append(const char *piece, size_t n, void *data) {
     return 0;
 }
 
+/* 17 digits bring every double back exactly. */
 char *mg_json_text(const json_t *value, int sorted, size_t *n) {
     text_buffer b = {0};
     size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17);
     if (sorted) flags |= JSON_SORT_KEYS;
-    mg_error_clear();
-    if (json_dump_callback(value, append, &b, flags) == 0) {
+    mg_error_clear(); /* so that a failure of append_text is told from one of jansson */
+    if (json_dump_callback(value, append_text, &b, flags) == 0) {
         *n = b.n;
         return b.text;
     }

@@ -1,9 +1,11 @@
-/* safetensors: eight bytes header length (little-endian), a JSON header, row-major bytes.
+/* The safetensors file format: 8 bytes header length (little-endian), a JSON header of that length,
+ * then the tensors' bytes, row-major and little-endian.
  *
- * The header maps each name to {dtype, shape, data_offsets: [begin, end)}, offsets counted from the
- * end of the header, and "__metadata__" to a map of strings. Reading trusts nothing: the offsets of
- * all tensors must tile the data exactly, so nothing overlaps, nothing is hidden between tensors,
- * and no more memory is taken than the file has bytes. */
+ * The header maps each tensor's name to {dtype, shape, data_offsets: [begin, end)}, with offsets
+ * counted from the end of the header, and "__metadata__" to a map of strings. Reading trusts
+ * nothing: each tensor's bytes must match its dtype and shape, and all of them must tile the data
+ * exactly. So no two overlap, nothing is hidden between them, and no more memory is taken than the
+ * file has bytes. */
 #include "io/safetensors.h"
 #include "core/alloc.h"
 #include "io/json.h"
@@ -11,51 +13,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t MAX_HEADER = 100 << 20; /* of the format's own definition */
+static const int64_t MAX_HEADER = 100 << 20; /* the limit of the format's definition */
 static const char METADATA[] = "__metadata__";
 
+/* How a file spells the dtypes. */
 static const struct {
     const char *name;
     mg_dtype dtype;
-} dtypes[] = {{"F64", MG_F64}, {"F32", MG_F32}, {"F16", MG_F16}, {"BF16", MG_BF16},
-              {"I64", MG_I64}, {"I32", MG_I32}, {"U8", MG_U8},   {"BOOL", MG_BOOL}};
-enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
+} dtype_names[] = {{"F64", MG_F64}, {"F32", MG_F32}, {"F16", MG_F16}, {"BF16", MG_BF16},
+                   {"I64", MG_I64}, {"I32", MG_I32}, {"U8", MG_U8},   {"BOOL", MG_BOOL}};
+enum { N_DTYPES = sizeof dtype_names / sizeof dtype_names[0] };
 _Static_assert(N_DTYPES == (int)MG_N_DTYPES, "a file has a name for every dtype");
 
+/* The dtype's name in a file. */
 static const char *file_dtype(mg_dtype t) {
     for (int i = 0; i < N_DTYPES; i++)
-        if (dtypes[i].dtype == t) return dtypes[i].name;
+        if (dtype_names[i].dtype == t) return dtype_names[i].name;
     return "?";
 }
 
-typedef struct entry { /* a tensor's place in the file */
-    const char *name;  /* borrowed from the header */
+typedef struct file_tensor { /* an entry of the header */
+    const char *name;        /* borrowed from the header */
     mg_dtype dtype;
     mg_shape shape;
-    int64_t begin, end;
-} entry;
+    int64_t begin, end; /* bytes of the data */
+} file_tensor;
 
-typedef struct reader {
+/* A file being read. */
+typedef struct file_reader {
     mg_file *file;
     const char *path;
-    int64_t data, data_size; /* where the tensors' bytes begin, and how many there are */
+    int64_t data, data_size; /* the first byte after the header; the bytes from there on */
     json_t *header;          /* owned */
-    entry *entries;          /* owned */
+    file_tensor *entries;    /* owned */
     size_t n;
     mg_store *into;
-} reader;
+} file_reader;
 
-/* ---- the header ---- */
+/* ---- reading the header ---- */
 
-static mg_status read_exactly(reader *r, void *dst, size_t n, const char *what) {
+/* Reads n bytes, or fails with MG_DATA: the file ends within `what`. */
+static mg_status read_exactly(file_reader *r, void *dst, size_t n, const char *what) {
     size_t got;
     MG_TRY(mg_io_read(r->file, dst, n, &got));
     if (got == n) return MG_OK;
-    return mg_fail(MG_DATA, "%s: the file ends within %s: %zu bytes of %zu are there", r->path,
+    return mg_fail(MG_DATA, "%s: the file ends within %s: %zu of %zu bytes are there", r->path,
                    what, got, n);
 }
 
-static mg_status read_header(reader *r) {
+/* Reads and parses the header. Its length is checked against the file's size before memory is
+ * taken. */
+static mg_status read_json_header(file_reader *r) {
     int64_t size;
     unsigned char raw[8];
     uint64_t n = 0;
@@ -66,8 +74,8 @@ static mg_status read_header(reader *r) {
         return mg_fail(MG_DATA, "%s: not a safetensors file: a header of %llu bytes is too long",
                        r->path, (unsigned long long)n);
     if ((int64_t)n > size - 8)
-        return mg_fail(MG_DATA, "%s: the file has %lld bytes, its header alone needs %lld", r->path,
-                       (long long)size, (long long)n + 8);
+        return mg_fail(MG_DATA, "%s: the file has %lld bytes, but its header alone needs %lld",
+                       r->path, (long long)size, (long long)n + 8);
     char *text = mg_alloc(n + 1);
     if (!text) return MG_OOM;
     mg_status status = read_exactly(r, text, n, "the header");
@@ -83,7 +91,9 @@ static mg_status read_header(reader *r) {
     return status;
 }
 
-static mg_status read_metadata(reader *r, json_t *map) {
+/* Adds the strings of "__metadata__" to the store's notes. Notes are C strings: one with a zero
+ * byte inside is refused. */
+static mg_status read_metadata(file_reader *r, json_t *map) {
     const char *key;
     json_t *value;
     if (!json_is_object(map))
@@ -99,11 +109,15 @@ static mg_status read_metadata(reader *r, json_t *map) {
     return MG_OK;
 }
 
-static mg_status parse_dtype(const reader *r, entry *e, const json_t *name) {
+/* The fields of one entry, each checked before the next is read.
+ *
+ * A dtype that the library lacks (F8_E4M3, ...) is MG_UNSUPPORTED, because the file is not damaged.
+ */
+static mg_status parse_dtype(const file_reader *r, file_tensor *e, const json_t *name) {
     const char *text = json_string_value(name);
     for (int i = 0; text && i < N_DTYPES; i++)
-        if (strcmp(text, dtypes[i].name) == 0) {
-            e->dtype = dtypes[i].dtype;
+        if (strcmp(text, dtype_names[i].name) == 0) {
+            e->dtype = dtype_names[i].dtype;
             return MG_OK;
         }
     if (!text) return mg_fail(MG_DATA, "%s: tensor \"%.80s\" has no dtype", r->path, e->name);
@@ -113,7 +127,8 @@ static mg_status parse_dtype(const reader *r, entry *e, const json_t *name) {
                    r->path, e->name, text);
 }
 
-static mg_status parse_shape(const reader *r, entry *e, const json_t *shape) {
+/* At most MG_MAX_RANK sizes, none negative, with a product that fits. */
+static mg_status parse_shape(const file_reader *r, file_tensor *e, const json_t *shape) {
     if (!json_is_array(shape))
         return mg_fail(MG_DATA, "%s: tensor \"%.80s\" has no shape", r->path, e->name);
     if (json_array_size(shape) > MG_MAX_RANK)
@@ -122,7 +137,7 @@ static mg_status parse_shape(const reader *r, entry *e, const json_t *shape) {
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0)
-            return mg_fail(MG_DATA, "%s: tensor \"%.80s\": entry %zu of its shape is no size",
+            return mg_fail(MG_DATA, "%s: tensor \"%.80s\": entry %zu of its shape is not a size",
                            r->path, e->name, i + 1);
         e->shape.dim[e->shape.rank++] = json_integer_value(size);
     }
@@ -131,7 +146,8 @@ static mg_status parse_shape(const reader *r, entry *e, const json_t *shape) {
                    e->name, MG_SHAPE_TEXT(&e->shape));
 }
 
-static mg_status parse_offsets(const reader *r, entry *e, const json_t *offsets) {
+/* The offsets must lie inside the data and span exactly the bytes of dtype and shape. */
+static mg_status parse_offsets(const file_reader *r, file_tensor *e, const json_t *offsets) {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end))
         return mg_fail(MG_DATA, "%s: tensor \"%.80s\" has no data_offsets", r->path, e->name);
@@ -151,7 +167,8 @@ static mg_status parse_offsets(const reader *r, entry *e, const json_t *offsets)
     return MG_OK;
 }
 
-static mg_status parse_entry(const reader *r, entry *e, const json_t *value) {
+/* Parses the header's entry of one tensor; fields beyond the three known ones are refused. */
+static mg_status parse_entry(const file_reader *r, file_tensor *e, const json_t *value) {
     if (!json_is_object(value))
         return mg_fail(MG_DATA, "%s: the entry of tensor \"%.80s\" is not an object", r->path,
                        e->name);
@@ -163,17 +180,19 @@ static mg_status parse_entry(const reader *r, entry *e, const json_t *value) {
                    e->name);
 }
 
-/* By place; empty tensors before what begins where they stand. */
-static int by_offset(const void *a, const void *b) {
-    const entry *x = a, *y = b;
+/* For qsort: by position in the file. An empty tensor goes before one that begins at the same byte.
+ */
+static int compare_offsets(const void *a, const void *b) {
+    const file_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return (x->end > y->end) - (x->end < y->end);
 }
 
-static mg_status check_tiling(const reader *r) {
+/* The sorted entries must follow one another from the first byte of the data to the last. */
+static mg_status check_tiling(const file_reader *r) {
     int64_t at = 0;
     for (size_t i = 0; i < r->n; i++) {
-        const entry *e = &r->entries[i];
+        const file_tensor *e = &r->entries[i];
         if (e->begin != at)
             return mg_fail(MG_DATA, "%s: tensor \"%.80s\" begins at byte %lld of the data, %s",
                            r->path, e->name, (long long)e->begin,
@@ -185,7 +204,8 @@ static mg_status check_tiling(const reader *r) {
                    (long long)(r->data_size - at));
 }
 
-static mg_status parse_header(reader *r) {
+/* Fills and sorts r->entries. */
+static mg_status parse_header(file_reader *r) {
     const char *name;
     json_t *value;
     r->entries = mg_alloc((json_object_size(r->header) + 1) * sizeof *r->entries);
@@ -195,26 +215,31 @@ static mg_status parse_header(reader *r) {
             MG_TRY(read_metadata(r, value));
             continue;
         }
-        entry *e = &r->entries[r->n++];
-        *e = (entry){.name = name};
+        file_tensor *e = &r->entries[r->n++];
+        *e = (file_tensor){.name = name};
         MG_TRY(parse_entry(r, e, value));
     }
-    qsort(r->entries, r->n, sizeof *r->entries, by_offset);
+    qsort(r->entries, r->n, sizeof *r->entries, compare_offsets);
     return check_tiling(r);
 }
 
-/* ---- the tensors ---- */
+/* ---- reading the tensors ---- */
 
-static mg_status check_booleans(const reader *r, const entry *e, const unsigned char *bytes) {
+/* Other bytes than 0 and 1 in a bool tensor would break kernels. */
+static mg_status check_booleans(const file_reader *r, const file_tensor *e,
+                                const unsigned char *bytes) {
     for (int64_t i = 0; e->dtype == MG_BOOL && i < e->end - e->begin; i++)
         if (bytes[i] > 1)
-            return mg_fail(MG_DATA, "%s: tensor \"%.80s\": byte %lld is %d, no boolean", r->path,
-                           e->name, (long long)i, bytes[i]);
+            return mg_fail(MG_DATA, "%s: tensor \"%.80s\": byte %lld is %d, which is not a boolean",
+                           r->path, e->name, (long long)i, bytes[i]);
     return MG_OK;
 }
 
-/* The file stands at the tensor's first byte: the tensors tile the data and come in order. */
-static mg_status load_tensor(reader *r, const entry *e) {
+/* Reads one tensor, onto the default device.
+ *
+ * The file stands at its first byte, because the entries are sorted and tile the data: nothing is
+ * sought. */
+static mg_status load_tensor(file_reader *r, const file_tensor *e) {
     const size_t n = (size_t)(e->end - e->begin);
     void *bytes = mg_alloc(n);
     if (!bytes) return MG_OOM;
@@ -229,9 +254,12 @@ static mg_status load_tensor(reader *r, const entry *e) {
     return status;
 }
 
-static mg_status load(mg_file *f, const char *path, mg_store *into) {
-    reader r = {.file = f, .path = path, .into = into};
-    mg_status status = read_header(&r);
+/* The `load` of the format's row.
+ *
+ * What was read before a failure stays in `into`, which the caller frees. */
+static mg_status safetensors_load(mg_file *f, const char *path, mg_store *into) {
+    file_reader r = {.file = f, .path = path, .into = into};
+    mg_status status = read_json_header(&r);
     if (status == MG_OK) status = parse_header(&r);
     for (size_t i = 0; status == MG_OK && i < r.n; i++) status = load_tensor(&r, &r.entries[i]);
     mg_free(r.entries);
@@ -239,7 +267,8 @@ static mg_status load(mg_file *f, const char *path, mg_store *into) {
     return status;
 }
 
-static bool recognise(const unsigned char *head, size_t n, int64_t size) {
+/* A plausible header length, followed by a JSON object. */
+static bool safetensors_recognise(const unsigned char *head, size_t n, int64_t size) {
     uint64_t length = 0;
     if (n < 9) return false;
     for (int i = 7; i >= 0; i--) length = length << 8 | head[i];
@@ -248,14 +277,17 @@ static bool recognise(const unsigned char *head, size_t n, int64_t size) {
 
 /* ---- writing ---- */
 
-/* Wide dtypes first, so that every tensor is aligned to its element; then by name. */
-static int in_file_order(const void *a, const void *b) {
+/* For qsort: wide dtypes first, so that every tensor is aligned to its element size; then by name,
+ * so that equal stores give equal files. */
+static int compare_for_writing(const void *a, const void *b) {
     const mg_stored *x = *(const mg_stored *const *)a, *y = *(const mg_stored *const *)b;
     const size_t wx = mg_dtype_size((mg_dtype)x->tensor->dtype);
     const size_t wy = mg_dtype_size((mg_dtype)y->tensor->dtype);
     return wx != wy ? (wx > wy ? -1 : 1) : strcmp(x->name, y->name);
 }
 
+/* {dtype, shape, data_offsets} of a tensor whose bytes begin at `begin`. Owned; NULL if memory is
+ * short. */
 static json_t *entry_json(const mg_tensor *t, int64_t begin) {
     json_t *shape = json_array();
     for (int i = 0; i < t->shape.rank; i++)
@@ -265,7 +297,11 @@ static json_t *entry_json(const mg_tensor *t, int64_t begin) {
                      (json_int_t)(begin + (int64_t)mg_tensor_bytes(t)));
 }
 
-/* Fills header; MG_USAGE for what JSON cannot hold: text that is not UTF-8, names given twice. */
+/* Fills the header from the store; `order` is the order of the tensors in the file, from which
+ * their offsets follow.
+ *
+ * MG_USAGE for names that JSON cannot hold (not UTF-8), names used twice, and a tensor called
+ * "__metadata__". */
 static mg_status make_header(const mg_store *s, const mg_stored *const *order, json_t *header) {
     int64_t at = 0;
     json_t *notes = s->n_notes ? json_object() : NULL;
@@ -286,6 +322,9 @@ static mg_status make_header(const mg_store *s, const mg_stored *const *order, j
     return MG_OK;
 }
 
+/* Writes length and header.
+ *
+ * The header is padded with spaces to a multiple of 8 bytes, and so the data begins at one. */
 static mg_status write_header(mg_file *f, const char *text, size_t n) {
     const size_t padding = (8 - n % 8) % 8;
     unsigned char raw[8];
@@ -295,6 +334,7 @@ static mg_status write_header(mg_file *f, const char *text, size_t n) {
     return mg_io_write(f, "       ", padding);
 }
 
+/* Evaluates the tensor if need be. One tensor at a time is copied to the host. */
 static mg_status write_tensor(mg_file *f, mg_tensor *t) {
     void *bytes = mg_alloc(mg_tensor_bytes(t));
     if (!bytes) return MG_OOM;
@@ -304,8 +344,9 @@ static mg_status write_tensor(mg_file *f, mg_tensor *t) {
     return status;
 }
 
-static mg_status write_file(const mg_store *s, const mg_stored *const *order, const char *path,
-                            const char *header, size_t n) {
+/* Nothing is seen at `path` before everything is written. */
+static mg_status write_safetensors(const mg_store *s, const mg_stored *const *order,
+                                   const char *path, const char *header, size_t n) {
     mg_file *f = mg_io_create(path);
     if (!f) return mg_error_code();
     mg_status status = write_header(f, header, n);
@@ -316,7 +357,10 @@ static mg_status write_file(const mg_store *s, const mg_stored *const *order, co
     return status;
 }
 
-static mg_status save(const mg_store *s, const char *path) {
+/* The `save` of the format's row: sorts the tensors, makes the header in memory, then writes.
+ *
+ * All that can be wrong with the store's names is found before a file is created. */
+static mg_status safetensors_save(const mg_store *s, const char *path) {
     size_t n = 0;
     char *text = NULL;
     const mg_stored **order = mg_alloc((s->n_tensors + 1) * sizeof *order);
@@ -325,7 +369,7 @@ static mg_status save(const mg_store *s, const char *path) {
     if (!header) status = mg_fail(MG_OOM, "out of memory while writing %s", path);
     if (status == MG_OK) {
         for (size_t i = 0; i < s->n_tensors; i++) order[i] = &s->tensors[i];
-        qsort(order, s->n_tensors, sizeof *order, in_file_order);
+        qsort(order, s->n_tensors, sizeof *order, compare_for_writing);
         status = make_header(s, order, header);
     }
     if (status == MG_OK) {
@@ -334,7 +378,7 @@ static mg_status save(const mg_store *s, const char *path) {
     }
     if (status == MG_OK && (int64_t)n > MAX_HEADER)
         status = mg_fail(MG_UNSUPPORTED, "%s: a header of %zu bytes is too long", path, n);
-    if (status == MG_OK) status = write_file(s, order, path, text, n);
+    if (status == MG_OK) status = write_safetensors(s, order, path, text, n);
     mg_free(text);
     json_decref(header);
     mg_free(order);
@@ -344,7 +388,7 @@ static mg_status save(const mg_store *s, const char *path) {
 const mg_store_format mg_safetensors = {
     .name = "safetensors",
     .extension = ".safetensors",
-    .recognise = recognise,
-    .load = load,
-    .save = save,
+    .recognise = safetensors_recognise,
+    .load = safetensors_load,
+    .save = safetensors_save,
 };

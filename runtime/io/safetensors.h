@@ -1,4 +1,5 @@
-/* The safetensors format: a JSON header, then the tensors' bytes. */
+/* The row of the safetensors format for the list in store.c; the format is described in
+ * safetensors.c. */
 #ifndef MG_IO_SAFETENSORS_H
 #define MG_IO_SAFETENSORS_H
 
