@@ -1,18 +1,23 @@
-/* Digits: polylines in the unit square, put through a random shear, scale and shift, their corners
- * shaken, drawn with a random pen and a little noise.
+/* Digits: each is a list of polylines in a unit box. For an image, the box gets a random size,
+ * slant, tilt and position, the corners are moved at random, and the lines are drawn with a pen of
+ * random width; then noise is added.
  *
- * Image i uses the Philox blocks of ordinal i, so it depends on nothing but seed, i and its label;
- * only + - * / and sqrt are used, so every machine draws the same bytes. */
+ * Image i uses the Philox blocks of ordinal i, so it depends on the seed, i and its label alone.
+ * Only + - * / and sqrt are used, which are exact to rounding everywhere, so every machine draws
+ * the same bytes. */
 #include "data/digits.h"
 #include "core/alloc.h"
 #include "core/rng.h"
 #include <math.h>
 #include <string.h>
 
+/* Block 0 on: the shape's numbers; SHAKE_BLOCK on: the corners'; NOISE_BLOCK on: the pixels'. */
 enum { SIDE = MG_DIGIT_SIDE, STREAM = 0x64696700, SHAKE_BLOCK = 16, NOISE_BLOCK = 64 };
 
 /* Corner by corner, x right and y down, in percent of the digit's box; -1 ends the line. */
 enum { MAX_POINTS = 14, CORNERS = 2 * MAX_POINTS + 1 };
+/* Corner by corner x, y, in percent of the digit's box, x to the right and y down; -1 ends the
+ * list. Each digit is one line of up to MAX_POINTS corners. */
 static const int8_t strokes[10][CORNERS] = {
     {50, 0, 20, 15, 10, 50, 20, 85, 50, 100, 80, 85, 90, 50, 80, 15, 50, 0, -1},
     {30, 20, 55, 0, 55, 100, -1},
@@ -31,15 +36,16 @@ typedef struct point {
     float x, y;
 } point;
 
-typedef struct dice {
+/* The random numbers of one image, in the order in which they are asked for. */
+typedef struct digit_rng {
     uint32_t seed, stream;
-    uint64_t ordinal, block;
-    int used;
+    uint64_t ordinal, block; /* the image; the next block */
+    int used;                /* words of the current block that were given out */
     uint32_t words[4];
-} dice;
+} digit_rng;
 
-/* Uniform in [low, high). */
-static float roll(dice *d, float low, float high) {
+/* The next random number, uniform in [low, high). */
+static float digit_uniform(digit_rng *d, float low, float high) {
     if (d->used == 4) {
         mg_philox(d->words, d->block++, d->ordinal, d->seed, d->stream);
         d->used = 0;
@@ -47,36 +53,38 @@ static float roll(dice *d, float low, float high) {
     return low + (high - low) * (float)mg_uniform_of(d->words[d->used++]);
 }
 
-static void start(dice *d, uint64_t block) {
+/* Goes on with the numbers of the given block. */
+static void use_block(digit_rng *d, uint64_t block) {
     d->block = block;
     d->used = 4;
 }
 
-/* The corners of the digit in pixels. */
-static int place(dice *d, int label, point *out) {
-    start(d, 0);
-    const float width = roll(d, 0.95f, 1.6f), height = roll(d, 1.5f, 2.1f);
-    const float slant = roll(d, -0.35f, 0.35f), tilt = roll(d, -0.15f, 0.15f);
-    const float x0 = 14 + roll(d, -2.5f, 2.5f), y0 = 14 + roll(d, -2.5f, 2.5f);
+/* Writes the corners of the digit, in pixels, to out; returns their number. */
+static int place_corners(digit_rng *d, int label, point *out) {
+    use_block(d, 0);
+    const float width = digit_uniform(d, 0.95f, 1.6f), height = digit_uniform(d, 1.5f, 2.1f);
+    const float slant = digit_uniform(d, -0.35f, 0.35f), tilt = digit_uniform(d, -0.15f, 0.15f);
+    const float x0 = 14 + digit_uniform(d, -2.5f, 2.5f), y0 = 14 + digit_uniform(d, -2.5f, 2.5f);
     int n = 0;
-    start(d, SHAKE_BLOCK);
+    use_block(d, SHAKE_BLOCK);
     for (const int8_t *p = strokes[label]; *p >= 0; p += 2) {
-        const float x = (float)p[0] * 0.1f - 5 + roll(d, -0.45f, 0.45f);
-        const float y = (float)p[1] * 0.1f - 5 + roll(d, -0.45f, 0.45f);
+        const float x = (float)p[0] * 0.1f - 5 + digit_uniform(d, -0.45f, 0.45f);
+        const float y = (float)p[1] * 0.1f - 5 + digit_uniform(d, -0.45f, 0.45f);
         out[n++] = (point){x0 + width * x - slant * height * y, y0 + height * y + tilt * width * x};
     }
     return n;
 }
 
-/* Pixels from low - reach to high + reach, kept inside the image. */
-static void span(float a, float b, float reach, int *from, int *to) {
+/* The pixels from min(a, b) - reach to max(a, b) + reach that lie in the image. */
+static void pixel_range(float a, float b, float reach, int *from, int *to) {
     const float low = (a < b ? a : b) - reach, high = (a > b ? a : b) + reach;
     *from = low < 0 ? 0 : (int)low;
     *to = high > SIDE - 1 ? SIDE - 1 : (int)high + 1;
     if (*to > SIDE - 1) *to = SIDE - 1;
 }
 
-static float distance_to(float x, float y, point a, point b) {
+/* From (x, y) to the segment from a to b; t is where on it the nearest point lies. */
+static float distance_to_segment(float x, float y, point a, point b) {
     const float dx = b.x - a.x, dy = b.y - a.y, length = dx * dx + dy * dy;
     float t = length > 0 ? ((x - a.x) * dx + (y - a.y) * dy) / length : 0;
     t = t < 0 ? 0 : t > 1 ? 1 : t;
@@ -84,40 +92,45 @@ static float distance_to(float x, float y, point a, point b) {
     return sqrtf(ex * ex + ey * ey);
 }
 
+/* Ink is 1 within the pen's width of the line and falls to 0 over one pixel. Lines do not add up.
+ */
 static void draw_line(float *ink, point a, point b, float pen) {
     int x0, x1, y0, y1;
-    span(a.x, b.x, pen + 1, &x0, &x1);
-    span(a.y, b.y, pen + 1, &y0, &y1);
+    pixel_range(a.x, b.x, pen + 1, &x0, &x1);
+    pixel_range(a.y, b.y, pen + 1, &y0, &y1);
     for (int y = y0; y <= y1; y++)
         for (int x = x0; x <= x1; x++) {
-            float v = pen + 0.5f - distance_to((float)x, (float)y, a, b);
+            float v = pen + 0.5f - distance_to_segment((float)x, (float)y, a, b);
             v = v < 0 ? 0 : v > 1 ? 1 : v;
             if (v > ink[y * SIDE + x]) ink[y * SIDE + x] = v;
         }
 }
 
-static void draw(dice *d, int label, uint8_t *image) {
+/* One image: lines, then noise over all pixels. */
+static void draw_digit(digit_rng *d, int label, uint8_t *image) {
     float ink[SIDE * SIDE] = {0};
     point corners[MAX_POINTS];
-    const int n = place(d, label, corners);
-    const float pen = roll(d, 0.6f, 1.5f), strength = roll(d, 190, 256), noise = roll(d, 0, 24);
+    const int n = place_corners(d, label, corners);
+    const float pen = digit_uniform(d, 0.6f, 1.5f), strength = digit_uniform(d, 190, 256),
+                noise = digit_uniform(d, 0, 24);
     for (int i = 0; i + 1 < n; i++) draw_line(ink, corners[i], corners[i + 1], pen);
-    start(d, NOISE_BLOCK);
+    use_block(d, NOISE_BLOCK);
     for (int i = 0; i < SIDE * SIDE; i++) {
-        const float v = strength * ink[i] + roll(d, -noise, noise);
+        const float v = strength * ink[i] + digit_uniform(d, -noise, noise);
         image[i] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
     }
 }
 
+/* A permutation of 0 .. n-1, each modulo 10, makes the labels. */
 mg_status mg_digits_draw(int64_t n, uint64_t seed, uint8_t *images, int32_t *labels) {
-    dice d = {.seed = (uint32_t)seed, .stream = STREAM + (uint32_t)(seed >> 32)};
+    digit_rng d = {.seed = (uint32_t)seed, .stream = STREAM + (uint32_t)(seed >> 32)};
     int64_t *order = mg_alloc((size_t)n * sizeof *order);
     if (!order) return MG_OOM;
     mg_permutation(order, n, d.seed, d.stream + 1, 0);
     for (int64_t i = 0; i < n; i++) {
         labels[i] = (int32_t)(order[i] % 10);
         d.ordinal = (uint64_t)i;
-        draw(&d, labels[i], images + i * SIDE * SIDE);
+        draw_digit(&d, labels[i], images + i * SIDE * SIDE);
     }
     mg_free(order);
     return MG_OK;

@@ -1,7 +1,7 @@
-/* mgpu-fetch.so: downloads with libcurl, checked with libcrypto.
+/* mgpu-fetch.so: downloads with libcurl, checksums with libcrypto.
  *
- * Bytes go to a temporary file and through SHA-256 as they arrive; the file gets its name only when
- * all is there and the sum is right. */
+ * The bytes go to a temporary file and through SHA-256 as they arrive. The file gets its name only
+ * when it is complete and the checksum is right. */
 #include "core/io.h"
 #include "core/threads.h"
 #include "data/fetch.h"
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+/* A transfer of fewer than STALL_BYTES a second for STALL_SECONDS is given up. */
 enum { CONNECT_SECONDS = 20, STALL_SECONDS = 30, STALL_BYTES = 100, MAX_REDIRECTS = 10 };
 
 typedef struct download {
@@ -19,10 +20,12 @@ typedef struct download {
     mg_file *file;     /* owned */
     EVP_MD_CTX *sum;   /* owned */
     CURL *curl;        /* owned */
-    mg_status refused; /* what a callback failed with */
+    mg_status refused; /* the status with which a callback ended the transfer */
 } download;
 
-static size_t take_bytes(char *bytes, size_t size, size_t n, void *context) {
+/* libcurl's write callback: returns how many bytes were taken; fewer than given ends the transfer.
+ */
+static size_t on_bytes(char *bytes, size_t size, size_t n, void *context) {
     download *d = context;
     n *= size;
     d->refused = mg_io_write(d->file, bytes, n);
@@ -31,8 +34,9 @@ static size_t take_bytes(char *bytes, size_t size, size_t n, void *context) {
     return d->refused == MG_OK ? n : 0;
 }
 
-/* Called about once a second, also while nothing arrives: Ctrl-C ends the download. */
-static int look_around(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total,
+/* libcurl's progress callback, called about once a second, also while nothing arrives: non-zero
+ * ends the transfer, so that Ctrl-C does. */
+static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total,
                        curl_off_t up_now) {
     download *d = context;
     (void)total, (void)now, (void)up_total, (void)up_now;
@@ -41,6 +45,7 @@ static int look_around(void *context, curl_off_t total, curl_off_t now, curl_off
     return 1;
 }
 
+/* No other protocol, and no redirect to a local file. libcurl 7.85 renamed the options. */
 static void set_protocols(CURL *curl) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
@@ -51,7 +56,8 @@ static void set_protocols(CURL *curl) {
 #endif
 }
 
-static mg_status transfer(download *d) {
+/* Transfers the body of d->url through on_bytes. */
+static mg_status run_transfer(download *d) {
     char reason[CURL_ERROR_SIZE] = "";
     CURL *curl = d->curl;
     curl_easy_setopt(curl, CURLOPT_URL, d->url);
@@ -65,11 +71,12 @@ static mg_status transfer(download *d) {
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, (long)STALL_BYTES);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "mgpulua");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, d);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_around);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, d);
+    /* fails if the server does, if a callback does, or if the transfer stalls */
     const CURLcode code = curl_easy_perform(curl);
     if (code == CURLE_OK) return MG_OK;
     if (d->refused != MG_OK) return d->refused;
@@ -77,7 +84,8 @@ static mg_status transfer(download *d) {
                    reason[0] ? reason : curl_easy_strerror(code), d->path);
 }
 
-static mg_status check_sum(download *d) {
+/* MG_DATA if the checksum is another than d->sha256. */
+static mg_status check_sha256(download *d) {
     unsigned char raw[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     char text[2 * EVP_MAX_MD_SIZE + 1] = "";
@@ -91,14 +99,18 @@ static mg_status check_sum(download *d) {
                    d->url, text, d->sha256, d->path);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void begin(void) {
+/* libcurl's process-wide state, once. */
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+static void init_curl(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
+/* See mg_fetch in fetch.h.
+ *
+ * The temporary file is removed on every failure, by mg_io_close. */
 mg_fetch_function mg_fetch_plugin;
 mg_status mg_fetch_plugin(const char *url, const char *path, const char *sha256) {
-    pthread_once(&once, begin);
+    pthread_once(&curl_once, init_curl);
     download d = {.url = url, .path = path, .sha256 = sha256};
     d.curl = curl_easy_init();
     d.sum = EVP_MD_CTX_new();
@@ -109,8 +121,8 @@ mg_status mg_fetch_plugin(const char *url, const char *path, const char *sha256)
         d.file = mg_io_create(path);
         if (!d.file) status = mg_error_code();
     }
-    if (status == MG_OK) status = transfer(&d);
-    if (status == MG_OK) status = check_sum(&d);
+    if (status == MG_OK) status = run_transfer(&d);
+    if (status == MG_OK) status = check_sha256(&d);
     if (status == MG_OK)
         status = mg_io_commit(d.file);
     else

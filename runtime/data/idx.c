@@ -1,34 +1,42 @@
-/* IDX: two zero bytes, a type code, the rank, the sizes (32 bits, big-endian), the elements.
+/* IDX files: two zero bytes, a type code, the rank, the sizes (32-bit big-endian), the elements
+ * (big-endian).
  *
- * A header may claim anything, so memory is taken only for what the file can hold: a plain file
- * must have exactly the right size; of a gzipped one, whose size says little, the buffer grows with
- * what really inflates. */
+ * The header may claim any size, so memory is taken only for what the file can hold. A plain file
+ * must have exactly the right size. The size of a gzipped file says little, so its buffer grows
+ * with what really inflates, and a claim beyond gzip's best ratio is refused at once. */
 #include "data/idx.h"
 #include "core/alloc.h"
 #include "core/io.h"
 #include <string.h>
 #include <zlib.h>
 
-enum { CHUNK = 64 << 10, FIRST_ROOM = 1 << 20, MAX_INFLATION = 1040 };
+enum {
+    CHUNK = 64 << 10,     /* bytes that inflate reads and writes at once */
+    FIRST_ROOM = 1 << 20, /* the first block for gzipped elements */
+    MAX_INFLATION = 1040  /* deflate's best ratio, 1032, rounded up */
+};
 
+/* The element types: code in the file, bytes of an element, dtype of the tensor. */
 static const struct {
     uint8_t code, size;
     mg_dtype dtype;
-} types[] = {{0x08, 1, MG_U8},  {0x09, 1, MG_I32}, {0x0B, 2, MG_I32},
-             {0x0C, 4, MG_I32}, {0x0D, 4, MG_F32}, {0x0E, 8, MG_F64}};
-enum { N_TYPES = sizeof types / sizeof types[0] };
+} idx_types[] = {{0x08, 1, MG_U8},  {0x09, 1, MG_I32}, {0x0B, 2, MG_I32},
+                 {0x0C, 4, MG_I32}, {0x0D, 4, MG_F32}, {0x0E, 8, MG_F64}};
+enum { N_TYPES = sizeof idx_types / sizeof idx_types[0] };
 
-typedef struct source { /* the bytes of a file, inflated if it is gzipped */
+typedef struct idx_source { /* a file that is read as if it were not gzipped */
     mg_file *file;
     const char *path;
-    int64_t file_size, at; /* `at`: bytes given so far */
-    bool gzip, ended;
+    int64_t file_size, at; /* at: bytes read so far, after inflating */
+    bool gzip, ended;      /* ended: after the last gzip member */
     z_stream z;
     unsigned char *in; /* owned: what inflate reads from */
-} source;
+} idx_source;
 
 /* ---- bytes ---- */
 
+/* zlib's memory comes from the library's allocator, so that it is counted and can be made to fail.
+ */
 static void *zlib_alloc(void *context, unsigned n, unsigned size) {
     (void)context;
     return mg_alloc((size_t)n * size);
@@ -39,10 +47,12 @@ static void zlib_free(void *context, void *block) {
     mg_free(block);
 }
 
-static mg_status source_open(source *s, const char *path) {
+/* Opens the file; source_close is due even if this fails. gzip is recognised by its two magic
+ * bytes, not by the file's name. */
+static mg_status source_open(idx_source *s, const char *path) {
     unsigned char head[2];
     size_t n;
-    *s = (source){.path = path, .file = mg_io_open(path)};
+    *s = (idx_source){.path = path, .file = mg_io_open(path)};
     if (!s->file) return mg_error_code();
     MG_TRY(mg_io_size(s->file, &s->file_size));
     MG_TRY(mg_io_read(s->file, head, 2, &n));
@@ -58,13 +68,15 @@ static mg_status source_open(source *s, const char *path) {
     return MG_OK;
 }
 
-static void source_close(source *s) {
+/* Also after source_open failed. */
+static void source_close(idx_source *s) {
     if (s->gzip) inflateEnd(&s->z);
     mg_free(s->in);
     mg_io_close(s->file);
 }
 
-static mg_status refill(source *s) {
+/* Reads the next chunk for inflate if it has used up the last; at the end of the file none. */
+static mg_status refill_input(idx_source *s) {
     size_t n;
     if (s->z.avail_in) return MG_OK;
     MG_TRY(mg_io_read(s->file, s->in, CHUNK, &n));
@@ -73,13 +85,14 @@ static mg_status refill(source *s) {
     return MG_OK;
 }
 
-/* One step of inflate. At the end of a member another may follow; then the checksum was right. */
-static mg_status inflate_some(source *s) {
-    MG_TRY(refill(s));
-    const bool dry = s->z.avail_in == 0;
+/* One call of inflate. A gzip file may hold several members, one after another; at the end of each,
+ * zlib has verified its checksum. */
+static mg_status inflate_some(idx_source *s) {
+    MG_TRY(refill_input(s));
+    const bool dry = s->z.avail_in == 0; /* the file has no more bytes */
     const int code = inflate(&s->z, Z_NO_FLUSH);
     if (code == Z_STREAM_END) {
-        MG_TRY(refill(s));
+        MG_TRY(refill_input(s));
         if (s->z.avail_in)
             inflateReset(&s->z);
         else
@@ -94,8 +107,8 @@ static mg_status inflate_some(source *s) {
                    (long long)s->at, s->z.msg ? s->z.msg : "unknown error");
 }
 
-/* *got < n only at the end. */
-static mg_status source_read(source *s, void *dst, size_t n, size_t *got) {
+/* Reads up to n bytes; *got < n only at the end of the data. */
+static mg_status source_read(idx_source *s, void *dst, size_t n, size_t *got) {
     *got = 0;
     mg_status status = MG_OK;
     if (!s->gzip) status = mg_io_read(s->file, dst, n, got);
@@ -110,7 +123,8 @@ static mg_status source_read(source *s, void *dst, size_t n, size_t *got) {
     return status;
 }
 
-static mg_status read_exactly(source *s, void *dst, size_t n, const char *what) {
+/* Reads n bytes, or fails with MG_DATA: the file ends within `what`. */
+static mg_status read_exactly(idx_source *s, void *dst, size_t n, const char *what) {
     size_t got;
     MG_TRY(source_read(s, dst, n, &got));
     if (got == n) return MG_OK;
@@ -120,12 +134,13 @@ static mg_status read_exactly(source *s, void *dst, size_t n, const char *what) 
 
 /* ---- the header ---- */
 
-static mg_status read_header(source *s, int *type, mg_shape *shape) {
+/* Sets *type, an index into idx_types, and the shape. */
+static mg_status read_idx_header(idx_source *s, int *type, mg_shape *shape) {
     unsigned char head[4], sizes[4 * MG_MAX_RANK];
     MG_TRY(read_exactly(s, head, 4, "the magic number"));
-    for (*type = 0; *type < N_TYPES && types[*type].code != head[2];) ++*type;
+    for (*type = 0; *type < N_TYPES && idx_types[*type].code != head[2];) ++*type;
     if (head[0] || head[1] || *type == N_TYPES)
-        return mg_fail(MG_DATA, "%s is no IDX file: its first bytes are %02x %02x %02x %02x",
+        return mg_fail(MG_DATA, "%s is not an IDX file: its first bytes are %02x %02x %02x %02x",
                        s->path, head[0], head[1], head[2], head[3]);
     if (head[3] > MG_MAX_RANK)
         return mg_fail(MG_DATA, "%s: byte 3 says %d axes; at most %d are possible", s->path,
@@ -139,26 +154,31 @@ static mg_status read_header(source *s, int *type, mg_shape *shape) {
     return MG_OK;
 }
 
-/* The bytes that the elements take, compared with what the file can hold. */
-static mg_status check_size(const source *s, const mg_shape *shape, size_t element, size_t *bytes) {
+/* Sets *bytes to what the elements take, or fails with MG_DATA if the file cannot hold that many.
+ */
+static mg_status check_size(const idx_source *s, const mg_shape *shape, size_t element,
+                            size_t *bytes) {
     const char *text = MG_SHAPE_TEXT(shape);
     if (mg_shape_check(shape, s->path) != MG_OK)
         return mg_fail(MG_DATA, "%s: shape %s, at byte 4, has too many elements", s->path, text);
     const int64_t n = mg_shape_count(shape) * (int64_t)element, there = s->file_size - s->at;
     *bytes = (size_t)n;
     if (!s->gzip && n != there)
-        return mg_fail(MG_DATA, "%s: shape %s needs %lld bytes after byte %lld, the file has %lld",
+        return mg_fail(MG_DATA,
+                       "%s: shape %s needs %lld bytes after byte %lld, but the file has %lld",
                        s->path, text, (long long)n, (long long)s->at, (long long)there);
     if (s->gzip && n / MAX_INFLATION > s->file_size)
-        return mg_fail(MG_DATA, "%s: shape %s needs %lld bytes; %lld gzipped bytes hold less",
+        return mg_fail(MG_DATA,
+                       "%s: shape %s needs %lld bytes, more than %lld gzipped bytes can hold",
                        s->path, text, (long long)n, (long long)s->file_size);
     return MG_OK;
 }
 
 /* ---- the elements ---- */
 
-/* n bytes in a new block, *block; no more than twice what is really there is ever taken. */
-static mg_status read_growing(source *s, size_t n, unsigned char **block) {
+/* Reads n bytes into a new block, *block (the caller frees it, also on failure). The block of a
+ * gzipped file doubles as bytes arrive: at most twice what is really there is ever taken. */
+static mg_status read_growing(idx_source *s, size_t n, unsigned char **block) {
     size_t room = !s->gzip || n < FIRST_ROOM ? n : FIRST_ROOM, done = 0;
     *block = mg_alloc(room);
     if (!*block) return MG_OOM;
@@ -173,7 +193,10 @@ static mg_status read_growing(source *s, size_t n, unsigned char **block) {
     }
 }
 
-static mg_status check_end(source *s) {
+/* MG_DATA if anything follows the last element.
+ *
+ * Reading on also verifies the gzip checksum, which comes after the data. */
+static mg_status check_end(idx_source *s) {
     unsigned char byte;
     size_t got;
     MG_TRY(source_read(s, &byte, 1, &got));
@@ -182,6 +205,7 @@ static mg_status check_end(source *s) {
                    s->path, (long long)s->at - 1);
 }
 
+/* n elements from big-endian to little-endian. */
 static void swap_bytes(unsigned char *p, size_t element, size_t n) {
     for (size_t i = 0; i < n; i++, p += element)
         for (size_t a = 0, b = element - 1; a < b; a++, b--) {
@@ -191,41 +215,43 @@ static void swap_bytes(unsigned char *p, size_t element, size_t n) {
         }
 }
 
-static void widen(int32_t *dst, const unsigned char *src, size_t element, size_t n) {
+/* Signed bytes or big-endian 16-bit integers to int32. */
+static void widen_to_int32(int32_t *dst, const unsigned char *src, size_t element, size_t n) {
     for (size_t i = 0; i < n; i++)
         dst[i] =
             element == 1 ? (int8_t)src[i] : (int16_t)(uint16_t)(src[2 * i] << 8 | src[2 * i + 1]);
 }
 
-/* Big-endian bytes to a tensor. The bytes are changed on the way. */
-static mg_tensor *tensor_of(unsigned char *bytes, int type, const mg_shape *shape) {
-    const size_t n = (size_t)mg_shape_count(shape), element = types[type].size;
-    const mg_dtype dtype = types[type].dtype;
+/* The tensor of the file's big-endian elements; swaps them in place. Owned. */
+static mg_tensor *tensor_from_bytes(unsigned char *bytes, int type, const mg_shape *shape) {
+    const size_t n = (size_t)mg_shape_count(shape), element = idx_types[type].size;
+    const mg_dtype dtype = idx_types[type].dtype;
     if (mg_dtype_size(dtype) == element) {
         swap_bytes(bytes, element, n);
         return mg_tensor_from_host(bytes, dtype, shape, NULL);
     }
     int32_t *wide = mg_alloc(n * sizeof *wide);
     if (!wide) return NULL;
-    widen(wide, bytes, element, n);
+    widen_to_int32(wide, bytes, element, n);
     mg_tensor *t = mg_tensor_from_host(wide, dtype, shape, NULL);
     mg_free(wide);
     return t;
 }
 
+/* The file is closed before the tensor is made. */
 mg_tensor *mg_idx_load(const char *path) {
-    source s;
+    idx_source s;
     int type = 0;
     mg_shape shape = {0};
     size_t bytes = 0;
     unsigned char *block = NULL;
     mg_status status = source_open(&s, path);
-    if (status == MG_OK) status = read_header(&s, &type, &shape);
-    if (status == MG_OK) status = check_size(&s, &shape, types[type].size, &bytes);
+    if (status == MG_OK) status = read_idx_header(&s, &type, &shape);
+    if (status == MG_OK) status = check_size(&s, &shape, idx_types[type].size, &bytes);
     if (status == MG_OK) status = read_growing(&s, bytes, &block);
     if (status == MG_OK) status = check_end(&s);
     source_close(&s);
-    mg_tensor *t = status == MG_OK ? tensor_of(block, type, &shape) : NULL;
+    mg_tensor *t = status == MG_OK ? tensor_from_bytes(block, type, &shape) : NULL;
     mg_free(block);
     return t;
 }

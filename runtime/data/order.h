@@ -1,52 +1,61 @@
-/* The order of rows: which rows of a table of data come next, after shuffling, batching and so on.
+/* The order of a data set's rows: which rows come next, after shuffling, batching, repeating and so
+ * on.
  *
- * Row numbers only; stream.h moves the rows themselves. An order is a chain of stages, each drawing
- * elements from the one before; an element is a row number, or after batches a block of them. A
- * pass over it is a function of the stages and the pass's number alone, and can be entered
- * anywhere. */
+ * An order deals with row numbers only; stream.h moves the rows. It is a chain of stages, each of
+ * which draws elements from the stage before it. An element is one row number, or after a batch
+ * stage a block of them. What a pass over the order gives is a function of the stages and the
+ * pass's number alone, and a pass can be entered at any element: that is how training is resumed.
+ */
 #ifndef MG_DATA_ORDER_H
 #define MG_DATA_ORDER_H
 
 #include "core/shape.h"
 
 typedef enum mg_stage_kind {
-    MG_SHUFFLE, /* through a window of n elements; n at least the length is a permutation */
-    MG_BATCH,   /* n elements become one; the last may be smaller, or is dropped */
-    MG_CYCLE,   /* n passes in a row, MG_ENDLESS for no end */
+    MG_SHUFFLE, /* gives out random elements of a window of n; n >= the length: a permutation */
+    MG_BATCH,   /* n elements become one; a smaller last one is kept or dropped */
+    MG_CYCLE,   /* n passes of the stages before, one after another; may be MG_ENDLESS */
     MG_TAKE,    /* the first n */
     MG_SKIP     /* all but the first n */
 } mg_stage_kind;
 
 #define MG_ENDLESS INT64_MAX
 
+/* One stage, as the caller describes it. */
 typedef struct mg_stage {
     mg_stage_kind kind;
-    int64_t n;
-    uint64_t seed;       /* of a shuffle */
-    bool drop_remainder; /* of a batch */
+    int64_t n;           /* at least 1 for shuffle and batch, else at least 0 */
+    uint64_t seed;       /* shuffle only */
+    bool drop_remainder; /* batch only: drop a smaller last one */
 } mg_stage;
 
-/* An element: n row numbers, the product of dim[0..rank-1]. dim[0] is the innermost batch. */
+/* An element: n row numbers, n being the product of dim[0 .. rank-1]. A batch of batches has rank
+ * 2; dim[0] is the size of the innermost batch. */
 typedef struct mg_rows {
     int rank;
     int64_t dim[MG_MAX_RANK];
-    int64_t n, capacity;
-    int64_t *row; /* owned */
+    int64_t n, capacity; /* row numbers; room for them */
+    int64_t *row;        /* owned */
 } mg_rows;
 
 typedef struct mg_order mg_order;
 
-/* An order of rows 0..n_rows-1. Owned. MG_USAGE: more than MG_MAX_RANK batches. */
+/* An order of rows 0 .. n_rows-1. The stages are copied. Owned. NULL: MG_OOM, or MG_USAGE for more
+ * than MG_MAX_RANK batch stages. Seek before the first next. */
 mg_order *mg_order_new(int64_t n_rows, const mg_stage *stages, int n_stages);
-/* stop(context) is asked now and then during long work; true ends it with MG_INTERRUPTED. */
+/* stop(context) is called now and then during long work (a shuffle that fills its window, a long
+ * skip); if it returns true, the work ends with MG_INTERRUPTED. */
 void mg_order_set_stop(mg_order *o, bool (*stop)(void *context), void *context);
+/* Accepts NULL. */
 void mg_order_free(mg_order *o);
-/* Elements in a pass, or MG_ENDLESS. */
+/* The number of elements in a pass, or MG_ENDLESS. */
 int64_t mg_order_length(const mg_order *o);
-/* Goes to element number `element` of pass number `pass`, both from 0. It must come first. */
+/* Goes to element number `element` of pass number `pass`, both from 0. Call it before the first
+ * mg_order_next and after every failure. */
 mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element);
-/* The next element into *rows (its block is reused), *got = false at the end. MG_USAGE: a batch of
- * elements of different sizes. After a failure, seek again. */
+/* Puts the next element into *rows, whose block is reused (the caller frees rows->row with
+ * mg_free); *got is false at the end of the pass. MG_USAGE: batches of different sizes cannot be
+ * batched again. MG_OOM, MG_INTERRUPTED. */
 mg_status mg_order_next(mg_order *o, mg_rows *rows, bool *got);
 
 #endif
