@@ -74,6 +74,11 @@ void bind_want(lua_State *L, int index, int type, const char *who) {
               lua_typename(L, type), lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
 }
 
+const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n) {
+    const char *near = mg_nearest_name(given, names, n);
+    return near ? lua_pushfstring(L, " (did you mean \"%s\"?)", near) : "";
+}
+
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n) {
     if (!lua_istable(L, index))
         bind_fail(L, MG_USAGE, "%s: the options must be a table such as {%s = ...}, got %s", who,
@@ -85,10 +90,9 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
                       "%s: the options have names; a value stands among them without one", who);
         const char *key = lua_tostring(L, -2);
         for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
-        const char *near = found ? NULL : mg_nearest_name(key, known, n);
         if (!found)
-            bind_fail(L, MG_USAGE, "%s: unknown option \"%s\"%s%s%s", who, key,
-                      near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+            bind_fail(L, MG_USAGE, "%s: unknown option \"%s\"%s", who, key,
+                      bind_did_you_mean(L, key, known, n));
     }
 }
 
@@ -247,9 +251,10 @@ static void set_root(lua_State *L) {
 
 int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
-    const luaL_Reg *lists[] = {functions,    mg_bind_tensor, mg_bind_variable, mg_bind_grad,
-                               mg_bind_jit,  mg_bind_device, mg_bind_memory,   mg_bind_random,
-                               mg_bind_data, mg_bind_io,     mg_bind_nested};
+    const luaL_Reg *lists[] = {functions,        mg_bind_tensor, mg_bind_tensor_methods,
+                               mg_bind_variable, mg_bind_grad,   mg_bind_jit,
+                               mg_bind_device,   mg_bind_memory, mg_bind_random,
+                               mg_bind_data,     mg_bind_io,     mg_bind_nested};
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */

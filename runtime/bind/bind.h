@@ -27,6 +27,9 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...)
 void bind_check(lua_State *L, mg_status status);
 /* Raises unless the argument has this Lua type: "grad: argument 1 must be a function, got nil". */
 void bind_want(lua_State *L, int index, int type, const char *who);
+/* " (did you mean \"NAME\"?)" for the name nearest to `given`, or "" if none is near. May push the
+ * string: for the arguments of bind_fail. */
+const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n);
 /* Raises unless the value at index (an absolute one) is a table with none but these n names. */
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n);
 /* Raises "interrupted" after Ctrl-C. Every entry calls it. */
@@ -57,6 +60,9 @@ mg_tensor *bind_read_variable(mg_variable *v);
 void bind_eval(lua_State *L, mg_tensor *const *t, int n);
 mg_dtype bind_floatx(void);
 
+/* The dtype that the string at index names; -1 for nothing or nil. Raises for anything else. */
+int bind_dtype_option(lua_State *L, int index, const char *who);
+
 /* ---- nested.c ---- */
 
 /* The number of entries of the array at index (an absolute one); -1 if it has holes or names:
@@ -74,9 +80,9 @@ void bind_account(lua_State *L, size_t bytes);
 void bind_note_made(lua_State *L);
 
 /* The function lists of the other files; each ends with {NULL, NULL}. */
-extern const luaL_Reg mg_bind_tensor[], mg_bind_nested[], mg_bind_variable[], mg_bind_grad[],
-    mg_bind_jit[], mg_bind_device[], mg_bind_memory[], mg_bind_random[], mg_bind_data[],
-    mg_bind_io[];
+extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
+    mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
+    mg_bind_random[], mg_bind_data[], mg_bind_io[];
 /* ops.c: fills the table on top of the stack with one function an op. */
 void bind_open_ops(lua_State *L, bool hidden);
 int bind_op_rows(lua_State *L);

@@ -136,22 +136,13 @@ static int64_t read_choice(op_call *c, const mg_attr *a) {
     int n = 0;
     for (; a->choices[n]; n++)
         if (strcmp(a->choices[n], given) == 0) return n;
-    const char *near = mg_nearest_name(given, a->choices, n);
-    return bind_fail(c->L, MG_USAGE, "%s: option \"%s\": unknown value \"%s\"%s%s%s", c->op->name,
-                     a->name, given, near ? " (did you mean \"" : "", near ? near : "",
-                     near ? "\"?)" : "");
+    return bind_fail(c->L, MG_USAGE, "%s: option \"%s\": unknown value \"%s\"%s", c->op->name,
+                     a->name, given, bind_did_you_mean(c->L, given, a->choices, n));
 }
 
 static int64_t read_dtype(op_call *c, const mg_attr *a) {
     if (lua_type(c->L, -1) != LUA_TSTRING) wrong_type(c, a, "the name of a dtype");
-    const int t = mg_dtype_from_name(lua_tostring(c->L, -1));
-    if (t >= 0) return t;
-    const char *names[MG_N_DTYPES];
-    for (int i = 0; i < MG_N_DTYPES; i++) names[i] = mg_dtype_name((mg_dtype)i);
-    const char *near = mg_nearest_name(lua_tostring(c->L, -1), names, MG_N_DTYPES);
-    return bind_fail(c->L, MG_USAGE, "%s: unknown dtype \"%s\"%s%s%s", c->op->name,
-                     lua_tostring(c->L, -1), near ? " (did you mean \"" : "", near ? near : "",
-                     near ? "\"?)" : "");
+    return bind_dtype_option(c->L, -1, c->op->name);
 }
 
 static void take_attr(op_call *c, const mg_attr *a) {
@@ -193,9 +184,8 @@ static void unknown_option(op_call *c, const char *name) {
     const char *names[16];
     int n = 0;
     for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
-    const char *near = mg_nearest_name(name, names, n);
-    bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s%s%s", c->op->name, name,
-              near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s", c->op->name, name,
+              bind_did_you_mean(c->L, name, names, n));
 }
 
 static bool has_names(lua_State *L, int index) {

@@ -1,0 +1,80 @@
+/* Runs of jitted functions beside the caller. */
+#include "bind/jit.h"
+#include "core/alloc.h"
+#include "graph/graph.h"
+
+/* ---- runs beside the caller ---- */
+
+typedef struct jit_run { /* its environment table holds the jitted object and the arguments */
+    bind_jit_entry e;    /* as it was: the plan outlives the entry's place in the list */
+    bool running;
+    int n;
+    mg_tensor *args[]; /* retained */
+} jit_run;
+
+/* submit(...) -> handle: the run has begun on the device's thread. */
+int bind_jit_submit(lua_State *L) {
+    bind_signature s;
+    const int last = lua_gettop(L);
+    bind_poll(L);
+    bind_jit_entry *e = bind_jit_entry_for(L, bind_check_jitted(L), &s, last, false);
+    jit_run *h = lua_newuserdata(L, sizeof *h + (size_t)s.n_tensors * sizeof *h->args);
+    h->e = *e;
+    h->running = false;
+    h->n = 0;
+    luaL_getmetatable(L, BIND_JIT ".pending");
+    lua_setmetatable(L, -2);
+    lua_createtable(L, 1, 0);
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, -2, 1);
+    lua_setfenv(L, -2);
+    for (int i = 0; i < s.n_tensors; i++) h->args[h->n++] = mg_tensor_retain(s.tensors[i]);
+    bind_check(L, mg_plan_begin(e->plan, h->args));
+    h->running = true;
+    return 1;
+}
+
+static jit_run *check_pending(lua_State *L) {
+    return luaL_checkudata(L, 1, BIND_JIT ".pending");
+}
+
+static int pending_done(lua_State *L) {
+    const jit_run *h = check_pending(L);
+    lua_pushboolean(L, !h->running || mg_plan_done(h->e.plan));
+    return 1;
+}
+
+/* wait() -> what the function returned; raises what went wrong. */
+static int pending_wait(lua_State *L) {
+    jit_run *h = check_pending(L);
+    if (!h->running) return bind_fail(L, MG_USAGE, "wait: the result was taken already");
+    bind_results *r = bind_new_results(L, h->e.n_outputs);
+    h->running = false;
+    bind_check(L, mg_plan_end(h->e.plan, h->args, r->list));
+    return bind_push_results(L, r, h->e.template, h->e.n_results);
+}
+
+/* The outcome of a run that nobody waits for any more. */
+static int pending_gc(lua_State *L) {
+    jit_run *h = lua_touserdata(L, 1);
+    if (h->running) {
+        mg_tensor **list = mg_alloc((size_t)(h->e.n_outputs + 1) * sizeof *list);
+        if (list && mg_plan_end(h->e.plan, h->args, list) == MG_OK)
+            for (int i = 0; i < h->e.n_outputs; i++) mg_tensor_release(list[i]);
+        mg_free(list);
+        h->running = false;
+    }
+    for (int i = 0; i < h->n; i++) mg_tensor_release(h->args[i]);
+    h->n = 0;
+    return 0;
+}
+
+void bind_open_pending(lua_State *L) {
+    luaL_newmetatable(L, BIND_JIT ".pending");
+    lua_pushcfunction(L, pending_gc), lua_setfield(L, -2, "__gc");
+    lua_newtable(L);
+    lua_pushcfunction(L, pending_done), lua_setfield(L, -2, "done");
+    lua_pushcfunction(L, pending_wait), lua_setfield(L, -2, "wait");
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+}
