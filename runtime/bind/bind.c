@@ -1,4 +1,5 @@
-/* luaopen_mgpu_core, and how errors reach Lua: strings that begin with the user's line. */
+/* luaopen_mgpu_core, the functions that belong to no other file, and how errors reach Lua: as
+ * strings that begin with the user's file and line. */
 #define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
 #include "core/io.h"
@@ -16,7 +17,9 @@
 
 /* ---- the user's line ---- */
 
-/* Frames of our own Lua files are not the user's: the front end, and the zoo where it calls it. */
+/* True for Lua files of this project: lua/mgpu/, and the model zoo models/ beside it.
+ *
+ * Errors are reported at the first caller outside them, which is the user's line. */
 static bool is_ours(lua_State *L, const char *source) {
     if (source[0] != '@') return false;
     if (strstr(source, "lua/mgpu/")) return true;
@@ -29,7 +32,7 @@ static bool is_ours(lua_State *L, const char *source) {
     return zoo;
 }
 
-/* Pushes "file:line: " of the first Lua frame that is the user's, or "". */
+/* Pushes "file:line: " of the innermost Lua frame that is the user's, or "" if there is none. */
 static void push_user_line(lua_State *L) {
     lua_Debug frame;
     for (int level = 0; lua_getstack(L, level, &frame); level++) {
@@ -41,6 +44,9 @@ static void push_user_line(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
+/* The message is an argument of lua_pushstring, never a format.
+ *
+ * lua_error jumps: C frames above the last pcall are left without any clean-up. */
 int bind_raise(lua_State *L) {
     mg_user_line_set(NULL);
     push_user_line(L);
@@ -64,9 +70,10 @@ void bind_check(lua_State *L, mg_status status) {
     if (status != MG_OK) bind_raise(L);
 }
 
+/* Anything callable will do for a function: jitted functions are userdata. */
 void bind_want(lua_State *L, int index, int type, const char *who) {
     if (lua_type(L, index) == type) return;
-    if (type == LUA_TFUNCTION && luaL_getmetafield(L, index, "__call")) { /* a jitted one, say */
+    if (type == LUA_TFUNCTION && luaL_getmetafield(L, index, "__call")) {
         lua_pop(L, 1);
         return;
     }
@@ -74,11 +81,13 @@ void bind_want(lua_State *L, int index, int type, const char *who) {
               lua_typename(L, type), lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
 }
 
+/* The stack may grow by one string: the caller raises right after. */
 const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n) {
     const char *near = mg_nearest_name(given, names, n);
     return near ? lua_pushfstring(L, " (did you mean \"%s\"?)", near) : "";
 }
 
+/* Unknown names are errors, because a misspelt option would otherwise be ignored. */
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n) {
     if (!lua_istable(L, index))
         bind_fail(L, MG_USAGE, "%s: the options must be a table such as {%s = ...}, got %s", who,
@@ -87,7 +96,8 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
         bool found = false;
         if (lua_type(L, -2) != LUA_TSTRING)
             bind_fail(L, MG_USAGE,
-                      "%s: the options have names; a value stands among them without one", who);
+                      "%s: the options have names, but one value has none: write NAME = value",
+                      who);
         const char *key = lua_tostring(L, -2);
         for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
         if (!found)
@@ -100,13 +110,15 @@ void bind_poll(lua_State *L) {
     if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
 }
 
+/* Lines cost a string for each op, so they are only kept for those who look at plans. */
 static bool lines_wanted(void) {
     static int wanted = -1;
     if (wanted < 0) wanted = getenv("MGPU_CHECK") || getenv("MGPU_LOG");
     return wanted;
 }
 
-/* Lua interns the string, and a table in the registry keeps it for as long as the state lives. */
+/* mg_user_line_set borrows the string: a table in the registry keeps it for as long as the Lua
+ * state lives. Lua interns strings, so equal lines are kept once. */
 void bind_note_line(lua_State *L) {
     if (!mg_trace_current() || !lines_wanted()) return;
     push_user_line(L);
@@ -119,39 +131,48 @@ void bind_note_line(lua_State *L) {
     lua_pop(L, 1);
 }
 
-void bind_register(lua_State *L, const luaL_Reg *functions) {
-    for (; functions->name; functions++) {
-        lua_pushcfunction(L, functions->func);
-        lua_setfield(L, -2, functions->name);
+/* luaL_register would look for a table in package.loaded. */
+void bind_register(lua_State *L, const luaL_Reg *core_functions) {
+    for (; core_functions->name; core_functions++) {
+        lua_pushcfunction(L, core_functions->func);
+        lua_setfield(L, -2, core_functions->name);
     }
 }
 
-/* ---- functions ---- */
+/* ---- functions of mgpu.core ---- */
 
-static mg_status code_of(const char *name) {
+/* "usage", "data", ... to a status. */
+static mg_status status_of_name(const char *name) {
     for (int i = 0; i < MG_N_STATUS; i++)
         if (strcmp(mg_status_name((mg_status)i), name) == 0) return (mg_status)i;
     return MG_USAGE;
 }
 
+/* fail(code, message): raises, at the user's line. lua/mgpu raises all its errors so. */
 static int core_fail(lua_State *L) {
     const char *code = luaL_checkstring(L, 1), *message = luaL_checkstring(L, 2);
-    return bind_fail(L, code_of(code), "%s", message);
+    return bind_fail(L, status_of_name(code), "%s", message);
 }
 
+/* error_code() -> the code of the last error, "usage" and so on. */
 static int core_error_code(lua_State *L) {
     lua_pushstring(L, mg_status_name(mg_error_code()));
     return 1;
 }
 
+/* guard(ok, code, message): fails the evaluation, or the step of a plan, in which ok is false.
+ *
+ * Kernels cannot raise, so this is how labels out of range and losses that are not numbers are
+ * found. */
 static int core_guard(lua_State *L) {
     mg_tensor *ok = bind_take_tensor(L, 1, NULL, "guard");
     const char *code = luaL_checkstring(L, 2), *message = luaL_checkstring(L, 3);
-    bind_check(L, mg_guard_add(ok, code_of(code), message));
+    bind_check(L, mg_guard_add(ok, status_of_name(code), message));
     return 0;
 }
 
-/* guard_finite({t, ...}, message) */
+/* guard_finite({t, ...}, message): one guard for all the tensors; entries that are false are left
+ * out. */
 static int core_guard_finite(lua_State *L) {
     mg_tensor *list[255];
     int n = 0;
@@ -171,6 +192,7 @@ static int core_guard_finite(lua_State *L) {
     return 0;
 }
 
+/* nearest(given, {name, ...}) -> the name nearest to it by edit distance, or nil. */
 static int core_nearest(lua_State *L) {
     const char *given = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -185,7 +207,7 @@ static int core_nearest(lua_State *L) {
     return 1;
 }
 
-/* sleep(seconds): for waits that poll */
+/* sleep(seconds): for loops that poll. */
 static int core_sleep(lua_State *L) {
     const double seconds = luaL_checknumber(L, 1);
     const struct timespec nap = {.tv_sec = (time_t)seconds,
@@ -195,6 +217,7 @@ static int core_sleep(lua_State *L) {
     return 0;
 }
 
+/* clock() -> seconds of a monotonic clock. */
 static int core_clock(lua_State *L) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -202,19 +225,21 @@ static int core_clock(lua_State *L) {
     return 1;
 }
 
+/* isatty() -> whether standard output is a terminal: progress bars. */
 static int core_isatty(lua_State *L) {
     lua_pushboolean(L, isatty(STDOUT_FILENO));
     return 1;
 }
 
-static const luaL_Reg functions[] = {{"fail", core_fail},       {"error_code", core_error_code},
-                                     {"guard", core_guard},     {"guard_finite", core_guard_finite},
-                                     {"nearest", core_nearest}, {"clock", core_clock},
-                                     {"sleep", core_sleep},     {"isatty", core_isatty},
-                                     {"op_rows", bind_op_rows}, {NULL, NULL}};
+static const luaL_Reg core_functions[] = {
+    {"fail", core_fail},       {"error_code", core_error_code},
+    {"guard", core_guard},     {"guard_finite", core_guard_finite},
+    {"nearest", core_nearest}, {"clock", core_clock},
+    {"sleep", core_sleep},     {"isatty", core_isatty},
+    {"op_rows", bind_op_rows}, {NULL, NULL}};
 
-/* Pushes the folder with lua/ and models/, seen from where this library lies (a build tree or an
- * installed prefix), or nil. */
+/* Pushes the folder that holds lua/ and models/, looked for from where this library lies (in a
+ * build tree or under an installed prefix), or nil. */
 static void push_root_of_library(lua_State *L) {
     static const char *const places[] = {"..", "../..", "../../share/mgpulua",
                                          "../../../share/mgpulua"};
@@ -234,8 +259,10 @@ static void push_root_of_library(lua_State *L) {
     lua_pushnil(L);
 }
 
-/* core.root: told by the program or by MGPU_ROOT, else found. */
-static void set_root(lua_State *L) {
+/* Sets core.root: what the program stored in the registry, else MGPU_ROOT, else found.
+ *
+ * The registry keeps it for is_ours. */
+static void set_core_root(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     if (lua_isnil(L, -1)) {
         lua_pop(L, 1);
@@ -249,9 +276,11 @@ static void set_root(lua_State *L) {
     lua_setfield(L, -2, "root");
 }
 
+/* Builds the table mgpu.core: flat functions, `methods` (the methods of tensors, which are the
+ * visible ops and what lua/mgpu/tensor/init.lua adds) and `ops` (all of them, for tests). */
 int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
-    const luaL_Reg *lists[] = {functions,        mg_bind_tensor, mg_bind_tensor_methods,
+    const luaL_Reg *lists[] = {core_functions,   mg_bind_tensor, mg_bind_tensor_methods,
                                mg_bind_variable, mg_bind_grad,   mg_bind_jit,
                                mg_bind_device,   mg_bind_memory, mg_bind_random,
                                mg_bind_data,     mg_bind_io,     mg_bind_nested};
@@ -259,10 +288,10 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) bind_register(L, lists[i]);
-    set_root(L);
+    set_core_root(L);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
-    lua_newtable(L); /* the methods of tensors: ops, then what lua/mgpu/tensor/ adds */
+    lua_newtable(L); /* methods */
     bind_open_ops(L, false);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "methods");
@@ -270,7 +299,7 @@ int luaopen_mgpu_core(lua_State *L) {
     bind_open_variable(L);
     lua_pop(L, 1);
     lua_newtable(L);
-    bind_open_ops(L, true); /* tests reach all of them */
+    bind_open_ops(L, true);
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
     bind_open_data(L);

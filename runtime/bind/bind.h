@@ -1,8 +1,14 @@
-/* The Lua bindings: what their files share.
+/* The Lua binding: what its files share.
  *
- * Ownership: a tensor that a binding function makes is put into a userdata (made empty first)
- * before anything can raise, so no error passes an owned resource. Arguments that are not tensors
- * yet (numbers, tables, variables) are replaced on the stack by tensors, which anchors them too. */
+ * Errors. A C function that fails has stored a message (mg_fail). bind_raise turns it into a Lua
+ * error whose text begins with the user's file and line. lua_error does not return and frees
+ * nothing, hence the rules of ownership.
+ *
+ * Ownership. A tensor that a binding function makes goes into a userdata, made empty before, so
+ * that no error can lose it: bind_new_tensor, then bind_fill at once. Other C objects (stores,
+ * JSON, streams) are held by userdata with a __gc in the same way. Arguments that are not tensors
+ * yet (numbers, tables, variables) are replaced on the stack by tensors, and so live as long as the
+ * call. */
 #ifndef MG_BIND_BIND_H
 #define MG_BIND_BIND_H
 
@@ -18,9 +24,10 @@
 
 /* ---- bind.c: errors ---- */
 
-/* Raises the stored error as a string, the user's line first. Does not return. */
+/* Raises the stored error as a string: "file:line: message", the line being the user's. Does not
+ * return. */
 int bind_raise(lua_State *L) __attribute__((noreturn));
-/* Stores and raises. */
+/* Stores a message and raises it. Does not return. */
 int bind_fail(lua_State *L, mg_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 /* Raises if status is not MG_OK. */
@@ -30,63 +37,74 @@ void bind_want(lua_State *L, int index, int type, const char *who);
 /* " (did you mean \"NAME\"?)" for the name nearest to `given`, or "" if none is near. May push the
  * string: for the arguments of bind_fail. */
 const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n);
-/* Raises unless the value at index (an absolute one) is a table with none but these n names. */
+/* Raises unless the value at index (an absolute one) is a table whose keys are all among the n
+ * known names. */
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n);
-/* Raises "interrupted" after Ctrl-C. Every entry calls it. */
+/* Raises "interrupted" after Ctrl-C (or mg_interrupt). Every function that may take long calls it
+ * first. */
 void bind_poll(lua_State *L);
-/* Notes the user's line in the tensors made from here on, if plans want to show it. */
+/* Remembers the user's line for the tensors made from here on, so that dumps of plans can show it.
+ * Does nothing unless MGPU_CHECK or MGPU_LOG is set and a trace is open. */
 void bind_note_line(lua_State *L);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);
 
-/* ---- tensor.c ---- */
+/* ---- tensor.c: userdata of tensors and variables ---- */
 
-/* Pushes an empty tensor userdata; fill *place at once. */
+/* Pushes an empty tensor userdata and returns where its tensor goes; fill it at once. */
 mg_tensor **bind_new_tensor(lua_State *L);
-/* Fills the userdata on top of the stack with an owned tensor, or raises if it is NULL. */
+/* Puts an owned tensor into the userdata at place, or raises the stored error if it is NULL. */
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned);
-/* The tensor at index, or NULL if it is something else. Raises if it was freed. */
+/* The tensor at index, borrowed; NULL if it is something else. Raises if the tensor was freed. */
 mg_tensor *bind_to_tensor(lua_State *L, int index);
-/* The same; NULL also for one that was freed. */
+/* The same, but NULL for a tensor that was freed. */
 mg_tensor *bind_peek_tensor(lua_State *L, int index);
-/* Replaces what stands at index (variable, number, boolean, nested table) by a tensor userdata.
- * Numbers adopt the dtype of `like` (NULL: floatx). Borrowed. */
+/* Replaces the value at index (tensor, variable, number, boolean or nested table) by a tensor
+ * userdata and returns its tensor, borrowed from there. Numbers get the dtype of `like` (NULL:
+ * floatx). Raises for anything else; `who` begins the message. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who);
+/* The variable at index, borrowed; NULL if it is something else. */
 mg_variable *bind_to_variable(lua_State *L, int index);
-/* The current value as ops read it: a floating one in the dtype of core.autocast. Owned; NULL on
- * failure. */
+/* The variable's current value, cast to the dtype of core.autocast if it is floating. Owned; NULL:
+ * an error is stored. */
 mg_tensor *bind_read_variable(mg_variable *v);
-/* Evaluates, with one full collection and a second try if memory is short. */
+/* Computes n tensors. If memory is short, collects garbage once and tries again; raises on failure.
+ */
 void bind_eval(lua_State *L, mg_tensor *const *t, int n);
+/* The dtype of numbers and tables without a stated one: float32 unless core.floatx changed it. */
 mg_dtype bind_floatx(void);
 
 /* The dtype that the string at index names; -1 for nothing or nil. Raises for anything else. */
 int bind_dtype_option(lua_State *L, int index, const char *who);
 
-/* ---- nested.c ---- */
+/* ---- nested.c: arrays and nested tables ---- */
 
-/* The number of entries of the array at index (an absolute one); -1 if it has holes or names:
- * `fault` then says which. */
+/* The number of entries of the array at index (an absolute one), or -1 if it has holes or other
+ * keys; `fault` says which. */
 int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size);
-/* Pushes a tensor made from the nested table at index (an absolute one). dtype -1: bool if all are
- * booleans, else floatx. Borrowed. */
+/* Pushes a tensor made from the nested table at index (an absolute one) and returns it, borrowed.
+ * dtype -1: bool if all values are booleans, else floatx. device NULL: the default. */
 mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device, const char *who);
 
-/* ---- memory.c ---- */
+/* ---- memory.c: garbage collection ---- */
 
-/* Tells the collector that bytes off the Lua heap are about to be taken. */
+/* Tells the garbage collector that bytes outside the Lua heap are about to be taken. */
 void bind_account(lua_State *L, size_t bytes);
-/* Inside mgpu.tidy: notes the tensor userdata on top of the stack. */
+/* Inside mgpu.tidy: lists the tensor userdata on top of the stack among those to free. */
 void bind_note_made(lua_State *L);
 
-/* The function lists of the other files; each ends with {NULL, NULL}. */
+/* ---- registration: called by luaopen_mgpu_core ---- */
+
+/* The functions that each file adds to mgpu.core; each list ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
     mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
     mg_bind_random[], mg_bind_data[], mg_bind_io[];
-/* ops.c: fills the table on top of the stack with one function an op. */
+/* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
+/* ops.c: core.op_rows, the table of ops. */
 int bind_op_rows(lua_State *L);
-/* tensor.c, jit.c: make their metatables; the methods table of tensors is on top of the stack. */
+/* Make the metatables of their userdata. For tensors and variables the table of methods is on top
+ * of the stack. */
 void bind_open_tensor(lua_State *L);
 void bind_open_variable(lua_State *L);
 void bind_open_jit(lua_State *L);

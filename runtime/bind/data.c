@@ -1,4 +1,7 @@
-/* Data sets in Lua: IDX files, drawn digits, downloads, streams of rows. */
+/* Data sets in Lua: IDX files, drawn digits, downloads, and streams of rows.
+ *
+ * The data set objects themselves are written in Lua (lua/mgpu/data/), which checks the arguments
+ * of users and gives these functions well-formed tables. */
 #include "bind/bind.h"
 #include "core/rng.h"
 #include "data/digits.h"
@@ -9,10 +12,11 @@
 #include <math.h>
 
 #define BIND_STREAM "mgpu.stream"
+/* Limits of one call; the Philox stream of core_stream_seed. */
 enum { MOST_STAGES = 64, SEED_STREAM = 0x64617400 };
 enum { MOST_DIGITS = 1000 * 1000, PIXELS = MG_DIGIT_SIDE * MG_DIGIT_SIDE };
 
-/* idx_load(path) -> tensor. Short of memory: one full collection, one more try. */
+/* idx_load(path) -> tensor. If memory is short, collects garbage once and tries again. */
 static int core_idx_load(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     bind_poll(L);
@@ -27,18 +31,19 @@ static int core_idx_load(lua_State *L) {
     return 1;
 }
 
-/* A whole number from 0 to `most`, which a double holds exactly. */
-static uint64_t whole(lua_State *L, double v, const char *what, double most) {
+/* v as an integer; raises unless it is a whole number from 0 to `most`. `what` names it in the
+ * message. */
+static uint64_t check_whole(lua_State *L, double v, const char *what, double most) {
     if (!(v >= 0 && v <= most && v == floor(v)))
         bind_fail(L, MG_USAGE, "digits: %s must be a whole number from 0 to %.0f, got %.14g", what,
                   most, v);
     return (uint64_t)v;
 }
 
-/* digits(n, seed) -> uint8 {n, 28, 28}, int32 {n} */
+/* digits(n, [seed]) -> images uint8 {n, 28, 28}, labels int32 {n}. */
 static int core_digits(lua_State *L) {
-    const size_t n = whole(L, luaL_checknumber(L, 1), "the number of images", MOST_DIGITS);
-    const uint64_t seed = whole(L, luaL_optnumber(L, 2, 0), "the seed", 0x1p53);
+    const size_t n = check_whole(L, luaL_checknumber(L, 1), "the number of images", MOST_DIGITS);
+    const uint64_t seed = check_whole(L, luaL_optnumber(L, 2, 0), "the seed", 0x1p53);
     const mg_shape image_shape = MG_SHAPE((int64_t)n, MG_DIGIT_SIDE, MG_DIGIT_SIDE);
     const mg_shape label_shape = MG_SHAPE((int64_t)n);
     bind_poll(L);
@@ -53,7 +58,7 @@ static int core_digits(lua_State *L) {
     return 2;
 }
 
-/* fetch(url, path, [sha256]) */
+/* fetch(url, path, [sha256]): downloads, see data/fetch.h. */
 static int core_fetch(lua_State *L) {
     const char *url = luaL_checkstring(L, 1), *path = luaL_checkstring(L, 2);
     bind_poll(L);
@@ -61,30 +66,34 @@ static int core_fetch(lua_State *L) {
     return 0;
 }
 
-/* ---- streams: lua/mgpu/data/ checks the arguments and says what they mean ---- */
+/* ---- streams ---- */
 
-typedef struct stream_box {
+/* The userdata of a stream. */
+typedef struct stream_userdata {
     mg_stream *stream;   /* owned; NULL when closed */
-    mg_element *element; /* owned: on its way to Lua */
-} stream_box;
+    mg_element *element; /* owned: being turned into Lua tables, which may raise */
+} stream_userdata;
 
-/* Also of a closed one. */
+/* stream_close(stream): stops the thread and frees the stream; also __gc, and harmless when closed.
+ */
 static int stream_close(lua_State *L) {
-    stream_box *box = luaL_checkudata(L, 1, BIND_STREAM);
+    stream_userdata *box = luaL_checkudata(L, 1, BIND_STREAM);
     mg_element_free(box->element);
     mg_stream_free(box->stream);
-    *box = (stream_box){0};
+    *box = (stream_userdata){0};
     return 0;
 }
 
-static stream_box *new_box(lua_State *L) {
-    stream_box *box = lua_newuserdata(L, sizeof *box);
-    *box = (stream_box){0};
+/* Pushes a closed one, which the collector may already find. */
+static stream_userdata *new_stream_userdata(lua_State *L) {
+    stream_userdata *box = lua_newuserdata(L, sizeof *box);
+    *box = (stream_userdata){0};
     luaL_getmetatable(L, BIND_STREAM);
     lua_setmetatable(L, -2);
     return box;
 }
 
+/* Streams are closed by the collector, if not before. */
 void bind_open_data(lua_State *L) {
     luaL_newmetatable(L, BIND_STREAM);
     lua_pushcfunction(L, stream_close);
@@ -92,7 +101,8 @@ void bind_open_data(lua_State *L) {
     lua_pop(L, 1);
 }
 
-/* Field `name` of the table on top of the stack, at least `least`; nil is endless. */
+/* Field `name` of the table on top of the stack as an integer of at least `least`; nil is
+ * MG_ENDLESS. */
 static int64_t count_field(lua_State *L, const char *name, int64_t least) {
     lua_getfield(L, -1, name);
     const double v = lua_isnil(L, -1) ? HUGE_VAL : luaL_checknumber(L, -1);
@@ -100,7 +110,7 @@ static int64_t count_field(lua_State *L, const char *name, int64_t least) {
     return v >= 0x1p63 ? MG_ENDLESS : v >= (double)least ? (int64_t)v : least;
 }
 
-/* The table on top of the stack: {kind=, n=, seed=, drop_remainder=}. */
+/* Reads the stage on top of the stack: {kind=, n=, seed=, drop_remainder=}. */
 static mg_stage read_stage(lua_State *L) {
     static const char *const kinds[] = {
         [MG_SHUFFLE] = "shuffle", [MG_BATCH] = "batch", [MG_CYCLE] = "cycle",
@@ -116,11 +126,12 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
+/* Reads the array of tensors at index; they are borrowed from it. */
 static void read_tensors(lua_State *L, int index, mg_stream_spec *spec) {
     spec->n_tensors = (int)lua_objlen(L, index);
     if (spec->n_tensors < 1 || spec->n_tensors > MG_STREAM_TENSORS)
-        bind_fail(L, MG_USAGE, "from_tensors: %d tensors; there may be 1 to %d", spec->n_tensors,
-                  MG_STREAM_TENSORS);
+        bind_fail(L, MG_USAGE, "from_tensors: got %d tensors; 1 to %d are possible",
+                  spec->n_tensors, MG_STREAM_TENSORS);
     for (int i = 0; i < spec->n_tensors; i++) {
         lua_rawgeti(L, index, i + 1);
         spec->tensors[i] = bind_to_tensor(L, -1); /* the table keeps it */
@@ -130,7 +141,9 @@ static void read_tensors(lua_State *L, int index, mg_stream_spec *spec) {
     }
 }
 
-/* stream({tensor, ...}, {stage, ...}, {pass=, element=, depth=, dense=}) */
+/* stream({tensor, ...}, {stage, ...}, {pass=, element=, depth=, dense=}) -> a stream.
+ *
+ * See mg_stream_spec for the fields. The stream retains the tensors. */
 static int core_stream(lua_State *L) {
     mg_stream_spec spec = {0};
     mg_stage stages[MOST_STAGES];
@@ -139,7 +152,7 @@ static int core_stream(lua_State *L) {
     read_tensors(L, 1, &spec);
     spec.n_stages = (int)lua_objlen(L, 2);
     if (spec.n_stages > MOST_STAGES)
-        return bind_fail(L, MG_USAGE, "a dataset of %d steps in a row; there may be %d",
+        return bind_fail(L, MG_USAGE, "a dataset of %d steps in a row; at most %d are possible",
                          spec.n_stages, MOST_STAGES);
     for (int i = 0; i < spec.n_stages; i++) {
         lua_rawgeti(L, 2, i + 1);
@@ -147,18 +160,18 @@ static int core_stream(lua_State *L) {
         lua_pop(L, 1);
     }
     spec.stages = stages;
-    lua_settop(L, 3);
+    lua_settop(L, 3); /* count_field reads the table on top */
     spec.pass = (uint64_t)count_field(L, "pass", 0);
     spec.element = count_field(L, "element", 0);
     spec.depth = count_field(L, "depth", 0);
     spec.dense = (int)count_field(L, "dense", 0);
-    stream_box *box = new_box(L);
+    stream_userdata *box = new_stream_userdata(L);
     box->stream = mg_stream_new(&spec);
     if (!box->stream) return bind_raise(L);
     return 1;
 }
 
-/* Pushes {{tensor, ...}, ...}: the tensors of each part. */
+/* Pushes {{tensor, ...}, ...}: the tensors of each part of the element. They share its buffers. */
 static void push_parts(lua_State *L, const mg_element *e) {
     lua_createtable(L, (int)e->n_parts, 0);
     for (int64_t part = 0; part < e->n_parts; part++) {
@@ -173,10 +186,12 @@ static void push_parts(lua_State *L, const mg_element *e) {
     }
 }
 
-/* stream_next(stream) -> parts, sizes of the outer batches; nil at the end. Short of memory: one
- * full collection, one more try. */
+/* stream_next(stream) -> the parts, and the sizes of the batches around them; nothing at the end.
+ *
+ * If memory is short, collects garbage once and tries again. An element that an error left behind
+ * is freed by the next call. */
 static int core_stream_next(lua_State *L) {
-    stream_box *box = luaL_checkudata(L, 1, BIND_STREAM);
+    stream_userdata *box = luaL_checkudata(L, 1, BIND_STREAM);
     bind_poll(L);
     if (!box->stream) return 0;
     if (mg_trace_current())
@@ -204,7 +219,8 @@ static int core_stream_next(lua_State *L) {
     return 2;
 }
 
-/* stream_seed() -> a seed of the program's next random draw */
+/* stream_seed() -> a seed for a shuffle that the user gave none: 53 bits, from the program's random
+ * state, which moves on by one draw. */
 static int core_stream_seed(lua_State *L) {
     uint32_t words[4];
     mg_philox(words, 0, mg_rng_take(1), mg_rng_get().seed, SEED_STREAM);

@@ -1,6 +1,5 @@
-/* Devices and numeric settings in Lua: lists of devices, the default device, descriptions,
- * precision and determinism, and the faults that tests inject. Kinds are known by their
- * mg_device_api only. */
+/* Devices and numeric settings in Lua: which devices there are, the default one, precision and
+ * determinism, and planned faults for tests. */
 #include "bind/bind.h"
 #include "device/fault.h"
 #include "device/kinds.h"
@@ -8,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Key in the registry: the list of names that --devices chose; nil if it was not given. */
-static const char LIST[] = "mgpu.devices";
+static const char DEVICE_LIST[] =
+    "mgpu.devices"; /* registry: the names that set_devices chose, or nil */
 
-/* Appends to the table on top of the stack the names that the kind has in lists: every card of a
- * physical kind; of the others, which can be named in any number, the first. */
-static void add_kind(lua_State *L, const mg_device_api *api) {
+/* Appends "kind:0", "kind:1", ... to the table on top of the stack: every card of a physical kind.
+ * Of the other kinds any number can be opened, and the first is shown. */
+static void add_devices_of_kind(lua_State *L, const mg_device_api *api) {
     const int n = api->physical ? api->count() : 1;
     for (int i = 0; i < n; i++) {
         lua_pushfstring(L, "%s:%d", api->kind, i);
@@ -21,8 +20,8 @@ static void add_kind(lua_State *L, const mg_device_api *api) {
     }
 }
 
-/* The kind named by argument 1: false if it is nil, and all kinds are wanted. An unknown kind
- * raises an error; an alias for which no kind is available leaves `kind` empty. */
+/* Resolves the kind or alias named by argument 1; false if it is nil, which means all kinds. Raises
+ * for an unknown kind; an alias that no available kind has leaves `kind` empty. */
 static bool wanted_kind(lua_State *L, char kind[MG_KIND_NAME]) {
     kind[0] = 0;
     if (lua_isnoneornil(L, 1)) return false;
@@ -40,8 +39,8 @@ static bool is_of_kind(const char *name, const char *kind) {
     return strncmp(name, kind, n) == 0 && name[n] == ':';
 }
 
-/* Appends those names of the list at `list` that are of the kind; NULL: all of them. */
-static void add_chosen(lua_State *L, int list, const char *kind) {
+/* Appends those names of the list at index `list` that are of the kind; NULL: all of them. */
+static void add_chosen_devices(lua_State *L, int list, const char *kind) {
     for (int i = 1; i <= (int)lua_objlen(L, list); i++) {
         lua_rawgeti(L, list, i);
         if (!kind || is_of_kind(lua_tostring(L, -1), kind))
@@ -51,24 +50,25 @@ static void add_chosen(lua_State *L, int list, const char *kind) {
     }
 }
 
-/* devices([kind]) -> names, the kinds of higher rank first. What --devices chose replaces what the
- * machine has. */
+/* devices([kind]) -> names, kinds of higher rank first.
+ *
+ * After set_devices, the names of its list instead of what the machine has. */
 static int core_devices(lua_State *L) {
     char kind[MG_KIND_NAME];
     const bool by_kind = wanted_kind(L, kind);
-    lua_getfield(L, LUA_REGISTRYINDEX, LIST);
+    lua_getfield(L, LUA_REGISTRYINDEX, DEVICE_LIST);
     const int list = lua_gettop(L);
     lua_newtable(L);
     if (!lua_isnil(L, list)) {
-        add_chosen(L, list, by_kind ? kind : NULL);
+        add_chosen_devices(L, list, by_kind ? kind : NULL);
     } else if (by_kind) {
         const mg_device_api *api = kind[0] ? mg_device_kind(kind) : NULL;
-        if (api) add_kind(L, api);
+        if (api) add_devices_of_kind(L, api);
     } else {
         mg_device_kind_entry kinds[MG_MAX_KINDS];
         const int n = mg_device_kinds(kinds);
         for (int i = 0; i < n; i++)
-            if (kinds[i].api && !kinds[i].api->test_only) add_kind(L, kinds[i].api);
+            if (kinds[i].api && !kinds[i].api->test_only) add_devices_of_kind(L, kinds[i].api);
     }
     mg_error_clear();
     return 1;
@@ -94,8 +94,9 @@ static int core_is_device_kind(lua_State *L) {
     return 1;
 }
 
-/* set_devices(list): opens the devices, and makes devices() return this list from here on. The
- * first becomes the default device. */
+/* set_devices(list): makes the list what devices() returns, and its first entry the default device.
+ *
+ * All of them are opened first, so a name that does not exist changes nothing. */
 static int core_set_devices(lua_State *L) {
     bind_want(L, 1, LUA_TTABLE, "set_devices");
     const int n = (int)lua_objlen(L, 1);
@@ -111,12 +112,12 @@ static int core_set_devices(lua_State *L) {
         lua_pushstring(L, d->name);
         lua_rawseti(L, -2, i);
     }
-    lua_setfield(L, LUA_REGISTRYINDEX, LIST);
+    lua_setfield(L, LUA_REGISTRYINDEX, DEVICE_LIST);
     mg_device_set_default(first);
     return 0;
 }
 
-/* device_info(name) -> {name, kind, text, memory, host_visible}, without opening the device */
+/* device_info(name) -> {name, kind, text, memory, host_visible}; the device is not opened. */
 static int core_device_info(lua_State *L) {
     bind_want(L, 1, LUA_TSTRING, "device_info");
     mg_device_info info = {0};
@@ -131,7 +132,7 @@ static int core_device_info(lua_State *L) {
     return 1;
 }
 
-/* default_device([name]) -> the name of the device that new tensors lie on, after setting it */
+/* default_device([name]) -> its name, after setting it if one is given. */
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "default_device");
@@ -145,15 +146,16 @@ static int core_default_device(lua_State *L) {
     return 1;
 }
 
-/* precision(["fast" | "highest"]) -> the setting: "fast" lets kernels use TF32, Winograd and the
- * like. */
+/* precision(["fast" | "highest"]) -> the current value.
+ *
+ * "fast" allows TF32, Winograd and the like. */
 static int core_precision(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "precision");
         const char *p = lua_tostring(L, 1);
         if (strcmp(p, "fast") != 0 && strcmp(p, "highest") != 0)
             return bind_fail(L, MG_USAGE,
-                             "precision: unknown value \"%s\": it is \"fast\" or "
+                             "precision: unknown value \"%s\": give \"fast\" or "
                              "\"highest\"",
                              p);
         mg_precision_set_fast(strcmp(p, "fast") == 0);
@@ -162,16 +164,17 @@ static int core_precision(lua_State *L) {
     return 1;
 }
 
-/* deterministic([flag]) -> the setting: whether only kernels run that give the same bits every time
- */
+/* deterministic([boolean]) -> the current value: algorithms by rule instead of by timing. */
 static int core_deterministic(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) mg_deterministic_set(lua_toboolean(L, 1));
     lua_pushboolean(L, mg_deterministic());
     return 1;
 }
 
-/* fault{device =, op =, phase = "compute" | "commit", at = n, stuck =, lost =}: injects a fault,
- * for tests: see device/fault.h. fault() removes it. */
+/* fault{device=, op=, phase = "compute" | "commit", at = n, stuck=, lost=}: plans a failure of a
+ * device, for tests; see device/fault.h.
+ *
+ * fault() takes it back. */
 static int core_fault(lua_State *L) {
     mg_fault fault = {.at = 1};
     if (lua_isnoneornil(L, 1)) {
@@ -195,7 +198,7 @@ static int core_fault(lua_State *L) {
     return 0;
 }
 
-/* close_devices(): for tests that look for leaks. */
+/* close_devices(): see mg_devices_close. No tensor may be alive. */
 static int core_close_devices(lua_State *L) {
     (void)L;
     mg_devices_close();

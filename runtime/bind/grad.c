@@ -1,10 +1,15 @@
-/* Gradients in Lua: value_and_grad, grad, no_grad. */
+/* Gradients in Lua: value_and_grad, grad, no_grad.
+ *
+ * While a recording is open, evaluated tensors keep their history, so that the function may read
+ * values (item, print) and still be differentiated. Every way out of a call, errors included,
+ * closes the recording again. */
 #include "bind/bind.h"
 #include "graph/graph.h"
 
 enum { FN = 1, VARS = 2 }; /* upvalues */
 
-/* The first result, which must be a tensor; raises after ending the recording. */
+/* The function's first result, at index, which must be a tensor. Otherwise closes the recording and
+ * raises. */
 static mg_tensor *recorded_result(lua_State *L, int index, const char *who) {
     const bool given = lua_gettop(L) >= index;
     mg_tensor *y = given ? bind_to_tensor(L, index) : NULL;
@@ -15,9 +20,8 @@ static mg_tensor *recorded_result(lua_State *L, int index, const char *who) {
     return NULL;
 }
 
-/* Calls the function at index `fn` with the arguments above it, leaves its results there and pushes
- * an array of the first one's gradients (false where unconnected). The recording stays open until
- * they are taken, so that tensors evaluated in between keep their history. */
+/* Calls the function at index `fn` with the arguments above it. Leaves its results there and pushes
+ * an array of the gradients of the first by wrt[0..n-1]; false where it does not depend on one. */
 static void differentiate(lua_State *L, int fn, mg_tensor *const *wrt, int n, const char *who) {
     mg_recording_begin();
     if (lua_pcall(L, lua_gettop(L) - fn, LUA_MULTRET, 0) != 0) {
@@ -40,14 +44,15 @@ static void differentiate(lua_State *L, int fn, mg_tensor *const *wrt, int n, co
     lua_remove(L, -2);
 }
 
-/* The values at entry, anchored in a new table that is left on the stack. */
+/* The values of the variables or tensors in the array at stack position `vars`, as they are when
+ * the call begins. Pushes the list and a table that anchors its tensors. */
 static mg_tensor **entry_values(lua_State *L, int vars, int n) {
     mg_tensor **wrt = lua_newuserdata(L, ((size_t)n + 1) * sizeof *wrt);
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, vars, i + 1);
         mg_variable *v = bind_to_variable(L, -1);
-        if (v) { /* the value itself, whatever it is read as */
+        if (v) { /* uncast: the gradient has the dtype of the variable, not of its reads */
             lua_pop(L, 1);
             mg_tensor **place = bind_new_tensor(L);
             bind_fill(L, place, mg_variable_read(v));
@@ -61,6 +66,7 @@ static mg_tensor **entry_values(lua_State *L, int vars, int n) {
     return wrt;
 }
 
+/* The closure that value_and_grad returns: (...) -> value, gradients, further results. */
 static int value_and_grad_call(lua_State *L) {
     bind_poll(L);
     const int n = (int)lua_objlen(L, lua_upvalueindex(VARS));
@@ -74,6 +80,7 @@ static int value_and_grad_call(lua_State *L) {
     return lua_gettop(L) - 2;
 }
 
+/* value_and_grad(fn, variables) -> a function that returns fn's value and an array of gradients. */
 static int core_value_and_grad(lua_State *L) {
     bind_want(L, 1, LUA_TFUNCTION, "value_and_grad");
     if (bind_to_variable(L, 2)) { /* a lone variable */
@@ -93,6 +100,7 @@ static int core_value_and_grad(lua_State *L) {
     return 1;
 }
 
+/* The closure that grad returns: (x, ...) -> the gradient of fn(x, ...) by x. */
 static int grad_call(lua_State *L) {
     bind_poll(L);
     mg_tensor *x = bind_take_tensor(L, 1, NULL, "grad");
@@ -105,6 +113,7 @@ static int grad_call(lua_State *L) {
     return 1;
 }
 
+/* grad(fn) -> a function that returns the gradient by its first argument. */
 static int core_grad(lua_State *L) {
     bind_want(L, 1, LUA_TFUNCTION, "grad");
     lua_settop(L, 1);
@@ -112,7 +121,7 @@ static int core_grad(lua_State *L) {
     return 1;
 }
 
-/* no_grad(fn): fn's results, through which no gradient flows. */
+/* no_grad(fn, ...) -> fn's results; no gradient flows through its tensors. */
 static int core_no_grad(lua_State *L) {
     bind_want(L, 1, LUA_TFUNCTION, "no_grad");
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
@@ -126,6 +135,7 @@ static int core_no_grad(lua_State *L) {
     return lua_gettop(L);
 }
 
+/* recording() -> whether a gradient is being taken. */
 static int core_recording(lua_State *L) {
     lua_pushboolean(L, mg_recording());
     return 1;

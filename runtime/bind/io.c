@@ -1,4 +1,7 @@
-/* Files in Lua: JSON, stores of tensors, folders. */
+/* Files in Lua: JSON, stores of tensors (model files), folders.
+ *
+ * C objects are held by `owner` userdata while Lua code or allocation may raise, so that an error
+ * frees them. */
 #include "bind/bind.h"
 #include "core/io.h"
 #include "core/alloc.h"
@@ -7,13 +10,15 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- owners: userdata that free what they hold, whatever is raised ---- */
+/* ---- owners ---- */
 
+/* The userdata: frees what it holds when it is collected. */
 typedef struct owner {
-    void *held;
+    void *held; /* owned; NULL: nothing */
     void (*release)(void *held);
 } owner;
 
+/* The two kinds of objects held. */
 static void release_json(void *value) {
     json_decref(value);
 }
@@ -22,15 +27,19 @@ static void release_store(void *store) {
     mg_store_free(store);
 }
 
-static int owner_gc(lua_State *L) {
-    owner *o = lua_touserdata(L, 1);
+/* Frees what is held without waiting for the collector. */
+static void release_owner(owner *o) {
     void *held = o->held;
     o->held = NULL;
     if (held) o->release(held);
+}
+
+static int owner_gc(lua_State *L) {
+    release_owner(lua_touserdata(L, 1));
     return 0;
 }
 
-/* Pushes an empty owner. */
+/* Pushes an owner of nothing; release frees what is put into it. */
 static owner *new_owner(lua_State *L, void (*release)(void *)) {
     owner *o = lua_newuserdata(L, sizeof *o);
     *o = (owner){NULL, release};
@@ -42,23 +51,20 @@ static owner *new_owner(lua_State *L, void (*release)(void *)) {
     return o;
 }
 
-static void release_now(owner *o) {
-    void *held = o->held;
-    o->held = NULL;
-    if (held) o->release(held);
-}
-
 /* ---- Lua values to JSON ---- */
 
-/* core.null and core.empty_array: light userdata, told apart by their addresses. */
+/* core.null and core.empty_array are light userdata: NULL, and this address. */
 static char empty_array_key;
 #define EMPTY_ARRAY ((void *)&empty_array_key)
 
-static int too_short(lua_State *L) {
+/* jansson returns NULL without a message of the library. */
+static int fail_no_memory(lua_State *L) {
     return bind_fail(L, MG_OOM, "json_encode: out of memory");
 }
 
-static json_t *string_json(lua_State *L, int index) {
+/* The conversions below return an owned value, NULL if memory is short, and raise for what JSON
+ * cannot hold. */
+static json_t *string_to_json(lua_State *L, int index) {
     size_t n;
     const char *text = lua_tolstring(L, index, &n);
     json_t *value = json_stringn(text, n);
@@ -66,12 +72,14 @@ static json_t *string_json(lua_State *L, int index) {
     return value;
 }
 
-static json_t *number_json(lua_State *L, double v) {
+/* Whole numbers up to 2^53 are written without a decimal point. */
+static json_t *number_to_json(lua_State *L, double v) {
     if (!isfinite(v)) bind_fail(L, MG_USAGE, "json_encode: %g cannot be written as JSON", v);
     return v == floor(v) && fabs(v) <= 0x1p53 ? json_integer((json_int_t)v) : json_real(v);
 }
 
-/* An array has the keys 1..n and no other. */
+/* A table is written as an array if it has the keys 1..n and no others; an empty one is an object.
+ */
 static bool is_array(lua_State *L, int index) {
     const size_t n = lua_objlen(L, index);
     size_t keys = 0;
@@ -88,13 +96,15 @@ static bool is_array(lua_State *L, int index) {
     return keys == n && n > 0;
 }
 
-/* The value on top, without the contents of tables. Owned. */
-static json_t *shallow_json(lua_State *L) {
+/* The value on top of the stack; a table gives an empty array or object.
+ *
+ * It is filled once its parent owns it. */
+static json_t *value_to_json(lua_State *L) {
     const int top = lua_gettop(L);
     switch (lua_type(L, top)) {
     case LUA_TBOOLEAN: return json_boolean(lua_toboolean(L, top));
-    case LUA_TNUMBER: return number_json(L, lua_tonumber(L, top));
-    case LUA_TSTRING: return string_json(L, top);
+    case LUA_TNUMBER: return number_to_json(L, lua_tonumber(L, top));
+    case LUA_TSTRING: return string_to_json(L, top);
     case LUA_TNIL: return json_null();
     case LUA_TTABLE: return is_array(L, top) ? json_array() : json_object();
     case LUA_TLIGHTUSERDATA:
@@ -107,57 +117,64 @@ static json_t *shallow_json(lua_State *L) {
     return NULL;
 }
 
-/* Fills `into`, which the root already owns, from the table on top. */
-static void fill_json(lua_State *L, json_t *into, int depth) {
+/* Fills `into`, which its parent owns, from the table on top of the stack.
+ *
+ * A child is entered while it is still empty and filled after that, so that an error at any depth
+ * leaves one tree, which the root's owner frees. */
+static void fill_json_from_table(lua_State *L, json_t *into, int depth) {
     const int table = lua_gettop(L);
     if (depth >= MG_JSON_MAX_DEPTH)
         bind_fail(L, MG_USAGE, "json_encode: tables nest deeper than %d: does one contain itself?",
                   MG_JSON_MAX_DEPTH);
     luaL_checkstack(L, 6, "json_encode");
+    /* an object: is_array has looked at every key of an array */
     lua_pushnil(L);
     while (!json_is_array(into) && lua_next(L, table)) {
         if (lua_type(L, -2) != LUA_TSTRING)
-            bind_fail(L, MG_USAGE, "json_encode: a table has both 1..n and other keys, or gaps");
+            bind_fail(L, MG_USAGE, "json_encode: a table mixes positions with names, or has holes");
         if (strlen(lua_tostring(L, -2)) != lua_objlen(L, -2))
             bind_fail(L, MG_USAGE, "json_encode: a key contains a zero byte");
-        json_t *value = shallow_json(L);
-        if (!value) too_short(L);
+        json_t *value = value_to_json(L);
+        if (!value) fail_no_memory(L);
         if (json_object_set_new(into, lua_tostring(L, -2), value) != 0)
             bind_fail(L, MG_USAGE, "json_encode: the key \"%.40s\" is not UTF-8 text",
                       lua_tostring(L, -2));
-        if (lua_istable(L, -1)) fill_json(L, value, depth + 1);
+        if (lua_istable(L, -1)) fill_json_from_table(L, value, depth + 1);
         lua_pop(L, 1);
     }
     const int n = json_is_array(into) ? (int)lua_objlen(L, table) : 0;
     for (int i = 1; i <= n; i++) {
         lua_rawgeti(L, table, i);
-        json_t *value = shallow_json(L);
-        if (json_array_append_new(into, value) != 0) too_short(L);
-        if (lua_istable(L, -1)) fill_json(L, value, depth + 1);
+        json_t *value = value_to_json(L);
+        if (json_array_append_new(into, value) != 0) fail_no_memory(L);
+        if (lua_istable(L, -1)) fill_json_from_table(L, value, depth + 1);
         lua_pop(L, 1);
     }
     lua_settop(L, table);
 }
 
-/* json_encode(value) -> text; the keys of objects are sorted */
+/* json_encode(value) -> text; the keys of objects are sorted, so that equal values give equal text.
+ */
 static int core_json_encode(lua_State *L) {
     size_t n;
     luaL_checkany(L, 1);
     lua_settop(L, 1);
+    /* held by owners, because the pushes below may raise */
     owner *root = new_owner(L, release_json), *text = new_owner(L, mg_free);
     lua_pushvalue(L, 1);
-    root->held = shallow_json(L);
-    if (!root->held) return too_short(L);
-    if (lua_istable(L, -1)) fill_json(L, root->held, 0);
+    root->held = value_to_json(L);
+    if (!root->held) return fail_no_memory(L);
+    if (lua_istable(L, -1)) fill_json_from_table(L, root->held, 0);
     text->held = mg_json_text(root->held, 1, &n);
     if (!text->held) return bind_raise(L);
     lua_pushlstring(L, text->held, n);
-    release_now(text), release_now(root);
+    release_owner(text), release_owner(root);
     return 1;
 }
 
 /* ---- JSON to Lua values ---- */
 
+/* Pushes the Lua value of a JSON value. The parser has limited the depth. */
 static void push_json(lua_State *L, json_t *value) {
     luaL_checkstack(L, 4, "json_decode");
     switch (json_typeof(value)) {
@@ -184,7 +201,7 @@ static void push_json(lua_State *L, json_t *value) {
     }
 }
 
-/* json_decode(text) -> value; null becomes core.null */
+/* json_decode(text) -> value; null becomes core.null. */
 static int core_json_decode(lua_State *L) {
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
@@ -192,35 +209,38 @@ static int core_json_decode(lua_State *L) {
     root->held = mg_json_parse(text, n, "json_decode");
     if (!root->held) return bind_raise(L);
     push_json(L, root->held);
-    release_now(root);
+    release_owner(root);
     return 1;
 }
 
 /* ---- stores ---- */
 
-/* The string key at index -2 of a lua_next, or an error that says what the table is for. */
-static const char *key_of(lua_State *L, const char *what) {
+/* The key at index -2, inside a loop of lua_next; raises unless it is a string without zero bytes.
+ * `what` is the table's name. */
+static const char *string_key(lua_State *L, const char *what) {
     if (lua_type(L, -2) != LUA_TSTRING || strlen(lua_tostring(L, -2)) != lua_objlen(L, -2))
         bind_fail(L, MG_USAGE, "store_save: the keys of the %s must be strings without zero bytes",
                   what);
     return lua_tostring(L, -2);
 }
 
+/* Adds the tensors of the table at 2 to the store. */
 static void add_tensors(lua_State *L, mg_store *store) {
     lua_pushnil(L);
     while (lua_next(L, 2)) {
-        const char *name = key_of(L, "tensors");
+        const char *name = string_key(L, "tensors");
         mg_tensor *t = bind_take_tensor(L, lua_gettop(L), NULL, "store_save");
         bind_check(L, mg_store_add(store, name, t));
         lua_pop(L, 1);
     }
 }
 
+/* Adds the texts of the table at 3, if there is one. */
 static void add_notes(lua_State *L, mg_store *store) {
     if (!lua_istable(L, 3)) return;
     lua_pushnil(L);
     while (lua_next(L, 3)) {
-        const char *key = key_of(L, "metadata");
+        const char *key = string_key(L, "metadata");
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
         if (!text || strlen(text) != lua_objlen(L, -1))
             bind_fail(L, MG_USAGE, "store_save: metadata \"%s\" must be text, got a %s", key,
@@ -230,8 +250,9 @@ static void add_notes(lua_State *L, mg_store *store) {
     }
 }
 
-/* Evaluated together, in one plan, and with a collection if memory is short. */
-static void evaluate(lua_State *L, const mg_store *store) {
+/* Evaluates all tensors of the store in one plan, with a collection if memory is short, before a
+ * file is opened. */
+static void evaluate_store(lua_State *L, const mg_store *store) {
     const size_t n = store->n_tensors;
     mg_tensor **list = lua_newuserdata(L, (n + 1) * sizeof *list);
     for (size_t i = 0; i < n; i++) list[i] = store->tensors[i].tensor;
@@ -239,7 +260,9 @@ static void evaluate(lua_State *L, const mg_store *store) {
     lua_pop(L, 1);
 }
 
-/* store_save(path, {name -> tensor}, {key -> text}) */
+/* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
+ *
+ * Values that are not tensors yet are converted, so variables can be given as they are. */
 static int core_store_save(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -250,13 +273,15 @@ static int core_store_save(lua_State *L) {
     if (!store) return bind_raise(L);
     add_tensors(L, store);
     add_notes(L, store);
-    evaluate(L, store);
+    evaluate_store(L, store);
     bind_check(L, mg_store_save(store, path));
-    release_now(o);
+    release_owner(o);
     return 0;
 }
 
-/* store_load(path) -> {name -> tensor}, {key -> text} */
+/* store_load(path) -> {name = tensor, ...}, {key = text, ...}.
+ *
+ * The whole file is read before the tables are made. */
 static int core_store_load(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     bind_poll(L);
@@ -275,22 +300,25 @@ static int core_store_load(lua_State *L) {
         lua_pushstring(L, store->notes[i].text);
         lua_setfield(L, -2, store->notes[i].key);
     }
-    release_now(o);
+    release_owner(o);
     return 2;
 }
 
-/* ---- files ---- */
+/* ---- files and folders ---- */
 
+/* file_exists(path) -> whether a regular file is there. */
 static int core_file_exists(lua_State *L) {
     lua_pushboolean(L, mg_io_exists(luaL_checkstring(L, 1)));
     return 1;
 }
 
+/* make_folder(path): with its parents. */
 static int core_make_folder(lua_State *L) {
     bind_check(L, mg_io_make_folder(luaL_checkstring(L, 1)));
     return 0;
 }
 
+/* JSON null is light userdata NULL, as in other Lua libraries. */
 void bind_open_io(lua_State *L) {
     lua_pushlightuserdata(L, NULL);
     lua_setfield(L, -2, "null");

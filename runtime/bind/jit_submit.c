@@ -1,18 +1,18 @@
-/* Runs of jitted functions beside the caller. */
+/* Runs of jitted functions beside the caller: submit(...) begins a run on the device's thread and
+ * returns a handle with done() and wait(). */
 #include "bind/jit.h"
 #include "core/alloc.h"
 #include "graph/graph.h"
 
-/* ---- runs beside the caller ---- */
-
-typedef struct jit_run { /* its environment table holds the jitted object and the arguments */
-    bind_jit_entry e;    /* as it was: the plan outlives the entry's place in the list */
-    bool running;
+/* The userdata of a run. Its environment table holds the jitted function, which keeps the plan. */
+typedef struct jit_run {
+    bind_jit_entry e; /* a copy: once the run has ended, another plan may take the entry's place */
+    bool running;     /* the result has not been taken */
     int n;
-    mg_tensor *args[]; /* retained */
+    mg_tensor *args[]; /* retained: the run reads them, whatever the caller does meanwhile */
 } jit_run;
 
-/* submit(...) -> handle: the run has begun on the device's thread. */
+/* The handle is complete before the run begins, so that pending_gc can end it whatever happens. */
 int bind_jit_submit(lua_State *L) {
     bind_signature s;
     const int last = lua_gettop(L);
@@ -34,27 +34,29 @@ int bind_jit_submit(lua_State *L) {
     return 1;
 }
 
+/* The handle at index 1; raises if it is something else. */
 static jit_run *check_pending(lua_State *L) {
     return luaL_checkudata(L, 1, BIND_JIT ".pending");
 }
 
+/* done() -> whether wait() would return at once. */
 static int pending_done(lua_State *L) {
     const jit_run *h = check_pending(L);
     lua_pushboolean(L, !h->running || mg_plan_done(h->e.plan));
     return 1;
 }
 
-/* wait() -> what the function returned; raises what went wrong. */
+/* wait() -> what fn returned, once. Raises what went wrong in the run. */
 static int pending_wait(lua_State *L) {
     jit_run *h = check_pending(L);
     if (!h->running) return bind_fail(L, MG_USAGE, "wait: the result was taken already");
     bind_results *r = bind_new_results(L, h->e.n_outputs);
-    h->running = false;
+    h->running = false; /* whatever mg_plan_end says, the run is over */
     bind_check(L, mg_plan_end(h->e.plan, h->args, r->list));
     return bind_push_results(L, r, h->e.template, h->e.n_results);
 }
 
-/* The outcome of a run that nobody waits for any more. */
+/* Waits for a run that nobody waits for any more, and drops its results. */
 static int pending_gc(lua_State *L) {
     jit_run *h = lua_touserdata(L, 1);
     if (h->running) {

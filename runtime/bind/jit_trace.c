@@ -1,4 +1,8 @@
-/* The tracing of functions for mgpu.jit. */
+/* Tracing a function for mgpu.jit: its tensors are replaced by placeholders, it is called once, and
+ * what it returned becomes a plan.
+ *
+ * MGPU_CHECK=retrace: every later call traces again and compares the plans, to find values that fn
+ * reads from elsewhere (fields, globals) and that were therefore baked into the plan. */
 #include "bind/jit.h"
 #include "core/alloc.h"
 #include "graph/graph.h"
@@ -8,7 +12,9 @@
 
 /* ---- tracing ---- */
 
-/* Replaces the value on top of the stack by a copy with placeholders for tensors. */
+/* Replaces the value on top of the stack, through nested tables, by a copy with placeholders for
+ * tensors. Fields are visited in the order of put_table in signature.c, so that placeholder i
+ * stands for tensor i of the signature. */
 static void push_traced(lua_State *L, mg_trace *trace) {
     mg_tensor *t = bind_to_tensor(L, -1);
     if (t) {
@@ -19,8 +25,7 @@ static void push_traced(lua_State *L, mg_trace *trace) {
         return;
     }
     if (!lua_istable(L, -1)) return;
-    const char *names[64] = {
-        NULL}; /* in the order of put_table, so that placeholders are numbered alike */
+    const char *names[64] = {NULL}; /* signing has refused more */
     int n_names = 0;
     const int from = lua_gettop(L), n = (int)lua_objlen(L, from);
     luaL_checkstack(L, 8, "jit");
@@ -32,6 +37,7 @@ static void push_traced(lua_State *L, mg_trace *trace) {
     }
     for (lua_pushnil(L); lua_next(L, from); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING && n_names < 64) names[n_names++] = lua_tostring(L, -2);
+    /* lua_next visits fields in no particular order */
     qsort(names, (size_t)n_names, sizeof *names, bind_compare_names);
     for (int i = 0; i < n_names; i++) {
         lua_getfield(L, from, names[i]);
@@ -41,8 +47,8 @@ static void push_traced(lua_State *L, mg_trace *trace) {
     lua_remove(L, from);
 }
 
-/* Runs inside pcall with the trace open. Stack: fn, arguments -> template, anchors.
- * The outputs struct lies in the userdata at upvalue 1, the trace at 2. */
+/* Runs inside pcall while the trace is open. Stack: fn, arguments; returns anchors and template.
+ * Upvalues: the bind_outputs to fill, the trace. */
 static int trace_body(lua_State *L) {
     bind_outputs *o = lua_touserdata(L, lua_upvalueindex(1));
     mg_trace *trace = lua_touserdata(L, lua_upvalueindex(2));
@@ -57,7 +63,7 @@ static int trace_body(lua_State *L) {
     return 2;
 }
 
-/* Traces fn with the arguments first..last; pushes anchors and template; fills e. */
+/* A trace that fails is abandoned before anything is raised. */
 mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o) {
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
@@ -67,6 +73,7 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
         mg_trace_abandon(trace);
         bind_raise(L);
     }
+    /* trace_body runs in pcall, so that an error of fn cannot leave the trace open */
     lua_pushlightuserdata(L, o);
     lua_pushlightuserdata(L, trace);
     lua_pushcclosure(L, trace_body, 2);
@@ -75,7 +82,7 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
     if (lua_pcall(L, last - first + 2, 2, 0) != 0) {
         mg_trace_abandon(trace);
         mg_user_line_set(NULL);
-        lua_error(L); /* unchanged */
+        lua_error(L); /* fn's own error, unchanged */
     }
     mg_user_line_set(NULL);
     mg_plan *plan = mg_trace_end(trace, o->list, o->n);
@@ -90,7 +97,7 @@ bool bind_jit_checks_retraces(void) {
     return check && strcmp(check, "retrace") == 0;
 }
 
-/* Which line differs first, from 1; 0: none. */
+/* The number, from 1, of the first line in which the texts differ; 0: none. */
 static int first_difference(const char *now, const char *then) {
     int line = 1;
     for (; *now && *now == *then; now++, then++)
@@ -98,7 +105,7 @@ static int first_difference(const char *now, const char *then) {
     return *now == *then ? 0 : line;
 }
 
-/* Line number n of the text, cut short. */
+/* Copies line n of the text, as much as fits. */
 static void copy_line(char *to, size_t size, const char *text, int n) {
     for (int i = 1; i < n && text; i++) {
         text = strchr(text, '\n');
@@ -107,7 +114,8 @@ static void copy_line(char *to, size_t size, const char *text, int n) {
     snprintf(to, size, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
 }
 
-/* Raises if the plans, whose dumps are equal, have other tensors or variables from outside. */
+/* Frees `again`, and raises if the two plans, whose texts are equal, read other tensors or
+ * variables from outside: the texts do not show identities. */
 static void check_given(lua_State *L, mg_plan *again, const mg_plan *plan) {
     const mg_shape *differs;
     char shape[128] = "";
@@ -118,17 +126,19 @@ static void check_given(lua_State *L, mg_plan *again, const mg_plan *plan) {
     if (shape[0])
         bind_fail(
             L, MG_USAGE,
-            "mgpu.jit: tracing again met another tensor or variable of shape %s: what a field "
-            "or a function called held was baked in; pass it as an argument",
+            "mgpu.jit: tracing again met another tensor or variable of shape %s: one held by a "
+            "field or by a called function was baked in; pass it as an argument",
             shape);
 }
 
-/* The user's lines are no part of the comparison: a plan may be called from several places. */
+/* The user's lines are left out of the comparison, because a plan may be called from several
+ * places; the message shows the step with its line. */
 void bind_jit_check_retrace(lua_State *L, const bind_jitted *j, bind_jit_entry *e, int first,
                             int last) {
     char step[500] = "";
     bind_outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
+    /* the first plan's text is made once */
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
     mg_plan *again = bind_jit_trace(L, j, first, last, o);
     char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
@@ -137,7 +147,7 @@ void bind_jit_check_retrace(lua_State *L, const bind_jitted *j, bind_jit_entry *
     if (differs) copy_line(step, sizeof step, lines, differs);
     mg_free(dump);
     mg_free(lines);
-    lua_settop(L, last);
+    lua_settop(L, last); /* o, anchors and template */
     if (made && !differs) {
         check_given(L, again, e->plan);
         return;

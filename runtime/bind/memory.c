@@ -1,18 +1,23 @@
-/* The collector's view of memory off the Lua heap.
+/* Garbage collection and memory outside the Lua heap.
  *
- * A tensor costs Lua a few dozen bytes and the machine perhaps megabytes. So that garbage tensors
- * are found in time, every n KiB taken off-heap advances the collector by n * heap / budget: one
- * cycle completes per budget of off-heap bytes (measured: peak about half the budget above what
- * lives, pauses under a millisecond; fixed steps collected nothing, byte-for-byte steps cost
- * seconds). The budget is the larger of 64 MiB and 1.4 times what lives. */
+ * A tensor costs Lua a few dozen bytes, but the machine perhaps megabytes, which Lua's collector
+ * does not see. So every n KiB taken outside the heap advance the collector by n * heap / budget
+ * KiB: one collection cycle for each `budget` of such memory. The budget is the larger of 64 MiB
+ * and 1.4 times the live bytes.
+ *
+ * Measured: the peak lies about half a budget above what is alive, with pauses below a millisecond.
+ * Tried before: steps of a fixed size collected nothing, and steps of one KiB for each KiB taken
+ * cost seconds. */
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "device/device.h"
 
+/* The collector is not told of less than BATCH_BYTES at a time. */
 enum { LEAST_BUDGET_KIB = 64 << 10, BATCH_BYTES = 64 << 10 };
 
-static _Thread_local size_t unreported;
+static _Thread_local size_t unreported; /* bytes taken since then */
 
+/* What the library and all devices hold. */
 static int64_t live_kib(void) {
     int64_t bytes = mg_alloc_get_stats().live_bytes;
     for (mg_device *d = mg_device_first(); d; d = d->next) bytes += atomic_load(&d->used);
@@ -33,7 +38,7 @@ void bind_account(lua_State *L, size_t bytes) {
 /* ---- tidy ---- */
 
 static const char MADE[] = "mgpu.made"; /* registry: the tensors made inside the innermost tidy */
-static _Thread_local int n_tidy;
+static _Thread_local int n_tidy;        /* nested calls of tidy */
 
 void bind_note_made(lua_State *L) {
     if (!n_tidy) return;
@@ -43,8 +48,9 @@ void bind_note_made(lua_State *L) {
     lua_pop(L, 1);
 }
 
-/* Marks the tensors in the value at index, through tables, as keys of the table at `kept`. */
-static void keep(lua_State *L, int index, int kept) {
+/* Enters the value at index, and everything in it if it is a table, as keys into the table at
+ * `kept`. */
+static void mark_kept(lua_State *L, int index, int kept) {
     if (!lua_istable(L, index) && !lua_isuserdata(L, index)) return;
     luaL_checkstack(L, 4, "tidy");
     lua_pushvalue(L, index);
@@ -56,10 +62,11 @@ static void keep(lua_State *L, int index, int kept) {
     lua_pushboolean(L, 1);
     lua_rawset(L, kept);
     if (!lua_istable(L, index)) return;
-    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) keep(L, lua_gettop(L), kept);
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) mark_kept(L, lua_gettop(L), kept);
 }
 
-/* Frees the tensors of the list at `made` that are not kept; the others become the outer tidy's. */
+/* Frees the tensors in the list at `made` that are not keys of the table at `kept`. The others are
+ * listed with the enclosing tidy. */
 static void free_made(lua_State *L, int made, int kept) {
     const int n = (int)lua_objlen(L, made);
     for (int i = 1; i <= n; i++) {
@@ -79,14 +86,16 @@ static void free_made(lua_State *L, int made, int kept) {
     }
 }
 
-/* Runs inside pcall: marks what the results hold. Stack: kept, results... */
+/* Runs inside pcall, since marking may run out of memory: marks what the results hold. Stack: kept,
+ * results. */
 static int keep_results(lua_State *L) {
     const int last = lua_gettop(L);
-    for (int i = 2; i <= last; i++) keep(L, i, 1);
+    for (int i = 2; i <= last; i++) mark_kept(L, i, 1);
     return 0;
 }
 
-/* tidy(fn, ...): fn's results; every other tensor made inside is freed, also after an error. */
+/* tidy(fn, ...) -> fn's results. Every other tensor made inside is freed, also after an error.
+ * Stack: the enclosing tidy's list, this one's, kept, then fn and its arguments, or its results. */
 static int core_tidy(lua_State *L) {
     bind_want(L, 1, LUA_TFUNCTION, "tidy");
     const int n_args = lua_gettop(L) - 1;
@@ -115,7 +124,8 @@ static int core_tidy(lua_State *L) {
 
 /* ---- reports ---- */
 
-/* memory(device) -> {used, peak, limit} in bytes; without a device: the library's own blocks. */
+/* memory(device) -> {used, peak, limit} of a device in bytes; memory() -> {bytes, blocks, tensors}
+ * of the library itself. */
 static int core_memory(lua_State *L) {
     lua_settop(L, 1);
     lua_newtable(L);
@@ -135,6 +145,7 @@ static int core_memory(lua_State *L) {
     return 1;
 }
 
+/* live_tensors() -> how many tensors exist, in all Lua states. */
 static int core_live_tensors(lua_State *L) {
     lua_pushnumber(L, (double)mg_tensor_live_count());
     return 1;

@@ -1,32 +1,35 @@
-/* Arrays and nested tables of numbers on their way to tensors.
+/* Arrays, and nested tables of numbers that become tensors.
  *
- * Lua's own length stops at some hole and sees no names, so what it leaves out would be lost: every
- * key is looked at, and one that is no position among the first n is an error that says where. */
+ * Lua's length operator stops at some hole and does not see named fields, so trusting it would lose
+ * data silently. Every key of a table is looked at, and one that is not a position 1..n is an error
+ * that says where it is. */
 #include "bind/bind.h"
 #include <stdio.h>
 
-typedef struct reader { /* a nested table on its way to numbers */
+/* A nested table being read into an array of numbers. */
+typedef struct table_reader {
     lua_State *L;
     const char *who;
     mg_shape shape;
-    int64_t at[MG_MAX_RANK]; /* the way to the table that is being read, from 1 */
-    double *values;
-    int64_t n;
+    int64_t at[MG_MAX_RANK]; /* positions, from 1, of the table being read */
+    double *values;          /* in a userdata on the stack */
+    int64_t n;               /* values read so far */
     bool all_boolean;
-} reader;
+} table_reader;
 
 /* ---- arrays ---- */
 
+/* Whether the key at index is a whole number from 1 to n. */
 static bool is_position(lua_State *L, int index, int64_t n) {
     if (lua_type(L, index) != LUA_TNUMBER) return false;
     const double k = lua_tonumber(L, index);
     return k >= 1 && k <= (double)n && k == (double)(int64_t)k;
 }
 
-/* What is wrong with the array at index, whose key on top of the stack is none of its positions (or
- * nil: one of the first n is missing). */
+/* Writes what is wrong with the array at index. On top of the stack is a key that is not a
+ * position, or nil: then one of the first n entries is missing. */
 static void describe_fault(lua_State *L, int index, char *fault, size_t size) {
-    int hole = 1;
+    int hole = 1; /* the first missing position */
     if (lua_type(L, -1) == LUA_TSTRING) {
         snprintf(fault, size,
                  "the name \"%s\" stands in an array, which has only entries 1, 2, ...",
@@ -49,6 +52,9 @@ static void describe_fault(lua_State *L, int index, char *fault, size_t size) {
     snprintf(fault, size, "entry %d is missing: an array has no holes", hole);
 }
 
+/* One walk over all keys: each must be a position up to lua_objlen, and there must be as many.
+ *
+ * Then there are no holes. */
 int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size) {
     const int64_t n = (int64_t)lua_objlen(L, index);
     int64_t found = 0;
@@ -67,7 +73,7 @@ int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size) {
     return -1;
 }
 
-/* array_fault(t) -> what is wrong with it as an array; nil: nothing. */
+/* array_fault(t) -> what is wrong with t as an array, or nil. */
 static int core_array_fault(lua_State *L) {
     char fault[200];
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -78,7 +84,8 @@ static int core_array_fault(lua_State *L) {
 
 /* ---- nested tables ---- */
 
-static void read_shape(reader *r, int index) {
+/* The shape, from the first entry of each level; read_values checks that all others agree. */
+static void read_shape(table_reader *r, int index) {
     lua_State *L = r->L;
     lua_pushvalue(L, index);
     while (lua_istable(L, -1)) {
@@ -91,8 +98,8 @@ static void read_shape(reader *r, int index) {
     lua_pop(L, 1);
 }
 
-/* The way to where the reader is: "" or "in [2][1], ". */
-static void print_way(const reader *r, int depth, char *to, size_t size) {
+/* Writes the position of the table being read: "" or "in [2][1], ". */
+static void print_position(const table_reader *r, int depth, char *to, size_t size) {
     size_t n = 0;
     to[0] = 0;
     for (int i = 0; i < depth && n < size; i++)
@@ -100,7 +107,8 @@ static void print_way(const reader *r, int depth, char *to, size_t size) {
                               i == depth - 1 ? ", " : "");
 }
 
-static void read_leaf(reader *r) {
+/* One number or boolean, on top of the stack. */
+static void read_leaf(table_reader *r) {
     lua_State *L = r->L;
     if (lua_isboolean(L, -1)) {
         r->values[r->n++] = lua_toboolean(L, -1);
@@ -113,14 +121,15 @@ static void read_leaf(reader *r) {
     r->values[r->n++] = lua_tonumber(L, -1);
 }
 
-static void read_values(reader *r, int index, int depth) {
+/* The table at index, `depth` levels down. */
+static void read_values(table_reader *r, int index, int depth) {
     lua_State *L = r->L;
     const int64_t size = r->shape.dim[depth];
     char fault[200], way[200];
     luaL_checkstack(L, 3, "nested tables");
     const int64_t n = lua_istable(L, index) ? bind_array_length(L, index, fault, sizeof fault) : 0;
     if (n < 0) {
-        print_way(r, depth, way, sizeof way);
+        print_position(r, depth, way, sizeof way);
         bind_fail(L, MG_USAGE, "%s: %s%s", r->who, way, fault);
     }
     if (!lua_istable(L, index) || n != size)
@@ -137,8 +146,9 @@ static void read_values(reader *r, int index, int depth) {
     }
 }
 
-/* A layer, a model or what mgpu.Input returns: it says itself what it is. */
-static void refuse_object(lua_State *L, int index, const char *who) {
+/* Raises for the symbolic output of a layer (from mgpu.Input or L.Dense {...} (x)): it has no
+ * values, and its __tostring says what it is. */
+static void refuse_layer_output(lua_State *L, int index, const char *who) {
     if (lua_objlen(L, index) > 0 || !luaL_callmeta(L, index, "__tostring")) return;
     bind_fail(L, MG_USAGE,
               "%s: expected a tensor, got %s, which has no values: compute in a layer, as in "
@@ -146,15 +156,19 @@ static void refuse_object(lua_State *L, int index, const char *who) {
               who, lua_isstring(L, -1) ? lua_tostring(L, -1) : "a table");
 }
 
+/* Numbers are read as doubles and converted to the dtype in one go.
+ *
+ * All temporary memory is userdata on the stack, popped at the end. */
 mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device, const char *who) {
-    reader r = {.L = L, .who = who, .all_boolean = true};
-    refuse_object(L, index, who);
+    table_reader r = {.L = L, .who = who, .all_boolean = true};
+    refuse_layer_output(L, index, who);
     read_shape(&r, index);
     bind_check(L, mg_shape_check(&r.shape, who));
     const size_t n = (size_t)mg_shape_count(&r.shape);
     mg_tensor **place = bind_new_tensor(L);
     r.values = lua_newuserdata(L, (n + 1) * sizeof(double));
     read_values(&r, index, 0);
+    /* an empty table gives floatx, not bool */
     if (dtype < 0) dtype = r.all_boolean && n ? MG_BOOL : (int)bind_floatx();
     bind_account(L, n * mg_dtype_size((mg_dtype)dtype));
     void *raw = lua_newuserdata(L, n * 8 + 1);

@@ -1,8 +1,9 @@
-/* One Lua function for every visible op, derived from its row: inputs first, then options.
+/* One Lua function for each op, derived from its row in the op table: t:sum(2), mgpu.concat({a, b},
+ * 1), t:reshape {2, 3}.
  *
- * Options come as one table of names, or by position in the order of the attributes; a table
- * without names is the value of the attribute it stands for (`t:reshape {2, 3}`). Axes count from
- * 1, or from the end if negative. */
+ * Arguments: first the inputs, then the options, as one table of names ({axis = 2, keepdims =
+ * true}) or by position in the order of the attributes. A table without names is the value of the
+ * attribute at its position. Axes count from 1, or from the end if negative; C counts from 0. */
 #include "bind/bind.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -11,25 +12,28 @@
 
 enum { MAX_INPUTS = 255 };
 
+/* A call under way; its tensors are borrowed from the Lua stack. */
 typedef struct op_call {
     lua_State *L;
     const mg_op *op;
     mg_tensor *inputs[MAX_INPUTS];
     int n_inputs;
-    int next; /* the stack index after the inputs */
-    char *attrs;
+    int next;    /* the stack index after the inputs */
+    char *attrs; /* the op's attribute struct, being filled */
 } op_call;
 
 /* ---- inputs ---- */
 
+/* Whether the value can become a tensor. */
 static bool is_operand(lua_State *L, int index) {
     const int type = lua_type(L, index);
     return type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TTABLE ||
            bind_to_tensor(L, index) || bind_to_variable(L, index);
 }
 
-/* The last operand that is a tensor: numbers adopt its dtype. A condition comes first. */
-static const mg_tensor *last_tensor(op_call *c, int n) {
+/* The last of the first n arguments that is a tensor or variable; numbers beside it adopt its
+ * dtype. The last, because the first operand of `where` is a condition. */
+static const mg_tensor *dtype_model(op_call *c, int n) {
     for (int i = n; i > 0; i--) {
         const mg_tensor *t = bind_to_tensor(c->L, i);
         if (!t && bind_to_variable(c->L, i)) t = bind_take_tensor(c->L, i, NULL, c->op->name);
@@ -38,6 +42,7 @@ static const mg_tensor *last_tensor(op_call *c, int n) {
     return NULL;
 }
 
+/* The inputs of an op with a fixed number of them. */
 static void take_fixed_inputs(op_call *c) {
     lua_State *L = c->L;
     const int n = c->op->min_inputs, given = lua_gettop(L);
@@ -45,19 +50,21 @@ static void take_fixed_inputs(op_call *c) {
         if (i > given || !is_operand(L, i))
             bind_fail(L, MG_USAGE, "%s: takes %d tensor%s; argument %d is %s", c->op->name, n,
                       n == 1 ? "" : "s", i, i > given ? "missing" : luaL_typename(L, i));
-    const mg_tensor *like = last_tensor(c, n);
+    const mg_tensor *like = dtype_model(c, n); /* NULL: only numbers and tables */
     for (int i = 1; i <= n; i++) c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
     c->n_inputs = n;
     c->next = n + 1;
 }
 
-/* Any number of tensors, or one array of them. */
+/* The inputs of an op with any number of them: tensors one after another, or one array of them,
+ * which is unpacked on the stack. */
 static void take_many_inputs(op_call *c) {
     lua_State *L = c->L;
     if (lua_istable(L, 1)) { /* unpack the array in place */
         char fault[200];
         const int n = (int)bind_array_length(L, 1, fault, sizeof fault);
-        if (n < 0) bind_fail(L, MG_USAGE, "%s: %s; options come after it", c->op->name, fault);
+        if (n < 0)
+            bind_fail(L, MG_USAGE, "%s: %s; options come after the array", c->op->name, fault);
         if (n == 0 || n > MAX_INPUTS)
             bind_fail(L, MG_USAGE, "%s: the array must hold 1 to %d tensors, got %d", c->op->name,
                       MAX_INPUTS, n);
@@ -75,20 +82,22 @@ static void take_many_inputs(op_call *c) {
     c->n_inputs = c->next - 1;
     if (c->n_inputs == 0) bind_fail(L, MG_USAGE, "%s: takes tensors, got none", c->op->name);
     if (c->n_inputs > MAX_INPUTS) bind_fail(L, MG_USAGE, "%s: too many tensors", c->op->name);
-    const mg_tensor *like = last_tensor(c, c->n_inputs);
+    const mg_tensor *like = dtype_model(c, c->n_inputs);
     for (int i = 1; i <= c->n_inputs; i++)
         c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);
 }
 
-/* ---- attributes; the value stands on top of the stack ---- */
+/* ---- attributes: each function reads the value on top of the stack ---- */
 
-static void wrong_type(op_call *c, const mg_attr *a, const char *wanted) {
+/* Raises for a value of the wrong Lua type. */
+static void fail_wrong_type(op_call *c, const mg_attr *a, const char *wanted) {
     bind_fail(c->L, MG_USAGE, "%s: option \"%s\" must be %s, got %s", c->op->name, a->name, wanted,
               luaL_typename(c->L, -1));
 }
 
+/* A whole number that a double holds exactly. */
 static int64_t read_integer(op_call *c, const mg_attr *a) {
-    if (lua_type(c->L, -1) != LUA_TNUMBER) wrong_type(c, a, "an integer");
+    if (lua_type(c->L, -1) != LUA_TNUMBER) fail_wrong_type(c, a, "an integer");
     const double v = lua_tonumber(c->L, -1);
     if (v != floor(v) || fabs(v) > 9e15)
         bind_fail(c->L, MG_USAGE, "%s: option \"%s\" must be an integer, got %.14g", c->op->name,
@@ -96,7 +105,7 @@ static int64_t read_integer(op_call *c, const mg_attr *a) {
     return (int64_t)v;
 }
 
-/* From 1-based to 0-based; negative stays and counts from the end. */
+/* A 1-based axis as a 0-based one; a negative one stays and counts from the end. */
 static int64_t read_axis(op_call *c, const mg_attr *a) {
     const int64_t axis = read_integer(c, a);
     if (axis == 0)
@@ -106,6 +115,7 @@ static int64_t read_axis(op_call *c, const mg_attr *a) {
     return axis > 0 ? axis - 1 : axis;
 }
 
+/* A list of integers or axes; a single number is a list of one. */
 static mg_ints read_list(op_call *c, const mg_attr *a) {
     lua_State *L = c->L;
     mg_ints list = {0};
@@ -115,7 +125,7 @@ static mg_ints read_list(op_call *c, const mg_attr *a) {
         list.v[0] = axes ? read_axis(c, a) : read_integer(c, a);
         return list;
     }
-    if (!lua_istable(L, -1)) wrong_type(c, a, "a list of integers");
+    if (!lua_istable(L, -1)) fail_wrong_type(c, a, "a list of integers");
     char fault[200];
     const int n = (int)bind_array_length(L, lua_gettop(L), fault, sizeof fault);
     if (n < 0) bind_fail(L, MG_USAGE, "%s: option \"%s\": %s", c->op->name, a->name, fault);
@@ -130,8 +140,9 @@ static mg_ints read_list(op_call *c, const mg_attr *a) {
     return list;
 }
 
+/* A name, as its index in the attribute's choices. */
 static int64_t read_choice(op_call *c, const mg_attr *a) {
-    if (lua_type(c->L, -1) != LUA_TSTRING) wrong_type(c, a, "a name");
+    if (lua_type(c->L, -1) != LUA_TSTRING) fail_wrong_type(c, a, "a name");
     const char *given = lua_tostring(c->L, -1);
     int n = 0;
     for (; a->choices[n]; n++)
@@ -140,12 +151,14 @@ static int64_t read_choice(op_call *c, const mg_attr *a) {
                      a->name, given, bind_did_you_mean(c->L, given, a->choices, n));
 }
 
+/* A dtype by name. */
 static int64_t read_dtype(op_call *c, const mg_attr *a) {
-    if (lua_type(c->L, -1) != LUA_TSTRING) wrong_type(c, a, "the name of a dtype");
+    if (lua_type(c->L, -1) != LUA_TSTRING) fail_wrong_type(c, a, "the name of a dtype");
     return bind_dtype_option(c->L, -1, c->op->name);
 }
 
-static void take_attr(op_call *c, const mg_attr *a) {
+/* Stores the value in the attribute struct, by the attribute's type. */
+static void read_attr(op_call *c, const mg_attr *a) {
     void *at = c->attrs + a->offset;
     switch (a->type) {
     case MG_ATTR_INT: *(int64_t *)at = read_integer(c, a); break;
@@ -153,11 +166,11 @@ static void take_attr(op_call *c, const mg_attr *a) {
     case MG_ATTR_CHOICE: *(int64_t *)at = read_choice(c, a); break;
     case MG_ATTR_DTYPE: *(int64_t *)at = read_dtype(c, a); break;
     case MG_ATTR_BOOL:
-        if (!lua_isboolean(c->L, -1)) wrong_type(c, a, "true or false");
+        if (!lua_isboolean(c->L, -1)) fail_wrong_type(c, a, "true or false");
         *(int64_t *)at = lua_toboolean(c->L, -1);
         break;
     case MG_ATTR_NUMBER:
-        if (lua_type(c->L, -1) != LUA_TNUMBER) wrong_type(c, a, "a number");
+        if (lua_type(c->L, -1) != LUA_TNUMBER) fail_wrong_type(c, a, "a number");
         *(double *)at = lua_tonumber(c->L, -1);
         break;
     case MG_ATTR_INTS:
@@ -166,7 +179,8 @@ static void take_attr(op_call *c, const mg_attr *a) {
     }
 }
 
-static void take_default(op_call *c, const mg_attr *a) {
+/* Lists default to empty: the struct is zeroed. */
+static void set_default_attr(op_call *c, const mg_attr *a) {
     void *at = c->attrs + a->offset;
     if (a->type == MG_ATTR_NUMBER)
         *(double *)at = a->fallback;
@@ -174,13 +188,15 @@ static void take_default(op_call *c, const mg_attr *a) {
         *(int64_t *)at = (int64_t)a->fallback;
 }
 
+/* The attribute of that name, or NULL. */
 static const mg_attr *find_attr(const mg_op *op, const char *name) {
     for (int i = 0; i < op->n_attrs; i++)
         if (strcmp(op->attrs[i].name, name) == 0) return &op->attrs[i];
     return NULL;
 }
 
-static void unknown_option(op_call *c, const char *name) {
+/* Raises for a name that no attribute has, with the nearest that one has. */
+static void fail_unknown_option(op_call *c, const char *name) {
     const char *names[16];
     int n = 0;
     for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
@@ -188,57 +204,66 @@ static void unknown_option(op_call *c, const char *name) {
               bind_did_you_mean(c->L, name, names, n));
 }
 
+/* Whether the table at index has a string key. */
 static bool has_names(lua_State *L, int index) {
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING) return lua_pop(L, 2), true;
     return false;
 }
 
-static void take_named(op_call *c, int index) {
+/* Options by name, from the table at index. */
+static void read_named_attrs(op_call *c, int index) {
     lua_State *L = c->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
             bind_fail(L, MG_USAGE,
-                      "%s: the options have names; a value stands among them without one",
+                      "%s: the options have names, but one value has none: write NAME = value",
                       c->op->name);
         const mg_attr *a = find_attr(c->op, lua_tostring(L, -2));
-        if (!a) unknown_option(c, lua_tostring(L, -2));
-        take_attr(c, a);
+        if (!a) fail_unknown_option(c, lua_tostring(L, -2));
+        read_attr(c, a);
     }
 }
 
-/* `{}` is an empty list where a list is expected, else no options at all. */
+/* An empty table is no options at all, except where the first attribute is a shape: reshape {}
+ * makes a scalar. */
 static bool is_empty_options(const op_call *c, int index) {
     if (!lua_istable(c->L, index) || lua_objlen(c->L, index) > 0) return false;
     const mg_attr_type t = c->op->n_attrs ? c->op->attrs[0].type : MG_ATTR_INT;
     return t != MG_ATTR_SHAPE;
 }
 
-static void take_attrs(op_call *c) {
+/* All attributes of the call: defaults, then a table of names or values by position. */
+static void read_attrs(op_call *c) {
     lua_State *L = c->L;
     const int last = lua_gettop(L);
-    for (int i = 0; i < c->op->n_attrs; i++) take_default(c, &c->op->attrs[i]);
-    if (last == c->next && lua_istable(L, c->next)) {
+    for (int i = 0; i < c->op->n_attrs; i++) set_default_attr(c, &c->op->attrs[i]);
+    if (last == c->next && lua_istable(L, c->next)) { /* a single table may hold names */
         if (has_names(L, c->next)) {
-            take_named(c, c->next);
+            read_named_attrs(c, c->next);
             return;
         }
         if (is_empty_options(c, c->next)) return;
     }
-    for (int i = c->next; i <= last; i++) {
+    for (int i = c->next; i <= last; i++) { /* by position; nil keeps the default */
         if (lua_isnil(L, i)) continue;
         if (i - c->next >= c->op->n_attrs)
             bind_fail(L, MG_USAGE, "%s: too many arguments: takes %d tensor%s and %d option%s",
                       c->op->name, c->n_inputs, c->n_inputs == 1 ? "" : "s", c->op->n_attrs,
                       c->op->n_attrs == 1 ? "" : "s");
         lua_pushvalue(L, i);
-        take_attr(c, &c->op->attrs[i - c->next]);
+        read_attr(c, &c->op->attrs[i - c->next]);
         lua_pop(L, 1);
     }
 }
 
-/* ---- the call ---- */
+/* ---- the call, and the table of ops ---- */
 
+/* Every op's Lua function; the row of the op table is upvalue 1.
+ *
+ * mg_apply checks shapes and dtypes, so errors come at the user's line, and computes nothing.
+ * mg_eval_pending evaluates every 2,000th tensor, so that a loop which never reads a value does not
+ * pile up history without bound. */
 static int call_op(lua_State *L) {
     op_call c = {.L = L, .op = lua_touserdata(L, lua_upvalueindex(1)), .next = 1};
     union { /* aligned room for any attribute struct */
@@ -252,11 +277,12 @@ static int call_op(lua_State *L) {
     else if (c.op->min_inputs)
         take_fixed_inputs(&c);
     if (c.op->attrs_size > sizeof attrs)
-        return bind_fail(L, MG_INTERNAL, "%s: attributes", c.op->name);
+        return bind_fail(L, MG_INTERNAL, "%s: the attribute struct is larger than the room for it",
+                         c.op->name);
     memset(&attrs, 0, c.op->attrs_size);
     c.attrs = attrs.bytes;
-    take_attrs(&c);
-    mg_tensor **place = bind_new_tensor(L);
+    read_attrs(&c);
+    mg_tensor **place = bind_new_tensor(L); /* before anything is owned */
     bind_fill(L, place,
               mg_apply(c.op, c.inputs, c.n_inputs, c.op->attrs_size ? attrs.bytes : NULL));
     mg_user_line_set(NULL);
@@ -265,17 +291,20 @@ static int call_op(lua_State *L) {
     return 1;
 }
 
+/* The table is then that of tensor methods, so `t:name` needs no further wrapper. */
 void bind_open_ops(lua_State *L, bool hidden) {
     for (int i = 0; i < mg_op_count(); i++) {
         const mg_op *op = mg_op_at(i);
         if ((op->flags & MG_OP_HIDDEN) && !hidden) continue;
+        /* a light userdata: rows are constants of the library */
         lua_pushlightuserdata(L, (void *)(uintptr_t)op);
         lua_pushcclosure(L, call_op, 1);
         lua_setfield(L, -2, op->name);
     }
 }
 
-/* op_rows() -> array of {name, doc, inputs, hidden, differentiable, elementwise, attrs}. */
+/* op_rows() -> array of {name, doc, inputs (-1: any number), hidden, differentiable, elementwise,
+ * attrs}, for help texts, the manual and tests. */
 int bind_op_rows(lua_State *L) {
     lua_createtable(L, mg_op_count(), 0);
     for (int i = 0; i < mg_op_count(); i++) {

@@ -1,8 +1,9 @@
-/* Random state and permutations in Lua. */
+/* The random state and permutations in Lua. Random tensors are made by the op `random`. */
 #include "bind/bind.h"
 #include "core/rng.h"
 #include <math.h>
 
+/* seed(n): the random state of a fresh program with this seed. */
 static int core_seed(lua_State *L) {
     bind_want(L, 1, LUA_TNUMBER, "seed");
     const double n = lua_tonumber(L, 1);
@@ -13,7 +14,8 @@ static int core_seed(lua_State *L) {
     return 0;
 }
 
-/* rng_state([state]) -> {seed, base} */
+/* rng_state([state]) -> {seed, base}, after setting it if one is given. base counts the draws;
+ * checkpoints save both. */
 static int core_rng_state(lua_State *L) {
     if (lua_istable(L, 1)) {
         lua_getfield(L, 1, "seed");
@@ -28,15 +30,18 @@ static int core_rng_state(lua_State *L) {
     return 1;
 }
 
-/* permutation(n, stream, ordinal) -> int32 tensor of 0..n-1, a function of these and the seed */
+/* permutation(n, [stream], [ordinal]) -> int32 tensor of 0..n-1 in random order, which depends on
+ * these numbers and the seed only. */
 static int core_permutation(lua_State *L) {
     const double n = luaL_checknumber(L, 1);
     const uint32_t stream = (uint32_t)luaL_optnumber(L, 2, 0);
     const uint64_t ordinal = (uint64_t)luaL_optnumber(L, 3, 0);
     if (n < 0 || n > 2147483647.0 || n != floor(n))
-        return bind_fail(L, MG_USAGE, "permutation: expected a whole number, got %.14g", n);
-    const size_t count = (size_t)n;
+        return bind_fail(L, MG_USAGE,
+                         "permutation: expected a whole number from 0 to 2147483647, got %.14g", n);
+    const size_t count = (size_t)n; /* may be 0 */
     mg_tensor **place = bind_new_tensor(L);
+    /* both in userdata: an error frees them */
     int64_t *order = lua_newuserdata(L, (count + 1) * sizeof *order);
     int32_t *ids = lua_newuserdata(L, (count + 1) * sizeof *ids);
     mg_permutation(order, (int64_t)count, mg_rng_get().seed, stream, ordinal);

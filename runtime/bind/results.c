@@ -1,11 +1,12 @@
-/* Templates of what functions return: see results.h. */
+/* Templates of results, and the results of a run: see results.h. */
 #include "bind/results.h"
 
 #define BIND_RESULTS "mgpu.jit.results"
 
-enum { ANCHORS = 1, TEMPLATE }; /* stack positions */
+enum { ANCHORS = 1, TEMPLATE }; /* stack positions, while outputs are taken */
 
-/* Replaces the table on top by a copy with each value as fn replaces it on top of the stack. */
+/* Replaces the table on top of the stack by a copy in which fn(L, context) has replaced each value
+ * on top of the stack. */
 static void map_table(lua_State *L, void (*fn)(lua_State *, void *), void *context) {
     const int from = lua_gettop(L);
     luaL_checkstack(L, 8, "jit");
@@ -21,8 +22,9 @@ static void map_table(lua_State *L, void (*fn)(lua_State *, void *), void *conte
 
 /* ---- the template ---- */
 
-/* Replaces the value on top by its template, collecting tensors. The table at ANCHORS keeps what is
- * read.
+/* Replaces the value on top of the stack by its template.
+ *
+ * Tensors are added to the outputs and to the table at ANCHORS; variables give their current value.
  */
 static void push_template(lua_State *L, void *outputs) {
     bind_outputs *o = outputs;
@@ -30,13 +32,15 @@ static void push_template(lua_State *L, void *outputs) {
     mg_tensor *t = bind_to_tensor(L, -1);
     if (t) {
         if (o->n == BIND_MAX_TENSORS)
-            bind_fail(L, MG_USAGE, "mgpu.jit: more than %d results", BIND_MAX_TENSORS);
+            bind_fail(L, MG_USAGE, "mgpu.jit: the function returned more than %d tensors",
+                      BIND_MAX_TENSORS);
         lua_rawseti(L, ANCHORS, o->n + 1);
         o->list[o->n++] = t;
         lua_pushlightuserdata(L, (void *)(uintptr_t)o->n);
         return;
     }
     const int type = lua_type(L, -1);
+    /* these could not be made anew for each run */
     if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TTHREAD)
         bind_fail(L, MG_USAGE,
                   "mgpu.jit: the function returned a %s; results are tensors, numbers, "
@@ -45,6 +49,7 @@ static void push_template(lua_State *L, void *outputs) {
     if (type == LUA_TTABLE) map_table(L, push_template, o);
 }
 
+/* Mirrors bind_push_results: what is taken apart here is put together there. */
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
     lua_newtable(L);
     lua_insert(L, ANCHORS);
@@ -61,7 +66,7 @@ void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
 
 /* ---- results ---- */
 
-/* Pushes a result: the template's value with tensors put in. */
+/* Replaces the template on top of the stack by a result: tensors go in for the light userdata. */
 static void push_result(lua_State *L, void *list) {
     mg_tensor **results = list;
     if (lua_type(L, -1) == LUA_TLIGHTUSERDATA) {
@@ -74,6 +79,7 @@ static void push_result(lua_State *L, void *list) {
     if (lua_istable(L, -1)) map_table(L, push_result, list);
 }
 
+/* __gc, for a run that failed half-way. */
 static int release_results(lua_State *L) {
     bind_results *r = lua_touserdata(L, 1);
     for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
@@ -81,6 +87,7 @@ static int release_results(lua_State *L) {
     return 0;
 }
 
+/* n stays 0 until a run has filled the list: until then there is nothing to release. */
 bind_results *bind_new_results(lua_State *L, int n) {
     bind_results *r = lua_newuserdata(L, sizeof *r + (size_t)n * sizeof *r->list);
     r->room = n;
@@ -90,10 +97,14 @@ bind_results *bind_new_results(lua_State *L, int n) {
     return r;
 }
 
+/* The collector is told of the tensors first.
+ *
+ * Once a tensor is in its userdata, r gives its own reference up. */
 int bind_push_results(lua_State *L, bind_results *r, int template, int n_results) {
     size_t bytes = 0;
-    r->n = r->room;
-    for (int i = 0; i < r->n; i++) bytes += mg_tensor_bytes(r->list[i]) + 512;
+    r->n = r->room; /* from here on the collector may release them */
+    for (int i = 0; i < r->n; i++)
+        bytes += mg_tensor_bytes(r->list[i]) + 512; /* for the tensor itself */
     bind_account(L, bytes);
     lua_rawgeti(L, LUA_REGISTRYINDEX, template);
     const int kept = lua_gettop(L);

@@ -1,33 +1,36 @@
-/* What a traced function returned, and the results of later runs put in its place.
+/* What a traced function returned, and how later runs return the same with their own tensors.
  *
- * It is kept as a template: the same tables, with a light userdata in each tensor's place. */
+ * The results are kept as a template: a table of the returned values, nested tables included, with
+ * a light userdata i in the place of the i-th tensor. */
 #ifndef MG_BIND_RESULTS_H
 #define MG_BIND_RESULTS_H
 
 #include "bind/signature.h"
 
+/* The tensors among the results of a trace: the outputs of the plan. */
 typedef struct bind_outputs {
-    mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed: the anchors on the stack hold them */
-    int n, n_results;
+    mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed from the anchors on the stack */
+    int n, n_results;                  /* tensors; values that the function returned */
 } bind_outputs;
 
-/* The stack holds n_results values and nothing else: leaves in their place a table of anchors,
- * which keeps what is read, and the template, a table of n_results. Raises what cannot be a result.
- */
+/* The stack holds the n_results returned values and nothing else. Leaves in their place the
+ * anchors, a table that keeps the tensors alive, and the template. Raises for a value that cannot
+ * be a result. */
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results);
 
-/* A userdata whose collection releases them. */
+/* The tensors of one run, in a userdata whose collection releases them. */
 typedef struct bind_results {
-    int room, n; /* n: of those that a run has filled */
+    int room, n; /* n: how many the run has filled in */
     mg_tensor *list[];
 } bind_results;
 
-/* Pushes one with room for n. */
+/* Pushes one with room for n tensors. */
 bind_results *bind_new_results(lua_State *L, int n);
-/* Pushes what the function returned, n_results values by its template (a reference in the
- * registry), with the tensors of r, which is full, in their places. Returns n_results. */
+/* Pushes what the function would have returned: n_results values by the template (a registry
+ * reference), with the tensors of r, all filled in, in their places. Returns n_results. */
 int bind_push_results(lua_State *L, bind_results *r, int template, int n_results);
 
+/* Makes the metatable of bind_results. */
 void bind_open_results(lua_State *L);
 
 #endif

@@ -1,4 +1,9 @@
-/* Signatures: see signature.h. */
+/* How a signature is written. Every value begins with a tag byte and has a known end, so that
+ * different arguments never give the same bytes:
+ *
+ *     0 nil, T F booleans, n number, s string (length first), t tensor, v variable, { } table, u
+ * upvalue
+ */
 #include "bind/signature.h"
 #include "core/precision.h"
 #include "device/device.h"
@@ -6,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(bind_signature *s, const void *data, size_t n) {
+/* Appends n bytes; raises if the signature gets longer than BIND_MAX_KEY. */
+static void put_bytes(bind_signature *s, const void *data, size_t n) {
     if (s->n + n > BIND_MAX_KEY)
         bind_fail(s->L, MG_USAGE,
                   "mgpu.jit: the arguments are too many or too long: put tensors, not "
@@ -15,27 +21,33 @@ static void put(bind_signature *s, const void *data, size_t n) {
     s->n += n;
 }
 
+/* The tag byte that begins every value. */
 static void put_tag(bind_signature *s, char tag) {
-    put(s, &tag, 1);
+    put_bytes(s, &tag, 1);
 }
 
 static void put_value(bind_signature *s, int index, int argument);
 
+/* Adds dtype, rank, device and sizes of a tensor argument, whose values may differ from call to
+ * call.
+ *
+ * The tensor itself joins the list of those that the plan is run with. */
 static void put_tensor(bind_signature *s, mg_tensor *t) {
     if (s->n_tensors == BIND_MAX_TENSORS)
         bind_fail(s->L, MG_USAGE, "mgpu.jit: more than %d tensor arguments", BIND_MAX_TENSORS);
     s->tensors[s->n_tensors++] = t;
     const char head[3] = {'t', (char)t->dtype, (char)t->shape.rank};
-    put(s, head, sizeof head);
-    put(s, &t->device, sizeof t->device);
-    put(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
+    put_bytes(s, head, sizeof head); /* the rank tells how many sizes follow */
+    put_bytes(s, &t->device, sizeof t->device);
+    put_bytes(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);
 }
 
 int bind_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Entries after a hole would be lost. */
+/* Raises for a number key outside 1..n: the array part ends at the first hole, and what follows it
+ * would be lost. */
 static void check_position(bind_signature *s, double key, int n, int argument) {
     if (key >= 1 && key <= n && key == (int)key) return;
     bind_fail(s->L, MG_USAGE,
@@ -44,7 +56,8 @@ static void check_position(bind_signature *s, double key, int n, int argument) {
               argument, key);
 }
 
-/* The array part in order, then the named fields sorted: tables have no order of their own. */
+/* The array part in order, then the named fields sorted by name, because tables have no order of
+ * their own. */
 static void put_table(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
     const char *names[64] = {NULL};
@@ -66,7 +79,7 @@ static void put_table(bind_signature *s, int index, int argument) {
     }
     qsort(names, (size_t)n_names, sizeof *names, bind_compare_names);
     for (int i = 0; i < n_names; i++) {
-        put(s, names[i], strlen(names[i]) + 1);
+        put_bytes(s, names[i], strlen(names[i]) + 1);
         lua_getfield(L, index, names[i]);
         put_value(s, lua_gettop(L), argument);
         lua_pop(L, 1);
@@ -74,6 +87,7 @@ static void put_table(bind_signature *s, int index, int argument) {
     put_tag(s, '}');
 }
 
+/* Appends the value at index; `argument` is its number, for messages. */
 static void put_value(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
     mg_tensor *t;
@@ -84,15 +98,15 @@ static void put_value(bind_signature *s, int index, int argument) {
     case LUA_TNUMBER: {
         const double number = lua_tonumber(L, index);
         put_tag(s, 'n');
-        put(s, &number, sizeof number);
+        put_bytes(s, &number, sizeof number);
         return;
     }
     case LUA_TSTRING: {
         size_t n;
         const char *text = lua_tolstring(L, index, &n);
         put_tag(s, 's');
-        put(s, &n, sizeof n);
-        put(s, text, n);
+        put_bytes(s, &n, sizeof n);
+        put_bytes(s, text, n);
         return;
     }
     case LUA_TTABLE: put_table(s, index, argument); return;
@@ -102,7 +116,7 @@ static void put_value(bind_signature *s, int index, int argument) {
         put_tensor(s, t);
     } else if ((v = bind_to_variable(L, index)) != NULL) {
         put_tag(s, 'v');
-        put(s, &v, sizeof v);
+        put_bytes(s, &v, sizeof v);
     } else {
         bind_fail(L, MG_USAGE,
                   "mgpu.jit: argument %d is a %s; arguments are tensors, variables, numbers, "
@@ -111,12 +125,14 @@ static void put_value(bind_signature *s, int index, int argument) {
     }
 }
 
+/* Labels the bytes since the label before. Beyond BIND_MAX_LABELS the warning is less precise. */
 static void end_label(bind_signature *s, const char *kind, const char *name, int number) {
     if (s->n_labels == BIND_MAX_LABELS) return;
     s->labels[s->n_labels++] =
         (bind_label){.end = s->n, .kind = kind, .name = name, .number = number};
 }
 
+/* The bar at the end keeps arguments and upvalues apart. */
 void bind_sign_arguments(bind_signature *s, int first, int last) {
     for (int i = first; i <= last; i++) {
         put_value(s, i, i - first + 1);
@@ -127,31 +143,35 @@ void bind_sign_arguments(bind_signature *s, int first, int last) {
 
 /* ---- settings ---- */
 
-/* One bit pattern for what is frozen now: each object whose `trainable` was turned since it was
- * made adds its own, and takes it out when it is turned back, so that plans are found again. */
-static _Thread_local uint64_t frozen;
+/* Which layers and variables are frozen, as one bit pattern: each object whose `trainable` was
+ * changed from what it was made with adds a hash of its address, by exclusive or. Changing it back
+ * takes the hash out, so that the plans made before are found again. */
+static _Thread_local uint64_t frozen_pattern;
 
+/* An exclusive or: the second change takes the first back. */
 void bind_turn_trainable(const void *object) {
     uint64_t h = (uint64_t)(uintptr_t)object; /* splitmix64's finalizer */
     h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
     h = (h ^ h >> 27) * 0x94d049bb133111ebu;
-    frozen ^= h ^ h >> 31;
+    frozen_pattern ^= h ^ h >> 31;
 }
 
+/* Two labels, so that the warning can tell freezing layers from the rest. */
 void bind_sign_settings(bind_signature *s) {
     const mg_device *device = mg_device_default();
+    /* each changes which kernels a plan is made of */
     const char bits[] = {mg_precision_fast(), mg_deterministic()};
-    put(s, &device, sizeof(void *));
-    put(s, bits, sizeof bits);
+    put_bytes(s, &device, sizeof(void *));
+    put_bytes(s, bits, sizeof bits);
     end_label(s, "the default device, precision or determinism", NULL, 0);
-    put(s, &frozen, sizeof frozen);
+    put_bytes(s, &frozen_pattern, sizeof frozen_pattern);
     end_label(s, "what is trainable", NULL, 0);
 }
 
 /* ---- upvalues ---- */
 
-/* Numbers and their like by value. A tensor or variable is baked into the plan, so it counts by
- * identity; a tensor that an earlier trace has left there is dead, and nothing to depend on. */
+/* Adds the upvalue at index if it can be signed; false otherwise. A tensor that an earlier trace
+ * left in an upvalue is a dead placeholder, which nothing depends on. */
 static bool put_upvalue(bind_signature *s, int index) {
     switch (lua_type(s->L, index)) {
     case LUA_TNUMBER:
@@ -164,10 +184,13 @@ static bool put_upvalue(bind_signature *s, int index) {
     const mg_tensor *t = bind_peek_tensor(s->L, index);
     if (t && t->trace) return false;
     put_tag(s, 'u');
-    put(s, &object, sizeof object);
+    put_bytes(s, &object, sizeof object);
     return true;
 }
 
+/* One level deep: what a table in an upvalue holds is not signed.
+ *
+ * Upvalues of types that cannot be signed (functions, tables, nil) add nothing. */
 void bind_sign_upvalues(bind_signature *s, int fn) {
     lua_State *L = s->L;
     const char *name;
@@ -177,6 +200,7 @@ void bind_sign_upvalues(bind_signature *s, int fn) {
     }
 }
 
+/* All userdata upvalues, which is more than is signed by address, and does no harm. */
 void bind_push_upvalues(lua_State *L, int fn) {
     lua_newtable(L);
     for (int i = 1; lua_getupvalue(L, fn, i) != NULL; i++) {
@@ -187,6 +211,7 @@ void bind_push_upvalues(lua_State *L, int fn) {
     }
 }
 
+/* Without a name or number, the kind says it all. */
 void bind_label_text(char *to, size_t size, const bind_label *l) {
     if (l->name)
         snprintf(to, size, "%s \"%s\"", l->kind, l->name);

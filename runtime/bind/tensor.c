@@ -1,4 +1,8 @@
-/* Tensors in Lua: userdata, conversion from (nested.c) and to Lua values, the plain methods. */
+/* Tensors in Lua: their userdata, and how Lua values become tensors.
+ *
+ * A tensor userdata holds one owned mg_tensor pointer, NULL after :free(). Numbers become lazy
+ * `full` tensors, which plans fold; nested tables are read by nested.c. Methods and metatable are
+ * in tensor_methods.c. */
 #include "bind/bind.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -6,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+/* As keras.config.floatx: see bind_floatx. */
 static _Thread_local mg_dtype floatx = MG_F32;
 
 mg_dtype bind_floatx(void) {
@@ -14,6 +19,7 @@ mg_dtype bind_floatx(void) {
 
 /* ---- userdata ---- */
 
+/* The metatable is set while the pointer is NULL, so that the collector may come at any time. */
 mg_tensor **bind_new_tensor(lua_State *L) {
     mg_tensor **place = lua_newuserdata(L, sizeof *place);
     *place = NULL;
@@ -23,13 +29,15 @@ mg_tensor **bind_new_tensor(lua_State *L) {
     return place;
 }
 
+/* About 1 KiB is what a tensor without a value costs outside the Lua heap. */
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned) {
     if (!owned) bind_raise(L);
     *place = owned;
     bind_account(L, 1024);
 }
 
-static void *test_userdata(lua_State *L, int index, const char *name) {
+/* The userdata at index if its metatable has this name, else NULL (luaL_checkudata would raise). */
+static void *userdata_of_kind(lua_State *L, int index, const char *name) {
     void *p = lua_touserdata(L, index);
     if (!p || !lua_getmetatable(L, index)) return NULL;
     luaL_getmetatable(L, name);
@@ -38,42 +46,50 @@ static void *test_userdata(lua_State *L, int index, const char *name) {
     return same ? p : NULL;
 }
 
+/* "Was freed" is an error of the program: a tensor that :free() or tidy has released is still in
+ * use. */
 mg_tensor *bind_to_tensor(lua_State *L, int index) {
-    mg_tensor **place = test_userdata(L, index, BIND_TENSOR);
+    mg_tensor **place = userdata_of_kind(L, index, BIND_TENSOR);
     if (!place) return NULL;
     if (!*place) bind_fail(L, MG_USAGE, "the tensor was freed");
     return *place;
 }
 
 mg_tensor *bind_peek_tensor(lua_State *L, int index) {
-    mg_tensor **place = test_userdata(L, index, BIND_TENSOR);
+    mg_tensor **place = userdata_of_kind(L, index, BIND_TENSOR);
     return place ? *place : NULL;
 }
 
+/* A variable is never freed by hand, so there is nothing to check. */
 mg_variable *bind_to_variable(lua_State *L, int index) {
-    mg_variable **place = test_userdata(L, index, BIND_VARIABLE);
+    mg_variable **place = userdata_of_kind(L, index, BIND_VARIABLE);
     return place ? *place : NULL;
 }
 
 /* ---- from Lua values ---- */
 
-/* What a number becomes beside a tensor: its dtype, unless that would lose the fraction. */
+/* The dtype of a number beside the tensor `like`: that of the tensor, unless the number would lose
+ * its fraction or not fit. */
 static mg_dtype number_dtype(double v, const mg_tensor *like) {
     if (!like) return floatx;
     const mg_dtype t = (mg_dtype)like->dtype;
-    if (mg_dtype_is_float(t)) return t;
+    if (mg_dtype_is_float(t)) return t; /* float16 beside 0.1 stays float16 */
     if (v != floor(v) || !isfinite(v)) return MG_F32;
     if (t == MG_BOOL) return MG_I32;
     return t == MG_U8 && (v < 0 || v > 255) ? MG_I32 : t;
 }
 
-static mg_tensor *scalar(lua_State *L, double v, mg_dtype dtype) {
+/* Pushes a tensor of one number; borrowed. */
+static mg_tensor *push_scalar(lua_State *L, double v, mg_dtype dtype) {
     const mg_full_attrs attrs = {.value = v, .dtype = dtype};
     mg_tensor **place = bind_new_tensor(L);
     bind_fill(L, place, mg_apply(mg_op_find("full"), NULL, 0, &attrs));
     return *place;
 }
 
+/* What every op does with its operands.
+ *
+ * The new userdata replaces the argument on the stack, so it lives as long as the call. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who) {
     mg_tensor *t = bind_to_tensor(L, index);
     if (t) return t;
@@ -84,9 +100,9 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
         t = *place;
     } else if (lua_type(L, index) == LUA_TNUMBER) {
         const double number = lua_tonumber(L, index);
-        t = scalar(L, number, number_dtype(number, like));
+        t = push_scalar(L, number, number_dtype(number, like));
     } else if (lua_isboolean(L, index)) {
-        t = scalar(L, lua_toboolean(L, index), MG_BOOL);
+        t = push_scalar(L, lua_toboolean(L, index), MG_BOOL);
     } else if (lua_istable(L, index)) {
         t = bind_from_table(L, index, -1, NULL, who);
     } else {
@@ -98,6 +114,9 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
 
 /* ---- evaluation ---- */
 
+/* Tells the collector of the results first: it may free garbage, and with it the memory for them.
+ *
+ * Nothing is committed by an evaluation that ran out of memory, so it can be tried again. */
 void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) bytes += t[i]->buffer ? 0 : mg_tensor_bytes(t[i]);
@@ -110,9 +129,11 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
     bind_check(L, status);
 }
 
+/* eval(t, ...) -> the same tensors, computed in one plan. */
 static int core_eval(lua_State *L) {
     const int n = lua_gettop(L);
     bind_poll(L);
+    /* + 1: a userdata of no bytes is not portable */
     mg_tensor **list = lua_newuserdata(L, ((size_t)n + 1) * sizeof *list);
     for (int i = 1; i <= n; i++) list[i - 1] = bind_take_tensor(L, i, NULL, "eval");
     bind_eval(L, list, n);
@@ -122,6 +143,7 @@ static int core_eval(lua_State *L) {
 
 /* ---- options ---- */
 
+/* Used for options of every kind: the message begins with the function or op. */
 int bind_dtype_option(lua_State *L, int index, const char *who) {
     if (lua_isnoneornil(L, index)) return -1;
     if (lua_type(L, index) != LUA_TSTRING)
@@ -136,7 +158,8 @@ int bind_dtype_option(lua_State *L, int index, const char *who) {
                      bind_did_you_mean(L, name, names, MG_N_DTYPES));
 }
 
-/* tensor(value, dtype, device): the options come apart in lua/mgpu/tensor/init.lua. */
+/* tensor(value, {dtype=, device=}) from a number, a boolean or a nested table. Inside a trace it is
+ * a constant of the plan. */
 static int core_tensor(lua_State *L) {
     bind_poll(L);
     int dtype = -1;
@@ -154,7 +177,7 @@ static int core_tensor(lua_State *L) {
         const double v = lua_isboolean(L, 1) ? lua_toboolean(L, 1) : lua_tonumber(L, 1);
         const mg_dtype t = dtype >= 0 ? (mg_dtype)dtype : lua_isboolean(L, 1) ? MG_BOOL : floatx;
         const mg_shape none = MG_SHAPE();
-        uint64_t raw[1];
+        uint64_t raw[1]; /* aligned room for any element */
         mg_from_double(raw, &v, t, 1);
         mg_tensor **place = bind_new_tensor(L);
         bind_fill(L, place, mg_tensor_from_host(raw, t, &none, device));
@@ -166,7 +189,7 @@ static int core_tensor(lua_State *L) {
 
 /* ---- settings and questions ---- */
 
-/* dtype_name(name) -> Keras's spelling of it; nil if there is no such dtype. */
+/* dtype_name(name) -> the canonical spelling ("float32"), or nil if there is no such dtype. */
 static int core_dtype_name(lua_State *L) {
     const int t = lua_type(L, 1) == LUA_TSTRING ? mg_dtype_from_name(lua_tostring(L, 1)) : -1;
     if (t < 0) return 0;
@@ -174,6 +197,7 @@ static int core_dtype_name(lua_State *L) {
     return 1;
 }
 
+/* floatx([name]) -> the default floating dtype, after setting it if a name is given. */
 static int core_floatx(lua_State *L) {
     const int t = bind_dtype_option(L, 1, "set_floatx");
     if (t >= 0 && !mg_dtype_is_float((mg_dtype)t))
@@ -184,7 +208,8 @@ static int core_floatx(lua_State *L) {
     return 1;
 }
 
-/* producer(t) -> the op's name and its axis from 1, if it has one; nil if t has no history. */
+/* producer(t) -> the name of the op that made t, and its axis counted from 1 if it has one; nil if
+ * t has no history. */
 static int core_producer(lua_State *L) {
     const mg_tensor *t = bind_to_tensor(L, 1);
     if (!t || t->kind != MG_LAZY || !t->op) return 0;
@@ -199,6 +224,7 @@ static int core_producer(lua_State *L) {
     return 1;
 }
 
+/* producer_input(t, i) -> input i of the op that made t; nil if there is none. */
 static int core_producer_input(lua_State *L) {
     const mg_tensor *t = bind_to_tensor(L, 1);
     const int i = (int)luaL_checkinteger(L, 2);
@@ -208,8 +234,9 @@ static int core_producer_input(lua_State *L) {
     return 1;
 }
 
+/* is_tensor(v): true also for a tensor that was freed. */
 static int core_is_tensor(lua_State *L) {
-    lua_pushboolean(L, test_userdata(L, 1, BIND_TENSOR) != NULL);
+    lua_pushboolean(L, userdata_of_kind(L, 1, BIND_TENSOR) != NULL);
     return 1;
 }
 

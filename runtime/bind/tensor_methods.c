@@ -1,10 +1,17 @@
-/* The methods and the metatable of tensors in Lua. */
+/* Methods and metatable of tensors: reading values, shape and dtype, moving between devices,
+ * operators.
+ *
+ * Variables share the metamethods and fall back to the same methods, so a variable can be used
+ * where a tensor can; for that, methods take their first argument with bind_take_tensor. Methods
+ * that are ops are made in ops.c, and some are written in Lua (lua/mgpu/tensor/init.lua); all of
+ * them are in one table. */
 #include "bind/bind.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "ops/attrs.h"
 #include <string.h>
 
+/* Releases the tensor now; also called by :free(). */
 static int tensor_gc(lua_State *L) {
     mg_tensor **place = lua_touserdata(L, 1);
     mg_tensor_release(*place);
@@ -14,6 +21,7 @@ static int tensor_gc(lua_State *L) {
 
 /* ---- to Lua values ---- */
 
+/* Elements of bool tensors are booleans in Lua. */
 static void push_number(lua_State *L, mg_dtype t, double v) {
     if (t == MG_BOOL)
         lua_pushboolean(L, v != 0);
@@ -21,6 +29,7 @@ static void push_number(lua_State *L, mg_dtype t, double v) {
         lua_pushnumber(L, v);
 }
 
+/* Raises inside a trace, where tensors have no values. */
 static void refuse_in_trace(lua_State *L, const char *who) {
     if (mg_trace_current())
         bind_fail(L, MG_USAGE,
@@ -29,7 +38,8 @@ static void refuse_in_trace(lua_State *L, const char *who) {
                   who);
 }
 
-static double *read_all(lua_State *L, mg_tensor *t) {
+/* Evaluates t and pushes a userdata with its elements as doubles; borrowed from there. */
+static double *read_values(lua_State *L, mg_tensor *t) {
     const size_t n = (size_t)mg_tensor_count(t);
     bind_eval(L, &t, 1);
     double *values = lua_newuserdata(L, (n + 1) * sizeof *values);
@@ -37,6 +47,7 @@ static double *read_all(lua_State *L, mg_tensor *t) {
     return values;
 }
 
+/* t:item() -> the one element as a number or boolean. */
 static int tensor_item(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "item");
@@ -46,10 +57,11 @@ static int tensor_item(lua_State *L) {
                          "item: the tensor has %d elements (shape %s), not one: use "
                          ":totable()",
                          (int)mg_tensor_count(t), MG_SHAPE_TEXT(&t->shape));
-    push_number(L, (mg_dtype)t->dtype, read_all(L, t)[0]);
+    push_number(L, (mg_dtype)t->dtype, read_values(L, t)[0]);
     return 1;
 }
 
+/* Pushes axes depth.. as nested tables of the elements at v; returns the element after them. */
 static const double *push_nested(lua_State *L, const mg_tensor *t, int depth, const double *v) {
     if (depth == t->shape.rank) {
         push_number(L, (mg_dtype)t->dtype, *v);
@@ -65,16 +77,18 @@ static const double *push_nested(lua_State *L, const mg_tensor *t, int depth, co
     return v;
 }
 
+/* t:totable() -> nested tables; a number for a scalar. */
 static int tensor_totable(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "totable");
     refuse_in_trace(L, "totable");
-    push_nested(L, t, 0, read_all(L, t));
+    push_nested(L, t, 0, read_values(L, t));
     return 1;
 }
 
-/* ---- plain methods ---- */
+/* ---- questions: t:shape() -> {2, 3}, t:dtype(), t:device(), t:rank(), t:count(), #t ---- */
 
+/* Like all questions, answered from the lazy tensor: nothing is computed. */
 static int tensor_shape(lua_State *L) {
     const mg_tensor *t = bind_take_tensor(L, 1, NULL, "shape");
     lua_createtable(L, t->shape.rank, 0);
@@ -105,6 +119,7 @@ static int tensor_count(lua_State *L) {
     return 1;
 }
 
+/* #t: the number of rows. */
 static int tensor_len(lua_State *L) {
     const mg_tensor *t = bind_take_tensor(L, 1, NULL, "#");
     if (t->shape.rank == 0)
@@ -113,6 +128,7 @@ static int tensor_len(lua_State *L) {
     return 1;
 }
 
+/* t:free(): gives up the memory now; any later use raises. */
 static int tensor_free(lua_State *L) {
     if (!bind_to_tensor(L, 1)) return bind_fail(L, MG_USAGE, "free: not a tensor");
     return tensor_gc(L);
@@ -120,7 +136,7 @@ static int tensor_free(lua_State *L) {
 
 /* ---- devices and memory ---- */
 
-/* x on d as a tensor of its own, still to be copied; gradients flow back through it. */
+/* Pushes t on device d, as a lazy `place` op; gradients flow back through it. */
 static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
     const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)d};
     mg_tensor **place = bind_new_tensor(L);
@@ -128,8 +144,10 @@ static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
     return place;
 }
 
-/* A copy on a device (the same one for clone), made now. A plan needs none: in a trace the value
- * itself serves, and what lies where is the layers' to say. */
+/* copy_to(t, [device]) -> a copy, made now: the method :to, and :clone without a device.
+ *
+ * Inside a trace nothing is copied. A plan never writes to its inputs, so a copy would be of no
+ * use, and which device computes what is decided by the layers. */
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
@@ -150,7 +168,9 @@ static int core_copy_to(lua_State *L) {
     return 1;
 }
 
-/* place(t, device): t where it is, or brought to the device; gradients flow back. */
+/* place(t, device) -> t itself if it lies there, else t placed there lazily.
+ *
+ * In a trace, mg_trace_device gives the device that stands for it. */
 static int core_place(lua_State *L) {
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "place");
     mg_device *d = mg_device_find(luaL_checkstring(L, 2));
@@ -164,7 +184,8 @@ static int core_place(lua_State *L) {
     return 1;
 }
 
-/* The address of the evaluated elements in host memory. */
+/* address(t) -> light userdata: the elements in host memory, valid as long as t. For LuaJIT's FFI.
+ */
 static int core_address(lua_State *L) {
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "pointer");
     refuse_in_trace(L, "pointer");
@@ -178,7 +199,10 @@ static int core_address(lua_State *L) {
 
 /* ---- metatable ---- */
 
-/* A number asks lua/mgpu/tensor/init.lua's `entry`; anything else is a method. */
+/* t[i] calls the Lua function `entry`; t.name is a method. Upvalue 1: the table of methods.
+ *
+ * A name that no method has is an error, where Lua would give nil, so that a misspelt call says so.
+ */
 static int tensor_index(lua_State *L) {
     if (lua_type(L, 2) == LUA_TNUMBER) {
         lua_getfield(L, lua_upvalueindex(1), "entry");
@@ -205,19 +229,21 @@ static int tensor_index(lua_State *L) {
     return 1;
 }
 
+/* t[i] = v, and t.name = v. */
 static int tensor_newindex(lua_State *L) {
     return bind_fail(L, MG_USAGE,
                      "tensors are values and cannot be changed: make a new one with "
                      ":where, concat or + (a variable is changed with :assign)");
 }
 
+/* t < u, t <= u: Lua would turn the result into one boolean. (t == u compares identity.) */
 static int tensor_compare(lua_State *L) {
     return bind_fail(L, MG_USAGE,
                      "tensors are not ordered with < or <=: use :lt, :le, :gt or :ge, "
                      "element by element");
 }
 
-/* print shows what lua/mgpu/tensor/init.lua's `text` makes. */
+/* tostring and print call the Lua function `text`. */
 static int tensor_text(lua_State *L) {
     lua_settop(L, 1);
     lua_getfield(L, lua_upvalueindex(1), "text");
@@ -226,7 +252,8 @@ static int tensor_text(lua_State *L) {
     return 1;
 }
 
-/* Lua passes the operand of a unary minus twice. */
+/* -t. Lua passes the operand twice: the second is dropped, since `neg` would take it for an option.
+ */
 static int tensor_negate(lua_State *L) {
     lua_settop(L, 1);
     lua_getfield(L, lua_upvalueindex(1), "neg");
@@ -235,6 +262,8 @@ static int tensor_negate(lua_State *L) {
     return 1;
 }
 
+/* Makes the metatables of tensors and variables from the table of methods on top of the stack,
+ * which gets the methods above. Ops serve as arithmetic metamethods. */
 void bind_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
         {"item", tensor_item},   {"totable", tensor_totable}, {"shape", tensor_shape},
@@ -248,9 +277,10 @@ void bind_open_tensor(lua_State *L) {
                                                {"__mod", "mod"}, {"__pow", "pow"}};
     static const char *const kinds[] = {BIND_TENSOR, BIND_VARIABLE};
     bind_register(L, methods);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++) { /* stack: methods, metatable */
         luaL_newmetatable(L, kinds[k]);
-        luaL_getmetatable(L, kinds[0]); /* the same functions: Lua compares only by common ones */
+        luaL_getmetatable(L, kinds[0]); /* the same functions: Lua 5.1 calls __lt and __le
+                                           only if both operands have the same one */
         for (const luaL_Reg *m = meta; m->name; m++) {
             if (k == 0)
                 lua_pushcfunction(L, m->func);

@@ -1,19 +1,25 @@
-/* Variables in Lua: a handle that behaves as its current value in every op. */
+/* Variables in Lua: userdata that behave as their current value in every op (bind_take_tensor reads
+ * it), and can be assigned.
+ *
+ * They share the metamethods of tensors (bind_open_tensor); this file adds the fields name,
+ * trainable, value and assign. */
 #include "bind/bind.h"
 #include "bind/signature.h"
 #include "graph/graph.h"
 #include <string.h>
 
+/* The variable at index; raises if it is something else. */
 static mg_variable *check_variable(lua_State *L, int index, const char *who) {
     mg_variable *v = bind_to_variable(L, index);
     if (!v) bind_fail(L, MG_USAGE, "%s: expected a variable, got %s", who, luaL_typename(L, index));
     return v;
 }
 
-/* What floating variables are read as, while a layer computes in another dtype than its weights
- * have; -1: as they are. Gradients flow back through the cast. */
+/* The dtype in which floating variables are read while a layer of a mixed-precision policy is
+ * called; -1: their own. Gradients flow back through the cast. */
 static _Thread_local int autocast = -1;
 
+/* In layers of mixed precision the cast is made at each read; plans merge equal casts. */
 mg_tensor *bind_read_variable(mg_variable *v) {
     mg_tensor *value = mg_variable_read(v);
     if (!value || autocast < 0 || !v->autocast) return value;
@@ -24,7 +30,7 @@ mg_tensor *bind_read_variable(mg_variable *v) {
     return cast;
 }
 
-/* autocast(name of a floating dtype | nil): what variables are read as from here on. */
+/* autocast(dtype or nil): sets it. lua/mgpu sets it around each layer's call. */
 static int core_autocast(lua_State *L) {
     const int t = lua_isnoneornil(L, 1) ? -1 : mg_dtype_from_name(luaL_checkstring(L, 1));
     if (!lua_isnoneornil(L, 1) && (t < 0 || !mg_dtype_is_float((mg_dtype)t)))
@@ -34,8 +40,8 @@ static int core_autocast(lua_State *L) {
     return 0;
 }
 
-/* A boolean of the options at index 2; true if it is not given. */
-static bool flag_option(lua_State *L, const char *name) {
+/* A boolean of the options at index 2; true if it is missing. */
+static bool boolean_option(lua_State *L, const char *name) {
     lua_getfield(L, 2, name);
     if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
         bind_fail(L, MG_USAGE, "variable: option \"%s\" must be true or false, got %s", name,
@@ -43,7 +49,8 @@ static bool flag_option(lua_State *L, const char *name) {
     return lua_isnil(L, -1) || lua_toboolean(L, -1);
 }
 
-/* variable(value, {name=, trainable=, autocast=}) */
+/* variable(value, {name=, trainable=, autocast=}) -> the variable; autocast = false exempts it from
+ * core.autocast. */
 static int core_variable(lua_State *L) {
     bind_poll(L);
     const char *name = NULL;
@@ -57,10 +64,11 @@ static int core_variable(lua_State *L) {
             bind_fail(L, MG_USAGE, "variable: option \"name\" must be a string, got %s",
                       luaL_typename(L, -1));
         name = lua_tostring(L, -1);
-        trainable = flag_option(L, "trainable");
-        cast = flag_option(L, "autocast");
+        trainable = boolean_option(L, "trainable");
+        cast = boolean_option(L, "autocast");
     }
     mg_tensor *value = bind_take_tensor(L, 1, NULL, "variable");
+    /* an empty userdata first, so that an error frees what it holds */
     mg_variable **place = lua_newuserdata(L, sizeof *place);
     *place = NULL;
     luaL_getmetatable(L, BIND_VARIABLE);
@@ -71,6 +79,7 @@ static int core_variable(lua_State *L) {
     return 1;
 }
 
+/* v:value() -> the current value as a tensor, as ops would read it. */
 static int variable_value(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "value");
     mg_tensor **place = bind_new_tensor(L);
@@ -78,6 +87,7 @@ static int variable_value(lua_State *L) {
     return 1;
 }
 
+/* v:assign(value) -> v. In a trace the assignment becomes part of the plan. */
 static int variable_assign(lua_State *L) {
     bind_poll(L);
     mg_variable *v = check_variable(L, 1, "assign");
@@ -87,6 +97,7 @@ static int variable_assign(lua_State *L) {
     return 1;
 }
 
+/* The variable lives on while a plan or a layer retains it. */
 static int variable_gc(lua_State *L) {
     mg_variable **place = lua_touserdata(L, 1);
     mg_variable_release(*place);
@@ -94,8 +105,8 @@ static int variable_gc(lua_State *L) {
     return 0;
 }
 
-/* name, trainable, value, assign; everything else as a tensor's. Upvalue 1: the tensor's __index.
- */
+/* v.name, v.trainable and the methods value and assign; everything else is looked up as a tensor's.
+ * Upvalue 1: the tensors' __index. */
 static int variable_index(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "variable");
     const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -109,6 +120,7 @@ static int variable_index(lua_State *L) {
     return 1;
 }
 
+/* v.trainable = boolean; nothing else can be set. */
 static int variable_newindex(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "variable");
     const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";
@@ -120,23 +132,26 @@ static int variable_newindex(lua_State *L) {
     if (!lua_isboolean(L, 3))
         return bind_fail(L, MG_USAGE, "variable \"%s\": trainable must be true or false, got %s",
                          v->name, luaL_typename(L, 3));
+    /* plans depend on which variables are frozen */
     if (v->trainable != lua_toboolean(L, 3)) bind_turn_trainable(v);
     v->trainable = lua_toboolean(L, 3);
     return 0;
 }
 
-/* turn_trainable(layer): for lua/mgpu/nn/weights.lua, when it turns its `trainable`. */
+/* turn_trainable(layer): lua/mgpu/nn/weights.lua calls it when a layer's `trainable` changes. */
 static int core_turn_trainable(lua_State *L) {
     bind_turn_trainable(lua_topointer(L, 1));
     return 0;
 }
 
+/* is_variable(v) -> boolean. */
 static int core_is_variable(lua_State *L) {
     lua_pushboolean(L, bind_to_variable(L, 1) != NULL);
     return 1;
 }
 
-/* The metatable stands already (bind_open_tensor): names and assignment come on top. */
+/* bind_open_tensor has made the metatable; the functions of this file replace or extend its
+ * entries. */
 void bind_open_variable(lua_State *L) {
     luaL_getmetatable(L, BIND_VARIABLE);
     lua_getfield(L, -1, "__index");

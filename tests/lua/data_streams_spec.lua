@@ -498,5 +498,5 @@ end)
 -- Last: what core.stream refuses by itself.
 test("the stream beneath checks its tensors", function()
   check.raises(function() core.stream({ 1 }, {}, {}) end, "entry 1 is not a tensor", "usage")
-  check.raises(function() core.stream({}, {}, {}) end, "there may be 1 to 8", "usage")
+  check.raises(function() core.stream({}, {}, {}) end, "1 to 8 are possible", "usage")
 end)

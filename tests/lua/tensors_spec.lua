@@ -36,7 +36,7 @@ test("holes and names in arrays of numbers or tensors are errors that say where"
   refused(function() mgpu.zeros { 2, nil, 3 } end, 'option "shape": entry 2 is missing')
   refused(function() a:reshape { 2, nil, 1 } end, 'reshape: option "shape": entry 2 is missing')
   refused(function() mgpu.concat { a, nil, a } end, "concat: entry 2 is missing")
-  refused(function() mgpu.concat { a, a, axis = 1 } end, 'concat: the name "axis" .*; options come after it')
+  refused(function() mgpu.concat { a, a, axis = 1 } end, 'concat: the name "axis" .*; options come after the array')
   refused(function() mgpu.value_and_grad(print, { mgpu.variable { 1 }, nil, mgpu.variable { 2 } }) end,
     "value_and_grad: the variables: entry 2 is missing")
   refused(function() mgpu.jit(function(t) return t[1] end) { [0] = a, a } end,

@@ -67,7 +67,7 @@ local function options_by_name(who, names, given)
   for i, name in ipairs(names) do at[name] = i end
   for key, value in pairs(given) do
     if type(key) ~= "string" then
-      fail("%s: options are given by name here, but one value has no name", who)
+      fail("%s: the options have names, but one value has none: write NAME = value", who)
     end
     if not at[key] then
       local near = core.nearest(key, names)
