@@ -1,15 +1,21 @@
-/* mgpu.h: the C interface of libmgpu, for host programs. This header stands alone.
+/* mgpu.h: the C interface of libmgpu, for host programs. This header needs no other of the library.
  *
- * The library installs no signal handlers, writes only through the log sink and never exits. Any
- * thread may call it; a tensor's value is made on the thread that asks for it. Whoever gets a
- * tensor "owned" calls mg_tensor_release on it once.
+ * Threads. Any thread may call any function. A lazy tensor is computed on the thread that asks for
+ * its value. The library installs no signal handlers, never exits the process, and prints nothing
+ * but log lines, which go through the log sink.
  *
- * A function that fails returns a status other than MG_OK, or NULL; mg_error_message() then holds
- * one sentence that says what went wrong and what to do, until the thread's next failure.
+ * Memory. A function that returns a tensor marked "Owned" gives the caller one reference; the
+ * caller ends it with mg_tensor_release, once. Everything marked "Borrowed" belongs to the library
+ * and must not be released. Tensors passed in stay the caller's; what the library keeps of them it
+ * retains.
  *
- * Models live in Lua: a host that wants them links libmgpu-lua, opens a Lua state and works through
- * it (see the end). Several states may load it, each used by one thread at a time; what they print
- * goes through `mgpu.output`. */
+ * Errors. A function that fails returns a status other than MG_OK, or NULL. mg_error_message() then
+ * holds one sentence that says what went wrong and what to do, until the next failure on the same
+ * thread. What was passed in is unchanged after a failure, unless stated otherwise.
+ *
+ * Models, layers and training are written in Lua: a host that wants them links libmgpu-lua, opens a
+ * Lua state and calls into it (see the end). Several states may load the library, each used by one
+ * thread at a time; what their scripts print goes through `mgpu.output`. */
 #ifndef MGPU_H
 #define MGPU_H
 
@@ -23,33 +29,35 @@ extern "C" {
 
 /* ---- errors ---- */
 
-#ifndef MG_CORE_STATUS_H /* the library's own files have these from core/ */
+#ifndef MG_CORE_STATUS_H /* files of the library itself have these types from core/ */
 typedef enum mg_status {
-    MG_OK = 0,
-    MG_USAGE,       /* a wrong argument: shape, dtype, option, name */
-    MG_DATA,        /* wrong contents: a label out of range, a damaged file */
-    MG_IO,          /* the operating system refused */
-    MG_OOM,         /* memory limit or allocator */
-    MG_NONFINITE,   /* NaN or infinity where a number was needed */
-    MG_DEVICE,      /* a device failed */
-    MG_COMM,        /* a peer failed */
-    MG_INTERRUPTED, /* mg_interrupt() */
-    MG_UNSUPPORTED, /* legal, but not available here */
-    MG_INTERNAL     /* our mistake */
+    MG_OK = 0,      /* success */
+    MG_USAGE,       /* a wrong argument: a shape, dtype, option or name */
+    MG_DATA,        /* wrong data: a label out of range, a damaged file */
+    MG_IO,          /* the operating system refused a file operation */
+    MG_OOM,         /* the memory limit is reached, or the allocator failed */
+    MG_NONFINITE,   /* NaN or infinity where a finite number is required */
+    MG_DEVICE,      /* a device failed, or does not answer */
+    MG_COMM,        /* communication between devices failed */
+    MG_INTERRUPTED, /* mg_interrupt() was called */
+    MG_UNSUPPORTED, /* legal, but not available in this build or on this machine */
+    MG_INTERNAL     /* an error in the library */
 } mg_status;
 #endif
 
-/* The thread's last message ("" if none) and its code. Borrowed until its next failure. */
+/* The message of the calling thread's last failure ("" if there was none). Borrowed until the next
+ * failure on this thread. */
 const char *mg_error_message(void);
+/* The status of the same failure; MG_OK if there was none. */
 mg_status mg_error_code(void);
-/* "usage", "data", ... A constant. */
+/* The name of a status: "usage", "data", ... A constant; never NULL. */
 const char *mg_status_name(mg_status code);
 
 /* ---- element types and shapes ---- */
 
 #ifndef MG_CORE_DTYPE_H
 typedef enum mg_dtype {
-    MG_BOOL, /* a byte, 0 or 1 */
+    MG_BOOL, /* one byte, 0 or 1 */
     MG_U8,
     MG_I32,
     MG_I64,
@@ -60,86 +68,106 @@ typedef enum mg_dtype {
 } mg_dtype;
 #endif
 
-/* "float32", ... A constant. */
+/* The name of a dtype: "float32", ... A constant. */
 const char *mg_dtype_name(mg_dtype t);
-/* Bytes of one element. */
+/* The size of one element in bytes. */
 size_t mg_dtype_size(mg_dtype t);
 
 #ifndef MG_CORE_SHAPE_H
 #define MG_MAX_RANK 8
-typedef struct mg_shape { /* outermost axis first; elements lie in row-major order */
+typedef struct mg_shape { /* sizes, outermost axis first; elements are stored in row-major order */
     int32_t rank;
-    int32_t unused; /* 0 */
+    int32_t unused; /* must be 0 */
     int64_t dim[MG_MAX_RANK];
 } mg_shape;
 #endif
 
-/* A shape of `rank` axes (at most MG_MAX_RANK). */
+/* The shape with `rank` axes (0 to MG_MAX_RANK) of the given sizes, which are copied. */
 mg_shape mg_shape_of(int rank, const int64_t *dims);
 
 /* ---- devices ---- */
 
 typedef struct mg_device mg_device;
 
-/* "cpu", "cpu:1", "ref:0", "cuda:0": opened at first use. Borrowed: devices live until
- * mg_devices_close(). NULL if the name is unknown or the plug-in is missing. */
+/* The device of that name ("cpu", "cpu:1", "ref:0", "cuda:0"), opened at first use. Borrowed, valid
+ * until mg_devices_close(). NULL: MG_USAGE for an unknown name, MG_UNSUPPORTED or MG_DEVICE if its
+ * plug-in, driver or GPU is missing. */
 mg_device *mg_device_find(const char *name);
-/* Where new tensors lie. Borrowed. */
+/* The device on which new tensors are made: "cuda:0" if there is one, else "cpu:0", else "ref:0",
+ * unless mg_device_set_default has changed it. Borrowed as above. NULL if no device can be opened.
+ */
 mg_device *mg_device_default(void);
+/* Makes d, from mg_device_find, the default device. */
 void mg_device_set_default(mg_device *d);
-/* Closes all devices and frees what they hold: after the last tensor and the last lua_close(). */
+/* Closes all devices and frees what they hold. Call it after the last tensor is released and the
+ * last Lua state is closed; every mg_device pointer is invalid afterwards. */
 void mg_devices_close(void);
 
 /* ---- tensors ---- */
 
+/* An array of numbers, with a value or still to be computed. Tensors are counted and immutable. */
 typedef struct mg_tensor mg_tensor;
 
-/* A tensor with a copy of `count` row-major elements at src, on `device` (NULL: the default).
- * Owned. NULL if memory is short. */
+/* A tensor of the given dtype and shape whose elements are copied from src, in row-major order, to
+ * `device` (NULL: the default device). src stays the caller's. Owned. NULL: MG_OOM, MG_USAGE for a
+ * shape with too many elements, or a failure of the device. */
 mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
                                mg_device *device);
-/* Computes the value if that has not happened yet and copies it to dst, row-major: element count
- * times mg_dtype_size() bytes; or as doubles. dst stays the caller's. */
+/* Copies the elements to dst in row-major order, after computing the value if need be. dst is the
+ * caller's and has room for the element count times mg_dtype_size() bytes. Fails as mg_eval does.
+ */
 mg_status mg_tensor_read(mg_tensor *t, void *dst);
+/* The same with every element converted to double; dst has room for one double per element. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
-/* One more owner of t; returns t. */
+/* Adds a reference to t and returns t. */
 mg_tensor *mg_tensor_retain(mg_tensor *t);
-/* One owner less; accepts NULL. */
+/* Gives up one reference; the last one frees the tensor. Accepts NULL. Safe from any thread. */
 void mg_tensor_release(mg_tensor *t);
 
 /* ---- ops ---- */
 
+/* A row of the op table: constant, never freed. */
 typedef struct mg_op mg_op;
 
-/* The op of that name ("matmul", "add", ...); a constant. NULL if there is none. */
+/* The op of that name ("matmul", "add", ...), or NULL if there is none (no error is stored). */
 const mg_op *mg_op_find(const char *name);
-/* A lazy tensor: op of n inputs (borrowed). Shapes and dtypes are checked here, nothing is
- * computed. `attrs` NULL means every option at its default. Owned. */
+/* The result of an op on n inputs, as a lazy tensor: shapes and dtypes are checked here, nothing is
+ * computed. `attrs` points to the op's attribute struct, which is copied; NULL means that every
+ * option has its default. The inputs stay the caller's and are retained. Owned. NULL: MG_USAGE with
+ * the op's name and the shapes, or MG_OOM. */
 mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs);
-/* Computes the values of t[0..n-1] together. */
+/* Computes the values of t[0 .. n-1] together, so that common parts are computed once. After a
+ * failure it can be called again: MG_OOM, MG_DEVICE, MG_INTERRUPTED, or the status of a guard
+ * (MG_DATA, MG_NONFINITE). */
 mg_status mg_eval(mg_tensor *const *t, int n);
-/* The gradients of the one number y by wrt[0..n-1]: grads[i] is owned, or NULL where y does not
- * depend on wrt[i]. Between mg_recording_begin and _end evaluated tensors keep their history. */
+/* Differentiates y, a tensor of one number, by wrt[0 .. n-1]. grads[i] is set to an owned lazy
+ * tensor of the shape of wrt[i], or to NULL if y does not depend on it. On failure all of grads is
+ * NULL: MG_USAGE if y is not one number or a path leads through an op without a gradient, MG_OOM.
+ */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
+/* Tensors that are evaluated lose their history, and with it their gradient, except between these
+ * two calls. They nest, per thread. */
 void mg_recording_begin(void);
 void mg_recording_end(void);
 
 /* ---- the running program ---- */
 
-/* Asks the running computation to stop: its next step or binding call fails with MG_INTERRUPTED,
- * nothing of an unfinished step is committed, and everything stays usable. Safe in a signal
- * handler. */
+/* Asks the running computation to stop: its next step, or the next call from Lua, fails with
+ * MG_INTERRUPTED. Nothing of an unfinished step is committed, and everything stays usable. May be
+ * called from any thread and from a signal handler. */
 void mg_interrupt(void);
-/* Log lines (MGPU_LOG) go to sink; NULL: stderr. `context` stays the caller's. */
+/* Sends log lines (chosen by the environment variable MGPU_LOG) to `sink`, one line a call without
+ * its end, from whatever thread logs; NULL: to stderr. Call it before other threads use the
+ * library. `line` is borrowed for the call. `context` is passed on and stays the caller's. */
 void mg_log_set_sink(void (*sink)(const char *line, void *context), void *context);
 
 /* ---- Lua (libmgpu-lua and mgpu/core.so only) ---- */
 
 struct lua_State;
-/* Puts the table of mgpu.core on the stack: register it as package.preload["mgpu.core"], then
- * `require "mgpu"` finds the front end through package.path (lua/?.lua, lua/?/init.lua). The string
- * LUA_REGISTRYINDEX["mgpu.root"], set before, names the folder that holds lua/ and models/; without
- * it the folder is sought beside the library. */
+/* Opens the module mgpu.core: pushes its table and returns 1. Register it as
+ * package.preload["mgpu.core"]; then `require "mgpu"` finds the front end through package.path
+ * (lua/?.lua;lua/?/init.lua). The folder that holds lua/ and models/ is looked for beside the
+ * library, unless the string LUA_REGISTRYINDEX["mgpu.root"] names it before this call. */
 int luaopen_mgpu_core(struct lua_State *L);
 
 #ifdef __cplusplus
