@@ -142,8 +142,8 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
 mg_status mg_eval(mg_tensor *const *t, int n);
 /* Differentiates y, a tensor of one number, by wrt[0 .. n-1]. grads[i] is set to an owned lazy
  * tensor of the shape of wrt[i], or to NULL if y does not depend on it. On failure all of grads is
- * NULL: MG_USAGE if y is not one number or a path leads through an op without a gradient, MG_OOM.
- */
+ * NULL: MG_USAGE if y is not one floating point number, MG_UNSUPPORTED if a path leads through an
+ * op without a gradient, MG_OOM. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
 /* Tensors that are evaluated lose their history, and with it their gradient, except between these
  * two calls. They nest, per thread. */
