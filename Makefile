@@ -138,7 +138,7 @@ FLAGS_runtime/comm/nccl    = -isystem $(CUDA)/include
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 define kind_rule
-$(OUT)/mgpu-$1.so: $(call obj,$(wildcard runtime/device/$1/*.c)) $(OBJECTS_$1) $(OUT)/libmgpu.so
+$(OUT)/mgpu-$1.so: $(call obj,$(wildcard runtime/device/$1/*.c runtime/device/$1/*/*.c)) $(OBJECTS_$1) $(OUT)/libmgpu.so
 endef
 $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
@@ -163,10 +163,10 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
 $B/tests/c/test_cpu_loops: $(patsubst %.c,$B/%.o,$(wildcard runtime/device/cpu/loops_*.c runtime/device/cpu/chains_*.c))
-$B/tests/c/test_cuda_cache: $(call cuda,cache)
-$B/tests/c/test_cuda_source: $(call cuda,source nvrtc embedded cache)
-$B/tests/c/test_cuda_compile_ahead: $(call cuda,compile_ahead nvrtc embedded cache)
-$B/tests/c/test_cuda_dnn_plans: $(call cuda,dnn dnn_graph dnn_plan)
+$B/tests/c/test_cuda_cache: $(call cuda,codegen/cache)
+$B/tests/c/test_cuda_source: $(call cuda,$(addprefix codegen/,source nvrtc cache))
+$B/tests/c/test_cuda_compile_ahead: $(call cuda,$(addprefix codegen/,compile_ahead nvrtc cache))
+$B/tests/c/test_cuda_dnn_plans: $(call cuda,$(addprefix cudnn/,cudnn conv_graph conv_plan))
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)

@@ -1,7 +1,7 @@
 /* The disk cache of the cuda device: what is not intact is not there. */
 #include "core/alloc.h"
 #include "core/io.h"
-#include "device/cuda/cache.h"
+#include "device/cuda/codegen/cache.h"
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>

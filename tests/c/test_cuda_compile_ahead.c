@@ -2,8 +2,8 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/log.h"
-#include "device/cuda/compile_ahead.h"
-#include "device/cuda/nvrtc.h"
+#include "device/cuda/codegen/compile_ahead.h"
+#include "device/cuda/codegen/nvrtc.h"
 #include <elf.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * GPU that is only described too. Nothing is run. Plans that compile at run time cannot be made
  * with the toolkit's stub of a driver: those that are made come precompiled. */
 #include "core/precision.h"
-#include "device/cuda/dnn_plan.h"
+#include "device/cuda/cudnn/conv_plan.h"
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* The sources of generated kernels, given to the real NVRTC: it needs no GPU. */
 #include "core/alloc.h"
 #include "core/dtype.h"
-#include "device/cuda/nvrtc.h"
-#include "device/cuda/source.h"
+#include "device/cuda/codegen/nvrtc.h"
+#include "device/cuda/codegen/source.h"
 #include "ops/elementwise.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* the fake CUDA libraries: threads of a block, recordings, failures, wrong addresses. */
 #include "fake_cuda.h"
 #include "core/status.h"
-#include "device/cuda/driver.h"
+#include "device/cuda/context/driver.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <nvrtc.h>

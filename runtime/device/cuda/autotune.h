@@ -13,7 +13,7 @@
 #ifndef MG_DEVICE_CUDA_AUTOTUNE_H
 #define MG_DEVICE_CUDA_AUTOTUNE_H
 
-#include "device/cuda/state.h"
+#include "device/cuda/context/context.h"
 
 enum { MG_AUTOTUNE_CANDIDATES = 8, MG_AUTOTUNE_BUFFERS = 6 };
 

@@ -11,7 +11,7 @@
 #include "core/precision.h"
 #include "core/string_buffer.h"
 #include "device/cuda/autotune.h"
-#include "device/cuda/dnn.h"
+#include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/kernels.h"
 #include "ops/op.h"
 #include <stdlib.h>

@@ -2,12 +2,12 @@
 #ifndef MG_DEVICE_CUDA_KERNELS_H
 #define MG_DEVICE_CUDA_KERNELS_H
 
-#include "device/cuda/state.h"
+#include "device/cuda/context/context.h"
 
 /* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
 enum { MG_KRSC = 1 };
 
-extern const mg_kernel mg_cuda_last_resort;               /* on the host */
+extern const mg_kernel mg_cuda_host_fallback;             /* on the host */
 extern const mg_kernel mg_cuda_fused, mg_cuda_fused_sums; /* generated */
 extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_cuda_all,
     mg_cuda_any, mg_cuda_argmax, mg_cuda_argmin, mg_cuda_cumsum, mg_cuda_prod_grad,

@@ -1,10 +1,9 @@
 /* The cuda device: NVIDIA GPUs by way of the driver, cuDNN, cuBLASLt and kernels of our own. */
-#include "device/cuda/comm.h"
-#include "device/cuda/nccl.h"
+#include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/memory.h"
-#include "device/cuda/peer.h"
-#include "device/cuda/record.h"
+#include "device/cuda/context/memory.h"
+#include "device/cuda/context/peer.h"
+#include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 
 static const mg_kernel *const kernels[] = {&mg_cuda_fused,
@@ -71,7 +70,7 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
 static const mg_kernel_set set = {.kernels = kernels,
                                   .reorder = &mg_cuda_reorder,
                                   .row_major = true,
-                                  .last_resort = &mg_cuda_last_resort,
+                                  .last_resort = &mg_cuda_host_fallback,
                                   .copy = mg_cuda_copy};
 
 /* 0 where there is no driver or no GPU: opening one says which. */
@@ -128,8 +127,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .host_memory = false,
                                   .connect = mg_cuda_connect,
                                   .make_id = mg_nccl_make_id,
-                                  .readback_begin = mg_cuda_ask,
-                                  .readback_wait = mg_cuda_hear};
+                                  .readback_begin = mg_cuda_readback_begin,
+                                  .readback_wait = mg_cuda_readback_wait};
 
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {

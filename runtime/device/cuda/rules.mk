@@ -1,10 +1,14 @@
-# The cuda device: its kernels, and the targets for a machine with a GPU.
+# The cuda device: flags of its C files, its kernels, and the targets for a machine with a GPU.
 
 SKIP_KINDS += $(if $(HAVE_cuda),,cuda)
-FLAGS_runtime/device/cuda = -isystem $(CUDA)/include
 LIBS_mgpu-cuda.so = -ldl -lpthread
 OBJECTS_cuda = $B/kernels.o
-$B/runtime/device/cuda/embedded.o: $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
+# CUDA's headers, for the C files of every folder of the device.
+$(foreach d,$(sort $(dir $(wildcard $(addprefix runtime/device/cuda/,*.c */*.c)))),\
+  $(eval FLAGS_$(d:/=) = -isystem $$(CUDA)/include))
+
+# nvrtc.c carries the headers that generated kernels include, as text.
+$B/runtime/device/cuda/codegen/nvrtc.o: $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
 
 # Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
 GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]

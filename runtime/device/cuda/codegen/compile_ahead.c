@@ -1,0 +1,212 @@
+/* Images of generated kernels: a list of what the process holds, and threads that compile.
+ *
+ * An image goes from wanted to busy, when a thread takes it, to made or failed, and never back. Its
+ * state, holders and place in the list are the lock's; the rest belongs to the thread that makes
+ * it, then to all, for reading. */
+#include "device/cuda/codegen/compile_ahead.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "device/cuda/codegen/cache.h"
+#include "device/cuda/codegen/nvrtc.h"
+#include <pthread.h>
+#include <string.h>
+
+enum { MOST_THREADS = 8 };
+
+struct mg_cuda_image {
+    mg_cuda_image *next;
+    int holders;
+    enum { WANTED, BUSY, MADE, FAILED } state;
+    bool from_disk, refused;   /* by a driver: nobody else gets it */
+    char *name, *source, *key; /* owned */
+    int major, minor;
+    void *data;     /* owned */
+    double seconds; /* that compiling took, until that is logged */
+    mg_status status;
+    char *problem; /* owned: the message, of one that failed */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a state that was busy */
+static mg_cuda_image *held;
+
+/* ---- life ---- */
+
+static void release(mg_cuda_image *m) {
+    mg_free(m->name);
+    mg_free(m->source);
+    mg_free(m->key);
+    mg_free(m->data);
+    mg_free(m->problem);
+    mg_free(m);
+}
+
+void mg_cuda_image_drop(mg_cuda_image *image) {
+    if (!image) return;
+    pthread_mutex_lock(&lock);
+    const bool last = --image->holders == 0;
+    mg_cuda_image **place = &held;
+    while (last && *place != image) place = &(*place)->next;
+    if (last) *place = image->next;
+    pthread_mutex_unlock(&lock);
+    if (last) release(image);
+}
+
+static mg_cuda_image *new_image(const char *name, const char *source, const char *key, int major,
+                                int minor) {
+    mg_cuda_image *m = mg_alloc_zero(sizeof *m);
+    if (!m) return NULL;
+    *m = (mg_cuda_image){.holders = 1,
+                         .name = mg_strdup(name),
+                         .source = mg_strdup(source),
+                         .key = mg_strdup(key),
+                         .major = major,
+                         .minor = minor};
+    if (m->name && m->source && m->key) return m;
+    release(m);
+    return NULL;
+}
+
+static mg_cuda_image *find(const char *key) {
+    mg_cuda_image *m = held;
+    while (m && (m->state == FAILED || m->refused || strcmp(m->key, key) != 0)) m = m->next;
+    return m;
+}
+
+mg_status mg_cuda_image_want(const char *name, const char *source, int major, int minor,
+                             mg_cuda_image **image) {
+    mg_string_buffer key = {0};
+    size_t bytes = 0;
+    MG_TRY(mg_nvrtc_key(&key, name, source, major, minor));
+    pthread_mutex_lock(&lock);
+    mg_cuda_image *m = find(key.s);
+    if (m) {
+        m->holders++;
+    } else if ((m = new_image(name, source, key.s, major, minor)) != NULL) {
+        m->data = mg_cuda_cache_read("kernel", m->key, &bytes);
+        m->from_disk = m->data != NULL;
+        m->state = m->data ? MADE : WANTED;
+        m->next = held;
+        held = m;
+    }
+    pthread_mutex_unlock(&lock);
+    mg_free(key.s);
+    *image = m;
+    return m ? MG_OK : MG_OOM;
+}
+
+const void *mg_cuda_image_data(const mg_cuda_image *image) {
+    return image->data;
+}
+
+const char *mg_cuda_image_name(const mg_cuda_image *image) {
+    return image->name;
+}
+
+/* ---- compiling ---- */
+
+static void compile(mg_cuda_image *m) {
+    size_t bytes = 0;
+    const double began = mg_seconds();
+    m->status = mg_nvrtc_compile(m->name, m->source, m->major, m->minor, &m->data, &bytes);
+    m->seconds = mg_seconds() - began;
+    if (m->status == MG_OK)
+        mg_cuda_cache_write("kernel", m->key, m->data, bytes);
+    else
+        m->problem = mg_strdup(mg_error_message());
+}
+
+typedef struct batch {
+    mg_cuda_image *const *images;
+    int n;
+} batch;
+
+/* A thread's part: whatever nobody has taken. */
+static void *work(void *given) {
+    const batch *b = given;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < b->n; i++) {
+        mg_cuda_image *m = b->images[i];
+        if (m->state != WANTED) continue;
+        m->state = BUSY;
+        pthread_mutex_unlock(&lock);
+        compile(m);
+        pthread_mutex_lock(&lock);
+        m->state = m->status == MG_OK ? MADE : FAILED;
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static int count_wanted(const batch *b) {
+    int n = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < b->n; i++) n += b->images[i]->state == WANTED;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* Those that another's threads are at. */
+static void wait_for_others(const batch *b) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < b->n; i++)
+        while (b->images[i]->state == BUSY) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void log_image(const mg_cuda_image *m, double seconds) {
+    mg_log("kernels", "%s: compiled in %.0f ms", m->name, seconds * 1e3);
+    for (const char *line = m->source; *line;) {
+        const int n = (int)strcspn(line, "\n");
+        mg_log("kernels", "| %.*s", n, line);
+        line += n + (line[n] != 0);
+    }
+}
+
+/* Here, so that texts do not mix and the sink is called by the thread that computes. */
+static void log_batch(const batch *b) {
+    for (int i = 0; i < b->n && mg_log_on("kernels"); i++) {
+        pthread_mutex_lock(&lock);
+        const double seconds = b->images[i]->seconds;
+        b->images[i]->seconds = 0;
+        pthread_mutex_unlock(&lock);
+        if (seconds > 0) log_image(b->images[i], seconds);
+    }
+}
+
+mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) {
+    pthread_t helpers[MOST_THREADS];
+    batch b = {images, n};
+    int started = 0;
+    const int wanted = count_wanted(&b), most = threads < MOST_THREADS ? threads : MOST_THREADS;
+    while (started + 1 < wanted && started + 1 < most &&
+           pthread_create(&helpers[started], NULL, work, &b) == 0)
+        started++;
+    work(&b);
+    for (int i = 0; i < started; i++) pthread_join(helpers[i], NULL);
+    wait_for_others(&b);
+    mg_error_clear();
+    log_batch(&b);
+    for (int i = 0; i < n; i++)
+        if (images[i]->state == FAILED)
+            return mg_fail(images[i]->status, "%s",
+                           images[i]->problem ? images[i]->problem : images[i]->name);
+    return MG_OK;
+}
+
+mg_status mg_cuda_image_again(mg_cuda_image **image) {
+    const mg_cuda_image *old = *image;
+    if (!old->from_disk) return MG_OK;
+    mg_cuda_image *m = new_image(old->name, old->source, old->key, old->major, old->minor);
+    if (!m) return MG_OOM;
+    pthread_mutex_lock(&lock);
+    (*image)->refused = true;
+    m->next = held;
+    held = m;
+    pthread_mutex_unlock(&lock);
+    mg_cuda_image_drop(*image);
+    *image = m;
+    return mg_cuda_images_make(&m, 1, 1);
+}

@@ -1,0 +1,257 @@
+/* The source of a fused group's kernel: see kernels/fused.h for what it is put into.
+ *
+ * The value column of ops/elementwise.def becomes text by stringifying it: one function per op that
+ * the group uses. Operand n of the group is called vn; each result is rounded to its dtype. */
+#include "device/cuda/codegen/source.h"
+#include "core/dtype.h"
+#include "ops/elementwise.h"
+
+typedef struct op_text {
+    const char *name, *params, *value;
+} op_text;
+
+static const op_text ops[] = {
+#define UNARY(name, rule, value, grad, doc) {#name, "REAL x", #value},
+#define BINARY(name, rule, value, grad_a, grad_b, doc) {#name, "REAL a, REAL b", #value},
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+    {#name, "REAL a, REAL b, REAL c", #value},
+#include "ops/elementwise.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+};
+_Static_assert(sizeof ops / sizeof *ops == MG_N_ELEMENTWISE, "a text for each op");
+
+/* A group and how its text is to be. */
+typedef struct writer {
+    mg_string_buffer *t;
+    const mg_fused *e;
+    const mg_fused_form *form;
+    int number[MG_FUSE_MAX_INPUTS]; /* among the scalars or the strided inputs, as it may be */
+    int n_scalars, n_strided;
+} writer;
+
+static void number_inputs(writer *w) {
+    for (int i = 0; i < w->e->n_inputs; i++) {
+        if (w->form->way[i] == MG_WAY_ONE)
+            w->number[i] = w->n_scalars++;
+        else if (w->form->way[i] != MG_WAY_WHOLE)
+            w->number[i] = w->n_strided++;
+    }
+}
+
+const char *mg_element_name(mg_dtype t) {
+    static const char *const names[] = {
+        [MG_BOOL] = "bool8", [MG_U8] = "u8",   [MG_I32] = "i32", [MG_I64] = "i64",
+        [MG_BF16] = "bf16",  [MG_F16] = "f16", [MG_F32] = "f32", [MG_F64] = "f64"};
+    return names[t];
+}
+
+static const char *in_name(const writer *w, int i) {
+    return mg_element_name((mg_dtype)w->e->in_dtype[i]);
+}
+
+static const char *out_name(const writer *w, int o) {
+    return mg_element_name((mg_dtype)w->form->out_dtype[o]);
+}
+
+/* ---- before the functions ---- */
+
+static int at_least_one(int n) {
+    return n > 0 ? n : 1;
+}
+
+static void add_numbers(const writer *w) {
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {{"WIDE", w->e->wide != 0},
+                   {"WIDE_INDEX", w->form->wide_index},
+                   {"THREADS", MG_FUSED_THREADS},
+                   {"FULL", MG_FUSED_FULL},
+                   {"VECTOR", w->form->vector},
+                   {"TENSORS", w->form->tensors},
+                   {"RANK", w->form->rank},
+                   {"SUMS", w->form->summed != 0},
+                   {"INPUTS", at_least_one(w->e->n_inputs)},
+                   {"OUTPUTS", w->e->n_outputs},
+                   {"IMMEDIATES", at_least_one(w->e->n_imms)},
+                   {"SCALARS", at_least_one(w->n_scalars)},
+                   {"STRIDED", at_least_one(w->n_strided)}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        mg_string_buffer_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
+    if (w->form->summed)
+        mg_string_buffer_add(w->t, "#define SUM type_%s\n",
+                             w->form->out_dtype[w->form->summed - 1] == MG_F64 ? "f64" : "f32");
+    mg_string_buffer_add(w->t, "#include \"device/cuda/kernels/fused.h\"\n\n");
+}
+
+static void add_vector_types(const writer *w) {
+    bool used[MG_N_DTYPES] = {0};
+    for (int i = 0; i < w->e->n_inputs; i++) used[w->e->in_dtype[i]] = true;
+    for (int o = 0; o < w->e->n_outputs; o++) used[w->form->out_dtype[o]] = true;
+    for (int type = 0; type < MG_N_DTYPES; type++)
+        if (used[type])
+            mg_string_buffer_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
+}
+
+static void add_ops(const writer *w) {
+    bool seen[MG_N_ELEMENTWISE] = {0};
+    for (int i = 0; i < w->e->n_instrs; i++) {
+        const op_text *op = &ops[w->e->instr[i].op];
+        if (seen[op - ops]) continue;
+        seen[op - ops] = true;
+        mg_string_buffer_add(w->t, "\nDEVICE REAL op_%s(%s) {\n    return %s;\n}\n", op->name,
+                             op->params, op->value);
+    }
+}
+
+/* ---- the functions ---- */
+
+static void add_load_scalars(const writer *w) {
+    mg_string_buffer_add(w->t, "\nDEVICE scalars load_scalars(const params *p, const tensor *t) {\n"
+                               "    scalars s = {{0}, {0}};\n");
+    for (int i = 0; i < w->e->n_imms; i++)
+        mg_string_buffer_add(w->t, "    s.immediate[%d] = K(p->immediate[%d]);\n", i, i);
+    for (int i = 0; i < w->e->n_inputs; i++)
+        if (w->form->way[i] == MG_WAY_ONE)
+            mg_string_buffer_add(w->t, "    s.in[%d] = load_%s(*(const type_%s *)t->in[%d]);\n",
+                                 w->number[i], in_name(w, i), in_name(w, i), i);
+    mg_string_buffer_add(w->t, "    return s;\n}\n");
+}
+
+/* Whether every value of an op is one that its dtype holds, given that its operands are. */
+static bool is_exact(const mg_instr *instr, bool wide) {
+    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
+    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return true;
+    return instr->dtype == MG_BOOL &&
+           ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
+            op == MG_EW_isnan || op == MG_EW_isfinite);
+}
+
+static void add_instruction(const writer *w, int i) {
+    const mg_instr *instr = &w->e->instr[i];
+    const bool exact = is_exact(instr, w->e->wide);
+    mg_string_buffer_add(w->t, "    const REAL v%d = ", w->e->n_inputs + w->e->n_imms + i);
+    if (!exact)
+        mg_string_buffer_add(w->t, "ROUND_TO(%s, ", mg_element_name((mg_dtype)instr->dtype));
+    mg_string_buffer_add(w->t, "op_%s(", ops[instr->op].name);
+    for (int k = 0; k < instr->n_args; k++)
+        mg_string_buffer_add(w->t, "%sv%d", k ? ", " : "", instr->arg[k]);
+    mg_string_buffer_add(w->t, exact ? ");\n" : "));\n");
+}
+
+static void add_compute(const writer *w) {
+    const mg_fused *e = w->e;
+    mg_string_buffer_add(w->t, "\nDEVICE results compute(scalars s");
+    for (int i = 0; i < e->n_inputs; i++)
+        if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", REAL v%d", i);
+    mg_string_buffer_add(w->t, ") {\n");
+    for (int i = 0; i < e->n_inputs; i++)
+        if (w->form->way[i] == MG_WAY_ONE)
+            mg_string_buffer_add(w->t, "    const REAL v%d = s.in[%d];\n", i, w->number[i]);
+    for (int i = 0; i < e->n_imms; i++)
+        mg_string_buffer_add(w->t, "    const REAL v%d = s.immediate[%d];\n", e->n_inputs + i, i);
+    for (int i = 0; i < e->n_instrs; i++) add_instruction(w, i);
+    mg_string_buffer_add(w->t, "    results y;\n");
+    for (int o = 0; o < e->n_outputs; o++)
+        mg_string_buffer_add(w->t, "    y.at[%d] = v%d;\n", o, e->output[o]);
+    mg_string_buffer_add(w->t, "    return y;\n}\n");
+}
+
+/* Where input i lies at a place: "at.i" or "at.in[n]". */
+static void add_position(const writer *w, int i) {
+    if (w->form->way[i] == MG_WAY_WHOLE)
+        mg_string_buffer_add(w->t, "at.i");
+    else
+        mg_string_buffer_add(w->t, "at.in[%d]", w->number[i]);
+}
+
+static void add_element_load(const writer *w, int i) {
+    mg_string_buffer_add(w->t, "load_%s(((const type_%s *)t->in[%d])[", in_name(w, i),
+                         in_name(w, i), i);
+    add_position(w, i);
+    mg_string_buffer_add(w->t, "])");
+}
+
+/* Of element and vector, which also add what they store of the summed result to their last one. */
+static void add_head(const writer *w, const char *name) {
+    mg_string_buffer_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
+                         w->form->summed ? ", SUM *sum" : "");
+}
+
+static void add_element(const writer *w) {
+    add_head(w, "element");
+    for (int i = 0; i < w->e->n_inputs; i++) {
+        if (w->form->way[i] == MG_WAY_ONE) continue;
+        mg_string_buffer_add(w->t, "    const REAL x%d = ", i);
+        add_element_load(w, i);
+        mg_string_buffer_add(w->t, ";\n");
+    }
+    mg_string_buffer_add(w->t, "    const results y = compute(s");
+    for (int i = 0; i < w->e->n_inputs; i++)
+        if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", x%d", i);
+    mg_string_buffer_add(w->t, ");\n");
+    for (int o = 0; o < w->e->n_outputs; o++)
+        mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
+                             out_name(w, o), o, out_name(w, o), o);
+    if (w->form->summed)
+        mg_string_buffer_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
+    mg_string_buffer_add(w->t, "}\n");
+}
+
+static void add_vector_loads(const writer *w) {
+    for (int i = 0; i < w->e->n_inputs; i++) {
+        const char *type = in_name(w, i);
+        if (w->form->way[i] == MG_WAY_ACROSS) {
+            mg_string_buffer_add(w->t, "    const REAL x%d = ", i);
+            add_element_load(w, i);
+            mg_string_buffer_add(w->t, ";\n");
+        } else if (w->form->way[i] != MG_WAY_ONE) {
+            mg_string_buffer_add(w->t,
+                                 "    const vector_%s x%d = "
+                                 "*(const vector_%s *)((const type_%s *)t->in[%d] + ",
+                                 type, i, type, type, i);
+            add_position(w, i);
+            mg_string_buffer_add(w->t, ");\n");
+        }
+    }
+}
+
+static void add_vector(const writer *w) {
+    add_head(w, "vector");
+    add_vector_loads(w);
+    for (int o = 0; o < w->e->n_outputs; o++)
+        mg_string_buffer_add(w->t, "    vector_%s y%d;\n", out_name(w, o), o);
+    mg_string_buffer_add(w->t, "    UNROLL\n    for (int k = 0; k < VECTOR; k++) {\n"
+                               "        const results y = compute(s");
+    for (int i = 0; i < w->e->n_inputs; i++) {
+        if (w->form->way[i] == MG_WAY_ACROSS)
+            mg_string_buffer_add(w->t, ", x%d", i);
+        else if (w->form->way[i] != MG_WAY_ONE)
+            mg_string_buffer_add(w->t, ", load_%s(x%d.at[k])", in_name(w, i), i);
+    }
+    mg_string_buffer_add(w->t, ");\n");
+    for (int o = 0; o < w->e->n_outputs; o++)
+        mg_string_buffer_add(w->t, "        y%d.at[k] = store_%s(y.at[%d]);\n", o, out_name(w, o),
+                             o);
+    if (w->form->summed)
+        mg_string_buffer_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
+    mg_string_buffer_add(w->t, "    }\n");
+    for (int o = 0; o < w->e->n_outputs; o++)
+        mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n",
+                             out_name(w, o), out_name(w, o), o, o);
+    mg_string_buffer_add(w->t, "}\n");
+}
+
+void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form *form) {
+    writer w = {.t = t, .e = e, .form = form};
+    number_inputs(&w);
+    add_numbers(&w);
+    add_vector_types(&w);
+    add_ops(&w);
+    add_load_scalars(&w);
+    add_compute(&w);
+    add_element(&w);
+    add_vector(&w);
+}

@@ -1,0 +1,148 @@
+/* Opening and closing a cuda device; its errors. */
+#include "device/cuda/context/context.h"
+#include "core/alloc.h"
+#include "device/cuda/cublas/cublas.h"
+#include "device/cuda/cudnn/cudnn.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/context/memory.h"
+#include "device/cuda/codegen/module.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- errors ---- */
+
+mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
+    if (result == CUDA_SUCCESS) return MG_OK;
+    mg_cuda *s = d->state;
+    const mg_status status = mg_cuda_result(result, what);
+    if (mg_cuda_is_fatal(result) && !s->dead) {
+        snprintf(s->death, sizeof s->death, "%s", mg_error_message());
+        s->dead = true;
+    }
+    mg_error_prefix(d->name);
+    return status;
+}
+
+mg_status mg_cuda_enter(mg_device *d) {
+    const mg_cuda *s = d->state;
+    if (s->dead)
+        return mg_fail(MG_DEVICE, "%s is lost: start the program again: %s", d->name, s->death);
+    return mg_cuda_check(d, mg_cu.cuCtxSetCurrent(s->context), "choose the GPU");
+}
+
+/* ---- opening ---- */
+
+static int attribute(const mg_cuda *s, CUdevice_attribute which) {
+    int value = 0;
+    mg_cu.cuDeviceGetAttribute(&value, which, s->handle);
+    return value;
+}
+
+static CUresult make_pool(mg_cuda *s) {
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->handle}};
+    cuuint64_t keep = UINT64_MAX;
+    const CUresult r = mg_cu.cuMemPoolCreate(&s->pool, &props);
+    if (r != CUDA_SUCCESS) return r;
+    return mg_cu.cuMemPoolSetAttribute(s->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+}
+
+/* MGPU_CUDA_KEPT: bytes of freed memory that a device keeps at most. */
+static size_t most_kept(void) {
+    enum { KEPT = 256 << 20 };
+    const char *text = getenv("MGPU_CUDA_KEPT");
+    return text && *text ? (size_t)strtoull(text, NULL, 10) : KEPT;
+}
+
+static CUresult make_streams(mg_cuda *s) {
+    CUresult r = mg_cu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
+        r = mg_cu.cuEventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->reached, CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->answered, CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answer, 1);
+    if (r == CUDA_SUCCESS) r = make_pool(s);
+    if (r == CUDA_SUCCESS)
+        r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(mg_rng_cell) + 1, s->pool, s->stream);
+    return r;
+}
+
+static mg_status load_kernels(mg_device *d, mg_cuda *s) {
+    for (int i = 0; mg_cuda_images[i]; i++) {
+        if (i + 1 == MG_CUDA_FILES)
+            return mg_fail(MG_INTERNAL, "more than %d files of kernels", MG_CUDA_FILES - 1);
+        const CUresult r = mg_cu.cuModuleLoadData(&s->kernels[i], mg_cuda_images[i]);
+        MG_TRY(mg_cuda_check(d, r, "load the kernels"));
+    }
+    return MG_OK;
+}
+
+static mg_status start(mg_device *d, mg_cuda *s) {
+    MG_TRY(mg_cuda_check(d, mg_cu.cuDeviceGet(&s->handle, s->gpu), "find the GPU"));
+    s->major = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    s->minor = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    s->multiprocessors = attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    mg_cu.cuDeviceGetName(s->gpu_name, sizeof s->gpu_name, s->handle);
+    if (s->major < 8)
+        return mg_fail(MG_UNSUPPORTED,
+                       "%s: the %s has compute capability %d.%d, wanted is 8.0 or newer", d->name,
+                       s->gpu_name, s->major, s->minor);
+    MG_TRY(
+        mg_cuda_check(d, mg_cu.cuDevicePrimaryCtxRetain(&s->context, s->handle), "make a context"));
+    MG_TRY(mg_cuda_enter(d));
+    s->kept_most = most_kept();
+    MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
+    MG_TRY(load_kernels(d, s));
+    return mg_cuda_find(d, "rng_advance", &s->rng_advance);
+}
+
+/* What is on a GPU that is lost goes with it. */
+static void stop(mg_cuda *s) {
+    if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
+        if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
+        mg_blas_close(s);
+        mg_dnn_close(s);
+        for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
+            mg_cu.cuModuleUnload(s->kernels[i]);
+        if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
+        mg_cuda_free_kept(s->device);
+        if (s->staging) mg_cu.cuMemFreeHost(s->staging);
+        for (int i = 0; i < 2; i++)
+            if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);
+        if (s->reached) mg_cu.cuEventDestroy(s->reached);
+        if (s->answer) mg_cu.cuMemFreeHost(s->answer);
+        if (s->answered) mg_cu.cuEventDestroy(s->answered);
+        if (s->stream) mg_cu.cuStreamDestroy(s->stream);
+        if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);
+    }
+    mg_cuda_modules_drop(s);
+    if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
+    pthread_mutex_destroy(&s->turn);
+    mg_cuda_free_kernel_table(s);
+    pthread_mutex_destroy(&s->compiling);
+    pthread_mutex_destroy(&s->finding);
+    mg_free(s);
+}
+
+mg_status mg_cuda_open(mg_device *d) {
+    MG_TRY(mg_cuda_driver_open());
+    mg_cuda *s = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    pthread_mutex_init(&s->turn, NULL);
+    pthread_mutex_init(&s->compiling, NULL);
+    pthread_mutex_init(&s->finding, NULL);
+    s->device = d;
+    s->gpu = d->ordinal;
+    s->logical = d->logical;
+    d->state = s;
+    const mg_status status = start(d, s);
+    if (status == MG_OK) return MG_OK;
+    stop(s);
+    d->state = NULL;
+    return status;
+}
+
+void mg_cuda_close(mg_device *d) {
+    if (d->state) stop(d->state);
+    d->state = NULL;
+}

@@ -1,0 +1,40 @@
+/* The driver API (libcuda), and what its errors mean to us. */
+#ifndef MG_DEVICE_CUDA_CONTEXT_DRIVER_H
+#define MG_DEVICE_CUDA_CONTEXT_DRIVER_H
+
+#include "core/library.h"
+#include <cuda.h>
+
+/* clang-format off */
+#define MG_CUDA_DRIVER(X)                                                                          \
+    X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)      \
+    X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute)                  \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                    \
+    X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)            \
+    X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                          \
+    X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) X(cuStreamEndCapture)             \
+    X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)                      \
+    X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemPoolCreate)          \
+    X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemAllocHost)              \
+    X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)                \
+    X(cuMemcpyPeerAsync) X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuModuleLoadData)                 \
+    X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad) X(cuLaunchKernel)                       \
+    X(cuGraphInstantiate) X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuGraphExecUpdate)              \
+    X(cuGraphDestroy)
+/* clang-format on */
+
+MG_LIBRARY_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);
+extern mg_cuda_driver mg_cu; /* usable once mg_cuda_driver_open has returned MG_OK */
+
+/* Opens libcuda and initialises it, once. MG_UNSUPPORTED: no driver, too old a driver, no GPU. */
+mg_status mg_cuda_driver_open(void);
+
+/* MG_OK, MG_OOM (message: what) for want of memory, else MG_DEVICE with CUDA's own name and text.
+ */
+mg_status mg_cuda_result(CUresult result, const char *what);
+
+/* Whether the context is lost for good: an illegal address, a launch that failed, broken hardware.
+ */
+int mg_cuda_is_fatal(CUresult result);
+
+#endif

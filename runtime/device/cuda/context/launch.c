@@ -1,0 +1,88 @@
+/* Finding and starting kernels. */
+#include "core/alloc.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/context/context.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- finding ---- */
+
+enum { SLOTS = 1024, LONGEST = 48 }; /* a power of two, several times the number of kernels */
+
+struct mg_cuda_found {
+    char name[LONGEST]; /* "": an empty slot */
+    CUfunction function;
+};
+
+/* The slot of a name, or the one that it gets. */
+static struct mg_cuda_found *slot_of(const mg_cuda *s, const char *name) {
+    uint32_t h = 2166136261u;
+    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
+    while (*s->found[h % SLOTS].name && strcmp(s->found[h % SLOTS].name, name) != 0) h++;
+    return &s->found[h % SLOTS];
+}
+
+static CUresult look_for(const mg_cuda *s, const char *name, CUfunction *function) {
+    CUresult r = CUDA_ERROR_NOT_FOUND;
+    for (int i = 0; i < MG_CUDA_FILES && s->kernels[i] && r == CUDA_ERROR_NOT_FOUND; i++)
+        r = mg_cu.cuModuleGetFunction(function, s->kernels[i], name);
+    return r == CUDA_SUCCESS ? mg_cu.cuFuncLoad(*function) : r;
+}
+
+static mg_status find(mg_device *d, const char *name, CUfunction *function) {
+    mg_cuda *s = d->state;
+    if (!s->found && !(s->found = mg_alloc_zero(SLOTS * sizeof *s->found))) return MG_OOM;
+    struct mg_cuda_found *slot = slot_of(s, name);
+    *function = slot->function;
+    if (*slot->name) return MG_OK;
+    const CUresult r = look_for(s, name, function);
+    if (r == CUDA_ERROR_NOT_FOUND || strlen(name) >= LONGEST)
+        return mg_fail(MG_INTERNAL, "%s: there is no kernel %s", d->name, name);
+    MG_TRY(mg_cuda_check(d, r, name));
+    memcpy(slot->name, name, strlen(name) + 1);
+    slot->function = *function;
+    return MG_OK;
+}
+
+mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
+    mg_cuda *s = d->state;
+    pthread_mutex_lock(&s->finding);
+    const mg_status status = find(d, name, function);
+    pthread_mutex_unlock(&s->finding);
+    return status;
+}
+
+void mg_cuda_free_kernel_table(mg_cuda *s) {
+    mg_free(s->found);
+    s->found = NULL;
+}
+
+mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function) {
+    static const char *const types[MG_N_DTYPES] = {"bool", "u8",  "i32", "i64",
+                                                   "bf16", "f16", "f32", "f64"};
+    char full[64];
+    snprintf(full, sizeof full, "%s_%s", name, types[t]);
+    return mg_cuda_find(d, full, function);
+}
+
+/* ---- starting ---- */
+
+mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
+                         const void *params) {
+    const mg_cuda *s = d->state;
+    void *list[] = {(void *)(uintptr_t)params};
+    if (blocks == 0) return MG_OK;
+    if (blocks < 0 || blocks > INT32_MAX)
+        return mg_fail(MG_UNSUPPORTED, "%s: a kernel over %lld blocks", d->name, (long long)blocks);
+    const CUresult r = mg_cu.cuLaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                                            (unsigned)shared, s->stream, list, NULL);
+    return r == CUDA_SUCCESS ? MG_OK
+                             : mg_cuda_check((mg_device *)(uintptr_t)d, r, "start a kernel");
+}
+
+int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads) {
+    const mg_cuda *s = d->state;
+    const int64_t wanted = (n + threads - 1) / threads;
+    const int64_t most = (int64_t)s->multiprocessors * (2048 / threads) * 4;
+    return wanted < most ? wanted : most;
+}

@@ -1,0 +1,131 @@
+/* Copies between cuda devices: see peer.h.
+ *
+ * The reader's stream copies: behind what the owner's stream had been given, which may still be
+ * making the source; and the owner's stream goes on behind the copy, so that the source is neither
+ * written nor given back before it was read. The host holds one turn at a time, so two devices may
+ * copy from each other. */
+#include "device/cuda/context/peer.h"
+#include "core/log.h"
+#include "device/cuda/context/memory.h"
+#include "device/cuda/context/context.h"
+#include <string.h>
+
+static CUdeviceptr address(const void *data) {
+    return (CUdeviceptr)(uintptr_t)data;
+}
+
+/* Notes how far d's stream has got. */
+static mg_status note(mg_device *d) {
+    mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuEventRecord(s->reached, s->stream);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "record an event");
+}
+
+/* What d's stream is given next comes after what `other` has noted. */
+static mg_status follow(mg_device *d, const mg_cuda *other) {
+    mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuStreamWaitEvent(s->stream, other->reached, 0);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "wait for an event");
+}
+
+static mg_status enqueue(mg_device *d, void *dst, const mg_cuda *from, const void *src,
+                         size_t bytes) {
+    mg_cuda *s = d->state;
+    CUresult r;
+    MG_TRY(mg_cuda_enter(d));
+    pthread_mutex_lock(&s->turn);
+    if (from->gpu == s->gpu)
+        r = mg_cu.cuMemcpyDtoDAsync(address(dst), address(src), bytes, s->stream);
+    else
+        r = mg_cu.cuMemcpyPeerAsync(address(dst), s->context, address(src), from->context, bytes,
+                                    s->stream);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "copy between GPUs");
+}
+
+/* ---- who opens to whom ---- */
+
+enum { PATTERN = 64 };
+
+/* Bytes that go from `reader` to memory of `owner` and back come back the same: there are drivers
+ * that say that a pool is open, and then copy nothing. */
+static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader, char *here,
+                               bool *right) {
+    unsigned char sent[PATTERN], got[PATTERN];
+    for (int i = 0; i < PATTERN; i++) sent[i] = (unsigned char)(i * 37 + 11);
+    MG_TRY(mg_cuda_fill(owner, there, 0, PATTERN));
+    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_copy_in(reader, here, sent, PATTERN));
+    MG_TRY(mg_cuda_sync(reader));
+    MG_TRY(enqueue(owner, there, reader->state, here, PATTERN));
+    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_fill(reader, here, 0, PATTERN));
+    MG_TRY(enqueue(reader, here, owner->state, there, PATTERN));
+    MG_TRY(mg_cuda_copy_out(reader, got, here, PATTERN));
+    *right = memcmp(sent, got, PATTERN) == 0;
+    return MG_OK;
+}
+
+static mg_status try_copies(mg_device *owner, mg_device *reader, bool *right) {
+    void *there = NULL, *here = NULL;
+    mg_status status = mg_cuda_alloc(owner, PATTERN, &there);
+    if (status == MG_OK) status = mg_cuda_alloc(reader, PATTERN, &here);
+    if (status == MG_OK) status = try_both_ways(owner, there, reader, here, right);
+    if (there) mg_cuda_free(owner, there, PATTERN);
+    if (here) mg_cuda_free(reader, here, PATTERN);
+    return status;
+}
+
+static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_flags flags) {
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = reader->handle}, .flags = flags};
+    return mg_cu.cuMemPoolSetAccess(owner->pool, &access, 1) == CUDA_SUCCESS;
+}
+
+static bool open_pool(mg_device *owner, mg_device *reader) {
+    const mg_cuda *from = owner->state, *to = reader->state;
+    bool right = false;
+    int can = 0;
+    if (mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) != CUDA_SUCCESS || !can ||
+        !set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+        return false;
+    if (try_copies(owner, reader, &right) == MG_OK && right) return true;
+    if (mg_log_on("fallback"))
+        mg_log("fallback", "%s and %s copy by way of the host: %s", owner->name, reader->name,
+               mg_error_code() ? mg_error_message() : "bytes do not arrive");
+    mg_error_clear();
+    set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    return false;
+}
+
+bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader) {
+    mg_cuda *from = owner->state;
+    const mg_cuda *to = reader->state;
+    const uint64_t bit = (uint64_t)1 << to->gpu;
+    if (from->gpu == to->gpu || from->open_to & bit) return true;
+    if (from->shut_to & bit) return false;
+    const bool open = open_pool(owner, reader);
+    *(open ? &from->open_to : &from->shut_to) |= bit;
+    return open;
+}
+
+/* ---- copies ---- */
+
+mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
+                            size_t bytes) {
+    if (bytes == 0) return MG_OK;
+    if (to == from) return enqueue(to, dst, from->state, src, bytes);
+    MG_TRY(mg_cuda_enter(to));
+    if (!mg_cuda_enable_peer(from, to)) return MG_UNSUPPORTED;
+    MG_TRY(note(from));
+    MG_TRY(follow(to, from->state));
+    MG_TRY(enqueue(to, dst, from->state, src, bytes));
+    MG_TRY(note(to));
+    return follow(from, to->state);
+}

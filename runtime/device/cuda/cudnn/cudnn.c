@@ -1,0 +1,71 @@
+/* cuDNN: the library, its handles, its errors. */
+#include "device/cuda/cudnn/cudnn.h"
+#include "device/cuda/context/context.h"
+
+mg_cudnn mg_dnn;
+MG_LIBRARY(library, mg_dnn, MG_CUDNN, .file = "libcudnn.so.9", .what = "cuDNN 9",
+           .install = "install libcudnn9-cuda-13, or pip's nvidia-cudnn-cu13");
+
+mg_status mg_dnn_open(void) {
+    return mg_library_open(&library);
+}
+
+cudnnDataType_t mg_dnn_type(mg_dtype t) {
+    return t == MG_F16    ? CUDNN_DATA_HALF
+           : t == MG_BF16 ? CUDNN_DATA_BFLOAT16
+           : t == MG_F64  ? CUDNN_DATA_DOUBLE
+                          : CUDNN_DATA_FLOAT;
+}
+
+static mg_status status_of(cudnnStatus_t result) {
+    switch ((int)result) {
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: return MG_OOM;
+    }
+    switch (CUDNN_STATUS_CATEGORY((int)result)) {
+    case CUDNN_STATUS_BAD_PARAM: return MG_INTERNAL;
+    case CUDNN_STATUS_NOT_SUPPORTED: return MG_UNSUPPORTED;
+    default: return MG_DEVICE;
+    }
+}
+
+mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
+    char words[256] = "";
+    if (result == CUDNN_STATUS_SUCCESS) return MG_OK;
+    mg_dnn.cudnnGetLastErrorString(words, sizeof words);
+    words[sizeof words - 1] = 0;
+    return mg_fail(status_of(result), "cuDNN: %s: %s%s%s", what, mg_dnn.cudnnGetErrorString(result),
+                   words[0] ? ": " : "", words);
+}
+
+/* The one that is kept at `place`. */
+static mg_status find_handle(const mg_cuda *s, void **place, cudnnHandle_t *handle) {
+    if (!*place) {
+        cudnnHandle_t made = NULL;
+        MG_TRY(mg_dnn_open());
+        MG_TRY(mg_dnn_check(mg_dnn.cudnnCreate(&made), "start"));
+        const mg_status status =
+            mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream");
+        if (status == MG_OK)
+            *place = made;
+        else
+            mg_dnn.cudnnDestroy(made);
+        MG_TRY(status);
+    }
+    *handle = *place;
+    return MG_OK;
+}
+
+mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
+    return find_handle(d->state, &mg_cuda_of(d)->dnn, handle);
+}
+
+mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle) {
+    return find_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
+}
+
+void mg_dnn_close(mg_cuda *s) {
+    if (s->dnn) mg_dnn.cudnnDestroy(s->dnn);
+    if (s->dnn_planner) mg_dnn.cudnnDestroy(s->dnn_planner);
+    s->dnn = s->dnn_planner = NULL;
+}

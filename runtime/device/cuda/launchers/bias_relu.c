@@ -1,0 +1,32 @@
+/* y = relu(y + bias), in place. */
+#include "device/cuda/launchers/bias_relu.h"
+#include "ops/attrs.h"
+
+enum { THREADS = 256 };
+
+mg_status mg_cuda_find_bias_relu(mg_device *d, mg_dtype t, mg_bias_relu *kernels) {
+    MG_TRY(mg_cuda_find_typed(d, "bias_relu", t, &kernels->one));
+    return mg_cuda_find_typed(d, "bias_relu_vector", t, &kernels->vector);
+}
+
+/* Four elements at once if they lie so, and if a thread meets the same channels all the way. */
+mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
+                                const bias_relu_params *p) {
+    const bool even = !p->bias || (p->channels % MG_BIAS_VECTOR == 0 &&
+                                   THREADS * MG_BIAS_VECTOR % p->channels == 0);
+    const bool vector = even && p->count % MG_BIAS_VECTOR == 0 && (uintptr_t)p->y % 16 == 0;
+    const int64_t n = vector ? p->count / MG_BIAS_VECTOR : p->count;
+    return mg_cuda_launch(d, vector ? kernels->vector : kernels->one, mg_cuda_blocks(d, n, THREADS),
+                          THREADS, 0, p);
+}
+
+mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_shape *y = &plan->out[0].value->shape;
+    const bias_relu_params p = {.y = call->out[0],
+                                .bias = plan->step->n_in == 3 ? call->in[2] : NULL,
+                                .count = mg_shape_count(y),
+                                .channels = y->dim[3],
+                                .relu = ((const mg_conv_attrs *)plan->step->attrs)->relu != 0};
+    return mg_cuda_run_bias_relu(plan->device, kernels, &p);
+}

@@ -1,0 +1,160 @@
+/* Convolutions by kernels of our own, for what cuDNN does not take. */
+#include "core/alloc.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/kernels/product_params.h"
+#include "device/cuda/launchers/partial_sums.h"
+#include "ops/attrs.h"
+#include <string.h>
+
+enum {
+    LEAST_PIXELS = 512, /* of a part of a weight gradient */
+    LARGEST = 1 << 30   /* pixels, taps, strides: positions are divided as 32 bits */
+};
+
+typedef struct state {
+    CUfunction function, add; /* add: of weight gradients */
+    conv_params p;            /* without the addresses */
+    int64_t blocks;
+} state;
+
+static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
+    return &plan->in[i].value->shape;
+}
+
+static bool few_positions(const mg_shape *s) {
+    return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
+}
+
+static const char *accepts(const mg_kernel_plan *plan) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const bool weight = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
+    const mg_shape *w = &(weight ? plan->out : plan->in + 1)->value->shape;
+    if (!mg_dtype_is_float(plan->out[0].value->dtype)) return "only floating dtypes";
+    bool fits = few_positions(in_shape(plan, 0)) && few_positions(in_shape(plan, 1)) &&
+                few_positions(&plan->out[0].value->shape) &&
+                w->dim[0] * w->dim[1] * w->dim[3] <= LARGEST;
+    for (int i = 0; i < 4; i++)
+        fits = fits && a->pads.v[i] <= LARGEST && a->strides.v[i % 2] <= LARGEST &&
+               a->dilations.v[i % 2] <= LARGEST;
+    return fits ? NULL : "too large an image";
+}
+
+static int64_t tiles(int64_t n) {
+    return (n + MG_TILE - 1) / MG_TILE;
+}
+
+/* Of what may be empty: nothing is divided then. */
+static mg_divisor divisor(int64_t n) {
+    return mg_divisor_of(n ? n : 1);
+}
+
+/* The image's, kernel's and result's shapes. */
+static state *new_state(mg_kernel_plan *plan, const mg_shape *x, const mg_shape *w,
+                        const mg_shape *y) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return NULL;
+    s->p = (conv_params){.n = x->dim[0],
+                         .h = x->dim[1],
+                         .wide = x->dim[2],
+                         .c = w->dim[2],
+                         .oh = y->dim[1],
+                         .ow = y->dim[2],
+                         .k = w->dim[3] / a->groups,
+                         .kh = (int)w->dim[0],
+                         .kw = (int)w->dim[1],
+                         .down = (int)a->strides.v[0],
+                         .across = (int)a->strides.v[1],
+                         .spread_y = (int)a->dilations.v[0],
+                         .spread_x = (int)a->dilations.v[1],
+                         .top = (int)a->pads.v[0],
+                         .left = (int)a->pads.v[2],
+                         .groups = (int)a->groups,
+                         .splits = 1,
+                         .relu = (int)a->relu};
+    conv_params *p = &s->p;
+    p->by_c = divisor(p->c), p->by_k = divisor(p->k), p->by_kw = divisor(p->kw);
+    p->by_h = divisor(p->h), p->by_wide = divisor(p->wide);
+    p->by_oh = divisor(p->oh), p->by_ow = divisor(p->ow);
+    p->by_down = divisor(p->down), p->by_across = divisor(p->across);
+    return s;
+}
+
+static mg_status find(const mg_kernel_plan *plan, const char *name, CUfunction *f) {
+    return mg_cuda_find_typed(plan->device, name, plan->out[0].value->dtype, f);
+}
+
+static mg_status prepare_forward(mg_kernel_plan *plan) {
+    state *s = new_state(plan, in_shape(plan, 0), in_shape(plan, 1), &plan->out[0].value->shape);
+    if (!s) return MG_OOM;
+    s->blocks = tiles(s->p.n * s->p.oh * s->p.ow) * tiles(s->p.k) * s->p.groups;
+    return find(plan, "conv", &s->function);
+}
+
+static mg_status prepare_input(mg_kernel_plan *plan) {
+    state *s = new_state(plan, &plan->out[0].value->shape, in_shape(plan, 1), in_shape(plan, 0));
+    if (!s) return MG_OOM;
+    s->blocks = tiles(s->p.n * s->p.h * s->p.wide) * tiles(s->p.c) * s->p.groups;
+    return find(plan, "conv_grad_input", &s->function);
+}
+
+/* As many parts as keep the GPU busy, if each has enough pixels. */
+static mg_status prepare_weight(mg_kernel_plan *plan) {
+    const mg_value *w = plan->out[0].value;
+    state *s = new_state(plan, in_shape(plan, 0), &w->shape, in_shape(plan, 1));
+    if (!s) return MG_OOM;
+    const int64_t blocks = tiles((int64_t)s->p.kh * s->p.kw * s->p.c) * tiles(s->p.k) * s->p.groups;
+    const int64_t wanted = 4LL * mg_cuda_of(plan->device)->multiprocessors / (blocks ? blocks : 1);
+    const int64_t most = s->p.n * s->p.oh * s->p.ow / LEAST_PIXELS;
+    s->p.splits = (int)(wanted < most ? wanted : most);
+    if (s->p.splits < 1) s->p.splits = 1;
+    s->blocks = blocks * s->p.splits;
+    plan->scratch = mg_cuda_partial_sums_bytes(w->dtype, s->p.splits, mg_shape_count(&w->shape));
+    MG_TRY(mg_cuda_find_partial_sums(plan->device, w->dtype, &s->add));
+    return find(plan, "conv_grad_weight", &s->function);
+}
+
+static mg_status launch(const mg_call *call, const conv_params *p) {
+    const state *s = call->plan->state;
+    return mg_cuda_launch(call->plan->device, s->function, s->blocks, MG_TILE_THREADS, 0, p);
+}
+
+static mg_status run_forward(const mg_call *call) {
+    conv_params p = ((const state *)call->plan->state)->p;
+    p.x = call->in[0];
+    p.w = call->in[1];
+    p.bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
+    p.out = call->out[0];
+    return launch(call, &p);
+}
+
+static mg_status run_input(const mg_call *call) {
+    conv_params p = ((const state *)call->plan->state)->p;
+    p.y = call->in[0];
+    p.w = call->in[1];
+    p.out = call->out[0];
+    return launch(call, &p);
+}
+
+static mg_status run_weight(const mg_call *call) {
+    const state *s = call->plan->state;
+    conv_params p = s->p;
+    p.x = call->in[0];
+    p.y = call->in[1];
+    p.out = call->out[0];
+    p.partials = call->scratch;
+    MG_TRY(launch(call, &p));
+    return mg_cuda_add_partial_sums(call->plan->device, s->add, call->scratch, s->p.splits,
+                                    call->out[0], mg_shape_count(&call->plan->out[0].value->shape));
+}
+
+#define CONV(op_name, PREPARE, RUN)                                                                \
+    const mg_kernel mg_cuda_tiled_##op_name = {.op = #op_name,                                     \
+                                               .name = "tiles",                                    \
+                                               .accepts = accepts,                                 \
+                                               .prepare = PREPARE,                                 \
+                                               .run = RUN,                                         \
+                                               .release = mg_free}
+CONV(conv2d, prepare_forward, run_forward);
+CONV(conv2d_grad_input, prepare_input, run_input);
+CONV(conv2d_grad_weight, prepare_weight, run_weight);

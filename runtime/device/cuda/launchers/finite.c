@@ -1,0 +1,81 @@
+/* all_finite: one launch for the inputs of each dtype, or a few; see kernels/finite.h. */
+#include "core/alloc.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/kernels/params.h"
+#include "device/cuda/codegen/module.h"
+#include "device/cuda/codegen/source.h"
+
+enum { THREADS = 256, ACCESS = 16 };
+
+typedef struct state {
+    const mg_cuda_module
+        *kernel[MG_N_DTYPES]; /* of the dtypes among the inputs that may hold others */
+} state;
+
+static int vector_of(mg_dtype t) {
+    return ACCESS / (int)mg_dtype_size(t);
+}
+
+static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, const mg_cuda_module **kernel) {
+    mg_string_buffer text = {0};
+    mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n",
+                         t == MG_F64, vector_of(t));
+    mg_string_buffer_add(&text, "#define IN %s\n", mg_element_name(t));
+    mg_string_buffer_add(&text, "#include \"device/cuda/kernels/finite.h\"\n");
+    MG_TRY(mg_string_buffer_status(&text));
+    const mg_status status = mg_cuda_module_want(plan->device, "all_finite", text.s, kernel);
+    mg_free(text.s);
+    return status;
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    for (int i = 0; i < plan->step->n_in; i++) {
+        const mg_dtype t = plan->in[i].value->dtype;
+        if (mg_dtype_is_float(t) && !s->kernel[t]) MG_TRY(compile(plan, t, &s->kernel[t]));
+    }
+    return MG_OK;
+}
+
+/* ---- running ---- */
+
+/* Looks through the tensors noted, and forgets them. */
+static mg_status look(const mg_call *call, mg_dtype t, finite_params *p) {
+    const mg_device *d = call->plan->device;
+    const state *s = call->plan->state;
+    int64_t most = 0;
+    for (int i = 0; i < p->tensors; i++)
+        if (p->t[i].n > most) most = p->t[i].n;
+    p->out = call->out[0];
+    const int64_t threads = (most + vector_of(t) - 1) / vector_of(t);
+    const mg_status status = mg_cuda_launch(d, s->kernel[t]->function,
+                                            mg_cuda_blocks(d, threads, THREADS), THREADS, 0, p);
+    p->tensors = 0;
+    return status;
+}
+
+static mg_status run(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_cuda *d = plan->device->state;
+    const CUresult r = mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)call->out[0], 1, 1, d->stream);
+    MG_TRY(mg_cuda_check(plan->device, r, "fill memory"));
+    for (int t = 0; t < MG_N_DTYPES; t++) {
+        finite_params p = {.tensors = 0};
+        if (!((const state *)plan->state)->kernel[t]) continue;
+        for (int i = 0; i < plan->step->n_in; i++) {
+            const mg_value *v = plan->in[i].value;
+            const int64_t n = mg_shape_count(&v->shape);
+            if ((int)v->dtype != t) continue;
+            const bool aligned = (uintptr_t)call->in[i] % ACCESS == 0;
+            p.t[p.tensors++] =
+                (finite_tensor){call->in[i], n, aligned ? n / vector_of(v->dtype) : 0};
+            if (p.tensors == MG_FINITE_TENSORS) MG_TRY(look(call, v->dtype, &p));
+        }
+        MG_TRY(look(call, (mg_dtype)t, &p));
+    }
+    return MG_OK;
+}
+
+const mg_kernel mg_cuda_all_finite = {
+    .op = "all_finite", .name = "generated", .prepare = prepare, .run = run, .release = mg_free};

@@ -1,0 +1,168 @@
+/* The form and the parameters of a fused group's kernel. */
+#include "device/cuda/launchers/fused_params.h"
+#include "core/alloc.h"
+#include "device/cuda/launchers/axes.h"
+#include <string.h>
+
+enum {
+    ACCESS = 16,   /* bytes that a thread reads or writes at once, at best */
+    MOST_WIDE = 4, /* elements of a vector where registers are doubles */
+    MOST_NARROW = 8
+};
+
+/* ---- the form ---- */
+
+static size_t out_size(const mg_kernel_plan *plan, int o) {
+    return mg_dtype_size(plan->out[o].value->dtype);
+}
+
+static size_t in_size(const mg_kernel_plan *plan, int i) {
+    return mg_dtype_size(plan->in[i].value->dtype);
+}
+
+/* So many that what the smallest elements take is one access. */
+static int most_together(const mg_kernel_plan *plan) {
+    const mg_fused *e = plan->step->fused;
+    const int most = e->wide ? MOST_WIDE : MOST_NARROW;
+    size_t smallest = sizeof(double);
+    for (int i = 0; i < e->n_inputs; i++)
+        if (in_size(plan, i) < smallest) smallest = in_size(plan, i);
+    for (int o = 0; o < e->n_outputs; o++)
+        if (out_size(plan, o) < smallest) smallest = out_size(plan, o);
+    return (int)(ACCESS / smallest) < most ? (int)(ACCESS / smallest) : most;
+}
+
+static enum mg_way way_of(const mg_kernel_plan *plan, int i, const mg_axes *axes,
+                          const int64_t *stride) {
+    const mg_shape *in = &plan->in[i].value->shape, *out = &plan->out[0].value->shape;
+    if (mg_shape_equal(in, out)) return MG_WAY_WHOLE;
+    if (mg_shape_count(in) == 1) return MG_WAY_ONE;
+    if (mg_shape_count(in) == mg_shape_count(out)) return MG_WAY_WHOLE;
+    return stride[axes->rank - 1] == 0 ? MG_WAY_ACROSS : MG_WAY_ALONG;
+}
+
+/* Whether vectors of this length lie whole in rows, at multiples of it. */
+static bool fits(const mg_fused_params *g, const mg_axes *axes, int64_t (*stride)[MG_MAX_RANK],
+                 int n_in, int vector) {
+    const int last = axes->rank - 1;
+    if (axes->dim[last] % vector != 0) return false;
+    for (int i = 0; i < n_in; i++) {
+        if (g->form.way[i] != MG_WAY_ALONG) continue;
+        for (int k = 0; k < last; k++)
+            if (stride[i][k] % vector != 0) return false;
+        if (stride[i][last] != 1) return false;
+    }
+    return true;
+}
+
+static uint64_t *put(mg_fused_params *g, const void *words, size_t n) {
+    uint64_t *at = &g->head[g->n_head];
+    memcpy(at, words, n * sizeof *at);
+    g->n_head += (int)n;
+    return at;
+}
+
+/* The axes and strides of a group that is not flat. */
+static void put_axes(mg_fused_params *g, const mg_axes *axes, int64_t (*stride)[MG_MAX_RANK],
+                     int n_in) {
+    const int last = axes->rank - 1;
+    for (int k = 0; k < axes->rank; k++) {
+        const mg_axis a = mg_axis_of(k < last ? axes->dim[k] : axes->dim[k] / g->form.vector);
+        put(g, &a, 2);
+    }
+    for (int i = 0; i < n_in; i++) {
+        if (g->form.way[i] < MG_WAY_ALONG) continue;
+        int64_t *own = (int64_t *)put(g, stride[i], (size_t)axes->rank);
+        own[last] *= g->form.vector;
+    }
+    for (int i = 0; i < n_in; i++)
+        if (g->form.way[i] >= MG_WAY_ALONG) put(g, &stride[i][last], 1);
+}
+
+int64_t mg_fused_row(int64_t columns, int vector) {
+    int64_t row = columns;
+    while (row % vector != 0) row += columns;
+    return row;
+}
+
+/* Whether rows whose columns are to be added up come to whole vectors, a few at a time. */
+static bool has_whole_rows(const mg_shape *shape, int64_t n, int vector) {
+    return n % mg_fused_row(shape->dim[shape->rank - 1], vector) == 0;
+}
+
+/* The ways of the inputs. Returns whether the group is flat. */
+static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
+                      int64_t (*stride)[MG_MAX_RANK], mg_fused_params *g) {
+    bool flat = true;
+    for (int i = 0; i < plan->step->fused->n_inputs; i++) {
+        g->form.way[i] = (uint8_t)way_of(plan, i, axes, stride[i]);
+        flat &= g->form.way[i] < MG_WAY_ALONG;
+    }
+    return flat;
+}
+
+void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_params *g) {
+    const mg_fused *e = plan->step->fused;
+    const mg_shape *shape = &plan->out[0].value->shape;
+    int64_t stride[MG_FUSE_MAX_INPUTS + 1][MG_MAX_RANK];
+    mg_axes axes = {.rank = shape->rank};
+    g->n = mg_shape_count(shape);
+    memcpy(axes.dim, shape->dim, sizeof axes.dim);
+    for (int i = 0; i < e->n_inputs; i++)
+        mg_shape_strides(&plan->in[i].value->shape, shape, stride[i]);
+    mg_axes_merge(&axes, stride, e->n_inputs);
+    const bool flat = find_ways(plan, &axes, stride, g);
+    for (int o = 0; o < e->n_outputs; o++)
+        g->form.out_dtype[o] = (uint8_t)plan->out[o].value->dtype;
+    g->form.rank = flat ? 0 : axes.rank;
+    g->form.wide_index = flat || g->n > INT32_MAX;
+    g->form.tensors = 1;
+    g->form.summed = summed;
+    int vector = most_together(plan);
+    while (vector > 1 && ((!flat && !fits(g, &axes, stride, e->n_inputs, vector)) ||
+                          (summed && !has_whole_rows(shape, g->n, vector))))
+        vector /= 2;
+    g->form.vector = vector;
+    put(g, e->imm, (size_t)(e->n_imms > 0 ? e->n_imms : 1));
+    if (!flat) put_axes(g, &axes, stride, e->n_inputs);
+}
+
+mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params *g,
+                               const mg_cuda_module **kernel) {
+    mg_string_buffer text = {0};
+    mg_fused_source(&text, plan->step->fused, &g->form);
+    MG_TRY(mg_string_buffer_status(&text));
+    const mg_status status = mg_cuda_module_want(plan->device, "fused", text.s, kernel);
+    mg_free(text.s);
+    return status;
+}
+
+/* ---- a tensor ---- */
+
+static bool is_aligned(const void *p, size_t size, int vector) {
+    const size_t bytes = size * (size_t)vector;
+    return (uintptr_t)p % (bytes < ACCESS ? bytes : ACCESS) == 0;
+}
+
+static bool all_aligned(const mg_fused_params *g, const mg_call *call) {
+    const mg_fused *e = call->plan->step->fused;
+    bool good = true;
+    for (int i = 0; i < e->n_inputs; i++)
+        if (g->form.way[i] == MG_WAY_WHOLE || g->form.way[i] == MG_WAY_ALONG)
+            good &= is_aligned(call->in[i], in_size(call->plan, i), g->form.vector);
+    for (int o = 0; o < e->n_outputs; o++)
+        good &= is_aligned(call->out[o], out_size(call->plan, o), g->form.vector);
+    return good;
+}
+
+uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int64_t n,
+                              int64_t first, uint64_t *at) {
+    const mg_fused *e = call->plan->step->fused;
+    *at++ = (uint64_t)n;
+    *at++ = (uint64_t)first;
+    *at++ = all_aligned(g, call);
+    for (int i = 0; i < e->n_inputs; i++) *at++ = (uint64_t)(uintptr_t)call->in[i];
+    if (e->n_inputs == 0) *at++ = 0;
+    for (int o = 0; o < e->n_outputs; o++) *at++ = (uint64_t)(uintptr_t)call->out[o];
+    return at;
+}

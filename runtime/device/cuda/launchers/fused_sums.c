@@ -1,0 +1,102 @@
+/* A fused group and the sums of one of its results' columns, in one pass over memory.
+ *
+ * This is where a layer's bias gets its gradient: dz is made by a group, out of the gradient of
+ * what follows, and summed over all axes but the last. Only for steps that join.c made: the sums
+ * are the last result, and `attrs` is the number of the result they are of, an int. */
+#include "core/alloc.h"
+#include "device/cuda/launchers/fused_params.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/codegen/nvrtc.h"
+#include "device/cuda/launchers/partial_sums.h"
+#include <string.h>
+
+enum {
+    FEWEST = 1 << 16, /* elements: fewer are in a cache when they are summed by another kernel */
+    MOST_ACROSS = 64, /* threads: more of them side by side would leave more idle at the edge */
+    PIECE = 4         /* vectors for each thread, at least */
+};
+
+typedef struct grid { /* as kernels/fused.h has it */
+    int64_t rows, columns, chunks, tiles, across;
+} grid;
+
+enum { GRID_WORDS = sizeof(grid) / 8 + 1 }; /* and the parts */
+
+typedef struct state {
+    const mg_cuda_module *kernel;
+    CUfunction add; /* what adds up the parts */
+    mg_fused_params group;
+    grid grid;
+    int64_t n_columns, n_parts; /* of the result; sums of each */
+} state;
+
+static int summed(const mg_kernel_plan *plan) {
+    return *(const int *)plan->step->attrs;
+}
+
+static bool has_compiler(void) {
+    char version[16];
+    const bool has = mg_nvrtc_open(version) == MG_OK;
+    mg_error_clear();
+    return has;
+}
+
+/* No other kernel takes such a step: what could fail is found out here. */
+static const char *accepts(const mg_kernel_plan *plan) {
+    if (plan->step->n_out == plan->step->fused->n_outputs) return "nothing to add up";
+    const mg_value *x = plan->out[summed(plan)].value,
+                   *sums = plan->out[plan->step->n_out - 1].value;
+    if (!mg_dtype_is_float(x->dtype) || x->dtype != sums->dtype) return "not of one floating dtype";
+    if (mg_shape_count(&x->shape) < FEWEST) return "too few elements";
+    return has_compiler() ? NULL : "there is no compiler";
+}
+
+/* Blocks for all columns, each of as many rows as fill the GPU: at least enough for its threads. */
+static grid grid_of(const mg_cuda *d, const mg_fused_params *g, int64_t row) {
+    grid s = {.rows = g->n / row, .columns = row / g->form.vector};
+    s.tiles = (s.columns + MOST_ACROSS - 1) / MOST_ACROSS;
+    s.across = (s.columns + s.tiles - 1) / s.tiles;
+    const int64_t wanted = (int64_t)MG_FUSED_FULL * d->multiprocessors / s.tiles;
+    const int64_t most = s.rows / (MG_FUSED_THREADS / s.across * PIECE);
+    s.chunks = wanted < most ? wanted : most;
+    if (s.chunks < 1) s.chunks = 1;
+    return s;
+}
+
+static mg_status prepare(mg_kernel_plan *plan) {
+    const mg_value *x = plan->out[summed(plan)].value;
+    state *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    mg_fused_params_init(plan, summed(plan) + 1, &s->group);
+    s->n_columns = x->shape.dim[x->shape.rank - 1];
+    const int64_t row = mg_fused_row(s->n_columns, s->group.form.vector);
+    s->grid = grid_of(plan->device->state, &s->group, row);
+    s->n_parts = s->grid.chunks * (row / s->n_columns);
+    plan->scratch = mg_cuda_partial_sums_bytes(x->dtype, s->n_parts, s->n_columns);
+    MG_TRY(mg_cuda_find_partial_sums(plan->device, x->dtype, &s->add));
+    return mg_fused_kernel_want(plan, &s->group, &s->kernel);
+}
+
+/* The sums may lie where an input did that dies here: they are written when all is read. */
+static mg_status run(const mg_call *call) {
+    const state *s = call->plan->state;
+    const mg_fused_params *g = &s->group;
+    const mg_device *d = call->plan->device;
+    uint64_t words[MG_HEAD_WORDS + GRID_WORDS + MG_TENSOR_WORDS], *at = words + g->n_head;
+    memcpy(words, g->head, (size_t)g->n_head * sizeof *words);
+    memcpy(at, &s->grid, sizeof s->grid);
+    at += GRID_WORDS;
+    at[-1] = (uint64_t)(uintptr_t)call->scratch;
+    mg_fused_put_tensor(g, call, g->n, 0, at);
+    MG_TRY(mg_cuda_launch(d, s->kernel->function, s->grid.tiles * s->grid.chunks, MG_FUSED_THREADS,
+                          0, words));
+    return mg_cuda_add_partial_sums(d, s->add, call->scratch, s->n_parts,
+                                    call->out[call->plan->step->n_out - 1], s->n_columns);
+}
+
+const mg_kernel mg_cuda_fused_sums = {.op = "fused",
+                                      .name = "generated with sums",
+                                      .accepts = accepts,
+                                      .prepare = prepare,
+                                      .run = run,
+                                      .release = mg_free};
