@@ -8,10 +8,11 @@ typedef struct gather_params {
     const void *x, *ids;
     void *out;
     int id_bytes;
-    unsigned count, first;       /* units of the result, whose first is that of this row of it */
-    mg_divisor inner, n;         /* units of a slice; ids */
-    long long rows;              /* of x, along the axis */
-    unsigned long long value[2]; /* a unit of what lies outside */
+    unsigned count, first; /* units of the result, whose first is that of this row of it */
+    mg_divisor inner, n;   /* units of a slice; ids */
+    long long rows;        /* of x, along the axis */
+    /* A unit of what lies outside; aligned because kernels read it by units of up to 16 bytes. */
+    unsigned long long value[2] __attribute__((aligned(16)));
 } gather_params;
 
 enum { MG_DIGITS = 256, MG_SORT_THREADS = 256, MG_SORT_BLOCKS = 512 };

@@ -22,7 +22,8 @@ typedef struct pad_params {
     walk_params walk;
     long long before[MG_WALK_AXES], inside[MG_WALK_AXES];
     mg_divisor gap[MG_WALK_AXES];
-    unsigned long long value[2]; /* a unit of it */
+    /* A unit of it; aligned because kernels read it by units of up to 16 bytes. */
+    unsigned long long value[2] __attribute__((aligned(16)));
 } pad_params;
 
 /* Squares of rows and columns, turned: rows lie one after another in the result, columns in x. The

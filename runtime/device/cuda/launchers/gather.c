@@ -7,10 +7,13 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 
 enum { THREADS = 256, UNITS = 5 };
 #define MOST ((int64_t)1 << 30) /* units of a launch */
+
+_Static_assert(offsetof(gather_params, value) % 16 == 0, "it is loaded 16 bytes at once");
 
 typedef struct state {
     CUfunction kernels[UNITS];

@@ -9,10 +9,13 @@
 #include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/context/memory.h"
 #include "ops/attrs.h"
+#include <stddef.h>
 #include <stdio.h>
 
 enum { THREADS = 256, UNITS = 5, WORTH_TURNING = 16 /* lines of a square */ };
 #define MOST ((int64_t)1 << 30) /* units of a launch */
+
+_Static_assert(offsetof(pad_params, value) % 16 == 0, "it is loaded 16 bytes at once");
 
 /* Strides in elements, later in units. A padded axis holds element (at - before) / gap of x, if
  * that is one of its `inside`. */
