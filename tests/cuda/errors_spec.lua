@@ -236,15 +236,15 @@ for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "
   end)
 end
 
-test("a wrong MGPU_CUDA_RECORD is named", function()
-  local out = run(fake_cuda .. "MGPU_CUDA_RECORD=banana", 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
-  check.matches(out, 'MGPU_CUDA_RECORD is "banana": it must be apart, chain or no')
+test("a wrong MGPU_CUDA_GRAPH is named", function()
+  local out = run(fake_cuda .. "MGPU_CUDA_GRAPH=banana", 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
+  check.matches(out, 'MGPU_CUDA_GRAPH is "banana": it must be parallel, chain or no')
 end)
 
 for _, way in ipairs { "chain", "no" } do
-  test("MGPU_CUDA_RECORD=" .. way .. " gives the same weights", function()
+  test("MGPU_CUDA_GRAPH=" .. way .. " gives the same weights", function()
     local script = TRAIN .. 'print("sum", model:get_weights()[1]:sum():item())'
-    check.equal(run(fake_cuda .. "MGPU_CUDA_RECORD=" .. way, script), run(fake_cuda, script))
+    check.equal(run(fake_cuda .. "MGPU_CUDA_GRAPH=" .. way, script), run(fake_cuda, script))
   end)
 end
 

@@ -166,7 +166,7 @@ test("options of composite ops have names, too, and wrong ones are refused", fun
   end
   refused(function() mgpu.stack({ t, t }, { axs = 1 }) end, 'stack: unknown option "axs"')
   refused(function() mgpu.stack { t, nil, t } end, "stack: entry 2 is missing")
-  refused(function() t:mean { axis = 1, 2 } end, "mean: options are given by name here")
+  refused(function() t:mean { axis = 1, 2 } end, "mean: the options have names")
   refused(function() t:flatten(2) end, "flatten: too many arguments: takes 0 options")
   refused(function() t:expand_dims() end, "expand_dims: an axis is a whole number, got nil")
   refused(function() t:split(1.5, 2) end, "split: the number of parts must be a whole number, got 1.5")

@@ -208,6 +208,7 @@ static const struct {
     ERROR(ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
     ERROR(ERROR_STREAM_CAPTURE_INVALIDATED,
           "operation failed due to a previous error during capture"),
+    ERROR(ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
     ERROR(ERROR_STREAM_CAPTURE_ISOLATION,
           "dependency created on uncaptured work in another stream"),
     ERROR(ERROR_STREAM_CAPTURE_IMPLICIT,

@@ -193,6 +193,23 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Whether all captured nodes come before the stream's next work. The driver asks this only of other
+ * streams that were drawn into the capture; here it holds for every node, because the libraries
+ * that draw such streams in are fakes. */
+static bool is_joined(CUstream s) {
+    const struct CUgraph_st *g = s->capture;
+    bool *reached = calloc(g->n + 1, 1), all = true;
+    if (!reached) return false;
+    for (size_t i = 0; i < s->ends.n; i++) reached[s->ends.at[i]] = true;
+    for (size_t i = g->n; i-- > 0;) {
+        all &= reached[i];
+        for (size_t w = 0; w < g->nodes[i].n_waits; w++)
+            reached[g->nodes[i].waits[w]] |= reached[i];
+    }
+    free(reached);
+    return all;
+}
+
 /* When it fails the capture ends all the same. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     const CUresult asked = (CUresult)fake_cuda_enter("cuStreamEndCapture");
@@ -200,13 +217,16 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     if (!fake_cuda_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     CUgraph made = stream->capture;
-    const bool spoilt = stream->spoilt;
+    const bool spoilt = stream->spoilt, joined = is_joined(stream);
     stream->capture = NULL;
     stream->spoilt = false;
     capturing = NULL;
-    if (!spoilt && !asked) *graph = made;
+    if (!spoilt && !asked && joined) *graph = made;
     if (!*graph) cuGraphDestroy(made);
-    return asked ? asked : spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    return asked     ? asked
+           : spoilt  ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+           : !joined ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                     : CUDA_SUCCESS;
 }
 
 /* ---- events ---- */

@@ -1,11 +1,14 @@
-/* Recording a program's calls into CUDA graphs, so that a step costs the host one launch.
+/* Running a program: its calls are captured into CUDA graphs, so that a step costs the host one
+ * launch.
  *
- * A recording holds for one list of addresses: calls are recorded with the memory they work on.
- * Memory that comes and goes has the same few addresses again and again (memory.c), and values that
- * wander get a place (places.h), so a handful of recordings serves a training loop; a new list
- * takes over the oldest one's graph, whose nodes are given the new addresses. The first run of a
- * program is not recorded: most run only once. Calls that wait (collectives between streams,
- * reference kernels) stand between two recordings. */
+ * A graph holds for one list of addresses, because calls are captured with the memory they work on.
+ * Freed memory is kept and reused at the same few addresses (context/memory.c), and values that
+ * move are copied to stable ones (graph_inputs.c), so a handful of graphs serves a training loop.
+ * When all slots are taken, the least recently used graph is updated to the new addresses.
+ *
+ * The first run of a program is not captured: most programs run only once. Calls that wait for
+ * something (collectives between streams, the host fallback) cannot be captured and stand between
+ * two graphs. */
 #include "device/cuda/graph/cuda_graph.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -17,136 +20,152 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECORDINGS = 16, N_PHASES = MG_BOTH_PHASES + 1 };
+enum { MOST_GRAPHS = 16, N_PHASES = MG_BOTH_PHASES + 1 };
 
+/* An executable graph, with everything that it was captured for. */
 typedef struct recording {
-    CUgraphExec graph; /* NULL: this one is empty */
+    CUgraphExec graph; /* NULL: the slot is empty */
     mg_phase phase;
-    int first;         /* its first call */
-    const void *arena; /* the addresses: of the arena, */
-    const mg_comm *comm, *world;
-    int generation;  /* of the communicators: each adds to it */
-    void **external; /* and of the external values */
-    uint64_t used;   /* when last */
+    int first;                   /* its first call */
+    const void *arena;           /* the arena's address */
+    const mg_comm *comm, *world; /* the communicators, */
+    int generation;              /* and the sum of their generations: resets since they were made */
+    void **external;             /* owned: the addresses of the external values */
+    uint64_t used;               /* the program's clock at its last launch */
 } recording;
 
-/* MGPU_CUDA_RECORD, for looking into trouble: apart (the default; see apart.h), chain, no. */
-typedef enum way { APART, CHAIN, NOT } way;
+/* MGPU_CUDA_GRAPH, to look into trouble. parallel, the default: edges only where one call must wait
+ * for another (graph_edges.c). chain: one call after the other. no: nothing is captured. */
+typedef enum capture_mode { PARALLEL, CHAIN, NO_CAPTURE } capture_mode;
 
 typedef struct program {
     mg_device *device;
     mg_program *calls;
-    mg_step *steps; /* what they were made of */
+    mg_step *steps; /* owned: what the calls were made of, after epilogue fusion */
     int n_external;
-    mg_cuda_graph_inputs *places;
-    bool draws[N_PHASES];
-    way way;
-    uint64_t runs[N_PHASES];
-    uint64_t clock;
-    recording kept[RECORDINGS];
+    mg_cuda_graph_inputs *inputs;
+    bool draws[N_PHASES]; /* the phase draws random numbers relative to the run's state */
+    capture_mode mode;
+    uint64_t runs[N_PHASES]; /* so far */
+    uint64_t clock;          /* counts launches of graphs */
+    recording graphs[MOST_GRAPHS];
 } program;
 
-/* ---- finding ---- */
+/* ---- finding a graph ---- */
 
 static int generation_of(const mg_run *run) {
     return (run->comm ? run->comm->generation : 0) + (run->world ? run->world->generation : 0);
 }
 
-static bool is_for(const program *p, const recording *r, const mg_run *run, int first) {
+/* Whether the graph is for a run with these addresses and communicators, from this call on. */
+static bool matches_run(const program *p, const recording *r, const mg_run *run, int first) {
     return r->graph && r->first == first && r->phase == run->phase && r->arena == run->arena &&
            r->comm == run->comm && r->world == run->world && r->generation == generation_of(run) &&
            memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
 }
 
-static recording *find(program *p, const mg_run *run, int first) {
-    for (int i = 0; i < RECORDINGS; i++)
-        if (is_for(p, &p->kept[i], run, first)) return &p->kept[i];
+static recording *find_graph(program *p, const mg_run *run, int first) {
+    for (int i = 0; i < MOST_GRAPHS; i++)
+        if (matches_run(p, &p->graphs[i], run, first)) return &p->graphs[i];
     return NULL;
 }
 
-static void drop(recording *r) {
+static void drop_graph(recording *r) {
     if (r->graph) mg_cu.cuGraphExecDestroy(r->graph);
     r->graph = NULL;
 }
 
-/* Those with a communicator that was aborted since: it ends when the last of them does. */
-static void drop_void(program *p, const mg_run *run) {
-    for (int i = 0; i < RECORDINGS; i++) {
-        recording *r = &p->kept[i];
+/* Drops graphs of a communicator that was aborted since: it is freed with the last of them. */
+static void drop_aborted(program *p, const mg_run *run) {
+    for (int i = 0; i < MOST_GRAPHS; i++) {
+        recording *r = &p->graphs[i];
         if (r->comm == run->comm && r->world == run->world && r->generation != generation_of(run))
-            drop(r);
+            drop_graph(r);
     }
 }
 
-/* An empty one, or the one used longest ago. */
-static recording *oldest(program *p) {
-    recording *old = &p->kept[0];
-    for (int i = 0; i < RECORDINGS; i++) {
-        if (!p->kept[i].graph) return &p->kept[i];
-        if (p->kept[i].used < old->used) old = &p->kept[i];
+/* An empty slot, or the least recently used graph. */
+static recording *least_recent(program *p) {
+    recording *old = &p->graphs[0];
+    for (int i = 0; i < MOST_GRAPHS; i++) {
+        if (!p->graphs[i].graph) return &p->graphs[i];
+        if (p->graphs[i].used < old->used) old = &p->graphs[i];
     }
     return old;
 }
 
-/* ---- recording ---- */
+/* ---- capturing ---- */
 
-/* What the driver, or a library, will not have recorded goes without from now on. */
+/* If the driver or a library refuses to be captured, the program runs without graphs from now on.
+ */
 static void note_refusal(program *p, CUresult r) {
     if (r < CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r > CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
         return;
-    mg_log("fallback", "%s: a step is not recorded: %s", p->device->name, mg_error_message());
-    p->way = NOT;
+    mg_log("fallback", "%s: a step is not captured into a CUDA graph: %s", p->device->name,
+           mg_error_message());
+    p->mode = NO_CAPTURE;
 }
 
-/* A recording of a whole step moves the random state on itself, to where the next one wants it. */
-static bool moves_rng(const program *p, const mg_run *run, int first, int last) {
+mg_status mg_cuda_advance_rng(const mg_device *d, uint64_t draws) {
+    const mg_cuda *s = d->state;
+    const rng_advance_params p = {.cell = (mg_rng_cell *)(uintptr_t)s->rng, .by = draws};
+    return mg_cuda_launch(d, s->rng_advance, 1, 1, 0, &p);
+}
+
+/* Whether a graph of these calls advances the random state itself, to where the next step wants it:
+ * only if it is the graph of a whole step. */
+static bool advances_rng(const program *p, const mg_run *run, int first, int last) {
     int begin, end;
     mg_program_phase(p->calls, run->phase, &begin, &end);
     return run->phase == MG_BOTH_PHASES && p->draws[run->phase] && first == begin && last == end;
 }
 
-static mg_status record_calls(program *p, const mg_run *run, int first, int last) {
-    const mg_cuda *s = p->device->state;
-    const rng_advance_params rng = {.cell = (mg_rng_cell *)(uintptr_t)s->rng, .by = run->draws};
-    MG_TRY(p->way == APART ? mg_cuda_capture_calls(p->device, p->calls, run, first, last)
-                           : mg_program_record_calls(p->calls, run, first, last));
-    if (!moves_rng(p, run, first, last)) return MG_OK;
-    return mg_cuda_launch(p->device, s->rng_advance, 1, 1, 0, &rng);
+static mg_status capture_calls(program *p, const mg_run *run, int first, int last) {
+    const bool advances = advances_rng(p, run, first, last);
+    if (p->mode == PARALLEL)
+        return mg_cuda_capture_calls(p->device, p->calls, run, first, last, advances);
+    MG_TRY(mg_program_record_calls(p->calls, run, first, last));
+    return advances ? mg_cuda_advance_rng(p->device, run->draws) : MG_OK;
 }
 
-/* The calls [first, last) as a graph that was not started. */
+/* *graph: the calls [first, last), not launched yet. The stream ends its capture in any case. */
 static mg_status capture(program *p, const mg_run *run, int first, int last, CUgraph *graph) {
     const mg_cuda *s = p->device->state;
     MG_TRY(mg_cuda_check(p->device,
                          mg_cu.cuStreamBeginCapture(s->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                         "begin a recording"));
-    mg_status status = record_calls(p, run, first, last);
+                         "begin a capture"));
+    mg_status status = capture_calls(p, run, first, last);
+    const bool failed = status != MG_OK;
     const CUresult r = mg_cu.cuStreamEndCapture(s->stream, graph);
     const bool made = r == CUDA_SUCCESS && *graph;
-    if (status != MG_OK && made) mg_cu.cuGraphDestroy(*graph);
-    if (status == MG_OK) status = mg_cuda_check(p->device, r, "end a recording");
-    if (status != MG_OK) note_refusal(p, r);
+    if (failed && made) mg_cu.cuGraphDestroy(*graph);
+    if (status == MG_OK) status = mg_cuda_check(p->device, r, "end a capture");
+    /* Calls that failed half way leave the stream's work unjoined: no refusal. */
+    if (status != MG_OK && (!failed || r != CUDA_ERROR_STREAM_CAPTURE_UNJOINED)) note_refusal(p, r);
     return status;
 }
 
-/* The graph in place of r's own: the same nodes with other addresses if that is possible. */
-static CUresult replace(recording *r, bool same_calls, CUgraph graph) {
+/* Puts the graph in place of r's: by updating the addresses in r's if both have the same calls,
+ * which is cheaper than instantiating a new one. */
+static CUresult replace_graph(recording *r, bool same_calls, CUgraph graph) {
     CUgraphExecUpdateResultInfo info;
     if (r->graph && same_calls && mg_cu.cuGraphExecUpdate(r->graph, graph, &info) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
-    drop(r);
+    drop_graph(r);
     return mg_cu.cuGraphInstantiate(&r->graph, graph, 0);
 }
 
-static mg_status record(program *p, const mg_run *run, int first, int last, recording **made) {
-    recording *r = oldest(p);
+/* Captures the calls [first, last) into the least recently used slot. */
+static mg_status record_graph(program *p, const mg_run *run, int first, int last,
+                              recording **made) {
+    recording *r = least_recent(p);
     CUgraph graph = NULL;
     const size_t n = (size_t)p->n_external;
     if (!r->external && !(r->external = mg_alloc((n + 1) * sizeof *r->external))) return MG_OOM;
     MG_TRY(capture(p, run, first, last, &graph));
     const bool same_calls = r->first == first && r->phase == run->phase && r->comm == run->comm &&
                             r->world == run->world;
-    const CUresult result = replace(r, same_calls, graph);
+    const CUresult result = replace_graph(r, same_calls, graph);
     mg_cu.cuGraphDestroy(graph);
     if (result != CUDA_SUCCESS) {
         r->graph = NULL;
@@ -165,11 +184,13 @@ static mg_status record(program *p, const mg_run *run, int first, int last, reco
 
 /* ---- running ---- */
 
-static mg_status replay(program *p, const mg_run *run, int first, int last) {
+/* Launches the graph of the calls [first, last), captured now if there is none. The caller holds
+ * the device's turn. */
+static mg_status launch_graph(program *p, const mg_run *run, int first, int last) {
     mg_cuda *s = p->device->state;
-    recording *r = find(p, run, first);
-    const mg_status status = r ? MG_OK : record(p, run, first, last, &r);
-    if (status == MG_OOM || (status != MG_OK && p->way == NOT)) { /* it goes without */
+    recording *r = find_graph(p, run, first);
+    const mg_status status = r ? MG_OK : record_graph(p, run, first, last, &r);
+    if (status == MG_OOM || (status != MG_OK && p->mode == NO_CAPTURE)) { /* runs uncaptured */
         mg_error_clear();
         return mg_program_run_calls(p->calls, run, first, last);
     }
@@ -177,12 +198,13 @@ static mg_status replay(program *p, const mg_run *run, int first, int last) {
     r->used = ++p->clock;
     const CUresult result = mg_cu.cuGraphLaunch(r->graph, s->stream);
     if (result != CUDA_SUCCESS) s->rng_known = false;
-    if (moves_rng(p, run, first, last)) s->rng_there.base += run->draws;
+    if (advances_rng(p, run, first, last)) s->rng_there.base += run->draws;
     return mg_cuda_check(p->device, result, "start a graph");
 }
 
-/* Kernels read the random state from memory: a recording draws anew each time. Sent if it is not
- * there; between two pieces another thread may have sent its own. */
+/* Makes the random state in device memory that of the run. Kernels read it there, so that a graph
+ * draws new numbers at every launch. It is often there already, unless another thread ran a program
+ * in between. */
 static mg_status send_rng(program *p, const mg_run *run) {
     mg_cuda *s = p->device->state;
     const mg_rng_cell cell = {.base = run->rng.base, .seed = run->rng.seed};
@@ -194,24 +216,24 @@ static mg_status send_rng(program *p, const mg_run *run) {
     return mg_cuda_check(p->device, r, "send the random state");
 }
 
-/* Calls of which none waits. */
-static mg_status run_piece(program *p, const mg_run *run, int first, int last, bool recorded) {
+/* Runs the calls [first, last), none of which waits. */
+static mg_status run_piece(program *p, const mg_run *run, int first, int last, bool captured) {
     mg_cuda *s = p->device->state;
     mg_status status = MG_OK;
     pthread_mutex_lock(&s->turn);
     if (p->draws[run->phase]) status = send_rng(p, run);
     if (status == MG_OK)
-        status = recorded ? replay(p, run, first, last)
+        status = captured ? launch_graph(p, run, first, last)
                           : mg_program_run_calls(p->calls, run, first, last);
     pthread_mutex_unlock(&s->turn);
     return status;
 }
 
-/* With failures on the way: who does not come back from a call must not keep others from the
- * device. */
-static mg_status run_failing(program *p, const mg_run *run, int first, int last) {
+/* A run for which a fault is planned (device/fault.h), without graphs and without the turn: a call
+ * that hangs must not keep other threads from the device. */
+static mg_status run_with_fault(program *p, const mg_run *run, int first, int last) {
     if (p->draws[run->phase] && first < last) MG_TRY(send_rng(p, run));
-    mg_cuda_of(p->device)->rng_known = false; /* without the turn others may send theirs */
+    mg_cuda_of(p->device)->rng_known = false; /* other threads may send theirs */
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
@@ -220,34 +242,35 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     int first, last, after;
     mg_run own = *given, *run = &own;
     MG_TRY(mg_cuda_enter(p->device));
-    drop_void(p, run);
-    MG_TRY(mg_cuda_graph_inputs_copy_in(p->places, given, &own.external));
+    drop_aborted(p, run);
+    MG_TRY(mg_cuda_graph_inputs_copy_in(p->inputs, given, &own.external));
     mg_program_phase(p->calls, run->phase, &first, &last);
-    const bool recorded = p->runs[run->phase]++ > 0 && p->way != NOT;
+    const bool captured = p->runs[run->phase]++ > 0 && p->mode != NO_CAPTURE;
     if (mg_fault_planned()) {
-        MG_TRY(run_failing(p, run, first, last));
+        MG_TRY(run_with_fault(p, run, first, last));
         first = last;
     }
     for (int i = first; i < last; i = after) {
         const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
         if (i == first && run->phase != MG_COMMIT && mg_interrupt_pending() && mg_interrupt_take())
             return mg_fail(MG_INTERRUPTED, "interrupted");
-        if (wait > i) MG_TRY(run_piece(p, run, i, wait, recorded));
+        if (wait > i) MG_TRY(run_piece(p, run, i, wait, captured));
         if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
     }
-    return mg_cuda_graph_inputs_copy_out(p->places, given);
+    return mg_cuda_graph_inputs_copy_out(p->inputs, given);
 }
 
 /* ---- life ---- */
 
-/* The program's calls, with all the kernels that they want. */
+/* Fuses epilogues, makes the program's calls, and compiles and loads all generated kernels that
+ * they want. */
 static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_kernel_graph *graph) {
     mg_cuda *s = p->device->state;
-    mg_kernel_graph joined = *graph;
+    mg_kernel_graph fused = *graph;
     pthread_mutex_lock(&s->compiling);
     mg_status status = mg_cuda_fuse_epilogues(p->device, graph, &p->steps);
-    joined.steps = p->steps;
-    if (status == MG_OK) status = mg_program_compile(p->device, set, &joined, &p->calls);
+    fused.steps = p->steps;
+    if (status == MG_OK) status = mg_program_compile(p->device, set, &fused, &p->calls);
     if (status != MG_OK) {
         mg_cuda_modules_forget(s);
     } else if ((status = mg_cuda_modules_finish(p->device)) != MG_OK) {
@@ -257,30 +280,31 @@ static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_ke
     return status;
 }
 
-static mg_status choose_way(way *chosen) {
-    static const char *const names[] = {[APART] = "apart", [CHAIN] = "chain", [NOT] = "no"};
-    const char *text = getenv("MGPU_CUDA_RECORD");
-    *chosen = APART;
+static mg_status read_capture_mode(capture_mode *mode) {
+    static const char *const names[] = {
+        [PARALLEL] = "parallel", [CHAIN] = "chain", [NO_CAPTURE] = "no"};
+    const char *text = getenv("MGPU_CUDA_GRAPH");
+    *mode = PARALLEL;
     if (!text || !*text) return MG_OK;
-    for (*chosen = APART; *chosen <= NOT; ++*chosen)
-        if (strcmp(text, names[*chosen]) == 0) return MG_OK;
-    return mg_fail(MG_USAGE, "MGPU_CUDA_RECORD is \"%s\": it must be apart, chain or no", text);
+    for (*mode = PARALLEL; *mode <= NO_CAPTURE; ++*mode)
+        if (strcmp(text, names[*mode]) == 0) return MG_OK;
+    return mg_fail(MG_USAGE, "MGPU_CUDA_GRAPH is \"%s\": it must be parallel, chain or no", text);
 }
 
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
                                   const mg_kernel_graph *graph, mg_program **made) {
-    way chosen;
-    MG_TRY(choose_way(&chosen));
+    capture_mode mode;
+    MG_TRY(read_capture_mode(&mode));
     MG_TRY(mg_cuda_enter(d));
     program *p = mg_alloc_zero(sizeof *p);
     if (!p) return MG_OOM;
     p->device = d;
-    p->way = chosen;
+    p->mode = mode;
     p->n_external = graph->n_external;
-    p->places = mg_cuda_graph_inputs_new(d, graph);
-    const mg_status status = p->places ? compile_calls(p, set, graph) : MG_OOM;
+    p->inputs = mg_cuda_graph_inputs_new(d, graph);
+    const mg_status status = p->inputs ? compile_calls(p, set, graph) : MG_OOM;
     if (status != MG_OK) {
-        mg_cuda_graph_inputs_free(p->places);
+        mg_cuda_graph_inputs_free(p->inputs);
         mg_free(p->steps);
         mg_free(p);
         return status;
@@ -294,12 +318,13 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
 void mg_cuda_program_release(mg_program *calls) {
     program *p = (program *)calls;
     if (!p) return;
-    mg_cu.cuCtxSetCurrent(mg_cuda_of(p->device)->context); /* an error here changes nothing */
-    for (int i = 0; i < RECORDINGS; i++) {
-        drop(&p->kept[i]);
-        mg_free(p->kept[i].external);
+    mg_cu.cuCtxSetCurrent(
+        mg_cuda_of(p->device)->context); /* if this fails there is nothing to free */
+    for (int i = 0; i < MOST_GRAPHS; i++) {
+        drop_graph(&p->graphs[i]);
+        mg_free(p->graphs[i].external);
     }
-    mg_cuda_graph_inputs_free(p->places);
+    mg_cuda_graph_inputs_free(p->inputs);
     mg_program_release(p->calls);
     mg_free(p->steps);
     mg_free(p);

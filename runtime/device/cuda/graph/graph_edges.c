@@ -1,34 +1,45 @@
-/* A graph of what must come before what, instead of a chain.
+/* The edges of a CUDA graph: which captured call waits for which.
  *
- * The stream records a chain: each kernel behind the one before. But a step has many small kernels
- * that have nothing to do with each other, and a GPU has room for several at once. A call must wait
- * for an earlier one only if one of the two writes bytes that the other touches; all that a call
- * touches is known, its scratch and the reuse of the arena included. So before each call the place
- * where the stream records is moved behind just those calls. */
-#include "device/cuda/graph/cuda_graph.h"
+ * A stream captures a chain, each kernel behind the one before. But a step has many small kernels
+ * that do not depend on each other, and a GPU has room for several at once. A call must wait for an
+ * earlier one only if one of the two writes bytes that the other reads or writes. The program knows
+ * all bytes that a call touches, its scratch and the reuse of the arena included. So before each
+ * call is captured, the stream's capture dependencies are set to exactly the calls it conflicts
+ * with.
+ *
+ * At the end the stream depends on every leaf of the graph. A library that draws a stream of its
+ * own into the capture (NCCL does) otherwise leaves work there that the capturing stream has not
+ * joined, and the driver may refuse to end the capture. */
 #include "core/alloc.h"
 #include "device/cuda/context/context.h"
+#include "device/cuda/graph/cuda_graph.h"
 #include <string.h>
 
+/* Byte ranges that one call may touch: concat and multi-tensor updates have hundreds. */
 enum { MOST_RANGES = 2048 };
 
-typedef struct node { /* a call, and those that run together with it */
-    mg_range *ranges;
+/* A vertex of the dependency graph: one call, or several that the program runs as one. */
+typedef struct node {
+    mg_range *ranges; /* owned: the bytes it reads or writes */
     int n_ranges;
-    uint64_t *before;  /* bits: the nodes it comes after, by any path */
-    CUgraphNode *ends; /* what it recorded last; of a call without work: what it would come after */
+    uint64_t *before; /* owned, a bit set: all nodes that it comes after, by any path */
+    /* Owned: the graph nodes captured last. A call that enqueued nothing has those that the stream
+     * depended on at that moment, so whoever waits for the call waits for them. */
+    CUgraphNode *ends;
     size_t n_ends;
 } node;
 
-typedef struct apart {
+typedef struct edge_builder {
     mg_device *device;
     node *nodes;
-    int n, words;
-} apart;
+    int n;
+    int words;  /* of a bit set over all nodes */
+    int *waits; /* room for a list of all nodes */
+} edge_builder;
 
-/* ---- what must come before what ---- */
+/* ---- which node must wait for which ---- */
 
-static bool meet(const node *a, const node *b) {
+static bool ranges_conflict(const node *a, const node *b) {
     for (int i = 0; i < a->n_ranges; i++)
         for (int k = 0; k < b->n_ranges; k++) {
             const mg_range *x = &a->ranges[i], *y = &b->ranges[k];
@@ -37,69 +48,112 @@ static bool meet(const node *a, const node *b) {
     return false;
 }
 
-static bool has(const uint64_t *bits, int i) {
+static bool has_bit(const uint64_t *bits, int i) {
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-/* The nodes that number k waits for itself, the latest first; their predecessors are implied. */
-static int find_waits(apart *a, int k, int *waits) {
+/* Writes to `waits` the nodes that node k needs an edge from, and returns their number. Going
+ * backwards, a node that an edge already implies by transitivity needs none of its own. */
+static int find_waits(edge_builder *b, int k) {
     int n = 0;
-    node *now = &a->nodes[k];
+    node *now = &b->nodes[k];
     for (int i = k - 1; i >= 0; i--) {
-        if (has(now->before, i) || !meet(&a->nodes[i], now)) continue;
-        waits[n++] = i;
+        if (has_bit(now->before, i) || !ranges_conflict(&b->nodes[i], now)) continue;
+        b->waits[n++] = i;
         now->before[i / 64] |= (uint64_t)1 << (i % 64);
-        for (int w = 0; w < a->words; w++) now->before[w] |= a->nodes[i].before[w];
+        for (int w = 0; w < b->words; w++) now->before[w] |= b->nodes[i].before[w];
     }
     return n;
 }
 
-/* ---- recording ---- */
+/* Writes the leaves, nodes that no other waits for, to `waits` and returns their number. */
+static int find_leaves(edge_builder *b) {
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        bool leaf = true;
+        for (int k = i + 1; k < b->n && leaf; k++) leaf = !has_bit(b->nodes[k].before, i);
+        if (leaf) b->waits[n++] = i;
+    }
+    return n;
+}
 
-static mg_status read_place(const apart *a, const CUgraphNode **ends, size_t *n) {
-    const mg_cuda *s = a->device->state;
+/* ---- the stream's capture dependencies ---- */
+
+/* The graph nodes that the stream's next work would depend on. *ends is the driver's, valid until
+ * the next call about this capture. */
+static mg_status read_dependencies(const edge_builder *b, const CUgraphNode **ends, size_t *n) {
+    const mg_cuda *s = b->device->state;
     const CUgraphEdgeData *edges;
     CUstreamCaptureStatus status;
     CUgraph graph;
     cuuint64_t id;
     MG_TRY(mg_cuda_check(
-        a->device, mg_cu.cuStreamGetCaptureInfo(s->stream, &status, &id, &graph, ends, &edges, n),
+        b->device, mg_cu.cuStreamGetCaptureInfo(s->stream, &status, &id, &graph, ends, &edges, n),
         "record a call"));
-    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return MG_OK; /* else the rest says nothing */
-    return mg_cuda_check(a->device, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "record a call");
+    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return MG_OK; /* else the rest is not set */
+    return mg_cuda_check(b->device, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "record a call");
 }
 
-/* Once each. */
-static size_t add_ends(CUgraphNode *list, size_t n, const node *now) {
-    for (size_t i = 0, k; i < now->n_ends; i++) {
-        for (k = 0; k < n && list[k] != now->ends[i];) k++;
-        if (k == n) list[n++] = now->ends[i];
+/* Appends those of `ends` that are not in the list of n yet; returns the new length. */
+static size_t add_ends(CUgraphNode *list, size_t n, const CUgraphNode *ends, size_t n_ends) {
+    for (size_t i = 0, k; i < n_ends; i++) {
+        for (k = 0; k < n && list[k] != ends[i];) k++;
+        if (k == n) list[n++] = ends[i];
     }
     return n;
 }
 
-/* Behind the ends of the nodes in `waits`. */
-static mg_status move_behind(const apart *a, const int *waits, int n) {
-    const mg_cuda *s = a->device->state;
-    size_t most = 0, n_behind = 0;
-    for (int i = 0; i < n; i++) most += a->nodes[waits[i]].n_ends;
-    CUgraphNode *behind = mg_alloc((most + 1) * sizeof *behind);
-    if (!behind) return MG_OOM;
-    for (int i = 0; i < n; i++) n_behind = add_ends(behind, n_behind, &a->nodes[waits[i]]);
-    const CUresult r = mg_cu.cuStreamUpdateCaptureDependencies(s->stream, behind, NULL, n_behind,
+/* Makes the stream's next work depend on the n nodes in `waits`, and on nothing else but, with
+ * `and_now`, what it depends on now. */
+static mg_status set_dependencies(const edge_builder *b, int n, bool and_now) {
+    const mg_cuda *s = b->device->state;
+    const CUgraphNode *now = NULL;
+    size_t n_now = 0, total = 0;
+    if (and_now) MG_TRY(read_dependencies(b, &now, &n_now));
+    size_t most = n_now + 1;
+    for (int i = 0; i < n; i++) most += b->nodes[b->waits[i]].n_ends;
+    CUgraphNode *list = mg_alloc(most * sizeof(CUgraphNode));
+    if (!list) return MG_OOM;
+    total = add_ends(list, total, now, n_now);
+    for (int i = 0; i < n; i++) {
+        const node *waited = &b->nodes[b->waits[i]];
+        total = add_ends(list, total, waited->ends, waited->n_ends);
+    }
+    const CUresult r = mg_cu.cuStreamUpdateCaptureDependencies(s->stream, list, NULL, total,
                                                                CU_STREAM_SET_CAPTURE_DEPENDENCIES);
-    mg_free(behind);
-    return mg_cuda_check(a->device, r, "record a call");
+    mg_free(list);
+    return mg_cuda_check(b->device, r, "record a call");
 }
 
-static mg_status record_node(apart *a, int k, mg_program *calls, const mg_run *run, int i,
-                             int *waits) {
+/* ---- nodes ---- */
+
+/* A new node that touches these ranges. After an error its parts are for free_nodes. */
+static mg_status add_node(edge_builder *b, const mg_range *ranges, int n) {
+    node *now = &b->nodes[b->n++];
+    now->ranges = mg_alloc((size_t)(n + 1) * sizeof *now->ranges);
+    now->before = mg_alloc_zero((size_t)b->words * sizeof *now->before);
+    if (!now->ranges || !now->before) return MG_OOM;
+    if (n) memcpy(now->ranges, ranges, (size_t)n * sizeof *ranges);
+    now->n_ranges = n;
+    return MG_OK;
+}
+
+/* The node of call i; *after is the call behind it. */
+static mg_status add_call_node(edge_builder *b, mg_program *calls, const mg_run *run, int i,
+                               int *after) {
+    mg_range ranges[MOST_RANGES];
+    const int n = mg_program_touches(calls, run, i, ranges, MOST_RANGES, after);
+    if (n < 0) return mg_fail(MG_INTERNAL, "a call touches more than %d places", MOST_RANGES);
+    return add_node(b, ranges, n);
+}
+
+static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const mg_run *run, int i) {
     const CUgraphNode *ends;
     size_t n;
-    node *now = &a->nodes[k];
-    MG_TRY(move_behind(a, waits, find_waits(a, k, waits)));
+    node *now = &b->nodes[k];
+    MG_TRY(set_dependencies(b, find_waits(b, k), false));
     MG_TRY(mg_program_record_calls(calls, run, i, i + 1));
-    MG_TRY(read_place(a, &ends, &n));
+    MG_TRY(read_dependencies(b, &ends, &n));
     now->ends = mg_alloc((n + 1) * sizeof(CUgraphNode));
     if (!now->ends) return MG_OOM;
     now->n_ends = n;
@@ -107,51 +161,38 @@ static mg_status record_node(apart *a, int k, mg_program *calls, const mg_run *r
     return MG_OK;
 }
 
-static mg_status measure(apart *a, mg_program *calls, const mg_run *run, int *i) {
-    mg_range ranges[MOST_RANGES];
-    node *now = &a->nodes[a->n];
-    const int n = mg_program_touches(calls, run, *i, ranges, MOST_RANGES, i);
-    if (n < 0) return mg_fail(MG_INTERNAL, "a call touches more than %d places", MOST_RANGES);
-    now->ranges = mg_alloc((size_t)(n + 1) * sizeof *now->ranges);
-    now->before = mg_alloc_zero((size_t)a->words * sizeof *now->before);
-    a->n++;
-    if (!now->ranges || !now->before) return MG_OOM;
-    memcpy(now->ranges, ranges, (size_t)n * sizeof *ranges);
-    now->n_ranges = n;
-    return MG_OK;
+/* Captures the kernel that advances the run's random state, behind all calls that read it. */
+static mg_status capture_rng_advance(edge_builder *b, const mg_run *run) {
+    static const mg_range state = {&mg_program_rng, &mg_program_rng + 1, true};
+    MG_TRY(add_node(b, &state, 1));
+    MG_TRY(set_dependencies(b, find_waits(b, b->n - 1), false));
+    return mg_cuda_advance_rng(b->device, run->draws);
 }
 
-/* Behind all calls that read the random state. */
-static mg_status end_behind_draws(apart *a, int *waits) {
-    static const mg_range state = {&mg_program_rng, &mg_program_rng + 1, true};
-    node *now = &a->nodes[a->n];
-    now->ranges = mg_alloc(sizeof *now->ranges);
-    now->before = mg_alloc_zero((size_t)a->words * sizeof *now->before);
-    a->n++;
-    if (!now->ranges || !now->before) return MG_OOM;
-    now->ranges[0] = state;
-    now->n_ranges = 1;
-    return move_behind(a, waits, find_waits(a, a->n - 1, waits));
+static void free_nodes(edge_builder *b) {
+    for (int k = 0; k < b->n; k++) {
+        mg_free(b->nodes[k].ranges);
+        mg_free(b->nodes[k].before);
+        mg_free(b->nodes[k].ends);
+    }
+    mg_free(b->nodes);
+    mg_free(b->waits);
 }
 
 mg_status mg_cuda_capture_calls(mg_device *d, mg_program *calls, const mg_run *run, int first,
-                                int last) {
-    apart a = {.device = d, .words = (last - first + 1) / 64 + 1};
-    a.nodes = mg_alloc_zero((size_t)(last - first + 1) * sizeof *a.nodes); /* and the end */
-    int *waits = mg_alloc((size_t)(last - first + 1) * sizeof *waits);
-    mg_status status = a.nodes && waits ? MG_OK : MG_OOM;
+                                int last, bool advances_rng) {
+    const size_t most = (size_t)(last - first + 1); /* calls, and the advance of the random state */
+    edge_builder b = {.device = d, .words = (int)most / 64 + 1};
+    b.nodes = mg_alloc_zero(most * sizeof *b.nodes);
+    b.waits = mg_alloc(most * sizeof *b.waits);
+    mg_status status = b.nodes && b.waits ? MG_OK : MG_OOM;
     for (int i = first, after = first; after < last && status == MG_OK; i = after) {
-        const int k = a.n;
-        status = measure(&a, calls, run, &after);
-        if (status == MG_OK) status = record_node(&a, k, calls, run, i, waits);
+        const int k = b.n;
+        status = add_call_node(&b, calls, run, i, &after);
+        if (status == MG_OK) status = capture_call(&b, k, calls, run, i);
     }
-    if (status == MG_OK) status = end_behind_draws(&a, waits);
-    for (int k = 0; k < a.n; k++) {
-        mg_free(a.nodes[k].ranges);
-        mg_free(a.nodes[k].before);
-        mg_free(a.nodes[k].ends);
-    }
-    mg_free(a.nodes);
-    mg_free(waits);
+    if (status == MG_OK && advances_rng) status = capture_rng_advance(&b, run);
+    if (status == MG_OK) status = set_dependencies(&b, find_leaves(&b), advances_rng);
+    free_nodes(&b);
     return status;
 }

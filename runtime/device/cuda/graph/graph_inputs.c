@@ -1,38 +1,44 @@
-/* Places: see places.h. A value gets one when its address has changed a few times, and often: data
- * that changes with the epoch is read where it lies. */
-#include "device/cuda/graph/cuda_graph.h"
+/* Stable addresses for the external values of a program that move from run to run.
+ *
+ * A CUDA graph holds for one list of addresses. Most external values (weights, optimizer state)
+ * stay where they are, but the batch of a loop, or a loss that is returned, lies elsewhere at every
+ * run. Such a value gets memory of the program's own: inputs are copied in before a run, results
+ * are copied out after it, and the graph only ever sees that memory.
+ *
+ * A copy costs time too, so a value gets its memory only after its address has changed CHANGES
+ * times and in at least every PER_CHANGE-th run: data that changes once per epoch is read in place.
+ */
 #include "core/alloc.h"
-#include "device/cuda/context/memory.h"
 #include "device/cuda/context/context.h"
+#include "device/cuda/context/memory.h"
+#include "device/cuda/graph/cuda_graph.h"
 #include <string.h>
 
+/* Larger values (bytes) are never copied: a new graph costs less. */
 enum { LARGEST = 8 << 20, CHANGES = 3, PER_CHANGE = 4 };
 
 typedef struct value {
-    int external;
+    int external; /* its index among the program's external values */
     size_t bytes;
-    bool made;        /* by the program, which else only reads it */
-    mg_phase phase;   /* in which it is made; of what is read the first */
-    const void *last; /* where it lay */
-    unsigned runs, changes;
-    void *place; /* owned; NULL: it has none */
+    bool made;         /* the program writes it; otherwise it only reads it */
+    mg_phase phase;    /* the phase that writes it; of an input, the first phase */
+    const void *last;  /* its address in the previous run */
+    unsigned runs;     /* seen so far */
+    unsigned changes;  /* runs whose address differed from the previous one's */
+    void *own_address; /* owned: the stable memory; NULL while it is used in place */
 } value;
 
 struct mg_cuda_graph_inputs {
     mg_device *device;
     int n, n_external;
-    void **external; /* n_external */
-    value list[];
+    void **external; /* n_external addresses: what the graph is to use in this run */
+    value list[];    /* n values that are small enough */
 };
 
-static size_t bytes_of(const mg_value *v) {
-    return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
-}
-
-/* The values that may get a place. */
+/* Fills the list with the values that may get stable memory. */
 static void list_values(mg_cuda_graph_inputs *p, const mg_kernel_graph *graph) {
     for (int i = 0; i < graph->n_external; i++)
-        p->list[i] = (value){.external = i, .bytes = bytes_of(&graph->values[i])};
+        p->list[i] = (value){.external = i, .bytes = mg_value_bytes(&graph->values[i])};
     for (int s = 0; s < graph->n_steps; s++)
         for (int o = 0; o < graph->steps[s].n_out; o++) {
             if (graph->steps[s].out[o] >= graph->n_external) continue;
@@ -62,25 +68,27 @@ mg_cuda_graph_inputs *mg_cuda_graph_inputs_new(mg_device *d, const mg_kernel_gra
 void mg_cuda_graph_inputs_free(mg_cuda_graph_inputs *p) {
     if (!p) return;
     for (int i = 0; i < p->n; i++)
-        if (p->list[i].place) mg_device_free(p->device, p->list[i].place, p->list[i].bytes);
+        if (p->list[i].own_address)
+            mg_device_free(p->device, p->list[i].own_address, p->list[i].bytes);
     mg_free(p->external);
     mg_free(p);
 }
 
-/* Counts, and gives it a place when it is time; without memory it goes without. */
-static void look_at(value *v, mg_device *d, const void *address) {
+/* Counts the run and the change of address, and allocates stable memory when the counts ask for it.
+ * Without memory the value stays in place, and counting begins anew. */
+static void count_run(value *v, mg_device *d, const void *address) {
     v->changes += v->runs > 0 && v->last != address;
     v->runs++;
     v->last = address;
-    if (v->place || v->changes < CHANGES || v->changes * PER_CHANGE < v->runs) return;
-    if (mg_device_alloc(d, v->bytes, &v->place) != MG_OK) {
-        v->place = NULL;
+    if (v->own_address || v->changes < CHANGES || v->changes * PER_CHANGE < v->runs) return;
+    if (mg_device_alloc(d, v->bytes, &v->own_address) != MG_OK) {
+        v->own_address = NULL;
         v->changes = 0;
         mg_error_clear();
     }
 }
 
-static mg_status copy(mg_device *d, void *to, const void *from, size_t bytes) {
+static mg_status copy_value(mg_device *d, void *to, const void *from, size_t bytes) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->turn);
     const mg_status status = mg_cuda_copy(d, to, from, bytes);
@@ -88,7 +96,8 @@ static mg_status copy(mg_device *d, void *to, const void *from, size_t bytes) {
     return status;
 }
 
-static bool is_now(const value *v, const mg_run *run) {
+/* Whether this run reads the input, or writes the result. */
+static bool is_used_in(const value *v, const mg_run *run) {
     return run->phase == MG_BOTH_PHASES || run->phase == v->phase;
 }
 
@@ -98,10 +107,11 @@ mg_status mg_cuda_graph_inputs_copy_in(mg_cuda_graph_inputs *p, const mg_run *ru
     for (int i = 0; i < p->n; i++) {
         value *v = &p->list[i];
         void **address = &p->external[v->external];
-        if (is_now(v, run)) look_at(v, p->device, *address);
-        if (!v->place) continue;
-        if (is_now(v, run) && !v->made) MG_TRY(copy(p->device, v->place, *address, v->bytes));
-        *address = v->place;
+        if (is_used_in(v, run)) count_run(v, p->device, *address);
+        if (!v->own_address) continue;
+        if (is_used_in(v, run) && !v->made)
+            MG_TRY(copy_value(p->device, v->own_address, *address, v->bytes));
+        *address = v->own_address;
     }
     *external = p->external;
     return MG_OK;
@@ -110,8 +120,8 @@ mg_status mg_cuda_graph_inputs_copy_in(mg_cuda_graph_inputs *p, const mg_run *ru
 mg_status mg_cuda_graph_inputs_copy_out(const mg_cuda_graph_inputs *p, const mg_run *run) {
     for (int i = 0; i < p->n; i++) {
         const value *v = &p->list[i];
-        if (v->made && v->place && is_now(v, run))
-            MG_TRY(copy(p->device, run->external[v->external], v->place, v->bytes));
+        if (v->made && v->own_address && is_used_in(v, run))
+            MG_TRY(copy_value(p->device, run->external[v->external], v->own_address, v->bytes));
     }
     return MG_OK;
 }
