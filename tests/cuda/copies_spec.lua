@@ -73,7 +73,7 @@ end)
 test("so do those where nothing arrives although the driver says so", function()
   local output, calls = run(MAKE .. 'show(x:to "cuda:1") show((x * 2):to "cuda:1")',
     "MGPU_FAKE_CUDA_DEAF=1 MGPU_LOG=fallback")
-  check.matches(output, "fallback: cuda:0 and cuda:1 copy by way of the host: bytes do not arrive\n")
+  check.matches(output, "fallback: cuda:0 and cuda:1 copy through host memory: bytes do not arrive\n")
   check.matches(output, "cuda:1\t1\t2\t3\ncuda:1\t2\t4\t6\n")
   check.equal(calls.cuMemcpyPeerAsync, 2) -- tried out once, there and back
 end)

@@ -222,7 +222,7 @@ end)
 test("what earlier work did wrong is told, and not that memory is short", function()
   local out, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
     .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- what is on a lost GPU is no leak
-  check.matches(out, "cuda:0[^\n]*: take memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
+  check.matches(out, "cuda:0[^\n]*: allocate memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   check.falsy(out:find "out of memory")
   check.equal(status, 77)
 end)

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* FORMAT: version of the file layout. PATH: bytes of a path. TRIM_EVERY: writes between two trims.
+ */
 enum { FORMAT = 1, PATH = 4096, TRIM_EVERY = 256 };
+/* Bytes of all entries that trimming leaves. */
 #define MOST ((int64_t)512 << 20)
 
 static const char magic[8] = "MGCACHE";
@@ -18,7 +21,7 @@ typedef struct header {
     uint64_t format, key_bytes, data_bytes, checksum; /* of all else */
 } header;
 
-/* Two threads of a process would write to the same temporary file. */
+/* Guards writing: two threads of a process would use the same temporary file. */
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static int writes;
 
@@ -29,6 +32,7 @@ uint64_t mg_cuda_hash(uint64_t hash, const void *data, size_t n) {
     return hash;
 }
 
+/* The cache's folder; false if neither MGPU_CACHE nor HOME is set, or the path is too long. */
 static bool find_folder(char *path, size_t room) {
     const char *chosen = getenv("MGPU_CACHE"), *home = getenv("HOME");
     int n = -1;
@@ -39,6 +43,7 @@ static bool find_folder(char *path, size_t room) {
     return n > 0 && (size_t)n < room;
 }
 
+/* The path of the entry for a key. */
 static bool find_entry(char *path, size_t room, const char *kind, const char *key) {
     char folder[PATH];
     if (!find_folder(folder, sizeof folder)) return false;
@@ -47,6 +52,7 @@ static bool find_entry(char *path, size_t room, const char *kind, const char *ke
     return n > 0 && (size_t)n < room;
 }
 
+/* Over the header (with 0 in the place of the checksum), the key and the data. */
 static uint64_t checksum(header h, const void *key, const void *data) {
     h.checksum = 0;
     uint64_t sum = mg_cuda_hash(0, &h, sizeof h);
@@ -56,8 +62,8 @@ static uint64_t checksum(header h, const void *key, const void *data) {
 
 /* ---- reading ---- */
 
-/* All of a file; NULL if it cannot be read. */
-static char *read_all(const char *path, size_t *bytes) {
+/* The contents of a file, a block from mg_alloc, or NULL if it cannot be read. */
+static char *read_file(const char *path, size_t *bytes) {
     int64_t size = 0;
     char *all = NULL;
     mg_file *f = mg_io_exists(path) ? mg_io_open(path) : NULL;
@@ -71,6 +77,7 @@ static char *read_all(const char *path, size_t *bytes) {
     return all;
 }
 
+/* Whether a file's contents are an undamaged entry for this very key. */
 static bool is_intact(const char *all, size_t bytes, const char *key) {
     header h;
     if (bytes < sizeof h) return false;
@@ -88,7 +95,7 @@ void *mg_cuda_cache_read(const char *kind, const char *key, size_t *bytes) {
     char path[PATH + 64];
     size_t size = 0;
     if (!find_entry(path, sizeof path, kind, key)) return NULL;
-    char *all = read_all(path, &size);
+    char *all = read_file(path, &size);
     if (all && is_intact(all, size, key)) {
         const size_t before = sizeof(header) + strlen(key);
         *bytes = size - before;
@@ -102,6 +109,7 @@ void *mg_cuda_cache_read(const char *kind, const char *key, size_t *bytes) {
 
 /* ---- writing ---- */
 
+/* The file appears under its name only when it is complete (mg_io_commit). */
 static mg_status write_entry(const char *path, const char *key, const void *data, size_t bytes) {
     header h = {.format = FORMAT, .key_bytes = strlen(key), .data_bytes = bytes};
     memcpy(h.magic, magic, sizeof magic);
@@ -128,7 +136,7 @@ void mg_cuda_cache_write(const char *kind, const char *key, const void *data, si
     mg_error_clear();
 }
 
-/* ---- keeping it small ---- */
+/* ---- trimming ---- */
 
 typedef struct entry {
     char name[128];
@@ -140,14 +148,16 @@ typedef struct entries {
     size_t n, room;
 } entries;
 
-/* <kind>-<16 digits>, or what a process that died has left of one. */
+/* Whether a file is called <kind>-<16 digits>, or is the temporary file of such an entry, left by a
+ * process that died. */
 static bool is_entry_name(const char *name) {
     const char *dash = strrchr(name, '-');
     const size_t digits = dash ? strspn(dash + 1, "0123456789abcdef") : 0;
     return digits == 16 && (dash[17] == 0 || strncmp(dash + 17, ".tmp.", 5) == 0);
 }
 
-static mg_status note(void *context, const char *name, int64_t bytes, int64_t changed) {
+/* Called for each file of the folder: adds entries to the list. */
+static mg_status add_entry(void *context, const char *name, int64_t bytes, int64_t changed) {
     entries *all = context;
     if (strlen(name) >= sizeof all->items->name || !is_entry_name(name)) return MG_OK;
     if (all->n == all->room) {
@@ -169,7 +179,7 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The folder may be one in which others keep things, too. */
+/* Removes the file if it begins as our entries do: the folder may hold files of others. */
 static void remove_entry(const char *path) {
     char start[sizeof magic] = "";
     size_t got = 0;
@@ -184,7 +194,7 @@ void mg_cuda_cache_trim(int64_t most) {
     char folder[PATH], path[PATH + 160];
     entries all = {0};
     int64_t kept = 0;
-    if (find_folder(folder, sizeof folder) && mg_io_each(folder, note, &all) == MG_OK) {
+    if (find_folder(folder, sizeof folder) && mg_io_each(folder, add_entry, &all) == MG_OK) {
         qsort(all.items, all.n, sizeof *all.items, newest_first);
         for (size_t i = 0; i < all.n; i++) {
             kept += all.items[i].bytes;

@@ -1,8 +1,8 @@
-/* Images of generated kernels: a list of what the process holds, and threads that compile.
+/* The process's list of images, and the threads that compile them.
  *
- * An image goes from wanted to busy, when a thread takes it, to made or failed, and never back. Its
- * state, holders and place in the list are the lock's; the rest belongs to the thread that makes
- * it, then to all, for reading. */
+ * An image goes from WANTED to BUSY, when a thread takes it, to MADE or FAILED, and never back. The
+ * lock guards its state, its reference count and the list. The other fields belong to the thread
+ * that compiles it, and are read-only afterwards. */
 #include "device/cuda/codegen/compile_ahead.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -12,28 +12,29 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MOST_THREADS = 8 };
+enum { MOST_THREADS = 8 }; /* that compile one program's kernels */
 
 struct mg_cuda_image {
     mg_cuda_image *next;
-    int holders;
+    int holders; /* references; the last one to go frees the image */
     enum { WANTED, BUSY, MADE, FAILED } state;
-    bool from_disk, refused;   /* by a driver: nobody else gets it */
+    bool from_disk;            /* read from the disk cache */
+    bool refused;              /* by the driver: nobody else gets it */
     char *name, *source, *key; /* owned */
     int major, minor;
-    void *data;     /* owned */
-    double seconds; /* that compiling took, until that is logged */
+    void *data;     /* owned: the machine code */
+    double seconds; /* how long compiling took; 0 once that was logged */
     mg_status status;
-    char *problem; /* owned: the message, of one that failed */
+    char *problem; /* owned: the error message, if it failed */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a state that was busy */
-static mg_cuda_image *held;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* an image stopped being BUSY */
+static mg_cuda_image *images_held;                        /* all images of the process */
 
-/* ---- life ---- */
+/* ---- making and freeing images ---- */
 
-static void release(mg_cuda_image *m) {
+static void free_image(mg_cuda_image *m) {
     mg_free(m->name);
     mg_free(m->source);
     mg_free(m->key);
@@ -46,11 +47,11 @@ void mg_cuda_image_drop(mg_cuda_image *image) {
     if (!image) return;
     pthread_mutex_lock(&lock);
     const bool last = --image->holders == 0;
-    mg_cuda_image **place = &held;
+    mg_cuda_image **place = &images_held;
     while (last && *place != image) place = &(*place)->next;
     if (last) *place = image->next;
     pthread_mutex_unlock(&lock);
-    if (last) release(image);
+    if (last) free_image(image);
 }
 
 static mg_cuda_image *new_image(const char *name, const char *source, const char *key, int major,
@@ -64,12 +65,13 @@ static mg_cuda_image *new_image(const char *name, const char *source, const char
                          .major = major,
                          .minor = minor};
     if (m->name && m->source && m->key) return m;
-    release(m);
+    free_image(m);
     return NULL;
 }
 
-static mg_cuda_image *find(const char *key) {
-    mg_cuda_image *m = held;
+/* A usable image with this key, or NULL. The caller holds the lock. */
+static mg_cuda_image *find_image(const char *key) {
+    mg_cuda_image *m = images_held;
     while (m && (m->state == FAILED || m->refused || strcmp(m->key, key) != 0)) m = m->next;
     return m;
 }
@@ -80,15 +82,15 @@ mg_status mg_cuda_image_want(const char *name, const char *source, int major, in
     size_t bytes = 0;
     MG_TRY(mg_nvrtc_key(&key, name, source, major, minor));
     pthread_mutex_lock(&lock);
-    mg_cuda_image *m = find(key.s);
+    mg_cuda_image *m = find_image(key.s);
     if (m) {
         m->holders++;
     } else if ((m = new_image(name, source, key.s, major, minor)) != NULL) {
         m->data = mg_cuda_cache_read("kernel", m->key, &bytes);
         m->from_disk = m->data != NULL;
         m->state = m->data ? MADE : WANTED;
-        m->next = held;
-        held = m;
+        m->next = images_held;
+        images_held = m;
     }
     pthread_mutex_unlock(&lock);
     mg_free(key.s);
@@ -106,7 +108,8 @@ const char *mg_cuda_image_name(const mg_cuda_image *image) {
 
 /* ---- compiling ---- */
 
-static void compile(mg_cuda_image *m) {
+/* Compiles it and writes it to the disk cache. */
+static void compile_image(mg_cuda_image *m) {
     size_t bytes = 0;
     const double began = mg_seconds();
     m->status = mg_nvrtc_compile(m->name, m->source, m->major, m->minor, &m->data, &bytes);
@@ -122,8 +125,9 @@ typedef struct batch {
     int n;
 } batch;
 
-/* A thread's part: whatever nobody has taken. */
-static void *work(void *given) {
+/* What every thread does: compiles images of the batch as long as there are some that nobody took.
+ */
+static void *compile_batch(void *given) {
     const batch *b = given;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < b->n; i++) {
@@ -131,7 +135,7 @@ static void *work(void *given) {
         if (m->state != WANTED) continue;
         m->state = BUSY;
         pthread_mutex_unlock(&lock);
-        compile(m);
+        compile_image(m);
         pthread_mutex_lock(&lock);
         m->state = m->status == MG_OK ? MADE : FAILED;
         pthread_cond_broadcast(&changed);
@@ -148,7 +152,7 @@ static int count_wanted(const batch *b) {
     return n;
 }
 
-/* Those that another's threads are at. */
+/* Waits for images that threads of another program are compiling. */
 static void wait_for_others(const batch *b) {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < b->n; i++)
@@ -156,6 +160,7 @@ static void wait_for_others(const batch *b) {
     pthread_mutex_unlock(&lock);
 }
 
+/* The source, line by line, and how long it took. */
 static void log_image(const mg_cuda_image *m, double seconds) {
     mg_log("kernels", "%s: compiled in %.0f ms", m->name, seconds * 1e3);
     for (const char *line = m->source; *line;) {
@@ -165,7 +170,8 @@ static void log_image(const mg_cuda_image *m, double seconds) {
     }
 }
 
-/* Here, so that texts do not mix and the sink is called by the thread that computes. */
+/* Logs what was compiled. The calling thread does that for all, so that lines of different kernels
+ * do not mix, and the log's sink is not called from other threads. */
 static void log_batch(const batch *b) {
     for (int i = 0; i < b->n && mg_log_on("kernels"); i++) {
         pthread_mutex_lock(&lock);
@@ -182,9 +188,9 @@ mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) 
     int started = 0;
     const int wanted = count_wanted(&b), most = threads < MOST_THREADS ? threads : MOST_THREADS;
     while (started + 1 < wanted && started + 1 < most &&
-           pthread_create(&helpers[started], NULL, work, &b) == 0)
+           pthread_create(&helpers[started], NULL, compile_batch, &b) == 0)
         started++;
-    work(&b);
+    compile_batch(&b);
     for (int i = 0; i < started; i++) pthread_join(helpers[i], NULL);
     wait_for_others(&b);
     mg_error_clear();
@@ -203,8 +209,8 @@ mg_status mg_cuda_image_again(mg_cuda_image **image) {
     if (!m) return MG_OOM;
     pthread_mutex_lock(&lock);
     (*image)->refused = true;
-    m->next = held;
-    held = m;
+    m->next = images_held;
+    images_held = m;
     pthread_mutex_unlock(&lock);
     mg_cuda_image_drop(*image);
     *image = m;

@@ -1,9 +1,11 @@
-/* Generated kernels as modules: a list by device, what is only wanted first. */
+/* A device's list of generated kernels. Requests are added at its head, so those of the program in
+ * the making are always the first ones. */
 #include "device/cuda/codegen/module.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/cuda/codegen/compile_ahead.h"
 
+/* Unloads and frees the head of the list. */
 static void drop_first(mg_cuda *s) {
     mg_cuda_module *m = s->modules;
     s->modules = m->next;
@@ -33,26 +35,28 @@ mg_status mg_cuda_module_want(mg_device *d, const char *name, const char *source
     return MG_OK;
 }
 
-static mg_status load(mg_device *d, mg_cuda_module *m) {
+/* Loads the compiled image, and looks up its kernel. */
+static mg_status load_module(mg_device *d, mg_cuda_module *m) {
     CUresult r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
-    if (r != CUDA_SUCCESS) { /* perhaps one that this driver does not take */
+    if (r != CUDA_SUCCESS) { /* perhaps compiled for another driver: compile it again */
         MG_TRY(mg_cuda_image_again(&m->image));
         r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
     }
     const char *name = mg_cuda_image_name(m->image);
     if (r == CUDA_SUCCESS) r = mg_cu.cuModuleGetFunction(&m->function, m->module, name);
     if (r == CUDA_SUCCESS)
-        r = mg_cu.cuFuncLoad(m->function); /* now: its first run may be recorded */
+        r = mg_cu.cuFuncLoad(m->function); /* now: loading is not allowed in a capture */
     return mg_cuda_check(d, r, name);
 }
 
+/* Requests that are not loaded yet. */
 static int count_wanted(const mg_cuda *s) {
     int n = 0;
     for (const mg_cuda_module *m = s->modules; m && !m->function; m = m->next) n++;
     return n;
 }
 
-/* In the order in which they were wanted. */
+/* In the order of the requests: the list has the latest first. */
 static mg_status compile_wanted(const mg_cuda *s, int n) {
     mg_cuda_image **images = mg_alloc((size_t)n * sizeof(mg_cuda_image *));
     if (!images) return MG_OOM;
@@ -69,7 +73,7 @@ mg_status mg_cuda_modules_finish(mg_device *d) {
     if (n == 0) return MG_OK;
     mg_status status = compile_wanted(s, n);
     mg_cuda_module *m = s->modules;
-    for (int i = 0; i < n && status == MG_OK; i++, m = m->next) status = load(d, m);
+    for (int i = 0; i < n && status == MG_OK; i++, m = m->next) status = load_module(d, m);
     if (status != MG_OK)
         for (int i = 0; i < n; i++) drop_first(s);
     return status;

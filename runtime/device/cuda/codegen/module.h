@@ -1,8 +1,8 @@
-/* The generated kernels that a device keeps.
+/* The generated kernels that a device has loaded.
  *
- * A kernel is wanted while a program's steps are prepared; all that a program wants are compiled
- * and loaded when it is finished. One thread at a time does so for a device: it holds `compiling`.
- */
+ * A kernel is requested while a program's steps are prepared. When the program is complete, all
+ * that it requested are compiled and loaded. One thread at a time does so for a device: the
+ * functions below are called with the device's mutex `compiling` held. */
 #ifndef MG_DEVICE_CUDA_CODEGEN_MODULE_H
 #define MG_DEVICE_CUDA_CODEGEN_MODULE_H
 
@@ -12,21 +12,21 @@ struct mg_cuda_image;
 
 typedef struct mg_cuda_module {
     struct mg_cuda_module *next;
-    struct mg_cuda_image *image; /* held */
+    struct mg_cuda_image *image; /* a reference */
     CUmodule module;
-    CUfunction function; /* NULL until the program is finished */
+    CUfunction function; /* NULL while only requested: until mg_cuda_modules_finish */
 } mg_cuda_module;
 
-/* The kernel `name` of a source text, which may use all of kernels/kernel.h; the device's. Compiled
- * once for the device's architecture, kept in memory and in the disk cache. */
+/* Requests the kernel `name` of a source text, which may include kernels/kernel.h. The module
+ * belongs to the device. A kernel that was requested before is not compiled again. */
 mg_status mg_cuda_module_want(mg_device *d, const char *name, const char *source,
                               const mg_cuda_module **module);
 
-/* Compiles and loads what is wanted, or, with an error, forgets it. */
+/* Compiles and loads all that was requested; after an error the requests are forgotten. */
 mg_status mg_cuda_modules_finish(mg_device *d);
-void mg_cuda_modules_forget(mg_cuda *s); /* what is wanted */
+void mg_cuda_modules_forget(mg_cuda *s); /* drops the requests */
 
-/* Unloads them all; the device's context is the current one. */
+/* Unloads all modules. The device's context must be current. */
 void mg_cuda_modules_drop(mg_cuda *s);
 
 #endif

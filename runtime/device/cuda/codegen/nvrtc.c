@@ -1,4 +1,7 @@
-/* NVRTC: the library, its headers, its options. */
+/* NVRTC: the library, the headers that sources may include, the options, compiling.
+ *
+ * The plug-in carries the headers as text, because a machine that runs it need not have our source
+ * tree. */
 #include "device/cuda/codegen/nvrtc.h"
 #include "core/alloc.h"
 #include "device/cuda/codegen/cache.h"
@@ -30,6 +33,7 @@ MG_LIBRARY(library, rtc, FUNCTIONS, .file = "libnvrtc.so.13", .what = "NVRTC 13"
 
 /* ---- the headers that generated sources include, carried as text ---- */
 
+/* Defines the symbol `name` as the contents of a file, followed by NUL. */
 #define EMBED(name, file)                                                                          \
     __asm__(".section .rodata\n"                                                                   \
             ".globl " #name "\n"                                                                   \
@@ -49,11 +53,11 @@ EMBED(mg_cuda_finite_h, "runtime/device/cuda/kernels/finite.h");
 EMBED(mg_cuda_elementwise_double_h, "runtime/ops/elementwise_double.h");
 EMBED(mg_cuda_elementwise_float_h, "runtime/ops/elementwise_float.h");
 
-/* Each ends with NUL. */
 extern const char mg_cuda_kernel_h[], mg_cuda_params_h[], mg_cuda_elements_h[], mg_cuda_fused_h[],
     mg_cuda_fused_sums_h[], mg_cuda_reduce_h[], mg_cuda_scan_h[], mg_cuda_finite_h[],
     mg_cuda_elementwise_double_h[], mg_cuda_elementwise_float_h[];
 
+/* Under these names sources include them. */
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {
     FOLDER "kernel.h",          FOLDER "params.h",        FOLDER "elements.h", FOLDER "fused.h",
@@ -82,8 +86,8 @@ mg_status mg_nvrtc_open(char version[16]) {
 
 /* ---- options ---- */
 
-/* --gpu-architecture: the GPU's own, or the newest older one, for which the driver then compiles.
- * Returns whether it is the GPU's own. */
+/* Writes the option --gpu-architecture: the wanted architecture, as machine code; or, if the
+ * library does not know it, the newest older one, as PTX. Returns whether it is the wanted one. */
 static int choose_architecture(int wanted, char *option, size_t room) {
     int known[128], n = 0, best = 0;
     if (rtc.nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n < 0 || n > 128) n = 0;
@@ -95,12 +99,12 @@ static int choose_architecture(int wanted, char *option, size_t room) {
     return own;
 }
 
-/* No contraction: a fused group gives the bits that its ops give one by one, and x - x is 0 also
- * where x is a product. Memory bounds these kernels, not arithmetic. */
+/* Without contraction to FMA (--fmad=false) a fused group gives the same bits as its ops one by
+ * one, and x - x is 0 even where x is a product. It costs nothing: memory bounds these kernels. */
 typedef struct options {
     char architecture[64];
     const char *list[5];
-    int own; /* whether the architecture is the GPU's own */
+    int own; /* the architecture is the GPU's own: the result is machine code */
 } options;
 enum { N_OPTIONS = sizeof((options *)0)->list / sizeof(char *) };
 
@@ -130,13 +134,14 @@ mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *sour
 
 /* ---- compiling ---- */
 
+/* Fails with the compiler's messages. */
 static mg_status refuse(nvrtcProgram program, nvrtcResult result, const char *name) {
     size_t n = 0;
     char *text = NULL;
     if (program && rtc.nvrtcGetProgramLogSize(program, &n) == NVRTC_SUCCESS && n > 1)
         text = mg_alloc(n);
     if (text && rtc.nvrtcGetProgramLog(program, text) != NVRTC_SUCCESS) text[0] = 0;
-    mg_fail(MG_INTERNAL, "the source of kernel %s is not compiled: %s: %s", name,
+    mg_fail(MG_INTERNAL, "the source of kernel %s does not compile: %s: %s", name,
             rtc.nvrtcGetErrorString(result), text ? text : "");
     mg_free(text);
     return MG_INTERNAL;

@@ -1,4 +1,4 @@
-/* NVRTC, the compiler of CUDA C as a library: generated sources become images of modules. */
+/* NVRTC, the CUDA C compiler as a library: it turns generated sources into machine code. */
 #ifndef MG_DEVICE_CUDA_CODEGEN_NVRTC_H
 #define MG_DEVICE_CUDA_CODEGEN_NVRTC_H
 
@@ -6,17 +6,18 @@
 #include "core/string_buffer.h"
 #include <stddef.h>
 
-/* MG_UNSUPPORTED if the library is missing. `version`: "13.0". */
+/* Opens the library; `version` becomes a text such as "13.0". MG_UNSUPPORTED if it is missing. */
 mg_status mg_nvrtc_open(char version[16]);
 
-/* The image, from mg_alloc, of a source for GPUs of this compute capability: machine code, or, for
- * a GPU newer than the library, what its driver compiles. The source may include the headers of
- * kernels/. MG_INTERNAL with the compiler's words and the kernel's name if it is wrong. */
+/* *image: the compiled source, a block from mg_alloc, for GPUs of compute capability major.minor.
+ * For a GPU newer than the library it is PTX, which the driver compiles at loading. The source may
+ * include the headers of kernels/. MG_INTERNAL, with the kernel's name and the compiler's messages,
+ * if the source is wrong. */
 mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
                            size_t *bytes);
 
-/* Everything that decides what that gives, as one text: the source and its headers, the compiler's
- * version and options. On failure nothing is to be freed. */
+/* The cache key of that: a text of everything that decides the result, which is the source, its
+ * headers, the compiler's version and its options. After an error there is nothing to free. */
 mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
                        int minor);
 

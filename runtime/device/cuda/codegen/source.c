@@ -1,7 +1,12 @@
-/* The source of a fused group's kernel: see kernels/fused.h for what it is put into.
+/* Generating the source of a fused group's kernel; kernels/fused.h is the frame around it.
  *
- * The value column of ops/elementwise.def becomes text by stringifying it: one function per op that
- * the group uses. Operand n of the group is called vn; each result is rounded to its dtype. */
+ * The value column of ops/elementwise.def, the same text that the reference device compiles, is
+ * stringified here: each op that the group uses becomes a function. Operand n of the group is the
+ * variable vn, and each result is rounded to its dtype, as if the ops ran one by one.
+ *
+ * The text has, in this order: numbers as macros, vector types, op functions, load_scalars (what is
+ * the same for all elements), compute (one element, in registers), element (load, compute and store
+ * one), vector (the same for VECTOR of them). */
 #include "device/cuda/codegen/source.h"
 #include "core/dtype.h"
 #include "ops/elementwise.h"
@@ -22,12 +27,12 @@ static const op_text ops[] = {
 };
 _Static_assert(sizeof ops / sizeof *ops == MG_N_ELEMENTWISE, "a text for each op");
 
-/* A group and how its text is to be. */
+/* The text in the making, and what it is about. */
 typedef struct writer {
     mg_string_buffer *t;
     const mg_fused *e;
     const mg_fused_form *form;
-    int number[MG_FUSE_MAX_INPUTS]; /* among the scalars or the strided inputs, as it may be */
+    int number[MG_FUSE_MAX_INPUTS]; /* its index among the scalars, or among the strided inputs */
     int n_scalars, n_strided;
 } writer;
 
@@ -47,6 +52,7 @@ const char *mg_element_name(mg_dtype t) {
     return names[t];
 }
 
+/* The kernel's names of an input's and an output's dtype. */
 static const char *in_name(const writer *w, int i) {
     return mg_element_name((mg_dtype)w->e->in_dtype[i]);
 }
@@ -55,8 +61,9 @@ static const char *out_name(const writer *w, int o) {
     return mg_element_name((mg_dtype)w->form->out_dtype[o]);
 }
 
-/* ---- before the functions ---- */
+/* ---- macros, types and ops ---- */
 
+/* An array in C has at least one element. */
 static int at_least_one(int n) {
     return n > 0 ? n : 1;
 }
@@ -86,6 +93,7 @@ static void add_numbers(const writer *w) {
     mg_string_buffer_add(w->t, "#include \"device/cuda/kernels/fused.h\"\n\n");
 }
 
+/* A vector type for each dtype that occurs. */
 static void add_vector_types(const writer *w) {
     bool used[MG_N_DTYPES] = {0};
     for (int i = 0; i < w->e->n_inputs; i++) used[w->e->in_dtype[i]] = true;
@@ -95,6 +103,7 @@ static void add_vector_types(const writer *w) {
             mg_string_buffer_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
 }
 
+/* One function for each op that occurs. */
 static void add_ops(const writer *w) {
     bool seen[MG_N_ELEMENTWISE] = {0};
     for (int i = 0; i < w->e->n_instrs; i++) {
@@ -108,6 +117,7 @@ static void add_ops(const writer *w) {
 
 /* ---- the functions ---- */
 
+/* Immediates and one-element inputs, which each thread loads once. */
 static void add_load_scalars(const writer *w) {
     mg_string_buffer_add(w->t, "\nDEVICE scalars load_scalars(const params *p, const tensor *t) {\n"
                                "    scalars s = {{0}, {0}};\n");
@@ -120,7 +130,8 @@ static void add_load_scalars(const writer *w) {
     mg_string_buffer_add(w->t, "    return s;\n}\n");
 }
 
-/* Whether every value of an op is one that its dtype holds, given that its operands are. */
+/* Whether the op cannot give a value that its dtype does not hold, so that rounding is not needed.
+ */
 static bool is_exact(const mg_instr *instr, bool wide) {
     const enum mg_elementwise op = (enum mg_elementwise)instr->op;
     if (instr->dtype == (wide ? MG_F64 : MG_F32)) return true;
@@ -129,6 +140,7 @@ static bool is_exact(const mg_instr *instr, bool wide) {
             op == MG_EW_isnan || op == MG_EW_isfinite);
 }
 
+/* const REAL vN = ROUND_TO(dtype, op_NAME(vA, vB)); */
 static void add_instruction(const writer *w, int i) {
     const mg_instr *instr = &w->e->instr[i];
     const bool exact = is_exact(instr, w->e->wide);
@@ -141,6 +153,7 @@ static void add_instruction(const writer *w, int i) {
     mg_string_buffer_add(w->t, exact ? ");\n" : "));\n");
 }
 
+/* results compute(scalars s, REAL v0, ...): all instructions of the group, for one element. */
 static void add_compute(const writer *w) {
     const mg_fused *e = w->e;
     mg_string_buffer_add(w->t, "\nDEVICE results compute(scalars s");
@@ -159,7 +172,7 @@ static void add_compute(const writer *w) {
     mg_string_buffer_add(w->t, "    return y;\n}\n");
 }
 
-/* Where input i lies at a place: "at.i" or "at.in[n]". */
+/* The index of input i at a place of the iteration: "at.i", or "at.in[n]" for a strided one. */
 static void add_position(const writer *w, int i) {
     if (w->form->way[i] == MG_WAY_WHOLE)
         mg_string_buffer_add(w->t, "at.i");
@@ -174,7 +187,8 @@ static void add_element_load(const writer *w, int i) {
     mg_string_buffer_add(w->t, "])");
 }
 
-/* Of element and vector, which also add what they store of the summed result to their last one. */
+/* The heading of element and vector. With sums they get one more argument, to which they add what
+ * they store of the summed result. */
 static void add_head(const writer *w, const char *name) {
     mg_string_buffer_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
                          w->form->summed ? ", SUM *sum" : "");

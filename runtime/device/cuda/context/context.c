@@ -1,4 +1,7 @@
-/* Opening and closing a cuda device; its errors. */
+/* Opening and closing a cuda device, and its errors.
+ *
+ * A device is a stream with its own memory pool in the primary context of its GPU. Closing follows
+ * the reverse order of opening, and also cleans up after an opening that failed half way. */
 #include "device/cuda/context/context.h"
 #include "core/alloc.h"
 #include "device/cuda/cublas/cublas.h"
@@ -32,12 +35,15 @@ mg_status mg_cuda_enter(mg_device *d) {
 
 /* ---- opening ---- */
 
-static int attribute(const mg_cuda *s, CUdevice_attribute which) {
+/* An attribute of the GPU; 0 if the driver does not know it. */
+static int gpu_attribute(const mg_cuda *s, CUdevice_attribute which) {
     int value = 0;
     mg_cu.cuDeviceGetAttribute(&value, which, s->handle);
     return value;
 }
 
+/* A pool that never gives memory back to the driver by itself: at every synchronisation it would.
+ */
 static CUresult make_pool(mg_cuda *s) {
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->handle}};
@@ -47,13 +53,15 @@ static CUresult make_pool(mg_cuda *s) {
     return mg_cu.cuMemPoolSetAttribute(s->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
 }
 
-/* MGPU_CUDA_KEPT: bytes of freed memory that a device keeps at most. */
-static size_t most_kept(void) {
+/* How many bytes of freed memory the device keeps for itself (memory.c): MGPU_CUDA_KEPT, or 256
+ * MiB. */
+static size_t most_kept_bytes(void) {
     enum { KEPT = 256 << 20 };
     const char *text = getenv("MGPU_CUDA_KEPT");
     return text && *text ? (size_t)strtoull(text, NULL, 10) : KEPT;
 }
 
+/* The stream, its events, its pool, and memory that it needs from the beginning. */
 static CUresult make_streams(mg_cuda *s) {
     CUresult r = mg_cu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
@@ -67,6 +75,7 @@ static CUresult make_streams(mg_cuda *s) {
     return r;
 }
 
+/* Loads the compiled kernels that the plug-in carries, one module per kernels/<file>.cu. */
 static mg_status load_kernels(mg_device *d, mg_cuda *s) {
     for (int i = 0; mg_cuda_images[i]; i++) {
         if (i + 1 == MG_CUDA_FILES)
@@ -77,27 +86,28 @@ static mg_status load_kernels(mg_device *d, mg_cuda *s) {
     return MG_OK;
 }
 
-static mg_status start(mg_device *d, mg_cuda *s) {
+static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     MG_TRY(mg_cuda_check(d, mg_cu.cuDeviceGet(&s->handle, s->gpu), "find the GPU"));
-    s->major = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    s->minor = attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    s->multiprocessors = attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    s->major = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    s->minor = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    s->multiprocessors = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     mg_cu.cuDeviceGetName(s->gpu_name, sizeof s->gpu_name, s->handle);
     if (s->major < 8)
         return mg_fail(MG_UNSUPPORTED,
-                       "%s: the %s has compute capability %d.%d, wanted is 8.0 or newer", d->name,
+                       "%s: the %s has compute capability %d.%d, 8.0 or newer is needed", d->name,
                        s->gpu_name, s->major, s->minor);
     MG_TRY(
         mg_cuda_check(d, mg_cu.cuDevicePrimaryCtxRetain(&s->context, s->handle), "make a context"));
     MG_TRY(mg_cuda_enter(d));
-    s->kept_most = most_kept();
+    s->kept_most = most_kept_bytes();
     MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
     MG_TRY(load_kernels(d, s));
     return mg_cuda_find(d, "rng_advance", &s->rng_advance);
 }
 
-/* What is on a GPU that is lost goes with it. */
-static void stop(mg_cuda *s) {
+/* Frees everything that was made so far. On a lost GPU setting the context fails; what lay there is
+ * gone with it. */
+static void close_gpu(mg_cuda *s) {
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
         if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
         mg_blas_close(s);
@@ -135,14 +145,14 @@ mg_status mg_cuda_open(mg_device *d) {
     s->gpu = d->ordinal;
     s->logical = d->logical;
     d->state = s;
-    const mg_status status = start(d, s);
+    const mg_status status = open_gpu(d, s);
     if (status == MG_OK) return MG_OK;
-    stop(s);
+    close_gpu(s);
     d->state = NULL;
     return status;
 }
 
 void mg_cuda_close(mg_device *d) {
-    if (d->state) stop(d->state);
+    if (d->state) close_gpu(d->state);
     d->state = NULL;
 }

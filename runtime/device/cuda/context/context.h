@@ -1,15 +1,15 @@
-/* What a cuda device keeps, and how its kernels are started.
+/* The state of a cuda device, and how its kernels are found and launched.
  *
- * A device cuda:N is GPU N; cuda:N/M is the M-th logical device on it: a stream of its own in the
- * same context. Everything a device does is enqueued on its one stream, in order; only copies to
- * the host and sync wait. So kernels' `run` functions enqueue and nothing else: what must allocate,
- * compile or time belongs into `prepare`, and scratch is asked for in the plan, because what `run`
- * enqueues is recorded once into a graph and repeated.
+ * A device cuda:N is GPU N; cuda:N/M is the M-th logical device on it, with a stream of its own in
+ * the same context. Everything a device does is enqueued on its one stream, in order; only copies
+ * to the host and sync wait. A kernel's `run` function therefore only enqueues: allocating,
+ * compiling and timing belong in `prepare`, and scratch is requested in the plan. The reason is
+ * that what `run` enqueues is captured once into a CUDA graph and replayed.
  *
- * Several threads may use a device: one runs a plan while another takes, gives and copies memory or
- * runs a plan of its own. While a thread records or times, whatever goes to the stream would become
- * part of that, so who enqueues holds `turn`: the functions of memory.h take it themselves, those
- * that a kernel's `run` calls are called by who has it. */
+ * Several threads may use a device: one runs a program while another allocates, frees or copies
+ * memory, or runs a program of its own. While a thread captures or times, anything else on the
+ * stream would become part of that. So whoever enqueues must hold the mutex `turn`. The functions
+ * of memory.h lock it themselves; a kernel's `run` is called by a thread that holds it. */
 #ifndef MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 #define MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 
@@ -26,70 +26,73 @@ extern const void *const mg_cuda_images[];
 
 typedef struct mg_cuda {
     mg_device *device;
-    int gpu, logical; /* cuda:gpu/logical */
+    int gpu, logical; /* the device is cuda:gpu/logical */
     CUdevice handle;
     CUcontext context;
     CUstream stream;
-    pthread_mutex_t turn; /* to use the stream */
+    pthread_mutex_t turn; /* held by the thread that enqueues on the stream */
     CUmemoryPool pool;
-    mg_block_cache kept;      /* freed memory; under the turn, as the pool is */
-    size_t kept_most;         /* bytes */
-    _Atomic uint64_t open_to; /* other GPUs that may use the pool: one bit each, */
-    _Atomic uint64_t shut_to; /* and that were found not to */
-    CUevent reached;          /* what its stream was given, for a stream that comes after it */
-    int major, minor;         /* compute capability */
-    int multiprocessors;      /* on the GPU */
-    char gpu_name[64];        /* "NVIDIA H200" */
+    mg_block_cache kept; /* freed memory for reuse; guarded by the turn, like the pool */
+    size_t kept_most;    /* bytes that `kept` holds at most */
+    /* Other GPUs, one bit each: those that may access the pool, and those found unable to. */
+    _Atomic uint64_t open_to, shut_to;
+    CUevent reached;     /* marks a point of the stream that another device's stream waits for */
+    int major, minor;    /* compute capability */
+    int multiprocessors; /* of the GPU */
+    char gpu_name[64];   /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
-    struct mg_cuda_found *found;     /* the kernels asked for so far: kernels.c */
-    pthread_mutex_t finding;
-    struct mg_cuda_module *modules; /* generated kernels: module.h */
-    pthread_mutex_t compiling;      /* to add to them: held while a program is made */
-    CUdeviceptr rng;                /* an mg_rng_cell of the run, and a byte for barriers */
-    mg_rng_state rng_there;         /* what it holds when the stream gets there; under the turn */
-    bool rng_known;
-    CUfunction rng_advance;
-    void *staging;   /* pinned, of the host: two halves; or NULL */
-    CUevent sent[2]; /* their last pieces have left */
-    int half;        /* the next one to fill */
-    uint8_t *answer; /* pinned, of the host */
-    CUevent answered;
+    struct mg_cuda_found *found;     /* table of the kernels looked up so far: launch.c */
+    pthread_mutex_t finding;         /* guards the table */
+    struct mg_cuda_module *modules;  /* generated kernels: codegen/module.h */
+    pthread_mutex_t compiling;       /* guards the list; held while a program is compiled */
+    CUdeviceptr rng; /* an mg_rng_cell with the run's random state, and a byte for barriers */
+    mg_rng_state rng_there; /* what the cell holds once the stream is done; guarded by the turn */
+    bool rng_known;         /* rng_there is right */
+    CUfunction rng_advance; /* the kernel that advances the cell */
+    void *staging;          /* pinned host memory for large copies, in two halves; NULL: none yet */
+    CUevent sent[2];        /* of each half: its last piece has left */
+    int half;               /* the half to fill next */
+    uint8_t *answer;        /* pinned host memory for the readback of a byte */
+    CUevent answered;       /* the byte is there */
     void *dnn, *dnn_planner, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
-    bool dead;                      /* after a fatal error: everything fails with MG_DEVICE */
-    char death[200];                /* its words */
+    bool dead;                      /* a fatal error happened: every call fails with MG_DEVICE */
+    char death[200];                /* that error's message */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {
     return d->state;
 }
 
-/* The entries of mg_device_api. */
+/* The entries `open` and `close` of mg_device_api. */
 mg_status mg_cuda_open(mg_device *d);
 void mg_cuda_close(mg_device *d);
 
-/* mg_cuda_result for a device: a fatal error also marks it dead, and names it. */
+/* As mg_cuda_result, for a device: the message names it, and a fatal error marks it dead. */
 mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what);
 
-/* Makes its context the calling thread's; MG_DEVICE if it is dead. */
+/* Makes the device's context current in the calling thread. MG_DEVICE if the device is dead. */
 mg_status mg_cuda_enter(mg_device *d);
 
-/* The kernel of kernels/<file>.cu of this name, loaded: its first launch may be recorded. */
+/* The kernel of this name from any kernels/<file>.cu. It is loaded at once, because loading is not
+ * allowed during a capture, which may hold its first launch. MG_INTERNAL if there is none. */
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function);
-/* What was found is forgotten. */
+/* Frees the table of kernels looked up. */
 void mg_cuda_free_kernel_table(mg_cuda *s);
-/* The one called <name>_<dtype>: _bool, _u8, _i32, _i64, _bf16, _f16, _f32 or _f64. */
+/* The kernel <name>_<dtype>, with dtypes written bool, u8, i32, i64, bf16, f16, f32 and f64. */
 mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function);
 
-/* Enqueues a kernel: `blocks` blocks of `threads` threads with `shared` bytes of dynamic shared
- * memory. `params` is its one parameter, a struct by value (kernels/params.h). No blocks: no work.
- */
+/* Enqueues a kernel of `blocks` blocks of `threads` threads with `shared` bytes of dynamic shared
+ * memory; with 0 blocks it does nothing. `params` points to its one parameter, a struct that is
+ * copied (kernels/params.h). */
 mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
                          const void *params);
 
-/* Blocks of `threads` for n elements, at most what fills the GPU a few times over: kernels loop. */
+/* How many blocks of `threads` to launch for n elements: one thread each, but not more blocks than
+ * fill the GPU a few times over, because kernels loop over the rest. */
 int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
 
-/* A kernel's parameter for a draw: where its key and ordinal come from. */
+/* The parameter of a kernel that draws random numbers: the key and ordinal of its draw, or where in
+ * device memory to find them. */
 struct mg_draw;
 struct mg_draw mg_cuda_draw(const mg_call *call);
 

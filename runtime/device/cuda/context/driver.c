@@ -1,4 +1,7 @@
-/* Opening libcuda, and its errors. */
+/* Opening libcuda, and turning its errors into ours.
+ *
+ * The plug-in is linked to no CUDA library, so that it loads on machines without a driver; the
+ * table mg_cu holds the driver's functions once it is open. */
 #include "device/cuda/context/driver.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -8,11 +11,13 @@ mg_cuda_driver mg_cu;
 MG_LIBRARY(library, mg_cu, MG_CUDA_DRIVER, .file = "libcuda.so.1", .what = "the NVIDIA driver",
            .install = "install one for CUDA 13 (580 or newer)", .system = 1);
 
+/* The outcome of the first attempt, which every later call reports again. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static mg_status opened;
 static char problem[400];
 
-static void start(void) {
+/* Sets `opened`, and `problem` where that is not MG_OK. */
+static void driver_start(void) {
     int version = 0, n = 0;
     opened = mg_library_open(&library);
     if (opened != MG_OK) {
@@ -39,10 +44,11 @@ static void start(void) {
 }
 
 mg_status mg_cuda_driver_open(void) {
-    pthread_once(&once, start);
+    pthread_once(&once, driver_start);
     return opened == MG_OK ? MG_OK : mg_fail(opened, "%s", problem);
 }
 
+/* Errors that concern one call are excepted from the range of errors that end a context. */
 int mg_cuda_is_fatal(CUresult result) {
     return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_TENSOR_MEMORY_LEAK &&
             result != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES &&

@@ -1,4 +1,4 @@
-/* The driver API (libcuda), and what its errors mean to us. */
+/* The driver API (libcuda), loaded at run time, and what its errors mean to us. */
 #ifndef MG_DEVICE_CUDA_CONTEXT_DRIVER_H
 #define MG_DEVICE_CUDA_CONTEXT_DRIVER_H
 
@@ -26,15 +26,16 @@
 MG_LIBRARY_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);
 extern mg_cuda_driver mg_cu; /* usable once mg_cuda_driver_open has returned MG_OK */
 
-/* Opens libcuda and initialises it, once. MG_UNSUPPORTED: no driver, too old a driver, no GPU. */
+/* Opens libcuda and initialises it, once per process. MG_UNSUPPORTED if there is no driver or no
+ * GPU, or if the driver is older than the headers we were built with. */
 mg_status mg_cuda_driver_open(void);
 
-/* MG_OK, MG_OOM (message: what) for want of memory, else MG_DEVICE with CUDA's own name and text.
- */
+/* MG_OK; MG_OOM if the GPU's memory is full; else MG_DEVICE with CUDA's name and text of the error.
+ * `what` was being done, such as "copy to the GPU". */
 mg_status mg_cuda_result(CUresult result, const char *what);
 
-/* Whether the context is lost for good: an illegal address, a launch that failed, broken hardware.
- */
+/* Whether the error ends the context for good: an illegal address, a failed launch, an ECC error,
+ * or other broken hardware. Every later call on the GPU then fails, until the process restarts. */
 int mg_cuda_is_fatal(CUresult result);
 
 #endif

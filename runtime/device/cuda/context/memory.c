@@ -1,32 +1,37 @@
 /* Memory of a cuda device, and copies to and from the host.
  *
- * Memory comes from a pool of the device's own and is taken and given in the order of its stream:
- * what is given back may be taken again while earlier work still reads it, because later work comes
- * later. Some is not given back to the pool but kept for the next who wants as much: that costs no
- * call, and a loop's steps meet the same addresses again (record.c). The pool keeps what it has.
- * Both are emptied before memory is said to be short. Large copies
- * to the GPU go through two pinned halves in turn: the host fills one while the other travels. Of
- * small ones the driver keeps a copy itself, and the host need not wait. */
+ * Each device has a memory pool, and allocates and frees in stream order: freed memory may be
+ * allocated again while earlier work still reads it, because the new owner's work comes later on
+ * the same stream. Freed blocks are first kept in a cache (`kept`) for the next request of the same
+ * size. That saves the driver call, and it lets the steps of a loop reuse the same addresses, which
+ * CUDA graphs need. Before an allocation fails for want of memory, the cache and the pool are
+ * emptied.
+ *
+ * Large copies to the GPU go through two pinned halves in turns: the host fills one while the other
+ * travels. The driver itself buffers small copies, and the host does not wait for them. */
 #include "device/cuda/context/memory.h"
 #include "device/cuda/context/context.h"
 #include <string.h>
 
+/* Bytes: of a pinned half, and of the largest copy that the driver buffers itself. */
 enum { PIECE = 4 << 20, SMALL = 64 << 10 };
 
-static void give(const mg_cuda *s, void *data) {
+static void free_to_pool(const mg_cuda *s, void *data) {
     mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
 }
 
-static void give_kept(mg_cuda *s) {
+/* Empties the cache into the pool. */
+static void free_cached(mg_cuda *s) {
     size_t bytes;
     void *data;
-    while ((data = mg_block_cache_drop(&s->kept, &bytes))) give(s, data);
+    while ((data = mg_block_cache_drop(&s->kept, &bytes))) free_to_pool(s, data);
 }
 
-static CUresult take(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
+/* Allocates from the pool; when it is full, once more after all unused memory was given back. */
+static CUresult alloc_from_pool(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
     CUresult r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
     if (r != CUDA_ERROR_OUT_OF_MEMORY) return r;
-    give_kept(s);
+    free_cached(s);
     if (mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
         mg_cu.cuMemPoolTrimTo(s->pool, 0);
         r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
@@ -41,10 +46,10 @@ mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
     *data = mg_block_cache_take(&s->kept, bytes);
-    if (!*data) r = take(s, &address, bytes);
+    if (!*data) r = alloc_from_pool(s, &address, bytes);
     pthread_mutex_unlock(&s->turn);
     if (address) *data = (void *)(uintptr_t)address;
-    return mg_cuda_check(d, r, "take memory"); /* also what earlier work did wrong */
+    return mg_cuda_check(d, r, "allocate memory"); /* reports errors of earlier work, too */
 }
 
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
@@ -54,10 +59,10 @@ void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     if (mg_cu.cuCtxSetCurrent(s->context) != CUDA_SUCCESS) return;
     pthread_mutex_lock(&s->turn);
     if (bytes > s->kept_most) {
-        give(s, data);
+        free_to_pool(s, data);
     } else {
         while ((old = mg_block_cache_excess(&s->kept, bytes, s->kept_most, &old_bytes)))
-            give(s, old);
+            free_to_pool(s, old);
         mg_block_cache_add(&s->kept, data, bytes);
     }
     pthread_mutex_unlock(&s->turn);
@@ -66,20 +71,21 @@ void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
 void mg_cuda_free_kept(mg_device *d) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->turn);
-    give_kept(s);
+    free_cached(s);
     pthread_mutex_unlock(&s->turn);
 }
 
 /* ---- copies ---- */
 
-/* The pinned memory, made at the first large copy; without it copies are only slower. */
+/* Whether there is pinned memory. It is allocated at the first large copy; without it copies are
+ * only slower. */
 static bool has_staging(mg_cuda *s) {
     if (s->staging) return true;
     if (mg_cu.cuMemAllocHost(&s->staging, 2 * (size_t)PIECE) != CUDA_SUCCESS) s->staging = NULL;
     return s->staging != NULL;
 }
 
-/* One piece by way of a half whose last piece has left. */
+/* Copies one piece through a pinned half, once the half's previous piece has left. */
 static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, size_t bytes) {
     char *place = (char *)s->staging + (size_t)half * PIECE;
     CUresult r = mg_cu.cuEventSynchronize(s->sent[half]);
@@ -89,7 +95,7 @@ static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, siz
     return r == CUDA_SUCCESS ? mg_cu.cuEventRecord(s->sent[half], s->stream) : r;
 }
 
-static CUresult send(mg_cuda *s, void *dst, const void *src, size_t bytes) {
+static CUresult send_bytes(mg_cuda *s, void *dst, const void *src, size_t bytes) {
     CUresult r = CUDA_SUCCESS;
     if (bytes <= SMALL || !has_staging(s))
         return mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
@@ -104,7 +110,7 @@ mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes
     MG_TRY(mg_cuda_enter(d));
     if (bytes == 0) return MG_OK;
     pthread_mutex_lock(&s->turn);
-    const CUresult r = send(s, dst, src, bytes);
+    const CUresult r = send_bytes(s, dst, src, bytes);
     pthread_mutex_unlock(&s->turn);
     return mg_cuda_check(d, r, "copy to the GPU");
 }
@@ -146,7 +152,7 @@ mg_status mg_cuda_sync(mg_device *d) {
     return mg_cuda_check(d, r, "wait for the GPU");
 }
 
-/* ---- questions ---- */
+/* ---- readback of a byte, such as a guard's verdict, without stopping the stream ---- */
 
 mg_status mg_cuda_readback_begin(mg_device *d, const void *byte) {
     mg_cuda *s = d->state;
@@ -155,7 +161,7 @@ mg_status mg_cuda_readback_begin(mg_device *d, const void *byte) {
     CUresult r = mg_cu.cuMemcpyDtoHAsync(s->answer, (CUdeviceptr)(uintptr_t)byte, 1, s->stream);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
     pthread_mutex_unlock(&s->turn);
-    return mg_cuda_check(d, r, "ask the GPU");
+    return mg_cuda_check(d, r, "read a byte back");
 }
 
 mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer) {

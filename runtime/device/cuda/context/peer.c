@@ -1,9 +1,9 @@
-/* Copies between cuda devices: see peer.h.
+/* Copies between cuda devices.
  *
- * The reader's stream copies: behind what the owner's stream had been given, which may still be
- * making the source; and the owner's stream goes on behind the copy, so that the source is neither
- * written nor given back before it was read. The host holds one turn at a time, so two devices may
- * copy from each other. */
+ * The reader's stream does the copy. It first waits for everything on the owner's stream so far,
+ * which may still be writing the source. The owner's stream then waits for the copy, so that the
+ * source is neither overwritten nor freed before it was read. The host never holds the turns of
+ * both devices, so two devices may copy from each other at the same time. */
 #include "device/cuda/context/peer.h"
 #include "core/log.h"
 #include "device/cuda/context/memory.h"
@@ -14,8 +14,8 @@ static CUdeviceptr address(const void *data) {
     return (CUdeviceptr)(uintptr_t)data;
 }
 
-/* Notes how far d's stream has got. */
-static mg_status note(mg_device *d) {
+/* Marks the current end of d's stream with its event `reached`. */
+static mg_status mark_stream(mg_device *d) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
@@ -24,8 +24,8 @@ static mg_status note(mg_device *d) {
     return mg_cuda_check(d, r, "record an event");
 }
 
-/* What d's stream is given next comes after what `other` has noted. */
-static mg_status follow(mg_device *d, const mg_cuda *other) {
+/* Makes d's stream wait for the point that `other` has marked. */
+static mg_status wait_for_mark(mg_device *d, const mg_cuda *other) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
@@ -34,8 +34,8 @@ static mg_status follow(mg_device *d, const mg_cuda *other) {
     return mg_cuda_check(d, r, "wait for an event");
 }
 
-static mg_status enqueue(mg_device *d, void *dst, const mg_cuda *from, const void *src,
-                         size_t bytes) {
+static mg_status enqueue_copy(mg_device *d, void *dst, const mg_cuda *from, const void *src,
+                              size_t bytes) {
     mg_cuda *s = d->state;
     CUresult r;
     MG_TRY(mg_cuda_enter(d));
@@ -49,12 +49,12 @@ static mg_status enqueue(mg_device *d, void *dst, const mg_cuda *from, const voi
     return mg_cuda_check(d, r, "copy between GPUs");
 }
 
-/* ---- who opens to whom ---- */
+/* ---- peer access ---- */
 
-enum { PATTERN = 64 };
+enum { PATTERN = 64 }; /* bytes of a trial copy */
 
-/* Bytes that go from `reader` to memory of `owner` and back come back the same: there are drivers
- * that say that a pool is open, and then copy nothing. */
+/* *right: whether bytes copied from `reader` to memory of `owner` and back come back the same. Some
+ * drivers report that peer access is on, and then copy nothing. */
 static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader, char *here,
                                bool *right) {
     unsigned char sent[PATTERN], got[PATTERN];
@@ -63,10 +63,10 @@ static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader,
     MG_TRY(mg_cuda_sync(owner));
     MG_TRY(mg_cuda_copy_in(reader, here, sent, PATTERN));
     MG_TRY(mg_cuda_sync(reader));
-    MG_TRY(enqueue(owner, there, reader->state, here, PATTERN));
+    MG_TRY(enqueue_copy(owner, there, reader->state, here, PATTERN));
     MG_TRY(mg_cuda_sync(owner));
     MG_TRY(mg_cuda_fill(reader, here, 0, PATTERN));
-    MG_TRY(enqueue(reader, here, owner->state, there, PATTERN));
+    MG_TRY(enqueue_copy(reader, here, owner->state, there, PATTERN));
     MG_TRY(mg_cuda_copy_out(reader, got, here, PATTERN));
     *right = memcmp(sent, got, PATTERN) == 0;
     return MG_OK;
@@ -82,12 +82,14 @@ static mg_status try_copies(mg_device *owner, mg_device *reader, bool *right) {
     return status;
 }
 
+/* Sets what GPU `reader` may do with the pool of `owner`. */
 static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_flags flags) {
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = reader->handle}, .flags = flags};
     return mg_cu.cuMemPoolSetAccess(owner->pool, &access, 1) == CUDA_SUCCESS;
 }
 
+/* Turns access on and tries it; turns it off again, and logs why, if the trial fails. */
 static bool open_pool(mg_device *owner, mg_device *reader) {
     const mg_cuda *from = owner->state, *to = reader->state;
     bool right = false;
@@ -97,7 +99,7 @@ static bool open_pool(mg_device *owner, mg_device *reader) {
         return false;
     if (try_copies(owner, reader, &right) == MG_OK && right) return true;
     if (mg_log_on("fallback"))
-        mg_log("fallback", "%s and %s copy by way of the host: %s", owner->name, reader->name,
+        mg_log("fallback", "%s and %s copy through host memory: %s", owner->name, reader->name,
                mg_error_code() ? mg_error_message() : "bytes do not arrive");
     mg_error_clear();
     set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_NONE);
@@ -120,12 +122,12 @@ bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader) {
 mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
                             size_t bytes) {
     if (bytes == 0) return MG_OK;
-    if (to == from) return enqueue(to, dst, from->state, src, bytes);
+    if (to == from) return enqueue_copy(to, dst, from->state, src, bytes);
     MG_TRY(mg_cuda_enter(to));
     if (!mg_cuda_enable_peer(from, to)) return MG_UNSUPPORTED;
-    MG_TRY(note(from));
-    MG_TRY(follow(to, from->state));
-    MG_TRY(enqueue(to, dst, from->state, src, bytes));
-    MG_TRY(note(to));
-    return follow(from, to->state);
+    MG_TRY(mark_stream(from));
+    MG_TRY(wait_for_mark(to, from->state));
+    MG_TRY(enqueue_copy(to, dst, from->state, src, bytes));
+    MG_TRY(mark_stream(to));
+    return wait_for_mark(from, to->state);
 }
