@@ -1,13 +1,15 @@
-/* The kernels of the cuda device. */
+/* The kernels of the cuda device: those of launchers/, of cuDNN and of cuBLASLt, and those that
+ * choose among several. plugin.c lists them in order of preference. */
 #ifndef MG_DEVICE_CUDA_KERNELS_H
 #define MG_DEVICE_CUDA_KERNELS_H
 
 #include "device/cuda/context/context.h"
 
-/* Layouts: a convolution's {KH, KW, C, K} as {K, KH, KW, C}, what cuDNN wants. */
+/* A layout besides row-major: a convolution kernel {KH, KW, C, K} stored as {K, KH, KW, C}, for
+ * cuDNN. */
 enum { MG_KRSC = 1 };
 
-extern const mg_kernel mg_cuda_host_fallback;             /* on the host */
+extern const mg_kernel mg_cuda_host_fallback; /* runs the reference kernel on the host */
 extern const mg_kernel mg_cuda_fused, mg_cuda_fused_sums; /* generated */
 extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_cuda_all,
     mg_cuda_any, mg_cuda_argmax, mg_cuda_argmin, mg_cuda_cumsum, mg_cuda_prod_grad,

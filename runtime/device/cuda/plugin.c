@@ -1,4 +1,8 @@
-/* The cuda device: NVIDIA GPUs by way of the driver, cuDNN, cuBLASLt and kernels of our own. */
+/* The cuda device: NVIDIA GPUs through the driver API, cuDNN, cuBLASLt and our own kernels.
+ *
+ * This file is the plug-in's entry: the list of kernels, and the table mg_device_api. The folders
+ * hold the rest: context/ the device itself, codegen/ generated kernels, graph/ CUDA graphs,
+ * launchers/ the host side of kernels/, cudnn/ and cublas/ the libraries, comm/ collectives. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/context/memory.h"
@@ -6,6 +10,7 @@
 #include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 
+/* Of an op, the first kernel that accepts a step takes it. */
 static const mg_kernel *const kernels[] = {&mg_cuda_fused,
                                            &mg_cuda_fused_sums,
                                            &mg_cuda_sum,
@@ -73,8 +78,8 @@ static const mg_kernel_set set = {.kernels = kernels,
                                   .last_resort = &mg_cuda_host_fallback,
                                   .copy = mg_cuda_copy};
 
-/* 0 where there is no driver or no GPU: opening one says which. */
-static int count(void) {
+/* 0 without a driver or a GPU; opening a device then says which is missing. */
+static int count_gpus(void) {
     int n = 0;
     if (mg_cuda_driver_open() != MG_OK) {
         mg_error_clear();
@@ -83,7 +88,8 @@ static int count(void) {
     return mg_cu.cuDeviceGetCount(&n) == CUDA_SUCCESS ? n : 0;
 }
 
-static mg_status describe(int ordinal, mg_device_info *info) {
+/* The line of --list-devices. */
+static mg_status describe_gpu(int ordinal, mg_device_info *info) {
     char name[96] = "";
     int major = 0, minor = 0;
     size_t bytes = 0;
@@ -99,7 +105,7 @@ static mg_status describe(int ordinal, mg_device_info *info) {
     return MG_OK;
 }
 
-static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
+static mg_status compile_program(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     return mg_cuda_program_compile(d, &set, graph, program);
 }
 
@@ -111,14 +117,14 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .shares_ordinals = true,
                                   .open = mg_cuda_open,
                                   .close = mg_cuda_close,
-                                  .describe = describe,
-                                  .count = count,
+                                  .describe = describe_gpu,
+                                  .count = count_gpus,
                                   .alloc = mg_cuda_alloc,
                                   .free = mg_cuda_free,
                                   .copy_in = mg_cuda_copy_in,
                                   .copy_out = mg_cuda_copy_out,
                                   .copy_peer = mg_cuda_copy_peer,
-                                  .compile = compile,
+                                  .compile = compile_program,
                                   .run = mg_cuda_program_run,
                                   .release = mg_cuda_program_release,
                                   .arena_bytes = mg_cuda_program_arena_bytes,
@@ -130,6 +136,7 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .readback_begin = mg_cuda_readback_begin,
                                   .readback_wait = mg_cuda_readback_wait};
 
+/* The symbol that the core looks up in the plug-in. */
 const mg_device_api *mg_device_plugin(void);
 const mg_device_api *mg_device_plugin(void) {
     return &api;

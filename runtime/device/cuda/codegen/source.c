@@ -36,6 +36,7 @@ typedef struct writer {
     int n_scalars, n_strided;
 } writer;
 
+/* Numbers the scalars, and apart from them the strided inputs. */
 static void number_inputs(writer *w) {
     for (int i = 0; i < w->e->n_inputs; i++) {
         if (w->form->way[i] == MG_WAY_ONE)
@@ -194,6 +195,7 @@ static void add_head(const writer *w, const char *name) {
                          w->form->summed ? ", SUM *sum" : "");
 }
 
+/* void element(t, at, s): loads, computes and stores one element. */
 static void add_element(const writer *w) {
     add_head(w, "element");
     for (int i = 0; i < w->e->n_inputs; i++) {
@@ -214,6 +216,7 @@ static void add_element(const writer *w) {
     mg_string_buffer_add(w->t, "}\n");
 }
 
+/* Each input of a vector: a vector load, or one element that is broadcast. */
 static void add_vector_loads(const writer *w) {
     for (int i = 0; i < w->e->n_inputs; i++) {
         const char *type = in_name(w, i);
@@ -232,6 +235,7 @@ static void add_vector_loads(const writer *w) {
     }
 }
 
+/* void vector(t, at, s): the same for VECTOR neighbours, with one memory access per tensor. */
 static void add_vector(const writer *w) {
     add_head(w, "vector");
     add_vector_loads(w);

@@ -1,10 +1,11 @@
-/* Collectives among cuda devices that read each other's memory: several on one GPU, or GPUs with
- * peer access.
+/* Collectives among cuda devices that read each other's memory: several devices on one GPU, or GPUs
+ * with peer access.
  *
- * The devices' threads meet in a local communicator of the host, which moves no data: it tells that
- * everybody has put his addresses on the table and recorded his event. Streams then wait for
- * events, the host for nothing. A second meeting lets no stream go on before all have read its
- * memory. */
+ * The devices' threads meet at a barrier on the host, which moves no data. Before it, each rank
+ * writes down the addresses of its operands and records an event on its stream. After it, each
+ * stream waits for the other ranks' events, and the host waits for nothing. A second barrier with
+ * events keeps every stream from going on, and so from overwriting its operand, before all ranks
+ * have read it. */
 #include "device/cuda/comm/comm.h"
 #include "core/alloc.h"
 #include "core/placement.h"
@@ -17,9 +18,10 @@ enum { THREADS = 256 };
 
 typedef struct rank {
     mg_device *device;
-    CUevent ready, done; /* his operand is made; he has read the others' */
+    CUevent ready; /* on its stream: its operand is computed */
+    CUevent done;  /* on its stream: it has read the other ranks' operands */
     CUfunction reduce[MG_N_DTYPES];
-    const void *in;
+    const void *in; /* the operands of the collective under way, for the other ranks to read */
     void *out;
 } rank;
 
@@ -28,7 +30,7 @@ typedef struct cuda_comm {
     rank ranks[];
 } cuda_comm;
 
-static cuda_comm *of(mg_comm *comm) {
+static cuda_comm *comm_of(mg_comm *comm) {
     return (cuda_comm *)comm;
 }
 
@@ -40,8 +42,10 @@ static CUdeviceptr address(const void *data) {
     return (CUdeviceptr)(uintptr_t)data;
 }
 
-/* ---- what goes to a rank's stream: in its turn, or it would become part of what another thread
- * records there ---- */
+/* ---- enqueueing on a rank's stream ----
+ *
+ * With the device's turn, because it would otherwise become part of a graph that another thread is
+ * capturing on that stream. */
 
 static void take_turn(const rank *r) {
     pthread_mutex_lock(&mg_cuda_of(r->device)->turn);
@@ -51,21 +55,21 @@ static void end_turn(const rank *r) {
     pthread_mutex_unlock(&mg_cuda_of(r->device)->turn);
 }
 
-static mg_status record(const rank *r, CUevent event) {
+static mg_status record_event(const rank *r, CUevent event) {
     take_turn(r);
     const CUresult result = mg_cu.cuEventRecord(event, stream_of(r));
     end_turn(r);
     return mg_cuda_check(r->device, result, "record an event");
 }
 
-static mg_status wait_for(const rank *r, CUevent event) {
+static mg_status wait_for_event(const rank *r, CUevent event) {
     take_turn(r);
     const CUresult result = mg_cu.cuStreamWaitEvent(stream_of(r), event, 0);
     end_turn(r);
     return mg_cuda_check(r->device, result, "wait for an event");
 }
 
-static mg_status copy(const rank *r, void *dst, const void *src, int64_t bytes) {
+static mg_status copy_bytes(const rank *r, void *dst, const void *src, int64_t bytes) {
     take_turn(r);
     const mg_status status = mg_cuda_copy(r->device, dst, src, (size_t)bytes);
     end_turn(r);
@@ -79,7 +83,7 @@ static mg_status copy_rows(const rank *r, const CUDA_MEMCPY2D *rows) {
     return mg_cuda_check(r->device, result, "gather");
 }
 
-static mg_status start(const rank *r, CUfunction f, int64_t n, const void *params) {
+static mg_status launch_on_rank(const rank *r, CUfunction f, int64_t n, const void *params) {
     take_turn(r);
     const mg_status status =
         mg_cuda_launch(r->device, f, mg_cuda_blocks(r->device, n, THREADS), THREADS, 0, params);
@@ -87,35 +91,36 @@ static mg_status start(const rank *r, CUfunction f, int64_t n, const void *param
     return status;
 }
 
-/* ---- meeting ---- */
+/* ---- barriers ---- */
 
-/* Everybody's operands are on the table, and made before what this rank starts next. */
-static mg_status meet(cuda_comm *c, int i, const void *in, void *out) {
+/* Publishes this rank's operands and waits for those of all ranks. What this rank's stream does
+ * next comes after all operands were computed. */
+static mg_status begin_collective(cuda_comm *c, int i, const void *in, void *out) {
     rank *r = &c->ranks[i];
     r->in = in;
     r->out = out;
-    MG_TRY(record(r, r->ready));
+    MG_TRY(record_event(r, r->ready));
     MG_TRY(mg_comm_over_barrier(&c->over.comm, i));
     for (int k = 0; k < c->over.comm.n; k++)
-        if (k != i) MG_TRY(wait_for(r, c->ranks[k].ready));
+        if (k != i) MG_TRY(wait_for_event(r, c->ranks[k].ready));
     return MG_OK;
 }
 
-/* Nothing this rank starts next comes before the others are done. */
-static mg_status part(cuda_comm *c, int i) {
+/* What this rank's stream does next comes after all ranks have read its operand. */
+static mg_status end_collective(cuda_comm *c, int i) {
     const rank *r = &c->ranks[i];
-    MG_TRY(record(r, r->done));
+    MG_TRY(record_event(r, r->done));
     MG_TRY(mg_comm_over_barrier(&c->over.comm, i));
     for (int k = 0; k < c->over.comm.n; k++)
-        if (k != i) MG_TRY(wait_for(r, c->ranks[k].done));
+        if (k != i) MG_TRY(wait_for_event(r, c->ranks[k].done));
     return MG_OK;
 }
 
 /* ---- collectives ---- */
 
-/* Reduces this rank's part of the elements and writes it to the outs of ranks [from, to). */
-static mg_status reduce_part(cuda_comm *c, int i, const mg_collective_call *x, int64_t count,
-                             int from, int to) {
+/* Reduces this rank's share of the elements and writes it to the results of ranks [from, to). */
+static mg_status reduce_share(cuda_comm *c, int i, const mg_collective_call *x, int64_t count,
+                              int from, int to) {
     enum { PIECE = 1024 };
     const rank *r = &c->ranks[i];
     const int n = c->over.comm.n;
@@ -128,7 +133,7 @@ static mg_status reduce_part(cuda_comm *c, int i, const mg_collective_call *x, i
         p.out[k] = c->ranks[k].out;
     }
     c->over.comm.bytes_moved[i] += n * (p.last - p.first) * (int64_t)mg_dtype_size(x->dtype);
-    return start(r, r->reduce[x->dtype], p.last - p.first, &p);
+    return launch_on_rank(r, r->reduce[x->dtype], p.last - p.first, &p);
 }
 
 /* Copies a rank's block, `outer` times, to where it stands in the whole. Sizes are in bytes. */
@@ -143,7 +148,7 @@ static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, ch
                                   .dstPitch = (size_t)whole,
                                   .WidthInBytes = (size_t)bytes,
                                   .Height = (size_t)outer};
-    if (outer == 1) return copy(r, to, from->in, bytes);
+    if (outer == 1) return copy_bytes(r, to, from->in, bytes);
     return copy_rows(r, &copied);
 }
 
@@ -156,16 +161,16 @@ static mg_status gather_blocks(cuda_comm *c, int i, const mg_collective_call *x,
     return MG_OK;
 }
 
-/* This rank's work on operand o, between meet and part. */
-static mg_status work(cuda_comm *c, int i, const mg_collective_call *x, int o) {
+/* This rank's work on operand o, between begin_collective and end_collective. */
+static mg_status run_operand(cuda_comm *c, int i, const mg_collective_call *x, int o) {
     const mg_comm_operand *operand = &x->operands[o];
     const int64_t bytes = (int64_t)mg_collective_writes(x, o, i, c->over.comm.n);
     switch (x->kind) {
-    case MG_ALL_REDUCE: return reduce_part(c, i, x, operand->count, 0, c->over.comm.n);
-    case MG_REDUCE: return reduce_part(c, i, x, operand->count, x->root, x->root + 1);
+    case MG_ALL_REDUCE: return reduce_share(c, i, x, operand->count, 0, c->over.comm.n);
+    case MG_REDUCE: return reduce_share(c, i, x, operand->count, x->root, x->root + 1);
     case MG_BROADCAST:
         if (i == x->root) return MG_OK;
-        return copy(&c->ranks[i], operand->out, c->ranks[x->root].in, bytes);
+        return copy_bytes(&c->ranks[i], operand->out, c->ranks[x->root].in, bytes);
     case MG_ALL_GATHER: return gather_blocks(c, i, x, operand->out);
     default: return mg_fail(MG_INTERNAL, "cuda: no collective %d", (int)x->kind);
     }
@@ -193,39 +198,39 @@ static mg_status transfer(cuda_comm *c, int i, const mg_collective_call *x, int 
     char answer = 0;
     const int64_t size = (int64_t)sizeof there;
     if (i == x->root) {
-        MG_TRY(record(r, r->ready));
+        MG_TRY(record_event(r, r->ready));
         MG_TRY(transfer_on_host(host, i, x->root, x->to, &there, NULL, size));
         MG_TRY(transfer_on_host(host, i, x->to, x->root, NULL, &answer, 1));
-        return wait_for(r, c->ranks[x->to].done);
+        return wait_for_event(r, c->ranks[x->to].done);
     }
     MG_TRY(transfer_on_host(host, i, x->root, x->to, NULL, &there, size));
-    MG_TRY(wait_for(r, c->ranks[x->root].ready));
-    MG_TRY(
-        copy(r, x->operands[o].out, there, (int64_t)mg_collective_writes(x, o, i, c->over.comm.n)));
-    MG_TRY(record(r, r->done));
+    MG_TRY(wait_for_event(r, c->ranks[x->root].ready));
+    MG_TRY(copy_bytes(r, x->operands[o].out, there,
+                      (int64_t)mg_collective_writes(x, o, i, c->over.comm.n)));
+    MG_TRY(record_event(r, r->done));
     return transfer_on_host(host, i, x->to, x->root, &answer, NULL, 1);
 }
 
 /* The operands of a bucket go one after another: the ranks meet for each. */
 static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
-    cuda_comm *c = of(comm);
+    cuda_comm *c = comm_of(comm);
     for (int o = 0; o < x->n_operands; o++) {
         if (mg_collective_is_point_to_point(x->kind)) {
             MG_TRY(transfer(c, i, x, o));
             continue;
         }
-        MG_TRY(meet(c, i, x->operands[o].in, x->operands[o].out));
-        MG_TRY(work(c, i, x, o));
-        MG_TRY(part(c, i));
+        MG_TRY(begin_collective(c, i, x->operands[o].in, x->operands[o].out));
+        MG_TRY(run_operand(c, i, x, o));
+        MG_TRY(end_collective(c, i));
     }
     mg_comm_count_moved(comm, i, x);
     return MG_OK;
 }
 
-/* ---- life ---- */
+/* ---- making and freeing ---- */
 
 static void cuda_free(mg_comm *comm) {
-    cuda_comm *c = of(comm);
+    cuda_comm *c = comm_of(comm);
     for (int i = 0; i < comm->n; i++) {
         const rank *r = &c->ranks[i];
         if (!r->device || mg_cu.cuCtxSetCurrent(mg_cuda_of(r->device)->context) != CUDA_SUCCESS)
@@ -246,7 +251,7 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .check = mg_comm_over_check,
                                 .free = cuda_free};
 
-static mg_status set_up(rank *r, mg_device *d) {
+static mg_status set_up_rank(rank *r, mg_device *d) {
     r->device = d;
     MG_TRY(mg_cuda_enter(d));
     for (int t = 0; t < MG_N_DTYPES; t++)
@@ -267,7 +272,8 @@ mg_comm *mg_cuda_connect(const mg_device_team *team) {
     cuda_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
     if (!c) return NULL;
     mg_status status = mg_comm_over_set_up(&c->over, &api, n);
-    for (int i = 0; i < n && status == MG_OK; i++) status = set_up(&c->ranks[i], team->devices[i]);
+    for (int i = 0; i < n && status == MG_OK; i++)
+        status = set_up_rank(&c->ranks[i], team->devices[i]);
     if (status == MG_OK) return &c->over.comm;
     cuda_free(&c->over.comm);
     return NULL;

@@ -4,13 +4,15 @@
 
 #include "device/device.h"
 
-/* See mg_device_api.connect: by NCCL; without it devices on one GPU, or on GPUs that read each
- * other's memory; NULL without an error if they do not. */
+/* The entry `connect` of mg_device_api: NCCL's communicator if the devices are on different GPUs
+ * and NCCL is there; else one among devices on one GPU, or on GPUs with peer access. NULL without
+ * an error if neither is possible. */
 mg_comm *mg_cuda_connect(const mg_device_team *team);
 
-/* NULL without an error, in one process: two of the devices share a GPU, or there is no NCCL. */
+/* NCCL's communicator, for devices on different GPUs, of one process or several. NULL without an
+ * error, within one process, if two devices share a GPU or NCCL is missing. */
 mg_comm *mg_nccl_connect(const mg_device_team *team);
-/* See mg_device_api.make_id. */
+/* The entry `make_id` of mg_device_api. */
 mg_status mg_nccl_make_id(mg_comm_id *id);
 
 #endif

@@ -1,4 +1,5 @@
-/* Devices as ends of NCCL's, which is a plug-in of its own. */
+/* Cuda devices as ranks of NCCL. NCCL itself is used by a separate plug-in (comm/nccl_plugin.c),
+ * which knows nothing of devices: it gets a stream and two callbacks of each. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/context/memory.h"
@@ -6,11 +7,12 @@
 #include "device/cuda/context/context.h"
 #include "core/placement.h"
 
-static mg_status enter(void *device) {
+/* The callbacks: make the device's context current; wait for its stream. */
+static mg_status enter_device(void *device) {
     return mg_cuda_enter(device);
 }
 
-static mg_status finish(void *device) {
+static mg_status sync_device(void *device) {
     return mg_cuda_sync(device);
 }
 
@@ -21,23 +23,23 @@ static bool share_a_gpu(const mg_device_team *team) {
     return false;
 }
 
-/* NCCL's kernels may read what another GPU has, in the same process: this is asked for, and where
- * it is refused NCCL finds its own way. */
+/* Lets NCCL's kernels access the pools of other GPUs of this process directly. Where that is
+ * refused NCCL uses another transport. */
 static void open_pools(const mg_device_team *team) {
     for (int i = 0; i < team->here; i++)
         for (int k = 0; k < team->here; k++)
             mg_cuda_enable_peer(team->devices[i], team->devices[k]);
 }
 
-static mg_comm *join(const mg_comm_kind *nccl, const mg_device_team *team) {
+static mg_comm *join_team(const mg_comm_kind *nccl, const mg_device_team *team) {
     mg_comm_end ends[MG_MAX_DEVICES];
     for (int i = 0; i < team->here; i++) {
         const mg_cuda *s = team->devices[i]->state;
         ends[i] = (mg_comm_end){.device = team->devices[i],
                                 .stream = s->stream,
                                 .mark = (void *)(uintptr_t)(s->rng + sizeof(mg_rng_cell)),
-                                .enter = enter,
-                                .finish = finish};
+                                .enter = enter_device,
+                                .finish = sync_device};
     }
     return nccl->join(&(mg_comm_team){
         .n = team->n, .first = team->first, .here = team->here, .id = team->id, .ends = ends});
@@ -47,12 +49,12 @@ mg_comm *mg_nccl_connect(const mg_device_team *team) {
     const bool apart = !share_a_gpu(team);
     if (!team->id && (!apart || team->n < 2)) return NULL;
     if (!apart) {
-        mg_fail(MG_USAGE, "NCCL: each rank wants a GPU of its own");
+        mg_fail(MG_USAGE, "NCCL: each rank needs a GPU of its own");
         return NULL;
     }
     const mg_comm_kind *nccl = mg_comm_find("nccl");
     if (nccl) open_pools(team);
-    mg_comm *comm = nccl ? join(nccl, team) : NULL;
+    mg_comm *comm = nccl ? join_team(nccl, team) : NULL;
     if (!comm && !team->id && mg_error_code() == MG_UNSUPPORTED) mg_error_clear();
     return comm;
 }

@@ -1,4 +1,4 @@
-/* Opening cuBLASLt; its errors. */
+/* Opening cuBLASLt, its handles, and turning its errors into ours. */
 #include "device/cuda/cublas/cublas.h"
 
 mg_cublas mg_blas;

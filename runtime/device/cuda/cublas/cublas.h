@@ -1,4 +1,4 @@
-/* cuBLASLt: its functions, handle and errors. */
+/* cuBLASLt: the library loaded at run time, a handle per device, its errors. */
 #ifndef MG_DEVICE_CUDA_CUBLAS_CUBLAS_H
 #define MG_DEVICE_CUDA_CUBLAS_CUBLAS_H
 
@@ -18,11 +18,13 @@
 MG_LIBRARY_TABLE(mg_cublas, MG_CUBLAS);
 extern mg_cublas mg_blas; /* usable once mg_blas_open has returned MG_OK */
 
-/* The device's handle, made on first use. MG_UNSUPPORTED: there is no cuBLASLt. */
+/* The device's handle, made on first use and freed by mg_blas_close. MG_UNSUPPORTED without
+ * cuBLASLt. */
 mg_status mg_blas_open(mg_device *d, cublasLtHandle_t *handle);
 void mg_blas_close(mg_cuda *s);
 
-/* MG_OOM for want of memory, MG_DEVICE for what failed on the GPU, else MG_INTERNAL. */
+/* MG_OK; MG_OOM if memory ran out; MG_DEVICE if something failed on the GPU; else MG_INTERNAL.
+ * `what` was being done. */
 mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what);
 
 #endif

@@ -1,10 +1,12 @@
-/* matmul by cuBLASLt, with bias and relu, or the sums of an operand, in the same kernel.
+/* matmul by cuBLASLt, with bias and relu, or with the column sums of an operand, as its epilogue.
  *
- * cuBLASLt counts in columns: a row-major matrix is its transpose. So y = a b is asked for as
- * y' = b' a', b first, and what it calls the bias gradient of its first operand are the sums of the
- * columns of b. The algorithm is the fastest of those that its heuristic offers, timed once and
- * kept; in deterministic mode it is the first. relu is part of it only if that keeps NaN: else a
- * kernel of our own follows. */
+ * cuBLASLt is column-major, and a row-major matrix read column by column is its transpose. So
+ * y = a b is requested as y' = b' a', with b as the first operand. What cuBLASLt calls the bias
+ * gradient of its first operand (BGRADA) are then the sums of the columns of b.
+ *
+ * The autotuner picks one of the algorithms that cuBLASLt's heuristic offers. cuBLASLt's relu may
+ * turn NaN into 0, which would hide a failed step, so it is used only if a trial shows that NaN
+ * stays NaN; otherwise our own bias_relu kernel follows the product. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cuda/autotune.h"
@@ -15,23 +17,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* OFFERED: algorithms asked for. WORKSPACE: bytes that one may use, as NVIDIA recommends for sm_90.
+ * ALIGNED: bytes; all operands are at least that much aligned. */
 enum { OFFERED = MG_AUTOTUNE_CANDIDATES, WORKSPACE = 32 << 20, ALIGNED = 16 };
 
 typedef struct state {
     mg_device *device;
     mg_dtype dtype;
     cublasLtHandle_t handle;
-    cublasLtMatmulDesc_t what;
-    cublasLtMatrixLayout_t b, a, y; /* first, second factor; result */
-    cublasLtMatmulHeuristicResult_t chosen;
+    cublasLtMatmulDesc_t what;              /* the operation: transposes, epilogue, precision */
+    cublasLtMatrixLayout_t b, a, y;         /* first factor, second factor, result */
+    cublasLtMatmulHeuristicResult_t chosen; /* the algorithm */
     mg_product product;
-    int64_t step_a, step_b; /* from one product of a batch to the next, in matrices */
-    bool wide;              /* scales are doubles */
-    bool relu;              /* in the same kernel */
-    mg_bias_relu apart;     /* or after it */
+    int64_t step_a, step_b; /* matrices from one product of the batch to the next: 0 or 1 */
+    bool wide;              /* alpha and beta are doubles */
+    bool relu;              /* the epilogue has relu */
+    mg_bias_relu apart;     /* the kernel that follows where the step wants relu and it has not */
 } state;
 
-static void release(void *kept) {
+static void release_matmul(void *kept) {
     state *s = kept;
     if (s->what) mg_blas.cublasLtMatmulDescDestroy(s->what);
     if (s->b) mg_blas.cublasLtMatrixLayoutDestroy(s->b);
@@ -40,7 +44,7 @@ static void release(void *kept) {
     mg_free(s);
 }
 
-/* ---- describing ---- */
+/* ---- describing the product ---- */
 
 static cudaDataType_t type_of(mg_dtype t) {
     return t == MG_F16    ? CUDA_R_16F
@@ -54,9 +58,10 @@ static cublasComputeType_t compute_type(mg_dtype t) {
     return t == MG_F32 && mg_precision_fast() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* A row-major {rows, columns} of a batch of which each next one is `step` matrices further. */
-static cublasStatus_t describe(const state *s, cublasLtMatrixLayout_t *layout, mg_dtype t,
-                               int64_t rows, int64_t columns, int64_t step) {
+/* *layout: a row-major matrix {rows, columns}, of which the next one in the batch lies `step`
+ * matrices further. */
+static cublasStatus_t describe_matrix(const state *s, cublasLtMatrixLayout_t *layout, mg_dtype t,
+                                      int64_t rows, int64_t columns, int64_t step) {
     const int32_t batch = (int32_t)s->product.matrices;
     const int64_t stride = step * rows * columns;
     cublasStatus_t r = mg_blas.cublasLtMatrixLayoutCreate(layout, type_of(t), (uint64_t)columns,
@@ -70,21 +75,23 @@ static cublasStatus_t describe(const state *s, cublasLtMatrixLayout_t *layout, m
     return r;
 }
 
-static cublasStatus_t set(const state *s, cublasLtMatmulDescAttributes_t which, const void *value,
-                          size_t bytes) {
+static cublasStatus_t set_attribute(const state *s, cublasLtMatmulDescAttributes_t which,
+                                    const void *value, size_t bytes) {
     return mg_blas.cublasLtMatmulDescSetAttribute(s->what, which, value, bytes);
 }
 
-/* A bias to read, or sums to write. */
+/* Whether the epilogue reads a bias or writes sums. */
 static bool has_vector(const mg_product *p) {
     return p->bias || p->sums;
 }
 
+/* Sets the address of that bias or those sums. */
 static cublasStatus_t set_vector(const state *s, const void *vector) {
     if (!has_vector(&s->product)) return CUBLAS_STATUS_SUCCESS;
-    return set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+    return set_attribute(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
 }
 
+/* s->what: the transposes, the epilogue and the precision. */
 static cublasStatus_t describe_product(state *s, mg_dtype t) {
     const mg_product *p = &s->product;
     const cublasOperation_t turn_b = p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -98,11 +105,14 @@ static cublasStatus_t describe_product(state *s, mg_dtype t) {
     s->wide = t == MG_F64;
     cublasStatus_t r = mg_blas.cublasLtMatmulDescCreate(&s->what, compute_type(t),
                                                         s->wide ? CUDA_R_64F : CUDA_R_32F);
-    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &turn_b, sizeof turn_b);
-    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &turn_a, sizeof turn_a);
-    if (r == CUBLAS_STATUS_SUCCESS) r = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = set_attribute(s, CUBLASLT_MATMUL_DESC_TRANSA, &turn_b, sizeof turn_b);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = set_attribute(s, CUBLASLT_MATMUL_DESC_TRANSB, &turn_a, sizeof turn_a);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = set_attribute(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
     if (r == CUBLAS_STATUS_SUCCESS && has_vector(p))
-        r = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type, sizeof vector_type);
+        r = set_attribute(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type, sizeof vector_type);
     return r;
 }
 
@@ -110,31 +120,35 @@ static cublasStatus_t describe_all(state *s, mg_dtype t) {
     const mg_product *p = &s->product;
     cublasStatus_t r = describe_product(s, t);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = describe(s, &s->b, t, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, s->step_b);
+        r = describe_matrix(s, &s->b, t, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n,
+                            s->step_b);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = describe(s, &s->a, t, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, s->step_a);
-    return r == CUBLAS_STATUS_SUCCESS ? describe(s, &s->y, t, p->m, p->n, 1) : r;
+        r = describe_matrix(s, &s->a, t, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k,
+                            s->step_a);
+    return r == CUBLAS_STATUS_SUCCESS ? describe_matrix(s, &s->y, t, p->m, p->n, 1) : r;
 }
 
-/* ---- choosing ---- */
+/* ---- choosing an algorithm ---- */
 
-static cublasStatus_t prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a,
-                             const void *value, size_t bytes) {
+static cublasStatus_t set_preference(cublasLtMatmulPreference_t p,
+                                     cublasLtMatmulPreferenceAttributes_t a, const void *value,
+                                     size_t bytes) {
     return mg_blas.cublasLtMatmulPreferenceSetAttribute(p, a, value, bytes);
 }
 
-/* Those that can be used. */
-static int usable(cublasLtMatmulHeuristicResult_t *list, int n) {
+/* Keeps the usable entries of the list, and returns their number. */
+static int keep_usable(cublasLtMatmulHeuristicResult_t *list, int n) {
     int kept = 0;
     for (int i = 0; i < n; i++)
         if (list[i].state == CUBLAS_STATUS_SUCCESS) list[kept++] = list[i];
     return kept;
 }
 
-/* What the heuristic offers, best first; 0: nothing. Sums that depend on timing are left out,
- * and in "highest" precision parts of sums in the result's dtype. The
- * vector need not be there yet, but how it will be aligned is read off its address. */
-static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
+/* Asks the heuristic for algorithms, best first, and returns how many there are. Split sums are
+ * allowed only by reductions whose order is fixed; in "highest" precision partial sums in f16 and
+ * bf16 are ruled out, too. The vector's memory need not exist yet, but the library reads its
+ * alignment off the address, so a made-up address is set. */
+static int ask_heuristic(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -149,18 +163,20 @@ static int offers(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED])
     cublasStatus_t r = mg_blas.cublasLtMatmulPreferenceCreate(&p);
     if (r == CUBLAS_STATUS_SUCCESS) r = set_vector(s, (const void *)(uintptr_t)ALIGNED);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = prefer(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+        r = set_preference(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                           sizeof workspace);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = prefer(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+        r = set_preference(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
     for (int i = 0; i < 4 && r == CUBLAS_STATUS_SUCCESS; i++)
-        r = prefer(p, alignments[i], &aligned, sizeof aligned);
+        r = set_preference(p, alignments[i], &aligned, sizeof aligned);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = mg_blas.cublasLtMatmulAlgoGetHeuristic(s->handle, s->what, s->b, s->a, s->y, s->y, p,
                                                    OFFERED, list, &n);
     if (p) mg_blas.cublasLtMatmulPreferenceDestroy(p);
-    return r == CUBLAS_STATUS_SUCCESS ? usable(list, n) : 0;
+    return r == CUBLAS_STATUS_SUCCESS ? keep_usable(list, n) : 0;
 }
 
+/* Enqueues y = a b by one algorithm. */
 static cublasStatus_t multiply(const state *s, const cublasLtMatmulHeuristicResult_t *how,
                                const void *a, const void *b, void *y, void *workspace) {
     const double one = 1, zero = 0;
@@ -184,8 +200,10 @@ static mg_status list_algorithms(mg_autotune *t) {
     algorithm_choice *c = t->problem;
     const mg_product *p = &c->state->product;
     const size_t size = mg_dtype_size(c->state->dtype);
-    t->n = offers(c->state, c->list);
-    if (t->n == 0) return mg_fail(MG_INTERNAL, "matmul: cuBLASLt offers nothing any more");
+    t->n = ask_heuristic(c->state, c->list);
+    if (t->n == 0)
+        return mg_fail(MG_INTERNAL,
+                       "matmul: cuBLASLt offered an algorithm before, and offers none now");
     t->buffer_bytes[BUFFER_A] = (size_t)(p->matrices * p->m * p->k) * size;
     t->buffer_bytes[BUFFER_B] = (size_t)(p->matrices * p->k * p->n) * size;
     t->buffer_bytes[BUFFER_Y] = (size_t)(p->matrices * p->m * p->n) * size;
@@ -218,7 +236,8 @@ static bool load_algorithm(mg_autotune *t, const void *data, size_t bytes) {
     return true;
 }
 
-static void name_problem(const state *s, char *key, size_t size) {
+/* The cache key: everything that the choice depends on. */
+static void matmul_key(const state *s, char *key, size_t size) {
     const mg_product *p = &s->product;
     snprintf(key, size,
              "%s, cuBLASLt %zu: %s %lld x %lld x %lld, %lld times by %lld and %lld, %d%d%d%d%d, %s",
@@ -234,7 +253,7 @@ static mg_status choose_algorithm(state *s) {
     algorithm_choice c = {.state = s};
     char key[256];
     int best;
-    name_problem(s, key, sizeof key);
+    matmul_key(s, key, sizeof key);
     mg_autotune t = {.device = s->device,
                      .problem = &c,
                      .what = "cuBLASLt's matmul",
@@ -254,6 +273,8 @@ static mg_status choose_algorithm(state *s) {
 
 /* ---- the kernel ---- */
 
+/* *made: the step's product, described; relu says whether the epilogue has it. Also after an error
+ * it is for release_matmul, unless it is NULL. */
 static mg_status new_state(const mg_kernel_plan *plan, bool relu, state **made) {
     const mg_dtype t = plan->out[0].value->dtype;
     state *s = *made = mg_alloc_zero(sizeof *s);
@@ -268,7 +289,8 @@ static mg_status new_state(const mg_kernel_plan *plan, bool relu, state **made) 
     return mg_blas_check(s->device, describe_all(s, t), "describe a product");
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+/* Whether cuBLASLt has any algorithm for the product; asking its heuristic takes microseconds. */
+static const char *accepts_matmul(const mg_kernel_plan *plan) {
     cublasLtMatmulHeuristicResult_t list[OFFERED];
     const mg_product p = mg_product_of(plan);
     int64_t step;
@@ -278,15 +300,16 @@ static const char *accepts(const mg_kernel_plan *plan) {
     if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.matrices > INT32_MAX)
         return "too large";
     if (!mg_product_is_even(&p, p.stride_a, &step) || !mg_product_is_even(&p, p.stride_b, &step))
-        return "a batch that is broadcast unevenly";
+        return "the batch is broadcast along some of its axes only";
     const mg_status status = new_state(plan, p.relu, &s);
-    const int n = s && status == MG_OK ? offers(s, list) : 0;
-    if (s) release(s);
+    const int n = s && status == MG_OK ? ask_heuristic(s, list) : 0;
+    if (s) release_matmul(s);
     mg_error_clear();
     return n > 0 ? NULL : status == MG_UNSUPPORTED ? "there is no cuBLASLt" : "no algorithm";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+/* With relu in the epilogue; if no algorithm keeps NaN then, once more without. */
+static mg_status prepare_matmul(mg_kernel_plan *plan) {
     bool relu = mg_product_of(plan).relu;
     state *s;
     mg_status status = new_state(plan, relu, &s);
@@ -294,7 +317,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     if (status == MG_OK) status = choose_algorithm(s);
     if (status == MG_UNSUPPORTED && relu) {
         mg_error_clear();
-        release(s);
+        release_matmul(s);
         status = new_state(plan, false, &s);
         plan->state = s;
         if (status == MG_OK) status = choose_algorithm(s);
@@ -305,13 +328,13 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static mg_status relu_apart(const mg_call *call, const state *s) {
+static mg_status run_relu(const mg_call *call, const state *s) {
     const bias_relu_params p = {
         .y = call->out[0], .count = mg_shape_count(&call->plan->out[0].value->shape), .relu = 1};
     return mg_cuda_run_bias_relu(s->device, &s->apart, &p);
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status run_matmul(const mg_call *call) {
     const state *s = call->plan->state;
     cublasStatus_t r = set_vector(s, s->product.sums   ? call->out[1]
                                      : s->product.bias ? call->in[2]
@@ -319,12 +342,12 @@ static mg_status run(const mg_call *call) {
     if (r == CUBLAS_STATUS_SUCCESS)
         r = multiply(s, &s->chosen, call->in[0], call->in[1], call->out[0], call->scratch);
     MG_TRY(mg_blas_check(s->device, r, "matmul"));
-    return s->product.relu && !s->relu ? relu_apart(call, s) : MG_OK;
+    return s->product.relu && !s->relu ? run_relu(call, s) : MG_OK;
 }
 
 const mg_kernel mg_cuda_blas_matmul = {.op = "matmul",
                                        .name = "cuBLASLt",
-                                       .accepts = accepts,
-                                       .prepare = prepare,
-                                       .run = run,
-                                       .release = release};
+                                       .accepts = accepts_matmul,
+                                       .prepare = prepare_matmul,
+                                       .run = run_matmul,
+                                       .release = release_matmul};

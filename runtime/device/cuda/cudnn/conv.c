@@ -1,9 +1,9 @@
 /* conv2d and its backward forms by cuDNN, in f16, bf16 and f32.
  *
- * Kernels lie as MG_KRSC, which the program converts to and from at most once a step. Which of
- * cuDNN's plans is fastest is measured once and kept on disk; where results must be the same in
- * every run, it is the one that cuDNN names first. Bias and relu are part of the plan; where no
- * engine does that, or none whose relu keeps NaN, a kernel of our own follows the convolution. */
+ * cuDNN wants convolution kernels in the layout MG_KRSC; the program converts to and from it at
+ * most once per step. The autotuner picks one of cuDNN's execution plans. Bias and relu are part of
+ * the plan if an engine can fuse them and its relu keeps NaN; otherwise our own bias_relu kernel
+ * follows the convolution. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/precision.h"
@@ -20,15 +20,16 @@ enum { MOST_TENSORS = 4, ALIGNMENT = 16 };
 
 typedef struct state {
     mg_dnn_plan plan;
-    int n;                         /* tensors: inputs, then the output */
-    int64_t numbers[MOST_TENSORS]; /* theirs */
-    bool apart;                    /* a kernel of our own follows the plan */
+    int n;                         /* tensors of the plan: the inputs, then the output */
+    int64_t numbers[MOST_TENSORS]; /* their numbers in the graph: MG_DNN_X etc. */
+    bool apart;                    /* bias and relu are not part of the plan: bias_relu follows */
     mg_bias_relu bias_relu;
 } state;
 
-/* ---- the case ---- */
+/* ---- describing the step ---- */
 
-static const char *missing(void) {
+/* NULL, or why cuDNN cannot be opened, which is logged once. */
+static const char *why_missing(void) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (mg_dnn_open() == MG_OK) return NULL;
     if (!atomic_flag_test_and_set(&told))
@@ -36,16 +37,17 @@ static const char *missing(void) {
     return mg_error_message();
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_conv(const mg_kernel_plan *plan) {
     const mg_step *step = plan->step;
-    if (plan->out[0].value->dtype == MG_F64) return "cuDNN computes in float";
+    if (plan->out[0].value->dtype == MG_F64) return "cuDNN computes in float, not in double";
     for (int i = 0; i < step->n_in; i++)
         if (mg_shape_count(&plan->in[i].value->shape) == 0) return "empty";
     if (mg_shape_count(&plan->out[0].value->shape) == 0) return "empty";
-    return missing();
+    return why_missing();
 }
 
-/* In cuDNN's order, from {N, H, W, C} or {R, S, C / groups, K}. */
+/* Sizes in cuDNN's order: {N, C, H, W} from our {N, H, W, C}, and below {K, C, R, S} from our
+ * {R, S, C / groups, K}. */
 static void image_dims(int64_t to[4], const mg_shape *s) {
     const int64_t dims[4] = {s->dim[0], s->dim[3], s->dim[1], s->dim[2]};
     memcpy(to, dims, sizeof dims);
@@ -62,11 +64,13 @@ static int result_of(const char *op) {
                                                   : MG_DNN_W;
 }
 
+/* The port of tensor i of the plan. */
 static mg_port *port_of(const mg_kernel_plan *plan, const state *s, int i) {
     return i < s->n - 1 ? &plan->in[i] : &plan->out[0];
 }
 
-/* Describes the convolution, and asks for the layouts. */
+/* Describes the step as a convolution, sets s->n and s->numbers, and requests the ports' layouts.
+ */
 static mg_dnn_conv conv_of(const mg_kernel_plan *plan, state *s) {
     int64_t *numbers = s->numbers;
     const mg_conv_attrs *a = plan->step->attrs;
@@ -189,17 +193,19 @@ static mg_status choose_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_
     return status;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+/* First with bias and relu in the plan; if there is none, or none of them can be run, once more
+ * with the plain convolution and a kernel behind it. */
+static mg_status prepare_conv(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     mg_dnn_target target = {0};
     if (!s) return MG_OOM;
     mg_dnn_conv c = conv_of(plan, s);
     MG_TRY(mg_cuda_enter(plan->device));
-    MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* for the run to come */
+    MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* made now: not allowed in a capture */
     MG_TRY(mg_dnn_planner(plan->device, &target.handle));
     mg_status status = choose_plan(plan, s, &target, &c);
     if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
-        MG_TRY(mg_cuda_enter(plan->device)); /* it may be lost */
+        MG_TRY(mg_cuda_enter(plan->device)); /* fails if the device is lost */
         mg_error_clear();
         c.bias = c.relu = false;
         s->n = 3;
@@ -214,7 +220,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-static mg_status run(const mg_call *call) {
+static mg_status run_conv(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     void *at[MOST_TENSORS];
@@ -231,7 +237,7 @@ static mg_status run(const mg_call *call) {
     return s->apart ? mg_cuda_finish_conv(call, &s->bias_relu) : MG_OK;
 }
 
-static void release(void *kept) {
+static void release_conv(void *kept) {
     state *s = kept;
     mg_dnn_plan_drop(&s->plan);
     mg_free(s);
@@ -240,10 +246,10 @@ static void release(void *kept) {
 #define CONV(id)                                                                                   \
     const mg_kernel mg_cuda_##id = {.op = #id,                                                     \
                                     .name = "cuDNN",                                               \
-                                    .accepts = accepts,                                            \
-                                    .prepare = prepare,                                            \
-                                    .run = run,                                                    \
-                                    .release = release};
+                                    .accepts = accepts_conv,                                       \
+                                    .prepare = prepare_conv,                                       \
+                                    .run = run_conv,                                               \
+                                    .release = release_conv};
 CONV(conv2d)
 CONV(conv2d_grad_input)
 CONV(conv2d_grad_weight)

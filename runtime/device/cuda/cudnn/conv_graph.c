@@ -1,17 +1,22 @@
-/* Convolutions as cuDNN's graphs of operations. */
+/* A convolution described as cuDNN's graph of operations.
+ *
+ * The graph is conv, then + bias, then relu, as far as the convolution has them. Results between
+ * two operations are virtual tensors: cuDNN fuses the operations and never stores them. */
 #include "device/cuda/cudnn/conv_plan.h"
 #include <assert.h>
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-enum { SUM = 100, CONVOLVED }; /* numbers of what is never stored */
+enum { SUM = 100, CONVOLVED }; /* numbers of the virtual tensors; real ones are MG_DNN_X etc. */
 
-/* Descriptors in the making: after the first failure nothing more is asked of cuDNN. */
+/* A graph in the making. After the first failure the functions below do nothing, so that only the
+ * end has to look at the status. */
 typedef struct builder {
     mg_dnn_graph *g;
     cudnnStatus_t status;
 } builder;
 
+/* A new descriptor, which the graph owns. */
 static descriptor begin(builder *b, cudnnBackendDescriptorType_t type) {
     descriptor d = NULL;
     assert(b->g->n < MG_DNN_DESCRIPTORS);
@@ -27,6 +32,7 @@ static void set(builder *b, descriptor d, cudnnBackendAttributeName_t name,
         b->status = mg_dnn.cudnnBackendSetAttribute(d, name, type, n, values);
 }
 
+/* Finalizes a descriptor: its attributes are complete. */
 static descriptor end(builder *b, descriptor d) {
     if (b->status == CUDNN_STATUS_SUCCESS) b->status = mg_dnn.cudnnBackendFinalize(d);
     return d;
@@ -39,7 +45,7 @@ static void set_descriptor(builder *b, descriptor d, cudnnBackendAttributeName_t
 
 /* ---- tensors ---- */
 
-/* Channels, the second size, vary fastest. */
+/* Sizes are in cuDNN's order N, C, H, W; in memory channels vary fastest (NHWC). */
 static descriptor tensor(builder *b, int64_t number, const int64_t dims[4], cudnnDataType_t type) {
     const descriptor t = begin(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t strides[4] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
@@ -56,6 +62,7 @@ static descriptor tensor(builder *b, int64_t number, const int64_t dims[4], cudn
 
 /* ---- operations ---- */
 
+/* Strides, dilations and padding. */
 static descriptor geometry(builder *b, const mg_dnn_conv *c) {
     const descriptor d = begin(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -71,7 +78,7 @@ static descriptor geometry(builder *b, const mg_dnn_conv *c) {
     return end(b, d);
 }
 
-/* The names of one form's parts. */
+/* The attribute names of one of the three forms: forward, or the gradient of an operand. */
 typedef struct form {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
@@ -100,6 +107,7 @@ static const form forms[] = {
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
 
+/* The convolution with result or, as a gradient, operand y. */
 static descriptor convolution(builder *b, const mg_dnn_conv *c, descriptor y) {
     const form *f = &forms[c->result];
     const cudnnDataType_t type = mg_dnn_type(c->dtype);
@@ -115,7 +123,7 @@ static descriptor convolution(builder *b, const mg_dnn_conv *c, descriptor y) {
     return end(b, d);
 }
 
-/* y = mode(x), or mode(x, second). */
+/* y = mode(x) or, with a second operand, mode(x, second), computed in float. */
 static descriptor pointwise(builder *b, cudnnPointwiseMode_t mode, descriptor x, descriptor second,
                             descriptor y) {
     const descriptor what = begin(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -135,7 +143,8 @@ static descriptor pointwise(builder *b, cudnnPointwiseMode_t mode, descriptor x,
 
 /* ---- the graph ---- */
 
-/* conv, + bias, relu: each but the last into a tensor that is never stored. */
+/* Adds the operations conv, + bias, relu to `ops`, and returns how many they are. All but the last
+ * write to virtual tensors of float. */
 static int add_operations(builder *b, const mg_dnn_conv *c, descriptor ops[3]) {
     const cudnnDataType_t type = mg_dnn_type(c->dtype);
     const descriptor y = tensor(b, MG_DNN_Y, c->y, type);

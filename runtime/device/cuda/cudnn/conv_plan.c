@@ -1,17 +1,23 @@
-/* Finding, keeping and running cuDNN's execution plans. */
+/* cuDNN's execution plans: finding, saving and running them.
+ *
+ * An engine configuration is an algorithm with its settings; an execution plan is one that was
+ * compiled for a graph. cuDNN's heuristics name configurations, best first. We look at each one's
+ * notes (its numerical and its general behaviour) and make plans of those that precision and
+ * determinism allow. */
 #include "device/cuda/cudnn/conv_plan.h"
 #include "core/alloc.h"
 #include "core/precision.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-enum { MOST_ENGINES = 64 }; /* asked of the heuristics */
+enum { MOST_ENGINES = 64 }; /* configurations asked of the heuristics */
 
-static cudnnStatus_t make(cudnnBackendDescriptorType_t type, descriptor *d) {
+static cudnnStatus_t make_descriptor(cudnnBackendDescriptorType_t type, descriptor *d) {
     *d = NULL;
     return mg_dnn.cudnnBackendCreateDescriptor(type, d);
 }
 
+/* Destroys it if there is one. */
 static void drop(descriptor *d) {
     if (*d) mg_dnn.cudnnBackendDestroyDescriptor(*d);
     *d = NULL;
@@ -27,21 +33,23 @@ static cudnnStatus_t get(descriptor d, cudnnBackendAttributeName_t name,
     return mg_dnn.cudnnBackendGetAttribute(d, name, type, most, n, values);
 }
 
+/* Returns from the calling function with the status of a call that failed. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         const cudnnStatus_t try_ = (call);                                                         \
         if (try_ != CUDNN_STATUS_SUCCESS) return try_;                                             \
     } while (0)
 
-/* ---- engines: an algorithm with its settings ---- */
+/* ---- engine configurations ---- */
 
 typedef struct engines {
-    descriptor at[MOST_ENGINES];
+    descriptor at[MOST_ENGINES]; /* owned, unless a plan took it over and left NULL */
     int64_t n;
 } engines;
 
-static cudnnStatus_t ask(descriptor heuristics, const mg_dnn_target *target, const mg_dnn_graph *g,
-                         cudnnBackendHeurMode_t mode, engines *e) {
+static cudnnStatus_t ask_heuristics(descriptor heuristics, const mg_dnn_target *target,
+                                    const mg_dnn_graph *g, cudnnBackendHeurMode_t mode,
+                                    engines *e) {
     TRY(set(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
             &g->graph));
     TRY(set(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
@@ -49,30 +57,32 @@ static cudnnStatus_t ask(descriptor heuristics, const mg_dnn_target *target, con
         TRY(set(heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                 &target->properties));
     TRY(mg_dnn.cudnnBackendFinalize(heuristics));
-    for (int i = 0; i < MOST_ENGINES; i++) TRY(make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &e->at[i]));
+    for (int i = 0; i < MOST_ENGINES; i++)
+        TRY(make_descriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &e->at[i]));
     return get(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                MOST_ENGINES, &e->n, e->at);
 }
 
+/* Configurations for the graph by one mode of the heuristics. All of e->at are to be dropped. */
 static cudnnStatus_t find_engines(const mg_dnn_target *target, const mg_dnn_graph *g,
                                   cudnnBackendHeurMode_t mode, engines *e) {
     descriptor heuristics;
     *e = (engines){0};
-    cudnnStatus_t status = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
-    if (status == CUDNN_STATUS_SUCCESS) status = ask(heuristics, target, g, mode, e);
+    cudnnStatus_t status = make_descriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics);
+    if (status == CUDNN_STATUS_SUCCESS) status = ask_heuristics(heuristics, target, g, mode, e);
     drop(&heuristics);
     if (status != CUDNN_STATUS_SUCCESS) e->n = 0;
     if (e->n > MOST_ENGINES) e->n = MOST_ENGINES;
     return status;
 }
 
-/* ---- what an engine is like ---- */
+/* ---- notes: what an engine says of itself ---- */
 
-typedef struct character {
+typedef struct engine_notes { /* true: the engine has this note */
     bool numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT], behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
-} character;
+} engine_notes;
 
-static cudnnStatus_t read_notes(descriptor engine, character *c) {
+static cudnnStatus_t read_notes(descriptor engine, engine_notes *c) {
     cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     int64_t n = 0;
@@ -88,11 +98,12 @@ static cudnnStatus_t read_notes(descriptor engine, character *c) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t know(descriptor config, character *c) {
+/* The notes of a configuration's engine. */
+static cudnnStatus_t read_config_notes(descriptor config, engine_notes *c) {
     descriptor engine;
     int64_t n = 0;
-    *c = (character){0};
-    TRY(make(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    *c = (engine_notes){0};
+    TRY(make_descriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     cudnnStatus_t status =
         get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
     if (status == CUDNN_STATUS_SUCCESS) status = read_notes(engine, c);
@@ -100,7 +111,10 @@ static cudnnStatus_t know(descriptor config, character *c) {
     return status;
 }
 
-static bool is_allowed(const character *c, mg_dtype dtype) {
+/* Whether an engine may be used under the present precision and determinism. "highest" precision
+ * rules out algorithms that lose digits (Winograd, FFT, reduced reductions) and, for float32, TF32.
+ */
+static bool is_allowed(const engine_notes *c, mg_dtype dtype) {
     const bool *is = c->numerical;
     if (mg_deterministic() && is[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC]) return false;
     if (mg_precision_fast()) return true;
@@ -113,6 +127,7 @@ static bool is_allowed(const character *c, mg_dtype dtype) {
 
 /* ---- plans ---- */
 
+/* Compiles the plan, and asks for its workspace. */
 static cudnnStatus_t finish_plan(mg_dnn_plan *p) {
     int64_t n = 0, bytes = 0;
     TRY(mg_dnn.cudnnBackendFinalize(p->plan));
@@ -121,8 +136,9 @@ static cudnnStatus_t finish_plan(mg_dnn_plan *p) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t plan_for(mg_dnn_plan *p, const mg_dnn_target *target, descriptor config) {
-    TRY(make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
+/* Makes a plan of a configuration: for a handle's GPU, or for a GPU that is only described. */
+static cudnnStatus_t make_plan(mg_dnn_plan *p, const mg_dnn_target *target, descriptor config) {
+    TRY(make_descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
     if (target->handle)
         TRY(set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle));
     else
@@ -133,18 +149,20 @@ static cudnnStatus_t plan_for(mg_dnn_plan *p, const mg_dnn_target *target, descr
     return finish_plan(p);
 }
 
-/* The plans of what the heuristics name; `reluctant`: only those that others do not beat. */
+/* Appends plans of these configurations, up to `most`. Without `reluctant`, those that compile at
+ * run time or want very much workspace are left out. Returns the status of the last attempt. */
 static cudnnStatus_t add_plans(const mg_dnn_target *target, engines *e, mg_dtype dtype,
                                bool reluctant, int most, mg_dnn_plan *plans, int *n) {
     cudnnStatus_t last = CUDNN_STATUS_NOT_SUPPORTED;
     for (int64_t i = 0; i < e->n && *n < most; i++) {
         mg_dnn_plan *p = &plans[*n];
-        character c;
+        engine_notes c;
         *p = (mg_dnn_plan){0};
-        if (!e->at[i] || know(e->at[i], &c) != CUDNN_STATUS_SUCCESS || !is_allowed(&c, dtype))
+        if (!e->at[i] || read_config_notes(e->at[i], &c) != CUDNN_STATUS_SUCCESS ||
+            !is_allowed(&c, dtype))
             continue;
         if (c.behaviour[CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION] && !reluctant) continue;
-        last = plan_for(p, target, e->at[i]);
+        last = make_plan(p, target, e->at[i]);
         if (last == CUDNN_STATUS_SUCCESS && (reluctant || p->workspace <= MG_DNN_MUCH_WORKSPACE)) {
             p->engine = e->at[i];
             e->at[i] = NULL;
@@ -156,6 +174,8 @@ static cudnnStatus_t add_plans(const mg_dnn_target *target, engines *e, mg_dtype
     return last;
 }
 
+/* Four rounds, until one gives plans: the heuristics and then cuDNN's fallback list, first without
+ * and then with the plans that are taken reluctantly. */
 mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dtype dtype, int most,
                        mg_dnn_plan *plans, int *n) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
@@ -179,7 +199,7 @@ void mg_dnn_plan_drop(mg_dnn_plan *p) {
     drop(&p->engine);
 }
 
-/* ---- plans as text ---- */
+/* ---- plans as text, for the disk cache ---- */
 
 char *mg_dnn_plan_write(const mg_dnn_plan *p, size_t *bytes) {
     const cudnnBackendAttributeName_t json = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
@@ -197,7 +217,7 @@ char *mg_dnn_plan_write(const mg_dnn_plan *p, size_t *bytes) {
 
 static cudnnStatus_t read_plan(mg_dnn_plan *p, cudnnHandle_t handle, const char *text,
                                size_t bytes) {
-    TRY(make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
+    TRY(make_descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
     TRY(set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
     TRY(set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)bytes,
             text));
@@ -213,8 +233,9 @@ mg_status mg_dnn_plan_read(mg_dnn_plan *p, cudnnHandle_t handle, const char *tex
 
 /* ---- running ---- */
 
-static cudnnStatus_t pack(descriptor d, int n, const int64_t *numbers, void *const *addresses,
-                          void *workspace) {
+/* A variant pack tells a plan where its tensors and its workspace lie. */
+static cudnnStatus_t fill_pack(descriptor d, int n, const int64_t *numbers, void *const *addresses,
+                               void *workspace) {
     TRY(set(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, numbers));
     TRY(set(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, addresses));
     TRY(set(d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
@@ -224,8 +245,8 @@ static cudnnStatus_t pack(descriptor d, int n, const int64_t *numbers, void *con
 mg_status mg_dnn_plan_run(const mg_dnn_plan *p, cudnnHandle_t handle, int n, const int64_t *numbers,
                           void *const *addresses, void *workspace) {
     descriptor d;
-    cudnnStatus_t status = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &d);
-    if (status == CUDNN_STATUS_SUCCESS) status = pack(d, n, numbers, addresses, workspace);
+    cudnnStatus_t status = make_descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &d);
+    if (status == CUDNN_STATUS_SUCCESS) status = fill_pack(d, n, numbers, addresses, workspace);
     if (status == CUDNN_STATUS_SUCCESS) status = mg_dnn.cudnnBackendExecute(handle, p->plan, d);
     drop(&d);
     return mg_dnn_check(status, "run a convolution");

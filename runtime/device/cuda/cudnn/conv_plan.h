@@ -11,18 +11,20 @@
 #include "device/cuda/cudnn/cudnn.h"
 #include <stdbool.h>
 
-/* Which of the three tensors is the result; also their numbers in a variant pack. */
+/* The tensors of a convolution: image, kernel, result, bias. Also their numbers in the graph, by
+ * which a run says where they lie. */
 enum { MG_DNN_X = 1, MG_DNN_W, MG_DNN_Y, MG_DNN_BIAS };
 
 typedef struct mg_dnn_conv {
-    int result;     /* MG_DNN_Y: forward; MG_DNN_X, MG_DNN_W: their gradients from the other two */
-    mg_dtype dtype; /* of all tensors: f16, bf16 or f32 */
+    int result;               /* MG_DNN_Y: forward; MG_DNN_X, MG_DNN_W: the gradient of that one */
+    mg_dtype dtype;           /* of all tensors: f16, bf16 or f32 */
     int64_t x[4], w[4], y[4]; /* in cuDNN's order; the groups are x[1] / w[1] */
     int64_t strides[2], dilations[2], before[2], after[2]; /* rows, columns; padding */
     bool bias, relu; /* of the forward form; the bias has K elements */
 } mg_dnn_conv;
 
-/* For whom plans are made: a handle, or a description of a GPU that need not be there. */
+/* The GPU that plans are made for: that of a handle, or one that is only described and need not
+ * exist (in tests). */
 typedef struct mg_dnn_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
@@ -31,34 +33,34 @@ typedef struct mg_dnn_target {
 enum { MG_DNN_DESCRIPTORS = 16 };
 
 typedef struct mg_dnn_graph {
-    cudnnBackendDescriptor_t graph; /* the last of them */
-    cudnnBackendDescriptor_t made[MG_DNN_DESCRIPTORS];
+    cudnnBackendDescriptor_t graph;                    /* the operation graph; owned by `made` */
+    cudnnBackendDescriptor_t made[MG_DNN_DESCRIPTORS]; /* owned: all descriptors of it */
     int n;
 } mg_dnn_graph;
 
-/* The descriptors are for mg_dnn_graph_drop, also after an error. */
+/* Describes a convolution. Also after an error the graph is to be dropped. */
 mg_status mg_dnn_graph_make(mg_dnn_graph *g, const mg_dnn_target *target, const mg_dnn_conv *conv);
 void mg_dnn_graph_drop(mg_dnn_graph *g);
 
 /* ---- execution plans ---- */
 
 typedef struct mg_dnn_plan {
-    cudnnBackendDescriptor_t engine, plan; /* owned; a plan that was read back has no engine */
+    cudnnBackendDescriptor_t engine, plan; /* owned; a plan from text has no engine */
     size_t workspace;                      /* bytes */
 } mg_dnn_plan;
 
-/* Up to `most` plans in the order of cuDNN's heuristics; *n is how many. What precision and
- * determinism forbid is left out; what compiles at run time, or wants very much memory, is taken
- * only when there is nothing else. None: MG_UNSUPPORTED. */
+/* Makes up to `most` plans, in the order of cuDNN's heuristics; *n is their number. Algorithms that
+ * the present precision or determinism forbids are left out. One that compiles at run time or wants
+ * very much workspace is used only if there is no other. MG_UNSUPPORTED if there is none. */
 mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dtype dtype, int most,
                        mg_dnn_plan *plans, int *n);
 void mg_dnn_plan_drop(mg_dnn_plan *plan);
 
-/* A plan as text, a block from mg_alloc (NULL: it has none), and back again. */
+/* A plan as text, a block from mg_alloc, or NULL if it has no such form; and a plan from text. */
 char *mg_dnn_plan_write(const mg_dnn_plan *plan, size_t *bytes);
 mg_status mg_dnn_plan_read(mg_dnn_plan *plan, cudnnHandle_t handle, const char *text, size_t bytes);
 
-/* Enqueues it, over tensors with these numbers at these addresses. */
+/* Enqueues the plan on the handle's stream. Its n tensors have these numbers and addresses. */
 mg_status mg_dnn_plan_run(const mg_dnn_plan *plan, cudnnHandle_t handle, int n,
                           const int64_t *numbers, void *const *addresses, void *workspace);
 

@@ -1,4 +1,4 @@
-/* cuDNN: the library, its handles, its errors. */
+/* cuDNN: opening the library, its handles, turning its errors into ours. */
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/context/context.h"
 
@@ -17,6 +17,7 @@ cudnnDataType_t mg_dnn_type(mg_dtype t) {
                           : CUDNN_DATA_FLOAT;
 }
 
+/* Our code for a status: cuDNN 9 groups its statuses into categories. */
 static mg_status status_of(cudnnStatus_t result) {
     switch ((int)result) {
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
@@ -38,8 +39,8 @@ mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
                    words[0] ? ": " : "", words);
 }
 
-/* The one that is kept at `place`. */
-static mg_status find_handle(const mg_cuda *s, void **place, cudnnHandle_t *handle) {
+/* The handle kept at *place, made now if there is none. */
+static mg_status get_handle(const mg_cuda *s, void **place, cudnnHandle_t *handle) {
     if (!*place) {
         cudnnHandle_t made = NULL;
         MG_TRY(mg_dnn_open());
@@ -57,11 +58,11 @@ static mg_status find_handle(const mg_cuda *s, void **place, cudnnHandle_t *hand
 }
 
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
-    return find_handle(d->state, &mg_cuda_of(d)->dnn, handle);
+    return get_handle(d->state, &mg_cuda_of(d)->dnn, handle);
 }
 
 mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle) {
-    return find_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
+    return get_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
 }
 
 void mg_dnn_close(mg_cuda *s) {

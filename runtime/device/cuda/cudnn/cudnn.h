@@ -1,4 +1,5 @@
-/* cuDNN 9: the library with its graph interface, a handle per device, its errors. */
+/* cuDNN 9, of which we use the graph interface: the library loaded at run time, two handles per
+ * device, its errors. */
 #ifndef MG_DEVICE_CUDA_CUDNN_CUDNN_H
 #define MG_DEVICE_CUDA_CUDNN_CUDNN_H
 
@@ -26,22 +27,23 @@ extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
 /* MG_UNSUPPORTED if the library is missing. */
 mg_status mg_dnn_open(void);
 
-/* The device's handles, made on first use, ended by mg_dnn_close; the device's context is the
- * calling thread's. A handle is one thread's at a time: the first, on the device's stream, is for
- * who holds the stream's turn, and is made before there is something to run; the second is for who
- * makes a program. */
+/* The device's two handles, made on first use and freed by mg_dnn_close. The device's context must
+ * be current. cuDNN lets only one thread at a time use a handle, so there is one to run plans, for
+ * the thread that holds the device's turn, and one to make plans, for the thread that compiles a
+ * program. The first must be made before a capture, in which making it is not allowed. */
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
 mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
 
-/* Bytes: what wants more is taken only for want of anything else. */
+/* Bytes of workspace: plans that want more are used only if there is no other. */
 #define MG_DNN_MUCH_WORKSPACE ((size_t)4 << 30)
 
-/* How cuDNN names a floating dtype. */
+/* cuDNN's name of a floating dtype. */
 cudnnDataType_t mg_dnn_type(mg_dtype t);
 
-/* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine does it) or MG_DEVICE, with cuDNN's own words. */
+/* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine can do it), MG_INTERNAL (we asked wrongly) or MG_DEVICE,
+ * with cuDNN's own message. `what` was being done. */
 mg_status mg_dnn_check(cudnnStatus_t result, const char *what);
 
 #endif
