@@ -30,7 +30,7 @@ extern const mg_kernel mg_cuda_direct_conv2d, mg_cuda_direct_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_depth_conv2d, mg_cuda_depth_conv2d_grad_input,
     mg_cuda_depth_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_autotuned_conv2d, mg_cuda_autotuned_conv2d_grad_input,
-    mg_cuda_autotuned_conv2d_grad_weight; /* of those, the fastest */
+    mg_cuda_autotuned_conv2d_grad_weight; /* the fastest of several */
 extern const mg_kernel mg_cuda_blas_matmul, mg_cuda_matmul, mg_cuda_tiled_conv2d,
     mg_cuda_tiled_conv2d_grad_input, mg_cuda_tiled_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_reorder; /* between layouts */

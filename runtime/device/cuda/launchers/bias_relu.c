@@ -1,4 +1,4 @@
-/* y = relu(y + bias), in place. */
+/* Launching y = relu(y + bias), in place (kernels/bias_relu.cu). */
 #include "device/cuda/launchers/bias_relu.h"
 #include "ops/attrs.h"
 
@@ -9,7 +9,8 @@ mg_status mg_cuda_find_bias_relu(mg_device *d, mg_dtype t, mg_bias_relu *kernels
     return mg_cuda_find_typed(d, "bias_relu_vector", t, &kernels->vector);
 }
 
-/* Four elements at once if they lie so, and if a thread meets the same channels all the way. */
+/* By vectors if the address and the counts allow that, and if all vectors of a thread belong to the
+ * same channels: a thread loads its part of the bias once. */
 mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
                                 const bias_relu_params *p) {
     const bool even = !p->bias || (p->channels % MG_BIAS_VECTOR == 0 &&

@@ -1,4 +1,8 @@
-/* Depthwise convolutions, where each channel is a group, and their backward forms. */
+/* Depthwise convolutions, where each channel is a group of its own, and their backward forms.
+ *
+ * Forward and input gradient: a block computes one row of the result, a thread one channel or a
+ * vector of channels. Weight gradient: the rows of all images are dealt out in chunks to blocks,
+ * whose partial sums a second kernel adds up. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/norm.h"
 #include "device/cuda/kernels.h"
@@ -10,20 +14,21 @@
 enum {
     THREADS = MG_DEPTH_THREADS,
     VECTOR = MG_DEPTH_VECTOR,
-    LARGEST = 1 << 20,     /* size, stride or pad: so that ints do */
-    LARGEST_ROW = 1 << 30, /* numbers of an image's row, likewise */
-    LEAST_PIXELS = 512,    /* of a chunk */
+    LARGEST = 1 << 20,     /* size, stride or pad: kernels compute with ints */
+    LARGEST_ROW = 1 << 30, /* elements of an image's row, likewise */
+    LEAST_PIXELS = 512,    /* of a chunk: fewer are not worth a partial sum */
 };
 
 typedef struct state {
-    CUfunction one, vector, add; /* vector: NULL if the channels are none; add: of weights' parts */
-    depth_params p;              /* without the addresses */
-    int64_t rows;                /* of the result: a block each */
+    CUfunction one, vector; /* by channels; by vectors of them, or NULL if they are no multiple */
+    CUfunction add;         /* adds up the partial sums of a weight gradient */
+    depth_params p;         /* without the addresses */
+    int64_t rows;           /* of the result: one block each */
 } state;
 
-/* ---- the case: shapes of image, kernel and result ---- */
+/* ---- shapes, and what is accepted ---- */
 
-typedef struct shapes {
+typedef struct shapes { /* of image, kernel and result, whichever of them the step computes */
     const mg_shape *x, *w, *y;
 } shapes;
 
@@ -47,19 +52,21 @@ static shapes of_weight(const mg_kernel_plan *plan) {
     return (shapes){in(plan, 0), out(plan), in(plan, 1)};
 }
 
-static bool small(const mg_shape *s) {
+/* Whether positions in the image fit an int. */
+static bool is_small(const mg_shape *s) {
     for (int i = 1; i < 4; i++)
         if (s->dim[i] > LARGEST) return false;
     return s->dim[2] * s->dim[3] <= LARGEST_ROW;
 }
 
+/* NULL, or why a convolution of these shapes is refused. */
 static const char *refusal(const mg_kernel_plan *plan, shapes s) {
     const mg_conv_attrs *a = plan->step->attrs;
     if (!mg_dtype_is_float(plan->out[0].value->dtype)) return "only floating dtypes";
-    if (a->groups == 1 || a->groups != s.x->dim[3]) return "channels are no groups";
+    if (a->groups == 1 || a->groups != s.x->dim[3]) return "not depthwise";
     if (mg_shape_count(s.x) == 0 || mg_shape_count(s.w) == 0 || mg_shape_count(s.y) == 0)
         return "empty";
-    if (!small(s.x) || !small(s.y) || s.w->dim[0] * s.w->dim[1] * s.w->dim[3] > LARGEST_ROW)
+    if (!is_small(s.x) || !is_small(s.y) || s.w->dim[0] * s.w->dim[1] * s.w->dim[3] > LARGEST_ROW)
         return "too large an image";
     for (int i = 0; i < 4; i++)
         if (a->pads.v[i] > LARGEST || a->strides.v[i % 2] > LARGEST ||
@@ -80,6 +87,7 @@ static const char *accepts_weight(const mg_kernel_plan *plan) {
     return refusal(plan, of_weight(plan));
 }
 
+/* The plan's state with its parameters filled in, or NULL without memory. */
 static state *new_state(mg_kernel_plan *plan, shapes s) {
     const mg_conv_attrs *a = plan->step->attrs;
     state *made = plan->state = mg_alloc_zero(sizeof *made);
@@ -105,7 +113,8 @@ static state *new_state(mg_kernel_plan *plan, shapes s) {
 
 /* ---- forward, and the gradient of the image ---- */
 
-static mg_status prepare(mg_kernel_plan *plan, shapes s, const char *kind) {
+/* `kind` is the kernel's name without a suffix. */
+static mg_status prepare_rows(mg_kernel_plan *plan, shapes s, const char *kind) {
     const mg_dtype t = plan->out[0].value->dtype;
     char name[32];
     state *made = new_state(plan, s);
@@ -118,15 +127,16 @@ static mg_status prepare(mg_kernel_plan *plan, shapes s, const char *kind) {
 }
 
 static mg_status prepare_forward(mg_kernel_plan *plan) {
-    return prepare(plan, of_forward(plan), "depth");
+    return prepare_rows(plan, of_forward(plan), "depth");
 }
 
 static mg_status prepare_input(mg_kernel_plan *plan) {
-    return prepare(plan, of_input(plan), "depth_input");
+    return prepare_rows(plan, of_input(plan), "depth_input");
 }
 
-/* In vectors if all that is read and written lies so. */
-static mg_status launch(const mg_call *call, const void *image, depth_params p) {
+/* By vectors if all addresses are aligned to one. A block loops over rows if there are very many.
+ */
+static mg_status launch_rows(const mg_call *call, const void *image, depth_params p) {
     const state *s = call->plan->state;
     const mg_device *d = call->plan->device;
     const size_t bytes = VECTOR * mg_dtype_size(call->plan->out[0].value->dtype);
@@ -144,7 +154,7 @@ static mg_status run_forward(const mg_call *call) {
     p.w = call->in[1];
     p.bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
     p.out = call->out[0];
-    return launch(call, p.x, p);
+    return launch_rows(call, p.x, p);
 }
 
 static mg_status run_input(const mg_call *call) {
@@ -152,16 +162,18 @@ static mg_status run_input(const mg_call *call) {
     p.dy = call->in[0];
     p.w = call->in[1];
     p.out = call->out[0];
-    return launch(call, p.dy, p);
+    return launch_rows(call, p.dy, p);
 }
 
 /* ---- the gradient of the weights ---- */
 
+/* Blocks that share a chunk: they divide the kernel's taps and the channels among them. */
 static int64_t blocks_of_chunk(const depth_params *p) {
     const int64_t taps = (int64_t)p->kh * p->kw;
     return (taps + MG_DEPTH_TAPS - 1) / MG_DEPTH_TAPS * ((p->k + p->width - 1) / p->width);
 }
 
+/* As many chunks as fill the GPU, if each has enough pixels. */
 static mg_status prepare_weight(mg_kernel_plan *plan) {
     const mg_value *w = plan->out[0].value;
     state *s = new_state(plan, of_weight(plan));

@@ -1,4 +1,9 @@
-/* Convolutions of few channels and their weight gradients, as a network's first layer has them. */
+/* Convolutions of few input channels, such as a network's first layer, and their weight gradients.
+ *
+ * A block loads a patch of the image and the kernels into shared memory and computes a tile of the
+ * result from them; with up to 4 channels a library's matrix units would mostly multiply padding. A
+ * slice is a group of output channels that one block handles. For the weight gradient each block
+ * sums over some tiles, and a second kernel adds up the partial sums. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/conv_direct_params.h"
@@ -7,53 +12,56 @@
 
 enum {
     MOST_CHANNELS = 4,
-    MOST_TAPS = 64,    /* longer sums are worth a library's while */
-    MOST_KERNELS = 64, /* of a block */
-    MOST_COLUMNS = 64, /* of a tile */
-    SHARED_BYTES = 48 << 10,
-    LARGEST = 1 << 20, /* size, stride or pad: so that ints do */
-    EACH_WEIGHT = 3,   /* blocks of a weight gradient that a multiprocessor has registers for */
+    MOST_TAPS = 64,          /* products per result; longer sums are a library's strength */
+    MOST_KERNELS = 64,       /* output channels of a block */
+    MOST_COLUMNS = 64,       /* of a tile */
+    SHARED_BYTES = 48 << 10, /* shared memory that every GPU gives a block */
+    LARGEST = 1 << 20,       /* size, stride or pad: kernels compute with ints */
+    EACH_WEIGHT = 3,         /* blocks of a weight gradient that fit a multiprocessor's registers */
 };
 
 typedef struct state {
-    CUfunction function, add;
-    direct_params p; /* without the addresses */
-    int64_t blocks;  /* a multiple of the slices */
-    int threads, shared;
+    CUfunction function, add; /* add: adds up the partial sums of a weight gradient */
+    direct_params p;          /* without the addresses */
+    int64_t blocks;           /* a multiple of the slices */
+    int threads, shared;      /* of a block; shared memory in bytes */
 } state;
 
-static int most(int64_t wanted, int64_t limit) {
+static int at_most(int64_t wanted, int64_t limit) {
     return (int)(wanted < limit ? wanted : limit);
 }
 
-/* n in equal pieces of at most `piece`: the size of one. */
-static int even(int n, int piece) {
+/* The size of a piece when n is divided into equal pieces of at most `piece`. */
+static int even_piece(int n, int piece) {
     const int pieces = (n + piece - 1) / piece;
     return (n + pieces - 1) / pieces;
 }
 
-static bool small(const mg_shape *s) {
+/* Whether positions in the image fit an int. */
+static bool is_small(const mg_shape *s) {
     for (int i = 1; i < 4; i++)
         if (s->dim[i] > LARGEST) return false;
     return true;
 }
 
-/* Numbers of shared memory that the patch of a tile takes. */
-static int64_t patch_of(direct_params *p) {
+/* Sets the size of the image patch that a tile needs, and returns its number of elements; at least
+ * SHARED_BYTES, which is too many, if it is huge. */
+static int64_t size_patch(direct_params *p) {
     const int64_t rows = (p->rows - 1LL) * p->down + (p->kh - 1LL) * p->spread_y + 1;
     const int64_t run = ((p->columns - 1LL) * p->across + (p->kw - 1LL) * p->spread_x + 1) * p->c;
-    p->patch_rows = most(rows, INT32_MAX);
-    p->patch_run = most(run, INT32_MAX);
+    p->patch_rows = at_most(rows, INT32_MAX);
+    p->patch_run = at_most(run, INT32_MAX);
     return rows > SHARED_BYTES || run > SHARED_BYTES ? SHARED_BYTES : rows * run;
 }
 
-/* Tiles: as many results as a block has threads for, as far as their patch has room. */
+/* Chooses the largest tile that a block has threads for and whose patch fits in `room` elements.
+ * False if even a single result does not fit. */
 static bool choose_tile(direct_params *p, int64_t room) {
     const int vectors = p->kernels / MG_DIRECT_VECTOR;
-    p->columns = even(p->ow, MOST_COLUMNS);
+    p->columns = even_piece(p->ow, MOST_COLUMNS);
     const int rows = MG_DIRECT_THREADS * MG_DIRECT_PIXELS / (p->columns * vectors);
-    p->rows = even(p->oh, rows < 1 ? 1 : rows);
-    while (patch_of(p) > room) {
+    p->rows = even_piece(p->oh, rows < 1 ? 1 : rows);
+    while (size_patch(p) > room) {
         if (p->rows > 1)
             p->rows = (p->rows + 1) / 2;
         else if (p->columns > 1)
@@ -66,24 +74,25 @@ static bool choose_tile(direct_params *p, int64_t room) {
     return true;
 }
 
+/* Bytes of the type that kernels compute in. */
 static size_t computed_size(mg_dtype t) {
     return t == MG_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* Fills p for the shapes of image, kernel and result; NULL, or why not. */
-static const char *settle(const mg_conv_attrs *a, mg_dtype t, const mg_shape *x, const mg_shape *w,
-                          const mg_shape *y, direct_params *p) {
+/* Fills *p for the shapes of image, kernel and result. Returns NULL, or why that is refused. */
+static const char *fill_params(const mg_conv_attrs *a, mg_dtype t, const mg_shape *x,
+                               const mg_shape *w, const mg_shape *y, direct_params *p) {
     const int64_t *down = a->strides.v, *spread = a->dilations.v, *pads = a->pads.v;
     if (!mg_dtype_is_float(t)) return "only floating dtypes";
-    if (a->groups != 1 || w->dim[2] > MOST_CHANNELS) return "many channels, or groups";
+    if (a->groups != 1 || w->dim[2] > MOST_CHANNELS) return "more than 4 input channels, or groups";
     if (mg_shape_count(x) == 0 || mg_shape_count(w) == 0 || mg_shape_count(y) == 0) return "empty";
-    if (!small(x) || !small(w) || !small(y) || down[0] > LARGEST || down[1] > LARGEST ||
+    if (!is_small(x) || !is_small(w) || !is_small(y) || down[0] > LARGEST || down[1] > LARGEST ||
         spread[0] > LARGEST || spread[1] > LARGEST)
         return "too large an image";
     for (int i = 0; i < 4; i++)
         if (pads[i] > LARGEST) return "too large an image";
     const int64_t taps = w->dim[0] * w->dim[1] * w->dim[2];
-    if (taps > MOST_TAPS) return "large kernels";
+    if (taps > MOST_TAPS) return "large kernel";
     *p = (direct_params){.h = (int)x->dim[1],
                          .wide = (int)x->dim[2],
                          .c = (int)x->dim[3],
@@ -100,7 +109,7 @@ static const char *settle(const mg_conv_attrs *a, mg_dtype t, const mg_shape *x,
                          .left = (int)pads[2],
                          .relu = (int)a->relu};
     const int whole = (p->k + MG_DIRECT_VECTOR - 1) / MG_DIRECT_VECTOR;
-    p->kernels = even(whole, MOST_KERNELS / MG_DIRECT_VECTOR) * MG_DIRECT_VECTOR;
+    p->kernels = even_piece(whole, MOST_KERNELS / MG_DIRECT_VECTOR) * MG_DIRECT_VECTOR;
     p->slices = (p->k + p->kernels - 1) / p->kernels;
     if (!choose_tile(p, SHARED_BYTES / (int64_t)computed_size(t) - taps * p->kernels))
         return "strides or dilations too large";
@@ -112,41 +121,42 @@ static const mg_shape *shape(const mg_port *port) {
     return &port->value->shape;
 }
 
-/* For conv2d, or with the kernel as the result its gradient. */
-static const char *settle_plan(const mg_kernel_plan *plan, bool gradient, direct_params *p) {
+/* The same for a step: conv2d or, with `gradient`, conv2d_grad_weight. */
+static const char *plan_params(const mg_kernel_plan *plan, bool gradient, direct_params *p) {
     const mg_port *w = gradient ? plan->out : plan->in + 1,
                   *y = gradient ? plan->in + 1 : plan->out;
-    return settle(plan->step->attrs, plan->out[0].value->dtype, shape(plan->in), shape(w), shape(y),
-                  p);
+    return fill_params(plan->step->attrs, plan->out[0].value->dtype, shape(plan->in), shape(w),
+                       shape(y), p);
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_direct(const mg_kernel_plan *plan) {
     direct_params p;
-    return settle_plan(plan, false, &p);
+    return plan_params(plan, false, &p);
 }
 
 static const char *accepts_gradient(const mg_kernel_plan *plan) {
     direct_params p;
-    return settle_plan(plan, true, &p);
+    return plan_params(plan, true, &p);
 }
 
-/* As many blocks per multiprocessor as may run there together. */
-static int64_t parts_of(const mg_kernel_plan *plan, const direct_params *p, int each) {
+/* Blocks per slice: as many as the GPU runs at once with `each` per multiprocessor, and not more
+ * than there are tiles. */
+static int64_t blocks_per_slice(const mg_kernel_plan *plan, const direct_params *p, int each) {
     const int64_t most_blocks = (int64_t)each * mg_cuda_of(plan->device)->multiprocessors;
     const int64_t wanted = most_blocks / p->slices;
     return p->tiles < wanted ? p->tiles : wanted < 1 ? 1 : wanted;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_direct(mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     direct_params *p = &s->p;
-    settle_plan(plan, false, p);
+    plan_params(plan, false, p);
     const int vectors = p->kernels / MG_DIRECT_VECTOR;
     const int pixels = (p->rows * p->columns + MG_DIRECT_PIXELS - 1) / MG_DIRECT_PIXELS;
-    s->threads = most((pixels * vectors + 31) / 32 * 32, MG_DIRECT_THREADS);
-    s->blocks = parts_of(plan, p, 16) * p->slices;
+    s->threads = at_most((pixels * vectors + 31) / 32 * 32, MG_DIRECT_THREADS);
+    s->blocks = blocks_per_slice(plan, p, 16) * p->slices;
     s->shared =
         (p->kh * p->kw * p->c * p->kernels + p->patch_rows * p->patch_run) * (int)computed_size(t);
     return mg_cuda_find_typed(plan->device, "direct_conv", t, &s->function);
@@ -157,14 +167,14 @@ static mg_status prepare_gradient(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     direct_params *p = &s->p;
-    settle_plan(plan, true, p);
+    plan_params(plan, true, p);
     const int taps = p->kh * p->kw * p->c;
     const int groups = (taps + MG_DIRECT_TAPS - 1) / MG_DIRECT_TAPS;
     const int cells = MG_DIRECT_THREADS * MG_DIRECT_VECTOR * MG_DIRECT_TOGETHER;
     const int patch = p->patch_rows * p->patch_run;
     p->lanes = MG_DIRECT_THREADS / (p->kernels / MG_DIRECT_VECTOR * groups);
     s->threads = MG_DIRECT_THREADS;
-    s->blocks = parts_of(plan, p, EACH_WEIGHT) * p->slices;
+    s->blocks = blocks_per_slice(plan, p, EACH_WEIGHT) * p->slices;
     s->shared = (patch > cells ? patch : cells) * (int)computed_size(w->dtype);
     plan->scratch =
         mg_cuda_partial_sums_bytes(w->dtype, s->blocks / p->slices, mg_shape_count(&w->shape));
@@ -172,13 +182,13 @@ static mg_status prepare_gradient(mg_kernel_plan *plan) {
     return mg_cuda_find_typed(plan->device, "direct_weight", w->dtype, &s->function);
 }
 
-/* Whether vectors of kernels lie at `address` as one access wants it. */
+/* Whether a vector of output channels can be accessed at once at `address`. */
 static bool in_vectors(const mg_kernel_plan *plan, const direct_params *p, const void *address) {
     const size_t bytes = MG_DIRECT_VECTOR * mg_dtype_size(plan->out[0].value->dtype);
     return p->k % MG_DIRECT_VECTOR == 0 && (uintptr_t)address % (bytes < 16 ? bytes : 16) == 0;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status run_direct(const mg_call *call) {
     const state *s = call->plan->state;
     direct_params p = s->p;
     p.x = call->in[0];
@@ -204,9 +214,9 @@ static mg_status run_gradient(const mg_call *call) {
 
 const mg_kernel mg_cuda_direct_conv2d = {.op = "conv2d",
                                          .name = "few channels",
-                                         .accepts = accepts,
-                                         .prepare = prepare,
-                                         .run = run,
+                                         .accepts = accepts_direct,
+                                         .prepare = prepare_direct,
+                                         .run = run_direct,
                                          .release = mg_free};
 const mg_kernel mg_cuda_direct_conv2d_grad_weight = {.op = "conv2d_grad_weight",
                                                      .name = "few channels",

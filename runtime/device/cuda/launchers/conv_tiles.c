@@ -1,4 +1,9 @@
-/* Convolutions by kernels of our own, for what cuDNN does not take. */
+/* Convolutions by our own kernels, for everything that cuDNN refuses (such as float64) or when it
+ * is missing.
+ *
+ * They are products of tiles, with the image read as the matrix that im2col would make, but without
+ * storing it. A weight gradient is split along the pixels (split-K) where its tiles would not fill
+ * the GPU, and a second kernel adds up the partial sums. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/product_params.h"
@@ -7,12 +12,12 @@
 #include <string.h>
 
 enum {
-    LEAST_PIXELS = 512, /* of a part of a weight gradient */
-    LARGEST = 1 << 30   /* pixels, taps, strides: positions are divided as 32 bits */
+    LEAST_PIXELS = 512, /* of one split of a weight gradient */
+    LARGEST = 1 << 30   /* pixels, taps, strides: positions are divided in 32 bits */
 };
 
 typedef struct state {
-    CUfunction function, add; /* add: of weight gradients */
+    CUfunction function, add; /* add: adds up the splits of a weight gradient */
     conv_params p;            /* without the addresses */
     int64_t blocks;
 } state;
@@ -25,7 +30,7 @@ static bool few_positions(const mg_shape *s) {
     return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_tiled(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const bool weight = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
     const mg_shape *w = &(weight ? plan->out : plan->in + 1)->value->shape;
@@ -39,16 +44,18 @@ static const char *accepts(const mg_kernel_plan *plan) {
     return fits ? NULL : "too large an image";
 }
 
+/* Tiles along an axis of n rows or columns. */
 static int64_t tiles(int64_t n) {
     return (n + MG_TILE - 1) / MG_TILE;
 }
 
-/* Of what may be empty: nothing is divided then. */
+/* A divisor for a size that may be 0: then there is nothing to divide. */
 static mg_divisor divisor(int64_t n) {
     return mg_divisor_of(n ? n : 1);
 }
 
-/* The image's, kernel's and result's shapes. */
+/* The plan's state, with the parameters filled in for the shapes of image, kernel and result; NULL
+ * without memory. */
 static state *new_state(mg_kernel_plan *plan, const mg_shape *x, const mg_shape *w,
                         const mg_shape *y) {
     const mg_conv_attrs *a = plan->step->attrs;
@@ -80,7 +87,7 @@ static state *new_state(mg_kernel_plan *plan, const mg_shape *x, const mg_shape 
     return s;
 }
 
-static mg_status find(const mg_kernel_plan *plan, const char *name, CUfunction *f) {
+static mg_status find_kernel(const mg_kernel_plan *plan, const char *name, CUfunction *f) {
     return mg_cuda_find_typed(plan->device, name, plan->out[0].value->dtype, f);
 }
 
@@ -88,17 +95,17 @@ static mg_status prepare_forward(mg_kernel_plan *plan) {
     state *s = new_state(plan, in_shape(plan, 0), in_shape(plan, 1), &plan->out[0].value->shape);
     if (!s) return MG_OOM;
     s->blocks = tiles(s->p.n * s->p.oh * s->p.ow) * tiles(s->p.k) * s->p.groups;
-    return find(plan, "conv", &s->function);
+    return find_kernel(plan, "conv", &s->function);
 }
 
 static mg_status prepare_input(mg_kernel_plan *plan) {
     state *s = new_state(plan, &plan->out[0].value->shape, in_shape(plan, 1), in_shape(plan, 0));
     if (!s) return MG_OOM;
     s->blocks = tiles(s->p.n * s->p.h * s->p.wide) * tiles(s->p.c) * s->p.groups;
-    return find(plan, "conv_grad_input", &s->function);
+    return find_kernel(plan, "conv_grad_input", &s->function);
 }
 
-/* As many parts as keep the GPU busy, if each has enough pixels. */
+/* As many splits as fill the GPU, if each has enough pixels. */
 static mg_status prepare_weight(mg_kernel_plan *plan) {
     const mg_value *w = plan->out[0].value;
     state *s = new_state(plan, in_shape(plan, 0), &w->shape, in_shape(plan, 1));
@@ -111,10 +118,10 @@ static mg_status prepare_weight(mg_kernel_plan *plan) {
     s->blocks = blocks * s->p.splits;
     plan->scratch = mg_cuda_partial_sums_bytes(w->dtype, s->p.splits, mg_shape_count(&w->shape));
     MG_TRY(mg_cuda_find_partial_sums(plan->device, w->dtype, &s->add));
-    return find(plan, "conv_grad_weight", &s->function);
+    return find_kernel(plan, "conv_grad_weight", &s->function);
 }
 
-static mg_status launch(const mg_call *call, const conv_params *p) {
+static mg_status launch_tiles(const mg_call *call, const conv_params *p) {
     const state *s = call->plan->state;
     return mg_cuda_launch(call->plan->device, s->function, s->blocks, MG_TILE_THREADS, 0, p);
 }
@@ -125,7 +132,7 @@ static mg_status run_forward(const mg_call *call) {
     p.w = call->in[1];
     p.bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
     p.out = call->out[0];
-    return launch(call, &p);
+    return launch_tiles(call, &p);
 }
 
 static mg_status run_input(const mg_call *call) {
@@ -133,7 +140,7 @@ static mg_status run_input(const mg_call *call) {
     p.y = call->in[0];
     p.w = call->in[1];
     p.out = call->out[0];
-    return launch(call, &p);
+    return launch_tiles(call, &p);
 }
 
 static mg_status run_weight(const mg_call *call) {
@@ -143,7 +150,7 @@ static mg_status run_weight(const mg_call *call) {
     p.y = call->in[1];
     p.out = call->out[0];
     p.partials = call->scratch;
-    MG_TRY(launch(call, &p));
+    MG_TRY(launch_tiles(call, &p));
     return mg_cuda_add_partial_sums(call->plan->device, s->add, call->scratch, s->p.splits,
                                     call->out[0], mg_shape_count(&call->plan->out[0].value->shape));
 }
@@ -151,7 +158,7 @@ static mg_status run_weight(const mg_call *call) {
 #define CONV(op_name, PREPARE, RUN)                                                                \
     const mg_kernel mg_cuda_tiled_##op_name = {.op = #op_name,                                     \
                                                .name = "tiles",                                    \
-                                               .accepts = accepts,                                 \
+                                               .accepts = accepts_tiled,                           \
                                                .prepare = PREPARE,                                 \
                                                .run = RUN,                                         \
                                                .release = mg_free}

@@ -1,4 +1,8 @@
-/* full and iota. */
+/* Ops that make a tensor from nothing: full, iota and random. Their state is the kernel itself.
+ *
+ * random gives Philox words, turned into numbers by the formulas of ops/random_formulas.h, so every
+ * device draws the same. Where a draw counts from the run's random state, its key and ordinal are
+ * read from device memory, so that a captured step draws new numbers at every launch. */
 #include "device/cuda/kernels/create_params.h"
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
@@ -15,6 +19,7 @@ static mg_status prepare_full(mg_kernel_plan *plan) {
     return mg_cuda_find(plan->device, "fill", (CUfunction *)&plan->state);
 }
 
+/* The element is repeated to 16 bytes, which the kernel stores at once. */
 static mg_status run_full(const mg_call *call) {
     const mg_value *y = call->plan->out[0].value;
     const mg_full_attrs *a = call->plan->step->attrs;
@@ -68,6 +73,8 @@ static mg_status prepare_random(mg_kernel_plan *plan) {
                               (CUfunction *)&plan->state);
 }
 
+/* A Philox call gives four words, and so four elements. call->first says where in the whole draw
+ * this device's elements begin: a tensor sharded over devices is the same as on one. */
 static mg_status run_random(const mg_call *call) {
     const mg_step *step = call->plan->step;
     const mg_random_attrs *a = step->attrs;

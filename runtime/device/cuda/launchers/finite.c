@@ -1,4 +1,8 @@
-/* all_finite: one launch for the inputs of each dtype, or a few; see kernels/finite.h. */
+/* all_finite: whether all elements of all inputs are finite (kernels/finite.h).
+ *
+ * Inputs are grouped by dtype, up to MG_FINITE_TENSORS to a launch. The result is set to 1 first,
+ * and any thread that meets an infinity or NaN sets it to 0. Inputs of integer dtypes are skipped.
+ */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
@@ -9,14 +13,16 @@ enum { THREADS = 256, ACCESS = 16 };
 
 typedef struct state {
     const mg_cuda_module
-        *kernel[MG_N_DTYPES]; /* of the dtypes among the inputs that may hold others */
+        *kernel[MG_N_DTYPES]; /* for each floating dtype among the inputs; else NULL */
 } state;
 
+/* Elements of one 16-byte access. */
 static int vector_of(mg_dtype t) {
     return ACCESS / (int)mg_dtype_size(t);
 }
 
-static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, const mg_cuda_module **kernel) {
+static mg_status compile_check(const mg_kernel_plan *plan, mg_dtype t,
+                               const mg_cuda_module **kernel) {
     mg_string_buffer text = {0};
     mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n",
                          t == MG_F64, vector_of(t));
@@ -28,20 +34,20 @@ static mg_status compile(const mg_kernel_plan *plan, mg_dtype t, const mg_cuda_m
     return status;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_all_finite(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     for (int i = 0; i < plan->step->n_in; i++) {
         const mg_dtype t = plan->in[i].value->dtype;
-        if (mg_dtype_is_float(t) && !s->kernel[t]) MG_TRY(compile(plan, t, &s->kernel[t]));
+        if (mg_dtype_is_float(t) && !s->kernel[t]) MG_TRY(compile_check(plan, t, &s->kernel[t]));
     }
     return MG_OK;
 }
 
 /* ---- running ---- */
 
-/* Looks through the tensors noted, and forgets them. */
-static mg_status look(const mg_call *call, mg_dtype t, finite_params *p) {
+/* Launches the check of the tensors in *p, and empties it. */
+static mg_status check_tensors(const mg_call *call, mg_dtype t, finite_params *p) {
     const mg_device *d = call->plan->device;
     const state *s = call->plan->state;
     int64_t most = 0;
@@ -55,7 +61,7 @@ static mg_status look(const mg_call *call, mg_dtype t, finite_params *p) {
     return status;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status run_all_finite(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_cuda *d = plan->device->state;
     const CUresult r = mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)call->out[0], 1, 1, d->stream);
@@ -70,12 +76,15 @@ static mg_status run(const mg_call *call) {
             const bool aligned = (uintptr_t)call->in[i] % ACCESS == 0;
             p.t[p.tensors++] =
                 (finite_tensor){call->in[i], n, aligned ? n / vector_of(v->dtype) : 0};
-            if (p.tensors == MG_FINITE_TENSORS) MG_TRY(look(call, v->dtype, &p));
+            if (p.tensors == MG_FINITE_TENSORS) MG_TRY(check_tensors(call, v->dtype, &p));
         }
-        MG_TRY(look(call, (mg_dtype)t, &p));
+        MG_TRY(check_tensors(call, (mg_dtype)t, &p));
     }
     return MG_OK;
 }
 
-const mg_kernel mg_cuda_all_finite = {
-    .op = "all_finite", .name = "generated", .prepare = prepare, .run = run, .release = mg_free};
+const mg_kernel mg_cuda_all_finite = {.op = "all_finite",
+                                      .name = "generated",
+                                      .prepare = prepare_all_finite,
+                                      .run = run_all_finite,
+                                      .release = mg_free};

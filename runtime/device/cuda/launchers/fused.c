@@ -1,29 +1,34 @@
-/* Fused element-wise groups: one generated kernel each, see source.h. */
+/* Fused element-wise groups: one generated kernel each (codegen/source.h).
+ *
+ * The updates of many parameters are groups with the same source. If such a group is flat, one
+ * launch runs it for up to MG_MAX_LAUNCH tensors: the kernel's parameters are a list of tensors,
+ * which is cut into chunks, and each block takes one chunk after another. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/fused_params.h"
 #include "device/cuda/kernels.h"
 #include <string.h>
 
 enum {
-    TURNS = 4, /* vectors of a chunk for each thread, where there are enough of them */
+    TURNS = 4, /* vectors per thread in a chunk, if there is enough work */
     CHUNK_WORDS = 3,
     WORDS = MG_HEAD_WORDS + CHUNK_WORDS + MG_MAX_LAUNCH * MG_TENSOR_WORDS
 };
-_Static_assert(WORDS * 8 < 32764, "what a kernel may have as parameters");
+_Static_assert(WORDS * 8 < 32764, "a kernel has at most 32,764 bytes of parameters");
 
 typedef struct state {
     const mg_cuda_module *kernel;
-    int64_t items; /* vectors, of a group that is not flat */
+    int64_t items; /* vectors of a group that is not flat */
     mg_fused_params group;
 } state;
 
 /* ---- preparing ---- */
 
-static const char *accepts(const mg_kernel_plan *plan) {
-    return plan->step->n_out == plan->step->fused->n_outputs ? NULL : "columns to add up";
+/* A group with one result more than its fused form has wants column sums: see fused_sums.c. */
+static const char *accepts_fused(const mg_kernel_plan *plan) {
+    return plan->step->n_out == plan->step->fused->n_outputs ? NULL : "it has column sums";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_fused(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     if (mg_shape_count(&plan->out[0].value->shape) == 0) return MG_OK;
@@ -36,21 +41,23 @@ static mg_status prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-/* The parameters of a launch as they grow. */
+/* A launch in the making. */
 typedef struct launch {
-    int64_t chunk, chunks;
-    int tensors, n_words;
-    uint64_t words[WORDS];
+    int64_t chunk, chunks; /* elements of a chunk; chunks of all tensors so far */
+    int tensors;
+    int n_words;           /* of the parameters */
+    uint64_t words[WORDS]; /* the parameters, as kernels/fused.h lays them out */
 } launch;
 
-static void begin(launch *l, const mg_fused_params *g, int64_t chunk) {
+static void begin_launch(launch *l, const mg_fused_params *g, int64_t chunk) {
     memcpy(l->words, g->head, (size_t)g->n_head * sizeof *g->head);
     l->n_words = g->n_head + CHUNK_WORDS;
     l->chunk = chunk;
     l->chunks = l->tensors = 0;
 }
 
-static void add(launch *l, const mg_call *call) {
+/* Adds the tensors of a call. */
+static void add_call(launch *l, const mg_call *call) {
     const state *s = call->plan->state;
     const mg_fused_params *g = &s->group;
     if (g->n == 0) return;
@@ -61,7 +68,7 @@ static void add(launch *l, const mg_call *call) {
     l->tensors++;
 }
 
-static mg_status start(launch *l, const state *s, const mg_device *d) {
+static mg_status launch_kernel(launch *l, const state *s, const mg_device *d) {
     const int64_t threads = s->group.form.rank ? s->items : l->chunks * MG_FUSED_THREADS;
     uint64_t *at = l->words + s->group.n_head;
     at[0] = (uint64_t)l->chunk;
@@ -71,32 +78,33 @@ static mg_status start(launch *l, const state *s, const mg_device *d) {
                           MG_FUSED_THREADS, 0, l->words);
 }
 
-/* A chunk is one vector for each thread of a block; a few, when there are more than blocks. */
+/* Elements of a chunk: one vector for each thread of a block, or TURNS of them if there would be
+ * many more chunks than blocks. */
 static int64_t chunk_of(const mg_device *d, const mg_fused_params *g, int64_t n) {
     const int64_t chunk = (int64_t)MG_FUSED_THREADS * g->form.vector;
     const int64_t blocks = mg_cuda_blocks(d, INT64_MAX / 2, MG_FUSED_THREADS);
     return n / chunk > TURNS * blocks ? TURNS * chunk : chunk;
 }
 
-/* Calls of one kernel. */
-static mg_status run_row(const mg_call *calls, int n) {
+/* Runs n calls of one kernel in one launch. */
+static mg_status run_together(const mg_call *calls, int n) {
     const mg_device *d = calls->plan->device;
     const state *s = calls->plan->state;
     int64_t elements = 0;
     launch l;
     for (int i = 0; i < n; i++) elements += ((const state *)calls[i].plan->state)->group.n;
     if (elements == 0) return MG_OK;
-    begin(&l, &s->group, chunk_of(d, &s->group, elements));
-    for (int i = 0; i < n; i++) add(&l, &calls[i]);
-    return start(&l, s, d);
+    begin_launch(&l, &s->group, chunk_of(d, &s->group, elements));
+    for (int i = 0; i < n; i++) add_call(&l, &calls[i]);
+    return launch_kernel(&l, s, d);
 }
 
-static mg_status run(const mg_call *call) {
-    return run_row(call, 1);
+static mg_status run_fused(const mg_call *call) {
+    return run_together(call, 1);
 }
 
-/* Whether one launch may do both: the same kernel, for many tensors, and the same immediates. What
- * has no elements goes along with everything. */
+/* Whether one launch can run both: they need the same kernel, one for many tensors, and the same
+ * immediates. A call without elements goes with any other. */
 static bool same_kernel(const mg_call *a, const mg_call *b) {
     const state *x = a->plan->state, *y = b->plan->state;
     const mg_fused_params *g = &x->group;
@@ -105,10 +113,11 @@ static bool same_kernel(const mg_call *a, const mg_call *b) {
            memcmp(g->head, y->group.head, (size_t)g->n_head * sizeof *g->head) == 0;
 }
 
-static mg_status run_many(const mg_call *calls, int n) {
+/* Splits the calls into runs of the same kernel. */
+static mg_status run_many_fused(const mg_call *calls, int n) {
     for (int i = 0, row; i < n; i += row) {
         for (row = 1; i + row < n && same_kernel(&calls[i], &calls[i + row]);) row++;
-        MG_TRY(run_row(calls + i, row));
+        MG_TRY(run_together(calls + i, row));
     }
     return MG_OK;
 }
@@ -121,10 +130,10 @@ static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
 
 const mg_kernel mg_cuda_fused = {.op = "fused",
                                  .name = "generated",
-                                 .accepts = accepts,
-                                 .prepare = prepare,
-                                 .run = run,
-                                 .run_many = run_many,
+                                 .accepts = accepts_fused,
+                                 .prepare = prepare_fused,
+                                 .run = run_fused,
+                                 .run_many = run_many_fused,
                                  .scratch_many = scratch_many,
                                  .batched_only = true,
                                  .release = mg_free};

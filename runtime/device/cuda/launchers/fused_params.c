@@ -1,13 +1,18 @@
-/* The form and the parameters of a fused group's kernel. */
+/* The form and the parameters of a fused group's kernel.
+ *
+ * A group is flat if every input has as many elements as the outputs, or one: then all tensors are
+ * walked as one run. Otherwise the iteration space has axes, merged as far as possible, and each
+ * broadcast input has strides. Threads load and store vectors of elements, as long as rows consist
+ * of whole vectors. */
 #include "device/cuda/launchers/fused_params.h"
 #include "core/alloc.h"
 #include "device/cuda/launchers/axes.h"
 #include <string.h>
 
 enum {
-    ACCESS = 16,   /* bytes that a thread reads or writes at once, at best */
-    MOST_WIDE = 4, /* elements of a vector where registers are doubles */
-    MOST_NARROW = 8
+    ACCESS = 16,    /* the largest access of a thread, in bytes */
+    MOST_WIDE = 4,  /* elements of a vector where registers are doubles, */
+    MOST_NARROW = 8 /* and where they are floats: more need too many registers */
 };
 
 /* ---- the form ---- */
@@ -20,8 +25,8 @@ static size_t in_size(const mg_kernel_plan *plan, int i) {
     return mg_dtype_size(plan->in[i].value->dtype);
 }
 
-/* So many that what the smallest elements take is one access. */
-static int most_together(const mg_kernel_plan *plan) {
+/* Elements of the longest vector: so that the smallest dtype fills one access. */
+static int longest_vector(const mg_kernel_plan *plan) {
     const mg_fused *e = plan->step->fused;
     const int most = e->wide ? MOST_WIDE : MOST_NARROW;
     size_t smallest = sizeof(double);
@@ -32,6 +37,7 @@ static int most_together(const mg_kernel_plan *plan) {
     return (int)(ACCESS / smallest) < most ? (int)(ACCESS / smallest) : most;
 }
 
+/* How input i is indexed; the axes are merged already. */
 static enum mg_way way_of(const mg_kernel_plan *plan, int i, const mg_axes *axes,
                           const int64_t *stride) {
     const mg_shape *in = &plan->in[i].value->shape, *out = &plan->out[0].value->shape;
@@ -41,9 +47,10 @@ static enum mg_way way_of(const mg_kernel_plan *plan, int i, const mg_axes *axes
     return stride[axes->rank - 1] == 0 ? MG_WAY_ACROSS : MG_WAY_ALONG;
 }
 
-/* Whether vectors of this length lie whole in rows, at multiples of it. */
-static bool fits(const mg_fused_params *g, const mg_axes *axes, int64_t (*stride)[MG_MAX_RANK],
-                 int n_in, int vector) {
+/* Whether rows consist of whole vectors of this length, at aligned offsets in every strided input.
+ */
+static bool vectors_fit(const mg_fused_params *g, const mg_axes *axes,
+                        int64_t (*stride)[MG_MAX_RANK], int n_in, int vector) {
     const int last = axes->rank - 1;
     if (axes->dim[last] % vector != 0) return false;
     for (int i = 0; i < n_in; i++) {
@@ -55,28 +62,29 @@ static bool fits(const mg_fused_params *g, const mg_axes *axes, int64_t (*stride
     return true;
 }
 
-static uint64_t *put(mg_fused_params *g, const void *words, size_t n) {
+/* Appends n words to the head; returns where they lie. */
+static uint64_t *put_words(mg_fused_params *g, const void *words, size_t n) {
     uint64_t *at = &g->head[g->n_head];
     memcpy(at, words, n * sizeof *at);
     g->n_head += (int)n;
     return at;
 }
 
-/* The axes and strides of a group that is not flat. */
+/* Appends the axes and strides of a group that is not flat; the last axis counts vectors. */
 static void put_axes(mg_fused_params *g, const mg_axes *axes, int64_t (*stride)[MG_MAX_RANK],
                      int n_in) {
     const int last = axes->rank - 1;
     for (int k = 0; k < axes->rank; k++) {
         const mg_axis a = mg_axis_of(k < last ? axes->dim[k] : axes->dim[k] / g->form.vector);
-        put(g, &a, 2);
+        put_words(g, &a, 2);
     }
     for (int i = 0; i < n_in; i++) {
         if (g->form.way[i] < MG_WAY_ALONG) continue;
-        int64_t *own = (int64_t *)put(g, stride[i], (size_t)axes->rank);
+        int64_t *own = (int64_t *)put_words(g, stride[i], (size_t)axes->rank);
         own[last] *= g->form.vector;
     }
     for (int i = 0; i < n_in; i++)
-        if (g->form.way[i] >= MG_WAY_ALONG) put(g, &stride[i][last], 1);
+        if (g->form.way[i] >= MG_WAY_ALONG) put_words(g, &stride[i][last], 1);
 }
 
 int64_t mg_fused_row(int64_t columns, int vector) {
@@ -85,12 +93,13 @@ int64_t mg_fused_row(int64_t columns, int vector) {
     return row;
 }
 
-/* Whether rows whose columns are to be added up come to whole vectors, a few at a time. */
+/* Whether the elements divide into runs that are both whole rows and whole vectors: column sums are
+ * computed run by run. */
 static bool has_whole_rows(const mg_shape *shape, int64_t n, int vector) {
     return n % mg_fused_row(shape->dim[shape->rank - 1], vector) == 0;
 }
 
-/* The ways of the inputs. Returns whether the group is flat. */
+/* Sets how each input is indexed. Returns whether the group is flat. */
 static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
                       int64_t (*stride)[MG_MAX_RANK], mg_fused_params *g) {
     bool flat = true;
@@ -118,12 +127,12 @@ void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_param
     g->form.wide_index = flat || g->n > INT32_MAX;
     g->form.tensors = 1;
     g->form.summed = summed;
-    int vector = most_together(plan);
-    while (vector > 1 && ((!flat && !fits(g, &axes, stride, e->n_inputs, vector)) ||
+    int vector = longest_vector(plan);
+    while (vector > 1 && ((!flat && !vectors_fit(g, &axes, stride, e->n_inputs, vector)) ||
                           (summed && !has_whole_rows(shape, g->n, vector))))
         vector /= 2;
     g->form.vector = vector;
-    put(g, e->imm, (size_t)(e->n_imms > 0 ? e->n_imms : 1));
+    put_words(g, e->imm, (size_t)(e->n_imms > 0 ? e->n_imms : 1));
     if (!flat) put_axes(g, &axes, stride, e->n_inputs);
 }
 
@@ -137,13 +146,14 @@ mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params
     return status;
 }
 
-/* ---- a tensor ---- */
+/* ---- addresses ---- */
 
 static bool is_aligned(const void *p, size_t size, int vector) {
     const size_t bytes = size * (size_t)vector;
     return (uintptr_t)p % (bytes < ACCESS ? bytes : ACCESS) == 0;
 }
 
+/* Whether all tensors that are accessed by vectors are aligned to them. */
 static bool all_aligned(const mg_fused_params *g, const mg_call *call) {
     const mg_fused *e = call->plan->step->fused;
     bool good = true;

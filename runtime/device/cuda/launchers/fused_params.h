@@ -1,7 +1,7 @@
-/* What the kernels of fused groups have in common on the host: their form and parameters.
+/* The form and the parameters of a fused group's kernel, for the launchers of such groups.
  *
- * What the parameters say is settled when a call is prepared, but for the addresses. They are words
- * of 8 bytes, in the order of `params` in kernels/fused.h. */
+ * Except for addresses, the parameters are known when a step is prepared. They are words of 8 bytes
+ * in the order of the struct `params` in kernels/fused.h. */
 #ifndef MG_DEVICE_CUDA_LAUNCHERS_FUSED_PARAMS_H
 #define MG_DEVICE_CUDA_LAUNCHERS_FUSED_PARAMS_H
 
@@ -9,7 +9,9 @@
 #include "device/cuda/codegen/source.h"
 
 enum {
+    /* Words of one tensor: n, first, aligned, and an address for each input and output. */
     MG_TENSOR_WORDS = 3 + MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS,
+    /* Words of the head: immediates, and axes with strides. */
     MG_HEAD_WORDS = MG_FUSE_MAX_INSTRS + MG_MAX_RANK * (2 + MG_FUSE_MAX_INPUTS) + MG_FUSE_MAX_INPUTS
 };
 
@@ -17,21 +19,22 @@ typedef struct mg_fused_params {
     int64_t n; /* elements */
     mg_fused_form form;
     int n_head;
-    uint64_t head[MG_HEAD_WORDS]; /* the parameters up to those of how the work is dealt out */
+    uint64_t head[MG_HEAD_WORDS]; /* the parameters before those that divide the work */
 } mg_fused_params;
 
-/* Fills a zeroed one, of elements, for a step's values; `summed` as mg_fused_form has it. Its form
- * is for one tensor. */
+/* Fills *g, which must be zeroed, for a step that has elements. `summed` is as in mg_fused_form.
+ * The form is for one tensor per launch. */
 void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_params *g);
 
-/* Asks for the kernel. */
+/* Requests the kernel from the device. */
 mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params *g,
                                const mg_cuda_module **kernel);
 
-/* The shortest run of whole rows of so many columns that is also whole vectors: elements. */
+/* The smallest number of elements that is both whole rows of `columns` and whole vectors. */
 int64_t mg_fused_row(int64_t columns, int vector);
 
-/* Writes the addresses as a `tensor` with this n and first. Returns the place behind it. */
+/* Writes the words of one `tensor` of kernels/fused.h: the call's addresses, with this n and first.
+ * Returns the place behind them. */
 uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int64_t n,
                               int64_t first, uint64_t *at);
 

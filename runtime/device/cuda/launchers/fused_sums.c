@@ -1,8 +1,11 @@
-/* A fused group and the sums of one of its results' columns, in one pass over memory.
+/* A fused group that also sums the columns of one of its results, in one pass over memory.
  *
- * This is where a layer's bias gets its gradient: dz is made by a group, out of the gradient of
- * what follows, and summed over all axes but the last. Only for steps that join.c made: the sums
- * are the last result, and `attrs` is the number of the result they are of, an int. */
+ * A layer's bias gets its gradient this way: a group computes dz from the gradient of what follows,
+ * and dz is summed over all axes but the last. Such steps are made by graph/epilogue_fusion.c: the
+ * sums are the last result, and `attrs` points to the number (an int) of the result that is summed.
+ *
+ * The blocks form a grid of tiles (of columns) and chunks (of rows). Each writes its partial sums,
+ * which a second kernel adds up. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/fused_params.h"
 #include "device/cuda/kernels.h"
@@ -11,26 +14,28 @@
 #include <string.h>
 
 enum {
-    FEWEST = 1 << 16, /* elements: fewer are in a cache when they are summed by another kernel */
-    MOST_ACROSS = 64, /* threads: more of them side by side would leave more idle at the edge */
-    PIECE = 4         /* vectors for each thread, at least */
+    FEWEST = 1 << 16, /* elements: fewer are still cached when another kernel sums them */
+    MOST_ACROSS = 64, /* threads side by side: with more, more are idle at the edge of a row */
+    PIECE = 4         /* vectors that each thread has at least */
 };
 
 typedef struct grid { /* as kernels/fused.h has it */
     int64_t rows, columns, chunks, tiles, across;
 } grid;
 
-enum { GRID_WORDS = sizeof(grid) / 8 + 1 }; /* and the parts */
+enum { GRID_WORDS = sizeof(grid) / 8 + 1 }; /* and the address of the partial sums */
 
 typedef struct state {
     const mg_cuda_module *kernel;
-    CUfunction add; /* what adds up the parts */
+    CUfunction add; /* adds up the partial sums */
     mg_fused_params group;
     grid grid;
-    int64_t n_columns, n_parts; /* of the result; sums of each */
+    int64_t n_columns; /* of the result */
+    int64_t n_parts;   /* partial sums of each column */
 } state;
 
-static int summed(const mg_kernel_plan *plan) {
+/* The number of the result whose columns are summed. */
+static int summed_result(const mg_kernel_plan *plan) {
     return *(const int *)plan->step->attrs;
 }
 
@@ -41,17 +46,19 @@ static bool has_compiler(void) {
     return has;
 }
 
-/* No other kernel takes such a step: what could fail is found out here. */
-static const char *accepts(const mg_kernel_plan *plan) {
-    if (plan->step->n_out == plan->step->fused->n_outputs) return "nothing to add up";
-    const mg_value *x = plan->out[summed(plan)].value,
+/* No other kernel takes such a step, so everything that could fail must be refused here. */
+static const char *accepts_fused_sums(const mg_kernel_plan *plan) {
+    if (plan->step->n_out == plan->step->fused->n_outputs) return "no sums";
+    const mg_value *x = plan->out[summed_result(plan)].value,
                    *sums = plan->out[plan->step->n_out - 1].value;
-    if (!mg_dtype_is_float(x->dtype) || x->dtype != sums->dtype) return "not of one floating dtype";
+    if (!mg_dtype_is_float(x->dtype) || x->dtype != sums->dtype)
+        return "the sums have another dtype, or none with floats";
     if (mg_shape_count(&x->shape) < FEWEST) return "too few elements";
     return has_compiler() ? NULL : "there is no compiler";
 }
 
-/* Blocks for all columns, each of as many rows as fill the GPU: at least enough for its threads. */
+/* Divides `g->n / row` rows of vectors among blocks: enough chunks to fill the GPU, each with at
+ * least PIECE vectors for every thread. */
 static grid grid_of(const mg_cuda *d, const mg_fused_params *g, int64_t row) {
     grid s = {.rows = g->n / row, .columns = row / g->form.vector};
     s.tiles = (s.columns + MOST_ACROSS - 1) / MOST_ACROSS;
@@ -63,11 +70,11 @@ static grid grid_of(const mg_cuda *d, const mg_fused_params *g, int64_t row) {
     return s;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
-    const mg_value *x = plan->out[summed(plan)].value;
+static mg_status prepare_fused_sums(mg_kernel_plan *plan) {
+    const mg_value *x = plan->out[summed_result(plan)].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    mg_fused_params_init(plan, summed(plan) + 1, &s->group);
+    mg_fused_params_init(plan, summed_result(plan) + 1, &s->group);
     s->n_columns = x->shape.dim[x->shape.rank - 1];
     const int64_t row = mg_fused_row(s->n_columns, s->group.form.vector);
     s->grid = grid_of(plan->device->state, &s->group, row);
@@ -77,8 +84,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return mg_fused_kernel_want(plan, &s->group, &s->kernel);
 }
 
-/* The sums may lie where an input did that dies here: they are written when all is read. */
-static mg_status run(const mg_call *call) {
+/* The sums may lie over an input that ends here: they are written after all was read. */
+static mg_status run_fused_sums(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_fused_params *g = &s->group;
     const mg_device *d = call->plan->device;
@@ -96,7 +103,7 @@ static mg_status run(const mg_call *call) {
 
 const mg_kernel mg_cuda_fused_sums = {.op = "fused",
                                       .name = "generated with sums",
-                                      .accepts = accepts,
-                                      .prepare = prepare,
-                                      .run = run,
+                                      .accepts = accepts_fused_sums,
+                                      .prepare = prepare_fused_sums,
+                                      .run = run_fused_sums,
                                       .release = mg_free};

@@ -1,4 +1,4 @@
-/* Sums that blocks made in parts, added up by a kernel of its own. */
+/* Launching the kernel that adds up partial sums. */
 #include "device/cuda/launchers/partial_sums.h"
 #include "device/cuda/kernels/parts_params.h"
 
