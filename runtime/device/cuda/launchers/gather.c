@@ -1,6 +1,8 @@
 /* gather: slices of x picked by ids along an axis (kernels/gather.cu).
  *
- * Slices move by the widest units that they and the addresses allow. */
+ * x is seen as {outer, n, inner}; a slice is `inner` elements. Slices are copied in the widest
+ * units (1 to 16 bytes) that their length and the addresses allow. An id outside 0 .. n - 1 gives
+ * NaN, or 0 for integers; a guard reports it. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/gather_params.h"
@@ -11,24 +13,26 @@
 #include <stdio.h>
 
 enum { THREADS = 256, UNITS = 5 };
-#define MOST ((int64_t)1 << 30) /* units of a launch */
+/* Units of one launch: the kernel counts them in 32 bits. */
+#define MOST ((int64_t)1 << 30)
 
 _Static_assert(offsetof(gather_params, value) % 16 == 0, "it is loaded 16 bytes at once");
 
 typedef struct state {
-    CUfunction kernels[UNITS];
-    mg_axis_view x;
-    uint64_t value[2]; /* what lies outside, repeated */
+    CUfunction kernels[UNITS]; /* for units of 1, 2, 4, 8 and 16 bytes; NULL if below an element */
+    mg_axis_view x;            /* {outer, n, inner} */
+    uint64_t value[2];         /* the element for ids outside, repeated to 16 bytes */
 } state;
 
-static const char *accepts(const mg_kernel_plan *plan) {
+/* Limits of 32-bit counting. */
+static const char *accepts_gather(const mg_kernel_plan *plan) {
     const mg_axis_attrs *a = plan->step->attrs;
     const mg_axis_view v = mg_axis_view_of(&plan->in[0].value->shape, a->axis);
     if (v.outer * mg_shape_count(&plan->in[1].value->shape) > INT32_MAX) return "2^31 slices";
     return v.inner > MOST / 16 ? "slices too long" : NULL;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_gather(mg_kernel_plan *plan) {
     const mg_axis_attrs *a = plan->step->attrs;
     const mg_value *x = plan->in[0].value;
     const double nothing = mg_dtype_is_float(x->dtype) ? NAN : 0;
@@ -47,7 +51,8 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+/* In several launches if there are too many units for one. */
+static mg_status run_gather(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const int64_t n = mg_shape_count(&plan->in[1].value->shape), slices = s->x.outer * n;
@@ -78,7 +83,7 @@ static mg_status run(const mg_call *call) {
 
 const mg_kernel mg_cuda_gather = {.op = "gather",
                                   .name = "gather",
-                                  .accepts = accepts,
-                                  .prepare = prepare,
-                                  .run = run,
+                                  .accepts = accepts_gather,
+                                  .prepare = prepare_gather,
+                                  .run = run_gather,
                                   .release = mg_free};

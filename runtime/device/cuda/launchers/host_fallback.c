@@ -1,23 +1,23 @@
-/* The reference kernel on a cuda device: operands go to the host, the result comes back.
+/* The host fallback: the reference kernel for steps that no kernel of the device accepts.
  *
- * Slow, and it waits for the GPU, but every op works everywhere; MGPU_LOG=fallback names them. */
+ * Operands are copied to the host, computed there, and the results copied back. That is slow and
+ * waits for the GPU, but makes every op work in every dtype; MGPU_LOG=fallback names the steps. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/context/memory.h"
 #include <string.h>
 
 typedef struct state {
-    size_t scratch;
-    mg_kernel_plan plan; /* the reference kernel's: ours, with a state of its own */
+    size_t scratch;      /* bytes that the reference kernel wants, on the host */
+    mg_kernel_plan plan; /* a copy of ours, with the reference kernel's state */
 } state;
 
-static size_t bytes_of(const mg_port *port) {
-    const mg_value *v = port->value;
-    const size_t bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
-    return (bytes + 63) / 64 * 64;
+/* Bytes of a value on the host, rounded up so that the next one is aligned. */
+static size_t padded_bytes(const mg_port *port) {
+    return (mg_value_bytes(port->value) + 63) / 64 * 64;
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_fallback(mg_kernel_plan *plan) {
     state *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->plan = *plan;
@@ -31,42 +31,42 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static void release(void *kept) {
+static void release_fallback(void *kept) {
     state *s = kept;
     if (s->plan.state) mg_reference_kernel.release(s->plan.state);
     mg_free(s);
 }
 
+/* `memory` has room for scratch, then all inputs, then all outputs. */
 static mg_status run_on_host(const mg_call *call, char *memory, void **in, void **out) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const mg_step *step = plan->step;
     char *at = memory + (s->scratch + 63) / 64 * 64;
-    for (int i = 0; i < step->n_in; at += bytes_of(&plan->in[i++])) {
-        const mg_value *v = plan->in[i].value;
-        const size_t bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
+    for (int i = 0; i < step->n_in; at += padded_bytes(&plan->in[i++])) {
+        const size_t bytes = mg_value_bytes(plan->in[i].value);
         in[i] = at;
         MG_TRY(mg_cuda_copy_out(plan->device, at, call->in[i], bytes));
     }
-    for (int i = 0; i < step->n_out; at += bytes_of(&plan->out[i++])) out[i] = at;
+    for (int i = 0; i < step->n_out; at += padded_bytes(&plan->out[i++])) out[i] = at;
     const mg_call host = {
         .plan = &s->plan, .in = in, .out = out, .scratch = memory, .rng = call->rng};
     MG_TRY(mg_reference_kernel.run(&host));
     for (int i = 0; i < step->n_out; i++) {
-        const mg_value *v = plan->out[i].value;
-        const size_t bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
+        const size_t bytes = mg_value_bytes(plan->out[i].value);
         MG_TRY(mg_cuda_copy_in(plan->device, call->out[i], out[i], bytes));
     }
     return mg_cuda_sync(plan->device);
 }
 
-static mg_status run(const mg_call *call) {
+/* One block of host memory for everything, the lists of addresses at its end. */
+static mg_status run_fallback(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const size_t n = (size_t)(plan->step->n_in + plan->step->n_out);
     size_t bytes = (s->scratch + 63) / 64 * 64 + n * sizeof(void *);
-    for (int i = 0; i < plan->step->n_in; i++) bytes += bytes_of(&plan->in[i]);
-    for (int i = 0; i < plan->step->n_out; i++) bytes += bytes_of(&plan->out[i]);
+    for (int i = 0; i < plan->step->n_in; i++) bytes += padded_bytes(&plan->in[i]);
+    for (int i = 0; i < plan->step->n_out; i++) bytes += padded_bytes(&plan->out[i]);
     char *memory = mg_alloc(bytes);
     if (!memory) return MG_OOM;
     void **pointers = (void **)(memory + bytes - n * sizeof(void *));
@@ -75,5 +75,8 @@ static mg_status run(const mg_call *call) {
     return status;
 }
 
-const mg_kernel mg_cuda_host_fallback = {
-    .name = "reference", .prepare = prepare, .run = run, .release = release, .waits = true};
+const mg_kernel mg_cuda_host_fallback = {.name = "reference",
+                                         .prepare = prepare_fallback,
+                                         .run = run_fallback,
+                                         .release = release_fallback,
+                                         .waits = true};

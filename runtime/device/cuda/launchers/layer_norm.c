@@ -1,4 +1,8 @@
-/* layer_norm, its gradient, and the sums over rows: rows of up to LONG numbers by warps. */
+/* layer_norm, its gradient for x, and its sums over rows (the gradients of gamma and beta).
+ *
+ * Rows of up to LONG elements are computed by a warp each, longer ones by a block.
+ * layer_norm_reduce first computes each row's mean and variance to scratch, and then sums columns
+ * with them. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/norm.h"
 #include "device/cuda/kernels.h"
@@ -11,15 +15,17 @@ typedef struct state {
     CUfunction function;
     layer_norm_params p; /* without the addresses */
     int64_t blocks;
-    mg_columns columns; /* of layer_norm_reduce */
-    size_t partials;    /* bytes: the rows' statistics lie behind them */
+    mg_columns columns; /* layer_norm_reduce: how columns are summed */
+    size_t partials; /* layer_norm_reduce: bytes of the partial sums in scratch; behind them lie the
+                        rows' statistics */
 } state;
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_layer_norm(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+/* The kernel by rows, which all three ops use. */
+static mg_status prepare_layer_norm(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t n = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
     state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -34,9 +40,10 @@ static mg_status prepare(mg_kernel_plan *plan) {
                               &s->function);
 }
 
+/* Scratch holds the partial sums and two doubles of statistics per row. */
 static mg_status prepare_reduce(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
-    MG_TRY(prepare(plan));
+    MG_TRY(prepare_layer_norm(plan));
     state *s = plan->state;
     MG_TRY(mg_cuda_columns_prepare(plan->device, false, x, &s->columns, &s->partials));
     s->p.kind = 2;
@@ -45,7 +52,8 @@ static mg_status prepare_reduce(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+/* layer_norm has beta as its third input, the gradient has dy. */
+static mg_status run_layer_norm(const mg_call *call) {
     const state *s = call->plan->state;
     layer_norm_params p = s->p;
     p.x = call->in[0];
@@ -55,6 +63,7 @@ static mg_status run(const mg_call *call) {
     return mg_cuda_launch(call->plan->device, s->function, s->blocks, THREADS, 0, &p);
 }
 
+/* Statistics of the rows, then the sums of the columns. */
 static mg_status run_reduce(const mg_call *call) {
     const state *s = call->plan->state;
     layer_norm_params rows = s->p;
@@ -73,19 +82,19 @@ static mg_status run_reduce(const mg_call *call) {
 
 const mg_kernel mg_cuda_layer_norm = {.op = "layer_norm",
                                       .name = "layer_norm",
-                                      .accepts = accepts,
-                                      .prepare = prepare,
-                                      .run = run,
+                                      .accepts = accepts_layer_norm,
+                                      .prepare = prepare_layer_norm,
+                                      .run = run_layer_norm,
                                       .release = mg_free};
 const mg_kernel mg_cuda_layer_norm_grad = {.op = "layer_norm_grad",
                                            .name = "layer_norm",
-                                           .accepts = accepts,
-                                           .prepare = prepare,
-                                           .run = run,
+                                           .accepts = accepts_layer_norm,
+                                           .prepare = prepare_layer_norm,
+                                           .run = run_layer_norm,
                                            .release = mg_free};
 const mg_kernel mg_cuda_layer_norm_reduce = {.op = "layer_norm_reduce",
                                              .name = "layer_norm",
-                                             .accepts = accepts,
+                                             .accepts = accepts_layer_norm,
                                              .prepare = prepare_reduce,
                                              .run = run_reduce,
                                              .release = mg_free};

@@ -1,4 +1,5 @@
-/* matmul by a kernel of our own, for what cuBLASLt does not take. */
+/* matmul by our own kernel, for whatever cuBLASLt refuses or when it is missing; and the analysis
+ * of a matmul step, which cublas/matmul.c shares. */
 #include "device/cuda/launchers/matmul.h"
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
@@ -7,12 +8,13 @@
 
 /* ---- the product that a step asks for ---- */
 
-/* With two axes at least; a vector has become a row (or a column). */
-static mg_shape widened(const mg_shape *s, bool column) {
+/* The shape with at least two axes: a vector becomes a row or a column. */
+static mg_shape as_matrix(const mg_shape *s, bool column) {
     if (s->rank > 1) return *s;
     return column ? MG_SHAPE(s->dim[0], 1) : MG_SHAPE(1, s->dim[0]);
 }
 
+/* The batch axes: all but the last two. */
 static mg_shape leading(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
 }
@@ -20,7 +22,7 @@ static mg_shape leading(const mg_shape *s) {
 mg_product mg_product_of(const mg_kernel_plan *plan) {
     const mg_matmul_attrs *attrs = plan->step->attrs;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
-    const mg_shape a = widened(raw_a, false), b = widened(raw_b, true);
+    const mg_shape a = as_matrix(raw_a, false), b = as_matrix(raw_b, true);
     const mg_shape lead_a = leading(&a), lead_b = leading(&b);
     mg_product p = {.turn_a = attrs->transpose_a && raw_a->rank > 1,
                     .turn_b = attrs->transpose_b && raw_b->rank > 1,
@@ -34,6 +36,7 @@ mg_product mg_product_of(const mg_kernel_plan *plan) {
     mg_shape_strides(&lead_a, &p.batch, p.stride_a);
     mg_shape_strides(&lead_b, &p.batch, p.stride_b);
     p.matrices = mg_shape_count(&p.batch);
+    /* One b for all matrices of a: a single product with more rows. */
     if (mg_shape_count(&lead_b) == 1 && !p.turn_a && mg_shape_count(&lead_a) == p.matrices) {
         p.m *= p.matrices;
         p.matrices = 1;
@@ -61,19 +64,20 @@ typedef struct state {
     mg_product product;
 } state;
 
-static const char *accepts(const mg_kernel_plan *plan) {
-    if (plan->step->n_out > 1) return "no sums";
+static const char *accepts_matmul(const mg_kernel_plan *plan) {
+    if (plan->step->n_out > 1) return "it has no column sums";
     return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_matmul(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->product = mg_product_of(plan);
     return mg_cuda_find_typed(plan->device, "matmul", plan->out[0].value->dtype, &s->function);
 }
 
-static mg_status run(const mg_call *call) {
+/* A block computes one tile of one product. */
+static mg_status run_matmul(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_product *m = &s->product;
     const int64_t down = (m->m + MG_TILE - 1) / MG_TILE, across = (m->n + MG_TILE - 1) / MG_TILE;
@@ -100,7 +104,7 @@ static mg_status run(const mg_call *call) {
 
 const mg_kernel mg_cuda_matmul = {.op = "matmul",
                                   .name = "tiles",
-                                  .accepts = accepts,
-                                  .prepare = prepare,
-                                  .run = run,
+                                  .accepts = accepts_matmul,
+                                  .prepare = prepare_matmul,
+                                  .run = run_matmul,
                                   .release = mg_free};

@@ -1,4 +1,8 @@
-/* moments, batch_norm and batch_norm_reduce over the channels, the last axis. */
+/* moments, batch_norm and batch_norm_reduce, per channel (the last axis).
+ *
+ * x is a matrix {rows, channels}. moments gives the mean and variance of each column,
+ * batch_norm_reduce the sums that the gradient needs, and batch_norm normalizes all elements with
+ * given moments. Column statistics are shared with layer_norm.c. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/norm.h"
 #include "device/cuda/kernels.h"
@@ -7,11 +11,11 @@
 
 enum {
     THREADS = MG_COLUMN_THREADS,
-    MOST_WIDTH = 32,
-    LEAST_ROWS = 64,
-    VECTOR = 4,
-    EACH = 4,       /* blocks per multiprocessor that fill it, by columns */
-    EACH_VECTOR = 2 /* by vectors: four times as much is on its way */
+    MOST_WIDTH = 32, /* columns of a block */
+    LEAST_ROWS = 64, /* of a chunk */
+    VECTOR = 4,      /* channels of a vector */
+    EACH = 4,        /* blocks per multiprocessor that keep it busy, by single channels, */
+    EACH_VECTOR = 2  /* and by vectors, which load four times as much per thread */
 };
 
 static int64_t channels_of(const mg_value *x) {
@@ -23,6 +27,7 @@ static int64_t rows_of(const mg_value *x) {
     return c ? mg_shape_count(&x->shape) / c : 0;
 }
 
+/* Bytes of an element of x. */
 static size_t size_of(const mg_call *call) {
     return mg_dtype_size(call->plan->in[0].value->dtype);
 }
@@ -39,8 +44,8 @@ int mg_cuda_column_width(int64_t channels) {
     return width;
 }
 
-/* Fills a form for `columns` columns or vectors; `full` blocks fill the GPU. */
-static void settle(struct mg_column_form *f, int64_t rows, int64_t columns, int64_t full) {
+/* Divides rows x columns (or vectors) among blocks. `full` blocks fill the GPU. */
+static void divide_work(struct mg_column_form *f, int64_t rows, int64_t columns, int64_t full) {
     f->width = mg_cuda_column_width(columns);
     const int64_t tiles = (columns + f->width - 1) / f->width;
     const int64_t wanted = full / (tiles ? tiles : 1), most = rows / LEAST_ROWS;
@@ -56,9 +61,9 @@ mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
     const int multiprocessors = mg_cuda_of(d)->multiprocessors;
     struct mg_column_form *one = &columns->one, *vector = &columns->vector;
     columns->p = (column_params){.rows = rows, .channels = channels};
-    settle(one, rows, channels, EACH * multiprocessors);
+    divide_work(one, rows, channels, EACH * multiprocessors);
     if (channels % VECTOR == 0) {
-        settle(vector, rows, channels / VECTOR, EACH_VECTOR * multiprocessors);
+        divide_work(vector, rows, channels / VECTOR, EACH_VECTOR * multiprocessors);
         MG_TRY(mg_cuda_find_typed(d, moments ? "moments_partial_vector" : "sums_partial_vector",
                                   x->dtype, &vector->partial));
     }
@@ -70,6 +75,7 @@ mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
     return mg_cuda_find_partial_sums(d, x->dtype == MG_F64 ? MG_F64 : MG_F32, &columns->add);
 }
 
+/* By vectors if the addresses allow it. */
 mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, size_t size,
                               column_params p) {
     const bool vector =
@@ -89,10 +95,11 @@ mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, siz
 
 /* ---- moments and sums ---- */
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_norm(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
+/* The state of moments and batch_norm_reduce is an mg_columns. */
 static mg_status prepare_columns(mg_kernel_plan *plan, bool moments) {
     mg_columns *c = plan->state = mg_alloc_zero(sizeof *c);
     if (!c) return MG_OOM;
@@ -131,7 +138,7 @@ static mg_status run_reduce(const mg_call *call) {
 /* ---- batch_norm ---- */
 
 typedef struct state {
-    CUfunction one, vector; /* vector: NULL if the channels are no multiple of it */
+    CUfunction one, vector; /* vector: NULL if the channels are no multiple of VECTOR */
 } state;
 
 static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
@@ -143,6 +150,7 @@ static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
     return mg_cuda_find_typed(plan->device, "batch_norm", x->dtype, &s->one);
 }
 
+/* Blocks form a grid of column tiles and of as many rows of blocks as fill the GPU. */
 static mg_status run_batch_norm(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
@@ -169,19 +177,19 @@ static mg_status run_batch_norm(const mg_call *call) {
 
 const mg_kernel mg_cuda_moments = {.op = "moments",
                                    .name = "columns",
-                                   .accepts = accepts,
+                                   .accepts = accepts_norm,
                                    .prepare = prepare_moments,
                                    .run = run_moments,
                                    .release = mg_free};
 const mg_kernel mg_cuda_batch_norm_reduce = {.op = "batch_norm_reduce",
                                              .name = "columns",
-                                             .accepts = accepts,
+                                             .accepts = accepts_norm,
                                              .prepare = prepare_reduce,
                                              .run = run_reduce,
                                              .release = mg_free};
 const mg_kernel mg_cuda_batch_norm = {.op = "batch_norm",
                                       .name = "batch_norm",
-                                      .accepts = accepts,
+                                      .accepts = accepts_norm,
                                       .prepare = prepare_batch_norm,
                                       .run = run_batch_norm,
                                       .release = mg_free};

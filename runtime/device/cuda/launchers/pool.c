@@ -1,5 +1,8 @@
-/* max_pool2d, avg_pool2d and their backward forms. A gradient's cell looks for the windows that
- * hold it, so that nothing is added up by chance. */
+/* max_pool2d, avg_pool2d and their backward forms (kernels/pool.cu).
+ *
+ * In a backward form each cell of the image finds the windows that hold it and adds up their
+ * gradients in a fixed order; atomic additions would make the result depend on timing. If windows
+ * do not overlap, each window writes its own cells instead. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/pool_params.h"
@@ -9,12 +12,12 @@
 enum { THREADS = 128, VECTOR = 4 };
 
 typedef struct state {
-    CUfunction one, vector; /* vector: NULL if the channels are no multiple of it */
+    CUfunction one, vector; /* vector: NULL if the channels are no multiple of VECTOR */
     pool_params p;          /* without the addresses */
-    int64_t rows;           /* a block each */
+    int64_t rows;           /* that blocks take one at a time */
 } state;
 
-/* Whether positions in an image are ints, beyond its edges too. */
+/* Whether positions in an image fit an int, also those in the padding around it. */
 static bool fits_int(const mg_shape *s) {
     int64_t cells = 1;
     for (int i = 1; i < 4; i++) {
@@ -24,16 +27,16 @@ static bool fits_int(const mg_shape *s) {
     return true;
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *accepts_pool(const mg_kernel_plan *plan) {
     const mg_value *y = plan->out[0].value;
     if (!mg_dtype_is_float(y->dtype)) return "only floating dtypes";
     return fits_int(&y->shape) && fits_int(&plan->in[0].value->shape) ? NULL : "too large an image";
 }
 
-/* `image` and `pooled` are the shapes of x and y; `kind` the kernel, whose blocks take a row of the
- * image each, or of what is pooled. */
-static mg_status prepare(mg_kernel_plan *plan, const char *kind, const mg_shape *image,
-                         const mg_shape *pooled, bool whole) {
+/* `kind` is the kernel's name without a suffix; `image` and `pooled` are the shapes of x and y. A
+ * block takes a row of the image if `whole`, and otherwise one of the pooled image. */
+static mg_status prepare_pool(mg_kernel_plan *plan, const char *kind, const mg_shape *image,
+                              const mg_shape *pooled, bool whole) {
     const mg_pool_attrs *a = plan->step->attrs;
     const mg_dtype t = plan->out[0].value->dtype;
     char name[32];
@@ -59,7 +62,9 @@ static mg_status prepare(mg_kernel_plan *plan, const char *kind, const mg_shape 
     return mg_cuda_find_typed(plan->device, kind, t, &s->one);
 }
 
-static mg_status launch(const mg_call *call, const void *x, const void *v) {
+/* x: what is read by position in the image; v: the values or gradients that go with it, or NULL. By
+ * vectors of channels if all addresses are aligned to them. */
+static mg_status launch_pool(const mg_call *call, const void *x, const void *v) {
     const state *s = call->plan->state;
     const uintptr_t access = VECTOR * mg_dtype_size(call->plan->out[0].value->dtype);
     const uintptr_t all = (uintptr_t)x | (uintptr_t)v | (uintptr_t)call->out[0];
@@ -83,45 +88,47 @@ static const mg_shape *out_shape(const mg_kernel_plan *plan) {
 }
 
 static mg_status prepare_max(mg_kernel_plan *plan) {
-    return prepare(plan, "max_pool", in_shape(plan, 0), out_shape(plan), false);
+    return prepare_pool(plan, "max_pool", in_shape(plan, 0), out_shape(plan), false);
 }
 
+/* If windows do not overlap, the result may overwrite the image. */
 static mg_status prepare_max_grad(mg_kernel_plan *plan) {
     const mg_pool_attrs *a = plan->step->attrs;
     const bool apart = a->strides.v[0] >= a->size.v[0] && a->strides.v[1] >= a->size.v[1];
     plan->overwrites = apart;
-    return prepare(plan, apart ? "max_pool_grad_apart" : "max_pool_grad", in_shape(plan, 0),
-                   in_shape(plan, 2), !apart);
+    return prepare_pool(plan, apart ? "max_pool_grad_apart" : "max_pool_grad", in_shape(plan, 0),
+                        in_shape(plan, 2), !apart);
 }
 
 static mg_status prepare_avg(mg_kernel_plan *plan) {
-    return prepare(plan, "avg_pool", in_shape(plan, 0), out_shape(plan), false);
+    return prepare_pool(plan, "avg_pool", in_shape(plan, 0), out_shape(plan), false);
 }
 
 static mg_status prepare_avg_grad(mg_kernel_plan *plan) {
-    return prepare(plan, "avg_pool_grad", out_shape(plan), in_shape(plan, 0), true);
+    return prepare_pool(plan, "avg_pool_grad", out_shape(plan), in_shape(plan, 0), true);
 }
 
 static mg_status run_max(const mg_call *call) {
-    return launch(call, call->in[0], call->in[0]);
+    return launch_pool(call, call->in[0], call->in[0]);
 }
 
+/* max_pool2d_grad, and max_pool2d_pick: both find each window's maximum again. */
 static mg_status run_picking(const mg_call *call) {
-    return launch(call, call->in[0], call->in[2]);
+    return launch_pool(call, call->in[0], call->in[2]);
 }
 
 static mg_status run_avg(const mg_call *call) {
-    return launch(call, call->in[0], NULL);
+    return launch_pool(call, call->in[0], NULL);
 }
 
 static mg_status run_avg_grad(const mg_call *call) {
-    return launch(call, NULL, call->in[0]);
+    return launch_pool(call, NULL, call->in[0]);
 }
 
 #define POOL(op_name, PREPARE, RUN)                                                                \
     const mg_kernel mg_cuda_##op_name = {.op = #op_name,                                           \
                                          .name = "pool",                                           \
-                                         .accepts = accepts,                                       \
+                                         .accepts = accepts_pool,                                  \
                                          .prepare = PREPARE,                                       \
                                          .run = RUN,                                               \
                                          .release = mg_free}

@@ -1,4 +1,8 @@
-/* cumsum, and prod_grad, the gradient of a product: see kernels/scan.h. */
+/* cumsum, and prod_grad, the gradient of a product along an axis (kernels/scan.h).
+ *
+ * cumsum sees x as {outer, n, inner} and scans along n. Where the scans alone would not fill the
+ * GPU, each is cut into pieces, in three launches: the sum of every piece, a scan over those sums,
+ * and then the scans of the pieces, each starting from the sum before it. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
@@ -11,22 +15,27 @@
 enum {
     THREADS = 256,
     WARP = 32,
-    FULL = 4, /* blocks per multiprocessor that fill it */
-    TURNS = 8 /* rows for each thread, at least, in a piece */
+    FULL = 4, /* blocks per multiprocessor that keep it busy */
+    TURNS = 8 /* elements that each thread has at least in a piece */
 };
 
 typedef struct state {
-    const mg_cuda_module *kernel, *of_sums; /* cumsum's own; of the pieces' sums */
-    mg_axis_view view; /* of cumsum's axis; of prod_grad: groups, elements, 1 */
-    int64_t across, pieces;
+    const mg_cuda_module *kernel;
+    const mg_cuda_module *of_sums; /* cumsum: scans the sums of the pieces; NULL with one piece */
+    mg_axis_view view;             /* cumsum: {outer, n, inner}; prod_grad: {groups, elements, 1} */
+    int64_t across,
+        pieces; /* cumsum: scans that threads of a block do side by side; pieces of each */
 } state;
 
+/* Sums of these dtypes are made in double. */
 static bool is_wide_type(mg_dtype t) {
     return t == MG_F64 || t == MG_I32 || t == MG_I64;
 }
 
-static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in, mg_dtype out,
-                         const mg_cuda_module **kernel) {
+/* Requests the kernel for these dtypes: cumsum (`sum`) or prod_grad, computing in double if `wide`.
+ */
+static mg_status compile_scan(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in,
+                              mg_dtype out, const mg_cuda_module **kernel) {
     mg_string_buffer text = {0};
     mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
                          THREADS);
@@ -41,10 +50,12 @@ static mg_status compile(const mg_kernel_plan *plan, bool sum, bool wide, mg_dty
 
 /* ---- cumsum ---- */
 
+/* Blocks side by side, for one piece of all scans. */
 static int64_t tiles_of(const state *s) {
     return (s->view.inner + s->across - 1) / s->across;
 }
 
+/* As many pieces as fill the GPU, if each gives its threads enough to do. */
 static int64_t pieces_of(const mg_cuda *d, const state *s) {
     const int64_t jobs = s->view.outer * tiles_of(s), full = (int64_t)FULL * d->multiprocessors;
     const int64_t most = s->view.n * s->across / (THREADS * TURNS), wanted = full / jobs;
@@ -64,13 +75,13 @@ static mg_status prepare_cumsum(mg_kernel_plan *plan) {
     s->across = 1;
     while (s->across < WARP && s->across < s->view.inner) s->across *= 2;
     s->pieces = pieces_of(plan->device->state, s);
-    MG_TRY(compile(plan, true, wide, x->dtype, out, &s->kernel));
+    MG_TRY(compile_scan(plan, true, wide, x->dtype, out, &s->kernel));
     if (s->pieces == 1) return MG_OK;
     plan->scratch = (size_t)(s->view.outer * s->pieces * s->view.inner) * mg_dtype_size(partial);
-    return compile(plan, true, wide, partial, partial, &s->of_sums);
+    return compile_scan(plan, true, wide, partial, partial, &s->of_sums);
 }
 
-static mg_status start_cumsum(const mg_call *call, const mg_cuda_module *kernel, cumsum_params p) {
+static mg_status launch_cumsum(const mg_call *call, const mg_cuda_module *kernel, cumsum_params p) {
     const mg_device *d = call->plan->device;
     const int64_t jobs = p.outer * p.pieces * tiles_of(call->plan->state);
     return mg_cuda_launch(d, kernel->function, mg_cuda_blocks(d, jobs * THREADS, THREADS), THREADS,
@@ -80,7 +91,7 @@ static mg_status start_cumsum(const mg_call *call, const mg_cuda_module *kernel,
 static mg_status run_cumsum(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_axis_view *v = &s->view;
-    if (s->pieces == 0) return MG_OK; /* nothing there */
+    if (s->pieces == 0) return MG_OK; /* no elements */
     cumsum_params whole = {.in = call->in[0],
                            .out = call->out[0],
                            .outer = v->outer,
@@ -92,7 +103,7 @@ static mg_status run_cumsum(const mg_call *call) {
         cumsum_params sums = whole;
         sums.out = NULL;
         sums.carry = whole.carry = call->scratch;
-        MG_TRY(start_cumsum(call, s->kernel, sums));
+        MG_TRY(launch_cumsum(call, s->kernel, sums));
         sums = (cumsum_params){.in = call->scratch,
                                .out = call->scratch,
                                .outer = v->outer,
@@ -100,14 +111,14 @@ static mg_status run_cumsum(const mg_call *call) {
                                .inner = v->inner,
                                .pieces = 1,
                                .across = s->across};
-        MG_TRY(start_cumsum(call, s->of_sums, sums));
+        MG_TRY(launch_cumsum(call, s->of_sums, sums));
     }
-    return start_cumsum(call, s->kernel, whole);
+    return launch_cumsum(call, s->kernel, whole);
 }
 
 /* ---- prod_grad ---- */
 
-/* In double: products leave the range of a float on the way. */
+/* In double, because intermediate products leave the range of a float. */
 static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -115,7 +126,7 @@ static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     s->view = mg_axis_view_of(&x->shape, 1);
     if (mg_shape_count(&x->shape) == 0) return MG_OK;
     plan->scratch = (size_t)mg_shape_count(&x->shape) * sizeof(double);
-    return compile(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->kernel);
+    return compile_scan(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->kernel);
 }
 
 static mg_status run_prod_grad(const mg_call *call) {

@@ -1,25 +1,31 @@
-/* scatter_add: zeros to which slices are added where ids say, the gradient of gather.
+/* scatter_add: a tensor of zeros to which slices of dy are added at positions given by ids. It is
+ * the gradient of gather.
  *
- * No order is left to chance: ids are sorted, stably, and sums are made in one order (see
- * kernels/scatter.cu). How many pieces there are depends on the shapes alone, so that all GPUs give
- * the same numbers. */
+ * Several slices may go to the same position, and their order must not depend on timing. With few
+ * ids, each result looks through all of them. Otherwise the pairs (id, position) are sorted by id
+ * with a stable radix sort, and slices with equal ids, now neighbours, are added up in that order:
+ * in pieces of the sorted list, whose sums at the borders a second kernel joins
+ * (kernels/scatter.cu). The number of pieces depends on the shapes alone, so that all GPUs compute
+ * the same bits. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/gather_params.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-enum { THREADS = 256, FEW = 128 /* ids */, DIGIT_BITS = 8 };
+/* FEW: ids, up to which there is no sort. DIGIT_BITS: of one pass of the radix sort. */
+enum { THREADS = 256, FEW = 128, DIGIT_BITS = 8 };
 
 typedef struct state {
     scatter_params sums;
     sort_params sort;
-    int passes;                                  /* 0: few ids, no sort */
-    size_t entries[2], counts, partial, scratch; /* offsets in scratch, and its end */
+    int passes;                                  /* of the sort; 0: few ids, no sort */
+    size_t entries[2], counts, partial, scratch; /* offsets in scratch, and its size */
     CUfunction few, count, place, pieces, join;
 } state;
 
-static const char *accepts(const mg_kernel_plan *plan) {
+/* Limits of 32-bit counting. */
+static const char *accepts_scatter(const mg_kernel_plan *plan) {
     const mg_scatter_attrs *a = plan->step->attrs;
     if (mg_shape_count(&plan->in[1].value->shape) > INT32_MAX / 2) return "2^30 ids";
     return a->size > INT32_MAX ? "2^31 slices" : NULL;
@@ -27,12 +33,15 @@ static const char *accepts(const mg_kernel_plan *plan) {
 
 /* ---- preparing ---- */
 
-static size_t take(size_t *end, int64_t n, size_t size) {
+/* Reserves n elements at the end of scratch, aligned; returns their offset. */
+static size_t reserve(size_t *end, int64_t n, size_t size) {
     const size_t at = *end;
     *end = (at + (size_t)n * size + 63) / 64 * 64;
     return at;
 }
 
+/* Divides the ids among blocks, and reserves two buffers of entries, which the passes use in turns,
+ * and the digit counts of all blocks. */
 static void plan_sort(state *s) {
     const int64_t n = s->sums.n;
     int64_t blocks = (n + 1023) / 1024, per_block;
@@ -43,20 +52,21 @@ static void plan_sort(state *s) {
                             .per_block = (unsigned)per_block * MG_SORT_THREADS,
                             .id_bytes = s->sums.id_bytes};
     for (int64_t rest = s->sums.size; rest > 0; rest >>= DIGIT_BITS) s->passes++;
-    for (int i = 0; i < 2; i++) s->entries[i] = take(&s->scratch, n, sizeof(uint64_t));
-    s->counts = take(&s->scratch, blocks * MG_DIGITS, sizeof(unsigned));
+    for (int i = 0; i < 2; i++) s->entries[i] = reserve(&s->scratch, n, sizeof(uint64_t));
+    s->counts = reserve(&s->scratch, blocks * MG_DIGITS, sizeof(unsigned));
 }
 
-/* Pieces: enough threads to fill a GPU, and few partial sums beside dy. */
+/* Chooses the length of a piece: short enough for threads to fill a GPU, and long enough that there
+ * are few partial sums. `real` is the size of a number that is computed with. */
 static void plan_sums(state *s, size_t real) {
     scatter_params *p = &s->sums;
     for (p->piece = 32; p->piece < 1024 && p->n * p->columns / p->piece > 1 << 18;) p->piece *= 2;
     p->pieces = (p->n + p->piece - 1) / p->piece;
     for (p->width = 1; p->width < 32 && p->width < p->columns;) p->width *= 2;
-    s->partial = take(&s->scratch, 2 * p->pieces * p->columns, real);
+    s->partial = reserve(&s->scratch, 2 * p->pieces * p->columns, real);
 }
 
-static mg_status find(mg_device *d, mg_dtype t, state *s) {
+static mg_status find_kernels(mg_device *d, mg_dtype t, state *s) {
     if (s->passes == 0) return mg_cuda_find_typed(d, "scatter_few", t, &s->few);
     MG_TRY(mg_cuda_find(d, "sort_count", &s->count));
     MG_TRY(mg_cuda_find(d, "sort_scatter", &s->place));
@@ -64,7 +74,7 @@ static mg_status find(mg_device *d, mg_dtype t, state *s) {
     return mg_cuda_find_typed(d, "scatter_join", t, &s->join);
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status prepare_scatter(mg_kernel_plan *plan) {
     const mg_scatter_attrs *a = plan->step->attrs;
     const mg_value *dx = plan->out[0].value, *ids = plan->in[1].value;
     const mg_axis_view v = mg_axis_view_of(&dx->shape, a->axis);
@@ -83,11 +93,12 @@ static mg_status prepare(mg_kernel_plan *plan) {
         plan_sums(s, t == MG_F64 || t == MG_I64 || t == MG_I32 || t == MG_U8 ? 8 : 4);
     }
     plan->scratch = s->scratch;
-    return find(plan->device, t, s);
+    return find_kernels(plan->device, t, s);
 }
 
 /* ---- running ---- */
 
+/* *sorted: the entries (id << 32 | position) in order. The first pass reads the ids themselves. */
 static mg_status sort_entries(const mg_call *call, const uint64_t **sorted) {
     const mg_device *d = call->plan->device;
     const state *s = call->plan->state;
@@ -108,7 +119,7 @@ static mg_status sort_entries(const mg_call *call, const uint64_t **sorted) {
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status run_scatter(const mg_call *call) {
     mg_device *d = call->plan->device;
     const state *s = call->plan->state;
     const mg_value *dx = call->plan->out[0].value;
@@ -135,7 +146,7 @@ static mg_status run(const mg_call *call) {
 
 const mg_kernel mg_cuda_scatter_add = {.op = "scatter_add",
                                        .name = "scatter_add",
-                                       .accepts = accepts,
-                                       .prepare = prepare,
-                                       .run = run,
+                                       .accepts = accepts_scatter,
+                                       .prepare = prepare_scatter,
+                                       .run = run_scatter,
                                        .release = mg_free};

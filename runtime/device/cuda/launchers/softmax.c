@@ -1,5 +1,9 @@
-/* softmax, log_softmax and softmax_grad: short runs by warps, long ones by blocks, runs that lie
- * across each other by threads. */
+/* softmax, log_softmax and softmax_grad along an axis, and the cross-entropy of softmax with its
+ * gradients along the last axis, for targets (probabilities) or labels (ids).
+ *
+ * A run is the elements along the axis that are normalized together. A contiguous run is computed
+ * by a warp, or by a block if it is longer than LONG. If the axis is not the last, neighbouring
+ * runs are interleaved, and each is computed by a thread. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/cross_entropy_params.h"
@@ -22,6 +26,7 @@ static const char *accepts_softmax(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
+/* p.kind: 0 softmax, 1 log_softmax, 2 softmax_grad. */
 static mg_status prepare_softmax(mg_kernel_plan *plan) {
     const mg_value *y = plan->out[0].value;
     const char *op = plan->step->op->name;
@@ -70,6 +75,7 @@ typedef struct cross_entropy_state {
     int64_t blocks;
 } cross_entropy_state;
 
+/* Labels have one axis less than the logits. The gradient has one more input, dy. */
 static mg_status prepare_cross_entropy(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value, *t = plan->in[1].value;
     const bool labels = t->shape.rank < x->shape.rank;
