@@ -34,6 +34,7 @@ typedef struct trial { /* the candidates' results so far */
 
 /* ---- trial memory ---- */
 
+/* Frees what alloc_buffers has allocated, also after it failed half way. */
 static void free_buffers(mg_autotune *t) {
     for (int i = 0; i < MG_AUTOTUNE_BUFFERS; i++) {
         if (t->buffers[i]) mg_device_free(t->device, t->buffers[i], t->buffer_bytes[i]);
@@ -52,6 +53,8 @@ static mg_status alloc_buffers(mg_autotune *t) {
     return mg_device_alloc(t->device, t->workspace_bytes, &t->workspace);
 }
 
+/* Sets all operands and results to one byte. The workspace is left as it is: no candidate may
+ * rely on its contents. */
 static mg_status fill_buffers(mg_autotune *t, uint8_t byte) {
     for (int i = 0; i < MG_AUTOTUNE_BUFFERS; i++)
         if (t->buffers[i]) MG_TRY(mg_cuda_fill(t->device, t->buffers[i], byte, t->buffer_bytes[i]));
@@ -126,12 +129,14 @@ static void sample_all(mg_autotune *t, trial *r, bool counts) {
     }
 }
 
+/* How many candidates are still in. */
 static int count_in(const mg_autotune *t, const trial *r) {
     int n = 0;
     for (int i = 0; i < t->n; i++) n += !r->out[i];
     return n;
 }
 
+/* Warms up, then takes ROUNDS samples of every candidate. */
 static mg_status time_candidates(mg_autotune *t, trial *r) {
     const double began = mg_seconds();
     CUresult e = mg_cu.cuEventCreate(&r->begin, CU_EVENT_DEFAULT);
@@ -148,6 +153,7 @@ static mg_status time_candidates(mg_autotune *t, trial *r) {
 
 /* ---- choosing ---- */
 
+/* One line of the dispatch log: the time of a candidate, or that it is out. */
 static void log_candidate(const mg_autotune *t, int i, const trial *r) {
     const char *device = t->device->name;
     char number[24];
@@ -175,6 +181,7 @@ static void choose_by_rule(mg_autotune *t, trial *r, int *best) {
     }
 }
 
+/* Checks all candidates, and times those that pass if there are several. */
 static mg_status choose_by_time(mg_autotune *t, trial *r, int *best) {
     mg_status status = MG_OK;
     for (int i = 0; i < t->n; i++) check_candidate(t, i, r);
@@ -192,10 +199,12 @@ static mg_status choose_by_time(mg_autotune *t, trial *r, int *best) {
 /* What is known after a choice, and so what the cache may keep. */
 typedef enum outcome { UNTRIED, CHOSEN, NONE_PASSES } outcome;
 
+/* The error for a problem that no candidate solves with NaN treated as it must be. */
 static mg_status none_passes(const mg_autotune *t) {
     return mg_fail(MG_UNSUPPORTED, "%s: no candidate treats NaN as it must", t->what);
 }
 
+/* A choice with trial memory: by rule or by time. */
 static mg_status choose_by_trial(mg_autotune *t, int *best, outcome *known) {
     trial r = {.failure = MG_OK};
     for (int i = 0; i < t->n; i++) r.ms[i] = INFINITY;
@@ -210,6 +219,8 @@ static mg_status choose_by_trial(mg_autotune *t, int *best, outcome *known) {
     return *best < 0 ? none_passes(t) : MG_OK;
 }
 
+/* Without memory for a trial, or where there is nothing to compare or to check, it is the first
+ * candidate. */
 static mg_status choose(mg_autotune *t, int *best, outcome *known) {
     *best = -1;
     *known = UNTRIED;
@@ -244,6 +255,7 @@ static bool load_choice(mg_autotune *t, bool *none) {
     return loaded;
 }
 
+/* A choice that has no form as bytes is made again by the next process. */
 static void save_choice(mg_autotune *t, int best) {
     size_t bytes = 0;
     void *data = t->save(t, best, &bytes);

@@ -46,6 +46,7 @@ typedef struct autotuned_state {
 
 /* ---- candidates ---- */
 
+/* Lists the kernels of the op that accept the step. */
 static void find_candidates(contest *c, const mg_kernel_plan *plan) {
     *c = (contest){.plan = plan};
     for (size_t op = 0; op < sizeof competitors / sizeof *competitors; op++)
@@ -63,6 +64,8 @@ static const char *accepts_autotuned(const mg_kernel_plan *plan) {
     return c.n > 1 ? NULL : "fewer than two kernels accept it";
 }
 
+/* Prepares the kernel with a copy of the plan: its layouts and scratch must not disturb the
+ * others. */
 static mg_status prepare_candidate(candidate *k, const mg_kernel_plan *plan) {
     const int n_in = plan->step->n_in;
     for (int i = 0; i < n_in; i++) k->ports[i] = plan->in[i];
@@ -108,6 +111,7 @@ static mg_status prepare_candidates(contest *c) {
 
 /* ---- what the autotuner asks for ---- */
 
+/* Operands and the result are the buffers, in the order of the ports; scratch is the workspace. */
 static mg_status list_kernels(mg_autotune *t) {
     contest *c = t->problem;
     const mg_kernel_plan *plan = c->plan;
@@ -134,6 +138,7 @@ static mg_status run_kernel(mg_autotune *t, int i) {
     return k->kernel->run(&call);
 }
 
+/* The cache holds the kernel's name. */
 static void *save_kernel(mg_autotune *t, int i, size_t *bytes) {
     const contest *c = t->problem;
     const char *name = c->list[i].kernel->name;
@@ -166,6 +171,8 @@ static size_t cudnn_version(void) {
     return 0;
 }
 
+/* The cache key: the step, the kernels that compete, the precision, the version of cuDNN and the
+ * GPU. */
 static mg_status kernel_contest_key(mg_string_buffer *key, const contest *c) {
     const mg_kernel_plan *plan = c->plan;
     const mg_step *s = plan->step;
@@ -252,6 +259,7 @@ static mg_status prepare_autotuned(mg_kernel_plan *plan) {
     return status;
 }
 
+/* The winner sees the step's plan with its own state in it. */
 static mg_status run_autotuned(const mg_call *call) {
     const autotuned_state *s = call->plan->state;
     mg_kernel_plan plan = *call->plan;

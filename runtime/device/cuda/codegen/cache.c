@@ -91,6 +91,7 @@ static bool is_intact(const char *all, size_t bytes, const char *key) {
            checksum(h, kept, kept + h.key_bytes) == h.checksum;
 }
 
+/* Moves the data to the front of the block that was read, and returns that block. */
 void *mg_cuda_cache_read(const char *kind, const char *key, size_t *bytes) {
     char path[PATH + 64];
     size_t size = 0;
@@ -124,6 +125,7 @@ static mg_status write_entry(const char *path, const char *key, const void *data
     return status;
 }
 
+/* Errors are swallowed: without the entry the next process does the work again. */
 void mg_cuda_cache_write(const char *kind, const char *key, const void *data, size_t bytes) {
     char folder[PATH], path[PATH + 64];
     if (!find_folder(folder, sizeof folder) || !find_entry(path, sizeof path, kind, key)) return;
@@ -174,6 +176,7 @@ static mg_status add_entry(void *context, const char *name, int64_t bytes, int64
     return MG_OK;
 }
 
+/* For qsort. */
 static int newest_first(const void *a, const void *b) {
     const int64_t x = ((const entry *)a)->changed, y = ((const entry *)b)->changed;
     return (x < y) - (x > y);
@@ -190,6 +193,7 @@ static void remove_entry(const char *path) {
     if (ours) mg_io_remove(path);
 }
 
+/* Keeps the newest entries as long as their bytes fit. */
 void mg_cuda_cache_trim(int64_t most) {
     char folder[PATH], path[PATH + 160];
     entries all = {0};

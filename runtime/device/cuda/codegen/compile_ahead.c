@@ -43,6 +43,7 @@ static void free_image(mg_cuda_image *m) {
     mg_free(m);
 }
 
+/* Takes the image off the list and frees it when the last reference goes. */
 void mg_cuda_image_drop(mg_cuda_image *image) {
     if (!image) return;
     pthread_mutex_lock(&lock);
@@ -54,6 +55,8 @@ void mg_cuda_image_drop(mg_cuda_image *image) {
     if (last) free_image(image);
 }
 
+/* An image with copies of these texts and one reference, not on the list yet; NULL without
+ * memory. */
 static mg_cuda_image *new_image(const char *name, const char *source, const char *key, int major,
                                 int minor) {
     mg_cuda_image *m = mg_alloc_zero(sizeof *m);
@@ -76,6 +79,7 @@ static mg_cuda_image *find_image(const char *key) {
     return m;
 }
 
+/* Finds an image with the same key, or adds one, with its data if that is in the disk cache. */
 mg_status mg_cuda_image_want(const char *name, const char *source, int major, int minor,
                              mg_cuda_image **image) {
     mg_string_buffer key = {0};
@@ -144,6 +148,7 @@ static void *compile_batch(void *given) {
     return NULL;
 }
 
+/* How many images of the batch nobody has begun to compile. */
 static int count_wanted(const batch *b) {
     int n = 0;
     pthread_mutex_lock(&lock);
@@ -182,6 +187,7 @@ static void log_batch(const batch *b) {
     }
 }
 
+/* The calling thread compiles too; helpers are started only for images beyond the first. */
 mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) {
     pthread_t helpers[MOST_THREADS];
     batch b = {images, n};
@@ -202,6 +208,7 @@ mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) 
     return MG_OK;
 }
 
+/* The refused image stays with those who hold it, but find_image no longer returns it. */
 mg_status mg_cuda_image_again(mg_cuda_image **image) {
     const mg_cuda_image *old = *image;
     if (!old->from_disk) return MG_OK;

@@ -14,6 +14,7 @@ static void drop_first(mg_cuda *s) {
     mg_free(m);
 }
 
+/* Modules with the same image are the same kernel. */
 mg_status mg_cuda_module_want(mg_device *d, const char *name, const char *source,
                               const mg_cuda_module **module) {
     mg_cuda *s = d->state;
@@ -67,6 +68,7 @@ static mg_status compile_wanted(const mg_cuda *s, int n) {
     return status;
 }
 
+/* The newly loaded modules are the first n of the list. */
 mg_status mg_cuda_modules_finish(mg_device *d) {
     mg_cuda *s = d->state;
     const int n = count_wanted(s);

@@ -108,6 +108,7 @@ typedef struct options {
 } options;
 enum { N_OPTIONS = sizeof((options *)0)->list / sizeof(char *) };
 
+/* All options are the same for every kernel, but for the architecture. */
 static void set_options(options *o, int major, int minor) {
     o->own = choose_architecture(10 * major + minor, o->architecture, sizeof o->architecture);
     o->list[0] = o->architecture;
@@ -117,6 +118,7 @@ static void set_options(options *o, int major, int minor) {
     o->list[4] = "--diag-suppress=177";
 }
 
+/* The headers count by their hash: they are part of the plug-in and seldom change. */
 mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
                        int minor) {
     char version[16];
@@ -147,6 +149,7 @@ static mg_status refuse(nvrtcProgram program, nvrtcResult result, const char *na
     return MG_INTERNAL;
 }
 
+/* Copies the compiler's result, machine code or PTX, to a block from mg_alloc. */
 static mg_status get_image(nvrtcProgram program, int machine_code, const char *name, void **image,
                            size_t *bytes) {
     nvrtcResult r =

@@ -69,6 +69,7 @@ static int at_least_one(int n) {
     return n > 0 ? n : 1;
 }
 
+/* The macros that kernels/fused.h expects, and its #include. */
 static void add_numbers(const writer *w) {
     const struct {
         const char *name;
@@ -181,6 +182,7 @@ static void add_position(const writer *w, int i) {
         mg_string_buffer_add(w->t, "at.in[%d]", w->number[i]);
 }
 
+/* load_f32(((const type_f32 *)t->in[0])[at.i]): one element, converted to the type computed in. */
 static void add_element_load(const writer *w, int i) {
     mg_string_buffer_add(w->t, "load_%s(((const type_%s *)t->in[%d])[", in_name(w, i),
                          in_name(w, i), i);
@@ -262,6 +264,7 @@ static void add_vector(const writer *w) {
     mg_string_buffer_add(w->t, "}\n");
 }
 
+/* In the order of the heading of this file. */
 void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form *form) {
     writer w = {.t = t, .e = e, .form = form};
     number_inputs(&w);

@@ -47,6 +47,7 @@ static CUdeviceptr address(const void *data) {
  * With the device's turn, because it would otherwise become part of a graph that another thread is
  * capturing on that stream. */
 
+/* Locks and unlocks the turn of a rank's device. */
 static void take_turn(const rank *r) {
     pthread_mutex_lock(&mg_cuda_of(r->device)->turn);
 }
@@ -55,6 +56,7 @@ static void end_turn(const rank *r) {
     pthread_mutex_unlock(&mg_cuda_of(r->device)->turn);
 }
 
+/* Marks the present end of the rank's stream. */
 static mg_status record_event(const rank *r, CUevent event) {
     take_turn(r);
     const CUresult result = mg_cu.cuEventRecord(event, stream_of(r));
@@ -62,6 +64,7 @@ static mg_status record_event(const rank *r, CUevent event) {
     return mg_cuda_check(r->device, result, "record an event");
 }
 
+/* Makes the rank's stream wait for an event, perhaps of another rank. */
 static mg_status wait_for_event(const rank *r, CUevent event) {
     take_turn(r);
     const CUresult result = mg_cu.cuStreamWaitEvent(stream_of(r), event, 0);
@@ -76,6 +79,7 @@ static mg_status copy_bytes(const rank *r, void *dst, const void *src, int64_t b
     return status;
 }
 
+/* Enqueues a copy of rows with different pitches. */
 static mg_status copy_rows(const rank *r, const CUDA_MEMCPY2D *rows) {
     take_turn(r);
     const CUresult result = mg_cu.cuMemcpy2DAsync(rows, stream_of(r));
@@ -229,6 +233,7 @@ static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
 
 /* ---- making and freeing ---- */
 
+/* The events belong to contexts; those of a lost GPU are gone already. */
 static void cuda_free(mg_comm *comm) {
     cuda_comm *c = comm_of(comm);
     for (int i = 0; i < comm->n; i++) {
@@ -251,6 +256,7 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
                                 .check = mg_comm_over_check,
                                 .free = cuda_free};
 
+/* Looks up the kernels and makes the events of a rank. */
 static mg_status set_up_rank(rank *r, mg_device *d) {
     r->device = d;
     MG_TRY(mg_cuda_enter(d));
@@ -261,6 +267,8 @@ static mg_status set_up_rank(rank *r, mg_device *d) {
     return mg_cuda_check(d, result, "make an event");
 }
 
+/* NCCL comes first. With team->id the ranks are spread over several processes, and only NCCL can
+ * reach those. */
 mg_comm *mg_cuda_connect(const mg_device_team *team) {
     const int n = team->n;
     mg_comm *nccl = mg_nccl_connect(team);

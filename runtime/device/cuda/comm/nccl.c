@@ -16,6 +16,7 @@ static mg_status sync_device(void *device) {
     return mg_cuda_sync(device);
 }
 
+/* NCCL refuses two ranks on one GPU. */
 static bool share_a_gpu(const mg_device_team *team) {
     for (int i = 0; i < team->here; i++)
         for (int k = 0; k < i; k++)
@@ -31,6 +32,8 @@ static void open_pools(const mg_device_team *team) {
             mg_cuda_enable_peer(team->devices[i], team->devices[k]);
 }
 
+/* Hands over what NCCL needs of each device of this process. `mark` is a byte of device memory
+ * for its barrier. */
 static mg_comm *join_team(const mg_comm_kind *nccl, const mg_device_team *team) {
     mg_comm_end ends[MG_MAX_DEVICES];
     for (int i = 0; i < team->here; i++) {
@@ -45,6 +48,7 @@ static mg_comm *join_team(const mg_comm_kind *nccl, const mg_device_team *team) 
         .n = team->n, .first = team->first, .here = team->here, .id = team->id, .ends = ends});
 }
 
+/* A missing NCCL is an error only for a team of several processes. */
 mg_comm *mg_nccl_connect(const mg_device_team *team) {
     const bool apart = !share_a_gpu(team);
     if (!team->id && (!apart || team->n < 2)) return NULL;

@@ -14,6 +14,7 @@
 
 /* ---- errors ---- */
 
+/* The first fatal error is remembered: later ones are only its consequences. */
 mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
     if (result == CUDA_SUCCESS) return MG_OK;
     mg_cuda *s = d->state;
@@ -86,6 +87,8 @@ static mg_status load_kernels(mg_device *d, mg_cuda *s) {
     return MG_OK;
 }
 
+/* Everything a device needs to run its first kernel. The libraries are opened when they are first
+ * used. */
 static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     MG_TRY(mg_cuda_check(d, mg_cu.cuDeviceGet(&s->handle, s->gpu), "find the GPU"));
     s->major = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);

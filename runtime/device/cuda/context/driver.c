@@ -58,6 +58,7 @@ int mg_cuda_is_fatal(CUresult result) {
            result == CUDA_ERROR_CONTAINED || result == CUDA_ERROR_EXTERNAL_DEVICE;
 }
 
+/* Messages name CUDA's error both in words and by its symbol, for searching. */
 mg_status mg_cuda_result(CUresult result, const char *what) {
     const char *name = NULL, *text = NULL;
     if (result == CUDA_SUCCESS) return MG_OK;

@@ -48,6 +48,7 @@ static mg_status find_kernel(mg_device *d, const char *name, CUfunction *functio
     return MG_OK;
 }
 
+/* Several threads may prepare kernels at once, so the table has a mutex. */
 mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->finding);
@@ -71,6 +72,7 @@ mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunct
 
 /* ---- launching ---- */
 
+/* A grid has at most 2^31 - 1 blocks. */
 mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int threads, int shared,
                          const void *params) {
     const mg_cuda *s = d->state;

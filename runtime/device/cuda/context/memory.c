@@ -39,6 +39,7 @@ static CUresult alloc_from_pool(mg_cuda *s, CUdeviceptr *address, size_t bytes) 
     return r;
 }
 
+/* From the cache if a block of this size was freed, else from the pool. */
 mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     mg_cuda *s = d->state;
     CUdeviceptr address = 0;
@@ -52,6 +53,8 @@ mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     return mg_cuda_check(d, r, "allocate memory"); /* reports errors of earlier work, too */
 }
 
+/* To the cache, from which the oldest blocks go to the pool until `kept_most` bytes are left. On
+ * a lost GPU there is nothing to free. */
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
     size_t old_bytes;
@@ -95,6 +98,7 @@ static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, siz
     return r == CUDA_SUCCESS ? mg_cu.cuEventRecord(s->sent[half], s->stream) : r;
 }
 
+/* Small copies go straight to the driver, which buffers them; large ones piece by piece. */
 static CUresult send_bytes(mg_cuda *s, void *dst, const void *src, size_t bytes) {
     CUresult r = CUDA_SUCCESS;
     if (bytes <= SMALL || !has_staging(s))
@@ -115,6 +119,7 @@ mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes
     return mg_cuda_check(d, r, "copy to the GPU");
 }
 
+/* Used for trial memory and peer access tests; ops are filled by kernels of their own. */
 mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
@@ -124,6 +129,7 @@ mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
     return mg_cuda_check(d, r, "fill memory");
 }
 
+/* Waits for the stream, and so for whatever computes the source. */
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));

@@ -34,6 +34,7 @@ static mg_status wait_for_mark(mg_device *d, const mg_cuda *other) {
     return mg_cuda_check(d, r, "wait for an event");
 }
 
+/* On d's stream, from memory of the device `from`. Devices on one GPU share a context. */
 static mg_status enqueue_copy(mg_device *d, void *dst, const mg_cuda *from, const void *src,
                               size_t bytes) {
     mg_cuda *s = d->state;
@@ -72,6 +73,7 @@ static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader,
     return MG_OK;
 }
 
+/* Allocates the memory for a trial of both directions. */
 static mg_status try_copies(mg_device *owner, mg_device *reader, bool *right) {
     void *there = NULL, *here = NULL;
     mg_status status = mg_cuda_alloc(owner, PATTERN, &there);
@@ -106,6 +108,7 @@ static bool open_pool(mg_device *owner, mg_device *reader) {
     return false;
 }
 
+/* The outcome is kept as a bit per GPU, so the trial is made once. */
 bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader) {
     mg_cuda *from = owner->state;
     const mg_cuda *to = reader->state;
@@ -119,6 +122,8 @@ bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader) {
 
 /* ---- copies ---- */
 
+/* Host threads of other devices may be at work: the functions called here lock each device's turn
+ * in turns. */
 mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
                             size_t bytes) {
     if (bytes == 0) return MG_OK;

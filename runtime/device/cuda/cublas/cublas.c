@@ -6,6 +6,7 @@ mg_cublas mg_blas;
 MG_LIBRARY(library, mg_blas, MG_CUBLAS, .file = "libcublasLt.so.13", .what = "cuBLASLt 13",
            .install = "install libcublas-13-0 (or the wheel nvidia-cublas)");
 
+/* cuBLASLt reports a failed launch, and errors of earlier work, as execution failures. */
 mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MG_OK;
     const mg_status code =
@@ -17,6 +18,7 @@ mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what) {
                    mg_blas.cublasLtGetStatusString(status));
 }
 
+/* A handle has no stream: each product names its own, so one handle serves all threads. */
 mg_status mg_blas_open(mg_device *d, cublasLtHandle_t *handle) {
     mg_cuda *s = d->state;
     MG_TRY(mg_library_open(&library));

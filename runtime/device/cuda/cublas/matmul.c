@@ -53,6 +53,7 @@ static cudaDataType_t type_of(mg_dtype t) {
                           : CUDA_R_64F;
 }
 
+/* In "fast" precision float32 products may use TF32. */
 static cublasComputeType_t compute_type(mg_dtype t) {
     if (t == MG_F64) return CUBLAS_COMPUTE_64F;
     return t == MG_F32 && mg_precision_fast() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -116,6 +117,7 @@ static cublasStatus_t describe_product(state *s, mg_dtype t) {
     return r;
 }
 
+/* In the order of cuBLASLt: b first. */
 static cublasStatus_t describe_all(state *s, mg_dtype t) {
     const mg_product *p = &s->product;
     cublasStatus_t r = describe_product(s, t);
@@ -196,6 +198,7 @@ typedef struct algorithm_choice { /* the problem of the tuning */
 /* The trial's buffers. */
 enum { BUFFER_A, BUFFER_B, BUFFER_Y, BUFFER_VECTOR };
 
+/* The vector buffer holds a bias, or takes the sums. */
 static mg_status list_algorithms(mg_autotune *t) {
     algorithm_choice *c = t->problem;
     const mg_product *p = &c->state->product;
@@ -229,6 +232,7 @@ static void *save_algorithm(mg_autotune *t, int i, size_t *bytes) {
     return copy;
 }
 
+/* The bytes are the library's struct, valid for the version named in the key. */
 static bool load_algorithm(mg_autotune *t, const void *data, size_t bytes) {
     const algorithm_choice *c = t->problem;
     if (bytes != sizeof c->state->chosen) return false;
@@ -328,6 +332,7 @@ static mg_status prepare_matmul(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Applies relu to the finished product, in place. */
 static mg_status run_relu(const mg_call *call, const state *s) {
     const bias_relu_params p = {
         .y = call->out[0], .count = mg_shape_count(&call->plan->out[0].value->shape), .relu = 1};

@@ -37,6 +37,7 @@ static const char *why_missing(void) {
     return mg_error_message();
 }
 
+/* Which engines exist is found out in prepare: asking cuDNN takes milliseconds. */
 static const char *accepts_conv(const mg_kernel_plan *plan) {
     const mg_step *step = plan->step;
     if (plan->out[0].value->dtype == MG_F64) return "cuDNN computes in float, not in double";
@@ -58,6 +59,7 @@ static void weight_dims(int64_t to[4], const mg_shape *s) {
     memcpy(to, dims, sizeof dims);
 }
 
+/* Which tensor the op computes. */
 static int result_of(const char *op) {
     return strcmp(op, "conv2d") == 0              ? MG_DNN_Y
            : strcmp(op, "conv2d_grad_input") == 0 ? MG_DNN_X
@@ -142,11 +144,13 @@ static void *save_plan(mg_autotune *t, int i, size_t *bytes) {
     return mg_dnn_plan_write(&p->plans[i], bytes);
 }
 
+/* A plan that this version of cuDNN cannot read any more is made anew. */
 static bool load_plan(mg_autotune *t, const void *text, size_t bytes) {
     const plan_choice *p = t->problem;
     return mg_dnn_plan_read(&p->state->plan, p->target.handle, text, bytes) == MG_OK;
 }
 
+/* The cache key: everything that the choice depends on. */
 static mg_status conv_key(mg_string_buffer *key, const mg_device *d, const mg_dnn_conv *c) {
     mg_string_buffer_add(key, "conv %d %s fast %d bias %d relu %d cudnn %zu on %s;", c->result,
                          mg_dtype_name(c->dtype), mg_precision_fast(), c->bias, c->relu,
@@ -220,6 +224,7 @@ static mg_status prepare_conv(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
+/* The plan's descriptors promise 16-byte alignment; the arena and external values keep that. */
 static mg_status run_conv(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;

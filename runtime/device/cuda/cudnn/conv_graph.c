@@ -163,6 +163,7 @@ static int add_operations(builder *b, const mg_dnn_conv *c, descriptor ops[3]) {
     return n;
 }
 
+/* The status of the first failure is that of the whole. */
 mg_status mg_dnn_graph_make(mg_dnn_graph *g, const mg_dnn_target *target, const mg_dnn_conv *conv) {
     builder b = {.g = g, .status = CUDNN_STATUS_SUCCESS};
     descriptor ops[3];

@@ -47,6 +47,7 @@ typedef struct engines {
     int64_t n;
 } engines;
 
+/* cuDNN fills configurations that the caller has made; e->n is how many it used. */
 static cudnnStatus_t ask_heuristics(descriptor heuristics, const mg_dnn_target *target,
                                     const mg_dnn_graph *g, cudnnBackendHeurMode_t mode,
                                     engines *e) {
@@ -82,6 +83,7 @@ typedef struct engine_notes { /* true: the engine has this note */
     bool numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT], behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
 } engine_notes;
 
+/* Notes newer than our headers are skipped. */
 static cudnnStatus_t read_notes(descriptor engine, engine_notes *c) {
     cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -215,6 +217,7 @@ char *mg_dnn_plan_write(const mg_dnn_plan *p, size_t *bytes) {
     return text;
 }
 
+/* cuDNN checks that the text fits the GPU and its own version. */
 static cudnnStatus_t read_plan(mg_dnn_plan *p, cudnnHandle_t handle, const char *text,
                                size_t bytes) {
     TRY(make_descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));

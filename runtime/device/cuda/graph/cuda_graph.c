@@ -53,6 +53,8 @@ typedef struct program {
 
 /* ---- finding a graph ---- */
 
+/* Aborting and resetting a communicator raises its generation; graphs captured before that are
+ * void. */
 static int generation_of(const mg_run *run) {
     return (run->comm ? run->comm->generation : 0) + (run->world ? run->world->generation : 0);
 }
@@ -120,6 +122,7 @@ static bool advances_rng(const program *p, const mg_run *run, int first, int las
     return run->phase == MG_BOTH_PHASES && p->draws[run->phase] && first == begin && last == end;
 }
 
+/* Enqueues the calls on the capturing stream, with edges according to the mode. */
 static mg_status capture_calls(program *p, const mg_run *run, int first, int last) {
     const bool advances = advances_rng(p, run, first, last);
     if (p->mode == PARALLEL)
@@ -237,6 +240,8 @@ static mg_status run_with_fault(program *p, const mg_run *run, int first, int la
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
+/* Alternates between pieces that can be captured and calls that wait. Nothing has changed yet
+ * when the first piece begins, so that is where an interrupt from the keyboard may stop the run. */
 mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     program *p = (program *)calls;
     int first, last, after;
@@ -280,6 +285,7 @@ static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_ke
     return status;
 }
 
+/* From MGPU_CUDA_GRAPH. */
 static mg_status read_capture_mode(capture_mode *mode) {
     static const char *const names[] = {
         [PARALLEL] = "parallel", [CHAIN] = "chain", [NO_CAPTURE] = "no"};
@@ -315,6 +321,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
     return MG_OK;
 }
 
+/* The graphs go before the memory that they use. */
 void mg_cuda_program_release(mg_program *calls) {
     program *p = (program *)calls;
     if (!p) return;

@@ -95,6 +95,7 @@ static bool fuse_into_matmul(fusion *f, int sum) {
 
 /* ---- a fused group, and the sums of one of its results (launchers/fused_sums.c) ---- */
 
+/* The size of the last axis; 0 of a scalar. */
 static int64_t columns_of(const fusion *f, int value) {
     const mg_shape *s = &value_of(f, value)->shape;
     return s->rank > 0 ? s->dim[s->rank - 1] : 0;
@@ -164,6 +165,7 @@ static size_t room_for(const mg_kernel_graph *graph) {
     return n;
 }
 
+/* Only steps of the compute phase are looked at: the commit phase has no sums of columns. */
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
     const size_t n = (size_t)graph->n_steps;
     fusion f = {.device = d, .graph = graph};

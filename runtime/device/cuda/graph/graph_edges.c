@@ -39,6 +39,7 @@ typedef struct edge_builder {
 
 /* ---- which node must wait for which ---- */
 
+/* Whether one node writes bytes that the other touches. */
 static bool ranges_conflict(const node *a, const node *b) {
     for (int i = 0; i < a->n_ranges; i++)
         for (int k = 0; k < b->n_ranges; k++) {
@@ -147,6 +148,8 @@ static mg_status add_call_node(edge_builder *b, mg_program *calls, const mg_run 
     return add_node(b, ranges, n);
 }
 
+/* Moves the stream behind what the call must wait for, captures the call, and notes its last
+ * graph nodes. */
 static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const mg_run *run, int i) {
     const CUgraphNode *ends;
     size_t n;

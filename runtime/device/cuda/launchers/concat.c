@@ -69,6 +69,8 @@ static mg_status add_source(table *t, const char *in, char *out, int64_t rows, i
     return MG_OK;
 }
 
+/* The result is seen as {outer, n, inner}: each input has `outer` rows of its own part of n *
+ * inner elements. */
 static mg_status run_concat(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const int64_t axis = ((const mg_axis_attrs *)plan->step->attrs)->axis;

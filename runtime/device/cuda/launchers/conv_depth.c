@@ -40,6 +40,7 @@ static const mg_shape *out(const mg_kernel_plan *plan) {
     return &plan->out[0].value->shape;
 }
 
+/* The shapes by form: the tensor that a form computes is its output. */
 static shapes of_forward(const mg_kernel_plan *plan) {
     return (shapes){in(plan, 0), in(plan, 1), out(plan)};
 }
@@ -189,6 +190,7 @@ static mg_status prepare_weight(mg_kernel_plan *plan) {
     return mg_cuda_find_typed(plan->device, "depth_weight", w->dtype, &s->one);
 }
 
+/* Partial sums to scratch, then their total. */
 static mg_status run_weight(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_device *d = call->plan->device;

@@ -147,6 +147,7 @@ static int64_t blocks_per_slice(const mg_kernel_plan *plan, const direct_params 
     return p->tiles < wanted ? p->tiles : wanted < 1 ? 1 : wanted;
 }
 
+/* Each thread computes MG_DIRECT_PIXELS results for a vector of output channels. */
 static mg_status prepare_direct(mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -162,6 +163,8 @@ static mg_status prepare_direct(mg_kernel_plan *plan) {
     return mg_cuda_find_typed(plan->device, "direct_conv", t, &s->function);
 }
 
+/* The threads of a block divide the taps and output channels, and what is left of them, the
+ * lanes, divides the pixels. Shared memory first holds patches and then the sums of the lanes. */
 static mg_status prepare_gradient(mg_kernel_plan *plan) {
     const mg_value *w = plan->out[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -199,6 +202,7 @@ static mg_status run_direct(const mg_call *call) {
     return mg_cuda_launch(call->plan->device, s->function, s->blocks, s->threads, s->shared, &p);
 }
 
+/* Partial sums to scratch, then their total. */
 static mg_status run_gradient(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_device *d = call->plan->device;

@@ -26,6 +26,7 @@ static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
     return &plan->in[i].value->shape;
 }
 
+/* Whether rows times columns times images fit 32-bit division. */
 static bool few_positions(const mg_shape *s) {
     return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
 }
@@ -91,6 +92,7 @@ static mg_status find_kernel(const mg_kernel_plan *plan, const char *name, CUfun
     return mg_cuda_find_typed(plan->device, name, plan->out[0].value->dtype, f);
 }
 
+/* Tiles of pixels by output channels, for each group. */
 static mg_status prepare_forward(mg_kernel_plan *plan) {
     state *s = new_state(plan, in_shape(plan, 0), in_shape(plan, 1), &plan->out[0].value->shape);
     if (!s) return MG_OOM;
@@ -98,6 +100,7 @@ static mg_status prepare_forward(mg_kernel_plan *plan) {
     return find_kernel(plan, "conv", &s->function);
 }
 
+/* Tiles of pixels of the image by its channels, for each group. */
 static mg_status prepare_input(mg_kernel_plan *plan) {
     state *s = new_state(plan, &plan->out[0].value->shape, in_shape(plan, 1), in_shape(plan, 0));
     if (!s) return MG_OOM;
@@ -143,6 +146,7 @@ static mg_status run_input(const mg_call *call) {
     return launch_tiles(call, &p);
 }
 
+/* Partial sums to scratch, then their total. */
 static mg_status run_weight(const mg_call *call) {
     const state *s = call->plan->state;
     conv_params p = s->p;

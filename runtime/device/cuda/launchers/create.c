@@ -39,6 +39,7 @@ static mg_status prepare_iota(mg_kernel_plan *plan) {
                               (CUfunction *)&plan->state);
 }
 
+/* An element is its position along the axis. */
 static mg_status run_iota(const mg_call *call) {
     const mg_shape *shape = &call->plan->out[0].value->shape;
     const mg_axis_view v =
@@ -51,6 +52,7 @@ static mg_status run_iota(const mg_call *call) {
 
 /* ---- random ---- */
 
+/* A draw relative to the run's state has the cell's address; an absolute one has all of its key. */
 mg_draw mg_cuda_draw(const mg_call *call) {
     const mg_cuda *s = mg_cuda_of(call->plan->device);
     const mg_step *step = call->plan->step;

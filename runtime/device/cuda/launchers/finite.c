@@ -21,6 +21,7 @@ static int vector_of(mg_dtype t) {
     return ACCESS / (int)mg_dtype_size(t);
 }
 
+/* Requests the kernel for a dtype. */
 static mg_status compile_check(const mg_kernel_plan *plan, mg_dtype t,
                                const mg_cuda_module **kernel) {
     mg_string_buffer text = {0};
@@ -61,6 +62,8 @@ static mg_status check_tensors(const mg_call *call, mg_dtype t, finite_params *p
     return status;
 }
 
+/* The result is a bool, set to 1 here and to 0 by any thread that finds an element that is not
+ * finite. */
 static mg_status run_all_finite(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_cuda *d = plan->device->state;

@@ -28,6 +28,7 @@ static const char *accepts_fused(const mg_kernel_plan *plan) {
     return plan->step->n_out == plan->step->fused->n_outputs ? NULL : "it has column sums";
 }
 
+/* Only flat groups of multi-tensor updates (batch_count) get a kernel for many tensors. */
 static mg_status prepare_fused(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -49,6 +50,8 @@ typedef struct launch {
     uint64_t words[WORDS]; /* the parameters, as kernels/fused.h lays them out */
 } launch;
 
+/* The head is the same for all tensors; the words that divide the work are filled in by
+ * launch_kernel. */
 static void begin_launch(launch *l, const mg_fused_params *g, int64_t chunk) {
     memcpy(l->words, g->head, (size_t)g->n_head * sizeof *g->head);
     l->n_words = g->n_head + CHUNK_WORDS;
@@ -122,6 +125,7 @@ static mg_status run_many_fused(const mg_call *calls, int n) {
     return MG_OK;
 }
 
+/* Fused groups need no scratch. */
 static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
     (void)plans;
     (void)n;

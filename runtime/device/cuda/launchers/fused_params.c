@@ -110,6 +110,7 @@ static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
     return flat;
 }
 
+/* Vectors are halved until they fit the rows, and with sums the whole tensor. */
 void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_params *g) {
     const mg_fused *e = plan->step->fused;
     const mg_shape *shape = &plan->out[0].value->shape;
@@ -136,6 +137,7 @@ void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_param
     if (!flat) put_axes(g, &axes, stride, e->n_inputs);
 }
 
+/* Groups with equal source share a kernel, whatever their sizes. */
 mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params *g,
                                const mg_cuda_module **kernel) {
     mg_string_buffer text = {0};

@@ -39,6 +39,7 @@ static int summed_result(const mg_kernel_plan *plan) {
     return *(const int *)plan->step->attrs;
 }
 
+/* Without NVRTC the host fallback runs groups, but not groups with sums. */
 static bool has_compiler(void) {
     char version[16];
     const bool has = mg_nvrtc_open(version) == MG_OK;

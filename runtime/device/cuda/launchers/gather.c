@@ -32,6 +32,8 @@ static const char *accepts_gather(const mg_kernel_plan *plan) {
     return v.inner > MOST / 16 ? "slices too long" : NULL;
 }
 
+/* Looks up the kernels for all units from an element to 16 bytes: addresses are known only in
+ * `run`. */
 static mg_status prepare_gather(mg_kernel_plan *plan) {
     const mg_axis_attrs *a = plan->step->attrs;
     const mg_value *x = plan->in[0].value;

@@ -19,6 +19,7 @@ static mg_shape leading(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
 }
 
+/* Vectors become matrices, and leading axes the batch (see ops/matmul.c). */
 mg_product mg_product_of(const mg_kernel_plan *plan) {
     const mg_matmul_attrs *attrs = plan->step->attrs;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
@@ -45,6 +46,8 @@ mg_product mg_product_of(const mg_kernel_plan *plan) {
     return p;
 }
 
+/* All strides 0: one matrix for the whole batch. All strides those of a contiguous batch: one for
+ * each. */
 bool mg_product_is_even(const mg_product *p, const int64_t *stride, int64_t *step) {
     int64_t full = 1;
     bool none = true, all = true;

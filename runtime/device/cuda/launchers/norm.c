@@ -55,6 +55,8 @@ static void divide_work(struct mg_column_form *f, int64_t rows, int64_t columns,
     f->chunks = rows ? (int)((rows + f->piece - 1) / f->piece) : 1;
 }
 
+/* Prepares the form by single channels, and where channels are a multiple of VECTOR the one by
+ * vectors. */
 mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch) {
     const int64_t rows = rows_of(x), channels = channels_of(x);
@@ -114,6 +116,8 @@ static mg_status prepare_reduce(mg_kernel_plan *plan) {
     return prepare_columns(plan, false);
 }
 
+/* Partial moments, then one kernel that joins them (Chan et al.), so that the mean is not lost in
+ * the variance. */
 static mg_status run_moments(const mg_call *call) {
     const mg_columns *c = call->plan->state;
     column_params p = c->p;
@@ -123,6 +127,7 @@ static mg_status run_moments(const mg_call *call) {
     return mg_cuda_columns_run(call->plan->device, c, size_of(call), p);
 }
 
+/* The sums of dy and of dy times the normalized x, which the gradient of batch_norm needs. */
 static mg_status run_reduce(const mg_call *call) {
     const mg_columns *c = call->plan->state;
     column_params p = c->p;

@@ -63,6 +63,7 @@ static int64_t pieces_of(const mg_cuda *d, const state *s) {
     return pieces > 1 ? pieces : 1;
 }
 
+/* Integers and doubles are summed in double, which is exact for integers below 2^53. */
 static mg_status prepare_cumsum(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const mg_dtype out = plan->out[0].value->dtype;
@@ -88,6 +89,7 @@ static mg_status launch_cumsum(const mg_call *call, const mg_cuda_module *kernel
                           0, &p);
 }
 
+/* One launch; or three, if scans are cut into pieces. */
 static mg_status run_cumsum(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_axis_view *v = &s->view;
@@ -129,6 +131,8 @@ static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     return compile_scan(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->kernel);
 }
 
+/* dx of an element is dy times the product of all others in its group, made of a scan from both
+ * ends. */
 static mg_status run_prod_grad(const mg_call *call) {
     const mg_device *d = call->plan->device;
     const state *s = call->plan->state;

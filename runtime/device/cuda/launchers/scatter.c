@@ -66,6 +66,7 @@ static void plan_sums(state *s, size_t real) {
     s->partial = reserve(&s->scratch, 2 * p->pieces * p->columns, real);
 }
 
+/* Either the kernel for few ids, or the sort and the sums. */
 static mg_status find_kernels(mg_device *d, mg_dtype t, state *s) {
     if (s->passes == 0) return mg_cuda_find_typed(d, "scatter_few", t, &s->few);
     MG_TRY(mg_cuda_find(d, "sort_count", &s->count));
@@ -74,6 +75,8 @@ static mg_status find_kernels(mg_device *d, mg_dtype t, state *s) {
     return mg_cuda_find_typed(d, "scatter_join", t, &s->join);
 }
 
+/* Without a sort each result compares all ids: that is right for few ids, or for little work in
+ * total. */
 static mg_status prepare_scatter(mg_kernel_plan *plan) {
     const mg_scatter_attrs *a = plan->step->attrs;
     const mg_value *dx = plan->out[0].value, *ids = plan->in[1].value;
@@ -119,6 +122,7 @@ static mg_status sort_entries(const mg_call *call, const uint64_t **sorted) {
     return MG_OK;
 }
 
+/* Positions that no id names keep the zeros written first. */
 static mg_status run_scatter(const mg_call *call) {
     mg_device *d = call->plan->device;
     const state *s = call->plan->state;
