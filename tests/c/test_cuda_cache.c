@@ -1,4 +1,4 @@
-/* The disk cache of the cuda device: what is not intact is not there. */
+/* The disk cache of the cuda device: only an intact entry for the very key is ever read. */
 #include "core/alloc.h"
 #include "core/io.h"
 #include "device/cuda/codegen/cache.h"
@@ -21,7 +21,7 @@ static const char data[] = "an image\0of a module";
 
 static char folder[64];
 
-/* The one entry; its bytes. */
+/* The path of the only entry in the folder, of which there must be exactly one. */
 static const char *only_entry(char *path, size_t room) {
     int n = 0;
     DIR *d = opendir(folder);
@@ -65,7 +65,7 @@ static int is_there(void) {
     return 1;
 }
 
-static void what_was_written_is_read(void **state) {
+static void a_written_entry_is_read_back(void **state) {
     (void)state;
     char path[512];
     size_t n;
@@ -98,7 +98,7 @@ static void an_entry_cut_off_anywhere_is_replaced(void **state) {
     assert_false(is_there());
 }
 
-static void an_entry_with_any_bit_flipped_is_not_there(void **state) {
+static void an_entry_with_any_bit_flipped_is_ignored(void **state) {
     (void)state;
     char path[512], bytes[512];
     write_it();
@@ -113,8 +113,9 @@ static void an_entry_with_any_bit_flipped_is_not_there(void **state) {
     assert_true(is_there());
 }
 
-/* Two keys with one hash: here, an entry under another's name. */
-static void an_entry_of_another_key_is_not_there(void **state) {
+/* Two keys may have the same hash. This imitates it by an entry under the file name of another key.
+ */
+static void an_entry_of_another_key_is_ignored(void **state) {
     (void)state;
     char path[512], bytes[512];
     mg_cuda_cache_write("kernel", "another key", data, sizeof data);
@@ -127,8 +128,9 @@ static void an_entry_of_another_key_is_not_there(void **state) {
 
 enum { WRITERS = 8, ROUNDS = 40 };
 
-/* Writes and reads; returns whether a wrong block has been seen. What is read was written by any of
- * the writers, whole. */
+/* A thread that writes blocks of its own letter and reads the entry back. Each block it reads must
+ * be a whole one of some writer: all one letter, and as long as that writer's are. Not NULL: it was
+ * not. */
 static void *writer(void *number) {
     static const char which[WRITERS] = "abcdefgh";
     char block[4096];
@@ -156,14 +158,15 @@ static void concurrent_writers_leave_whole_entries(void **state) {
         assert_null(wrong);
     }
     char path[512];
-    only_entry(path, sizeof path); /* and no temporary file */
+    only_entry(path, sizeof path); /* and so no temporary file is left */
 }
 
 static void a_folder_that_cannot_be_made_means_no_cache(void **state) {
     (void)state;
     char path[512];
     write_it();
-    setenv("MGPU_CACHE", only_entry(path, sizeof path), 1); /* a file is in the way */
+    setenv("MGPU_CACHE", only_entry(path, sizeof path),
+           1); /* a file stands where the folder should be */
     write_it();
     assert_false(is_there());
     setenv("MGPU_CACHE", "", 1);
@@ -232,10 +235,10 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_NEW_FOLDER(what_was_written_is_read),
+        IN_NEW_FOLDER(a_written_entry_is_read_back),
         IN_NEW_FOLDER(an_entry_cut_off_anywhere_is_replaced),
-        IN_NEW_FOLDER(an_entry_with_any_bit_flipped_is_not_there),
-        IN_NEW_FOLDER(an_entry_of_another_key_is_not_there),
+        IN_NEW_FOLDER(an_entry_with_any_bit_flipped_is_ignored),
+        IN_NEW_FOLDER(an_entry_of_another_key_is_ignored),
         IN_NEW_FOLDER(concurrent_writers_leave_whole_entries),
         IN_NEW_FOLDER(it_survives_every_failing_call),
         IN_NEW_FOLDER(the_oldest_entries_go_when_there_are_too_many),

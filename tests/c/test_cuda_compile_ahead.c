@@ -1,4 +1,5 @@
-/* Images of kernels, compiled side by side by the real NVRTC: it needs no GPU. */
+/* Compiling kernels in parallel, with the real NVRTC, which needs no GPU. Each test has a disk
+ * cache in a new folder. */
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/log.h"
@@ -18,9 +19,10 @@
 enum { N = 6, THREADS = 4, MAJOR = 9, MINOR = 0, ROOM = 1 << 16 };
 
 static char folder[64];
-static int compiled; /* by what the log says */
+static int compiled; /* kernels compiled so far, counted from the log */
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
+/* The log's sink: counts lines about compiled kernels. Several threads may log. */
 static void count(const char *line, void *context) {
     (void)context;
     pthread_mutex_lock(&counting);
@@ -37,6 +39,7 @@ static int new_folder(void **state) {
     return mkdtemp(folder) ? setenv("MGPU_CACHE", folder, 1) : -1;
 }
 
+/* Also checks that the test has freed all memory and closed all files. */
 static int remove_folder(void **state) {
     (void)state;
     char command[128];
@@ -54,6 +57,7 @@ static void skip_without_compiler(void) {
     skip();
 }
 
+/* Requests a kernel, which must not fail. */
 static mg_cuda_image *want(const char *name, const char *source) {
     mg_cuda_image *image = NULL;
     assert_int_equal(mg_cuda_image_want(name, source, MAJOR, MINOR, &image), MG_OK);
@@ -61,7 +65,7 @@ static mg_cuda_image *want(const char *name, const char *source) {
     return image;
 }
 
-/* A kernel with a number of its own. */
+/* Requests a kernel whose source depends on the number. */
 static mg_cuda_image *want_number(int number) {
     char source[512];
     snprintf(source, sizeof source,
@@ -78,9 +82,9 @@ static void drop_all(mg_cuda_image **images, int n) {
     for (int i = 0; i < n; i++) mg_cuda_image_drop(images[i]);
 }
 
-/* ---- what is made ---- */
+/* ---- the images ---- */
 
-/* Of a module; the table of its sections is its end. */
+/* The length of an ELF image: its tables of sections and of program headers lie at its end. */
 static size_t bytes_of(const void *data) {
     const Elf64_Ehdr *elf = data;
     assert_memory_equal(elf, "\177ELF", 4);
@@ -89,7 +93,7 @@ static size_t bytes_of(const void *data) {
     return sections > program ? sections : program;
 }
 
-/* One by one and side by side, each in a folder of its own. */
+/* With one thread and with several, in a new folder each time, the images have the same bytes. */
 static void threads_make_what_one_makes(void **state) {
     mg_cuda_image *images[N];
     static char alone[N][ROOM];
@@ -112,6 +116,7 @@ static void threads_make_what_one_makes(void **state) {
     }
 }
 
+/* Kernels 2 and 4 of 6 have errors. */
 static void the_first_wrong_source_is_named_and_the_others_are_made(void **state) {
     (void)state;
     skip_without_compiler();
@@ -133,7 +138,7 @@ static void the_first_wrong_source_is_named_and_the_others_are_made(void **state
     }
 }
 
-/* ---- once ---- */
+/* ---- sharing ---- */
 
 static void a_source_wanted_twice_is_one_image(void **state) {
     (void)state;
@@ -163,13 +168,14 @@ static void what_is_on_disk_is_not_compiled(void **state) {
     }
 }
 
+/* An image from the disk may have been compiled for another driver. */
 static void what_the_driver_refuses_is_compiled_anew(void **state) {
     (void)state;
     skip_without_compiler();
     mg_cuda_image *image = want_number(1);
     assert_int_equal(mg_cuda_images_make(&image, 1, 1), MG_OK);
     assert_int_equal(mg_cuda_image_again(&image), MG_OK);
-    assert_int_equal(compiled, 1); /* it was by this process */
+    assert_int_equal(compiled, 1); /* this process compiled it: kept */
     mg_cuda_image_drop(image);
     image = want_number(1);
     mg_cuda_image *other = want_number(1);
@@ -182,7 +188,7 @@ static void what_the_driver_refuses_is_compiled_anew(void **state) {
     drop_all((mg_cuda_image *[]){image, other, third}, 3);
 }
 
-/* A device's thread: wants them all, from another one on. */
+/* A device's thread: requests all kernels, each thread beginning with another one. */
 static void *device(void *first) {
     mg_cuda_image *images[N];
     for (int i = 0; i < N; i++) images[i] = want_number((i + (int)(intptr_t)first) % N);
@@ -194,7 +200,7 @@ static void *device(void *first) {
     return good ? NULL : "wrong";
 }
 
-/* No cache on disk: what is compiled once is so because it is shared in memory. */
+/* Without a disk cache: each kernel is compiled once only because devices share it in memory. */
 static void devices_that_want_the_same_at_once_share_it(void **state) {
     (void)state;
     pthread_t threads[THREADS];
@@ -213,8 +219,9 @@ static void devices_that_want_the_same_at_once_share_it(void **state) {
     drop_all(kept, N);
 }
 
-/* ---- failures, keys ---- */
+/* ---- failures, and cache keys ---- */
 
+/* The n-th allocation fails, for n = 1, 2, ... until all succeed. */
 static void memory_that_is_short_is_an_error_and_no_leak(void **state) {
     (void)state;
     skip_without_compiler();

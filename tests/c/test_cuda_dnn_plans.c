@@ -1,6 +1,9 @@
-/* cuDNN itself, without a GPU: the graphs that we describe get engines whose plans are made, for a
- * GPU that is only described too. Nothing is run. Plans that compile at run time cannot be made
- * with the toolkit's stub of a driver: those that are made come precompiled. */
+/* The real cuDNN, without a GPU: for the graphs that we describe it must name engines and make
+ * plans.
+ *
+ * The GPU is described to it by a file (an H200's properties), and nothing is run. The toolkit's
+ * stub of a driver cannot compile at run time, so only plans with precompiled kernels are seen
+ * here. */
 #include "core/precision.h"
 #include "device/cuda/cudnn/conv_plan.h"
 #include <dlfcn.h>
@@ -13,11 +16,12 @@
 
 typedef struct shape {
     const char *name;
-    int64_t rows, channels, size, kernels, stride, pad, more, groups; /* more: padding, behind */
-    int first; /* its image needs no gradient */
+    /* `rows` is also the columns; `more`: further padding after the image, beyond `pad`. */
+    int64_t rows, channels, size, kernels, stride, pad, more, groups;
+    int first; /* a first layer: its image needs no gradient */
 } shape;
 
-/* Those of models/, and others. */
+/* The convolutions of models/, and others. */
 static const shape shapes[] = {
     {"mnist_cnn 1", 28, 1, 3, 32, 1, 0, 0, 1, 1},    {"mnist_cnn 2", 26, 32, 3, 256, 1, 0, 0, 1, 0},
     {"mnist_cnn 3", 24, 256, 3, 128, 1, 0, 0, 1, 0}, {"lenet5 1", 28, 1, 5, 6, 1, 2, 0, 1, 1},
@@ -27,7 +31,7 @@ static const shape shapes[] = {
     {"depthwise", 14, 64, 3, 64, 1, 1, 0, 64, 0},    {"2 groups", 14, 64, 3, 64, 1, 1, 0, 2, 0},
 };
 
-#ifndef STUBS /* where the toolkit has the libcuda.so that can only be linked to */
+#ifndef STUBS /* the folder of the toolkit's libcuda.so, which is only there to link against */
 #define STUBS "/usr/local/cuda/lib64/stubs"
 #endif
 
@@ -35,6 +39,7 @@ static const shape shapes[] = {
 
 static mg_dnn_target target;
 
+/* Without cuDNN 9.8 or the stub there is no target, and the tests are skipped. */
 static int open_library(void **state) {
     (void)state;
     if (!dlopen(STUBS "/libcuda.so", RTLD_NOW | RTLD_GLOBAL)) return 0;
@@ -61,7 +66,8 @@ static int close_library(void **state) {
     return 0;
 }
 
-static bool notes(cudnnBackendDescriptor_t config, cudnnBackendNumericalNote_t note) {
+/* Whether the engine of a configuration has this numerical note. */
+static bool has_note(cudnnBackendDescriptor_t config, cudnnBackendNumericalNote_t note) {
     cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendDescriptor_t engine;
     int64_t n = 0;
@@ -76,12 +82,14 @@ static bool notes(cudnnBackendDescriptor_t config, cudnnBackendNumericalNote_t n
     return has;
 }
 
+/* No plan may use an algorithm that determinism or precision forbids. */
 static void check_notes(cudnnBackendDescriptor_t config, mg_dtype dtype) {
-    if (mg_deterministic()) assert_false(notes(config, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+    if (mg_deterministic()) assert_false(has_note(config, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
     if (dtype == MG_F32 && !mg_precision_fast())
-        assert_false(notes(config, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+        assert_false(has_note(config, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
+/* Plans for one convolution, or for its gradient (result), with bias and relu if `epilogue`. */
 static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, bool epilogue) {
     const int64_t out = (s->rows + 2 * s->pad + s->more - s->size) / s->stride + 1;
     const mg_dnn_conv c = {.result = result,
@@ -108,10 +116,11 @@ static void check(const shape *s, int64_t batch, int result, mg_dtype dtype, boo
     mg_dnn_graph_drop(&g);
 }
 
+/* All shapes in three batch sizes: forward, with epilogue, and both gradients. */
 static void check_all(mg_dtype dtype) {
     static const int64_t batches[] = {1, 32, 128};
     if (!target.properties) {
-        print_message("skipped: it wants cuDNN 9.8 and the toolkit's %s/libcuda.so\n", STUBS);
+        print_message("skipped: it needs cuDNN 9.8 and the toolkit's %s/libcuda.so\n", STUBS);
         skip();
     }
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -138,7 +147,9 @@ static void convolutions_in_f32_have_plans(void **state) {
     check_all(MG_F32);
 }
 
-static void exact_and_deterministic_ones_too(void **state) {
+/* "highest" precision and mgpu.deterministic(true) leave at least one plan for every convolution.
+ */
+static void highest_and_deterministic_ones_have_plans(void **state) {
     (void)state;
     mg_precision_set_fast(false);
     mg_deterministic_set(true);
@@ -152,7 +163,7 @@ int main(void) {
         cmocka_unit_test(convolutions_in_f16_have_plans),
         cmocka_unit_test(convolutions_in_bf16_have_plans),
         cmocka_unit_test(convolutions_in_f32_have_plans),
-        cmocka_unit_test(exact_and_deterministic_ones_too),
+        cmocka_unit_test(highest_and_deterministic_ones_have_plans),
     };
     return cmocka_run_group_tests(tests, open_library, close_library);
 }

@@ -1,4 +1,5 @@
-/* The sources of generated kernels, given to the real NVRTC: it needs no GPU. */
+/* The sources of generated kernels compile with the real NVRTC, which needs no GPU, for both
+ * architectures that we build for. */
 #include "core/alloc.h"
 #include "core/dtype.h"
 #include "device/cuda/codegen/nvrtc.h"
@@ -15,6 +16,7 @@
 
 static const int capabilities[][2] = {{8, 0}, {9, 0}};
 
+/* Dtypes that kernels compute in double. */
 static bool is_wide(mg_dtype t) {
     return t == MG_F64 || t == MG_I32 || t == MG_I64;
 }
@@ -34,6 +36,7 @@ static void skip_without_compiler(void) {
     skip();
 }
 
+/* For the architecture of this number among the capabilities, to machine code (ELF). */
 static void assert_text_compiles(const char *source, size_t which) {
     void *image = NULL;
     size_t bytes = 0;
@@ -44,6 +47,7 @@ static void assert_text_compiles(const char *source, size_t which) {
     mg_free(image);
 }
 
+/* The source of a group, for all architectures. */
 static void assert_compiles(const mg_fused *e, const mg_fused_form *form) {
     char *source = source_of(e, form);
     for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++)
@@ -51,7 +55,8 @@ static void assert_compiles(const mg_fused *e, const mg_fused_form *form) {
     mg_free(source);
 }
 
-/* A group of three inputs to which every op is applied, each result of dtype `result`. */
+/* A group of three inputs and an immediate that contains every op once, each with dtype `result`.
+ */
 static mg_fused all_ops(mg_dtype in, mg_dtype result) {
     static const uint8_t arity[] = {
 #define UNARY(name, ...) 1,
@@ -92,6 +97,7 @@ static void every_op_compiles_for_every_dtype(void **state) {
     }
 }
 
+/* Each input is cast to another dtype; those computed in double need a wide group. */
 static void casts_between_all_dtypes_compile(void **state) {
     (void)state;
     skip_without_compiler();
@@ -113,8 +119,8 @@ static void casts_between_all_dtypes_compile(void **state) {
     }
 }
 
-/* relu(x * scale + bias) in its forms: scale a tensor of one element, bias along the last axis or
- * across it. */
+/* relu(x * scale + bias), where the tests index scale as a single element, and bias along the last
+ * axis or broadcast along it. */
 static mg_fused scaled(mg_dtype type) {
     return (mg_fused){.n_inputs = 3,
                       .n_instrs = 3,
@@ -126,6 +132,7 @@ static mg_fused scaled(mg_dtype type) {
                       .output = {5}};
 }
 
+/* All vector lengths, flat and with axes, one tensor and many. */
 static void every_form_compiles(void **state) {
     (void)state;
     skip_without_compiler();
@@ -145,7 +152,7 @@ static void every_form_compiles(void **state) {
         }
 }
 
-/* The text for a GPU that NVRTC does not know says how results are written. */
+/* For a GPU that NVRTC does not know it gives PTX, in which the width of stores can be read. */
 static void vectors_are_written_whole(void **state) {
     static const mg_dtype types[] = {MG_F32, MG_F16, MG_U8};
     (void)state;
@@ -167,7 +174,7 @@ static void vectors_are_written_whole(void **state) {
     }
 }
 
-/* A group with the sums of a result's columns, flat and not, of every floating dtype. */
+/* A group that also sums the columns of a result: flat and with axes, in every floating dtype. */
 static void sums_of_columns_compile(void **state) {
     static const mg_dtype types[] = {MG_F32, MG_F16, MG_BF16, MG_F64};
     (void)state;
@@ -196,10 +203,10 @@ static void sums_of_columns_compile(void **state) {
     }
 }
 
-/* ---- kernels that are text but for their numbers ---- */
+/* ---- kernels in headers, of which only the macros are generated ---- */
 
-/* Reductions in each of their forms: rows by teams of all sizes, columns, pieces and what joins
- * them. The forms go round with the dtypes, so that all pairs of op and form are seen. */
+/* Reductions in all forms: rows by teams of threads of all sizes, columns, pieces, and the second
+ * pass that joins pieces. All pairs of op and form are compiled, with the dtypes taking turns. */
 static void reductions_compile(void **state) {
     static const char *const ops[] = {"SUM", "PROD", "MAX", "MIN", "ALL", "ANY", "ARG"};
     static const struct {
@@ -254,8 +261,9 @@ static void scans_and_searches_compile(void **state) {
         }
 }
 
-/* ---- text, errors ---- */
+/* ---- the text itself, and errors ---- */
 
+/* The generated functions look as if written by hand, and no line is too long to read. */
 static void the_source_reads_well(void **state) {
     (void)state;
     const mg_fused e = scaled(MG_F16);
@@ -292,7 +300,7 @@ static void a_wrong_source_is_refused_with_the_compilers_words(void **state) {
     assert_non_null(strstr(mg_error_message(), "identifier \"y\" is undefined"));
 }
 
-static void a_gpu_newer_than_the_compiler_gets_what_its_driver_compiles(void **state) {
+static void a_gpu_newer_than_the_compiler_gets_ptx(void **state) {
     (void)state;
     void *image = NULL;
     size_t bytes = 0;
@@ -316,7 +324,7 @@ int main(void) {
         cmocka_unit_test(reductions_compile),
         cmocka_unit_test(scans_and_searches_compile),
         cmocka_unit_test(a_wrong_source_is_refused_with_the_compilers_words),
-        cmocka_unit_test(a_gpu_newer_than_the_compiler_gets_what_its_driver_compiles),
+        cmocka_unit_test(a_gpu_newer_than_the_compiler_gets_ptx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

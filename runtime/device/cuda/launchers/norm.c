@@ -116,8 +116,8 @@ static mg_status prepare_reduce(mg_kernel_plan *plan) {
     return prepare_columns(plan, false);
 }
 
-/* Partial moments, then one kernel that joins them (Chan et al.), so that the mean is not lost in
- * the variance. */
+/* Partial moments, then a kernel that combines them by the parallel formula of Chan et al., which
+ * does not subtract large numbers. */
 static mg_status run_moments(const mg_call *call) {
     const mg_columns *c = call->plan->state;
     column_params p = c->p;
