@@ -57,6 +57,7 @@ static void find_candidates(contest *c, const mg_kernel_plan *plan) {
         }
 }
 
+/* A single kernel needs no choice: it stands further down in the device's list. */
 static const char *accepts_autotuned(const mg_kernel_plan *plan) {
     contest c;
     if (mg_deterministic()) return "mgpu.deterministic(true) rules out timing";
@@ -128,6 +129,7 @@ static mg_status list_kernels(mg_autotune *t) {
     return MG_OK;
 }
 
+/* The trial buffers take the place of the step's operands. */
 static mg_status run_kernel(mg_autotune *t, int i) {
     contest *c = t->problem;
     const candidate *k = &c->list[i];
@@ -247,6 +249,7 @@ static void adopt_plan(mg_kernel_plan *plan, const candidate *winner) {
                winner->kernel->name);
 }
 
+/* On success the state owns the winner's state; all others are released. */
 static mg_status prepare_autotuned(mg_kernel_plan *plan) {
     contest c;
     int best = 0;

@@ -105,6 +105,7 @@ static mg_status describe_gpu(int ordinal, mg_device_info *info) {
     return MG_OK;
 }
 
+/* With the kernels above; cuda_graph.c does the rest. */
 static mg_status compile_program(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     return mg_cuda_program_compile(d, &set, graph, program);
 }

@@ -23,8 +23,9 @@ typedef struct header {
 
 /* Guards writing: two threads of a process would use the same temporary file. */
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
-static int writes;
+static int writes; /* since the process began, for TRIM_EVERY */
 
+/* Fast enough for sources of some kilobytes, and the full key is compared anyway. */
 uint64_t mg_cuda_hash(uint64_t hash, const void *data, size_t n) {
     const unsigned char *p = data;
     if (hash == 0) hash = 0xcbf29ce484222325u;
@@ -140,12 +141,12 @@ void mg_cuda_cache_write(const char *kind, const char *key, const void *data, si
 
 /* ---- trimming ---- */
 
-typedef struct entry {
+typedef struct entry { /* a file of the folder */
     char name[128];
-    int64_t bytes, changed;
+    int64_t bytes, changed; /* its size and the time of its last change */
 } entry;
 
-typedef struct entries {
+typedef struct entries { /* a growing list */
     entry *items;
     size_t n, room;
 } entries;

@@ -34,6 +34,7 @@ static mg_cuda_image *images_held;                        /* all images of the p
 
 /* ---- making and freeing images ---- */
 
+/* Also of an image that was only half made. */
 static void free_image(mg_cuda_image *m) {
     mg_free(m->name);
     mg_free(m->source);

@@ -81,10 +81,12 @@ mg_status mg_cuda_modules_finish(mg_device *d) {
     return status;
 }
 
+/* When a program could not be compiled: nothing of it was loaded. */
 void mg_cuda_modules_forget(mg_cuda *s) {
     for (int n = count_wanted(s); n > 0; n--) drop_first(s);
 }
 
+/* When the device is closed. */
 void mg_cuda_modules_drop(mg_cuda *s) {
     while (s->modules) drop_first(s);
 }

@@ -76,6 +76,7 @@ static const char *const header_texts[] = {mg_cuda_kernel_h,
 enum { N_HEADERS = sizeof header_names / sizeof *header_names };
 _Static_assert(N_HEADERS == sizeof header_texts / sizeof *header_texts, "a text for each name");
 
+/* NVRTC loads its builtins library itself, from the folder in which it lies (.beside). */
 mg_status mg_nvrtc_open(char version[16]) {
     int major = 0, minor = 0;
     MG_TRY(mg_library_open(&library));
@@ -113,9 +114,9 @@ static void set_options(options *o, int major, int minor) {
     o->own = choose_architecture(10 * major + minor, o->architecture, sizeof o->architecture);
     o->list[0] = o->architecture;
     o->list[1] = "--std=c++17";
-    o->list[2] = "-default-device";
-    o->list[3] = "--fmad=false";
-    o->list[4] = "--diag-suppress=177";
+    o->list[2] = "-default-device";     /* functions without a mark are __device__ */
+    o->list[3] = "--fmad=false";        /* see above */
+    o->list[4] = "--diag-suppress=177"; /* functions of a header that a kernel does not use */
 }
 
 /* The headers count by their hash: they are part of the plug-in and seldom change. */
@@ -164,6 +165,7 @@ static mg_status get_image(nvrtcProgram program, int machine_code, const char *n
     return refuse(program, r, name);
 }
 
+/* A program object lives for one compilation. */
 mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
                            size_t *bytes) {
     char version[16], file[128];

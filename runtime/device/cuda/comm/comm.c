@@ -34,6 +34,7 @@ static cuda_comm *comm_of(mg_comm *comm) {
     return (cuda_comm *)comm;
 }
 
+/* The stream on which a rank's work is enqueued. */
 static CUstream stream_of(const rank *r) {
     return mg_cuda_of(r->device)->stream;
 }

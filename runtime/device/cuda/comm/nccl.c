@@ -63,6 +63,7 @@ mg_comm *mg_nccl_connect(const mg_device_team *team) {
     return comm;
 }
 
+/* One process makes the id, and all processes connect with it. */
 mg_status mg_nccl_make_id(mg_comm_id *id) {
     const mg_comm_kind *nccl = mg_comm_find("nccl");
     return nccl ? nccl->make_id(id) : mg_error_code();

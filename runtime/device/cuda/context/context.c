@@ -27,6 +27,7 @@ mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
     return status;
 }
 
+/* Any thread may use the device; setting the context again is cheap. */
 mg_status mg_cuda_enter(mg_device *d) {
     const mg_cuda *s = d->state;
     if (s->dead)
@@ -113,7 +114,7 @@ static mg_status open_gpu(mg_device *d, mg_cuda *s) {
 static void close_gpu(mg_cuda *s) {
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
         if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
-        mg_blas_close(s);
+        mg_blas_close(s); /* the libraries before the stream that they use */
         mg_dnn_close(s);
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
@@ -137,6 +138,7 @@ static void close_gpu(mg_cuda *s) {
     mg_free(s);
 }
 
+/* After an error there is no device: everything made so far is freed. */
 mg_status mg_cuda_open(mg_device *d) {
     MG_TRY(mg_cuda_driver_open());
     mg_cuda *s = mg_alloc_zero(sizeof *s);
@@ -155,6 +157,7 @@ mg_status mg_cuda_open(mg_device *d) {
     return status;
 }
 
+/* Also for a device that could not be opened. */
 void mg_cuda_close(mg_device *d) {
     if (d->state) close_gpu(d->state);
     d->state = NULL;

@@ -43,6 +43,7 @@ static void driver_start(void) {
         opened = MG_OK;
 }
 
+/* The driver cannot be opened twice: pthread_once, also for threads that come at the same time. */
 mg_status mg_cuda_driver_open(void) {
     pthread_once(&once, driver_start);
     return opened == MG_OK ? MG_OK : mg_fail(opened, "%s", problem);

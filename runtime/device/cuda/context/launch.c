@@ -57,11 +57,13 @@ mg_status mg_cuda_find(mg_device *d, const char *name, CUfunction *function) {
     return status;
 }
 
+/* The functions themselves belong to the modules. */
 void mg_cuda_free_kernel_table(mg_cuda *s) {
     mg_free(s->found);
     s->found = NULL;
 }
 
+/* In the order of mg_dtype. */
 mg_status mg_cuda_find_typed(mg_device *d, const char *name, mg_dtype t, CUfunction *function) {
     static const char *const types[MG_N_DTYPES] = {"bool", "u8",  "i32", "i64",
                                                    "bf16", "f16", "f32", "f64"};

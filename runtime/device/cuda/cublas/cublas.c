@@ -28,6 +28,7 @@ mg_status mg_blas_open(mg_device *d, cublasLtHandle_t *handle) {
     return MG_OK;
 }
 
+/* Called with the device's context current, after the stream was waited for. */
 void mg_blas_close(mg_cuda *s) {
     if (s->blas) mg_blas.cublasLtDestroy(s->blas);
     s->blas = NULL;

@@ -35,6 +35,7 @@ typedef struct state {
     mg_bias_relu apart;     /* the kernel that follows where the step wants relu and it has not */
 } state;
 
+/* Also of a state that was only half made. */
 static void release_matmul(void *kept) {
     state *s = kept;
     if (s->what) mg_blas.cublasLtMatmulDescDestroy(s->what);
@@ -46,6 +47,7 @@ static void release_matmul(void *kept) {
 
 /* ---- describing the product ---- */
 
+/* CUDA's name of a floating dtype. */
 static cudaDataType_t type_of(mg_dtype t) {
     return t == MG_F16    ? CUDA_R_16F
            : t == MG_BF16 ? CUDA_R_16BF
@@ -215,6 +217,7 @@ static mg_status list_algorithms(mg_autotune *t) {
     return MG_OK;
 }
 
+/* The vector's address is part of the operation's description. */
 static mg_status run_algorithm(mg_autotune *t, int i) {
     const algorithm_choice *c = t->problem;
     cublasStatus_t r = set_vector(c->state, t->buffers[BUFFER_VECTOR]);
@@ -224,6 +227,7 @@ static mg_status run_algorithm(mg_autotune *t, int i) {
     return mg_blas_check(t->device, r, "matmul");
 }
 
+/* The library's struct as it is: cuBLASLt documents that it may be saved and used again. */
 static void *save_algorithm(mg_autotune *t, int i, size_t *bytes) {
     const algorithm_choice *c = t->problem;
     void *copy = mg_alloc(sizeof c->list[i]);

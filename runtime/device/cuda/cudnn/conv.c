@@ -54,6 +54,7 @@ static void image_dims(int64_t to[4], const mg_shape *s) {
     memcpy(to, dims, sizeof dims);
 }
 
+/* The kernel's sizes; groups follow from them. */
 static void weight_dims(int64_t to[4], const mg_shape *s) {
     const int64_t dims[4] = {s->dim[3], s->dim[2], s->dim[0], s->dim[1]};
     memcpy(to, dims, sizeof dims);
@@ -93,7 +94,7 @@ static mg_dnn_conv conv_of(const mg_kernel_plan *plan, state *s) {
         if (numbers[i] == MG_DNN_Y) image_dims(c.y, &port->value->shape);
     }
     for (int i = 0; i < 2; i++) {
-        c.strides[i] = a->strides.v[i];
+        c.strides[i] = a->strides.v[i]; /* rows, then columns */
         c.dilations[i] = a->dilations.v[i];
         c.before[i] = a->pads.v[2 * i];
         c.after[i] = a->pads.v[2 * i + 1];
@@ -133,12 +134,14 @@ static mg_status list_plans(mg_autotune *t) {
     return MG_OK;
 }
 
+/* Over the trial's buffers, which are in the order of s->numbers. */
 static mg_status run_plan(mg_autotune *t, int i) {
     const plan_choice *p = t->problem;
     return mg_dnn_plan_run(&p->plans[i], p->handle, p->state->n, p->state->numbers, t->buffers,
                            t->workspace);
 }
 
+/* As the text that cuDNN makes of a plan. */
 static void *save_plan(mg_autotune *t, int i, size_t *bytes) {
     const plan_choice *p = t->problem;
     return mg_dnn_plan_write(&p->plans[i], bytes);

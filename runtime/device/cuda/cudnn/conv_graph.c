@@ -38,6 +38,7 @@ static descriptor end(builder *b, descriptor d) {
     return d;
 }
 
+/* Descriptors are attributes of other descriptors. */
 static void set_descriptor(builder *b, descriptor d, cudnnBackendAttributeName_t name,
                            descriptor value) {
     set(b, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
@@ -49,7 +50,7 @@ static void set_descriptor(builder *b, descriptor d, cudnnBackendAttributeName_t
 static descriptor tensor(builder *b, int64_t number, const int64_t dims[4], cudnnDataType_t type) {
     const descriptor t = begin(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t strides[4] = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
-    const int64_t alignment = 16;
+    const int64_t alignment = 16; /* bytes that all our tensors keep */
     const bool is_virtual = number >= SUM;
     set(b, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
     set(b, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -113,7 +114,7 @@ static descriptor convolution(builder *b, const mg_dnn_conv *c, descriptor y) {
     const cudnnDataType_t type = mg_dnn_type(c->dtype);
     const descriptor x = tensor(b, MG_DNN_X, c->x, type), w = tensor(b, MG_DNN_W, c->w, type);
     const descriptor shape = geometry(b, c), d = begin(b, f->type);
-    const float one = 1, zero = 0;
+    const float one = 1, zero = 0; /* the result is 1 * conv + 0 * what was there */
     set_descriptor(b, d, f->geometry, shape);
     set_descriptor(b, d, f->x, x);
     set_descriptor(b, d, f->w, w);
@@ -177,6 +178,7 @@ mg_status mg_dnn_graph_make(mg_dnn_graph *g, const mg_dnn_target *target, const 
     return mg_dnn_check(b.status, "describe a convolution");
 }
 
+/* In the reverse order of their making: a descriptor refers to earlier ones. */
 void mg_dnn_graph_drop(mg_dnn_graph *g) {
     while (g->n) mg_dnn.cudnnBackendDestroyDescriptor(g->made[--g->n]);
 }

@@ -12,6 +12,7 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { MOST_ENGINES = 64 }; /* configurations asked of the heuristics */
 
+/* *d is NULL after an error. */
 static cudnnStatus_t make_descriptor(cudnnBackendDescriptorType_t type, descriptor *d) {
     *d = NULL;
     return mg_dnn.cudnnBackendCreateDescriptor(type, d);
@@ -196,6 +197,7 @@ mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dt
     return mg_dnn_check(last, "find an algorithm");
 }
 
+/* The plan refers to its engine, so it goes first. */
 void mg_dnn_plan_drop(mg_dnn_plan *p) {
     drop(&p->plan);
     drop(&p->engine);
@@ -203,6 +205,7 @@ void mg_dnn_plan_drop(mg_dnn_plan *p) {
 
 /* ---- plans as text, for the disk cache ---- */
 
+/* Asked for no bytes, cuDNN tells the length. */
 char *mg_dnn_plan_write(const mg_dnn_plan *p, size_t *bytes) {
     const cudnnBackendAttributeName_t json = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
     int64_t n = 0;
@@ -245,6 +248,8 @@ static cudnnStatus_t fill_pack(descriptor d, int n, const int64_t *numbers, void
     return mg_dnn.cudnnBackendFinalize(d);
 }
 
+/* A variant pack per run: making one takes cuDNN a few microseconds, and a captured graph does
+ * not need it any more. */
 mg_status mg_dnn_plan_run(const mg_dnn_plan *p, cudnnHandle_t handle, int n, const int64_t *numbers,
                           void *const *addresses, void *workspace) {
     descriptor d;

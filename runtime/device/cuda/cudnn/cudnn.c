@@ -6,10 +6,12 @@ mg_cudnn mg_dnn;
 MG_LIBRARY(library, mg_dnn, MG_CUDNN, .file = "libcudnn.so.9", .what = "cuDNN 9",
            .install = "install libcudnn9-cuda-13, or pip's nvidia-cudnn-cu13");
 
+/* MG_LIBRARY opens it once; later calls report the same outcome. */
 mg_status mg_dnn_open(void) {
     return mg_library_open(&library);
 }
 
+/* f64 has a name too, but accepts_conv refuses it: cuDNN would compute in float. */
 cudnnDataType_t mg_dnn_type(mg_dtype t) {
     return t == MG_F16    ? CUDNN_DATA_HALF
            : t == MG_BF16 ? CUDNN_DATA_BFLOAT16
@@ -58,6 +60,7 @@ static mg_status get_handle(const mg_cuda *s, void **place, cudnnHandle_t *handl
     return MG_OK;
 }
 
+/* For the thread with the device's turn, and below for the thread that compiles. */
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
     return get_handle(d->state, &mg_cuda_of(d)->dnn, handle);
 }
@@ -66,6 +69,7 @@ mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle) {
     return get_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
 }
 
+/* The stream has been waited for: nothing uses the handles any more. */
 void mg_dnn_close(mg_cuda *s) {
     if (s->dnn) mg_dnn.cudnnDestroy(s->dnn);
     if (s->dnn_planner) mg_dnn.cudnnDestroy(s->dnn_planner);

@@ -66,12 +66,14 @@ static bool matches_run(const program *p, const recording *r, const mg_run *run,
            memcmp(r->external, run->external, (size_t)p->n_external * sizeof *r->external) == 0;
 }
 
+/* A linear search over a few slots: comparing addresses costs less than a hash of them. */
 static recording *find_graph(program *p, const mg_run *run, int first) {
     for (int i = 0; i < MOST_GRAPHS; i++)
         if (matches_run(p, &p->graphs[i], run, first)) return &p->graphs[i];
     return NULL;
 }
 
+/* Leaves the slot empty, with its list of addresses for the next graph. */
 static void drop_graph(recording *r) {
     if (r->graph) mg_cu.cuGraphExecDestroy(r->graph);
     r->graph = NULL;
@@ -297,6 +299,7 @@ static mg_status read_capture_mode(capture_mode *mode) {
     return mg_fail(MG_USAGE, "MGPU_CUDA_GRAPH is \"%s\": it must be parallel, chain or no", text);
 }
 
+/* The program owns the fused steps, as its calls refer to them. */
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
                                   const mg_kernel_graph *graph, mg_program **made) {
     capture_mode mode;

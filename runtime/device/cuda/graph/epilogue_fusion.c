@@ -29,6 +29,7 @@ static const mg_value *value_of(const fusion *f, int value) {
     return &f->graph->values[value];
 }
 
+/* Whether the step has the value as an input. */
 static bool reads_value(const mg_step *s, int value) {
     for (int i = 0; i < s->n_in; i++)
         if (s->in[i] == value) return true;

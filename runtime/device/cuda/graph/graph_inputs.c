@@ -50,6 +50,7 @@ static void list_values(mg_cuda_graph_inputs *p, const mg_kernel_graph *graph) {
         if (p->list[i].bytes > 0 && p->list[i].bytes <= LARGEST) p->list[p->n++] = p->list[i];
 }
 
+/* The list has room for all external values, of which it holds those that may move. */
 mg_cuda_graph_inputs *mg_cuda_graph_inputs_new(mg_device *d, const mg_kernel_graph *graph) {
     const size_t n = (size_t)graph->n_external;
     mg_cuda_graph_inputs *p = mg_alloc_zero(sizeof *p + n * sizeof *p->list);
@@ -88,6 +89,7 @@ static void count_run(value *v, mg_device *d, const void *address) {
     }
 }
 
+/* On the device's stream: before the graph, or after it. */
 static mg_status copy_value(mg_device *d, void *to, const void *from, size_t bytes) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->turn);
@@ -101,6 +103,7 @@ static bool is_used_in(const value *v, const mg_run *run) {
     return run->phase == MG_BOTH_PHASES || run->phase == v->phase;
 }
 
+/* A value that got its memory in this run is copied there in this very run. */
 mg_status mg_cuda_graph_inputs_copy_in(mg_cuda_graph_inputs *p, const mg_run *run,
                                        void *const **external) {
     memcpy(p->external, run->external, (size_t)p->n_external * sizeof *p->external);

@@ -32,6 +32,7 @@ typedef struct shapes { /* of image, kernel and result, whichever of them the st
     const mg_shape *x, *w, *y;
 } shapes;
 
+/* The shapes of an input and of the output. */
 static const mg_shape *in(const mg_kernel_plan *plan, int i) {
     return &plan->in[i].value->shape;
 }
@@ -76,6 +77,7 @@ static const char *refusal(const mg_kernel_plan *plan, shapes s) {
     return NULL;
 }
 
+/* The three forms are accepted by the same rules. */
 static const char *accepts_forward(const mg_kernel_plan *plan) {
     return refusal(plan, of_forward(plan));
 }
@@ -158,6 +160,7 @@ static mg_status run_forward(const mg_call *call) {
     return launch_rows(call, p.x, p);
 }
 
+/* The gradient of the image reads dy, aligned like the image in the other forms. */
 static mg_status run_input(const mg_call *call) {
     depth_params p = ((const state *)call->plan->state)->p;
     p.dy = call->in[0];

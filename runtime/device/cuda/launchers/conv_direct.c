@@ -27,6 +27,7 @@ typedef struct state {
     int threads, shared;      /* of a block; shared memory in bytes */
 } state;
 
+/* For sizes that are known to fit an int after clamping. */
 static int at_most(int64_t wanted, int64_t limit) {
     return (int)(wanted < limit ? wanted : limit);
 }
@@ -129,6 +130,7 @@ static const char *plan_params(const mg_kernel_plan *plan, bool gradient, direct
                        shape(y), p);
 }
 
+/* The parameters are computed and thrown away: only the verdict counts here. */
 static const char *accepts_direct(const mg_kernel_plan *plan) {
     direct_params p;
     return plan_params(plan, false, &p);
@@ -191,6 +193,7 @@ static bool in_vectors(const mg_kernel_plan *plan, const direct_params *p, const
     return p->k % MG_DIRECT_VECTOR == 0 && (uintptr_t)address % (bytes < 16 ? bytes : 16) == 0;
 }
 
+/* Stores go by vectors of output channels if their number and the address allow it. */
 static mg_status run_direct(const mg_call *call) {
     const state *s = call->plan->state;
     direct_params p = s->p;

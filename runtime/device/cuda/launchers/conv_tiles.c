@@ -22,6 +22,7 @@ typedef struct state {
     int64_t blocks;
 } state;
 
+/* The shape of an operand. */
 static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
     return &plan->in[i].value->shape;
 }
@@ -31,6 +32,8 @@ static bool few_positions(const mg_shape *s) {
     return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
 }
 
+/* Everything but what overflows 32-bit positions: these kernels are the last before the host
+ * fallback. */
 static const char *accepts_tiled(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const bool weight = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
@@ -124,11 +127,13 @@ static mg_status prepare_weight(mg_kernel_plan *plan) {
     return find_kernel(plan, "conv_grad_weight", &s->function);
 }
 
+/* One block per tile. */
 static mg_status launch_tiles(const mg_call *call, const conv_params *p) {
     const state *s = call->plan->state;
     return mg_cuda_launch(call->plan->device, s->function, s->blocks, MG_TILE_THREADS, 0, p);
 }
 
+/* The addresses by form: x, w and y are the image, the kernel and the result, or its gradient. */
 static mg_status run_forward(const mg_call *call) {
     conv_params p = ((const state *)call->plan->state)->p;
     p.x = call->in[0];

@@ -15,6 +15,7 @@ enum { THREADS = 256 };
 
 /* ---- full ---- */
 
+/* One kernel for all dtypes: it stores bytes. */
 static mg_status prepare_full(mg_kernel_plan *plan) {
     return mg_cuda_find(plan->device, "fill", (CUfunction *)&plan->state);
 }
@@ -62,6 +63,7 @@ mg_draw mg_cuda_draw(const mg_call *call) {
     return draw;
 }
 
+/* One kernel per kind of distribution and dtype. */
 static mg_status prepare_random(mg_kernel_plan *plan) {
     static const char *const kinds[] = {[MG_RANDOM_UNIFORM] = "uniform",
                                         [MG_RANDOM_NORMAL] = "normal",

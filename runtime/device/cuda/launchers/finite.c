@@ -35,6 +35,7 @@ static mg_status compile_check(const mg_kernel_plan *plan, mg_dtype t,
     return status;
 }
 
+/* A kernel for each floating dtype among the inputs. */
 static mg_status prepare_all_finite(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;

@@ -17,6 +17,7 @@ enum {
 
 /* ---- the form ---- */
 
+/* Bytes of an element of output o, and below of input i. */
 static size_t out_size(const mg_kernel_plan *plan, int o) {
     return mg_dtype_size(plan->out[o].value->dtype);
 }
@@ -87,6 +88,7 @@ static void put_axes(mg_fused_params *g, const mg_axes *axes, int64_t (*stride)[
         if (g->form.way[i] >= MG_WAY_ALONG) put_words(g, &stride[i][last], 1);
 }
 
+/* At most `vector` rows, as vectors are powers of two. */
 int64_t mg_fused_row(int64_t columns, int vector) {
     int64_t row = columns;
     while (row % vector != 0) row += columns;
@@ -150,6 +152,7 @@ mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params
 
 /* ---- addresses ---- */
 
+/* To a whole vector, or to the largest access. */
 static bool is_aligned(const void *p, size_t size, int vector) {
     const size_t bytes = size * (size_t)vector;
     return (uintptr_t)p % (bytes < ACCESS ? bytes : ACCESS) == 0;

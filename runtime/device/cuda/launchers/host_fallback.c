@@ -17,6 +17,7 @@ static size_t padded_bytes(const mg_port *port) {
     return (mg_value_bytes(port->value) + 63) / 64 * 64;
 }
 
+/* The reference kernel may keep a state and ask for scratch; both stay on the host. */
 static mg_status prepare_fallback(mg_kernel_plan *plan) {
     state *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -79,4 +80,4 @@ const mg_kernel mg_cuda_host_fallback = {.name = "reference",
                                          .prepare = prepare_fallback,
                                          .run = run_fallback,
                                          .release = release_fallback,
-                                         .waits = true};
+                                         .waits = true}; /* for the GPU: it cannot be captured */

@@ -67,11 +67,13 @@ typedef struct state {
     mg_product product;
 } state;
 
+/* Any float dtype and any shape. Column sums are for cuBLASLt or a step of their own. */
 static const char *accepts_matmul(const mg_kernel_plan *plan) {
     if (plan->step->n_out > 1) return "it has no column sums";
     return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
+/* One kernel for all shapes: it bounds-checks its tiles. */
 static mg_status prepare_matmul(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -96,7 +98,7 @@ static mg_status run_matmul(const mg_call *call) {
                        .turn_a = m->turn_a,
                        .turn_b = m->turn_b,
                        .relu = m->relu};
-    for (int i = 0; i < m->batch.rank; i++) {
+    for (int i = 0; i < m->batch.rank; i++) { /* where the matrices of the batch lie */
         p.dim[i] = m->batch.dim[i];
         p.stride_a[i] = m->stride_a[i];
         p.stride_b[i] = m->stride_b[i];

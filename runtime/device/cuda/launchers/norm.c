@@ -18,6 +18,7 @@ enum {
     EACH_VECTOR = 2  /* and by vectors, which load four times as much per thread */
 };
 
+/* x as a matrix: channels are the last axis, rows all others. */
 static int64_t channels_of(const mg_value *x) {
     return x->shape.dim[x->shape.rank - 1];
 }
@@ -146,6 +147,7 @@ typedef struct state {
     CUfunction one, vector; /* vector: NULL if the channels are no multiple of VECTOR */
 } state;
 
+/* By vectors of channels if that is possible. */
 static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);

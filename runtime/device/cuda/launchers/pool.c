@@ -9,7 +9,10 @@
 #include "ops/attrs.h"
 #include <stdio.h>
 
-enum { THREADS = 128, VECTOR = 4 };
+enum {
+    THREADS = 128,
+    VECTOR = 4, /* channels that a thread takes at once */
+};
 
 typedef struct state {
     CUfunction one, vector; /* vector: NULL if the channels are no multiple of VECTOR */
@@ -74,11 +77,12 @@ static mg_status launch_pool(const mg_call *call, const void *x, const void *v) 
     p.v = v;
     p.out = call->out[0];
     if (vector) p.c /= VECTOR;
-    const int64_t most = 1 << 20;
+    const int64_t most = 1 << 20; /* blocks: they loop over the rest */
     return mg_cuda_launch(call->plan->device, vector ? s->vector : s->one,
                           s->rows < most ? s->rows : most, THREADS, 0, &p);
 }
 
+/* Shapes of the step's operands and result. */
 static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
     return &plan->in[i].value->shape;
 }
@@ -87,6 +91,7 @@ static const mg_shape *out_shape(const mg_kernel_plan *plan) {
     return &plan->out[0].value->shape;
 }
 
+/* The forward forms, and max_pool2d_pick: a block takes a row of the pooled image. */
 static mg_status prepare_max(mg_kernel_plan *plan) {
     return prepare_pool(plan, "max_pool", in_shape(plan, 0), out_shape(plan), false);
 }
@@ -104,10 +109,12 @@ static mg_status prepare_avg(mg_kernel_plan *plan) {
     return prepare_pool(plan, "avg_pool", in_shape(plan, 0), out_shape(plan), false);
 }
 
+/* Only the gradient of the result is an input: averaging needs no image. */
 static mg_status prepare_avg_grad(mg_kernel_plan *plan) {
     return prepare_pool(plan, "avg_pool_grad", out_shape(plan), in_shape(plan, 0), true);
 }
 
+/* The maximum is found by the values themselves. */
 static mg_status run_max(const mg_call *call) {
     return launch_pool(call, call->in[0], call->in[0]);
 }

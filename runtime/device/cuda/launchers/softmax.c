@@ -12,7 +12,11 @@
 #include "ops/loops.h"
 #include <string.h>
 
-enum { THREADS = 256, WARP = 32, LONG = 1024 };
+enum {
+    THREADS = 256,
+    WARP = 32,   /* also: runs side by side from which threads take one each */
+    LONG = 1024, /* elements of a run from which a block takes it */
+};
 
 /* ---- softmax ---- */
 
@@ -47,6 +51,7 @@ static mg_status prepare_softmax(mg_kernel_plan *plan) {
                               y->dtype, &s->function);
 }
 
+/* softmax_grad reads y and dy; the others read x. */
 static mg_status run_softmax(const mg_call *call) {
     const softmax_state *s = call->plan->state;
     softmax_params p = s->p;
@@ -91,6 +96,7 @@ static mg_status prepare_cross_entropy(mg_kernel_plan *plan) {
                               x->dtype, &s->function);
 }
 
+/* `targets` are probabilities, or labels of label_bytes each. */
 static mg_status run_cross_entropy(const mg_call *call) {
     const cross_entropy_state *s = call->plan->state;
     cross_entropy_params p = s->p;
