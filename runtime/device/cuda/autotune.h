@@ -24,7 +24,7 @@ struct mg_autotune {
     void *problem;          /* whatever the functions below need */
     const char *what;       /* for the dispatch log, such as "conv2d" */
     const char *kind;       /* prefix of the cache entry's file name */
-    const char *key;        /* the problem in full; NULL under mgpu.deterministic(true) */
+    const char *key;        /* the problem in full; NULL: nothing is cached */
     bool must_keep_nan;     /* NaN inputs must give a NaN result (a fused relu may return 0) */
     const mg_value *result; /* its dtype and shape: one element of it is checked */
     int result_buffer;      /* which of the buffers holds it */

@@ -221,7 +221,7 @@ static mg_status choose_kernel(contest *c, int *best) {
     mg_autotune t = {.device = plan->device,
                      .problem = c,
                      .what = plan->step->op->name,
-                     .kind = "kernel",
+                     .kind = "kernel_choice",
                      .key = key.s,
                      .result = plan->out[0].value,
                      .result_buffer = plan->step->n_in,
