@@ -1,15 +1,18 @@
-/* y = relu(y + bias), in place, the bias along the last axis: after a library's kernel that does not
- * do it too. relu(NaN) is NaN. */
+/* y = relu(y + bias), in place; the bias has one element per channel (last axis). Runs after a
+ * library's kernel that cannot do this as its epilogue. relu(NaN) is NaN. */
 #include "device/cuda/kernels/bias_relu_params.h"
 #include "device/cuda/kernels/kernel.h"
 
+/* One element, in float whatever the dtype. NaN < 0 is false, so NaN passes. */
 DEVICE float mg_bias_relu(float v, float bias, int relu) {
     v += bias;
     return relu && v < 0 ? 0 : v;
 }
 
-/* The second one takes several elements at once; from one turn to the next the channels are the
- * same. */
+/* bias_relu_<dtype>: a thread takes one element at a time.
+ * bias_relu_vector_<dtype>: a thread takes MG_BIAS_VECTOR elements in one access. The host launches
+ * so many threads that the grid's stride is a multiple of the channels; a thread then has the same
+ * channels in each turn and loads their bias once. */
 #define BIAS_RELU(dtype, stored)                                                                   \
     KERNEL(bias_relu_##dtype, bias_relu_params) {                                                  \
         for (int64_t i = FIRST; i < p.count; i += STEP) {                                          \

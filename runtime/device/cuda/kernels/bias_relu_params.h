@@ -5,9 +5,9 @@
 enum { MG_BIAS_VECTOR = 4 };
 
 typedef struct bias_relu_params {
-    void *y;
-    const void *bias; /* NULL: none */
-    long long count, channels;
+    void *y;                   /* {count / channels, channels}, changed in place */
+    const void *bias;          /* {channels}; NULL: none */
+    long long count, channels; /* elements of y and of the last axis */
     int relu;
 } bias_relu_params;
 

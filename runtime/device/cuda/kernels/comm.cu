@@ -1,10 +1,13 @@
-/* Reductions among the devices that share a GPU: elements of every rank's `in`, from the first rank
- * to the last, to the `out` of ranks [from, to). */
+/* All-reduce and reduce among virtual devices on one GPU, where NCCL cannot be used: reads elements
+ * [first, last) of every rank's `in`, combines them from the first rank to the last (a fixed order,
+ * so the bits are the same every time), and writes the result to the `out` of ranks [from, to). */
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/params.h"
 
 #define SAME(v) (v)
 
+/* TO makes a number of an element, FROM an element of a number. op: 0 sum, 1 max, 2 min. A sum is
+ * rounded to the dtype after each rank; max and min propagate NaN. */
 #define REDUCE(name, type, real, TO, FROM)                                                         \
     KERNEL(reduce_ranks_##name, reduce_ranks_params) {                                             \
         for (int64_t i = p.first + FIRST; i < p.last; i += STEP) {                                 \
@@ -22,6 +25,7 @@
         }                                                                                          \
     }
 
+/* Small integers are added in int and cut to their type; a sum of bools is "any". */
 REDUCE(bool, uint8_t, int, SAME, 0 !=)
 REDUCE(u8, uint8_t, int, SAME, (uint8_t))
 REDUCE(i32, int32_t, int32_t, SAME, SAME)

@@ -1,8 +1,24 @@
-/* Convolutions without a library, any strides, pads, dilations and groups: what cuDNN does not
- * take. */
+/* Convolutions without a library, each with its forward pass and both gradients. Three algorithms;
+ * the host chooses one by the shapes:
+ *
+ *     conv_body.h          matrix product in tiles (implicit GEMM). Takes any strides, pads,
+ * dilations and groups; used for what cuDNN does not take conv_direct_body.h   few input channels,
+ * as in a network's first layer: image patch and weights in shared memory conv_depth_body.h
+ * depthwise: each input channel has kernels of its own
+ *
+ * Images are {n, h, w, c}, weights {kh, kw, c, k}: the last axis is contiguous. */
+#include "device/cuda/kernels/conv_depth_params.h"
+#include "device/cuda/kernels/conv_direct_params.h"
 #include "device/cuda/kernels/index.h"
+#include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/product_params.h"
 #include "device/cuda/kernels/tile.h"
 
 #define BODY "device/cuda/kernels/conv_body.h"
+#include "device/cuda/kernels/each_float.h"
+
+#define BODY "device/cuda/kernels/conv_direct_body.h"
+#include "device/cuda/kernels/each_float.h"
+
+#define BODY "device/cuda/kernels/conv_depth_body.h"
 #include "device/cuda/kernels/each_float.h"

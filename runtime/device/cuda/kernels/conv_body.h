@@ -1,9 +1,18 @@
-/* Convolutions for one dtype as products of matrices: see conv.cu. A row or column of a matrix is a
- * pixel, or a cell of a kernel with a channel. */
+/* Convolutions of one dtype as matrix products in tiles (implicit GEMM).
+ *
+ * The matrices are never stored: TILE_PRODUCT (tile.h) reads their elements through the functions
+ * below, which turn a row and column into image coordinates. With o a pixel of the result, "at" a
+ * pixel of the image, and a tap one cell of a kernel with one channel, the products are
+ *
+ *     conv              y{o, k}   = sum over taps   of x{o, tap}  * w{tap, k}
+ *     conv_grad_input   dx{at, c} = sum over taps   of dy{at, tap} * w{tap, c}
+ *     conv_grad_weight  dw{tap, k} = sum over pixels of x{o, tap} * dy{o, k}
+ *
+ * A block makes one tile of MG_TILE x MG_TILE results of one group. */
 
 #ifndef MG_CONV_SPLIT
 #define MG_CONV_SPLIT
-/* What is left of *i, which becomes *i / d. */
+/* Divides *i by d in place and returns the remainder: peels off the innermost coordinate. */
 DEVICE int64_t mg_conv_split(uint32_t *i, mg_divisor d) {
     const uint32_t whole = *i, quotient = mg_divide(whole, d);
     *i = quotient;
@@ -11,7 +20,7 @@ DEVICE int64_t mg_conv_split(uint32_t *i, mg_divisor d) {
 }
 #endif
 
-/* x at tap (i, j) of output pixel o of an image, channel c of a group; 0 in the padding. */
+/* The element of x that `tap` reads for output pixel o (over all images); 0 in the padding. */
 DEVICE REAL NAME(conv_x)(const conv_params *p, int64_t o, int64_t tap, int group) {
     uint32_t row = (uint32_t)tap, n = (uint32_t)o;
     const int64_t c = mg_conv_split(&row, p->by_c), column = mg_conv_split(&row, p->by_kw);
@@ -22,7 +31,9 @@ DEVICE REAL NAME(conv_x)(const conv_params *p, int64_t o, int64_t tap, int group
     return LOAD(p->x, ((n * p->h + y) * p->wide + x) * p->c * p->groups + group * p->c + c);
 }
 
-/* dy where tap (i, j) meets pixel `at` of the image, kernel k of a group; 0 where none does. */
+/* The element of dy whose result read image pixel `at` through `tap`; 0 if there is none, because
+ * it lies outside the result or because the stride skips the pixel. Here a tap is a cell of a
+ * kernel with an output channel k. */
 DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int group) {
     uint32_t row = (uint32_t)tap, n = (uint32_t)at;
     const int64_t k = mg_conv_split(&row, p->by_k), column = mg_conv_split(&row, p->by_kw);
@@ -36,6 +47,8 @@ DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int gro
     return LOAD(p->y, ((n * p->oh + oy) * p->ow + ox) * p->k * p->groups + group * p->k + k);
 }
 
+/* Block number to tile: TILES sets the group and the tile's first row and column. Blocks count the
+ * tiles across first, then down, then the groups (and splits, for conv_grad_weight). */
 #define ROW0 (blockIdx.x / across % down * MG_TILE)
 #define COLUMN0 (blockIdx.x % across * MG_TILE)
 #define TILES(rows, columns)                                                                       \
@@ -44,9 +57,10 @@ DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int gro
     const int group = (int)(blockIdx.x / (down * across) % p.groups);                              \
     const int64_t row0 = ROW0, column0 = COLUMN0
 
-/* w of a group: {kh, kw, c, k}, k all kernels */
+/* The weight at a tap for kernel j of the group. In memory a row has the kernels of all groups. */
 #define W_AT(tap, j) LOAD(p.w, (tap)*p.k *p.groups + group * p.k + (j))
 
+/* y = conv(x, w), then + bias and relu if asked for. relu keeps NaN: NaN < 0 is false. */
 #define A_AT(o, tap) NAME(conv_x)(&p, o, tap, group)
 #define PUT_AT(o, j, v)                                                                            \
     do {                                                                                           \
@@ -63,6 +77,7 @@ KERNEL(NAME(conv), conv_params) {
 #undef A_AT
 #undef PUT_AT
 
+/* dx: the gradient of the image, from dy and w. */
 #define A_AT(at, tap) NAME(conv_dy)(&p, at, tap, group)
 #define B_AT(tap, j)                                                                               \
     LOAD(p.w, (((tap) / p.k) * p.c + (j)) * p.k * p.groups + group * p.k + (tap) % p.k)
@@ -76,7 +91,9 @@ KERNEL(NAME(conv_grad_input), conv_params) {
 #undef B_AT
 #undef PUT_AT
 
-/* The pixels are split among blocks, whose sums are added up in order. */
+/* dw: the gradient of the weights, from x and dy. The sum runs over all pixels, of which there are
+ * many, while dw has few tiles; so the pixels are split into p.splits ranges, each with its own
+ * blocks and partial sums, which add_parts (parts.cu) adds in a fixed order. */
 #define A_AT(tap, o) NAME(conv_x)(&p, o, tap, group)
 #define B_AT(o, j) LOAD(p.y, (o)*p.k *p.groups + group * p.k + (j))
 #define PUT_AT(tap, j, v)                                                                          \

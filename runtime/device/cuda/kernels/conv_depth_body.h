@@ -1,6 +1,14 @@
-/* Depthwise convolutions for one dtype: see conv_depth.cu. A block takes a row of the result, a
- * thread channels of a pixel, VECTOR of them in one access (which each have one kernel then). */
+/* Depthwise convolutions of one dtype: each input channel is convolved with `each` kernels of its
+ * own, so k = c * each and output channel k reads input channel k / each.
+ *
+ * This is no matrix product: there is about as much to read as to compute, so memory decides the
+ * speed. Neighbouring threads take neighbouring channels, whose elements are adjacent in memory.
+ *
+ * DEPTH defines the forward pass and the gradient of x. A block takes one row of pixels of what it
+ * writes, a thread VECTOR channels of a pixel in one access. The vector form needs each == 1 (a
+ * vector of channels then has one vector of kernels), and p.k counts vectors. */
 
+/* y = conv(x, w), then + bias and relu if asked for. relu keeps NaN: NaN < 0 is false. */
 #define DEPTH(VECTOR, KIND)                                                                        \
     typedef struct KIND(depth_cells) {                                                             \
         STORED at[VECTOR];                                                                         \
@@ -34,7 +42,8 @@
             }                                                                                      \
     }                                                                                              \
                                                                                                    \
-    /* A pixel looks for the results it has gone into. */                                          \
+    /* dx: each thread gathers, for its pixel and channels, all results that read that pixel; so   \
+     * no atomics are needed. */                                                                   \
     KERNEL(KIND(depth_input), depth_params) {                                                      \
         const KIND(depth_cells) *dy = (const KIND(depth_cells) *)p.dy;                             \
         const KIND(depth_cells) *w = (const KIND(depth_cells) *)p.w;                               \
@@ -64,6 +73,7 @@
             }                                                                                      \
     }
 
+/* depth_f32 and depth_vector_f32, and so on for each dtype. */
 #define ONE(x) NAME(x)
 #define FOUR(x) NAME(x##_vector)
 DEPTH(1, ONE)
@@ -72,7 +82,8 @@ DEPTH(4, FOUR)
 #undef FOUR
 #undef DEPTH
 
-/* The products of the pixels of a row that are `lane`'s, for some taps of a kernel. */
+/* For kernel k, adds x * dy over the pixels lane, lane + lanes, ... of row r of dy to the sums of
+ * MG_DEPTH_TAPS taps, whose offsets in the image are tap_y, tap_x. */
 DEVICE void NAME(depth_add)(const depth_params *p, int64_t r, int k, int lane, int lanes,
                             const int *tap_y, const int *tap_x, REAL *sum) {
     const int64_t image = r / p->oh * p->h;
@@ -87,8 +98,11 @@ DEVICE void NAME(depth_add)(const depth_params *p, int64_t r, int k, int lane, i
     }
 }
 
-/* Block b: neighbouring kernels, some taps, a chunk of the rows of dy; a thread has a kernel and a
- * lane of the pixels. Lanes are added up in the end, chunks by another kernel. */
+/* dw: the gradient of the weights. A block takes p.width neighbouring kernels, MG_DEPTH_TAPS taps
+ * and one chunk of the rows of dy. A thread has one kernel and one lane: every lanes-th pixel of a
+ * row. The block adds its lanes in shared memory and writes the partial sums of its chunk, which
+ * add_parts (parts.cu) adds in a fixed order. Taps beyond the last are clamped, computed and not
+ * written. */
 KERNEL(NAME(depth_weight), depth_params) {
     __shared__ REAL cells[MG_DEPTH_THREADS];
     const int t = threadIdx.x, lanes = MG_DEPTH_THREADS / p.width, lane = t / p.width;

@@ -1,12 +1,22 @@
-/* Convolutions of few channels for one dtype: see conv_direct.cu. */
+/* Convolutions of one dtype over images with few channels (1 to 4), and their weight gradients.
+ *
+ * A library's kernels are made for sums over many channels; with few they mostly wait for memory.
+ * Here a block takes a tile of results and keeps in shared memory the weights and the patch of the
+ * image under the tile, padded with zeros. Threads then compute without bounds checks.
+ *
+ * A tap is one cell of a kernel with one channel, numbered in the order of w: {kh, kw, c}. */
 
 #ifndef MG_DIRECT_TILE
 #define MG_DIRECT_TILE
+/* A tile of results: its image, first row and column, and size without what sticks out of the
+ * image. */
 typedef struct direct_tile {
     int64_t image;
-    int oy, ox, rows, columns; /* of the results; rows and columns: what is inside the image */
+    int oy, ox, rows, columns;
 } direct_tile;
 
+/* Tiles count the strips of a band from left to right, then the bands of an image, then the images.
+ */
 DEVICE direct_tile mg_direct_tile(const direct_params *p, int64_t number) {
     const int64_t band = number / p->strips;
     direct_tile t = {.image = band / p->bands,
@@ -17,7 +27,7 @@ DEVICE direct_tile mg_direct_tile(const direct_params *p, int64_t number) {
     return t;
 }
 
-/* Where a tap lies in the patch, from a pixel's first one on. */
+/* The offset in the patch from a pixel's first tap to `tap`. */
 DEVICE int mg_direct_tap(const direct_params *p, int tap) {
     const int cell = tap / p->c;
     return cell / p->kw * p->spread_y * p->patch_run + cell % p->kw * p->spread_x * p->c +
@@ -25,7 +35,8 @@ DEVICE int mg_direct_tap(const direct_params *p, int tap) {
 }
 #endif
 
-/* A vector in shared memory, and in the device's. */
+/* MG_DIRECT_VECTOR neighbouring kernels: as sums in registers and shared memory, and as elements in
+ * device memory. */
 typedef struct NAME(direct_sums) {
     REAL at[MG_DIRECT_VECTOR];
 } __attribute__((aligned(16))) NAME(direct_sums);
@@ -33,7 +44,7 @@ typedef struct NAME(direct_cells) {
     STORED at[MG_DIRECT_VECTOR];
 } __attribute__((aligned(sizeof(STORED) < 4 ? 8 : 16))) NAME(direct_cells);
 
-/* The image under a tile; 0 beyond the image. */
+/* The block copies the part of the image that a tile reads to shared memory; 0 in the padding. */
 DEVICE void NAME(direct_patch)(const direct_params *p, const direct_tile *t, REAL *patch) {
     const int y = t->oy * p->down - p->top, x = (t->ox * p->across - p->left) * p->c;
     const int run = p->wide * p->c;
@@ -44,7 +55,8 @@ DEVICE void NAME(direct_patch)(const direct_params *p, const direct_tile *t, REA
     }
 }
 
-/* The block's kernels, those beyond the last 0. */
+/* The block copies its p->kernels kernels, from `first` on, to shared memory as {taps, kernels};
+ * kernels beyond the last are 0. */
 DEVICE void NAME(direct_weights)(const direct_params *p, int first, REAL *weights) {
     const int taps = p->kh * p->kw * p->c;
     for (int e = threadIdx.x; e < taps * p->kernels; e += blockDim.x) {
@@ -53,6 +65,7 @@ DEVICE void NAME(direct_weights)(const direct_params *p, int first, REAL *weight
     }
 }
 
+/* Stores the results of kernels k, k + 1, ... of a pixel, with relu if asked for. */
 DEVICE void NAME(direct_put)(const direct_params *p, int64_t pixel, int k, const REAL *v) {
     NAME(direct_cells) y;
     for (int i = 0; i < MG_DIRECT_VECTOR; i++) STORE(y.at, i, p->relu && v[i] < 0 ? 0 : v[i]);
@@ -65,8 +78,9 @@ DEVICE void NAME(direct_put)(const direct_params *p, int64_t pixel, int k, const
         if (k + i < p->k) out[i] = y.at[i];
 }
 
-/* The results of a vector of kernels, from k on, at pixels `first`, `first` + step, ... of a tile.
- */
+/* The results of one vector of kernels, from k on, at MG_DIRECT_PIXELS pixels of a tile: first,
+ * first + step, ... The pixels share each weight that is read. Pixels beyond the tile are clamped,
+ * computed and not stored. */
 DEVICE void NAME(direct_results)(const direct_params *p, const direct_tile *t, const REAL *patch,
                                  const NAME(direct_sums) * weights, int first, int step, int k) {
     const REAL *at[MG_DIRECT_PIXELS];
@@ -97,12 +111,16 @@ DEVICE void NAME(direct_results)(const direct_params *p, const direct_tile *t, c
     }
 }
 
-/* Neighbouring threads have neighbouring kernels, then pixels: they write one run of memory. */
+/* y = conv(x, w), then + bias and relu. A block keeps the weights of its slice of kernels and goes
+ * from tile to tile. Neighbouring threads have neighbouring kernels, then neighbouring pixels, so a
+ * warp writes one contiguous run of memory. */
 KERNEL(NAME(direct_conv), direct_params) {
     SHARED(REAL, weights);
     REAL *const patch = weights + p.kh * p.kw * p.c * p.kernels;
     const int vectors = p.kernels / MG_DIRECT_VECTOR, slice = blockIdx.x % p.slices;
     NAME(direct_weights)(&p, slice * p.kernels, weights);
+    /* The first barrier of a turn: all threads are done with the last patch. The second: the new
+       one is complete. */
     for (int64_t b = blockIdx.x / p.slices; b < p.tiles; b += gridDim.x / p.slices) {
         const direct_tile t = mg_direct_tile(&p, b);
         const int step = (t.rows * t.columns + MG_DIRECT_PIXELS - 1) / MG_DIRECT_PIXELS;
@@ -119,6 +137,7 @@ KERNEL(NAME(direct_conv), direct_params) {
 
 /* ---- the gradient of the weights ---- */
 
+/* dy of a pixel for kernels k, k + 1, ...; 0 for kernels beyond the last. */
 DEVICE NAME(direct_sums) NAME(direct_dy)(const direct_params *p, int64_t pixel, int k) {
     const STORED *dy = (const STORED *)p->dy + pixel * p->k + k;
     NAME(direct_cells) stored;
@@ -132,7 +151,8 @@ DEVICE NAME(direct_sums) NAME(direct_dy)(const direct_params *p, int64_t pixel, 
     return v;
 }
 
-/* The products of the pixels of a tile that are `lane`'s, for the taps at `offset`. */
+/* Adds x * dy over the pixels lane, lane + lanes, ... of a tile to the sums of the taps at
+ * `offset`. The row and column of the pixel are stepped along instead of divided. */
 DEVICE void NAME(direct_add)(const direct_params *p, const direct_tile *t, const REAL *patch,
                              const int *offset, int lane, int k, NAME(direct_sums) * sum) {
     const int step_rows = p->lanes / t->columns, step_columns = p->lanes % t->columns;
@@ -151,11 +171,12 @@ DEVICE void NAME(direct_add)(const direct_params *p, const direct_tile *t, const
     }
 }
 
-/* A thread has a vector of kernels, some taps, and a lane of pixels; lanes are added up in the end,
- * blocks' parts by another kernel. */
+/* dw. A thread has one vector of kernels, MG_DIRECT_TAPS taps and one lane: every lanes-th pixel of
+ * a tile. In the end the block adds its lanes in shared memory, MG_DIRECT_TOGETHER taps at a time,
+ * and writes partial sums, which add_parts (parts.cu) adds over the blocks in a fixed order. */
 KERNEL(NAME(direct_weight), direct_params) {
     SHARED(REAL, patch);
-    NAME(direct_sums) *const own = (NAME(direct_sums) *)patch + threadIdx.x; /* the patch is over */
+    NAME(direct_sums) *const own = (NAME(direct_sums) *)patch + threadIdx.x; /* reuses the patch */
     const int taps = p.kh * p.kw * p.c, groups = (taps + MG_DIRECT_TAPS - 1) / MG_DIRECT_TAPS;
     const int vectors = p.kernels / MG_DIRECT_VECTOR, wide = vectors * groups;
     const int lane = threadIdx.x / wide, first = threadIdx.x / vectors % groups * MG_DIRECT_TAPS;
@@ -179,6 +200,8 @@ KERNEL(NAME(direct_weight), direct_params) {
     for (int i = 0; i < MG_DIRECT_TAPS; i += MG_DIRECT_TOGETHER) {
         __syncthreads();
         for (int n = 0; n < MG_DIRECT_TOGETHER; n++) own[n * MG_DIRECT_THREADS] = sum[i + n];
+        /* Tree over the lanes, whose number need not be a power of two: the upper half is added to
+           the lower one. */
         for (int left = p.lanes, half; left > 1; left = half) {
             half = (left + 1) / 2;
             __syncthreads();

@@ -1,10 +1,13 @@
-/* full and iota. */
+/* Tensors made from nothing: fill (a constant in every element) and iota (0, 1, 2, ... along an
+ * axis). */
 #include "device/cuda/kernels/create_params.h"
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 
-/* Whole units, and byte by byte what lies before the first and behind the last. Elements are
- * aligned to their size, so the byte at an address is the value's at address % 16. */
+/* Fills p.bytes bytes with p.value, a 16-byte pattern that repeats the element. The bulk is written
+ * in aligned units of 16 bytes, the bytes before the first and after the last unit one by one.
+ * Elements are aligned to their size, so the byte for an address is byte address % 16 of the
+ * pattern. */
 KERNEL(fill, fill_params) {
     unsigned char *const out = (unsigned char *)p.out;
     const unsigned char *const value = (const unsigned char *)p.value;
@@ -18,6 +21,8 @@ KERNEL(fill, fill_params) {
     if (end + FIRST < p.bytes) out[end + FIRST] = value[FIRST];
 }
 
+/* out {outer, n, inner}: each element is its position on the middle axis, computed in double and
+ * converted to the dtype by FROM. */
 #define IOTA(dtype, type, FROM)                                                                    \
     KERNEL(iota_##dtype, iota_params) {                                                            \
         type *const out = (type *)p.out;                                                           \

@@ -7,23 +7,24 @@
 typedef struct fill_params {
     void *out;
     long long bytes;
-    unsigned long long value[2]; /* the element, repeated */
+    unsigned long long value[2]; /* 16 bytes: the element, repeated */
 } fill_params;
 
-/* {outer, n, inner}: 0 .. n - 1 along the middle. */
+/* out {outer, n, inner} gets 0 .. n - 1 along the middle axis; count: all elements. */
 typedef struct iota_params {
     void *out;
     long long count, n, inner;
 } iota_params;
 
+/* A device computes its shard of a draw: elements [first, first + count) of the whole tensor. */
 typedef struct random_params {
     mg_draw draw;
     void *out;
-    long long first, count; /* elements [first, first + count) of the whole draw */
-    double a, b;
-    unsigned long long range; /* of randint */
-    unsigned threshold;       /* of bernoulli */
-    int aligned;              /* blocks of four can be stored as one */
+    long long first, count;   /* in elements */
+    double a, b;              /* low, high; or mean, deviation; randint: a is the lowest value */
+    unsigned long long range; /* randint: how many values there are */
+    unsigned threshold;       /* bernoulli: true for 24-bit numbers below this */
+    int aligned;              /* four elements can be stored in one access */
 } random_params;
 
 #endif

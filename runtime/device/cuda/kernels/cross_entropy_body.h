@@ -1,16 +1,23 @@
-/* The cross-entropy of softmax for one dtype: see cross_entropy.cu.
+/* Cross-entropy of softmax for one dtype, over rows of n logits, and its gradient.
  *
- * A row goes through three reductions: the largest logit a, the sum of exponentials b, and c: of
- * the terms t log softmax(x), or, for the gradient, of the targets t. Each thread of the row's team
- * has its part, from `k` on by `step`; the teams, warps or blocks, differ in how parts are joined.
- */
+ *     loss      y{row}    = -sum over k of t{k} * log softmax(x){k}
+ *     gradient  y{row, k} = dy{row} * (softmax(x){k} * sum of t - t{k})
+ *
+ * A row takes three reductions:
+ *     a   the largest logit, subtracted before exp so that exp cannot overflow
+ *     b   the sum of exp(x - a)
+ *     c   the sum of the terms t * (x - a - log b) for the loss, of the targets t for the gradient
+ * A team of threads works on a row: a warp or a block, which differ only in how they reduce. A
+ * thread of a team has the elements k, k + step, ... Softmax itself is never stored. */
 
+/* The thread's part of a. */
 DEVICE REAL NAME(ce_largest)(cross_entropy_params p, int64_t first, int64_t k, int64_t step) {
     REAL a = -INFINITY;
     for (; k < p.n; k += step) a = FMAX(a, LOAD(p.x, first + k));
     return a;
 }
 
+/* The thread's part of b. */
 DEVICE REAL NAME(ce_exponentials)(cross_entropy_params p, int64_t first, int64_t k, int64_t step,
                                   REAL a) {
     REAL b = 0;
@@ -18,7 +25,8 @@ DEVICE REAL NAME(ce_exponentials)(cross_entropy_params p, int64_t first, int64_t
     return b;
 }
 
-/* With labels there is one term, of whoever meets it. */
+/* The thread's part of c. A label is a target vector with a single 1: only the thread that has that
+ * element adds a term. */
 DEVICE REAL NAME(ce_terms)(cross_entropy_params p, int64_t first, int64_t label, int64_t k,
                            int64_t step, REAL a, REAL b) {
     const REAL shift = LOG(b);
@@ -31,6 +39,8 @@ DEVICE REAL NAME(ce_terms)(cross_entropy_params p, int64_t first, int64_t label,
     return c;
 }
 
+/* Writes the row's loss (by the thread that has element 0), or the thread's part of its gradient.
+ */
 DEVICE void NAME(ce_finish)(cross_entropy_params p, int64_t row, int64_t label, int64_t k,
                             int64_t step, REAL a, REAL b, REAL c) {
     const int64_t first = row * p.n;
@@ -45,7 +55,7 @@ DEVICE void NAME(ce_finish)(cross_entropy_params p, int64_t row, int64_t label, 
     }
 }
 
-/* A row for each warp. */
+/* One row per warp: for short rows. */
 KERNEL(NAME(cross_entropy_warp), cross_entropy_params) {
     const int64_t lane = threadIdx.x % MG_WARP, warps = STEP / MG_WARP;
     for (int64_t row = FIRST / MG_WARP; row < p.rows; row += warps) {
@@ -61,7 +71,7 @@ KERNEL(NAME(cross_entropy_warp), cross_entropy_params) {
     }
 }
 
-/* A row for each block. */
+/* One row per block: for long rows. */
 KERNEL(NAME(cross_entropy_block), cross_entropy_params) {
     __shared__ REAL cells[MG_WARP];
     const int64_t k = threadIdx.x, step = blockDim.x;

@@ -1,4 +1,6 @@
-/* Division by a number that the host knows: a multiplication and a shift. */
+/* Division by a number that the host knows in advance, as a multiplication and a shift: a GPU has
+ * no instruction for integer division, and index arithmetic divides for every element. The host
+ * makes an mg_divisor; mg_divide of index.h uses it in a kernel. */
 #ifndef MG_DEVICE_CUDA_DIVISOR_H
 #define MG_DEVICE_CUDA_DIVISOR_H
 
@@ -9,7 +11,8 @@ typedef struct mg_divisor {
 #ifndef __CUDACC__
 #include <stdint.h>
 
-/* Of 1 <= n <= 2^31. Exact for dividends below 2^31 (Granlund and Montgomery, 1994). */
+/* For 1 <= n <= 2^31. The quotient is exact for dividends below 2^31 (Granlund and Montgomery,
+ * 1994). */
 static inline mg_divisor mg_divisor_of(int64_t n) {
     unsigned shift = 0;
     while (((int64_t)1 << shift) < n) shift++;

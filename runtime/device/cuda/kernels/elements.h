@@ -1,17 +1,24 @@
-/* Elements and what is computed with them: for generated kernels, which define WIDE first.
+/* Elements and arithmetic for generated kernels (fused.h, reduce.h, scan.h, finite.h).
  *
- * A register is a REAL: double if WIDE, else float. `load_<dtype>` makes one of an element,
- * `store_<dtype>` an element of a register, to nearest; float to integer truncates and saturates,
- * NaN becomes 0, anything non-zero true. ROUND_TO gives the value that a dtype can hold. The
- * capitals are the vocabulary of ops/elementwise.def. A wide kernel knows all dtypes, a narrow one
- * those that a float holds. */
+ * The generated text defines WIDE before it includes this. Kernels compute with the type REAL:
+ * double if WIDE, else float. A wide kernel knows all dtypes, a narrow one those whose values a
+ * float holds exactly.
+ *
+ *     load_<dtype>(element)   the element as a REAL
+ *     store_<dtype>(real)     the REAL as an element: rounded to nearest for floats; truncated and
+ *                             saturated for integers, NaN becomes 0; non-zero is true
+ *     ROUND_TO(dtype, real)   a store and a load: the value that the dtype can hold
+ *
+ * The included headers elementwise_double.h and elementwise_float.h define the vocabulary that
+ * ops/elementwise.def is written in, such as K(1) for a constant. */
 #ifndef MG_DEVICE_CUDA_ELEMENTS_H
 #define MG_DEVICE_CUDA_ELEMENTS_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* Before a loop whose variable chooses among a thread's registers; before one that is rarely run.
- */
+/* UNROLL stands before a loop over arrays that must live in registers: registers have no addresses,
+ * so the index must be a constant. ROLLED stands before a loop that rarely runs, to keep code
+ * small. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
@@ -20,6 +27,8 @@
 #define ROLLED
 #endif
 
+/* Pastes names together, after their macros are expanded: JOIN(load, IN) is load_f32 where IN is
+ * f32. */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
@@ -40,7 +49,7 @@ typedef float REAL;
 
 #define INFINITE K(__uint_as_float(0x7f800000u))
 
-/* ---- elements to registers ---- */
+/* ---- elements to REAL ---- */
 
 DEVICE REAL load_bool8(uint8_t v) {
     return v ? K(1) : K(0);
@@ -62,7 +71,7 @@ DEVICE REAL load_f32(float v) {
     return K(v);
 }
 
-/* ---- registers to elements ---- */
+/* ---- REAL to elements ---- */
 
 DEVICE uint8_t store_bool8(REAL v) {
     return v != K(0);
@@ -115,8 +124,9 @@ DEVICE double store_f64(REAL v) {
 /* ---- several elements at once ---- */
 
 #ifdef __CUDACC__
-/* One access for each 16 bytes. The compiler, left to itself, writes element by element where it
- * does not see at once which of several tensors it is: eight times the traffic. */
+/* Writes n words of 4 bytes with one store instruction for each 16 bytes. Left to itself the
+ * compiler writes element by element where it cannot tell at compile time which of several tensors
+ * is written: eight times the traffic. */
 DEVICE void write_words(void *to, const uint32_t *w, int n) {
     uint32_t *const at = (uint32_t *)to;
     if (n == 1) asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(w[0]) : "memory");
@@ -140,8 +150,9 @@ DEVICE void write_words(void *to, const uint32_t *w, int n) {
 #define WRITE_VECTOR(to, v) *to = v
 #endif
 
-/* VECTOR_OF(f32, 4): the type vector_f32, four elements that are read and written together, with
- * accesses of up to 16 bytes. An in-place result may lie over an input of another dtype. */
+/* VECTOR_OF(f32, 4) defines the type vector_f32, four elements that are read and written together
+ * with accesses of up to 16 bytes, and write_f32, which stores one. may_alias: an in-place result
+ * may lie in the memory of an input of another dtype. */
 #define VECTOR_OF(dtype, n) VECTOR_OF_(dtype, n)
 #define VECTOR_OF_(dtype, n)                                                                       \
     typedef struct __attribute__((                                                                 \
@@ -156,14 +167,16 @@ DEVICE void write_words(void *to, const uint32_t *w, int n) {
 
 /* ---- positions ---- */
 
-/* Positions have 32 bits where a tensor allows it. */
+/* Positions have 32 bits unless the generated text defines WIDE_INDEX for a large tensor: 64-bit
+ * integer arithmetic takes several instructions on a GPU. */
 #if WIDE_INDEX
 typedef int64_t INDEX;
 #else
 typedef uint32_t INDEX;
 #endif
 
-/* An axis for dividing positions by its size: below 2^31 by a multiplication. */
+/* An axis, with what `divide` needs: positions below 2^31 are divided by a multiplication and a
+ * shift (see divisor.h). */
 typedef struct axis {
     int64_t size;
     uint32_t magic, shift;

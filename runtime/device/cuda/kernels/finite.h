@@ -1,16 +1,19 @@
-/* Whether all elements of some tensors of one dtype are finite. Generated text (finite.c) defines
- * the numbers and includes this. The result is 1 at first; who meets another element makes it 0. */
+/* all_finite: whether all elements of up to MG_FINITE_TENSORS tensors of one dtype are finite, in
+ * one launch. Generated text (finite.c) defines IN, VECTOR and WIDE and includes this. The host
+ * sets the result to 1; any thread that meets NaN or infinity sets it to 0. */
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 
 VECTOR_OF(IN, VECTOR)
 
+/* x - x is 0 for finite x, and NaN for NaN and infinity. */
 DEVICE int is_finite(JOIN(type, IN) v) {
     const REAL x = JOIN(load, IN)(v);
     return x - x == K(0);
 }
 
-DEVICE int look_at(const finite_tensor *t) {
+/* Whether the calling thread's elements are finite: vectors first, then what is left one by one. */
+DEVICE int own_part_is_finite(const finite_tensor *t) {
     int good = 1;
     for (int64_t i = FIRST; i < t->vectors; i += STEP) {
         const JOIN(vector, IN) x = ((const JOIN(vector, IN) *)t->in)[i];
@@ -24,5 +27,5 @@ DEVICE int look_at(const finite_tensor *t) {
 
 KERNEL(all_finite, finite_params) {
     for (int i = 0; i < p.tensors; i++)
-        if (!look_at(&p.t[i])) *p.out = 0;
+        if (!own_part_is_finite(&p.t[i])) *p.out = 0;
 }

@@ -1,15 +1,20 @@
-/* The kernel of a fused group: what surrounds its expression. Generated text (source.c) defines the
- * numbers, includes this, and then defines the four functions declared here.
+/* The frame of a fused group's kernel: loops and indexing around a generated expression.
  *
- * A flat group (RANK 0) steps through each input as through its outputs, or not at all, so one
- * kernel can do the same to many tensors: their elements, in chunks, are dealt out to the blocks.
- * Any other group goes through the axes of its iteration space, the last one in vectors. With SUMS
- * it also adds up a result's columns: fused_sums.h. */
+ * Generated text (source.c) defines the constants in capitals (INPUTS, OUTPUTS, RANK, VECTOR ...),
+ * includes this header, and then defines the functions declared below: load_scalars, element and
+ * vector, which load inputs, compute, and store outputs.
+ *
+ * There are two kinds of groups. In a flat group (RANK 0) each input either has the shape of the
+ * outputs or is a scalar. One kernel can then serve many tensors (multi-tensor apply, as in an
+ * optimizer's update): each is cut into chunks, which are dealt out to the blocks. In any other
+ * group some inputs are broadcast or have strides: the kernel walks the axes of the iteration
+ * space, the last one in vectors. With SUMS it also sums a result's columns: see fused_sums.h. */
 #include "device/cuda/kernels/elements.h"
 
-typedef struct tensor { /* what is computed; for a flat group, one of several */
-    int64_t n, first;   /* elements (else vectors); its first chunk */
-    int64_t aligned;    /* whether all that is accessed in vectors may be */
+typedef struct tensor { /* one set of inputs and outputs; a flat group has several */
+    int64_t n;          /* elements of a flat group, else vectors */
+    int64_t first;      /* the number of its first chunk */
+    int64_t aligned;    /* whether the addresses of all tensors allow vector access */
     const void *in[INPUTS];
     void *out[OUTPUTS];
 } tensor;
@@ -17,29 +22,29 @@ typedef struct tensor { /* what is computed; for a flat group, one of several */
 typedef struct params {
     double immediate[IMMEDIATES];
 #if RANK > 0
-    axis axes[RANK];               /* the last in vectors */
+    axis axes[RANK];               /* the iteration space; the last axis counts vectors */
     int64_t stride[STRIDED][RANK]; /* of the inputs with strides, in elements */
-    int64_t beside[STRIDED];       /* how far the next element is */
+    int64_t beside[STRIDED];       /* the stride from one element of a vector to the next */
 #endif
 #if SUMS
-    int64_t rows, columns; /* of vectors; a row is one of the result's, or a few */
-    int64_t chunks, tiles; /* blocks: of rows, and of columns */
+    int64_t rows, columns; /* columns in vectors; a row may hold a few rows of the result */
+    int64_t chunks, tiles; /* the grid: chunks of rows times tiles of columns */
     int64_t across;        /* columns of a tile */
-    void *parts;           /* {chunks, columns, VECTOR} */
+    void *parts;           /* partial sums {chunks, columns, VECTOR} */
 #else
-    int64_t chunk, chunks, tensors; /* elements of a chunk */
+    int64_t chunk, chunks, tensors; /* elements of a chunk; how many chunks and tensors */
 #endif
     tensor t[TENSORS];
 } params;
 
-typedef struct place {
-    INDEX i; /* the element in the outputs, and in inputs of their shape */
+typedef struct place { /* where an element is */
+    INDEX i;           /* in the outputs, and in the inputs of their shape */
 #if RANK > 0
-    INDEX in[STRIDED]; /* in the others */
+    INDEX in[STRIDED]; /* in the inputs with strides */
 #endif
 } place;
 
-typedef struct scalars { /* what is the same for all elements */
+typedef struct scalars { /* operands that are the same for all elements */
     REAL immediate[IMMEDIATES], in[SCALARS];
 } scalars;
 
@@ -47,16 +52,18 @@ typedef struct results {
     REAL at[OUTPUTS];
 } results;
 
+/* Generated. vector computes VECTOR elements with vector accesses; element computes one. With SUMS
+ * they also add the summed result to *sum, or to one sum for each element of the vector. */
 DEVICE scalars load_scalars(const params *p, const tensor *t);
 #if SUMS
 DEVICE void element(const tensor *t, place at, scalars s, SUM *sum);
-DEVICE void vector(const tensor *t, place at, scalars s, SUM *sum); /* one for each element */
+DEVICE void vector(const tensor *t, place at, scalars s, SUM *sum);
 #else
 DEVICE void element(const tensor *t, place at, scalars s);
 DEVICE void vector(const tensor *t, place at, scalars s);
 #endif
 
-/* Where vector i begins. */
+/* The place of the first element of vector i: divides i by the axes from the last to the first. */
 DEVICE place place_of(const params *p, INDEX i) {
 #if RANK == 0
     place at = {i * VECTOR};
@@ -73,7 +80,7 @@ DEVICE place place_of(const params *p, INDEX i) {
     return at;
 }
 
-/* The element beside that, of the same vector. */
+/* The place of the next element of the same vector. */
 DEVICE place next_to(const params *p, place at) {
     at.i++;
 #if RANK > 0
@@ -89,8 +96,10 @@ DEVICE place next_to(const params *p, place at) {
 
 #elif RANK == 0
 
-/* The tensor that has a chunk: the last one that begins no later. */
-DEVICE const tensor *owner(const params *p, int64_t chunk) {
+/* The tensor that a chunk belongs to, by binary search: the last one whose first chunk is not after
+ * it.
+ */
+DEVICE const tensor *tensor_of_chunk(const params *p, int64_t chunk) {
     int low = 0;
     for (int high = (int)p->tensors; TENSORS > 1 && high - low > 1;) {
         const int middle = (low + high) / 2;
@@ -102,9 +111,10 @@ DEVICE const tensor *owner(const params *p, int64_t chunk) {
     return &p->t[low];
 }
 
+/* Flat: a block takes one chunk of one tensor at a time, a thread vectors of it. */
 KERNEL(fused, params) {
     for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
-        const tensor *t = owner(&p, chunk);
+        const tensor *t = tensor_of_chunk(&p, chunk);
         const int64_t from = (chunk - t->first) * p.chunk;
         const int64_t to = from + p.chunk < t->n ? from + p.chunk : t->n;
         const scalars s = load_scalars(&p, t);
@@ -125,6 +135,7 @@ KERNEL(fused, params) {
 
 #else
 
+/* With axes: a thread takes one vector of the iteration space at a time. */
 KERNEL(fused, params) {
     const tensor *t = &p.t[0];
     const scalars s = load_scalars(&p, t);

@@ -1,14 +1,15 @@
-/* The kernel of a fused group that adds up the columns of one of its results on the way: included
- * by fused.h.
+/* The kernel of a fused group that also sums the columns of one of its results, such as the
+ * gradient of a bias; included by fused.h. This saves reading the result a second time.
  *
- * A block has a tile of columns and a chunk of rows, a thread VECTOR columns and some of those
- * rows. It sums in runs, because a float that has grown large would not feel single numbers. Each
- * chunk gives a row of parts, which another kernel adds up: who adds what to what depends on sizes
- * alone, so the bits are the same each time. */
+ * A block takes a tile of columns and a chunk of rows, a thread VECTOR columns and every down-th
+ * row of the chunk. A thread first sums runs of RUN rows, then adds the runs: adding single numbers
+ * to a large float would lose their low bits. Each chunk gives one row of partial sums, which
+ * add_parts (parts.cu) adds. The order of all additions depends on sizes only, so the bits are the
+ * same every time. */
 enum { RUN = 64 /* rows */ };
 
-/* Vector i. */
-DEVICE void visit(const params *p, const tensor *t, INDEX i, scalars s, SUM *sum) {
+/* Computes and stores vector i and adds its elements to `sum`, one sum for each. */
+DEVICE void visit_vector(const params *p, const tensor *t, INDEX i, scalars s, SUM *sum) {
     place at = place_of(p, i);
     if (t->aligned) {
         vector(t, at, s, sum);
@@ -35,13 +36,13 @@ KERNEL_FULL(fused, params, THREADS, WIDE ? FULL / 2 : FULL) {
     SUM sum[VECTOR] = {0};
     for (int64_t row = p.rows * chunk / p.chunks + y; works && row < end;) {
         SUM run[VECTOR] = {0};
-        ROLLED /* what is stored may be what the next ones read: nothing runs ahead */
+        ROLLED /* a store may alias a later load, so iterations cannot overlap anyway */
             for (int n = 0; n < RUN && row < end; n++, row += down)
-                visit(&p, t, (INDEX)(row * p.columns + column), s, run);
+                visit_vector(&p, t, (INDEX)(row * p.columns + column), s, run);
         UNROLL
         for (int k = 0; k < VECTOR; k++) sum[k] += run[k];
     }
-    for (int left = down, half; left > 1; left = half) { /* lines of threads with a sum */
+    for (int left = down, half; left > 1; left = half) { /* tree over the thread rows */
         half = (left + 1) / 2;
         UNROLL
         for (int k = 0; k < VECTOR; k++) cells[k][threadIdx.x] = sum[k];

@@ -1,30 +1,44 @@
-/* What kernels are written in: the common subset of C11 and CUDA C.
+/* The language that kernels are written in: the common subset of C11 and CUDA C.
  *
- * The same text is compiled by nvcc (kernels/<file>.cu), by NVRTC (generated kernels) and, as C, by
- * the host's compiler, which runs it block by block in tests. So: no templates, no overloading, no
- * references; types are chosen by macro, a body file being included once per type. A kernel takes
- * one struct by value:
+ * Three compilers read the same kernel text:
+ *
+ *     nvcc    compiles kernels/<file>.cu when the plug-in is built; the plug-in carries the images
+ *     NVRTC   compiles generated kernels on the user's machine (fused.h, reduce.h, scan.h, finite.h
+ *             and all they include; embedded.c lists the headers that the plug-in carries as text)
+ *     gcc     compiles both as C for the fake CUDA of the tests (tests/cuda/fake_cuda), which runs
+ *             them block by block on the CPU
+ *
+ * C has no templates, overloads or references, so macros choose the element type. That decides how
+ * the files of this folder are split:
+ *
+ *     <name>.cu         one image: the includes, and one instance of the kernels for each dtype
+ *     <name>_body.h     kernels for one floating dtype; each_float.h includes the body four times.
+ *                       It is a file of its own because a file must be included to be instantiated
+ *     <name>_params.h   the parameter structs, which the host code includes too
+ *
+ * A kernel takes one struct by value, which its body knows as `p`:
  *
  *     KERNEL(fill_u32, fill_params) {
  *         for (int64_t i = FIRST; i < p.n; i += STEP) ((uint32_t *)p.out)[i] = p.value;
  *     }
  *
- * and has blockIdx, threadIdx, blockDim and gridDim (x, y, z), __syncthreads, shuffles and votes
- * with a full mask (no width), __shared__ arrays, SHARED memory, and atomicAdd, Min, Max, Exch and
- * CAS. All threads of a block must reach each barrier, all of a warp each shuffle, so such a kernel
- * has whole warps. 16-bit floats are uint16_t in memory, computed with as float. */
+ * A kernel may use blockIdx, threadIdx, blockDim and gridDim (x, y, z), __syncthreads, shuffles and
+ * votes with a full mask and no width, __shared__ arrays, SHARED memory, and atomicAdd, atomicMin,
+ * atomicMax, atomicExch and atomicCAS. All threads of a block must reach each barrier and all
+ * threads of a warp each shuffle, so kernels with shuffles are launched with whole warps. 16-bit
+ * floats are uint16_t in memory and are computed with as float. */
 #ifndef MG_DEVICE_CUDA_KERNEL_H
 #define MG_DEVICE_CUDA_KERNEL_H
 
 #ifdef __CUDACC__
 #define KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type p)
-/* One whose blocks of so many threads run `blocks` at a time on a multiprocessor: its registers are
- * kept to what that leaves. */
+/* A kernel that is compiled so that `blocks` blocks of `threads` threads fit on a multiprocessor at
+ * once: the compiler limits the registers of a thread accordingly. */
 #define KERNEL_FULL(name, type, threads, blocks)                                                   \
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                  \
         name(const __grid_constant__ type p)
 #define DEVICE static __device__ __forceinline__
-/* The block's dynamic shared memory, as `type *name`: the launch says how much. */
+/* Declares `type *name`: the block's dynamic shared memory, whose size the launch gives. */
 #define SHARED(type, name)                                                                         \
     extern __shared__ __align__(16) unsigned char mg_shared[];                                     \
     type *const name = (type *)mg_shared
@@ -40,15 +54,17 @@ typedef long long int64_t;
 #else
 #include <stdint.h>
 #endif
-#endif /* else: the header that stands in for CUDA has been included before */
+#endif /* else the compiler is gcc, and the fake CUDA's cuda_as_c.h has been included before */
 
-/* The elements of a grid-wide loop. */
+/* A grid-wide loop over elements: a thread starts at FIRST and steps over the whole grid. */
 #define FIRST ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP ((int64_t)gridDim.x * blockDim.x)
 
 enum { MG_WARP = 32 }; /* threads */
 
-/* ---- 16-bit floats ---- */
+/* ---- 16-bit floats ----
+ *
+ * Conversions to 16 bits round to nearest, ties to even; NaN stays NaN. */
 
 DEVICE float mg_bf16_to_float(uint16_t v) {
     return __uint_as_float((uint32_t)v << 16);
@@ -74,8 +90,10 @@ DEVICE uint16_t mg_float_to_f16(float v) {
 }
 #endif
 
-/* A float on the way to 16 bits: a double between two floats becomes the odd one of them, so that
- * it is not rounded twice. */
+/* double to float with "round to odd": a double between two floats becomes the one whose last bit
+ * is
+ * 1. Rounding that float to 16 bits gives the same result as rounding the double directly, whereas
+ * two roundings to nearest could differ by one unit in the last place. */
 DEVICE float mg_double_to_odd(double v) {
     const float f = (float)v;
     const uint32_t u = __float_as_uint(f);
@@ -91,7 +109,7 @@ DEVICE uint16_t mg_double_to_f16(double v) {
     return mg_float_to_f16(mg_double_to_odd(v));
 }
 
-/* ---- numbers to integers: towards zero, to the nearest that there is, NaN to 0 ---- */
+/* ---- doubles to integers: truncated, saturated at the type's limits, NaN becomes 0 ---- */
 
 DEVICE uint8_t mg_to_u8(double v) {
     return v >= 255.0 ? 255 : v > 0.0 ? (uint8_t)v : 0;
@@ -112,7 +130,8 @@ DEVICE int64_t mg_to_i64(double v) {
 
 /* ---- elements by dtype: mg_load_f16(base, i), mg_store_f16(base, i, value) ----
  *
- * bool, bf16, f16 and f32 come as float or go from one; u8, i32, i64 and f64 stay what they are. */
+ * bool, bf16, f16 and f32 are loaded as float and stored from float; u8, i32, i64 and f64 are
+ * loaded and stored in their own type. */
 
 #define MG_ELEMENT(dtype, stored, computed, LOADED, STORED)                                        \
     DEVICE computed mg_load_##dtype(const void *base, int64_t i) {                                 \
@@ -131,18 +150,22 @@ MG_ELEMENT(f16, uint16_t, float, mg_f16_to_float, mg_float_to_f16)
 MG_ELEMENT(f32, float, float, , )
 MG_ELEMENT(f64, double, double, , )
 
-/* ---- reductions ----
+/* ---- reductions over the threads of a warp or block ----
  *
- * `v`, a variable of `type`, becomes OP over the variables of all threads, in each of them; always
- * in the same order. A block has whole warps in one dimension; `cells` is shared memory for 32
- * values, free again afterwards. */
+ * Every thread passes its own variable `v` of `type`; afterwards `v` holds OP over all of them in
+ * each thread. The order is fixed, so floating-point results are the same in every run. A block
+ * must be one-dimensional and consist of whole warps. `cells` is shared memory for 32 values (one
+ * per warp), which may be reused afterwards. */
 
+/* Butterfly exchange: after each step, groups of twice as many lanes hold the same value. */
 #define WARP_REDUCE(type, v, OP)                                                                   \
     for (int mg_lane = MG_WARP / 2; mg_lane > 0; mg_lane /= 2) {                                   \
         const type mg_other = __shfl_xor_sync(0xffffffffu, v, mg_lane);                            \
         v = OP(v, mg_other);                                                                       \
     }
 
+/* Each warp reduces its values, then every thread reads the warps' results in order. The second
+ * barrier lets the next BLOCK_REDUCE write `cells` again. */
 #define BLOCK_REDUCE(type, v, OP, cells)                                                           \
     do {                                                                                           \
         WARP_REDUCE(type, v, OP)                                                                   \
@@ -155,7 +178,7 @@ MG_ELEMENT(f64, double, double, , )
     } while (0)
 
 #define MG_ADD(a, b) ((a) + (b))
-/* NaN wins. */
+/* NaN propagates: if one operand is NaN, so is the result. */
 #define MG_MAX(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
 #define MG_MIN(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
 

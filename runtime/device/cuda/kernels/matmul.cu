@@ -1,4 +1,4 @@
-/* Matrix products without a library: what cuBLASLt does not take. */
+/* Matrix products without a library, for shapes and types that cuBLASLt does not take. */
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/product_params.h"
 #include "device/cuda/kernels/tile.h"

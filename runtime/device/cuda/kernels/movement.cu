@@ -1,14 +1,20 @@
-/* Movement: units of 1 to 16 bytes placed elsewhere, whatever they hold.
+/* Data movement: slice, broadcast, transpose, pad, concat. Moves units of 1 to 16 bytes, whatever
+ * their dtype.
  *
- * The result is written in order, or by squares that are turned in shared memory: where the source
- * runs along another axis, both sides are then read and written by whole lines. */
+ * walk and pad write the result in order and read the source wherever it is. turn transposes: if
+ * the source is contiguous along another axis than the result, those reads would touch one cache
+ * line for each element. So squares are turned in shared memory, and both sides are accessed by
+ * whole lines. */
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/movement_params.h"
 
 /* ---- walks ---- */
 
-DEVICE int64_t place(const walk_params *p, uint32_t i) {
+/* The position in x of unit i of the result: coordinates from the last axis to the first, times
+ * strides.
+ */
+DEVICE int64_t walk_place(const walk_params *p, uint32_t i) {
     int64_t at = 0;
     for (int k = p->rank - 1; k > 0; k--) {
         const uint32_t rest = mg_divide(i, p->n[k]);
@@ -24,7 +30,7 @@ DEVICE int64_t place(const walk_params *p, uint32_t i) {
         unit *const out = (unit *)p.out;                                                           \
         ROUNDS(p.count) {                                                                          \
             unit v[MG_AT_ONCE];                                                                    \
-            EACH(i, k, p.count) v[k] = in[place(&p, i)];                                           \
+            EACH(i, k, p.count) v[k] = in[walk_place(&p, i)];                                      \
             EACH(i, k, p.count) out[i] = v[k];                                                     \
         }                                                                                          \
     }
@@ -36,8 +42,9 @@ WALK(unit_16)
 
 /* ---- padding ---- */
 
-/* Where the axis leads to in x: nowhere is -1. */
-DEVICE int64_t inside(const pad_params *p, int k, uint32_t coordinate) {
+/* The coordinate in x for a coordinate of the result on axis k; -1 in the padding or in a gap
+ * between elements of x. */
+DEVICE int64_t pad_coordinate(const pad_params *p, int k, uint32_t coordinate) {
     int64_t at = (int64_t)coordinate - p->before[k];
     if (at < 0) return -1;
     if (p->gap[k].n > 1) {
@@ -48,11 +55,12 @@ DEVICE int64_t inside(const pad_params *p, int k, uint32_t coordinate) {
     return at < p->inside[k] ? at : -1;
 }
 
-DEVICE int64_t place_inside(const pad_params *p, uint32_t i) {
+/* The position in x of unit i of the result; -1 where the padding value goes. */
+DEVICE int64_t pad_place(const pad_params *p, uint32_t i) {
     int64_t place = 0;
     for (int k = p->walk.rank - 1; k >= 0; k--) {
         const uint32_t rest = k > 0 ? mg_divide(i, p->walk.n[k]) : 0;
-        const int64_t at = inside(p, k, i - rest * p->walk.n[k].n);
+        const int64_t at = pad_coordinate(p, k, i - rest * p->walk.n[k].n);
         if (at < 0) return -1;
         place += at * p->walk.from[k];
         i = rest;
@@ -67,7 +75,7 @@ DEVICE int64_t place_inside(const pad_params *p, uint32_t i) {
         ROUNDS(p.walk.count) {                                                                     \
             unit v[MG_AT_ONCE];                                                                    \
             EACH(i, k, p.walk.count) {                                                             \
-                const int64_t at = place_inside(&p, i);                                            \
+                const int64_t at = pad_place(&p, i);                                               \
                 v[k] = at < 0 ? *(const unit *)p.value : in[at];                                   \
             }                                                                                      \
             EACH(i, k, p.walk.count) out[i] = v[k];                                                \
@@ -81,13 +89,15 @@ PAD(unit_16)
 
 /* ---- transpositions ---- */
 
-/* The cells (i, j) of a square of a warp and lane. */
+/* Loops over the cells (i, j) of a square that the calling thread moves: a warp takes line i, its
+ * lanes neighbouring j. */
 #define LINES(SIDE, i, j)                                                                          \
     for (uint32_t k = 0, i = threadIdx.x / MG_WARP; k < SIDE / 8; k++, i += 8)                     \
         for (uint32_t h = 0, j = threadIdx.x % MG_WARP; h < SIDE / MG_WARP; h++, j += MG_WARP)
 
-/* By 256 threads, a warp per line. `extra` units at the end of a line keep warps that read down a
- * column from meeting in one bank. */
+/* Transposes squares of SIDE x SIDE units by 256 threads, a warp per line. `extra` unused units at
+ * the end of a line in shared memory put the units of a column in different banks, so that a warp
+ * reads a column without bank conflicts. */
 #define TURN(unit, SIDE, extra)                                                                    \
     KERNEL(turn_##unit, turn_params) {                                                             \
         __shared__ unit cell[SIDE][SIDE + extra];                                                  \
@@ -117,8 +127,12 @@ TURN(unit_4, 32, 1)
 TURN(unit_8, 32, 1)
 TURN(unit_16, 32, 1)
 
-/* ---- concat: a block takes pieces of sources, each as many units as it moves at once ---- */
+/* ---- concat ----
+ *
+ * Many sources in one launch. Each is cut into pieces of blockDim.x * MG_AT_ONCE units, which are
+ * dealt out to the blocks. */
 
+/* Copies one round of units of source s to its place in the rows of the result. */
 #define MOVE(unit)                                                                                 \
     do {                                                                                           \
         unit v[MG_AT_ONCE];                                                                        \
@@ -130,11 +144,12 @@ TURN(unit_16, 32, 1)
         }                                                                                          \
     } while (0)
 
+/* The source of a piece is found by binary search in the running counts of pieces. */
 DEVICE void concat(const concat_head *head, const concat_source *source) {
     const uint32_t pieces = source[head->n - 1].end;
     for (uint32_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
         int low = 0, high = head->n - 1;
-        while (low < high) { /* the first that ends behind the piece */
+        while (low < high) { /* the first source that ends after the piece */
             const int middle = (low + high) / 2;
             if (source[middle].end > piece)
                 high = middle;
@@ -154,6 +169,8 @@ DEVICE void concat(const concat_head *head, const concat_source *source) {
     }
 }
 
+/* Two sizes of parameter struct: copying 255 sources costs more at each launch than most calls
+ * need. */
 KERNEL(concat_few, concat_few_params) {
     concat(&p.head, p.source);
 }

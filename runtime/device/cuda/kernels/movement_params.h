@@ -1,5 +1,6 @@
-/* The parameters of kernels/movement.cu. Counts, sizes and strides are in units (kernels/index.h),
- * and counts below 2^31. */
+/* The parameters of movement.cu. Counts, sizes and strides are in units (index.h); counts are below
+ * 2^31.
+ */
 #ifndef MG_DEVICE_CUDA_MOVEMENT_PARAMS_H
 #define MG_DEVICE_CUDA_MOVEMENT_PARAMS_H
 
@@ -7,27 +8,29 @@
 
 enum { MG_WALK_AXES = 8, MG_FEW_SOURCES = 16, MG_MANY_SOURCES = 255 };
 
-/* The result in row-major order; for each of its axes, where that leads to in x. */
+/* Walks the result in row-major order; each axis of the result has a stride in x (0: broadcast). */
 typedef struct walk_params {
     const void *in;
     void *out;
-    unsigned count;
+    unsigned count; /* units of the result */
     int rank;
-    mg_divisor n[MG_WALK_AXES];
-    long long from[MG_WALK_AXES]; /* stride in x */
+    mg_divisor n[MG_WALK_AXES];   /* sizes of the result */
+    long long from[MG_WALK_AXES]; /* strides in x */
 } walk_params;
 
-/* Element (at - before) / gap of x where that is one of its `inside`, else the value. */
+/* At coordinate `at` of an axis the result has element (at - before) / gap of x if that is a whole
+ * number in 0 .. inside - 1, else the padding value. gap > 1 puts zeros between elements
+ * (dilation). */
 typedef struct pad_params {
     walk_params walk;
     long long before[MG_WALK_AXES], inside[MG_WALK_AXES];
     mg_divisor gap[MG_WALK_AXES];
-    /* A unit of it; aligned because kernels read it by units of up to 16 bytes. */
+    /* One unit of padding; aligned because kernels read up to 16 bytes at once. */
     unsigned long long value[2] __attribute__((aligned(16)));
 } pad_params;
 
-/* Squares of rows and columns, turned: rows lie one after another in the result, columns in x. The
- * other axes count the squares. */
+/* A transposition by squares: rows are adjacent in the result, columns in x. The other axes count
+ * the matrices that are transposed. */
 #define MG_TURN_SIDE(unit_bytes) ((unit_bytes) <= 2 ? 64 : 32)
 
 typedef struct turn_params {
@@ -35,25 +38,26 @@ typedef struct turn_params {
     void *out;
     unsigned tiles;
     int rank;
-    mg_divisor down, across; /* squares along the rows and the columns */
+    mg_divisor down, across; /* squares along the rows and along the columns */
     unsigned rows, columns;
     long long from_row, to_column;
     mg_divisor n[MG_WALK_AXES];
     long long from[MG_WALK_AXES], to[MG_WALK_AXES];
 } turn_params;
 
-/* Rows of `run` units, one after another in x and `pitch` bytes apart in the result. */
+/* A source of a concat: rows of `run` units, adjacent in x and `pitch` bytes apart in the result.
+ */
 typedef struct concat_source {
     const void *in;
     void *out;
     mg_divisor run;
-    unsigned count, unit; /* units; bytes of one */
-    unsigned end;         /* the pieces up to its last */
+    unsigned count, unit; /* units; bytes of a unit */
+    unsigned end;         /* pieces of the sources up to and with this one */
 } concat_source;
 
 typedef struct concat_head {
-    long long pitch;
-    int n;
+    long long pitch; /* bytes from row to row of the result */
+    int n;           /* sources */
 } concat_head;
 
 typedef struct concat_few_params {

@@ -1,8 +1,20 @@
-/* Statistics of columns and batch normalisation for one dtype: see norm.cu. */
+/* Statistics of the columns of x {rows, channels}, and batch normalisation, for one dtype.
+ *
+ *     moments_partial, moments_join   mean and variance of each column
+ *     sums_partial (+ add_parts)      sums of dy and of dy * hat for the gradients, hat = (x -
+ * mean) / deviation batch_norm                      y = (x - mean) * gamma / sqrt(variance +
+ * epsilon) + beta
+ *
+ * Means and variances are joined from parts by the formula of Chan, Golub and LeVeque, which does
+ * not cancel as a sum of x^2 minus a squared sum would. Each kernel exists for single columns and,
+ * as <name>_vector, for vectors of 4 neighbouring columns in one access. All orders are fixed by
+ * sizes. */
 
-/* A second part joins one of n numbers, of which it will be `share`: their means, and sums of
- * squared distances from the mean. */
-DEVICE void NAME(join)(REAL n, REAL share, REAL *mean, REAL *squares, REAL other, REAL others) {
+/* Merges the mean and the sum of squared deviations (squares) of a second part into those of n
+ * numbers. other, others: the second part's mean and squares. share: its fraction of all the
+ * numbers. */
+DEVICE void NAME(join_moments)(REAL n, REAL share, REAL *mean, REAL *squares, REAL other,
+                               REAL others) {
     if (share == 0) return;
     const REAL off = other - *mean;
     *mean += off * share;
@@ -11,7 +23,8 @@ DEVICE void NAME(join)(REAL n, REAL share, REAL *mean, REAL *squares, REAL other
 
 #ifndef MG_COLUMN_PART
 #define MG_COLUMN_PART
-/* The rows of a block's chunk; a thread's column, or vector of such, and its first row of them. */
+/* The work of a thread: rows begin .. end - 1 of its block's chunk, one column (or vector of
+ * columns), and of those rows every lanes-th one from `lane` on. */
 typedef struct column_part {
     int64_t chunk, begin, end, column;
     int lane, lanes;
@@ -30,13 +43,15 @@ DEVICE column_part mg_column_part(const column_params *p) {
 }
 #endif
 
-/* VECTOR channels are one access, and several rows are on their way at once. */
+/* A thread reads VECTOR channels in one access, and several rows before it uses the first, so that
+ * the reads overlap. */
 #define COLUMNS(VECTOR, KIND)                                                                      \
     typedef struct KIND(cells) {                                                                   \
         STORED at[VECTOR];                                                                         \
     } __attribute__((aligned(sizeof(STORED) * VECTOR))) KIND(cells);                               \
                                                                                                    \
-    /* m of some rows join n before them: their mean first, so that nothing cancels. */            \
+    /* Merges the first m of MG_MOMENTS_ROWS rows into the moments of n rows before: first their   \
+     * mean, then their deviations from it, so that nothing cancels. */                            \
     DEVICE void KIND(add_rows)(const KIND(cells) * now, int m, const REAL *origin, REAL n,         \
                                REAL *mean, REAL *squares) {                                        \
         const REAL each = 1 / (REAL)m, share = (REAL)m / (n + m);                                  \
@@ -49,11 +64,13 @@ DEVICE column_part mg_column_part(const column_params *p) {
             middle *= each;                                                                        \
             for (int k = 0; k < MG_MOMENTS_ROWS; k++)                                              \
                 distance += k < m ? (v[k] - middle) * (v[k] - middle) : 0;                         \
-            NAME(join)(n, share, &mean[j], &squares[j], middle, distance);                         \
+            NAME(join_moments)(n, share, &mean[j], &squares[j], middle, distance);                 \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* Everything is told from the column's first number: one far from 0 keeps all its digits. */  \
+    /* Mean and squares of each column over a block's chunk of rows. Numbers are taken relative    \
+     * to the column's first number (origin): a column far from 0 keeps its digits. moments_join   \
+     * adds the origin again. */                                                                   \
     KERNEL(KIND(moments_partial), column_params) {                                                 \
         __shared__ REAL counts[MG_COLUMN_THREADS], means[VECTOR][MG_COLUMN_THREADS],               \
             sums[VECTOR][MG_COLUMN_THREADS];                                                       \
@@ -74,12 +91,14 @@ DEVICE column_part mg_column_part(const column_params *p) {
                 now[k] = from[k * apart < left ? k * step : 0];                                    \
                 m += k * apart < left;                                                             \
             }                                                                                      \
+            /* The usual case has a constant count, for which the compiler unrolls the loops. */   \
             if (m == MG_MOMENTS_ROWS)                                                              \
                 KIND(add_rows)(now, MG_MOMENTS_ROWS, origin, n, mean, squares);                    \
             else                                                                                   \
                 KIND(add_rows)(now, m, origin, n, mean, squares);                                  \
             n += m;                                                                                \
         }                                                                                          \
+        /* Tree over the lanes of a column. */                                                     \
         counts[t] = n;                                                                             \
         for (int j = 0; j < VECTOR; j++) means[j][t] = mean[j], sums[j][t] = squares[j];           \
         for (int half = part.lanes / 2; half > 0; half /= 2) {                                     \
@@ -87,8 +106,8 @@ DEVICE column_part mg_column_part(const column_params *p) {
             __syncthreads();                                                                       \
             if (lane >= half || counts[o] == 0) continue;                                          \
             const REAL share = counts[o] / (counts[t] + counts[o]);                                \
-            for (int j = 0; j < VECTOR; j++)                                                       \
-                NAME(join)(counts[t], share, &means[j][t], &sums[j][t], means[j][o], sums[j][o]);  \
+            for (int j = 0; j < VECTOR; j++) NAME(join_moments)                                    \
+            (counts[t], share, &means[j][t], &sums[j][t], means[j][o], sums[j][o]);                \
             counts[t] += counts[o];                                                                \
         }                                                                                          \
         if (lane > 0 || !works) return;                                                            \
@@ -96,7 +115,8 @@ DEVICE column_part mg_column_part(const column_params *p) {
         for (int j = 0; j < VECTOR; j++) to[j] = means[j][t], to[p.channels + j] = sums[j][t];     \
     }                                                                                              \
                                                                                                    \
-    /* The first m of some rows, to the sums of dy and of dy * xhat. */                            \
+    /* Adds the first m of MG_SUMS_ROWS rows to the sums of dy (one) and of dy * hat (hat).        \
+     * by_row: mean and inverse are those of the rows, else those of the columns. */               \
     DEVICE void KIND(add_terms)(const KIND(cells) * x, const KIND(cells) * dy, int m,              \
                                 const REAL *mean, const REAL *inverse, int by_row, REAL *one,      \
                                 REAL *hat) {                                                       \
@@ -110,6 +130,9 @@ DEVICE column_part mg_column_part(const column_params *p) {
             }                                                                                      \
     }                                                                                              \
                                                                                                    \
+    /* The sums of dy and of dy * hat of each column over a block's chunk of rows: the gradients   \
+     * of beta and gamma. Batch normalisation has moments for each column, layer normalisation     \
+     * (by_row) {mean, 1 / deviation} for each row. */                                             \
     KERNEL(KIND(sums_partial), column_params) {                                                    \
         __shared__ REAL ones[VECTOR][MG_COLUMN_THREADS], hats[VECTOR][MG_COLUMN_THREADS];          \
         const column_part part = mg_column_part(&p);                                               \
@@ -161,6 +184,7 @@ DEVICE column_part mg_column_part(const column_params *p) {
         for (int j = 0; j < VECTOR; j++) to[j] = ones[j][t], to[p.channels + j] = hats[j][t];      \
     }
 
+/* moments_partial_f32 and moments_partial_vector_f32, and so on for each dtype. */
 #define ONE(x) NAME(x)
 #define FOUR(x) NAME(x##_vector)
 COLUMNS(1, ONE)
@@ -169,18 +193,20 @@ COLUMNS(4, FOUR)
 #undef FOUR
 #undef COLUMNS
 
-/* A block joins 32 columns, each warp some of their chunks. */
+/* Merges the chunks of moments_partial: out {2, channels} gets means and variances (NaN without
+ * rows). A block takes 32 columns, one per lane; each of its warps merges every warps-th chunk,
+ * then the warps are merged as a tree. */
 KERNEL(NAME(moments_join), column_params) {
     __shared__ REAL counts[MG_JOIN_THREADS], means[MG_JOIN_THREADS], sums[MG_JOIN_THREADS];
     const int t = threadIdx.x, warp = t / MG_WARP, warps = MG_JOIN_THREADS / MG_WARP;
     const int64_t c = (int64_t)blockIdx.x * MG_WARP + t % MG_WARP;
-    const REAL *const parts = (const REAL *)p.partials;
+    const REAL *const parts = (const REAL *)p.partials; /* {chunks, 2, channels} */
     REAL n = 0, mean = 0, squares = 0;
     for (int k = warp; k < p.chunks && c < p.channels && p.rows > 0; k += warps) {
         const REAL *const part = parts + 2 * k * p.channels + c;
         const int64_t left = p.rows - k * p.piece;
         const REAL m = (REAL)(left < p.piece ? left : p.piece);
-        NAME(join)(n, m / (n + m), &mean, &squares, part[0], part[p.channels]);
+        NAME(join_moments)(n, m / (n + m), &mean, &squares, part[0], part[p.channels]);
         n += m;
     }
     counts[t] = n, means[t] = mean, sums[t] = squares;
@@ -188,7 +214,7 @@ KERNEL(NAME(moments_join), column_params) {
         const int o = t + half * MG_WARP;
         __syncthreads();
         if (warp >= half || counts[o] == 0) continue;
-        NAME(join)
+        NAME(join_moments)
         (counts[t], counts[o] / (counts[t] + counts[o]), &means[t], &sums[t], means[o], sums[o]);
         counts[t] += counts[o];
     }
@@ -197,8 +223,8 @@ KERNEL(NAME(moments_join), column_params) {
     PUT(p.out, p.channels + c, p.rows ? sums[t] / (REAL)p.rows : (REAL)NAN);
 }
 
-/* A thread keeps its channels and goes down the rows, some at once; several channels are one
- * access. */
+/* y = (x - mean) * slope + beta with slope = gamma / sqrt(variance + epsilon), which is computed
+ * once: a thread keeps its VECTOR channels and goes down the rows, MG_NORM_ROWS at a time. */
 #define BATCH_NORM(name, VECTOR)                                                                   \
     KERNEL(NAME(name), batch_norm_params) {                                                        \
         typedef struct vector {                                                                    \

@@ -1,11 +1,15 @@
-/* The parameters of kernels/<file>.cu: plain structs that the host fills and a kernel takes by
- * value. */
+/* Parameter structs of several kernels: the host fills one and the kernel takes it by value. This
+ * header is also carried as text for generated kernels (scan.h, finite.h). Its types have the same
+ * size and layout for the host's compiler and for CUDA's, which is why it has no size_t and no
+ * bool. */
 #ifndef MG_DEVICE_CUDA_PARAMS_H
 #define MG_DEVICE_CUDA_PARAMS_H
 
-/* The random state of a run, in device memory: right before a program that draws is started. */
+/* The random state of a run, in device memory, so that a recorded graph draws new numbers each time
+ * it is replayed. The host writes it before a program that draws starts; rng_advance moves it on.
+ */
 typedef struct mg_rng_cell {
-    unsigned long long base;
+    unsigned long long base; /* the ordinal of the run's first draw */
     unsigned int seed, unused;
 } mg_rng_cell;
 
@@ -14,46 +18,53 @@ typedef struct rng_advance_params {
     unsigned long long by;
 } rng_advance_params;
 
-/* Key and ordinal of a draw: absolute, or relative to the cell's. */
+/* Key and ordinal of a draw: with a cell, its seed, and `ordinal` counts from its base; without
+ * one, both are given here. */
 typedef struct mg_draw {
-    const mg_rng_cell *cell; /* or NULL */
+    const mg_rng_cell *cell; /* NULL: none */
     unsigned long long ordinal;
     unsigned int seed, stream;
 } mg_draw;
 
 enum { MG_MOST_RANKS = 64 };
 
+/* reduce_ranks of comm.cu. */
 typedef struct reduce_ranks_params {
     const void *in[MG_MOST_RANKS];
     void *out[MG_MOST_RANKS];
-    long long first, last; /* elements */
-    int n, op;             /* ranks; enum mg_reduce_kind */
-    int from, to;          /* ranks that get the result */
+    long long first, last; /* elements [first, last) */
+    int n, op;             /* how many ranks; an enum mg_reduce_kind */
+    int from, to;          /* ranks [from, to) get the result */
 } reduce_ranks_params;
 
-typedef struct cumsum_params { /* see scan.h */
+/* The cumsum kernel of scan.h: running sums along the middle axis of {outer, n, inner}. */
+typedef struct cumsum_params {
     const void *in;
-    void *out;   /* or NULL: only the pieces' sums are wanted */
-    void *carry; /* {outer, pieces, inner}: sums of the pieces, up to each; NULL if there is one */
-    long long outer, n, inner, pieces, across;
+    void *out; /* NULL: write only the sum of each piece, to carry */
+    void
+        *carry; /* {outer, pieces, inner}: running sums of the pieces; NULL if there is one piece */
+    long long outer, n, inner;
+    long long pieces, across; /* pieces of the axis; columns of a block */
 } cumsum_params;
 
+/* The gradient of a product over groups of n elements (scan.h). */
 typedef struct prod_grad_params {
-    const void *x, *dy;
-    void *dx;
-    double *before; /* of each element: the product of those before it in its group */
+    const void *x, *dy; /* {groups, n}; {groups} */
+    void *dx;           /* {groups, n} */
+    double *before;     /* scratch {groups, n}: the product of the elements before each */
     long long groups, n;
 } prod_grad_params;
 
-enum { MG_FINITE_TENSORS = 64 };
+enum { MG_FINITE_TENSORS = 64 }; /* tensors of one launch of all_finite (finite.h) */
 
 typedef struct finite_tensor {
     const void *in;
-    long long n, vectors; /* elements; vectors that may be read as such */
+    long long n,
+        vectors; /* elements; whole vectors, 0 if the address does not allow vector access */
 } finite_tensor;
 
 typedef struct finite_params {
-    unsigned char *out;
+    unsigned char *out; /* one byte: 1 until a kernel finds an element that is not finite */
     long long tensors;
     finite_tensor t[MG_FINITE_TENSORS];
 } finite_params;

@@ -1,4 +1,5 @@
-/* Pooling over windows of images {N, H, W, C}, and its backward forms: see ops/pool.c. */
+/* Pooling over windows of images {n, h, w, c} and its gradients: see ops/pool.c for what they mean.
+ */
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/pool_params.h"
 

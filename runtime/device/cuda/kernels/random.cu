@@ -1,18 +1,26 @@
-/* Random tensors: a thread makes the four elements of a Philox block, by the formulas of the
- * reference. This file is compiled without contraction. */
+/* Random tensors: uniform, normal, truncated normal, bernoulli and randint.
+ *
+ * Philox is counter-based: block i of a draw is a function of (seed, stream, ordinal, i), so
+ * threads need no state, and any split of a tensor over devices gives the same numbers. A thread
+ * makes the four elements of one Philox block, with the formulas that the reference device uses
+ * too. This file is compiled without contraction of a * b + c to a fused multiply-add, so that the
+ * bits are equal. */
 #include "device/cuda/kernels/create_params.h"
 #include "device/cuda/kernels/kernel.h"
 
 #define MG_FORMULA DEVICE
 #include "ops/random_formulas.h"
 
-DEVICE void draw(const mg_draw *d, int64_t block, uint32_t words[4]) {
+/* The four random words of a block of the draw. */
+DEVICE void draw_words(const mg_draw *d, int64_t block, uint32_t words[4]) {
     const mg_rng_cell *const cell = d->cell;
     mg_philox(words, (uint64_t)block, cell ? cell->base + d->ordinal : d->ordinal,
               cell ? cell->seed : d->seed, d->stream);
 }
 
-/* Element i is NUMBER, rounded FROM double; before that, MAKE what the block's four share. */
+/* The kernel of one distribution and dtype. MAKE prepares what the four elements share, NUMBER is
+ * the expression of element i, FROM converts it to the dtype. `alignment`: of four elements in one
+ * store. */
 #define DRAW(name, type, alignment, MAKE, NUMBER, FROM)                                            \
     typedef struct __attribute__((aligned(alignment))) four_##name {                               \
         type v[4];                                                                                 \
@@ -24,7 +32,7 @@ DEVICE void draw(const mg_draw *d, int64_t block, uint32_t words[4]) {
             const int64_t at = block * 4 - p.first;                                                \
             uint32_t words[4];                                                                     \
             four_##name four;                                                                      \
-            draw(&p.draw, block, words);                                                           \
+            draw_words(&p.draw, block, words);                                                     \
             MAKE;                                                                                  \
             for (int i = 0; i < 4; i++) four.v[i] = FROM(NUMBER);                                  \
             if (p.aligned && at + 4 <= p.count)                                                    \
@@ -35,6 +43,7 @@ DEVICE void draw(const mg_draw *d, int64_t block, uint32_t words[4]) {
         }                                                                                          \
     }
 
+/* Numbers in [a, b). float16 and bfloat16 are rounded from the float32 number. */
 #define UNIFORM_F mg_random_uniform_f(words[i], (float)p.a, (float)p.b)
 #define UNIFORM_D mg_random_uniform_d(words[i], p.a, p.b)
 DRAW(uniform_bf16, uint16_t, 8, , UNIFORM_F, mg_float_to_bf16)
@@ -42,17 +51,18 @@ DRAW(uniform_f16, uint16_t, 8, , UNIFORM_F, mg_float_to_f16)
 DRAW(uniform_f32, float, 16, , UNIFORM_F, )
 DRAW(uniform_f64, double, 16, , UNIFORM_D, )
 
+/* Box-Muller: two words give two normal numbers. */
 #define PAIRS                                                                                      \
     double pairs[4];                                                                               \
     mg_random_normal_pair(words, pairs);                                                           \
     mg_random_normal_pair(words + 2, pairs + 2)
-#define NORMAL p.a + p.b * pairs[i]
+#define NORMAL p.a + p.b *pairs[i]
 DRAW(normal_bf16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_bf16)
 DRAW(normal_f16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_f16)
 DRAW(normal_f32, float, 16, PAIRS, NORMAL, (float))
 DRAW(normal_f64, double, 16, PAIRS, NORMAL, )
 
-#define TRUNCATED p.a + p.b * mg_random_truncated_normal(words[i])
+#define TRUNCATED p.a + p.b *mg_random_truncated_normal(words[i])
 DRAW(truncated_normal_bf16, uint16_t, 8, , TRUNCATED, mg_double_to_bf16)
 DRAW(truncated_normal_f16, uint16_t, 8, , TRUNCATED, mg_double_to_f16)
 DRAW(truncated_normal_f32, float, 16, , TRUNCATED, (float))
@@ -60,6 +70,7 @@ DRAW(truncated_normal_f64, double, 16, , TRUNCATED, )
 
 DRAW(bernoulli_bool, uint8_t, 4, , (words[i] >> 8) < p.threshold, (uint8_t))
 
+/* Integers a, a + 1, ... a + range - 1, in any dtype. */
 #define BELOW p.a + (double)mg_random_below(words[i], p.range)
 DRAW(randint_bool, uint8_t, 4, , BELOW, 0 !=)
 DRAW(randint_u8, uint8_t, 4, , BELOW, mg_to_u8)
@@ -70,7 +81,7 @@ DRAW(randint_f16, uint16_t, 8, , BELOW, mg_double_to_f16)
 DRAW(randint_f32, float, 16, , BELOW, (float))
 DRAW(randint_f64, double, 16, , BELOW, )
 
-/* By one thread, after a step's draws. */
+/* Advances the ordinal of the run by the number of draws of a step. One thread works. */
 KERNEL(rng_advance, rng_advance_params) {
     if (FIRST == 0) p.cell->base += p.by;
 }

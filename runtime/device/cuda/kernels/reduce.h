@@ -1,17 +1,21 @@
-/* Reductions over axes: sum prod max min all any, argmax argmin. Generated text (reduce.c) defines
- * the numbers and includes this.
+/* Reductions over axes: sum, prod, max, min, all, any, argmax, argmin. Generated text (reduce.c)
+ * defines the constants in capitals and includes this.
  *
- * ROWS: the innermost axis is reduced. A team of TEAM threads makes one result, together reading
- * what lies side by side. Else columns: the innermost axis is kept; a block makes the results of
- * neighbouring columns, a thread VECTOR of them, its threads dealing out the rows. Few results of
- * many elements are made in pieces (OUT is partial), which a second kernel joins (IN is partial).
- * Who adds what to what depends on sizes alone, so the bits are the same each time. */
+ * There are two layouts:
+ *     ROWS      the innermost axis is reduced. A team of TEAM threads makes one result and reads
+ *               neighbouring elements together
+ *     columns   the innermost axis is kept. A block makes the results of neighbouring columns, a
+ * thread VECTOR of them; the threads of a block share the rows
+ *
+ * If there are few results of many elements, too few blocks would work. Then each result is reduced
+ * in pieces (OUT_PARTIAL), which a second kernel joins (IN_PARTIAL). The order of all operations
+ * depends on sizes only, so the bits are the same every time. */
 #include "device/cuda/kernels/elements.h"
 
-/* ---- what is reduced ---- */
+/* ---- the operation: join(a, b), and start(), its neutral element ---- */
 
 #if IS_ARG
-typedef struct value { /* and where it was found */
+typedef struct value { /* an element and its position on the reduced axis */
     REAL v;
     int64_t at;
 } value;
@@ -20,7 +24,8 @@ typedef REAL value;
 #endif
 
 #if IS_ARG
-/* NaN beats numbers, the first one all. */
+/* The larger value wins, of equal ones the first. NaN beats numbers, and the first NaN beats all.
+ * argmin reduces negated elements. */
 DEVICE value join(value a, value b) {
     const int first = b.at < a.at;
     const int wins = b.v != b.v ? a.v == a.v || first : b.v > a.v || (b.v == a.v && first);
@@ -44,7 +49,7 @@ DEVICE value join(value a, value b) {
 DEVICE value start(void) {
     return K(1);
 }
-#elif IS_MAX
+#elif IS_MAX /* max and min propagate NaN */
 DEVICE value join(value a, value b) {
     return b > a || b != b ? b : a;
 }
@@ -79,19 +84,19 @@ DEVICE value start(void) {
 typedef struct params {
     const void *in;
     void *out;
-    int64_t n;       /* reduced elements of a result; of ROWS, vectors of them */
-    int64_t units;   /* results (columns: times pieces, without the innermost axis) */
-    int64_t pieces;  /* of each result's elements */
-    int64_t columns; /* kept elements of the innermost axis */
-    int64_t across;  /* threads of a block side by side over columns, a power of two */
-    int64_t aligned; /* whether vectors may be read as such */
-    axis kept[KEPT]; /* but for the innermost, of columns */
+    int64_t n;       /* elements that a result reduces; ROWS: vectors of them */
+    int64_t units;   /* results times pieces; columns: without the innermost axis */
+    int64_t pieces;  /* ranges that the elements of a result are cut into */
+    int64_t columns; /* columns: size of the innermost axis */
+    int64_t across;  /* columns: threads of a block side by side, a power of two */
+    int64_t aligned; /* whether the address allows vector access */
+    axis kept[KEPT]; /* kept axes; columns: without the innermost */
     int64_t kept_stride[KEPT];
-    axis reduced[REDUCED]; /* of ROWS, the last in vectors */
+    axis reduced[REDUCED]; /* reduced axes; ROWS: the last one counts vectors */
     int64_t reduced_stride[REDUCED];
 } params;
 
-/* Where combination i of some axes begins. */
+/* The offset of combination i of some axes, counted in row-major order. */
 DEVICE INDEX offset_of(const axis *axes, const int64_t *stride, int rank, INDEX i) {
     INDEX offset = 0;
     UNROLL
@@ -109,7 +114,7 @@ typedef struct values {
     value at[VECTOR];
 } values;
 
-#if IN_PARTIAL
+#if IN_PARTIAL /* the input is the pieces' results, which are values already */
 DEVICE values load(const params *p, int aligned, INDEX offset, int64_t position, int64_t step) {
     values v;
     v.at[0] = ((const value *)p->in)[offset];
@@ -118,7 +123,8 @@ DEVICE values load(const params *p, int aligned, INDEX offset, int64_t position,
 #else
 VECTOR_OF(IN, VECTOR)
 
-DEVICE value take(REAL v, int64_t position) {
+/* An element as a value. */
+DEVICE value value_of(REAL v, int64_t position) {
 #if IS_ARG
     value a = {IS_MIN ? -v : v, position};
     return a;
@@ -127,7 +133,8 @@ DEVICE value take(REAL v, int64_t position) {
 #endif
 }
 
-/* VECTOR elements from `offset` on, which are `step` positions apart. */
+/* VECTOR adjacent elements from `offset` on. Their positions on the reduced axis are `step` apart:
+ * 1 for ROWS, 0 for columns, whose neighbours belong to other results. */
 DEVICE values load(const params *p, int aligned, INDEX offset, int64_t position, int64_t step) {
     const JOIN(type, IN) *at = (const JOIN(type, IN) *)p->in + offset;
     values v;
@@ -135,15 +142,17 @@ DEVICE values load(const params *p, int aligned, INDEX offset, int64_t position,
         const JOIN(vector, IN) x = *(const JOIN(vector, IN) *)at;
         UNROLL
         for (int k = 0; k < VECTOR; k++)
-            v.at[k] = take(JOIN(load, IN)(x.at[k]), position + k * step);
+            v.at[k] = value_of(JOIN(load, IN)(x.at[k]), position + k * step);
     } else {
         UNROLL
-        for (int k = 0; k < VECTOR; k++) v.at[k] = take(JOIN(load, IN)(at[k]), position + k * step);
+        for (int k = 0; k < VECTOR; k++)
+            v.at[k] = value_of(JOIN(load, IN)(at[k]), position + k * step);
     }
     return v;
 }
 #endif
 
+/* VECTOR neutral elements. */
 DEVICE values starts(void) {
     values v;
     UNROLL
@@ -157,13 +166,16 @@ DEVICE values join_all(values a, values b) {
     return a;
 }
 
+/* Item i of a result that begins at `base`: a vector along the row, or one row of VECTOR columns.
+ */
 DEVICE values item(const params *p, int aligned, INDEX base, int64_t i) {
     const INDEX offset = offset_of(p->reduced, p->reduced_stride, REDUCED, (INDEX)i);
     return load(p, aligned, base + offset, ROWS ? i * VECTOR : i, ROWS);
 }
 
-/* The items i, i + step, ... below `end`, in runs: a float that has grown large would not feel
- * single ones. Four are on their way at a time. */
+/* Reduces the items i, i + step, ... below `end`. Items are joined in runs of RUN first: adding
+ * single numbers to a large float would lose their low bits. Four items are loaded at a time, so
+ * that the reads overlap. */
 DEVICE values fold_as(const params *p, int aligned, INDEX base, int64_t i, int64_t end,
                       int64_t step) {
     values all = starts();
@@ -184,13 +196,15 @@ DEVICE values fold_as(const params *p, int aligned, INDEX base, int64_t i, int64
     return all;
 }
 
-/* Two loops, so that the loads of one stay together. */
+/* Two copies of the loop, for aligned and for unaligned data: a branch inside would keep the
+ * compiler from moving the loads of a step together. */
 DEVICE values fold(const params *p, INDEX base, int64_t i, int64_t end, int64_t step) {
     return VECTOR == 1 || p->aligned ? fold_as(p, 1, base, i, end, step)
                                      : fold_as(p, 0, base, i, end, step);
 }
 
-DEVICE void put(const params *p, int64_t i, value v) {
+/* Stores result i. */
+DEVICE void store_result(const params *p, int64_t i, value v) {
 #if OUT_PARTIAL
     ((value *)p->out)[i] = v;
 #elif IS_ARG
@@ -200,7 +214,7 @@ DEVICE void put(const params *p, int64_t i, value v) {
 #endif
 }
 
-/* The elements of piece i. */
+/* Piece i has the items from piece_begin(i) to piece_begin(i + 1) - 1. */
 DEVICE int64_t piece_begin(const params *p, int64_t i) {
     return p->n * i / p->pieces;
 }
@@ -209,6 +223,7 @@ DEVICE int64_t piece_begin(const params *p, int64_t i) {
 
 #if ROWS
 
+/* The value of the lane whose number differs in the bit `distance`. */
 DEVICE value from_lane(value v, int distance) {
 #if IS_ARG
     v.at = __shfl_xor_sync(0xffffffffu, v.at, distance);
@@ -219,7 +234,8 @@ DEVICE value from_lane(value v, int distance) {
 #endif
 }
 
-/* In the team's first thread: its threads' values joined. */
+/* Returns, in the team's first thread, the values of all its threads joined. Teams larger than a
+ * warp are the whole block and exchange through `cells`. */
 DEVICE value join_team(value v, value *cells) {
     UNROLL
     for (int distance = (TEAM < MG_WARP ? TEAM : MG_WARP) / 2; distance > 0; distance /= 2)
@@ -232,6 +248,7 @@ DEVICE value join_team(value v, value *cells) {
     return v;
 }
 
+/* A block has THREADS / TEAM teams, each with one unit (a piece of a result) at a time. */
 KERNEL(reduce, params) {
     __shared__ value cells[MG_WARP];
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM,
@@ -250,7 +267,7 @@ KERNEL(reduce, params) {
             for (int k = 1; k < VECTOR; k++) v = join(v, some.at[k]);
         }
         v = join_team(v, cells);
-        if (lane == 0 && unit < p.units) put(&p, unit, v);
+        if (lane == 0 && unit < p.units) store_result(&p, unit, v);
     }
 }
 
@@ -258,6 +275,8 @@ KERNEL(reduce, params) {
 
 #else
 
+/* A job is a tile of across * VECTOR columns of one unit. Thread (x, y) takes VECTOR columns and
+ * every down-th row from y on; the thread rows are then joined as a tree in shared memory. */
 KERNEL(reduce, params) {
     __shared__ value cells[VECTOR][THREADS];
     const int t = (int)threadIdx.x, across = (int)p.across, down = THREADS / across;
@@ -282,7 +301,8 @@ KERNEL(reduce, params) {
         }
         UNROLL
         for (int k = 0; k < VECTOR; k++)
-            if (y == 0 && column < p.columns) put(&p, unit * p.columns + column + k, v.at[k]);
+            if (y == 0 && column < p.columns)
+                store_result(&p, unit * p.columns + column + k, v.at[k]);
     }
 }
 

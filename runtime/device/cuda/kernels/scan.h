@@ -1,9 +1,11 @@
-/* Running sums, and the gradient of a product. Generated text (scan.c) defines the numbers and
- * includes this.
+/* Scans: running sums (cumsum), and the gradient of a product by running products. Generated text
+ * (scan.c) defines the constants in capitals and includes this.
  *
- * A block goes along the axis for `across` neighbouring columns, THREADS / across rows at a time: a
- * scan within the block, and what came before is carried on. Few long columns are cut into pieces:
- * their sums are made first, then the running sums of these, which each piece starts from. */
+ * A block takes `across` neighbouring columns and goes along the axis, THREADS / across rows at a
+ * time: it scans these rows in shared memory and carries the total on to the next. If there are
+ * few, long columns they are cut into pieces, in three launches: the sum of each piece, the running
+ * sums of those (carry), and then each piece's running sums, which start from the carry before it.
+ */
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 
@@ -15,7 +17,8 @@
 #define START K(1)
 #endif
 
-/* The values of the rows up to this thread's own, joined; all of them stay in `cells`. */
+/* Inclusive scan over the rows of a block (Hillis and Steele): returns the values of the rows up to
+ * this thread's own, joined. The results of all threads stay in `cells`. */
 DEVICE REAL scan_down(REAL v, REAL *cells, int across) {
     const int t = (int)threadIdx.x;
     cells[t] = v;
@@ -31,6 +34,7 @@ DEVICE REAL scan_down(REAL v, REAL *cells, int across) {
 
 #if IS_SUM
 
+/* With p.out == NULL: the first launch, which writes only the sum of each piece. */
 KERNEL(scan, cumsum_params) {
     __shared__ REAL cells[THREADS];
     const int across = (int)p.across, x = (int)threadIdx.x % across;
@@ -58,12 +62,18 @@ KERNEL(scan, cumsum_params) {
 
 #else
 
+/* The gradient of a product: dx{i} = dy * product of the elements before i * product of those
+ * after. Dividing the whole product by x{i} would fail for zeros. A block takes a group; its first
+ * pass stores the products before each element, its second comes from the end with the products
+ * after. */
+
 DEVICE REAL element(const prod_grad_params *p, int64_t i) {
     return JOIN(load, IN)(((const JOIN(type, IN) *)p->x)[i]);
 }
 
-/* The product of those before this thread's, of which scan_down has left the products. */
-DEVICE REAL others(REAL before, const REAL *cells) {
+/* After scan_down: `before` times the elements of the threads before this one (an exclusive scan).
+ */
+DEVICE REAL exclusive(REAL before, const REAL *cells) {
     return threadIdx.x > 0 ? JOINED(before, cells[threadIdx.x - 1]) : before;
 }
 
@@ -74,7 +84,7 @@ KERNEL(scan, prod_grad_params) {
         for (int64_t first = 0; first < p.n; first += THREADS) {
             const int64_t i = first + threadIdx.x;
             scan_down(i < p.n ? element(&p, g * p.n + i) : START, cells, 1);
-            if (i < p.n) p.before[g * p.n + i] = others(before, cells);
+            if (i < p.n) p.before[g * p.n + i] = exclusive(before, cells);
             before = JOINED(before, cells[THREADS - 1]);
             __syncthreads();
         }
@@ -83,7 +93,7 @@ KERNEL(scan, prod_grad_params) {
             scan_down(i >= 0 ? element(&p, at) : START, cells, 1);
             if (i >= 0)
                 ((JOIN(type, OUT) *)p.dx)[at] =
-                    JOIN(store, OUT)(JOINED(p.before[at], others(after, cells)));
+                    JOIN(store, OUT)(JOINED(p.before[at], exclusive(after, cells)));
             after = JOINED(after, cells[THREADS - 1]);
             __syncthreads();
         }

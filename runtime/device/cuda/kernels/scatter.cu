@@ -1,35 +1,48 @@
-/* scatter_add: slices added where ids say, in the same order every time.
+/* scatter_add: adds slices of dy {outer, n, inner} to the slices of dx {outer, size, inner} that
+ * ids name, in the same order every time, which atomics would not give. The gradient of gather.
  *
- * Entries (id, position) are sorted by id, positions in order. Pieces of equally many entries are
- * then summed, run by run: a run of one id that lies within a piece is finished, one that goes on
- * leaves a partial sum, and a block joins those of a run. So neither many ids that name one slice
- * nor few slices make a thread wait for one other. */
+ *     1. sort_count, sort_scatter   radix sort of entries (id, position) by id; stable, so
+ * positions of one id stay in order
+ *     2. scatter_pieces             the sorted entries are cut into pieces of equal length. A
+ * thread sums one column of a piece, run by run (a run: entries of one id). A run within the piece
+ * is stored; one that crosses a border of the piece leaves a partial sum
+ *     3. scatter_join               a block adds the partial sums of a run and stores the result
+ *
+ * Pieces have equal length whatever the ids are, so the work is balanced even if all ids are equal.
+ * dx is zero before. With few ids, scatter_few does it all in one launch. */
 #include "device/cuda/kernels/gather_params.h"
-#include "device/cuda/kernels/ids.h"
+#include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 
 #define ID(entry) ((int64_t)((entry) >> 32))
 #define POSITION(entry) ((int64_t)((entry)&0xffffffffu))
 
+/* ENTRIES_AT_ONCE: entries whose elements a thread loads before it adds the first. */
 enum { ENTRIES_AT_ONCE = 8, JOIN_THREADS = 256, SORT_WARPS = MG_SORT_THREADS / MG_WARP };
 
-/* ---- sorting: counts of digits, then every entry to its place ---- */
+/* ---- sorting: one pass counts the digits of each block, then moves every entry to its place ----
+ */
 
+/* Entry i of the pass's input; the first pass makes it from the ids. */
 DEVICE uint64_t entry_at(const sort_params *p, uint32_t i) {
     if (!p->ids) return p->in[i];
     const int64_t id = mg_id(p->ids, p->id_bytes, i);
     return (uint64_t)(id >= 0 && id < p->size ? id : p->size) << 32 | i;
 }
 
+/* Eight bits of the id. */
 DEVICE uint32_t digit_of(const sort_params *p, uint64_t entry) {
     return (uint32_t)(entry >> p->shift) % MG_DIGITS;
 }
 
+/* A block sorts per_block consecutive entries; the last one may have fewer. */
 DEVICE uint32_t end_of_block(const sort_params *p) {
     const uint32_t end = (blockIdx.x + 1) * p->per_block;
     return end < p->n ? end : p->n;
 }
 
+/* counts {blocks, MG_DIGITS}: how often each digit occurs in each block. Integer atomics in shared
+ * memory do not depend on their order. */
 KERNEL(sort_count, sort_params) {
     __shared__ unsigned count[MG_DIGITS];
     count[threadIdx.x] = 0;
@@ -40,7 +53,8 @@ KERNEL(sort_count, sort_params) {
     p.counts[blockIdx.x * MG_DIGITS + threadIdx.x] = count[threadIdx.x];
 }
 
-/* Where this block's first entry of the thread's digit goes. */
+/* Thread d gets the place of this block's first entry with digit d: all entries with smaller digits
+ * (an exclusive scan of the totals) and those with digit d of the blocks before. */
 DEVICE uint32_t first_place(const sort_params *p, unsigned *sums) {
     uint32_t before = 0, all = 0;
     for (uint32_t b = 0; b < gridDim.x; b++) {
@@ -59,7 +73,7 @@ DEVICE uint32_t first_place(const sort_params *p, unsigned *sums) {
     return sums[threadIdx.x] - all + before;
 }
 
-/* The lanes whose digit is this lane's. */
+/* A mask of the lanes of the warp that have the same digit as this lane. */
 DEVICE uint32_t peers_of(uint32_t digit, int there) {
     uint32_t peers = __ballot_sync(0xffffffffu, there);
     for (int bit = 1; bit < MG_DIGITS; bit *= 2) {
@@ -69,7 +83,9 @@ DEVICE uint32_t peers_of(uint32_t digit, int there) {
     return peers;
 }
 
-/* By rounds of an entry a thread: warps in order, in a warp lanes in order. */
+/* Moves the entries of a block to their places, MG_SORT_THREADS at a time. To be stable, entries
+ * with the same digit keep the order of rounds, then of warps, then of lanes: place[warp][digit]
+ * first counts a warp's entries, then becomes the place of the first of them. */
 KERNEL(sort_scatter, sort_params) {
     __shared__ unsigned sums[MG_DIGITS], place[SORT_WARPS][MG_DIGITS];
     const uint32_t warp = threadIdx.x / MG_WARP, end = end_of_block(&p);
@@ -99,19 +115,20 @@ KERNEL(sort_scatter, sort_params) {
 
 /* ---- sums ---- */
 
+/* Where the entries of a piece end; the last piece may have fewer. */
 DEVICE int64_t end_of_piece(const scatter_params *p, int64_t piece) {
     const int64_t end = (piece + 1) * p->piece;
     return end < p->n ? end : p->n;
 }
 
-/* The run of the piece's last entry, if it begins here and goes on: its id, and the last piece that
- * has a part of it; else -1. */
+/* If the run of the piece's last entry begins in this piece and goes on in the next: returns its id
+ * and sets *last to the last piece that has a part of it. Else returns -1. */
 DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
     const int64_t begin = piece * p->piece, end = end_of_piece(p, piece);
     const int64_t id = ID(p->entries[end - 1]);
     if (end == p->n || id >= p->size || ID(p->entries[end]) != id) return -1;
     if (begin > 0 && ID(p->entries[begin - 1]) == id) return -1;
-    int64_t low = end, high = p->n; /* the first entry of another id */
+    int64_t low = end, high = p->n; /* binary search for the first entry of another id */
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (ID(p->entries[middle]) == id)
@@ -123,8 +140,10 @@ DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
     return id;
 }
 
-/* Sums are `real`, rounded to the dtype by ROUND. A partial sum has slot 0 if its run comes first
- * in the piece, else slot 1. */
+/* Sums are computed in `real` and rounded to the dtype once, by ROUND. A piece has two slots for
+ * partial sums: slot 0 for the run that its first entry belongs to, slot 1 for another run that its
+ * last entry belongs to. Entries with an id out of range (id == size) are summed but never stored.
+ */
 #define SCATTER(dtype, real, ROUND)                                                                \
     DEVICE void finish_##dtype(const scatter_params *p, int64_t id, int open, int64_t partial,     \
                                int64_t to, real sum) {                                             \
@@ -135,6 +154,7 @@ DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
             mg_store_##dtype(p->dx, to + id * p->inner, ROUND(sum));                               \
     }                                                                                              \
                                                                                                    \
+    /* A thread takes one column of one piece. `open`: the run crosses a border of the piece. */   \
     KERNEL(scatter_pieces_##dtype, scatter_params) {                                               \
         for (int64_t w = FIRST; w < p.pieces * p.columns; w += STEP) {                             \
             const int64_t piece = w / p.columns, column = w - piece * p.columns;                   \
@@ -168,7 +188,8 @@ DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* A block per piece and `width` columns; its threads share the other pieces of the run. */    \
+    /* A block takes `width` columns of the run that begins in its piece; its threads share the    \
+     * pieces that the run goes through, and their sums are added as a tree. */                    \
     KERNEL(scatter_join_##dtype, scatter_params) {                                                 \
         __shared__ real sums[JOIN_THREADS];                                                        \
         const int64_t groups = (p.columns + p.width - 1) / p.width;                                \
@@ -201,7 +222,7 @@ DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* Of few ids: every element looks through all of them. */                                     \
+    /* For few ids, without a sort: each element of dx looks through all ids. */                   \
     KERNEL(scatter_few_##dtype, scatter_params) {                                                  \
         for (int64_t w = FIRST; w < p.size * p.columns; w += STEP) {                               \
             const int64_t row = w / p.inner, inner = w - row * p.inner;                            \

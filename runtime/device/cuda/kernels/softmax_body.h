@@ -1,15 +1,24 @@
-/* The softmax family for one dtype: see softmax.cu. */
+/* softmax, log_softmax and softmax_grad for one dtype, along the middle axis of {outer, n, inner}.
+ * A run is the n elements of one (outer, inner) pair, which are `inner` apart in memory. p.kind:
+ *
+ *     0  softmax        exp(x - a) / b, with a the largest x and b the sum of exp(x - a)
+ *     1  log_softmax    x - a - log(b)
+ *     2  softmax_grad   y * (dy - a), with y the softmax (in p.x) and a the sum of y * dy
+ *
+ * Subtracting the largest x keeps exp from overflowing. Three kernels differ in who takes a run: a
+ * warp (short runs), a block (long runs), or a thread (inner > 1: neighbouring threads then read
+ * neighbouring elements). */
 
 #define MG_SUM(a, b) ((a) + (b))
 
-/* Element k of a run. */
+/* Element k of the result of the run that begins at `first`. */
 DEVICE REAL NAME(softmax_value)(softmax_params p, int64_t first, int64_t k, REAL a, REAL b) {
     const REAL x = LOAD(p.x, first + k * p.inner);
     if (p.kind == 2) return x * (LOAD(p.dy, first + k * p.inner) - a);
     return p.kind == 0 ? EXP(x - a) / b : x - a - LOG(b);
 }
 
-/* A run for each warp; `a` is the largest x, or the sum of y dy; `b` the sum of exponentials. */
+/* One run per warp. */
 KERNEL(NAME(softmax_warp), softmax_params) {
     const int lane = threadIdx.x % MG_WARP;
     const int64_t warps = STEP / MG_WARP, runs = p.outer * p.inner;
@@ -33,7 +42,7 @@ KERNEL(NAME(softmax_warp), softmax_params) {
     }
 }
 
-/* A run for each block. */
+/* One run per block. */
 KERNEL(NAME(softmax_block), softmax_params) {
     __shared__ REAL cells[MG_WARP];
     const int64_t runs = p.outer * p.inner;
@@ -57,7 +66,7 @@ KERNEL(NAME(softmax_block), softmax_params) {
     }
 }
 
-/* A run for each thread: neighbours read neighbours where runs lie across each other. */
+/* One run per thread. */
 KERNEL(NAME(softmax_thread), softmax_params) {
     const int64_t runs = p.outer * p.inner;
     for (int64_t run = FIRST; run < runs; run += STEP) {

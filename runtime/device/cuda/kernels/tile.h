@@ -1,8 +1,16 @@
-/* A product of matrices that are not there: TILE_PRODUCT makes the function body of a block that
- * adds up A_AT(row, l) * B_AT(l, column) for l in [from, to) over a tile of results, and gives each
- * to PUT_AT(row, column, v). Rows and columns beyond `rows` and `columns` count as 0. A_ACROSS: the
- * neighbours of an element of A in memory are those of its row (else of its column), B_ACROSS
- * likewise: threads read along them. */
+/* TILE_PRODUCT: the kernel body of a block that computes one tile of a matrix product A * B whose
+ * elements are given by macros, so that the matrices need not exist in memory (implicit GEMM).
+ *
+ * The block of MG_TILE_THREADS threads computes, for each (row, column) of the MG_TILE x MG_TILE
+ * tile at (row0, column0), v = the sum of A_AT(row, l) * B_AT(l, column) for l in [from, to), and
+ * calls PUT_AT(row, column, v) for those inside `rows` and `columns`. It takes MG_TILE_INNER values
+ * of l at a time: all threads copy the two strips of A and B to shared memory, then a thread (ty,
+ * tx) multiplies for its 4 x 4 results, rows ty + 16 i and columns tx + 16 j. The strips' lines
+ * have one unused element against bank conflicts.
+ *
+ * A_ACROSS: A is contiguous along its rows (over l), else along its columns; B_ACROSS: B is
+ * contiguous along its rows (over columns), else along l. They decide in which order threads load a
+ * strip, so that neighbouring threads read neighbouring addresses. */
 #ifndef MG_DEVICE_CUDA_TILE_H
 #define MG_DEVICE_CUDA_TILE_H
 
