@@ -54,7 +54,7 @@ test("GPUs are listed with memory and compute capability, and no context is made
   local out, status = check.run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log .. " " .. check.program
     .. " --list-devices")
   check.equal(status, 0)
-  check.matches(out, "cuda:0   Stand-in GPU, compute capability 9.0, 1.0 GiB")
+  check.matches(out, "cuda:0   Fake GPU, compute capability 9.0, 1.0 GiB")
   check.matches(out, "cuda:1 ")
   check.falsy(check.read(log):find "cuDevicePrimaryCtxRetain")
 end)

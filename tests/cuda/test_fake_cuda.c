@@ -1,4 +1,9 @@
-/* the fake CUDA libraries: threads of a block, recordings, failures, wrong addresses. */
+/* Tests of the fake driver and the fake NVRTC themselves: threads of a block, graphs, failures on
+ * request, and the mistakes that they must find (wild addresses, barriers that not all threads
+ * reach, races).
+ *
+ * A fake that accepts everything would make the tests of the cuda device worthless, so each rule
+ * that it checks is broken here once. */
 #include "fake_cuda.h"
 #include "core/status.h"
 #include "device/cuda/context/driver.h"
@@ -17,6 +22,9 @@ enum { N = 1000, THREADS = 256 };
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)
 
+/* Kernels for the tests, compiled once per test by the fake NVRTC. `wrong` does what p.what says:
+ * 0 a barrier that one thread does not reach, 1 a write to a wild address, 2 a write just behind
+ * the allocation, 3 a write beyond dynamic shared memory, 4 a shuffle with a part of a warp. */
 static const char *const text =
     "#include \"kernel.h\"\n"
     "typedef struct { float *out; const float *in; int64_t n; int what; } params;\n"
@@ -58,7 +66,7 @@ static const char *const text =
     "    if (p.what == 4) __shfl_xor_sync(0xffffu, 1, 1);\n"
     "}\n";
 
-typedef struct params {
+typedef struct params { /* as in the text */
     float *out;
     const float *in;
     int64_t n;
@@ -84,7 +92,8 @@ static char *read_text(const char *path) {
     return all;
 }
 
-/* The object of a text, or NULL and the compiler's words. */
+/* Compiles a text: returns the object, owned by the caller, or NULL; `log` gets the compiler's
+ * messages. */
 static char *compile_for(const char *architecture, const char *source, char *log, size_t room) {
     nvrtcProgram program;
     size_t bytes = 0;
@@ -145,6 +154,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
+/* Launches a kernel of the text in one dimension. */
 static CUresult launch(gpu *g, const char *name, unsigned blocks, unsigned threads, unsigned shared,
                        params p) {
     CUfunction f;
@@ -154,10 +164,12 @@ static CUresult launch(gpu *g, const char *name, unsigned blocks, unsigned threa
     return cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, shared, g->stream, list, NULL);
 }
 
+/* The test's device memory: an address for kernels. */
 static float *on_gpu(const gpu *g) {
     return (float *)(uintptr_t)g->memory;
 }
 
+/* The first number of it, copied to the host. */
 static float first_of(const gpu *g) {
     float v = -1;
     OK(cuMemcpyDtoHAsync(&v, g->memory, sizeof v, g->stream));
@@ -167,6 +179,7 @@ static float first_of(const gpu *g) {
 
 /* ---- tests ---- */
 
+/* What our loader of the driver looks up (driver.h). */
 static void every_function_of_the_driver_is_there(void **state) {
     static const char *const names[] = MG_LIBRARY_SYMBOLS(MG_CUDA_DRIVER);
     (void)state;
@@ -174,6 +187,7 @@ static void every_function_of_the_driver_is_there(void **state) {
         if (!dlsym(RTLD_DEFAULT, names[i])) fail_msg("no %s", names[i]);
 }
 
+/* A block sum through static and dynamic shared memory. */
 static void threads_meet_at_barriers_and_shuffles(void **state) {
     gpu *g = *state;
     float values[THREADS], sum = 0, sums[3];
@@ -193,6 +207,7 @@ static void lanes_exchange_values_and_votes(void **state) {
     assert_true(counted[0] == 2 * THREADS && counted[1] == 0);
 }
 
+/* Capture runs nothing; two launches of the graph do its four nodes twice. Events are no nodes. */
 static void recorded_work_runs_when_its_graph_does(void **state) {
     gpu *g = *state;
     CUgraph graph;
@@ -221,6 +236,7 @@ static void recorded_work_runs_when_its_graph_does(void **state) {
     OK(cuEventDestroy(event));
 }
 
+/* A graph of so many launches of add_one. */
 static CUgraph record(gpu *g, int kernels, float *out) {
     CUgraph graph = NULL;
     OK(cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -247,6 +263,7 @@ static void a_graph_takes_new_addresses_but_not_other_nodes(void **state) {
     OK(cuGraphDestroy(more));
 }
 
+/* Each of these calls makes the capture invalid: later launches and the end of the capture fail. */
 static void waiting_and_allocating_spoil_a_recording(void **state) {
     gpu *g = *state;
     CUgraph graph;
@@ -268,6 +285,7 @@ static void waiting_and_allocating_spoil_a_recording(void **state) {
     assert_true(first_of(g) == 0);
 }
 
+/* A request fails one call; a fatal error fails all calls after it. */
 static void a_call_fails_when_asked_to_and_a_fatal_error_lasts(void **state) {
     gpu *g = *state;
     float v;
@@ -282,6 +300,7 @@ static void a_call_fails_when_asked_to_and_a_fatal_error_lasts(void **state) {
     assert_int_equal(cuCtxSetCurrent(g->context), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* Lazy loading: a kernel must be loaded before it is recorded. */
 static void a_first_launch_spoils_a_recording(void **state) {
     gpu *g = *state;
     const params p = {.out = on_gpu(g), .n = N};
@@ -295,6 +314,8 @@ static void a_first_launch_spoils_a_recording(void **state) {
     assert_int_equal(cuStreamEndCapture(g->stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
+/* Copies beyond an allocation, in the wrong direction, or with the wrong GPU are refused (error 1).
+ */
 static void copies_keep_to_memory(void **state) {
     gpu *g = *state;
     float v[N + 1] = {0};
@@ -320,6 +341,7 @@ static void copies_keep_to_memory(void **state) {
     assert_true(fake_cuda_owns(on_gpu(g), bytes));
 }
 
+/* Out of memory, use after free, double free, and reuse within a pool. */
 static void memory_ends_and_what_was_given_back_is_none(void **state) {
     gpu *g = *state;
     CUdeviceptr a, b;
@@ -336,7 +358,9 @@ static void memory_ends_and_what_was_given_back_is_none(void **state) {
     OK(cuMemFreeAsync(b, g->stream));
 }
 
-/* What a kernel does wrong, and the error: of the launch, or when the stream is waited for. */
+/* Each mistake of the kernel `wrong` is an error, of the launch or when the stream is waited for, and
+ * stays one until the GPU is revived; then other kernels run again. Impossible launches are refused
+ * without an effect. */
 static void wrong_kernels_are_found_out(void **state) {
     gpu *g = *state;
     static const CUresult wanted[] = {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -358,7 +382,8 @@ static void wrong_kernels_are_found_out(void **state) {
     OK(launch(g, "wrong", 1, 1024, 49152, none));
 }
 
-/* The last thread and block to write are others; shared memory begins as no number. */
+/* In the opposite order other threads and blocks write last. Shared memory begins as NaN in each
+ * block. */
 static void a_race_comes_out_differently_backwards(void **state) {
     gpu *g = *state;
     const params p = {.out = on_gpu(g)};
@@ -374,6 +399,7 @@ static void a_race_comes_out_differently_backwards(void **state) {
     assert_float_equal(first_of(g), 0, 0);
 }
 
+/* The log has file and line, and unknown functions are errors, not implicit declarations. */
 static void a_text_that_does_not_compile_is_explained(void **state) {
     (void)state;
     char log[1 << 14] = "";
@@ -392,6 +418,8 @@ static int count_objects(const char *folder) {
     return n;
 }
 
+/* The number of cached objects after each request: another option or another text gives a new one.
+ */
 static void objects_are_kept_by_text_and_options(void **state) {
     (void)state;
     static const char *const asked[][2] = {{"--gpu-architecture=sm_90", "int a;\n"},

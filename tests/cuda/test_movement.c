@@ -1,5 +1,9 @@
-/* Kernels of the cuda device called one by one, as programs rarely do: addresses in the middle of a
- * buffer, parts of a draw, the layouts of convolution kernels. */
+/* Kernels of the cuda device that move data or draw numbers, called directly through their
+ * mg_kernel rows.
+ *
+ * This reaches cases that programs rarely give: operands at any offset in a buffer, which decides
+ * the unit of the copies; parts of a draw as a sharded tensor has them; layouts of convolution
+ * weights. The bytes around a result are checked too. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
@@ -14,11 +18,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { ROOM = 65536, GUARD = 64 };
+enum { ROOM = 65536, GUARD = 64 }; /* bytes of a buffer; of those before the first operand */
 
 static mg_device *device;
 static void *plugin;
 
+/* A kernel row of the plug-in, which has no other way in than its symbol. */
 static const mg_kernel *kernel(const char *name) {
     char symbol[64];
     snprintf(symbol, sizeof symbol, "mg_cuda_%s", name);
@@ -30,12 +35,13 @@ static const mg_kernel *kernel(const char *name) {
 typedef struct call {
     mg_step step;
     mg_value in[2], out;
-    int layout_in, layout_out; /* of a reorder: no step */
+    int layout_in, layout_out; /* only for reorder, which has no step */
     const char *name;
 } call;
 
-/* Runs c on operands that lie `skew` bytes behind an aligned address; the result goes to y. */
-static void run(const call *c, int skew, const uint8_t *const *x, uint8_t *y) {
+/* Prepares and runs a call on operands that lie `skew` bytes behind an aligned address. The result
+ * goes to y; bytes before and behind it must be unchanged. */
+static void run_call(const call *c, int skew, const uint8_t *const *x, uint8_t *y) {
     static const int numbers[] = {0, 1};
     const mg_kernel *k = kernel(c->name);
     void *memory[3] = {NULL}, *in[2], *out;
@@ -72,20 +78,21 @@ static void run(const call *c, int skew, const uint8_t *const *x, uint8_t *y) {
     free(host);
 }
 
-/* The same bytes, and none beside them, wherever the operands lie. */
+/* The result must be the same at every offset that is a multiple of the element's size. */
 static void same_everywhere(const call *c) {
     static uint8_t x[2][ROOM], wanted[ROOM], y[ROOM];
     const uint8_t *const list[] = {x[0], x[1]};
     const int size = (int)mg_dtype_size(c->out.dtype);
     for (int i = 0; i < ROOM; i++) x[0][i] = (uint8_t)(i * 37 % 251), x[1][i] = (uint8_t)(i % 3);
-    run(c, 0, list, wanted);
+    run_call(c, 0, list, wanted);
     for (int skew = size; skew <= 16; skew += size) {
         memset(y, 0, sizeof y);
-        run(c, skew, list, y);
+        run_call(c, skew, list, y);
         assert_memory_equal(y, wanted, (size_t)mg_shape_count(&c->out.shape) * (size_t)size);
     }
 }
 
+/* Every movement kernel, for every dtype. */
 static void any_address_will_do(void **state) {
     const mg_ints_attrs order = {.list = {.n = 3, .v = {1, 0, 2}}};
     const mg_axis_attrs first = {.axis = 0};
@@ -124,7 +131,7 @@ static void any_address_will_do(void **state) {
     same_everywhere(&random);
 }
 
-/* Each part of a draw that is dealt out holds what the whole one has there. */
+/* Elements [first, first + n) of a draw are those of the whole draw: so shards agree. */
 static void parts_of_a_draw(void **state) {
     static uint8_t whole[ROOM], part[ROOM];
     const mg_random_attrs a = {.kind = MG_RANDOM_NORMAL, .b = 1, .dtype = MG_F32, .stream = 4};
@@ -133,18 +140,18 @@ static void parts_of_a_draw(void **state) {
               {MG_SHAPE(1001), MG_F32},
               .name = "random"};
     (void)state;
-    run(&c, 0, NULL, whole);
+    run_call(&c, 0, NULL, whole);
     for (int first = 1; first < 9; first++) {
         c.step.first = first;
         for (int n = 1; n < 10; n++) {
             c.out.shape = MG_SHAPE(n);
-            run(&c, 4 * (n % 4), NULL, part);
+            run_call(&c, 4 * (n % 4), NULL, part);
             assert_memory_equal(part, whole + 4 * first, (size_t)(4 * n));
         }
     }
 }
 
-/* {KH, KW, C, K} to {K, KH, KW, C} and back. */
+/* Weights {KH, KW, C, K} are reordered to cuDNN's {K, KH, KW, C} and back. */
 static void layouts_of_kernels(void **state) {
     static uint8_t x[ROOM], there[ROOM], back[ROOM];
     const mg_shape shapes[] = {MG_SHAPE(3, 3, 5, 7), MG_SHAPE(3, 3, 16, 64), MG_SHAPE(1, 1, 40, 33),
@@ -158,12 +165,12 @@ static void layouts_of_kernels(void **state) {
             const size_t size = mg_dtype_size(t), count = (size_t)mg_shape_count(&shapes[i]);
             const size_t k = (size_t)shapes[i].dim[3];
             call c = {{.n_in = 1}, {v}, v, .layout_out = MG_KRSC, .name = "reorder"};
-            run(&c, 0, from, there);
+            run_call(&c, 0, from, there);
             for (size_t e = 0; e < count; e++)
                 assert_memory_equal(there + (e % k * (count / k) + e / k) * size, x + e * size,
                                     size);
             c.layout_in = MG_KRSC, c.layout_out = MG_ROW_MAJOR;
-            run(&c, 0, again, back);
+            run_call(&c, 0, again, back);
             assert_memory_equal(back, x, count * size);
         }
 }

@@ -1,5 +1,9 @@
-/* NCCL's communicators over processes, on the fake CUDA: this program starts itself again as the
- * other ranks (`test_nccl rank ID N FIRST HERE WHAT`), each process with GPUs of its own. */
+/* NCCL communicators over several processes, on the fake CUDA and the fake NCCL.
+ *
+ * The program starts itself again as another process of the team: `test_nccl rank ID N FIRST HERE
+ * WHAT` has the ranks FIRST .. FIRST + HERE - 1 of N, one GPU each, and either works through the
+ * collectives or dies in between. Tested is our code (comm.c, nccl.c of the device): results of
+ * collectives, deadlines, dead processes, recovery. */
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/placement.h"
@@ -20,12 +24,12 @@
 
 #include <cmocka.h>
 
-enum { MOST = 4, COUNT = 10007 };
+enum { MOST = 4, COUNT = 10007 }; /* ranks of a process; elements of an operand */
 
 extern char **environ;
 static const char *self;
 
-/* ---- a process: some ranks of the team, each on its thread ---- */
+/* ---- a process: some ranks of the team, each on a thread of its own ---- */
 
 typedef struct process {
     mg_device *devices[MOST];
@@ -40,7 +44,8 @@ typedef struct job {
     mg_status status;
 } job;
 
-static mg_status join(process *p, const mg_comm_id *id, int n, int first, int here) {
+/* Finds the process's GPUs and joins the team of the id; waits until all ranks have joined. */
+static mg_status join_team(process *p, const mg_comm_id *id, int n, int first, int here) {
     *p = (process){.first = first, .here = here};
     for (int i = 0; i < here; i++) {
         char name[16];
@@ -53,6 +58,7 @@ static mg_status join(process *p, const mg_comm_id *id, int n, int first, int he
     return p->comm ? MG_OK : mg_error_code();
 }
 
+/* The thread of a rank: does its work and prints its error. */
 static void *run_job(void *argument) {
     job *j = argument;
     mg_device *d = j->p->devices[j->rank - j->p->first];
@@ -62,6 +68,7 @@ static void *run_job(void *argument) {
     return NULL;
 }
 
+/* Runs `work` for all ranks of the process at once; the last failure, or MG_OK. */
 static mg_status run_all(process *p, mg_status (*work)(mg_comm *, mg_device *, int)) {
     pthread_t threads[MOST];
     job jobs[MOST];
@@ -79,6 +86,7 @@ static mg_status run_all(process *p, mg_status (*work)(mg_comm *, mg_device *, i
 
 /* ---- what ranks do ---- */
 
+/* Element i of a rank's input: small integers, so sums are exact in any order. */
 static float value(int rank, int64_t i) {
     return (float)(rank + 1) * (float)(i % 1000);
 }
@@ -89,13 +97,13 @@ static float sum_of(int n, int64_t i) {
     return sum;
 }
 
-typedef struct operand {
+typedef struct operand { /* an input and an output on the GPU, and a copy on the host */
     mg_device *device;
     float *host, *in, *out;
     size_t bytes;
 } operand;
 
-static mg_status make(operand *x, mg_device *d, int rank, size_t room) {
+static mg_status make_operand(operand *x, mg_device *d, int rank, size_t room) {
     void *in = NULL, *out = NULL;
     *x = (operand){.device = d, .bytes = room * sizeof(float)};
     x->host = calloc(room, sizeof(float));
@@ -107,13 +115,13 @@ static mg_status make(operand *x, mg_device *d, int rank, size_t room) {
     return d->api->copy_in(d, x->in, x->host, x->bytes);
 }
 
-static void drop(operand *x) {
+static void drop_operand(operand *x) {
     mg_device_free(x->device, x->in, x->bytes);
     mg_device_free(x->device, x->out, x->bytes);
     free(x->host);
 }
 
-/* Brings `out` to the host and compares. */
+/* Copies `out` to the host and compares its first n elements with wanted(ranks, i). */
 static mg_status expect(operand *x, const char *what, int64_t n, int ranks,
                         float (*wanted)(int ranks, int64_t i)) {
     MG_TRY(x->device->api->copy_out(x->device, x->host, x->out, x->bytes));
@@ -124,6 +132,7 @@ static mg_status expect(operand *x, const char *what, int64_t n, int ranks,
     return MG_OK;
 }
 
+/* What a transfer from rank 0, and a broadcast from rank 1, bring. */
 static float once(int n, int64_t i) {
     (void)n;
     return value(0, i);
@@ -134,7 +143,7 @@ static float twice(int n, int64_t i) {
     return value(1, i);
 }
 
-/* Rank k gives k + 1 elements to each of two blocks. */
+/* What an all-gather of two blocks brings, to each of which rank k gives k + 1 elements. */
 static float gathered(int n, int64_t i) {
     const int64_t block = n * (n + 1) / 2;
     int64_t at = i % block;
@@ -152,12 +161,13 @@ static mg_status exchange(mg_comm *c, int rank, const operand *x, mg_collective_
     return c->api->run(c, rank, &call);
 }
 
+/* Every collective once, with uneven parts; each result is checked where it must arrive. */
 static mg_status collectives(mg_comm *c, mg_device *d, int rank) {
     const int last = c->n - 1;
     int64_t counts[MOST];
     operand x;
     for (int k = 0; k < c->n; k++) counts[k] = k + 1;
-    MG_TRY(make(&x, d, rank, COUNT));
+    MG_TRY(make_operand(&x, d, rank, COUNT));
     MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_ALL_REDUCE}));
     MG_TRY(expect(&x, "all_reduce", COUNT, c->n, sum_of));
     MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_BROADCAST, .root = 1}));
@@ -171,21 +181,22 @@ static mg_status collectives(mg_comm *c, mg_device *d, int rank) {
         MG_TRY(exchange(c, rank, &x, (mg_collective_call){.kind = MG_TRANSFER, .to = last}));
     if (rank == last) MG_TRY(expect(&x, "transfer", COUNT, c->n, once));
     MG_TRY(c->api->barrier(c, rank));
-    drop(&x);
+    drop_operand(&x);
     return MG_OK;
 }
 
-/* The first works, the second misses those who went. */
+/* A barrier that succeeds, then an all-reduce that misses the ranks of a process that has died. */
 static mg_status meet_twice(mg_comm *c, mg_device *d, int rank) {
     operand x;
     MG_TRY(c->api->barrier(c, rank));
-    MG_TRY(make(&x, d, rank, COUNT));
+    MG_TRY(make_operand(&x, d, rank, COUNT));
     mg_status status = exchange(c, rank, &x, (mg_collective_call){.kind = MG_ALL_REDUCE});
     if (status == MG_OK) status = d->api->sync(d);
-    drop(&x);
+    drop_operand(&x);
     return status == MG_OK ? c->api->check(c) : status;
 }
 
+/* What the process does that dies after it. */
 static mg_status meet_once(mg_comm *c, mg_device *d, int rank) {
     (void)d;
     return c->api->barrier(c, rank);
@@ -193,11 +204,12 @@ static mg_status meet_once(mg_comm *c, mg_device *d, int rank) {
 
 /* ---- other processes ---- */
 
+/* The program as another process of a team; the exit status. */
 static int be_rank(char **argv) {
     mg_comm_id id = {""};
     process p;
-    snprintf(id.bytes, sizeof id.bytes, "%s", argv[2]); /* the fake CUDA's is a path */
-    if (join(&p, &id, atoi(argv[3]), atoi(argv[4]), atoi(argv[5])) != MG_OK) {
+    snprintf(id.bytes, sizeof id.bytes, "%s", argv[2]); /* the fake NCCL's id is a path */
+    if (join_team(&p, &id, atoi(argv[3]), atoi(argv[4]), atoi(argv[5])) != MG_OK) {
         fprintf(stderr, "%s\n", mg_error_message());
         return 1;
     }
@@ -210,7 +222,8 @@ static int be_rank(char **argv) {
     return status == MG_OK ? 0 : 1;
 }
 
-static pid_t start(const mg_comm_id *id, int n, int first, int here, const char *what) {
+/* Starts this program as a process with `here` ranks from `first` on. */
+static pid_t start_process(const mg_comm_id *id, int n, int first, int here, const char *what) {
     char numbers[3][8], path[sizeof id->bytes];
     const int values[] = {n, first, here};
     for (int i = 0; i < 3; i++) snprintf(numbers[i], sizeof numbers[i], "%d", values[i]);
@@ -245,52 +258,57 @@ static mg_comm_id new_id(void) {
 
 static void ranks_of_several_processes_are_one_team(void **state) {
     (void)state;
-    static const int cuts[][2] = {{1, 1}, {2, 1}, {1, 3}}; /* ranks here, and in another process */
+    static const int cuts[][2] = {
+        {1, 1}, {2, 1}, {1, 3}}; /* ranks in this process, and in another one */
     for (int i = 0; i < 3; i++) {
         const mg_comm_id id = new_id();
         const int here = cuts[i][0], n = here + cuts[i][1];
         process p;
-        const pid_t child = start(&id, n, here, cuts[i][1], "works");
-        assert_int_equal(join(&p, &id, n, 0, here), MG_OK);
+        const pid_t child = start_process(&id, n, here, cuts[i][1], "works");
+        assert_int_equal(join_team(&p, &id, n, 0, here), MG_OK);
         assert_int_equal(run_all(&p, collectives), MG_OK);
         p.comm->api->free(p.comm);
         expect_end(child, 0);
     }
 }
 
+/* Reaps the child as soon as it dies: as a zombie it would still count as alive. */
 static void *wait_for_child(void *child) {
-    waitpid(*(pid_t *)child, NULL, 0); /* or it would still be there, dead */
+    waitpid(*(pid_t *)child, NULL, 0);
     return NULL;
 }
 
+/* All ranks that are left get MG_COMM, and their communicator stays unusable. */
 static void a_process_that_dies_ends_the_others_wait(void **state) {
     (void)state;
     const mg_comm_id id = new_id();
     process p;
     pthread_t waiter;
-    pid_t child = start(&id, 3, 2, 1, "dies");
+    pid_t child = start_process(&id, 3, 2, 1, "dies");
     assert_int_equal(pthread_create(&waiter, NULL, wait_for_child, &child), 0);
-    assert_int_equal(join(&p, &id, 3, 0, 2), MG_OK);
+    assert_int_equal(join_team(&p, &id, 3, 0, 2), MG_OK);
     assert_int_equal(run_all(&p, meet_twice), MG_COMM);
     assert_int_equal(p.comm->api->check(p.comm), MG_COMM);
     assert_non_null(strstr(mg_error_message(), "remote process exited"));
-    p.comm->api->reset(p.comm); /* cannot bring him back */
+    p.comm->api->reset(p.comm); /* cannot bring the process back */
     assert_int_equal(p.comm->api->check(p.comm), MG_COMM);
     p.comm->api->free(p.comm);
     pthread_join(waiter, NULL);
 }
 
+/* A rank that never joins ends the wait after MGPU_DEADLINE seconds. */
 static void who_never_comes_is_not_waited_for_for_ever(void **state) {
     (void)state;
     const mg_comm_id id = new_id();
     process p;
     setenv("MGPU_DEADLINE", "0.3", 1);
-    assert_int_equal(join(&p, &id, 2, 0, 1), MG_COMM);
+    assert_int_equal(join_team(&p, &id, 2, 0, 1), MG_COMM);
     assert_non_null(strstr(mg_error_message(), "did not answer within 0.3 seconds"));
     unsetenv("MGPU_DEADLINE");
     unlink(id.bytes);
 }
 
+/* An asynchronous error of NCCL is found by polling; a reset makes a new communicator. */
 static void a_failure_that_comes_later_is_found(void **state) {
     (void)state;
     mg_device *devices[] = {mg_device_find("cuda:0"), mg_device_find("cuda:1")};
@@ -303,7 +321,7 @@ static void a_failure_that_comes_later_is_found(void **state) {
     assert_int_equal(c->api->check(c), MG_COMM);
     assert_non_null(strstr(mg_error_message(), "NCCL: rank 0: "));
     const int generation = c->generation;
-    c->api->reset(c); /* in one process it is made anew */
+    c->api->reset(c); /* within one process the communicator can be made anew */
     assert_int_equal(c->api->check(c), MG_OK);
     assert_int_equal(c->generation, generation + 1);
     process p = {.here = 2, .comm = c, .devices = {devices[0], devices[1]}};
@@ -311,6 +329,7 @@ static void a_failure_that_comes_later_is_found(void **state) {
     c->api->free(c);
 }
 
+/* Two devices on one GPU, and devices that are no GPUs. */
 static void what_cannot_be_a_team_is_refused(void **state) {
     (void)state;
     const mg_comm_id id = new_id();

@@ -1,4 +1,6 @@
-/* Any bytes as an IDX file: refused or read, nothing else. */
+/* Fuzzer of the IDX reader (MNIST's file format): any bytes must either be read or be refused with
+ * an error, without leaking memory; the sanitizers find everything else. The bytes go through a
+ * file in memory, since the reader takes a path. Run by `make fuzz`. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "data/idx.h"

@@ -1,4 +1,5 @@
-/* Any bytes as JSON: refused, or a value whose text reads back as an equal value. */
+/* Fuzzer of JSON: any bytes must be refused, or give a value whose text, read again, gives an equal
+ * value (round trip); without leaking memory. Run by `make fuzz`. */
 #include "core/alloc.h"
 #include "io/json.h"
 #include <stdint.h>

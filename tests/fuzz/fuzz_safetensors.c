@@ -1,5 +1,9 @@
-/* Any bytes as a safetensors file. The header's length is put in front, so that the fuzzer needs
- * not find it: the input's first byte is the length of the data behind the header. */
+/* Fuzzer of the safetensors reader: any bytes must be read or refused, without leaking memory. Run
+ * by `make fuzz`.
+ *
+ * A safetensors file is 8 bytes with the length of the header, the header (JSON), and data. A
+ * fuzzer would need long to find a right length, so it is computed here: the first byte of the
+ * input says how many bytes at the end are data; the rest is the header. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "device/device.h"
@@ -9,7 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void load(const char *path) {
+/* Reads a file as the library does; a failure is fine. */
+static void load_file(const char *path) {
     mg_file *f = mg_io_open(path);
     mg_store *s = mg_store_new();
     if (!f || !s) abort();
@@ -31,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (fd < 0 || write(fd, length, 8) != 8 || write(fd, bytes + 1, n - 1) != (ssize_t)n - 1)
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    load(path);
+    load_file(path);
     close(fd);
     if (mg_alloc_get_stats().live_blocks != blocks) abort();
     return 0;

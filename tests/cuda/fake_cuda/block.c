@@ -1,9 +1,16 @@
-/* Runs kernels: a grid's blocks one after another, the threads of a block as fibers.
+/* Runs kernels: the blocks of a grid one after another, the threads of a block as fibers (fiber.h).
  *
- * A fiber takes thread after thread until one has to wait at a barrier; then another fiber goes on,
- * with a thread that may continue or else with the next new one. So a kernel without barriers is a
- * plain loop on one stack. The last thread to arrive at a barrier makes the others runnable. If all
- * wait and nothing is runnable, some thread did not come to the barrier: that is an error. */
+ * A fiber runs thread after thread to its end until one has to wait at a barrier. Then another
+ * fiber goes on: one whose thread may continue, else a fresh one with the next thread that has not
+ * begun. So a kernel without barriers is a plain loop on one stack, and only waiting threads need
+ * stacks. The last thread to arrive at a barrier makes the others runnable. If all threads that
+ * have not ended wait, and none is runnable, then some thread did not come to the barrier; on a GPU
+ * that is undefined behaviour, here it is an error with the kernel's name.
+ *
+ * Errors that are found: such barriers, warp functions with a part of a warp, writes beyond dynamic
+ * shared memory, wild addresses (by SIGSEGV), stack overruns. Shared memory begins as NaN. With
+ * MGPU_FAKE_CUDA_ORDER=backwards threads and blocks run in the opposite order, so that results that
+ * depend on the order (races) change. */
 #define _GNU_SOURCE
 #include "fiber.h"
 #include "gpu.h"
@@ -13,51 +20,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* GUARD: bytes behind dynamic shared memory that no kernel may write. EMPTY: what shared memory is
+ * filled with, which is NaN in every float format. */
 enum { THREADS = 1024, WARP = 32, GUARD = 256, EMPTY = 0xff, FULL_MASK = -1 };
 
 typedef struct thread {
     fake_cuda_index index;
-    fake_cuda_place place; /* where it waits */
+    fake_cuda_place place; /* where it goes on after a barrier */
     unsigned turn;         /* which half of the warp's cells its next exchange uses */
 } thread;
 
 typedef struct warp {
-    int waiting;
+    int waiting; /* threads that wait for the others of the warp */
     struct {
         char bytes[16];
-    } cell[2][WARP]; /* in turn: nobody overwrites what a slower lane has yet to read */
+    } cell[2][WARP]; /* values of an exchange; two sets in turn, so that a fast lane cannot
+                        overwrite what a slower one has yet to read */
 } warp;
 
 struct fake_cuda_position fake_cuda_at;
 unsigned char *fake_cuda_dynamic;
 
-static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER; /* who holds it may use what follows */
+/* The state of the running block. The holder of `busy` owns it: there is one kernel at a time. */
+static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static thread threads[THREADS];
 static warp warps[THREADS / WARP];
-static int n, started, ended, waiting; /* threads of the block */
-static int self;
-static int queue[THREADS], queue_first, queue_length; /* the runnable ones */
-static int stacks[FAKE_CUDA_STACKS], n_stacks;        /* free */
+static int n, started, ended, waiting; /* threads of the block: all, begun, ended, at its barrier */
+static int self;                       /* the thread that runs */
+static int queue[THREADS], queue_first, queue_length; /* a ring of the threads that may continue */
+static int stacks[FAKE_CUDA_STACKS], n_stacks;        /* the free stacks */
 static int current_stack;
-static fake_cuda_place outside;
+static fake_cuda_place outside; /* in run_block, which goes on when the block is done */
 static const fake_cuda_kernel *kernel;
 static const void *params;
-static const char *problem;
+static const char *problem; /* what the kernel did wrong; NULL: nothing */
 static bool backwards;
-static sigjmp_buf escape;
-static pthread_t runner;
+static sigjmp_buf escape; /* where a kernel's wild address leads to */
+static pthread_t runner;  /* the host thread that runs the kernel */
 
 /* ---- taking turns ---- */
 
+/* The i-th of so many to run: the i-th number, or the i-th from the end. */
 static int nth(int i, int of) {
     return backwards ? of - 1 - i : i;
 }
 
+/* From now on the running code is thread t: threadIdx is its index. */
 static void become(int t) {
     self = t;
     fake_cuda_at.thread = threads[t].index;
 }
 
+/* Queues the threads first .. end - 1, but for the running one, which simply goes on. */
 static void make_runnable(int first, int end) {
     for (int i = 0; i < end - first; i++) {
         const int t = first + nth(i, end - first);
@@ -72,6 +86,8 @@ static int take_runnable(void) {
     return t;
 }
 
+/* Called by the loop of KERNEL (cuda_as_c.h) when a thread has ended: true if the same fiber shall
+ * run the next thread, which threadIdx now names. */
 bool fake_cuda_next_thread(void) {
     ended++;
     if (started == n) return false;
@@ -79,6 +95,7 @@ bool fake_cuda_next_thread(void) {
     return true;
 }
 
+/* The code of a fiber: runs threads until none is left to begin, then hands over for good. */
 static void fiber(void) {
     fake_cuda_place nowhere;
     become(nth(started++, n));
@@ -88,7 +105,7 @@ static void fiber(void) {
     fake_cuda_switch(&nowhere, queue_length ? &threads[take_runnable()].place : &outside);
 }
 
-/* Until someone has made this thread runnable and comes to it. */
+/* Suspends the running thread until it was made runnable and its turn has come. */
 static void wait_for_others(void) {
     const int me = self, my_stack = current_stack;
     fake_cuda_place fresh, *to = &outside;
@@ -106,6 +123,7 @@ static void wait_for_others(void) {
 
 /* ---- what kernels call ---- */
 
+/* Ends the block with an error: control goes to run_block and never comes back. */
 static void give_up(const char *why) {
     fake_cuda_place nowhere;
     problem = why;
@@ -146,6 +164,7 @@ void fake_cuda_shuffle(unsigned mask, void *value, size_t bytes, int lane) {
     if (lane >= 0 && lane < WARP) memcpy(value, w->cell[turn][lane].bytes, bytes);
 }
 
+/* A shuffle of votes; then every lane reads all votes of the exchange. */
 unsigned fake_cuda_ballot(unsigned mask, int predicate) {
     const warp *w = &warps[self / WARP];
     const char vote = predicate != 0;
@@ -159,6 +178,7 @@ unsigned fake_cuda_ballot(unsigned mask, int predicate) {
 
 /* ---- one block ---- */
 
+/* Runs the block fake_cuda_at.block, and says what it did wrong. */
 static CUresult run_block(unsigned shared) {
     started = ended = waiting = queue_first = queue_length = 0;
     for (int w = 0; w < THREADS / WARP; w++) warps[w].waiting = 0;
@@ -191,7 +211,8 @@ static void set_threads(fake_cuda_index size) {
 static struct sigaction before[3];
 static const int caught[3] = {SIGSEGV, SIGBUS, SIGFPE};
 
-/* A kernel's wild address ends the kernel; anyone else's is none of ours. */
+/* A wild address in a kernel ends the kernel. A signal of any other thread goes to the handler that
+ * was there before: it is restored, and the instruction faults again. */
 static void on_signal(int number, siginfo_t *info, void *context) {
     (void)info;
     (void)context;
@@ -224,6 +245,7 @@ static CUresult run_blocks(fake_cuda_index blocks, unsigned shared) {
     return r;
 }
 
+/* Like run_blocks, with signals turned into errors. The fibers' stacks are simply given up then. */
 static CUresult run_guarded(fake_cuda_index blocks, unsigned shared) {
     const struct fake_cuda_position *at = &fake_cuda_at;
     if (sigsetjmp(escape, 1) == 0) return run_blocks(blocks, shared);

@@ -1,4 +1,9 @@
-/* Calls are counted, fail on request, and are written down at the end. */
+/* Counters of calls, and failures on request.
+ *
+ * Every function of every fake library begins with fake_cuda_enter, which counts the call and
+ * decides whether it fails: because a test or MGPU_FAKE_CUDA_FAIL asked for it, or because an
+ * earlier error was fatal, as CUDA's "sticky" errors are. At the end of the process the counts are
+ * written to the file MGPU_FAKE_CUDA_LOG, as lines "name: count". */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <ctype.h>
@@ -8,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNTERS = 4096 }; /* a power of two; more names are not counted */
+enum {
+    COUNTERS = 4096
+}; /* slots of the hash table, a power of two; half of them are used at most */
 
+/* One lock for everything in this library; it is held for short times only. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fake_cuda_counter *counters[COUNTERS];
 static int n_counters;
-static CUresult lost; /* the fatal error */
+static CUresult lost; /* the fatal error; CUDA_SUCCESS: none */
 static bool has_read_requests;
 
 void fake_cuda_lock(void) {
@@ -26,7 +34,9 @@ void fake_cuda_unlock(void) {
 
 /* ---- counters ---- */
 
-static fake_cuda_counter *find(const char *name) {
+/* The counter of a name, in an open-addressing hash table; made if it is new. With the lock held.
+ * When the table is half full, or without memory, all further names share one counter. */
+static fake_cuda_counter *find_counter(const char *name) {
     static fake_cuda_counter rest = {.name = (char *)"others"};
     uint32_t hash = 2166136261u;
     for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
@@ -40,14 +50,14 @@ static fake_cuda_counter *find(const char *name) {
     return *place;
 }
 
-/* "function:n:error,...": what comes first is asked for first. */
+/* Reads MGPU_FAKE_CUDA_FAIL, "function:n:error,...", at the first call. */
 static void read_requests(void) {
     const char *text = getenv("MGPU_FAKE_CUDA_FAIL");
     char name[128];
     int n, error, length;
     has_read_requests = true;
     while (text && sscanf(text, "%127[^:]:%d:%d%n", name, &n, &error, &length) == 3) {
-        fake_cuda_counter *c = find(name);
+        fake_cuda_counter *c = find_counter(name);
         c->fail_in = n;
         c->error = error;
         text += length;
@@ -55,11 +65,12 @@ static void read_requests(void) {
     }
 }
 
+/* Kernels and graph nodes keep their counter, so that each launch need not look up a name. */
 fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, const char *suffix) {
     char text[256];
     snprintf(text, sizeof text, "%s%s%s", prefix, name, suffix);
     fake_cuda_lock();
-    fake_cuda_counter *c = find(text);
+    fake_cuda_counter *c = find_counter(text);
     fake_cuda_unlock();
     return c;
 }
@@ -72,24 +83,26 @@ void fake_cuda_add(fake_cuda_counter *c) {
 
 long long fake_cuda_count(const char *what) {
     fake_cuda_lock();
-    const long long n = find(what)->count;
+    const long long n = find_counter(what)->count;
     fake_cuda_unlock();
     return n;
 }
 
 /* ---- failures ---- */
 
+/* The errors after which a real GPU's context is lost: 700 to 719, but for three of that range. */
 static bool is_fatal(CUresult e) {
     return e >= CUDA_ERROR_ILLEGAL_ADDRESS && e <= CUDA_ERROR_LAUNCH_FAILED &&
            e != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES && e != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
            e != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
+/* cuMemFree and the like; not cudnnCreate or cublasLtMatmul. */
 static bool is_of_the_driver(const char *function) {
     return strncmp(function, "cu", 2) == 0 && isupper((unsigned char)function[2]);
 }
 
-/* Functions that work without a GPU. */
+/* Functions that work before cuInit and after a fatal error. */
 static bool is_harmless(const char *function) {
     static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuGetErrorName",
                                         "cuGetErrorString"};
@@ -98,11 +111,13 @@ static bool is_harmless(const char *function) {
     return false;
 }
 
+/* The order of reasons to fail: an earlier fatal error, then a request, then a missing cuInit. A
+ * request is used up by a call even if that fails for another reason. */
 int fake_cuda_enter(const char *function) {
     const bool driver = is_of_the_driver(function), harmless = is_harmless(function);
     fake_cuda_lock();
     if (!has_read_requests) read_requests();
-    fake_cuda_counter *c = find(function);
+    fake_cuda_counter *c = find_counter(function);
     int error = harmless ? 0 : (int)lost;
     c->count++;
     const bool due = c->fail_in < 0 || (c->fail_in > 0 && --c->fail_in == 0);
@@ -114,20 +129,23 @@ int fake_cuda_enter(const char *function) {
     return error || !driver || harmless || fake_cuda_started() ? error : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+/* A new request for a function replaces the last one. */
 void fake_cuda_fail(const char *function, int n, int error) {
     fake_cuda_lock();
-    fake_cuda_counter *c = find(function);
+    fake_cuda_counter *c = find_counter(function);
     c->fail_in = n;
     c->error = error;
     fake_cuda_unlock();
 }
 
+/* Takes back a fatal error. No real GPU can do this; tests need it to go on in one process. */
 void fake_cuda_revive(void) {
     fake_cuda_lock();
     lost = CUDA_SUCCESS;
     fake_cuda_unlock();
 }
 
+/* The first fatal error stays, as later ones are mostly its consequences. */
 CUresult fake_cuda_fatal(CUresult error) {
     fake_cuda_lock();
     if (!lost) lost = error;
@@ -154,6 +172,7 @@ CUresult fake_cuda_say(CUresult error, const char *format, ...) {
 
 /* ---- the log ---- */
 
+/* Runs when the library is unloaded at the end of the process. */
 __attribute__((destructor)) static void write_log(void) {
     const char *path = getenv("MGPU_FAKE_CUDA_LOG");
     FILE *f = path && *path ? fopen(path, "w") : NULL;

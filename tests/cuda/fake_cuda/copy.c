@@ -1,34 +1,42 @@
-/* Copies: enqueued after their addresses were checked, and checked again when recorded ones run. */
+/* Copies and fills: cuMemcpy*Async and cuMemsetD8Async.
+ *
+ * Addresses are checked when a copy is enqueued: device memory must lie within one live allocation
+ * of the right GPU, host memory must not be device memory. A recorded copy is checked again each
+ * time its graph runs, since memory may have been freed in between. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct copy {
-    CUcontext from, to; /* NULL: the host */
+    CUcontext from, to; /* the GPUs that must own the memory; NULL: the host */
     const void *src;
     void *dst;
     size_t bytes;
-    size_t rows, src_pitch, dst_pitch; /* of more than one row of `bytes` */
-    unsigned char fill;                /* without src */
+    size_t rows, src_pitch, dst_pitch; /* 2D copies: rows of `bytes` bytes, `pitch` bytes apart */
+    unsigned char fill;                /* without src: the byte to fill with */
 } copy;
 
+/* Bytes from the first to the last of all rows. */
 static size_t extent(const copy *c, size_t pitch) {
     return c->rows > 1 ? (c->rows - 1) * pitch + c->bytes : c->bytes;
 }
 
-/* Memory of the host is any that is not a GPU's. */
+/* Whether the memory belongs to the GPU `where`, or, for NULL, to the host: any that is not a
+ * GPU's. */
 static bool lies(CUcontext where, const void *address, size_t bytes) {
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
     return where ? fake_cuda_holds(where, at, bytes) : address && !fake_cuda_holds(NULL, at, 1);
 }
 
+/* Which side of a copy lies in the wrong place; NULL: none. */
 static const char *fault(const copy *c) {
     if (!lies(c->to, c->dst, extent(c, c->dst_pitch))) return "the destination";
     if (c->src && !lies(c->from, c->src, extent(c, c->src_pitch))) return "the source";
     return NULL;
 }
 
-static void perform(void *args) {
+/* Does the copy; `args` is a struct copy. */
+static void perform_copy(void *args) {
     const copy *c = args;
     const char *what = fault(c);
     if (what) {
@@ -43,28 +51,33 @@ static void perform(void *args) {
                 c->bytes);
 }
 
-static CUresult enqueue(const char *function, CUstream stream, const copy *c) {
+/* Checks a copy and enqueues it. A copy of no bytes is no error and no node, whatever its
+ * addresses. */
+static CUresult enqueue_copy(const char *function, CUstream stream, const copy *c) {
     if (c->bytes == 0) return CUDA_SUCCESS;
     const char *what = fault(c);
     if (what || !c->dst)
         return fake_cuda_say(CUDA_ERROR_INVALID_VALUE,
                              "%s of %zu bytes from %p to %p: %s does not lie where it should",
                              function, c->bytes, c->src, c->dst, what ? what : "NULL");
-    return fake_cuda_enqueue(stream, function, perform, c, sizeof *c);
+    return fake_cuda_enqueue(stream, function, perform_copy, c, sizeof *c);
 }
 
-/* Any context will do for what is only said to be memory of a GPU. */
+/* The GPU whose memory it is. For other addresses any GPU will do: the check then fails. */
 static CUcontext owner(CUdeviceptr address) {
     for (int i = 0; fake_cuda_context_of(i); i++)
         if (fake_cuda_holds(fake_cuda_context_of(i), address, 1)) return fake_cuda_context_of(i);
     return fake_cuda_context_of(0);
 }
 
+/* Copies from and to the host. A GPU may access the host's memory after the call has returned; here
+ * the copy is done in the call, or when a graph with it runs. So the fake does not notice a host
+ * buffer that is reused too early. */
 CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
     ENTER(cuMemcpyHtoDAsync);
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
     const copy c = {.to = owner(dst), .dst = (void *)(uintptr_t)dst, .src = src, .bytes = bytes};
-    return enqueue("cuMemcpyHtoDAsync", stream, &c);
+    return enqueue_copy("cuMemcpyHtoDAsync", stream, &c);
 }
 
 CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream) {
@@ -72,9 +85,10 @@ CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream st
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
     const copy c = {
         .from = owner(src), .dst = dst, .src = (const void *)(uintptr_t)src, .bytes = bytes};
-    return enqueue("cuMemcpyDtoHAsync", stream, &c);
+    return enqueue_copy("cuMemcpyDtoHAsync", stream, &c);
 }
 
+/* Within a GPU, or between two GPUs that may access one another. */
 CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
     ENTER(cuMemcpyDtoDAsync);
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -83,25 +97,27 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstr
                     .dst = (void *)(uintptr_t)dst,
                     .src = (const void *)(uintptr_t)src,
                     .bytes = bytes};
-    return enqueue("cuMemcpyDtoDAsync", stream, &c);
+    return enqueue_copy("cuMemcpyDtoDAsync", stream, &c);
 }
 
-/* Contexts say where the memory lies; the stream may be of either. */
+/* Both contexts are given, and the memory must be theirs; the stream may belong to either. With
+ * MGPU_FAKE_CUDA_DEAF this is a driver that reports success and copies nothing, as some machines
+ * do. */
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
                            size_t bytes, CUstream stream) {
     ENTER(cuMemcpyPeerAsync);
     if (!to || !from) return CUDA_ERROR_INVALID_CONTEXT;
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (getenv("MGPU_FAKE_CUDA_DEAF")) return CUDA_SUCCESS; /* a driver that says that it does */
+    if (getenv("MGPU_FAKE_CUDA_DEAF")) return CUDA_SUCCESS;
     const copy c = {.from = from,
                     .to = to,
                     .dst = (void *)(uintptr_t)dst,
                     .src = (const void *)(uintptr_t)src,
                     .bytes = bytes};
-    return enqueue("cuMemcpyPeerAsync", stream, &c);
+    return enqueue_copy("cuMemcpyPeerAsync", stream, &c);
 }
 
-/* Of the many things that this can copy: rows between addresses of GPUs. */
+/* Of the many things that the real function copies, only rows between GPU addresses. */
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *p, CUstream stream) {
     ENTER(cuMemcpy2DAsync);
     if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE || p->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
@@ -118,11 +134,12 @@ CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *p, CUstream stream) {
                     .rows = p->Height,
                     .src_pitch = p->srcPitch,
                     .dst_pitch = p->dstPitch};
-    return enqueue("cuMemcpy2DAsync", stream, &c);
+    return enqueue_copy("cuMemcpy2DAsync", stream, &c);
 }
 
+/* Fills with one byte: a copy without a source. */
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
     ENTER(cuMemsetD8Async);
     const copy c = {.to = owner(dst), .dst = (void *)(uintptr_t)dst, .bytes = bytes, .fill = value};
-    return enqueue("cuMemsetD8Async", stream, &c);
+    return enqueue_copy("cuMemsetD8Async", stream, &c);
 }

@@ -1,8 +1,8 @@
-/* CUDA's built-ins for kernels that are compiled as C: included before their text.
+/* CUDA's built-ins for kernels that are compiled as C: gcc includes this before the kernel's text.
  *
- * Single threads take turns (see threads.h), so what is atomic on a GPU is a plain statement here.
- * Only what the common subset of kernel.h has, and what a kernel may call besides, is here: what is
- * missing does not compile. */
+ * The threads of a block take turns (threads.h), so what is atomic on a GPU is a plain statement
+ * here. There is only what kernels may use, by the rules of kernels/kernel.h; anything else is a
+ * compile error, which keeps the kernels to that subset. */
 #ifndef CUDA_AS_C_H
 #define CUDA_AS_C_H
 
@@ -11,17 +11,20 @@
 #include <stdint.h>
 #include <string.h>
 
-/* No macro, as <stdbool.h> has it: kernels paste names of types together. */
+/* A typedef, not the macro of <stdbool.h>: kernels paste type names together, as in load_bool. */
 typedef _Bool bool;
 #define true 1
 #define false 0
 
 /* ---- kernels and memory ---- */
 
-/* The linker's names for where that section begins and ends. */
+/* __shared__ variables go to a section of their own, so that block.c can fill it with NaN before a
+ * launch. The linker defines these names for its beginning and end. */
 extern unsigned char __start_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
 extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
 
+/* A kernel becomes a static function, a loop that runs it for one thread after another, and the
+ * struct that cuModuleGetFunction finds. KERNEL_FULL's limits mean nothing here. */
 #define KERNEL(name, type) FAKE_CUDA_KERNEL(name, type)
 #define KERNEL_FULL(name, type, threads, blocks) FAKE_CUDA_KERNEL(name, type)
 #define FAKE_CUDA_KERNEL(kernel, type)                                                             \
@@ -37,8 +40,9 @@ extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("
 
 #define DEVICE static inline __attribute__((unused))
 #define SHARED(type, name) type *const name = (type *)(void *)fake_cuda_dynamic
-/* Kernels run one at a time, and their blocks too. */
+/* Static variables will do for shared memory: kernels and blocks run one at a time. */
 #define __shared__ static __attribute__((section("fake_cuda_shared")))
+/* Qualifiers that mean nothing in C. */
 #define __constant__ static
 #define __device__
 #define __host__
@@ -47,18 +51,21 @@ extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
+/* CUDA's variables are fields of block.c's position. */
 #define threadIdx fake_cuda_at.thread
 #define blockIdx fake_cuda_at.block
 #define blockDim fake_cuda_at.threads
 #define gridDim fake_cuda_at.blocks
 #define warpSize 32
 
+/* Loads and stores with cache hints. */
 #define __ldg(p) (*(p))
 #define __ldcs(p) (*(p))
 #define __ldcg(p) (*(p))
 #define __stcs(p, v) ((void)(*(p) = (v)))
 #define __stcg(p, v) ((void)(*(p) = (v)))
 
+/* float4 and its like, with CUDA's alignment. */
 #define FAKE_CUDA_VECTOR2(name, type, size)                                                        \
     typedef struct __attribute__((aligned(size), may_alias)) name##2 {                             \
         type x, y;                                                                                 \
@@ -90,11 +97,13 @@ FAKE_CUDA_VECTOR2(double, double, 16)
 
 /* ---- among threads ---- */
 
+/* Memory is never out of order here: fences do nothing, so a missing one cannot be found. */
 #define __syncthreads() fake_cuda_sync_threads()
 #define __syncwarp() fake_cuda_sync_warp(0xffffffffu)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 
+/* Shuffles: a lane that does not exist gives the thread's own value, as CUDA has it. */
 #define FAKE_CUDA_SHUFFLE(mask, v, from)                                                           \
     __extension__({                                                                                \
         __typeof__((v)) fake_cuda_v = (v);                                                         \
@@ -109,7 +118,8 @@ FAKE_CUDA_VECTOR2(double, double, 16)
 #define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
 #define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == 0xffffffffu)
 
-/* What was at `p`, where now stands `next`, in which `fake_cuda_old` is the old one. */
+/* Stores `next` at `p` and gives what was there. `next` is an expression in which fake_cuda_old is
+ * the old value and fake_cuda_new is v. */
 #define FAKE_CUDA_ATOMIC(p, v, next)                                                               \
     __extension__({                                                                                \
         __typeof__(&*(p)) fake_cuda_p = (p);                                                       \
@@ -117,6 +127,7 @@ FAKE_CUDA_VECTOR2(double, double, 16)
         *fake_cuda_p = (next);                                                                     \
         fake_cuda_old;                                                                             \
     })
+/* The atomics that kernels use; they work on any type. */
 #define atomicAdd(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old + fake_cuda_new)
 #define atomicSub(p, v) FAKE_CUDA_ATOMIC(p, v, fake_cuda_old - fake_cuda_new)
 #define atomicMax(p, v)                                                                            \
@@ -131,6 +142,7 @@ FAKE_CUDA_VECTOR2(double, double, 16)
 
 /* ---- numbers ---- */
 
+/* Reinterpretation of bits. */
 #define FAKE_CUDA_BITS(name, from, to)                                                             \
     DEVICE to name(from v) {                                                                       \
         to bits;                                                                                   \
@@ -146,6 +158,7 @@ FAKE_CUDA_BITS(__int_as_float, int, float)
 FAKE_CUDA_BITS(__double_as_longlong, double, long long)
 FAKE_CUDA_BITS(__longlong_as_double, long long, double)
 
+/* Functions with a rounding mode in their name, rounding to nearest: that is what C does. */
 #define FAKE_CUDA_ROUNDED(suffix, type, root)                                                      \
     DEVICE type __##suffix##add_rn(type a, type b) {                                               \
         return a + b;                                                                              \
@@ -169,6 +182,9 @@ FAKE_CUDA_BITS(__longlong_as_double, long long, double)
 FAKE_CUDA_ROUNDED(f, float, sqrtf)
 FAKE_CUDA_ROUNDED(d, double, sqrt)
 
+/* Fast versions of functions are the exact ones here, so results may differ in the last bits from a
+ * GPU's.
+ */
 #define __fmaf_rn fmaf
 #define __fma_rn fma
 #define __expf expf
@@ -188,6 +204,7 @@ FAKE_CUDA_ROUNDED(d, double, sqrt)
 #define sinpif(v) ((float)sin(3.14159265358979323846 * fmod((double)(float)(v), 2)))
 #define cospif(v) ((float)cos(3.14159265358979323846 * fmod((double)(float)(v), 2)))
 
+/* max and min work on any arithmetic types, as the overloads of CUDA do. */
 #define FAKE_CUDA_CHOOSE(a, b, how)                                                                \
     __extension__({                                                                                \
         const __typeof__((a) + (b)) fake_cuda_a = (a), fake_cuda_b = (b);                          \
@@ -196,6 +213,7 @@ FAKE_CUDA_ROUNDED(d, double, sqrt)
 #define max(a, b) FAKE_CUDA_CHOOSE(a, b, >)
 #define min(a, b) FAKE_CUDA_CHOOSE(a, b, <)
 
+/* Bit counts and high halves of products. */
 #define __popc(v) __builtin_popcount(v)
 #define __popcll(v) __builtin_popcountll(v)
 #define __clz(v) ((v) ? __builtin_clz((unsigned)(v)) : 32)
@@ -205,7 +223,7 @@ FAKE_CUDA_ROUNDED(d, double, sqrt)
 #define __umul64hi(a, b)                                                                           \
     ((unsigned long long)(((unsigned __int128)(uint64_t)(a) * (uint64_t)(b)) >> 64))
 
-/* Towards zero or to nearest, to the nearest integer that there is, NaN to 0. */
+/* Conversions to integers, truncated (_rz) or to nearest (_rn), saturated; NaN becomes 0. */
 #define FAKE_CUDA_INTEGER(name, from, to, low, high, most, least, ROUND)                           \
     DEVICE to name(from v) {                                                                       \
         const from r = ROUND(v);                                                                   \
@@ -222,7 +240,8 @@ FAKE_CUDA_INTEGER(__double2uint_rz, double, unsigned, 0, 0x1p32, UINT32_MAX, 0, 
 FAKE_CUDA_INTEGER(__float2ll_rz, float, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
 FAKE_CUDA_INTEGER(__double2ll_rz, double, long long, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN, )
 
-/* y with erfc(y) = v: Newton's method from a start that is good to a few digits. */
+/* The inverse of erfc: y with erfc(y) = v, by Newton's method from a start with a few right digits.
+ */
 DEVICE double fake_cuda_erfcinv(double v) {
     if (!(v > 0 && v < 2)) return v == 0 ? INFINITY : v == 2 ? -INFINITY : NAN;
     if (v > 1) return -fake_cuda_erfcinv(2 - v);
@@ -235,7 +254,7 @@ DEVICE double fake_cuda_erfcinv(double v) {
 #define erfinvf(v) ((float)fake_cuda_erfcinv(1.0 - (double)(float)(v)))
 #define normcdfinvf(v) ((float)(-1.4142135623730951 * fake_cuda_erfcinv(2.0 * (double)(float)(v))))
 
-/* ---- 16-bit floats: as core/dtype.c has them ---- */
+/* ---- 16-bit floats: the conversions of core/dtype.c, where a GPU has instructions ---- */
 
 DEVICE float mg_f16_to_float(uint16_t v) {
     const uint32_t sign = (uint32_t)(v & 0x8000u) << 16, exponent = (v >> 10) & 31u, m = v & 0x3ffu;
@@ -246,7 +265,8 @@ DEVICE float mg_f16_to_float(uint16_t v) {
 
 DEVICE uint16_t mg_float_to_f16(float v) {
     const uint32_t u = __float_as_uint(v), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7fffu); /* as cvt.rn.f16 has it */
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7fffu); /* NaN, as cvt.rn.f16 gives it */
     if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
     if (magnitude < 0x38800000u)
         return (uint16_t)(sign | (uint32_t)lrintf(__uint_as_float(magnitude) * 0x1p24f));

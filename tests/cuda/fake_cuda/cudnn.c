@@ -1,19 +1,27 @@
-/* The fake CUDA for cuDNN's graph interface: convolutions, with bias and relu behind them.
+/* The fake cuDNN's graph interface: graphs of one convolution, optionally followed by bias and
+ * relu.
  *
- * Descriptors keep the attributes that are set; finalising a plan turns what it refers to into a
- * `work`, which has no pointers, so that it can be written as text too. Three engines compute the
- * same in plain loops: one says that it compiles at run time, one that it is not deterministic, and
- * all spoil their workspace. MGPU_FAKE_CUDA_CUDNN=plain: no engine does more than the convolution.
- */
+ * A descriptor keeps the attributes that are set. Finalising an execution plan reads all
+ * descriptors that it refers to and turns them into a `work` (cudnn_compute.h), which has no
+ * pointers to descriptors, so that a plan can also be written as text and read back, as the real
+ * library's JSON.
+ *
+ * Three engines compute the same in plain loops, to exercise the code that chooses one: the first
+ * reports that it compiles at run time, the second that it is not deterministic. All overwrite
+ * their workspace. With MGPU_FAKE_CUDA_CUDNN=plain no engine takes a graph with bias or relu.
+ *
+ * This proves that descriptors are complete and consistent. It says nothing about which graphs the
+ * real engines support, about their speed, or about their rounding (TF32, Winograd). */
 #include "cudnn_compute.h"
 #include "cudnn_handle.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* RUNTIME_COMPILED, PLAIN and UNORDERED are the numbers of the three engines. */
 enum { MOST_ATTRIBUTES = 12, N_ENGINES = 3, RUNTIME_COMPILED = 0, PLAIN = 1, UNORDERED = 2 };
 
-typedef struct attribute {
+typedef struct attribute { /* n values of a type; `values` is owned */
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
     int64_t n;
@@ -21,20 +29,22 @@ typedef struct attribute {
 } attribute;
 
 typedef struct descriptor {
-    uint32_t kind;
+    uint32_t kind; /* KIND, so that a destroyed descriptor is noticed */
     cudnnBackendDescriptorType_t type;
-    bool final;
+    bool final; /* finalised: attributes cannot be set any more */
     attribute attributes[MOST_ATTRIBUTES];
     int n;
-    int engine; /* of an engine and its configuration */
-    const struct descriptor *graph;
-    work work; /* of a plan */
+    int engine;                     /* of an engine and an engine configuration */
+    const struct descriptor *graph; /* of an engine configuration */
+    work work;                      /* of an execution plan */
 } descriptor;
 
+/* The first word of every live descriptor. */
 enum { KIND = 0x646e6e21 };
 
 /* ---- attributes ---- */
 
+/* Bytes of a value. Enumerations have 4. */
 static size_t size_of_type(cudnnBackendAttributeType_t type) {
     switch (type) {
     case CUDNN_TYPE_CHAR:
@@ -48,45 +58,50 @@ static size_t size_of_type(cudnnBackendAttributeType_t type) {
     }
 }
 
+/* The handle as a descriptor; NULL if it is none. */
 static const descriptor *descriptor_of(const void *d) {
     return d && ((const descriptor *)d)->kind == KIND ? d : NULL;
 }
 
-static const attribute *find(const descriptor *d, int name) {
+/* The attribute of that name; NULL: not set. */
+static const attribute *find_attribute(const descriptor *d, int name) {
     for (int i = 0; d && i < d->n; i++)
         if ((int)d->attributes[i].name == name) return &d->attributes[i];
     return NULL;
 }
 
-/* Whether there are exactly n values, which are copied. */
-static bool read(const descriptor *d, int name, cudnnBackendAttributeType_t type, int64_t n,
-                 void *to) {
-    const attribute *a = find(d, name);
+/* Copies an attribute's values; false unless it has exactly n of that type. */
+static bool read_attribute(const descriptor *d, int name, cudnnBackendAttributeType_t type,
+                           int64_t n, void *to) {
+    const attribute *a = find_attribute(d, name);
     if (!a || a->type != type || a->n != n) return false;
     memcpy(to, a->values, (size_t)n * size_of_type(type));
     return true;
 }
 
-/* The finalised descriptor in an attribute, or NULL. */
+/* The finalised descriptor of the given type that an attribute refers to; NULL: none. */
 static const descriptor *child(const descriptor *d, int name, int type) {
     void *c = NULL;
-    if (!read(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &c)) return NULL;
+    if (!read_attribute(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &c)) return NULL;
     const descriptor *found = descriptor_of(c);
     return found && found->final && (int)found->type == type ? found : NULL;
 }
 
-/* ---- what is described ---- */
+/* ---- from descriptors to a `work` ---- */
 
+/* These return false if attributes are missing, or if our code could not have meant them. */
+
+/* A tensor of rank 4 of a type that convolutions have; strides are positive. */
 static bool read_tensor(const descriptor *op, int name, tensor *t) {
     const descriptor *d = child(op, name, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t alignment = 0;
-    if (!read(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &t->number) ||
-        !read(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t->type) ||
-        !read(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t->dim) ||
-        !read(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t->stride) ||
-        !read(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment))
+    if (!read_attribute(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &t->number) ||
+        !read_attribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t->type) ||
+        !read_attribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t->dim) ||
+        !read_attribute(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t->stride) ||
+        !read_attribute(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment))
         return false;
-    if (!read(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &t->is_virtual))
+    if (!read_attribute(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &t->is_virtual))
         t->is_virtual = false;
     for (int i = 0; i < 4; i++)
         if (t->dim[i] < 1 || t->stride[i] < 1) return false;
@@ -94,23 +109,28 @@ static bool read_tensor(const descriptor *op, int name, tensor *t) {
            t->type == CUDNN_DATA_BFLOAT16;
 }
 
+/* Strides, dilations and pads of a cross-correlation over two axes, computed in float. */
 static bool read_geometry(const descriptor *op, int name, work *w) {
     const descriptor *d = child(op, name, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     cudnnDataType_t type = CUDNN_DATA_DOUBLE;
     cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
     int64_t axes = 0;
-    return read(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes) && axes == 2 &&
-           read(d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type) &&
+    return read_attribute(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes) &&
+           axes == 2 &&
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type) &&
            type == CUDNN_DATA_FLOAT &&
-           read(d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode) &&
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
+                          &mode) &&
            mode == CUDNN_CROSS_CORRELATION &&
-           read(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, w->strides) &&
-           read(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, w->dilations) &&
-           read(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, w->before) &&
-           read(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, w->after);
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2,
+                          w->strides) &&
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, w->dilations) &&
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, w->before) &&
+           read_attribute(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, w->after);
 }
 
-/* first: the attribute of the form's alpha; beta, geometry and three tensors follow. */
+/* A convolution in one of its three forms. at[]: the numbers of the form's attributes in cudnn.h.
+ * Only alpha = 1 and beta = 0 are taken. */
 static bool read_convolution(const descriptor *op, work *w) {
     const int form = (int)op->type;
     int at[5]; /* x, w, y, geometry, alpha */
@@ -126,22 +146,25 @@ static bool read_convolution(const descriptor *op, work *w) {
         return false;
     return read_tensor(op, at[0], &w->x) && read_tensor(op, at[1], &w->w) &&
            read_tensor(op, at[2], &w->y) && read_geometry(op, at[3], w) &&
-           read(op, at[4], CUDNN_TYPE_FLOAT, 1, &alpha) && alpha == 1 &&
-           read(op, at[4] + 1, CUDNN_TYPE_FLOAT, 1, &beta) && beta == 0 && dnn_is_consistent(w);
+           read_attribute(op, at[4], CUDNN_TYPE_FLOAT, 1, &alpha) && alpha == 1 &&
+           read_attribute(op, at[4] + 1, CUDNN_TYPE_FLOAT, 1, &beta) && beta == 0 &&
+           dnn_is_consistent(w);
 }
 
+/* Whether two descriptors describe the same tensor of a graph. */
 static bool same_tensor(const tensor *a, const tensor *b) {
     return a->number == b->number && a->type == b->type &&
            memcmp(a->dim, b->dim, sizeof a->dim) == 0 && a->is_virtual == b->is_virtual;
 }
 
-/* bias is added first, then relu; each once. */
+/* A pointwise operation that reads the previous result: first add (a bias), then relu, each at most
+ * once. */
 static bool read_pointwise(const descriptor *op, work *w) {
     const descriptor *what =
         child(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ABS;
     tensor x, y;
-    if (!read(what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode) ||
+    if (!read_attribute(what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode) ||
         !read_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &x) ||
         !read_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &y) || !same_tensor(&x, &w->y) ||
         !x.is_virtual || w->relu)
@@ -160,8 +183,10 @@ static bool read_pointwise(const descriptor *op, work *w) {
     return true;
 }
 
+/* An operation graph: a convolution and up to two pointwise operations. Only results between
+ * operations may be virtual (not stored). */
 static int read_graph(const descriptor *graph, work *w) {
-    const attribute *ops = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    const attribute *ops = find_attribute(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     *w = (work){0};
     if (!ops || ops->n < 1 || ops->n > 3) return 0;
     for (int64_t i = 0; i < ops->n; i++) {
@@ -174,6 +199,8 @@ static int read_graph(const descriptor *graph, work *w) {
 
 /* ---- engines and plans ---- */
 
+/* CUDNN_ATTR_ENGINEHEUR_RESULTS: fills the given descriptors with the engine configurations that
+ * can run the graph, best first; sets *n to how many there are. */
 static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n, void **results) {
     static const int mode_a[] = {RUNTIME_COMPILED, UNORDERED, PLAIN}, fallback[] = {PLAIN};
     const char *limits = getenv("MGPU_FAKE_CUDA_CUDNN");
@@ -181,7 +208,7 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
         child(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     work w;
-    read(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    read_attribute(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (!graph || !read_graph(graph, &w)) return dnn_say(CUDNN_STATUS_BAD_PARAM, "a wrong graph");
     const int *engines = mode == CUDNN_HEUR_MODE_FALLBACK ? fallback : mode_a;
     *n = mode == CUDNN_HEUR_MODE_FALLBACK ? 1 : N_ENGINES;
@@ -197,6 +224,7 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* CUDNN_ATTR_ENGINECFG_ENGINE: the engine of a configuration. */
 static cudnnStatus_t give_engine(const descriptor *config, int64_t *n, void **results) {
     descriptor *engine = (descriptor *)(uintptr_t)descriptor_of(results[0]);
     if (!engine || engine->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM;
@@ -206,8 +234,10 @@ static cudnnStatus_t give_engine(const descriptor *config, int64_t *n, void **re
     return CUDNN_STATUS_SUCCESS;
 }
 
-static const char prefix[] = "fake CUDA's plan ";
+/* A plan as text: the prefix, and the bytes of its `work` in hexadecimal. */
+static const char prefix[] = "plan of the fake cuDNN: ";
 
+/* Writes a plan as text. With most = 0 it only sets *n to the length, NUL included. */
 static cudnnStatus_t give_text(const work *w, int64_t most, int64_t *n, char *text) {
     const unsigned char *bytes = (const unsigned char *)w;
     *n = (int64_t)(sizeof prefix + 2 * sizeof *w);
@@ -218,6 +248,7 @@ static cudnnStatus_t give_text(const work *w, int64_t most, int64_t *n, char *te
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Reads such a text; false if it is damaged or of another build. */
 static bool take_text(const attribute *a, work *w) {
     const char *text = a->values;
     if (a->n != (int64_t)(sizeof prefix + 2 * sizeof *w) || memcmp(text, prefix, sizeof prefix - 1))
@@ -231,12 +262,15 @@ static bool take_text(const attribute *a, work *w) {
     return true;
 }
 
+/* Finalises a plan, from an engine configuration or from text. The handle it is made with is for
+ * making plans: execution needs another one (cudnn_handle.h says why). */
 static cudnnStatus_t finish_plan(descriptor *d) {
     const descriptor *config =
         child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    const attribute *text = find(d, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    const attribute *text = find_attribute(d, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
     void *handle = NULL;
-    if (!read(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) || !handle)
+    if (!read_attribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
+        !handle)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
     ((cudnnHandle_t)handle)->plans = true;
     if (text)
@@ -249,7 +283,7 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- what is exported ---- */
+/* ---- exported functions ---- */
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *made) {
@@ -271,13 +305,14 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t gone) {
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Each attribute is set at most once, before the descriptor is finalised. */
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t n,
                                        const void *values) {
     ENTER(cudnnBackendSetAttribute);
     descriptor *d = to;
-    if (!descriptor_of(d) || d->final || n < 1 || !values || find(d, (int)name) ||
+    if (!descriptor_of(d) || d->final || n < 1 || !values || find_attribute(d, (int)name) ||
         d->n == MOST_ATTRIBUTES)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "an attribute is set wrongly");
     attribute a = {name, type, n, malloc((size_t)n * size_of_type(type))};
@@ -287,6 +322,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Whether a descriptor has all that it needs, as far as that can be told when it is finalised. */
 static bool is_complete(const descriptor *d) {
     work w = {0};
     tensor t;
@@ -310,6 +346,7 @@ static bool is_complete(const descriptor *d) {
     }
 }
 
+/* Here inconsistent descriptors are refused, as by the real library. */
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     ENTER(cudnnBackendFinalize);
     descriptor *d = what;
@@ -324,6 +361,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     return status;
 }
 
+/* The attributes that our code asks for. */
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t most, int64_t *n,
@@ -354,10 +392,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
     }
 }
 
-/* The address that the pack gives for a tensor, if all of it is device memory. */
-static bool place(const descriptor *pack, tensor *t) {
-    const attribute *numbers = find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    const attribute *addresses = find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+/* Sets t->at to the address that the variant pack gives for the tensor; false if there is none, or
+ * if not all of the tensor lies in device memory. */
+static bool set_address(const descriptor *pack, tensor *t) {
+    const attribute *numbers = find_attribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const attribute *addresses = find_attribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     t->at = NULL;
     if (!numbers || !addresses || numbers->n != addresses->n) return false;
     for (int64_t i = 0; i < numbers->n; i++)
@@ -365,6 +404,7 @@ static bool place(const descriptor *pack, tensor *t) {
     return (uintptr_t)t->at % 16 == 0 && dnn_is_owned(t);
 }
 
+/* Checks addresses and the workspace, then enqueues the convolution. */
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
     ENTER(cudnnBackendExecute);
@@ -372,9 +412,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!d || !d->final || !p || !p->final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     if (handle->plans) return dnn_say(CUDNN_STATUS_BAD_PARAM, "this handle is for making plans");
     work w = d->work;
-    if (!place(p, &w.x) || !place(p, &w.w) || !place(p, &w.y) || (w.bias && !place(p, &w.b)))
+    if (!set_address(p, &w.x) || !set_address(p, &w.w) || !set_address(p, &w.y) ||
+        (w.bias && !set_address(p, &w.b)))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a tensor is missing or not in device memory");
-    if (!read(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &w.workspace) ||
+    if (!read_attribute(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                        &w.workspace) ||
         !fake_cuda_owns(w.workspace, w.workspace_bytes))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "the workspace is too small");
     const CUresult r =

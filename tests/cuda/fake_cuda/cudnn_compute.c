@@ -1,7 +1,8 @@
-/* The fake CUDA for cuDNN: what its GPU computes, in plain loops and double.
+/* The arithmetic of the fake cuDNN: convolutions in plain loops, with sums in double.
  *
- * A convolution in any of its three forms adds the same products; what is the sum of them is a
- * matter of the form. */
+ * The three forms of a convolution (forward, gradient of the image, gradient of the filter) go
+ * through the same triples of elements of x, w and y. The form only decides which two are
+ * multiplied, and which one collects the sum. */
 #include "cudnn_compute.h"
 #include "fake_cuda.h"
 #include <math.h>
@@ -14,6 +15,7 @@ size_t dnn_size(cudnnDataType_t type) {
     return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
+/* 16-bit floats: half by the compiler's _Float16, bfloat16 as the upper half of a float. */
 double dnn_load(const tensor *t, int64_t i) {
     uint32_t bits;
     float v;
@@ -25,6 +27,7 @@ double dnn_load(const tensor *t, int64_t i) {
     return v;
 }
 
+/* Rounded to nearest, ties to even; NaN stays NaN. */
 void dnn_store(const tensor *t, int64_t i, double value) {
     void *to = (void *)(uintptr_t)t->at;
     const float v = (float)value;
@@ -45,6 +48,7 @@ void dnn_store(const tensor *t, int64_t i, double value) {
     }
 }
 
+/* Positions are in elements. */
 int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
     return a * t->stride[0] + b * t->stride[1] + c * t->stride[2] + d * t->stride[3];
 }
@@ -59,6 +63,7 @@ bool dnn_is_owned(const tensor *t) {
 
 /* ---- convolutions ---- */
 
+/* x {n, c, h, w}, w {k, c / groups, r, s}, y {n, k, p, q}: the groups follow from the channels. */
 bool dnn_is_consistent(const work *w) {
     const int64_t *x = w->x.dim, *f = w->w.dim, *y = w->y.dim;
     if (x[0] != y[0] || f[0] != y[1] || x[1] % f[1] || f[0] % (x[1] / f[1])) return false;
@@ -70,13 +75,15 @@ bool dnn_is_consistent(const work *w) {
     return true;
 }
 
+/* y forward, x for the gradient of the image, w for that of the filter. */
 const tensor *dnn_result_of(const work *w) {
     return w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? &w->y
            : w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &w->x
                                                                                      : &w->w;
 }
 
-/* The taps of one kernel cell over one row of y, for one pair of channels. */
+/* Adds the products of one filter cell (r, s) over one row of y, for image n, output channel k and
+ * input channel c of k's group. `sum` has one number for each element of the result. */
 static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c, int64_t row,
                      int64_t r, int64_t s) {
     const int64_t in_row = row * w->strides[0] + r * w->dilations[0] - w->before[0];
@@ -98,6 +105,7 @@ static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c
     }
 }
 
+/* All pairs of a filter cell and a row of y. */
 static void convolve(const work *w, double *sum) {
     for (int64_t n = 0; n < w->y.dim[0]; n++)
         for (int64_t k = 0; k < w->w.dim[0]; k++)
@@ -108,7 +116,9 @@ static void convolve(const work *w, double *sum) {
                             add_taps(w, sum, n, k, c, row, r, s);
 }
 
-static void finish(const work *w, const double *sum) {
+/* Bias and relu, from the sums to the result. With MGPU_FAKE_CUDA_NAN=lost relu turns NaN into 0,
+ * as some real kernels do; with MGPU_FAKE_CUDA_NAN=made every result is NaN. */
+static void store_result(const work *w, const double *sum) {
     const tensor *t = dnn_result_of(w);
     const char *nan_mode = getenv("MGPU_FAKE_CUDA_NAN");
     const bool loses_nan = nan_mode && strcmp(nan_mode, "made") != 0;
@@ -125,12 +135,13 @@ static void finish(const work *w, const double *sum) {
                 }
 }
 
+/* The workspace is filled with 0xff before anything is read: an operand in it would become NaN. */
 void dnn_convolve(void *args) {
     const work *w = args;
     double *sum = calloc((size_t)dnn_extent(dnn_result_of(w)), sizeof *sum);
     if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
     if (!sum) abort();
     convolve(w, sum);
-    finish(w, sum);
+    store_result(w, sum);
     free(sum);
 }

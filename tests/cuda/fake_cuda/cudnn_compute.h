@@ -1,4 +1,4 @@
-/* The arithmetic of the fake CUDA for cuDNN: tensors with strides, and convolutions of them. */
+/* The arithmetic of the fake cuDNN: tensors with strides, and convolutions of them. */
 #ifndef FAKE_CUDA_CUDNN_COMPUTE_H
 #define FAKE_CUDA_CUDNN_COMPUTE_H
 
@@ -7,16 +7,18 @@
 #include <stdint.h>
 
 typedef struct tensor {
-    int64_t number, dim[4], stride[4];
-    cudnnDataType_t type; /* float, half, bfloat16 or double */
-    bool is_virtual;
-    const void *at; /* when it runs */
+    int64_t number;            /* its unique id in a graph */
+    int64_t dim[4], stride[4]; /* {n, c, h, w}, in whatever order in memory */
+    cudnnDataType_t type;      /* float, half, bfloat16 or double */
+    bool is_virtual;           /* between two operations: has no memory */
+    const void *at;            /* its address, set when it runs */
 } tensor;
 
+/* A convolution with what follows it: all that an engine needs to run it. */
 typedef struct work {
-    cudnnBackendDescriptorType_t form;
+    cudnnBackendDescriptorType_t form; /* forward, or one of the two gradients */
     int engine, bias, relu;
-    tensor x, w, y, b; /* y: of the convolution, then the last result */
+    tensor x, w, y, b; /* image, filter, result (after bias and relu), bias */
     int64_t strides[2], dilations[2], before[2], after[2];
     char *workspace;
     size_t workspace_bytes;
@@ -28,14 +30,14 @@ void dnn_store(const tensor *t, int64_t i, double value);
 
 int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);
 int64_t dnn_extent(const tensor *t); /* elements from the first to the last */
-/* Whether all of it is device memory. */
+/* Whether the whole tensor lies in device memory. */
 bool dnn_is_owned(const tensor *t);
 
 /* Whether the sizes of a convolution fit one another. */
 bool dnn_is_consistent(const work *w);
-/* Of x, w and y the one that is written. */
+/* The one of x, w and y that the form writes. */
 const tensor *dnn_result_of(const work *w);
-/* Spoils the workspace and computes; args: a work. */
+/* Overwrites the workspace and computes; args: a struct work. */
 void dnn_convolve(void *args);
 
 #endif

@@ -1,4 +1,4 @@
-/* The handle of the fake CUDA for cuDNN, and how its calls fail. */
+/* The fake cuDNN's handle, and how its calls fail. */
 #ifndef FAKE_CUDA_CUDNN_HANDLE_H
 #define FAKE_CUDA_CUDNN_HANDLE_H
 
@@ -7,14 +7,18 @@
 
 struct cudnnContext {
     CUstream stream;
-    bool plans; /* plans were made with it, by whom does not hold the stream's turn: nothing runs */
+    /* Plans were made with it. Our code makes plans on threads that may not use the stream
+     * meanwhile, with handles of their own; so executing with such a handle is an error. */
+    bool plans;
 };
 
+/* Begins each function: counts the call, and fails it if that was asked for. Statuses of cuDNN are
+ * 1000 and above; a smaller number is a fatal error of CUDA. */
 #define ENTER(function)                                                                            \
     const int entered = fake_cuda_enter(#function);                                                \
     if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
 
-/* Gives back the status; the words are what cudnnGetLastErrorString tells. */
+/* Returns the status; the words are what cudnnGetLastErrorString gives. */
 cudnnStatus_t dnn_say(cudnnStatus_t status, const char *words);
 
 #endif

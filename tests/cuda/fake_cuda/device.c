@@ -1,12 +1,15 @@
-/* The GPUs that there seem to be, their contexts, and the names of errors.
+/* The fake GPUs: how many there are, their attributes and contexts, and the names of errors.
  *
- * The environment may say how many there are, how much memory each has and how many
- * multiprocessors: MGPU_FAKE_CUDA_GPUS, MGPU_FAKE_CUDA_MEMORY, MGPU_FAKE_CUDA_MULTIPROCESSORS. */
+ * The environment may set how many GPUs there are (MGPU_FAKE_CUDA_GPUS, else 2), the bytes of
+ * memory of each (MGPU_FAKE_CUDA_MEMORY, else 1 GiB) and their multiprocessors
+ * (MGPU_FAKE_CUDA_MULTIPROCESSORS, else 4: few, so that tests stay fast). All other attributes are
+ * those of an H100. */
 #include "gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* contexts[i] is GPU i; the first n_devices of them exist after cuInit. */
 static struct CUctx_st contexts[FAKE_CUDA_GPUS];
 static int n_devices;
 static bool started;
@@ -14,12 +17,14 @@ static _Thread_local CUcontext current;
 
 /* ---- starting ---- */
 
+/* A number from the environment, or `otherwise`. */
 static long long setting(const char *name, long long otherwise) {
     const char *text = getenv(name);
     return text && *text ? atoll(text) : otherwise;
 }
 
-/* How many of `n` GPUs CUDA_VISIBLE_DEVICES leaves: its list ends at the first that is none. */
+/* How many of n GPUs CUDA_VISIBLE_DEVICES leaves visible. As with the real driver, its list ends at
+ * the first entry that is no GPU. */
 static int visible(int n) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     if (!text) return n;
@@ -32,6 +37,7 @@ static int visible(int n) {
     return seen;
 }
 
+/* Reads the settings once; later calls only report whether there is a GPU. */
 CUresult cuInit(unsigned flags) {
     ENTER(cuInit);
     const long long n = setting("MGPU_FAKE_CUDA_GPUS", 2);
@@ -47,6 +53,7 @@ CUresult cuInit(unsigned flags) {
     return started ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
+/* Whether cuInit has found a GPU: before that all other functions fail. */
 bool fake_cuda_started(void) {
     return started;
 }
@@ -64,14 +71,17 @@ int fake_cuda_gpu(void) {
     return mine ? mine->device : -1;
 }
 
+/* The version of the headers that this file is compiled with. */
 CUresult cuDriverGetVersion(int *version) {
     ENTER(cuDriverGetVersion);
     *version = CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
-/* The real NVRTC, in this process, finds this libcuda and asks for more than the driver's
- * functions: it takes no for an answer, but not that there is no such question. */
+/* An undocumented function. The real NVRTC, if it is loaded into this process
+ * (MGPU_FAKE_CUDA_NVRTC), finds this libcuda and calls it: it copes with the answer "not found",
+ * but not with a missing symbol.
+ */
 CUresult cuGetExportTable(const void **table, const CUuuid *id) {
     ENTER(cuGetExportTable);
     *table = NULL;
@@ -80,6 +90,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id) {
 
 /* ---- devices ---- */
 
+/* Properties of devices; these need no context. */
 CUresult cuDeviceGetCount(int *count) {
     ENTER(cuDeviceGetCount);
     *count = n_devices;
@@ -96,7 +107,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     ENTER(cuDeviceGetName);
     if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)length, "Stand-in GPU");
+    snprintf(name, (size_t)length, "Fake GPU");
     return CUDA_SUCCESS;
 }
 
@@ -108,6 +119,7 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+/* An attribute that is not in the table is an error that names it, so that the table gets it. */
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     const struct {
         CUdevice_attribute attribute;
@@ -138,6 +150,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "attribute %d is not known", (int)attribute);
 }
 
+/* All GPUs reach one another; tests make cuMemPoolSetAccess fail for GPUs that do not. */
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     ENTER(cuDeviceCanAccessPeer);
     if (!fake_cuda_context_of(device) || !fake_cuda_context_of(peer))
@@ -146,8 +159,9 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     return CUDA_SUCCESS;
 }
 
-/* ---- contexts: each device's primary one ---- */
+/* ---- contexts: only each device's primary context ---- */
 
+/* Retains are counted, so that an unbalanced release is noticed; the context itself lives on. */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     ENTER(cuDevicePrimaryCtxRetain);
     if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -168,6 +182,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+/* A context must have been retained before it can be current. */
 CUresult cuCtxSetCurrent(CUcontext context) {
     ENTER(cuCtxSetCurrent);
     if (context && context->users == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -175,7 +190,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
     return CUDA_SUCCESS;
 }
 
-/* ---- errors ---- */
+/* ---- errors: the driver's names and texts, as far as our code meets them ---- */
 
 static const struct {
     CUresult error;
@@ -224,6 +239,7 @@ static const struct {
 #undef ERROR
 };
 
+/* Both give NULL and an error for a code that is not in the table. */
 CUresult cuGetErrorName(CUresult error, const char **name) {
     ENTER(cuGetErrorName);
     *name = NULL;

@@ -1,8 +1,10 @@
-/* What the fake CUDA libraries share: exported by libcuda.so.1, used by the others.
+/* The interface that the fake CUDA libraries share. libcuda.so.1 exports it; the fakes of NVRTC,
+ * cuDNN, cuBLASLt and NCCL use it, and tests use it to make calls fail and to count them.
  *
- * The pretend GPU is the host: device memory is the host's, and what is enqueued runs at once, on
- * the thread that enqueues it, or is recorded while the stream captures. A library function begins
- * with fake_cuda_enter, and hands the work that a GPU would do to fake_cuda_enqueue:
+ * The fake GPU is the host: device memory is host memory. Work that is enqueued on a stream runs at
+ * once, on the thread that enqueues it; while the stream captures it is recorded in a graph
+ * instead. A library function begins with fake_cuda_enter, and hands the work that a GPU would do
+ * to fake_cuda_enqueue:
  *
  *     typedef struct add_args { const float *a, *b; float *c; int n; } add_args;
  *     static void add(void *args) { ... }
@@ -23,47 +25,44 @@
 
 typedef void fake_cuda_work(void *args);
 
-/* Counts a call. Not 0: it must fail with this error, which was asked for (a number of the
- * library's own), or CUDA's 700 to 719 because an earlier error was fatal. */
+/* Counts a call of `function`. If the result is not 0 the call must fail with it: either a test
+ * asked for it (an error number of the library in question), or an earlier error was fatal, and
+ * then every call gives that CUDA error (700 to 719). */
 int fake_cuda_enter(const char *function);
 
-/* Runs work(args) now, or records it with a copy of `args`. Whatever `args` points to must be
- * device memory, or live as long as the graph. */
+/* Runs work(args) now, or records it in the stream's graph with a copy of the `bytes` bytes of
+ * `args`. Pointers in `args` must point to device memory, or to memory that lives as long as the
+ * graph. `name` is what fake_cuda_count counts replays under; it must be a string that lives on. */
 CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *work,
                            const void *args, size_t bytes);
 
-/* Told of each copy of its work's arguments that a graph makes (by 1) and gives up (by -1). */
+/* Called for each copy of the work's arguments that a graph makes (by = 1) or frees (by = -1). */
 typedef void fake_cuda_held(void *args, int by);
 
-/* The same for work that waits for other GPUs: it is done by a thread, and the call does not wait;
- * what comes next on the stream does. */
+/* Like fake_cuda_enqueue, for work that waits for other GPUs, such as a collective: a thread of the
+ * stream does it, so the call returns at once. Later work on the stream waits for it. */
 CUresult fake_cuda_enqueue_apart(CUstream stream, const char *name, fake_cuda_work *work,
                                  fake_cuda_held *held, const void *args, size_t bytes);
 
-/* The GPU that the calling thread uses; -1: none. */
+/* The number of the GPU whose context is current on the calling thread; -1 if there is none. */
 int fake_cuda_gpu(void);
 
-/* For what must not happen while the calling thread captures (allocation, waiting): an error, and
- * the capture is spoilt. */
+/* Called by functions that CUDA forbids during stream capture (allocating, waiting). If the calling
+ * thread captures, the capture becomes invalid and the result is an error; else CUDA_SUCCESS. */
 CUresult fake_cuda_forbid_capture(void);
 
-/* MGPU_FAKE_CUDA_STRICT=1 in the environment: device memory that was given back is never used
- * again, and touching it is fatal.
- *
- * MGPU_FAKE_CUDA_NAN=lost: a relu at the end of a library's kernel makes 0 of NaN.
- * MGPU_FAKE_CUDA_NAN=made: all that cuDNN computes is NaN.
- *
- * Whether the addresses lie in one live allocation of device memory. */
+/* Whether all `bytes` bytes from `address` on lie in one live allocation of device memory. */
 bool fake_cuda_owns(const void *address, size_t bytes);
 
-/* The n-th next call of a function fails with `error`, and only that one. Also by the environment:
- * MGPU_FAKE_CUDA_FAIL="function:n:error,...". n = 0: never mind; n < 0: all. Fatal errors last: see
- * revive. */
+/* Makes the n-th next call of a function fail with `error`, and only that one; n < 0: all calls; n
+ * = 0: none (takes the request back). The environment can ask for the same:
+ * MGPU_FAKE_CUDA_FAIL="function:n:error,...". A fatal error makes all later calls fail too, until
+ * fake_cuda_revive. The other settings are listed in tests/cuda/README.md. */
 void fake_cuda_fail(const char *function, int n, int error);
 void fake_cuda_revive(void);
 
-/* How often a function was called, a kernel ("kernel <name>") started, or recorded work replayed
- * ("<name> in graph"). */
+/* How often something happened: calls of a function ("cuMemFreeAsync"), launches of a kernel
+ * ("kernel <name>"), replays of recorded work ("<name> in graph"). */
 long long fake_cuda_count(const char *what);
 
 #endif

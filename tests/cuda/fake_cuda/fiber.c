@@ -1,5 +1,10 @@
-/* The stacks, made once; each begins some cache lines further than a power of two from the one
- * before it, or their tops would all fall on the same lines of the caches. */
+/* Fibers: stacks and the switch between them (see fiber.h).
+ *
+ * All stacks are mapped at once; pages that no fiber touches cost nothing. The distance of two
+ * stacks is a power of two plus some cache lines: with a plain power of two their tops would all
+ * fall into the same sets of the caches. The lowest word of a stack is a canary, which shows an
+ * overrun. On x86-64 the switch is a few instructions; elsewhere it is swapcontext, which makes a
+ * system call each time. */
 #define _GNU_SOURCE
 #include "fiber.h"
 #include <stdint.h>
@@ -8,6 +13,7 @@
 
 enum { STACK = (64 << 10) + 17 * 64, CANARY = 0x5ca1ab1e };
 
+/* The lowest address of stack i. */
 static char *stack_of(int i) {
     static char *all;
     if (!all) {
@@ -28,6 +34,8 @@ int fake_cuda_stack_is_whole(int i) {
 
 #ifdef __x86_64__
 
+/* Saves the callee-saved registers on the running stack, stores its stack pointer in *here, loads
+ * that of *to, and pops what was saved there. */
 __asm__(".text\n"
         ".globl fake_cuda_switch\n"
         ".type fake_cuda_switch, @function\n"
@@ -40,7 +48,8 @@ __asm__(".text\n"
         ".size fake_cuda_switch, . - fake_cuda_switch\n");
 
 void fake_cuda_begin(fake_cuda_place *place, int i, void (*start)(void)) {
-    /* Six registers, where to go, and no one to return to. */
+    /* What fake_cuda_switch pops: six registers, then `start` as the address to return to. Above it
+       a zero, since `start` never returns. */
     void **top = (void **)(void *)(stack_of(i) + STACK - 64);
     set_canary(i);
     memset(top - 8, 0, 8 * sizeof *top);

@@ -1,8 +1,8 @@
-/* The pretend GPU's own state: what the files of libcuda.so.1 share.
+/* The internals of the fake GPU: what the files of libcuda.so.1 share.
  *
- * One lock guards all tables (fake_cuda_lock), another one the multiprocessors: kernels run one
- * after another. Handles begin with a word that says what they are, so that a stale one is noticed.
- */
+ * One lock (fake_cuda_lock) guards all tables. A second one, in block.c, stands for the
+ * multiprocessors: kernels run one after another. Handles of streams and events begin with a word
+ * that tells their kind, so that the use of a destroyed one is noticed. */
 #ifndef FAKE_CUDA_GPU_H
 #define FAKE_CUDA_GPU_H
 
@@ -12,7 +12,8 @@
 
 enum { FAKE_CUDA_GPUS = 16, FAKE_CUDA_SHARED = 48 << 10, FAKE_CUDA_SHARED_MOST = 227 << 10 };
 
-/* Calls: counted, and made to fail. ENTER begins each function of the driver. */
+/* ENTER begins each function of the driver: it counts the call and fails it if that was asked for.
+ */
 #define ENTER(function)                                                                            \
     const int entered = fake_cuda_enter(#function);                                                \
     if (entered) return (CUresult)entered
@@ -20,44 +21,45 @@ enum { FAKE_CUDA_GPUS = 16, FAKE_CUDA_SHARED = 48 << 10, FAKE_CUDA_SHARED_MOST =
 typedef struct fake_cuda_counter {
     char *name;
     long long count;
-    int fail_in, error; /* the fail_in-th call from now, if not 0; < 0: all */
+    int fail_in, error; /* the fail_in-th next call fails with `error`; < 0: all; 0: none */
 } fake_cuda_counter;
 
 void fake_cuda_lock(void);
 void fake_cuda_unlock(void);
+/* The counter named prefix + name + suffix, made if need be; it lives as long as the process. */
 fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, const char *suffix);
 void fake_cuda_add(fake_cuda_counter *counter);
 
-/* Says what is wrong, on stderr, and gives back the error. */
+/* Prints the message to stderr and returns `error`, so that a failure can be told in one line. */
 CUresult fake_cuda_say(CUresult error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The GPU is lost: from now on every call returns the first error. */
+/* Marks the GPU as lost: from now on every call returns the first such error. Returns `error`. */
 CUresult fake_cuda_fatal(CUresult error);
-CUresult fake_cuda_lost(void); /* that error, or CUDA_SUCCESS */
+CUresult fake_cuda_lost(void); /* the fatal error, or CUDA_SUCCESS */
 
-/* Devices. */
+/* A GPU and its primary context are one thing here. */
 struct CUctx_st {
     int device, users;
-    size_t total, reserved; /* bytes */
+    size_t total, reserved; /* bytes of memory, and of it what pools have taken */
 };
 bool fake_cuda_started(void);
 CUcontext fake_cuda_context_of(CUdevice device); /* NULL: no such device */
-CUcontext fake_cuda_current(void);               /* of the calling thread; may be NULL */
+CUcontext fake_cuda_current(void);               /* the calling thread's; NULL: none */
 
-/* Memory: whether all the addresses belong to a live allocation of the context (NULL: of any). */
+/* Whether all `bytes` addresses belong to one live allocation of the context (NULL: of any). */
 bool fake_cuda_holds(CUcontext context, CUdeviceptr address, size_t bytes);
-void fake_cuda_check_guards(void); /* writes beside allocations are fatal */
+/* Looks for writes beside allocations; the first one found is a fatal error. */
+void fake_cuda_check_guards(void);
 
-/* Streams, and what they record. */
+/* A node of a graph: recorded work and what it depends on. */
 typedef struct fake_cuda_node {
     const char *name;
     fake_cuda_work *work;
-    fake_cuda_held *held; /* or NULL */
+    fake_cuda_held *held; /* NULL: nobody wants to know */
     fake_cuda_counter *replays;
-    size_t bytes;
-    void *args;
-    size_t *waits; /* the nodes that come before it */
-    size_t n_waits;
+    size_t bytes;           /* of args */
+    void *args;             /* owned */
+    size_t *waits, n_waits; /* the nodes that must run before it, by number; owned */
 } fake_cuda_node;
 
 struct CUgraph_st {
@@ -65,32 +67,36 @@ struct CUgraph_st {
     size_t n, room;
 };
 
-typedef struct fake_cuda_places { /* numbers of nodes */
+typedef struct fake_cuda_places { /* a list of node numbers; `at` is owned */
     size_t *at, n;
 } fake_cuda_places;
+/* Replaces the list by a copy of n numbers; false without memory. */
 bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n);
 
 struct CUstream_st {
     uint32_t kind;
     CUcontext context;
-    CUgraph capture;               /* NULL: what is enqueued runs */
-    bool spoilt;                   /* the capture */
-    uint64_t number;               /* of this or the last capture */
-    fake_cuda_places ends;         /* what the next node of the capture waits for */
-    CUgraphNode *shown;            /* the same as handles, for who asked */
-    struct fake_cuda_queue *apart; /* work that a thread does, or NULL */
+    CUgraph capture;               /* NULL: work that is enqueued runs at once */
+    bool spoilt;                   /* the capture is invalid */
+    uint64_t number;               /* of this capture or the last one */
+    fake_cuda_places ends;         /* the nodes that the next node of the capture depends on */
+    CUgraphNode *shown;            /* `ends` as handles, lent by cuStreamGetCaptureInfo */
+    struct fake_cuda_queue *apart; /* for fake_cuda_enqueue_apart; NULL: not used yet */
 };
 
-/* Work on a thread of its own, in order; see fake_cuda_enqueue_apart. */
+/* A queue whose work a thread does in order; see fake_cuda_enqueue_apart. `own` was allocated with
+ * malloc and is freed after the work. */
 CUresult fake_cuda_queue_add(struct fake_cuda_queue **queue, fake_cuda_work *work, void *own);
-void fake_cuda_queue_finish(struct fake_cuda_queue *queue); /* NULL: nothing to wait for */
+void fake_cuda_queue_finish(struct fake_cuda_queue *queue); /* waits; queue may be NULL */
 void fake_cuda_queue_free(struct fake_cuda_queue *queue);
 
-CUresult fake_cuda_stream_error(CUstream stream); /* CUDA_SUCCESS: it can take work */
+/* CUDA_SUCCESS if the stream can take work from this thread now; waits for its queue. */
+CUresult fake_cuda_stream_error(CUstream stream);
 bool fake_cuda_capturing(CUstream stream);
-bool fake_cuda_graph_add(CUgraph graph, const fake_cuda_node *node); /* a copy of it */
+bool fake_cuda_graph_add(CUgraph graph, const fake_cuda_node *node); /* copies the node */
 
-/* Runs a kernel over a grid; the error is fatal, and told. */
+/* Runs a kernel over a grid. Errors are fatal and are printed with the kernel's name and position.
+ */
 CUresult fake_cuda_run(const fake_cuda_kernel *kernel, fake_cuda_index blocks,
                        fake_cuda_index threads, unsigned shared, const void *params);
 

@@ -1,14 +1,16 @@
-/* Graphs: what a stream recorded, and what of it waits for what. An executable one is a copy.
+/* CUDA graphs: the nodes that a stream recorded and their dependencies. An executable graph is a
+ * copy with an order of its nodes.
  *
- * It runs in the order that is furthest from the recorded one: of the nodes that may run the last
- * one comes first. So a wait that is missing shows. */
+ * The order is the valid one that is furthest from the recorded one: of all nodes whose
+ * dependencies are done, the last recorded runs next. So a missing dependency gives wrong results
+ * here instead of now and then on a GPU. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
 
 struct CUgraphExec_st {
     struct CUgraph_st graph;
-    size_t *order;
+    size_t *order; /* node numbers as they run; owned */
 };
 
 bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n) {
@@ -20,7 +22,8 @@ bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n) 
     return true;
 }
 
-static void clear(struct CUgraph_st *g) {
+/* Frees all nodes, and tells the owners of their arguments. */
+static void clear_graph(struct CUgraph_st *g) {
     for (size_t i = 0; i < g->n; i++) {
         const fake_cuda_node *n = &g->nodes[i];
         if (n->held) n->held(n->args, -1);
@@ -31,6 +34,7 @@ static void clear(struct CUgraph_st *g) {
     *g = (struct CUgraph_st){0};
 }
 
+/* Copies the node with its arguments and dependencies, and finds its counter of replays. */
 bool fake_cuda_graph_add(CUgraph g, const fake_cuda_node *like) {
     fake_cuda_places waits = {0};
     if (g->n == g->room) {
@@ -50,19 +54,22 @@ bool fake_cuda_graph_add(CUgraph g, const fake_cuda_node *like) {
     return true;
 }
 
-static bool copy(struct CUgraph_st *to, const struct CUgraph_st *from) {
+/* Appends copies of all nodes; false without memory. */
+static bool copy_graph(struct CUgraph_st *to, const struct CUgraph_st *from) {
     for (size_t i = 0; i < from->n; i++)
         if (!fake_cuda_graph_add(to, &from->nodes[i])) return false;
     return true;
 }
 
+/* Whether all dependencies of the node are done. */
 static bool may_run(const fake_cuda_node *n, const bool *done) {
     for (size_t i = 0; i < n->n_waits; i++)
         if (!done[n->waits[i]]) return false;
     return true;
 }
 
-/* Owned; NULL without memory. */
+/* The order in which the nodes run: see the head of the file. Owned by the caller; NULL without
+ * memory. */
 static size_t *find_order(const struct CUgraph_st *g) {
     size_t *order = malloc((g->n + 1) * sizeof *order);
     bool *done = calloc(g->n + 1, sizeof *done);
@@ -76,8 +83,9 @@ static size_t *find_order(const struct CUgraph_st *g) {
     return order;
 }
 
+/* Runs one node now. */
 static void run_node(const fake_cuda_node *n) {
-    void *args = malloc(n->bytes + 1); /* work may change its copy */
+    void *args = malloc(n->bytes + 1); /* a copy for each replay: the work may change it */
     if (!args) return;
     if (n->bytes) memcpy(args, n->args, n->bytes);
     n->work(args);
@@ -85,19 +93,21 @@ static void run_node(const fake_cuda_node *n) {
     fake_cuda_add(n->replays);
 }
 
+/* Runs a graph: all its nodes, in its order. */
 static void run_nodes(CUgraphExec e) {
     for (size_t i = 0; i < e->graph.n; i++) run_node(&e->graph.nodes[e->order[i]]);
 }
 
+/* An executable graph that was made of it is a copy and stays. */
 CUresult cuGraphDestroy(CUgraph graph) {
     ENTER(cuGraphDestroy);
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    clear(graph);
+    clear_graph(graph);
     free(graph);
     return CUDA_SUCCESS;
 }
 
-/* Nodes are not objects of their own: only their number is known. */
+/* Nodes are no objects here, so this tells only how many there are. */
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
     ENTER(cuGraphGetNodes);
     if (!graph || nodes) return CUDA_ERROR_INVALID_VALUE;
@@ -105,13 +115,14 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
     return CUDA_SUCCESS;
 }
 
+/* Makes an executable graph: a copy, and the order in which it runs. */
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     ENTER(cuGraphInstantiate);
     if (!graph || flags) return CUDA_ERROR_INVALID_VALUE;
     *exec = calloc(1, sizeof **exec);
-    if (*exec && copy(&(*exec)->graph, graph) && ((*exec)->order = find_order(graph)))
+    if (*exec && copy_graph(&(*exec)->graph, graph) && ((*exec)->order = find_order(graph)))
         return CUDA_SUCCESS;
-    if (*exec) clear(&(*exec)->graph);
+    if (*exec) clear_graph(&(*exec)->graph);
     free(*exec);
     *exec = NULL;
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -120,12 +131,13 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     ENTER(cuGraphExecDestroy);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
-    clear(&exec->graph);
+    clear_graph(&exec->graph);
     free(exec->order);
     free(exec);
     return CUDA_SUCCESS;
 }
 
+/* Whether two graphs have the same topology: the same work functions with the same dependencies. */
 static bool same_nodes(const struct CUgraph_st *a, const struct CUgraph_st *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++)
@@ -136,8 +148,8 @@ static bool same_nodes(const struct CUgraph_st *a, const struct CUgraph_st *b) {
     return true;
 }
 
-/* The same kinds of nodes in the same order with the same waits; kernels and addresses may be
- * others. */
+/* Takes the kernels, addresses and other arguments of `graph`, which must have the same topology;
+ * else it fails as the real one does, and `exec` stays as it is. */
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info) {
     ENTER(cuGraphExecUpdate);
     struct CUgraph_st fresh = {0};
@@ -147,21 +159,22 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRes
     info->result =
         same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (!same) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    if (!copy(&fresh, graph)) {
-        clear(&fresh);
+    if (!copy_graph(&fresh, graph)) {
+        clear_graph(&fresh);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    clear(&exec->graph);
+    clear_graph(&exec->graph);
     exec->graph = fresh;
     return CUDA_SUCCESS;
 }
 
+/* The work of cuGraphLaunch: a copied handle of the executable graph, which must still live. */
 static void run_child(void *args) {
     CUgraphExec *exec = args;
     run_nodes(*exec);
 }
 
-/* On a stream that captures it becomes one node. */
+/* On a stream that captures, the whole graph becomes one node. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     ENTER(cuGraphLaunch);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;

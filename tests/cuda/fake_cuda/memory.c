@@ -1,35 +1,42 @@
-/* Device memory: the host's, in blocks with guards on both sides, by way of pools.
+/* Device memory and pinned memory: blocks of host memory with guard bytes on both sides, and CUDA's
+ * memory pools.
  *
- * A block given back stays in its pool for the next one of its size, full of a pattern that is no
- * number. Reading what was never written gives NaN; writing beside a block, or to one that was
- * given back, is found later: when it is given back, taken again, or a stream waited for.
+ * A block that was freed stays in its pool for the next allocation of its size, as with the real
+ * pools. It is filled with 0xff, which is NaN in every float format. So a kernel that reads memory
+ * which was never written gets NaN. A write beside a block, or to a freed one, changes the guards
+ * or the pattern; that is found when the block is freed or used again, or when a stream is waited
+ * for.
  *
- * With MGPU_FAKE_CUDA_STRICT set, no address is ever given twice: a block that is given back
- * becomes inaccessible, and so is what lies behind each block. Then a kernel that touches such
- * memory stops at once, with its name. */
+ * With MGPU_FAKE_CUDA_STRICT set no address is ever used twice: freed blocks, and the page behind
+ * each block, become inaccessible. Then a kernel that touches such memory stops at once, with its
+ * name. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+/* GRAIN: sizes of blocks are rounded up to it. GUARD: guard bytes on each side. EDGE: of a freed
+ * block only so many bytes at both ends are checked. FRESH, BESIDE: the patterns of unwritten
+ * memory and guards. */
 enum { GRAIN = 512, GUARD = 256, EDGE = 4096, PAGE = 4096, FRESH = 0xff, BESIDE = 0xa5 };
-#define STRICT_RANGE ((size_t)1 << 42)
+#define STRICT_RANGE ((size_t)1 << 42) /* bytes of addresses, reserved but not backed by memory */
 
 typedef struct block {
-    char *base;
-    size_t bytes, room; /* asked for; a multiple of GRAIN */
-    CUcontext context;  /* NULL: pinned memory of the host */
-    CUmemoryPool pool;
-    bool live;
+    char *base;         /* the address that the caller gets; a guard lies below */
+    size_t bytes, room; /* asked for; rounded up to GRAIN */
+    CUcontext context;  /* the GPU that owns it; NULL: pinned memory of the host */
+    CUmemoryPool pool;  /* NULL: pinned memory */
+    bool live;          /* false: freed, kept by the pool */
 } block;
 
 struct CUmemPoolHandle_st {
     CUcontext context;
-    size_t used, used_most, reserved, reserved_most;
-    uint64_t keep; /* bytes that are not given back to the GPU */
+    size_t used, used_most;         /* bytes of live blocks, now and at most */
+    size_t reserved, reserved_most; /* the same with freed blocks that the pool keeps */
+    uint64_t keep;                  /* the release threshold: so many bytes may stay reserved */
 };
 
-static block *blocks; /* in the order of their addresses */
+static block *blocks; /* all blocks, sorted by address, for binary search */
 static size_t n_blocks, n_room;
 
 /* ---- the table ---- */
@@ -47,7 +54,7 @@ static size_t after(const char *address) {
     return low;
 }
 
-/* The live block with all these addresses, or NULL. */
+/* The live block that contains all `bytes` bytes from `address` on; NULL: none. */
 static block *holder(const void *address, size_t bytes) {
     const size_t i = after(address);
     block *b = i ? &blocks[i - 1] : NULL;
@@ -56,7 +63,8 @@ static block *holder(const void *address, size_t bytes) {
     return offset <= b->bytes && bytes <= b->bytes - offset ? b : NULL;
 }
 
-static bool insert(const block *b) {
+/* Adds a block to the table at its place; false without memory. */
+static bool insert_block(const block *b) {
     if (n_blocks == n_room) {
         block *more = realloc(blocks, (n_room * 2 + 64) * sizeof *blocks);
         if (!more) return false;
@@ -71,18 +79,20 @@ static bool insert(const block *b) {
 
 /* ---- the memory itself ---- */
 
+/* Read once: memory of one process is all strict or all not. */
 static bool is_strict(void) {
     static int strict = -1;
     if (strict < 0) strict = getenv("MGPU_FAKE_CUDA_STRICT") != NULL;
     return strict == 1;
 }
 
+/* Bytes of whole pages that a block and its guards take in strict mode. */
 static size_t strict_bytes(size_t room) {
     return (room + 2 * (size_t)GUARD + PAGE - 1) / PAGE * PAGE;
 }
 
-/* From a range of addresses that is used up from its beginning; the guard behind ends a page, and
- * one page is left out. */
+/* Takes memory from a range of addresses that is used up from its beginning. The guard behind the
+ * block ends at a page's end, and the next page stays inaccessible. */
 static char *take_strictly(size_t room) {
     static char *next, *end;
     const size_t bytes = strict_bytes(room);
@@ -98,11 +108,12 @@ static char *take_strictly(size_t room) {
     return memory;
 }
 
-/* GUARD bytes, room, GUARD bytes; or NULL. */
+/* Memory for a guard, `room` bytes and another guard; NULL: none left. */
 static char *take_memory(size_t room) {
     return is_strict() ? take_strictly(room) : aligned_alloc(GUARD, room + 2 * (size_t)GUARD);
 }
 
+/* In strict mode the addresses stay reserved, and become inaccessible. */
 static void free_memory(const block *b) {
     const size_t bytes = strict_bytes(b->room);
     if (is_strict())
@@ -112,7 +123,8 @@ static void free_memory(const block *b) {
         free(b->base - GUARD);
 }
 
-static void drop(size_t i) {
+/* Removes block i from the table and its pool, and frees its memory. */
+static void drop_block(size_t i) {
     if (blocks[i].pool) {
         blocks[i].pool->reserved -= blocks[i].room;
         blocks[i].context->reserved -= blocks[i].room;
@@ -141,11 +153,14 @@ static bool is_all(const char *bytes, int value, size_t n) {
     return true;
 }
 
+/* Writes the pattern on both sides of a block that is handed out. */
 static void set_guards(const block *b) {
     memset(b->base - GUARD, BESIDE, GUARD);
     memset(b->base + b->bytes, BESIDE, b->room - b->bytes + GUARD);
 }
 
+/* Where something wrote that had no right to; NULL: nowhere. In a live block the bytes between
+ * `bytes` and `room` belong to the guard behind. */
 static const char *damage(const block *b) {
     const size_t edge = b->room < EDGE ? b->room : EDGE;
     if (!is_all(b->base - GUARD, BESIDE, GUARD)) return "before";
@@ -154,11 +169,11 @@ static const char *damage(const block *b) {
     if (!is_all(b->base + b->room, BESIDE, GUARD)) return "behind";
     return is_all(b->base, FRESH, edge) && is_all(b->base + b->room - edge, FRESH, edge)
                ? NULL
-               : "to (after it was given back)";
+               : "to (after it was freed)";
 }
 
-/* Told once: the guards are made whole again. */
-static CUresult check(const block *b) {
+/* Reports damage to a block, once: the guards are restored. */
+static CUresult check_block(const block *b) {
     const char *where = damage(b);
     if (!where) return CUDA_SUCCESS;
     fake_cuda_say(CUDA_ERROR_ILLEGAL_ADDRESS, "something wrote %s a block of %zu bytes at %p",
@@ -167,31 +182,34 @@ static CUresult check(const block *b) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+/* Looks at all live blocks. Freed ones are checked when they are used again. */
 void fake_cuda_check_guards(void) {
     CUresult r = CUDA_SUCCESS;
     fake_cuda_lock();
     for (size_t i = 0; i < n_blocks; i++)
-        if (blocks[i].live && check(&blocks[i])) r = CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (blocks[i].live && check_block(&blocks[i])) r = CUDA_ERROR_ILLEGAL_ADDRESS;
     fake_cuda_unlock();
     if (r) fake_cuda_fatal(r);
 }
 
-/* ---- taking and giving ---- */
+/* ---- allocating and freeing ---- */
 
-/* The block of the pool that fits and was given back last, or n_blocks. */
+/* A freed block of the pool with exactly this room; n_blocks: none. */
 static size_t kept(CUmemoryPool pool, size_t room) {
     for (size_t i = 0; i < n_blocks; i++)
         if (!blocks[i].live && blocks[i].pool == pool && blocks[i].room == room) return i;
     return n_blocks;
 }
 
-static CUresult make(block *b) {
+/* Makes a new block, of which `room`, `context` and `pool` are given. A GPU has memory for pools
+ * only up to its total; pinned memory does not count. */
+static CUresult new_block(block *b) {
     if (b->pool && b->context->reserved + b->room > b->context->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
     char *memory = take_memory(b->room);
     if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
     b->base = memory + GUARD;
-    if (!insert(b)) {
+    if (!insert_block(b)) {
         free_memory(b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -203,18 +221,19 @@ static CUresult make(block *b) {
     return CUDA_SUCCESS;
 }
 
-static CUresult take(void **address, size_t bytes, CUcontext context, CUmemoryPool pool) {
+/* Allocates: a freed block of the pool, or else a new one. With the lock held. */
+static CUresult take_block(void **address, size_t bytes, CUcontext context, CUmemoryPool pool) {
     block fresh = {.bytes = bytes, .context = context, .pool = pool, .live = true};
     if (bytes == 0 || bytes > SIZE_MAX / 2) return CUDA_ERROR_INVALID_VALUE;
     fresh.room = (bytes + GRAIN - 1) / GRAIN * GRAIN;
     const size_t i = pool ? kept(pool, fresh.room) : n_blocks;
     CUresult r = CUDA_SUCCESS;
     if (i < n_blocks) {
-        r = check(&blocks[i]);
+        r = check_block(&blocks[i]);
         fresh.base = blocks[i].base;
         blocks[i] = fresh;
     } else {
-        r = make(&fresh);
+        r = new_block(&fresh);
     }
     if (r != CUDA_SUCCESS) return r;
     set_guards(&fresh);
@@ -225,27 +244,32 @@ static CUresult take(void **address, size_t bytes, CUcontext context, CUmemoryPo
     return r;
 }
 
-static CUresult give(void *address, bool pinned) {
+/* Frees. The address must be the start of a live block, pinned or not as the function says. The
+ * block stays in its pool unless more than the release threshold is reserved. With the lock held.
+ */
+static CUresult give_block(void *address, bool pinned) {
     const size_t i = after(address);
     block *b = i ? &blocks[i - 1] : NULL;
     if (!b || b->base != address || !b->live || !b->context != pinned)
-        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "%p is given back, but is no such memory",
+        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "%p is freed, but is no such memory",
                              address);
-    const CUresult r = check(b);
+    const CUresult r = check_block(b);
     b->live = false;
     if (b->pool) b->pool->used -= b->bytes;
     memset(b->base, FRESH, b->room);
-    if (!b->pool || b->pool->reserved > b->pool->keep || is_strict()) drop(i - 1);
+    if (!b->pool || b->pool->reserved > b->pool->keep || is_strict()) drop_block(i - 1);
     return r;
 }
 
-/* Errors of the memory's state are fatal, those of a call are not. */
-static CUresult end(CUresult r) {
+/* Releases the lock. Damaged memory is a fatal error; a wrong call or too little memory is not. */
+static CUresult unlock_with(CUresult r) {
     fake_cuda_unlock();
     return r == CUDA_ERROR_ILLEGAL_ADDRESS ? fake_cuda_fatal(r) : r;
 }
 
-static CUresult forbid(CUstream stream, const char *function) {
+/* Allocating and freeing is an error while the stream captures, and makes the capture invalid: our
+ * code must not record it (the real driver would make graph nodes of it). */
+static CUresult forbid_recording(CUstream stream, const char *function) {
     const CUresult r = fake_cuda_stream_error(stream);
     if (r != CUDA_SUCCESS || !fake_cuda_capturing(stream)) return r;
     fake_cuda_forbid_capture();
@@ -253,33 +277,35 @@ static CUresult forbid(CUstream stream, const char *function) {
                          function);
 }
 
+/* There is no order to wait for: the memory can be used at once. */
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
                                  CUstream stream) {
     ENTER(cuMemAllocFromPoolAsync);
     void *memory = NULL;
-    const CUresult refused = forbid(stream, "cuMemAllocFromPoolAsync");
+    const CUresult refused = forbid_recording(stream, "cuMemAllocFromPoolAsync");
     if (refused) return refused;
     fake_cuda_lock();
-    const CUresult r = take(&memory, bytes, pool->context, pool);
+    const CUresult r = take_block(&memory, bytes, pool->context, pool);
     *address = (CUdeviceptr)(uintptr_t)memory;
-    return end(r);
+    return unlock_with(r);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     ENTER(cuMemFreeAsync);
-    const CUresult refused = forbid(stream, "cuMemFreeAsync");
+    const CUresult refused = forbid_recording(stream, "cuMemFreeAsync");
     if (refused) return refused;
     fake_cuda_lock();
-    return end(give((void *)(uintptr_t)address, false));
+    return unlock_with(give_block((void *)(uintptr_t)address, false));
 }
 
+/* Pinned memory is no device memory: kernels and copies "to the GPU" must not get it. */
 CUresult cuMemAllocHost(void **address, size_t bytes) {
     ENTER(cuMemAllocHost);
     if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
     const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
     fake_cuda_lock();
-    return end(take(address, bytes, NULL, NULL));
+    return unlock_with(take_block(address, bytes, NULL, NULL));
 }
 
 CUresult cuMemFreeHost(void *address) {
@@ -287,9 +313,10 @@ CUresult cuMemFreeHost(void *address) {
     const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
     fake_cuda_lock();
-    return end(give(address, true));
+    return unlock_with(give_block(address, true));
 }
 
+/* What pools keep counts as taken, as with the real driver. */
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
     ENTER(cuMemGetInfo);
     const CUcontext context = fake_cuda_current();
@@ -301,6 +328,7 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
 
 /* ---- pools ---- */
 
+/* Only pools of plain device memory, as our code makes them. */
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
     ENTER(cuMemPoolCreate);
     const CUcontext context = fake_cuda_context_of(props->location.id);
@@ -313,18 +341,19 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
     return CUDA_SUCCESS;
 }
 
+/* Returns freed blocks to the GPU until at most `least` bytes are reserved. */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t least) {
     ENTER(cuMemPoolTrimTo);
     const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
     fake_cuda_lock();
     for (size_t i = n_blocks; i-- > 0 && pool->reserved > least;)
-        if (blocks[i].pool == pool && !blocks[i].live) drop(i);
+        if (blocks[i].pool == pool && !blocks[i].live) drop_block(i);
     fake_cuda_unlock();
     return CUDA_SUCCESS;
 }
 
-/* What is still in use is lost, as it would be with the process. */
+/* Frees all blocks, also live ones, which are reported: the caller has leaked them. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     ENTER(cuMemPoolDestroy);
     fake_cuda_lock();
@@ -332,7 +361,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     for (size_t i = n_blocks; i-- > 0;) {
         if (blocks[i].pool != pool) continue;
         live += blocks[i].live;
-        drop(i);
+        drop_block(i);
     }
     fake_cuda_unlock();
     free(pool);
@@ -340,6 +369,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     return CUDA_SUCCESS;
 }
 
+/* The release threshold, and resets of the two high-water marks. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
     ENTER(cuMemPoolSetAttribute);
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -353,7 +383,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return CUDA_SUCCESS;
 }
 
-/* All memory is the host's, so every device reaches it. */
+/* Accepts any GPUs: all memory is the host's, so each GPU reaches it anyway. */
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n) {
     ENTER(cuMemPoolSetAccess);
     for (size_t i = 0; i < n; i++)

@@ -1,8 +1,8 @@
-/* Modules are shared objects of kernels that were compiled as C.
+/* Modules and launches. A module of the fake driver is a shared object of kernels compiled as C.
  *
- * The image nvcc makes (a fatbin, which is nothing to the host) stands for all kernels of
- * kernels.so, which lies beside this library; what the fake CUDA for NVRTC makes is such an object
- * itself. */
+ * cuModuleLoadData is given either a fatbin that nvcc made, which the host cannot run: then the
+ * module is kernels.so beside this library, which has all kernels of kernels/<file>.cu compiled as
+ * C. Or it is given what the fake NVRTC made, which is a shared object already. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <dlfcn.h>
@@ -12,24 +12,27 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The first words of fatbins (the wrapper and the image), and the machine number of a cubin's ELF
+ * header. */
 enum { FATBIN = 0x466243b1, FATBIN_IMAGE = (int)0xba55ed50, NVIDIA = 190 };
 
 typedef struct CUfunc_st {
     const fake_cuda_kernel *kernel;
     fake_cuda_counter *starts;
     const char *name; /* the counter's: "kernel <name>" */
-    int shared_most;
-    bool loaded; /* or else its first launch loads it, which spoils a recording */
+    int shared_most;  /* bytes of dynamic shared memory that a launch may ask for */
+    bool loaded;      /* false: the first launch loads it, which makes a capture invalid */
     struct CUfunc_st *next;
 } function;
 
 struct CUmod_st {
-    void *object;
-    function *functions;
+    void *object;        /* of dlopen */
+    function *functions; /* those that were asked for; owned */
 };
 
 /* ---- loading ---- */
 
+/* Opens a shared object in the folder of this library. */
 static void *open_beside(const char *file) {
     Dl_info self;
     char path[4096];
@@ -40,13 +43,14 @@ static void *open_beside(const char *file) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* An object's length: its table of sections comes last. */
+/* The length of an ELF image in memory: the table of sections comes last in what gcc writes. */
 static size_t length_of(const void *image) {
     const Elf64_Ehdr *head = image;
     return (size_t)head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
 }
 
-/* Each image is a file of its own with a name of its own: the loader goes by both. */
+/* Writes the image to a temporary file and opens that: dlopen needs one. Each has its own name,
+ * since the loader would return the object that it already has under the same name. */
 static void *open_image(const void *image) {
     const char *folder = getenv("TMPDIR");
     const size_t bytes = length_of(image);
@@ -61,6 +65,7 @@ static void *open_image(const void *image) {
     return object;
 }
 
+/* Tells by the first bytes what the image is, and opens the shared object for it. */
 static CUresult open_object(const void *image, void **object) {
     int magic;
     memcpy(&magic, image, sizeof magic);
@@ -77,6 +82,7 @@ static CUresult open_object(const void *image, void **object) {
     return fake_cuda_say(CUDA_ERROR_INVALID_IMAGE, "cannot load an image: %s", dlerror());
 }
 
+/* Loading takes memory, so a capture forbids it. */
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     ENTER(cuModuleLoadData);
     if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -91,6 +97,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return r;
 }
 
+/* Functions of the module end with it. */
 CUresult cuModuleUnload(CUmodule module) {
     ENTER(cuModuleUnload);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
@@ -103,6 +110,8 @@ CUresult cuModuleUnload(CUmodule module) {
     return CUDA_SUCCESS;
 }
 
+/* Loading is lazy, as in CUDA: the function counts as loaded after cuFuncLoad or its first launch.
+ */
 CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *name) {
     ENTER(cuModuleGetFunction);
     char symbol[256];
@@ -124,6 +133,7 @@ CUresult cuModuleGetFunction(CUfunction *found, CUmodule module, const char *nam
     return CUDA_SUCCESS;
 }
 
+/* Loads a kernel before its first launch, so that this may be recorded. */
 CUresult cuFuncLoad(CUfunction f) {
     ENTER(cuFuncLoad);
     if (!f) return CUDA_ERROR_INVALID_HANDLE;
@@ -131,8 +141,9 @@ CUresult cuFuncLoad(CUfunction f) {
     return CUDA_SUCCESS;
 }
 
-/* ---- starting ---- */
+/* ---- launching ---- */
 
+/* A launch that is enqueued: all that a graph must keep of it. */
 typedef struct launch {
     const fake_cuda_kernel *kernel;
     fake_cuda_index blocks, threads;
@@ -140,11 +151,13 @@ typedef struct launch {
     _Alignas(16) unsigned char params[];
 } launch;
 
-static void run(void *args) {
+/* The work of a launch; args: a struct launch. */
+static void run_launch(void *args) {
     const launch *l = args;
     fake_cuda_run(l->kernel, l->blocks, l->threads, l->shared, l->params);
 }
 
+/* Whether a real GPU would accept the launch. */
 static bool is_possible(fake_cuda_index blocks, fake_cuda_index threads, unsigned shared,
                         const function *f) {
     const unsigned size = threads.x * threads.y * threads.z;
@@ -153,6 +166,8 @@ static bool is_possible(fake_cuda_index blocks, fake_cuda_index threads, unsigne
            size > 0 && size <= 1024 && shared <= (unsigned)f->shared_most;
 }
 
+/* The parameters are one struct by value: params[0]. A function that was not loaded before cannot
+ * be recorded, as with the real driver. */
 CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **params, void **extra) {
@@ -176,7 +191,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
     if (!l) return CUDA_ERROR_OUT_OF_MEMORY;
     *l = (launch){.kernel = f->kernel, .blocks = blocks, .threads = threads, .shared = shared};
     memcpy(l->params, params[0], f->kernel->bytes);
-    const CUresult r = fake_cuda_enqueue(stream, f->name, run, l, bytes);
+    const CUresult r = fake_cuda_enqueue(stream, f->name, run_launch, l, bytes);
     free(l);
     if (r == CUDA_SUCCESS) fake_cuda_add(f->starts);
     return r;

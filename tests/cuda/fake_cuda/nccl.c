@@ -1,9 +1,18 @@
-/* The fake CUDA for NCCL: ranks are threads of one process or of several.
+/* The fake NCCL: collectives and messages among ranks, which are threads of one process or of
+ * several.
  *
- * A collective runs where the stream runs it: at once, or when a graph with it is launched. It
- * waits for the other ranks there, as kernels of NCCL do on their GPUs, until its own rank aborts.
- * A communicator that does not block starts its first collective only when it is asked after. It
- * ends when the last graph with one of its collectives does: whoever ends it waits for that. */
+ * A collective runs on a thread of its stream (fake_cuda_enqueue_apart), at once or when a graph
+ * with it is launched. There it waits for the other ranks, as NCCL's kernels do on their GPUs,
+ * until its own rank aborts. Ranks meet in a mapped file (nccl_team.h).
+ *
+ * Three properties of the real library are modelled because our code depends on them:
+ *   - a non-blocking communicator starts its first collective only while ncclCommGetAsyncError is
+ * polled, by the thread that began it
+ *   - a communicator ends only when all graphs with its collectives are gone; who ends it waits for
+ * that
+ *   - the messages of a group progress together, so that two ranks cannot wait for each other
+ *
+ * Not modelled: speed, topology, and the order in which the real NCCL adds numbers. */
 #include "nccl_team.h"
 #include "fake_cuda.h"
 #include <pthread.h>
@@ -11,13 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTS = 4096, POLLS = 3 };
+enum { MOST_PARTS = 4096, POLLS = 3 }; /* calls in a group; polls before a collective starts */
 
 typedef enum kind { ALL_REDUCE, REDUCE, BROADCAST, SEND, RECEIVE } kind;
 
-typedef struct work {
+typedef struct work { /* one call */
     team *team;
-    int rank, peer; /* root, or the other one */
+    int rank, peer; /* peer: the root of a collective, or the other side of a message */
     kind what;
     const char *in;
     char *out;
@@ -26,7 +35,7 @@ typedef struct work {
     ncclRedOp_t op;
 } work;
 
-typedef struct group { /* a copy is part of a graph */
+typedef struct group { /* calls that run together; graphs hold copies of it */
     ncclComm_t comm;
     int n;
     work parts[];
@@ -36,22 +45,24 @@ struct ncclComm {
     team *team;
     int rank;
     bool blocking, used, finalized;
-    int graphs;       /* how often graphs hold its work; under `holding` */
-    int polls;        /* until what was begun goes on */
-    group *begun;     /* or NULL */
-    CUstream stream;  /* of that, */
-    pthread_t thread; /* and who began it */
+    int graphs;       /* copies of its groups in graphs; guarded by `holding` */
+    int polls;        /* polls that are left until `begun` starts */
+    group *begun;     /* the first group, while it has not started; NULL: none */
+    CUstream stream;  /* the stream of `begun` */
+    pthread_t thread; /* the thread that began it */
 };
 
-static _Thread_local int depth; /* of groups */
+/* The group that the thread has open. */
+static _Thread_local int depth; /* of nested ncclGroupStart */
 static _Thread_local work parts[MOST_PARTS];
 static _Thread_local int n_parts;
 static _Thread_local CUstream group_stream;
 static _Thread_local struct ncclComm *group_comm;
-static _Thread_local bool joins; /* the group makes communicators that do not block */
+static _Thread_local bool joins; /* the group makes non-blocking communicators */
 
 /* ---- numbers ---- */
 
+/* Bytes of an element; 0 for types that are not modelled. */
 static size_t size_of(ncclDataType_t type) {
     static const size_t sizes[ncclNumTypes] = {
         [ncclInt8] = 1,    [ncclUint8] = 1,   [ncclInt32] = 4,   [ncclUint32] = 4,
@@ -60,6 +71,7 @@ static size_t size_of(ncclDataType_t type) {
     return sizes[type];
 }
 
+/* to = to OP from, for n numbers; NaN is not treated specially. */
 #define COMBINE(name, type)                                                                        \
     static void name(void *to, const void *from, size_t n, ncclRedOp_t op) {                       \
         type *a = to;                                                                              \
@@ -76,6 +88,7 @@ COMBINE(combine_f16, _Float16)
 COMBINE(combine_f32, float)
 COMBINE(combine_f64, double)
 
+/* bfloat16 is the upper half of a float. */
 static float widen(uint16_t v) {
     const uint32_t bits = (uint32_t)v << 16;
     float f;
@@ -83,6 +96,7 @@ static float widen(uint16_t v) {
     return f;
 }
 
+/* In float, rounded to nearest, ties to even. */
 static void combine_bf16(void *to, const void *from, size_t n, ncclRedOp_t op) {
     uint16_t *a = to;
     const uint16_t *b = from;
@@ -96,6 +110,7 @@ static void combine_bf16(void *to, const void *from, size_t n, ncclRedOp_t op) {
     }
 }
 
+/* Types beyond these are not used by our code. */
 static void combine(void *to, const void *from, size_t n, ncclDataType_t type, ncclRedOp_t op) {
     switch (type) {
     case ncclUint8: combine_u8(to, from, n, op); return;
@@ -108,10 +123,11 @@ static void combine(void *to, const void *from, size_t n, ncclDataType_t type, n
     }
 }
 
-/* ---- the work ---- */
+/* ---- running: collectives and messages ---- */
 
-/* All show a piece, meet, and read the others'. */
-static void run_together(const work *w) {
+/* A collective, in pieces of TEAM_ROOM bytes: each rank shows its piece, all meet, each combines
+ * all pieces in the order of ranks, all meet again before the next piece is shown. */
+static void run_collective(const work *w) {
     const size_t size = size_of(w->type), bytes = w->count * size;
     char result[TEAM_ROOM];
     for (size_t at = 0; at < bytes; at += TEAM_ROOM) {
@@ -128,8 +144,8 @@ static void run_together(const work *w) {
     }
 }
 
-/* One step of a message: true if it went on. The earlier ones of the same kind with the same peer
- * come first. */
+/* Moves message i of a group on by up to TEAM_ROOM bytes; true if anything moved. Messages of the
+ * same kind with the same peer keep their order. done[i]: bytes of message i that were moved. */
 static bool go_on(const group *g, int i, size_t *done) {
     const work *w = &g->parts[i];
     const size_t bytes = w->count * size_of(w->type);
@@ -147,6 +163,7 @@ static bool go_on(const group *g, int i, size_t *done) {
     return n > 0;
 }
 
+/* Whether all messages were moved, and received by the other side. */
 static bool all_done(const group *g, const size_t *done) {
     for (int i = 0; i < g->n; i++) {
         const work *w = &g->parts[i];
@@ -156,7 +173,7 @@ static bool all_done(const group *g, const size_t *done) {
     return true;
 }
 
-/* All messages of a group go on at the same time, so that no two ranks wait for each other. */
+/* Moves all messages of a group on in turn, so that no two ranks wait for each other. */
 static void run_messages(const group *g) {
     size_t *done = calloc((size_t)g->n, sizeof *done);
     long seen = 0;
@@ -169,21 +186,23 @@ static void run_messages(const group *g) {
     free(done);
 }
 
+/* The work of a group; args: a struct group. It has collectives or messages, not both. */
 static void run_group(void *args) {
     const group *g = args;
     if (g->parts[0].what == SEND || g->parts[0].what == RECEIVE) {
         run_messages(g);
         return;
     }
-    for (int i = 0; i < g->n; i++) run_together(&g->parts[i]);
+    for (int i = 0; i < g->n; i++) run_collective(&g->parts[i]);
 }
 
-/* ---- graphs with work of a communicator ---- */
+/* ---- counting the graphs that hold a communicator's work ---- */
 
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 
-static void hold(void *args, int by) {
+/* A graph has made (1) or freed (-1) a copy of a group. */
+static void hold_for_graph(void *args, int by) {
     const group *g = args;
     pthread_mutex_lock(&holding);
     g->comm->graphs += by;
@@ -191,6 +210,7 @@ static void hold(void *args, int by) {
     pthread_mutex_unlock(&holding);
 }
 
+/* Whether a graph still holds work of the communicator. */
 static bool is_held(const struct ncclComm *comm) {
     pthread_mutex_lock(&holding);
     const bool held = comm->graphs > 0;
@@ -198,6 +218,7 @@ static bool is_held(const struct ncclComm *comm) {
     return held;
 }
 
+/* Waits until the last graph with work of the communicator is destroyed. */
 static void wait_for_graphs(const struct ncclComm *comm) {
     pthread_mutex_lock(&holding);
     while (comm->graphs > 0) pthread_cond_wait(&let_go, &holding);
@@ -206,24 +227,26 @@ static void wait_for_graphs(const struct ncclComm *comm) {
 
 /* ---- starting ---- */
 
-static ncclResult_t enqueue(CUstream stream, group *g) {
+/* Enqueues the group and frees it. */
+static ncclResult_t enqueue_group(CUstream stream, group *g) {
     const size_t bytes = sizeof *g + (size_t)g->n * sizeof *g->parts;
-    const CUresult r = fake_cuda_enqueue_apart(stream, "nccl", run_group, hold, g, bytes);
+    const CUresult r = fake_cuda_enqueue_apart(stream, "nccl", run_group, hold_for_graph, g, bytes);
     free(g);
     return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-/* The group, now; or later, if it is the first of a communicator that does not block. */
-static ncclResult_t send_off(void) {
+/* Closes the thread's group and starts it: now, or, if it is the first of a non-blocking
+ * communicator, while that is polled. */
+static ncclResult_t start_group(void) {
     struct ncclComm *c = group_comm;
     group *g = malloc(sizeof *g + (size_t)n_parts * sizeof *parts);
     if (!g) return ncclSystemError;
-    if (c->begun) abort(); /* he did not ask whether the last one is done */
+    if (c->begun) abort(); /* the caller did not poll until the last one was done */
     g->comm = c;
     g->n = n_parts;
     memcpy(g->parts, parts, (size_t)n_parts * sizeof *parts);
     n_parts = 0;
-    if (c->blocking || c->used) return enqueue(group_stream, g);
+    if (c->blocking || c->used) return enqueue_group(group_stream, g);
     c->used = true;
     c->begun = g;
     c->polls = POLLS;
@@ -232,7 +255,8 @@ static ncclResult_t send_off(void) {
     return ncclInProgress;
 }
 
-static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work w) {
+/* Checks a call and adds it to the thread's group, or runs it as a group of its own. */
+static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream, work w) {
     const int failure = fake_cuda_enter(name);
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
@@ -247,54 +271,56 @@ static ncclResult_t add(const char *name, ncclComm_t comm, CUstream stream, work
     parts[n_parts++] = w;
     group_comm = comm;
     group_stream = stream;
-    return depth ? ncclSuccess : send_off();
+    return depth ? ncclSuccess : start_group();
 }
 
-/* ---- what is exported ---- */
+/* ---- exported: collectives, messages, groups ---- */
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return add(
+    return add_call(
         "ncclAllReduce", comm, (CUstream)stream,
         (work){.what = ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .op = op});
 }
 
+/* Only the root has an output. */
 ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return add("ncclReduce", comm, (CUstream)stream,
-               (work){.what = REDUCE,
-                      .peer = root,
-                      .in = in,
-                      .out = comm && comm->rank == root ? out : NULL,
-                      .count = count,
-                      .type = type,
-                      .op = op});
+    return add_call("ncclReduce", comm, (CUstream)stream,
+                    (work){.what = REDUCE,
+                           .peer = root,
+                           .in = in,
+                           .out = comm && comm->rank == root ? out : NULL,
+                           .count = count,
+                           .type = type,
+                           .op = op});
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return add("ncclBroadcast", comm, (CUstream)stream,
-               (work){.what = BROADCAST,
-                      .peer = root,
-                      .in = comm && comm->rank == root ? in : NULL,
-                      .out = out,
-                      .count = count,
-                      .type = type});
+    return add_call("ncclBroadcast", comm, (CUstream)stream,
+                    (work){.what = BROADCAST,
+                           .peer = root,
+                           .in = comm && comm->rank == root ? in : NULL,
+                           .out = out,
+                           .count = count,
+                           .type = type});
 }
 
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return add("ncclSend", comm, (CUstream)stream,
-               (work){.what = SEND, .peer = peer, .in = in, .count = count, .type = type});
+    return add_call("ncclSend", comm, (CUstream)stream,
+                    (work){.what = SEND, .peer = peer, .in = in, .count = count, .type = type});
 }
 
 ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return add("ncclRecv", comm, (CUstream)stream,
-               (work){.what = RECEIVE, .peer = peer, .out = out, .count = count, .type = type});
+    return add_call(
+        "ncclRecv", comm, (CUstream)stream,
+        (work){.what = RECEIVE, .peer = peer, .out = out, .count = count, .type = type});
 }
 
-ncclResult_t ncclGroupStart(void); /* in the header they are no prototypes */
+ncclResult_t ncclGroupStart(void); /* nccl.h declares them without prototypes */
 ncclResult_t ncclGroupEnd(void);
 
 ncclResult_t ncclGroupStart(void) {
@@ -302,21 +328,25 @@ ncclResult_t ncclGroupStart(void) {
     return ncclSuccess;
 }
 
+/* The outermost end starts what was collected. */
 ncclResult_t ncclGroupEnd(void) {
     if (--depth) return ncclSuccess;
     const bool later = joins;
     joins = false;
-    return n_parts ? send_off() : later ? ncclInProgress : ncclSuccess;
+    return n_parts ? start_group() : later ? ncclInProgress : ncclSuccess;
 }
 
-/* ---- life ---- */
+/* ---- exported: communicators ---- */
 
+/* Makes the file that the ranks will share. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     const int failure = fake_cuda_enter("ncclGetUniqueId");
     if (failure) return (ncclResult_t)failure;
     return team_make(id) ? ncclSuccess : ncclSystemError;
 }
 
+/* Returns before the other ranks have joined, as the real one does for non-blocking communicators.
+ */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
     const int failure = fake_cuda_enter("ncclCommInitRankConfig");
@@ -338,7 +368,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     return depth ? ncclSuccess : ncclInProgress;
 }
 
-/* Goes on with what was begun. */
+/* The state of the communicator; moves on a group that has not started. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
     const int failure = fake_cuda_enter("ncclCommGetAsyncError");
     if (failure) {
@@ -352,10 +382,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
     if (!pthread_equal(comm->thread, pthread_self()) || --comm->polls > 0) return ncclSuccess;
     group *begun = comm->begun;
     comm->begun = NULL;
-    *state = enqueue(comm->stream, begun);
+    *state = enqueue_group(comm->stream, begun);
     return ncclSuccess;
 }
 
+/* Blocking: waits for graphs here. Non-blocking: ncclCommGetAsyncError reports when it is done. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     team_leave(comm->team, comm->rank);
     comm->finalized = true;
@@ -364,8 +395,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-/* With a GPU that is lost it gives up early, and what graphs refer to stays. */
-static ncclResult_t end(ncclComm_t comm, const char *name) {
+/* Waits until no graph holds its work, then frees it. With a lost GPU it does not wait, and leaves
+ * what graphs still refer to. */
+static ncclResult_t end_comm(ncclComm_t comm, const char *name) {
     const int failure = fake_cuda_enter(name);
     if (!failure) wait_for_graphs(comm);
     if (!is_held(comm)) {
@@ -376,19 +408,20 @@ static ncclResult_t end(ncclComm_t comm, const char *name) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    return end(comm, "ncclCommDestroy");
+    return end_comm(comm, "ncclCommDestroy");
 }
 
+/* Wakes its own rank if that waits in a collective; the others learn that it is gone. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     team_abort(comm->team, comm->rank);
-    return end(comm, "ncclCommAbort");
+    return end_comm(comm, "ncclCommAbort");
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {
     return result == ncclInvalidArgument ? "invalid argument"
            : result == ncclInvalidUsage  ? "invalid usage"
            : result == ncclRemoteError   ? "remote process exited or there was a network error"
-                                         : "a fake CUDA's error";
+                                         : "an error of the fake NCCL";
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {

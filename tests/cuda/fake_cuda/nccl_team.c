@@ -1,4 +1,9 @@
-/* Ranks that meet in a mapped file: see nccl_team.h. */
+/* The ranks of a fake NCCL communicator: shared memory for barriers, pieces of collectives and
+ * messages.
+ *
+ * A unique id is the path of a file, which each rank maps; the last one to join unlinks it. Mutex
+ * and condition variable work across processes; the mutex is robust, so a process that dies with it
+ * held does not stop the others. See nccl_team.h. */
 #include "nccl_team.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,26 +19,27 @@
 typedef struct member {
     pid_t pid; /* 0: has not joined */
     int gpu;
-    bool left, aborted;
+    bool left, aborted; /* ended in order; gave up */
 } member;
 
-typedef struct box {
-    size_t full; /* bytes */
+typedef struct box { /* a piece of a message on its way */
+    size_t full;     /* bytes in it; 0: empty */
     char data[TEAM_ROOM];
 } box;
 
 struct team {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    long changes, round;
-    int n, joined, arrived;
+    long changes, round;    /* counts every change; counts the meetings */
+    int n, joined, arrived; /* ranks; those that joined; those at the current meeting */
     member members[TEAM_MOST];
-    char shown[TEAM_MOST][TEAM_ROOM];
-    box boxes[TEAM_MOST][TEAM_MOST]; /* from, to */
+    char shown[TEAM_MOST][TEAM_ROOM]; /* the piece of each rank in a collective */
+    box boxes[TEAM_MOST][TEAM_MOST];  /* [from][to] */
 };
 
 /* ---- the file ---- */
 
+/* Maps the file at `path`, made new with O_CREAT; NULL on failure. */
 static team *map(const char *path, int flags) {
     const int file = open(path, flags, 0600);
     void *mapped = MAP_FAILED;
@@ -44,6 +50,7 @@ static team *map(const char *path, int flags) {
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
+/* The file is named after the process and a count, so each call gives a new one. */
 bool team_make(ncclUniqueId *id) {
     static int made;
     const char *folder = getenv("TMPDIR");
@@ -66,8 +73,9 @@ bool team_make(ncclUniqueId *id) {
     return true;
 }
 
-/* ---- who is there ---- */
+/* ---- members ---- */
 
+/* If a process died with the mutex held, its state is still usable: take it over. */
 static void lock(team *t) {
     if (pthread_mutex_lock(&t->mutex) == EOWNERDEAD) pthread_mutex_consistent(&t->mutex);
 }
@@ -76,11 +84,13 @@ static void unlock(team *t) {
     pthread_mutex_unlock(&t->mutex);
 }
 
+/* Wakes all who wait for a change. With the lock held. */
 static void change(team *t) {
     t->changes++;
     pthread_cond_broadcast(&t->changed);
 }
 
+/* The last rank to join removes the name of the file; the mappings stay. */
 team *team_join(const ncclUniqueId *id, int n, int rank, int gpu) {
     team *t = map(id->internal, O_RDWR);
     if (!t) return NULL;
@@ -97,11 +107,13 @@ int team_size(const team *t) {
     return t->n;
 }
 
-/* With the lock. A rank that went without leaving: the others hear of it from the network. */
+/* Whether a rank ended without leaving: it aborted, or its process died, which the real NCCL learns
+ * from the network. With the lock held. */
 static bool is_gone(const member *m) {
     return m->pid && !m->left && (m->aborted || (kill(m->pid, 0) != 0 && errno == ESRCH));
 }
 
+/* Two ranks on one GPU are refused, as by the real NCCL. */
 ncclResult_t team_state(team *t, int rank) {
     ncclResult_t state = ncclSuccess;
     lock(t);
@@ -130,7 +142,8 @@ void team_abort(team *t, int rank) {
 
 /* ---- waiting ---- */
 
-/* With the lock; wakes from time to time, since a process may die with a change untold. */
+/* Waits for a change, at most 0.1 s: a process may die before it tells of one. With the lock held.
+ */
 static void wait_a_moment(team *t) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -149,6 +162,7 @@ bool team_wait(team *t, int rank, long *seen) {
     return !aborted;
 }
 
+/* `round` tells this meeting from the next one, which fast ranks may already wait for. */
 bool team_meet(team *t, int rank) {
     lock(t);
     const long round = t->round;
@@ -167,12 +181,13 @@ char *team_shown(team *t, int k) {
     return t->shown[k];
 }
 
-/* ---- from one to another ---- */
+/* ---- messages ---- */
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* A box holds one piece: the next is sent when the receiver has emptied it. */
 size_t team_send(team *t, int from, int to, const char *data, size_t bytes) {
     box *b = &t->boxes[from][to];
     const size_t n = least(bytes, TEAM_ROOM);
@@ -187,6 +202,7 @@ size_t team_send(team *t, int from, int to, const char *data, size_t bytes) {
     return empty ? n : 0;
 }
 
+/* Takes all that is in the box: both sides cut messages in the same places. */
 size_t team_take(team *t, int from, int to, char *data, size_t bytes) {
     box *b = &t->boxes[from][to];
     lock(t);

@@ -1,4 +1,4 @@
-/* Ranks of the fake CUDA for NCCL, in one process or several: they meet in a file that all map. */
+/* The ranks of a fake NCCL communicator, in one process or in several: they share a mapped file. */
 #ifndef FAKE_CUDA_NCCL_TEAM_H
 #define FAKE_CUDA_NCCL_TEAM_H
 
@@ -10,31 +10,34 @@ typedef struct team team;
 
 enum { TEAM_MOST = 16, TEAM_ROOM = 16 << 10 }; /* ranks; bytes that a rank shows at once */
 
-/* A new one, named by the id; false: no file. */
+/* Makes the file of a new team and stores its path in *id; false if it cannot. */
 bool team_make(ncclUniqueId *id);
-/* Rank `rank` of `n`, on a GPU; the mapping is kept for good. NULL: there is none of that id. */
+/* Joins as rank `rank` of n, on GPU `gpu`. The mapping is never removed. NULL: there is no such
+ * team. */
 team *team_join(const ncclUniqueId *id, int n, int rank, int gpu);
 int team_size(const team *t);
 
-/* Whether all have joined, and whether something is wrong with it by now. */
+/* ncclInProgress until all have joined; an error if two ranks use one GPU, or if a rank is gone. */
 ncclResult_t team_state(team *t, int rank);
-/* The rank goes: in peace, or so that whoever waits for it in its own process wakes. */
+/* The rank ends: in order, or with an abort, which wakes whoever waits in its name. */
 void team_leave(team *t, int rank);
 void team_abort(team *t, int rank);
 
-/* These return false once the rank has aborted. Until all ranks have called it: */
+/* A barrier: waits until all ranks have called it; false if this rank aborts meanwhile. */
 bool team_meet(team *t, int rank);
-/* What rank k shows: TEAM_ROOM bytes that he writes before a meeting, and others read before the
- * next. */
+/* The TEAM_ROOM bytes that rank k writes before a meeting and the others read before the next one.
+ */
 char *team_shown(team *t, int k);
 
-/* From one rank to another, in order: up to TEAM_ROOM bytes, if the last have been taken (0: not
- * yet); and what is taken (0: nothing there). */
+/* One piece of a message, at most TEAM_ROOM bytes. team_send returns the bytes that it took, 0
+ * while the last piece has not been received; team_take the bytes that it received, 0 if there are
+ * none. */
 size_t team_send(team *t, int from, int to, const char *data, size_t bytes);
 size_t team_take(team *t, int from, int to, char *data, size_t bytes);
-/* Until all that was sent was taken. */
+/* Whether all that was sent has been received. */
 bool team_taken(team *t, int from, int to);
-/* Until something has changed since *seen. */
+/* Waits until something has changed since *seen, and updates it; false if the rank aborts
+ * meanwhile. */
 bool team_wait(team *t, int rank, long *seen);
 
 #endif

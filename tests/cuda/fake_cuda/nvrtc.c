@@ -1,8 +1,11 @@
-/* NVRTC for the pretend GPU: compiles the text as C with gcc, to a shared object.
+/* The fake NVRTC: compiles a kernel's text as C with gcc, to a shared object that module.c loads.
  *
- * Objects are kept by a hash of all that goes into them, in MGPU_FAKE_CUDA_CACHE or the folder
- * cache beside this library: written under a name of the thread's own, then renamed. With the real
- * library's path in MGPU_FAKE_CUDA_NVRTC each text must first pass that, for two architectures. */
+ * Objects are cached under a hash of all that goes into them, in the folder MGPU_FAKE_CUDA_CACHE or
+ * in the folder cache beside this library. A file is written under a name that only this thread
+ * uses and is then renamed, so that processes can share the folder.
+ *
+ * gcc accepts more than CUDA's compiler. With the path of the real library in MGPU_FAKE_CUDA_NVRTC
+ * each text must first compile there, for two architectures; that needs no GPU. */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
 #include <dlfcn.h>
@@ -21,18 +24,20 @@
 
 extern char **environ;
 
-enum { PATH = 4096 };
+enum { PATH = 4096 }; /* bytes of a path */
 
 struct _nvrtcProgram {
-    char *source, *name, *log;
-    char **headers, **names; /* n_headers of each */
+    char *source, *name;     /* the text and what messages call it */
+    char *log;               /* the compiler's messages; NULL: none */
+    char **headers, **names; /* n_headers texts, and the names they are included by */
     int n_headers;
-    void *image;
+    void *image; /* the object, after it was compiled */
     size_t bytes;
 };
 
 /* ---- files ---- */
 
+/* A file's bytes, with a NUL behind them, owned by the caller; NULL if it cannot be read. */
 static void *read_file(const char *path, size_t *bytes) {
     struct stat s;
     const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -47,7 +52,7 @@ static void *read_file(const char *path, size_t *bytes) {
     return text;
 }
 
-/* The folders of a path. */
+/* Makes all folders that lead to a path. */
 static void make_folders(const char *path) {
     char part[PATH];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -56,6 +61,7 @@ static void make_folders(const char *path) {
     }
 }
 
+/* Writes `before` and `text` under a temporary name and renames the file. */
 static bool write_file(const char *path, const char *before, const char *text) {
     char mine[2 * PATH + 16];
     snprintf(mine, sizeof mine, "%s.%d", path, (int)gettid());
@@ -66,7 +72,8 @@ static bool write_file(const char *path, const char *before, const char *text) {
     return fclose(f) == 0 && rename(mine, path) == 0;
 }
 
-static const char *folder(char *path) {
+/* The cache's folder; `path` is room for it. */
+static const char *cache_folder(char *path) {
     Dl_info self;
     const char *chosen = getenv("MGPU_FAKE_CUDA_CACHE");
     if (chosen && *chosen) return chosen;
@@ -77,14 +84,16 @@ static const char *folder(char *path) {
     return path;
 }
 
-/* ---- hashes ---- */
+/* ---- hashes: FNV-1a ---- */
 
+/* The NUL is hashed too, so that two texts in a row differ from one text split elsewhere. */
 static uint64_t hash_text(uint64_t hash, const char *text) {
     do hash = (hash ^ (unsigned char)*text) * 1099511628211u;
     while (*text++);
     return hash;
 }
 
+/* A header of the fake CUDA itself: when it changes, all objects are compiled anew. */
 static uint64_t hash_file(uint64_t hash, const char *name) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/%s", FAKE_CUDA_INCLUDE, name);
@@ -94,6 +103,7 @@ static uint64_t hash_file(uint64_t hash, const char *name) {
     return hash;
 }
 
+/* Of the headers that every kernel is compiled with and those of the program. */
 static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     uint64_t hash = hash_file(hash_file(14695981039346656037u, "cuda_as_c.h"), "threads.h");
     for (int i = 0; i < p->n_headers; i++)
@@ -101,7 +111,8 @@ static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     return hash;
 }
 
-/* Of all that decides an object; the options decide none yet, but are part of what was asked. */
+/* Of all that decides an object. The options do not change what gcc makes, but a real compiler's
+ * result depends on them, so they are part of the key here too. */
 static uint64_t hash_request(uint64_t headers, const struct _nvrtcProgram *p, int n,
                              const char *const *options) {
     uint64_t hash = hash_text(headers, p->source);
@@ -109,8 +120,9 @@ static uint64_t hash_request(uint64_t headers, const struct _nvrtcProgram *p, in
     return hash;
 }
 
-/* ---- the real one ---- */
+/* ---- the real NVRTC ---- */
 
+/* The functions of the real library that are needed to try a text. */
 typedef struct real {
     __typeof__(nvrtcCreateProgram) *create;
     __typeof__(nvrtcCompileProgram) *compile;
@@ -119,6 +131,7 @@ typedef struct real {
     __typeof__(nvrtcDestroyProgram) *destroy;
 } real;
 
+/* Opens the real library and finds the functions; false if any is missing. */
 static bool open_real(const char *path, real *r) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return false;
@@ -130,12 +143,14 @@ static bool open_real(const char *path, real *r) {
     return r->create && r->compile && r->log_size && r->log && r->destroy;
 }
 
+/* The option that is replaced to compile for other architectures than the one asked for. */
 static bool is_architecture(const char *option) {
     return strstr(option, "-arch") || strstr(option, "gpu-architecture");
 }
 
-static nvrtcResult prove(struct _nvrtcProgram *p, const real *r, const char *architecture, int n,
-                         const char *const *options) {
+/* Compiles the program with the real library for one architecture; its messages go to p->log. */
+static nvrtcResult compile_for_real(struct _nvrtcProgram *p, const real *r,
+                                    const char *architecture, int n, const char *const *options) {
     nvrtcProgram program;
     const char *list[32] = {architecture};
     size_t bytes = 0;
@@ -155,26 +170,30 @@ static nvrtcResult prove(struct _nvrtcProgram *p, const real *r, const char *arc
     return result;
 }
 
-static nvrtcResult prove_once(struct _nvrtcProgram *p, const char *path, uint64_t key, int n,
-                              const char *const *options) {
+/* The same for two architectures, unless a file <key>.proven says that this text has passed before.
+ */
+static nvrtcResult compile_for_real_once(struct _nvrtcProgram *p, const char *path, uint64_t key,
+                                         int n, const char *const *options) {
     char proof[PATH], kept[PATH];
     real r;
-    snprintf(proof, sizeof proof, "%.4000s/%016llx.proven", folder(kept), (unsigned long long)key);
+    snprintf(proof, sizeof proof, "%.4000s/%016llx.proven", cache_folder(kept),
+             (unsigned long long)key);
     if (access(proof, R_OK) == 0) return NVRTC_SUCCESS;
     if (!open_real(path, &r)) {
         free(p->log);
         p->log = strdup("MGPU_FAKE_CUDA_NVRTC names no NVRTC");
         return NVRTC_ERROR_INTERNAL_ERROR;
     }
-    nvrtcResult result = prove(p, &r, "--gpu-architecture=sm_80", n, options);
-    if (result == NVRTC_SUCCESS) result = prove(p, &r, "--gpu-architecture=sm_90", n, options);
+    nvrtcResult result = compile_for_real(p, &r, "--gpu-architecture=sm_80", n, options);
+    if (result == NVRTC_SUCCESS)
+        result = compile_for_real(p, &r, "--gpu-architecture=sm_90", n, options);
     if (result == NVRTC_SUCCESS) write_file(proof, "", "");
     return result;
 }
 
 /* ---- gcc ---- */
 
-/* Runs it with its messages in the file `log`; whether it liked the text. */
+/* Runs gcc with its messages in the file `log`; true if it succeeded. */
 static bool run_gcc(char *const *args, const char *log) {
     posix_spawn_file_actions_t actions;
     pid_t child;
@@ -188,6 +207,7 @@ static bool run_gcc(char *const *args, const char *log) {
     return status == 0;
 }
 
+/* Writes the program's headers to the folder `to`, where gcc finds them. */
 static bool write_headers(const struct _nvrtcProgram *p, const char *to) {
     char path[2 * PATH];
     for (int i = 0; i < p->n_headers; i++) {
@@ -197,9 +217,11 @@ static bool write_headers(const struct _nvrtcProgram *p, const char *to) {
     return true;
 }
 
-static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t headers) {
+/* Compiles the program to the file `object`. It is linked with libcuda.so.1, which has fake_cuda_at
+ * and the functions behind barriers and shuffles. */
+static bool compile_as_c(struct _nvrtcProgram *p, const char *object, uint64_t headers) {
     char source[PATH], made[PATH], log[PATH], include[PATH], kept[PATH], before[256], driver[PATH];
-    snprintf(include, sizeof include, "%.4000s/include-%016llx", folder(kept),
+    snprintf(include, sizeof include, "%.4000s/include-%016llx", cache_folder(kept),
              (unsigned long long)headers);
     snprintf(source, sizeof source, "%.3900s.%d.c", object, (int)gettid());
     snprintf(made, sizeof made, "%.3900s.%d", object, (int)gettid());
@@ -208,6 +230,8 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
     Dl_info self;
     dladdr((const void *)(uintptr_t)&fake_cuda_enter, &self);
     snprintf(driver, sizeof driver, "%s", self.dli_fname);
+    /* -O1: compiling takes longer than running the small tests. -w: the real compiler decides on
+     * style. */
     char *args[] = {(char *)"gcc",
                     (char *)"-x",
                     (char *)"c",
@@ -242,14 +266,16 @@ static bool compile(struct _nvrtcProgram *p, const char *object, uint64_t header
     return good;
 }
 
-/* The real one opens its other half by its bare name: that is found where the loader looks, which
- * is not here, or if somebody has opened it. */
+/* The real NVRTC opens libnvrtc-builtins by its bare name, which fails unless the loader knows the
+ * folder or the library has been opened before. The host code opens it first; this checks that it
+ * did. */
 static bool has_builtins(void) {
     void *library = dlopen("libnvrtc-builtins.so.13.0", RTLD_NOLOAD | RTLD_NOW);
     if (library) dlclose(library);
     return library != NULL;
 }
 
+/* Takes the object from the cache, or compiles it. */
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options) {
     const int failure = fake_cuda_enter("nvrtcCompileProgram");
     if (failure) return (nvrtcResult)failure;
@@ -257,16 +283,17 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *option
     const char *path = getenv("MGPU_FAKE_CUDA_NVRTC");
     const uint64_t headers = hash_headers(p), key = hash_request(headers, p, n, options);
     char object[PATH], kept[PATH];
-    snprintf(object, sizeof object, "%.4000s/%016llx.so", folder(kept), (unsigned long long)key);
+    snprintf(object, sizeof object, "%.4000s/%016llx.so", cache_folder(kept),
+             (unsigned long long)key);
     make_folders(object);
     if (path && *path) {
-        const nvrtcResult result = prove_once(p, path, key, n, options);
+        const nvrtcResult result = compile_for_real_once(p, path, key, n, options);
         if (result != NVRTC_SUCCESS) return result;
     }
     free(p->image);
     p->image = read_file(object, &p->bytes);
     if (p->image) return NVRTC_SUCCESS;
-    if (!compile(p, object, headers)) return NVRTC_ERROR_COMPILATION;
+    if (!compile_as_c(p, object, headers)) return NVRTC_ERROR_COMPILATION;
     p->image = read_file(object, &p->bytes);
     return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_INTERNAL_ERROR;
 }
@@ -291,6 +318,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
     return NVRTC_SUCCESS;
 }
 
+/* Copies all texts, as the real one does. */
 nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name, int n,
                                const char *const *headers, const char *const *names) {
     const int failure = fake_cuda_enter("nvrtcCreateProgram");
@@ -310,7 +338,8 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const 
     return NVRTC_SUCCESS;
 }
 
-static nvrtcResult give(const struct _nvrtcProgram *p, char *to) {
+/* The object, once it was compiled; its size. */
+static nvrtcResult give_image(const struct _nvrtcProgram *p, char *to) {
     if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
     memcpy(to, p->image, p->bytes);
     return NVRTC_SUCCESS;
@@ -327,16 +356,16 @@ nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes) {
 }
 
 nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *cubin) {
-    return give(p, cubin);
+    return give_image(p, cubin);
 }
 
-/* There is no other code: the same object. */
+/* PTX would be compiled by the driver; here it is the same object. */
 nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes) {
     return give_size(p, bytes);
 }
 
 nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *ptx) {
-    return give(p, ptx);
+    return give_image(p, ptx);
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes) {
@@ -345,14 +374,16 @@ nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes) {
     return NVRTC_SUCCESS;
 }
 
+/* With the NUL; an empty text if the compiler said nothing. */
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log) {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
     memcpy(log, p->log ? p->log : "", p->log ? strlen(p->log) + 1 : 1);
     return NVRTC_SUCCESS;
 }
 
-/* ---- about itself ---- */
+/* ---- version and architectures ---- */
 
+/* Architectures that the host code may ask for; all give the same object. */
 static const int architectures[] = {80, 86, 89, 90, 100, 120};
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 

@@ -1,9 +1,11 @@
-/* Work that a stream has a thread do: a list, and a thread while there is something on it. */
+/* A queue of work that a thread does in order (fake_cuda_enqueue_apart): collectives wait for other
+ * ranks, which may be enqueued by the same thread later, so they cannot run in the call itself. The
+ * thread is started with the first piece of work and ends when the list is empty. */
 #include "gpu.h"
 #include <pthread.h>
 #include <stdlib.h>
 
-typedef struct job {
+typedef struct job { /* one piece of work */
     fake_cuda_work *work;
     void *args; /* owned */
     struct job *next;
@@ -11,12 +13,13 @@ typedef struct job {
 
 typedef struct fake_cuda_queue {
     pthread_mutex_t mutex;
-    pthread_cond_t empty;
-    bool working;
-    job *first, **last;
+    pthread_cond_t empty; /* signalled when the thread ends */
+    bool working;         /* there is a thread */
+    job *first, **last;   /* the list, and where the next one is linked */
 } fake_cuda_queue;
 
-/* With the mutex, which is let go while it works. */
+/* Does the first job of the list. Called with the mutex held, which is released while the job runs.
+ */
 static void do_first(fake_cuda_queue *q) {
     job *j = q->first;
     q->first = j->next;
@@ -28,6 +31,7 @@ static void do_first(fake_cuda_queue *q) {
     pthread_mutex_lock(&q->mutex);
 }
 
+/* The thread: works until the list is empty. */
 static void *do_all(void *queue) {
     fake_cuda_queue *q = queue;
     pthread_mutex_lock(&q->mutex);
@@ -38,7 +42,7 @@ static void *do_all(void *queue) {
     return NULL;
 }
 
-static fake_cuda_queue *make(void) {
+static fake_cuda_queue *queue_new(void) {
     fake_cuda_queue *q = calloc(1, sizeof *q);
     if (!q) return NULL;
     pthread_mutex_init(&q->mutex, NULL);
@@ -47,10 +51,11 @@ static fake_cuda_queue *make(void) {
     return q;
 }
 
+/* Makes the queue at its first use. Without memory or threads a test cannot go on: abort. */
 CUresult fake_cuda_queue_add(fake_cuda_queue **queue, fake_cuda_work *work, void *own) {
     job *j = malloc(sizeof *j);
     pthread_t thread;
-    if (!*queue) *queue = make();
+    if (!*queue) *queue = queue_new();
     fake_cuda_queue *q = *queue;
     if (!j || !q) abort();
     *j = (job){work, own, NULL};
@@ -66,6 +71,7 @@ CUresult fake_cuda_queue_add(fake_cuda_queue **queue, fake_cuda_work *work, void
     return CUDA_SUCCESS;
 }
 
+/* Waits until the list is empty and the thread has ended. */
 void fake_cuda_queue_finish(fake_cuda_queue *q) {
     if (!q) return;
     pthread_mutex_lock(&q->mutex);

@@ -1,24 +1,31 @@
-/* Streams, which run what they are given at once or record it, and events. */
+/* Streams, stream capture and events.
+ *
+ * A stream runs work in the call that enqueues it, or records it in a graph while it captures. So
+ * all earlier work is always done, and synchronising only checks the rules: a stream belongs to one
+ * GPU, a thread captures with one stream at a time, and certain calls make a capture invalid. What
+ * a real driver refuses during capture is refused here too, with the same errors. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { STREAM = 0x73747265, EVENT = 0x6576656e, DEAD = 0xdeaddead };
+enum { STREAM = 0x73747265, EVENT = 0x6576656e, DEAD = 0xdeaddead }; /* kinds of handles */
 
 struct CUevent_st {
     uint32_t kind;
     CUcontext context;
     bool timed, recorded;
-    uint64_t capture; /* the one it was recorded in; 0: none */
-    struct timespec at;
+    uint64_t capture;   /* the number of the capture it was recorded in; 0: none */
+    struct timespec at; /* when it was recorded */
 };
 
-static _Thread_local CUstream capturing; /* the stream with which this thread records */
-static uint64_t captures;
+static _Thread_local CUstream
+    capturing;            /* the stream with which this thread captures; NULL: none */
+static uint64_t captures; /* how many captures have begun */
 
 /* ---- streams ---- */
 
+/* Whether the handle is a stream of the thread's current GPU. */
 static CUresult stream_error(CUstream s) {
     const CUcontext current = fake_cuda_current();
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
@@ -31,6 +38,7 @@ static CUresult stream_error(CUstream s) {
                          current->device);
 }
 
+/* Work of other libraries may still run on a thread of the stream: later work waits for it here. */
 CUresult fake_cuda_stream_error(CUstream s) {
     const CUresult r = stream_error(s);
     if (r == CUDA_SUCCESS && s) fake_cuda_queue_finish(s->apart);
@@ -41,6 +49,7 @@ bool fake_cuda_capturing(CUstream s) {
     return s && s->capture;
 }
 
+/* A stream belongs to the GPU that is current now. */
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     ENTER(cuStreamCreate);
     if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -52,6 +61,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+/* Waits for its queue. A capture that was not ended is thrown away. */
 CUresult cuStreamDestroy(CUstream stream) {
     ENTER(cuStreamDestroy);
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
@@ -65,6 +75,7 @@ CUresult cuStreamDestroy(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
+/* Waits for collectives; finds writes beside allocations, and tells of an earlier fatal error. */
 CUresult cuStreamSynchronize(CUstream stream) {
     ENTER(cuStreamSynchronize);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -77,15 +88,18 @@ CUresult cuStreamSynchronize(CUstream stream) {
     return fake_cuda_lost();
 }
 
-static bool record(CUstream s, fake_cuda_node *node) {
+/* Appends the node to the stream's graph: it depends on the last one, and the next will depend on
+ * it. */
+static bool record_node(CUstream s, fake_cuda_node *node) {
     const size_t number = s->capture->n;
     node->waits = s->ends.at;
     node->n_waits = s->ends.n;
     return fake_cuda_graph_add(s->capture, node) && fake_cuda_places_set(&s->ends, &number, 1);
 }
 
-/* Records the work if the stream captures, else sets *own to its copy of the arguments. */
-static CUresult take(CUstream stream, fake_cuda_node *node, void **own) {
+/* Records the work if the stream captures; else sets *own to a copy of its arguments, which the
+ * caller runs the work with and frees. */
+static CUresult record_or_copy(CUstream stream, fake_cuda_node *node, void **own) {
     if (!stream && capturing) {
         capturing->spoilt = true;
         return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
@@ -93,41 +107,45 @@ static CUresult take(CUstream stream, fake_cuda_node *node, void **own) {
     }
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream && stream->capture)
-        return record(stream, node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        return record_node(stream, node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     *own = malloc(node->bytes + 1);
     if (*own && node->bytes) memcpy(*own, node->args, node->bytes);
     return *own ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A node without dependencies, whose arguments are not copied yet. */
 static fake_cuda_node node_of(const char *name, fake_cuda_work *work, const void *args,
                               size_t bytes) {
     return (fake_cuda_node){
         .name = name, .work = work, .args = (void *)(uintptr_t)args, .bytes = bytes};
 }
 
+/* Work that was done may have failed fatally: the call itself reports it, earlier than a GPU
+ * would. */
 CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *work,
                            const void *args, size_t bytes) {
     void *own = NULL;
     fake_cuda_node node = node_of(name, work, args, bytes);
     CUresult r = fake_cuda_stream_error(stream);
-    if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
+    if (r == CUDA_SUCCESS) r = record_or_copy(stream, &node, &own);
     if (!own) return r;
     work(own);
     free(own);
     return fake_cuda_lost();
 }
 
+/* Does not wait for the queue: several collectives of a stream may be queued behind one another. */
 CUresult fake_cuda_enqueue_apart(CUstream stream, const char *name, fake_cuda_work *work,
                                  fake_cuda_held *held, const void *args, size_t bytes) {
     void *own = NULL;
     fake_cuda_node node = node_of(name, work, args, bytes);
     node.held = held;
     CUresult r = stream_error(stream);
-    if (r == CUDA_SUCCESS) r = take(stream, &node, &own);
+    if (r == CUDA_SUCCESS) r = record_or_copy(stream, &node, &own);
     return own ? fake_cuda_queue_add(&stream->apart, work, own) : r;
 }
 
-/* ---- recording ---- */
+/* ---- capture ---- */
 
 CUresult fake_cuda_forbid_capture(void) {
     if (!capturing) return CUDA_SUCCESS;
@@ -135,6 +153,7 @@ CUresult fake_cuda_forbid_capture(void) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/* One capture per thread; the default stream cannot capture. */
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     ENTER(cuStreamBeginCapture);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -153,7 +172,8 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     return CUDA_SUCCESS;
 }
 
-/* A handle of a node is its number, counted from 1. */
+/* The state of a capture and the nodes that the next one will depend on. The handle of a node is
+ * its number, counted from 1. */
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
                                 CUgraph *graph, const CUgraphNode **ends,
                                 const CUgraphEdgeData **edges, size_t *n) {
@@ -162,7 +182,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
     if (!fake_cuda_capturing(stream)) return CUDA_SUCCESS;
     *status =
         stream->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    if (stream->spoilt) return CUDA_SUCCESS; /* and nothing else is told */
+    if (stream->spoilt) return CUDA_SUCCESS; /* the other results are not set then */
     *id = stream->number;
     *graph = stream->capture;
     *edges = NULL;
@@ -176,6 +196,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
     return CUDA_SUCCESS;
 }
 
+/* Sets the nodes that the next node will depend on. */
 CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
                                            const CUgraphEdgeData *edges, size_t n, unsigned flags) {
     ENTER(cuStreamUpdateCaptureDependencies);
@@ -210,7 +231,7 @@ static bool is_joined(CUstream s) {
     return all;
 }
 
-/* When it fails the capture ends all the same. */
+/* The capture ends even if this fails. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     const CUresult asked = (CUresult)fake_cuda_enter("cuStreamEndCapture");
     *graph = NULL;
@@ -231,12 +252,14 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 /* ---- events ---- */
 
+/* Also tells of handles that are no events, or were destroyed. */
 static bool is_event(CUevent e) {
     if (e && e->kind == EVENT) return true;
     fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
     return false;
 }
 
+/* An event belongs to the GPU that is current now. */
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     ENTER(cuEventCreate);
     if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -256,7 +279,8 @@ CUresult cuEventDestroy(CUevent event) {
     return CUDA_SUCCESS;
 }
 
-/* While capturing it only marks a place in the recording: replays do not record the event. */
+/* During a capture this only notes which capture the event belongs to: replays do not record the
+ * event. */
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     ENTER(cuEventRecord);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -272,8 +296,9 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-/* All was done when it was enqueued: there is nothing to wait for, only rules to keep. A stream
- * that does not capture may not join a recording here. */
+/* Work was done when it was enqueued, so there is nothing to wait for; this checks the rules. An
+ * event of a capture may only be waited for within that capture. (A real driver lets another stream
+ * join the capture this way; our code does not do that.) */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     ENTER(cuStreamWaitEvent);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -287,6 +312,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
                          "a stream waits for an event of another recording, or of none");
 }
 
+/* Only checks that the event is of no capture. */
 CUresult cuEventSynchronize(CUevent event) {
     ENTER(cuEventSynchronize);
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
@@ -297,6 +323,7 @@ CUresult cuEventSynchronize(CUevent event) {
     return fake_cuda_forbid_capture();
 }
 
+/* The time between the two calls that recorded the events, by the host's clock. */
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
     ENTER(cuEventElapsedTime);
     if (!is_event(start) || !is_event(end) || !start->timed || !end->timed || !start->recorded ||
