@@ -1,14 +1,16 @@
--- Speed on a GPU, side by side with the PyTorch of this machine: `make gpu-bench`, or
+-- Training speed on a GPU beside the PyTorch of this machine: `make gpu-bench`, or
 --
 --     build/gpu/mgpulua tests/bench/gpu.lua [--only TEXT,...] [--rounds 5] [--seconds 540]
 --       [--python python3]
 --
--- Peers: eager, torch.compile in two modes, and the whole step recorded by hand into one CUDA graph,
--- all channels-last with cudnn.benchmark and the same precision. Steps run ahead; the loss of the
--- last one is read. Rows come in the order in which their figures are wanted; those that do not fit
--- into --seconds are named, and so is a peer that gives no answer in time. --only: the rows whose
--- names contain one of the texts. What is chosen by measuring should be chosen alone: give
--- MGPU_CACHE a folder that other processes do not fill.
+-- Peers are PyTorch eager, torch.compile in two modes, and the whole step recorded by hand in one CUDA
+-- graph; all channels-last, with cudnn.benchmark and the same precision. Steps are enqueued without waiting;
+-- only the loss of the last one is read. Rows come in the order of their importance; those that do not fit
+-- into --seconds are listed as not measured, and a peer that gives no answer in time is skipped.
+-- --only: the rows whose names contain one of the texts.
+--
+-- Kernels that are chosen by timing should be timed on an idle GPU: give MGPU_CACHE a folder that other
+-- processes do not fill.
 
 local HERE = "tests/bench/"
 package.path = HERE .. "?.lua;" .. package.path
@@ -20,7 +22,8 @@ for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
 local function left() return BEGAN + tonumber(options.seconds) - os.time() end
 
--- Steps of a round take about half a second; wanted: by eager, and by the best other peer.
+-- steps: of a round, for about half a second. eager, best: how many times faster we want to be than eager and
+-- than the best other peer. memory: the wanted ratio of peak memory to eager's.
 local EPOCHS = "12 epochs of train_mnist, process start to exit"
 local ROWS = {
   { net = "mnist_cnn", batch = 128, precision = "fp16", steps = 400, eager = 4, best = 1.5 },
@@ -33,12 +36,12 @@ local ROWS = {
   { net = "mnist_cnn", batch = 128, precision = "bf16", steps = 400, eager = 4, best = 1.5 },
 }
 
--- ---- what races ---------------------------------------------------------------------------------
+-- ---- contenders ---------------------------------------------------------------------------------
 
 local function contenders(row)
   local common = (" --net %s --batch %d --precision %s --read last"):format(row.net, row.batch,
     row.precision)
-  -- no step before it is told: all start at once, and measure what is fast alone
+  -- no warmup: all processes start at once, and choices by timing must be made one process at a time
   local torch = options.python .. " " .. HERE
     .. "peer_torch.py --device cuda --layout channels_last --warmup 0" .. common
   local list = {
@@ -53,10 +56,10 @@ local function contenders(row)
   return list
 end
 
--- Gives row.contenders, with full caches: ours alone, one after the other, so that choices are
--- measured undisturbed and the figures of memory hold no trials; then what torch.compile makes, all
--- at once. What does not get through that takes no part.
-local function prepare(rows)
+-- Sets row.contenders and warms their caches. First our own programs, one after the other, so that kernels
+-- are timed on an idle GPU and the later figures of memory do not include that; then torch.compile's, all at
+-- once. A contender whose warm-up fails or takes too long is left out.
+local function warm_caches(rows)
   local all = tonumber(options.seconds)
   local slow, limit = {}, math.floor(all / 3)
   local folder = race.shell("mktemp -d"):gsub("\n", "")
@@ -69,7 +72,7 @@ local function prepare(rows)
       if c.compiles then slow[#slow + 1] = ("( %s && >%s.done ) &"):format(once, c.log) end
     end
   end
-  -- a compiling process would start as many others as there are processors, each
+  -- else each compiling process would start as many workers as there are processors
   os.execute("export TORCHINDUCTOR_COMPILE_THREADS=4; " .. table.concat(slow, " ") .. " wait")
   for _, row in ipairs(rows) do
     for i = #(row.contenders or {}), 1, -1 do
@@ -85,11 +88,11 @@ local function prepare(rows)
   print(("prepared in %d s"):format(os.time() - BEGAN))
 end
 
--- ---- what is wanted -----------------------------------------------------------------------------
+-- ---- verdicts -----------------------------------------------------------------------------
 
 local verdicts = {}
 
--- What is less is better: theirs / ours is the ratio.
+-- Prints and keeps a line about a figure of which less is better. The ratio is theirs / ours.
 local function verdict(row, what, ours, theirs, wanted)
   local ratio = theirs / ours
   local line = ("%s: %s: %.3f, %.3f, %.2f, wanted >= %.2f: %s"):format(row.name, what, ours, theirs, ratio,
@@ -98,36 +101,39 @@ local function verdict(row, what, ours, theirs, wanted)
   print("  " .. line)
 end
 
--- The ratio is that of the rounds, of which the medians are shown.
-local function faster(row, ours, peer, wanted)
+-- A verdict about time. The ratio is the median of the ratios within rounds, so theirs is shown as ours times
+-- that ratio.
+local function speed_verdict(row, ours, peer, wanted)
   local ms = race.median(ours.ms)
   verdict(row, "ms, " .. peer.name .. "'s", ms, ms * peer.ratio, wanted)
 end
 
+-- All verdicts of a row; list[1] is our result.
 local function judge(row, list)
   local ours, eager, best = list[1], nil, nil
   for i = 2, #list do
     if list[i].name == "eager" then eager = list[i] end
     if list[i].name ~= "eager" and (not best or list[i].ratio < best.ratio) then best = list[i] end
   end
-  if eager then faster(row, ours, eager, row.eager) end
-  if best and row.best then faster(row, ours, best, row.best) end
+  if eager then speed_verdict(row, ours, eager, row.eager) end
+  if best and row.best then speed_verdict(row, ours, best, row.best) end
   if ours.host then verdict(row, "us of the host's time for a step, wanted", ours.host, 15, 1) end
   if eager and row.memory then verdict(row, "peak MB, eager's", ours.memory, eager.memory, 1 / row.memory) end
 end
 
 -- ---- measuring ----------------------------------------------------------------------------------
 
-local ANSWER = 75 -- seconds that the slowest start may take, its compiled code at hand
+local ANSWER = 75 -- seconds that a contender may take to start with warm caches
 
-local function step_of(row)
+-- Races the contenders of a row.
+local function race_row(row)
   local list = race.race(row.contenders, tonumber(options.rounds), row.steps,
     math.min(ANSWER, left() - 15), os.time() + left() - 15)
   race.report(row.name, list)
   judge(row, list)
 end
 
--- From process start to exit.
+-- How long a command takes from start to exit, in seconds.
 local function seconds(command)
   local ns, status = race.shell(("s=$(date +%%s%%N); timeout -k 2 %d %s >build/bench.txt 2>&1 || "
     .. "{ echo \"status $?: $(tail -n 1 build/bench.txt)\"; exit 1; }; echo $(( $(date +%%s%%N) - s ))")
@@ -136,7 +142,7 @@ local function seconds(command)
   return tonumber(ns) / 1e9
 end
 
--- A file of MNIST's form: random bytes, below `most` if that is given.
+-- Writes a file in the format of MNIST with random bytes, below `most` if that is given.
 local function write_random(path, sizes, most)
   local header, n = string.char(0, 0, 8, #sizes), 1
   for _, size in ipairs(sizes) do
@@ -150,7 +156,7 @@ local function write_random(path, sizes, most)
   random:close()
 end
 
--- The peer's images are random, too: drawing digits would count as training.
+-- Random data: the peer's is random too, and making digits would count as training time.
 local function write_mnist(folder)
   race.shell("mkdir -p " .. folder)
   for name, n in pairs { train = 60000, t10k = 10000 } do
@@ -159,7 +165,8 @@ local function write_mnist(folder)
   end
 end
 
-local function whole_training(row)
+-- Both programs train mnist_cnn for 12 epochs, in turns.
+local function race_training(row)
   write_mnist "build/bench-data/mnist"
   local ours = "env MGPU_DATA=build/bench-data " .. arg[-1] .. " examples/train_mnist.lua --devices cuda:0"
     .. " --model mnist_cnn --epochs 12 --data mnist --verbose 0 --save build/bench.safetensors"
@@ -174,7 +181,8 @@ local function whole_training(row)
   verdict(row, "s, PyTorch's", race.median(a), race.median(b), 4)
 end
 
-local function wanted()
+-- The rows that --only selects, with their names.
+local function chosen_rows()
   local rows = {}
   for _, row in ipairs(ROWS) do
     row.name = row.name or ("%s, batch %d, %s"):format(row.net, row.batch, row.precision)
@@ -186,12 +194,12 @@ local function wanted()
 end
 
 io.stdout:setvbuf "line"
-local rows, missing = wanted(), {}
-prepare(rows)
+local rows, missing = chosen_rows(), {}
+warm_caches(rows)
 for _, row in ipairs(rows) do
   local ok, problem
   if left() > 25 then
-    ok, problem = pcall(row.net and step_of or whole_training, row)
+    ok, problem = pcall(row.net and race_row or race_training, row)
   else
     problem = "out of time"
   end

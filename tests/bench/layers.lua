@@ -1,11 +1,11 @@
--- Layer kinds side by side with PyTorch: forward and backward (inputs and weights), one row each.
+-- Layers beside PyTorch's: time of forward and backward (gradients of inputs and weights), one row a layer.
 --
 --     build/mgpulua tests/bench/layers.lua [--only NAME,NAME] [--rounds 7] [--venv FOLDER] [--threads 2]
 --
--- Our step runs in this process under mgpu.jit, PyTorch's in peer_torch_layers.py. They take turns in
--- short rounds, so that a noisy machine is noisy for both. PyTorch's images are measured as planes and
--- as channels_last; the faster one counts. ratio = its time / ours, the median over the rounds. Both
--- sides say how many numbers came out and how many gradients, which must agree.
+-- Our step runs in this process under mgpu.jit, PyTorch's in peer_torch_layers.py. They take turns in short
+-- rounds, so that noise of the machine affects both. PyTorch is timed with images as planes (NCHW) and as
+-- channels_last, and the faster layout counts. ratio = PyTorch's time / ours, the median over the rounds. Both
+-- sides report the sizes of the output and of all gradients, which must agree.
 
 local ffi = require "ffi"
 local HERE = "tests/bench/"
@@ -20,7 +20,7 @@ ffi.cdef [[
 void (*signal(int, void (*)(int)))(int);
 int setenv(const char *, const char *, int);
 ]]
-ffi.C.signal(13, ffi.cast("void (*)(int)", 1)) -- a peer that has ended gives an error, not SIGPIPE
+ffi.C.signal(13, ffi.cast("void (*)(int)", 1)) -- writing to a peer that has ended is an error, not SIGPIPE
 ffi.C.setenv("MGPU_THREADS", options.threads, 1)
 
 local mgpu = require "mgpu"
@@ -28,8 +28,8 @@ local core = require "mgpu.core"
 local L = mgpu.layers
 
 -- ---- the rows: name, input shapes, layer ---------------------------------------------------------
--- The name is that of the case in peer_torch_layers.py, which has the same sizes (and an image there is
--- {batch, channels, rows, columns}). A layer's maker is called; `ids` makes the input numbers below it.
+-- The name is that of the case in peer_torch_layers.py, which has the same sizes (images are {batch, channels,
+-- rows, columns} there). The third field makes the layer; with `ids` the input is integers below it.
 
 local image, small = { 64, 28, 28, 64 }, { 64, 14, 14, 64 }
 local sequence, tokens = { 64, 256, 64 }, { 32, 128, 256 }
@@ -101,7 +101,8 @@ local function count(tensor)
   return n
 end
 
--- The step of a row: y and the gradients of sum(y * g), the same g each time. Also what came out.
+-- The step of a row, which computes y and the gradients of sum(y * g) with a constant g; and the sizes of y
+-- and of the gradients as text.
 local function make_step(row)
   local inputs, make, around = row[2], row[3], row[4]
   local layer, xs = make(), {}
@@ -126,7 +127,7 @@ local function make_step(row)
   end)
   local sizes = { count(g) }
   for _, v in ipairs(vars) do sizes[#sizes + 1] = count(v) end
-  -- The results die at once, as PyTorch's do, and not when the collector comes by.
+  -- Results are freed at once, as PyTorch's are, and not by the garbage collector.
   local function run()
     local results = { mgpu.eval(step(g)) }
     for _, t in ipairs(results) do t:free() end
@@ -134,6 +135,7 @@ local function make_step(row)
   return run, table.concat(sizes, " ")
 end
 
+-- Milliseconds of each of n steps.
 local function run_ours(step, n)
   local ms = {}
   for i = 1, n do
@@ -146,6 +148,7 @@ end
 
 -- ---- PyTorch's ----------------------------------------------------------------------------------
 
+-- Starts the peer with named pipes; ends the program if there is no PyTorch.
 local function start_peer()
   if os.execute(options.venv .. "/bin/python -c 'import torch' 2>/dev/null") ~= 0 then
     print("skipped: no PyTorch in " .. options.venv .. " (tests/bench/run.lua installs it)")
@@ -185,6 +188,7 @@ local function median(list)
   return n % 2 == 1 and sorted[(n + 1) / 2] or (sorted[n / 2] + sorted[n / 2 + 1]) / 2
 end
 
+-- Times a row and prints it -> the ratio.
 local function compare(row, peer)
   mgpu.seed(1)
   local step, sizes = make_step(row)

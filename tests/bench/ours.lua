@@ -1,13 +1,14 @@
--- Our side of the benchmark: times training steps on request.
+-- Our side of the benchmarks: times training steps on request.
 --
 --     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp] [--batch 128] [--estimate STEPS]
 --       [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
 --
--- Reads lines from standard input, as the peer_*.py beside it: "run N" trains N steps and answers
--- {"ms": [milliseconds of each]}, or with --read last, which reads no loss but the last,
--- {"ms": [their mean], "host_us": what a step costs the host}; "memory" answers {"mb": peak of the
--- process, or of the GPU}, "quit" or the end of input ends. With --estimate it says how long that
--- many steps take, and reads nothing.
+-- Reads requests from standard input, one a line, with the protocol of peer_protocol.py:
+--     run N     trains N steps and answers {"ms": [milliseconds of each]}; with --read last, which reads
+--               only the last loss, {"ms": [their mean], "host_us": the host's microseconds for a step}
+--     memory    answers {"mb": peak memory of the process, or of the GPU}
+--     quit      ends, as the end of input does
+-- With --estimate it prints how long that many steps take, and reads nothing.
 
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -16,7 +17,7 @@ local options = { net = "mnist_cnn", batch = "128", precision = "tf32" }
 local POLICIES = { fp16 = "mixed_float16", bf16 = "mixed_bfloat16" }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
--- The step of a loop of one's own: forward, loss, gradients, update, as one plan.
+-- A custom training step as one plan: forward, loss, gradients, update.
 local function make_step(net, batch)
   mgpu.seed(1)
   local model = mgpu.models[net] { input_shape = { 28, 28, 1 }, classes = 10 }
@@ -44,7 +45,8 @@ local function peak_memory_mb()
   end
 end
 
-local function run(step, n)
+-- n steps, reading each loss.
+local function run_each(step, n)
   local ms = {}
   for i = 1, n do
     local start = core.clock()
@@ -54,6 +56,7 @@ local function run(step, n)
   return ('{"ms": [%s]}'):format(table.concat(ms, ", "))
 end
 
+-- n steps without waiting; the last loss is read. host_us is the time to enqueue them.
 local function run_ahead(step, n)
   local start, loss = core.clock(), nil
   for _ = 1, n do loss = step() end
@@ -72,7 +75,7 @@ if options.device then core.set_devices { options.device } end
 if POLICIES[options.precision] then mgpu.set_policy(POLICIES[options.precision]) end
 local step = make_step(options.net, tonumber(options.batch))
 if options.estimate then
-  step():item() -- the first makes the plan
+  step():item() -- the first step makes the plan
   local start, n = core.clock(), 3
   for _ = 1, n do step():item() end
   print(("%.0f s"):format((core.clock() - start) / n * options.estimate))
@@ -80,7 +83,7 @@ if options.estimate then
 end
 for line in io.lines() do
   local n = line:match "^run (%d+)"
-  if n then print((options.read == "last" and run_ahead or run)(step, tonumber(n))) end
+  if n then print((options.read == "last" and run_ahead or run_each)(step, tonumber(n))) end
   if line == "memory" then print(('{"mb": %.1f}'):format(memory())) end
   if line == "quit" then break end
   io.flush()

@@ -5,9 +5,9 @@
 See peer_protocol.py for the requests. The step is that of ours.lua: forward, categorical cross-
 entropy, gradients, RMSprop, and reading the loss, as one compiled function without the bookkeeping
 of model.fit; one batch of random images, float32. --mode graph compiles by tf.function, xla by
-tf.function with jit_compile; auto first times a few steps of each in processes of their own (memory
-stays honest) and takes the faster. --layout is accepted for the driver's sake: channels-last is the
-only layout TensorFlow trains convolutions in on CPUs.
+tf.function with jit_compile; auto first times a few steps of each in separate processes, so that
+the peak memory of this one is not affected, and takes the faster. --layout is accepted because the
+driver passes it, but has no effect: on CPUs TensorFlow trains convolutions in channels-last only.
 """
 
 import json
@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 
 import peer_protocol  # noqa: E402
 
-# Operations at a time (inter-op threads) with which a mode is fastest on two cores.
+# The number of inter-op threads with which each mode is fastest on two cores.
 MODES = {"graph": 1, "xla": 2}
 
 
@@ -69,7 +69,7 @@ def _make_step(options):
 
 
 def _faster_mode(options):
-    """Times both modes in processes of their own; a mode that fails loses."""
+    """Times both modes in separate processes; a mode that fails loses."""
     times = {}
     for mode in MODES:
         command = [sys.executable, __file__, "--mode", mode, "--net", options.net, "--steps", "5",

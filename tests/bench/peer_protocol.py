@@ -1,8 +1,8 @@
-"""What the peers of the benchmark share: their options, and answering a driver line by line.
+"""The protocol of the benchmarks: options of the peers, and answers to the driver, line by line.
 
     run N     trains N steps and answers {"ms": [milliseconds of each]}, or with --read last
-              {"ms": [their mean], "host_us": what a step costs the host}
-    memory    answers {"mb": peak resident set of the process, or memory of the GPU}
+              {"ms": [their mean], "host_us": the host's microseconds for a step}
+    memory    answers {"mb": peak resident memory of the process, or of the GPU}
     quit      ends, as the end of input does
 
 Every answer is one line on standard output; anything else a framework prints belongs on standard
@@ -34,7 +34,7 @@ def parser(doc):
 
 
 def _peak_memory_mb():
-    """VmHWM: unlike getrusage's figure it does not inherit that of the process that started us."""
+    """VmHWM. The figure of getrusage would include the process that started this one."""
     with open("/proc/self/status", encoding="ascii") as file:
         return int(re.search(r"VmHWM:\s*(\d+)", file.read()).group(1)) / 1024
 

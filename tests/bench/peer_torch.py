@@ -6,10 +6,10 @@
 Runs under any PyTorch from 1.10 on, Debian's python3-torch included. The step is that of ours.lua:
 forward, categorical cross-entropy of one-hot labels, backward, RMSprop with Keras's learning rate,
 rho and epsilon, and reading the loss; one batch of random images, float32. --layout channels_last
-stores images and weights so, which mostly suits convolutions; --compile puts torch.compile (2.0 or
-newer, needs a compiler) around the network. On a GPU: cudnn.benchmark, TF32 on for all products,
-autocast (with a GradScaler for fp16) for 16 bits, the fused optimizer where there is one; --graph
-records the whole step into one CUDA graph by hand.
+stores images and weights channels-last, which is mostly faster for convolutions; --compile puts
+torch.compile (2.0 or newer, needs a compiler) around the network. On a GPU: cudnn.benchmark, TF32
+for all products, autocast (with a GradScaler for fp16) for 16 bits, the foreach form of the
+optimizer; --graph records the whole step in one CUDA graph by hand.
 """
 
 import sys
@@ -23,7 +23,7 @@ import peer_protocol  # noqa: E402
 
 
 def mnist_cnn():
-    """The first seed's network; logits come out."""
+    """The network of models/mnist_cnn.lua; it returns logits."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 256, 3), nn.ReLU(),
         nn.BatchNorm2d(256, eps=1e-3, momentum=0.01), nn.Conv2d(256, 128, 3), nn.ReLU(),
@@ -47,7 +47,7 @@ def mlp():
 
 
 def on_gpu(options):
-    """Whether it runs on a GPU; then sets what a user who wants speed sets."""
+    """Whether it runs on a GPU; if so, sets what a user who wants speed sets."""
     if options.device == "cpu":
         return False
     torch.backends.cudnn.benchmark = True
@@ -57,7 +57,7 @@ def on_gpu(options):
 
 
 def make_optimizer(net, gpu, graph):
-    """RMSprop with Keras's settings; the fused or foreach form where there is one."""
+    """RMSprop with Keras's settings; the foreach form on a GPU."""
     extra = {"foreach": True, "capturable": graph} if gpu else {}
     return torch.optim.RMSprop(net.parameters(), lr=1e-3, alpha=0.9, eps=1e-7, **extra)
 
@@ -82,7 +82,7 @@ def recorded(step):
 
 
 def on_first_call(make):
-    """make(), made when it is called first."""
+    """A function that calls make() at its first call and then what that returned."""
     made = []
 
     def call():
@@ -128,7 +128,7 @@ def make_step(options):
 
 
 def gpu_memory_mb():
-    """The most that tensors have taken."""
+    """Peak memory of tensors."""
     return torch.cuda.max_memory_allocated() / 2 ** 20
 
 

@@ -5,12 +5,12 @@
 Reads lines from standard input and answers one line each:
 
     hello           ok
-    case NAME       makes that case in every layout; "sizes N N ...; layouts A B": numbers in the
-                    output, in each input's gradient and in each weight's, in layers.lua's order
-    run N LAYOUT    steps N times; milliseconds of each
+    case NAME       builds that case in every layout; "sizes N N ...; layouts A B": elements of the
+                    output, of each input's gradient and of each weight's, in layers.lua's order
+    run N LAYOUT    runs N steps; milliseconds of each
 
-A step is eager: y = layer(x), y.backward(g), gradients dropped before the next one. Images are
-measured as planes and as channels_last where that makes sense.
+A step is eager: y = layer(x), y.backward(g); gradients are dropped before the next one. Images
+are timed as planes (NCHW) and as channels_last.
 """
 
 import argparse
@@ -71,7 +71,7 @@ CASES = {
     "GlobalAveragePooling1D": ([SEQUENCE], lambda: Function(lambda x: x.mean(2))),
     "GlobalAveragePooling2D": ([IMAGE], lambda: Function(lambda x: x.mean((2, 3)))),
     "ZeroPadding2D": ([IMAGE], lambda: nn.ZeroPad2d(1)),
-    # A view is no work: like ours it becomes a tensor of its own.
+    # A view would be no work; cloned, it is a new tensor, as ours is.
     "Cropping2D": ([IMAGE], lambda: Function(lambda x: x[:, :, 2:-2, 2:-2].clone())),
     "UpSampling2D": ([SMALL], lambda: nn.Upsample(scale_factor=2)),
     "UpSampling2D bilinear": ([SMALL], lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
@@ -99,7 +99,7 @@ CASES = {
 
 
 def make(name, layout):
-    """A step of the case in that layout, and the sizes of what it makes."""
+    """A step of the case in that layout, and the sizes of its output and gradients."""
     torch.manual_seed(1)
     shapes, maker = CASES[name]
     layer = maker().train()
@@ -112,7 +112,7 @@ def make(name, layout):
         inputs = [x.contiguous(memory_format=torch.channels_last) for x in inputs]
     leaves = [x.requires_grad_() for x in inputs if x.is_floating_point()] + list(layer.parameters())
     y = layer(*inputs)
-    # The gradient that comes down, in the layout that the layers above would have.
+    # The gradient from above, in the layout that the next layer would give it.
     g = torch.randn_like(y)
 
     def step():

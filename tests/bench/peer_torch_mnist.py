@@ -1,4 +1,4 @@
-"""examples/train_mnist.lua with PyTorch: the first seed's network, trained and tested.
+"""examples/train_mnist.lua with PyTorch: mnist_cnn, trained and tested.
 
     python tests/bench/peer_torch_mnist.py --epochs 12 --images 60000
 

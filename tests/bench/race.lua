@@ -1,12 +1,12 @@
--- Contenders that take turns: each is a process that waits for "run N" on its standard input (see
--- ours.lua and the peer_*.py). A noisy machine is noisy for all, and a ratio is the median of those
--- within a round. One that gives no answer in time is ended and left out.
+-- Races processes that take turns. Each contender waits for "run N" on its standard input (the protocol of
+-- peer_protocol.py). Since they take turns in short rounds, noise of the machine affects all; a ratio is the
+-- median of the ratios within rounds. A contender that gives no answer in time is ended and left out.
 
 local ffi = require "ffi"
 
 local M = {}
 
--- A contender that has ended must give an error, not a signal.
+-- Writing to a contender that has ended must be an error, not a signal.
 ffi.cdef [[
   void (*signal(int, void (*)(int)))(int);
   struct pollfd { int fd; short events, revents; };
@@ -16,7 +16,7 @@ ffi.cdef [[
 local SIGPIPE, SIG_IGN = 13, ffi.cast("void (*)(int)", 1)
 ffi.C.signal(SIGPIPE, SIG_IGN)
 
---- What a command prints, and its exit status.
+--- Runs a command -> its output with stderr, its exit status.
 local function shell(command)
   local pipe = assert(io.popen("( " .. command .. " ) 2>&1; echo \"@@status $?\""))
   local output, status = pipe:read("*a"):match "^(.*)@@status (%d+)\n$"
@@ -35,7 +35,7 @@ M.median = median
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
--- Starts a contender, its pipes in `folder`; it ends after `seconds` whatever happens here.
+-- Starts a contender with named pipes in `folder`. It is killed after `seconds`, even if this process dies.
 local function start(contender, folder, i, seconds)
   local path = folder .. "/" .. i
   shell(("mkfifo %s.in %s.out"):format(path, path))
@@ -51,12 +51,12 @@ end
 local function stop(contender)
   contender.input:close()
   contender.output:close()
-  shell("kill " .. contender.pid) -- timeout, which ends the rest; gone already if all went well
+  shell("kill " .. contender.pid) -- the timeout command, which ends its child; both are gone if all went well
 end
 
 local function tell(contender, line) contender.input:write(line, "\n") end
 
--- The answer, a line, if it comes within `seconds`.
+-- The contender's next line; an error if it does not come within `seconds`.
 local function answer_of(contender, seconds)
   local polled = ffi.new("struct pollfd", { ffi.C.fileno(contender.output), 1 }) -- POLLIN
   if ffi.C.poll(polled, 1, seconds * 1000) == 0 then
@@ -73,7 +73,8 @@ local function ask(contender, line, seconds)
   return answer_of(contender, seconds)
 end
 
-local function run(contender, steps, seconds)
+-- A round of one contender: adds its times to ms and their median to medians.
+local function run_steps(contender, steps, seconds)
   local ms, answer = {}, ask(contender, "run " .. steps, seconds)
   contender.host = tonumber(answer:match '"host_us": ([%d.]+)')
   for number in answer:match("%[(.*)%]"):gmatch "[%d.eE+-]+" do
@@ -85,7 +86,7 @@ end
 
 -- ---- a race -------------------------------------------------------------------------------------
 
--- The share of processor time in use over half a second.
+-- The share of processor time that is in use, over half a second.
 local function busy()
   local function read()
     local total, idle, i = 0, 0, 0
@@ -109,14 +110,14 @@ local function warn_if_busy()
   end
 end
 
--- Seconds to wait for an answer: `limit`, or what is left until `last`, in which others answer too.
+-- Seconds to wait for an answer: `limit`, but not beyond the time `last`.
 local function patience(limit, last)
   return last and math.max(1, math.min(limit, last - os.time())) or limit
 end
 
--- Those that gave an answer to the first steps. All start at once, and then each takes its steps
--- alone: what they choose by measuring is chosen undisturbed.
-local function warmed(contenders, folder, limit, last)
+-- Starts all contenders at once and has each run its first steps alone, so that choices by timing are made
+-- undisturbed -> those that answered. If ours, the first, does not, that is an error.
+local function start_all(contenders, folder, limit, last)
   local list = {}
   for i, c in ipairs(contenders) do
     start(c, folder, i, last and math.max(last - os.time(), 1) + 2 * limit or 86400)
@@ -133,12 +134,12 @@ local function warmed(contenders, folder, limit, last)
   return list
 end
 
--- One round, each beginning in turn; who fails is left out from then on.
+-- One round; the order rotates from round to round. A contender that fails is left out from then on.
 local function one_round(list, round, steps, limit, last)
   local order = {}
   for i = 1, #list do order[i] = list[(i + round - 2) % #list + 1] end
   for _, c in ipairs(order) do
-    local ok, problem = pcall(run, c, steps, patience(limit, last))
+    local ok, problem = pcall(run_steps, c, steps, patience(limit, last))
     if not ok then
       stop(c)
       if c == list[1] then error(problem, 0) end
@@ -148,17 +149,20 @@ local function one_round(list, round, steps, limit, last)
   end
 end
 
---- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. ->
---- those that ran, each with ms (all), medians (of each round), memory (peak MB) and ratio (its
---- median time by ours, the median over the rounds), and host, the microseconds a step cost the host
---- in the last round, where it says so; one that does not start, or gives no answer within `limit`
---- seconds (300), is said to be skipped. No round begins after `last`, a time of os.time's, and
---- from then on none waits for an answer.
+--- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. Returns
+--- those that ran, each with
+---     ms        all times of steps, in milliseconds
+---     medians   the median of each round
+---     ratio     the median over the rounds of its median time / our median time
+---     memory    peak memory in MB
+---     host      microseconds of the host for a step in the last round, if it reports that
+--- One that does not start, or gives no answer within `limit` seconds (300), is printed as skipped. No round
+--- begins after `last`, a time as os.time gives it, and nobody is waited for after it.
 function M.race(contenders, rounds, steps, limit, last)
   limit = limit or 300
   local folder, copies = shell("mktemp -d"):gsub("\n", ""), {}
   for i, c in ipairs(contenders) do copies[i] = { name = c.name, command = c.command } end
-  local list = warmed(copies, folder, limit, last)
+  local list = start_all(copies, folder, limit, last)
   warn_if_busy()
   for round = 1, rounds do
     if round > 1 and last and os.time() > last then break end
@@ -175,7 +179,7 @@ function M.race(contenders, rounds, steps, limit, last)
   return list
 end
 
---- Prints what race returned.
+--- Prints the result of race as a table.
 function M.report(title, list)
   print("\n" .. title)
   print(("  %-32s %9s %9s %8s %10s"):format("", "median ms", "min ms", "ratio", "peak MB"))

@@ -1,9 +1,9 @@
--- Speed, side by side with Keras and PyTorch: `make bench`, or
+-- Training speed on the CPU beside Keras and PyTorch: `make bench`, or
 --
 --     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5] [--rounds 7] [--venv FOLDER]
 --
--- Peers are installed, once, in a virtual environment outside the tree; one that cannot be had is
--- skipped with the reason. The GPU's figures: gpu.lua.
+-- The peers are installed once, in a virtual environment outside the tree; one that cannot be installed is
+-- skipped with the reason. For GPUs see gpu.lua.
 
 local HERE = "tests/bench/"
 package.path = HERE .. "?.lua;" .. package.path
@@ -16,11 +16,11 @@ local options = {
 }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
-local STEPS = { mnist_cnn = 4, lenet5 = 60, mlp = 60 } -- of a round: a second or two each
+local STEPS = { mnist_cnn = 4, lenet5 = 60, mlp = 60 } -- of a round, which takes a second or two
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
--- The interpreter of the virtual environment, made if it is not there; nil and the reason.
+-- The Python of the virtual environment, which is made if it does not exist; or nil and the reason.
 local function venv_python()
   local python = options.venv .. "/bin/python"
   local _, status = shell(python .. " -c 'import torch, keras'")
@@ -62,7 +62,7 @@ local function compare(net, all)
   race.report(("%s, training step, batch 128, %s threads"):format(net, options.threads), list)
 end
 
--- ---- ours alone ---------------------------------------------------------------------------------
+-- ---- mgpulua alone ---------------------------------------------------------------------------------
 
 local function milliseconds(command, times)
   local list = {}
@@ -73,7 +73,7 @@ local function milliseconds(command, times)
   return median(list)
 end
 
--- A jitted step of ten tiny ops that do not fuse into one: what a step costs beyond its kernels.
+-- Microseconds of a jitted step of ten tiny ops that cannot be fused into one: the overhead of a step.
 local function step_overhead()
   local mgpu, core = require "mgpu", require "mgpu.core"
   local x = mgpu.ones { 4 }

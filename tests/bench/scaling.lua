@@ -1,10 +1,10 @@
--- One step on 1, 2, 4 and 8 logical CPUs that share this machine's cores: what splitting costs.
+-- The cost of data parallelism: a training step on 1, 2, 4 and 8 logical CPU devices of this machine.
 --
 --     build/mgpulua tests/bench/scaling.lua [--nets mnist_cnn,lenet5] [--batch 128] [--rounds 3]
 --
--- The cores are the same for all, so the best that can be had is 1.00x; a line says how a step's time
--- goes to computing, adding up and waiting for others, and what each device moves per step, against the
--- 2 (n - 1) / n of the gradients' bytes that a reduction needs.
+-- All devices share the machine's cores, so 1.00x is the best possible result. A line shows how the time of
+-- a step divides into computing, all-reduce and waiting for others; and the bytes that a device moves per step,
+-- beside the 2 (n - 1) / n of the gradients' bytes that a ring all-reduce needs.
 
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
@@ -44,7 +44,7 @@ for net in options.nets:gmatch "[^,]+" do
     list[i].model:fit(x:slice { { 1, batch }, {}, {}, {} }, y:slice { { 1, batch } },
       { batch_size = batch, verbose = 0 })
   end
-  for _ = 1, rounds do -- in turns, so that a noisy machine is noisy for all
+  for _ = 1, rounds do -- in turns, so that noise of the machine affects all
     for _, c in ipairs(list) do
       local start = core.clock()
       c.model:fit(x, y, { batch_size = batch, verbose = 0 })

@@ -1,10 +1,10 @@
--- The optimizer's update of 2.35 million parameters against the time to read and write its bytes.
+-- Optimizer updates of 2.35 million parameters, compared with the time to read and write the same bytes.
 --
 --     build/mgpulua tests/bench/update.lua [--rounds 15]
 --
--- Plain SGD reads weight and gradient and writes the weight; RMSprop reads and writes a slot besides, Adam
--- two. The measure is what the same device takes to read and write as many arrays of that size with one
--- addition each. All take turns.
+-- SGD reads weights and gradients and writes weights; RMSprop also reads and writes one slot per weight, Adam
+-- two. The yardstick is a step that reads and writes as many arrays of that size with one addition each. All
+-- take turns.
 
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
@@ -26,7 +26,7 @@ local function updating(name)
   return mgpu.jit(function(list) opt:apply(list, variables) end)
 end
 
--- n arrays and one more read, the n written again.
+-- The yardstick: reads n + 1 arrays and writes n of them.
 local function traffic(n)
   local arrays = {}
   for i = 1, n + 1 do arrays[i] = mgpu.variable(mgpu.rand { count }) end
