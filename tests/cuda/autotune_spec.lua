@@ -1,5 +1,5 @@
--- The autotuner, for ops that several kernels can run: each kernel against the reference, which one
--- is chosen, when the choice comes from the cache, and what rules a candidate out.
+-- Autotune: several kernels that compute the same op. Each of them is compared with the reference; the
+-- fastest is chosen by timing, once; kernels that fail, lose NaN or lack memory are left out.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -7,13 +7,13 @@ local test = check.test
 
 local OPS = "'^conv2d'"
 
--- A command with settings of the environment -> output, exit status.
+-- Runs a command with environment settings -> output, exit status.
 local function run(settings, command)
   if not device.real then settings = "MGPU_CUDA_LIBRARIES=build/fake_cuda " .. settings end
   return check.run(("%s %s %s"):format(settings, check.program, command))
 end
 
--- Rows of the op table.
+-- Runs rows of the op table, which must all pass -> the output.
 local function check_rows(settings, rows)
   local out, status = run("MGPU_LOG=dispatch " .. settings, "tests/check.lua tests/cuda/ops_spec.lua " .. rows)
   if status ~= 0 then
@@ -42,7 +42,7 @@ for number, who in ipairs { "kernels of our own", "cuDNN's" } do
   end)
 end
 
--- A convolution and its weight gradient: each has several kernels.
+-- Two ops that have several kernels, with results that are known.
 local ALL = [[
 core.default_device "cuda:0"
 local x, w = mgpu.ones { 2, 9, 9, 2 }, mgpu.ones { 3, 3, 2, 8 }
@@ -52,7 +52,8 @@ print("conv2d_grad_weight", core.grad(function(v) return core.ops.conv2d(x, v):s
 local SUMS = { conv2d = 14112, conv2d_grad_weight = 14112 }
 local MEASURED = { "conv2d", "conv2d_grad_weight" }
 
--- The fake CUDA's are exact. A GPU's convolution may be Winograd's, whose transforms have thirds, in TF32.
+-- The fake libraries are exact. On a GPU the convolution may be Winograd's, whose transforms contain thirds,
+-- in TF32.
 local function check_sums(out)
   for op, sum in pairs(SUMS) do
     local printed = tonumber(out:match("%f[%w]" .. op .. "\t(%S+)\n"))
@@ -60,7 +61,7 @@ local function check_sums(out)
   end
 end
 
--- How many kernels had their turn for an op, by the log.
+-- How many kernels were timed for an op, by the log.
 local function turns(out, op)
   local n = 0
   for _, verdict in ipairs { "takes", "is out" } do
@@ -73,7 +74,7 @@ local function cache_of(name)
   return ("MGPU_CUDA_AUTOTUNE= MGPU_CACHE=%s"):format(check.path(name))
 end
 
-test("the fastest is chosen by measuring, once", function()
+test("the fastest kernel is chosen by timing, once, and cached", function()
   local out = run_script(cache_of "measured", ALL)
   check_sums(out)
   for _, op in ipairs(MEASURED) do check.equal(turns(out, op), 2, op) end
@@ -87,7 +88,7 @@ test("the fastest is chosen by measuring, once", function()
   end
 end)
 
-test("under mgpu.deterministic(true) nothing is measured", function()
+test("deterministic mode times nothing", function()
   local out = run_script(cache_of "deterministic", "mgpu.deterministic(true)\n" .. ALL)
   check_sums(out)
   for _, op in ipairs(MEASURED) do
@@ -105,12 +106,12 @@ end)
 
 if device.real then return end
 
--- Both make every one of cuDNN's candidates unusable: the convolution stays correct, by our kernel.
+-- Both settings make all of cuDNN's candidates unusable; our kernel then computes the convolution.
 for what, setting in pairs {
   ["that fails"] = "MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:-1:3000",
   ["that makes NaN of finite numbers"] = "MGPU_FAKE_CUDA_NAN=made",
 } do
-  test("a candidate " .. what .. " is out", function()
+  test("a candidate " .. what .. " is left out", function()
     local out = run_script(cache_of(what:gsub(" ", "-")) .. " " .. setting, ALL)
     check_sums(out)
     check.matches(out, "cuda:0: cuDNN's conv2d: candidate 1 is out\n")
@@ -119,7 +120,7 @@ for what, setting in pairs {
   end)
 end
 
-test("the plans of cuDNN and the algorithms of cuBLASLt have turns too, in one process only", function()
+test("cuDNN's plans and cuBLASLt's algorithms are timed too, and the choice is cached", function()
   local script = ALL .. 'mgpu.eval(core.ops.matmul(mgpu.ones { 8, 8 }, mgpu.ones { 8, 8 }))\n'
   local first, second = run_script(cache_of "libraries", script), run_script(cache_of "libraries", script)
   for _, op in ipairs { "cuDNN's conv2d", "cuDNN's conv2d_grad_weight", "cuBLASLt's matmul" } do
@@ -128,7 +129,7 @@ test("the plans of cuDNN and the algorithms of cuBLASLt have turns too, in one p
   end
 end)
 
-test("without memory to measure it is the first, and nothing is kept", function()
+test("without memory for timing the first kernel is used, and nothing is cached", function()
   local settings = cache_of "short"
   local out = run_script(settings .. " MGPU_MEMORY=cuda:0=5K", ALL)
   check.matches(out, "conv2d: few channels\n", out)

@@ -1,9 +1,12 @@
--- Kernels whose threads and blocks come in the opposite order: what then differs is a race. And on a
--- GPU as wide as the large ones, where work is cut into many more pieces than on the fake CUDA's few.
+-- The op tests again, with threads and blocks of kernels in the opposite order: a result that changes is
+-- a race. And with the 132 multiprocessors of a large GPU instead of the fake GPU's 4, so that kernels
+-- cut their work into many more pieces.
 local check = require "check"
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-if os.getenv "MGPU_TEST_GPU" then check.skip "a GPU goes by an order of its own: there racecheck looks" end
+if os.getenv "MGPU_TEST_GPU" then
+  check.skip "the order cannot be set on a real GPU; make gpu-sanitize looks for races"
+end
 ffi.C.setenv("MGPU_FAKE_CUDA_ORDER", "backwards", 1)
 ffi.C.setenv("MGPU_FAKE_CUDA_MULTIPROCESSORS", "132", 1)
 require "tests.cuda.device"

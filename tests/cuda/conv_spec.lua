@@ -1,5 +1,5 @@
--- Convolutions by cuDNN: with bias and relu in the same plan or behind it, chosen by measuring and
--- kept, or not measured where every run must give the same bits; what fails.
+-- Convolutions by cuDNN: bias and relu within the plan or as a kernel after it; the choice of a plan by
+-- timing, the cache of choices, and deterministic mode, which times nothing; errors and missing libraries.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -13,8 +13,8 @@ local function run(settings, script)
   return check.run(settings .. " " .. check.program .. " " .. path)
 end
 
--- relu(conv + bias) on cuda:0 and on ref: the largest difference, in units of what the dtype can
--- tell apart at the largest number; and whether a NaN stays one.
+-- relu(conv + bias) on cuda:0 and on ref. Prints for each case the largest difference in units of the last
+-- place (ulp) of the largest number; a NaN that is lost or new counts as infinite.
 local COMPARE = [[
 local function numbers(shape, dtype, on, nan)
   local n, values = 1, {}
@@ -30,7 +30,7 @@ local function result(on, dtype, case)
     { strides = case.strides, pads = case.pads, dilations = case.dilations, groups = case.groups })
   if not case.no_bias then y = y + numbers({ 8 }, dtype, on) end
   y = core.ops.relu(y)
-  collectgarbage() -- what nobody holds need not be stored
+  collectgarbage() -- results that nobody holds may be fused away
   return y:reshape({ y:count() }):to("float64"):totable()
 end
 local EPSILON = { float32 = 2 ^ -24, float16 = 2 ^ -11, bfloat16 = 2 ^ -8 }
@@ -58,9 +58,9 @@ for _, dtype in ipairs { "float32", "float16", "bfloat16" } do
 end
 ]]
 
--- Two roundings to nearest may differ by a unit of the last place, and twice that if the sum was
--- rounded before the bias was added; float32 on a GPU may go through TF32's 11 bits: 2^13 units if
--- both factors are rounded to nearest, nearly twice that (13561 here, emulated) if they are cut off.
+-- Two roundings to nearest may differ by one ulp, and by two if the sum was rounded before the bias was
+-- added. On a GPU float32 may go through TF32 with its 11 bits: 2^13 ulp if both factors are rounded to
+-- nearest, nearly twice that (13561 here, emulated) if they are cut off.
 local function check_compared(out)
   local n = 0
   for dtype, units in out:gmatch "(%a+%d%d)%s+(%S+)\n" do
@@ -73,20 +73,21 @@ local function check_compared(out)
   check.equal(n, 15, out)
 end
 
--- For so few channels a GPU's cuDNN may have no plan; our own kernels convolve then.
+-- For so few channels a real cuDNN may have no plan; our own kernels convolve then.
 test("bias and relu are part of the plan", function()
   local out = run("MGPU_LOG=dispatch", COMPARE)
   if not device.real then check.matches(out, "conv2d float16{2, 9, 8, 6} float16{3, 2, 6, 8} float16{8}: cuDNN\n") end
   check_compared(out)
 end)
 
-test("where every run must give the same bits, nothing is measured", function()
+test("deterministic mode times no plans", function()
   local cache = check.path "no-cache"
   check_compared((run("MGPU_CACHE=" .. cache, "core.deterministic(true)\n" .. COMPARE)))
   check.equal((check.run("ls " .. cache .. " | grep -c cudnn-")), "0\n")
 end)
 
--- A kernel's gradient is made in cuDNN's order; what else is done with it is not.
+-- cuDNN writes the gradient of the weights in its own layout (KRSC). Each of these ops reads such a
+-- gradient and must convert it or cope with it.
 local ORDER = [[
 local function numbers(shape, on)
   local values = {}
@@ -102,7 +103,7 @@ local function results(on)
   local list = { w - gradient(), core.ops.softmax(gradient()), core.ops.moments(gradient()),
     core.ops.max_pool2d(gradient(), { size = { 2, 2 } }), core.ops.matmul(gradient(), numbers({ 3, 2, 8, 5 }, on)),
     core.ops.layer_norm(gradient(), mgpu.ones({ 8 }, { device = on }), mgpu.zeros({ 8 }, { device = on })) }
-  collectgarbage() -- nobody holds a gradient: it need not be stored in our order
+  collectgarbage() -- nobody holds the gradients, so they may stay in cuDNN's layout
   for i, t in ipairs(list) do list[i] = t:reshape({ t:count() }):totable() end
   return list
 end
@@ -114,8 +115,8 @@ for i, list in ipairs(expected) do
 end
 ]]
 
--- TF32 has 11 bits.
-test("other kernels read what cuDNN left in its own order", function()
+-- The tolerance on a GPU: TF32 has 11 bits.
+test("other kernels read a gradient that cuDNN left in its own layout", function()
   local out, n = run("MGPU_LOG=dispatch", ORDER), 0
   if not device.real then check.matches(out, "conv2d_grad_weight [^:]*: cuDNN\n") end
   for off in out:gmatch "off by%s+(%S+)" do
@@ -127,7 +128,7 @@ end)
 
 if device.real then return end
 
--- How often a function was called, by the fake CUDA's log.
+-- How often a function was called or a kernel launched, by the log of the fake CUDA.
 local function calls(log, name)
   return tonumber(check.read(log):match(name .. ": (%d+)") or 0)
 end
@@ -138,14 +139,14 @@ local ok, message = pcall(function() return core.ops.conv2d(x, w):totable()[1][3
 print(ok, message)
 ]]
 
-test("bias and relu follow the plan where no engine has them", function()
+test("bias and relu are a kernel after the plan if no engine supports them", function()
   local log, cache = check.path "plain-calls", check.path "plain-cache"
   local settings = ("MGPU_FAKE_CUDA_CUDNN=plain MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
   check_compared((run(settings, COMPARE)))
   check.equal(calls(log, "kernel bias_relu_vector_f16"), 5)
 end)
 
-test("bias and relu follow the plan where cuDNN's relu loses NaN, also without measuring", function()
+test("bias and relu are a kernel after the plan if cuDNN's relu loses NaN, also in deterministic mode", function()
   for _, first in ipairs { "", "core.deterministic(true)\n" } do
     local log, cache = check.path("lost-calls" .. #first), check.path("lost-cache" .. #first)
     local settings = ("MGPU_FAKE_CUDA_NAN=lost MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
@@ -156,12 +157,12 @@ test("bias and relu follow the plan where cuDNN's relu loses NaN, also without m
   end
 end)
 
-test("a plan that cannot be run with bias and relu is run without them", function()
+test("a plan that fails to run with bias and relu is replaced by one without", function()
   local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:5000"):format(check.path "broken-cache")
   check_compared((run(settings, "core.deterministic(true)\n" .. COMPARE)))
 end)
 
-test("the measured choice is kept, and found again", function()
+test("the choice of a plan is cached on disk and used by the next process", function()
   local log, cache = check.path "calls", check.path "cache"
   local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
   check.matches(run(settings, CONV), "true%s+54")
@@ -172,7 +173,8 @@ test("the measured choice is kept, and found again", function()
   check.truthy(calls(log, "cudnnBackendExecute") > 2)
 end)
 
--- Memory for the op, not for its algorithms side by side; then for both.
+-- First there is memory for the op, but not for timing its algorithms; then for both. Only the timed choice
+-- is cached.
 local function check_kept_only_if_measured(script, memory, execute, answer)
   local log, cache = check.path(execute .. "-calls"), check.path(execute .. "-cache")
   local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_LOG=%s"):format(cache, log)
@@ -184,7 +186,7 @@ local function check_kept_only_if_measured(script, memory, execute, answer)
   check.equal(calls(log, execute), 1)
 end
 
-test("a choice for which there was no memory to measure is not kept", function()
+test("a choice without timing, for want of memory, is not cached", function()
   check_kept_only_if_measured([[
 local x, w = mgpu.ones({ 1, 32, 32, 64 }, { device = "cuda:0" }), mgpu.ones({ 1, 1, 64, 64 }, { device = "cuda:0" })
 print(core.ops.conv2d(x, w):totable()[1][3][3][4])
@@ -195,12 +197,12 @@ print(core.ops.matmul(a, b):totable()[1][1])
 ]], 4000000, "cublasLtMatmul", "^16")
 end)
 
-test("a plan that fails while measured is not taken", function()
+test("a plan that fails while it is timed is not chosen", function()
   local cache = check.path "another-cache"
   check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:3000 MGPU_CACHE=" .. cache, CONV), "true%s+54")
 end)
 
-test("errors come with cuDNN's words", function()
+test("errors name the call and cuDNN's status", function()
   local deterministic = "core.deterministic(true)\n" .. CONV
   check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:5000", deterministic),
     "false%s+.*cuDNN: run a convolution: CUDNN_STATUS 5000")
@@ -209,7 +211,7 @@ test("errors come with cuDNN's words", function()
   check.matches(run("MGPU_FAKE_CUDA_FAIL=cudnnCreate:1:1001", deterministic), "false%s+.*cuDNN: start")
 end)
 
--- The driver and its compiler, no more.
+-- A folder with the fake driver and NVRTC only.
 local function bare_folder()
   local folder = check.path "libraries"
   check.run(("mkdir -p %s; cd build/fake_cuda; cp libcuda.so.1 libnvrtc.so.13 kernels.so %s")
@@ -217,7 +219,7 @@ local function bare_folder()
   return folder
 end
 
-test("without cuDNN other kernels convolve, and the log says what to install", function()
+test("without cuDNN our own kernels convolve, and the log says what to install", function()
   local folder, path = bare_folder(), check.path "script.lua"
   check.write(path, 'local mgpu = require "mgpu"\nlocal core = require "mgpu.core"\n' .. CONV)
   local out = check.run(("MGPU_LOG=fallback MGPU_CUDA_LIBRARIES=%s %s %s"):format(folder, check.program, path))
@@ -225,7 +227,7 @@ test("without cuDNN other kernels convolve, and the log says what to install", f
   check.matches(out, "true%s+54")
 end)
 
-test("products and convolutions without cuDNN and cuBLASLt", function()
+test("all rows of matmul and conv2d without cuDNN and cuBLASLt", function()
   for _, op in ipairs { "conv2d", "matmul" } do
     local out = check.run(("MGPU_TEST_FAST=1 MGPU_CUDA_LIBRARIES=%s %s tests/check.lua tests/cuda/ops_spec.lua %s")
       :format(bare_folder(), check.program, op))

@@ -1,4 +1,5 @@
--- Copies between cuda devices stay on the GPUs: on the fake CUDA, which counts what was called.
+-- Copies between cuda devices must not go through the host. Checked on the fake CUDA, which counts the
+-- driver's calls.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -8,7 +9,7 @@ local test = check.test
 local COPIES = { "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuMemcpyPeerAsync",
   "cuStreamWaitEvent" }
 
--- A script in a process of its own -> what it prints, how often it called each of COPIES.
+-- Runs a script in a process of its own -> its output, and the number of calls of each of COPIES.
 local function run(script, settings)
   local path, log = check.path "script.lua", check.path "calls"
   check.write(path, 'local mgpu, core = require "mgpu", require "mgpu.core"\n' .. script)
@@ -20,7 +21,7 @@ local function run(script, settings)
   return output, calls
 end
 
--- The calls that `script` adds to those of `before`, and what both together print.
+-- The calls that `script` adds when it runs after `before`, and the output of both.
 local function added(before, script, settings)
   local _, base = run(before, settings)
   local output, calls = run(before .. script, settings)
@@ -32,10 +33,10 @@ local MAKE = [[
 local function show(t) print(t:device(), unpack(t:totable())) end
 local x = mgpu.tensor({ 1, 2, 3 }, { device = "cuda:0" })
 ]]
--- The first copy between two GPUs tries out whether what they are sent arrives.
+-- The first copy between two GPUs also tests whether peer copies arrive; this does that beforehand.
 local TRIED = MAKE .. 'x:to "cuda:1"\n'
 
--- name, where to, which copy
+-- name, target device, the driver's function that must copy
 for _, case in ipairs {
   { "to another GPU", "cuda:1", "cuMemcpyPeerAsync" },
   { "to another device on the same GPU", "cuda:0/1", "cuMemcpyDtoDAsync" },
@@ -46,7 +47,7 @@ for _, case in ipairs {
     check.equal(calls.cuMemcpyDtoHAsync, 0)
     check.equal(calls.cuMemcpyHtoDAsync, 0)
     check.equal(calls[call], 1)
-    check.equal(calls.cuStreamWaitEvent, 2) -- the copy for the source, the source's device for the copy
+    check.equal(calls.cuStreamWaitEvent, 2) -- the copy waits for its source; the source's stream for the copy
     local output = run(MAKE .. ('show((x * 2):to "%s")'):format(to))
     check.equal(output, to .. "\t2\t4\t6\n")
   end)
@@ -59,26 +60,26 @@ test("a clone and a tensor placed on another GPU stay off the host", function()
   local output
   calls, output = added(TRIED, 'show(core.place(x, "cuda:1") * 2) show(x:clone())')
   check.equal(output, "cuda:1\t2\t4\t6\ncuda:0\t1\t2\t3\n")
-  check.equal(calls.cuMemcpyDtoHAsync, 2) -- what is shown
+  check.equal(calls.cuMemcpyDtoHAsync, 2) -- by the two show()
   check.equal(calls.cuMemcpyPeerAsync, 1)
 end)
 
-test("GPUs that do not reach one another copy by way of the host", function()
+test("GPUs without peer access copy through the host", function()
   local calls, output = added(MAKE, 'show(x:to "cuda:1")', "MGPU_FAKE_CUDA_FAIL=cuMemPoolSetAccess:-1:801")
   check.equal(output, "cuda:1\t1\t2\t3\n")
   check.equal(calls.cuMemcpyPeerAsync, 0)
   check.equal(calls.cuMemcpyDtoHAsync, 2)
 end)
 
-test("so do those where nothing arrives although the driver says so", function()
+test("GPUs whose peer copies report success but do not arrive copy through the host", function()
   local output, calls = run(MAKE .. 'show(x:to "cuda:1") show((x * 2):to "cuda:1")',
     "MGPU_FAKE_CUDA_DEAF=1 MGPU_LOG=fallback")
   check.matches(output, "fallback: cuda:0 and cuda:1 copy through host memory: bytes do not arrive\n")
   check.matches(output, "cuda:1\t1\t2\t3\ncuda:1\t2\t4\t6\n")
-  check.equal(calls.cuMemcpyPeerAsync, 2) -- tried out once, there and back
+  check.equal(calls.cuMemcpyPeerAsync, 2) -- one test copy in each direction
 end)
 
-test("a copy between GPUs that fails is an error, and the next one goes", function()
+test("a failed peer copy is an error, and the next copy succeeds", function()
   local output = run(MAKE .. [[
 print(pcall(x.to, x, "cuda:1"))
 show(x:to "cuda:1")
@@ -87,7 +88,7 @@ show(x:to "cuda:1")
   check.matches(output, "\ncuda:1\t1\t2\t3\n")
 end)
 
-test("copies both ways between two devices, and of nothing", function()
+test("copies in both directions between two devices, and of empty tensors", function()
   local output = run(MAKE .. [[
 local y = mgpu.tensor({ 4, 5, 6 }, { device = "cuda:1" })
 for i = 1, 3 do x, y = (y + i):to "cuda:0", (x * i):to "cuda:1" end
@@ -98,7 +99,8 @@ print(mgpu.zeros({ 0, 2 }, { device = "cuda:0" }):to("cuda:1"):count())
   check.equal(output, "cuda:0\t13\t15\t17\ncuda:1\t9\t12\t15\n0\n")
 end)
 
--- Weights go to the other devices once; the batches' rows, and what comes together, in each step.
+-- Data-parallel training: weights go to the other devices once; rows of the batch, gradients and results in
+-- each step.
 local TRAIN = [[
 mgpu.seed(1)
 local model = mgpu.Sequential { mgpu.layers.Input { 8 }, mgpu.layers.Dense { 4, activation = "relu" },
@@ -130,13 +132,13 @@ for _, case in ipairs {
     local i = 0
     for v in output:gmatch "%S+" do
       i = i + 1
-      check.near(tonumber(v), numbers[i], 1e-5) -- sums of 30 float32 in another order
+      check.near(tonumber(v), numbers[i], 1e-5) -- float32 sums of 30 terms in another order
     end
     check.equal(i, #numbers)
   end)
 end
 
-test("data that is not evaluated yet trains on devices of the host", function()
+test("lazy tensors of the GPU can be training data for host devices", function()
   local output = run([[
 local model = mgpu.Sequential { mgpu.layers.Input { 8 }, mgpu.layers.Dense { 3 } }
 model:compile { loss = mgpu.losses.SparseCategoricalCrossentropy { from_logits = true },

@@ -1,6 +1,8 @@
--- Makes cuda:0 the default device of a test file: a real GPU if MGPU_TEST_GPU is set, else the
--- fake CUDA (`make fake_cuda`), whose GPU is the host; MGPU_CUDA_LIBRARIES: other
--- such.
+-- Makes cuda:0 the default device of a test file, and returns { real = true if it is a real GPU }.
+--
+-- With MGPU_TEST_GPU set it is the machine's GPU. Else it is the fake GPU of tests/cuda/fake_cuda, whose
+-- libraries `make fake_cuda` builds; without the CUDA headers there are none, and the file is skipped.
+-- MGPU_CUDA_LIBRARIES names another folder with fake libraries.
 local ffi = require "ffi"
 local check = require "check"
 local core = require "mgpu.core"
@@ -15,10 +17,10 @@ if not real then
   there:close()
   ffi.C.setenv("MGPU_CUDA_LIBRARIES", folder, 0)
   ffi.C.setenv("MGPU_CACHE", "build/fake_cuda/cache", 0)
-  ffi.C.setenv("MGPU_CUDA_AUTOTUNE", "1", 0) -- kernels of our own: which is fastest here says nothing
-  ffi.C.setenv("MGPU_CUDA_KEPT", "0", 0) -- so that the fake CUDA sees what is used after it is freed
+  ffi.C.setenv("MGPU_CUDA_AUTOTUNE", "1", 0) -- our own kernels: timing on the fake GPU says nothing
+  ffi.C.setenv("MGPU_CUDA_KEPT", "0", 0) -- freed memory goes back at once, so that use after free shows
 end
 core.default_device "cuda:0"
-core.precision "highest" -- TF32 would not meet the tolerances of float32
+core.precision "highest" -- no TF32, which would not meet the tolerances of float32
 
 return { real = real and true or false }

@@ -1,18 +1,19 @@
--- What goes wrong with a GPU: missing parts, errors of the libraries, memory, a device that is lost.
--- On the fake CUDA, which fails on request; the messages of missing libraries on any machine.
+-- Errors of cuda devices: missing libraries, errors of calls, out of memory, a lost device, failed guards.
+-- On the fake CUDA, whose calls fail on request; the messages about missing libraries on any machine.
 local device = require "tests.cuda.device"
 local check = require "check"
 
 local test = check.test
 local fake_cuda = "MGPU_CUDA_LIBRARIES=build/fake_cuda "
 
--- A script in a process of its own, with settings of the environment -> output, exit status.
+-- Runs a script in a process of its own with environment settings -> output, exit status.
 local function run(settings, script)
   local path = check.path "script.lua"
   check.write(path, 'local mgpu = require "mgpu"\n' .. script)
   return check.run(settings .. " " .. check.program .. " " .. path)
 end
 
+-- Six training steps; a step that fails prints its message and whether the weights are as before.
 local TRAIN = [[
 local model = mgpu.Sequential { mgpu.layers.Input { 8 }, mgpu.layers.Dense { 4, activation = "relu" },
   mgpu.layers.Dense { 1 } }
@@ -33,14 +34,14 @@ for i = 1, 6 do
 end
 ]]
 
-test("no driver: one sentence that says what to install", function()
+test("a missing driver is one sentence that says what to install", function()
   local out, status = run("MGPU_CUDA_LIBRARIES=/nowhere",
     'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
   check.equal(status, 0)
   check.matches(out, "the NVIDIA driver is missing: there is no libcuda.so.1 in /nowhere; install")
 end)
 
-test("without a driver cuda is listed with the reason, and the cpu is the default", function()
+test("without a driver cuda is listed as not available with the reason, and the cpu is the default", function()
   local out = check.run("MGPU_CUDA_LIBRARIES=/nowhere " .. check.program .. " --list-devices")
   check.matches(out, "cuda     not available: the NVIDIA driver is missing")
   out = run("MGPU_CUDA_LIBRARIES=/nowhere", "print(mgpu.ones({ 2 }):device())")
@@ -49,7 +50,7 @@ end)
 
 if device.real then return end
 
-test("GPUs are listed with memory and compute capability, and no context is made", function()
+test("GPUs are listed with memory and compute capability, without making contexts", function()
   local log = check.path "calls"
   local out, status = check.run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log .. " " .. check.program
     .. " --list-devices")
@@ -79,7 +80,7 @@ test("only the GPU that is used gets a context", function()
   check.matches(check.read(log), "cuDevicePrimaryCtxRetain: 1\n")
 end)
 
-test("a training step is one graph launch once it was recorded", function()
+test("a training step is one graph launch after it was recorded", function()
   local log = check.path "calls"
   local out = run(fake_cuda .. "MGPU_FAKE_CUDA_LOG=" .. log, TRAIN:gsub("1, 6", "1, 50"))
   check.equal(out, "")
@@ -89,7 +90,7 @@ test("a training step is one graph launch once it was recorded", function()
   check.truthy(kernels < 50 * 20, kernels .. " launches of kernels")
 end)
 
-test("the steps of fit are recorded a few times, not each", function()
+test("fit records its step a few times, not at each step", function()
   local log = check.path "calls"
   local out = run(fake_cuda .. "MGPU_CUDA_KEPT= MGPU_FAKE_CUDA_LOG=" .. log, [[
 local L = mgpu.layers
@@ -104,11 +105,11 @@ model:fit(mgpu.rand { 640, 8 }, mgpu.randint(0, 3, { 640 }), { batch_size = 16, 
   check.equal(tonumber(calls:match "cuGraphLaunch: (%d+)") > 150, true)
   check.truthy(tonumber(calls:match "cuStreamBeginCapture: (%d+)") < 20)
   check.truthy(tonumber(calls:match "cuMemAllocFromPoolAsync: (%d+)") < 100)
-  -- The random state moves on there: 160 steps draw.
+  -- All 160 steps draw random numbers, whose state advances on the GPU without a copy from the host.
   check.truthy(tonumber(calls:match "cuMemcpyHtoDAsync: (%d+)") < 80, calls:match "cuMemcpyHtoDAsync: (%d+)")
 end)
 
-test("a loop of one's own, whose batches and losses are new tensors, is recorded a few times", function()
+test("a custom training loop with new tensors at each step is recorded a few times", function()
   local log = check.path "calls"
   local out = run(fake_cuda .. "MGPU_CUDA_KEPT= MGPU_FAKE_CUDA_LOG=" .. log, [[
 local w, sums = mgpu.variable(mgpu.ones { 4, 2 }), {}
@@ -128,7 +129,7 @@ for i = 1, 60 do assert(sums[i]:item() == 24 * i * i, i) end
   check.truthy(tonumber(check.read(log):match "cuStreamBeginCapture: (%d+)") < 10)
 end)
 
--- name, which call, code, what the message has, whether the step had been done
+-- name, the call that fails, its error, a pattern of the message, whether the step was done before it failed
 for _, case in ipairs {
   { "a copy of a result that fails", "cuMemcpyDtoHAsync:12", 1,
     "cuda:0: copy from the GPU: [^\n]*CUDA_ERROR_INVALID_VALUE", true },
@@ -138,7 +139,7 @@ for _, case in ipairs {
     "start a graph: [^\n]*CUDA_ERROR_INVALID_VALUE", false },
 } do
   local name, call, code, message, done = unpack(case)
-  test(("%s is named, the weights %s, and training goes on"):format(name,
+  test(("%s: the error names it, the weights %s, and training goes on"):format(name,
     done and "have changed" or "stay"), function()
     local out, status = run(fake_cuda .. ("MGPU_FAKE_CUDA_FAIL=%s:%d"):format(call, code), TRAIN)
     check.matches(out, message)
@@ -147,8 +148,8 @@ for _, case in ipairs {
   end)
 end
 
-test("an update that runs out of memory half way is not made twice", function()
-  for call = 1, 5 do -- the first two while it is recorded, the fourth between two variables
+test("an update that runs out of memory half-way is not repeated", function()
+  for call = 1, 5 do -- calls 1 and 2 fail while it is recorded, call 4 between the two variables
     local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuGraphInstantiate:-1:2", ([[
 local ffi = require "ffi"
 ffi.cdef "void fake_cuda_fail(const char *function, int n, int error);"
@@ -167,7 +168,7 @@ print(ok or message:match "the GPU's memory is full", a:value():totable()[1], b:
   end
 end)
 
-test("what runs out of memory before the update is made again", function()
+test("a step that runs out of memory before its update is repeated", function()
   local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuGraphInstantiate:-1:2", [[
 local ffi = require "ffi"
 ffi.cdef "void fake_cuda_fail(const char *function, int n, int error);"
@@ -181,7 +182,7 @@ print(pcall(step, x), a:value():totable()[1])
   check.equal(out, "true\t17\n")
 end)
 
-test("a kernel that cannot be compiled is named, and compiled when it is wanted again", function()
+test("a compile error names the kernel, and the next use compiles it again", function()
   local out, status = run(fake_cuda .. "MGPU_CACHE=" .. check.path "cache"
     .. " MGPU_FAKE_CUDA_FAIL=nvrtcCompileProgram:2:6", [[
 local function step() return (mgpu.ones({ 9 }, { device = "cuda:0" }) * 3 + 1):sum():item() end
@@ -193,7 +194,7 @@ print(pcall(step))
   check.matches(out, "true\t36\n")
 end)
 
-test("what two GPUs want is compiled once, also without a cache on disk", function()
+test("a kernel for several GPUs is compiled once, also without a cache on disk", function()
   local function compiled(devices)
     local log = check.path "calls"
     local out = run(fake_cuda .. "MGPU_CACHE=/dev/null/none MGPU_FAKE_CUDA_LOG=" .. log, ([[
@@ -209,26 +210,26 @@ end
   check.equal(compiled '"cuda:0", "cuda:1", "cuda:0/1"', one)
 end)
 
-test("a fatal error marks the device dead, and a program that ends with it has status 77", function()
+test("after a fatal error the device is lost, and a program that ends with it has status 77", function()
   local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
   check.matches(out, "cuda:0 is lost: start the program again: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
-  -- What is on a lost GPU cannot be given back: that is no leak.
+  -- Memory of a lost GPU cannot be freed: that is no leak.
   local _, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700",
     (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
   check.equal(status, 77)
 end)
 
-test("what earlier work did wrong is told, and not that memory is short", function()
+test("an error of earlier work that shows in an allocation is not reported as out of memory", function()
   local out, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
-    .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- what is on a lost GPU is no leak
+    .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- memory of a lost GPU is no leak
   check.matches(out, "cuda:0[^\n]*: allocate memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   check.falsy(out:find "out of memory")
   check.equal(status, 77)
 end)
 
 for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "cuModuleLoadData" } do
-  test("a device that does not open for want of " .. what .. " says so", function()
+  test("opening a device reports a failure of " .. what, function()
     local out, status = run(fake_cuda .. ("MGPU_FAKE_CUDA_FAIL=%s:-1:2"):format(what),
       'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
     check.equal(status, 0)
@@ -236,7 +237,7 @@ for _, what in ipairs { "cuStreamCreate", "cuMemPoolCreate", "cuMemAllocHost", "
   end)
 end
 
-test("a wrong MGPU_CUDA_GRAPH is named", function()
+test("a wrong MGPU_CUDA_GRAPH is an error that lists the values", function()
   local out = run(fake_cuda .. "MGPU_CUDA_GRAPH=banana", 'print(pcall(mgpu.ones, { 2 }, { device = "cuda:0" }))')
   check.matches(out, 'MGPU_CUDA_GRAPH is "banana": it must be parallel, chain or no')
 end)
@@ -248,7 +249,7 @@ for _, way in ipairs { "chain", "no" } do
   end)
 end
 
-test("out of memory says what was asked, in use and there, and who has it; then training goes on", function()
+test("out of memory reports the request, use, limit and owners; then training goes on", function()
   local out, status = run(fake_cuda .. "MGPU_FAKE_CUDA_MEMORY=4000000", TRAIN .. [[
 print(pcall(function() return mgpu.ones({ 1000, 1000 }, { device = "cuda:0" }):clone():item() end))
 print(pcall(function() return (mgpu.ones({ 2000, 1000 }, { device = "cuda:0" }) * 2):clone():totable() end))
@@ -260,7 +261,7 @@ print("loss", model:train_on_batch(x, y).loss)
   check.matches(out, "\nloss\t[%d.e-]+\n")
 end)
 
-test("a guard that fails is raised at the next step at the latest, with the weights before it", function()
+test("a failed guard is raised at the next step at the latest, and the weights stay as they were", function()
   local out = run(fake_cuda, [[
 local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 3, activation = "softmax" } }
 model:compile { loss = "sparse_categorical_crossentropy", optimizer = "sgd", devices = "cuda:0" }
@@ -277,7 +278,7 @@ print("goes on", model:train_on_batch(x, good).loss)
   check.matches(out, "goes on\t")
 end)
 
-test("a guard that fails in a plan's last run is raised although the plan is gone", function()
+test("a guard that fails in a plan's last run is raised even after the plan was collected", function()
   local out = run(fake_cuda, [[
 local core = require "mgpu.core"
 core.default_device "cuda:0"

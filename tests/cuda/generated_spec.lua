@@ -1,5 +1,5 @@
--- Kernels that are generated for what they compute: fused groups in all their forms, reductions over
--- any axes, against the reference device.
+-- Generated kernels against the reference device: fused groups in all their forms, reductions and scans
+-- over any axes.
 local check = require "check"
 require "tests.cuda.device"
 local mgpu = require "mgpu"
@@ -11,7 +11,7 @@ local DTYPES = { "bool", "uint8", "int32", "int64", "bfloat16", "float16", "floa
 
 local count = check.count
 
--- Numbers that differ from their neighbours.
+-- n numbers in [low, high) that differ from their neighbours.
 local function numbers(n, low, high)
   local values = {}
   for i = 1, n do values[i] = low + (0.5 + i * 0.6180339887498949) % 1 * (high - low) end
@@ -28,7 +28,7 @@ local function flat(t)
   return t:count() == 0 and {} or t:reshape({ t:count() }):to("float64"):totable()
 end
 
--- What `make` gives on a device, as numbers: it is called with a function that makes tensors there.
+-- make(tensor) with `device` as the default; tensor(shape, dtype, low, high) makes an operand there.
 local function on(device, make)
   local previous = core.default_device()
   core.default_device(device)
@@ -45,7 +45,8 @@ local function same(a, b, tolerance)
   return a == b or (a ~= a and b ~= b) or math.abs(a - b) <= tolerance
 end
 
--- Compares to `tolerance` times the largest finite number; 0: the same bits.
+-- `make` must give the same on cuda:0 and ref, up to `tolerance` times the largest finite number; 0: exactly
+-- the same.
 local function agree(make, tolerance, what)
   local gpu = core.default_device()
   local expected, got = flat(on("ref:0", make)), flat(on(gpu, make))
@@ -66,7 +67,7 @@ end
 local EDGES = { 0 / 0, 1 / 0, -1 / 0, -0.0, 0.4, -0.6, 254.5, 255.5, 300, -1, 65519, 65520, 1e10, -1e10,
   2147483646.5, 2147483648, 1e19, -1e19, 1.00048828125, 1.0009765626, 3.4e38, 1e-40 }
 
-test("casts saturate, truncate and round as the reference's do", function()
+test("casts saturate, truncate and round as on ref", function()
   for _, from in ipairs { "float64", "float32", "float16", "bfloat16", "int64", "int32" } do
     for _, to in ipairs(DTYPES) do
       agree(function()
@@ -78,7 +79,7 @@ test("casts saturate, truncate and round as the reference's do", function()
   end
 end)
 
-test("each result is rounded to its dtype, in a group as alone", function()
+test("each result within a fused group is rounded to its dtype", function()
   for _, dtype in ipairs { "int32", "uint8", "int64", "bfloat16", "float16", "float32" } do
     agree(function(make)
       local f = mgpu.jit(function(x, y) return ((x * y + x) / y):to(dtype) * x - y end)
@@ -87,7 +88,7 @@ test("each result is rounded to its dtype, in a group as alone", function()
   end
 end)
 
-test("x - x is 0 also where x is a product", function()
+test("x - x is 0 even if x is a product (no contraction to a fused multiply-add)", function()
   local f = mgpu.jit(function(a, b)
     local x = a * b
     return x - x, ops.isfinite(x)
@@ -115,7 +116,7 @@ test("broadcasting goes along any axes", function()
   end
 end)
 
-test("what is done to many variables is done to each", function()
+test("a multi-tensor update changes each of many variables", function()
   local sizes = {}
   for i = 1, 150 do sizes[i] = i % 7 == 0 and 3000 + i or i % 5 == 0 and 1 or i % 11 == 0 and 0 or 2 * i end
   agree(function(make)
@@ -131,7 +132,7 @@ test("what is done to many variables is done to each", function()
     local all = {}
     for i, v in ipairs(variables) do all[i] = v * 1 end
     return mgpu.concat(all, { axis = 1 })
-  end, 3e-7, "updates") -- 0.9 is a double for ref
+  end, 3e-7, "updates") -- ref computes with 0.9 in double
 end)
 
 -- ---- reductions ---------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ local REDUCED = {
   { { 100000 }, 1 }, { { 3, 700, 8 }, 2 }, { { 2, 9000 }, 1 },
 }
 
--- Sums of halves and of floats are added in another order and width than the reference's.
+-- ref adds in another order and in double.
 local TOLERANCE = { float32 = 2e-6, float16 = 1e-3, bfloat16 = 8e-3, float64 = 1e-12 }
 
 test("sums over any axes", function()
@@ -158,7 +159,7 @@ test("sums over any axes", function()
   end
 end)
 
-test("largest and smallest elements, truths and products over any axes", function()
+test("max, min, all, any and prod over any axes", function()
   for i, case in ipairs(REDUCED) do
     local dtype = DTYPES[(i + 3) % #DTYPES + 1]
     for _, name in ipairs(i % 2 == 0 and { "max", "all", "prod" } or { "min", "any", "prod" }) do
@@ -172,7 +173,7 @@ test("largest and smallest elements, truths and products over any axes", functio
   end
 end)
 
-test("positions: the first of equals, and NaN before all", function()
+test("argmax and argmin: the first of equal elements, and NaN first of all", function()
   local numbers_and_halves = { "float16", "int32", "uint8", "float64" }
   for i, case in ipairs(REDUCED) do
     if type(case[2]) == "number" and count(case[1]) > 0 then
@@ -197,14 +198,14 @@ test("positions: the first of equals, and NaN before all", function()
   end
 end)
 
-test("many float32 numbers sum up near the exact sum", function()
+test("a float32 sum of millions of numbers stays near the exact sum", function()
   local x = mgpu.full({ 3000000 }, 0.1)
   check.near(x:sum():item(), 3000000 * 0.10000000149011612, 0.5)
   local columns = mgpu.full({ 300000, 3 }, 0.1)
   check.near(columns:sum({ axis = 1 }):totable()[3], 300000 * 0.10000000149011612, 0.05)
 end)
 
-test("running sums and gradients of products along long and short axes", function()
+test("cumsum and prod_grad along long and short axes", function()
   for _, case in ipairs { { { 3, 1000 }, 2 }, { { 1000, 3 }, 1 }, { { 5, 300, 40 }, 2 }, { { 7 }, 1 },
     { { 50000 }, 1 }, { { 2, 5000, 3 }, 2 },
     { { 2, 0 }, 2 }, { { 4, 1 }, 2 } } do
@@ -221,7 +222,7 @@ test("running sums and gradients of products along long and short axes", functio
   end
 end)
 
-test("one element that is not finite is found among many tensors", function()
+test("all_finite finds one infinite or NaN element among many tensors", function()
   local list = {}
   for i = 1, 130 do list[i] = tensor({ 3 * i }, i % 3 == 0 and "float16" or i % 7 == 0 and "float64" or "float32") end
   local last = tensor({ 20001 })

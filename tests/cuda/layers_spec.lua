@@ -1,3 +1,3 @@
--- The golden values of layers and activations on a cuda device.
+-- Layers and activations on a cuda device, compared with Keras's golden values.
 require "tests.cuda.device"
 dofile "tests/lua/golden_layers_spec.lua"

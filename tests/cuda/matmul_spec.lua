@@ -1,4 +1,5 @@
--- matmul by cuBLASLt: the sums it makes on the way, which algorithm it takes, and what is remembered.
+-- matmul by cuBLASLt: epilogues (bias, relu, the gradient of a bias), the choice of an algorithm and its
+-- cache.
 local device = require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -16,7 +17,8 @@ local function numbers(shape, dtype, on)
   return mgpu.tensor(values, { device = on, dtype = "float64" }):to(dtype):reshape(shape)
 end
 
--- Gradients for x, w and b of relu(x w + b), weighted, on a device; `turned`: w is {units, inputs}.
+-- The gradients of a weighted sum of relu(x w + b) for x, w and b on a device, as lists of numbers; `turned`:
+-- w is stored transposed, {units, inputs}.
 local function gradients(shape, units, dtype, on, turned)
   local inputs, out = shape[#shape], { unpack(shape) }
   out[#out] = units
@@ -36,7 +38,7 @@ local function gradients(shape, units, dtype, on, turned)
   return made
 end
 
--- Sums of 37 or 74 products of numbers below 1, in the order and width of the library.
+-- For sums of 37 or 74 products of numbers below 1, in whatever order and precision the library adds.
 local TOLERANCE = { float64 = 1e-13, float32 = 1e-5, float16 = 2e-2, bfloat16 = 0.15 }
 
 for dtype, tolerance in pairs(TOLERANCE) do
@@ -44,7 +46,7 @@ for dtype, tolerance in pairs(TOLERANCE) do
     { { 37, 8 }, 16, true } } do
     local shape, units, turned = unpack(case)
     local name = table.concat(shape, " x ") .. " by " .. units .. (turned and ", turned" or "")
-    test(("a dense layer's gradients are ref's: %s, %s"):format(dtype, name), function()
+    test(("the gradients of a dense layer are those of ref: %s, %s"):format(dtype, name), function()
       local expected = gradients(shape, units, dtype, "ref:0", turned)
       local got = gradients(shape, units, dtype, "cuda:0", turned)
       for i = 1, 3 do
@@ -57,7 +59,7 @@ end
 
 if device.real then return end
 
--- A script in a process of its own, with a cache of its own -> what it prints, the folder.
+-- Runs a script in a process of its own with an empty cache -> its output, the folder of the cache.
 local runs = 0
 local function run(script, settings)
   runs = runs + 1
@@ -86,7 +88,7 @@ end
 ]]
 
 for _, shape in ipairs { "{ 37, 8 }", "{ 2, 37, 8 }" } do
-  test("the gradients of a kernel and its bias are one step: " .. shape, function()
+  test("the gradients of weights and bias are one step: " .. shape, function()
     for _, dtype in ipairs { "float32", "float16", "bfloat16" } do
       local output = run(DENSE .. ("backward(%s, %q)"):format(shape, dtype), "MGPU_LOG=dispatch")
       check.matches(output, "\n" .. dtype .. "\n")
@@ -95,13 +97,13 @@ for _, shape in ipairs { "{ 37, 8 }", "{ 2, 37, 8 }" } do
   end)
 end
 
-test("they are two steps where cuBLASLt refuses", function()
+test("the gradients of weights and bias are two steps if cuBLASLt refuses", function()
   local output = run(DENSE .. 'backward({ 37, 8 }, "float64")', "MGPU_LOG=dispatch")
   check.matches(output, "matmul with sums: cuBLASLt refuses: no algorithm\n")
   check.equal(select(2, output:gsub("sum float64{37, 16}: generated", "")), 2)
 end)
 
-test("sums of other axes, of other values, or wanted before the product, are steps of their own", function()
+test("sums over other axes, of other tensors, or needed before the product are separate steps", function()
   local output = run([[
 local x, z, w = mgpu.ones { 7, 5 }, mgpu.ones { 7, 3 }, mgpu.ones { 7, 3 }
 local turn = { transpose_a = true }
@@ -121,7 +123,7 @@ show(function() return core.ops.matmul((row * 2):sum { axis = 1, keepdims = true
   check.equal(select(2, output:gsub("sum float32{7, 3}", "")), 3)
 end)
 
-test("a choice is remembered for one operand shared by a batch, and for one each, apart", function()
+test("the cache tells an operand that a batch shares from one per matrix", function()
   local _, cache = run [[
 local a, b = mgpu.ones { 3, 4, 5 }, mgpu.ones { 3, 5, 6 }
 local one_a, one_b = mgpu.ones { 1, 4, 5 }, mgpu.ones { 1, 5, 6 }
@@ -132,15 +134,15 @@ mgpu.eval(core.ops.matmul(mgpu.ones { 3, 5, 4 }, b, { transpose_a = true }))
   check.equal(select(2, check.run("ls " .. cache):gsub("matmul%-", "")), 4)
 end)
 
-test("an algorithm that says it cannot is left out", function()
+test("an algorithm that reports that it is not supported is left out", function()
   local output = run [[
-core.deterministic(true) -- the first one
+core.deterministic(true) -- takes the first one that is supported
 print(unpack(core.ops.matmul(mgpu.ones { 2, 3 }, mgpu.ones { 3, 1 }):reshape { -1 }:totable()))
 ]]
   check.equal(output, "3\t3\n")
 end)
 
-test("a bias and a relu are added by cuBLASLt itself, which is asked for an aligned bias", function()
+test("bias and relu are an epilogue of cuBLASLt", function()
   local output = run([[
 local x, w, b = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1, -1 }, { 1, -1 } }, mgpu.tensor { 1, 5 }
 local dense = mgpu.jit(function(v) return core.ops.relu(core.ops.matmul(v, w) + b) end)
@@ -159,7 +161,7 @@ for _, f in ipairs { dense, plain } do
 end
 ]]
 
-test("relu of a product keeps NaN, also where cuBLASLt's does not", function()
+test("relu of a product keeps NaN, even if cuBLASLt's epilogue loses it", function()
   for _, settings in ipairs { "", "MGPU_FAKE_CUDA_NAN=lost" } do
     for _, first in ipairs { "", "core.deterministic(true)\n" } do
       check.equal((run(first .. NAN, settings):gsub("-nan", "nan")),

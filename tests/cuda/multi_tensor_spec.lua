@@ -1,3 +1,3 @@
--- Updates that run as one, and everything in place, on a cuda device.
+-- Multi-tensor updates (all variables in one launch) and in-place results, on a cuda device.
 require "tests.cuda.device"
 dofile "tests/lua/multi_tensor_spec.lua"

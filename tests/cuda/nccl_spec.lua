@@ -1,8 +1,9 @@
--- NCCL: what one GPU can show of it, a team of one rank, and steps on two GPUs that fail.
+-- NCCL on one GPU (a communicator of one rank), and failing training steps on two GPUs.
 --
--- One rank adds nothing up, but NCCL is found, takes our settings, starts without blocking and ends; a
--- gather is messages to oneself, for which it starts its kernel, and is recorded as any other. No
--- model makes such a team, so the plug-in is called here as it calls it.
+-- One rank adds nothing up. But it shows that NCCL is found, accepts our settings, starts in non-blocking
+-- mode and ends; and an all-gather is messages to oneself, which start a kernel of NCCL and can be
+-- recorded in a graph. No model makes such a communicator, so these tests call the plug-in through the FFI,
+-- with copies of its structs.
 local device = require "tests.cuda.device"
 local ffi = require "ffi"
 local check = require "check"
@@ -77,16 +78,16 @@ local ALL_REDUCE, ALL_GATHER = 1, 4 -- mg_collective
 local NON_BLOCKING, THREAD_LOCAL = 1, 1 -- a stream, a capture
 local COUNT = 10007
 local COUNTS = ffi.new("int64_t[1]", COUNT)
-jit.off(true, true) -- C calls back
+jit.off(true, true) -- LuaJIT must not compile calls of C functions that call back into Lua
 
--- ---- a GPU without a model ----------------------------------------------------------------------
+-- ---- device memory without a model ----------------------------------------------------------------------
 
 local function sure(status)
   if status ~= OK then check.fail(ffi.string(C.mg_error_message())) end
 end
 
--- fn(GPU, its memory, read, wanted, id): three arrays of COUNT floats, of which the first holds
--- wanted; read(i) -> the i-th, whose numbers are gone then.
+-- Calls fn(gpu, memory, read, wanted, id): `memory` has three arrays of COUNT floats on the GPU, the first
+-- with the numbers `wanted`; read(i) returns the numbers of array i and sets it to 0; `id` is a unique id.
 local function with_memory(fn)
   local gpu, host = C.mg_device_find "cuda:0", C.mg_device_find "ref:0"
   local id = ffi.new "mg_comm_id"
@@ -98,7 +99,7 @@ local function with_memory(fn)
   local function receive(i) sure(C.mg_device_copy(host, numbers, gpu, memory[i], ffi.sizeof(numbers))) end
   local function send(i)
     sure(C.mg_device_copy(gpu, memory[i], host, numbers, ffi.sizeof(numbers)))
-    receive(i) -- it has arrived: other streams may read it
+    receive(i) -- reading back waits until it has arrived, so other streams may use it
   end
   local function read(i)
     local list = {}
@@ -128,6 +129,7 @@ local function exchange(comm, kind, from, to)
     operands = operand, n_operands = 1, outer = 1, counts = COUNTS }))
 end
 
+-- An all-reduce into array 2 and an all-gather into array 3; with one rank both are copies.
 local function both(comm, memory)
   sure(exchange(comm, ALL_REDUCE, memory[1], memory[2]))
   sure(exchange(comm, ALL_GATHER, memory[1], memory[3]))
@@ -138,14 +140,14 @@ local function expect_both(read, wanted)
   check.equal(read(3), wanted)
 end
 
--- What ended in time had nobody that NCCL still waited for.
+-- Ends the communicator; it must not take long, as it would if NCCL still waited for another rank.
 local function free(comm)
   local start = C.mg_seconds()
   comm.api.free(comm)
   check.truthy(C.mg_seconds() - start < 4, "the communicator ended")
 end
 
-test("a team of one rank, known by its id: started, used and ended", function()
+test("a communicator of one rank is made by id, used and ended", function()
   with_memory(function(gpu, memory, read, wanted, id)
     local devices = ffi.new("mg_device *[1]", gpu)
     local comm = C.mg_device_join(ffi.new("mg_device_team", { n = 1, here = 1, id = id, devices = devices }))
@@ -168,7 +170,7 @@ local driver = ffi.load(device.real and "libcuda.so.1" or "build/fake_cuda/libcu
 
 local function good(result) check.equal(result, 0) end
 
--- fn(communicator, stream, ...) with one of one rank, on a stream of its own.
+-- Calls fn(comm, stream, memory, expect) with a communicator of one rank on its own stream.
 local function with_comm(fn)
   with_memory(function(_, memory, read, wanted)
     local stream = ffi.new "void *[1]"
@@ -184,7 +186,7 @@ local function with_comm(fn)
   end)
 end
 
--- The two collectives as a graph that can be started.
+-- An executable CUDA graph of the two collectives.
 local function record(comm, stream, memory)
   local graph, exec = ffi.new "void *[1]", ffi.new "void *[1]"
   good(driver.cuStreamBeginCapture_v2(stream, THREAD_LOCAL))
@@ -200,7 +202,7 @@ local function replay(exec, stream)
   good(driver.cuStreamSynchronize(stream))
 end
 
-test("collectives in a CUDA graph, each time anew", function()
+test("collectives in a CUDA graph run at each launch", function()
   with_comm(function(comm, stream, memory, expect)
     both(comm, memory)
     good(driver.cuStreamSynchronize(stream))
@@ -216,12 +218,12 @@ test("collectives in a CUDA graph, each time anew", function()
   end)
 end)
 
-test("a communicator is given up and made anew while a graph with the old one is there", function()
+test("a communicator is aborted and made anew while a graph with the old one lives", function()
   with_comm(function(comm, stream, memory, expect)
     local old = record(comm, stream, memory)
     local start = C.mg_seconds()
     comm.api.abort(comm)
-    check.truthy(C.mg_seconds() - start < 4, "nobody waits for the graph")
+    check.truthy(C.mg_seconds() - start < 4, "abort does not wait for the graph")
     check.equal(comm.api.check(comm), COMM)
     comm.api.reset(comm)
     sure(comm.api.check(comm))
@@ -241,7 +243,7 @@ end)
 
 local L = mgpu.layers
 
--- A model on these devices, and a step of it.
+-- A model on these devices, and a function that does a training step.
 local function steps(devices)
   mgpu.seed(3)
   mgpu.reset_names()
@@ -251,13 +253,14 @@ local function steps(devices)
   return model, function() model:train_on_batch(x, y) end
 end
 
+-- A step in which cuda:1 fails.
 local function fail(step)
   core.fault { device = "cuda:1", op = "matmul" }
   check.raises(step, "cuda:1: matmul: failed", "device")
   core.fault()
 end
 
-test("a GPU that fails after its steps were recorded: an error, and the next steps go on", function()
+test("a GPU that fails in a recorded step is an error, and the next steps go on", function()
   if #core.devices "cuda" < 2 then check.skip "one GPU" end
   local serial, step = steps { "ref:0" }
   local model, step_on_two = steps { "cuda:0", "cuda:1" }
@@ -275,16 +278,16 @@ if device.real then return end
 
 ffi.cdef "long long fake_cuda_count(const char *what);"
 
-test("recordings with a communicator that was aborted are given up at the next step", function()
+test("graphs with an aborted communicator are destroyed at the next step", function()
   local _, step = steps { "cuda:0", "cuda:1" }
   for _ = 1, 4 do step() end
   fail(step)
   local before = driver.fake_cuda_count "cuGraphExecDestroy"
   step()
-  check.truthy(driver.fake_cuda_count "cuGraphExecDestroy" >= before + 2, "one of each GPU at least")
+  check.truthy(driver.fake_cuda_count "cuGraphExecDestroy" >= before + 2, "at least one of each GPU")
 end)
 
-test("a program may end when a step has failed", function()
+test("a program can end after a failed step, by os.exit or in order", function()
   local path = check.path "script.lua"
   check.write(path, [[
 local core, mgpu = require "mgpu.core", require "mgpu"
@@ -296,7 +299,7 @@ core.fault { device = "cuda:1", op = "matmul" }
 print(pcall(model.train_on_batch, model, x, y))
 if arg[1] == "at once" then os.exit(3) end]])
   for how, code in pairs { ["at once"] = 3, ["in order"] = 0 } do
-    local leaks = code == 3 and "ASAN_OPTIONS=detect_leaks=0" or "" -- who leaves at once gives nothing back
+    local leaks = code == 3 and "ASAN_OPTIONS=detect_leaks=0" or "" -- os.exit frees nothing
     local out, status = check.run(("timeout 20 env %s %s %s '%s'"):format(leaks, check.program, path, how))
     check.matches(out, "cuda:1: matmul: failed")
     check.equal(status, code)

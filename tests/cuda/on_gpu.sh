@@ -1,25 +1,26 @@
 #!/bin/sh
-# What runs on a machine with a GPU, from the bundle in build/gpu; nothing is built.
+# Tests and benchmarks on a machine with a GPU, from the bundle in build/gpu; nothing is built there.
 #
-#     on_gpu.sh check       the tests of the cuda device, then the sanitizers while time is left
-#     on_gpu.sh sanitize    compute-sanitizer over the ops with kernels of our own
+#     on_gpu.sh check       the specs in tests/cuda, then compute-sanitizer while time is left
+#     on_gpu.sh sanitize    compute-sanitizer over the ops with our own kernels
 #     on_gpu.sh bench ...   tests/bench/gpu.lua with these options
-#     on_gpu.sh sources     a checksum of what the bundle is built from
+#     on_gpu.sh sources     prints a checksum of the sources that the bundle is built from
 #
-# Each ends within GPU_SECONDS (550) whatever happens, says what it does as it goes, also in a file
-# in RESULTS (build), and ends with the failures, shortened, and `N passed, N failed`.
+# A run ends within GPU_SECONDS (550) whatever happens. It prints its progress, also to a file in
+# RESULTS (build), and ends with the failures, shortened, and a line `N passed, N failed`.
 cd "$(dirname "$0")/../.." || exit 1
 P=build/gpu/mgpulua
 : "${RESULTS:=build}" "${GPU_SECONDS:=550}" "${GPU_BEGAN:=$(date +%s)}"
-# Last where a driver that is mounted into a machine lies: the loader may not have been told.
+# The last two are where containers get the driver mounted; the loader may not know these folders.
 export LD_LIBRARY_PATH="build/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib" \
   RESULTS GPU_SECONDS GPU_BEGAN
 
+# Seconds until the deadline; a checksum of all sources of the runtime.
 left() { echo $((GPU_BEGAN + GPU_SECONDS - $(date +%s))); }
 sources() { find runtime -type f | LC_ALL=C sort | xargs cat | cksum; }
 
-# A python3 with PyTorch: the bench's peer, whose wheels have the libraries that CUDA's own folders
-# may lack.
+# Finds a python3 with PyTorch. It is the peer of the benchmark, and its wheels have cuDNN and the other
+# libraries, which may be missing elsewhere: the program looks for them below VIRTUAL_ENV.
 find_python() {
   for p in python3 "$VIRTUAL_ENV/bin/python3" /opt/*/.venv/bin/python3 /opt/*/venv/bin/python3 \
     /opt/*/bin/python3 ~/.venv/bin/python3 ~/venv/bin/python3; do
@@ -32,14 +33,15 @@ print(os.path.abspath(os.path.join(os.path.dirname(i.find_spec("torch").origin),
   echo "python3 with PyTorch: ${PYTHON:-none}, its wheels below ${VIRTUAL_ENV:-?}"
 }
 
-# ---- what is there ----
+# ---- the machine ----
 
-fail() { # what, why
+fail() { # name, reason: prints a failure as tests/run.lua does
   echo "FAIL $1"
   echo "     FAIL: $2"
   echo "0 passed, 1 failed"
 }
 
+# Prints GPU, driver and devices; fails if the bundle is out of date or no device is found.
 look_around() {
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
   find_python
@@ -52,7 +54,8 @@ look_around() {
   case "$devices" in *cuda:0*) ;; *) fail preflight "no cuda:0" && return 1 ;; esac
 }
 
-# A missing library is no reason to stop: there are kernels without.
+# Fails if the step fails, or if cuDNN or cuBLASLt was not used. The tests run all the same: there are our
+# own kernels for everything.
 preflight() {
   text=$(MGPU_LOG=fallback,dispatch timeout 120 $P tests/cuda/preflight.lua 2>&1)
   status=$?
@@ -67,12 +70,12 @@ preflight() {
 
 # ---- tests and sanitizers ----
 
-# The parts of a long file: most of its time goes into compiling one kernel after the other.
+# Long specs are split into parts that run in parallel: most of their time goes into compiling kernels.
 in_parts() { # file, number of parts
   for k in $(seq "$2"); do echo "$1:$k/$2"; done
 }
 
-tests() { # those that take longest begin
+tests() { # all specs of the cuda device, the longest first
   jobs=$(nproc)
   long='ops mixed autotune optimizers layers'
   files=$(for f in tests/cuda/*_spec.lua; do
@@ -83,17 +86,18 @@ tests() { # those that take longest begin
     $(for f in $long; do in_parts "tests/cuda/${f}_spec.lua" 5; done) $files
 }
 
-# cuDNN's and cuBLAS's own kernels are slow under racecheck, and not ours: their ops are left out, and
-# where several kernels exist MGPU_CUDA_AUTOTUNE=1 takes ours. The shapes are convolutions of our own.
+# Rows of the op table for the sanitizers. The kernels of cuDNN and cuBLAS are slow under racecheck and not
+# ours to check: their ops are left out, and MGPU_CUDA_AUTOTUNE=1 takes our kernel where there are both. The
+# patterns with shapes are convolutions by our own kernels.
 QUICK='^sum ^max ^prod ^argmax ^cumsum ^softmax ^exp ^add'
 REST='^moments ^batch_norm ^layer_norm | ^sparse_softmax_cross_entropy ^log_softmax ^avg_pool2d
   | ^max_pool2d {3,40,150,1} {3,3,1,12} | ^gather ^scatter_add ^permute ^pad ^concat ^slice ^reverse ^broadcast_to ^where ^cast
   | ^min ^all ^any ^argmin ^prod_grad ^random ^iota'
 
-one_sanitizer() { # tool, seconds, rows...
+one_sanitizer() { # tool, seconds, rows...: one run of compute-sanitizer, its log in RESULTS
   tool=$1 seconds=$2 log=$RESULTS/gpu-$1.txt
   shift 2
-  # looking for a kernel in one module after the other is refused by all but one: no error
+  # API errors are not reported: we look for a kernel in one module after another, and all but one fail
   MGPU_CUDA_AUTOTUNE=1 MGPU_CUDA_KEPT=0 MGPU_TEST_FAST=1 timeout -k 5 "$seconds" "$S" --tool "$tool" \
     --report-api-errors no --error-exitcode 9 --print-limit 20 \
     $P tests/check.lua tests/cuda/ops_spec.lua "$@" >"$log.new" 2>&1
@@ -109,7 +113,7 @@ one_sanitizer() { # tool, seconds, rows...
   rm -f "$log.new"
 }
 
-sanitize() { # the lists of rows, one a line, from the first on
+sanitize() { # lists of rows, separated by |: memcheck and racecheck of each in turn, while time is left
   for S in "$(command -v compute-sanitizer)" /usr/local/cuda*/bin/compute-sanitizer \
     /usr/local/cuda*/compute-sanitizer/compute-sanitizer /opt/nvidia/*/compute-sanitizer; do
     [ -f "$S" ] && break
@@ -127,19 +131,21 @@ sanitize() { # the lists of rows, one a line, from the first on
 
 # ---- all of it ----
 
+# What check, sanitize or bench does, without the time limit and the verdict. "== end" marks a complete log.
 part() {
   look_around || return
-  # What is chosen by measuring among many processes is not for the bench.
+  # The tests time kernels while other processes use the GPU; the benchmark must not use those choices.
   case $1 in bench) kept=build/gpu-bench-cache ;; *) kept=build/gpu-cache ;; esac
   export MGPU_CACHE="${MGPU_CACHE:-$kept}" MGPU_TEST_GPU=1
   case $1 in
   check) preflight; tests; sanitize "$QUICK" ;;
-  sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$REST|$QUICK" ;; # check begins with QUICK
+  sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$REST|$QUICK" ;; # check has begun with QUICK
   bench) shift && $P tests/bench/gpu.lua --python "${PYTHON:-python3}" --seconds $(($(left) - 10)) "$@" ;;
   esac
   echo "== end"
 }
 
+# The failures of a log, at most eight lines of each, and the totals.
 verdict() {
   grep -q '^== end' "$1" || grep -q '^FAIL preflight' "$1" || fail "$1" "cut off after $GPU_SECONDS s" | tee -a "$1"
   echo

@@ -1,4 +1,5 @@
--- Parallel equals serial on cuda devices: several on one GPU, on two GPUs, and beside other kinds.
+-- Parallel training gives the weights of serial training: on several cuda devices of one GPU, on two GPUs,
+-- and together with devices of other kinds.
 require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -30,7 +31,7 @@ local function fit(model, devices, options)
   local x = mgpu.rand({ 26, 12, 12, 1 }, { dtype = mgpu.ones { 1 }:dtype() })
   local y = mgpu.randint(0, 10, { 26 })
   mgpu.eval(x, y)
-  mgpu.seed(5) -- of the shuffles and dropout masks
+  mgpu.seed(5) -- for shuffling and dropout masks
   if options.home then
     model = mgpu.parallel.make_parallel(model, devices, { ps_device = options.home })
     devices = nil
@@ -46,7 +47,8 @@ local function same_weights(serial, parallel, tolerance)
   for i = 1, #a do check.near_norm(b[i]:reshape { -1 }, a[i]:reshape { -1 }, tolerance) end
 end
 
--- Twelve steps of sums in another order; batches of 10 and 6 leave a device of four with one row.
+-- The tolerance: twelve steps with sums in another order. The batches of 10 and 6 rows leave some of four
+-- devices with a single row.
 local function trains_alike(devices, options)
   in_float64(function()
     local serial, parallel = network(), network()
@@ -74,7 +76,7 @@ test("accumulated gradients on devices of one GPU", function()
   trains_alike(logical(2), { accumulate = 2 })
 end)
 
-test("a GPU beside a device of another kind: by way of the host", function()
+test("a GPU together with a device of another kind, through the host", function()
   trains_alike { "cuda:0", "ref:0", "cuda:0/1" }
 end)
 
@@ -84,9 +86,9 @@ test("two GPUs", function()
 end)
 
 for what, groups in pairs {
-  ["layers on devices of their own"] = { { "cuda:0", "cuda:0/1" }, { "cuda:0/2", "cuda:0/3" } },
-  -- the rows' devices meet on their streams, the layers' on the host
-  ["layers on GPUs of their own, each on both GPUs' halves"] =
+  ["pipeline: layers on different devices of one GPU"] = { { "cuda:0", "cuda:0/1" }, { "cuda:0/2", "cuda:0/3" } },
+  -- rows are exchanged by the GPUs' streams, layers through the host
+  ["pipeline: layers on different GPUs, each with two devices"] =
     { { "cuda:0", "cuda:0/1" }, { "cuda:1", "cuda:1/1" } },
 } do
   test(what, function()
@@ -107,7 +109,7 @@ for what, groups in pairs {
   end)
 end
 
-test("asynchronous training while the main thread uses the same GPU", function()
+test("asynchronous training on three devices of one GPU converges", function()
   local x, y = {}, {}
   for i = 1, 90 do
     local class = i % 3
@@ -125,8 +127,8 @@ test("asynchronous training while the main thread uses the same GPU", function()
   end
 end)
 
--- Otherwise the fastest kernel may add in any order.
-test("the same run twice is the same to the bit where that is asked for", function()
+-- Without deterministic mode the fastest kernel may add in any order.
+test("in deterministic mode two runs give the same bits", function()
   core.deterministic(true)
   local a, b = network(), network()
   local ok, problem = pcall(function()
@@ -138,7 +140,7 @@ test("the same run twice is the same to the bit where that is asked for", functi
   same_weights(a, b, 0)
 end)
 
-test("a model trained on two devices of a GPU goes on on one, and on ref", function()
+test("training continues on one device, then on ref, after two devices of a GPU", function()
   in_float64(function()
     local serial, moved = network(), network()
     fit(serial, "ref:0")
@@ -147,7 +149,7 @@ test("a model trained on two devices of a GPU goes on on one, and on ref", funct
     serial:set_devices "ref:0"
     local x, y = mgpu.ones { 10, 12, 12, 1 }, mgpu.zeros({ 10 }, { dtype = "int32" })
     local function step(model)
-      mgpu.seed(3) -- of the dropout mask
+      mgpu.seed(3) -- for the dropout mask
       model:train_on_batch(x, y)
     end
     step(serial)

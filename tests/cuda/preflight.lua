@@ -1,12 +1,13 @@
--- One training step, one convolution and one matmul on cuda:0, so that what is missing is seen at
--- once (run with MGPU_LOG=fallback,dispatch): wrong numbers are an error.
+-- A quick check of a GPU machine before the tests: one training step, one convolution and one matmul on
+-- cuda:0. on_gpu.sh runs it with MGPU_LOG=fallback,dispatch, so that its log shows which libraries are
+-- missing. Wrong numbers are an error.
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
 
 core.default_device "cuda:0"
 local L = mgpu.layers
 
--- Winograd's transforms have thirds: ones do not come out of them to the bit.
+-- A tolerance is needed even for ones: the transforms of a Winograd convolution contain thirds.
 local function expect(what, got, wanted)
   if not (math.abs(got / wanted - 1) < 2e-3) then error(("%s gave %g, not %g"):format(what, got, wanted), 0) end
 end

@@ -1,6 +1,6 @@
--- Recorded steps: what changes between the runs of a plan (addresses, the arena, draws, guards, errors)
--- changes nothing in its numbers. The fake CUDA is strict here: memory that was given back is never used
--- again, and a recording that touches it ends with an error.
+-- CUDA graphs of recorded steps: whatever changes between the runs of a plan (addresses, the arena, random
+-- numbers, failed guards, errors) must not change its results. The fake CUDA runs in strict mode here:
+-- freed memory is never reused, and a graph that touches it ends with an error.
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
 ffi.C.setenv("MGPU_FAKE_CUDA_STRICT", "1", 1)
@@ -12,7 +12,7 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
--- What fn gives on the GPU is what it gives on ref; fn is called with the device's name.
+-- fn(device name) must return the same numbers on cuda:0 and on ref.
 local function as_on_ref(fn, tolerance)
   local function on(name)
     mgpu.seed(3)
@@ -22,7 +22,7 @@ local function as_on_ref(fn, tolerance)
   check.near(on "cuda:0", on "ref:0", tolerance or 1e-5) -- float32 sums in another order
 end
 
--- 0, 1, ... as floats.
+-- 0, 1, ... n - 1 as float32.
 local function range(n) return mgpu.arange(n):to "float32" end
 
 local function numbers(list)
@@ -34,7 +34,7 @@ end
 -- ---- addresses ----------------------------------------------------------------------------------
 
 for _, count in ipairs { 2, 5, 40 } do
-  test(("arguments that alternate among %d buffers, with all results kept"):format(count), function()
+  test(("arguments alternate among %d buffers while all results are kept"):format(count), function()
     as_on_ref(function()
       local f = mgpu.jit(function(x, y) return (x * 2 + y):reshape { 3, 2 }, (x - y):sum() end)
       local buffers, kept = {}, {}
@@ -50,7 +50,7 @@ for _, count in ipairs { 2, 5, 40 } do
   end)
 end
 
-test("a variable whose value the caller holds gets new memory, the held ones stay", function()
+test("a variable whose value the caller holds gets new memory, and held values stay", function()
   as_on_ref(function()
     local v, w = mgpu.variable(range(5)), mgpu.variable(mgpu.ones { 5 })
     local step = mgpu.jit(function(x)
@@ -69,7 +69,7 @@ test("a variable whose value the caller holds gets new memory, the held ones sta
   end)
 end)
 
-test("a result that is another shape of a temporary is used further on", function()
+test("a result that is a reshaped temporary is also used within the plan", function()
   as_on_ref(function()
     local f, last = mgpu.jit(function(x)
       local r = (x * 2 + 1):reshape { 10, 100 }
@@ -80,7 +80,7 @@ test("a result that is another shape of a temporary is used further on", functio
   end)
 end)
 
-test("plans that take turns share an arena that grows", function()
+test("plans that take turns share an arena while it grows", function()
   as_on_ref(function()
     local plans, kept = {}, {}
     for i = 1, 6 do
@@ -98,7 +98,7 @@ test("plans that take turns share an arena that grows", function()
   end)
 end)
 
-test("a plan that follows one that was given up has recordings of its own", function()
+test("a new plan does not use the graphs of a collected one", function()
   as_on_ref(function()
     local kept, x = {}, range(7)
     for i = 1, 20 do
@@ -111,7 +111,7 @@ test("a plan that follows one that was given up has recordings of its own", func
   end)
 end)
 
-test("calls without elements, behind many others", function()
+test("empty tensors in a step with many calls", function()
   as_on_ref(function()
     local f = mgpu.jit(function(x, ...)
       local y, sums = x, {}
@@ -148,7 +148,7 @@ local function rows(n) return (range(n * 6) % 11):reshape { n, 6 } / 11 end
 for _, failing in ipairs { { 1 }, { 2 }, { 3 }, { 20 }, { 2, 3, 20 }, { 25 } } do
   local wrong = {}
   for _, step in ipairs(failing) do wrong[step] = true end
-  test(("a guard that fails in step %s leaves weights and draws as they were"):format(
+  test(("a guard that fails in step %s leaves weights and random state as they were"):format(
     table.concat(failing, ", ")), function()
     as_on_ref(function(name)
       local model, x = classifier(name), rows(9)
@@ -156,7 +156,7 @@ for _, failing in ipairs { { 1 }, { 2 }, { 3 }, { 20 }, { 2, 3, 20 }, { 25 } } d
       local bad = mgpu.full({ 9 }, 7, { dtype = "int32" })
       local step, raised = 1, 0
       while step <= 25 do
-        if wrong[step] then -- it is raised now or, from a device that works on, by the next reader
+        if wrong[step] then -- raised now or, since the device is asynchronous, by the next read
           wrong[step] = nil
           local ok = pcall(function()
             model:train_on_batch(x, bad)
@@ -176,7 +176,7 @@ for _, failing in ipairs { { 1 }, { 2 }, { 3 }, { 20 }, { 2, 3, 20 }, { 25 } } d
   end)
 end
 
-test("several steps at once", function()
+test("several steps per execution", function()
   as_on_ref(function(name)
     local model = classifier(name, { steps_per_execution = 3 })
     local x, y = rows(40), (range(40) % 3):to "int32"
@@ -185,7 +185,7 @@ test("several steps at once", function()
   end, 1e-4)
 end)
 
-test("each run of a recording draws anew, also between other plans' draws", function()
+test("each replay draws new random numbers, also if other plans draw in between", function()
   as_on_ref(function()
     local f = mgpu.jit(function() return mgpu.rand { 5 } end)
     local g = mgpu.jit(function(x) return mgpu.randn { 3 } + x, mgpu.rand { 2 } end)
@@ -212,8 +212,9 @@ long long fake_cuda_count(const char *what);
 ]]
 local fake_cuda = ffi.load "build/fake_cuda/libcuda.so.1"
 
--- The weights after steps in which the n-th of such calls fails, n = first .. last; steps that fail are
--- made again. In the second step all is recorded.
+-- Training steps in which the n-th call of `what` fails with `code`, n = first .. last; a failed step is
+-- repeated. The weights must be those of ref. Returns the number of failed steps. The second step is the one
+-- that is recorded.
 local function after_failures(what, code, first, last)
   local failures = 0
   as_on_ref(function(name)
@@ -236,18 +237,18 @@ end
 
 for _, what in ipairs { "cuLaunchKernel", "cuStreamUpdateCaptureDependencies", "cuStreamGetCaptureInfo",
   "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphLaunch" } do
-  test(what .. " fails while a step is recorded: nothing was done, and the step can be made again", function()
+  test(what .. " fails while a step is recorded: nothing was done, and the step can be repeated", function()
     check.truthy(after_failures(what, 1, 1, 6) > 0)
   end)
 end
 
 for _, what in ipairs { "cuGraphInstantiate", "cuStreamEndCapture", "cuStreamBeginCapture" } do
-  test(what .. " without memory: the steps go without recordings", function()
+  test(what .. " fails for want of memory: steps run without graphs", function()
     check.equal(after_failures(what, 2, -4, -1), 0) -- all calls
   end)
 end
 
-test("what the driver will not have recorded goes without from then on", function()
+test("a step that the driver refuses to record runs without a graph from then on", function()
   check.equal(after_failures("cuStreamEndCapture", 901, 1, 2), 0)
   local model, x, y = classifier "cuda:0", rows(9), (range(9) % 3):to "int32"
   fake_cuda.fake_cuda_fail("cuStreamEndCapture", 1, 901)
@@ -258,10 +259,10 @@ test("what the driver will not have recorded goes without from then on", functio
   check.equal(fake_cuda.fake_cuda_count "cuStreamBeginCapture", before)
 end)
 
-test("a graph that cannot be given other addresses is made anew", function()
+test("a graph that cannot be updated with new addresses is instantiated again", function()
   local before = fake_cuda.fake_cuda_count "cuGraphInstantiate"
   as_on_ref(function(name)
-    local n = 2200000 -- too many to be brought to another place
+    local n = 2200000 -- too large to be copied to the recorded address
     local f, kept, ends = mgpu.jit(function(x) return x * 2 + 1 end), {}, {}
     for i = 1, 40 do
       if i > 20 and name == "cuda:0" then fake_cuda.fake_cuda_fail("cuGraphExecUpdate", 1, 910) end

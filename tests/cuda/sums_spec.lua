@@ -1,4 +1,5 @@
--- A fused group and the sums of one of its results' columns as one pass: the gradient of a bias.
+-- Fused groups that also sum the columns of one of their results in the same pass (kernels/fused_sums.h):
+-- the gradient of a bias together with that of its activation.
 local device = require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -9,7 +10,7 @@ local ops = core.ops
 
 local count = check.count
 
--- All axes but the last.
+-- The numbers of all axes but the last.
 local function rows_of(shape)
   local axes = {}
   for i = 1, #shape - 1 do axes[i] = i end
@@ -25,7 +26,7 @@ local function numbers(shape, dtype, on)
   return mgpu.tensor(values, { device = on, dtype = "float64" }):to(dtype):reshape(shape)
 end
 
--- What `fn` gives for tensors of these shapes on a device, as lists.
+-- The results of fn for tensors of these shapes on a device, as lists of numbers.
 local function results(fn, shapes, dtype, on)
   local given = {}
   for i, shape in ipairs(shapes) do given[i] = numbers(shape, dtype, on) end
@@ -35,7 +36,7 @@ local function results(fn, shapes, dtype, on)
   return made
 end
 
--- To `tolerance` times the largest number.
+-- fn must give the same on cuda:0 and ref, up to `tolerance` times the largest number.
 local function agree(fn, shapes, dtype, tolerance)
   local expected, got = results(fn, shapes, dtype, "ref:0"), results(fn, shapes, dtype, "cuda:0")
   for r = 1, #expected do
@@ -50,29 +51,29 @@ local function agree(fn, shapes, dtype, tolerance)
   end
 end
 
--- Sums in another order and width than the reference's, of what is rounded alike.
+-- ref adds in another order and in double; the summands are rounded the same way.
 local TOLERANCE = { float32 = 2e-6, float16 = 1e-3, bfloat16 = 8e-3, float64 = 1e-12 }
 
--- dz and db of relu(x + b), for y = relu(x + b).
+-- The gradients dz and db of y = relu(x + b).
 local function relu_backward(y, dy)
   local dz = ops.where(ops.gt(y, 0), dy * 0.5, 0)
   return dz, dz:sum { axis = rows_of(y:shape()) }
 end
 
--- Many rows; a few, of many columns; columns that are no multiple of a vector, with rows that are and
--- that are not; one column; one row; more columns than a block has, by one.
+-- Many rows; few rows of many columns; columns that are no multiple of a vector; one column; one row; one
+-- vector more columns than a block has.
 local SHAPES = { { 64, 40, 32 }, { 2, 3, 11000 }, { 8192, 10 }, { 33, 45, 45 }, { 65536, 1 }, { 70001, 1 },
   { 1, 70000 }, { 300, 257 }, { 70, 1028 } }
 
 for dtype, tolerance in pairs(TOLERANCE) do
   for _, shape in ipairs(SHAPES) do
-    test(("sums are ref's: %s, %s"):format(dtype, table.concat(shape, " x ")), function()
+    test(("column sums are those of ref: %s, %s"):format(dtype, table.concat(shape, " x ")), function()
       agree(relu_backward, { shape, shape }, dtype, tolerance)
     end)
   end
 
-  test("sums are ref's with inputs along rows and columns, and of one of several results: " .. dtype, function()
-    -- with the formula of batch normalisation
+  test("column sums with broadcast inputs, and of one of several results: " .. dtype, function()
+    -- the formula of batch normalisation's gradient
     for _, shape in ipairs { { 64, 33, 32 }, { 9, 90, 90 } } do
       local channels = { shape[3] }
       agree(function(x, dy, mean, slope, offset)
@@ -88,14 +89,14 @@ for dtype, tolerance in pairs(TOLERANCE) do
   end)
 end
 
-test("a group computed with doubles sums its float32", function()
+test("a group that computes in double sums its float32 result", function()
   agree(function(x, i)
     local y = (x * i:to "float64"):to "float32"
     return y, y:sum { axis = 1 }
   end, { { 700, 100 }, { 700, 100 } }, "float32", TOLERANCE.float32)
 end)
 
-test("the same numbers give the same bits, and those that are not finite stay in their column", function()
+test("equal inputs give equal bits, and infinite or NaN elements affect only their column", function()
   local x = numbers({ 3000, 30 }, "float32", "cuda:0")
   local at = ops.eq(ops.iota { shape = { 3000, 30 }, axis = 2, dtype = "int32" }, 7)
   local step = mgpu.jit(function(v, where) return ops.where(where, v / 0, v * 3):sum { axis = 1 } end)
@@ -108,21 +109,21 @@ test("the same numbers give the same bits, and those that are not finite stay in
   end
 end)
 
-test("a float32 sum of many stays near the exact one", function()
+test("a float32 column sum of many rows stays near the exact sum", function()
   local sums = mgpu.jit(function(x) return (x * 0.5):sum { axis = 1 } end)(mgpu.full({ 300000, 3 }, 0.2))
   for _, v in ipairs(sums:totable()) do check.near(v, 300000 * 0.10000000149011612, 2e-6) end
 end)
 
-test("sums take an input's place only when all is read", function()
+test("the sums reuse the memory of an input only after it was read", function()
   local function fn(x, b)
-    local shift = ops.exp(b) -- dies here
+    local shift = ops.exp(b) -- its last use is here, so its memory could be reused
     local y = x - shift
     return y, y:sum { axis = 1 } * 0.5
   end
   agree(fn, { { 9000, 8 }, { 8 } }, "float32", TOLERANCE.float32)
 end)
 
--- x and y of a max pool of {8, 64, 64, 12} with windows of 2 by 2, and the sums of dx.
+-- The gradient of a 2 x 2 max pool behind a relu, and its column sums.
 local function pool_backward(strides)
   return function(x, dy)
     local how = { size = { 2, 2 }, strides = { strides, strides } }
@@ -133,7 +134,7 @@ local function pool_backward(strides)
 end
 
 for dtype, tolerance in pairs(TOLERANCE) do
-  test("sums are ref's behind a max pool: " .. dtype, function()
+  test("column sums behind a max pool: " .. dtype, function()
     agree(pool_backward(2), { { 8, 64, 64, 12 }, { 8, 32, 32, 12 } }, dtype, tolerance)
     agree(pool_backward(1), { { 8, 33, 33, 12 }, { 8, 32, 32, 12 } }, dtype, tolerance)
   end)
@@ -141,9 +142,9 @@ end
 
 if device.real then return end
 
--- ---- which steps are joined ---------------------------------------------------------------------
+-- ---- which steps are fused ---------------------------------------------------------------------
 
--- A script in a process of its own -> what it prints, with the kernels that are chosen.
+-- Runs a script in a process of its own -> its output, with the log of the chosen kernels.
 local runs = 0
 local function run(script, settings)
   runs = runs + 1
@@ -160,7 +161,7 @@ local function count_of(text, pattern) return select(2, text:gsub(pattern, "")) 
 
 local JOINED = "fused [^\n]*: generated with sums\n"
 
-test("the gradient of a convolution's bias is made with that of its relu", function()
+test("the gradient of a convolution's bias is fused with that of its relu", function()
   local output = run [[
 local x, w = mgpu.variable(mgpu.ones { 8, 32, 32, 3 }), mgpu.variable(mgpu.ones { 3, 3, 3, 12 })
 local b, v = mgpu.variable(mgpu.ones { 12 }), mgpu.ones { 8, 30, 30, 12 }
@@ -177,7 +178,7 @@ print(unpack(grads[2]:totable()))
   check.equal(count_of(output, "sum float32[^\n]*: generated\n"), 1) -- the loss
 end)
 
-test("the sums cost two launches, the group's and that of a few parts", function()
+test("column sums cost one more launch, which adds the partial sums", function()
   local function launches(script)
     local log = check.path "calls"
     run("local x = mgpu.ones { 9000, 8 }\nmgpu.eval(x)\n" .. script, "MGPU_FAKE_CUDA_LOG=" .. log)
@@ -187,24 +188,24 @@ test("the sums cost two launches, the group's and that of a few parts", function
   check.equal(launches "mgpu.eval(mgpu.jit(function(v) return v * 2, (v * 2):sum { axis = 1 } end)(x))", alone + 1)
 end)
 
--- what it is, a function of x {9000, 8}, w {9000, 8}, i {9000, 8} of int32 and small {900, 8}, all
--- ones; its results' sum; how many are joined
+-- A name; a function of x {9000, 8}, w {9000, 8}, i {9000, 8} of int32 and small {900, 8}, all ones; the sum
+-- of its result; how many fused groups have sums.
 for _, case in ipairs {
   { "sums of a reshaped result", "function(x) return (x * 2):reshape({ 90, 100, 8 }):sum { axis = { 1, 2 } } end",
     144000, 1 },
   { "two groups with sums", "function(x, w) return (x * 2):sum { axis = 1 } + ops.matmul(x * 2, ops.exp(w) * 0,"
     .. " { transpose_b = true }):sum() + ops.exp(ops.cumsum(x, { axis = 1 }) * 0):sum { axis = 1 } end", 216000, 2 },
-  { "sums that are kept as an axis", "function(x) return (x * 2):sum { axis = 1, keepdims = true } end", 144000, 1 },
-  { "two results' sums, of which one goes along",
+  { "sums with keepdims", "function(x) return (x * 2):sum { axis = 1, keepdims = true } end", 144000, 1 },
+  { "sums of two results, of which one is fused",
     "function(x) return (x * 2):sum { axis = 1 } + (x * 2 + 1):sum { axis = 1 } end", 360000, 1 },
   { "sums over other axes", "function(x) return (x * 2):sum { axis = 2 } + (x * 3):sum() / 9000 end", 360000, 0 },
-  { "sums of other columns", "function(x) return (x * 2):reshape({ 4500, 16 }):sum { axis = 1 } end", 144000, 0 },
-  { "sums of what a group reads", "function(x) return (x * 2):sum() + x:sum { axis = 1 } end", 8 * 153000, 0 },
+  { "sums of regrouped columns", "function(x) return (x * 2):reshape({ 4500, 16 }):sum { axis = 1 } end", 144000, 0 },
+  { "sums of an input of the group", "function(x) return (x * 2):sum() + x:sum { axis = 1 } end", 8 * 153000, 0 },
   { "sums of integers", "function(_, _, i) return (i * 2):sum { axis = 1 } end", 144000, 0 },
-  { "sums of few", "function(_, _, _, small) return (small * 2):sum { axis = 1 } end", 14400, 0 },
+  { "sums of few rows", "function(_, _, _, small) return (small * 2):sum { axis = 1 } end", 14400, 0 },
 } do
   local name, fn, sum, joined = unpack(case)
-  test(name .. (joined > 0 and " are joined with it" or " are a step of their own"), function()
+  test(name .. (joined > 0 and " are fused" or " are a separate step"), function()
     local output = run(([[
 local function ones(...) return mgpu.ones({ ... }) end
 local x, w, i, small = ones(9000, 8), ones(9000, 8), ones(9000, 8):to "int32", ones(900, 8)
@@ -216,7 +217,7 @@ print("sum", mgpu.jit(%s)(x, w, i, small):sum():item())
   end)
 end
 
-test("sums behind a max pool are joined if its windows do not overlap", function()
+test("sums behind a max pool are fused if its windows do not overlap", function()
   local script = [[
 local x, dy = mgpu.ones { 8, 64, 64, 12 }, mgpu.ones { 8, SIZE, SIZE, 12 }
 mgpu.eval(x, dy)
@@ -242,7 +243,7 @@ print("sums", sums:count(), sums:sum():item())
   check.equal({ sum, joined }, { 8 * 63 * 63 * 12 * 2, 0 })
 end)
 
-test("what is wanted with a product's other gradient stays cuBLASLt's", function()
+test("sums that cuBLASLt can make as an epilogue are left to it", function()
   local output = run [[
 local x, z = mgpu.ones { 9000, 8 }, mgpu.ones { 9000, 16 }
 mgpu.eval(x, z)
@@ -257,7 +258,7 @@ print("sums", w:sum():item(), b:sum():item())
   check.equal(count_of(output, "sum float32{9000, 16}: generated"), 0)
 end)
 
-test("what variables become is summed on the way, too", function()
+test("sums of new values of variables are fused too", function()
   local output = run [[
 local a, b = mgpu.variable(mgpu.ones { 9000, 8 }), mgpu.variable(mgpu.ones { 8000, 10 })
 local sums = mgpu.variable(mgpu.zeros { 8 })
@@ -274,7 +275,7 @@ print("sums", a:value():sum():item(), b:value():sum():item(), sums:value():sum()
   check.equal(count_of(output, JOINED), 2)
 end)
 
-test("without a compiler both run on the host, apart", function()
+test("without NVRTC the group and the sums run on the host, separately", function()
   local folder = check.path "no_compiler"
   check.run(("mkdir -p %s; cp build/fake_cuda/libcuda.so.1 build/fake_cuda/kernels.so %s"):format(folder, folder))
   local path = check.path "script.lua"

@@ -1,5 +1,5 @@
--- The zoo on a cuda device: each model takes a training step and predicts, and no op of it is left to
--- the host.
+-- The model zoo on a cuda device: each model trains and predicts, and every op has a kernel there: none
+-- falls back to the host.
 local device = require "tests.cuda.device"
 local check = require "check"
 local mgpu = require "mgpu"
@@ -8,7 +8,7 @@ local test = check.test
 
 local MODELS = { lenet5 = { 28, 28, 1 }, mnist_cnn = { 28, 28, 1 }, mlp = { 28, 28, 1 } }
 
--- What a process says about ops without a kernel.
+-- Runs a script -> its log of ops that fell back to the host; "": none.
 local function fallbacks(script)
   local path = check.path "script.lua"
   check.write(path, script)
@@ -18,7 +18,7 @@ local function fallbacks(script)
 end
 
 for name, shape in pairs(MODELS) do
-  test(name .. " trains and predicts without the host's help", function()
+  test(name .. " trains and predicts without host fallback", function()
     if name == "mnist_cnn" and not device.real then check.skip "too slow on the fake CUDA" end
     for _, precision in ipairs { "float32", "mixed_float16" } do
       local out = fallbacks(([[
@@ -37,7 +37,7 @@ model:predict(x)
   end)
 end
 
-test("every model of the zoo is tried", function()
+test("every model of the zoo is tested", function()
   local listed = {}
   for file in io.popen("ls models"):lines() do
     local name = file:match "^(.*)%.lua$"
