@@ -358,9 +358,9 @@ static void memory_ends_and_what_was_given_back_is_none(void **state) {
     OK(cuMemFreeAsync(b, g->stream));
 }
 
-/* Each mistake of the kernel `wrong` is an error, of the launch or when the stream is waited for, and
- * stays one until the GPU is revived; then other kernels run again. Impossible launches are refused
- * without an effect. */
+/* Each mistake of the kernel `wrong` is an error, of the launch or when the stream is waited for,
+ * and stays one until the GPU is revived; then other kernels run again. Impossible launches are
+ * refused without an effect. */
 static void wrong_kernels_are_found_out(void **state) {
     gpu *g = *state;
     static const CUresult wanted[] = {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_ILLEGAL_ADDRESS,

@@ -22,6 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fake_cuda_counter *counters[COUNTERS];
 static int n_counters;
 static CUresult lost; /* the fatal error; CUDA_SUCCESS: none */
+/* Whether MGPU_FAKE_CUDA_FAIL was read, which happens at the first call of any function. */
 static bool has_read_requests;
 
 void fake_cuda_lock(void) {
@@ -56,6 +57,7 @@ static void read_requests(void) {
     char name[128];
     int n, error, length;
     has_read_requests = true;
+    /* One request after another; at the first that cannot be read it stops. */
     while (text && sscanf(text, "%127[^:]:%d:%d%n", name, &n, &error, &length) == 3) {
         fake_cuda_counter *c = find_counter(name);
         c->fail_in = n;
@@ -75,12 +77,14 @@ fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, co
     return c;
 }
 
+/* Counts something that is no call: a kernel launch, or the replay of a node. */
 void fake_cuda_add(fake_cuda_counter *c) {
     fake_cuda_lock();
     c->count++;
     fake_cuda_unlock();
 }
 
+/* A name that was never counted gives 0, and gets a counter. */
 long long fake_cuda_count(const char *what) {
     fake_cuda_lock();
     const long long n = find_counter(what)->count;
@@ -120,6 +124,8 @@ int fake_cuda_enter(const char *function) {
     fake_cuda_counter *c = find_counter(function);
     int error = harmless ? 0 : (int)lost;
     c->count++;
+    /* fail_in counts down to the call that fails; a negative one never reaches 0 and fails each
+     * call. */
     const bool due = c->fail_in < 0 || (c->fail_in > 0 && --c->fail_in == 0);
     if (due && !error) {
         error = c->error;

@@ -137,6 +137,7 @@ static void run_product(void *args) {
     const job *w = args;
     const int64_t inner = (int64_t)(w->what.turn_a ? w->a.rows : w->a.columns);
     if (w->what.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_a(w, inner);
+    /* An operand that overlaps the workspace would be destroyed: the result shows it. */
     if (w->workspace) memset(w->workspace, 0x5a, w->bytes);
     for (int64_t z = 0; z < w->d.batch; z++) {
         const char *a = (const char *)w->at_a + (size_t)(z * w->a.stride) * size_of(w->a.type);
@@ -327,6 +328,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         return CUBLAS_STATUS_INVALID_VALUE; /* the bias must be set before, with its alignment */
     for (int i = 0; i < OFFERED && i < wanted; i++) {
         list[i] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
+        /* Refused in its own entry, as the real library may do: the caller must look at each state.
+         */
         if (i == 0) list[i].state = CUBLAS_STATUS_NOT_SUPPORTED;
         list[i].algo.data[0] = (uint64_t)i;
         list[i].workspaceSize = i == OFFERED - 1 ? SCRATCH : 0;
@@ -355,12 +358,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
     memcpy(&w.a, la, sizeof w.a);
     memcpy(&w.b, lb, sizeof w.b);
     memcpy(&w.d, ld, sizeof w.d);
-    w.alpha = load(alpha, p->scale, 0);
+    w.alpha = load(alpha, p->scale, 0); /* the host's, of the scale type; beta is always 0 */
     if (!handle || !fits(p, &w.a, &w.b, &w.d) || !algo || !algo->data[0])
         return CUBLAS_STATUS_INVALID_VALUE;
+    /* Algorithm 2 needs its workspace, in device memory. */
     if (algo->data[0] == 2 && (bytes < SCRATCH || !fake_cuda_owns(workspace, bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (bytes && (uintptr_t)workspace % 256) return CUBLAS_STATUS_INVALID_VALUE;
+    /* The alignment that our code promises in the preference. */
     if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!fake_cuda_owns(a, extent(&w.a)) || !fake_cuda_owns(b, extent(&w.b)) ||

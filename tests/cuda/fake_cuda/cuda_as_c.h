@@ -195,6 +195,7 @@ FAKE_CUDA_ROUNDED(d, double, sqrt)
 #define __powf powf
 #define __fdividef(a, b) ((float)(a) / (float)(b))
 #define __saturatef(v) fminf(fmaxf(v, 0.0f), 1.0f)
+/* Functions that CUDA has and C lacks. */
 #define exp10f(v) powf(10.0f, v)
 #define rsqrtf(v) (1.0f / sqrtf(v))
 #define rsqrt(v) (1.0 / sqrt(v))
@@ -256,6 +257,7 @@ DEVICE double fake_cuda_erfcinv(double v) {
 
 /* ---- 16-bit floats: the conversions of core/dtype.c, where a GPU has instructions ---- */
 
+/* Subnormal halves are exact multiples of 2^-24. */
 DEVICE float mg_f16_to_float(uint16_t v) {
     const uint32_t sign = (uint32_t)(v & 0x8000u) << 16, exponent = (v >> 10) & 31u, m = v & 0x3ffu;
     if (exponent == 0) return copysignf((float)m * 0x1p-24f, __uint_as_float(sign));
@@ -263,6 +265,7 @@ DEVICE float mg_f16_to_float(uint16_t v) {
                            (m << 13));
 }
 
+/* To nearest, ties to even; infinite from 65520 on; subnormal below 2^-14. */
 DEVICE uint16_t mg_float_to_f16(float v) {
     const uint32_t u = __float_as_uint(v), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
     if (magnitude > 0x7f800000u)

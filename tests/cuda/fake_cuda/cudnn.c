@@ -169,6 +169,7 @@ static bool read_pointwise(const descriptor *op, work *w) {
         !read_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &y) || !same_tensor(&x, &w->y) ||
         !x.is_virtual || w->relu)
         return false;
+    /* The bias has one element per channel and is broadcast over everything else. */
     if (mode == CUDNN_POINTWISE_ADD) {
         if (w->bias || !read_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &w->b) ||
             w->b.dim[0] != 1 || w->b.dim[1] != y.dim[1] || w->b.dim[2] != 1 || w->b.dim[3] != 1)
@@ -210,6 +211,7 @@ static cudnnStatus_t list_engines(const descriptor *d, int64_t most, int64_t *n,
     work w;
     read_attribute(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (!graph || !read_graph(graph, &w)) return dnn_say(CUDNN_STATUS_BAD_PARAM, "a wrong graph");
+    /* Heuristic mode A lists all three, the fallback mode only the plain one. */
     const int *engines = mode == CUDNN_HEUR_MODE_FALLBACK ? fallback : mode_a;
     *n = mode == CUDNN_HEUR_MODE_FALLBACK ? 1 : N_ENGINES;
     if (limits && strcmp(limits, "plain") == 0 && (w.bias || w.relu)) *n = 0;
@@ -272,12 +274,13 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     if (!read_attribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
         !handle)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
-    ((cudnnHandle_t)handle)->plans = true;
+    ((cudnnHandle_t)handle)->plans = true; /* see cudnn_handle.h */
     if (text)
         return take_text(text, &d->work) ? CUDNN_STATUS_SUCCESS
                                          : dnn_say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");
     if (!config || !read_graph(config->graph, &d->work))
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants an engine's configuration");
+    /* Engines differ in their workspace, so that choices between them have consequences. */
     d->work.engine = config->engine;
     d->work.workspace_bytes = 256u * (unsigned)(config->engine + 1);
     return CUDNN_STATUS_SUCCESS;
@@ -327,6 +330,7 @@ static bool is_complete(const descriptor *d) {
     work w = {0};
     tensor t;
     switch ((int)d->type) {
+    /* A tensor is read through a descriptor that refers to it, so one is made up. */
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {
         void *self = (void *)(uintptr_t)d;
         attribute a = {0, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &self};
@@ -373,6 +377,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
     switch ((int)name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return list_engines(d, most, n, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE: return give_engine(d, n, values);
+    /* Notes: with most = 0 only their number is asked for. */
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
         *n = d->engine == UNORDERED;
         if (*n && most)

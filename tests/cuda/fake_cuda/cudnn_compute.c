@@ -40,7 +40,7 @@ void dnn_store(const tensor *t, int64_t i, double value) {
         ((_Float16 *)to)[i] = (_Float16)v;
     } else {
         memcpy(&bits, &v, sizeof bits);
-        if (v != v)
+        if (v != v) /* rounding could carry a NaN into an infinity */
             bits |= 0x400000u;
         else
             bits += 0x7fffu + ((bits >> 16) & 1u);
@@ -66,6 +66,7 @@ bool dnn_is_owned(const tensor *t) {
 /* x {n, c, h, w}, w {k, c / groups, r, s}, y {n, k, p, q}: the groups follow from the channels. */
 bool dnn_is_consistent(const work *w) {
     const int64_t *x = w->x.dim, *f = w->w.dim, *y = w->y.dim;
+    /* groups = x channels / filter channels; each has as many filters. */
     if (x[0] != y[0] || f[0] != y[1] || x[1] % f[1] || f[0] % (x[1] / f[1])) return false;
     for (int i = 0; i < 2; i++) {
         const int64_t room = x[2 + i] + w->before[i] + w->after[i];
@@ -90,7 +91,7 @@ static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c
     const int64_t group = k / (w->w.dim[0] / (w->x.dim[1] / w->w.dim[1]));
     const int64_t at_w = dnn_offset(&w->w, k, c, r, s);
     const tensor *result = dnn_result_of(w);
-    if (in_row < 0 || in_row >= w->x.dim[2]) return;
+    if (in_row < 0 || in_row >= w->x.dim[2]) return; /* padding */
     for (int64_t column = 0; column < w->y.dim[3]; column++) {
         const int64_t in = column * w->strides[1] + s * w->dilations[1] - w->before[1];
         if (in < 0 || in >= w->x.dim[3]) continue;
@@ -140,7 +141,7 @@ void dnn_convolve(void *args) {
     const work *w = args;
     double *sum = calloc((size_t)dnn_extent(dnn_result_of(w)), sizeof *sum);
     if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
-    if (!sum) abort();
+    if (!sum) abort(); /* there is nobody to report it to */
     convolve(w, sum);
     store_result(w, sum);
     free(sum);

@@ -11,8 +11,10 @@
 
 /* contexts[i] is GPU i; the first n_devices of them exist after cuInit. */
 static struct CUctx_st contexts[FAKE_CUDA_GPUS];
+/* Set by the first cuInit that finds a GPU. */
 static int n_devices;
 static bool started;
+/* The context that cuCtxSetCurrent made current on this thread. */
 static _Thread_local CUcontext current;
 
 /* ---- starting ---- */
@@ -43,6 +45,7 @@ CUresult cuInit(unsigned flags) {
     const long long n = setting("MGPU_FAKE_CUDA_GPUS", 2);
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     fake_cuda_lock();
+    /* A process reads the environment once: later changes have no effect. */
     if (!started) n_devices = visible(n < FAKE_CUDA_GPUS ? (int)n : FAKE_CUDA_GPUS);
     for (int i = 0; i < n_devices && !started; i++) {
         contexts[i].device = i;
@@ -58,6 +61,7 @@ bool fake_cuda_started(void) {
     return started;
 }
 
+/* GPU numbers are those after CUDA_VISIBLE_DEVICES. */
 CUcontext fake_cuda_context_of(CUdevice device) {
     return device >= 0 && device < n_devices ? &contexts[device] : NULL;
 }
@@ -66,6 +70,7 @@ CUcontext fake_cuda_current(void) {
     return current;
 }
 
+/* For libraries without handles of their own for GPUs, such as NCCL. */
 int fake_cuda_gpu(void) {
     const CUcontext mine = fake_cuda_current();
     return mine ? mine->device : -1;
@@ -104,6 +109,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     return CUDA_SUCCESS;
 }
 
+/* The name says that it is no real GPU wherever devices are listed. */
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     ENTER(cuDeviceGetName);
     if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -111,6 +117,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+/* What MGPU_FAKE_CUDA_MEMORY says; pools cannot take more. */
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     ENTER(cuDeviceTotalMem);
     const CUcontext context = fake_cuda_context_of(device);
@@ -121,6 +128,7 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
 
 /* An attribute that is not in the table is an error that names it, so that the table gets it. */
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    /* An H100, but for the multiprocessors. */
     const struct {
         CUdevice_attribute attribute;
         int value;
@@ -172,6 +180,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+/* The last release does not free memory: our code must do that itself. */
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     ENTER(cuDevicePrimaryCtxRelease);
     if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;

@@ -37,6 +37,7 @@ static void clear_graph(struct CUgraph_st *g) {
 /* Copies the node with its arguments and dependencies, and finds its counter of replays. */
 bool fake_cuda_graph_add(CUgraph g, const fake_cuda_node *like) {
     fake_cuda_places waits = {0};
+    /* Grows geometrically, so that long captures stay linear. */
     if (g->n == g->room) {
         fake_cuda_node *more = realloc(g->nodes, (g->room * 2 + 32) * sizeof *more);
         if (!more) return false;
@@ -74,6 +75,8 @@ static size_t *find_order(const struct CUgraph_st *g) {
     size_t *order = malloc((g->n + 1) * sizeof *order);
     bool *done = calloc(g->n + 1, sizeof *done);
     for (size_t k = 0; k < g->n && order && done; k++) {
+        /* From the end: the last node that is not done and whose dependencies are. One exists,
+           since a node depends on earlier ones only. */
         size_t i = g->n - 1;
         while (done[i] || !may_run(&g->nodes[i], done)) i--;
         order[k] = i;
@@ -159,6 +162,7 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRes
     info->result =
         same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (!same) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    /* The order stays: it depends on the topology only. */
     if (!copy_graph(&fresh, graph)) {
         clear_graph(&fresh);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -69,6 +69,7 @@ static void *open_image(const void *image) {
 static CUresult open_object(const void *image, void **object) {
     int magic;
     memcpy(&magic, image, sizeof magic);
+    /* A fatbin, whichever it is: kernels.so has the kernels of all of them. */
     if (magic == FATBIN_IMAGE || magic == FATBIN) {
         *object = open_beside("kernels.so");
     } else if (memcmp(image, ELFMAG, SELFMAG) == 0) {
@@ -190,7 +191,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
     launch *l = aligned_alloc(16, (bytes + 15) / 16 * 16);
     if (!l) return CUDA_ERROR_OUT_OF_MEMORY;
     *l = (launch){.kernel = f->kernel, .blocks = blocks, .threads = threads, .shared = shared};
-    memcpy(l->params, params[0], f->kernel->bytes);
+    memcpy(l->params, params[0], f->kernel->bytes); /* copied, as CUDA does at the launch */
     const CUresult r = fake_cuda_enqueue(stream, f->name, run_launch, l, bytes);
     free(l);
     if (r == CUDA_SUCCESS) fake_cuda_add(f->starts);

@@ -149,6 +149,7 @@ static void run_collective(const work *w) {
 static bool go_on(const group *g, int i, size_t *done) {
     const work *w = &g->parts[i];
     const size_t bytes = w->count * size_of(w->type);
+    /* Is an earlier message of this kind with this peer still under way? */
     for (int k = 0; k < i; k++) {
         const work *other = &g->parts[k];
         if (other->what == w->what && other->peer == w->peer &&
@@ -261,6 +262,7 @@ static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream,
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
         return ncclInvalidArgument;
+    /* A communicator cannot be used before all ranks have joined. */
     if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);
     if ((w.in && bytes && !fake_cuda_owns(w.in, bytes)) ||
@@ -331,6 +333,7 @@ ncclResult_t ncclGroupStart(void) {
 /* The outermost end starts what was collected. */
 ncclResult_t ncclGroupEnd(void) {
     if (--depth) return ncclSuccess;
+    /* A group that makes non-blocking communicators returns before they are joined. */
     const bool later = joins;
     joins = false;
     return n_parts ? start_group() : later ? ncclInProgress : ncclSuccess;
@@ -379,6 +382,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
     if (*state == ncclSuccess && comm->finalized && is_held(comm)) *state = ncclInProgress;
     if (*state != ncclSuccess || !comm->begun) return ncclSuccess;
     *state = ncclInProgress;
+    /* Only the thread that began the group moves it on, after a few polls. */
     if (!pthread_equal(comm->thread, pthread_self()) || --comm->polls > 0) return ncclSuccess;
     group *begun = comm->begun;
     comm->begun = NULL;

@@ -96,6 +96,7 @@ team *team_join(const ncclUniqueId *id, int n, int rank, int gpu) {
     if (!t) return NULL;
     lock(t);
     t->n = n;
+    /* A rank is present from here on: team_state looks at its process. */
     t->members[rank] = (member){.pid = getpid(), .gpu = gpu};
     if (++t->joined == n) unlink(id->internal);
     change(t);
@@ -149,6 +150,7 @@ static void wait_a_moment(team *t) {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 100000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    /* The condition variable returns with the mutex, also if its last owner died. */
     if (pthread_cond_timedwait(&t->changed, &t->mutex, &until) == EOWNERDEAD)
         pthread_mutex_consistent(&t->mutex);
 }
@@ -166,7 +168,7 @@ bool team_wait(team *t, int rank, long *seen) {
 bool team_meet(team *t, int rank) {
     lock(t);
     const long round = t->round;
-    if (++t->arrived == t->n) {
+    if (++t->arrived == t->n) { /* the last one: all go on */
         t->arrived = 0;
         t->round++;
         change(t);

@@ -55,6 +55,7 @@ static void *read_file(const char *path, size_t *bytes) {
 /* Makes all folders that lead to a path. */
 static void make_folders(const char *path) {
     char part[PATH];
+    /* A folder that exists already is no error. */
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
         mkdir(part, 0777);
@@ -156,6 +157,7 @@ static nvrtcResult compile_for_real(struct _nvrtcProgram *p, const real *r,
     size_t bytes = 0;
     int n_list = 1;
     for (int i = 0; i < n && n_list < 32; i++)
+        /* The caller's options, with another architecture in front. */
         if (!is_architecture(options[i])) list[n_list++] = options[i];
     nvrtcResult result = r->create(&program, p->source, p->name, p->n_headers,
                                    (const char *const *)p->headers, (const char *const *)p->names);
@@ -198,6 +200,7 @@ static bool run_gcc(char *const *args, const char *log) {
     posix_spawn_file_actions_t actions;
     pid_t child;
     int status = -1;
+    /* stdout and stderr both go to the log. */
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
@@ -226,6 +229,7 @@ static bool compile_as_c(struct _nvrtcProgram *p, const char *object, uint64_t h
     snprintf(source, sizeof source, "%.3900s.%d.c", object, (int)gettid());
     snprintf(made, sizeof made, "%.3900s.%d", object, (int)gettid());
     snprintf(log, sizeof log, "%.3900s.%d.log", object, (int)gettid());
+    /* Messages name the program, not the file in the cache. */
     snprintf(before, sizeof before, "#line 1 \"%.200s\"\n", p->name);
     Dl_info self;
     dladdr((const void *)(uintptr_t)&fake_cuda_enter, &self);
@@ -255,7 +259,7 @@ static bool compile_as_c(struct _nvrtcProgram *p, const char *object, uint64_t h
                     (char *)"-lm",
                     NULL};
     if (!write_headers(p, include) || !write_file(source, before, p->source)) {
-        p->log = strdup("the fake CUDA's cache cannot be written");
+        p->log = strdup("the cache of the fake NVRTC cannot be written");
         return false;
     }
     const bool good = run_gcc(args, log) && rename(made, object) == 0;
@@ -286,6 +290,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *option
     snprintf(object, sizeof object, "%.4000s/%016llx.so", cache_folder(kept),
              (unsigned long long)key);
     make_folders(object);
+    /* The proof comes first, also for a cached object: it may have been compiled without. */
     if (path && *path) {
         const nvrtcResult result = compile_for_real_once(p, path, key, n, options);
         if (result != NVRTC_SUCCESS) return result;

@@ -62,6 +62,7 @@ CUresult fake_cuda_queue_add(fake_cuda_queue **queue, fake_cuda_work *work, void
     pthread_mutex_lock(&q->mutex);
     *q->last = j;
     q->last = &j->next;
+    /* No thread: start one, which ends by itself when the list is empty. */
     if (!q->working) {
         q->working = true;
         if (pthread_create(&thread, NULL, do_all, q) != 0) abort();

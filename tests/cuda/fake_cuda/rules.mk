@@ -1,4 +1,4 @@
-# the fake CUDA libraries, and the kernels as C, in build/fake_cuda: see fake_cuda.h.
+# Builds the fake CUDA libraries, and the kernels compiled as C, into build/fake_cuda: see fake_cuda.h.
 
 FAKE_CUDA      := build/fake_cuda
 FAKE_CUDA_DIR  := tests/cuda/fake_cuda
@@ -19,7 +19,7 @@ ifeq ($(wildcard $(CUDA)/include/cuda.h),)
 fake_cuda:
 	@echo 'fake_cuda: skipped: there is no $(CUDA)/include/cuda.h'
 else
-fake_cuda: $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)) ## fakes for CUDA's libraries, for tests
+fake_cuda: $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)) ## the fake CUDA libraries, for tests without a GPU
 CUDA_TEST_C := $(wildcard tests/cuda/test_*.c)
 test test-fast fault cover-run: fake_cuda
 C_TESTS     += $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(CUDA_TEST_C)))
@@ -40,20 +40,20 @@ $(FAKE_CUDA)/libnvrtc.so.13: $(call FAKE_CUDA_O,nvrtc.c)
 $(FAKE_CUDA)/libcudnn.so.9: $(call FAKE_CUDA_O,cudnn*.c)
 $(FAKE_CUDA)/libcublasLt.so.13: $(call FAKE_CUDA_O,cublaslt*.c)
 $(FAKE_CUDA)/libnccl.so.2: $(call FAKE_CUDA_O,nccl*.c)
-$(FAKE_CUDA)/libnvrtc-builtins.so.13.0: # there is nothing in it
+$(FAKE_CUDA)/libnvrtc-builtins.so.13.0: # empty; NVRTC needs it to be loaded, and the fake checks that
 $(FAKE_CUDA)/kernels.so: $(patsubst %.cu,$(FAKE_CUDA)/%.o,$(CUDA_CU))
 $(filter-out %/libcuda.so.1,$(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS))): $(FAKE_CUDA)/libcuda.so.1
 $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)):
 	$(call say,link)
 	$Qgcc -shared -Wl,-soname,$(@F) -Wl,-z,defs -o $@ $(filter %.o,$^) $(filter %.so.1,$^) \
 	  -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread
-	$Q$(if $(filter libnvrtc%,$(@F)),rm -rf $(FAKE_CUDA)/cache) # made with other headers
+	$Q$(if $(filter libnvrtc%,$(@F)),rm -rf $(FAKE_CUDA)/cache) # its objects were compiled with older headers
 
-# Tests that call the fakes themselves.
+# The cmocka programs of tests/cuda call the fake libraries directly, so they are linked with them.
 $B/tests/cuda/%: tests/cuda/%.c $(OUT)/libmgpu.so $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS))
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(CC) $(FLAGS) -isystem $(CUDA)/include -Itests/cuda/fake_cuda -o $@ $< -L$(OUT) -lmgpu -lcmocka \
 	  $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libnvrtc.so.13 $(TEST_LIBS_$(*F)) -lm -ldl -lpthread \
 	  -Wl,-rpath,$(abspath $(OUT)):$(abspath $(FAKE_CUDA))
-TEST_LIBS_test_fake_cuda = -Wl,--no-as-needed $(FAKE_CUDA)/libnvrtc-builtins.so.13.0 # as who opens NVRTC does
+TEST_LIBS_test_fake_cuda = -Wl,--no-as-needed $(FAKE_CUDA)/libnvrtc-builtins.so.13.0 # loaded first, as our code does

@@ -65,6 +65,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 CUresult cuStreamDestroy(CUstream stream) {
     ENTER(cuStreamDestroy);
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
+    /* Destroying a capturing stream ends the capture. */
     if (capturing == stream) capturing = NULL;
     if (stream->capture) cuGraphDestroy(stream->capture);
     fake_cuda_queue_free(stream->apart);
@@ -100,6 +101,7 @@ static bool record_node(CUstream s, fake_cuda_node *node) {
 /* Records the work if the stream captures; else sets *own to a copy of its arguments, which the
  * caller runs the work with and frees. */
 static CUresult record_or_copy(CUstream stream, fake_cuda_node *node, void **own) {
+    /* The default stream would wait for all others, which a capture cannot record. */
     if (!stream && capturing) {
         capturing->spoilt = true;
         return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
@@ -204,6 +206,7 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
     if (edges || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
     size_t *at = malloc((n + 1) * sizeof *at);
     if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+    /* Only nodes of this capture may be named. */
     bool good = true;
     for (size_t i = 0; i < n; i++) {
         at[i] = (size_t)(uintptr_t)nodes[i] - 1;
@@ -237,6 +240,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     *graph = NULL;
     if (!fake_cuda_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    /* An invalid capture gives no graph, and so does a failure that a test asked for. */
     CUgraph made = stream->capture;
     const bool spoilt = stream->spoilt, joined = is_joined(stream);
     stream->capture = NULL;
@@ -290,6 +294,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
         return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
                              event->context->device, stream->context->device);
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    /* The event now belongs to the capture, or to none: what it was recorded for before is
+     * forgotten. */
     event->capture = fake_cuda_capturing(stream) ? stream->number : 0;
     event->recorded = true;
     clock_gettime(CLOCK_MONOTONIC, &event->at);
@@ -305,6 +311,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     if (r != CUDA_SUCCESS) return r;
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     if (flags) return CUDA_ERROR_INVALID_VALUE;
+    /* Waiting within the same capture, or for an event of no capture on a stream of none, is fine.
+     */
     const uint64_t own = fake_cuda_capturing(stream) ? stream->number : 0;
     if (event->capture == own || !event->recorded) return CUDA_SUCCESS;
     if (own) stream->spoilt = true;
