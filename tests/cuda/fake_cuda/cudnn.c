@@ -1,5 +1,5 @@
-/* The fake cuDNN's graph interface: graphs of one convolution, optionally followed by bias and
- * relu.
+/* The fake cuDNN: its graph interface, for graphs of one convolution, optionally followed by bias
+ * and relu.
  *
  * A descriptor keeps the attributes that are set. Finalising an execution plan reads all
  * descriptors that it refers to and turns them into a `work` (cudnn_compute.h), which has no
@@ -13,10 +13,71 @@
  * This proves that descriptors are complete and consistent. It says nothing about which graphs the
  * real engines support, about their speed, or about their rounding (TF32, Winograd). */
 #include "cudnn_compute.h"
-#include "cudnn_handle.h"
+#include "fake_cuda.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the handle, version and error texts ---- */
+
+struct cudnnContext {
+    CUstream stream;
+    /* Plans were made with it. Our code makes plans on threads that may not use the stream
+     * meanwhile, with handles of their own; so executing with such a handle is an error. */
+    bool plans;
+};
+
+/* Begins each function: counts the call, and fails it if that was asked for. Statuses of cuDNN are
+ * 1000 and above; a smaller number is a fatal error of CUDA. */
+#define ENTER(function)                                                                            \
+    const int entered = fake_cuda_enter(#function);                                                \
+    if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
+
+static _Thread_local char last_words[200];
+
+/* Returns the status; `words` is what cudnnGetLastErrorString gives on this thread. */
+static cudnnStatus_t dnn_say(cudnnStatus_t status, const char *words) {
+    snprintf(last_words, sizeof last_words, "%s", words);
+    return status;
+}
+
+size_t cudnnGetVersion(void) {
+    return CUDNN_VERSION;
+}
+
+/* Only the number: tests check that our messages pass it on. */
+const char *cudnnGetErrorString(cudnnStatus_t status) {
+    static _Thread_local char text[40];
+    snprintf(text, sizeof text, "CUDNN_STATUS %d", (int)status);
+    return text;
+}
+
+/* Reading the text clears it. */
+void cudnnGetLastErrorString(char *message, size_t most) {
+    snprintf(message, most, "%s", last_words);
+    last_words[0] = 0;
+}
+
+/* The real one allocates device memory, which must not happen during a capture. */
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
+    ENTER(cudnnCreate);
+    if (fake_cuda_forbid_capture() != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED;
+    *handle = calloc(1, sizeof **handle);
+    return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_ALLOC_FAILED;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    free(handle);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+    ENTER(cudnnSetStream);
+    handle->stream = (CUstream)stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- attributes of descriptors ---- */
 
 /* RUNTIME_COMPILED, PLAIN and UNORDERED are the numbers of the three engines. */
 enum { MOST_ATTRIBUTES = 12, N_ENGINES = 3, RUNTIME_COMPILED = 0, PLAIN = 1, UNORDERED = 2 };
@@ -41,8 +102,6 @@ typedef struct descriptor {
 
 /* The first word of every live descriptor. */
 enum { KIND = 0x646e6e21 };
-
-/* ---- attributes ---- */
 
 /* Bytes of a value. Enumerations have 4. */
 static size_t size_of_type(cudnnBackendAttributeType_t type) {
@@ -265,7 +324,7 @@ static bool take_text(const attribute *a, work *w) {
 }
 
 /* Finalises a plan, from an engine configuration or from text. The handle it is made with is for
- * making plans: execution needs another one (cudnn_handle.h says why). */
+ * making plans: execution needs another one (see struct cudnnContext). */
 static cudnnStatus_t finish_plan(descriptor *d) {
     const descriptor *config =
         child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -274,7 +333,7 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     if (!read_attribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
         !handle)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
-    ((cudnnHandle_t)handle)->plans = true; /* see cudnn_handle.h */
+    ((cudnnHandle_t)handle)->plans = true;
     if (text)
         return take_text(text, &d->work) ? CUDNN_STATUS_SUCCESS
                                          : dnn_say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");

@@ -11,15 +11,15 @@
 
 /* ---- elements ---- */
 
-size_t dnn_size(cudnnDataType_t type) {
-    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
+/* Bytes of an element. read_tensor takes float, half and bfloat16 only. */
+static size_t size_of(cudnnDataType_t type) {
+    return type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
 /* 16-bit floats: half by the compiler's _Float16, bfloat16 as the upper half of a float. */
-double dnn_load(const tensor *t, int64_t i) {
+static double load(const tensor *t, int64_t i) {
     uint32_t bits;
     float v;
-    if (t->type == CUDNN_DATA_DOUBLE) return ((const double *)t->at)[i];
     if (t->type == CUDNN_DATA_FLOAT) return ((const float *)t->at)[i];
     if (t->type == CUDNN_DATA_HALF) return (double)((const _Float16 *)t->at)[i];
     bits = (uint32_t)((const uint16_t *)t->at)[i] << 16;
@@ -28,13 +28,11 @@ double dnn_load(const tensor *t, int64_t i) {
 }
 
 /* Rounded to nearest, ties to even; NaN stays NaN. */
-void dnn_store(const tensor *t, int64_t i, double value) {
+static void store(const tensor *t, int64_t i, double value) {
     void *to = (void *)(uintptr_t)t->at;
     const float v = (float)value;
     uint32_t bits;
-    if (t->type == CUDNN_DATA_DOUBLE) {
-        ((double *)to)[i] = value;
-    } else if (t->type == CUDNN_DATA_FLOAT) {
+    if (t->type == CUDNN_DATA_FLOAT) {
         ((float *)to)[i] = v;
     } else if (t->type == CUDNN_DATA_HALF) {
         ((_Float16 *)to)[i] = (_Float16)v;
@@ -49,16 +47,17 @@ void dnn_store(const tensor *t, int64_t i, double value) {
 }
 
 /* Positions are in elements. */
-int64_t dnn_offset(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
+static int64_t offset_of(const tensor *t, int64_t a, int64_t b, int64_t c, int64_t d) {
     return a * t->stride[0] + b * t->stride[1] + c * t->stride[2] + d * t->stride[3];
 }
 
-int64_t dnn_extent(const tensor *t) {
-    return 1 + dnn_offset(t, t->dim[0] - 1, t->dim[1] - 1, t->dim[2] - 1, t->dim[3] - 1);
+/* Elements from the first to the last, with all gaps. */
+static int64_t extent_of(const tensor *t) {
+    return 1 + offset_of(t, t->dim[0] - 1, t->dim[1] - 1, t->dim[2] - 1, t->dim[3] - 1);
 }
 
 bool dnn_is_owned(const tensor *t) {
-    return t->at && fake_cuda_owns(t->at, (size_t)dnn_extent(t) * dnn_size(t->type));
+    return t->at && fake_cuda_owns(t->at, (size_t)extent_of(t) * size_of(t->type));
 }
 
 /* ---- convolutions ---- */
@@ -77,7 +76,7 @@ bool dnn_is_consistent(const work *w) {
 }
 
 /* y forward, x for the gradient of the image, w for that of the filter. */
-const tensor *dnn_result_of(const work *w) {
+static const tensor *result_of(const work *w) {
     return w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? &w->y
            : w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &w->x
                                                                                      : &w->w;
@@ -89,20 +88,20 @@ static void add_taps(const work *w, double *sum, int64_t n, int64_t k, int64_t c
                      int64_t r, int64_t s) {
     const int64_t in_row = row * w->strides[0] + r * w->dilations[0] - w->before[0];
     const int64_t group = k / (w->w.dim[0] / (w->x.dim[1] / w->w.dim[1]));
-    const int64_t at_w = dnn_offset(&w->w, k, c, r, s);
-    const tensor *result = dnn_result_of(w);
+    const int64_t at_w = offset_of(&w->w, k, c, r, s);
+    const tensor *result = result_of(w);
     if (in_row < 0 || in_row >= w->x.dim[2]) return; /* padding */
     for (int64_t column = 0; column < w->y.dim[3]; column++) {
         const int64_t in = column * w->strides[1] + s * w->dilations[1] - w->before[1];
         if (in < 0 || in >= w->x.dim[3]) continue;
-        const int64_t at_x = dnn_offset(&w->x, n, group * w->w.dim[1] + c, in_row, in);
-        const int64_t at_y = dnn_offset(&w->y, n, k, row, column);
+        const int64_t at_x = offset_of(&w->x, n, group * w->w.dim[1] + c, in_row, in);
+        const int64_t at_y = offset_of(&w->y, n, k, row, column);
         if (result == &w->y)
-            sum[at_y] += dnn_load(&w->x, at_x) * dnn_load(&w->w, at_w);
+            sum[at_y] += load(&w->x, at_x) * load(&w->w, at_w);
         else if (result == &w->x)
-            sum[at_x] += dnn_load(&w->y, at_y) * dnn_load(&w->w, at_w);
+            sum[at_x] += load(&w->y, at_y) * load(&w->w, at_w);
         else
-            sum[at_w] += dnn_load(&w->x, at_x) * dnn_load(&w->y, at_y);
+            sum[at_w] += load(&w->x, at_x) * load(&w->y, at_y);
     }
 }
 
@@ -120,7 +119,7 @@ static void convolve(const work *w, double *sum) {
 /* Bias and relu, from the sums to the result. With MGPU_FAKE_CUDA_NAN=lost relu turns NaN into 0,
  * as some real kernels do; with MGPU_FAKE_CUDA_NAN=made every result is NaN. */
 static void store_result(const work *w, const double *sum) {
-    const tensor *t = dnn_result_of(w);
+    const tensor *t = result_of(w);
     const char *nan_mode = getenv("MGPU_FAKE_CUDA_NAN");
     const bool loses_nan = nan_mode && strcmp(nan_mode, "made") != 0;
     const bool makes_nan = nan_mode && strcmp(nan_mode, "made") == 0;
@@ -128,18 +127,18 @@ static void store_result(const work *w, const double *sum) {
         for (int64_t b = 0; b < t->dim[1]; b++)
             for (int64_t c = 0; c < t->dim[2]; c++)
                 for (int64_t d = 0; d < t->dim[3]; d++) {
-                    const int64_t at = dnn_offset(t, a, b, c, d);
+                    const int64_t at = offset_of(t, a, b, c, d);
                     double v = sum[at];
-                    if (w->bias) v += dnn_load(&w->b, b * w->b.stride[1]);
+                    if (w->bias) v += load(&w->b, b * w->b.stride[1]);
                     if (w->relu && (v < 0 || (loses_nan && v != v))) v = 0;
-                    dnn_store(t, at, makes_nan ? NAN : v);
+                    store(t, at, makes_nan ? NAN : v);
                 }
 }
 
 /* The workspace is filled with 0xff before anything is read: an operand in it would become NaN. */
 void dnn_convolve(void *args) {
     const work *w = args;
-    double *sum = calloc((size_t)dnn_extent(dnn_result_of(w)), sizeof *sum);
+    double *sum = calloc((size_t)extent_of(result_of(w)), sizeof *sum);
     if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
     if (!sum) abort(); /* there is nobody to report it to */
     convolve(w, sum);

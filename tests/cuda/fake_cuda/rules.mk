@@ -5,7 +5,7 @@ FAKE_CUDA_DIR  := tests/cuda/fake_cuda
 FAKE_CUDA_H    := $(wildcard $(FAKE_CUDA_DIR)/*.h)
 FAKE_CUDA_O     = $(patsubst %.c,$(FAKE_CUDA)/%.o,$(wildcard $(addprefix $(FAKE_CUDA_DIR)/,$1)))
 FAKE_CUDA_CC    = gcc -std=gnu11 -O2 -g -fPIC -isystem $(CUDA)/include
-KERNEL_CC     = gcc -x c -std=gnu11 -O2 -g -fPIC -Wno-unknown-pragmas -include \
+KERNEL_CC     = gcc -x c -std=gnu11 -O2 -g -fPIC -Wno-unknown-pragmas -Wno-psabi -include \
   $(FAKE_CUDA_DIR)/cuda_as_c.h -Iruntime -Werror=implicit-function-declaration -Werror=int-conversion
 
 FAKE_CUDA_DRIVER = calls.c device.c memory.c copy.c stream.c queue.c graph.c module.c block.c fiber.c
