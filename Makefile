@@ -162,7 +162,7 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
-$B/tests/c/test_cpu_loops: $(patsubst %.c,$B/%.o,$(wildcard runtime/device/cpu/loops_*.c runtime/device/cpu/chains_*.c))
+$B/tests/c/test_cpu_loops: $(OBJECTS_cpu) $B/runtime/device/cpu/isa.o
 $B/tests/c/test_cuda_cache: $(call cuda,codegen/cache)
 $B/tests/c/test_cuda_source: $(call cuda,$(addprefix codegen/,source nvrtc cache))
 $B/tests/c/test_cuda_compile_ahead: $(call cuda,$(addprefix codegen/,compile_ahead nvrtc cache))

@@ -1,45 +1,10 @@
 /* How views are cut, and the loops over their rows in float and double. */
 #include "device/cpu/channel_view.h"
-#include "device/cpu/clones.h"
-#include <math.h>
 
-enum { SHORT = 32, CHUNK = 32768 }; /* rows summed in the type itself; elements of a chunk */
+enum { CHUNK = 32768 }; /* elements of a chunk */
 
-static inline double sum_of(double a, double b) {
-    return a + b;
-}
-
-static inline double max_of(double a, double b) {
-    return b > a || b != b ? b : a;
-}
-
-static inline double min_of(double a, double b) {
-    return b < a || b != b ? b : a;
-}
-
-static inline double prod_of(double a, double b) {
-    return a * b;
-}
-
-static inline double any_of(double a, double b) {
-    return a != 0 || b != 0;
-}
-
-static inline double all_of(double a, double b) {
-    return a != 0 && b != 0;
-}
-
-#define REAL float
-#define NAME(x) x##_f32
-#include "device/cpu/channel_view_loops.h"
-#undef REAL
-#undef NAME
-#define REAL double
-#define NAME(x) x##_f64
-#include "device/cpu/channel_view_loops.h"
-
-const mg_folds *mg_folds_of(mg_dtype t) {
-    return t == MG_F32 ? &folds_f32 : &folds_f64;
+const mg_simd_folds *mg_folds_of(mg_dtype t) {
+    return mg_simd_used->folds[mg_simd_index(t)];
 }
 
 const char *mg_folds_refuse(const mg_kernel_plan *plan) {

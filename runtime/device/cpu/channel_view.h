@@ -11,8 +11,6 @@
 
 #include "device/cpu/cpu.h"
 
-enum { MG_TILE = 64 }; /* the most lanes of a tile */
-
 typedef struct mg_channel_view {
     int64_t channels, lanes; /* lanes of a whole row that hold something */
     int64_t images, rows;    /* rows an image */
@@ -45,38 +43,8 @@ static inline int64_t mg_channel_view_units(const mg_channel_view *s) {
     return s->chunks * s->tiles;
 }
 
-/* Loops over `rows` rows of `width` lanes, `step` elements apart, for one type. */
-typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);
-
-typedef struct mg_folding {
-    const char *op;
-    double start; /* what nothing is reduced to */
-    double (*join)(double a, double b);
-    mg_fold *fold; /* into result */
-    double (*run)(const void *x, int64_t n);
-} mg_folding;
-
-enum { MG_REDUCTIONS = 6 };
-
-typedef struct mg_folds {
-    mg_folding reductions[MG_REDUCTIONS];
-    /* sums of d = x - shift and of d * d */
-    void (*moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
-                    double *sum, double *square);
-    /* sums of dy and of dy * (x - mean) */
-    void (*products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
-                     const double *mean, double *sum, double *product);
-    /* y = (x - mean) * scale + beta */
-    void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
-                      const double *mean, const double *scale, const double *beta);
-    bool (*finite)(const void *x, int64_t n);
-    /* the largest of n elements `step` apart; sign -1: the smallest */
-    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step, int sign);
-    int64_t size; /* of an element */
-} mg_folds;
-
 /* For float32 or float64. */
-const mg_folds *mg_folds_of(mg_dtype t);
+const mg_simd_folds *mg_folds_of(mg_dtype t);
 /* The reason for accepting neither, or NULL. */
 const char *mg_folds_refuse(const mg_kernel_plan *plan);
 

@@ -5,9 +5,10 @@
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
+#include "device/cpu/simd/simd.h"
 #include "device/program/program.h"
 
-enum { MG_BLOCKED = 1, MG_LANES = 16, MG_SERIAL_BELOW = 20000 };
+enum { MG_BLOCKED = 1, MG_SERIAL_BELOW = 20000 };
 /* Bytes of a cache line, and about those of the last cache: what is larger had better be written
  * past it. */
 enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };

@@ -3,17 +3,6 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-/* Columns [first, first + width) of a matrix of n rows of `inner` numbers. */
-#define RUN(name, REAL)                                                                            \
-    static void run_##name(const REAL *x, REAL *y, int64_t n, int64_t inner, int64_t width) {      \
-        double sum[MG_TILE] = {0};                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            for (int64_t j = 0; j < width; j++)                                                    \
-                y[i * inner + j] = (REAL)(sum[j] += (double)x[i * inner + j]);                     \
-    }
-RUN(f32, float)
-RUN(f64, double)
-
 static mg_status prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
@@ -23,18 +12,15 @@ static mg_status run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const mg_axis_view v =
         mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)call->plan->step->attrs)->axis);
+    const mg_simd_folds *f = mg_folds_of(x->dtype);
     const int64_t tiles = (v.inner + MG_TILE - 1) / MG_TILE;
 #pragma omp parallel for schedule(static) num_threads(mg_cpu_team(v.outer *v.n *v.inner))
     for (int64_t unit = 0; unit < v.outer * tiles; unit++) {
         const int64_t column = unit % tiles * MG_TILE, left = v.inner - column;
         const int64_t first = unit / tiles * v.n * v.inner + column;
         const int64_t width = left < MG_TILE ? left : MG_TILE;
-        if (x->dtype == MG_F32)
-            run_f32((const float *)call->in[0] + first, (float *)call->out[0] + first, v.n, v.inner,
-                    width);
-        else
-            run_f64((const double *)call->in[0] + first, (double *)call->out[0] + first, v.n,
-                    v.inner, width);
+        f->cumsum((const char *)call->in[0] + first * f->size,
+                  (char *)call->out[0] + first * f->size, v.n, v.inner, width);
     }
     return MG_OK;
 }

@@ -154,18 +154,18 @@ static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
 }
 
 /* The elements after the last whole strip: operands are made whole strips elsewhere. */
-static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_chain_step *steps,
+static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_threaded_step *steps,
                      int64_t done, int64_t n) {
     const mg_fused_step *step = &t->s->step[loop->step];
     const size_t bytes = (size_t)(n - done) * sizeof(float);
-    mg_chain_step rest[MG_FUSED_STEPS];
+    mg_threaded_step rest[MG_FUSED_STEPS];
     for (int k = 0; k < loop->steps; k++) {
-        rest[k] = (mg_chain_step){step[k].code, steps[k].at, 0};
+        rest[k] = (mg_threaded_step){step[k].code, steps[k].at, 0};
         if (step[k].pad < 0) continue;
         rest[k].at = t->pads + (size_t)step[k].pad * MG_STRIP * sizeof(float);
         memcpy(rest[k].at, steps[k].at + done * (int64_t)sizeof(float), bytes);
     }
-    t->s->chains->run(rest, 1, NULL, 0);
+    t->s->threaded->run(rest, 1, NULL, 0);
     for (int k = 0; k < loop->steps; k++)
         if (step[k].pad >= 0 && step[k].stores)
             memcpy(steps[k].at + done * (int64_t)sizeof(float), rest[k].at, bytes);
@@ -182,25 +182,25 @@ static int list_arrays(const tile *t, const char **arrays) {
 }
 
 /* What a step does with its operand in this tile. */
-static mg_chain_code *code_of(const tile *t, const mg_fused_step *step, const char *at) {
+static mg_threaded_code *code_of(const tile *t, const mg_fused_step *step, const char *at) {
     const mg_fused *e = t->call->plan->step->fused;
     if (!step->stores) return step->code;
     const int o = t->direct[step->operand - e->n_inputs - e->n_imms];
     const bool past = o >= 0 && t->streamed[o] && (uintptr_t)at % MG_LINE == 0;
-    return past ? t->s->chains->stream : step->code;
+    return past ? t->s->threaded->stream : step->code;
 }
 
 static void run_chain(const tile *t, const mg_fused_loop *loop, int64_t n) {
     const mg_fused_step *step = &t->s->step[loop->step];
-    const int64_t strip = t->s->chains->strip, done = n / strip * strip;
-    mg_chain_step steps[MG_FUSED_STEPS];
+    const int64_t strip = t->s->threaded->strip, done = n / strip * strip;
+    mg_threaded_step steps[MG_FUSED_STEPS];
     const char *arrays[MG_FUSE_MAX_INPUTS];
     for (int k = 0; k < loop->steps; k++) {
         char *at = (char *)(uintptr_t)t->operand[step[k].operand];
         const ptrdiff_t moves = step[k].pad < 0 ? 0 : -1;
-        steps[k] = (mg_chain_step){code_of(t, &step[k], at), at, moves};
+        steps[k] = (mg_threaded_step){code_of(t, &step[k], at), at, moves};
     }
-    t->s->chains->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
+    t->s->threaded->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
     if (done < n) run_rest(t, loop, steps, done, n);
 }
 
@@ -231,7 +231,7 @@ static void compute(tile *t) {
         const mg_dtype type = t->call->plan->out[o].value->dtype;
         if (y == to) continue;
         if (t->streamed[o])
-            t->s->loops->stream_f32(to, y, (int)n);
+            mg_simd_used->movement->stream(to, y, (int)n);
         else
             store(t, to, y, type, n);
     }
@@ -330,7 +330,7 @@ static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t 
     if (from >= to) return;
     set_up(&t, call, scratch);
     for (int64_t i = from; i < to; i++) run_tile(&t, i);
-    if (t.s->past_caches) t.s->loops->end_stream();
+    if (t.s->past_caches) mg_simd_used->movement->end_stream();
 }
 
 static size_t thread_bytes(const mg_kernel_plan *const *plans, int n) {

@@ -3,9 +3,8 @@
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
 
-#include "device/cpu/chains.h"
+#include "device/cpu/simd/simd.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/loops.h"
 
 enum {
     MG_FUSED_AXES = MG_MAX_RANK + 1,
@@ -20,7 +19,7 @@ typedef struct mg_fused_loop {
 } mg_fused_loop;
 
 typedef struct mg_fused_step {
-    mg_chain_code *code;
+    mg_threaded_code *code;
     int16_t operand;
     int16_t pad; /* where the last strip of an operand that moves is made whole; -1: moves not */
     bool stores;
@@ -44,8 +43,8 @@ typedef struct mg_fused_state {
     int16_t reg[MG_FUSED_OPERANDS];
     size_t width, thread_bytes; /* of a register's element; of scratch */
     bool past_caches; /* float32 results that are too large to be found in a cache later */
-    const mg_loops *loops;
-    const mg_chains *chains;
+    const mg_simd_elementwise *loops;
+    const mg_simd_threaded *threaded;
 } mg_fused_state;
 
 /* Whether not every value of an op is one its result type can hold, given that its operands are. */

@@ -263,12 +263,12 @@ static bool is_uniform(const mg_fused_state *s, int input) {
     return step[0] == 0 && (s->rows == 1 || step[-1] == 0);
 }
 
-static void add_step(mg_fused_state *s, mg_fused_loop *loop, mg_chain_code *code, int operand,
+static void add_step(mg_fused_state *s, mg_fused_loop *loop, mg_threaded_code *code, int operand,
                      const int16_t *pad) {
     s->step[s->n_steps++] = (mg_fused_step){.code = code,
                                             .operand = (int16_t)operand,
                                             .pad = pad[operand],
-                                            .stores = code == s->chains->store};
+                                            .stores = code == s->threaded->store};
     loop->steps++;
 }
 
@@ -278,13 +278,13 @@ static void add_pair(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loop, 
     const int other = instr->arg[1 - it];
     const bool uniform = other < result_of(e, 0) && pad[other] < 0;
     const int form = it ? uniform ? MG_FROM_ONE : MG_FROM : uniform ? MG_WITH_ONE : MG_WITH;
-    add_step(s, loop, s->chains->op[instr->op][form], other, pad);
+    add_step(s, loop, s->threaded->op[instr->op][form], other, pad);
 }
 
 /* One of three operands. */
 static void add_triple(mg_fused_state *s, mg_fused_loop *loop, const int16_t *pad,
                        const mg_instr *instr, int it) {
-    add_step(s, loop, s->chains->op[instr->op][it], instr->arg[it == 0], pad);
+    add_step(s, loop, s->threaded->op[instr->op][it], instr->arg[it == 0], pad);
     add_step(s, loop, NULL, instr->arg[it == 2 ? 1 : 2], pad);
 }
 
@@ -296,14 +296,15 @@ static void write_chain(mg_fused_state *s, const mg_fused *e, mg_fused_loop *loo
         const bool handed = is_handed(loop, e, i);
         int it = 0;
         while (handed && instr->arg[it] != result_of(e, i - 1)) it++;
-        if (!handed) add_step(s, loop, s->chains->load, instr->arg[0], pad);
-        if (instr->n_args == 1) add_step(s, loop, s->chains->op[instr->op][0], instr->arg[0], pad);
+        if (!handed) add_step(s, loop, s->threaded->load, instr->arg[0], pad);
+        if (instr->n_args == 1)
+            add_step(s, loop, s->threaded->op[instr->op][0], instr->arg[0], pad);
         if (instr->n_args == 2) add_pair(s, e, loop, pad, instr, it);
         if (instr->n_args == 3) add_triple(s, loop, pad, instr, it);
         if (where_wanted(loop, e, i) != NOWHERE)
-            add_step(s, loop, s->chains->store, result_of(e, i), pad);
+            add_step(s, loop, s->threaded->store, result_of(e, i), pad);
     }
-    add_step(s, loop, s->chains->end, 0, pad);
+    add_step(s, loop, s->threaded->end, 0, pad);
 }
 
 /* What lies differently in every strip has a pad. */
@@ -334,8 +335,8 @@ mg_status mg_fused_prepare(mg_kernel_plan *plan) {
     const mg_fused *e = plan->step->fused;
     mg_fused_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    s->loops = mg_loops_best();
-    s->chains = mg_chains_best();
+    s->loops = mg_simd_used->elementwise;
+    s->threaded = mg_simd_used->threaded;
     s->count = mg_count(&plan->out[0]);
     const bool any_blocked = choose_layouts(plan);
     if (s->count == 0) return MG_OK;

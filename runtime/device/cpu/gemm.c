@@ -1,22 +1,17 @@
 /* Products of float64 matrices: blocks of both factors are packed into strips, of which a tile of
  * the result is made in registers. Few results of long sums are made in parts. */
 #include "device/cpu/gemm.h"
-#include "device/cpu/clones.h"
 #include <string.h>
 
 enum {
-    ROWS = 6, /* of a tile: what AVX2's registers have room for */
-    COLUMNS = 8,
-    STRIPS = 8,        /* of rows in a block */
-    BLOCK = 16,        /* strips of columns in a block */
-    DEPTH = 256,       /* steps at a time */
-    PARTS = 16,        /* at most, */
-    LEAST_PART = 1024, /* of so many steps, */
-    FEW_UNITS = 8      /* where there are fewer blocks than that */
+    ROWS = MG_GEMM_ROWS,
+    BLOCK_ROWS = 8 * ROWS,
+    BLOCK_COLUMNS = 128,
+    DEPTH = 256,       /* terms of the sums that are packed at a time */
+    PARTS = 16,        /* the most parts of a sum */
+    LEAST_PART = 1024, /* terms of a part, at least */
+    FEW_UNITS = 8      /* sums are cut into parts where there are fewer blocks than that */
 };
-
-typedef double eight __attribute__((vector_size(COLUMNS * sizeof(double))));
-typedef eight loose_eight __attribute__((aligned(sizeof(double)), may_alias));
 
 static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -30,18 +25,6 @@ void mg_read_matrix(const mg_factor *f, int64_t first, int n, int64_t from, int6
                     double *to) {
     for (int64_t k = from; k < end; k++, to += width)
         for (int i = 0; i < n; i++) to[i] = f->at[(first + i) * f->lane + k * f->step];
-}
-
-/* tile += strip of a times strip of b. */
-MG_CLONES static void multiply_strips(const double *restrict a, const double *restrict b,
-                                      int64_t depth, double *restrict tile) {
-    eight sum[ROWS];
-    for (int i = 0; i < ROWS; i++) sum[i] = *(const loose_eight *)(tile + i * COLUMNS);
-    for (int64_t k = 0; k < depth; k++) {
-        const eight row = *(const loose_eight *)(b + k * COLUMNS);
-        for (int i = 0; i < ROWS; i++) sum[i] += a[k * ROWS + i] * row;
-    }
-    for (int i = 0; i < ROWS; i++) *(loose_eight *)(tile + i * COLUMNS) = sum[i];
 }
 
 /* Strips in a row, lanes past the last one 0. */
@@ -62,38 +45,40 @@ typedef struct product {
 } product;
 
 /* A tile of the result, `rows` x `columns` of it there: to and from its place. */
-static void move_tile(double *tile, double *y, int64_t y_row, int64_t rows, int64_t columns,
-                      bool out) {
+static void move_tile(double *tile, int width, double *y, int64_t y_row, int64_t rows,
+                      int64_t columns, bool out) {
     for (int64_t i = 0; i < rows; i++)
-        memcpy(out ? y + i * y_row : tile + i * COLUMNS, out ? tile + i * COLUMNS : y + i * y_row,
+        memcpy(out ? y + i * y_row : tile + i * width, out ? tile + i * width : y + i * y_row,
                (size_t)columns * sizeof *y);
 }
 
 /* Rows from `row` and columns from `column` on, the terms [from, end) of the sums. */
 static void multiply_block(const product *p, int64_t row, int64_t column, int64_t from,
                            int64_t end) {
-    double a[STRIPS * ROWS * DEPTH], b[COLUMNS * DEPTH];
-    const int64_t rows = smaller(STRIPS * ROWS, p->m - row);
-    const int64_t columns = smaller(BLOCK * COLUMNS, p->n - column);
+    const mg_simd_matmul *loops = mg_simd_used->matmul;
+    const int width = loops->gemm_columns;
+    double a[BLOCK_ROWS * DEPTH], b[MG_GEMM_MAX_COLUMNS * DEPTH];
+    const int64_t rows = smaller(BLOCK_ROWS, p->m - row);
+    const int64_t columns = smaller(BLOCK_COLUMNS, p->n - column);
     for (int64_t k = from; k < end; k += DEPTH) {
         const int64_t last = smaller(k + DEPTH, end);
         pack(p->a, row, rows, k, last, ROWS, a);
-        for (int64_t j = 0; j < columns; j += COLUMNS) {
-            pack(p->b, column + j, smaller(COLUMNS, columns - j), k, last, COLUMNS, b);
+        for (int64_t j = 0; j < columns; j += width) {
+            pack(p->b, column + j, smaller(width, columns - j), k, last, width, b);
             for (int64_t i = 0; i < rows; i += ROWS) {
-                double tile[ROWS * COLUMNS] = {0};
+                double tile[ROWS * MG_GEMM_MAX_COLUMNS] = {0};
                 double *y = p->y + (row + i) * p->y_row + column + j;
-                const int64_t high = smaller(ROWS, rows - i), wide = smaller(COLUMNS, columns - j);
-                if (k > from) move_tile(tile, y, p->y_row, high, wide, false);
-                multiply_strips(a + i * (last - k), b, last - k, tile);
-                move_tile(tile, y, p->y_row, high, wide, true);
+                const int64_t high = smaller(ROWS, rows - i), wide = smaller(width, columns - j);
+                if (k > from) move_tile(tile, width, y, p->y_row, high, wide, false);
+                loops->multiply_strips(a + i * (last - k), b, last - k, tile);
+                move_tile(tile, width, y, p->y_row, high, wide, true);
             }
         }
     }
 }
 
 static int64_t units_of(int64_t m, int64_t n) {
-    return divide_up(m, STRIPS * ROWS) * divide_up(n, BLOCK * COLUMNS);
+    return divide_up(m, BLOCK_ROWS) * divide_up(n, BLOCK_COLUMNS);
 }
 
 static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
@@ -108,14 +93,14 @@ size_t mg_gemm_scratch(int64_t m, int64_t n, int64_t k) {
 
 /* Parts of the sums side by side, added up in order. */
 static void multiply_parts(const product *p, int64_t parts, double *scratch) {
-    const int64_t units = units_of(p->m, p->n), wide = divide_up(p->n, BLOCK * COLUMNS);
+    const int64_t units = units_of(p->m, p->n), wide = divide_up(p->n, BLOCK_COLUMNS);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t u = 0; u < units * parts; u++) {
         const int64_t part = u / units, unit = u % units;
         product own = *p;
         own.y = scratch + part * p->m * p->n;
         own.y_row = p->n;
-        multiply_block(&own, unit / wide * STRIPS * ROWS, unit % wide * BLOCK * COLUMNS,
+        multiply_block(&own, unit / wide * BLOCK_ROWS, unit % wide * BLOCK_COLUMNS,
                        p->k * part / parts, p->k * (part + 1) / parts);
     }
     for (int64_t i = 0; i < p->m; i++)
@@ -130,7 +115,7 @@ static void multiply_parts(const product *p, int64_t parts, double *scratch) {
 void mg_gemm(int64_t m, int64_t n, int64_t k, const mg_factor *a, const mg_factor *b, double *y,
              int64_t y_row, double *scratch) {
     const product p = {m, n, k, a, b, y, y_row};
-    const int64_t units = units_of(m, n), wide = divide_up(n, BLOCK * COLUMNS);
+    const int64_t units = units_of(m, n), wide = divide_up(n, BLOCK_COLUMNS);
     const int64_t parts = scratch ? parts_of(m, n, k) : 1;
     if (k == 0)
         for (int64_t i = 0; i < m; i++) memset(y + i * y_row, 0, (size_t)n * sizeof *y);
@@ -139,14 +124,11 @@ void mg_gemm(int64_t m, int64_t n, int64_t k, const mg_factor *a, const mg_facto
     else
 #pragma omp parallel for schedule(dynamic) if (m * n * k > MG_SERIAL_BELOW)
         for (int64_t u = 0; u < units; u++)
-            multiply_block(&p, u / wide * STRIPS * ROWS, u % wide * BLOCK * COLUMNS, 0, k);
+            multiply_block(&p, u / wide * BLOCK_ROWS, u % wide * BLOCK_COLUMNS, 0, k);
 }
 
 void mg_finish_rows(double *y, int64_t rows, int64_t n, const double *bias, bool relu) {
 #pragma omp parallel for num_threads(mg_cpu_team(rows *n)) schedule(static)
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < n; j++) {
-            const double v = y[i * n + j] + (bias ? bias[j] : 0);
-            y[i * n + j] = relu && v < 0 ? 0 : v;
-        }
+        mg_simd_used->matmul->finish_rows_f64(y + i * n, 1, n, bias, relu);
 }

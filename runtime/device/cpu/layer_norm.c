@@ -2,34 +2,15 @@
  *
  * Rows are units of work; layer_norm_reduce takes CHUNK of them together, so that the order of its
  * additions depends on the shape only. */
-#include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
-#include <math.h>
-#include <string.h>
 
-/* Rows of a unit; rows and numbers that are summed in the type itself; columns together. */
-enum { CHUNK = 128, SHORT = 32, BLOCK = 1024, TILE = 64 };
-
-typedef struct row {
-    double mean, inverse;
-} row;
-
-#define REAL float
-#define NAME(x) x##_f32
-#include "device/cpu/layer_norm_loops.h"
-#undef REAL
-#undef NAME
-#define REAL double
-#define NAME(x) x##_f64
-#include "device/cpu/layer_norm_loops.h"
-#undef REAL
-#undef NAME
+enum { CHUNK = 128 }; /* rows that layer_norm_reduce takes together */
 
 typedef struct rows { /* of x */
     int64_t n, length, size;
     double epsilon;
-    bool f32;
+    const mg_simd_layer_norm *loops;
 } rows;
 
 static rows rows_of(const mg_kernel_plan *plan) {
@@ -39,7 +20,7 @@ static rows rows_of(const mg_kernel_plan *plan) {
                   .length = length,
                   .size = (int64_t)mg_dtype_size(x->dtype),
                   .epsilon = ((const mg_norm_attrs *)plan->step->attrs)->epsilon,
-                  .f32 = x->dtype == MG_F32};
+                  .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
 }
 
 static const char *accepts(const mg_kernel_plan *plan) {
@@ -60,9 +41,8 @@ static mg_status run_layer_norm(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < r.n; i++)
-        (r.f32 ? normalise_row_f32 : normalise_row_f64)(at(call->in[0], &r, i), call->in[1],
-                                                        call->in[2], at(call->out[0], &r, i),
-                                                        r.length, r.epsilon);
+        r.loops->normalise_row(at(call->in[0], &r, i), call->in[1], call->in[2],
+                               at(call->out[0], &r, i), r.length, r.epsilon);
     return MG_OK;
 }
 
@@ -70,9 +50,8 @@ static mg_status run_grad(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < r.n; i++)
-        (r.f32 ? grad_row_f32 : grad_row_f64)(at(call->in[0], &r, i), call->in[1],
-                                              at(call->in[2], &r, i), at(call->out[0], &r, i),
-                                              r.length, r.epsilon);
+        r.loops->grad_row(at(call->in[0], &r, i), call->in[1], at(call->in[2], &r, i),
+                          at(call->out[0], &r, i), r.length, r.epsilon);
     return MG_OK;
 }
 
@@ -96,15 +75,14 @@ static mg_status run_reduce(const mg_call *call) {
         const int64_t first = k * CHUNK, left = r.n - first;
         double *part = parts + k * width;
         for (int64_t j = 0; j < width; j++) part[j] = 0;
-        (r.f32 ? reduce_rows_f32
-               : reduce_rows_f64)(at(call->in[0], &r, first), at(call->in[1], &r, first),
-                                  left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
+        r.loops->reduce_rows(at(call->in[0], &r, first), at(call->in[1], &r, first),
+                             left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
     }
     for (int64_t j = 0; j < width; j++) total[j] = 0;
     for (int64_t k = 0; k < chunks; k++)
         for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];
     for (int64_t j = 0; j < width; j++) {
-        if (r.f32)
+        if (r.size == sizeof(float))
             ((float *)call->out[0])[j] = (float)total[j];
         else
             ((double *)call->out[0])[j] = total[j];

@@ -4,7 +4,6 @@
  * A transposed second factor slows oneDNN down to the half: a b' is then made as a times a copy of
  * b', or as (b a')', whichever moves less. Small matrices of a batch are shared among threads. */
 #include "core/alloc.h"
-#include "device/cpu/clones.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/onednn.h"
 #include "ops/attrs.h"
@@ -84,18 +83,11 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-/* y {n, m} = x {m, n}, columns first .. end - 1 of x. */
-MG_CLONES static void turn_columns(const float *restrict x, float *restrict y, int64_t m, int64_t n,
-                                   int64_t first, int64_t end) {
-    for (int64_t r = 0; r < m; r += SQUARE)
-        for (int64_t j = first; j < end; j++)
-            for (int64_t i = r; i < m && i < r + SQUARE; i++) y[j * m + i] = x[i * n + j];
-}
-
 static void turn(const float *x, float *y, int64_t m, int64_t n) {
 #pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += SQUARE)
-        turn_columns(x, y, m, n, first, first + SQUARE < n ? first + SQUARE : n);
+        mg_simd_used->movement->transpose_columns(x, y, m, n, first,
+                                                  first + SQUARE < n ? first + SQUARE : n);
 }
 
 static dnnl_status_t multiply_wide(const matmul_state *s, const double *a, const double *b,
@@ -170,13 +162,8 @@ static mg_status multiply_all(const mg_call *call) {
 
 static void add_bias_and_relu(float *y, int64_t rows, int64_t n, const float *bias, bool relu) {
 #pragma omp parallel for num_threads(mg_cpu_team(rows *n)) schedule(static)
-    for (int64_t i = 0; i < rows; i++) {
-        float *row = y + i * n;
-        if (bias)
-            for (int64_t j = 0; j < n; j++) row[j] += bias[j];
-        if (relu)
-            for (int64_t j = 0; j < n; j++) row[j] = row[j] < 0 ? 0 : row[j];
-    }
+    for (int64_t i = 0; i < rows; i++)
+        mg_simd_used->matmul->finish_rows_f32(y + i * n, 1, n, bias, relu);
 }
 
 static mg_status run(const mg_call *call) {

@@ -6,7 +6,6 @@
  * axis is made the second innermost, so that a block is a transposition of small squares. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/loops.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>
@@ -104,11 +103,11 @@ COPY_BLOCK(uint64_t)
 
 /* Rows of whole cache lines that nobody finds in a cache later. */
 static void stream_block(const block *b, const char *src, char *dst, int64_t size) {
-    const mg_loops *loops = mg_loops_best();
+    const mg_simd_movement *loops = mg_simd_used->movement;
     for (int64_t r = 0; r < b->rows; r++)
-        loops->stream_f32((float *)(void *)(dst + r * b->to_row * size),
-                          (const float *)(const void *)(src + r * b->from_row * size),
-                          (int)(b->n * size / 4));
+        loops->stream((float *)(void *)(dst + r * b->to_row * size),
+                      (const float *)(const void *)(src + r * b->from_row * size),
+                      (int)(b->n * size / 4));
 }
 
 static bool is_streamed(const walk *w, int64_t count, int64_t size) {
@@ -121,12 +120,13 @@ static bool is_streamed(const walk *w, int64_t count, int64_t size) {
 /* Words that lie along rows and shall lie along columns: small squares in registers, large ones in
  * the caches. */
 static void turn_block(const block *b, const uint32_t *src, uint32_t *dst) {
-    const mg_loops *loops = mg_loops_best();
+    const mg_simd_movement *loops = mg_simd_used->movement;
     const int64_t rows = b->rows / MG_SQUARE * MG_SQUARE, n = b->n / MG_SQUARE * MG_SQUARE;
     for (int64_t first = 0; first < n; first += BLOCK)
         for (int64_t r = 0; r < rows; r += MG_SQUARE)
             for (int64_t i = first; i < smaller(first + BLOCK, n); i += MG_SQUARE)
-                loops->turn(src + r + i * b->from, b->from, dst + r * b->to_row + i, b->to_row);
+                loops->transpose_square(src + r + i * b->from, b->from, dst + r * b->to_row + i,
+                                        b->to_row);
     for (int64_t r = 0; r < b->rows; r++)
         for (int64_t i = r < rows ? n : 0; i < b->n; i++)
             dst[r * b->to_row + i] = src[r + i * b->from];
@@ -179,7 +179,7 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
             (streamed ? stream_block : copy_block)(&b, (const char *)src + from * size,
                                                    (char *)dst + to * size, size);
         }
-        if (streamed) mg_loops_best()->end_stream();
+        if (streamed) mg_simd_used->movement->end_stream();
     }
 }
 

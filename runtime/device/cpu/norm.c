@@ -26,7 +26,7 @@ static mg_channel_view sheet_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
 }
 
-static const mg_folds *folds_of(const mg_call *call) {
+static const mg_simd_folds *folds_of(const mg_call *call) {
     return mg_folds_of(call->plan->in[0].value->dtype);
 }
 
@@ -34,18 +34,18 @@ static bool is_large(const mg_call *call) {
     return mg_shape_count(&call->plan->in[0].value->shape) > MG_SERIAL_BELOW;
 }
 
-static double get(const void *p, int64_t i, const mg_folds *f) {
+static double get(const void *p, int64_t i, const mg_simd_folds *f) {
     return f->size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-static void put(void *p, int64_t i, double v, const mg_folds *f) {
+static void put(void *p, int64_t i, double v, const mg_simd_folds *f) {
     if (f->size == sizeof(float))
         ((float *)p)[i] = (float)v;
     else
         ((double *)p)[i] = v;
 }
 
-static const char *at(const void *p, int64_t i, const mg_folds *f) {
+static const char *at(const void *p, int64_t i, const mg_simd_folds *f) {
     return (const char *)p + i * f->size;
 }
 
@@ -67,7 +67,7 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 
 /* Per lane, a number near the piece's: the median of three rows, so that one stray cannot spoil it.
  */
-static void choose_shift(const mg_channel_view *s, const mg_folds *f, const void *x,
+static void choose_shift(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
                          const mg_piece *p, double *shift) {
     for (int j = 0; j < p->width; j++) {
         const int64_t first = p->offset + j;
@@ -79,8 +79,8 @@ static void choose_shift(const mg_channel_view *s, const mg_folds *f, const void
 }
 
 /* Mean, and sum of squared distances from it, of the unit's lanes. */
-static void unit_moments(const mg_channel_view *s, const mg_folds *f, const void *x, int64_t unit,
-                         double *mean, double *square) {
+static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
+                         int64_t unit, double *mean, double *square) {
     const double rows = (double)mg_channel_view_unit_rows(s, unit);
     double shift[MG_TILE], sum[MG_TILE];
     mg_piece p = {0};
@@ -146,7 +146,7 @@ static void join_moments(const mg_channel_view *s, const double *parts, double n
 
 static mg_status run_moments(const mg_call *call) {
     const mg_channel_view s = sheet_of(call);
-    const mg_folds *f = folds_of(call);
+    const mg_simd_folds *f = folds_of(call);
     const int64_t units = mg_channel_view_units(&s),
                   channels = call->plan->out[0].value->shape.dim[1];
     const int64_t count = mg_shape_count(&call->plan->in[0].value->shape);
@@ -171,7 +171,7 @@ static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
 
 static mg_status run_batch_norm(const mg_call *call) {
     const mg_channel_view s = sheet_of(call);
-    const mg_folds *f = folds_of(call);
+    const mg_simd_folds *f = folds_of(call);
     const int64_t lanes = s.tiles * s.width, units = mg_channel_view_units(&s);
     double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
     for (int64_t k = 0; k < lanes; k++) {
@@ -194,7 +194,7 @@ static mg_status run_batch_norm(const mg_call *call) {
 
 static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t unit,
                           double *sum) {
-    const mg_folds *f = folds_of(call);
+    const mg_simd_folds *f = folds_of(call);
     double mean[MG_TILE], *product = sum + s->width;
     for (int64_t j = 0; j < s->width; j++) {
         const int64_t c = mg_channel_view_channel(s, unit % s->tiles, j);
@@ -208,7 +208,7 @@ static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t
 
 static mg_status run_reduce(const mg_call *call) {
     const mg_channel_view s = sheet_of(call);
-    const mg_folds *f = folds_of(call);
+    const mg_simd_folds *f = folds_of(call);
     const int64_t units = mg_channel_view_units(&s),
                   channels = call->plan->out[0].value->shape.dim[1];
     double *parts = call->scratch, *sum = parts + units * 2 * s.width, *product = sum + channels;

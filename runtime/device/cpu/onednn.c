@@ -6,6 +6,8 @@
  * primitive. */
 #include "device/cpu/onednn.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -39,8 +41,22 @@ mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
                    plan ? operands(plan, text, sizeof text) : "", reason(s), (int)s);
 }
 
+/* oneDNN must not use wider vectors than our own loops, unless the user has told it what to use.
+ * It accepts this only before it makes its first kernel: in a second life of the plug-in the limit
+ * stands already. */
+static void limit_vectors(void) {
+    static const struct {
+        const char *set;
+        dnnl_cpu_isa_t isa;
+    } limits[] = {{"baseline", dnnl_cpu_isa_sse41}, {"avx2", dnnl_cpu_isa_avx2}};
+    if (getenv("ONEDNN_MAX_CPU_ISA") || getenv("DNNL_MAX_CPU_ISA")) return;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (strcmp(mg_simd_used->name, limits[i].set) == 0) dnnl_set_max_cpu_isa(limits[i].isa);
+}
+
 mg_status mg_dnnl_open(void) {
     if (users == 0) {
+        limit_vectors();
         MG_TRY(mg_dnnl_check(dnnl_engine_create(&engine, dnnl_cpu, 0), NULL));
         const mg_status status =
             mg_dnnl_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), NULL);

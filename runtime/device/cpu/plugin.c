@@ -79,6 +79,7 @@ int mg_cpu_threads(void) {
 
 static mg_status open_device(mg_device *d) {
     (void)d;
+    MG_TRY(mg_simd_choose());
     omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }
@@ -92,11 +93,9 @@ static void close_device(mg_device *d) {
 static mg_status describe(int ordinal, mg_device_info *info) {
     const dnnl_version_t *v = dnnl_version();
     MG_TRY(mg_host_describe(ordinal, info));
-    const char *vectors = __builtin_cpu_supports("avx512f") ? "AVX-512"
-                          : __builtin_cpu_supports("avx2")  ? "AVX2"
-                                                            : "SSE";
+    MG_TRY(mg_simd_choose());
     snprintf(info->text, sizeof info->text, "%d threads, %s, oneDNN %d.%d.%d", mg_cpu_threads(),
-             vectors, v->major, v->minor, v->patch);
+             mg_simd_used->title, v->major, v->minor, v->patch);
     return MG_OK;
 }
 

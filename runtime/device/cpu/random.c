@@ -4,7 +4,6 @@
 #include "ops/random.h"
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/loops.h"
 #include <string.h>
 
 enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
@@ -27,7 +26,7 @@ static void uniform(const mg_random_attrs *a, const uint32_t *words, float *out,
 static void normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from, int to) {
     float numbers[WORDS];
     const bool whole = to - from == WORDS;
-    mg_loops_best()->normal64(words, whole ? out : numbers, a->a, a->b);
+    mg_simd_used->random->normal64(words, whole ? out : numbers, a->a, a->b);
     if (!whole) memcpy(out, numbers + from, (size_t)(to - from) * sizeof *out);
 }
 
@@ -48,7 +47,7 @@ static mg_status run(const mg_call *call) {
     const mg_dtype t = call->plan->out[0].value->dtype;
     const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
     const int64_t begin = call->first, end = begin + count;
-    const mg_loops *loops = mg_loops_best();
+    const mg_simd_random *loops = mg_simd_used->random;
 #pragma omp parallel for if (count > MG_SERIAL_BELOW)
     for (int64_t g = begin / WORDS; g < (end + WORDS - 1) / WORDS; g++) {
         uint32_t words[WORDS];

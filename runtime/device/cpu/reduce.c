@@ -3,7 +3,6 @@
  * Axes that run on are merged. What is left, when all axes or all but the last go, is a view whose
  * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
  * alone. Either way the order of additions depends on the shape only. */
-#include "device/cpu/clones.h"
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -132,23 +131,6 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
     }
 }
 
-/* Sums of n runs, n so small that double would not help: what repeating a pixel gives back. */
-MG_CLONES static void sum_runs(const float *x, const int64_t *offset, int n, int64_t run,
-                               float *y) {
-    int64_t j = 0;
-    for (; j + MG_LANES <= run; j += MG_LANES) {
-        float s[MG_LANES] = {0};
-        for (int k = 0; k < n; k++)
-            for (int i = 0; i < MG_LANES; i++) s[i] += x[offset[k] + j + i];
-        for (int i = 0; i < MG_LANES; i++) y[j + i] = s[i];
-    }
-    for (; j < run; j++) {
-        float s = 0;
-        for (int k = 0; k < n; k++) s += x[offset[k] + j];
-        y[j] = s;
-    }
-}
-
 /* Such a sum of float32, if this is one. */
 static bool sum_few(const mg_call *call, const groups *g) {
     const int64_t run = g->at[g->n - 1].n, n = combinations(g, true, g->n - 2);
@@ -161,8 +143,8 @@ static bool sum_few(const mg_call *call, const groups *g) {
     for (int64_t k = 0; k < n; k++) offset[k] = offset_of(g, true, g->n - 2, k);
 #pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
     for (int64_t o = 0; o < outputs; o++)
-        sum_runs((const float *)call->in[0] + offset_of(g, false, g->n - 2, o), offset, (int)n, run,
-                 (float *)call->out[0] + o * run);
+        mg_folds_of(MG_F32)->sum_runs((const float *)call->in[0] + offset_of(g, false, g->n - 2, o),
+                                      offset, (int)n, run, (float *)call->out[0] + o * run);
     return true;
 }
 
@@ -221,7 +203,7 @@ static mg_status run_argmax(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
-    const mg_folds *f = mg_folds_of(x->dtype);
+    const mg_simd_folds *f = mg_folds_of(x->dtype);
     const int sign = strcmp(call->plan->step->op->name, "argmax") == 0 ? 1 : -1;
 #pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < v.outer * v.inner; i++)
@@ -242,7 +224,7 @@ static const char *refuse_halves(const mg_kernel_plan *plan) {
 /* Any layout will do. */
 static bool all_finite(const mg_port *in, const void *x) {
     const int64_t n = mg_count(in);
-    const mg_folds *f = mg_folds_of(in->value->dtype);
+    const mg_simd_folds *f = mg_folds_of(in->value->dtype);
     bool good = true;
     if (!mg_dtype_is_float(in->value->dtype)) return true;
 #pragma omp parallel for schedule(static) reduction(&& : good) if (n > MG_SERIAL_BELOW)

@@ -5,3 +5,22 @@ SKIP_KINDS += $(if $(HAVE_dnnl),,cpu)
 FLAGS_runtime/device/cpu = $(OPENMP) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 LIBS_mgpu-cpu.so = -ldnnl $(OPENMP)
+
+# The inner loops of the cpu device: every file of simd/ is compiled once per instruction set into
+# NAME.SET.o; isa.c chooses a set when the plug-in is opened. Processors other than x86-64 have the
+# baseline set only, with the vectors that their compiler takes for granted.
+
+SIMD_C      := $(wildcard runtime/device/cpu/simd/*.c)
+ISAS        := baseline $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),avx2 avx512)
+ISA_avx2   = -mavx2 -mfma -mf16c
+ISA_avx512 = $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+OBJECTS_cpu := $(foreach isa,$(ISAS),$(SIMD_C:%.c=$B/%.$(isa).o))
+
+# $(call simd_rule,SET)
+define simd_rule
+$B/runtime/device/cpu/simd/%.$1.o: runtime/device/cpu/simd/%.c | build/found.mk
+	@mkdir -p $$(@D)
+	$$(call say,cc,'$$< ($1)')
+	$$Q$$(CC) $$(FLAGS) $$(FLAGS_runtime/device/cpu) $$(ISA_$1) -DMG_ISA=$1 -MMD -MP -c -o $$@ $$<
+endef
+$(foreach isa,$(ISAS),$(eval $(call simd_rule,$(isa))))

@@ -2,39 +2,11 @@
  *
  * A row may be met many times, so threads share columns or, of narrow slices, rows of the result:
  * each element is one thread's alone and its additions come in the order of the ids. */
-#include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
-#include <string.h>
 
 enum { WIDE = 32 }; /* columns that are worth a thread's turn */
-
-typedef struct part { /* rows and columns of the result, from .. end - 1 */
-    int64_t row, end_row, column, end_column;
-} part;
-
-typedef struct scatter {
-    int64_t outer, n, size, inner; /* dy {outer, n, inner}, the result {outer, size, inner} */
-    const int32_t *ids;            /* one of the two is NULL */
-    const int64_t *long_ids;
-} scatter;
-
-#define ADD_PART(T)                                                                                \
-    MG_CLONES static void add_##T(const scatter *s, const part *p, const T *dy, T *dx) {           \
-        const int64_t width = p->end_column - p->column;                                           \
-        for (int64_t r = p->row; r < p->end_row; r++)                                              \
-            memset(dx + r * s->inner + p->column, 0, (size_t)width * sizeof(T));                   \
-        for (int64_t i = 0; i < s->n; i++) {                                                       \
-            const int64_t id = s->ids ? s->ids[i] : s->long_ids[i];                                \
-            if (id < p->row || id >= p->end_row) continue;                                         \
-            const T *from = dy + i * s->inner + p->column;                                         \
-            T *to = dx + id * s->inner + p->column;                                                \
-            _Pragma("omp simd") for (int64_t j = 0; j < width; j++) to[j] += from[j];              \
-        }                                                                                          \
-    }
-ADD_PART(float)
-ADD_PART(double)
 
 static const char *accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype, ids = plan->in[1].value->dtype;
@@ -47,43 +19,46 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static scatter scatter_of(const mg_call *call) {
+static mg_scatter scatter_of(const mg_call *call) {
     const mg_port *in = call->plan->in, *out = call->plan->out;
     const mg_scatter_attrs *a = call->plan->step->attrs;
     const mg_axis_view v = mg_axis_view_of(&out->value->shape, a->axis);
     const bool wide = in[1].value->dtype == MG_I64;
-    return (scatter){.outer = v.outer,
-                     .n = mg_count(&in[1]),
-                     .size = v.n,
-                     .inner = v.inner,
-                     .ids = wide ? NULL : call->in[1],
-                     .long_ids = wide ? call->in[1] : NULL};
+    return (mg_scatter){.outer = v.outer,
+                        .n = mg_count(&in[1]),
+                        .size = v.n,
+                        .inner = v.inner,
+                        .ids = wide ? NULL : call->in[1],
+                        .long_ids = wide ? call->in[1] : NULL};
 }
 
 /* Part k of n. */
-static part part_of(const scatter *s, int64_t k, int64_t n) {
+static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
     if (s->inner >= n * WIDE)
-        return (part){.end_row = s->size,
-                      .column = s->inner * k / n / 16 * 16,
-                      .end_column = k + 1 == n ? s->inner : s->inner * (k + 1) / n / 16 * 16};
-    return (part){.row = s->size * k / n, .end_row = s->size * (k + 1) / n, .end_column = s->inner};
+        return (mg_scatter_part){.end_row = s->size,
+                                 .column = s->inner * k / n / 16 * 16,
+                                 .end_column =
+                                     k + 1 == n ? s->inner : s->inner * (k + 1) / n / 16 * 16};
+    return (mg_scatter_part){
+        .row = s->size * k / n, .end_row = s->size * (k + 1) / n, .end_column = s->inner};
 }
 
 static mg_status run(const mg_call *call) {
-    const scatter s = scatter_of(call);
+    const mg_scatter s = scatter_of(call);
+    const mg_simd_movement *loops = mg_simd_used->movement;
     const bool f32 = call->plan->in[0].value->dtype == MG_F32;
     const int64_t size = f32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
     const int64_t parts = mg_cpu_team(mg_count(call->plan->in) + mg_count(call->plan->out));
     if (mg_count(call->plan->out) == 0) return MG_OK;
 #pragma omp parallel for schedule(static) if (parts > 1)
     for (int64_t unit = 0; unit < s.outer * parts; unit++) {
-        const part p = part_of(&s, unit % parts, parts);
+        const mg_scatter_part p = part_of(&s, unit % parts, parts);
         const void *dy = (const char *)call->in[0] + unit / parts * s.n * s.inner * size;
         void *dx = (char *)call->out[0] + unit / parts * s.size * s.inner * size;
         if (f32)
-            add_float(&s, &p, dy, dx);
+            loops->scatter_f32(&s, &p, dy, dx);
         else
-            add_double(&s, &p, dy, dx);
+            loops->scatter_f64(&s, &p, dy, dx);
     }
     return MG_OK;
 }

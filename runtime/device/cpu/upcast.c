@@ -8,7 +8,6 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/loops.h"
 #include <string.h>
 
 enum { PIECE = 16384 }; /* elements that a thread converts at a time */
@@ -137,7 +136,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
 /* ---- running ---- */
 
 static void widen(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
-    const mg_loops *loops = mg_loops_best();
+    const mg_simd_elementwise *loops = mg_simd_used->elementwise;
     if (to == MG_F32)
         loops->load_f32(dst, src, from, n);
     else if (to == MG_F64)
@@ -155,8 +154,8 @@ static void convert(const mg_port *port, mg_dtype to, char *own, char *copy, boo
     for (int64_t first = 0; first < n; first += PIECE) {
         const int count = (int)(n - first < PIECE ? n - first : PIECE);
         if (back)
-            mg_loops_best()->store_f32(own + first * size, (float *)(void *)(copy + first * wide),
-                                       from, count);
+            mg_simd_used->elementwise->store_f32(
+                own + first * size, (float *)(void *)(copy + first * wide), from, count);
         else
             widen(copy + first * wide, to, own + first * size, from, count);
     }

@@ -1,31 +1,16 @@
-/* The steps of chains: included once for each instruction set with TABLE set to the name of the
- * table to define. The call of the next step is a jump where the compiler optimises. */
-#include "device/cpu/chains.h"
-#include "device/cpu/elementwise_float.h"
+/* The steps of the threaded-code interpreter: see fused_threaded.h. The call of the next step is a
+ * jump where the compiler optimises. */
+#include "device/cpu/simd/fused_threaded.h"
+#include "device/cpu/simd/elementwise_float.h"
+#include "device/cpu/simd/isa.h"
 #include <math.h>
 #include <stdint.h>
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512F__)
-typedef __m512 lanes;
-#define PUT_PAST _mm512_stream_ps
-#elif defined(__AVX__)
-typedef __m256 lanes;
-#define PUT_PAST _mm256_stream_ps
-#elif defined(__SSE2__)
-typedef __m128 lanes;
-#define PUT_PAST _mm_stream_ps
-#else
-typedef float lanes __attribute__((vector_size(16)));
-#define PUT_PAST(place, x) (void)(*(lanes *)(void *)(place) = (x))
-#endif
-typedef lanes loose __attribute__((aligned(sizeof(float)), may_alias));
+typedef mg_floats lanes;
+typedef mg_loose_floats loose;
 
 /* What holds a strip. Shorter strips overlap better, longer ones need fewer jumps. */
-#ifdef __AVX512F__
+#if MG_VECTOR >= 64
 enum { STRIP = 4 * sizeof(lanes) };
 #define EACH(F) F(r0, 0), F(r1, 1), F(r2, 2), F(r3, 3)
 #else
@@ -38,15 +23,15 @@ enum { STRIP = 8 * sizeof(lanes) };
 #define SAME(r, k) r
 #define LOAD(r, k) m[k]
 #define STORE(r, k) m[k] = r
-#define STREAM(r, k) PUT_PAST((float *)(m + k), r)
+#define STREAM(r, k) MG_STREAM((float *)(m + k), r)
 
 /* How far ahead memory is asked for what comes: memory and arithmetic go on together. Half and
  * twice as far are no better; without it Adam over 2.35 million weights takes a third longer. */
 enum { AHEAD = 1024 };
 _Static_assert(STRIP <= MG_STRIP * sizeof(float), "a strip fits into its place");
 
-typedef void step(EACH(PARAMETER), const mg_chain_step *s, ptrdiff_t at);
-#define STEP(name) static void name(EACH(PARAMETER), const mg_chain_step *s, ptrdiff_t at)
+typedef void step(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at);
+#define STEP(name) static void name(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at)
 #define PLACE(s) (void *)((s)->at + (at & (s)->moves))
 #define GO_ON(steps, ...) ((step *)s[steps].code)(__VA_ARGS__, s + (steps), at)
 
@@ -115,7 +100,7 @@ STEP(end) {
     EACH(UNUSED), (void)s, (void)at;
 }
 
-static void run(const mg_chain_step *s, int strips, const char *const *arrays, int n_arrays) {
+static void run(const mg_threaded_step *s, int strips, const char *const *arrays, int n_arrays) {
     const lanes none = {0};
     for (ptrdiff_t at = 0; at < (ptrdiff_t)strips * STRIP; at += STRIP) {
         for (int i = 0; i < n_arrays; i++)
@@ -124,8 +109,8 @@ static void run(const mg_chain_step *s, int strips, const char *const *arrays, i
     }
 }
 
-#define CODE(name) ((mg_chain_code *)(name))
-const mg_chains TABLE = {
+#define CODE(name) ((mg_threaded_code *)(name))
+const mg_simd_threaded MG_ISA_NAME(mg_simd_threaded) = {
     .strip = STRIP / sizeof(float),
     .op =
         {

@@ -1,7 +1,16 @@
-/* Inner loops of the pools, for one type: included with REAL and NAME(x) defined.
+/* Pooling loops, for one type: see reals.c.
  *
  * x and dx point at a plane (h x w pixels of `width` neighbouring channels each), y and dy at one
- * of its rows or, in the functions called plane, at the pooled plane. */
+ * row of the pooled plane or, in the functions called plane, at the whole pooled plane. */
+
+#ifndef KNOWN_WIDTHS
+enum { MAX_RUN = 64 }; /* channels of a window that are worked on at a time */
+/* Numbers of channels for which the loops over 2 x 2 windows are compiled by themselves, so that
+ * the compiler fills vectors without tests. With 6 channels that made max pools three times as
+ * fast.
+ */
+#define KNOWN_WIDTHS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16)
+#endif
 
 static inline REAL NAME(larger)(REAL a, REAL b) {
     const REAL top = b > a ? b : a;
@@ -14,7 +23,7 @@ static inline int NAME(hits)(REAL v, REAL m) {
 }
 
 static inline __attribute__((always_inline)) void
-NAME(max_pairs)(const plane *p, const REAL *restrict x, REAL *restrict y, int64_t width) {
+NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y, int64_t width) {
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++, x += 2 * width, y += width) {
 #pragma omp simd
@@ -26,7 +35,7 @@ NAME(max_pairs)(const plane *p, const REAL *restrict x, REAL *restrict y, int64_
 }
 
 static inline __attribute__((always_inline)) void
-NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y, const span *rows,
+NAME(max_window)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y, const span *rows,
                  const span *columns, int64_t width) {
     memcpy(y, x + (rows->low * p->w + columns->low) * width, (size_t)width * sizeof *y);
     for (int64_t i = rows->low; i < rows->high; i++)
@@ -37,7 +46,7 @@ NAME(max_window)(const plane *p, const REAL *restrict x, REAL *restrict y, const
         }
 }
 
-MG_CLONES static void NAME(max_row)(const plane *p, const void *image, void *pooled, int64_t oy) {
+static void NAME(max_row)(const mg_pool_plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *x = image;
     REAL *y = pooled;
     if (p->pairs) {
@@ -61,7 +70,7 @@ MG_CLONES static void NAME(max_row)(const plane *p, const void *image, void *poo
     }
 }
 
-MG_CLONES static void NAME(avg_row)(const plane *p, const void *image, void *pooled, int64_t oy) {
+static void NAME(avg_row)(const mg_pool_plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *restrict x = image;
     const int64_t width = p->width;
     const span rows = span_of(p, 0, oy);
@@ -83,8 +92,8 @@ MG_CLONES static void NAME(avg_row)(const plane *p, const void *image, void *poo
 
 /* Two rows of dx from 2 x 2 windows that touch but do not overlap; dx may be x. */
 static inline __attribute__((always_inline)) void
-NAME(max_grad_pairs)(const plane *p, const REAL *x, const REAL *restrict y, const REAL *restrict dy,
-                     REAL *dx, int64_t width) {
+NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const REAL *restrict y,
+                     const REAL *restrict dy, REAL *dx, int64_t width) {
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++) {
 #pragma omp simd
@@ -108,8 +117,8 @@ NAME(max_grad_pairs)(const plane *p, const REAL *x, const REAL *restrict y, cons
     memset(dx + row, 0, rest);
 }
 
-MG_CLONES static void NAME(max_grad_row)(const plane *p, const void *image, const void *pooled,
-                                         const void *slope, void *image_slope, int64_t oy) {
+static void NAME(max_grad_row)(const mg_pool_plane *p, const void *image, const void *pooled,
+                               const void *slope, void *image_slope, int64_t oy) {
     const int64_t row = p->w * p->width, at = oy * p->ow * p->width;
     const REAL *x = (const REAL *)image + 2 * oy * row, *y = (const REAL *)pooled + at;
     const REAL *dy = (const REAL *)slope + at;
@@ -125,7 +134,7 @@ MG_CLONES static void NAME(max_grad_row)(const plane *p, const void *image, cons
 }
 
 /* Rows of dx are cleared when the windows first reach them, while they are about to be used. */
-static inline void NAME(clear_rows)(const plane *p, REAL *dx, int64_t *clean, int64_t end) {
+static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *clean, int64_t end) {
     const int64_t row = p->w * p->width;
     if (end <= *clean) return;
     memset(dx + *clean * row, 0, (size_t)((end - *clean) * row) * sizeof *dx);
@@ -134,7 +143,7 @@ static inline void NAME(clear_rows)(const plane *p, REAL *dx, int64_t *clean, in
 
 /* One window's part of the channels: dy goes to the first cell that equals y. */
 static inline __attribute__((always_inline)) void
-NAME(max_grad_window)(const plane *p, const REAL *restrict x, const REAL *restrict y,
+NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x, const REAL *restrict y,
                       const REAL *restrict dy, REAL *restrict dx, const span *rows,
                       const span *columns, int64_t n) {
     REAL left[MAX_RUN];
@@ -151,8 +160,8 @@ NAME(max_grad_window)(const plane *p, const REAL *restrict x, const REAL *restri
         }
 }
 
-MG_CLONES static void NAME(max_grad_plane)(const plane *p, const void *image, const void *pooled,
-                                           const void *slope, void *image_slope) {
+static void NAME(max_grad_plane)(const mg_pool_plane *p, const void *image, const void *pooled,
+                                 const void *slope, void *image_slope) {
     const REAL *x = image, *y = pooled, *dy = slope;
     REAL *dx = image_slope;
     int64_t clean = 0;
@@ -172,7 +181,7 @@ MG_CLONES static void NAME(max_grad_plane)(const plane *p, const void *image, co
     NAME(clear_rows)(p, dx, &clean, p->h);
 }
 
-MG_CLONES static void NAME(avg_grad_plane)(const plane *p, const void *slope, void *image_slope) {
+static void NAME(avg_grad_plane)(const mg_pool_plane *p, const void *slope, void *image_slope) {
     const REAL *restrict dy = slope;
     REAL *restrict dx = image_slope;
     const int64_t width = p->width;
@@ -193,3 +202,12 @@ MG_CLONES static void NAME(avg_grad_plane)(const plane *p, const void *slope, vo
     }
     NAME(clear_rows)(p, dx, &clean, p->h);
 }
+
+const mg_simd_pool MG_ISA_NAME(NAME(mg_simd_pool)) = {
+    .max_row = NAME(max_row),
+    .avg_row = NAME(avg_row),
+    .max_grad_row = NAME(max_grad_row),
+    .max_grad_plane = NAME(max_grad_plane),
+    .avg_grad_plane = NAME(avg_grad_plane),
+    .size = sizeof(REAL),
+};

@@ -1,14 +1,19 @@
-/* Inner loops over views, for one type: included with REAL and NAME(x) defined.
+/* Reductions over the rows of a channel view, for one type: see reals.c.
  *
- * Products, which leave float32's range soon, are made in double. Sums run over SHORT rows in REAL,
- * four rows at a time, then in double: the error stays that of a few roundings however many rows
- * there are. */
+ * Sums are made in REAL over FOLD_ROWS rows, four rows at a time, and then added up in double, so
+ * that the error stays that of a few roundings however many rows there are. Products are made in
+ * double throughout, because they leave float32's range soon. The loops are compiled for full tiles
+ * and for blocks of 16 lanes, whose width the compiler then knows, and for any width. */
+
+#ifndef FOLD_ROWS
+#define FOLD_ROWS 32
+#endif
 
 #define FOLD(name, type, start, step4, step1)                                                      \
     static inline __attribute__((always_inline)) void NAME(name##_lanes)(                          \
         const REAL *restrict x, int64_t rows, int64_t step, int width, double *restrict result) {  \
-        for (int64_t first = 0; first < rows; first += SHORT) {                                    \
-            const int64_t end = first + SHORT < rows ? first + SHORT : rows;                       \
+        for (int64_t first = 0; first < rows; first += FOLD_ROWS) {                                \
+            const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;               \
             type s[MG_TILE];                                                                       \
             int64_t r = first;                                                                     \
             for (int j = 0; j < width; j++) s[j] = start;                                          \
@@ -30,8 +35,7 @@
             for (int j = 0; j < width; j++) result[j] = name##_of(result[j], (double)s[j]);        \
         }                                                                                          \
     }                                                                                              \
-    MG_CLONES static void NAME(name)(const void *x, int64_t rows, int64_t step, int width,         \
-                                     double *result) {                                             \
+    static void NAME(name)(const void *x, int64_t rows, int64_t step, int width, double *result) { \
         if (width == MG_TILE)                                                                      \
             NAME(name##_lanes)(x, rows, step, MG_TILE, result);                                    \
         else if (width == MG_LANES)                                                                \
@@ -39,7 +43,7 @@
         else                                                                                       \
             NAME(name##_lanes)(x, rows, step, width, result);                                      \
     }                                                                                              \
-    MG_CLONES static double NAME(run_##name)(const void *run, int64_t n) {                         \
+    static double NAME(run_##name)(const void *run, int64_t n) {                                   \
         const REAL *x = run;                                                                       \
         double lanes[MG_TILE], result = (double)(start);                                           \
         const int64_t rows = n / MG_TILE;                                                          \
@@ -54,7 +58,7 @@
         return result;                                                                             \
     }
 
-/* NaN wins, and stays; two selects, which compilers know how to vectorise. */
+/* The larger of two numbers, or NaN if either is NaN: two selects, which compilers vectorise. */
 static inline REAL NAME(max2)(REAL a, REAL b) {
     const REAL larger = b > a ? b : a;
     return b != b ? b : larger;
@@ -78,8 +82,8 @@ NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int widt
                     const double *restrict shift, double *restrict sum, double *restrict square) {
     REAL k[MG_TILE], s[MG_TILE], q[MG_TILE];
     for (int j = 0; j < width; j++) k[j] = (REAL)shift[j];
-    for (int64_t first = 0; first < rows; first += SHORT) {
-        const int64_t end = first + SHORT < rows ? first + SHORT : rows;
+    for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
+        const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;
         int64_t r = first;
         for (int j = 0; j < width; j++) s[j] = q[j] = 0;
         for (; r + 4 <= end; r += 4) {
@@ -105,8 +109,8 @@ NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int widt
     }
 }
 
-MG_CLONES static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width,
-                                    const double *shift, double *sum, double *square) {
+static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
+                          double *sum, double *square) {
     if (width == MG_TILE)
         NAME(moments_lanes)(x, rows, step, MG_TILE, shift, sum, square);
     else if (width == MG_LANES)
@@ -121,8 +125,8 @@ NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t ro
                      double *restrict product) {
     REAL m[MG_TILE], s[MG_TILE], q[MG_TILE];
     for (int j = 0; j < width; j++) m[j] = (REAL)mean[j];
-    for (int64_t first = 0; first < rows; first += SHORT) {
-        const int64_t end = first + SHORT < rows ? first + SHORT : rows;
+    for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
+        const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;
         int64_t r = first;
         for (int j = 0; j < width; j++) s[j] = q[j] = 0;
         for (; r + 2 <= end; r += 2) {
@@ -145,8 +149,8 @@ NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t ro
     }
 }
 
-MG_CLONES static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t step,
-                                     int width, const double *mean, double *sum, double *product) {
+static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
+                           const double *mean, double *sum, double *product) {
     if (width == MG_TILE)
         NAME(products_lanes)(x, dy, rows, step, MG_TILE, mean, sum, product);
     else if (width == MG_LANES)
@@ -171,8 +175,8 @@ NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, int64_t rows, in
     }
 }
 
-MG_CLONES static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
-                                      const double *mean, const double *scale, const double *beta) {
+static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
+                            const double *mean, const double *scale, const double *beta) {
     if (width == MG_TILE)
         NAME(normalise_lanes)(x, y, rows, step, MG_TILE, mean, scale, beta);
     else if (width == MG_LANES)
@@ -181,8 +185,8 @@ MG_CLONES static void NAME(normalise)(const void *x, void *y, int64_t rows, int6
         NAME(normalise_lanes)(x, y, rows, step, width, mean, scale, beta);
 }
 
-/* x - x is 0, or NaN if x is not finite. */
-MG_CLONES static bool NAME(finite)(const void *elements, int64_t n) {
+/* True if all are finite: x - x is 0, or NaN for infinities and NaN. */
+static bool NAME(finite)(const void *elements, int64_t n) {
     const REAL *x = elements;
     int bad = 0;
 #pragma omp simd reduction(| : bad)
@@ -190,7 +194,7 @@ MG_CLONES static bool NAME(finite)(const void *elements, int64_t n) {
     return !bad;
 }
 
-/* The first element that no later one beats, of n that lie `step` apart. */
+/* The index of the first element that no later one exceeds; NaN exceeds every number. */
 static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t step, int sign) {
     const REAL *x = elements, s = (REAL)sign;
     REAL top = s * x[0];
@@ -202,15 +206,47 @@ static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t 
     *at = (int32_t)best;
 }
 
+/* Sums of n runs side by side. The callers keep n so small that sums in double would not help. */
+static void NAME(sum_runs)(const void *elements, const int64_t *offset, int n, int64_t run,
+                           void *result) {
+    const REAL *x = elements;
+    REAL *y = result;
+    int64_t j = 0;
+    for (; j + MG_LANES <= run; j += MG_LANES) {
+        REAL s[MG_LANES] = {0};
+        for (int k = 0; k < n; k++)
+            for (int i = 0; i < MG_LANES; i++) s[i] += x[offset[k] + j + i];
+        for (int i = 0; i < MG_LANES; i++) y[j + i] = s[i];
+    }
+    for (; j < run; j++) {
+        REAL s = 0;
+        for (int k = 0; k < n; k++) s += x[offset[k] + j];
+        y[j] = s;
+    }
+}
+
+/* Running sums, in double. */
+static void NAME(cumsum)(const void *elements, void *result, int64_t n, int64_t step,
+                         int64_t width) {
+    const REAL *x = elements;
+    REAL *y = result;
+    double sum[MG_TILE] = {0};
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < width; j++)
+            y[i * step + j] = (REAL)(sum[j] += (double)x[i * step + j]);
+}
+
 #define REDUCTION(id, start)                                                                       \
     { #id, start, id##_of, NAME(id), NAME(run_##id) }
-static const mg_folds NAME(folds) = {
+const mg_simd_folds MG_ISA_NAME(NAME(mg_simd_folds)) = {
     .reductions = {REDUCTION(sum, 0), REDUCTION(prod, 1), REDUCTION(max, -INFINITY),
                    REDUCTION(min, INFINITY), REDUCTION(any, 0), REDUCTION(all, 1)},
     .moments = NAME(moments),
     .products = NAME(products),
     .normalise = NAME(normalise),
+    .sum_runs = NAME(sum_runs),
     .finite = NAME(finite),
+    .cumsum = NAME(cumsum),
     .largest = NAME(largest),
     .size = sizeof(REAL),
 };

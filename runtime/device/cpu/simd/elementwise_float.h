@@ -1,6 +1,6 @@
 /* The words of elementwise.def in float, with vectormath.h's functions, which the compiler runs on
  * vectors, instead of libm's. No guard, as ops/elementwise_float.h. */
-#include "device/cpu/vectormath.h"
+#include "device/cpu/simd/vectormath.h"
 #include "ops/elementwise_float.h"
 
 #undef EXP

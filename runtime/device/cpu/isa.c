@@ -1,0 +1,56 @@
+/* The choice of an instruction set, made when the plug-in is opened. */
+#include "device/cpu/simd/simd.h"
+#include <stdlib.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+const mg_simd *mg_simd_used = &mg_simd_baseline;
+
+#ifdef __x86_64__
+/* F16C, by its bit: not all compilers know it by name. */
+static bool converts_halves(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+int mg_simd_available(const mg_simd *sets[3]) {
+    int n = 0;
+#ifdef __x86_64__
+    const bool avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        sets[n++] = &mg_simd_avx512;
+    if (avx2) sets[n++] = &mg_simd_avx2;
+#endif
+    sets[n++] = &mg_simd_baseline;
+    return n;
+}
+
+/* The only write to mg_simd_used; a second call finds the same set and leaves it alone, because
+ * programs on other devices may be running. */
+static mg_status use(const mg_simd *set) {
+    if (mg_simd_used != set) mg_simd_used = set;
+    return MG_OK;
+}
+
+mg_status mg_simd_choose(void) {
+    static const char *const names[] = {"avx512", "avx2", "baseline"};
+    const mg_simd *sets[3];
+    const int n = mg_simd_available(sets);
+    const char *wanted = getenv("MGPU_ISA");
+    if (!wanted || !*wanted) return use(sets[0]);
+    for (int i = 0; i < n; i++)
+        if (strcmp(wanted, sets[i]->name) == 0) return use(sets[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(wanted, names[i]) == 0)
+            return mg_fail(MG_USAGE,
+                           "MGPU_ISA=%s: this processor lacks that instruction set; the widest it "
+                           "has is %s",
+                           wanted, sets[0]->name);
+    return mg_fail(MG_USAGE,
+                   "MGPU_ISA=%s: unknown instruction set; choose avx512, avx2 or baseline", wanted);
+}

@@ -1,0 +1,209 @@
+/* Inner loops of convolutions with few channels; ../conv_small.c says how they are used.
+ *
+ * One input channel: a vector holds the same pixel of LANES images, so every lane works, whatever
+ * the number of kernels. Sums of a tile of pixels x kernels (or taps x kernels) stay in registers;
+ * the tile's size follows the number of registers.
+ *
+ * Gradient of an input with few channels: a vector holds neighbouring floats of a row of dx. */
+#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/simd.h"
+#include <string.h>
+
+enum { LANES = MG_WIDTH };
+typedef float lanes __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
+typedef int32_t mask __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
+
+/* Tiles of sums: forward FORWARD_PIXELS x 6, the weights' gradient 5 x WEIGHT_KERNELS. */
+#if MG_REGISTERS >= 32
+enum { FORWARD_PIXELS = 4, WEIGHT_KERNELS = 6 };
+#else
+enum { FORWARD_PIXELS = 2, WEIGHT_KERNELS = 2 };
+#endif
+/* The input's gradient: 8 sums, which is how many multiply-adds two units have under way. */
+#define INPUT_PIXELS(vectors) ((vectors) > 2 ? 8 / (vectors) : 4)
+
+#define UNROLL _Pragma("GCC unroll 8")
+
+/* ---- images to lanes and back ---- */
+
+static void gather_images(const mg_conv_small *s, const float *x, int64_t count, float *out) {
+    memset(out, 0, (size_t)(s->rows * s->wide * LANES) * sizeof *out);
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->wide; i++) {
+            const int64_t y = r - s->top, at = i - s->left;
+            if (y < 0 || y >= s->h || at < 0 || at >= s->w) continue;
+            for (int64_t n = 0; n < count; n++)
+                out[(r * s->wide + i) * LANES + n] = x[(n * s->h + y) * s->w + at];
+        }
+}
+
+/* The n lanes of a row to n elements of each of `count` images, `step` floats apart. */
+static void scatter_row(const float *row, int64_t n, int64_t count, float *y, int64_t step) {
+    for (int64_t j = 0; j < n; j += LANES) {
+        const int64_t width = n - j < LANES ? n - j : LANES;
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t k = 0; k < width; k++) y[i * step + j + k] = row[(j + k) * LANES + i];
+    }
+}
+
+static void gather_row(float *row, int64_t n, int64_t count, const float *y, int64_t step) {
+    for (int64_t j = 0; j < n; j += LANES) {
+        const int64_t width = n - j < LANES ? n - j : LANES;
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t k = 0; k < width; k++) row[(j + k) * LANES + i] = y[i * step + j + k];
+    }
+}
+
+/* ---- forward, one input channel ---- */
+
+MG_INLINE void clamp_to_zero(lanes *v) {
+    *v = (lanes)((mask)*v & ~(mask)(*v < (lanes){0})); /* NaN stays */
+}
+
+/* `pixels` neighbours and `kernels` kernels at once, summed in registers. */
+MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w, const float *bias,
+                        bool relu, float *out, const int pixels, const int kernels) {
+    lanes sum[FORWARD_PIXELS][6];
+    UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int k = 0; k < kernels; k++) sum[p][k] =
+        (lanes){0} + bias[k];
+    for (int64_t ky = 0; ky < s->kh; ky++)
+        for (int64_t kx = 0; kx < s->kw; kx++) {
+            const float *x = in + (ky * s->wide + kx) * LANES;
+            const float *tap = w + (ky * s->kw + kx) * s->k;
+            UNROLL for (int k = 0; k < kernels; k++) UNROLL for (int p = 0; p < pixels; p++)
+                sum[p][k] += *(const lanes *)(x + p * LANES) * tap[k];
+        }
+    UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int k = 0; k < kernels; k++) {
+        if (relu) clamp_to_zero(&sum[p][k]);
+        *(lanes *)(out + (p * s->k + k) * LANES) = sum[p][k];
+    }
+}
+
+MG_INLINE void forward_row(const mg_conv_small *s, const float *in, const float *w,
+                           const float *bias, bool relu, float *out, const int kernels) {
+    int64_t ox = 0;
+    for (; ox + FORWARD_PIXELS <= s->ow; ox += FORWARD_PIXELS)
+        sum_taps(s, in + ox * LANES, w, bias, relu, out + ox * s->k * LANES, FORWARD_PIXELS,
+                 kernels);
+    for (; ox < s->ow; ox++)
+        sum_taps(s, in + ox * LANES, w, bias, relu, out + ox * s->k * LANES, 1, kernels);
+}
+
+static void forward_group(const mg_conv_small *s, const float *images, const float *w,
+                          const float *bias, bool relu, int64_t count, float *row, float *y) {
+    for (int64_t oy = 0; oy < s->oh; oy++) {
+        const float *in = images + oy * s->wide * LANES;
+        for (int64_t k = 0; k < s->k;) {
+            const int64_t left = s->k - k, kernels = left >= 6 ? 6 : left >= 3 ? 3 : 1;
+            float *out = row + k * LANES;
+            if (kernels == 6) forward_row(s, in, w + k, bias + k, relu, out, 6);
+            if (kernels == 3) forward_row(s, in, w + k, bias + k, relu, out, 3);
+            if (kernels == 1) forward_row(s, in, w + k, bias + k, relu, out, 1);
+            k += kernels;
+        }
+        scatter_row(row, s->ow * s->k, count, y + oy * s->ow * s->k, s->oh * s->ow * s->k);
+    }
+}
+
+/* ---- gradient of the kernel, one input channel ---- */
+
+/* sums[kx][k] += x[ox + kx] * dy[ox][k] along a row, for some kx and k. */
+MG_INLINE void add_products(const mg_conv_small *s, const float *in, const float *dy, float *sums,
+                            const int taps, const int kernels) {
+    lanes sum[5][WEIGHT_KERNELS];
+    UNROLL for (int i = 0; i < taps; i++) UNROLL for (int k = 0; k < kernels; k++) sum[i][k] =
+        (lanes){0};
+    for (int64_t ox = 0; ox < s->ow; ox++) UNROLL for (int k = 0; k < kernels; k++) {
+            const lanes d = *(const lanes *)(dy + (ox * s->k + k) * LANES);
+            UNROLL for (int i = 0; i < taps; i++) sum[i][k] +=
+                *(const lanes *)(in + (ox + i) * LANES) * d;
+        }
+    UNROLL for (int i = 0; i < taps; i++) UNROLL for (int k = 0; k < kernels; k++) *
+        (lanes *)(sums + (i * s->k + k) * LANES) += sum[i][k];
+}
+
+MG_INLINE void weight_kernels(const mg_conv_small *s, const float *in, const float *dy, float *sums,
+                              const int kernels) {
+    for (int64_t kx = 0; kx < s->kw;) {
+        const int64_t left = s->kw - kx, taps = left >= 5 ? 5 : left >= 3 ? 3 : 1;
+        float *to = sums + kx * s->k * LANES;
+        if (taps == 5) add_products(s, in + kx * LANES, dy, to, 5, kernels);
+        if (taps == 3) add_products(s, in + kx * LANES, dy, to, 3, kernels);
+        if (taps == 1) add_products(s, in + kx * LANES, dy, to, 1, kernels);
+        kx += taps;
+    }
+}
+
+static void weight_row(const mg_conv_small *s, const float *images, const float *row, float *sums) {
+    enum { MOST = WEIGHT_KERNELS, SOME = WEIGHT_KERNELS / 2 };
+    for (int64_t ky = 0; ky < s->kh; ky++) {
+        const float *in = images + ky * s->wide * LANES;
+        for (int64_t k = 0; k < s->k;) {
+            const int64_t left = s->k - k, kernels = left >= MOST ? MOST : left >= SOME ? SOME : 1;
+            const float *dy = row + k * LANES;
+            float *to = sums + (ky * s->kw * s->k + k) * LANES;
+            if (kernels == MOST)
+                weight_kernels(s, in, dy, to, MOST);
+            else if (kernels == SOME)
+                weight_kernels(s, in, dy, to, SOME);
+            else
+                weight_kernels(s, in, dy, to, 1);
+            k += kernels;
+        }
+    }
+}
+
+/* ---- gradient of an input with few channels ---- */
+
+/* `pixels` neighbours of dy, each adding `vectors` vectors to a row of dx. */
+MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *w, float *dx,
+                          const int pixels, const int vectors) {
+    lanes sum[4][8] = {{{0}}};
+    for (int64_t k = 0; k < s->k; k++)
+        for (int p = 0; p < pixels; p++)
+            for (int v = 0; v < vectors; v++)
+                sum[p][v] += *(const lanes *)(w + k * s->row + v * LANES) * dy[p * s->k + k];
+    for (int p = 0; p < pixels; p++)
+        for (int v = 0; v < vectors; v++) *(lanes *)(dx + p * s->c + v * LANES) += sum[p][v];
+}
+
+MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, float *dx,
+                       const int vectors) {
+    const int pixels = INPUT_PIXELS(vectors);
+    int64_t ox = 0;
+    for (; ox + pixels <= s->ow; ox += pixels)
+        add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, pixels, vectors);
+    if (pixels > 2)
+        for (; ox + 2 <= s->ow; ox += 2)
+            add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, 2, vectors);
+    for (; ox < s->ow; ox++) add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, 1, vectors);
+}
+
+static void input_image(const mg_conv_small *s, const float *dy, const float *w, float *padded,
+                        float *dx) {
+    memset(padded, 0, s->thread_floats * sizeof *padded);
+    for (int64_t oy = 0; oy < s->oh; oy++)
+        for (int64_t ky = 0; ky < s->kh; ky++) {
+            const float *from = dy + oy * s->ow * s->k, *table = w + ky * s->k * s->row;
+            if (s->row == MG_LANES)
+                add_row(s, from, table, padded + (oy + ky) * s->wide, MG_LANES / LANES);
+            else
+                add_row(s, from, table, padded + (oy + ky) * s->wide, 2 * MG_LANES / LANES);
+        }
+    for (int64_t y = 0; y < s->h; y++)
+        for (int64_t i = 0; i < s->w; i++) {
+            const int64_t r = y + s->top, column = i + s->left;
+            const bool met = r < s->rows && column < s->ow + s->kw - 1;
+            for (int64_t c = 0; c < s->c; c++)
+                dx[(y * s->w + i) * s->c + c] = met ? padded[r * s->wide + column * s->c + c] : 0;
+        }
+}
+
+const mg_simd_conv_small MG_ISA_NAME(mg_simd_conv_small) = {
+    .images = LANES,
+    .gather_images = gather_images,
+    .gather_row = gather_row,
+    .forward_group = forward_group,
+    .weight_row = weight_row,
+    .input_image = input_image,
+};

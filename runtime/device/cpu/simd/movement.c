@@ -1,0 +1,89 @@
+/* Loops that move 4-byte words or add slices: streams, transpositions, scatter_add. */
+#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/simd.h"
+#include <string.h>
+
+/* ---- streams ---- */
+
+static void stream(float *dst, const float *src, int n) {
+    int i = 0;
+    if ((uintptr_t)dst % MG_VECTOR == 0)
+        for (; i + MG_WIDTH <= n; i += MG_WIDTH)
+            MG_STREAM(dst + i, *(const mg_loose_floats *)(src + i));
+    if (dst != src) memcpy(dst + i, src + i, (size_t)(n - i) * sizeof *dst);
+}
+
+static void end_stream(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* ---- transpositions ---- */
+
+typedef uint32_t eight __attribute__((vector_size(4 * MG_SQUARE)));
+typedef eight loose_eight __attribute__((aligned(4), may_alias));
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW_PAIR(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH_PAIR(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW_HALF(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH_HALF(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+
+/* Three rounds interleave the words of two rows, then of four, then of eight. The vectors are eight
+ * words long on every instruction set; a set with shorter registers splits the shuffles. */
+static void transpose_square(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst,
+                             ptrdiff_t dst_row) {
+    eight two[MG_SQUARE], four[MG_SQUARE];
+    for (int i = 0; i < MG_SQUARE; i += 2) {
+        const eight a = *(const loose_eight *)(src + i * src_row);
+        const eight b = *(const loose_eight *)(src + (i + 1) * src_row);
+        two[i] = LOW(a, b), two[i + 1] = HIGH(a, b);
+    }
+    for (int i = 0; i < MG_SQUARE; i += 4) {
+        four[i] = LOW_PAIR(two[i], two[i + 2]), four[i + 1] = HIGH_PAIR(two[i], two[i + 2]);
+        four[i + 2] = LOW_PAIR(two[i + 1], two[i + 3]);
+        four[i + 3] = HIGH_PAIR(two[i + 1], two[i + 3]);
+    }
+    for (int i = 0; i < MG_SQUARE / 2; i++) {
+        *(loose_eight *)(dst + i * dst_row) = LOW_HALF(four[i], four[i + 4]);
+        *(loose_eight *)(dst + (i + 4) * dst_row) = HIGH_HALF(four[i], four[i + 4]);
+    }
+}
+
+/* A row of y is written 16 words at a time, which are a column of x each: 16 rows of x stay in the
+ * first-level cache. */
+static void transpose_columns(const float *restrict x, float *restrict y, int64_t m, int64_t n,
+                              int64_t first, int64_t end) {
+    enum { ROWS = 16 };
+    for (int64_t r = 0; r < m; r += ROWS)
+        for (int64_t j = first; j < end; j++)
+            for (int64_t i = r; i < m && i < r + ROWS; i++) y[j * m + i] = x[i * n + j];
+}
+
+/* ---- scatter_add ---- */
+
+#define SCATTER(name, T)                                                                           \
+    static void name(const mg_scatter *s, const mg_scatter_part *p, const T *dy, T *dx) {          \
+        const int64_t width = p->end_column - p->column;                                           \
+        for (int64_t r = p->row; r < p->end_row; r++)                                              \
+            memset(dx + r * s->inner + p->column, 0, (size_t)width * sizeof(T));                   \
+        for (int64_t i = 0; i < s->n; i++) {                                                       \
+            const int64_t id = s->ids ? s->ids[i] : s->long_ids[i];                                \
+            if (id < p->row || id >= p->end_row) continue;                                         \
+            const T *from = dy + i * s->inner + p->column;                                         \
+            T *to = dx + id * s->inner + p->column;                                                \
+            _Pragma("omp simd") for (int64_t j = 0; j < width; j++) to[j] += from[j];              \
+        }                                                                                          \
+    }
+SCATTER(scatter_f32, float)
+SCATTER(scatter_f64, double)
+
+const mg_simd_movement MG_ISA_NAME(mg_simd_movement) = {
+    .stream = stream,
+    .end_stream = end_stream,
+    .transpose_square = transpose_square,
+    .transpose_columns = transpose_columns,
+    .scatter_f32 = scatter_f32,
+    .scatter_f64 = scatter_f64,
+};

@@ -1,0 +1,74 @@
+/* The loops that exist in float and in double: reductions over lanes, pools, layer norms, softmax
+ * and cross-entropy.
+ *
+ * Each *_loops.h below is included twice, with REAL set to the type, NAME(x) to a name with the
+ * type's suffix and EXP to the type's exponential, and ends with a table. */
+#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/simd.h"
+#include "device/cpu/simd/vectormath.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- what two partial results of a reduction make ---- */
+
+static inline double sum_of(double a, double b) {
+    return a + b;
+}
+
+static inline double max_of(double a, double b) {
+    return b > a || b != b ? b : a;
+}
+
+static inline double min_of(double a, double b) {
+    return b < a || b != b ? b : a;
+}
+
+static inline double prod_of(double a, double b) {
+    return a * b;
+}
+
+static inline double any_of(double a, double b) {
+    return a != 0 || b != 0;
+}
+
+static inline double all_of(double a, double b) {
+    return a != 0 && b != 0;
+}
+
+/* ---- the part of a window that lies inside the image ---- */
+
+typedef struct span { /* pixels low .. high - 1 along one axis */
+    int64_t low, high;
+} span;
+
+static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
+    const int64_t first = o * p->stride[axis] - p->before[axis], end = first + p->size[axis];
+    const int64_t image = axis == 0 ? p->h : p->w;
+    return (span){.low = first > 0 ? first : 0, .high = end < image ? end : image};
+}
+
+/* ---- the mean and 1 / deviation of a row ---- */
+
+typedef struct row_moments {
+    double mean, inverse;
+} row_moments;
+
+/* ---- the loops, in float and in double ---- */
+
+#define REAL float
+#define NAME(x) x##_f32
+#define EXP vm_exp
+#include "device/cpu/simd/channel_view_loops.h"
+#include "device/cpu/simd/layer_norm_loops.h"
+#include "device/cpu/simd/pool_loops.h"
+#include "device/cpu/simd/softmax_loops.h"
+#undef REAL
+#undef NAME
+#undef EXP
+#define REAL double
+#define NAME(x) x##_f64
+#define EXP exp
+#include "device/cpu/simd/channel_view_loops.h"
+#include "device/cpu/simd/layer_norm_loops.h"
+#include "device/cpu/simd/pool_loops.h"
+#include "device/cpu/simd/softmax_loops.h"

@@ -1,0 +1,41 @@
+/* The set of tables of one instruction set. */
+#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/simd.h"
+
+#define TABLE(type) MG_ISA_NAME(mg_simd_##type)
+extern const mg_simd_elementwise TABLE(elementwise);
+extern const mg_simd_threaded TABLE(threaded);
+extern const mg_simd_movement TABLE(movement);
+extern const mg_simd_random TABLE(random);
+extern const mg_simd_matmul TABLE(matmul);
+extern const mg_simd_conv_small TABLE(conv_small);
+extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
+extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
+extern const mg_simd_layer_norm TABLE(layer_norm_f32), TABLE(layer_norm_f64);
+extern const mg_simd_softmax TABLE(softmax_f32), TABLE(softmax_f64);
+extern const mg_simd_cross_entropy TABLE(cross_entropy_f32), TABLE(cross_entropy_f64);
+
+#define TEXT(x) #x
+#define EXPANDED_TEXT(x) TEXT(x)
+
+const mg_simd MG_ISA_NAME(mg_simd) = {
+    .name = EXPANDED_TEXT(MG_ISA),
+#if defined(__AVX512F__)
+    .title = "AVX-512",
+#elif defined(__AVX2__)
+    .title = "AVX2",
+#else
+    .title = "baseline vectors",
+#endif
+    .elementwise = &TABLE(elementwise),
+    .threaded = &TABLE(threaded),
+    .movement = &TABLE(movement),
+    .random = &TABLE(random),
+    .matmul = &TABLE(matmul),
+    .conv_small = &TABLE(conv_small),
+    .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
+    .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},
+    .layer_norm = {&TABLE(layer_norm_f32), &TABLE(layer_norm_f64)},
+    .softmax = {&TABLE(softmax_f32), &TABLE(softmax_f64)},
+    .cross_entropy = {&TABLE(cross_entropy_f32), &TABLE(cross_entropy_f64)},
+};

@@ -1,0 +1,248 @@
+/* The inner loops of the cpu device's kernels as tables of functions, one set of tables per
+ * instruction set.
+ *
+ * Each .c file of this folder is compiled once per instruction set (see isa.h) and defines one
+ * table of a type declared here. mg_simd_choose picks a set when the plug-in is opened; kernels
+ * reach it through mg_simd_used. So there is one source text per loop, and one decision which
+ * compilation of it runs, with every compiler and in the sanitizer builds too. */
+#ifndef MG_DEVICE_CPU_SIMD_SIMD_H
+#define MG_DEVICE_CPU_SIMD_SIMD_H
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/fused_threaded.h"
+#include <stdbool.h>
+
+enum {
+    MG_LANES = 16, /* channels of a block in the layout MG_BLOCKED */
+    MG_TILE = 64,  /* columns or lanes that the loops below take side by side, at most */
+    MG_SQUARE = 8  /* side of the squares that transpose_square exchanges */
+};
+
+/* ---- moving elements ---- */
+
+/* scatter_add: slices of dy {n, inner} are added to the rows of the result {size, inner} that the
+ * ids name; ids outside the result are skipped. */
+typedef struct mg_scatter {
+    int64_t outer; /* such pairs of matrices in a row */
+    int64_t n, size, inner;
+    const int32_t *ids; /* exactly one of the two is given */
+    const int64_t *long_ids;
+} mg_scatter;
+
+/* The part of the result that one call makes: rows row .. end_row - 1 of columns column ..
+ * end_column - 1. */
+typedef struct mg_scatter_part {
+    int64_t row, end_row, column, end_column;
+} mg_scatter_part;
+
+typedef struct mg_simd_movement {
+    /* A copy that bypasses the caches where the processor can. end_stream must come before another
+     * thread may read what was written. */
+    void (*stream)(float *dst, const float *src, int n);
+    void (*end_stream)(void);
+    /* Transposes MG_SQUARE x MG_SQUARE words; rows lie src_row and dst_row words apart. */
+    void (*transpose_square)(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst,
+                             ptrdiff_t dst_row);
+    /* y {n, m} = transposed x {m, n}, columns first .. end - 1 of x. */
+    void (*transpose_columns)(const float *x, float *y, int64_t m, int64_t n, int64_t first,
+                              int64_t end);
+    void (*scatter_f32)(const mg_scatter *s, const mg_scatter_part *p, const float *dy, float *dx);
+    void (*scatter_f64)(const mg_scatter *s, const mg_scatter_part *p, const double *dy,
+                        double *dx);
+} mg_simd_movement;
+
+/* ---- random numbers ---- */
+
+typedef struct mg_simd_random {
+    /* 64 Philox words: 16 blocks from block `index` on, the words of a block side by side. */
+    void (*philox16)(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
+                     uint32_t stream);
+    /* 64 normally distributed numbers from 64 words. */
+    void (*normal64)(const uint32_t *words, float *out, double mean, double deviation);
+} mg_simd_random;
+
+/* ---- matrix products ---- */
+
+typedef struct mg_simd_matmul {
+    /* The float64 product's register tile: MG_GEMM_ROWS x gemm_columns results. */
+    int gemm_columns;
+    /* tile {MG_GEMM_ROWS, gemm_columns} += a b, with a {depth, MG_GEMM_ROWS} and b {depth,
+     * gemm_columns}. */
+    void (*multiply_strips)(const double *a, const double *b, int64_t depth, double *tile);
+    /* Rows of n results: adds the bias if there is one, then relu if wanted. NaN stays. */
+    void (*finish_rows_f32)(float *y, int64_t rows, int64_t n, const float *bias, bool relu);
+    void (*finish_rows_f64)(double *y, int64_t rows, int64_t n, const double *bias, bool relu);
+} mg_simd_matmul;
+
+enum {
+    MG_GEMM_ROWS = 6,        /* 6 x 2 vectors of sums fit into 16 registers */
+    MG_GEMM_MAX_COLUMNS = 16 /* gemm_columns of the widest vectors */
+};
+
+/* ---- convolutions with few channels: see conv_small.c one folder up ---- */
+
+typedef struct mg_conv_small {
+    int64_t n, h, w, c; /* images */
+    int64_t oh, ow, k;  /* results: rows, columns, kernels */
+    int64_t kh, kw;     /* taps of a kernel */
+    int64_t top, left;  /* padding */
+    int64_t row;        /* gradient of the input: floats that one pixel of dy adds to, rounded up to
+                           MG_LANES */
+    int64_t wide;       /* row of the padded image: pixels, or floats for the input's gradient */
+    int64_t rows;       /* rows of the padded image */
+    size_t table;       /* floats of scratch for a table of weights, or of sums */
+    size_t thread_floats; /* floats of scratch per thread */
+    int team;             /* threads */
+} mg_conv_small;
+
+typedef struct mg_simd_conv_small {
+    int images; /* a group is this many images: one per lane of a vector */
+    /* `count` images from x on as pixels of `images` lanes each, with their padding; lanes from
+     * `count` on are 0. */
+    void (*gather_images)(const mg_conv_small *s, const float *x, int64_t count, float *out);
+    /* n elements of each of `count` images, `step` floats apart, as lanes. */
+    void (*gather_row)(float *row, int64_t n, int64_t count, const float *y, int64_t step);
+    /* The convolution of a group of images with one channel; `row` is scratch. */
+    void (*forward_group)(const mg_conv_small *s, const float *images, const float *w,
+                          const float *bias, bool relu, int64_t count, float *row, float *y);
+    /* Adds the products of one row of dy (as lanes) and the image rows below it to the sums. */
+    void (*weight_row)(const mg_conv_small *s, const float *images, const float *row, float *sums);
+    /* The gradient of one image with few channels; w is [ky][k][kx * C + c], rows of s->row. */
+    void (*input_image)(const mg_conv_small *s, const float *dy, const float *w, float *padded,
+                        float *dx);
+} mg_simd_conv_small;
+
+/* ---- sums over rows of lanes, for float32 or float64: see channel_view.h ---- */
+
+/* Reduces `rows` rows of `width` lanes, `step` elements apart, into result[0 .. width). */
+typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);
+
+typedef struct mg_folding {
+    const char *op;
+    double start; /* the reduction of no elements */
+    double (*join)(double a, double b);
+    mg_fold *fold;
+    double (*run)(const void *x, int64_t n); /* n elements side by side */
+} mg_folding;
+
+enum { MG_REDUCTIONS = 6 };
+
+typedef struct mg_simd_folds {
+    mg_folding reductions[MG_REDUCTIONS];
+    /* adds d = x - shift to sum and d * d to square */
+    void (*moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
+                    double *sum, double *square);
+    /* adds dy to sum and dy * (x - mean) to product */
+    void (*products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
+                     const double *mean, double *sum, double *product);
+    /* y = (x - mean) * scale + beta */
+    void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
+                      const double *mean, const double *scale, const double *beta);
+    /* y[j] = the sum of x[offset[k] + j] over k < n, in the type itself */
+    void (*sum_runs)(const void *x, const int64_t *offset, int n, int64_t run, void *y);
+    bool (*finite)(const void *x, int64_t n);
+    /* running sums of n rows of `width` columns, `step` elements apart */
+    void (*cumsum)(const void *x, void *y, int64_t n, int64_t step, int64_t width);
+    /* the index of the largest of n elements `step` apart; sign -1: of the smallest */
+    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step, int sign);
+    int64_t size; /* bytes of an element */
+} mg_simd_folds;
+
+/* ---- pools ---- */
+
+/* `count` images of h x w pixels, `width` neighbouring channels each, pooled to oh x ow pixels.
+ * Index 0 of the pairs is the rows' axis, 1 the columns'. */
+typedef struct mg_pool_plane {
+    int64_t count, h, w, oh, ow, width;
+    int64_t size[2], stride[2], before[2]; /* window, its step, padding before the image */
+    bool pairs;                            /* 2 x 2 windows side by side, no padding */
+} mg_pool_plane;
+
+/* x and dx are one plane; y and dy are row oy of the pooled plane in the functions called row, and
+ * the whole pooled plane in those called plane. */
+typedef struct mg_simd_pool {
+    void (*max_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
+    void (*avg_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
+    void (*max_grad_row)(const mg_pool_plane *p, const void *x, const void *y, const void *dy,
+                         void *dx, int64_t oy); /* pairs only */
+    void (*max_grad_plane)(const mg_pool_plane *p, const void *x, const void *y, const void *dy,
+                           void *dx);
+    void (*avg_grad_plane)(const mg_pool_plane *p, const void *dy, void *dx);
+    int64_t size; /* bytes of an element */
+} mg_simd_pool;
+
+/* ---- rows: normalised, softmax, cross-entropy ---- */
+
+typedef struct mg_simd_layer_norm {
+    void (*normalise_row)(const void *x, const void *gamma, const void *beta, void *y, int64_t c,
+                          double epsilon);
+    void (*grad_row)(const void *x, const void *gamma, const void *dy, void *dx, int64_t c,
+                     double epsilon);
+    /* adds the rows' dy and dy * xhat to sums {2, c} */
+    void (*reduce_rows)(const void *x, const void *dy, int64_t rows, int64_t c, double epsilon,
+                        double *sums);
+} mg_simd_layer_norm;
+
+typedef struct mg_simd_softmax {
+    /* one row of n elements */
+    void (*row)(const void *x, void *y, int64_t n, bool logarithm);
+    void (*grad_row)(const void *y, const void *dy, void *dx, int64_t n);
+    /* `width` <= MG_TILE columns of n elements, which lie `step` apart */
+    void (*columns)(const void *x, void *y, int64_t n, int64_t step, int width, bool logarithm);
+    void (*grad_columns)(const void *y, const void *dy, void *dx, int64_t n, int64_t step,
+                         int width);
+} mg_simd_softmax;
+
+/* Row number `row` of x {rows, n}; targets are rows of t {rows, n} or labels. A label outside the
+ * row has loss 0 and gradient 0. */
+typedef struct mg_simd_cross_entropy {
+    void (*loss)(const void *x, const void *t, int64_t row, int64_t n, void *loss);
+    void (*grad)(const void *x, const void *t, const void *dy, int64_t row, int64_t n, void *dx);
+    void (*label_loss)(const void *x, int64_t label, int64_t row, int64_t n, void *loss);
+    void (*label_grad)(const void *x, int64_t label, const void *dy, int64_t row, int64_t n,
+                       void *dx);
+} mg_simd_cross_entropy;
+
+/* ---- a set of tables ---- */
+
+typedef struct mg_simd {
+    const char *name;  /* what MGPU_ISA calls it: "avx2" */
+    const char *title; /* for people: "AVX2" */
+    const mg_simd_elementwise *elementwise;
+    const mg_simd_threaded *threaded;
+    const mg_simd_movement *movement;
+    const mg_simd_random *random;
+    const mg_simd_matmul *matmul;
+    const mg_simd_conv_small *conv_small;
+    /* for float32 and for float64: see mg_simd_index */
+    const mg_simd_folds *folds[2];
+    const mg_simd_pool *pool[2];
+    const mg_simd_layer_norm *layer_norm[2];
+    const mg_simd_softmax *softmax[2];
+    const mg_simd_cross_entropy *cross_entropy[2];
+} mg_simd;
+
+/* Which of a pair of tables is for the dtype, which must be float32 or float64. */
+static inline int mg_simd_index(mg_dtype t) {
+    return t == MG_F64;
+}
+
+extern const mg_simd mg_simd_baseline;
+#ifdef __x86_64__
+extern const mg_simd mg_simd_avx2, mg_simd_avx512;
+#endif
+
+/* The set in use: baseline until mg_simd_choose has chosen. */
+extern const mg_simd *mg_simd_used;
+
+/* Chooses the widest set that this processor runs, or the one that the environment variable
+ * MGPU_ISA names. MG_INVALID if it names none, or one that this processor lacks. May be called
+ * again. */
+mg_status mg_simd_choose(void);
+
+/* The sets that this processor runs, widest first; returns how many (at most 3). */
+int mg_simd_available(const mg_simd *sets[3]);
+
+#endif
