@@ -394,11 +394,6 @@ int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;
 }
 
-static int64_t bytes_of(const mg_kernel_graph *graph, int value) {
-    return mg_shape_count(&graph->values[value].shape) *
-           (int64_t)mg_dtype_size(graph->values[value].dtype);
-}
-
 mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     const mg_part *part = &p->parts[i];
     const mg_kernel_graph *graph = &part->lowered.graph;
@@ -416,7 +411,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     }
     for (int e = 0; e < graph->n_external; e++) {
         const mg_external_kind kind = part->lowered.externals[e].kind;
-        const int64_t bytes = bytes_of(graph, e);
+        const int64_t bytes = (int64_t)mg_value_bytes(&graph->values[e]);
         if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;
         if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
         if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
@@ -424,7 +419,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     for (int s = 0; s < graph->n_steps; s++) {
         if (!graph->steps[s].op || !graph->steps[s].op->collective) continue;
         r.collectives++;
-        r.collective_bytes += bytes_of(graph, graph->steps[s].in[0]);
+        r.collective_bytes += (int64_t)mg_value_bytes(&graph->values[graph->steps[s].in[0]]);
     }
     return r;
 }

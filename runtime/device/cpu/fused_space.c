@@ -5,6 +5,7 @@
  * longer tiles, fit into the first-level cache. */
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
+#include "device/axes.h"
 
 enum {
     TILE = 1024,
@@ -77,25 +78,11 @@ static void plain_axes(mg_fused_state *s, const mg_kernel_plan *plan) {
         mg_shape_strides(&plan->in[i].value->shape, shape, s->stride[i]);
 }
 
-static void drop_axis(mg_fused_state *s, int axis, int n_in) {
-    s->rank--;
-    for (int k = axis; k < s->rank; k++) {
-        s->dim[k] = s->dim[k + 1];
-        for (int i = 0; i < n_in; i++) s->stride[i][k] = s->stride[i][k + 1];
-    }
-}
-
+/* Leaves one axis at least. */
 static void merge_axes(mg_fused_state *s, int n_in) {
-    for (int k = s->rank - 1; k >= 0; k--)
-        if (s->dim[k] == 1) drop_axis(s, k, n_in);
-    for (int k = s->rank - 2; k >= 0; k--) {
-        bool alike = true;
-        for (int i = 0; i < n_in; i++)
-            alike &= s->stride[i][k] == s->stride[i][k + 1] * s->dim[k + 1];
-        if (!alike) continue;
-        s->dim[k + 1] *= s->dim[k];
-        drop_axis(s, k, n_in);
-    }
+    int64_t *strides[MG_FUSE_MAX_INPUTS];
+    for (int i = 0; i < n_in; i++) strides[i] = s->stride[i];
+    s->rank = mg_axes_merge(s->rank, s->dim, strides, n_in);
     if (s->rank > 0) return;
     s->rank = 1;
     s->dim[0] = 1;

@@ -5,6 +5,7 @@
  * outer axes in blocks of rows. Where the source runs along another axis than the destination, that
  * axis is made the second innermost, so that a block is a transposition of small squares. */
 #include "core/alloc.h"
+#include "device/axes.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -26,22 +27,6 @@ static int64_t smaller(int64_t a, int64_t b) {
 
 /* ---- preparing a walk ---- */
 
-static void merge_axes(walk *w) {
-    int last = -1;
-    for (int i = 0; i < w->rank; i++) {
-        if (w->n[i] == 1) continue;
-        if (last >= 0 && w->from[last] == w->from[i] * w->n[i] &&
-            w->to[last] == w->to[i] * w->n[i]) {
-            w->n[last] *= w->n[i];
-        } else {
-            w->n[++last] = w->n[i];
-        }
-        w->from[last] = w->from[i];
-        w->to[last] = w->to[i];
-    }
-    w->rank = last + 1;
-}
-
 static void insert_axis(walk *w, int at) {
     for (int i = w->rank++; i > at; i--)
         w->n[i] = w->n[i - 1], w->from[i] = w->from[i - 1], w->to[i] = w->to[i - 1];
@@ -57,7 +42,7 @@ static void make_second_innermost(walk *w, int axis) {
 
 /* At least two axes; a long single one is cut, if its length allows. */
 static void prepare_walk(walk *w) {
-    merge_axes(w);
+    w->rank = mg_axes_merge(w->rank, w->n, (int64_t *const[]){w->from, w->to}, 2);
     while (w->rank < 2) insert_axis(w, 0);
     const int last = w->rank - 1;
     if (w->rank == 2 && w->n[0] == 1)

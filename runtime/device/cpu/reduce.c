@@ -3,6 +3,7 @@
  * Axes that run on are merged. What is left, when all axes or all but the last go, is a view whose
  * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
  * alone. Either way the order of additions depends on the shape only. */
+#include "device/axes.h"
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -28,33 +29,17 @@ static const char *at(const mg_call *call, int64_t i) {
 
 /* ---- the shape of a reduction ---- */
 
-typedef struct group { /* axes of one kind that run on into one another */
-    int64_t n, stride;
-    bool reduced;
-} group;
-
 typedef struct groups {
     int n;
-    group at[MG_MAX_RANK];
+    mg_reduce_axis at[MG_MAX_RANK];
 } groups;
 
 static groups groups_of(const mg_kernel_plan *plan) {
     const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
-    const mg_shape *x = &plan->in[0].value->shape;
-    int64_t stride[MG_MAX_RANK];
-    groups g = {0};
-    mg_shape_strides(x, NULL, stride);
-    for (int i = 0, k = 0; i < x->rank; i++) {
-        const bool reduced = k < axes->n && axes->v[k] == i;
-        k += reduced;
-        if (x->dim[i] == 1) continue;
-        if (g.n > 0 && g.at[g.n - 1].reduced == reduced) {
-            g.at[g.n - 1].n *= x->dim[i];
-            g.at[g.n - 1].stride = stride[i];
-        } else {
-            g.at[g.n++] = (group){x->dim[i], stride[i], reduced};
-        }
-    }
+    bool reduced[MG_MAX_RANK] = {0};
+    groups g;
+    for (int i = 0; i < axes->n; i++) reduced[axes->v[i]] = true;
+    g.n = mg_axes_of_reduction(&plan->in[0].value->shape, reduced, g.at);
     return g;
 }
 

@@ -1,5 +1,4 @@
-/* Iteration spaces: axes that all operands step through alike are merged, so that most tensors come
- * down to one or two. */
+/* Axes of an iteration space as the kernels take them: with what division by their size needs. */
 #ifndef MG_DEVICE_CUDA_LAUNCHERS_AXES_H
 #define MG_DEVICE_CUDA_LAUNCHERS_AXES_H
 
@@ -17,8 +16,5 @@ typedef struct mg_axes {
     int rank;
     int64_t dim[MG_MAX_RANK];
 } mg_axes;
-
-/* Drops axes of size 1 and merges neighbours, in `axes` and in the n operands' strides alike. */
-void mg_axes_merge(mg_axes *axes, int64_t (*stride)[MG_MAX_RANK], int n);
 
 #endif

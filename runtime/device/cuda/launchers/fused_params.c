@@ -6,6 +6,7 @@
  * of whole vectors. */
 #include "device/cuda/launchers/fused_params.h"
 #include "core/alloc.h"
+#include "device/axes.h"
 #include "device/cuda/launchers/axes.h"
 #include <string.h>
 
@@ -116,13 +117,15 @@ static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
 void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_params *g) {
     const mg_fused *e = plan->step->fused;
     const mg_shape *shape = &plan->out[0].value->shape;
-    int64_t stride[MG_FUSE_MAX_INPUTS + 1][MG_MAX_RANK];
+    int64_t stride[MG_FUSE_MAX_INPUTS + 1][MG_MAX_RANK], *strides[MG_FUSE_MAX_INPUTS + 1];
     mg_axes axes = {.rank = shape->rank};
     g->n = mg_shape_count(shape);
     memcpy(axes.dim, shape->dim, sizeof axes.dim);
-    for (int i = 0; i < e->n_inputs; i++)
+    for (int i = 0; i < e->n_inputs; i++) {
         mg_shape_strides(&plan->in[i].value->shape, shape, stride[i]);
-    mg_axes_merge(&axes, stride, e->n_inputs);
+        strides[i] = stride[i];
+    }
+    axes.rank = mg_axes_merge(axes.rank, axes.dim, strides, e->n_inputs);
     const bool flat = find_ways(plan, &axes, stride, g);
     for (int o = 0; o < e->n_outputs; o++)
         g->form.out_dtype[o] = (uint8_t)plan->out[o].value->dtype;

@@ -4,6 +4,7 @@
  * reduced decides between rows and columns; where the results alone would not fill the GPU, each is
  * made in pieces, which a second kernel joins. */
 #include "core/alloc.h"
+#include "device/axes.h"
 #include "device/cuda/launchers/axes.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/codegen/module.h"
@@ -94,24 +95,15 @@ static void find_reduced(const mg_kernel_plan *plan, bool *reduced) {
 
 /* Fills j->kept and j->reduced; returns whether the innermost group is reduced. */
 static bool find_groups(const mg_kernel_plan *plan, job *j) {
-    const mg_shape *x = &plan->in[0].value->shape;
-    bool reduced[MG_MAX_RANK] = {0}, last = true, any = false;
-    int64_t stride[MG_MAX_RANK];
+    bool reduced[MG_MAX_RANK] = {0};
+    mg_reduce_axis axes[MG_MAX_RANK];
     find_reduced(plan, reduced);
-    mg_shape_strides(x, NULL, stride);
-    for (int i = 0; i < x->rank; i++) {
-        groups *g = reduced[i] ? &j->reduced : &j->kept;
-        if (x->dim[i] == 1) continue;
-        if (any && last == reduced[i]) {
-            g->at[g->n - 1].n *= x->dim[i];
-            g->at[g->n - 1].stride = stride[i];
-        } else {
-            g->at[g->n++] = (group){x->dim[i], stride[i]};
-        }
-        last = reduced[i];
-        any = true;
+    const int n = mg_axes_of_reduction(&plan->in[0].value->shape, reduced, axes);
+    for (int i = 0; i < n; i++) {
+        groups *g = axes[i].reduced ? &j->reduced : &j->kept;
+        g->at[g->n++] = (group){axes[i].n, axes[i].stride};
     }
-    return last;
+    return n == 0 || axes[n - 1].reduced;
 }
 
 /* ---- how ---- */
