@@ -18,7 +18,7 @@ static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static mg_channel_view cut(mg_channel_view s) {
+static mg_channel_view cut_view(mg_channel_view s) {
     s.tiles = divide_up(s.lanes, s.width);
     s.chunk_rows = CHUNK / s.width;
     s.chunks = divide_up(s.images * s.rows, s.chunk_rows) + (s.tail > 0);
@@ -29,14 +29,14 @@ static mg_channel_view cut(mg_channel_view s) {
 mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels) {
     if (count == 0 || channels == 0) return (mg_channel_view){.channels = channels, .width = 1};
     const int64_t pixels = channels < MG_TILE ? MG_TILE / channels : 1, lanes = pixels * channels;
-    return cut((mg_channel_view){.channels = channels,
-                                 .lanes = lanes,
-                                 .images = 1,
-                                 .rows = count / lanes,
-                                 .row_step = lanes,
-                                 .tile_step = MG_TILE,
-                                 .tail = count % lanes,
-                                 .width = lanes < MG_TILE ? lanes : MG_TILE});
+    return cut_view((mg_channel_view){.channels = channels,
+                                      .lanes = lanes,
+                                      .images = 1,
+                                      .rows = count / lanes,
+                                      .row_step = lanes,
+                                      .tile_step = MG_TILE,
+                                      .tail = count % lanes,
+                                      .width = lanes < MG_TILE ? lanes : MG_TILE});
 }
 
 mg_channel_view mg_channel_view_of(const mg_value *x, int layout) {
@@ -44,14 +44,14 @@ mg_channel_view mg_channel_view_of(const mg_value *x, int layout) {
     if (layout != MG_BLOCKED || count == 0)
         return mg_channel_view_of_rows(count, n[x->shape.rank - 1]);
     const int64_t pixels = n[1] * n[2];
-    return cut((mg_channel_view){.channels = n[3],
-                                 .lanes = n[3],
-                                 .images = n[0],
-                                 .rows = pixels,
-                                 .image_step = n[3] * pixels,
-                                 .row_step = MG_LANES,
-                                 .tile_step = pixels * MG_LANES,
-                                 .width = MG_LANES});
+    return cut_view((mg_channel_view){.channels = n[3],
+                                      .lanes = n[3],
+                                      .images = n[0],
+                                      .rows = pixels,
+                                      .image_step = n[3] * pixels,
+                                      .row_step = MG_LANES,
+                                      .tile_step = pixels * MG_LANES,
+                                      .width = MG_LANES});
 }
 
 static bool is_tail(const mg_channel_view *s, int64_t unit) {

@@ -50,14 +50,14 @@ static void name_parts(conv_state *s, mg_kernel_plan *plan) {
     s->relu = s->result == Y && ((const mg_conv_attrs *)plan->step->attrs)->relu;
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *conv_accepts(const mg_kernel_plan *plan) {
     if (!mg_all_f32(plan)) return "not float32";
     if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 || mg_count(&plan->out[0]) == 0)
         return "empty";
     return NULL;
 }
 
-static int64_t channels(const conv_state *s, int i) {
+static int64_t channels_of(const conv_state *s, int i) {
     return s->parts[i].value->shape.dim[3];
 }
 
@@ -65,8 +65,8 @@ static bool winograd_suits(const conv_state *s, const mg_conv_attrs *a) {
     const mg_shape *w = &s->parts[W].value->shape;
     return mg_precision_fast() && w->dim[0] == 3 && w->dim[1] == 3 && a->strides.v[0] == 1 &&
            a->strides.v[1] == 1 && a->dilations.v[0] == 1 && a->dilations.v[1] == 1 &&
-           a->groups == 1 && channels(s, X) % MG_LANES == 0 && channels(s, Y) % MG_LANES == 0 &&
-           channels(s, X) >= 32 && channels(s, Y) >= 32;
+           a->groups == 1 && channels_of(s, X) % MG_LANES == 0 &&
+           channels_of(s, Y) % MG_LANES == 0 && channels_of(s, X) >= 32 && channels_of(s, Y) >= 32;
 }
 
 /* Whether the images that are given lie row-major. */
@@ -79,7 +79,7 @@ static bool all_row_major(const conv_state *s) {
 /* A first image of few channels feeds blocked outputs from channels-first planes. The direct
  * kernels are as fast on row-major images: these are not rearranged for them. */
 static formats choose_formats(const conv_state *s, const mg_conv_attrs *a) {
-    const int64_t c = channels(s, X), k = channels(s, Y);
+    const int64_t c = channels_of(s, X), k = channels_of(s, Y);
     formats f = {dnnl_nhwc, dnnl_nhwc, dnnl_convolution_direct};
     if (k % MG_LANES || (c % MG_LANES && c > 4)) return f;
     const bool winograd = winograd_suits(s, a);
@@ -212,7 +212,7 @@ static geometry geometry_of(const mg_conv_attrs *a) {
 
 static mg_status bias_desc(dnnl_memory_desc_t *md, const conv_state *s,
                            const mg_kernel_plan *plan) {
-    const dnnl_dims_t dims = {channels(s, Y)};
+    const dnnl_dims_t dims = {channels_of(s, Y)};
     return mg_dnnl_check(dnnl_memory_desc_init_by_tag(md, 1, dims, dnnl_f32, dnnl_a), plan);
 }
 
@@ -275,7 +275,7 @@ static int argument(int i, bool result, int result_part) {
     return result_part != Y && (result || i == Y) ? diff[i] : plain[i];
 }
 
-static mg_status stage(part *p, bool result, mg_kernel_plan *plan) {
+static mg_status stage_part(part *p, bool result, mg_kernel_plan *plan) {
     if (dnnl_memory_desc_equal(&p->user, &p->inner)) return MG_OK;
     p->at = plan->scratch;
     plan->scratch += (dnnl_memory_desc_get_size(&p->inner) + 63) & ~(size_t)63;
@@ -291,7 +291,7 @@ static mg_status add_arguments(conv_state *s, const_dnnl_primitive_desc_t pd,
         part *p = &s->parts[order[k]];
         const bool result = k == 2;
         p->inner = *inner_desc(pd, order[k], result, s->result);
-        MG_TRY(stage(p, result, plan));
+        MG_TRY(stage_part(p, result, plan));
         MG_TRY(mg_dnnl_add(&s->main, argument(order[k], result, s->result), &p->inner, plan));
     }
     s->pad_at = plan->scratch;
@@ -304,7 +304,7 @@ static mg_status add_arguments(conv_state *s, const_dnnl_primitive_desc_t pd,
     return mg_dnnl_add(&s->main, DNNL_ARG_BIAS, &bias, plan);
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status conv_prepare(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -321,7 +321,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return status;
 }
 
-static void relu(float *y, int64_t n) {
+static void relu_in_place(float *y, int64_t n) {
 #pragma omp parallel for simd num_threads(mg_cpu_team(n)) schedule(static)
     for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
 }
@@ -331,7 +331,7 @@ static mg_status run_stage(part *p, void *from, void *to, const mg_call *call) {
                        call->plan);
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status conv_run(const mg_call *call) {
     conv_state *s = call->plan->state;
     char *scratch = call->scratch;
     void *at[5];
@@ -348,11 +348,11 @@ static mg_status run(const mg_call *call) {
     at[4] = s->bias ? call->in[2] : NULL;
     MG_TRY(mg_dnnl_run(&s->main, at, call->plan));
     if (result->stage.primitive) MG_TRY(run_stage(result, at[2], call->out[0], call));
-    if (s->relu) relu(call->out[0], mg_count(&call->plan->out[0]));
+    if (s->relu) relu_in_place(call->out[0], mg_count(&call->plan->out[0]));
     return MG_OK;
 }
 
-static void release(void *state) {
+static void conv_release(void *state) {
     conv_state *s = state;
     for (int i = 0; i < N_PARTS; i++) mg_dnnl_drop(&s->parts[i].stage);
     mg_dnnl_drop(&s->main);
@@ -362,10 +362,10 @@ static void release(void *state) {
 #define CONV(id)                                                                                   \
     const mg_kernel mg_cpu_##id = {.op = #id,                                                      \
                                    .name = "oneDNN",                                               \
-                                   .accepts = accepts,                                             \
-                                   .prepare = prepare,                                             \
-                                   .run = run,                                                     \
-                                   .release = release};
+                                   .accepts = conv_accepts,                                        \
+                                   .prepare = conv_prepare,                                        \
+                                   .run = conv_run,                                                \
+                                   .release = conv_release};
 CONV(conv2d)
 CONV(conv2d_grad_input)
 CONV(conv2d_grad_weight)

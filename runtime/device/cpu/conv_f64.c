@@ -39,8 +39,8 @@ static tap tap_of(const windows *s, int64_t e) {
 }
 
 /* Along one axis, or -1 outside. */
-static inline int64_t position(int64_t from, int64_t away, int64_t size, int64_t stride,
-                               bool back) {
+static inline int64_t grid_position(int64_t from, int64_t away, int64_t size, int64_t stride,
+                                    bool back) {
     const int64_t at = back ? from - away : from + away;
     if (at < 0 || (back && at % stride)) return -1;
     const int64_t place = back ? at / stride : at;
@@ -48,11 +48,11 @@ static inline int64_t position(int64_t from, int64_t away, int64_t size, int64_t
 }
 
 /* The channels that a tap sees, or NULL. */
-static inline const double *look(const windows *s, const double *image, const pixel *p,
-                                 const tap *t) {
+static inline const double *tap_address(const windows *s, const double *image, const pixel *p,
+                                        const tap *t) {
     const int64_t *stride = s->attrs->strides.v, *size = s->image;
-    const int64_t y = position(p->y, t->y, size[1], stride[0], s->back);
-    const int64_t x = y < 0 ? -1 : position(p->x, t->x, size[2], stride[1], s->back);
+    const int64_t y = grid_position(p->y, t->y, size[1], stride[0], s->back);
+    const int64_t x = y < 0 ? -1 : grid_position(p->x, t->x, size[2], stride[1], s->back);
     return x < 0 ? NULL : image + ((p->n * size[1] + y) * size[2] + x) * size[3];
 }
 
@@ -66,7 +66,7 @@ static void read_windows(const mg_factor *f, int64_t first, int n, int64_t from,
         const tap t = tap_of(s, k);
         run = s->depth - t.channel < end - k ? s->depth - t.channel : end - k;
         for (int i = 0; i < n; i++) {
-            const double *at = look(s, f->at, &p[i], &t);
+            const double *at = tap_address(s, f->at, &p[i], &t);
             for (int64_t c = 0; c < run; c++) to[c * width + i] = at ? at[t.channel + c] : 0;
         }
     }
@@ -82,7 +82,7 @@ static void read_turned_windows(const mg_factor *f, int64_t first, int n, int64_
         const pixel p = pixel_of(s, k);
         const double *at = NULL;
         for (int i = 0; i < n; i++) {
-            if (i == 0 || t[i].channel == 0) at = look(s, f->at, &p, &t[i]);
+            if (i == 0 || t[i].channel == 0) at = tap_address(s, f->at, &p, &t[i]);
             to[i] = at ? at[t[i].channel] : 0;
         }
     }
@@ -100,7 +100,7 @@ static void read_weights_back(const mg_factor *f, int64_t first, int n, int64_t 
 
 /* ---- the three products ---- */
 
-static const int64_t *dims(const mg_port *port) {
+static const int64_t *port_dims(const mg_port *port) {
     return port->value->shape.dim;
 }
 
@@ -120,26 +120,28 @@ typedef struct product {
 
 typedef product product_of(const mg_kernel_plan *plan);
 
-static mg_factor matrix(int64_t row) {
+static mg_factor matrix_factor(int64_t row) {
     return (mg_factor){.read = mg_read_matrix, .lane = 1, .step = row};
 }
 
 static product forward_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *x = dims(&plan->in[0]), *w = dims(&plan->in[1]), *y = dims(&plan->out[0]);
+    const int64_t *x = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]),
+                  *y = port_dims(&plan->out[0]);
     const int64_t kernels = w[3] / a->groups;
     return (product){.m = pixels_of(y),
                      .n = kernels,
                      .k = w[0] * w[1] * w[2],
                      .view = {a, y, x, w[1], w[2], false},
-                     .b = matrix(w[3]),
+                     .b = matrix_factor(w[3]),
                      .b_group = kernels,
                      .row = w[3]};
 }
 
 static product input_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *dy = dims(&plan->in[0]), *w = dims(&plan->in[1]), *dx = dims(&plan->out[0]);
+    const int64_t *dy = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]),
+                  *dx = port_dims(&plan->out[0]);
     const int64_t kernels = w[3] / a->groups;
     return (product){.m = pixels_of(dx),
                      .n = w[2],
@@ -152,14 +154,15 @@ static product input_product(const mg_kernel_plan *plan) {
 
 static product weight_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *x = dims(&plan->in[0]), *dy = dims(&plan->in[1]), *dw = dims(&plan->out[0]);
+    const int64_t *x = port_dims(&plan->in[0]), *dy = port_dims(&plan->in[1]),
+                  *dw = port_dims(&plan->out[0]);
     const int64_t kernels = dw[3] / a->groups;
     return (product){.m = dw[0] * dw[1] * dw[2],
                      .n = kernels,
                      .k = pixels_of(dy),
                      .view = {a, dy, x, dw[1], dw[2], false},
                      .turned = true,
-                     .b = matrix(dw[3]),
+                     .b = matrix_factor(dw[3]),
                      .b_group = kernels,
                      .row = dw[3]};
 }
@@ -175,13 +178,13 @@ static void multiply_groups(const mg_call *call, product p) {
 
 /* ---- the kernels ---- */
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *conv_f64_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++)
         if (plan->in[i].value->dtype != MG_F64) return "not float64";
     return NULL;
 }
 
-static mg_status prepare(mg_kernel_plan *plan, product_of *form) {
+static mg_status conv_f64_prepare(mg_kernel_plan *plan, product_of *form) {
     const product p = form(plan);
     mg_all_row_major(plan);
     plan->scratch = mg_gemm_scratch(p.m, p.n, p.k);
@@ -189,7 +192,7 @@ static mg_status prepare(mg_kernel_plan *plan, product_of *form) {
 }
 
 /* Only a forward one has a bias or relu. */
-static mg_status run(const mg_call *call, product_of *form) {
+static mg_status conv_f64_run(const mg_call *call, product_of *form) {
     const product p = form(call->plan);
     const bool relu = p.view.attrs->relu;
     const double *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
@@ -199,17 +202,17 @@ static mg_status run(const mg_call *call, product_of *form) {
 }
 
 #define CONV(id, form)                                                                             \
-    static mg_status prepare_##form(mg_kernel_plan *plan) {                                        \
-        return prepare(plan, form##_product);                                                      \
+    static mg_status form##_prepare(mg_kernel_plan *plan) {                                        \
+        return conv_f64_prepare(plan, form##_product);                                             \
     }                                                                                              \
-    static mg_status run_##form(const mg_call *call) {                                             \
-        return run(call, form##_product);                                                          \
+    static mg_status form##_run(const mg_call *call) {                                             \
+        return conv_f64_run(call, form##_product);                                                 \
     }                                                                                              \
     const mg_kernel mg_cpu_double_##id = {.op = #id,                                               \
                                           .name = "float64",                                       \
-                                          .accepts = accepts,                                      \
-                                          .prepare = prepare_##form,                               \
-                                          .run = run_##form}
+                                          .accepts = conv_f64_accepts,                             \
+                                          .prepare = form##_prepare,                               \
+                                          .run = form##_run}
 CONV(conv2d, forward);
 CONV(conv2d_grad_input, input);
 CONV(conv2d_grad_weight, weight);

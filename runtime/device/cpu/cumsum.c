@@ -3,12 +3,12 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status cumsum_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status cumsum_run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const mg_axis_view v =
         mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)call->plan->step->attrs)->axis);
@@ -25,5 +25,8 @@ static mg_status run(const mg_call *call) {
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_cumsum = {
-    .op = "cumsum", .name = "columns", .accepts = mg_folds_refuse, .prepare = prepare, .run = run};
+const mg_kernel mg_cpu_cumsum = {.op = "cumsum",
+                                 .name = "columns",
+                                 .accepts = mg_folds_refuse,
+                                 .prepare = cumsum_prepare,
+                                 .run = cumsum_run};

@@ -31,21 +31,21 @@ static void *register_at(const tile *t, int operand) {
     return t->registers + (size_t)t->s->reg[operand] * (size_t)t->s->length * t->s->width;
 }
 
-static void load(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
+static void load_elements(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
     if (t->call->plan->step->fused->wide)
         t->s->loops->load_f64(dst, src, type, (int)n);
     else
         t->s->loops->load_f32(dst, src, type, (int)n);
 }
 
-static void store(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
+static void store_elements(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
     if (t->call->plan->step->fused->wide)
         t->s->loops->store_f64(dst, src, type, (int)n);
     else
         t->s->loops->store_f32(dst, src, type, (int)n);
 }
 
-static void fill(const tile *t, void *dst, double value, int64_t n) {
+static void fill_elements(const tile *t, void *dst, double value, int64_t n) {
     if (t->call->plan->step->fused->wide)
         for (int64_t i = 0; i < n; i++) ((double *)dst)[i] = value;
     else
@@ -63,13 +63,13 @@ static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, i
     const ptrdiff_t size = (ptrdiff_t)mg_dtype_size(type);
     double value;
     if (step == 1) {
-        load(t, dst, src, type, n);
+        load_elements(t, dst, src, type, n);
     } else if (step == 0) {
         mg_to_double(&value, src, type, 1);
-        fill(t, dst, value, n);
+        fill_elements(t, dst, value, n);
     } else {
         for (int64_t i = 0; i < n; i++)
-            load(t, dst + (size_t)i * t->s->width, src + size * i * step, type, 1);
+            load_elements(t, dst + (size_t)i * t->s->width, src + size * i * step, type, 1);
     }
 }
 
@@ -136,13 +136,13 @@ static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
     uint64_t typed[128];
     for (int64_t done = 0; done < n; done += 128) {
         const int64_t part = n - done < 128 ? n - done : 128;
-        store(t, typed, y + (size_t)done * t->s->width, type, part);
-        load(t, y + (size_t)done * t->s->width, typed, type, part);
+        store_elements(t, typed, y + (size_t)done * t->s->width, type, part);
+        load_elements(t, y + (size_t)done * t->s->width, typed, type, part);
     }
 }
 
 /* The loop of one instruction. */
-static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
+static void run_loop(const tile *t, const mg_instr *instr, void *y, int64_t n) {
     const void *a[3];
     for (int k = 0; k < 3; k++) a[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
     if (t->call->plan->step->fused->wide)
@@ -154,8 +154,8 @@ static void apply(const tile *t, const mg_instr *instr, void *y, int64_t n) {
 }
 
 /* The elements after the last whole strip: operands are made whole strips elsewhere. */
-static void run_rest(const tile *t, const mg_fused_loop *loop, const mg_threaded_step *steps,
-                     int64_t done, int64_t n) {
+static void run_threaded_rest(const tile *t, const mg_fused_loop *loop,
+                              const mg_threaded_step *steps, int64_t done, int64_t n) {
     const mg_fused_step *step = &t->s->step[loop->step];
     const size_t bytes = (size_t)(n - done) * sizeof(float);
     mg_threaded_step rest[MG_FUSED_STEPS];
@@ -190,7 +190,7 @@ static mg_threaded_code *code_of(const tile *t, const mg_fused_step *step, const
     return past ? t->s->threaded->stream : step->code;
 }
 
-static void run_chain(const tile *t, const mg_fused_loop *loop, int64_t n) {
+static void run_threaded(const tile *t, const mg_fused_loop *loop, int64_t n) {
     const mg_fused_step *step = &t->s->step[loop->step];
     const int64_t strip = t->s->threaded->strip, done = n / strip * strip;
     mg_threaded_step steps[MG_FUSED_STEPS];
@@ -201,7 +201,7 @@ static void run_chain(const tile *t, const mg_fused_loop *loop, int64_t n) {
         steps[k] = (mg_threaded_step){code_of(t, &step[k], at), at, moves};
     }
     t->s->threaded->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
-    if (done < n) run_rest(t, loop, steps, done, n);
+    if (done < n) run_threaded_rest(t, loop, steps, done, n);
 }
 
 /* Where instruction i puts its result, if anywhere. */
@@ -212,7 +212,7 @@ static void *place_of(const tile *t, int i) {
     return t->s->reg[result] < 0 ? NULL : register_at(t, result);
 }
 
-static void compute(tile *t) {
+static void compute_tile(tile *t) {
     const mg_fused *e = t->call->plan->step->fused;
     const int first = e->n_inputs + e->n_imms;
     const int64_t n = t->rows * t->columns;
@@ -221,9 +221,9 @@ static void compute(tile *t) {
         for (int k = loop->from; k < loop->to; k++) t->operand[first + k] = place_of(t, k);
         if (!t->s->chained) prefetch_share(t, i);
         if (loop->steps)
-            run_chain(t, loop, n);
+            run_threaded(t, loop, n);
         else
-            apply(t, &e->instr[loop->from], place_of(t, loop->from), n);
+            run_loop(t, &e->instr[loop->from], place_of(t, loop->from), n);
     }
     for (int o = 0; o < e->n_outputs; o++) {
         const void *y = t->operand[e->output[o]];
@@ -233,7 +233,7 @@ static void compute(tile *t) {
         if (t->streamed[o])
             mg_simd_used->movement->stream(to, y, (int)n);
         else
-            store(t, to, y, type, n);
+            store_elements(t, to, y, type, n);
     }
 }
 
@@ -271,7 +271,7 @@ static void find_direct(tile *t) {
 }
 
 /* `scratch`: the thread's own. */
-static void set_up(tile *t, const mg_call *call, char *scratch) {
+static void set_up_tile(tile *t, const mg_call *call, char *scratch) {
     const mg_fused *e = call->plan->step->fused;
     t->call = call;
     t->s = call->plan->state;
@@ -285,7 +285,7 @@ static void set_up(tile *t, const mg_call *call, char *scratch) {
         t->out_size[o] = mg_dtype_size(call->plan->out[o].value->dtype);
     for (int i = 0; i < e->n_imms; i++) {
         char *at = register_at(t, e->n_inputs + i);
-        fill(t, at, e->imm[i], repeated(t->s, t->s->length));
+        fill_elements(t, at, e->imm[i], repeated(t->s, t->s->length));
         t->operand[e->n_inputs + i] = at;
     }
     find_direct(t);
@@ -316,7 +316,7 @@ static void run_tile(tile *t, int64_t number) {
     t->first = origin * rows * columns + piece * s->rows * s->columns;
     for (int i = 0; i < t->call->plan->step->n_in; i++)
         load_input(t, i, offset_of(s, i, origin, piece));
-    compute(t);
+    compute_tile(t);
 }
 
 static int64_t tiles_of(const mg_call *call) {
@@ -328,7 +328,7 @@ static int64_t tiles_of(const mg_call *call) {
 static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t to) {
     tile t;
     if (from >= to) return;
-    set_up(&t, call, scratch);
+    set_up_tile(&t, call, scratch);
     for (int64_t i = from; i < to; i++) run_tile(&t, i);
     if (t.s->past_caches) mg_simd_used->movement->end_stream();
 }
@@ -348,12 +348,12 @@ static int team_of(const mg_kernel_plan *const *plans, int n) {
     return mg_cpu_team(count);
 }
 
-static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
+static size_t fused_scratch_many(const mg_kernel_plan *const *plans, int n) {
     return thread_bytes(plans, n) * (size_t)team_of(plans, n);
 }
 
 /* All tiles of all calls in a row, dealt out to the threads. */
-static mg_status run_many(const mg_call *calls, int n) {
+static mg_status fused_run_many(const mg_call *calls, int n) {
     const mg_kernel_plan *plans[MG_MAX_LAUNCH];
     int64_t tiles = 0;
     for (int i = 0; i < n; i++) {
@@ -380,14 +380,14 @@ static mg_status run_many(const mg_call *calls, int n) {
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
-    return run_many(call, 1);
+static mg_status fused_run(const mg_call *call) {
+    return fused_run_many(call, 1);
 }
 
 const mg_kernel mg_cpu_fused = {.op = "fused",
                                 .name = "tiles",
                                 .prepare = mg_fused_prepare,
-                                .run = run,
-                                .run_many = run_many,
-                                .scratch_many = scratch_many,
+                                .run = fused_run,
+                                .run_many = fused_run_many,
+                                .scratch_many = fused_scratch_many,
                                 .release = mg_free};

@@ -23,35 +23,35 @@ static rows rows_of(const mg_kernel_plan *plan) {
                   .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
 }
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status layer_norm_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
 }
 
-static void *at(void *base, const rows *r, int64_t i) {
+static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
 }
 
-static mg_status run_layer_norm(const mg_call *call) {
+static mg_status layer_norm_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < r.n; i++)
-        r.loops->normalise_row(at(call->in[0], &r, i), call->in[1], call->in[2],
-                               at(call->out[0], &r, i), r.length, r.epsilon);
+        r.loops->normalise_row(row_at(call->in[0], &r, i), call->in[1], call->in[2],
+                               row_at(call->out[0], &r, i), r.length, r.epsilon);
     return MG_OK;
 }
 
-static mg_status run_grad(const mg_call *call) {
+static mg_status layer_norm_grad_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < r.n; i++)
-        r.loops->grad_row(at(call->in[0], &r, i), call->in[1], at(call->in[2], &r, i),
-                          at(call->out[0], &r, i), r.length, r.epsilon);
+        r.loops->grad_row(row_at(call->in[0], &r, i), call->in[1], row_at(call->in[2], &r, i),
+                          row_at(call->out[0], &r, i), r.length, r.epsilon);
     return MG_OK;
 }
 
@@ -59,14 +59,14 @@ static int64_t chunks_of(const rows *r) {
     return (r->n + CHUNK - 1) / CHUNK;
 }
 
-static mg_status prepare_reduce(mg_kernel_plan *plan) {
+static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
     mg_all_row_major(plan);
     plan->scratch = (size_t)((chunks_of(&r) + 1) * 2 * r.length) * sizeof(double);
     return MG_OK;
 }
 
-static mg_status run_reduce(const mg_call *call) {
+static mg_status layer_norm_reduce_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
     const int64_t chunks = chunks_of(&r), width = 2 * r.length;
     double *parts = call->scratch, *total = parts + chunks * width;
@@ -75,7 +75,7 @@ static mg_status run_reduce(const mg_call *call) {
         const int64_t first = k * CHUNK, left = r.n - first;
         double *part = parts + k * width;
         for (int64_t j = 0; j < width; j++) part[j] = 0;
-        r.loops->reduce_rows(at(call->in[0], &r, first), at(call->in[1], &r, first),
+        r.loops->reduce_rows(row_at(call->in[0], &r, first), row_at(call->in[1], &r, first),
                              left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
     }
     for (int64_t j = 0; j < width; j++) total[j] = 0;
@@ -90,10 +90,11 @@ static mg_status run_reduce(const mg_call *call) {
     return MG_OK;
 }
 
-#define KERNEL(id) .op = #id, .name = #id, .accepts = accepts
+#define KERNEL(id) .op = #id, .name = #id, .accepts = layer_norm_accepts
 
-const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .prepare = prepare, .run = run_layer_norm};
-const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .prepare = prepare,
-                                          .run = run_grad};
-const mg_kernel mg_cpu_layer_norm_reduce = {KERNEL(layer_norm_reduce), .prepare = prepare_reduce,
-                                            .run = run_reduce};
+const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .prepare = layer_norm_prepare,
+                                     .run = layer_norm_run};
+const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .prepare = layer_norm_prepare,
+                                          .run = layer_norm_grad_run};
+const mg_kernel mg_cpu_layer_norm_reduce = {
+    KERNEL(layer_norm_reduce), .prepare = layer_norm_reduce_prepare, .run = layer_norm_reduce_run};

@@ -21,7 +21,7 @@ static inline void move_blocks(const char *src, char *dst, int64_t pixels, int64
     for (int64_t p = 0; p < pixels; p++) memcpy(dst + p * to, src + p * from, bytes);
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status reorder_run(const mg_call *call) {
     const mg_port *in = &call->plan->in[0], *out = &call->plan->out[0];
     const int64_t *n = in->value->shape.dim, pixels = n[1] * n[2], blocks = n[3] / MG_LANES;
     const int64_t size = (int64_t)mg_dtype_size(in->value->dtype);
@@ -47,4 +47,4 @@ static mg_status run(const mg_call *call) {
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_reorder = {.name = "reorder", .run = run};
+const mg_kernel mg_cpu_reorder = {.name = "reorder", .run = reorder_run};

@@ -24,7 +24,7 @@ typedef struct matmul_state {
     bool wide; /* float64 */
 } matmul_state;
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *matmul_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     for (int i = 0; i < plan->step->n_in; i++)
         if (plan->in[i].value->dtype != t) return "dtypes differ";
@@ -32,12 +32,12 @@ static const char *accepts(const mg_kernel_plan *plan) {
 }
 
 /* The shape with two axes at least; a vector has become a row (or a column). */
-static mg_shape widened(const mg_shape *s, bool column) {
+static mg_shape with_two_axes(const mg_shape *s, bool column) {
     if (s->rank > 1) return *s;
     return column ? MG_SHAPE(s->dim[0], 1) : MG_SHAPE(1, s->dim[0]);
 }
 
-static mg_shape leading(const mg_shape *s) {
+static mg_shape batch_axes(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
 }
 
@@ -54,14 +54,14 @@ static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
     plan->scratch = (size_t)(b <= others ? b : others) * sizeof(float);
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status matmul_prepare(mg_kernel_plan *plan) {
     const mg_matmul_attrs *attrs = plan->step->attrs;
     matmul_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     mg_all_row_major(plan);
     s->wide = plan->out[0].value->dtype == MG_F64;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
-    const mg_shape a = widened(raw_a, false), b = widened(raw_b, true);
+    const mg_shape a = with_two_axes(raw_a, false), b = with_two_axes(raw_b, true);
     const bool turn_a = attrs->transpose_a && raw_a->rank > 1;
     const bool turn_b = attrs->transpose_b && raw_b->rank > 1;
     s->turn_a = turn_a ? 'T' : 'N';
@@ -69,7 +69,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     s->m = a.dim[a.rank - 2 + turn_a];
     s->k = a.dim[a.rank - 1 - turn_a];
     s->n = b.dim[b.rank - 1 - turn_b];
-    const mg_shape lead_a = leading(&a), lead_b = leading(&b);
+    const mg_shape lead_a = batch_axes(&a), lead_b = batch_axes(&b);
     s->shared_b = !turn_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
     if (s->shared_b) {
         s->m *= mg_shape_count(&lead_a);
@@ -83,15 +83,15 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static void turn(const float *x, float *y, int64_t m, int64_t n) {
+static void transpose(const float *x, float *y, int64_t m, int64_t n) {
 #pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += SQUARE)
         mg_simd_used->movement->transpose_columns(x, y, m, n, first,
                                                   first + SQUARE < n ? first + SQUARE : n);
 }
 
-static dnnl_status_t multiply_wide(const matmul_state *s, const double *a, const double *b,
-                                   double *y, double *scratch) {
+static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const double *b,
+                                  double *y, double *scratch) {
     const bool turn_a = s->turn_a == 'T', turn_b = s->turn_b == 'T';
     const mg_factor rows = {
         .read = mg_read_matrix, .at = a, .lane = turn_a ? 1 : s->k, .step = turn_a ? s->m : 1};
@@ -101,25 +101,25 @@ static dnnl_status_t multiply_wide(const matmul_state *s, const double *a, const
     return dnnl_success;
 }
 
-static dnnl_status_t multiply(const matmul_state *s, const void *a, const void *b, void *y,
-                              void *scratch) {
-    if (s->wide) return multiply_wide(s, a, b, y, scratch);
+static dnnl_status_t multiply_matrix(const matmul_state *s, const void *a, const void *b, void *y,
+                                     void *scratch) {
+    if (s->wide) return multiply_f64(s, a, b, y, scratch);
     return dnnl_sgemm(s->turn_a, s->turn_b, s->m, s->n, s->k, 1, a, s->turn_a == 'T' ? s->m : s->k,
                       b, s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
 }
 
 /* One product, b transposed. */
-static dnnl_status_t multiply_turned(const matmul_state *s, const float *a, const float *b,
-                                     float *y, float *scratch) {
+static dnnl_status_t multiply_transposed(const matmul_state *s, const float *a, const float *b,
+                                         float *y, float *scratch) {
     if (s->order == B_TURNED) {
-        turn(b, scratch, s->n, s->k);
+        transpose(b, scratch, s->n, s->k);
         return dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, a, s->k, scratch, s->n, 0, y, s->n);
     }
     float *turned = scratch + s->m * s->k;
-    turn(a, scratch, s->m, s->k);
+    transpose(a, scratch, s->m, s->k);
     const dnnl_status_t status =
         dnnl_sgemm('N', 'N', s->n, s->m, s->k, 1, b, s->k, scratch, s->m, 0, turned, s->m);
-    turn(turned, y, s->n, s->m);
+    transpose(turned, y, s->n, s->m);
     return status;
 }
 
@@ -133,9 +133,9 @@ static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t e
     dnnl_status_t status = dnnl_success;
     for (int64_t i = 0; i < end && status == dnnl_success; i++, mg_loop_next(&a), mg_loop_next(&b))
         if (i >= first)
-            status = multiply(s, (const char *)call->in[0] + a.offset * s->m * s->k * size,
-                              (const char *)call->in[1] + b.offset * s->k * s->n * size,
-                              (char *)call->out[0] + i * s->m * s->n * size, NULL);
+            status = multiply_matrix(s, (const char *)call->in[0] + a.offset * s->m * s->k * size,
+                                     (const char *)call->in[1] + b.offset * s->k * s->n * size,
+                                     (char *)call->out[0] + i * s->m * s->n * size, NULL);
     return status;
 }
 
@@ -144,10 +144,11 @@ static mg_status multiply_all(const mg_call *call) {
     dnnl_status_t status = dnnl_success;
     if (s->order != AS_IT_IS)
         return mg_dnnl_check(
-            multiply_turned(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
+            multiply_transposed(s, call->in[0], call->in[1], call->out[0], call->scratch),
+            call->plan);
     if (s->shared_b)
-        return mg_dnnl_check(multiply(s, call->in[0], call->in[1], call->out[0], call->scratch),
-                             call->plan);
+        return mg_dnnl_check(
+            multiply_matrix(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
     const int64_t n = mg_shape_count(&s->batch), team = mg_cpu_threads();
     if (n < 2 * team || s->m * s->n * s->k > SMALL)
         return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
@@ -166,7 +167,7 @@ static void add_bias_and_relu(float *y, int64_t rows, int64_t n, const float *bi
         mg_simd_used->matmul->finish_rows_f32(y + i * n, 1, n, bias, relu);
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status matmul_run(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     const int64_t count = mg_count(&call->plan->out[0]);
     const bool relu = ((const mg_matmul_attrs *)call->plan->step->attrs)->relu;
@@ -186,7 +187,7 @@ static mg_status run(const mg_call *call) {
 
 const mg_kernel mg_cpu_matmul = {.op = "matmul",
                                  .name = "oneDNN",
-                                 .accepts = accepts,
-                                 .prepare = prepare,
-                                 .run = run,
+                                 .accepts = matmul_accepts,
+                                 .prepare = matmul_prepare,
+                                 .run = matmul_run,
                                  .release = mg_free};

@@ -104,7 +104,7 @@ static bool is_streamed(const walk *w, int64_t count, int64_t size) {
 
 /* Words that lie along rows and shall lie along columns: small squares in registers, large ones in
  * the caches. */
-static void turn_block(const block *b, const uint32_t *src, uint32_t *dst) {
+static void transpose_block(const block *b, const uint32_t *src, uint32_t *dst) {
     const mg_simd_movement *loops = mg_simd_used->movement;
     const int64_t rows = b->rows / MG_SQUARE * MG_SQUARE, n = b->n / MG_SQUARE * MG_SQUARE;
     for (int64_t first = 0; first < n; first += BLOCK)
@@ -124,7 +124,7 @@ static void copy_block(const block *b, const char *src, char *dst, int64_t size)
         return;
     }
     if (b->to == 1 && b->from_row == 1 && size == 4) {
-        turn_block(b, (const uint32_t *)(const void *)src, (uint32_t *)(void *)dst);
+        transpose_block(b, (const uint32_t *)(const void *)src, (uint32_t *)(void *)dst);
         return;
     }
     switch (size) {
@@ -169,7 +169,7 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
 }
 
 /* n elements of dst become the one at `value`. */
-static void fill(const void *value, void *dst, int64_t n, int64_t size) {
+static void fill_elements(const void *value, void *dst, int64_t n, int64_t size) {
 #pragma omp parallel for schedule(static) if (n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += PIECE) {
         const int64_t count = smaller(PIECE, n - first);
@@ -186,13 +186,13 @@ static void fill(const void *value, void *dst, int64_t n, int64_t size) {
 static void fill_number(const mg_port *out, void *dst, double value) {
     uint64_t element[1];
     mg_from_double(element, &value, out->value->dtype, 1);
-    fill(element, dst, mg_shape_count(&out->value->shape),
-         (int64_t)mg_dtype_size(out->value->dtype));
+    fill_elements(element, dst, mg_shape_count(&out->value->shape),
+                  (int64_t)mg_dtype_size(out->value->dtype));
 }
 
 /* ---- the ops ---- */
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status movement_prepare(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     return MG_OK;
 }
@@ -209,7 +209,7 @@ static walk walk_over(const mg_shape *s) {
     return w;
 }
 
-static mg_status run_permute(const mg_call *call) {
+static mg_status permute_run(const mg_call *call) {
     const mg_ints *order = &((const mg_ints_attrs *)call->plan->step->attrs)->list;
     int64_t stride[MG_MAX_RANK];
     walk w = walk_over(&call->plan->out[0].value->shape);
@@ -219,7 +219,7 @@ static mg_status run_permute(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_slice(const mg_call *call) {
+static mg_status slice_run(const mg_call *call) {
     const mg_slice_attrs *a = call->plan->step->attrs;
     int64_t stride[MG_MAX_RANK];
     walk w = walk_over(&call->plan->out[0].value->shape);
@@ -232,7 +232,7 @@ static mg_status run_slice(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_reverse(const mg_call *call) {
+static mg_status reverse_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     walk w = walk_over(&call->plan->out[0].value->shape);
     memcpy(w.from, w.to, sizeof w.from);
@@ -242,7 +242,7 @@ static mg_status run_reverse(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_broadcast_to(const mg_call *call) {
+static mg_status broadcast_to_run(const mg_call *call) {
     const mg_shape *y = &call->plan->out[0].value->shape;
     walk w = walk_over(y);
     mg_shape_strides(&call->plan->in[0].value->shape, y, w.from);
@@ -250,7 +250,7 @@ static mg_status run_broadcast_to(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_pad(const mg_call *call) {
+static mg_status pad_run(const mg_call *call) {
     const mg_pad_attrs *a = call->plan->step->attrs;
     const mg_shape *x = &call->plan->in[0].value->shape;
     int64_t stride[MG_MAX_RANK];
@@ -267,7 +267,7 @@ static mg_status run_pad(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_concat(const mg_call *call) {
+static mg_status concat_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view out = mg_axis_view_of(&call->plan->out[0].value->shape, axis);
     int64_t first = 0;
@@ -285,7 +285,7 @@ static mg_status run_concat(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_reshape(const mg_call *call) {
+static mg_status reshape_run(const mg_call *call) {
     const walk w = {
         .rank = 1, .n = {mg_shape_count(&call->plan->out[0].value->shape)}, .from = {1}, .to = {1}};
     run_walk(w, call->in[0], call->out[0], element_size(call));
@@ -293,12 +293,12 @@ static mg_status run_reshape(const mg_call *call) {
 }
 
 /* Ids of 4 or 8 bytes; others are left to the reference kernel. */
-static const char *accepts_gather(const mg_kernel_plan *plan) {
+static const char *gather_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[1].value->dtype;
     return t == MG_I32 || t == MG_I64 ? NULL : "ids are neither int32 nor int64";
 }
 
-static mg_status run_gather(const mg_call *call) {
+static mg_status gather_run(const mg_call *call) {
     const mg_port *in = call->plan->in;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_dtype dtype = in[0].value->dtype;
@@ -325,7 +325,7 @@ static mg_status run_gather(const mg_call *call) {
     return MG_OK;
 }
 
-static mg_status run_full(const mg_call *call) {
+static mg_status full_run(const mg_call *call) {
     const mg_full_attrs *a = call->plan->step->attrs;
     fill_number(&call->plan->out[0], call->out[0], a->value);
     return MG_OK;
@@ -338,7 +338,7 @@ static mg_axis_view iota_view(const mg_kernel_plan *plan) {
     return mg_axis_view_of(&plan->out[0].value->shape, a->axis);
 }
 
-static mg_status prepare_iota(mg_kernel_plan *plan) {
+static mg_status iota_prepare(mg_kernel_plan *plan) {
     size_t bytes;
     if (!mg_size_mul((size_t)iota_view(plan).n, sizeof(uint64_t), &bytes))
         return mg_fail(MG_OOM, "iota: axis too long");
@@ -346,7 +346,7 @@ static mg_status prepare_iota(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static mg_status run_iota(const mg_call *call) {
+static mg_status iota_run(const mg_call *call) {
     const mg_axis_view v = iota_view(call->plan);
     const mg_dtype t = call->plan->out[0].value->dtype;
     const walk w = {.rank = 3,
@@ -361,15 +361,16 @@ static mg_status run_iota(const mg_call *call) {
     return MG_OK;
 }
 
-#define MOVEMENT(id) .op = #id, .name = #id, .run = run_##id
+#define MOVEMENT(id) .op = #id, .name = #id, .run = id##_run
 
-const mg_kernel mg_cpu_permute = {MOVEMENT(permute), .prepare = prepare};
-const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .prepare = prepare};
-const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse), .prepare = prepare};
-const mg_kernel mg_cpu_pad = {MOVEMENT(pad), .prepare = prepare};
-const mg_kernel mg_cpu_concat = {MOVEMENT(concat), .prepare = prepare};
-const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to), .prepare = prepare};
-const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = accepts_gather, .prepare = prepare};
-const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape), .prepare = prepare};
-const mg_kernel mg_cpu_full = {MOVEMENT(full), .prepare = prepare};
-const mg_kernel mg_cpu_iota = {MOVEMENT(iota), .prepare = prepare_iota};
+const mg_kernel mg_cpu_permute = {MOVEMENT(permute), .prepare = movement_prepare};
+const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .prepare = movement_prepare};
+const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse), .prepare = movement_prepare};
+const mg_kernel mg_cpu_pad = {MOVEMENT(pad), .prepare = movement_prepare};
+const mg_kernel mg_cpu_concat = {MOVEMENT(concat), .prepare = movement_prepare};
+const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to), .prepare = movement_prepare};
+const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = gather_accepts,
+                                 .prepare = movement_prepare};
+const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape), .prepare = movement_prepare};
+const mg_kernel mg_cpu_full = {MOVEMENT(full), .prepare = movement_prepare};
+const mg_kernel mg_cpu_iota = {MOVEMENT(iota), .prepare = iota_prepare};

@@ -10,7 +10,7 @@
 /* ---- shared ---- */
 
 /* x decides the layout, dy follows. Scratch: two results a lane and unit, then three a channel. */
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_port *x = &plan->in[0];
     for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     if (plan->step->n_in == 3) plan->in[2].layout = x->layout;
@@ -22,7 +22,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-static mg_channel_view sheet_of(const mg_call *call) {
+static mg_channel_view view_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
 }
 
@@ -34,18 +34,18 @@ static bool is_large(const mg_call *call) {
     return mg_shape_count(&call->plan->in[0].value->shape) > MG_SERIAL_BELOW;
 }
 
-static double get(const void *p, int64_t i, const mg_simd_folds *f) {
+static double get_number(const void *p, int64_t i, const mg_simd_folds *f) {
     return f->size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-static void put(void *p, int64_t i, double v, const mg_simd_folds *f) {
+static void put_number(void *p, int64_t i, double v, const mg_simd_folds *f) {
     if (f->size == sizeof(float))
         ((float *)p)[i] = (float)v;
     else
         ((double *)p)[i] = v;
 }
 
-static const char *at(const void *p, int64_t i, const mg_simd_folds *f) {
+static const char *element_at(const void *p, int64_t i, const mg_simd_folds *f) {
     return (const char *)p + i * f->size;
 }
 
@@ -60,7 +60,7 @@ static void add_lanes(const mg_channel_view *s, int64_t tile, const double *lane
 
 static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels) {
     const double epsilon = ((const mg_norm_attrs *)call->plan->step->attrs)->epsilon;
-    return 1 / sqrt(get(call->in[1], channels + c, folds_of(call)) + epsilon);
+    return 1 / sqrt(get_number(call->in[1], channels + c, folds_of(call)) + epsilon);
 }
 
 /* ---- moments ---- */
@@ -71,8 +71,9 @@ static void choose_shift(const mg_channel_view *s, const mg_simd_folds *f, const
                          const mg_piece *p, double *shift) {
     for (int j = 0; j < p->width; j++) {
         const int64_t first = p->offset + j;
-        const double a = get(x, first, f), b = get(x, first + p->rows / 2 * s->row_step, f);
-        const double c = get(x, first + (p->rows - 1) * s->row_step, f);
+        const double a = get_number(x, first, f),
+                     b = get_number(x, first + p->rows / 2 * s->row_step, f);
+        const double c = get_number(x, first + (p->rows - 1) * s->row_step, f);
         const double median = fmax(fmin(a, b), fmin(fmax(a, b), c));
         shift[j] = isfinite(median) ? median : 0;
     }
@@ -87,7 +88,7 @@ static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const
     for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
     for (bool first = true; mg_channel_view_next(s, unit, &p); first = false) {
         if (first) choose_shift(s, f, x, &p, shift);
-        f->moments(at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
+        f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
     }
     for (int j = 0; j < p.width; j++) {
         const double d = sum[j] / rows;
@@ -144,8 +145,8 @@ static void join_moments(const mg_channel_view *s, const double *parts, double n
     for (int64_t c = 0; c < channels; c++) variance[c] /= n;
 }
 
-static mg_status run_moments(const mg_call *call) {
-    const mg_channel_view s = sheet_of(call);
+static mg_status moments_run(const mg_call *call) {
+    const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
     const int64_t units = mg_channel_view_units(&s),
                   channels = call->plan->out[0].value->shape.dim[1];
@@ -157,35 +158,37 @@ static mg_status run_moments(const mg_call *call) {
         unit_moments(&s, f, call->in[0], u, part, part + s.width);
     }
     join_moments(&s, parts, channels ? (double)(count / channels) : 0, channels, mean);
-    for (int64_t c = 0; c < 2 * channels; c++) put(call->out[0], c, mean[c], f);
+    for (int64_t c = 0; c < 2 * channels; c++) put_number(call->out[0], c, mean[c], f);
     return MG_OK;
 }
 
 /* ---- batch_norm ---- */
 
-static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
-    MG_TRY(prepare(plan));
+static mg_status batch_norm_prepare(mg_kernel_plan *plan) {
+    MG_TRY(norm_prepare(plan));
     plan->out[0].layout = plan->in[0].layout;
     return MG_OK;
 }
 
-static mg_status run_batch_norm(const mg_call *call) {
-    const mg_channel_view s = sheet_of(call);
+static mg_status batch_norm_run(const mg_call *call) {
+    const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
     const int64_t lanes = s.tiles * s.width, units = mg_channel_view_units(&s);
     double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
     for (int64_t k = 0; k < lanes; k++) {
         const int64_t c = mg_channel_view_channel(&s, k / s.width, k % s.width);
-        mean[k] = c < 0 ? 0 : get(call->in[1], c, f);
-        scale[k] = c < 0 ? 0 : get(call->in[2], c, f) * inverse_deviation(call, c, s.channels);
-        beta[k] = c < 0 ? 0 : get(call->in[3], c, f);
+        mean[k] = c < 0 ? 0 : get_number(call->in[1], c, f);
+        scale[k] =
+            c < 0 ? 0 : get_number(call->in[2], c, f) * inverse_deviation(call, c, s.channels);
+        beta[k] = c < 0 ? 0 : get_number(call->in[3], c, f);
     }
 #pragma omp parallel for schedule(static) if (is_large(call))
     for (int64_t u = 0; u < units; u++) {
         const int64_t first = u % s.tiles * s.width;
         for (mg_piece p = {0}; mg_channel_view_next(&s, u, &p);)
-            f->normalise(at(call->in[0], p.offset, f), (char *)call->out[0] + p.offset * f->size,
-                         p.rows, s.row_step, p.width, mean + first, scale + first, beta + first);
+            f->normalise(element_at(call->in[0], p.offset, f),
+                         (char *)call->out[0] + p.offset * f->size, p.rows, s.row_step, p.width,
+                         mean + first, scale + first, beta + first);
     }
     return MG_OK;
 }
@@ -198,16 +201,16 @@ static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t
     double mean[MG_TILE], *product = sum + s->width;
     for (int64_t j = 0; j < s->width; j++) {
         const int64_t c = mg_channel_view_channel(s, unit % s->tiles, j);
-        mean[j] = c < 0 ? 0 : get(call->in[1], c, f);
+        mean[j] = c < 0 ? 0 : get_number(call->in[1], c, f);
         sum[j] = product[j] = 0;
     }
     for (mg_piece p = {0}; mg_channel_view_next(s, unit, &p);)
-        f->products(at(call->in[0], p.offset, f), at(call->in[2], p.offset, f), p.rows, s->row_step,
-                    p.width, mean, sum, product);
+        f->products(element_at(call->in[0], p.offset, f), element_at(call->in[2], p.offset, f),
+                    p.rows, s->row_step, p.width, mean, sum, product);
 }
 
-static mg_status run_reduce(const mg_call *call) {
-    const mg_channel_view s = sheet_of(call);
+static mg_status batch_norm_reduce_run(const mg_call *call) {
+    const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
     const int64_t units = mg_channel_view_units(&s),
                   channels = call->plan->out[0].value->shape.dim[1];
@@ -220,16 +223,17 @@ static mg_status run_reduce(const mg_call *call) {
         add_lanes(&s, u % s.tiles, parts + (u * 2 + 1) * s.width, product);
     }
     for (int64_t c = 0; c < channels; c++) {
-        put(call->out[0], c, sum[c], f);
-        put(call->out[0], channels + c, product[c] * inverse_deviation(call, c, channels), f);
+        put_number(call->out[0], c, sum[c], f);
+        put_number(call->out[0], channels + c, product[c] * inverse_deviation(call, c, channels),
+                   f);
     }
     return MG_OK;
 }
 
 #define NORM(id) .op = #id, .name = #id, .accepts = mg_folds_refuse
 
-const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = prepare, .run = run_moments};
-const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = prepare_batch_norm,
-                                     .run = run_batch_norm};
-const mg_kernel mg_cpu_batch_norm_reduce = {NORM(batch_norm_reduce), .prepare = prepare,
-                                            .run = run_reduce};
+const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = norm_prepare, .run = moments_run};
+const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = batch_norm_prepare,
+                                     .run = batch_norm_run};
+const mg_kernel mg_cpu_batch_norm_reduce = {NORM(batch_norm_reduce), .prepare = norm_prepare,
+                                            .run = batch_norm_reduce_run};

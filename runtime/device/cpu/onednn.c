@@ -13,7 +13,7 @@ static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static int users; /* open devices; opening is serialised by the device table's lock */
 
-static const char *reason(dnnl_status_t s) {
+static const char *dnnl_reason(dnnl_status_t s) {
     switch (s) {
     case dnnl_out_of_memory: return "out of memory";
     case dnnl_invalid_arguments: return "invalid arguments";
@@ -22,7 +22,7 @@ static const char *reason(dnnl_status_t s) {
     }
 }
 
-static const char *operands(const mg_kernel_plan *plan, char *text, size_t size) {
+static const char *operand_shapes(const mg_kernel_plan *plan, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
     for (int i = 0; plan->step && i < plan->step->n_in && used < size; i++) {
@@ -38,7 +38,7 @@ mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
     char text[256];
     const char *op = plan && plan->step && plan->step->op ? plan->step->op->name : "cpu device";
     return mg_fail(s == dnnl_out_of_memory ? MG_OOM : MG_DEVICE, "%s%s: oneDNN: %s (status %d)", op,
-                   plan ? operands(plan, text, sizeof text) : "", reason(s), (int)s);
+                   plan ? operand_shapes(plan, text, sizeof text) : "", dnnl_reason(s), (int)s);
 }
 
 /* oneDNN must not use wider vectors than our own loops, unless the user has told it what to use.

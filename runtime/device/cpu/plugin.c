@@ -59,7 +59,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
                                            &mg_cpu_full,
                                            &mg_cpu_iota,
                                            &mg_cpu_random,
-                                           &mg_cpu_widened,
+                                           &mg_cpu_upcast,
                                            NULL};
 
 static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .reorder = &mg_cpu_reorder};
@@ -77,20 +77,20 @@ int mg_cpu_threads(void) {
     return threads = n > 0 ? n : mg_core_count();
 }
 
-static mg_status open_device(mg_device *d) {
+static mg_status cpu_open(mg_device *d) {
     (void)d;
     MG_TRY(mg_simd_choose());
     omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }
 
-static void close_device(mg_device *d) {
+static void cpu_close(mg_device *d) {
     (void)d;
     mg_cpu_free_kept();
     mg_dnnl_close();
 }
 
-static mg_status describe(int ordinal, mg_device_info *info) {
+static mg_status cpu_describe(int ordinal, mg_device_info *info) {
     const dnnl_version_t *v = dnnl_version();
     MG_TRY(mg_host_describe(ordinal, info));
     MG_TRY(mg_simd_choose());
@@ -117,7 +117,7 @@ static void set_share(int threads) {
     omp_set_num_threads(mg_cpu_threads());
 }
 
-static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
+static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     sigset_t before;
     hold_signals(&before);
     set_share(mg_worker_is_own() ? d->threads : 0);
@@ -126,7 +126,7 @@ static mg_status compile(mg_device *d, const mg_kernel_graph *graph, mg_program 
     return status;
 }
 
-static mg_status run(mg_program *program, const mg_run *r) {
+static mg_status cpu_run(mg_program *program, const mg_run *r) {
     sigset_t before;
     hold_signals(&before);
     set_share(r->threads);
@@ -138,16 +138,16 @@ static mg_status run(mg_program *program, const mg_run *r) {
 static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .kind = "cpu",
                                   .rank = 10,
-                                  .open = open_device,
-                                  .close = close_device,
-                                  .describe = describe,
+                                  .open = cpu_open,
+                                  .close = cpu_close,
+                                  .describe = cpu_describe,
                                   .count = mg_host_count,
                                   .alloc = mg_cpu_alloc,
                                   .free = mg_cpu_free,
                                   .copy_in = mg_host_copy,
                                   .copy_out = mg_host_copy,
-                                  .compile = compile,
-                                  .run = run,
+                                  .compile = cpu_compile,
+                                  .run = cpu_run,
                                   .release = mg_program_release,
                                   .arena_bytes = mg_program_arena_bytes,
                                   .sync = mg_host_sync,

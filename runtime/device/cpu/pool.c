@@ -39,57 +39,59 @@ static int64_t pooled_size(const mg_pool_plane *p) {
     return p->oh * p->ow * p->width;
 }
 
-static const void *at(const void *base, int64_t bytes) {
+static const void *source_at(const void *base, int64_t bytes) {
     return (const char *)base + bytes;
 }
 
-static void *into(void *base, int64_t bytes) {
+static void *target_at(void *base, int64_t bytes) {
     return (char *)base + bytes;
 }
 
 /* ---- the kernels ---- */
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *pool_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
 /* All ports are images: they follow the first. */
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status pool_prepare(mg_kernel_plan *plan) {
     for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = plan->in[0].layout;
     plan->out[0].layout = plan->in[0].layout;
     return MG_OK;
 }
 
 /* Windows that lie apart are read before their part of dx is written. */
-static mg_status prepare_max_grad(mg_kernel_plan *plan) {
-    MG_TRY(prepare(plan));
+static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
+    MG_TRY(pool_prepare(plan));
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     plan->overwrites = p.pairs;
     return MG_OK;
 }
 
-static mg_status run_forward(const mg_call *call, void (*row)(const mg_pool_plane *p, const void *x,
-                                                              void *y, int64_t oy)) {
+static mg_status pool_forward_run(const mg_call *call,
+                                  void (*row)(const mg_pool_plane *p, const void *x, void *y,
+                                              int64_t oy)) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->out[0].value->shape);
     const int64_t size = loops_of(plan)->size, rows = p.count * p.oh;
     const int64_t x_size = image_size(&p) * size, y_size = p.ow * p.width * size;
 #pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < rows; i++)
-        row(&p, at(call->in[0], i / p.oh * x_size), into(call->out[0], i * y_size), i % p.oh);
+        row(&p, source_at(call->in[0], i / p.oh * x_size), target_at(call->out[0], i * y_size),
+            i % p.oh);
     return MG_OK;
 }
 
-static mg_status run_max(const mg_call *call) {
-    return run_forward(call, loops_of(call->plan)->max_row);
+static mg_status max_pool_run(const mg_call *call) {
+    return pool_forward_run(call, loops_of(call->plan)->max_row);
 }
 
-static mg_status run_avg(const mg_call *call) {
-    return run_forward(call, loops_of(call->plan)->avg_row);
+static mg_status avg_pool_run(const mg_call *call) {
+    return pool_forward_run(call, loops_of(call->plan)->avg_row);
 }
 
-static mg_status run_max_grad(const mg_call *call) {
+static mg_status max_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     const mg_simd_pool *l = loops_of(plan);
@@ -98,44 +100,45 @@ static mg_status run_max_grad(const mg_call *call) {
 #pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = i / parts;
-        const void *x = at(call->in[0], k * x_size), *y = at(call->in[1], k * y_size);
-        const void *dy = at(call->in[2], k * y_size);
+        const void *x = source_at(call->in[0], k * x_size), *y = source_at(call->in[1], k * y_size);
+        const void *dy = source_at(call->in[2], k * y_size);
         if (p.pairs)
-            l->max_grad_row(&p, x, y, dy, into(call->out[0], k * x_size), i % parts);
+            l->max_grad_row(&p, x, y, dy, target_at(call->out[0], k * x_size), i % parts);
         else
-            l->max_grad_plane(&p, x, y, dy, into(call->out[0], k * x_size));
+            l->max_grad_plane(&p, x, y, dy, target_at(call->out[0], k * x_size));
     }
     return MG_OK;
 }
 
-static mg_status run_avg_grad(const mg_call *call) {
+static mg_status avg_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);
     const mg_simd_pool *l = loops_of(plan);
     const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
 #pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < p.count; i++)
-        l->avg_grad_plane(&p, at(call->in[0], i * y_size), into(call->out[0], i * x_size));
+        l->avg_grad_plane(&p, source_at(call->in[0], i * y_size),
+                          target_at(call->out[0], i * x_size));
     return MG_OK;
 }
 
 const mg_kernel mg_cpu_max_pool2d = {.op = "max_pool2d",
                                      .name = "max_pool2d",
-                                     .accepts = accepts,
-                                     .prepare = prepare,
-                                     .run = run_max};
+                                     .accepts = pool_accepts,
+                                     .prepare = pool_prepare,
+                                     .run = max_pool_run};
 const mg_kernel mg_cpu_max_pool2d_grad = {.op = "max_pool2d_grad",
                                           .name = "max_pool2d_grad",
-                                          .accepts = accepts,
-                                          .prepare = prepare_max_grad,
-                                          .run = run_max_grad};
+                                          .accepts = pool_accepts,
+                                          .prepare = max_pool_grad_prepare,
+                                          .run = max_pool_grad_run};
 const mg_kernel mg_cpu_avg_pool2d = {.op = "avg_pool2d",
                                      .name = "avg_pool2d",
-                                     .accepts = accepts,
-                                     .prepare = prepare,
-                                     .run = run_avg};
+                                     .accepts = pool_accepts,
+                                     .prepare = pool_prepare,
+                                     .run = avg_pool_run};
 const mg_kernel mg_cpu_avg_pool2d_grad = {.op = "avg_pool2d_grad",
                                           .name = "avg_pool2d_grad",
-                                          .accepts = accepts,
-                                          .prepare = prepare,
-                                          .run = run_avg_grad};
+                                          .accepts = pool_accepts,
+                                          .prepare = pool_prepare,
+                                          .run = avg_pool_grad_run};

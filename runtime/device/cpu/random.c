@@ -8,22 +8,23 @@
 
 enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *random_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     return mg_dtype_is_float(t) || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
 }
 
-static void bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *out, int n) {
+static void fill_bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *out, int n) {
     const uint32_t limit = mg_random_threshold(a->a);
     for (int i = 0; i < n; i++) out[i] = (words[i] >> 8) < limit;
 }
 
-static void uniform(const mg_random_attrs *a, const uint32_t *words, float *out, int n) {
+static void fill_uniform(const mg_random_attrs *a, const uint32_t *words, float *out, int n) {
     const float low = (float)a->a, high = (float)a->b;
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);
 }
 
-static void normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from, int to) {
+static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from,
+                        int to) {
     float numbers[WORDS];
     const bool whole = to - from == WORDS;
     mg_simd_used->random->normal64(words, whole ? out : numbers, a->a, a->b);
@@ -31,7 +32,7 @@ static void normal(const mg_random_attrs *a, const uint32_t *words, float *out, 
 }
 
 /* Any kind and dtype, by blocks of four: words [from, to) of a group. */
-static void any_kind(const mg_random_attrs *a, const uint32_t *words, char *out, mg_dtype t,
+static void fill_any(const mg_random_attrs *a, const uint32_t *words, char *out, mg_dtype t,
                      int from, int to) {
     for (int i = from & ~3; i < to; i += 4) {
         double block[4];
@@ -42,7 +43,7 @@ static void any_kind(const mg_random_attrs *a, const uint32_t *words, char *out,
     }
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status random_run(const mg_call *call) {
     const mg_random_attrs *a = call->plan->step->attrs;
     const mg_dtype t = call->plan->out[0].value->dtype;
     const int64_t count = mg_shape_count(&call->plan->out[0].value->shape);
@@ -57,15 +58,16 @@ static mg_status run(const mg_call *call) {
         loops->philox16(words, (uint64_t)(g * BLOCKS), call->rng.base, call->rng.seed,
                         (uint32_t)a->stream);
         if (a->kind == MG_RANDOM_BERNOULLI && t == MG_BOOL)
-            bernoulli(a, words + from, (uint8_t *)out, to - from);
+            fill_bernoulli(a, words + from, (uint8_t *)out, to - from);
         else if (a->kind == MG_RANDOM_UNIFORM && t == MG_F32)
-            uniform(a, words + from, (float *)out, to - from);
+            fill_uniform(a, words + from, (float *)out, to - from);
         else if (a->kind == MG_RANDOM_NORMAL && t == MG_F32)
-            normal(a, words, (float *)out, from, to);
+            fill_normal(a, words, (float *)out, from, to);
         else
-            any_kind(a, words, out, t, from, to);
+            fill_any(a, words, out, t, from, to);
     }
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_random = {.op = "random", .name = "philox", .accepts = accepts, .run = run};
+const mg_kernel mg_cpu_random = {
+    .op = "random", .name = "philox", .accepts = random_accepts, .run = random_run};

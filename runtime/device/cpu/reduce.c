@@ -18,12 +18,12 @@ static const mg_folding *reduction_of(const mg_call *call) {
     return r;
 }
 
-static void put(const mg_call *call, int64_t i, double v) {
+static void put_result(const mg_call *call, int64_t i, double v) {
     const mg_dtype t = call->plan->out[0].value->dtype;
     mg_from_double((char *)call->out[0] + i * (int64_t)mg_dtype_size(t), &v, t, 1);
 }
 
-static const char *at(const mg_call *call, int64_t i) {
+static const char *element_at(const mg_call *call, int64_t i) {
     return (const char *)call->in[0] + i * (int64_t)mg_dtype_size(call->plan->in[0].value->dtype);
 }
 
@@ -50,7 +50,7 @@ static bool keeps_last_only(const mg_kernel_plan *plan) {
 }
 
 /* The view of a reduction that has one; else no lanes. */
-static mg_channel_view sheet_of(const mg_kernel_plan *plan) {
+static mg_channel_view view_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
     const groups g = groups_of(plan);
@@ -63,7 +63,7 @@ static mg_channel_view sheet_of(const mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-static void run_sheet(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
+static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
     const int64_t units = mg_channel_view_units(s);
     double *parts = call->scratch, *total = parts + units * s->width;
 #pragma omp parallel for schedule(static) if (units > 1 &&                                         \
@@ -72,7 +72,7 @@ static void run_sheet(const mg_call *call, const mg_channel_view *s, const mg_fo
         double *part = parts + u * s->width;
         for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
         for (mg_piece p = {0}; mg_channel_view_next(s, u, &p);)
-            r->fold(at(call, p.offset), p.rows, s->row_step, p.width, part);
+            r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
     }
     for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
     for (int64_t u = 0; u < units; u++)
@@ -80,7 +80,7 @@ static void run_sheet(const mg_call *call, const mg_channel_view *s, const mg_fo
             const int64_t c = mg_channel_view_channel(s, u % s->tiles, j);
             if (c >= 0) total[c] = r->join(total[c], parts[u * s->width + j]);
         }
-    for (int64_t c = 0; c < s->channels; c++) put(call, c, total[c]);
+    for (int64_t c = 0; c < s->channels; c++) put_result(call, c, total[c]);
 }
 
 /* Where combination i of the groups of one kind begins, the last group (the run) left out. */
@@ -111,8 +111,8 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
         const int64_t first = offset_of(g, false, g->n - 2, o);
         double v = r->start;
         for (int64_t i = 0; i < runs; i++)
-            v = r->join(v, r->run(at(call, first + offset_of(g, true, g->n - 2, i)), run));
-        put(call, o, v);
+            v = r->join(v, r->run(element_at(call, first + offset_of(g, true, g->n - 2, i)), run));
+        put_result(call, o, v);
     }
 }
 
@@ -147,29 +147,30 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
         double v[MG_TILE];
         for (int j = 0; j < width; j++) v[j] = r->start;
         for (int64_t i = 0; i < times; i++)
-            r->fold(at(call, first + offset_of(g, true, g->n - 3, i)), rows, run, width, v);
-        for (int j = 0; j < width; j++) put(call, o * run + column + j, v[j]);
+            r->fold(element_at(call, first + offset_of(g, true, g->n - 3, i)), rows, run, width, v);
+        for (int j = 0; j < width; j++) put_result(call, o * run + column + j, v[j]);
     }
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status reduce_prepare(mg_kernel_plan *plan) {
     if (!keeps_last_only(plan)) plan->in[0].layout = MG_ROW_MAJOR;
-    const mg_channel_view s = sheet_of(plan);
+    const mg_channel_view s = view_of(plan);
     plan->scratch = (size_t)(mg_channel_view_units(&s) * s.width + s.channels) * sizeof(double);
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status reduce_run(const mg_call *call) {
     const mg_folding *r = reduction_of(call);
-    const mg_channel_view s = sheet_of(call->plan);
+    const mg_channel_view s = view_of(call->plan);
     const groups g = groups_of(call->plan);
     const mg_shape *y = &call->plan->out[0].value->shape;
     if (mg_shape_count(&call->plan->in[0].value->shape) == 0)
-        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r->start);
+        for (int64_t i = 0; i < mg_shape_count(y); i++) put_result(call, i, r->start);
     else if (s.lanes)
-        run_sheet(call, &s, r);
+        reduce_view(call, &s, r);
     else if (g.n == 0 || (g.n == 1 && !g.at[0].reduced)) /* nothing but axes of one element */
-        for (int64_t i = 0; i < mg_shape_count(y); i++) put(call, i, r->run(at(call, i), 1));
+        for (int64_t i = 0; i < mg_shape_count(y); i++)
+            put_result(call, i, r->run(element_at(call, i), 1));
     else if (g.at[g.n - 1].reduced)
         reduce_runs(call, &g, r);
     else if (!sum_few(call, &g))
@@ -179,12 +180,12 @@ static mg_status run(const mg_call *call) {
 
 /* ---- argmax, all_finite ---- */
 
-static mg_status prepare_rows(mg_kernel_plan *plan) {
+static mg_status argmax_prepare(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     return MG_OK;
 }
 
-static mg_status run_argmax(const mg_call *call) {
+static mg_status argmax_run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
@@ -192,13 +193,13 @@ static mg_status run_argmax(const mg_call *call) {
     const int sign = strcmp(call->plan->step->op->name, "argmax") == 0 ? 1 : -1;
 #pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < v.outer * v.inner; i++)
-        f->largest(at(call, i / v.inner * v.n * v.inner + i % v.inner), (int32_t *)call->out[0] + i,
-                   v.n, v.inner, sign);
+        f->largest(element_at(call, i / v.inner * v.n * v.inner + i % v.inner),
+                   (int32_t *)call->out[0] + i, v.n, v.inner, sign);
     return MG_OK;
 }
 
 /* Integers are finite without a look. */
-static const char *refuse_halves(const mg_kernel_plan *plan) {
+static const char *all_finite_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) {
         const mg_dtype t = plan->in[i].value->dtype;
         if (t == MG_F16 || t == MG_BF16) return "float16 or bfloat16";
@@ -220,7 +221,7 @@ static bool all_finite(const mg_port *in, const void *x) {
     return good;
 }
 
-static mg_status run_all_finite(const mg_call *call) {
+static mg_status all_finite_run(const mg_call *call) {
     bool good = true;
     for (int i = 0; i < call->plan->step->n_in && good; i++)
         good = all_finite(&call->plan->in[i], call->in[i]);
@@ -229,10 +230,10 @@ static mg_status run_all_finite(const mg_call *call) {
 }
 
 #define REDUCTION(id)                                                                              \
-    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = prepare, .run = run
+    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = reduce_prepare, .run = reduce_run
 
 #define CHOICE(id)                                                                                 \
-    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = prepare_rows, .run = run_argmax
+    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = argmax_prepare, .run = argmax_run
 
 const mg_kernel mg_cpu_sum = {REDUCTION(sum)};
 const mg_kernel mg_cpu_prod = {REDUCTION(prod)};
@@ -243,4 +244,4 @@ const mg_kernel mg_cpu_all = {REDUCTION(all)};
 const mg_kernel mg_cpu_argmax = {CHOICE(argmax)};
 const mg_kernel mg_cpu_argmin = {CHOICE(argmin)};
 const mg_kernel mg_cpu_all_finite = {
-    .op = "all_finite", .name = "all_finite", .accepts = refuse_halves, .run = run_all_finite};
+    .op = "all_finite", .name = "all_finite", .accepts = all_finite_accepts, .run = all_finite_run};

@@ -8,13 +8,13 @@
 
 enum { WIDE = 32 }; /* columns that are worth a thread's turn */
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *scatter_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype, ids = plan->in[1].value->dtype;
     if (t != MG_F32 && t != MG_F64) return "neither float32 nor float64";
     return ids == MG_I32 || ids == MG_I64 ? NULL : "ids are neither int32 nor int64";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status scatter_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
 }
@@ -43,7 +43,7 @@ static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
         .row = s->size * k / n, .end_row = s->size * (k + 1) / n, .end_column = s->inner};
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status scatter_run(const mg_call *call) {
     const mg_scatter s = scatter_of(call);
     const mg_simd_movement *loops = mg_simd_used->movement;
     const bool f32 = call->plan->in[0].value->dtype == MG_F32;
@@ -63,5 +63,8 @@ static mg_status run(const mg_call *call) {
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_scatter_add = {
-    .op = "scatter_add", .name = "scatter_add", .accepts = accepts, .prepare = prepare, .run = run};
+const mg_kernel mg_cpu_scatter_add = {.op = "scatter_add",
+                                      .name = "scatter_add",
+                                      .accepts = scatter_accepts,
+                                      .prepare = scatter_prepare,
+                                      .run = scatter_run};

@@ -6,17 +6,17 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *softmax_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status softmax_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
 }
 
-static mg_status run(const mg_call *call, bool logarithm) {
+static mg_status softmax_run_either(const mg_call *call, bool logarithm) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
@@ -41,15 +41,15 @@ static mg_status run(const mg_call *call, bool logarithm) {
     return MG_OK;
 }
 
-static mg_status run_softmax(const mg_call *call) {
-    return run(call, false);
+static mg_status softmax_run(const mg_call *call) {
+    return softmax_run_either(call, false);
 }
 
-static mg_status run_log_softmax(const mg_call *call) {
-    return run(call, true);
+static mg_status log_softmax_run(const mg_call *call) {
+    return softmax_run_either(call, true);
 }
 
-static mg_status run_softmax_grad(const mg_call *call) {
+static mg_status softmax_grad_run(const mg_call *call) {
     const mg_value *y = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&y->shape, axis);
@@ -74,13 +74,16 @@ static mg_status run_softmax_grad(const mg_call *call) {
 
 const mg_kernel mg_cpu_softmax_grad = {.op = "softmax_grad",
                                        .name = "softmax_grad",
-                                       .accepts = accepts,
-                                       .prepare = prepare,
-                                       .run = run_softmax_grad};
-const mg_kernel mg_cpu_softmax = {
-    .op = "softmax", .name = "softmax", .accepts = accepts, .prepare = prepare, .run = run_softmax};
+                                       .accepts = softmax_accepts,
+                                       .prepare = softmax_prepare,
+                                       .run = softmax_grad_run};
+const mg_kernel mg_cpu_softmax = {.op = "softmax",
+                                  .name = "softmax",
+                                  .accepts = softmax_accepts,
+                                  .prepare = softmax_prepare,
+                                  .run = softmax_run};
 const mg_kernel mg_cpu_log_softmax = {.op = "log_softmax",
                                       .name = "log_softmax",
-                                      .accepts = accepts,
-                                      .prepare = prepare,
-                                      .run = run_log_softmax};
+                                      .accepts = softmax_accepts,
+                                      .prepare = softmax_prepare,
+                                      .run = log_softmax_run};

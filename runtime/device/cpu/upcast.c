@@ -32,7 +32,7 @@ static bool is_one_of(const char *op, const char *const *list) {
 }
 
 /* The dtype of port i as the kernel is given it. */
-static mg_dtype wider(const mg_kernel_plan *plan, int i) {
+static mg_dtype upcast_dtype(const mg_kernel_plan *plan, int i) {
     static const char *const reductions[] = {"sum", "prod",   "max",    "min", "any",
                                              "all", "argmax", "argmin", NULL};
     static const char *const readers[] = {"gather", "scatter_add", "sparse_softmax_cross_entropy",
@@ -45,15 +45,15 @@ static mg_dtype wider(const mg_kernel_plan *plan, int i) {
     return i == 1 && small && is_one_of(plan->step->op->name, readers) ? MG_I32 : own;
 }
 
-static size_t aligned(size_t bytes) {
+static size_t round_to_line(size_t bytes) {
     return (bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
 }
 
 /* ---- preparing ---- */
 
-static const char *accepts(const mg_kernel_plan *plan) {
+static const char *upcast_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; plan->step->op && i < port_count(plan); i++)
-        if (wider(plan, i) != port_of(plan, i)->value->dtype) return NULL;
+        if (upcast_dtype(plan, i) != port_of(plan, i)->value->dtype) return NULL;
     return "none is wider";
 }
 
@@ -65,7 +65,7 @@ static state *new_state(const mg_kernel_plan *plan) {
     mg_value *values = (mg_value *)(ports + n);
     for (size_t i = 0; i < n; i++) {
         values[i] = *port_of(plan, (int)i)->value;
-        values[i].dtype = wider(plan, (int)i);
+        values[i].dtype = upcast_dtype(plan, (int)i);
         ports[i].value = &values[i];
     }
     s->plan = *plan;
@@ -80,14 +80,14 @@ static void drop_kernel(state *s) {
     s->kernel = NULL;
 }
 
-static void release(void *p) {
+static void upcast_release(void *p) {
     drop_kernel(p);
     mg_free(p);
 }
 
 /* Offers the wider step, its values lying as they do, to a kernel. */
-static mg_status offer(state *s, const mg_kernel_plan *plan, const mg_kernel *kernel) {
-    if (kernel == &mg_cpu_widened || strcmp(kernel->op, plan->step->op->name) != 0)
+static mg_status offer_to_kernel(state *s, const mg_kernel_plan *plan, const mg_kernel *kernel) {
+    if (kernel == &mg_cpu_upcast || strcmp(kernel->op, plan->step->op->name) != 0)
         return MG_UNSUPPORTED;
     for (int i = 0; i < port_count(plan); i++)
         port_of(&s->plan, i)->layout = port_of(plan, i)->layout;
@@ -106,24 +106,24 @@ static bool is_copied(const state *s, const mg_kernel_plan *plan, int i) {
 }
 
 static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
-    return is_copied(s, plan, i) ? aligned(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
+    return is_copied(s, plan, i) ? round_to_line(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }
 
 /* Scratch: the addresses of all ports, the copies, what the kernel wants. What was copied may be
  * written over. */
-static mg_status prepare(mg_kernel_plan *plan) {
+static mg_status upcast_prepare(mg_kernel_plan *plan) {
     mg_status status = MG_UNSUPPORTED;
     state *s = plan->state = new_state(plan);
     if (!s) return MG_OOM;
     for (int k = 0; mg_cpu_kernels[k] && status == MG_UNSUPPORTED; k++)
-        status = offer(s, plan, mg_cpu_kernels[k]);
+        status = offer_to_kernel(s, plan, mg_cpu_kernels[k]);
     if (status == MG_UNSUPPORTED)
         return mg_fail(status, "%s: no kernel for wider dtypes either", plan->step->op->name);
     MG_TRY(status);
     if (mg_log_on("dispatch"))
         mg_log("dispatch", "%s: %s of wider dtypes: %s", plan->device->name, s->kernel->op,
                s->kernel->name);
-    plan->scratch = aligned((size_t)port_count(plan) * sizeof(void *)) + s->plan.scratch;
+    plan->scratch = round_to_line((size_t)port_count(plan) * sizeof(void *)) + s->plan.scratch;
     for (int i = 0; i < port_count(plan); i++) {
         port_of(plan, i)->layout = port_of(&s->plan, i)->layout;
         plan->scratch += copy_bytes(s, plan, i);
@@ -135,7 +135,7 @@ static mg_status prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-static void widen(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
+static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
     const mg_simd_elementwise *loops = mg_simd_used->elementwise;
     if (to == MG_F32)
         loops->load_f32(dst, src, from, n);
@@ -146,7 +146,7 @@ static void widen(void *dst, mg_dtype to, const void *src, mg_dtype from, int n)
 }
 
 /* A port's value to its copy, or back, which happens to halves only. */
-static void convert(const mg_port *port, mg_dtype to, char *own, char *copy, bool back) {
+static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy, bool back) {
     const mg_dtype from = port->value->dtype;
     const int64_t size = (int64_t)mg_dtype_size(from), wide = (int64_t)mg_dtype_size(to);
     const int64_t n = mg_count(port);
@@ -157,23 +157,23 @@ static void convert(const mg_port *port, mg_dtype to, char *own, char *copy, boo
             mg_simd_used->elementwise->store_f32(
                 own + first * size, (float *)(void *)(copy + first * wide), from, count);
         else
-            widen(copy + first * wide, to, own + first * size, from, count);
+            upcast_elements(copy + first * wide, to, own + first * size, from, count);
     }
 }
 
-static mg_status run(const mg_call *call) {
+static mg_status upcast_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const int n_in = plan->step->n_in, n = port_count(plan);
     void **at = call->scratch;
-    char *free_from = (char *)call->scratch + aligned((size_t)n * sizeof *at);
+    char *free_from = (char *)call->scratch + round_to_line((size_t)n * sizeof *at);
     for (int i = 0; i < n; i++) {
         void *given = i < n_in ? call->in[i] : call->out[i - n_in];
         const bool copied = is_copied(s, plan, i);
         at[i] = copied ? free_from : given;
         free_from += copy_bytes(s, plan, i);
         if (i < n_in && copied)
-            convert(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i], false);
+            convert_port(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i], false);
     }
     mg_call inner = *call;
     inner.plan = &s->plan;
@@ -183,9 +183,12 @@ static mg_status run(const mg_call *call) {
     MG_TRY(s->kernel->run(&inner));
     for (int i = n_in; i < n; i++)
         if (is_copied(s, plan, i))
-            convert(&plan->out[i - n_in], MG_F32, call->out[i - n_in], at[i], true);
+            convert_port(&plan->out[i - n_in], MG_F32, call->out[i - n_in], at[i], true);
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_widened = {
-    .name = "upcast", .accepts = accepts, .prepare = prepare, .run = run, .release = release};
+const mg_kernel mg_cpu_upcast = {.name = "upcast",
+                                 .accepts = upcast_accepts,
+                                 .prepare = upcast_prepare,
+                                 .run = upcast_run,
+                                 .release = upcast_release};

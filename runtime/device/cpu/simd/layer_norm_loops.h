@@ -84,13 +84,11 @@ MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict g
 
 MG_INLINE row_moments NAME(row_of)(const REAL *restrict x, int64_t c, double epsilon) {
     double sum = 0, off = 0, square = 0, unused = 0; /* off: what rounding took from the mean */
-    for (int64_t first = 0; first < c; first += NORM_BLOCK)
-        NAME(add_block)
-        (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, 0, &sum, &unused);
+    for (int64_t first = 0; first < c; first += NORM_BLOCK) NAME(add_block)
+    (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, 0, &sum, &unused);
     const REAL mean = (REAL)(sum / (double)c);
-    for (int64_t first = 0; first < c; first += NORM_BLOCK)
-        NAME(add_block)
-        (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, mean, &off, &square);
+    for (int64_t first = 0; first < c; first += NORM_BLOCK) NAME(add_block)
+    (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, mean, &off, &square);
     const double n = (double)c, variance = square / n - off / n * (off / n);
     return (row_moments){(double)mean, 1 / sqrt((variance > 0 ? variance : 0) + epsilon)};
 }
