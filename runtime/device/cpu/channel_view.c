@@ -1,7 +1,7 @@
-/* How views are cut, and the loops over their rows in float and double. */
+/* Channel views: how a tensor is cut into units, and how the rows of a unit are found. */
 #include "device/cpu/channel_view.h"
 
-enum { CHUNK = 32768 }; /* elements of a chunk */
+enum { CHUNK = 32768 }; /* elements of a chunk, about what a second-level cache holds */
 
 const mg_simd_folds *mg_folds_of(mg_dtype t) {
     return mg_simd_used->folds[mg_simd_index(t)];
@@ -18,6 +18,8 @@ static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
+/* Completes a view whose lanes, rows and tile width are set: the number of tiles, the rows of a
+ * chunk and the number of chunks. A left-over row counts as one more chunk. */
 static mg_channel_view cut_view(mg_channel_view s) {
     s.tiles = divide_up(s.lanes, s.width);
     s.chunk_rows = CHUNK / s.width;
@@ -25,7 +27,8 @@ static mg_channel_view cut_view(mg_channel_view s) {
     return s;
 }
 
-/* A row takes as many pixels as fit in a tile. */
+/* Where a tile has room for several pixels, a row takes as many as fit, so that tensors with few
+ * channels fill vectors too. What is left after the last whole row becomes the tail. */
 mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels) {
     if (count == 0 || channels == 0) return (mg_channel_view){.channels = channels, .width = 1};
     const int64_t pixels = channels < MG_TILE ? MG_TILE / channels : 1, lanes = pixels * channels;
@@ -39,6 +42,8 @@ mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels) {
                                       .width = lanes < MG_TILE ? lanes : MG_TILE});
 }
 
+/* Row-major tensors are seen as a matrix with the channels as columns. A blocked image has one tile
+ * per block of 16 channels, whose pixels lie side by side within an image. */
 mg_channel_view mg_channel_view_of(const mg_value *x, int layout) {
     const int64_t *n = x->shape.dim, count = mg_shape_count(&x->shape);
     if (layout != MG_BLOCKED || count == 0)
@@ -54,10 +59,12 @@ mg_channel_view mg_channel_view_of(const mg_value *x, int layout) {
                                       .width = MG_LANES});
 }
 
+/* Whether the unit is the left-over row: the last chunk of a view that has a tail. */
 static bool is_tail(const mg_channel_view *s, int64_t unit) {
     return s->tail > 0 && unit / s->tiles == s->chunks - 1;
 }
 
+/* Lanes of the unit's tile; 0 for a tile that the left-over row does not reach. */
 int64_t mg_channel_view_unit_width(const mg_channel_view *s, int64_t unit) {
     const int64_t lanes = is_tail(s, unit) ? s->tail : s->lanes;
     const int64_t left = lanes - unit % s->tiles * s->width;
@@ -71,7 +78,8 @@ int64_t mg_channel_view_unit_rows(const mg_channel_view *s, int64_t unit) {
     return left < s->chunk_rows ? left : s->chunk_rows;
 }
 
-/* The row left over follows the last whole one. */
+/* A piece ends where an image ends, because the next image's rows of this tile lie elsewhere. The
+ * left-over row follows the last whole one. */
 bool mg_channel_view_next(const mg_channel_view *s, int64_t unit, mg_piece *p) {
     const bool tail = is_tail(s, unit);
     if (p->end == 0) {

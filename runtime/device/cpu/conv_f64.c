@@ -1,19 +1,22 @@
-/* conv2d and its backward forms in float64: products of matrices that are never written down.
+/* conv2d and its backward forms in float64, as matrix products whose first factor is never written
+ * down.
  *
- * Pixels are the rows of one factor, and what a kernel's window holds there (its taps, and their
- * channels) are the columns: of the image forward, and of dy, looked at from the image's pixels,
- * backward. The weights' gradient is that matrix turned, times dy. One product for each group. */
+ * That factor is the matrix of windows: its rows are pixels, its columns what a kernel's window
+ * holds there (taps, and the channels of each tap). Forward, the windows look at the image; for the
+ * gradient of the input, they stand at the image's pixels and look at dy. The weights' gradient is
+ * the transposed matrix of windows times dy. There is one product per group. mg_gemm reads the
+ * matrix strip by strip through the functions below. */
 #include "core/alloc.h"
 #include "device/cpu/gemm.h"
 #include "ops/attrs.h"
 
 typedef struct windows {
     const mg_conv_attrs *attrs;
-    const int64_t *grid;  /* whose pixels the windows stand at: {N, H, W, C} */
-    const int64_t *image; /* in which they look */
-    int64_t columns;      /* taps of a row */
-    int64_t depth;        /* channels of a tap */
-    bool back;            /* from the image's pixels to dy */
+    const int64_t *grid;  /* shape of the image at whose pixels the windows stand: {N, H, W, C} */
+    const int64_t *image; /* shape of the image that they look at */
+    int64_t columns;      /* taps in a row of the kernel */
+    int64_t depth;        /* channels of a tap, in one group */
+    bool back;            /* the windows look from the image's pixels at dy */
 } windows;
 
 typedef struct pixel {
@@ -25,6 +28,7 @@ typedef struct tap {
     int64_t y, x, channel; /* from the first one on */
 } tap;
 
+/* The window of row p of the matrix. */
 static pixel pixel_of(const windows *s, int64_t p) {
     const int64_t *stride = s->attrs->strides.v, *pad = s->attrs->pads.v;
     const int64_t x = p % s->grid[2], y = p / s->grid[2] % s->grid[1];
@@ -33,12 +37,14 @@ static pixel pixel_of(const windows *s, int64_t p) {
     return (pixel){n, y * stride[0] - pad[0], x * stride[1] - pad[2]};
 }
 
+/* The tap and channel of column e of the matrix. */
 static tap tap_of(const windows *s, int64_t e) {
     const int64_t *apart = s->attrs->dilations.v, t = e / s->depth;
     return (tap){t / s->columns * apart[0], t % s->columns * apart[1], e % s->depth};
 }
 
-/* Along one axis, or -1 outside. */
+/* Where a tap falls along one axis of the image, or -1 if that is outside or, looking back, between
+ * two strides. */
 static inline int64_t grid_position(int64_t from, int64_t away, int64_t size, int64_t stride,
                                     bool back) {
     const int64_t at = back ? from - away : from + away;
@@ -47,7 +53,7 @@ static inline int64_t grid_position(int64_t from, int64_t away, int64_t size, in
     return place < size ? place : -1;
 }
 
-/* The channels that a tap sees, or NULL. */
+/* The channels of the pixel that a tap sees, or NULL outside the image. */
 static inline const double *tap_address(const windows *s, const double *image, const pixel *p,
                                         const tap *t) {
     const int64_t *stride = s->attrs->strides.v, *size = s->image;
@@ -56,7 +62,7 @@ static inline const double *tap_address(const windows *s, const double *image, c
     return x < 0 ? NULL : image + ((p->n * size[1] + y) * size[2] + x) * size[3];
 }
 
-/* Lanes are pixels. A tap's channels lie in a row. */
+/* Reads rows of the matrix: lanes are pixels. The channels of a tap are contiguous. */
 static void read_windows(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
                          int width, double *to) {
     const windows *s = f->how;
@@ -72,7 +78,7 @@ static void read_windows(const mg_factor *f, int64_t first, int n, int64_t from,
     }
 }
 
-/* Lanes are what windows hold. */
+/* Reads rows of the transposed matrix: lanes are taps and channels, steps are pixels. */
 static void read_turned_windows(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
                                 int width, double *to) {
     const windows *s = f->how;
@@ -88,7 +94,8 @@ static void read_turned_windows(const mg_factor *f, int64_t first, int n, int64_
     }
 }
 
-/* Lanes are the weights' channels, steps their taps and kernels. */
+/* Reads the weights of the input's gradient: lanes are the weights' input channels, steps are taps
+ * and kernels. f->step is the number of kernels of a group. */
 static void read_weights_back(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
                               int width, double *to) {
     const int64_t *w = f->how; /* {rows, columns, channels, kernels}; f->step: kernels of a group */
@@ -108,22 +115,24 @@ static int64_t pixels_of(const int64_t *image) {
     return image[0] * image[1] * image[2];
 }
 
-/* A group's product, without addresses. Those of the next group are `view.depth`, `b_group` and n
- * further on. */
+/* The product of one group, without addresses. The next group's operands lie `view.depth`,
+ * `b_group` and n elements further on. */
 typedef struct product {
     int64_t m, n, k;
     windows view;
-    bool turned; /* the windows' matrix */
+    bool turned; /* the matrix of windows is transposed */
     mg_factor b;
     int64_t b_group, row;
 } product;
 
 typedef product product_of(const mg_kernel_plan *plan);
 
+/* A matrix with rows of `row` elements as the second factor. */
 static mg_factor matrix_factor(int64_t row) {
     return (mg_factor){.read = mg_read_matrix, .lane = 1, .step = row};
 }
 
+/* y {pixels, kernels} = windows of x, times w. */
 static product forward_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *x = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]),
@@ -138,6 +147,7 @@ static product forward_product(const mg_kernel_plan *plan) {
                      .row = w[3]};
 }
 
+/* dx {pixels, channels} = windows of dy, times w with its two channel axes exchanged. */
 static product input_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *dy = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]),
@@ -152,6 +162,7 @@ static product input_product(const mg_kernel_plan *plan) {
                      .row = dx[3]};
 }
 
+/* dw {taps and channels, kernels} = transposed windows of x, times dy. */
 static product weight_product(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *x = port_dims(&plan->in[0]), *dy = port_dims(&plan->in[1]),
@@ -191,7 +202,7 @@ static mg_status conv_f64_prepare(mg_kernel_plan *plan, product_of *form) {
     return MG_OK;
 }
 
-/* Only a forward one has a bias or relu. */
+/* Only the forward op has a bias or relu. */
 static mg_status conv_f64_run(const mg_call *call, product_of *form) {
     const product p = form(call->plan);
     const bool relu = p.view.attrs->relu;

@@ -1,25 +1,29 @@
 /* Convolutions with few channels, where oneDNN's kernels leave most lanes of a vector empty:
- * float32, row-major, stride 1, no dilation.
+ * float32, row-major, stride 1, no dilation. The inner loops are in simd/conv_small.c.
  *
- * One input channel (the first layer of lenet5): a vector is a pixel of 16 images, so that every
- * lane works and no load crosses a cache line; up to 30 sums stay in registers. (Vectors along a
- * row of repeated pixels were slower than oneDNN: nearly each of their loads crossed a line.)
+ * One input channel (the first layer of lenet5): images are taken in groups of as many as a vector
+ * has lanes, and a vector holds the same pixel of all of them, so that every lane works and no load
+ * crosses a cache line. (Vectors along a row of repeated pixels were slower than oneDNN: nearly
+ * every load crossed a line.)
  *
- * Gradient of an input with few channels: pixel y of the output adds to KW * C neighbouring floats
- * of each of KH rows of the image, which fill one or two vectors. */
+ * Gradient of an input with few channels: a pixel of dy adds to KW * C neighbouring floats in each
+ * of KH rows of the image, which fill one or two vectors of MG_LANES. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include <omp.h>
 #include <string.h>
 
+/* Limits of scratch in floats, so that it stays in the caches. */
 /* In floats: what the caches hold. */
 enum { LARGEST_TABLE = 1 << 14, LARGEST_GROUP = 1 << 17 };
 
+/* n rounded up to MG_LANES. */
 static int64_t whole(int64_t n) {
     return (n + MG_LANES - 1) / MG_LANES * MG_LANES;
 }
 
+/* The sizes of a convolution, whichever of x, w and y it computes. */
 static mg_conv_small sizes_of(const mg_kernel_plan *plan, const mg_value *x, const mg_value *w,
                               const mg_value *y) {
     const mg_conv_attrs *a = plan->step->attrs;
@@ -37,6 +41,7 @@ static mg_conv_small sizes_of(const mg_kernel_plan *plan, const mg_value *x, con
                            .team = mg_cpu_team(mg_shape_count(&y->shape))};
 }
 
+/* What all three forms ask for. */
 static const char *small_conv_refuse(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     if (!mg_all_f32(plan)) return "not float32";
@@ -55,7 +60,8 @@ static int64_t group(void) {
     return mg_simd_used->conv_small->images;
 }
 
-/* Per thread: 16 images as pixels of 16 lanes, a row of y likewise, the sums of the gradient. */
+/* Scratch per thread: a group of padded images as lanes, a row of y as lanes, and the sums of the
+ * weights' gradient. */
 static void size_groups(mg_conv_small *s) {
     s->wide = s->ow + s->kw - 1;
     s->rows = s->oh + s->kh - 1;
@@ -70,6 +76,7 @@ static const char *refuse_groups(const mg_conv_small *s) {
     return s->thread_floats > LARGEST_GROUP ? "large images" : NULL;
 }
 
+/* Stores the sizes as the plan's state and asks for scratch. */
 static mg_status small_conv_keep(mg_kernel_plan *plan, const mg_conv_small *s) {
     mg_all_row_major(plan);
     mg_conv_small *kept = plan->state = mg_alloc(sizeof *kept);
@@ -93,6 +100,7 @@ static mg_status forward_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
+/* Threads share the groups of images. */
 static mg_status forward_run(const mg_call *call) {
     static const float no_bias[12];
     const mg_conv_small *s = call->plan->state;
@@ -118,6 +126,7 @@ static mg_status forward_run(const mg_call *call) {
 
 /* ---- gradient of the kernel, one input channel ---- */
 
+/* dw of one input channel: x is input 0, dy input 1. */
 static const char *weight_accepts(const mg_kernel_plan *plan) {
     const char *no = small_conv_refuse(plan);
     if (no) return no;
@@ -132,6 +141,7 @@ static mg_status weight_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
+/* Adds a group's part to the sums of the thread. */
 static void weight_group(const mg_conv_small *s, const float *images, const float *dy,
                          int64_t count, float *row, float *sums) {
     const mg_simd_conv_small *loops = mg_simd_used->conv_small;
@@ -143,7 +153,8 @@ static void weight_group(const mg_conv_small *s, const float *images, const floa
     }
 }
 
-/* Lanes, then threads in their order. */
+/* Adds up the lanes of each sum, and the threads' sums in the order of the threads. The threads'
+ * shares depend on the number of threads, and so do the last bits. */
 static void fold_sums(const mg_conv_small *s, const float *threads, float *dw) {
     for (int64_t i = 0; i < s->kh * s->kw * s->k; i++) {
         double sum = 0;
@@ -179,6 +190,7 @@ static mg_status weight_run(const mg_call *call) {
 
 /* ---- gradient of an input with few channels ---- */
 
+/* Scratch: the table of weights for all threads, and a padded image of dx per thread. */
 static void size_padded(mg_conv_small *s) {
     s->row = whole(s->kw * s->c);
     s->wide = (s->ow + s->kw - 1) * s->c + s->row;
@@ -187,6 +199,7 @@ static void size_padded(mg_conv_small *s) {
     s->thread_floats = (size_t)(s->rows * s->wide);
 }
 
+/* dx of few channels: dy is input 0, w input 1. */
 static const char *input_accepts(const mg_kernel_plan *plan) {
     const char *no = small_conv_refuse(plan);
     if (no) return no;
@@ -203,7 +216,8 @@ static mg_status input_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
-/* w[ky][kx][c][k] -> out[ky][k][kx * C + c]. */
+/* w[ky][kx][c][k] becomes out[ky][k][kx * C + c]: what a pixel of dy adds to a row of dx, kernel by
+ * kernel, padded to whole vectors. */
 static void turn_weights(const mg_conv_small *s, const float *w, float *out) {
     const int64_t run = s->kw * s->c;
     memset(out, 0, s->table * sizeof *out);

@@ -1,23 +1,28 @@
-/* What the files of the cpu plug-in share: layouts, threads, the list of kernels.
+/* What the files of the cpu plug-in share: layouts, threads, memory, and the list of kernels.
  *
- * Layout MG_BLOCKED (oneDNN's nChw16c) is for tensors {N, H, W, C} of float32 or of halves where 16
- * divides C: stored as [N][C / 16][H][W][16]. */
+ * The layout MG_BLOCKED (oneDNN's nChw16c) exists for tensors {N, H, W, C} of float32 or halves
+ * where 16 divides C: they are stored as [N][C / 16][H][W][16]. */
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
 #include "device/cpu/simd/simd.h"
 #include "device/program/program.h"
 
-enum { MG_BLOCKED = 1, MG_SERIAL_BELOW = 20000 };
-/* Bytes of a cache line, and about those of the last cache: what is larger had better be written
- * past it. */
+enum {
+    MG_BLOCKED = 1,         /* a layout, beside MG_ROW_MAJOR */
+    MG_SERIAL_BELOW = 20000 /* elements up to which one thread is faster than several */
+};
+/* Bytes of a cache line, and about the size of the last-level cache: larger results had better be
+ * written past it. */
 enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
 
+/* Threads of a parallel region. */
 int mg_cpu_threads(void);
 /* Threads for a region over n elements: 1 if it is too small to share. */
 static inline int mg_cpu_team(int64_t n) {
     return n > MG_SERIAL_BELOW ? mg_cpu_threads() : 1;
 }
+/* Elements of a port. */
 static inline int64_t mg_count(const mg_port *port) {
     return mg_shape_count(&port->value->shape);
 }

@@ -1,14 +1,14 @@
-/* Cross-entropy of softmax by rows, and its gradient: see ops/cross_entropy.c; long sums in double.
- *
- * A row is read out of the cache for its maximum, its sum of exponentials and its result. The
- * maximum passes over NaN, which the sum then spreads. */
+/* Cross-entropy of softmax by rows, and its gradient, for dense targets and for labels: see
+ * ops/cross_entropy.c for the ops and simd/softmax_loops.h for the loops. */
 #include "device/cpu/cpu.h"
 
+/* The label of a row. */
 static int64_t label_of(const mg_call *call, int64_t row) {
     const bool wide = call->plan->in[1].value->dtype == MG_I64;
     return wide ? ((const int64_t *)call->in[1])[row] : ((const int32_t *)call->in[1])[row];
 }
 
+/* Dense targets have the dtype of x; labels are 32 or 64 bits wide. */
 static const char *cross_entropy_accepts(const mg_kernel_plan *plan) {
     const mg_dtype x = plan->in[0].value->dtype, t = plan->in[1].value->dtype;
     if (x != MG_F32 && x != MG_F64) return "neither float32 nor float64";
@@ -44,6 +44,7 @@ static void label_grad_row(const mg_simd_cross_entropy *loops, const mg_call *ca
     loops->label_grad(call->in[0], label_of(call, row), call->in[2], row, n, call->out[0]);
 }
 
+/* Threads share the rows. */
 static mg_status run_rows(const mg_call *call, row_function *each) {
     const mg_value *x = call->plan->in[0].value;
     const mg_simd_cross_entropy *loops = mg_simd_used->cross_entropy[mg_simd_index(x->dtype)];

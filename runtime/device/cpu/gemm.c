@@ -1,5 +1,6 @@
-/* Products of float64 matrices: blocks of both factors are packed into strips, of which a tile of
- * the result is made in registers. Few results of long sums are made in parts. */
+/* Products of float64 matrices. Blocks of both factors are packed into strips, from which a
+ * register tile of the result is made (simd/matmul.c). Where the result is small and the sums are
+ * long, several threads make parts of the sums. */
 #include "device/cpu/gemm.h"
 #include <string.h>
 
@@ -21,13 +22,14 @@ static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* The reader of a factor that lies in memory as a matrix, in either order. */
 void mg_read_matrix(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end, int width,
                     double *to) {
     for (int64_t k = from; k < end; k++, to += width)
         for (int i = 0; i < n; i++) to[i] = f->at[(first + i) * f->lane + k * f->step];
 }
 
-/* Strips in a row, lanes past the last one 0. */
+/* Packs lanes [first, first + lanes) into strips of `width`; lanes beyond the last one are 0. */
 static void pack(const mg_factor *f, int64_t first, int64_t lanes, int64_t from, int64_t end,
                  int width, double *to) {
     for (int64_t done = 0; done < lanes; done += width, to += (end - from) * width) {
@@ -44,7 +46,8 @@ typedef struct product {
     int64_t y_row;
 } product;
 
-/* A tile of the result, `rows` x `columns` of it there: to and from its place. */
+/* Copies the part of a tile that lies inside the result (`rows` x `columns`) to its place, or from
+ * it. */
 static void move_tile(double *tile, int width, double *y, int64_t y_row, int64_t rows,
                       int64_t columns, bool out) {
     for (int64_t i = 0; i < rows; i++)
@@ -52,7 +55,8 @@ static void move_tile(double *tile, int width, double *y, int64_t y_row, int64_t
                (size_t)columns * sizeof *y);
 }
 
-/* Rows from `row` and columns from `column` on, the terms [from, end) of the sums. */
+/* One block of the result: the terms [from, end) of its sums. The terms are packed DEPTH at a time,
+ * so that the packed strips stay in the caches; the tile is reloaded from y in between. */
 static void multiply_block(const product *p, int64_t row, int64_t column, int64_t from,
                            int64_t end) {
     const mg_simd_matmul *loops = mg_simd_used->matmul;
@@ -77,10 +81,12 @@ static void multiply_block(const product *p, int64_t row, int64_t column, int64_
     }
 }
 
+/* Blocks of the result: the units that threads share. */
 static int64_t units_of(int64_t m, int64_t n) {
     return divide_up(m, BLOCK_ROWS) * divide_up(n, BLOCK_COLUMNS);
 }
 
+/* Parts that the sums are cut into. Depends on the shape only, as the order of additions must. */
 static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
     if (units_of(m, n) >= FEW_UNITS || k < 2 * LEAST_PART) return 1;
     return smaller(PARTS, k / LEAST_PART);
@@ -91,7 +97,7 @@ size_t mg_gemm_scratch(int64_t m, int64_t n, int64_t k) {
     return parts > 1 ? (size_t)(parts * m * n) * sizeof(double) : 0;
 }
 
-/* Parts of the sums side by side, added up in order. */
+/* Makes the parts of all sums side by side in scratch, then adds them up in order. */
 static void multiply_parts(const product *p, int64_t parts, double *scratch) {
     const int64_t units = units_of(p->m, p->n), wide = divide_up(p->n, BLOCK_COLUMNS);
 #pragma omp parallel for schedule(dynamic)

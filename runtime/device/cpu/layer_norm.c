@@ -1,18 +1,21 @@
-/* layer_norm, layer_norm_grad and layer_norm_reduce: a row at a time, read again out of the cache.
+/* layer_norm, layer_norm_grad and layer_norm_reduce. Threads share the rows; a row is read several
+ * times while it is in the cache (simd/layer_norm_loops.h).
  *
- * Rows are units of work; layer_norm_reduce takes CHUNK of them together, so that the order of its
+ * layer_norm_reduce sums over rows. It takes CHUNK rows together, so that the order of its
  * additions depends on the shape only. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 
 enum { CHUNK = 128 }; /* rows that layer_norm_reduce takes together */
 
+/* The rows of x. */
 typedef struct rows { /* of x */
     int64_t n, length, size;
     double epsilon;
     const mg_simd_layer_norm *loops;
 } rows;
 
+/* Every op here has x as input 0. */
 static rows rows_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t length = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
@@ -37,6 +40,7 @@ static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
 }
 
+/* y = (x - mean) / deviation * gamma + beta. */
 static mg_status layer_norm_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
@@ -46,6 +50,7 @@ static mg_status layer_norm_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* dx from x, gamma and dy. */
 static mg_status layer_norm_grad_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
@@ -59,6 +64,7 @@ static int64_t chunks_of(const rows *r) {
     return (r->n + CHUNK - 1) / CHUNK;
 }
 
+/* Scratch: the sums {2, length} of each chunk, and their total. */
 static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
     mg_all_row_major(plan);
@@ -66,6 +72,8 @@ static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* The result {2, length}: dgamma's and dbeta's sums. Chunks are summed side by side, then added in
+ * their order. */
 static mg_status layer_norm_reduce_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
     const int64_t chunks = chunks_of(&r), width = 2 * r.length;

@@ -1,4 +1,4 @@
-/* Changing between row-major {N, H, W, C} and blocked [N][C / 16][H][W][16]. */
+/* The two layouts of images: row-major {N, H, W, C} and blocked [N][C / 16][H][W][16]. */
 #include "device/cpu/cpu.h"
 #include <string.h>
 
@@ -15,12 +15,14 @@ void mg_all_row_major(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_out; i++) plan->out[i].layout = MG_ROW_MAJOR;
 }
 
-/* Blocks of 16 lanes from and to where they lie in an image: of both, one is row-major. */
+/* Moves blocks of 16 channels of one image, pixel by pixel; `from` and `to` are the bytes between
+ * pixels in the two layouts. A constant `bytes` makes each move one or two instructions. */
 static inline void move_blocks(const char *src, char *dst, int64_t pixels, int64_t from, int64_t to,
                                size_t bytes) {
     for (int64_t p = 0; p < pixels; p++) memcpy(dst + p * to, src + p * from, bytes);
 }
 
+/* The step that the program inserts where a value is wanted in the other layout. */
 static mg_status reorder_run(const mg_call *call) {
     const mg_port *in = &call->plan->in[0], *out = &call->plan->out[0];
     const int64_t *n = in->value->shape.dim, pixels = n[1] * n[2], blocks = n[3] / MG_LANES;

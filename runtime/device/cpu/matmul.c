@@ -1,8 +1,9 @@
-/* matmul, one call per matrix of the batch: in float32 by dnnl_sgemm, in float64 by gemm.c; bias
- * and relu in one pass.
+/* matmul, with one library call per matrix of the batch: dnnl_sgemm in float32, gemm.c in float64.
+ * Bias and relu follow in one pass.
  *
- * A transposed second factor slows oneDNN down to the half: a b' is then made as a times a copy of
- * b', or as (b a')', whichever moves less. Small matrices of a batch are shared among threads. */
+ * oneDNN takes about twice as long when the second factor is transposed. So a b' is computed either
+ * as a times a copy of b', or as the transpose of b a', whichever moves fewer bytes. Many small
+ * matrices are shared among the threads. */
 #include "core/alloc.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/onednn.h"
@@ -10,16 +11,19 @@
 #include <string.h>
 #include "ops/loops.h"
 
-enum { SQUARE = 16, LARGE = 1 << 22, SMALL = 1 << 21 }; /* of a transposition; multiplications */
+/* Columns transposed at a time; multiply-adds from which a transposed copy pays; multiply-adds of a
+ * product up to which a thread makes it alone. */
+enum { SQUARE = 16, LARGE = 1 << 22, SMALL = 1 << 21 };
 
-typedef enum order { AS_IT_IS, B_TURNED, ALL_TURNED } order;
+/* How a product with a transposed second factor is made. */
+typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
 
 typedef struct matmul_state {
     int64_t m, n, k;
     char turn_a, turn_b; /* 'N' or 'T' */
     mg_shape batch;
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
-    bool shared_b; /* one b for all: a's batch axes are more rows */
+    bool shared_b;                                        /* one b for all matrices a */
     order order;
     bool wide; /* float64 */
 } matmul_state;
@@ -31,17 +35,19 @@ static const char *matmul_accepts(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* The shape with two axes at least; a vector has become a row (or a column). */
+/* The shape of a matrix: a vector becomes a row, or a column. */
 static mg_shape with_two_axes(const mg_shape *s, bool column) {
     if (s->rank > 1) return *s;
     return column ? MG_SHAPE(s->dim[0], 1) : MG_SHAPE(1, s->dim[0]);
 }
 
+/* All axes but the last two. */
 static mg_shape batch_axes(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
 }
 
-/* Scratch memory holds the turned matrices: b', or a' and then the result. */
+/* Chooses the order and asks for scratch: for the transposed b, or for the transposed a and the
+ * result before it is transposed. */
 static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
     const int64_t matrices = s->shared_b ? 1 : mg_shape_count(&s->batch);
     if (s->wide) {
@@ -50,10 +56,12 @@ static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
     }
     if (s->turn_b != 'T' || s->turn_a == 'T' || matrices > 1 || s->m * s->n * s->k < LARGE) return;
     const int64_t b = s->n * s->k, others = s->m * (s->n + s->k);
-    s->order = b <= others ? B_TURNED : ALL_TURNED;
+    s->order = b <= others ? TRANSPOSE_B : TRANSPOSE_RESULT;
     plan->scratch = (size_t)(b <= others ? b : others) * sizeof(float);
 }
 
+/* Where all matrices a meet the same b, the batch axes of a are taken as more rows of one product.
+ */
 static mg_status matmul_prepare(mg_kernel_plan *plan) {
     const mg_matmul_attrs *attrs = plan->step->attrs;
     matmul_state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -83,6 +91,7 @@ static mg_status matmul_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* y {n, m} = transposed x {m, n}. */
 static void transpose(const float *x, float *y, int64_t m, int64_t n) {
 #pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += SQUARE)
@@ -90,6 +99,7 @@ static void transpose(const float *x, float *y, int64_t m, int64_t n) {
                                                   first + SQUARE < n ? first + SQUARE : n);
 }
 
+/* One product in float64. */
 static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const double *b,
                                   double *y, double *scratch) {
     const bool turn_a = s->turn_a == 'T', turn_b = s->turn_b == 'T';
@@ -101,6 +111,8 @@ static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const 
     return dnnl_success;
 }
 
+/* One product in either dtype. dnnl_sgemm is row-major; leading dimensions are row lengths as
+ * stored. */
 static dnnl_status_t multiply_matrix(const matmul_state *s, const void *a, const void *b, void *y,
                                      void *scratch) {
     if (s->wide) return multiply_f64(s, a, b, y, scratch);
@@ -108,10 +120,10 @@ static dnnl_status_t multiply_matrix(const matmul_state *s, const void *a, const
                       b, s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
 }
 
-/* One product, b transposed. */
+/* One float32 product whose b is transposed, by way of copies in scratch. */
 static dnnl_status_t multiply_transposed(const matmul_state *s, const float *a, const float *b,
                                          float *y, float *scratch) {
-    if (s->order == B_TURNED) {
+    if (s->order == TRANSPOSE_B) {
         transpose(b, scratch, s->n, s->k);
         return dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, a, s->k, scratch, s->n, 0, y, s->n);
     }
@@ -123,7 +135,7 @@ static dnnl_status_t multiply_transposed(const matmul_state *s, const float *a, 
     return status;
 }
 
-/* Matrices first .. end - 1 of the batch. */
+/* Products first .. end - 1 of the batch. */
 static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t end) {
     const matmul_state *s = call->plan->state;
     const int64_t size = s->wide ? sizeof(double) : sizeof(float);
@@ -139,10 +151,11 @@ static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t e
     return status;
 }
 
+/* All products; small ones are dealt out to the threads. */
 static mg_status multiply_all(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     dnnl_status_t status = dnnl_success;
-    if (s->order != AS_IT_IS)
+    if (s->order != DIRECT)
         return mg_dnnl_check(
             multiply_transposed(s, call->in[0], call->in[1], call->out[0], call->scratch),
             call->plan);

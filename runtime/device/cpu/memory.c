@@ -1,17 +1,18 @@
-/* Memory of the cpu devices: large blocks that are freed are kept and given again.
+/* Memory of the cpu devices: freed blocks of 128 KiB and more are kept, up to 256 MiB, and handed
+ * out again.
  *
- * Results of several megabytes come and go with every step, in the same sizes. The C library would
- * give their pages back and clear new ones each time, which took longer than element-wise steps
- * themselves. */
+ * Results of several megabytes come and go in every step, always in the same sizes. The C library
+ * would return their pages to the system and get cleared ones each time, which took longer than the
+ * element-wise steps themselves. */
 #include "core/alloc.h"
 #include "core/block_cache.h"
 #include "device/cpu/cpu.h"
 #include <pthread.h>
 
 #ifdef __SANITIZE_ADDRESS__
-enum { LEAST = 128 << 10, KEPT = 0 }; /* so that it sees what is used after it is freed */
+enum { LEAST = 128 << 10, KEPT = 0 }; /* keeps nothing: the sanitizer sees uses after the free */
 #else
-enum { LEAST = 128 << 10, KEPT = 256 << 20 };
+enum { LEAST = 128 << 10, KEPT = 256 << 20 }; /* bytes: smallest kept block; all kept blocks */
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,6 +28,7 @@ bool mg_cpu_free_kept(void) {
     return any;
 }
 
+/* A kept block that fits, or NULL. */
 static void *take_kept(size_t bytes) {
     pthread_mutex_lock(&lock);
     void *data = mg_block_cache_take(&kept, bytes);
@@ -34,6 +36,7 @@ static void *take_kept(size_t bytes) {
     return data;
 }
 
+/* If memory is short, the kept blocks are released before it gives up. */
 mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data) {
     (void)d;
     *data = bytes < LEAST ? NULL : take_kept(bytes);
@@ -42,6 +45,7 @@ mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data) {
     return *data ? MG_OK : MG_OOM;
 }
 
+/* Keeps the block, and releases kept ones in its favour where the limit is reached. */
 void mg_cpu_free(mg_device *d, void *data, size_t bytes) {
     size_t old_bytes;
     void *old;

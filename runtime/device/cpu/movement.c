@@ -1,9 +1,11 @@
-/* Movement: elements placed elsewhere, whatever their type; only their size counts.
+/* Movement: ops that place elements elsewhere, whatever their dtype; only the size of an element
+ * counts.
  *
- * Nearly all of it is one walk: over a shape, with a stride in the source and one in the
- * destination per axis. Axes that run on into one another are merged first; then threads share the
- * outer axes in blocks of rows. Where the source runs along another axis than the destination, that
- * axis is made the second innermost, so that a block is a transposition of small squares. */
+ * Nearly all of them are one walk over a shape, with a stride per axis in the source and in the
+ * destination. Axes that run on into one another are merged first; then threads share the outer
+ * axes in blocks of rows. Where the source is contiguous along another axis than the destination,
+ * that axis is made the second innermost, so that a block becomes a transposition in small squares.
+ */
 #include "core/alloc.h"
 #include "device/axes.h"
 #include "device/cpu/cpu.h"
@@ -12,13 +14,18 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 32, PIECE = 16384 }; /* elements along a square; elements that a thread fills */
+enum {
+    BLOCK = 32,   /* rows of a unit of work, and columns of a square */
+    PIECE = 16384 /* elements that a thread fills at a time */
+};
 
-typedef struct walk { /* strides and offsets in elements */
+/* n[i] elements along axis i, from[i] apart in the source and to[i] in the destination. Strides and
+ * offsets are in elements. */
+typedef struct walk {
     int rank;
     int64_t n[MG_MAX_RANK], from[MG_MAX_RANK], to[MG_MAX_RANK];
-    int64_t from_first, to_first;
-    int64_t others; /* elements that further walks of the same step move */
+    int64_t from_first, to_first; /* offsets of the first element */
+    int64_t others;               /* elements that the other walks of the same op move */
 } walk;
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -27,12 +34,14 @@ static int64_t smaller(int64_t a, int64_t b) {
 
 /* ---- preparing a walk ---- */
 
+/* Inserts an axis of size 1. */
 static void insert_axis(walk *w, int at) {
     for (int i = w->rank++; i > at; i--)
         w->n[i] = w->n[i - 1], w->from[i] = w->from[i - 1], w->to[i] = w->to[i - 1];
     w->n[at] = 1, w->from[at] = w->to[at] = 0;
 }
 
+/* Moves an outer axis next to the innermost one. */
 static void make_second_innermost(walk *w, int axis) {
     const int64_t n = w->n[axis], from = w->from[axis], to = w->to[axis];
     for (int i = axis; i < w->rank - 2; i++)
@@ -40,7 +49,9 @@ static void make_second_innermost(walk *w, int axis) {
     w->n[w->rank - 2] = n, w->from[w->rank - 2] = from, w->to[w->rank - 2] = to;
 }
 
-/* At least two axes; a long single one is cut, if its length allows. */
+/* Leaves at least two axes. A single long axis is cut in two where its length allows, so that
+ * threads can share it. The axis along which the source is contiguous becomes the second innermost.
+ */
 static void prepare_walk(walk *w) {
     w->rank = mg_axes_merge(w->rank, w->n, (int64_t *const[]){w->from, w->to}, 2);
     while (w->rank < 2) insert_axis(w, 0);
@@ -62,10 +73,12 @@ static void prepare_walk(walk *w) {
 
 /* ---- inner loops: rows x n elements, one function a size ---- */
 
+/* A block of rows x n elements with the strides of its two axes. */
 typedef struct block {
     int64_t rows, n, from_row, from, to_row, to;
 } block;
 
+/* One pair of loops per element size: copies of a block, by columns of BLOCK, and fills. */
 #define COPY_BLOCK(type)                                                                           \
     static void copy_##type(const block *b, const void *src, void *dst) {                          \
         for (int64_t first = 0; first < b->n; first += BLOCK) {                                    \
@@ -86,7 +99,8 @@ COPY_BLOCK(uint16_t)
 COPY_BLOCK(uint32_t)
 COPY_BLOCK(uint64_t)
 
-/* Rows of whole cache lines that nobody finds in a cache later. */
+/* Copies rows of whole cache lines past the caches, for results too large to be found there later.
+ */
 static void stream_block(const block *b, const char *src, char *dst, int64_t size) {
     const mg_simd_movement *loops = mg_simd_used->movement;
     for (int64_t r = 0; r < b->rows; r++)
@@ -95,6 +109,8 @@ static void stream_block(const block *b, const char *src, char *dst, int64_t siz
                       (int)(b->n * size / 4));
 }
 
+/* Whether both sides are contiguous, in whole cache lines, and the op moves more than the last
+ * cache holds. */
 static bool is_streamed(const walk *w, int64_t count, int64_t size) {
     const int last = w->rank - 1;
     const int64_t run = w->n[last] * size;
@@ -102,8 +118,8 @@ static bool is_streamed(const walk *w, int64_t count, int64_t size) {
            run < INT32_MAX && 2 * (count + w->others) * size > MG_LAST_CACHE;
 }
 
-/* Words that lie along rows and shall lie along columns: small squares in registers, large ones in
- * the caches. */
+/* Transposes 4-byte elements: squares of MG_SQUARE in registers, within squares of BLOCK in the
+ * caches. The edges are copied one by one. */
 static void transpose_block(const block *b, const uint32_t *src, uint32_t *dst) {
     const mg_simd_movement *loops = mg_simd_used->movement;
     const int64_t rows = b->rows / MG_SQUARE * MG_SQUARE, n = b->n / MG_SQUARE * MG_SQUARE;
@@ -117,6 +133,7 @@ static void transpose_block(const block *b, const uint32_t *src, uint32_t *dst) 
             dst[r * b->to_row + i] = src[r + i * b->from];
 }
 
+/* Picks the loop for the block: rows of bytes, a transposition, or single elements. */
 static void copy_block(const block *b, const char *src, char *dst, int64_t size) {
     if (b->from == 1 && b->to == 1 && b->n * size >= 16) {
         for (int64_t r = 0; r < b->rows; r++)
@@ -135,6 +152,7 @@ static void copy_block(const block *b, const char *src, char *dst, int64_t size)
     }
 }
 
+/* Prepares the walk and runs it with all threads. `size` is the bytes of an element. */
 static void run_walk(walk w, const void *src, void *dst, int64_t size) {
     int64_t outer = 1;
     for (int i = 0; i < w.rank; i++)
@@ -168,7 +186,7 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
     }
 }
 
-/* n elements of dst become the one at `value`. */
+/* Sets n elements of dst to the one at `value`. */
 static void fill_elements(const void *value, void *dst, int64_t n, int64_t size) {
 #pragma omp parallel for schedule(static) if (n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += PIECE) {
@@ -183,6 +201,7 @@ static void fill_elements(const void *value, void *dst, int64_t n, int64_t size)
     }
 }
 
+/* Fills a whole result with a number. */
 static void fill_number(const mg_port *out, void *dst, double value) {
     uint64_t element[1];
     mg_from_double(element, &value, out->value->dtype, 1);
@@ -197,11 +216,12 @@ static mg_status movement_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Bytes of an element of the result. */
 static int64_t element_size(const mg_call *call) {
     return (int64_t)mg_dtype_size(call->plan->out[0].value->dtype);
 }
 
-/* A walk over s, row-major in the destination; source strides are still to set. */
+/* A walk over s that is row-major in the destination; the caller sets the source's strides. */
 static walk walk_over(const mg_shape *s) {
     walk w = {.rank = s->rank};
     for (int i = 0; i < s->rank; i++) w.n[i] = s->dim[i];
@@ -232,6 +252,7 @@ static mg_status slice_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Starts at the last element of the axis and steps backwards. */
 static mg_status reverse_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     walk w = walk_over(&call->plan->out[0].value->shape);
@@ -242,6 +263,7 @@ static mg_status reverse_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* A broadcast axis has stride 0 in the source. */
 static mg_status broadcast_to_run(const mg_call *call) {
     const mg_shape *y = &call->plan->out[0].value->shape;
     walk w = walk_over(y);
@@ -250,6 +272,7 @@ static mg_status broadcast_to_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Fills the result with the padding, then copies x between it. */
 static mg_status pad_run(const mg_call *call) {
     const mg_pad_attrs *a = call->plan->step->attrs;
     const mg_shape *x = &call->plan->in[0].value->shape;
@@ -267,6 +290,7 @@ static mg_status pad_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* One walk per operand, over rows of its part of the axis. */
 static mg_status concat_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view out = mg_axis_view_of(&call->plan->out[0].value->shape, axis);
@@ -292,12 +316,13 @@ static mg_status reshape_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Ids of 4 or 8 bytes; others are left to the reference kernel. */
+/* Ids have 4 or 8 bytes; smaller ones are upcast first (upcast.c). */
 static const char *gather_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[1].value->dtype;
     return t == MG_I32 || t == MG_I64 ? NULL : "ids are neither int32 nor int64";
 }
 
+/* An id out of range gives NaN, or 0 in integers. */
 static mg_status gather_run(const mg_call *call) {
     const mg_port *in = call->plan->in;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
@@ -333,6 +358,7 @@ static mg_status full_run(const mg_call *call) {
 
 /* ---- iota: a row 0, 1, 2, ... in scratch, repeated along the other axes ---- */
 
+/* The result as {outer, n, inner} around the axis that counts. */
 static mg_axis_view iota_view(const mg_kernel_plan *plan) {
     const mg_iota_attrs *a = plan->step->attrs;
     return mg_axis_view_of(&plan->out[0].value->shape, a->axis);

@@ -1,15 +1,17 @@
 /* moments, batch_norm and batch_norm_reduce: one pass over the images each.
  *
- * moments sums, in each unit of a view, the differences from a number near the unit's, which are
- * exact or nearly so however far the mean lies from 0; means and variances of units are put
- * together in double. batch_norm subtracts the mean before it multiplies, for the same reason. */
+ * For each lane of a unit, moments sums the differences from a number near the lane's values. These
+ * differences are exact or nearly so, however far the mean is from 0. Means and variances of the
+ * units are combined in double. batch_norm subtracts the mean before it multiplies, for the same
+ * reason. */
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include <math.h>
 
 /* ---- shared ---- */
 
-/* x decides the layout, dy follows. Scratch: two results a lane and unit, then three a channel. */
+/* The layout of x is taken as it comes, and dy (input 2) must match it. Scratch in doubles: two
+ * results per lane and unit, then up to three numbers per channel. */
 static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_port *x = &plan->in[0];
     for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
@@ -22,6 +24,7 @@ static mg_status norm_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Input 0 as rows of lanes. */
 static mg_channel_view view_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
 }
@@ -34,6 +37,7 @@ static bool is_large(const mg_call *call) {
     return mg_shape_count(&call->plan->in[0].value->shape) > MG_SERIAL_BELOW;
 }
 
+/* Element i of a tensor of float32 or float64. */
 static double get_number(const void *p, int64_t i, const mg_simd_folds *f) {
     return f->size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
@@ -49,7 +53,7 @@ static const char *element_at(const void *p, int64_t i, const mg_simd_folds *f) 
     return (const char *)p + i * f->size;
 }
 
-/* Adds a tile's lanes to their channels. */
+/* Adds each lane of a tile to its channel; padding lanes have none. */
 static void add_lanes(const mg_channel_view *s, int64_t tile, const double *lanes,
                       double *channels) {
     for (int64_t j = 0; j < s->width; j++) {
@@ -58,6 +62,7 @@ static void add_lanes(const mg_channel_view *s, int64_t tile, const double *lane
     }
 }
 
+/* 1 / sqrt(variance + epsilon) of a channel; input 1 holds {mean, variance}. */
 static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels) {
     const double epsilon = ((const mg_norm_attrs *)call->plan->step->attrs)->epsilon;
     return 1 / sqrt(get_number(call->in[1], channels + c, folds_of(call)) + epsilon);
@@ -65,8 +70,8 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 
 /* ---- moments ---- */
 
-/* Per lane, a number near the piece's: the median of three rows, so that one stray cannot spoil it.
- */
+/* Per lane, a number near the piece's values: the median of the first, middle and last row, so that
+ * one outlier cannot spoil it. */
 static void choose_shift(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
                          const mg_piece *p, double *shift) {
     for (int j = 0; j < p->width; j++) {
@@ -79,7 +84,7 @@ static void choose_shift(const mg_channel_view *s, const mg_simd_folds *f, const
     }
 }
 
-/* Mean, and sum of squared distances from it, of the unit's lanes. */
+/* Per lane of the unit: its mean, and the sum of squared distances from that mean. */
 static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
                          int64_t unit, double *mean, double *square) {
     const double rows = (double)mg_channel_view_unit_rows(s, unit);
@@ -98,7 +103,7 @@ static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const
     }
 }
 
-/* Per lane of a tile: the sum of x. */
+/* Per lane of a tile: the sum of x over all units. */
 static void tile_sums(const mg_channel_view *s, int64_t tile, const double *parts, double *total) {
     for (int64_t j = 0; j < s->width; j++) total[j] = 0;
     for (int64_t u = tile; u < mg_channel_view_units(s); u += s->tiles) {
@@ -109,7 +114,7 @@ static void tile_sums(const mg_channel_view *s, int64_t tile, const double *part
     }
 }
 
-/* Per lane of a tile: the sum of squared distances from `center`. */
+/* Per lane of a tile: the sum of squared distances from `center`, over all units. */
 static void tile_squares(const mg_channel_view *s, int64_t tile, const double *parts,
                          const double *center, double *total) {
     for (int64_t j = 0; j < s->width; j++) total[j] = 0;
@@ -124,7 +129,8 @@ static void tile_squares(const mg_channel_view *s, int64_t tile, const double *p
     }
 }
 
-/* Means first, then squares around them; n elements a channel. */
+/* Combines the units: first the means of the channels, then the squared distances around them. A
+ * channel has n elements; mean {2, channels} receives mean and variance. */
 static void join_moments(const mg_channel_view *s, const double *parts, double n, int64_t channels,
                          double *mean) {
     double total[MG_TILE], center[MG_TILE], *variance = mean + channels;
@@ -145,6 +151,7 @@ static void join_moments(const mg_channel_view *s, const double *parts, double n
     for (int64_t c = 0; c < channels; c++) variance[c] /= n;
 }
 
+/* Threads share the units; the result is {2, channels}. */
 static mg_status moments_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
@@ -170,6 +177,7 @@ static mg_status batch_norm_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* y = (x - mean) * gamma / deviation + beta, with the three factors laid out by lane first. */
 static mg_status batch_norm_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
@@ -195,6 +203,7 @@ static mg_status batch_norm_run(const mg_call *call) {
 
 /* ---- batch_norm_reduce ---- */
 
+/* Per lane of the unit: the sums of dy and of dy * (x - mean). */
 static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t unit,
                           double *sum) {
     const mg_simd_folds *f = folds_of(call);
@@ -209,6 +218,7 @@ static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t
                     p.rows, s->row_step, p.width, mean, sum, product);
 }
 
+/* The result {2, channels}: the sums of dy, and of dy * xhat. */
 static mg_status batch_norm_reduce_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);

@@ -1,9 +1,10 @@
-/* oneDNN: engine, stream, primitives with their memory objects, statuses.
+/* oneDNN: the engine and stream, primitives with their memory objects, and messages for its
+ * statuses.
  *
- * Memory objects are made once, without memory; a run sets their addresses, and allocates nothing.
- * Only a run that finds them taken, because another device runs the same program, makes its own
- * (0.2 us each). Scratch memory is always ours: the library's belongs to the thread that made the
- * primitive. */
+ * Memory objects are made once, without memory; a run sets their addresses and allocates nothing.
+ * Only when another device is running the same program, and so uses these objects, does a run make
+ * its own (0.2 us each). Scratch memory always comes from the program, because the library's own
+ * belongs to the thread that made the primitive. */
 #include "device/cpu/onednn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static int users; /* open devices; opening is serialised by the device table's lock */
 
+/* What a status means, for messages. */
 static const char *dnnl_reason(dnnl_status_t s) {
     switch (s) {
     case dnnl_out_of_memory: return "out of memory";
@@ -22,6 +24,7 @@ static const char *dnnl_reason(dnnl_status_t s) {
     }
 }
 
+/* The shapes of the inputs, for messages. */
 static const char *operand_shapes(const mg_kernel_plan *plan, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
@@ -41,9 +44,9 @@ mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
                    plan ? operand_shapes(plan, text, sizeof text) : "", dnnl_reason(s), (int)s);
 }
 
-/* oneDNN must not use wider vectors than our own loops, unless the user has told it what to use.
- * It accepts this only before it makes its first kernel: in a second life of the plug-in the limit
- * stands already. */
+/* Keeps oneDNN to the instruction set that MGPU_ISA chose, unless the user has limited oneDNN
+ * itself. oneDNN accepts a limit only before its first kernel; if the plug-in is loaded a second
+ * time, the first limit still holds. */
 static void limit_vectors(void) {
     static const struct {
         const char *set;
@@ -54,6 +57,7 @@ static void limit_vectors(void) {
         if (strcmp(mg_simd_used->name, limits[i].set) == 0) dnnl_set_max_cpu_isa(limits[i].isa);
 }
 
+/* The engine and stream are shared by all cpu devices; the last one to close destroys them. */
 mg_status mg_dnnl_open(void) {
     if (users == 0) {
         limit_vectors();
@@ -87,6 +91,7 @@ mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
     return MG_OK;
 }
 
+/* A run with the primitive's own memory objects, which this thread has taken. */
 static dnnl_status_t run_taken(const mg_dnnl_call *c, void *const *addresses) {
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < c->n && status == dnnl_success; i++)
@@ -95,6 +100,7 @@ static dnnl_status_t run_taken(const mg_dnnl_call *c, void *const *addresses) {
                                   : status;
 }
 
+/* A run with memory objects of its own, because another thread has taken the primitive's. */
 static dnnl_status_t run_beside(const mg_dnnl_call *c, void *const *addresses) {
     dnnl_exec_arg_t args[MG_DNNL_ARGUMENTS];
     dnnl_status_t status = dnnl_success;
@@ -125,6 +131,7 @@ void mg_dnnl_drop(mg_dnnl_call *c) {
     c->primitive = NULL;
 }
 
+/* The primitive's scratchpad is its third argument. */
 mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
                           const dnnl_memory_desc_t *to, mg_kernel_plan *plan) {
     dnnl_primitive_desc_t pd;

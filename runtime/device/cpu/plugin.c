@@ -1,4 +1,5 @@
-/* The cpu device: host memory, OpenMP threads, oneDNN and kernels of our own. */
+/* The cpu device: host memory, OpenMP threads, kernels from oneDNN and our own. This file lists the
+ * kernels and implements the device interface. */
 #include "device/cpu/cpu.h"
 #include "core/threads.h"
 #include "device/cpu/onednn.h"
@@ -64,9 +65,11 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
 
 static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .reorder = &mg_cpu_reorder};
 
-static _Thread_local int share; /* of the cores, while a device works on its own thread; or 0 */
+/* The threads that this thread may use while it works for one of several devices; 0: all. */
+static _Thread_local int share;
 
-/* OMP_NUM_THREADS and MGPU_THREADS win over the count of physical cores. */
+/* MGPU_THREADS and OMP_NUM_THREADS, in this order, take precedence over the number of physical
+ * cores. */
 int mg_cpu_threads(void) {
     static int threads;
     if (share) return share;
@@ -77,6 +80,7 @@ int mg_cpu_threads(void) {
     return threads = n > 0 ? n : mg_core_count();
 }
 
+/* The first call chooses the instruction set, before oneDNN makes a kernel. */
 static mg_status cpu_open(mg_device *d) {
     (void)d;
     MG_TRY(mg_simd_choose());
@@ -90,6 +94,7 @@ static void cpu_close(mg_device *d) {
     mg_dnnl_close();
 }
 
+/* For --list-devices: works without an open device. */
 static mg_status cpu_describe(int ordinal, mg_device_info *info) {
     const dnnl_version_t *v = dnnl_version();
     MG_TRY(mg_host_describe(ordinal, info));
@@ -100,9 +105,9 @@ static mg_status cpu_describe(int ordinal, mg_device_info *info) {
 }
 
 /* oneDNN's AVX-512 matrix product uses the stack pointer as a general register: the frame of a
- * signal that arrives then (LuaJIT's profiler sends one every 10 ms) lands in the heap. So none
- * arrives while a program is made or runs, and the threads made meanwhile inherit the mask; signals
- * that tell of a fault in the code itself stay open. */
+ * signal that arrives meanwhile (LuaJIT's profiler sends one every 10 ms) would be written into the
+ * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
+ * inherit the mask. Signals for faults in the code itself stay open. */
 static void hold_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t held;
@@ -111,12 +116,14 @@ static void hold_signals(sigset_t *before) {
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
+/* Sets the number of threads that this thread's parallel regions get. */
 static void set_share(int threads) {
     if (threads == share) return;
     share = threads;
     omp_set_num_threads(mg_cpu_threads());
 }
 
+/* A program that will run on a worker thread is prepared for that worker's share of the cores. */
 static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     sigset_t before;
     hold_signals(&before);

@@ -1,16 +1,18 @@
-/* Pooling, in row-major and in blocked images.
+/* Pooling of row-major and blocked images; the loops are in simd/pool_loops.h.
  *
- * Either layout is a number of planes, h x w pixels of `width` neighbouring channels: one plane an
- * image (width C), or one a block (width 16). A plane is never split between threads where windows
- * may overlap, so every sum has one order. The backward form of max_pool2d finds the winner again:
- * the first cell of the window that equals y. */
+ * Either layout is seen as a number of planes of h x w pixels with `width` neighbouring channels:
+ * one plane per image (width C), or one per block of channels (width 16). A plane is never split
+ * between threads where windows may overlap, so every sum has one order. The gradient of max_pool2d
+ * finds the maximum's place again: it is the first cell of the window that equals y. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 
+/* The loops for the dtype of input 0. */
 static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {
     return mg_simd_used->pool[mg_simd_index(plan->in[0].value->dtype)];
 }
 
+/* The planes of images of shape x, pooled to shape y. */
 static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, const mg_shape *y) {
     const mg_pool_attrs *a = plan->step->attrs;
     const bool blocked = plan->in[0].layout == MG_BLOCKED;
@@ -31,6 +33,7 @@ static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, con
     return p;
 }
 
+/* Elements of a plane before and after pooling. */
 static int64_t image_size(const mg_pool_plane *p) {
     return p->h * p->w * p->width;
 }
@@ -54,14 +57,15 @@ static const char *pool_accepts(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* All ports are images: they follow the first. */
+/* All ports are images, and take the layout of the first. */
 static mg_status pool_prepare(mg_kernel_plan *plan) {
     for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = plan->in[0].layout;
     plan->out[0].layout = plan->in[0].layout;
     return MG_OK;
 }
 
-/* Windows that lie apart are read before their part of dx is written. */
+/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may take the
+ * place of x. */
 static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
     MG_TRY(pool_prepare(plan));
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
@@ -69,6 +73,7 @@ static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Threads share the rows of the result. */
 static mg_status pool_forward_run(const mg_call *call,
                                   void (*row)(const mg_pool_plane *p, const void *x, void *y,
                                               int64_t oy)) {
@@ -91,6 +96,7 @@ static mg_status avg_pool_run(const mg_call *call) {
     return pool_forward_run(call, loops_of(call->plan)->avg_row);
 }
 
+/* Inputs x, y and dy. Threads share rows where windows cannot overlap, whole planes elsewhere. */
 static mg_status max_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
@@ -110,6 +116,7 @@ static mg_status max_pool_grad_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Threads share the planes. */
 static mg_status avg_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);

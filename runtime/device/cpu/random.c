@@ -1,18 +1,21 @@
-/* Random tensors: Philox by sixteen blocks at a time, numbers by the formulas of ops/random.h.
+/* Random tensors: Philox words, 16 blocks of four at a time, and numbers from them by the formulas
+ * of ops/random.h.
  *
- * Words depend on the element's index only, so threads may take any part. */
+ * A word depends on the index of its element only. So threads may compute any part of the tensor,
+ * and a device any rows of it, with the same result. */
 #include "ops/random.h"
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include <string.h>
 
-enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
+enum { BLOCKS = 16, WORDS = 4 * BLOCKS }; /* of a group: what philox16 makes in one call */
 
 static const char *random_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     return mg_dtype_is_float(t) || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
 }
 
+/* The fast cases: one kind in its usual dtype. The words are those of the n elements. */
 static void fill_bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *out, int n) {
     const uint32_t limit = mg_random_threshold(a->a);
     for (int i = 0; i < n; i++) out[i] = (words[i] >> 8) < limit;
@@ -23,6 +26,7 @@ static void fill_uniform(const mg_random_attrs *a, const uint32_t *words, float 
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);
 }
 
+/* Numbers come in pairs, so a group is made whole and the elements [from, to) are copied. */
 static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from,
                         int to) {
     float numbers[WORDS];
@@ -31,7 +35,7 @@ static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *
     if (!whole) memcpy(out, numbers + from, (size_t)(to - from) * sizeof *out);
 }
 
-/* Any kind and dtype, by blocks of four: words [from, to) of a group. */
+/* Any kind and dtype, a block of four words at a time: the elements [from, to) of a group. */
 static void fill_any(const mg_random_attrs *a, const uint32_t *words, char *out, mg_dtype t,
                      int from, int to) {
     for (int i = from & ~3; i < to; i += 4) {
@@ -43,6 +47,7 @@ static void fill_any(const mg_random_attrs *a, const uint32_t *words, char *out,
     }
 }
 
+/* call->first is the index of the first element: more than 0 on devices that hold later rows. */
 static mg_status random_run(const mg_call *call) {
     const mg_random_attrs *a = call->plan->step->attrs;
     const mg_dtype t = call->plan->out[0].value->dtype;

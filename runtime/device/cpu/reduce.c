@@ -1,8 +1,9 @@
-/* sum, prod, max, min, any, all over axes, argmax and argmin along one, all_finite.
+/* sum, prod, max, min, any and all over axes; argmax, argmin and cumsum along one; all_finite.
  *
- * Axes that run on are merged. What is left, when all axes or all but the last go, is a view whose
- * units threads share; when not, each output (or each tile of 64 neighbouring ones) is one thread's
- * alone. Either way the order of additions depends on the shape only. */
+ * Neighbouring axes that are reduced alike are merged. If then everything is reduced, or all but a
+ * short last axis, the tensor is a channel view (channel_view.h) whose units threads share.
+ * Otherwise each result, or each tile of 64 neighbouring results, is made by one thread. Either way
+ * the order of additions depends on the shape only. */
 #include "device/axes.h"
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
@@ -10,14 +11,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDE = 4096, PIECE = 65536, FEW = 16 }; /* widest view; elements of a thread's turn; runs */
+enum {
+    WIDE = 4096,   /* the longest last axis that is reduced as a view */
+    PIECE = 65536, /* elements that a thread checks at a time in all_finite */
+    FEW = 16       /* terms up to which float32 sums are made in float32 */
+};
 
+/* The loops of the call's op. */
 static const mg_folding *reduction_of(const mg_call *call) {
     const mg_folding *r = mg_folds_of(call->plan->in[0].value->dtype)->reductions;
     while (strcmp(r->op, call->plan->step->op->name) != 0) r++;
     return r;
 }
 
+/* Writes result i in the dtype of the output. */
 static void put_result(const mg_call *call, int64_t i, double v) {
     const mg_dtype t = call->plan->out[0].value->dtype;
     mg_from_double((char *)call->out[0] + i * (int64_t)mg_dtype_size(t), &v, t, 1);
@@ -34,6 +41,7 @@ typedef struct groups {
     mg_reduce_axis at[MG_MAX_RANK];
 } groups;
 
+/* The merged axes of input 0. */
 static groups groups_of(const mg_kernel_plan *plan) {
     const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
     bool reduced[MG_MAX_RANK] = {0};
@@ -43,13 +51,14 @@ static groups groups_of(const mg_kernel_plan *plan) {
     return g;
 }
 
+/* Whether all axes but the last are reduced. */
 static bool keeps_last_only(const mg_kernel_plan *plan) {
     const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
     const int rank = plan->in[0].value->shape.rank;
     return axes->n == rank - 1 && (rank == 1 || axes->v[rank - 2] == rank - 2);
 }
 
-/* The view of a reduction that has one; else no lanes. */
+/* The view of a reduction that has one; otherwise a view without lanes. */
 static mg_channel_view view_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
@@ -63,6 +72,7 @@ static mg_channel_view view_of(const mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
+/* Reduces each unit, then joins the units in order. */
 static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
     const int64_t units = mg_channel_view_units(s);
     double *parts = call->scratch, *total = parts + units * s->width;
@@ -83,7 +93,8 @@ static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_
     for (int64_t c = 0; c < s->channels; c++) put_result(call, c, total[c]);
 }
 
-/* Where combination i of the groups of one kind begins, the last group (the run) left out. */
+/* The offset of combination i of the kept (or reduced) groups up to number `last`, counted in
+ * row-major order. */
 static int64_t offset_of(const groups *g, bool reduced, int last, int64_t i) {
     int64_t offset = 0;
     for (int k = last; k >= 0; k--) {
@@ -94,6 +105,7 @@ static int64_t offset_of(const groups *g, bool reduced, int last, int64_t i) {
     return offset;
 }
 
+/* The number of such combinations. */
 static int64_t combinations(const groups *g, bool reduced, int last) {
     int64_t n = 1;
     for (int k = 0; k <= last; k++)
@@ -101,7 +113,7 @@ static int64_t combinations(const groups *g, bool reduced, int last) {
     return n;
 }
 
-/* The innermost group is reduced: outputs are made of runs. */
+/* The innermost group is reduced: each result is joined from contiguous runs. */
 static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
     const int64_t outputs = combinations(g, false, g->n - 2);
@@ -116,7 +128,8 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
     }
 }
 
-/* Such a sum of float32, if this is one. */
+/* Sums of few float32 terms per result (the gradient of repeating pixels, for one) are made in
+ * float32, which is exact enough then. Returns whether this is such a sum. */
 static bool sum_few(const mg_call *call, const groups *g) {
     const int64_t run = g->at[g->n - 1].n, n = combinations(g, true, g->n - 2);
     const int64_t outputs = combinations(g, false, g->n - 2);
@@ -133,7 +146,7 @@ static bool sum_few(const mg_call *call, const groups *g) {
     return true;
 }
 
-/* The innermost group is kept, the one before it reduced: outputs are made a tile at a time. */
+/* The innermost group is kept and the one before it reduced: results are made a tile at a time. */
 static void reduce_columns(const mg_call *call, const groups *g, const mg_folding *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
     const int64_t tiles = (run + MG_TILE - 1) / MG_TILE;
@@ -152,6 +165,7 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
     }
 }
 
+/* Scratch: the lanes of each unit, then the channels. */
 static mg_status reduce_prepare(mg_kernel_plan *plan) {
     if (!keeps_last_only(plan)) plan->in[0].layout = MG_ROW_MAJOR;
     const mg_channel_view s = view_of(plan);
@@ -159,6 +173,7 @@ static mg_status reduce_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* Picks the way that suits the merged axes. */
 static mg_status reduce_run(const mg_call *call) {
     const mg_folding *r = reduction_of(call);
     const mg_channel_view s = view_of(call->plan);
@@ -178,13 +193,14 @@ static mg_status reduce_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* ---- argmax, all_finite ---- */
+/* ---- argmax, cumsum, all_finite ---- */
 
-static mg_status argmax_prepare(mg_kernel_plan *plan) {
-    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
+static mg_status row_major_prepare(mg_kernel_plan *plan) {
+    mg_all_row_major(plan);
     return MG_OK;
 }
 
+/* Each result is one thread's. The first of equal elements wins. */
 static mg_status argmax_run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
@@ -198,7 +214,25 @@ static mg_status argmax_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Integers are finite without a look. */
+/* Running sums in double. Units are tiles of neighbouring columns; threads share them. */
+static mg_status cumsum_run(const mg_call *call) {
+    const mg_value *x = call->plan->in[0].value;
+    const mg_axis_view v =
+        mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)call->plan->step->attrs)->axis);
+    const mg_simd_folds *f = mg_folds_of(x->dtype);
+    const int64_t tiles = (v.inner + MG_TILE - 1) / MG_TILE;
+#pragma omp parallel for schedule(static) num_threads(mg_cpu_team(v.outer *v.n *v.inner))
+    for (int64_t unit = 0; unit < v.outer * tiles; unit++) {
+        const int64_t column = unit % tiles * MG_TILE, left = v.inner - column;
+        const int64_t first = unit / tiles * v.n * v.inner + column;
+        const int64_t width = left < MG_TILE ? left : MG_TILE;
+        f->cumsum((const char *)call->in[0] + first * f->size,
+                  (char *)call->out[0] + first * f->size, v.n, v.inner, width);
+    }
+    return MG_OK;
+}
+
+/* Halves are upcast first; integers are always finite. */
 static const char *all_finite_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) {
         const mg_dtype t = plan->in[i].value->dtype;
@@ -207,7 +241,7 @@ static const char *all_finite_accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* Any layout will do. */
+/* Whether one operand is finite; its layout does not matter. */
 static bool all_finite(const mg_port *in, const void *x) {
     const int64_t n = mg_count(in);
     const mg_simd_folds *f = mg_folds_of(in->value->dtype);
@@ -233,7 +267,8 @@ static mg_status all_finite_run(const mg_call *call) {
     .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = reduce_prepare, .run = reduce_run
 
 #define CHOICE(id)                                                                                 \
-    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = argmax_prepare, .run = argmax_run
+    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = row_major_prepare,              \
+    .run = argmax_run
 
 const mg_kernel mg_cpu_sum = {REDUCTION(sum)};
 const mg_kernel mg_cpu_prod = {REDUCTION(prod)};
@@ -245,3 +280,8 @@ const mg_kernel mg_cpu_argmax = {CHOICE(argmax)};
 const mg_kernel mg_cpu_argmin = {CHOICE(argmin)};
 const mg_kernel mg_cpu_all_finite = {
     .op = "all_finite", .name = "all_finite", .accepts = all_finite_accepts, .run = all_finite_run};
+const mg_kernel mg_cpu_cumsum = {.op = "cumsum",
+                                 .name = "columns",
+                                 .accepts = mg_folds_refuse,
+                                 .prepare = row_major_prepare,
+                                 .run = cumsum_run};

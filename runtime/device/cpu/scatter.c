@@ -1,12 +1,14 @@
-/* scatter_add: zeros to which slices are added where ids say, the gradient of gather.
+/* scatter_add: a tensor of zeros to whose slices others are added, where ids say; the gradient of
+ * gather.
  *
- * A row may be met many times, so threads share columns or, of narrow slices, rows of the result:
- * each element is one thread's alone and its additions come in the order of the ids. */
+ * Many slices may go to the same row. So threads share the columns or, where slices are narrow, the
+ * rows of the result: each element belongs to one thread, which adds to it in the order of the ids.
+ */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-enum { WIDE = 32 }; /* columns that are worth a thread's turn */
+enum { WIDE = 32 }; /* columns per thread from which columns are shared, not rows */
 
 static const char *scatter_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype, ids = plan->in[1].value->dtype;
@@ -19,6 +21,7 @@ static mg_status scatter_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* The op as matrices: dy {outer, n, inner}, the result {outer, size, inner}. */
 static mg_scatter scatter_of(const mg_call *call) {
     const mg_port *in = call->plan->in, *out = call->plan->out;
     const mg_scatter_attrs *a = call->plan->step->attrs;
@@ -32,7 +35,7 @@ static mg_scatter scatter_of(const mg_call *call) {
                         .long_ids = wide ? call->in[1] : NULL};
 }
 
-/* Part k of n. */
+/* Part k of n: columns in multiples of 16, or rows. */
 static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
     if (s->inner >= n * WIDE)
         return (mg_scatter_part){.end_row = s->size,

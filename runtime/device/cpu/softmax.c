@@ -1,7 +1,7 @@
-/* softmax and log_softmax over one axis, shifted by the maximum; long sums in double.
+/* softmax, log_softmax and their gradient over one axis; the loops are in simd/softmax_loops.h.
  *
- * Along the last axis a row is read three times out of the cache. Along another axis up to 64
- * neighbouring columns go together. The maximum passes over NaN, which the sum then spreads. */
+ * Along the last axis, a unit of work is a row. Along another axis, up to MG_TILE neighbouring
+ * columns go together, so that memory is read in contiguous pieces. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -16,6 +16,7 @@ static mg_status softmax_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* softmax or its logarithm: they differ in the last pass only. */
 static mg_status softmax_run_either(const mg_call *call, bool logarithm) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
@@ -49,6 +50,7 @@ static mg_status log_softmax_run(const mg_call *call) {
     return softmax_run_either(call, true);
 }
 
+/* Inputs y and dy. */
 static mg_status softmax_grad_run(const mg_call *call) {
     const mg_value *y = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;

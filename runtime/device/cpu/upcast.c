@@ -1,10 +1,10 @@
-/* Dtypes for which an operation has no kernel: it runs on copies in a wider one, in scratch memory.
+/* Upcasts: an op whose dtypes no kernel takes runs on copies in a wider dtype, in scratch memory.
  *
  * float16 and bfloat16 become float32, and results are rounded once. So sums of halves are made in
  * float32, as everywhere, and whatever float32 is good at (Winograd, blocked layouts, threads)
- * serves halves too. What is reduced becomes float32 or float64, where it is exact (int64 up to
- * 2^53, as on ref); ids become int32. Copies lie as the values do. Element-wise groups, and what
- * only moves elements, take all dtypes as they are. */
+ * serves halves too. Integers that are reduced become float32 or float64, where they are exact
+ * (int64 up to 2^53, as on ref); small ids become int32. The copies have the layouts of the values.
+ * Element-wise groups and ops that only move elements take all dtypes without copies. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cpu/cpu.h"
@@ -12,6 +12,7 @@
 
 enum { PIECE = 16384 }; /* elements that a thread converts at a time */
 
+/* The wider op. Its ports and their values follow in the same allocation. */
 typedef struct state {
     const mg_kernel *kernel; /* that of wider dtypes */
     mg_kernel_plan plan;     /* the step as it sees it; its ports and their values follow */
@@ -21,7 +22,7 @@ static int port_count(const mg_kernel_plan *plan) {
     return plan->step->n_in + plan->step->n_out;
 }
 
-/* Inputs, then results. */
+/* Ports are numbered: inputs first, then results. */
 static mg_port *port_of(const mg_kernel_plan *plan, int i) {
     return i < plan->step->n_in ? &plan->in[i] : &plan->out[i - plan->step->n_in];
 }
@@ -31,7 +32,7 @@ static bool is_one_of(const char *op, const char *const *list) {
     return *list;
 }
 
-/* The dtype of port i as the kernel is given it. */
+/* The dtype in which the kernel gets port i. */
 static mg_dtype upcast_dtype(const mg_kernel_plan *plan, int i) {
     static const char *const reductions[] = {"sum", "prod",   "max",    "min", "any",
                                              "all", "argmax", "argmin", NULL};
@@ -51,12 +52,14 @@ static size_t round_to_line(size_t bytes) {
 
 /* ---- preparing ---- */
 
+/* Accepts ops for which at least one port has a wider dtype. */
 static const char *upcast_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; plan->step->op && i < port_count(plan); i++)
         if (upcast_dtype(plan, i) != port_of(plan, i)->value->dtype) return NULL;
     return "none is wider";
 }
 
+/* A copy of the plan whose ports have the wider dtypes. */
 static state *new_state(const mg_kernel_plan *plan) {
     const size_t n = (size_t)port_count(plan);
     state *s = mg_alloc_zero(sizeof *s + n * (sizeof(mg_port) + sizeof(mg_value)));
@@ -85,7 +88,7 @@ static void upcast_release(void *p) {
     mg_free(p);
 }
 
-/* Offers the wider step, its values lying as they do, to a kernel. */
+/* Offers the wider op to a kernel. MG_UNSUPPORTED: it does not take it. */
 static mg_status offer_to_kernel(state *s, const mg_kernel_plan *plan, const mg_kernel *kernel) {
     if (kernel == &mg_cpu_upcast || strcmp(kernel->op, plan->step->op->name) != 0)
         return MG_UNSUPPORTED;
@@ -101,6 +104,7 @@ static mg_status offer_to_kernel(state *s, const mg_kernel_plan *plan, const mg_
     return status;
 }
 
+/* Whether port i has another dtype in the kernel, and so needs a copy. */
 static bool is_copied(const state *s, const mg_kernel_plan *plan, int i) {
     return port_of(&s->plan, i)->value->dtype != port_of(plan, i)->value->dtype;
 }
@@ -109,8 +113,8 @@ static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
     return is_copied(s, plan, i) ? round_to_line(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }
 
-/* Scratch: the addresses of all ports, the copies, what the kernel wants. What was copied may be
- * written over. */
+/* Finds the first kernel that takes the wider op. Scratch: the addresses of all ports, the copies,
+ * then what the kernel asks for. An input that has been copied may be overwritten. */
 static mg_status upcast_prepare(mg_kernel_plan *plan) {
     mg_status status = MG_UNSUPPORTED;
     state *s = plan->state = new_state(plan);
@@ -135,6 +139,7 @@ static mg_status upcast_prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
+/* Converts n elements to a wider dtype. */
 static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
     const mg_simd_elementwise *loops = mg_simd_used->elementwise;
     if (to == MG_F32)
@@ -145,7 +150,7 @@ static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype fr
         for (int i = 0; i < n; i++) ((int32_t *)dst)[i] = ((const uint8_t *)src)[i];
 }
 
-/* A port's value to its copy, or back, which happens to halves only. */
+/* Converts a whole port into its copy or, for results that are halves, back. */
 static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy, bool back) {
     const mg_dtype from = port->value->dtype;
     const int64_t size = (int64_t)mg_dtype_size(from), wide = (int64_t)mg_dtype_size(to);
@@ -161,6 +166,7 @@ static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy
     }
 }
 
+/* Copies the inputs, runs the kernel, and rounds the results. */
 static mg_status upcast_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
