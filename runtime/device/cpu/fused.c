@@ -1,11 +1,9 @@
-/* Fused element-wise groups: an interpreter over tiles.
+/* Fused element-wise groups: the interpreter over tiles. fused.h explains loops and threaded code.
  *
- * The iteration space is the output's elements in the order they lie in memory;
- * every input is an offset and strides over it, whatever its layout or
- * broadcasting. Per tile each instruction is one loop over registers of that
- * length, which stay in the caches, or part of a chain. An input that lies as
- * the tile wants it is read in place, one that is the same in the next tile is
- * kept. */
+ * The iteration space is the elements of the output in the order in which they lie in memory. Every
+ * input is an offset and strides over that space, whatever its layout or broadcasting. An input
+ * that already lies as the tile wants it is read in place; others are copied into registers, and
+ * what is the same in the next tile is kept there. */
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 #include <omp.h>
@@ -18,8 +16,8 @@ typedef struct tile {
     const mg_fused_state *s;
     char *registers, *pads;
     const void *operand[MG_FUSED_OPERANDS]; /* where each operand lies */
-    int64_t kept[MG_FUSE_MAX_INPUTS];       /* offset of what the register holds, or -1 */
-    int64_t filled[MG_FUSE_MAX_INPUTS];     /* and how much of it */
+    int64_t kept[MG_FUSE_MAX_INPUTS];       /* offset of the input part in the register, or -1 */
+    int64_t filled[MG_FUSE_MAX_INPUTS];     /* elements of it */
     int direct[MG_FUSE_MAX_INSTRS];         /* output the instruction writes in place, or
                                                -1 */
     bool streamed[MG_FUSE_MAX_OUTPUTS];     /* written past the caches */
@@ -27,10 +25,12 @@ typedef struct tile {
     size_t in_size[MG_FUSE_MAX_INPUTS], out_size[MG_FUSE_MAX_OUTPUTS]; /* of an element */
 } tile;
 
+/* The register of an operand that has one. */
 static void *register_at(const tile *t, int operand) {
     return t->registers + (size_t)t->s->reg[operand] * (size_t)t->s->length * t->s->width;
 }
 
+/* Elements of a dtype into a register, and back. Registers are double in wide groups. */
 static void load_elements(const tile *t, void *dst, const void *src, mg_dtype type, int64_t n) {
     if (t->call->plan->step->fused->wide)
         t->s->loops->load_f64(dst, src, type, (int)n);
@@ -45,6 +45,7 @@ static void store_elements(const tile *t, void *dst, const void *src, mg_dtype t
         t->s->loops->store_f32(dst, src, type, (int)n);
 }
 
+/* Sets n elements of a register to a number. */
 static void fill_elements(const tile *t, void *dst, double value, int64_t n) {
     if (t->call->plan->step->fused->wide)
         for (int64_t i = 0; i < n; i++) ((double *)dst)[i] = value;
@@ -52,12 +53,13 @@ static void fill_elements(const tile *t, void *dst, double value, int64_t n) {
         for (int64_t i = 0; i < n; i++) ((float *)dst)[i] = (float)value;
 }
 
-/* How often n equal elements must lie there: chains read a strip of them. */
+/* How many copies of a single number a register must hold: threaded code reads one strip of them,
+ * however long the tile is. */
 static int64_t repeated(const mg_fused_state *s, int64_t n) {
-    return s->chained && n > MG_STRIP ? MG_STRIP : n;
+    return s->single_pass && n > MG_STRIP ? MG_STRIP : n;
 }
 
-/* n elements, `step` apart. */
+/* Loads n elements of an input that lie `step` elements apart. */
 static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, int64_t step,
                      int64_t n) {
     const ptrdiff_t size = (ptrdiff_t)mg_dtype_size(type);
@@ -73,14 +75,14 @@ static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, i
     }
 }
 
-/* Rows of 16 floats are what a change of layout is made of. */
+/* Rows of 16 floats: what changing between row-major and blocked images consists of. */
 static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows, int64_t step) {
     for (int64_t r = 0; r < rows; r++)
         memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
 }
 
-/* The share of loop i in fetching the next tile: memory and arithmetic go on together. A chain goes
- * through memory evenly, which processors see for themselves. */
+/* Prefetches pass i's share of the next tile, so that reading memory and computing overlap.
+ * Threaded code goes through memory evenly, which processors detect by themselves. */
 static void prefetch_share(const tile *t, int i) {
     const mg_fused *e = t->call->plan->step->fused;
     for (int k = 0; k < e->n_inputs; k++) {
@@ -88,14 +90,14 @@ static void prefetch_share(const tile *t, int i) {
         const int64_t bytes = t->rows * t->columns * (int64_t)t->in_size[k];
         const int64_t lines = (bytes + MG_LINE - 1) / MG_LINE;
         const char *next = (const char *)t->operand[k] + bytes;
-        const int n = t->s->n_loops;
+        const int n = t->s->n_passes;
         for (int64_t line = lines * i / n; line < lines * (i + 1) / n; line++)
             __builtin_prefetch(next + line * MG_LINE, 0, 2);
     }
 }
 
-/* Makes operand i of the tile readable; `offset` is the input's element at the
- * tile's origin. */
+/* Makes input i of the tile readable. `offset` is the input's element at the tile's origin. A
+ * register that still holds that part of the input, from an earlier tile, is used again. */
 static void load_input(tile *t, int i, int64_t offset) {
     const mg_fused_state *s = t->s;
     const mg_fused *e = t->call->plan->step->fused;
@@ -127,11 +129,12 @@ static void load_input(tile *t, int i, int64_t offset) {
     }
 }
 
+/* Where the tile begins in output o. */
 static void *output_at(const tile *t, int o) {
     return (char *)t->call->out[o] + (size_t)t->first * t->out_size[o];
 }
 
-/* Registers rounded to what the dtype holds, in place. */
+/* Rounds a register to what the dtype can hold, in place. */
 static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
     uint64_t typed[128];
     for (int64_t done = 0; done < n; done += 128) {
@@ -141,7 +144,7 @@ static void round_to(const tile *t, char *y, mg_dtype type, int64_t n) {
     }
 }
 
-/* The loop of one instruction. */
+/* Runs one instruction over n elements. */
 static void run_loop(const tile *t, const mg_instr *instr, void *y, int64_t n) {
     const void *a[3];
     for (int k = 0; k < 3; k++) a[k] = t->operand[instr->arg[k < instr->n_args ? k : 0]];
@@ -153,35 +156,37 @@ static void run_loop(const tile *t, const mg_instr *instr, void *y, int64_t n) {
         round_to(t, y, (mg_dtype)instr->dtype, n);
 }
 
-/* The elements after the last whole strip: operands are made whole strips elsewhere. */
-static void run_threaded_rest(const tile *t, const mg_fused_loop *loop,
+/* The elements after the last whole strip: each operand that advances is completed to a strip in a
+ * buffer, and results are copied out of theirs. */
+static void run_threaded_rest(const tile *t, const mg_fused_pass *pass,
                               const mg_threaded_step *steps, int64_t done, int64_t n) {
-    const mg_fused_step *step = &t->s->step[loop->step];
+    const mg_fused_step *step = &t->s->step[pass->step];
     const size_t bytes = (size_t)(n - done) * sizeof(float);
     mg_threaded_step rest[MG_FUSED_STEPS];
-    for (int k = 0; k < loop->steps; k++) {
+    for (int k = 0; k < pass->steps; k++) {
         rest[k] = (mg_threaded_step){step[k].code, steps[k].at, 0};
         if (step[k].pad < 0) continue;
         rest[k].at = t->pads + (size_t)step[k].pad * MG_STRIP * sizeof(float);
         memcpy(rest[k].at, steps[k].at + done * (int64_t)sizeof(float), bytes);
     }
     t->s->threaded->run(rest, 1, NULL, 0);
-    for (int k = 0; k < loop->steps; k++)
+    for (int k = 0; k < pass->steps; k++)
         if (step[k].pad >= 0 && step[k].stores)
             memcpy(steps[k].at + done * (int64_t)sizeof(float), rest[k].at, bytes);
 }
 
-/* The arrays that a chain goes through, if no loop has had them fetched; of a few the processor
- * itself fetches what comes next. */
+/* The arrays that threaded code should prefetch: inputs read in place, if no loop has prefetched
+ * them and there are more than the processor can follow by itself. */
 static int list_arrays(const tile *t, const char **arrays) {
     enum { FEW = 2 };
     int n = 0;
-    for (int i = 0; i < t->call->plan->step->fused->n_inputs && t->s->chained; i++)
+    for (int i = 0; i < t->call->plan->step->fused->n_inputs && t->s->single_pass; i++)
         if (t->s->reg[i] < 0) arrays[n++] = t->operand[i];
     return n > FEW ? n : 0;
 }
 
-/* What a step does with its operand in this tile. */
+/* The code of a step in this tile: a store becomes one past the caches where that is wanted and the
+ * address allows it. */
 static mg_threaded_code *code_of(const tile *t, const mg_fused_step *step, const char *at) {
     const mg_fused *e = t->call->plan->step->fused;
     if (!step->stores) return step->code;
@@ -190,21 +195,22 @@ static mg_threaded_code *code_of(const tile *t, const mg_fused_step *step, const
     return past ? t->s->threaded->stream : step->code;
 }
 
-static void run_threaded(const tile *t, const mg_fused_loop *loop, int64_t n) {
-    const mg_fused_step *step = &t->s->step[loop->step];
+/* Runs a pass of threaded code over n elements: whole strips, then the rest. */
+static void run_threaded(const tile *t, const mg_fused_pass *pass, int64_t n) {
+    const mg_fused_step *step = &t->s->step[pass->step];
     const int64_t strip = t->s->threaded->strip, done = n / strip * strip;
     mg_threaded_step steps[MG_FUSED_STEPS];
     const char *arrays[MG_FUSE_MAX_INPUTS];
-    for (int k = 0; k < loop->steps; k++) {
+    for (int k = 0; k < pass->steps; k++) {
         char *at = (char *)(uintptr_t)t->operand[step[k].operand];
         const ptrdiff_t moves = step[k].pad < 0 ? 0 : -1;
         steps[k] = (mg_threaded_step){code_of(t, &step[k], at), at, moves};
     }
     t->s->threaded->run(steps, (int)(done / strip), arrays, list_arrays(t, arrays));
-    if (done < n) run_threaded_rest(t, loop, steps, done, n);
+    if (done < n) run_threaded_rest(t, pass, steps, done, n);
 }
 
-/* Where instruction i puts its result, if anywhere. */
+/* Where instruction i puts its result: in an output, in a register, or nowhere (NULL). */
 static void *place_of(const tile *t, int i) {
     const mg_fused *e = t->call->plan->step->fused;
     const int result = e->n_inputs + e->n_imms + i;
@@ -212,18 +218,19 @@ static void *place_of(const tile *t, int i) {
     return t->s->reg[result] < 0 ? NULL : register_at(t, result);
 }
 
+/* Runs all passes, then stores the outputs that no instruction wrote directly. */
 static void compute_tile(tile *t) {
     const mg_fused *e = t->call->plan->step->fused;
     const int first = e->n_inputs + e->n_imms;
     const int64_t n = t->rows * t->columns;
-    for (int i = 0; i < t->s->n_loops; i++) {
-        const mg_fused_loop *loop = &t->s->loop[i];
-        for (int k = loop->from; k < loop->to; k++) t->operand[first + k] = place_of(t, k);
-        if (!t->s->chained) prefetch_share(t, i);
-        if (loop->steps)
-            run_threaded(t, loop, n);
+    for (int i = 0; i < t->s->n_passes; i++) {
+        const mg_fused_pass *pass = &t->s->pass[i];
+        for (int k = pass->from; k < pass->to; k++) t->operand[first + k] = place_of(t, k);
+        if (!t->s->single_pass) prefetch_share(t, i);
+        if (pass->steps)
+            run_threaded(t, pass, n);
         else
-            run_loop(t, &e->instr[loop->from], place_of(t, loop->from), n);
+            run_loop(t, &e->instr[pass->from], place_of(t, pass->from), n);
     }
     for (int o = 0; o < e->n_outputs; o++) {
         const void *y = t->operand[e->output[o]];
@@ -239,7 +246,7 @@ static void compute_tile(tile *t) {
 
 /* ---- all tiles ---- */
 
-/* Whether nobody reads input i after instruction `instr`, which may read it itself. */
+/* Whether no instruction after `instr` reads input i. */
 static bool read_until(const mg_fused *e, int i, int instr) {
     for (int k = instr + 1; k < e->n_instrs; k++)
         for (int a = 0; a < e->instr[k].n_args; a++)
@@ -247,9 +254,9 @@ static bool read_until(const mg_fused *e, int i, int instr) {
     return true;
 }
 
-/* An instruction may write its output's memory at once if what lies there is no
- * longer wanted. What is written over has been read into the caches; only other
- * large results go past them. */
+/* Decides which instructions write their output's memory themselves. One may if no later
+ * instruction reads an input that lies in the same memory. Memory that is overwritten has been read
+ * into the caches; other large results are stored past them. */
 static void find_direct(tile *t) {
     const mg_step *step = t->call->plan->step;
     const mg_fused *e = step->fused;
@@ -264,13 +271,13 @@ static void find_direct(tile *t) {
             wanted |= !read_until(e, i, instr);
         }
         t->streamed[o] = t->s->past_caches && type == MG_F32 && !in_place;
-        if (!wanted && (!t->streamed[o] || t->s->chained) && instr >= 0 &&
+        if (!wanted && (!t->streamed[o] || t->s->single_pass) && instr >= 0 &&
             type == (e->wide ? MG_F64 : MG_F32))
             t->direct[instr] = o;
     }
 }
 
-/* `scratch`: the thread's own. */
+/* Prepares a thread for the tiles of a call. `scratch` is the thread's own. */
 static void set_up_tile(tile *t, const mg_call *call, char *scratch) {
     const mg_fused *e = call->plan->step->fused;
     t->call = call;
@@ -291,6 +298,7 @@ static void set_up_tile(tile *t, const mg_call *call, char *scratch) {
     find_direct(t);
 }
 
+/* The element of an input at the origin of a tile. */
 static int64_t offset_of(const mg_fused_state *s, int input, int64_t origin, int64_t piece) {
     const int64_t *stride = s->stride[input];
     int64_t offset = s->rows == 1 && s->dim[s->rank - 2] == 1
@@ -303,6 +311,7 @@ static int64_t offset_of(const mg_fused_state *s, int input, int64_t origin, int
     return offset;
 }
 
+/* Tile `number` of the call; the last tile of a row may be shorter. */
 static void run_tile(tile *t, int64_t number) {
     const mg_fused_state *s = t->s;
     const int64_t origin = number / s->pieces, piece = number % s->pieces;
@@ -333,6 +342,7 @@ static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t 
     if (t.s->past_caches) mg_simd_used->movement->end_stream();
 }
 
+/* Scratch per thread of several calls that run together. */
 static size_t thread_bytes(const mg_kernel_plan *const *plans, int n) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
@@ -352,7 +362,8 @@ static size_t fused_scratch_many(const mg_kernel_plan *const *plans, int n) {
     return thread_bytes(plans, n) * (size_t)team_of(plans, n);
 }
 
-/* All tiles of all calls in a row, dealt out to the threads. */
+/* Several calls at once (an optimizer's updates): the tiles of all of them, in a row, are dealt out
+ * to the threads. */
 static mg_status fused_run_many(const mg_call *calls, int n) {
     const mg_kernel_plan *plans[MG_MAX_LAUNCH];
     int64_t tiles = 0;

@@ -1,5 +1,5 @@
-/* The steps of the threaded-code interpreter: see fused_threaded.h. The call of the next step is a
- * jump where the compiler optimises. */
+/* The steps of threaded code, see fused_threaded.h. The call of the next step is a jump where the
+ * compiler optimises; without optimisation the steps nest, a few dozen deep at most. */
 #include "device/cpu/simd/fused_threaded.h"
 #include "device/cpu/simd/elementwise_float.h"
 #include "device/cpu/simd/isa.h"
@@ -9,7 +9,8 @@
 typedef mg_floats lanes;
 typedef mg_loose_floats loose;
 
-/* What holds a strip. Shorter strips overlap better, longer ones need fewer jumps. */
+/* The vectors of a strip, r0, r1 ...: all are parameters of each step, so they stay in registers.
+ * Shorter strips overlap better in the processor, longer ones need fewer jumps. */
 #if MG_VECTOR >= 64
 enum { STRIP = 4 * sizeof(lanes) };
 #define EACH(F) F(r0, 0), F(r1, 1), F(r2, 2), F(r3, 3)
@@ -25,8 +26,8 @@ enum { STRIP = 8 * sizeof(lanes) };
 #define STORE(r, k) m[k] = r
 #define STREAM(r, k) MG_STREAM((float *)(m + k), r)
 
-/* How far ahead memory is asked for what comes: memory and arithmetic go on together. Half and
- * twice as far are no better; without it Adam over 2.35 million weights takes a third longer. */
+/* Bytes that arrays are prefetched ahead, so that memory and arithmetic overlap. Half and twice as
+ * much are no better; without prefetching, Adam over 2.35 million weights takes a third longer. */
 enum { AHEAD = 1024 };
 _Static_assert(STRIP <= MG_STRIP * sizeof(float), "a strip fits into its place");
 
@@ -37,7 +38,7 @@ typedef void step(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at);
 
 /* ---- the ops ---- */
 
-/* A strip laid down, so that its elements have numbers: the compiler leaves it in its registers. */
+/* The strip as an array, for loops over its elements. The compiler keeps it in the registers. */
 typedef union laid_down {
     lanes in[STRIP / sizeof(lanes)];
     float at[STRIP / sizeof(float)];
@@ -46,8 +47,8 @@ typedef union laid_down {
 #define TAKE(r, k) strip.in[k]
 #define ELEMENTS _Pragma("omp simd") for (int i = 0; i < (int)(STRIP / sizeof(float)); i++)
 
-/* The step `name`: each element becomes `value`, of the operands declared last; those that are
- * not the strip lie at the places m and o. */
+/* Defines the step `name`: each element of the strip becomes `value`, an expression in the
+ * variables declared last. m and o are the addresses of the operands that are not the strip. */
 #define OP(name, steps, m_place, o_place, value, ...)                                              \
     STEP(name) {                                                                                   \
         const float *m = m_place, *o = o_place;                                                    \
@@ -76,7 +77,7 @@ typedef union laid_down {
 #undef BINARY
 #undef TERNARY
 
-/* ---- the others ---- */
+/* ---- loads, stores, the end ---- */
 
 STEP(load) {
     const loose *m = PLACE(s);

@@ -1,4 +1,4 @@
--- Operations that follow one another in a fused group run as one pass, strip by strip. Here they give
+-- Consecutive operations of a fused group run as threaded code, in one pass over memory. Here they give
 -- the bits that they give one at a time: NaN for NaN, and zeros of the same sign.
 
 local check = require "check"
