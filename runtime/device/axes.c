@@ -1,6 +1,7 @@
 /* Merging the axes of an iteration space. */
 #include "device/axes.h"
 
+/* Removes an axis; returns the rank that is left. */
 static int drop_axis(int rank, int64_t *dim, int64_t *const *stride, int n, int axis) {
     for (int k = axis; k + 1 < rank; k++) {
         dim[k] = dim[k + 1];
@@ -9,6 +10,7 @@ static int drop_axis(int rank, int64_t *dim, int64_t *const *stride, int n, int 
     return rank - 1;
 }
 
+/* Goes from the innermost axis outwards, so that an axis merges into all that lie inside it. */
 int mg_axes_merge(int rank, int64_t *dim, int64_t *const *stride, int n) {
     for (int k = rank - 1; k >= 0; k--)
         if (dim[k] == 1) rank = drop_axis(rank, dim, stride, n, k);

@@ -12,11 +12,12 @@
 
 enum { N = 3 * MG_STRIP };
 
-static const mg_simd *sets[3]; /* baseline first */
+static const mg_simd *sets[3]; /* those of this processor, baseline first */
 static int n_sets;
 static float a[N], b[N], c[N];
 static double wide[3][N];
 
+/* Operands: random numbers in [-4, 4), with special values mixed in so that all pairs occur. */
 static int fill(void **state) {
     static const float special[] = {0,    -0.0f, 1,        -1,        1e-45f, 1e-38f, 3e38f, -3e38f,
                                     0.5f, 2.5f,  INFINITY, -INFINITY, NAN,    65504,  65520, 255};
@@ -41,6 +42,7 @@ static int fill(void **state) {
     return 0;
 }
 
+/* Equal, both NaN, or within a relative tolerance. */
 static bool near(double x, double y, double tolerance) {
     return x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance * fabs(y);
 }
@@ -51,6 +53,7 @@ static bool is_comparable(int op, int i) {
     return op != MG_EW_mod || !(fabsf(a[i] / b[i]) > 10);
 }
 
+/* Each op in float and in double, for lengths that leave a rest after the last vector. */
 static void elementwise_loops(void **state) {
     (void)state;
     for (int t = 1; t < n_sets; t++)
@@ -73,6 +76,7 @@ static void elementwise_loops(void **state) {
         }
 }
 
+/* Stores and loads of each dtype against core/dtype.h, signs of zero included. */
 static void conversions(void **state) {
     static const mg_dtype types[] = {MG_BOOL, MG_U8, MG_BF16, MG_F16, MG_F32};
     (void)state;
@@ -97,6 +101,7 @@ static void conversions(void **state) {
         }
 }
 
+/* All 65,536 float16 and bfloat16 numbers survive a load and a store. */
 static void every_half(void **state) {
     static uint16_t halves[65536], again[65536];
     static float got[65536];
@@ -128,6 +133,7 @@ static void run_threaded(const mg_simd_threaded *threaded, int op, int form, flo
     threaded->run(steps, N / threaded->strip, NULL, 0);
 }
 
+/* The same bits, or both NaN. */
 static void check_bits(const float *got, const float *expected, int t, int op, int form) {
     for (int i = 0; i < N; i++)
         if (memcmp(&got[i], &expected[i], sizeof *got) != 0 &&
@@ -139,6 +145,7 @@ static void check_bits(const float *got, const float *expected, int t, int op, i
 #define UNARY(name, rule, value, grad, doc) 1,
 #define BINARY(name, rule, value, grad_a, grad_b, doc) 2,
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) 3,
+/* The number of operands of each op. */
 static const int n_operands[] = {
 #include "ops/elementwise.def"
 };
@@ -146,6 +153,7 @@ static const int n_operands[] = {
 #undef BINARY
 #undef TERNARY
 
+/* Every form of every op: the forms say which operand is the strip. */
 static void threaded_code_has_the_bits_of_loops(void **state) {
     (void)state;
     for (int t = 0; t < n_sets; t++)
@@ -169,6 +177,7 @@ static void threaded_code_has_the_bits_of_loops(void **state) {
         }
 }
 
+/* Transposed squares and random words are the same on all sets; normal numbers nearly so. */
 static void squares_and_random_words(void **state) {
     (void)state;
     uint32_t words[64], turned[64], expected[64];

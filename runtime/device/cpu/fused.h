@@ -5,7 +5,7 @@
  * tile (simd/elementwise.h); its operands and its result are registers, which here are pieces of
  * scratch memory as long as a tile. Threaded code runs several instructions on a strip that stays
  * in vector registers (simd/fused_threaded.h). Neither can replace the other, measured with AVX-512
- * and one thread. With loops only, RMSprop and Adam over 2.35 million weights take 2.2 to 3.3 times
+ * and one thread. With loops only, RMSprop and Adam over 2.35 million weights take 2 to 3.5 times
  * as long. With threaded code only, single instructions lose: relu takes 1.2 times as long over
  * 10,000 floats and 1.1 times over 400,000, adding a row to each row of a matrix 1.9 times. Loops
  * also serve float64 and results that must be rounded to halves or integers. */

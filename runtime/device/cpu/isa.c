@@ -9,13 +9,14 @@
 const mg_simd *mg_simd_used = &mg_simd_baseline;
 
 #ifdef __x86_64__
-/* F16C, by its bit: not all compilers know it by name. */
+/* Whether the processor has F16C, by its bit: not all compilers know it by name. */
 static bool converts_halves(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 #endif
 
+/* AVX-512 needs the four parts that the build compiles for; the AVX2 set includes FMA and F16C. */
 int mg_simd_available(const mg_simd *sets[3]) {
     int n = 0;
 #ifdef __x86_64__
@@ -30,13 +31,15 @@ int mg_simd_available(const mg_simd *sets[3]) {
     return n;
 }
 
-/* The only write to mg_simd_used; a second call finds the same set and leaves it alone, because
+/* The only write to mg_simd_used. A later call finds the same set and leaves it alone, because
  * programs on other devices may be running. */
 static mg_status use(const mg_simd *set) {
     if (mg_simd_used != set) mg_simd_used = set;
     return MG_OK;
 }
 
+/* An unknown name and an instruction set that the processor lacks are different mistakes, with
+ * different messages. */
 mg_status mg_simd_choose(void) {
     static const char *const names[] = {"avx512", "avx2", "baseline"};
     const mg_simd *sets[3];

@@ -9,9 +9,12 @@
 #define FOLD_ROWS 32
 #endif
 
+/* Defines a reduction over `rows` rows of `width` lanes, and one over a run of elements. `type` is
+ * the type of partial results; step4 and step1 say how four elements p, q, t and u, or one, join
+ * the partial result s[j]. */
 #define FOLD(name, type, start, step4, step1)                                                      \
-    static inline __attribute__((always_inline)) void NAME(name##_lanes)(                          \
-        const REAL *restrict x, int64_t rows, int64_t step, int width, double *restrict result) {  \
+    MG_INLINE void NAME(name##_lanes)(const REAL *restrict x, int64_t rows, int64_t step,          \
+                                      int width, double *restrict result) {                        \
         for (int64_t first = 0; first < rows; first += FOLD_ROWS) {                                \
             const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;               \
             type s[MG_TILE];                                                                       \
@@ -77,9 +80,10 @@ FOLD(any, REAL, 0, (s[j] != 0) | (p != 0) | (q != 0) | (t != 0) | (u != 0), (s[j
 FOLD(all, REAL, 1, (s[j] != 0) & (p != 0) & (q != 0) & (t != 0) & (u != 0), (s[j] != 0) & (p != 0))
 #undef FOLD
 
-static inline __attribute__((always_inline)) void
-NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int width,
-                    const double *restrict shift, double *restrict sum, double *restrict square) {
+/* Adds d = x - shift to sum and d * d to square, lane by lane. */
+MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int width,
+                                   const double *restrict shift, double *restrict sum,
+                                   double *restrict square) {
     REAL k[MG_TILE], s[MG_TILE], q[MG_TILE];
     for (int j = 0; j < width; j++) k[j] = (REAL)shift[j];
     for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
@@ -109,6 +113,7 @@ NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int widt
     }
 }
 
+/* Picks the loop for the width: full tiles, blocks, or any. */
 static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
                           double *sum, double *square) {
     if (width == MG_TILE)
@@ -119,10 +124,10 @@ static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width, 
         NAME(moments_lanes)(x, rows, step, width, shift, sum, square);
 }
 
-static inline __attribute__((always_inline)) void
-NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t rows, int64_t step,
-                     int width, const double *restrict mean, double *restrict sum,
-                     double *restrict product) {
+/* Adds dy to sum and dy * (x - mean) to product, lane by lane; two rows at a time. */
+MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict dy, int64_t rows,
+                                    int64_t step, int width, const double *restrict mean,
+                                    double *restrict sum, double *restrict product) {
     REAL m[MG_TILE], s[MG_TILE], q[MG_TILE];
     for (int j = 0; j < width; j++) m[j] = (REAL)mean[j];
     for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
@@ -159,10 +164,10 @@ static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t 
         NAME(products_lanes)(x, dy, rows, step, width, mean, sum, product);
 }
 
-static inline __attribute__((always_inline)) void
-NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, int64_t rows, int64_t step,
-                      int width, const double *restrict mean, const double *restrict scale,
-                      const double *restrict beta) {
+/* y = (x - mean) * scale + beta. The three factors are converted to REAL once per piece. */
+MG_INLINE void NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, int64_t rows,
+                                     int64_t step, int width, const double *restrict mean,
+                                     const double *restrict scale, const double *restrict beta) {
     REAL m[MG_TILE], s[MG_TILE], t[MG_TILE];
     for (int j = 0; j < width; j++) {
         m[j] = (REAL)mean[j];
@@ -185,7 +190,7 @@ static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, 
         NAME(normalise_lanes)(x, y, rows, step, width, mean, scale, beta);
 }
 
-/* True if all are finite: x - x is 0, or NaN for infinities and NaN. */
+/* True if all are finite: x - x is 0, but NaN for infinities and NaN. */
 static bool NAME(finite)(const void *elements, int64_t n) {
     const REAL *x = elements;
     int bad = 0;
@@ -236,6 +241,7 @@ static void NAME(cumsum)(const void *elements, void *result, int64_t n, int64_t 
             y[i * step + j] = (REAL)(sum[j] += (double)x[i * step + j]);
 }
 
+/* A row of the table: the op's name and its functions. */
 #define REDUCTION(id, start)                                                                       \
     { #id, start, id##_of, NAME(id), NAME(run_##id) }
 const mg_simd_folds MG_ISA_NAME(NAME(mg_simd_folds)) = {

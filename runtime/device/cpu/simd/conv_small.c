@@ -26,6 +26,8 @@ enum { FORWARD_PIXELS = 2, WEIGHT_KERNELS = 2 };
 
 /* ---- images to lanes and back ---- */
 
+/* Reads `count` images with one channel as pixels of LANES images each, with zeros for padding and
+ * for lanes without an image. */
 static void gather_images(const mg_conv_small *s, const float *x, int64_t count, float *out) {
     memset(out, 0, (size_t)(s->rows * s->wide * LANES) * sizeof *out);
     for (int64_t r = 0; r < s->rows; r++)
@@ -46,6 +48,7 @@ static void scatter_row(const float *row, int64_t n, int64_t count, float *y, in
     }
 }
 
+/* The reverse of scatter_row. */
 static void gather_row(float *row, int64_t n, int64_t count, const float *y, int64_t step) {
     for (int64_t j = 0; j < n; j += LANES) {
         const int64_t width = n - j < LANES ? n - j : LANES;
@@ -79,6 +82,7 @@ MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w,
     }
 }
 
+/* A row of results for some kernels: tiles of FORWARD_PIXELS, then single pixels. */
 MG_INLINE void forward_row(const mg_conv_small *s, const float *in, const float *w,
                            const float *bias, bool relu, float *out, const int kernels) {
     int64_t ox = 0;
@@ -89,6 +93,7 @@ MG_INLINE void forward_row(const mg_conv_small *s, const float *in, const float 
         sum_taps(s, in + ox * LANES, w, bias, relu, out + ox * s->k * LANES, 1, kernels);
 }
 
+/* The kernels are taken six, three or one at a time. */
 static void forward_group(const mg_conv_small *s, const float *images, const float *w,
                           const float *bias, bool relu, int64_t count, float *row, float *y) {
     for (int64_t oy = 0; oy < s->oh; oy++) {
@@ -122,6 +127,7 @@ MG_INLINE void add_products(const mg_conv_small *s, const float *in, const float
         (lanes *)(sums + (i * s->k + k) * LANES) += sum[i][k];
 }
 
+/* All taps of a row of the kernel, five, three or one at a time. */
 MG_INLINE void weight_kernels(const mg_conv_small *s, const float *in, const float *dy, float *sums,
                               const int kernels) {
     for (int64_t kx = 0; kx < s->kw;) {
@@ -134,6 +140,7 @@ MG_INLINE void weight_kernels(const mg_conv_small *s, const float *in, const flo
     }
 }
 
+/* All rows of the kernel against one row of dy. */
 static void weight_row(const mg_conv_small *s, const float *images, const float *row, float *sums) {
     enum { MOST = WEIGHT_KERNELS, SOME = WEIGHT_KERNELS / 2 };
     for (int64_t ky = 0; ky < s->kh; ky++) {
@@ -167,6 +174,7 @@ MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *
         for (int v = 0; v < vectors; v++) *(lanes *)(dx + p * s->c + v * LANES) += sum[p][v];
 }
 
+/* A row of dy against one row of the kernel. */
 MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, float *dx,
                        const int vectors) {
     const int pixels = INPUT_PIXELS(vectors);
@@ -179,6 +187,7 @@ MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, 
     for (; ox < s->ow; ox++) add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, 1, vectors);
 }
 
+/* Adds into a padded image, which has room for whole vectors, and copies out of it. */
 static void input_image(const mg_conv_small *s, const float *dy, const float *w, float *padded,
                         float *dx) {
     memset(padded, 0, s->thread_floats * sizeof *padded);

@@ -1,11 +1,15 @@
 /* Element-wise loops: the value column of elementwise.def becomes one loop per op in float and one
- * in double. */
+ * in double, and so does each conversion between stored dtypes and those two.
+ *
+ * The expressions use the vocabulary of elementwise_float.h (EXP, LOG ...), whose functions
+ * vectorise, or that of ops/elementwise_double.h, which is libm's. */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/vectormath.h"
 #include <math.h>
 #include <string.h>
 
+/* The loops may overlap in memory only where `out` is one of the operands. */
 #define EACH _Pragma("omp simd") for (int i = 0; i < n; i++)
 
 /* ---- in float ---- */
@@ -97,6 +101,7 @@
 
 /* ---- float16 and bfloat16, rounded to nearest even as core/dtype.h rounds them ---- */
 
+/* float16 to float: by the processor where it can, by bits elsewhere and for the rest. */
 static void from_f16(float *out, const uint16_t *x, int n) {
     int i = 0;
 #if defined(__AVX512F__)
@@ -109,6 +114,7 @@ static void from_f16(float *out, const uint16_t *x, int n) {
     for (; i < n; i++) out[i] = mg_f16_to_f32(x[i]);
 }
 
+/* float to float16, rounded to nearest even. */
 static void to_f16(uint16_t *out, const float *x, int n) {
     int i = 0;
 #if defined(__AVX512F__)
@@ -123,6 +129,7 @@ static void to_f16(uint16_t *out, const float *x, int n) {
     for (; i < n; i++) out[i] = mg_f32_to_f16(x[i]);
 }
 
+/* float to bfloat16: adds half a unit, to even, to the bits that stay; NaN stays NaN. */
 static void to_bf16(uint16_t *out, const float *x, int n) {
     EACH {
         const uint32_t u = vm_bits(x[i]);
@@ -133,6 +140,7 @@ static void to_bf16(uint16_t *out, const float *x, int n) {
 
 /* ---- other dtypes to and from float and double ---- */
 
+/* int32, int64 and double do not come here: groups that read them compute in double. */
 static void load_f32(float *out, const void *src, mg_dtype t, int n) {
     const uint8_t *bytes = src;
     const uint16_t *halves = src;
@@ -145,6 +153,7 @@ static void load_f32(float *out, const void *src, mg_dtype t, int n) {
     }
 }
 
+/* uint8 saturates, NaN becomes 0. */
 static void store_f32(void *dst, const float *v, mg_dtype t, int n) {
     uint8_t *bytes = dst;
     uint16_t *halves = dst;
@@ -159,6 +168,7 @@ static void store_f32(void *dst, const float *v, mg_dtype t, int n) {
     }
 }
 
+/* The common dtypes have vector loops; the others go through core/dtype.h. */
 static void load_f64(double *out, const void *src, mg_dtype t, int n) {
     const float *floats = src;
     const int32_t *ints = src;

@@ -1,5 +1,6 @@
-/* The words of elementwise.def in float, with vectormath.h's functions, which the compiler runs on
- * vectors, instead of libm's. No guard, as ops/elementwise_float.h. */
+/* The vocabulary of elementwise.def in float, with the functions of vectormath.h in place of
+ * libm's, because the compiler can run those on vectors. It has no include guard: like
+ * ops/elementwise_float.h, it is included where the words are wanted and undefined afterwards. */
 #include "device/cpu/simd/vectormath.h"
 #include "ops/elementwise_float.h"
 

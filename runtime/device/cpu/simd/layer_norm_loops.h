@@ -82,6 +82,8 @@ MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict g
     *product += NAME(join)(p) + (double)rest_product;
 }
 
+/* Mean and 1 / deviation of a row: one pass for the mean, one for the squares around it. `off` is
+ * the sum of x - mean, which rounding has left different from 0; it corrects the variance. */
 MG_INLINE row_moments NAME(row_of)(const REAL *restrict x, int64_t c, double epsilon) {
     double sum = 0, off = 0, square = 0, unused = 0; /* off: what rounding took from the mean */
     for (int64_t first = 0; first < c; first += NORM_BLOCK) NAME(add_block)
@@ -93,6 +95,7 @@ MG_INLINE row_moments NAME(row_of)(const REAL *restrict x, int64_t c, double eps
     return (row_moments){(double)mean, 1 / sqrt((variance > 0 ? variance : 0) + epsilon)};
 }
 
+/* y = (x - mean) / deviation * gamma + beta. */
 static void NAME(normalise_row)(const void *px, const void *pgamma, const void *pbeta, void *py,
                                 int64_t c, double epsilon) {
     const REAL *restrict x = px, *restrict gamma = pgamma, *restrict beta = pbeta;
@@ -103,6 +106,7 @@ static void NAME(normalise_row)(const void *px, const void *pgamma, const void *
     for (int64_t j = 0; j < c; j++) y[j] = (x[j] - mean) * inverse * gamma[j] + beta[j];
 }
 
+/* dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy * gamma. */
 static void NAME(grad_row)(const void *px, const void *pgamma, const void *pdy, void *pdx,
                            int64_t c, double epsilon) {
     const REAL *restrict x = px, *restrict gamma = pgamma, *restrict dy = pdy;
@@ -140,7 +144,8 @@ MG_INLINE void NAME(reduce_columns)(const REAL *restrict x, const REAL *restrict
     }
 }
 
-/* Adds the rows' dy and dy * xhat to sums {2, c}. */
+/* Adds the rows' dy and dy * xhat to sums {2, c}: NORM_ROWS rows at a time in the type itself, by
+ * tiles of columns. */
 static void NAME(reduce_rows)(const void *px, const void *pdy, int64_t rows, int64_t c,
                               double epsilon, double *restrict sums) {
     const REAL *x = px, *dy = pdy;

@@ -11,6 +11,7 @@ typedef doubles loose_doubles __attribute__((aligned(sizeof(double)), may_alias)
 enum { DOUBLES = MG_VECTOR / 8, VECTORS = 2, COLUMNS = VECTORS * DOUBLES };
 _Static_assert((int)COLUMNS <= (int)MG_GEMM_MAX_COLUMNS, "the callers' buffers hold a strip of b");
 
+/* The sums stay in registers for all of `depth`; the tile is loaded before and stored after. */
 static void multiply_strips(const double *restrict a, const double *restrict b, int64_t depth,
                             double *restrict tile) {
     doubles sum[MG_GEMM_ROWS][VECTORS];
@@ -30,6 +31,7 @@ static void multiply_strips(const double *restrict a, const double *restrict b, 
             *(loose_doubles *)(tile + i * COLUMNS + v * DOUBLES) = sum[i][v];
 }
 
+/* Two passes over a row, which is in the cache by then. The comparison lets NaN pass. */
 #define FINISH_ROWS(name, T)                                                                       \
     static void name(T *restrict y, int64_t rows, int64_t n, const T *restrict bias, bool relu) {  \
         for (int64_t i = 0; i < rows; i++, y += n) {                                               \

@@ -5,6 +5,8 @@
 
 /* ---- streams ---- */
 
+/* Falls back to a plain copy if dst is not aligned. dst may be src: then only the stores are
+ * wanted. */
 static void stream(float *dst, const float *src, int n) {
     int i = 0;
     if ((uintptr_t)dst % MG_VECTOR == 0)
@@ -13,6 +15,7 @@ static void stream(float *dst, const float *src, int n) {
     if (dst != src) memcpy(dst + i, src + i, (size_t)(n - i) * sizeof *dst);
 }
 
+/* Stores past the caches are not ordered with others; the fence makes them visible first. */
 static void end_stream(void) {
 #ifdef __SSE2__
     _mm_sfence();
@@ -63,6 +66,7 @@ static void transpose_columns(const float *restrict x, float *restrict y, int64_
 
 /* ---- scatter_add ---- */
 
+/* Clears the part of the result, then adds the slices in the order of the ids. */
 #define SCATTER(name, T)                                                                           \
     static void name(const mg_scatter *s, const mg_scatter_part *p, const T *dy, T *dx) {          \
         const int64_t width = p->end_column - p->column;                                           \

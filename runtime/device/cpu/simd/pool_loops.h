@@ -12,18 +12,20 @@ enum { MAX_RUN = 64 }; /* channels of a window that are worked on at a time */
 #define KNOWN_WIDTHS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16)
 #endif
 
+/* The larger of two numbers, or NaN if either is NaN. */
 static inline REAL NAME(larger)(REAL a, REAL b) {
     const REAL top = b > a ? b : a;
     return b != b ? b : top;
 }
 
-/* Whether v is the winner m: equal, or both NaN. */
+/* Whether v is the maximum m: equal, or both NaN. */
 static inline int NAME(hits)(REAL v, REAL m) {
     return (v == m) | ((v != v) & (m != m));
 }
 
-static inline __attribute__((always_inline)) void
-NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y, int64_t width) {
+/* A row of 2 x 2 windows side by side. */
+MG_INLINE void NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y,
+                               int64_t width) {
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++, x += 2 * width, y += width) {
 #pragma omp simd
@@ -34,9 +36,9 @@ NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y
     }
 }
 
-static inline __attribute__((always_inline)) void
-NAME(max_window)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y, const span *rows,
-                 const span *columns, int64_t width) {
+/* One window; `rows` and `columns` are the cells of it that lie inside the image. */
+MG_INLINE void NAME(max_window)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y,
+                                const span *rows, const span *columns, int64_t width) {
     memcpy(y, x + (rows->low * p->w + columns->low) * width, (size_t)width * sizeof *y);
     for (int64_t i = rows->low; i < rows->high; i++)
         for (int64_t j = columns->low; j < columns->high; j++) {
@@ -46,6 +48,7 @@ NAME(max_window)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict 
         }
 }
 
+/* One row of the pooled plane. */
 static void NAME(max_row)(const mg_pool_plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *x = image;
     REAL *y = pooled;
@@ -70,6 +73,7 @@ static void NAME(max_row)(const mg_pool_plane *p, const void *image, void *poole
     }
 }
 
+/* One row of the pooled plane. Padding does not count as cells. */
 static void NAME(avg_row)(const mg_pool_plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *restrict x = image;
     const int64_t width = p->width;
@@ -90,10 +94,10 @@ static void NAME(avg_row)(const mg_pool_plane *p, const void *image, void *poole
     }
 }
 
-/* Two rows of dx from 2 x 2 windows that touch but do not overlap; dx may be x. */
-static inline __attribute__((always_inline)) void
-NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const REAL *restrict y,
-                     const REAL *restrict dy, REAL *dx, int64_t width) {
+/* Two rows of dx under a row of 2 x 2 windows side by side. dx may be x: a window is read before it
+ * is written. */
+MG_INLINE void NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const REAL *restrict y,
+                                    const REAL *restrict dy, REAL *dx, int64_t width) {
     const int64_t row = p->w * width;
     for (int64_t o = 0; o < p->ow; o++) {
 #pragma omp simd
@@ -117,6 +121,8 @@ NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const REAL *restrict
     memset(dx + row, 0, rest);
 }
 
+/* The rows of dx under one row of windows; the last one also clears the rows of dx without a
+ * window. */
 static void NAME(max_grad_row)(const mg_pool_plane *p, const void *image, const void *pooled,
                                const void *slope, void *image_slope, int64_t oy) {
     const int64_t row = p->w * p->width, at = oy * p->ow * p->width;
@@ -133,7 +139,7 @@ static void NAME(max_grad_row)(const mg_pool_plane *p, const void *image, const 
     if (oy == p->oh - 1) memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
 }
 
-/* Rows of dx are cleared when the windows first reach them, while they are about to be used. */
+/* Clears rows of dx when the windows first reach them, just before they are used. */
 static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *clean, int64_t end) {
     const int64_t row = p->w * p->width;
     if (end <= *clean) return;
@@ -142,10 +148,10 @@ static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *c
 }
 
 /* One window's part of the channels: dy goes to the first cell that equals y. */
-static inline __attribute__((always_inline)) void
-NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x, const REAL *restrict y,
-                      const REAL *restrict dy, REAL *restrict dx, const span *rows,
-                      const span *columns, int64_t n) {
+MG_INLINE void NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x,
+                                     const REAL *restrict y, const REAL *restrict dy,
+                                     REAL *restrict dx, const span *rows, const span *columns,
+                                     int64_t n) {
     REAL left[MAX_RUN];
     memcpy(left, dy, (size_t)n * sizeof *left);
     for (int64_t i = rows->low; i < rows->high; i++)
@@ -160,6 +166,7 @@ NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x, const REAL
         }
 }
 
+/* Windows of any size, which may overlap: dx is added to. */
 static void NAME(max_grad_plane)(const mg_pool_plane *p, const void *image, const void *pooled,
                                  const void *slope, void *image_slope) {
     const REAL *x = image, *y = pooled, *dy = slope;
@@ -181,6 +188,7 @@ static void NAME(max_grad_plane)(const mg_pool_plane *p, const void *image, cons
     NAME(clear_rows)(p, dx, &clean, p->h);
 }
 
+/* Each cell of a window gets the same share of dy. */
 static void NAME(avg_grad_plane)(const mg_pool_plane *p, const void *slope, void *image_slope) {
     const REAL *restrict dy = slope;
     REAL *restrict dx = image_slope;

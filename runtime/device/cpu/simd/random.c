@@ -3,6 +3,8 @@
 #include "device/cpu/simd/simd.h"
 #include <math.h>
 
+/* Ten rounds over 16 counters, which differ in their lowest words only. The compiler turns the
+ * 64-bit products into vector multiplications. */
 static void philox16(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
                      uint32_t stream) {
     uint32_t c0[16], c1[16], c2[16], c3[16], k0 = seed, k1 = stream;
@@ -25,7 +27,8 @@ static void philox16(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t
     }
 }
 
-/* Logarithm of x in [2^-33, 1): 2 atanh((m - 1) / (m + 1)) of the mantissa m in [0.7, 1.42). */
+/* The logarithm of x in [2^-33, 1): 2 atanh((m - 1) / (m + 1)) of the mantissa m in [0.7, 1.42), by
+ * its series, plus the exponent's part. */
 static inline double log_inside(double x) {
     union {
         double d;
@@ -42,9 +45,9 @@ static inline double log_inside(double x) {
     return e * 0.6931471805599453 + (2 * s + 2 * s * z * p);
 }
 
-/* Standard normal numbers from 64 words, as mg_random_normal_pair makes them: in double, with
- * logarithm, sine and cosine by series, so that rounded to float they are the same. The angle is
- * word / 2^32 turns: the nearest quarter is exact, and an eighth at most is left. */
+/* Box-Muller as in mg_random_normal_pair, in double, with logarithm, sine and cosine by series:
+ * rounded to float, the numbers are the same. The angle is word / 2^32 turns. Its nearest quarter
+ * turn is taken off exactly, which leaves at most an eighth. */
 static void normal64(const uint32_t *words, float *out, double mean, double deviation) {
     _Pragma("omp simd") for (int i = 0; i < 32; i++) {
         const double inside = ((double)words[2 * i] + 0.5) * 0x1p-32;

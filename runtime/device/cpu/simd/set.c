@@ -1,4 +1,5 @@
-/* The set of tables of one instruction set. */
+/* The set of tables of one instruction set. This file, too, is compiled once per instruction set,
+ * so it finds the tables of its own set by name. */
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
 
@@ -18,6 +19,7 @@ extern const mg_simd_cross_entropy TABLE(cross_entropy_f32), TABLE(cross_entropy
 #define TEXT(x) #x
 #define EXPANDED_TEXT(x) TEXT(x)
 
+/* Pairs of tables are in the order of mg_simd_index: float32, float64. */
 const mg_simd MG_ISA_NAME(mg_simd) = {
     .name = EXPANDED_TEXT(MG_ISA),
 #if defined(__AVX512F__)

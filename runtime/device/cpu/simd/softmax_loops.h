@@ -18,6 +18,7 @@
     }
 #endif
 
+/* The maximum of a row, or -INFINITY if it holds NaN only. */
 MG_INLINE REAL NAME(row_largest)(const REAL *restrict x, int64_t n) {
     REAL largest = -INFINITY;
     if (n < SHORT_ROW) {
@@ -50,6 +51,8 @@ static void NAME(softmax_row)(const void *src, void *dst, int64_t n, bool logari
     }
 }
 
+/* The same for `width` columns side by side. Sums are made in double throughout: there are few per
+ * column. */
 static void NAME(softmax_columns)(const void *src, void *dst, int64_t n, int64_t step, int width,
                                   bool logarithm) {
     const REAL *restrict x = src;
@@ -150,7 +153,8 @@ static void NAME(cross_entropy_grad)(const void *logits, const void *targets, co
     for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale - t[i]);
 }
 
-/* The same two with a target that is 1 at `label` and 0 elsewhere. */
+/* The loss for a target that is 1 at `label` and 0 elsewhere: log(sum(exp(x - max))) - (x[label] -
+ * max). */
 static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t row, int64_t n,
                                       void *loss) {
     const REAL *restrict x = (const REAL *)logits + row * n;
@@ -161,6 +165,7 @@ static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t
     *at = (REAL)(log(NAME(exponentials)(x, n, largest)) - (double)(x[label] - largest));
 }
 
+/* The gradient for such a target: dy (softmax(x) - 1 at the label). A label outside gives 0. */
 static void NAME(label_cross_entropy_grad)(const void *logits, int64_t label, const void *slope,
                                            int64_t row, int64_t n, void *result) {
     const REAL *restrict x = (const REAL *)logits + row * n;
