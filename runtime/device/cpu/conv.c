@@ -62,6 +62,7 @@ static const char *conv_accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
+/* Channels of an image. */
 static int64_t channels_of(const conv_state *s, int i) {
     return s->parts[i].value->shape.dim[3];
 }
@@ -195,6 +196,8 @@ static dnnl_status_t create_desc(dnnl_primitive_desc_t *pd, const dnnl_convoluti
     return status == dnnl_iterator_ends ? dnnl_unimplemented : status;
 }
 
+/* The descriptor of a backward form; `result` is X or W. The 1x1 kernels are refused where they are
+ * faulty. */
 static dnnl_status_t backward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t md[N_PARTS],
                                    int result, dnnl_alg_kind_t algorithm, const geometry *g,
                                    dnnl_primitive_attr_t attr) {
@@ -215,6 +218,7 @@ static dnnl_status_t backward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_
     return status;
 }
 
+/* oneDNN counts a dilation of 1 as 0. */
 static geometry geometry_of(const mg_conv_attrs *a) {
     geometry g = {{0}, {0}, {0}, {0}};
     for (int i = 0; i < 2; i++) {
@@ -226,6 +230,7 @@ static geometry geometry_of(const mg_conv_attrs *a) {
     return g;
 }
 
+/* One number per kernel. */
 static mg_status bias_desc(dnnl_memory_desc_t *md, const conv_state *s,
                            const mg_kernel_plan *plan) {
     const dnnl_dims_t dims = {channels_of(s, Y)};
@@ -327,6 +332,8 @@ static mg_status add_arguments(conv_state *s, const_dnnl_primitive_desc_t pd,
     return mg_dnnl_add(&s->main, DNNL_ARG_BIAS, &bias, plan);
 }
 
+/* Chooses formats, creates the primitive, and only then the descriptors of the values outside,
+ * because the choice may have fallen back to row-major. */
 static mg_status conv_prepare(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
@@ -384,6 +391,7 @@ static mg_status conv_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Also after a prepare that failed half-way: what was not made is NULL. */
 static void conv_release(void *state) {
     conv_state *s = state;
     for (int i = 0; i < N_PARTS; i++) mg_dnnl_drop(&s->parts[i].stage);

@@ -10,6 +10,7 @@
 #include "device/cpu/gemm.h"
 #include "ops/attrs.h"
 
+/* How the matrix of windows looks at an image. */
 typedef struct windows {
     const mg_conv_attrs *attrs;
     const int64_t *grid;  /* shape of the image at whose pixels the windows stand: {N, H, W, C} */
@@ -178,6 +179,7 @@ static product weight_product(const mg_kernel_plan *plan) {
                      .row = dw[3]};
 }
 
+/* One product per group of channels, over the same scratch. */
 static void multiply_groups(const mg_call *call, product p) {
     mg_factor a = {.read = p.turned ? read_turned_windows : read_windows, .how = &p.view};
     for (int64_t g = 0; g < p.view.attrs->groups; g++) {
@@ -189,6 +191,7 @@ static void multiply_groups(const mg_call *call, product p) {
 
 /* ---- the kernels ---- */
 
+/* Every convolution in float64, whatever its strides, dilations and groups. */
 static const char *conv_f64_accepts(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++)
         if (plan->in[i].value->dtype != MG_F64) return "not float64";

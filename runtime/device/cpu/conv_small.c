@@ -69,6 +69,7 @@ static void size_groups(mg_conv_small *s) {
     s->thread_floats = (size_t)((s->rows * s->wide + s->ow * s->k) * group()) + s->table;
 }
 
+/* What the two forms over groups of images ask for besides. */
 static const char *refuse_groups(const mg_conv_small *s) {
     if (s->c != 1) return "more than one input channel";
     if (s->n < group()) return "fewer images than lanes";
@@ -86,6 +87,7 @@ static mg_status small_conv_keep(mg_kernel_plan *plan, const mg_conv_small *s) {
     return MG_OK;
 }
 
+/* y: x is input 0, w input 1, and there may be a bias. */
 static const char *forward_accepts(const mg_kernel_plan *plan) {
     const char *no = small_conv_refuse(plan);
     if (no) return no;
@@ -166,6 +168,8 @@ static void fold_sums(const mg_conv_small *s, const float *threads, float *dw) {
     }
 }
 
+/* Every thread has sums of its own. They are cleared for the whole team, because fewer threads than
+ * asked for may come. */
 static mg_status weight_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *x = call->in[0], *dy = call->in[1];
@@ -227,6 +231,7 @@ static void turn_weights(const mg_conv_small *s, const float *w, float *out) {
                 out[(ky * s->k + k) * s->row + i] = w[(ky * run + i) * s->k + k];
 }
 
+/* Threads share the images. */
 static mg_status input_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *dy = call->in[0];

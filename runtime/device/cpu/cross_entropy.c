@@ -24,6 +24,7 @@ static mg_status cross_entropy_prepare(mg_kernel_plan *plan) {
 typedef void row_function(const mg_simd_cross_entropy *loops, const mg_call *call, int64_t row,
                           int64_t n);
 
+/* A row of each op: the op's operands in the order of the loops' parameters. */
 static void loss_row(const mg_simd_cross_entropy *loops, const mg_call *call, int64_t row,
                      int64_t n) {
     loops->loss(call->in[0], call->in[1], row, n, call->out[0]);
@@ -56,6 +57,7 @@ static mg_status run_rows(const mg_call *call, row_function *each) {
     return MG_OK;
 }
 
+/* The run function and the kernel of an op. */
 #define KERNEL(id, each)                                                                           \
     static mg_status run_##each(const mg_call *call) {                                             \
         return run_rows(call, each);                                                               \

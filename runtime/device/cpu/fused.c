@@ -328,6 +328,7 @@ static void run_tile(tile *t, int64_t number) {
     compute_tile(t);
 }
 
+/* Tiles of a call; none if the output is empty. */
 static int64_t tiles_of(const mg_call *call) {
     const mg_fused_state *s = call->plan->state;
     return s->count ? s->outer * s->pieces : 0;
@@ -352,12 +353,14 @@ static size_t thread_bytes(const mg_kernel_plan *const *plans, int n) {
     return bytes;
 }
 
+/* Threads for several calls: enough elements together make it worth sharing. */
 static int team_of(const mg_kernel_plan *const *plans, int n) {
     int64_t count = 0;
     for (int i = 0; i < n; i++) count += ((const mg_fused_state *)plans[i]->state)->count;
     return mg_cpu_team(count);
 }
 
+/* Scratch for calls that run together: they take turns in it. */
 static size_t fused_scratch_many(const mg_kernel_plan *const *plans, int n) {
     return thread_bytes(plans, n) * (size_t)team_of(plans, n);
 }

@@ -194,6 +194,8 @@ static bool is_handed(const mg_fused_pass *pass, const mg_fused *e, int i) {
 /* Who reads a result, besides the next instruction: nobody, the same threaded code, or others. */
 typedef enum wanted { NOWHERE, INSIDE, OUTSIDE } wanted;
 
+/* Counts the readers of a result. Of the same threaded code, the next instruction does not count if
+ * the strip is handed to it. The result of a loop is always stored. */
 static wanted where_wanted(const mg_fused_pass *pass, const mg_fused *e, int i) {
     const int result = result_of(e, i);
     int inside = -is_handed(pass, e, i + 1), outside = pass->to - pass->from == 1;

@@ -39,6 +39,7 @@ static void pack(const mg_factor *f, int64_t first, int64_t lanes, int64_t from,
     }
 }
 
+/* The operands of mg_gemm. */
 typedef struct product {
     int64_t m, n, k;
     const mg_factor *a, *b;
@@ -92,6 +93,7 @@ static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
     return smaller(PARTS, k / LEAST_PART);
 }
 
+/* One copy of the result per part. */
 size_t mg_gemm_scratch(int64_t m, int64_t n, int64_t k) {
     const int64_t parts = parts_of(m, n, k);
     return parts > 1 ? (size_t)(parts * m * n) * sizeof(double) : 0;
@@ -118,6 +120,7 @@ static void multiply_parts(const product *p, int64_t parts, double *scratch) {
         }
 }
 
+/* Threads share the blocks; an empty sum is 0. */
 void mg_gemm(int64_t m, int64_t n, int64_t k, const mg_factor *a, const mg_factor *b, double *y,
              int64_t y_row, double *scratch) {
     const product p = {m, n, k, a, b, y, y_row};

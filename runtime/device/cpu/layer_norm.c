@@ -26,6 +26,7 @@ static rows rows_of(const mg_kernel_plan *plan) {
                   .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
 }
 
+/* Halves are upcast first. */
 static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
@@ -36,6 +37,7 @@ static mg_status layer_norm_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* The address of row i. */
 static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
 }
@@ -60,6 +62,7 @@ static mg_status layer_norm_grad_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Chunks of rows, the last one perhaps shorter. */
 static int64_t chunks_of(const rows *r) {
     return (r->n + CHUNK - 1) / CHUNK;
 }

@@ -2,6 +2,7 @@
 #include "device/cpu/cpu.h"
 #include <string.h>
 
+/* The kernels from oneDNN ask for this. */
 bool mg_all_f32(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++)
         if (plan->in[i].value->dtype != MG_F32) return false;
@@ -10,6 +11,7 @@ bool mg_all_f32(const mg_kernel_plan *plan) {
     return true;
 }
 
+/* For kernels that know no other layout. */
 void mg_all_row_major(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     for (int i = 0; i < plan->step->n_out; i++) plan->out[i].layout = MG_ROW_MAJOR;

@@ -28,6 +28,7 @@ typedef struct matmul_state {
     bool wide; /* float64 */
 } matmul_state;
 
+/* All operands have one dtype; halves are upcast first. */
 static const char *matmul_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     for (int i = 0; i < plan->step->n_in; i++)
@@ -174,12 +175,14 @@ static mg_status multiply_all(const mg_call *call) {
     return mg_dnnl_check(status, call->plan);
 }
 
+/* The float32 counterpart of mg_finish_rows. */
 static void add_bias_and_relu(float *y, int64_t rows, int64_t n, const float *bias, bool relu) {
 #pragma omp parallel for num_threads(mg_cpu_team(rows *n)) schedule(static)
     for (int64_t i = 0; i < rows; i++)
         mg_simd_used->matmul->finish_rows_f32(y + i * n, 1, n, bias, relu);
 }
 
+/* A sum over no terms (k == 0) is 0. */
 static mg_status matmul_run(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     const int64_t count = mg_count(&call->plan->out[0]);

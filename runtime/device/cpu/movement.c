@@ -211,6 +211,7 @@ static void fill_number(const mg_port *out, void *dst, double value) {
 
 /* ---- the ops ---- */
 
+/* Blocked values are brought to row-major first, because the walk is over the axes of the shape. */
 static mg_status movement_prepare(mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     return MG_OK;
@@ -229,6 +230,7 @@ static walk walk_over(const mg_shape *s) {
     return w;
 }
 
+/* Axis i of the result is axis order[i] of the source. */
 static mg_status permute_run(const mg_call *call) {
     const mg_ints *order = &((const mg_ints_attrs *)call->plan->step->attrs)->list;
     int64_t stride[MG_MAX_RANK];
@@ -239,6 +241,7 @@ static mg_status permute_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* Steps multiply the source's strides; a negative one walks backwards. */
 static mg_status slice_run(const mg_call *call) {
     const mg_slice_attrs *a = call->plan->step->attrs;
     int64_t stride[MG_MAX_RANK];
@@ -309,6 +312,7 @@ static mg_status concat_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* A copy: row-major tensors of the same elements differ in their shape only. */
 static mg_status reshape_run(const mg_call *call) {
     const walk w = {
         .rank = 1, .n = {mg_shape_count(&call->plan->out[0].value->shape)}, .from = {1}, .to = {1}};
@@ -372,6 +376,7 @@ static mg_status iota_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* The row is computed once; a walk with stride 0 repeats it. */
 static mg_status iota_run(const mg_call *call) {
     const mg_axis_view v = iota_view(call->plan);
     const mg_dtype t = call->plan->out[0].value->dtype;

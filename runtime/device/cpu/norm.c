@@ -29,10 +29,12 @@ static mg_channel_view view_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
 }
 
+/* The loops for the dtype of input 0. */
 static const mg_simd_folds *folds_of(const mg_call *call) {
     return mg_folds_of(call->plan->in[0].value->dtype);
 }
 
+/* Whether the work is worth several threads. */
 static bool is_large(const mg_call *call) {
     return mg_shape_count(&call->plan->in[0].value->shape) > MG_SERIAL_BELOW;
 }
@@ -42,6 +44,7 @@ static double get_number(const void *p, int64_t i, const mg_simd_folds *f) {
     return f->size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
+/* Writes element i, rounded to its dtype. */
 static void put_number(void *p, int64_t i, double v, const mg_simd_folds *f) {
     if (f->size == sizeof(float))
         ((float *)p)[i] = (float)v;
@@ -49,6 +52,7 @@ static void put_number(void *p, int64_t i, double v, const mg_simd_folds *f) {
         ((double *)p)[i] = v;
 }
 
+/* The address of element i. */
 static const char *element_at(const void *p, int64_t i, const mg_simd_folds *f) {
     return (const char *)p + i * f->size;
 }
@@ -171,6 +175,7 @@ static mg_status moments_run(const mg_call *call) {
 
 /* ---- batch_norm ---- */
 
+/* The result takes the layout of x. */
 static mg_status batch_norm_prepare(mg_kernel_plan *plan) {
     MG_TRY(norm_prepare(plan));
     plan->out[0].layout = plan->in[0].layout;

@@ -36,6 +36,8 @@ static const char *operand_shapes(const mg_kernel_plan *plan, char *text, size_t
     return text;
 }
 
+/* Running out of memory has a status of its own, because the caller can release memory and try
+ * again. */
 mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
     if (s == dnnl_success) return MG_OK;
     char text[256];
@@ -83,6 +85,7 @@ dnnl_engine_t mg_dnnl_engine(void) {
     return engine;
 }
 
+/* The memory object gets its address in mg_dnnl_run. */
 mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
                       const mg_kernel_plan *plan) {
     dnnl_memory_t memory;
@@ -117,6 +120,7 @@ static dnnl_status_t run_beside(const mg_dnnl_call *c, void *const *addresses) {
     return status;
 }
 
+/* Whoever sets `taken` first may use the primitive's own memory objects. */
 mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan) {
     if (atomic_exchange(&c->taken, true)) return mg_dnnl_check(run_beside(c, addresses), plan);
     const dnnl_status_t status = run_taken(c, addresses);
@@ -124,6 +128,7 @@ mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_p
     return mg_dnnl_check(status, plan);
 }
 
+/* May be called again, and on a call that was made only in part. */
 void mg_dnnl_drop(mg_dnnl_call *c) {
     for (int i = 0; i < c->n; i++) dnnl_memory_destroy(c->args[i].memory);
     if (c->primitive) dnnl_primitive_destroy(c->primitive);
@@ -152,6 +157,7 @@ mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
     return status;
 }
 
+/* The caller destroys the attributes. */
 mg_status mg_dnnl_attributes(dnnl_primitive_attr_t *attr, const mg_kernel_plan *plan) {
     MG_TRY(mg_dnnl_check(dnnl_primitive_attr_create(attr), plan));
     const dnnl_status_t set =

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* In order of preference for each op: a kernel that does not accept a step leaves it to the next
+ * one. The upcast comes last, because it tries all others itself. */
 const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
                                            &mg_cpu_small_conv2d_grad_input,
                                            &mg_cpu_small_conv2d_grad_weight,
@@ -88,6 +90,7 @@ static mg_status cpu_open(mg_device *d) {
     return mg_dnnl_open();
 }
 
+/* Kept memory is released, so that nothing is left when the last device closes. */
 static void cpu_close(mg_device *d) {
     (void)d;
     mg_cpu_free_kept();
@@ -133,6 +136,7 @@ static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_prog
     return status;
 }
 
+/* A run gets the share of the cores that the caller names. */
 static mg_status cpu_run(mg_program *program, const mg_run *r) {
     sigset_t before;
     hold_signals(&before);
@@ -142,6 +146,7 @@ static mg_status cpu_run(mg_program *program, const mg_run *r) {
     return status;
 }
 
+/* shares_programs: logical cpu devices run the same compiled program, possibly at the same time. */
 static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .kind = "cpu",
                                   .rank = 10,

@@ -38,10 +38,12 @@ static int64_t image_size(const mg_pool_plane *p) {
     return p->h * p->w * p->width;
 }
 
+/* Elements of a pooled plane. */
 static int64_t pooled_size(const mg_pool_plane *p) {
     return p->oh * p->ow * p->width;
 }
 
+/* An address `bytes` further on; target_at likewise for results. */
 static const void *source_at(const void *base, int64_t bytes) {
     return (const char *)base + bytes;
 }
@@ -52,6 +54,7 @@ static void *target_at(void *base, int64_t bytes) {
 
 /* ---- the kernels ---- */
 
+/* Halves are upcast first. */
 static const char *pool_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
@@ -88,6 +91,7 @@ static mg_status pool_forward_run(const mg_call *call,
     return MG_OK;
 }
 
+/* The forward ops differ in their loop only. */
 static mg_status max_pool_run(const mg_call *call) {
     return pool_forward_run(call, loops_of(call->plan)->max_row);
 }

@@ -10,6 +10,7 @@
 
 enum { BLOCKS = 16, WORDS = 4 * BLOCKS }; /* of a group: what philox16 makes in one call */
 
+/* Other dtypes are left to the reference kernel. */
 static const char *random_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->out[0].value->dtype;
     return mg_dtype_is_float(t) || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
@@ -21,6 +22,7 @@ static void fill_bernoulli(const mg_random_attrs *a, const uint32_t *words, uint
     for (int i = 0; i < n; i++) out[i] = (words[i] >> 8) < limit;
 }
 
+/* As mg_random_uniform does for each word. */
 static void fill_uniform(const mg_random_attrs *a, const uint32_t *words, float *out, int n) {
     const float low = (float)a->a, high = (float)a->b;
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);

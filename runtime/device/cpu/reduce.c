@@ -30,12 +30,14 @@ static void put_result(const mg_call *call, int64_t i, double v) {
     mg_from_double((char *)call->out[0] + i * (int64_t)mg_dtype_size(t), &v, t, 1);
 }
 
+/* The address of element i of the input. */
 static const char *element_at(const mg_call *call, int64_t i) {
     return (const char *)call->in[0] + i * (int64_t)mg_dtype_size(call->plan->in[0].value->dtype);
 }
 
 /* ---- the shape of a reduction ---- */
 
+/* The merged axes, outermost first. */
 typedef struct groups {
     int n;
     mg_reduce_axis at[MG_MAX_RANK];
@@ -195,6 +197,7 @@ static mg_status reduce_run(const mg_call *call) {
 
 /* ---- argmax, cumsum, all_finite ---- */
 
+/* Ops along one axis read row-major tensors. */
 static mg_status row_major_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;
@@ -214,7 +217,8 @@ static mg_status argmax_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Running sums in double. Units are tiles of neighbouring columns; threads share them. */
+/* Running sums in double. A unit is a tile of up to MG_TILE neighbouring columns; threads share the
+ * units. */
 static mg_status cumsum_run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const mg_axis_view v =
@@ -255,6 +259,7 @@ static bool all_finite(const mg_port *in, const void *x) {
     return good;
 }
 
+/* Stops at the first operand that is not finite. */
 static mg_status all_finite_run(const mg_call *call) {
     bool good = true;
     for (int i = 0; i < call->plan->step->n_in && good; i++)

@@ -10,6 +10,7 @@
 
 enum { WIDE = 32 }; /* columns per thread from which columns are shared, not rows */
 
+/* Smaller ids are upcast first. */
 static const char *scatter_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype, ids = plan->in[1].value->dtype;
     if (t != MG_F32 && t != MG_F64) return "neither float32 nor float64";
@@ -46,6 +47,7 @@ static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
         .row = s->size * k / n, .end_row = s->size * (k + 1) / n, .end_column = s->inner};
 }
 
+/* A unit of work is one part of one pair of matrices. */
 static mg_status scatter_run(const mg_call *call) {
     const mg_scatter s = scatter_of(call);
     const mg_simd_movement *loops = mg_simd_used->movement;

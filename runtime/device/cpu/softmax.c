@@ -6,11 +6,13 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
+/* Halves are upcast first. */
 static const char *softmax_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
+/* Rows and columns are those of row-major tensors. */
 static mg_status softmax_prepare(mg_kernel_plan *plan) {
     mg_all_row_major(plan);
     return MG_OK;

@@ -18,6 +18,7 @@ typedef struct state {
     mg_kernel_plan plan;     /* the step as it sees it; its ports and their values follow */
 } state;
 
+/* Inputs and results together. */
 static int port_count(const mg_kernel_plan *plan) {
     return plan->step->n_in + plan->step->n_out;
 }
@@ -27,6 +28,7 @@ static mg_port *port_of(const mg_kernel_plan *plan, int i) {
     return i < plan->step->n_in ? &plan->in[i] : &plan->out[i - plan->step->n_in];
 }
 
+/* Whether an op is in a list that ends with NULL. */
 static bool is_one_of(const char *op, const char *const *list) {
     while (*list && strcmp(op, *list) != 0) list++;
     return *list;
@@ -46,6 +48,7 @@ static mg_dtype upcast_dtype(const mg_kernel_plan *plan, int i) {
     return i == 1 && small && is_one_of(plan->step->op->name, readers) ? MG_I32 : own;
 }
 
+/* Copies start at cache lines. */
 static size_t round_to_line(size_t bytes) {
     return (bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
 }
@@ -77,6 +80,7 @@ static state *new_state(const mg_kernel_plan *plan) {
     return s;
 }
 
+/* Releases the state of a kernel that was prepared, perhaps only in part. */
 static void drop_kernel(state *s) {
     if (s->plan.state && s->kernel->release) s->kernel->release(s->plan.state);
     s->plan.state = NULL;
@@ -109,6 +113,7 @@ static bool is_copied(const state *s, const mg_kernel_plan *plan, int i) {
     return port_of(&s->plan, i)->value->dtype != port_of(plan, i)->value->dtype;
 }
 
+/* Scratch for the copy of port i. */
 static size_t copy_bytes(const state *s, const mg_kernel_plan *plan, int i) {
     return is_copied(s, plan, i) ? round_to_line(mg_value_bytes(port_of(&s->plan, i)->value)) : 0;
 }

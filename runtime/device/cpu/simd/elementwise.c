@@ -179,6 +179,8 @@ static void load_f64(double *out, const void *src, mg_dtype t, int n) {
     }
 }
 
+/* float32 and bool have vector loops; the others go through core/dtype.h, which rounds and
+ * saturates. */
 static void store_f64(void *dst, const double *v, mg_dtype t, int n) {
     float *floats = dst;
     uint8_t *bytes = dst;

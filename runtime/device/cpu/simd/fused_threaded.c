@@ -79,28 +79,34 @@ typedef union laid_down {
 
 /* ---- loads, stores, the end ---- */
 
+/* Replaces the strip by one from memory. */
 STEP(load) {
     const loose *m = PLACE(s);
     EACH(UNUSED);
     GO_ON(1, EACH(LOAD));
 }
 
+/* Writes the strip to memory and keeps it. */
 STEP(store) {
     loose *m = PLACE(s);
     EACH(STORE);
     GO_ON(1, EACH(SAME));
 }
 
+/* The same past the caches. */
 STEP(stream) {
     loose *m = PLACE(s);
     EACH(STREAM);
     GO_ON(1, EACH(SAME));
 }
 
+/* Returns to `run`. */
 STEP(end) {
     EACH(UNUSED), (void)s, (void)at;
 }
 
+/* `at` is the offset of the strip in bytes; PLACE masks it for operands that do not advance. The
+ * first step gets empty registers, which it loads. */
 static void run(const mg_threaded_step *s, int strips, const char *const *arrays, int n_arrays) {
     const lanes none = {0};
     for (ptrdiff_t at = 0; at < (ptrdiff_t)strips * STRIP; at += STRIP) {

@@ -11,6 +11,8 @@
 
 /* ---- what two partial results of a reduction make ---- */
 
+/* Sum, product, maximum, minimum, any and all of two partial results. NaN wins over every number in
+ * max and min. */
 static inline double sum_of(double a, double b) {
     return a + b;
 }
@@ -41,6 +43,7 @@ typedef struct span { /* pixels low .. high - 1 along one axis */
     int64_t low, high;
 } span;
 
+/* The span of window number o along an axis. */
 static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
     const int64_t first = o * p->stride[axis] - p->before[axis], end = first + p->size[axis];
     const int64_t image = axis == 0 ? p->h : p->w;

@@ -12,6 +12,7 @@
 
 #define VM_INLINE static inline __attribute__((always_inline))
 
+/* The bits of a float, and the float with given bits. */
 VM_INLINE uint32_t vm_bits(float v) {
     union {
         float f;
