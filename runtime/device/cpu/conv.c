@@ -1,13 +1,10 @@
-/* conv2d and its backward forms by oneDNN, in float32.
+/* conv2d and its backward forms by oneDNN's direct kernels, in float32: every convolution that no
+ * kernel of our own takes.
  *
- * A rule on the shape picks memory format and algorithm. 3x3 kernels of stride 1 over blocked
- * channels run Winograd F(4x4, 3x3) while precision is "fast" (1.5 to 2.4 times the speed of the
- * direct kernels on Zen 4, 2 cores); everything else runs the direct kernels. Images whose channels
- * do not fill vectors stay row-major. Where oneDNN wants a format other than the one a value has
- * (always for weights, often for the first image of a network), a reordered copy is staged in
- * scratch memory. relu is a pass of our own, because oneDNN's turns NaN into 0. */
+ * Images stay row-major: oneDNN's kernels are as fast on them as on its blocked format. Weights are
+ * reordered in scratch memory into the format that the primitive wants. relu is a pass of our own,
+ * because oneDNN's turns NaN into 0. */
 #include "core/alloc.h"
-#include "core/precision.h"
 #include "device/cpu/onednn.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -32,13 +29,6 @@ typedef struct conv_state {
     mg_dnnl_call main; /* arguments: the two inputs, the result, scratchpad, bias */
     size_t pad_at;     /* offset of the primitive's scratchpad in scratch */
 } conv_state;
-
-/* The formats of the images and the algorithm that the rule chose. */
-/* What the rule chose. */
-typedef struct formats {
-    dnnl_format_tag_t x, y;
-    dnnl_alg_kind_t algorithm;
-} formats;
 
 /* ---- the case ---- */
 
@@ -67,46 +57,13 @@ static int64_t channels_of(const conv_state *s, int i) {
     return s->parts[i].value->shape.dim[3];
 }
 
-/* Winograd needs 3x3 kernels without stride, dilation or groups, whole blocks of channels, and
- * enough channels (32) to pay for its transforms. */
-static bool winograd_suits(const conv_state *s, const mg_conv_attrs *a) {
-    const mg_shape *w = &s->parts[W].value->shape;
-    return mg_precision_fast() && w->dim[0] == 3 && w->dim[1] == 3 && a->strides.v[0] == 1 &&
-           a->strides.v[1] == 1 && a->dilations.v[0] == 1 && a->dilations.v[1] == 1 &&
-           a->groups == 1 && channels_of(s, X) % MG_LANES == 0 &&
-           channels_of(s, Y) % MG_LANES == 0 && channels_of(s, X) >= 32 && channels_of(s, Y) >= 32;
-}
-
-/* Whether the images among the inputs are row-major. */
-static bool all_row_major(const conv_state *s) {
-    for (int i = 0; i < 2; i++)
-        if (s->input[i] != W && s->parts[s->input[i]].port->layout != MG_ROW_MAJOR) return false;
-    return true;
-}
-
-/* A first image with few channels is read as channels-first planes and gives blocked results. The
- * direct kernels are as fast on row-major images as on blocked ones, so images that arrive
- * row-major are not rearranged for them. */
-static formats choose_formats(const conv_state *s, const mg_conv_attrs *a) {
-    const int64_t c = channels_of(s, X), k = channels_of(s, Y);
-    formats f = {dnnl_nhwc, dnnl_nhwc, dnnl_convolution_direct};
-    if (k % MG_LANES || (c % MG_LANES && c > 4)) return f;
-    const bool winograd = winograd_suits(s, a);
-    if (!winograd && c % MG_LANES == 0 && all_row_major(s)) return f;
-    f.y = dnnl_nChw16c;
-    f.x = c % MG_LANES == 0 ? dnnl_nChw16c : dnnl_nchw;
-    if (winograd) f.algorithm = dnnl_convolution_winograd;
-    return f;
-}
-
 /* ---- memory descriptors ---- */
 
 /* oneDNN names an image's axes {N, C, H, W}, whatever their order in memory. */
-static mg_status image_desc(dnnl_memory_desc_t *md, const mg_value *v, dnnl_format_tag_t tag,
-                            const mg_kernel_plan *plan) {
+static mg_status image_desc(dnnl_memory_desc_t *md, const mg_value *v, const mg_kernel_plan *plan) {
     const int64_t *d = v->shape.dim;
     const dnnl_dims_t dims = {d[0], d[3], d[1], d[2]};
-    return mg_dnnl_check(dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag), plan);
+    return mg_dnnl_check(dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, dnnl_nhwc), plan);
 }
 
 /* Weights: our row-major {H, W, C, K}, or with `any` the format that oneDNN prefers. Groups are an
@@ -122,26 +79,12 @@ static mg_status weight_desc(dnnl_memory_desc_t *md, const mg_value *v, int64_t 
                          plan);
 }
 
-/* The format that a value has outside: channels-first planes are only made inside, except that with
- * one channel they are the same bytes as row-major. */
-static dnnl_format_tag_t outside_tag(const mg_value *v, dnnl_format_tag_t inner) {
-    return inner == dnnl_nchw && v->shape.dim[3] > 1 ? dnnl_nhwc : inner;
-}
-
-/* Sets the descriptors of the values outside the primitive, and the layouts of the ports. */
-static mg_status describe_outside(conv_state *s, const formats *f, const mg_conv_attrs *a,
+/* Sets the descriptors of the values outside the primitive. */
+static mg_status describe_outside(conv_state *s, const mg_conv_attrs *a,
                                   const mg_kernel_plan *plan) {
-    for (int i = 0; i < N_PARTS; i++) {
-        part *p = &s->parts[i];
-        const dnnl_format_tag_t tag = i == X ? f->x : f->y;
-        const bool blocked = i != W && tag == dnnl_nChw16c;
-        p->port->layout = blocked && p->value->shape.dim[3] > MG_LANES ? MG_BLOCKED : MG_ROW_MAJOR;
-        if (i == W)
-            MG_TRY(weight_desc(&p->user, p->value, a->groups, false, plan));
-        else
-            MG_TRY(image_desc(&p->user, p->value, outside_tag(p->value, tag), plan));
-    }
-    return MG_OK;
+    MG_TRY(image_desc(&s->parts[X].user, s->parts[X].value, plan));
+    MG_TRY(weight_desc(&s->parts[W].user, s->parts[W].value, a->groups, false, plan));
+    return image_desc(&s->parts[Y].user, s->parts[Y].value, plan);
 }
 
 /* ---- primitives ---- */
@@ -154,12 +97,12 @@ typedef struct geometry {
 /* The descriptor of a forward convolution; also the hint that oneDNN asks for in backward
  * descriptors. */
 static dnnl_status_t forward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t md[N_PARTS],
-                                  const dnnl_memory_desc_t *bias, dnnl_alg_kind_t algorithm,
-                                  const geometry *g, dnnl_primitive_attr_t attr) {
+                                  const dnnl_memory_desc_t *bias, const geometry *g,
+                                  dnnl_primitive_attr_t attr) {
     dnnl_convolution_desc_t d;
     const dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
-        &d, dnnl_forward_training, algorithm, &md[X], &md[W], bias, &md[Y], g->strides,
-        g->dilations, g->before, g->after);
+        &d, dnnl_forward_training, dnnl_convolution_direct, &md[X], &md[W], bias, &md[Y],
+        g->strides, g->dilations, g->before, g->after);
     if (status != dnnl_success) return status;
     return dnnl_primitive_desc_create(pd, &d, attr, mg_dnnl_engine(), NULL);
 }
@@ -199,18 +142,17 @@ static dnnl_status_t create_desc(dnnl_primitive_desc_t *pd, const dnnl_convoluti
 /* The descriptor of a backward form; `result` is X or W. The 1x1 kernels are refused where they are
  * faulty. */
 static dnnl_status_t backward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t md[N_PARTS],
-                                   int result, dnnl_alg_kind_t algorithm, const geometry *g,
-                                   dnnl_primitive_attr_t attr) {
+                                   int result, const geometry *g, dnnl_primitive_attr_t attr) {
     dnnl_convolution_desc_t d;
     dnnl_primitive_desc_t hint;
-    dnnl_status_t status = forward_desc(&hint, md, NULL, algorithm, g, attr);
+    dnnl_status_t status = forward_desc(&hint, md, NULL, g, attr);
     if (status != dnnl_success) return status;
     status = result == X ? dnnl_dilated_convolution_backward_data_desc_init(
-                               &d, algorithm, &md[X], &md[W], &md[Y], g->strides, g->dilations,
-                               g->before, g->after)
+                               &d, dnnl_convolution_direct, &md[X], &md[W], &md[Y], g->strides,
+                               g->dilations, g->before, g->after)
                          : dnnl_dilated_convolution_backward_weights_desc_init(
-                               &d, algorithm, &md[X], &md[W], NULL, &md[Y], g->strides,
-                               g->dilations, g->before, g->after);
+                               &d, dnnl_convolution_direct, &md[X], &md[W], NULL, &md[Y],
+                               g->strides, g->dilations, g->before, g->after);
     if (status == dnnl_success)
         status =
             create_desc(pd, &d, attr, hint, result == W && is_faulty_1x1(md, g) ? "jit_1x1" : NULL);
@@ -237,47 +179,23 @@ static mg_status bias_desc(dnnl_memory_desc_t *md, const conv_state *s,
     return mg_dnnl_check(dnnl_memory_desc_init_by_tag(md, 1, dims, dnnl_f32, dnnl_a), plan);
 }
 
-/* oneDNN lists its plain loops last; they are better than nothing, but not than another format. */
-static bool is_slow(const_dnnl_primitive_desc_t pd) {
-    const char *name = "";
-    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    return strncmp(name, "ref", 3) == 0 || strncmp(name, "gemm", 4) == 0;
-}
-
-static mg_status find_primitive(dnnl_primitive_desc_t *pd, conv_state *s, const formats *f,
-                                bool take_slow, const mg_kernel_plan *plan) {
+/* oneDNN's first implementation of the convolution that is not refused. */
+static mg_status find_primitive(dnnl_primitive_desc_t *pd, conv_state *s,
+                                const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const geometry g = geometry_of(a);
     dnnl_memory_desc_t md[N_PARTS], bias;
     dnnl_primitive_attr_t attr;
-    MG_TRY(image_desc(&md[X], s->parts[X].value, f->x, plan));
+    MG_TRY(image_desc(&md[X], s->parts[X].value, plan));
     MG_TRY(weight_desc(&md[W], s->parts[W].value, a->groups, true, plan));
-    MG_TRY(image_desc(&md[Y], s->parts[Y].value, f->y, plan));
+    MG_TRY(image_desc(&md[Y], s->parts[Y].value, plan));
     MG_TRY(bias_desc(&bias, s, plan));
     MG_TRY(mg_dnnl_attributes(&attr, plan));
-    const dnnl_status_t status =
-        s->result == Y ? forward_desc(pd, md, s->bias ? &bias : NULL, f->algorithm, &g, attr)
-                       : backward_desc(pd, md, s->result, f->algorithm, &g, attr);
+    const dnnl_status_t status = s->result == Y
+                                     ? forward_desc(pd, md, s->bias ? &bias : NULL, &g, attr)
+                                     : backward_desc(pd, md, s->result, &g, attr);
     dnnl_primitive_attr_destroy(attr);
-    if (status == dnnl_success && (take_slow || !is_slow(*pd))) return MG_OK;
-    if (status == dnnl_success) dnnl_primitive_desc_destroy(*pd);
-    *pd = NULL;
-    return status == dnnl_success || status == dnnl_unimplemented ? MG_OK
-                                                                  : mg_dnnl_check(status, plan);
-}
-
-/* From the rule's choice to what works: direct instead of Winograd, then row-major, then anything.
- */
-static mg_status settle(dnnl_primitive_desc_t *pd, conv_state *s, formats *f,
-                        const mg_kernel_plan *plan) {
-    MG_TRY(find_primitive(pd, s, f, false, plan));
-    f->algorithm = dnnl_convolution_direct;
-    if (!*pd) MG_TRY(find_primitive(pd, s, f, false, plan));
-    if (*pd) return MG_OK;
-    f->x = f->y = dnnl_nhwc;
-    MG_TRY(find_primitive(pd, s, f, false, plan));
-    if (!*pd) MG_TRY(find_primitive(pd, s, f, true, plan));
-    return *pd ? MG_OK : mg_dnnl_check(dnnl_unimplemented, plan);
+    return mg_dnnl_check(status, plan);
 }
 
 /* The format that the primitive wants tensor i in. `result`: it is what the op computes. Backward
@@ -339,11 +257,10 @@ static mg_status conv_prepare(mg_kernel_plan *plan) {
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     name_parts(s, plan);
-    formats f = choose_formats(s, a);
     mg_all_row_major(plan);
     dnnl_primitive_desc_t pd;
-    MG_TRY(settle(&pd, s, &f, plan));
-    mg_status status = describe_outside(s, &f, a, plan);
+    MG_TRY(find_primitive(&pd, s, plan));
+    mg_status status = describe_outside(s, a, plan);
     if (status == MG_OK)
         status = mg_dnnl_check(dnnl_primitive_create(&s->main.primitive, pd), plan);
     if (status == MG_OK) status = add_arguments(s, pd, plan);

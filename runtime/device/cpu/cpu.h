@@ -37,7 +37,8 @@ void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);
 
 extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
-    mg_cpu_small_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
+    mg_cpu_small_conv2d_grad_weight, mg_cpu_winograd_conv2d, mg_cpu_winograd_conv2d_grad_input,
+    mg_cpu_winograd_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
     mg_cpu_conv2d_grad_weight, mg_cpu_double_conv2d, mg_cpu_double_conv2d_grad_input,
     mg_cpu_double_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad,
     mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments, mg_cpu_batch_norm,

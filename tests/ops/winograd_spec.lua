@@ -1,0 +1,95 @@
+-- Winograd convolutions of the cpu device: their error, and that sums do not depend on the number of
+-- threads. (The op table compares them with ref as well, under every instruction set.)
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+local test = check.test
+check.needs "cpu"
+
+-- A 3x3 convolution and its two gradients, by op.
+local function passes(c)
+  local pads = c.pads
+  local h, w = c.h + pads[1] + pads[2] - 2, c.w + pads[3] + pads[4] - 2
+  local x, kernel, y = { c.n, c.h, c.w, c.from }, { 3, 3, c.from, c.to }, { c.n, h, w, c.to }
+  return {
+    conv2d = { x, kernel, { pads = pads } },
+    conv2d_grad_input = { y, kernel, { pads = pads, input_shape = x } },
+    conv2d_grad_weight = { x, y, { pads = pads, kernel_shape = kernel } },
+  }
+end
+
+local function run(device, op, pass)
+  core.default_device(device)
+  mgpu.seed(5)
+  return core.ops[op](mgpu.randn(pass[1]), mgpu.randn(pass[2]), pass[3]):to("float64"):reshape { -1 }:totable()
+end
+
+-- The largest error, as a share of the largest value.
+local function error_of(op, pass)
+  local got, expected = run("cpu:0", op, pass), run("ref:0", op, pass)
+  local largest, off = 0, 0
+  for i, e in ipairs(expected) do
+    largest = math.max(largest, math.abs(e))
+    off = math.max(off, math.abs(got[i] - e))
+  end
+  check.equal(#got, #expected)
+  return off / largest
+end
+
+local function random_case(seed)
+  math.randomseed(seed)
+  local pads = {}
+  for i = 1, 4 do pads[i] = math.random(0, 2) end
+  return { n = math.random(2, 5), h = math.random(11, 24), w = math.random(11, 24),
+    from = math.random(16, 70), to = math.random(16, 70), pads = pads }
+end
+
+for seed = 1, 12 do
+  local c = random_case(seed)
+  test(("Winograd is within 2e-5 of the largest value: %d images %dx%dx%d to %d channels, pads %s"):format(
+    c.n, c.h, c.w, c.from, c.to, table.concat(c.pads, " ")), function()
+    for op, pass in pairs(passes(c)) do
+      local off = error_of(op, pass)
+      if not (off <= 2e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
+    end
+  end)
+end
+
+test("precision highest does not use Winograd", function()
+  local c = random_case(1)
+  mgpu.precision "highest"
+  local ok, message = pcall(function()
+    for op, pass in pairs(passes(c)) do
+      -- a direct sum of 600 terms or, for the kernel's gradient, of 2000
+      if not (error_of(op, pass) <= 1.5e-6) then check.fail(op .. " is not as exact as a direct sum") end
+    end
+  end)
+  mgpu.precision "fast"
+  if not ok then error(message, 0) end
+end)
+
+test("the bits of a Winograd convolution do not depend on the number of threads", function()
+  local script = check.path "bits.lua"
+  check.write(script, [[
+    local core = require "mgpu.core"
+    local mgpu = require "mgpu"
+    core.default_device "cpu:0"
+    mgpu.seed(3)
+    local x, w, y = mgpu.randn { 3, 19, 22, 40 }, mgpu.randn { 3, 3, 40, 33 }, mgpu.randn { 3, 17, 20, 33 }
+    local results = { core.ops.conv2d(x, w), core.ops.conv2d_grad_input(y, w, { input_shape = x:shape() }),
+      core.ops.conv2d_grad_weight(x, y, { kernel_shape = w:shape() }) }
+    for _, t in ipairs(results) do
+      local sum = 0
+      for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i % 1021) end
+      print(("%.17g"):format(sum))
+    end
+  ]])
+  local outputs = {}
+  for threads = 1, 3 do
+    local output, status = check.run(("MGPU_THREADS=%d %s %s"):format(threads, check.program, script))
+    check.equal(status, 0)
+    outputs[threads] = output
+  end
+  check.matches(outputs[1], "^%S+\n%S+\n%S+\n$")
+  check.equal({ outputs[2], outputs[3] }, { outputs[1], outputs[1] })
+end)
