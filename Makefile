@@ -43,7 +43,8 @@ LIB_C   := $(filter-out %_plugin.c,$(wildcard \
 BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
-# LIBS_mgpu-<kind>.so (libraries) and OBJECTS_<kind> (objects besides those of its *.c).
+# LIBS_mgpu-<kind>.so (libraries), OBJECTS_<kind> (objects besides those of its *.c and */*.c) and BY_RULE_<kind>
+# (sources among these that rules of its own compile).
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
@@ -138,7 +139,8 @@ FLAGS_runtime/comm/nccl    = -isystem $(CUDA)/include
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
 $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
 define kind_rule
-$(OUT)/mgpu-$1.so: $(call obj,$(wildcard runtime/device/$1/*.c runtime/device/$1/*/*.c)) $(OBJECTS_$1) $(OUT)/libmgpu.so
+$(OUT)/mgpu-$1.so: $(call obj,$(filter-out $(BY_RULE_$1),$(wildcard runtime/device/$1/*.c runtime/device/$1/*/*.c))) \
+  $(OBJECTS_$1) $(OUT)/libmgpu.so
 endef
 $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so

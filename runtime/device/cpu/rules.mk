@@ -14,6 +14,7 @@ SIMD_C      := $(wildcard runtime/device/cpu/simd/*.c)
 ISAS        := baseline $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),avx2 avx512)
 ISA_avx2   = -mavx2 -mfma -mf16c
 ISA_avx512 = $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+BY_RULE_cpu := $(SIMD_C)
 OBJECTS_cpu := $(foreach isa,$(ISAS),$(SIMD_C:%.c=$B/%.$(isa).o))
 
 # $(call simd_rule,SET)
