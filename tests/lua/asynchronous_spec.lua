@@ -1,4 +1,5 @@
--- strategy = "async": devices push gradients and pull weights without waiting (API.md, Devices).
+-- Training with strategy = "async": each device pulls the weights, computes gradients and pushes them
+-- without waiting for the other devices.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -30,7 +31,7 @@ end
 
 local THREE = { "ref:0", "ref:1", "ref:2" }
 
-test("it learns, counts every batch once, and reports the staleness", function()
+test("asynchronous training learns, counts every batch once, and reports the staleness", function()
   local x, y = points(90)
   local model = classifier { devices = THREE, strategy = "async" }
   local h = model:fit(x, y, { epochs = 20, batch_size = 10, verbose = 0, validation_data = { x, y } }).history
@@ -41,7 +42,7 @@ test("it learns, counts every batch once, and reports the staleness", function()
   check.truthy(h.staleness_mean[1] > 0 and h.staleness_mean[1] <= h.staleness_max[1])
 end)
 
-test("on one device it is serial training", function()
+test("asynchronous training on one device gives the numbers of serial training", function()
   local x, y = points(30)
   local a, b = classifier {}, classifier { devices = "ref:0", strategy = "async" }
   mgpu.seed(4)
@@ -60,7 +61,7 @@ test("evaluate and predict afterwards use the same weights as one device", funct
   check.near(model:evaluate(x, y, { verbose = 0 }).loss, three.loss, 1e-6)
 end)
 
-test("a NaN stops training; nothing is left at work, and training can go on", function()
+test("a NaN stops training, no device keeps working, and training can go on", function()
   local x, y = points(60)
   local bad = x:totable()
   bad[31][1] = 0 / 0
@@ -70,7 +71,7 @@ test("a NaN stops training; nothing is left at work, and training can go on", fu
   model:fit(x, y, { batch_size = 5, verbose = 0 })
 end)
 
-test("a callback may stop it in mid-epoch", function()
+test("a callback can stop asynchronous training in the middle of an epoch", function()
   local x, y = points(60)
   local model = classifier { devices = THREE, strategy = "async" }
   model:fit(x, y, { batch_size = 5, verbose = 0, callbacks = mgpu.callbacks.LambdaCallback {
@@ -78,7 +79,8 @@ test("a callback may stop it in mid-epoch", function()
   check.equal(tonumber(model.optimizer.iterations:item()), 4)
 end)
 
--- Devices that have always just finished: the order in which they are taken is all that is left.
+-- An asynchronous run whose n devices finish every batch at once, so that only the order in which
+-- gradients are taken decides the staleness.
 local function instant(n)
   local model = classifier { devices = THREE, strategy = "async" }
   local async = require "mgpu.parallel.asynchronous".new(model.compiled, model)
@@ -90,7 +92,7 @@ local function instant(n)
   return async
 end
 
-test("gradients are taken in turn: among equals the staleness is the number of devices less one", function()
+test("gradients of equally fast devices are taken in turn: the staleness is n devices - 1", function()
   local async = instant(4)
   for _ = 1, 100 do
     while async:is_idle() do async:submit { rows = 1, tensors = {} } end
@@ -99,12 +101,12 @@ test("gradients are taken in turn: among equals the staleness is the number of d
   local mean, most = async:report()
   check.equal(most, 3)
   check.near(mean, (0 + 1 + 2 + 3 * 97) / 100, 1e-12)
-  while async:take() do end -- all are taken in the end
+  while async:take() do end -- the jobs that are still running
   check.equal(select(2, async:report()), 3)
   check.falsy(async:take())
 end)
 
-test("a batch ends when its gradients are in the weights: logs and files are of that moment", function()
+test("on_train_batch_end sees the weights with that batch's gradients, in logs and saved files", function()
   local x, y = points(30)
   local model, path = classifier { devices = THREE, strategy = "async" }, check.path "async.safetensors"
   local updates, steps, losses, begun, last = {}, {}, {}, 0, nil
@@ -127,7 +129,7 @@ test("a batch ends when its gradients are in the weights: logs and files are of 
   check.near(mgpu.load_model(path):predict(x), last, 1e-6)
 end)
 
-test("what does not go with it is refused", function()
+test("strategy async refuses options that it does not support", function()
   check.raises(function() classifier { devices = { ["ref:0"] = 3, ["ref:1"] = 1 }, strategy = "async" } end,
     "cannot split rows by weight", "usage")
   check.raises(function() classifier { devices = THREE, strategy = "async", accumulate = 2 } end,

@@ -1,6 +1,6 @@
--- Bad input: what is said names what is wrong, where and what to do, and the session stays usable.
--- What other files trigger already (shapes in tests/ops, files in save_load_spec and tests/c, NaN and
--- Ctrl-C in fit_spec, memory in state_spec) is not repeated here.
+-- Bad input: the error message names the mistake, its place and the remedy, and the session stays
+-- usable. Other files test bad shapes (tests/ops), bad files (save_load_spec, tests/c), NaN and Ctrl-C
+-- (fit_spec), and a lack of memory (state_spec).
 local check = require "check"
 local mgpu = require "mgpu"
 local L = mgpu.layers

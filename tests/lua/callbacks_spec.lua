@@ -33,7 +33,7 @@ test("epochs and batches are counted from 1, in order", function()
     .. "epoch2 batch1 /batch1 batch2 /batch2 /epoch2 end")
 end)
 
-test("logs hold the values by name; the last batch's are the epoch's", function()
+test("logs hold the values by name, and the last batch's values are the epoch's", function()
   local last, epoch
   local h = fit(model(), { batch_size = 2, validation_data = { X, Y }, callbacks = {
     on_train_batch_end = function(_, _, logs) last = logs.loss end,
@@ -53,7 +53,7 @@ test("LambdaCallback takes functions without self", function()
   check.equal(#seen, 2)
 end)
 
-test("an own class has declared options, the model and the parameters", function()
+test("a user-defined callback has its declared options, the model and the parameters", function()
   local Stop = callbacks.Callback:extend("Stop", { at = "integer" })
   function Stop:on_epoch_end(epoch)
     check.equal(self.params.epochs, 9)
@@ -72,7 +72,7 @@ test("a value added to the logs goes into the history", function()
   check.equal(h.history.loss[1] ~= nil, true)
 end)
 
-test("History has the parameters", function()
+test("History has the parameters of the training", function()
   local h = fit(model(), { epochs = 2, batch_size = 2 })
   check.equal(h.params.epochs, 2)
   check.equal(h.params.steps, 2)
@@ -83,7 +83,7 @@ test("an unknown callback is an error with the nearest name", function()
   check.raises(function() return callbacks.LambdaCalback end, "LambdaCallback", "usage")
 end)
 
-test("a fit within a fit does not move the outer one's batches", function()
+test("a fit inside a callback leaves the batches of the outer fit alone", function()
   local function trained(nested)
     mgpu.seed(1)
     mgpu.reset_names()
@@ -106,7 +106,7 @@ test("a fit within a fit does not move the outer one's batches", function()
   check.near(trained(true), trained(false), 1e-6)
 end)
 
-test("something that is no callback, or has a misspelled method, is an error before training", function()
+test("a value that is no callback, or a misspelled method, is an error before training", function()
   local Typo = callbacks.Callback:extend("Typo", {})
   function Typo:on_epoch_edn() end -- luacheck: no self
   local nearest = 'has a function "on_epoch_edn", which fit does not call %(did you mean "on_epoch_end"%?%)'
@@ -125,7 +125,7 @@ test("something that is no callback, or has a misspelled method, is an error bef
   end
 end)
 
-test("a callback may be one alone, in an array or none, and keep what it likes in its fields", function()
+test("callbacks can be one, an array or none, and can keep any value in their fields", function()
   local calls = 0
   local counter = { seen = 0, on_epoch_end = function(self) self.seen, calls = self.seen + 1, calls + 1 end }
   for _, given in ipairs { counter, { counter }, callbacks.History {}, {} } do

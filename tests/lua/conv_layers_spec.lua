@@ -1,5 +1,6 @@
--- The convolution family in models: trained, saved, loaded; its shapes and its errors. The numbers of
--- one call are compared in golden_layers_spec.lua (set conv_layers), those with equal cells here.
+-- The convolution and pooling layers in models: training, saving, loading, shapes and errors.
+-- golden_layers_spec compares their numbers with Keras (set conv_layers); the cases in which several
+-- cells are equal are here.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -12,7 +13,7 @@ local L = mgpu.layers
 local FIRST = "channels_first"
 local IMAGE, SEQUENCE = { 6, 7, 2 }, { 8, 2 } -- inputs
 
--- Every layer with most of its options: {class, options, input's shape; channels_last unless said}.
+-- Every layer with most of its options: {class, options, shape of the input, channels_last by default}.
 local MODELS = {
   { "Conv1D", { 4, 3, padding = "causal", dilation_rate = 2, groups = 2, activation = "tanh" }, SEQUENCE },
   { "Conv1D", { filters = 3, kernel_size = { 2 }, strides = { 2 }, padding = "same", use_bias = false,
@@ -61,7 +62,8 @@ local function copy(options)
   return new
 end
 
--- {input, a dense layer that keeps the shape, layer, flatten, dense}: gradients flow through it.
+-- A model with a layer that has weights before and after the tested one, so that gradients must flow
+-- through it.
 local function model_with(case)
   local class, options, shape = unpack(case)
   local layer = L[class](copy(options))
@@ -74,7 +76,7 @@ end
 for i, case in ipairs(MODELS) do
   local what = ("%s %d"):format(case[1], i)
 
-  test(what .. " trains one step, and everything before it too", function()
+  test(what .. " trains one step, as do the layers before it", function()
     mgpu.seed(3)
     local model = model_with(case)
     local before = {}
@@ -99,9 +101,9 @@ for i, case in ipairs(MODELS) do
   end)
 end
 
--- With sizes unknown, the rule must say what it says of the known ones, wherever it can.
+-- With unknown input sizes output_shape must give the same sizes wherever it can know them.
 for i, case in ipairs(MODELS) do
-  test(("%s %d gives the shape it says, of known and unknown sizes"):format(case[1], i), function()
+  test(("%s %d has the output shape that it announces, for known and unknown sizes"):format(case[1], i), function()
     local layer, shape = L[case[1]](copy(case[2])), case[3]
     local x = rows(shape, 43)
     local y = layer(x):shape()
@@ -147,8 +149,8 @@ test("weights have Keras's names and shapes", function()
     { { "depthwise_kernel", 2, 3, 4, 3 }, { "pointwise_kernel", 1, 1, 12, 6 }, { "bias", 6 } })
 end)
 
-test("each regularizer counts once, of the weight it names", function()
-  for name, options in pairs { -- of ones, l2 = 0.01 times the number of cells
+test("each regularizer counts once, for the weight that it names", function()
+  for name, options in pairs { -- the weights are ones, so the l2 loss is 0.01 * the number of cells
     Conv1D = { kernel_regularizer = 3 * 2 * 4, bias_regularizer = 4 },
     Conv2D = { kernel_regularizer = 9 * 2 * 4, bias_regularizer = 4 },
     Conv2DTranspose = { kernel_regularizer = 9 * 2 * 4, bias_regularizer = 4 },
@@ -171,7 +173,7 @@ end)
 -- ---- numbers ------------------------------------------------------------------------------------
 
 for i, case in ipairs(load_golden("conv_layers").ties) do
-  test(("of equal cells %s %d picks the ones that Keras picks"):format(case.layer, i), function()
+  test(("%s %d sends the gradient to the same one of equal cells as Keras"):format(case.layer, i), function()
     local args = copy(case.args)
     args.dtype = "float64"
     local layer = L[case.layer](args)
@@ -188,7 +190,7 @@ for i, case in ipairs(load_golden("conv_layers").ties) do
   end)
 end
 
-test("the mean of a large image of float16 is within its range", function()
+test("the mean of a large float16 image does not overflow", function()
   local x = (mgpu.ones { 1, 200, 200, 1 } * 3):to "float16" -- the sum is 120000, float16 ends at 65504
   check.equal(L.GlobalAveragePooling2D { dtype = "float16" } (x), { { 3 } })
 end)
@@ -217,7 +219,7 @@ test("options that Keras refuses are refused", function()
   refuses('unknown option "groups"', function() L.Conv2DTranspose { 2, 3, groups = 2 } end)
 end)
 
-test("margins and windows of a wrong form are named", function()
+test("paddings, crops and windows of a wrong form are errors that name them", function()
   for _, wrong in ipairs { -1, 1.5, { { 1, 2, 3 } }, { { { 1, -1 }, 2 } }, { { 1 } } } do
     local padding = type(wrong) == "table" and wrong[1] or wrong
     refuses('option "padding" must be', function() L.ZeroPadding2D { padding = padding } end)
@@ -227,7 +229,7 @@ test("margins and windows of a wrong form are named", function()
   refuses('option "pool_size" must be at least 1', function() L.MaxPooling1D { 0 } end)
 end)
 
-test("an input without room for the window, or for what is cut off, is refused", function()
+test("an input smaller than the window or than the crop is refused", function()
   local sequence, image = mgpu.ones { 1, 4, 2 }, mgpu.ones { 1, 4, 9, 2 }
   refuses("kernel of 5 steps does not fit into the input",
     function() L.Conv1D { 1, 3, dilation_rate = 2 } (sequence) end)
@@ -242,7 +244,7 @@ test("an input without room for the window, or for what is cut off, is refused",
   end)
 end)
 
-test("a built layer names an input that has become too small or has other channels", function()
+test("a built layer refuses a smaller input or another number of channels, and says so", function()
   local layer, pool = L.Conv1D { 2, 3, name = "taps" }, L.MaxPooling1D { 3, name = "pool" }
   layer(mgpu.ones { 1, 5, 2 })
   pool(mgpu.ones { 1, 5, 2 })
@@ -252,7 +254,7 @@ test("a built layer names an input that has become too small or has other channe
     function() layer(mgpu.ones { 1, 5, 3 }) end)
 end)
 
-test("weights need a known number of channels, an input its rank", function()
+test("a layer refuses an unknown number of channels and an input of another rank", function()
   for name, given in pairs { Conv2D = { 2, 3 }, Conv2DTranspose = { 2, 3 }, DepthwiseConv2D = { 3 },
     SeparableConv2D = { 2, 3 } } do
     refuses("the number of channels must be known",
@@ -262,7 +264,7 @@ test("weights need a known number of channels, an input its rank", function()
   refuses("must have 3 axes", function() L.Conv1D { 2, 3 } (mgpu.ones { 2, 8, 8, 3 }) end)
 end)
 
-test("UpSampling2D computes where its input lies", function()
+test("UpSampling2D computes on the device of its input", function()
   check.needs "cpu"
   local x, layer = mgpu.rand { 1, 2, 3, 2 }, L.UpSampling2D { 2, interpolation = "bilinear" }
   check.equal(layer(x:to "cpu:1"), layer(x):totable())

@@ -1,4 +1,4 @@
--- mgpu.data.from_tensors and its chain (API.md, Data).
+-- mgpu.data.from_tensors and the methods of datasets, in outline; data_streams_spec has the details.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -12,7 +12,7 @@ local function ten()
   return x
 end
 
--- The elements of a pass: numbers, or arrays of them for batches.
+-- The elements of one pass as Lua values: numbers, or arrays of numbers for batches.
 local function pass(ds, position)
   local list = {}
   for x in ds:iter(position) do
@@ -42,7 +42,7 @@ end
 
 local ALL = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }
 
-test("elements are rows without the axis of rows, of every tensor", function()
+test("an element has one row of each tensor, without the first axis", function()
   local rows = {}
   for a, b in from { mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor({ 5, 6 }, { dtype = "int32" }) }:iter() do
     rows[#rows + 1] = { a:totable(), b:item(), b:dtype() }
@@ -50,7 +50,7 @@ test("elements are rows without the axis of rows, of every tensor", function()
   check.equal(rows, { { { 1, 2 }, 5, "int32" }, { { 3, 4 }, 6, "int32" } })
 end)
 
-test("nested numbers and the parts of a data set are taken", function()
+test("from_tensors takes nested Lua numbers and the parts of a data set", function()
   check.equal(pass(from { { 1, 2, 3 } }), { 1, 2, 3 })
   local train = mgpu.datasets.digits(6)
   for x, y in from(train):batch(6):iter() do
@@ -59,7 +59,7 @@ test("nested numbers and the parts of a data set are taken", function()
   end
 end)
 
-test("batches have a new first axis; the last may be short, or be dropped", function()
+test("batches have a new first axis, and the short last batch can be dropped", function()
   local ds = from { ten() }:batch(4)
   check.equal(pass(ds), { { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9 } })
   check.equal(ds:length(), 3)
@@ -74,7 +74,7 @@ test("batches of batches have two new axes", function()
   check.equal(shapes, { { 3, 2, 3 }, { 3, 2, 3 } })
 end)
 
-test("a shuffle has every element once a pass, another order each pass, and repeats by seed", function()
+test("a shuffle gives each element once a pass, a new order each pass, and repeats with its seed", function()
   local a, b = from { ten() }:shuffle(10, 1), from { ten() }:shuffle(10, 1)
   local first, second = pass(a), pass(a)
   check.equal(sorted(first), ALL)
@@ -85,20 +85,20 @@ test("a shuffle has every element once a pass, another order each pass, and repe
   check.truthy(table.concat(pass(from { ten() }:shuffle(10, 2))) ~= table.concat(first), "another seed")
 end)
 
-test("a smaller window moves an element forward by less than its size", function()
+test("a shuffle window of n moves no element forward by n places or more", function()
   local order = pass(from { ten() }:shuffle(3, 5))
   check.equal(sorted(order), ALL)
   for place, value in ipairs(order) do check.truthy(value <= place - 1 + 2, "element " .. value) end
 end)
 
-test("without a seed the order comes from mgpu.seed", function()
+test("a shuffle without a seed follows mgpu.seed", function()
   mgpu.seed(3)
   local first = pass(from { ten() }:shuffle(10))
   mgpu.seed(3)
   check.equal(pass(from { ten() }:shuffle(10)), first)
 end)
 
-test("take, skip and cycle mean what they do in order", function()
+test("take, skip and cycle act in the order in which they are called", function()
   local ds = from { ten() }
   check.equal(pass(ds:take(3)), { 0, 1, 2 })
   check.equal(pass(ds:skip(8)), { 8, 9 })
@@ -111,7 +111,7 @@ test("take, skip and cycle mean what they do in order", function()
   check.equal(ds:cycle():take(4):length(), 4)
 end)
 
-test("a cycled shuffle has another order each time round", function()
+test("a cycled shuffle has a new order in each round", function()
   local order = flat(pass(from { ten() }:shuffle(10, 1):cycle(2)))
   check.equal(sorted({ unpack(order, 1, 10) }), ALL)
   check.equal(sorted({ unpack(order, 11, 20) }), ALL)
@@ -119,7 +119,7 @@ test("a cycled shuffle has another order each time round", function()
 end)
 
 test("map's function is traced once per shape and may return several tensors", function()
-  local calls = {} -- no number: those are part of what a trace is for
+  local calls = {} -- not a number: a number is part of the signature and would cause a retrace
   local ds = from { ten() }:batch(4):map(function(x)
     calls[#calls + 1] = true
     return x * 2, x + 1
@@ -137,7 +137,7 @@ test("map before batch works on single elements", function()
     { { 0, 1, 4, 9, 16 }, { 25, 36, 49, 64, 81 } })
 end)
 
-test("prefetching changes nothing but the time", function()
+test("prefetching does not change the elements", function()
   local plain = from { ten(), ten() }:shuffle(10, 4):batch(3)
   local ahead = from { ten(), ten() }:shuffle(10, 4):batch(3):prefetch(2)
   for _ = 1, 3 do check.equal(pass(ahead), pass(plain)) end
@@ -154,7 +154,7 @@ test("an iterator may be left early, and each is a fresh pass", function()
   end
 end)
 
-test("a position goes on exactly there", function()
+test("an iterator made from a position continues exactly there", function()
   for _, ds in ipairs { from { ten() }:shuffle(10, 1):batch(3), from { ten() }:shuffle(4, 1):batch(3):prefetch(2),
     from { ten() }:batch(2):map(function(x) return x end) } do
     local whole = pass(ds)

@@ -1,4 +1,4 @@
--- mgpu.data: orders, positions, prefetching, maps and their errors in full (data_spec.lua has the outline).
+-- mgpu.data in detail: orders, positions, prefetching, maps and errors. data_spec has the outline.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -9,7 +9,7 @@ local from_tensors = mgpu.data.from_tensors
 local function numbers(n) return mgpu.arange(n, { dtype = "int32" }) end
 local function count_to(n) return from_tensors { numbers(n) } end
 
--- The first tensor of each element, as Lua values.
+-- The first tensor of each element as Lua values.
 local function listed(iterator)
   local list = {}
   for x in iterator do list[#list + 1] = x:totable() end
@@ -35,7 +35,7 @@ local function double(x) return x * 2 end
 
 -- ---- elements -----------------------------------------------------------------------------------
 
-test("an element is a row of each tensor without the axis of rows", function()
+test("an element is a row of each tensor, without the first axis", function()
   local x = mgpu.arange(12, { dtype = "float64" }):reshape { 3, 2, 2 }
   local rows = {}
   for a, b, c in from_tensors { x, { 7, 8, 9 }, numbers(3):to "uint8" }:iter() do
@@ -46,7 +46,7 @@ test("an element is a row of each tensor without the axis of rows", function()
   check.equal(rows, { { 2, 7, 0 }, { 6, 8, 1 }, { 10, 9, 2 } })
 end)
 
-test("a data set and a lone tensor are taken as they are", function()
+test("from_tensors takes a data set and a single tensor", function()
   local train = mgpu.datasets.digits(20)
   local x, y = from_tensors(train):batch(20):iter()()
   check.equal(x, train.x)
@@ -56,7 +56,7 @@ test("a data set and a lone tensor are taken as they are", function()
   check.equal(elements(from_tensors { v }), { 4, 5 })
 end)
 
-test("batches keep a smaller last one, unless told", function()
+test("the smaller last batch is kept unless drop_remainder says otherwise", function()
   local ds = count_to(5)
   check.equal(elements(ds:batch(2)), { { 0, 1 }, { 2, 3 }, { 4 } })
   check.equal(elements(ds:batch(2, { drop_remainder = true })), { { 0, 1 }, { 2, 3 } })
@@ -122,8 +122,8 @@ test("shuffles are the same on every machine", function()
   check.equal(elements(count_to(8):shuffle(8, 2 ^ 52 + 1)), { 6, 0, 4, 3, 1, 5, 2, 7 })
 end)
 
--- As in tf.data, element k leaves a window of w at step i with chance 1/w: the later ones linger.
-test("a window gives out each of its elements with the same chance", function()
+-- As in tf.data, each step draws one of the w elements in the window with probability 1/w.
+test("a shuffle window draws each of its elements with the same probability", function()
   local hits, seeds, window = {}, 1000, 4
   for seed = 1, seeds do
     local it = count_to(20):shuffle(window, seed):iter()
@@ -132,14 +132,14 @@ test("a window gives out each of its elements with the same chance", function()
     hits[fifth] = (hits[fifth] or 0) + 1
   end
   for element = 0, 7 do
-    local waited = math.min(4, 7 - element) -- draws that it has stayed through
+    local waited = math.min(4, 7 - element) -- draws that did not choose it
     local expected = seeds * 0.75 ^ waited * 0.25
     check.truthy(math.abs((hits[element] or 0) - expected) < 5 * math.sqrt(expected),
       ("%d of %g hits of %d: near is"):format(hits[element] or 0, expected, element))
   end
 end)
 
-test("without a seed mgpu.seed decides, once, when shuffle is called", function()
+test("a shuffle without a seed takes one from mgpu.seed when shuffle is called", function()
   local function two()
     mgpu.seed(5)
     return count_to(20):shuffle(20), count_to(20):shuffle(20)
@@ -154,7 +154,7 @@ test("without a seed mgpu.seed decides, once, when shuffle is called", function(
   check.falsy(same(elements(count_to(20):shuffle(20)), first), "other seeds, the same order")
 end)
 
-test("rounds of a cycle are shuffled anew, in every pass", function()
+test("each round of a cycle is shuffled anew in every pass", function()
   for _, ds in ipairs { count_to(12):shuffle(12, 1):cycle(3), count_to(12):shuffle(12, 1):cycle():take(36) } do
     local rounds = {}
     for _ = 1, 2 do
@@ -180,7 +180,7 @@ end)
 
 -- ---- map ----------------------------------------------------------------------------------------
 
-test("map gets all tensors and may give more or fewer", function()
+test("map's function gets all tensors and can return more or fewer", function()
   local ds = from_tensors { numbers(4), { 10, 20, 30, 40 } }
   local sums, parts = {}, {}
   for s in ds:map(function(x, y) return x + y end):iter() do sums[#sums + 1] = s:item() end
@@ -191,8 +191,8 @@ test("map gets all tensors and may give more or fewer", function()
   check.equal(parts, { { { 0, 1 }, { 10, 20 }, { 10, 21 }, 1 }, { { 2, 3 }, { 30, 40 }, { 32, 43 }, 1 } })
 end)
 
-test("map's function is traced once a shape, over all passes", function()
-  local count = { traced = 0 } -- a number of its own would be part of the signature
+test("map's function is traced once for each shape over all passes", function()
+  local count = { traced = 0 } -- in a table: a plain number would be part of the signature
   local ds = count_to(7):batch(2):map(function(x)
     count.traced = count.traced + 1
     return x * 2
@@ -201,7 +201,7 @@ test("map's function is traced once a shape, over all passes", function()
   check.equal(count.traced, 2) -- the last batch is smaller
 end)
 
-test("stages after a map act on what it gives", function()
+test("stages after a map act on its results", function()
   local ds = count_to(6):map(double)
   check.equal(elements(ds:batch(4)), { { 0, 2, 4, 6 }, { 8, 10 } })
   check.equal(elements(ds:take(2):cycle(2)), { 0, 2, 0, 2 })
@@ -220,7 +220,7 @@ test("a jitted function can be mapped", function()
   check.equal(elements(count_to(3):map(mgpu.jit(double))), { 0, 2, 4 })
 end)
 
-test("an error in map's function is the user's, and the next call tries the same element again", function()
+test("an error in map's function is raised unchanged, and the next call retries the element", function()
   local broken = true
   local it = count_to(4):batch(2):map(function(x)
     if broken then error "not yet" end
@@ -246,7 +246,7 @@ test("iter starts a fresh pass each time, and passes do not disturb one another"
   check.equal(elements(ds), { { 0, 1 }, { 2, 3 }, { 4, 5 } })
 end)
 
-test("an iterator goes on exactly at its position", function()
+test("an iterator continues exactly at a given position", function()
   local function chain()
     return count_to(11):shuffle(4, 1):cycle(3):map(double):take(32):batch(2):shuffle(3, 2):map(double):batch(3)
   end
@@ -269,7 +269,7 @@ test("an iterator goes on exactly at its position", function()
   end
 end)
 
-test("after a position the next pass is the one after it", function()
+test("a pass that continued from a position is followed by the next pass", function()
   local ds, resumed = count_to(9):shuffle(9, 1), count_to(9):shuffle(9, 1)
   local one, two = elements(ds), elements(ds)
   local three = elements(ds)
@@ -279,7 +279,7 @@ test("after a position the next pass is the one after it", function()
   check.equal(elements(resumed), three)
 end)
 
-test("a far position is reached without a visit to all before it", function()
+test("a far position is reached without producing the elements before it", function()
   local count = { traced = 0 }
   local ds = count_to(10):shuffle(10, 1):cycle():batch(4):map(function(x)
     count.traced = count.traced + 1
@@ -289,7 +289,7 @@ test("a far position is reached without a visit to all before it", function()
   check.equal(count.traced, 1)
 end)
 
-test("prefetching changes nothing but the time", function()
+test("prefetching does not change the elements", function()
   local ds = from_tensors { mgpu.rand { 50, 3 }, numbers(50) }:shuffle(20, 3):batch(8):cycle(2)
   local function pairs_of(dataset)
     local list = {}
@@ -336,7 +336,7 @@ test("an iterator that is left early leaves no thread and no memory", function()
   check.equal(it(), nil)
 end)
 
-test("batches go where their tensors lay", function()
+test("batches are on the device of their tensors", function()
   local ds = from_tensors { mgpu.zeros({ 4, 2 }, { device = "null:0" }), mgpu.ones({ 4 }, { device = "ref:0" }) }
   local x, y = ds:batch(3):iter()()
   check.equal({ x:device(), y:device() }, { "null:0", "ref:0" })
@@ -345,7 +345,7 @@ end)
 
 -- ---- errors -------------------------------------------------------------------------------------
 
-test("what is no table of rows is refused", function()
+test("from_tensors refuses a value that is no table of rows", function()
   local x = numbers(3)
   check.raises(function() from_tensors { x, numbers(4) } end, "entry 1 has 3 rows, entry 2 has 4", "usage")
   check.raises(function() from_tensors { x = x, y = x } end, "in order, as in {x, y}, but there is an entry", "usage")
@@ -415,7 +415,7 @@ test("an iterator inside mgpu.jit is refused", function()
   check.equal(listed(it), { 0, 1, 2 })
 end)
 
-test("short memory is an error at the next pull", function()
+test("running out of memory is an error at the next pull", function()
   local script = check.path "short.lua"
   check.write(script, [[
 local mgpu = require "mgpu"
@@ -451,7 +451,7 @@ end)
 
 -- ---- whole programs -----------------------------------------------------------------------------
 
-test("the loop of one's own learns", function()
+test("a custom training loop over a dataset learns", function()
   check.slow() -- convolutions take minutes under ThreadSanitizer
   local train = mgpu.datasets.digits(600)
   mgpu.seed(1)
@@ -495,8 +495,8 @@ test("examples/custom_loop.lua runs", function()
   end
 end)
 
--- Last: what core.stream refuses by itself.
-test("the stream beneath checks its tensors", function()
+-- The errors of core.stream, on which datasets are built.
+test("core.stream checks its tensors", function()
   check.raises(function() core.stream({ 1 }, {}, {}) end, "entry 1 is not a tensor", "usage")
   check.raises(function() core.stream({}, {}, {}) end, "1 to 8 are possible", "usage")
 end)

@@ -1,4 +1,4 @@
--- Data sets: where they are looked for, what they hold, what is said when they are not there.
+-- Data sets: the folders that are searched, their contents, and the error when one is missing.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -15,7 +15,7 @@ local function idx(shape, bytes)
   return table.concat(parts) .. bytes
 end
 
--- A folder `name` with a tiny data set of the given numbers of labels.
+-- Makes a folder `name` with a tiny data set that has the given numbers of labels.
 local function make_set(name, train_labels)
   local folder = check.path(name)
   os.execute("mkdir -p '" .. folder .. "/mnist'")
@@ -27,7 +27,7 @@ local function make_set(name, train_labels)
   return folder
 end
 
--- Runs code in a process of its own with MGPU_DATA and HOME set; -> output, status.
+-- Runs code in a new process with MGPU_DATA and HOME set; returns its output and exit status.
 local function run(data, code)
   local script = check.path "script.lua"
   check.write(script, code)
@@ -43,24 +43,24 @@ local SHOW = [[
   print(test.x:totable()[1][1][1], test.y:totable()[1], train.classes, train.name)
 ]]
 
-test("MGPU_DATA is looked in first, for files of either spelling", function()
+test("MGPU_DATA is searched first, for both spellings of the file names", function()
   local out, status = run(make_set("data", 2), SHOW)
   check.matches(out, "uint8\t2x2x2\t255\tint32\t7\n9\t3\t10\tmnist")
   check.equal(status, 0)
 end)
 
-test("MGPU_DATA may be the data set's own folder", function()
+test("MGPU_DATA can be the folder of the data set itself", function()
   local out = run(make_set("own", 2) .. "/mnist", SHOW)
   check.matches(out, "uint8\t2x2x2")
 end)
 
-test("images and labels that do not belong together are an error", function()
+test("different numbers of images and labels are an error", function()
   local out, status = run(make_set("mixed", 3), SHOW)
   check.matches(out, "they do not belong together")
   check.equal(status, 1)
 end)
 
-test("a missing data set says where it was looked for and what to do", function()
+test("the error about a missing data set lists the searched folders and the remedy", function()
   local out, status = run(check.path "nothing", [[
     local mgpu = require "mgpu"
     print(pcall(mgpu.datasets.mnist.load_data))
@@ -75,7 +75,7 @@ test("a missing data set says where it was looked for and what to do", function(
   check.matches(out, "\nio\n")
 end)
 
-test("Debian's Fashion-MNIST is found", function()
+test("the Fashion-MNIST of the Debian package is found", function()
   check.needs "/usr/share/datasets/fashion-mnist"
   local train, held_out = datasets.fashion_mnist.load_data()
   check.equal(train.x:shape(), { 60000, 28, 28 })
@@ -85,7 +85,7 @@ test("Debian's Fashion-MNIST is found", function()
   check.equal(train.y:slice({ { 1, 10 } }):totable(), { 9, 0, 0, 3, 0, 2, 7, 2, 5, 5 })
 end)
 
-test("digits are drawn: a function of n and the seed", function()
+test("drawn digits depend only on n and the seed", function()
   local train, held_out = datasets.digits(50)
   check.equal(train.x:shape(), { 50, 28, 28 })
   check.equal(held_out.x:shape(), { 10, 28, 28 })

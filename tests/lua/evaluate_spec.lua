@@ -6,7 +6,7 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
--- Gives back its input, so that the expected numbers are plain.
+-- A model that returns its input, so that the expected numbers are easy to compute.
 local function identity(loss, metrics)
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 2, kernel_initializer = "identity" } }
   model:compile { loss = loss, metrics = metrics }
@@ -35,7 +35,7 @@ test("evaluate gives loss and metrics by name and by position", function()
   check.equal(accuracy, r.accuracy)
 end)
 
-test("the batch size does not matter, and the short batch counts by its rows", function()
+test("the batch size does not change the result: a short batch counts by its rows", function()
   local model = identity("mse", "accuracy")
   for batch_size = 1, 6 do
     local r = model:evaluate(X, Y, { verbose = 0, batch_size = batch_size })
@@ -55,7 +55,7 @@ test("evaluate changes no weight and no running statistics", function()
   for i, w in ipairs(model:get_weights()) do check.equal(w:totable(), before[i]) end
 end)
 
-test("sample weights weigh the loss and leave the metrics alone", function()
+test("sample weights apply to the loss and not to the metrics", function()
   local model = identity("mse", { "accuracy" })
   local r = model:evaluate(X, Y, { verbose = 0, sample_weight = { 1, 1, 0, 0, 0 } })
   check.near(r.loss, mse { 1, 2 } * 2 / 5)
@@ -70,7 +70,7 @@ test("several metrics are kept apart", function()
   check.near(r.metric_3, (0.2 + 1.6 + 0.8 + 1.4 + 1) / 5)
 end)
 
-test("test_on_batch is evaluate of one batch", function()
+test("test_on_batch gives the numbers of evaluate on one batch", function()
   local model = identity("mse", { "accuracy" })
   check.near({ unpack(model:test_on_batch(X, Y)) },
     { unpack(model:evaluate(X, Y, { verbose = 0 })) })

@@ -1,6 +1,6 @@
--- Every option of every layer, optimizer, loss and metric: unknown, of a wrong type, out of range, one
--- positional field too many, given twice. The table below holds only what cannot be read off the
--- declarations: a valid value for each required option.
+-- The options of every layer, optimizer, loss and metric, tested from their declarations: each class
+-- must refuse an unknown option, a wrong type, a value out of range, one positional field too many, and
+-- an option given twice. The table below adds the valid values of required options.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -12,7 +12,7 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   ["function"] = function(x) return x end, decay_steps = 10, decay_rate = 0.5, initial_learning_rate = 0.1,
   boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd" }
 
--- A value of another type than the declared ones.
+-- A value whose type is none of the declared ones.
 local function wrong_for(kind)
   if kind:find "any" then return nil end
   local takes = { number = kind:find "number" or kind:find "integer" or kind:find "single" or kind:find "pair"
@@ -58,7 +58,7 @@ local function check_option(name, class, make, option)
     given[key] = nil
     refuses(make, given, ("%s: option %q is missing"):format(name, key))
   end
-  -- a misspelled name says the right one
+  -- the error about a misspelled name suggests the right one
   if #key > 4 then
     refuses(make, with(class, key .. "x", 1), ("unknown option \"%sx\" (did you mean \"%s\"?)"):format(key, key))
   end
@@ -89,10 +89,10 @@ local seen = {}
 local function check_class(kind, name, class, make)
   if seen[class] then return end
   seen[class] = true
-  test(("%s %s refuses what is wrong with each of its options"):format(kind, name), function()
+  test(("%s %s refuses wrong values of each of its options"):format(kind, name), function()
     for _, option in ipairs(class.declared) do check_option(name, class, make, option) end
     check_positions(name, class, make)
-    make(valid(class)) -- and takes what is right
+    make(valid(class)) -- the valid values are accepted
   end)
 end
 
@@ -127,7 +127,7 @@ for _, name in ipairs(mgpu.schedules()) do
   if class.declared then check_class("schedule", name, class, function(given) return class(given) end) end
 end
 
-test("the error stands at the user's line", function()
+test("an option error names the line of the user's call", function()
   local ok, message = pcall(function()
     return mgpu.layers.Conv2D { 3, 3, activaton = "relu" }
   end)

@@ -1,4 +1,4 @@
--- Every example runs, says what it does with --help, and refuses what it does not know.
+-- Every example runs to its end, explains itself with --help, and refuses unknown options.
 
 local check = require "check"
 

@@ -1,4 +1,4 @@
--- mgpu.explain: what a step will do, before the first, on devices that need not be there.
+-- mgpu.explain: the plan of a training step before the first one, for devices this machine may not have.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -12,7 +12,7 @@ local function model()
   return m
 end
 
-test("rows of full and last batch, and bytes, for each of four absent GPUs", function()
+test("explain gives rows and bytes for each of four GPUs that this machine does not have", function()
   local e = mgpu.explain(model(), { devices = "cuda:0-3", batch_size = 10, samples = 23 })
   local rows, last = {}, {}
   for i, d in ipairs(e.devices) do rows[i], last[i] = d.rows, d.last_rows end
@@ -21,13 +21,13 @@ test("rows of full and last batch, and bytes, for each of four absent GPUs", fun
   check.equal(e.devices[1].name, "cuda:0")
   check.equal(e.devices[1].weights, (6 * 8 + 8 + 8 * 3 + 3) * 4)
   check.equal(e.devices[1].gradients, e.devices[1].weights)
-  check.equal(e.devices[1].optimizer, 2 * e.devices[1].weights + 16) -- two slots, rate and step count
+  check.equal(e.devices[1].optimizer, 2 * e.devices[1].weights + 16) -- two slots a weight, rate, step count
   check.truthy(e.devices[1].collectives >= 4)
   check.truthy(e.devices[1].memory > 0)
   check.matches(tostring(e), "a training step on 4 devices, mirrored, batch 10 (the last has 3)")
 end)
 
-test("nothing is trained or moved by it", function()
+test("explain trains nothing and moves nothing", function()
   local m = model()
   local before = m:get_weights()[1]:totable()
   mgpu.explain(m, { devices = { "cuda:0", "cuda:1" } })
@@ -42,7 +42,7 @@ test("central keeps weights and optimizer state on one device only", function()
   check.truthy(e.devices[3].weights > 0 and e.devices[3].rows == 0)
 end)
 
-test("the device that keeps the weights may be one of those that compute", function()
+test("the central device can be one of the devices that compute", function()
   local e = mgpu.explain(model(), { devices = "cpu:0-1", strategy = "central" })
   check.equal(#e.devices, 2)
   check.equal({ e.devices[1].name, e.devices[1].rows, e.devices[2].weights }, { "cpu:0", 16, 0 })
@@ -50,14 +50,14 @@ test("the device that keeps the weights may be one of those that compute", funct
   local m = model()
   m:compile { optimizer = "adam", loss = "mse", devices = { "ref:0", "ref:1" }, strategy = "central" }
   e = mgpu.explain(m, { strategy = "central" })
-  check.equal({ #e.devices, e.devices[3].name }, { 3, "cpu:0" }) -- neither of the two
+  check.equal({ #e.devices, e.devices[3].name }, { 3, "cpu:0" }) -- the weights are on a third device
 end)
 
-test("one device reduces nothing", function()
+test("a step on one device has no all-reduce", function()
   check.equal(mgpu.explain(model(), { devices = "cpu:0" }).devices[1].collectives, 0)
 end)
 
-test("what cannot be explained says why", function()
+test("explain refuses a model or devices that it cannot explain, with the reason", function()
   check.raises(function() mgpu.explain(5) end, "must be a model", "usage")
   check.raises(function() mgpu.explain(mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }) end,
     "model:compile", "usage")

@@ -1,4 +1,4 @@
--- fit, evaluate and predict over datasets, and over data of another device than the model's.
+-- fit, evaluate and predict over datasets, and over data on another device than the model.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -18,7 +18,7 @@ end
 
 local function rows_of_line(n) return mgpu.data.from_tensors { line(n) } end
 
--- fit, evaluate and predict of a dataset must all fail so; `expected` begins after their name.
+-- fit, evaluate and predict of a dataset must all fail with `expected` after their name.
 local function all_refuse(dataset, options, expected)
   for _, name in ipairs { "fit", "evaluate", "predict" } do
     local model = linear()
@@ -34,7 +34,7 @@ test("an empty dataset is an error wherever it is given", function()
   local x, y = line(4)
   check.raises(function() linear():fit(x, y, with { validation_data = empty }) end,
     "fit: validation_data: the dataset is empty", "usage")
-  local silent = { iter = function() return function() end end } -- does not say its length
+  local silent = { iter = function() return function() end end } -- a dataset of unknown length
   for _, run in ipairs { function() linear():evaluate(silent, quiet) end, function() linear():predict(silent) end,
     function() linear():fit(silent, with { steps_per_epoch = 1 }) end } do
     check.raises(run, "the dataset is empty: it gave no batch", "usage")
@@ -52,7 +52,7 @@ test("a dataset without :batch is an error unless its elements are batches", fun
   check.near(ha.history.loss[1], hb.history.loss[1], 1e-6)
 end)
 
-test("one column of numbers is not taken for a batch either", function()
+test("elements that are single numbers are not taken for batches", function()
   local model = mgpu.Sequential { L.Input { 1 }, L.Dense { 1 } }
   model:compile { loss = "mse" }
   local column = mgpu.ones { 4, 1 }
@@ -73,7 +73,7 @@ test("a fourth part of a dataset's batches is an error", function()
     "the dataset's batches have more than three parts")
 end)
 
-test("data on another device than the model are brought to it", function()
+test("data on another device than the model are copied to the model's device", function()
   check.needs "cpu"
   local x, y = line(8)
   local function numbers(to)

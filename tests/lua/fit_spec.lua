@@ -1,4 +1,4 @@
--- compile and fit: the loop, its options, its errors.
+-- compile and fit: the training loop, its options and its errors.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -11,7 +11,7 @@ local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
 local shared = require "tests.lua.line"
 local line, linear = shared.line, shared.linear
 
--- Three classes in the plane.
+-- Points of three classes in the plane.
 local function classes(n)
   local x, y = {}, {}
   for i = 1, n do
@@ -24,7 +24,7 @@ end
 
 local function classifier(loss, options)
   mgpu.seed(1)
-  local model = mgpu.Sequential { L.Input { 2 }, -- the names, and the seed, make the weights
+  local model = mgpu.Sequential { L.Input { 2 }, -- names and seed determine the initial weights
     L.Dense { 8, activation = "relu", name = "hidden" },
     L.Dense { 3, activation = "softmax", name = "classes" } }
   options = options or {}
@@ -42,7 +42,7 @@ local function with(options)
   return options
 end
 
--- What print and fit wrote while fn ran.
+-- The text that print and fit wrote while fn ran.
 local function output_of(fn)
   local before, parts = mgpu.output, {}
   mgpu.output = function(text) parts[#parts + 1] = text end
@@ -54,14 +54,14 @@ end
 
 -- ---- learning -----------------------------------------------------------------------------------
 
-test("a line is learnt", function()
+test("fit learns a line", function()
   local model, x, y = linear(), line(64)
   local h = model:fit(x, y, with { epochs = 60, batch_size = 8 })
   check.truthy(h.history.loss[60] < 1e-3, "the loss")
   check.near(model:predict(mgpu.tensor { { 0.5, 0.5 } }), { { 1.5 } }, 0.05)
 end)
 
-test("classes are learnt from ids", function()
+test("fit learns classes from class ids", function()
   local model, x, y = classifier(), classes(90)
   local h = model:fit(x, y, with { epochs = 40, batch_size = 10 })
   check.truthy(h.history.accuracy[40] > 0.95, "accuracy " .. h.history.accuracy[40])
@@ -76,7 +76,7 @@ test("class ids and one-hot targets train alike", function()
   check.near(ha.history.accuracy, { unpack(hb.history.accuracy) }, 1e-6)
 end)
 
-test("a loss function of one's own returns one value a sample", function()
+test("a user-defined loss function returns one value for each sample", function()
   local x, y = line(40)
   local own = linear { loss = function(t, p)
     return mgpu.sum(mgpu.square(p - t), { axis = -1 })
@@ -93,14 +93,14 @@ test("Lua tables are accepted as data", function()
   check.equal(#h.history.loss, 2)
 end)
 
-test("targets without the axis of one column are accepted", function()
+test("targets of shape {n} are accepted for outputs of shape {n, 1}", function()
   local model, x, y = linear(), line(16)
   model:fit(x, mgpu.reshape(y, { shape = { 16 } }), quiet)
 end)
 
 -- ---- exactness ----------------------------------------------------------------------------------
 
-test("the first epoch's numbers are those of a loop by hand, short batch included", function()
+test("the first epoch has the numbers of a loop written by hand, with the short batch", function()
   local x, y = line(10)
   local model = linear()
   local h = model:fit(x, y, with { batch_size = 4, shuffle = false })
@@ -129,7 +129,7 @@ test("shuffling visits every row once an epoch", function()
   check.near({ unpack(h.history.loss) }, { expected, expected, expected }, 1e-6)
 end)
 
-test("the same seed gives the same numbers, another seed others", function()
+test("the same seed gives the same numbers, another seed different ones", function()
   local function run(seed)
     local model, x, y = classifier(), classes(60)
     mgpu.seed(seed)
@@ -139,7 +139,7 @@ test("the same seed gives the same numbers, another seed others", function()
   check.falsy(run(3)[2] == run(4)[2], "the same loss with another seed")
 end)
 
-test("two fits of one epoch are one fit of two", function()
+test("two fits of one epoch give the numbers of one fit of two epochs", function()
   local x, y = classes(60)
   local a, b = classifier(), classifier()
   local ha = a:fit(x, y, with { epochs = 2, batch_size = 7 })
@@ -149,7 +149,7 @@ test("two fits of one epoch are one fit of two", function()
   check.equal(hb.epoch, { 2 })
 end)
 
-test("a fit is what the loop of one's own computes", function()
+test("fit gives the weights of a custom training loop", function()
   local x, y = classes(20)
   local a, b = classifier(), classifier()
   a:fit(x, y, with { batch_size = 20, epochs = 3, shuffle = false })
@@ -167,7 +167,7 @@ end)
 
 -- ---- validation ---------------------------------------------------------------------------------
 
-test("validation numbers are evaluate's, to the bit", function()
+test("validation gives the numbers of evaluate, to the bit", function()
   local model, x, y = classifier(), classes(60)
   local vx, vy = classes(23)
   local h = model:fit(x, y, with { epochs = 2, batch_size = 8, validation_data = { vx, vy } })
@@ -186,7 +186,7 @@ test("validation_split takes the last rows, before shuffling", function()
   check.equal(h.params.samples, 30)
 end)
 
-test("an evaluation in a callback leaves the epoch's own sums alone", function()
+test("an evaluation in a callback does not change the epoch's means", function()
   local x, y = classes(40)
   local function run(callbacks)
     return classifier():fit(x, y, with { batch_size = 8, callbacks = callbacks }).history.loss[1]
@@ -199,14 +199,14 @@ end)
 
 -- ---- options ------------------------------------------------------------------------------------
 
-test("initial_epoch counts epochs done; epochs is the last one", function()
+test("initial_epoch counts the epochs already done, and epochs is the last one", function()
   local model, x, y = linear(), line(8)
   local h = model:fit(x, y, with { initial_epoch = 2, epochs = 4 })
   check.equal(h.epoch, { 3, 4 })
   check.equal(#h.history.loss, 2)
 end)
 
-test("steps_per_epoch goes on through the data from epoch to epoch", function()
+test("with steps_per_epoch the next epoch continues through the data", function()
   local x, y = line(12)
   local a, b = linear(), linear()
   a:fit(x, y, with { batch_size = 2, epochs = 2, steps_per_epoch = 3, shuffle = false })
@@ -214,7 +214,7 @@ test("steps_per_epoch goes on through the data from epoch to epoch", function()
   check.equal(a:get_weights()[1]:totable(), b:get_weights()[1]:totable())
 end)
 
-test("sample weights weigh the rows", function()
+test("sample weights multiply the losses of the rows", function()
   local x, y = line(6)
   local a, b = linear(), linear()
   a:fit(x, y, with { shuffle = false, sample_weight = { 2, 2, 2, 0, 0, 0 } })
@@ -222,7 +222,7 @@ test("sample weights weigh the rows", function()
   check.near(a:get_weights()[1], b:get_weights()[1]:totable(), 1e-6)
 end)
 
-test("class weights weigh the rows of a class, counted from 0", function()
+test("class weights multiply the losses of the rows of a class, counted from 0", function()
   local x, y = classes(9)
   local a, b = classifier(), classifier()
   local weights = {}
@@ -236,7 +236,7 @@ test("class weights weigh the rows of a class, counted from 0", function()
     "class_weight[3]: the classes are 0 to 2", "usage")
 end)
 
-test("a frozen layer stays, and acts from the next fit", function()
+test("a frozen layer keeps its weights from the next fit on", function()
   local model, x, y = classifier(), classes(20)
   model:fit(x, y, quiet)
   local before = model:get_weights()[1]:totable()
@@ -248,7 +248,7 @@ test("a frozen layer stays, and acts from the next fit", function()
   check.falsy(model:get_weights()[1]:totable()[1][1] == before[1][1], "the weight")
 end)
 
-test("a layer put in another's place is seen", function()
+test("replacing a layer of a compiled model takes effect", function()
   local model, x, y = classifier(), classes(20)
   model:fit(x, y, quiet)
   local before = model:predict(x)
@@ -258,7 +258,7 @@ test("a layer put in another's place is seen", function()
   check.equal(before:shape(), { 20, 3 })
 end)
 
-test("a device is given by name", function()
+test("compile takes a device by name", function()
   local model, x, y = linear { devices = { "ref:0" } }, line(8)
   check.equal(#model:fit(x, y, quiet).history.loss, 1)
   check.raises(function() linear { devices = "gpux" } end, "gpux")
@@ -313,20 +313,20 @@ test("a NaN in the data names epoch and step, and nothing of that step is commit
   check.equal(#a:fit(x, y, quiet).history.loss, 1)
 end)
 
-test("a loss that runs away is named with its epoch", function()
+test("a diverging loss is an error that names its epoch", function()
   local model, x, y = linear { optimizer = mgpu.optimizers.SGD { learning_rate = 1e30 } }, line(8)
   check.raises(function() model:fit(x, y, with { epochs = 9, batch_size = 8 }) end,
     "fit: epoch [2-9], step 1: ", "nonfinite")
 end)
 
-test("an error in a loss of one's own is told as it is, after a NaN too", function()
+test("an error in a user-defined loss is raised unchanged, also after a NaN", function()
   local x, y = line(4)
   check.raises(function() linear():fit({ { 0 / 0, 1 } }, { { 1 } }, quiet) end, "is not finite")
   local model = linear { loss = function() error "own trouble" end }
   check.raises(function() model:fit(x, y, quiet) end, "own trouble")
 end)
 
-test("a gradient that is not finite is named", function()
+test("a gradient that is not finite is an error that names epoch and step", function()
   local model = linear { loss = function(t, p)
     return mgpu.sum(mgpu.sqrt((p - t) * 0), { axis = -1 })
   end }
@@ -334,14 +334,14 @@ test("a gradient that is not finite is named", function()
     "fit: epoch 1, step 1: a gradient is not finite", "nonfinite")
 end)
 
-test("a model without trainable weights can be run over the data", function()
+test("fit accepts a model without trainable weights", function()
   local model, x, y = linear(), line(8)
   model.layers[1].trainable = false
   local before = model:evaluate(x, y, quiet).loss
   check.near(model:fit(x, y, quiet).history.loss[1], before, 1e-6)
 end)
 
-test("a learning rate changed by a callback acts under jit", function()
+test("a learning rate changed by a callback takes effect in compiled steps", function()
   local x, y = line(16)
   local model = linear()
   local before
@@ -364,7 +364,7 @@ end)
 
 -- ---- one batch ----------------------------------------------------------------------------------
 
-test("train_on_batch is one step of fit", function()
+test("train_on_batch gives the numbers of one step of fit", function()
   local x, y = classes(12)
   local a, b = classifier(), classifier()
   local h = a:fit(x, y, with { shuffle = false, batch_size = 12 })
@@ -505,7 +505,7 @@ fails("class_weight with targets that are no classes is an error", "fit: class_w
   linear():fit(mgpu.zeros { 2, 2 }, { 1, 0.5 }, with { class_weight = { [0] = 1 } })
 end)
 
-test("a weighted metric that is called as an unweighted one is named apart", function()
+test("a weighted metric with the name of an unweighted one gets another name", function()
   local model = linear { metrics = { "mae" }, weighted_metrics = { "mae", "mse" } }
   local h = model:fit({ { 1, 2 }, { 1, 2 } }, { 2, 0 }, with { sample_weight = { 1, 0 } }).history
   check.near({ h.mae[1], h.weighted_mae[1], h.mse[1] }, { 1, 2, 4 }, 1e-6)

@@ -1,4 +1,4 @@
--- mgpu.set_floatx "float64": every model of the zoo trains on ref (API.md, Conventions).
+-- mgpu.set_floatx "float64": every model of mgpu.models trains in float64 on the reference device.
 
 local check = require "check"
 local mgpu = require "mgpu"

@@ -1,5 +1,6 @@
--- Batch normalisation between a relu and convolutions without padding goes into these: the same numbers
--- and gradients as with the normalised image, which is made where anybody else reads it.
+-- Folding of batch normalisation: between a relu and convolutions without padding it is folded into the
+-- convolutions' weights. Numbers and gradients must be those with the normalised image, which is
+-- computed only where another op reads it.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -7,8 +8,8 @@ local mgpu = require "mgpu"
 
 local test = check.test
 local ops = core.ops
--- Sums of some hundred products in another order; in float32 those of dy * x cancel to those of
--- dy * (x - mean).
+-- Sums of some hundred products in another order. In float32 there is cancellation besides: the folded
+-- gradient is a sum of dy * x from which the part of the mean is subtracted.
 local TOLERANCE = { { "float64", 1e-12 }, { "float32", 2e-5 } }
 
 local function uniform(shape, low, high, dtype)
@@ -17,7 +18,8 @@ local function uniform(shape, low, high, dtype)
   return t
 end
 
--- relu, batch normalisation with the batch's moments, convolutions of the options in `convs`.
+-- The loss of relu, batch normalisation with the batch's moments, and convolutions with the options in
+-- `convs`. o.signed leaves out the relu; o.kept makes another op read the normalised image.
 local function network(v, convs, o)
   local x = ops.conv2d(v.x, v.w0, {})
   if not o.signed then x = ops.relu(x) end
@@ -32,7 +34,7 @@ local function network(v, convs, o)
   return loss
 end
 
--- |a - b| <= tolerance * |b|, both by their largest elements.
+-- The largest |a - b| is at most tolerance times the largest |b|.
 local function near(a, b, tolerance)
   check.near((a - b):abs():max():item(), 0, tolerance * b:abs():max():item())
 end
@@ -47,7 +49,7 @@ local function variables(dtype, groups, rows)
     w = uniform({ 3, 2, 6 / (groups or 1), 8 }, -1, 1, dtype), b = uniform({ 8 }, -1, 1, dtype) }
 end
 
--- The loss and its gradients, and the plan.
+-- The loss with its gradients, and the text of the plan.
 local function step(convs, o)
   local fixed, list, held = variables(o.dtype, convs[1].groups, o.rows), {}, {}
   for i, name in ipairs(NAMES) do list[i] = core.variable(fixed[name], { name = name }) end
@@ -75,7 +77,7 @@ local CONVS = {
 }
 
 for name, convs in pairs(CONVS) do
-  test("convolutions that read it take it in: " .. name, function()
+  test("batch normalisation is folded into the convolutions that read it: " .. name, function()
     for _, entry in ipairs(TOLERANCE) do
       local dtype, tolerance = unpack(entry)
       if dtype == "float32" and mgpu.precision() ~= "fast" then break end
@@ -95,15 +97,15 @@ for name, convs in pairs(CONVS) do
   end)
 end
 
-test("it stays where the formulas do not hold, or cancel", function()
-  check.truthy(folds({ {} }, { dtype = "float64" }), "the case itself")
+test("batch normalisation is not folded where that would be wrong or inaccurate", function()
+  check.truthy(folds({ {} }, { dtype = "float64" }), "the plain case is folded")
   check.falsy(folds({ { pads = { 1, 0, 0, 0 } } }, { dtype = "float64" }), "padding")
   check.falsy(folds({ {}, { pads = { 1, 1, 1, 1 } } }, { dtype = "float64" }), "padding in one of two")
   check.falsy(folds({ { groups = 2 } }, { dtype = "float64" }), "groups")
   check.falsy(folds({ {} }, { dtype = "float64", signed = true }), "no relu")
-  check.falsy(folds({ {} }, { dtype = "float64", kept = true }), "read by others")
-  check.falsy(folds({ {} }, { dtype = "float16" }), "halves")
-  check.falsy(folds({ {} }, { dtype = "float64", rows = 1 }), "more weights than image")
+  check.falsy(folds({ {} }, { dtype = "float64", kept = true }), "read by another op")
+  check.falsy(folds({ {} }, { dtype = "float16" }), "16-bit floats")
+  check.falsy(folds({ {} }, { dtype = "float64", rows = 1 }), "more weights than image elements")
   local before = mgpu.precision()
   mgpu.precision "highest"
   local folded = folds({ {} }, { dtype = "float32" })
@@ -111,7 +113,7 @@ test("it stays where the formulas do not hold, or cancel", function()
   check.falsy(folded, "highest precision")
 end)
 
-test("statistics that were learned go in as well", function()
+test("batch normalisation by learned statistics is folded, too", function()
   local v = variables "float64"
   local mean, variance = uniform({ 6 }, 0, 1, "float64"), uniform({ 6 }, 0.5, 2, "float64")
   local function predict(keep)
@@ -125,12 +127,12 @@ test("statistics that were learned go in as well", function()
     return z, run:dump()
   end
   local folded, plan = predict(false)
-  check.falsy(plan:find "batch_norm", "a pass of its own")
+  check.falsy(plan:find "batch_norm", "a separate batch_norm step")
   local whole = predict(true)
   near(folded, whole, 1e-12)
 end)
 
--- Predicting relu(batch_norm(product(x))); where somebody else reads the product that is not folded.
+-- Predicts relu(batch_norm(product(x))). With `keep` the product is a result, too, so it is not folded.
 local function predict(product, v, keep)
   local run = mgpu.jit(function(x, m)
     local y = product(x)
@@ -141,16 +143,17 @@ local function predict(product, v, keep)
   return z:to "float64", run:dump()
 end
 
-test("products of halves are left alone in the highest precision", function()
+test("16-bit products are not folded at precision highest", function()
   local v, before = variables "bfloat16", mgpu.precision()
   mgpu.precision "highest"
   local _, plan = predict(function(x) return ops.conv2d(x, v.w0, {}) end, v, false)
   mgpu.precision(before)
-  check.truthy(plan:find "batch_norm", "a pass of its own")
+  check.truthy(plan:find "batch_norm", "a separate batch_norm step")
 end)
 
-test("a product that only normalisation reads is made normalised, and relu with it", function()
-  local halves = mgpu.precision() == "fast" and { bfloat16 = 1.6e-2, float16 = 2e-3 } or {} -- one rounding more
+test("a product that only normalisation reads is computed normalised, with the relu", function()
+  -- 16-bit: the unfolded product is rounded once more, to 8 and 11 bits
+  local halves = mgpu.precision() == "fast" and { bfloat16 = 1.6e-2, float16 = 2e-3 } or {}
   for dtype, tolerance in pairs { float64 = 1e-12, bfloat16 = halves.bfloat16, float16 = halves.float16 } do
     local v = variables(dtype)
     local dense, bias = uniform({ 4, 6 }, -1, 1, dtype), uniform({ 6 }, -1, 1, dtype)
@@ -160,15 +163,15 @@ test("a product that only normalisation reads is made normalised, and relu with 
       matmul = function(x) return ops.matmul(x:reshape { 216, 4 }, dense) end,
     } do
       local folded, plan = predict(product, v, false)
-      check.falsy(plan:find "batch_norm", name .. ": a pass of its own")
-      check.truthy(plan:find "relu=1", name .. ": relu in the product")
+      check.falsy(plan:find "batch_norm", name .. ": a separate batch_norm step")
+      check.truthy(plan:find "relu=1", name .. ": the relu is an epilogue of the product")
       local whole = predict(product, v, true)
       near(folded, whole, tolerance)
     end
   end
 end)
 
--- What a layer and the normalisation of it by learned statistics predict.
+-- The prediction of a layer followed by batch normalisation with learned statistics.
 local function predicted(policy, product)
   local L = mgpu.layers
   mgpu.seed(6)
@@ -183,7 +186,7 @@ local function predicted(policy, product)
   return model:predict(uniform({ 3, 9, 9, 4 }, -1, 1, "float32"), { verbose = 0 }):to "float32"
 end
 
-test("models of halves predict as those of float32 do, to rounding", function()
+test("16-bit models predict the numbers of float32 models, to rounding", function()
   for _, product in ipairs { "Conv2D", "Dense" } do
     local whole = predicted("float32", product)
     for policy, tolerance in pairs { mixed_bfloat16 = 2e-2, mixed_float16 = 3e-3 } do -- products of rounded numbers
@@ -192,7 +195,7 @@ test("models of halves predict as those of float32 do, to rounding", function()
   end
 end)
 
--- Weights after three steps of 10 rows; 1, 3 and 4 devices share them unevenly.
+-- The weights after three steps of 10 rows, which 3 and 4 devices share unevenly.
 local function trained(devices)
   local L = mgpu.layers
   mgpu.seed(9)
@@ -211,7 +214,7 @@ local function trained(devices)
   return weights
 end
 
-test("devices that share a batch fold alike", function()
+test("training with folding gives the same weights on 1 to 4 devices", function()
   local kind = core.default_device():match "^%a+"
   local one = trained { kind .. ":0" }
   for _, n in ipairs { 2, 3, 4 } do

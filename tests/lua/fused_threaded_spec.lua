@@ -14,14 +14,14 @@ local UNARY = { "neg", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal", "
 local BINARY = { "add", "sub", "mul", "div", "pow", "mod", "floordiv", "maximum", "minimum", "atan2", "gt", "ge",
   "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_xor" }
 
--- Elements of a and b that differ.
+-- The number of elements in which a and b differ.
 local function different(a, b)
   local function both(test_of) return ops.logical_and(test_of(a), test_of(b)) end
   local same = ops.logical_and(ops.eq(a, b), ops.eq(1 / a, 1 / b))
   return ops.sum(ops.cast(ops.logical_not(ops.logical_or(same, both(ops.isnan))), { dtype = "int32" })):item()
 end
 
-test("every operation after every other", function()
+test("every pair of operations gives the same bits fused and one at a time", function()
   local strange = { 0, -0.0, 1, -1, 1e-45, -1e-45, 1e-38, 3e38, -3e38, 1 / 0, -1 / 0, 0 / 0 }
   local left, right = {}, {}
   for i = 1, 12 * 12 do left[i], right[i] = strange[(i - 1) % 12 + 1], strange[math.ceil(i / 12)] end
@@ -50,7 +50,7 @@ test("every operation after every other", function()
   end
 end)
 
--- A row of operations: each takes an operand or an earlier result, or two.
+-- A random chain of operations; each takes one or two inputs, which are operands or earlier results.
 local function random_recipe(random, length)
   local recipe = {}
   for i = 1, length do
@@ -63,7 +63,8 @@ local function random_recipe(random, length)
   return recipe
 end
 
--- The results of a recipe; operands are numbered -1, -2 ... (0: the last).
+-- The results of a chain. An entry's positive numbers name earlier results; -1, -2 ... name operands, and
+-- 0 the first operand.
 local function follow(recipe, operands, each)
   local results = {}
   for i, entry in ipairs(recipe) do
@@ -75,7 +76,7 @@ local function follow(recipe, operands, each)
   return results
 end
 
-test("rows of operations over operands of all kinds", function()
+test("random chains over operands of all kinds give the same bits", function()
   local random = math.random
   math.randomseed(11)
   mgpu.seed(11)
@@ -102,8 +103,9 @@ test("rows of operations over operands of all kinds", function()
   end
 end)
 
--- As an optimizer does it: read after written in another place, several outputs, over several tiles.
-test("what is written in place", function()
+-- As in an optimizer's update: several outputs over several tiles, one written over an input that other
+-- operations read.
+test("a chain that writes over its inputs gives the same bits", function()
   mgpu.seed(12)
   for _, n in ipairs { 10, 64, 4096, 4097, 50000 } do
     local start = { mgpu.rand { n }, mgpu.rand { n }, mgpu.rand { n } }
@@ -129,8 +131,8 @@ test("what is written in place", function()
   end
 end)
 
--- Larger than the last cache: stored past it, by one operation or by several; then parts that are not.
-test("what goes past the caches", function()
+-- Results larger than the last-level cache are written with non-temporal stores; smaller ones are not.
+test("results with non-temporal stores have the same bits", function()
   mgpu.seed(13)
   local n, half = 3000017, 1500000
   local a, b = mgpu.rand { n } - 0.5, mgpu.rand { n }

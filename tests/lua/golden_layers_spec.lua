@@ -1,4 +1,5 @@
--- Layers and activations against Keras's numbers (tests/golden/layers, more_layers, activations).
+-- Layers and activations compared with Keras: the golden sets layers, more_layers, conv_layers and
+-- activations (tests/README.md). golden/comparing.lua has the tolerances.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -8,8 +9,8 @@ local near, from_one = comparing.near, comparing.from_one
 
 local test = check.test
 
--- Output, gradient of the input, gradients of the weights for an upstream gradient. penalties(), if
--- given, returns scalars that count in what the gradients are of.
+-- Calls the layer or function on x; returns the output, the gradients of the input and of the weights,
+-- and the sum of penalties(), if given. The gradients are those of sum(y * upstream) + the penalties.
 local function gradients(call, x, upstream, weights, penalties)
   local input, y, penalty = mgpu.variable(x), nil, nil
   local _, grads = mgpu.value_and_grad(function()
@@ -97,7 +98,7 @@ tests_of("embedding", more.embeddings, compare_embedding)
 
 local golden = load_golden "activations"
 
--- Axes counted from 0 as axes counted from 1: the only argument of these.
+-- Activations whose only argument is an axis; the golden set counts it from 0, mgpu from 1.
 local ALONG = { softmax = true, log_softmax = true, glu = true, sparsemax = true }
 
 local function compare_activation(case, setting)
@@ -118,7 +119,7 @@ for _, case in ipairs(golden.cases) do
     function() comparing.in_all_settings(compare_activation, case) end)
 end
 
--- The numbers of a list whose place is that of an edge of at most `most`.
+-- The numbers of a list that belong to the edges of a magnitude of at most `most`.
 local function within(most, list)
   local kept = {}
   for i, x in ipairs(golden.edges) do
@@ -130,7 +131,8 @@ end
 for _, case in ipairs(golden.edge_cases) do
   test(("activation %s far from 0 and close to it"):format(case.name), function()
     local fn = mgpu.activations.get(case.name)
-    -- both sides compute in double; float32 has 24 bits, and e^700 does not fit into it
+    -- float64: both sides compute in double. float32: a few units in the last of 24 bits; beyond e^40
+    -- its numbers overflow.
     for dtype, how in pairs { float64 = { 700, 1e-10 }, float32 = { 40, 2e-6 } } do
       local x = mgpu.tensor(within(how[1], golden.edges), { dtype = dtype })
       local y, grads = gradients(fn, x, function() return 1 end, {})

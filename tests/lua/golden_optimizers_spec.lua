@@ -1,5 +1,5 @@
--- Every optimizer takes the steps of Keras (tests/golden/optimizers.lua): in float64 eager and under jit,
--- in float32, and continued from a configuration and state.
+-- Every optimizer takes the steps of Keras (golden set optimizers): in float64, eagerly and compiled, in
+-- float32, and continued from a saved configuration and state.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -20,7 +20,7 @@ local function described(case)
   return ("%s {%s}"):format(case.optimizer, table.concat(parts, ", "))
 end
 
--- The golden tensors of a salt.
+-- The tensors of the set's shapes by the recipes salt, salt + 1 ...
 local function tensors(salt, scale, dtype)
   local list = {}
   for k, shape in ipairs(golden.shapes) do
@@ -45,7 +45,8 @@ local function flat(variables)
   return list
 end
 
--- Steps from .. to (from 0) with the golden gradients; step_of makes the step of apply.
+-- Applies the golden gradients of the steps from .. to, counted from 0. step_of, if given, wraps the
+-- function that applies a step.
 local function steps(opt, variables, dtype, from, to, step_of)
   local function step(...) opt:apply({ ... }, variables) end
   if step_of then step = step_of(step) end
@@ -54,7 +55,7 @@ local function steps(opt, variables, dtype, from, to, step_of)
   end
 end
 
--- The variables after the case's steps, and what finalize_variable_values makes of them.
+-- The variables after all steps of the case, then after finalize_variable_values, and the optimizer.
 local function optimized(case, dtype, step_of)
   local opt, variables = optimizers[case.optimizer](case.args), variables_of(dtype)
   steps(opt, variables, dtype, 0, golden.steps - 1, step_of)
@@ -70,7 +71,7 @@ for i, case in ipairs(golden.cases) do
     check.near(final, case.final, 1e-12)
     check.near(finalized, case.finalized or case.final, 1e-12)
   end)
-  test(name .. "is the same under jit and near it in float32", function()
+  test(name .. "takes the same steps compiled, and near ones in float32", function()
     local final, finalized = optimized(case, "float64")
     local traces = {}
     local jitted, jit_finalized = optimized(case, "float64", function(step)
@@ -89,7 +90,7 @@ end
 test("every optimizer has golden numbers", function()
   local seen = {}
   for _, case in ipairs(golden.cases) do seen[case.optimizer] = true end
-  seen.LossScaleOptimizer = true -- its own are in mixed_precision_spec
+  seen.LossScaleOptimizer = true -- loss_scale_spec has its golden numbers
   for _, name in ipairs(optimizers()) do
     if name:match "^%u" then check.truthy(seen[name], name) end
     check.truthy(optimizers[name].new, name)
@@ -97,7 +98,7 @@ test("every optimizer has golden numbers", function()
   check.equal(optimizers.adamw, optimizers.AdamW)
 end)
 
-test("configuration and state, through JSON, continue every golden case where it was", function()
+test("an optimizer made from configuration and state continues every golden case", function()
   for i, case in ipairs(golden.cases) do
     local opt, variables = optimizers[case.optimizer](case.args), variables_of "float64"
     steps(opt, variables, "float64", 0, 4)

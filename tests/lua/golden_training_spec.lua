@@ -1,5 +1,5 @@
--- The numbers of Keras on TensorFlow: gradients, loss curves, losses
--- (tests/golden). Optimizers: optimizers_spec; schedules: schedules_spec.
+-- Training compared with Keras: gradients and loss curves of networks, losses and accuracies.
+-- golden_optimizers_spec has the optimizers, schedules_spec the schedules.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -51,7 +51,7 @@ local function seed_network(golden, filters, dense)
   return model
 end
 
--- Losses of train_on_batch, step by step.
+-- The losses of train_on_batch at each step.
 local function curve(model, golden, device)
   model:compile { optimizer = mgpu.optimizers.RMSprop { learning_rate = golden.learning_rate },
     loss = "categorical_crossentropy", devices = device }
@@ -60,7 +60,8 @@ local function curve(model, golden, device)
   return losses
 end
 
-test("the seed's network: loss and gradients of step 1 in float32", function()
+-- float32 against float64: the set's f32_deviation says that Keras's own gradients are up to 1e-3 away.
+test("mnist_cnn has Keras's loss and gradients in the first step, in float32", function()
   local golden = load_golden "mnist_cnn_gradients"
   local model = seed_network(golden, { 32, 256, 128 }, 128)
   local x, y = batch(golden, 0)
@@ -80,7 +81,7 @@ test("the seed's network: loss and gradients of step 1 in float32", function()
   end
 end)
 
-test("a narrow copy's loss curve over 20 RMSprop steps in float64", function()
+test("a narrow mnist_cnn has Keras's loss curve over 20 RMSprop steps in float64", function()
   local golden = load_golden "narrow_cnn_curve"
   in_float64(function()
     local model = seed_network(golden, golden.filters, golden.dense)
@@ -91,7 +92,7 @@ test("a narrow copy's loss curve over 20 RMSprop steps in float64", function()
   end)
 end)
 
-test("LeNet-5's loss curve over 12 RMSprop steps in float32", function()
+test("LeNet-5 has Keras's loss curve over 12 RMSprop steps in float32", function()
   local golden = load_golden "lenet5_curve"
   local model = mgpu.models.lenet5 { input_shape = golden.input_shape, classes = golden.classes }
   model(mgpu.zeros { 1, unpack(golden.input_shape) })
@@ -122,7 +123,7 @@ local function truth_of(case)
   return shaped(case.y_true, case.y_true_shape, ids and "int32" or "float64")
 end
 
--- The loss, its gradient and the values of the samples, as tensors.
+-- The loss, its gradient and the values of the samples as tensors.
 local function evaluated(loss, y, p, weights)
   local variable = mgpu.variable(p)
   local value, grads = mgpu.value_and_grad(function()
@@ -131,7 +132,7 @@ local function evaluated(loss, y, p, weights)
   return value, grads[1]:reshape { -1 }, loss.per_sample(y, p)
 end
 
--- 1 - 1e-7 is no float32: where clipped probabilities decide, there is nothing to compare.
+-- float32 cannot represent the clipping limit 1 - 1e-7, so losses of clipped probabilities differ there.
 local function is_clipped(case)
   for _, p in ipairs(case.y_pred) do
     if p == 1 then return true end
@@ -139,7 +140,7 @@ local function is_clipped(case)
 end
 
 local function check_loss(case, dtype, tolerance)
-  if case.args.axis == 1 then case.args.axis = 2 end -- counted from 1
+  if case.args.axis == 1 then case.args.axis = 2 end -- Keras counts axes from 0, mgpu from 1
   local loss, y = mgpu.losses[case.loss].new(case.args), truth_of(case)
   local p = shaped(case.y_pred, { golden_losses.samples, golden_losses.classes }, dtype)
   local weights = shaped(golden_losses.sample_weight, { golden_losses.samples }, dtype)

@@ -1,11 +1,11 @@
--- What gradients flow through.
+-- Gradients through jitted functions, models, copies and moves between devices.
 
 local check = require "check"
 local mgpu = require "mgpu"
 
 local test = check.test
 
--- The gradient of fn(...), a number, with respect to the variable v.
+-- The gradient of the scalar fn(...) with respect to the variable v.
 local function gradient(fn, v, ...)
   local _, grads = mgpu.value_and_grad(fn, { v })(...)
   return grads[1]
@@ -16,13 +16,13 @@ test("a jitted function is traced through while a gradient is taken", function()
   local f = mgpu.jit(function(x) return v * x end)
   local x = mgpu.tensor { 3, 4 }
   check.equal(gradient(function(t) return (f(t) + v):sum() end, v, x), { 4, 5 })
-  f(x) -- a plan that is there already changes nothing
+  f(x) -- an existing plan must not change the gradient
   check.equal(gradient(function(t) return (f(t) + v):sum() end, v, x), { 4, 5 })
   check.equal(mgpu.grad(mgpu.jit(function(t) return (t * t):sum() end))(x), { 6, 8 })
   check.equal(f:plans(), 1)
 end)
 
-test("jit and gradients lie in each other to any depth", function()
+test("jit and gradients can be nested to any depth", function()
   local v, x = mgpu.variable { 1, 2 }, mgpu.tensor { 3, 4 }
   local f = mgpu.jit(function(t) return v * v * t end)
   local function slope(t) return gradient(function() return f(t):sum() end, v) end -- 2 v t
@@ -35,7 +35,7 @@ test("jit and gradients lie in each other to any depth", function()
   check.equal(mgpu.grad(mgpu.jit(function(t) return cube(t):sum() end))(x), { 18, 24 })
 end)
 
-test("what a jitted function assigns in a gradient is assigned once a call", function()
+test("a jitted function inside a gradient assigns its variables once for each call", function()
   local v, count = mgpu.variable { 1, 2 }, mgpu.variable(0)
   local f = mgpu.jit(function(x)
     count:assign(count + 1)
@@ -54,7 +54,7 @@ test("an error in a jitted function in a gradient is raised unchanged", function
   check.equal(f(mgpu.ones { 7 }):shape(), { 7 })
 end)
 
-test("a model predicts, evaluates and trains on any devices while a gradient is taken", function()
+test("a model predicts, evaluates and trains on any devices inside a gradient", function()
   local L = mgpu.layers
   for _, devices in ipairs { { "cpu:0" }, { "cpu:0", "cpu:1" } } do
     local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, use_bias = false, kernel_initializer = "ones" } }
@@ -67,7 +67,7 @@ test("a model predicts, evaluates and trains on any devices while a gradient is 
   end
 end)
 
-test("clone and to pass the gradient, back to where it came from", function()
+test("clone and to pass the gradient back to the device of their input", function()
   local v = mgpu.variable(3)
   local function both(fn) return gradient(function() return v:square() + fn(v:square()) end, v):item() end
   check.equal(both(function(t) return t:clone() end), 12)
@@ -78,12 +78,12 @@ test("clone and to pass the gradient, back to where it came from", function()
   check.equal(mgpu.grad(function(x) return grad(x):sum() end)(mgpu.tensor { 3, 4 }), { 2, 2 })
 end)
 
-test("data that no gradient is asked for moves freely in a gradient", function()
+test("tensors without a gradient can move between devices inside a gradient", function()
   local data, v = mgpu.tensor { 5, 6 }, mgpu.variable { 1, 2 }
   check.equal(gradient(function() return (v * data:to "ref:1":to(v:device()):clone()):sum() end, v), { 5, 6 })
 end)
 
-test("inside mgpu.jit clone is the value itself, and moving says what to do", function()
+test("inside mgpu.jit clone returns its input, and a move is an error with the remedy", function()
   local v = mgpu.variable(3)
   local step = mgpu.jit(function() return gradient(function() return v:square():clone() end, v) end)
   check.equal(step():item(), 6)

@@ -1,6 +1,6 @@
--- float16 and bfloat16 on the cpu device: how numbers become halves, and that what has no kernel of its
--- own for them runs in float32 and not on the reference kernels. Each op's values are in tests/ops, what
--- layers do with policies in mixed_precision_spec.
+-- float16 and bfloat16 ("halves") on the cpu device: the rounding of float32 to them, and that ops without
+-- a 16-bit kernel run in float32 kernels and not in the reference kernels. tests/ops tests the values of
+-- each op, mixed_precision_spec the policies of layers.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -10,36 +10,37 @@ local mgpu = require "mgpu"
 local test = check.test
 local ops = core.ops
 local HALVES = { "float16", "bfloat16" }
-local TOLERANCE = { float16 = 2e-3, bfloat16 = 1.6e-2 } -- two roundings of 11 and of 8 bits
+local TOLERANCE = { float16 = 2e-3, bfloat16 = 1.6e-2 } -- two roundings, to 11 and to 8 bits
 
 local function skip_without_cpu()
   if not core.default_device():match "^cpu" then check.skip "no cpu plug-in" end
 end
 
--- Elements of a and b that differ: NaN for NaN, and zeros of the same sign.
+-- The number of elements in which a and b differ. NaN equals NaN; zeros must have the same sign.
 local function different(a, b)
   local both = ops.logical_and(ops.isnan(a), ops.isnan(b))
   local same = ops.logical_or(both, ops.logical_and(ops.eq(a, b), ops.eq(1 / a, 1 / b)))
   return (1 - ops.cast(same, { dtype = "float32" })):sum():item()
 end
 
--- Every sign, exponent and leading mantissa of float32, with what decides how they are rounded.
+-- float32 numbers of every sign, exponent and leading mantissa, with the trailing bits that decide the
+-- direction of rounding.
 local function telling_numbers()
   local bits, list = ffi.new "union { uint32_t u; float f; }", {}
   for high = 0, 0xffff do
     for _, low in ipairs { 0, 1, 0x0fff, 0x1000, 0x1001, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff } do
       bits.u = high * 65536 + low
-      local is_number = bits.f == bits.f -- other NaN than Lua's own are no numbers to it
+      local is_number = bits.f == bits.f -- LuaJIT must not see NaN with other bits than its own
       list[#list + 1] = is_number and tonumber(bits.f) or 0 / 0
     end
   end
-  list[#list + 1] = 65519.996 -- beyond the last whole vector
+  list[#list + 1] = 65519.996 -- one more element than fits whole vector registers
   list[#list + 1] = 65520
   list[#list + 1] = -1 / 0
   return list
 end
 
-test("float32 becomes a half as on ref, and back", function()
+test("float32 is rounded to 16 bits and widened again as on ref", function()
   skip_without_cpu()
   local numbers = telling_numbers()
   local x = mgpu.tensor(numbers)
@@ -56,7 +57,7 @@ end)
 
 -- ---- in float32 -----------------------------------------------------------------------------------
 
--- Convolutions by Winograd's algorithm, which wants blocked images, and one that wants none.
+-- Convolutions by Winograd's algorithm, which needs images in a blocked layout, and one by another.
 local function network(device, dtype)
   local function uniform(shape, ordinal)
     core.seed(ordinal)
@@ -90,7 +91,7 @@ local function flat(t, list)
   return list
 end
 
-test("convolutions and pools of halves in any layout, with their gradients", function()
+test("16-bit convolutions and pools in any memory layout have the numbers and gradients of ref", function()
   skip_without_cpu()
   for _, dtype in ipairs(HALVES) do
     local here, there = network(core.default_device(), dtype), network("ref:0", dtype)
@@ -98,13 +99,13 @@ test("convolutions and pools of halves in any layout, with their gradients", fun
       local got, expected, top = flat(here[i], {}), flat(there[i], {}), 0
       for _, v in ipairs(expected) do top = math.max(top, math.abs(v)) end
       check.truthy(top > 0, "values")
-      -- a gradient comes through four rounded layers
+      -- a gradient is rounded in each of four layers
       check.near(got, expected, 4 * TOLERANCE[dtype] * top)
     end
   end
 end)
 
-test("nothing of a model of halves is left to the reference kernels", function()
+test("a 16-bit model does not fall back to the reference kernels", function()
   skip_without_cpu()
   local script = check.path "halves.lua"
   check.write(script, [[

@@ -1,4 +1,4 @@
--- Initializers: moments and bounds as Keras's formulas say (tests/golden/initializers), seeds.
+-- Initializers: mean, deviation and bounds as in Keras (golden set initializers), and seeds.
 
 local check = require "check"
 local load_golden = require "golden.load"
@@ -16,7 +16,7 @@ local function moments(t)
   return mean, math.sqrt(math.max(0, (t * t):mean():item() - mean * mean))
 end
 
--- Mean and deviation of n draws: 6 deviations of the estimate.
+-- Mean and deviation of n draws must be within 6 standard errors of the expected ones.
 local function compare(case)
   local t = make(case)
   check.equal(t:shape(), case.shape)
@@ -44,7 +44,7 @@ test("identity is gain times the unit matrix", function()
   check.equal(mgpu.initializers.identity { 3 } ({ 2, 3 }, "float32"), { { 3, 0, 0 }, { 0, 3, 0 } })
 end)
 
-test("an initializer with a seed always draws the same and leaves the program's state alone",
+test("an initializer with a seed always draws the same and does not use the program's generator",
   function()
     mgpu.seed(5)
     local before = mgpu.rng_state()
@@ -54,7 +54,7 @@ test("an initializer with a seed always draws the same and leaves the program's 
     check.equal(mgpu.rng_state(), before)
   end)
 
-test("the same program seed gives the same weights, another seed others", function()
+test("the same mgpu.seed gives the same weights, another seed different ones", function()
   local function kernel(seed)
     mgpu.seed(seed)
     local layer = mgpu.layers.Dense { 3, name = "same" }
@@ -66,7 +66,7 @@ test("the same program seed gives the same weights, another seed others", functi
   check.truthy(kernel(2)[1][1] ~= first[1][1])
 end)
 
-test("class names, functions and configurations name initializers too", function()
+test("an initializer can be a class name, a function or a configuration", function()
   check.equal(mgpu.initializers.Ones {} ({ 2 }), { 1, 1 })
   local layer = mgpu.layers.Dense { 2, kernel_initializer = function(shape, dtype)
     return mgpu.full(shape, 7, { dtype = dtype })

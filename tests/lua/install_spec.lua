@@ -1,4 +1,4 @@
--- Where the library can be used from: a stock luajit, an installed prefix, another folder.
+-- The library works from a stock luajit, from an installed prefix, and from another working directory.
 
 local check = require "check"
 local test = check.test
@@ -20,7 +20,7 @@ local function train_script()
   return path
 end
 
--- The folder of the build under test: that of the program.
+-- The folder of the program, which holds the build under test.
 local build = check.program:match "^(%S*)/mgpulua" or "build"
 
 test("a stock luajit requires mgpu and trains", function()

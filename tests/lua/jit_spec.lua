@@ -1,4 +1,4 @@
--- mgpu.jit: what is part of a signature, what a plan gives back, what is refused.
+-- mgpu.jit: the signature that decides which plan a call uses, results, retracing, and errors.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -45,7 +45,7 @@ test("a jitted function inside another and gradients inside a trace work", funct
   check.equal(square:plans(), 0)
 end)
 
-test("a plan is for the precision, the determinism and the device that new tensors get", function()
+test("precision, determinism and the default device are part of the signature", function()
   local f = mgpu.jit(function() return mgpu.ones { 2 } end)
   f()
   local function traces_anew(change, back)
@@ -71,12 +71,12 @@ local mgpu = require "mgpu"
 local f = mgpu.jit(function(x, n) return x + n end)
 local x = mgpu.tensor { 1 }
 for n = 1, 70 do assert(f(x, n):item() == 1 + n) end
-print(f:plans(), f(x, 1):item()) -- the first was dropped, and is made again
+print(f:plans(), f(x, 1):item()) -- the oldest plan was dropped and is made again
 ]])
-  check.matches(check.run(check.program .. " " .. script), "64\t2\n") -- it warns, too
+  check.matches(check.run(check.program .. " " .. script), "64\t2\n") -- after a warning
 end)
 
-test("another tensor or variable in the place of an upvalue is followed", function()
+test("a jitted function sees that an upvalue holds another tensor or variable", function()
   local s, v, x = mgpu.tensor { 2 }, mgpu.variable { 3 }, mgpu.ones { 1 }
   local f = mgpu.jit(function(t) return t * s + v end)
   check.equal(f(x), { 5 })
@@ -84,9 +84,9 @@ test("another tensor or variable in the place of an upvalue is followed", functi
   check.equal(f(x), { 8 })
   v = mgpu.variable { 4 }
   check.equal(f(x), { 9 })
-  v:assign { 1 } -- its value is no part of the plan
+  v:assign { 1 } -- a variable's value is no part of the signature
   check.equal({ f(x):item(), f(x):item(), f:plans() }, { 6, 6, 3 })
-  for i = 1, 7 do -- no address of one that is gone is taken for it
+  for i = 1, 7 do -- a new tensor at the address of a freed one must not be taken for that one
     s = nil
     collectgarbage()
     s = mgpu.tensor { i }
@@ -94,7 +94,7 @@ test("another tensor or variable in the place of an upvalue is followed", functi
   end
 end)
 
-test("what a trace leaves in an upvalue does not make it trace again", function()
+test("an upvalue that the trace itself sets does not cause a retrace", function()
   local last
   local f = mgpu.jit(function(x)
     last = x * 2
@@ -104,7 +104,7 @@ test("what a trace leaves in an upvalue does not make it trace again", function(
   check.equal({ f:plans(), last ~= nil }, { 1, true })
 end)
 
-test("trainable acts from the next call of a step on, and turning it back finds the plan again", function()
+test("trainable acts from the next step on, and restoring it finds the old plan again", function()
   local L = mgpu.layers
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 2 }, L.BatchNormalization {}, L.Dense { 1 } }
   local opt, x, y = mgpu.optimizers.SGD { 0.1 }, mgpu.rand { 4, 2 }, mgpu.ones { 4, 1 }
@@ -117,7 +117,7 @@ test("trainable acts from the next call of a step on, and turning it back finds 
   end)
   local dense, norm = model.layers[1], model.layers[2]
   local watched = { dense.kernel, norm.gamma, norm.moving_mean }
-  local function changes() -- which of them a step changes
+  local function changes() -- whether a step changes each of the watched variables
     local before, list = {}, {}
     for i, v in ipairs(watched) do before[i] = v:value() end
     step(x, y)
@@ -129,7 +129,7 @@ test("trainable acts from the next call of a step on, and turning it back finds 
   check.equal(changes(), { true, true, true })
   dense.trainable = false
   check.equal(changes(), { false, true, true })
-  norm.trainable = false -- it normalises with the moving statistics then
+  norm.trainable = false -- now it normalises with the moving statistics
   check.equal(changes(), { false, false, false })
   dense.trainable, norm.trainable = true, true
   check.equal(changes(), { true, true, true })
@@ -155,8 +155,8 @@ for n = 1, 20 do rate = n g(mgpu.ones { 2 }) end
   check.equal(n, 2)
 end)
 
-test("MGPU_CHECK=retrace names the line that baked something in", function()
-  check.needs "cpu" -- ref makes the number in a step of its own
+test("MGPU_CHECK=retrace names the line at which a value became a constant of the plan", function()
+  check.needs "cpu" -- ref makes the number in a separate step
   local script = check.path "baked.lua"
   check.write(script, [[
 local mgpu = require "mgpu"
@@ -175,7 +175,7 @@ print(pcall(f, mgpu.ones { 2 }))
   check.falsy(check.run(check.program .. " " .. script):find "another plan")
 end)
 
-test("MGPU_CHECK=retrace finds a tensor or variable from a field that is another one", function()
+test("MGPU_CHECK=retrace finds a field that holds another tensor or variable than before", function()
   local script = check.path "field.lua"
   check.write(script, [[
 local mgpu = require "mgpu"
@@ -197,7 +197,7 @@ print(pcall(f, x))
   check.equal(n, 2, output)
 end)
 
-test("item, totable and print inside a traced function are refused or harmless", function()
+test("inside a traced function item and totable are refused, and print is harmless", function()
   local x = mgpu.tensor { 1, 2 }
   check.raises(function() mgpu.jit(function(v) return v:totable() end)(x) end,
     "jit_spec.lua:%d+: totable: not available inside mgpu.jit", "usage")
@@ -213,7 +213,7 @@ test("an error in the function is raised unchanged and closes the trace", functi
   check.falsy(core.tracing())
 end)
 
-test("what cannot be an argument or a result is refused", function()
+test("arguments and results of other types are refused", function()
   local f = mgpu.jit(function(x) return x end)
   check.raises(function() f(print) end, "argument 1 is a function", "usage")
   check.raises(function() f(mgpu.ones { 1 }, ("x"):rep(5000)) end, "too long", "usage")
@@ -225,8 +225,8 @@ test("what cannot be an argument or a result is refused", function()
   check.truthy(not pcall(mgpu.jit(function() return circle end)))
 end)
 
-test("what is fused never waits for itself", function()
-  -- e and l go together, p and q too; but q needs e by way of the sum, and l needs p
+test("fusion never makes two groups that need each other", function()
+  -- e and l could be fused, p and q too; but q needs e by way of the sum, and l needs p: a cycle
   local function f(x, s)
     local e = x * 2
     local r = e:sum()
@@ -240,8 +240,8 @@ test("what is fused never waits for itself", function()
   check.equal({ r:item(), l:totable(), q:item() }, { 6, { 6, 8 }, 24 })
 end)
 
-test("a result that is another shape of a temporary can be used further on", function()
-  check.needs "cpu" -- runs what does not meet at the same time
+test("a result that is a reshaped temporary can be read by later steps", function()
+  check.needs "cpu" -- runs independent steps at the same time
   local n = 1000000
   local f = mgpu.jit(function(x)
     local r = (x * 2 + 1):reshape { 1000, n / 1000 }
@@ -254,7 +254,7 @@ test("a result that is another shape of a temporary can be used further on", fun
   end
 end)
 
--- Parts of temporaries, of which one is written over where nobody reads it any more.
+-- Slices of temporaries, one of which is overwritten in place after its last use.
 local PARTS = [[
 local function f(x)
   local t = x * 2
@@ -271,7 +271,7 @@ local function values(...)
 end
 ]]
 
-test("parts of a temporary are read where they lie, and are not written over", function()
+test("slices of a temporary are views, and their memory is not overwritten too early", function()
   local f, values = assert(loadstring(PARTS .. "return f, values"))()
   for _, name in ipairs { "ref:0", "cpu:0" } do
     if name == "ref:0" or #mgpu.devices "cpu" > 0 then
@@ -286,7 +286,7 @@ test("parts of a temporary are read where they lie, and are not written over", f
   end
 end)
 
-test("a part that begins at an aligned place is no step", function()
+test("a slice that begins at an aligned address is a view, without a step of its own", function()
   check.needs "cpu"
   local path = check.path "script.lua"
   check.write(path, 'local mgpu = require "mgpu"\n' .. PARTS
@@ -294,5 +294,5 @@ test("a part that begins at an aligned place is no step", function()
   local out, status = check.run("MGPU_LOG=dispatch " .. check.program .. " " .. path)
   check.equal(status, 0)
   local _, n = out:gsub("cpu:0: slice", "")
-  check.equal(n, 2) -- those of some columns of two rows
+  check.equal(n, 2) -- the two slices of some columns are not contiguous, so they are copied
 end)

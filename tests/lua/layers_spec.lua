@@ -1,5 +1,5 @@
--- Layers: names, weights, input checks, data formats, own layers (API.md, Models).
--- Keras's numbers are in golden_layers_spec.
+-- Layers: names, weights, input checks, data formats, and user-defined layers. golden_layers_spec compares
+-- their numbers with Keras.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -18,7 +18,7 @@ test("layers are named as Keras numbers them", function()
   check.equal(L.Dense { 1, name = "own" }.name, "own")
 end)
 
-test("a layer makes its weights at the first use", function()
+test("a layer creates its weights at the first use", function()
   local layer = L.Dense { 3, name = "d" }
   check.equal(#layer:get_weights(), 0)
   check.equal(layer(mgpu.ones { 2, 5 }):shape(), { 2, 3 })
@@ -27,7 +27,7 @@ test("a layer makes its weights at the first use", function()
   check.equal({ layer:count_params() }, { 18, 18 })
 end)
 
-test("an input of the wrong rank or size is named", function()
+test("an input of the wrong rank or size is an error that names it", function()
   check.raises(function() L.Conv2D { 2, 3, name = "c" } (mgpu.ones { 2, 9 }) end,
     'Conv2D "c": the input must have 4 axes (batch, rows, columns, channels), got shape {None, 9}',
     "usage")
@@ -46,12 +46,12 @@ test("an input of the wrong rank or size is named", function()
   check.raises(function() conv(mgpu.ones { 1, 4, 4, 2 }) end, "built for 1", "usage")
 end)
 
-test("Reshape takes one -1", function()
+test("Reshape infers one size that is given as -1", function()
   check.equal(L.Reshape { 2, -1 } (mgpu.ones { 3, 8 }):shape(), { 3, 2, 4 })
   check.equal(L.Flatten {} (mgpu.ones { 3, 2, 4 }):shape(), { 3, 8 })
 end)
 
-test("channels_first gives what channels_last gives, permuted", function()
+test("channels_first gives the permuted result of channels_last", function()
   local x = mgpu.rand { 2, 5, 6, 3 }
   local first = x:permute { 1, 4, 2, 3 }
   local seeded = mgpu.initializers.he_normal { seed = 1 }
@@ -81,7 +81,7 @@ test("a batch normalization that is not trainable uses its moving statistics", f
   check.equal(layer.moving_mean, { 0, 0, 0 })
 end)
 
-test("set_weights checks every shape before it changes one", function()
+test("set_weights checks every shape before it changes a weight", function()
   local layer = L.Dense { 2, name = "d" }
   layer(mgpu.ones { 1, 2 })
   local before = layer:get_weights()[1]:totable()
@@ -96,7 +96,7 @@ end)
 
 local function ones(...) return mgpu.ones { ... } end
 
--- Layer, what it is called with, message.
+-- A layer, a wrong input, and the message.
 local WRONG = {
   { L.Permute { 2, 1 }, ones(2, 3), "the input {None, 3} has 1 axes after the batch, dims name 2" },
   { L.SpatialDropout2D { 0.5 }, ones(2, 3, 4), "must have 4 axes" },
@@ -120,13 +120,13 @@ local WRONG = {
 }
 
 for i, row in ipairs(WRONG) do
-  test(("wrong input %d: %s names itself and what is wrong"):format(i, row[1].class_name), function()
+  test(("wrong input %d: the error of %s names the layer and the mistake"):format(i, row[1].class_name), function()
     local message = check.raises(function() row[1](row[2]) end, row[3], "usage")
     check.matches(message, ("%s %q: "):format(row[1].class_name, row[1].name))
   end)
 end
 
-test("an input other than the layer was built for is refused", function()
+test("a layer refuses an input of another shape than it was built for", function()
   for _, case in ipairs {
     { L.LayerNormalization {}, ones(2, 4), ones(2, 5) },
     { L.LayerNormalization {}, ones(2, 4), ones(2, 1) },
@@ -144,7 +144,7 @@ test("an input other than the layer was built for is refused", function()
   check.equal(shared(ones(2, 5, 4)):shape(), { 2, 5, 4 })
 end)
 
-test("options that cannot go together are refused at once", function()
+test("options that exclude each other are refused when the layer is made", function()
   check.raises(function() L.Permute { 2, 2 } end, "each once", "usage")
   check.raises(function() L.Reshape { -1, -1 } end, "only one size may be -1", "usage")
   check.raises(function() L.Activation "get" end, 'unknown activation "get"', "usage")
@@ -153,7 +153,7 @@ test("options that cannot go together are refused at once", function()
     "the input is int32", "usage")
 end)
 
-test("ReLU passes what lies above its threshold only, as Keras computes it", function()
+test("ReLU passes only numbers above its threshold, as in Keras", function()
   local x = mgpu.tensor { { 0.25, 0.5, 1, 2 } }
   check.equal(L.ReLU { threshold = 0.5 } (x), { { 0, 0, 1, 2 } })
   check.equal(L.ReLU { threshold = 0.5, negative_slope = 2, max_value = 1.5 } (x), { { -0.5, 0, 1, 1.5 } })
@@ -161,7 +161,7 @@ end)
 
 -- ---- shapes -------------------------------------------------------------------------------------
 
-test("unknown sizes stay unknown", function()
+test("output shapes keep unknown sizes unknown", function()
   check.equal(L.Flatten {}:output_shape { -1, -1, 3 }, { -1, -1 })
   check.equal(L.Flatten {}:output_shape { -1 }, { -1, 1 })
   check.equal(L.Reshape { 3, -1 }:output_shape { -1, -1, 3 }, { -1, 3, -1 })
@@ -169,13 +169,13 @@ test("unknown sizes stay unknown", function()
   check.equal(L.Embedding { 4, 2 }:output_shape { -1, -1 }, { -1, -1, 2 })
 end)
 
-test("an activation that changes the shape changes that of its Dense", function()
+test("an activation that changes the shape changes the output shape of its Dense", function()
   check.equal(L.Dense { 6, activation = "glu" } (mgpu.Input { 4 }):shape(), { -1, 3 })
   local narrow = L.Dense { 6, activation = function(x) return x:sum { axis = 2, keepdims = true } end }
   check.equal(narrow(mgpu.Input { 4 }):shape(), { -1, 1 })
 end)
 
-test("Lambda finds its output's shape, or is told", function()
+test("Lambda finds its output shape, or takes it as an option", function()
   local function sums(x) return x:sum(2) end
   check.equal(L.Lambda { sums } (ones(2, 3)), { 3, 3 })
   check.equal(L.Lambda(sums):output_shape { -1, 3 }, { -1 })
@@ -190,7 +190,7 @@ end)
 
 -- ---- configurations -----------------------------------------------------------------------------
 
--- Layers with options other than the defaults, and an input.
+-- Layers with options other than the defaults, each with an input.
 local function configured()
   local seeded = mgpu.initializers.he_normal { seed = 3 }
   local plain, image = mgpu.rand { 3, 4 }, mgpu.rand { 2, 3, 4, 2 }
@@ -214,7 +214,7 @@ end
 
 for i, row in ipairs(configured()) do
   local class_name = row[1].class_name
-  test(("configuration %d: %s made of its configuration is the same layer"):format(i, class_name), function()
+  test(("configuration %d: a %s made from its configuration gives the same output"):format(i, class_name), function()
     local layer, x = unpack(configured()[i])
     layer.name = row[1].name
     local config = layer:get_config()
@@ -243,7 +243,7 @@ local function affine()
   return Affine
 end
 
-test("an own layer's options are checked and become fields", function()
+test("the options of a user-defined layer are checked and become fields", function()
   local Affine = affine()
   local layer = Affine { units = 4 }
   check.equal({ layer.units, layer.activation }, { 4, "linear" })
@@ -252,13 +252,13 @@ test("an own layer's options are checked and become fields", function()
   check.raises(function() Affine {} end, 'option "units" is missing', "usage")
 end)
 
-test("an own layer may change the shape inside a model", function()
+test("a user-defined layer can change the shape inside a model", function()
   local model = mgpu.Sequential { L.Input { 3 }, affine() { units = 5 }, L.Dense { 2 } }
   check.equal(model(mgpu.ones { 4, 3 }):shape(), { 4, 2 })
   check.equal(model:count_params(), 15 + 12)
 end)
 
-test("layers and variables in fields of an own layer, or arrays of them, are found", function()
+test("layers and variables in fields of a user-defined layer are found, also in arrays", function()
   local Pair = mgpu.Layer:extend("Pair", {})
   function Pair:build()
     self.parts = { L.Dense { 2, name = "left" }, L.Dense { 3, name = "right" } }
@@ -274,7 +274,7 @@ end)
 
 -- ---- training ---------------------------------------------------------------------------------
 
--- An own layer that calls others, saying nothing of training, and passing x on through a nested model.
+-- A user-defined layer that calls other layers and a nested model without the argument `training`.
 local Block = mgpu.Layer:extend("Block", {})
 function Block:init()
   self.drop, self.norm = L.Dropout { 0.5 }, L.BatchNormalization { momentum = 0 }
@@ -284,7 +284,7 @@ function Block:call(x) return self.inner(self.norm(self.drop(x))) end
 
 local function zeros_in(t) return t:eq(0):to("float32"):sum():item() end
 
-test("layers called inside an own layer's call take on its training, and only there", function()
+test("layers called inside a layer's call inherit its training argument, and only there", function()
   local block, x = Block {}, mgpu.ones { 64, 4 }
   check.equal(zeros_in(block.drop(x)), 0)
   local inference = block(x)
@@ -296,7 +296,7 @@ test("layers called inside an own layer's call take on its training, and only th
   check.equal(zeros_in(block.drop(x)), 0)
 end)
 
-test("fit trains the layers inside an own layer", function()
+test("fit trains the layers inside a user-defined layer", function()
   local block = Block {}
   local model = mgpu.Sequential { L.Input { 4 }, block, L.Dense { 1 } }
   model:compile { loss = "mse" }
@@ -304,7 +304,7 @@ test("fit trains the layers inside an own layer", function()
   check.truthy(block.norm.moving_mean:totable()[1] > 0.5, "the statistics have moved")
 end)
 
-test("what an inner call states of training counts, and an error leaves the outer state", function()
+test("an inner call's own training argument wins, and an error restores the outer one", function()
   local Fixed = mgpu.Layer:extend("Fixed", {})
   function Fixed:init() self.drop = L.Dropout { 0.5 } end
   function Fixed:call(x) return self.drop(x, { training = false }) end
@@ -316,7 +316,7 @@ test("what an inner call states of training counts, and an error leaves the oute
   check.equal(zeros_in(L.Dropout { 0.5 }(x)), 0)
 end)
 
-test("training may be given as a lone boolean, as Keras's argument; anything else is an error", function()
+test("a call takes training as a boolean or in a table, and refuses anything else", function()
   local drop, x = L.Dropout { 0.5, name = "d" }, mgpu.ones { 8, 8 }
   check.truthy(zeros_in(drop(x, true)) > 0, "zeros")
   check.equal(zeros_in(drop(x, false)), 0)
@@ -330,7 +330,7 @@ test("training may be given as a lone boolean, as Keras's argument; anything els
   end
 end)
 
-test("a use that states training in a functional model keeps it, saved and loaded too", function()
+test("the training argument of a call in a functional model is kept, also when saved and loaded", function()
   local x = mgpu.Input { 8 }
   local model = mgpu.Model { inputs = x, outputs = L.Dropout { 0.5 }(x, { training = true }) }
   local path = check.path "always.safetensors"
@@ -340,14 +340,14 @@ test("a use that states training in a functional model keeps it, saved and loade
   end
 end)
 
-test("an own layer without call says so at the user's line", function()
+test("a user-defined layer without a call method is an error at the user's line", function()
   local Mute = mgpu.Layer:extend("Mute", {})
   check.raises(function() Mute { name = "q" }(mgpu.ones { 1, 2 }) end,
     'layers_spec.lua:%d+: Mute "q": has no call', "usage")
   check.raises(function() mgpu.Sequential { L.Input { 2 }, Mute {} } end, "has no call", "usage")
 end)
 
-test("elu, selu and celu have at 0 the gradient of their lower side", function()
+test("elu, selu and celu have the gradient of their negative side at 0", function()
   for name, expected in pairs { elu = 1, selu = 1.0507009873554805 * 1.6732632423543772, celu = 1 } do
     local slope = mgpu.grad(function(x) return mgpu.activations[name](x):sum() end)(mgpu.tensor { 0, -1e-30, -0.0 })
     check.near(slope:totable(), { expected, expected, expected }, 1e-6)

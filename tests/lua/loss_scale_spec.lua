@@ -1,5 +1,5 @@
--- Loss scaling: LossScaleOptimizer against Keras's rule, and in compile, fit, loops and on several devices
--- (README, Mixed precision).
+-- Loss scaling: the steps of LossScaleOptimizer compared with Keras (golden set loss_scale), and its use in
+-- compile, fit, custom loops and on several devices.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -23,7 +23,7 @@ end
 
 -- ---- Keras's steps ------------------------------------------------------------------------------
 
--- The gradients of step s (from 1) times the scale.
+-- The gradients of step s, counted from 1, multiplied by the scale.
 local function gradients(s, scale)
   local list = {}
   for k, shape in ipairs(golden.shapes) do
@@ -61,14 +61,14 @@ local function keras_steps(case, jitted)
     for _, v in ipairs(variables) do
       for _, x in ipairs(v:reshape { -1 }:totable()) do values[#values + 1] = x end
     end
-    check.near(values, wanted.values, 1e-6) -- float32 updates of at most twelve steps
+    check.near(values, wanted.values, 1e-6) -- at most twelve updates, each rounded to float32
   end
   if jitted then check.equal(#traces, 1) end
 end
 
 for i, case in ipairs(golden.cases) do
   for _, jitted in ipairs { false, true } do
-    test(("steps %d of %s are Keras's, %s"):format(i, case.optimizer, jitted and "jitted" or "eager"),
+    test(("case %d, %s, takes Keras's steps, %s"):format(i, case.optimizer, jitted and "jitted" or "eager"),
       function() keras_steps(case, jitted) end)
   end
 end
@@ -77,7 +77,7 @@ end
 
 local function variable(values) return mgpu.variable(mgpu.tensor(values), { name = "v" }) end
 
-test("a skipped step changes nothing that the inner optimizer keeps", function()
+test("a skipped step changes no state of the inner optimizer", function()
   for _, name in ipairs(optimizers()) do
     if name:match "^%u" and name ~= "LossScaleOptimizer" then
       local inner = optimizers[name] { use_ema = true, weight_decay = 0.1 }
@@ -104,10 +104,10 @@ test("scale_loss and apply cancel out", function()
   end
   step(optimizers.LossScaleOptimizer { optimizers.SGD { 0.01 } }, v)
   step(optimizers.SGD { 0.01 }, w)
-  check.equal(v:value(), w:value():totable()) -- the scale is a power of two: nothing is rounded
+  check.equal(v:value(), w:value():totable()) -- exact, because the scale is a power of two
 end)
 
-test("small gradients get through float16 only by the scale", function()
+test("small gradients survive in float16 only with a scale", function()
   local function moved(opt)
     local v = variable { 0 }
     local _, grads = mgpu.value_and_grad(function()
@@ -118,10 +118,10 @@ test("small gradients get through float16 only by the scale", function()
     return v:value():totable()[1]
   end
   check.equal(moved(optimizers.SGD { 1 }), 0) -- 1e-8 is below the smallest float16, 6e-8
-  check.near(moved(optimizers.LossScaleOptimizer { optimizers.SGD { 1 } }) / -1e-8, 1, 1e-3) -- 2^-11, twice
+  check.near(moved(optimizers.LossScaleOptimizer { optimizers.SGD { 1 } }) / -1e-8, 1, 1e-3) -- two roundings of 2^-11
 end)
 
-test("options of the inner optimizer see unscaled gradients, and its learning rate is the wrapper's", function()
+test("clipping sees unscaled gradients, and the wrapper has the inner learning rate", function()
   local opt, v = optimizers.LossScaleOptimizer { optimizers.SGD { 0.5, clipvalue = 1 } }, variable { 0 }
   opt:apply({ mgpu.tensor { 3 * 2 ^ 15 } }, { v })
   check.equal(v:value(), { -0.5 })
@@ -132,15 +132,15 @@ test("options of the inner optimizer see unscaled gradients, and its learning ra
   check.equal(opt:steps_taken(), 2)
 end)
 
-test("a variable of float16 has its gradients unscaled in float32", function()
+test("the gradient of a float16 variable is unscaled in float32", function()
   local v = mgpu.variable(mgpu.tensor({ 0 }, { dtype = "float16" }))
   local opt = optimizers.LossScaleOptimizer { optimizers.SGD { 2 ^ 10 } }
-  opt:apply({ mgpu.tensor({ 2 ^ -14 }, { dtype = "float16" }) }, { v }) -- 2^-29 is no float16
+  opt:apply({ mgpu.tensor({ 2 ^ -14 }, { dtype = "float16" }) }, { v }) -- unscaled 2^-29: too small for float16
   check.equal(v:value(), { -2 ^ -19 })
   check.equal(state(opt), { 2 ^ 15, 1, 1, 0 })
 end)
 
-test("gradients that no scale helps are an error that changes nothing", function()
+test("gradients that overflow at every scale are an error that changes nothing", function()
   local opt, v = optimizers.LossScaleOptimizer { optimizers.SGD {}, initial_scale = 2 ^ -23 }, variable { 1 }
   local step = mgpu.jit(function(g) opt:apply({ g }, { v }) end)
   local bad = mgpu.tensor { NAN }
@@ -148,21 +148,21 @@ test("gradients that no scale helps are an error that changes nothing", function
   step(bad)
   check.raises(function()
     step(bad)
-    opt.dynamic_scale:item() -- a GPU answers guards when a value is read
+    opt.dynamic_scale:item() -- a GPU reports failed guards when a value is read
   end, "the gradients are not finite (NaN or infinite), whatever the loss scale", "nonfinite")
   check.equal(state(opt), { 2 ^ -25, 0, 0, 2 })
   check.raises(function() opt:apply({ bad }, { v }) end, "whatever the loss scale", "nonfinite")
   check.equal(v:value(), { 1 })
 end)
 
-test("a scale does not grow beyond what float32 holds", function()
+test("the scale does not grow beyond the range of float32", function()
   local opt, v = optimizers.LossScaleOptimizer { optimizers.SGD {}, initial_scale = 2 ^ 125,
     dynamic_growth_steps = 1 }, variable { 1 }
   for _ = 1, 4 do opt:apply({ mgpu.tensor { 0 } }, { v }) end
   check.equal(opt.dynamic_scale:item(), 2 ^ 126)
 end)
 
-test("what is no optimizer, and a scale of 0, are refused", function()
+test("LossScaleOptimizer refuses a value that is no optimizer, and a scale of 0", function()
   check.raises(function() optimizers.LossScaleOptimizer {} end, 'option "inner_optimizer" is missing', "usage")
   check.raises(function() optimizers.LossScaleOptimizer { 3 } end,
     "LossScaleOptimizer: inner_optimizer must be a name or made by mgpu.optimizers, got 3", "usage")
@@ -212,13 +212,13 @@ test("compile wraps the optimizer of a model with float16 layers, once", functio
   check.equal(compiled { auto_scale_loss = false }.optimizer.class, "Adam")
 end)
 
--- With three rows whose gradients overflow float16 at the scale of the start, where their class is wrong.
+-- Data with three rows of a wrong class, whose gradients overflow float16 at the initial scale.
 local function with_large_rows(rows)
   local x, y = batch(rows - 3)
   return mgpu.concat { x, mgpu.ones { 3, 6 } * 200 }, mgpu.concat { y, mgpu.tensor({ 0, 1, 2 }, { dtype = "int32" }) }
 end
 
-test("fit goes on over skipped steps until the scale is small enough", function()
+test("fit skips steps until the scale is small enough", function()
   local model = compiled { optimizer = optimizers.SGD { 1e-9 } }
   local x, y = with_large_rows(8)
   local h = model:fit(x, y, { batch_size = 8, epochs = 30, verbose = 0 }).history
@@ -231,7 +231,7 @@ test("fit goes on over skipped steps until the scale is small enough", function(
   check.equal(opt:steps_taken(), 30)
 end)
 
-test("a model whose loss is NaN ends fit with an error that says where", function()
+test("a loss of NaN ends fit with an error that names epoch and step", function()
   local model = compiled { optimizer = optimizers.LossScaleOptimizer { "sgd", initial_scale = 2 ^ -20 } }
   local x, y = batch(4)
   check.raises(function() model:fit(x / 0, y, { batch_size = 4, epochs = 9, verbose = 0 }) end,
@@ -255,7 +255,7 @@ local function growing(inner)
     dynamic_growth_steps = 2 }
 end
 
-test("several steps a call, one batch at a time and a loop of one's own give fit's steps", function()
+test("steps_per_execution, train_on_batch and a custom loop take the steps of fit", function()
   local one = trained({ optimizer = growing() }, 2, 6)
   check.equal(state(one.optimizer), { 1024, 0, 8, 0 })
   same_training(trained({ optimizer = growing(), steps_per_execution = 4 }, 2, 6), one, 1e-6)
@@ -276,19 +276,19 @@ test("several steps a call, one batch at a time and a loop of one's own give fit
       step(a, b)
     end
   end
-  same_training(model, one, 1e-6) -- the same operations; fused in other ways on the cpu device
+  same_training(model, one, 1e-6) -- the same operations, but fused differently on the cpu device
   check.equal(state(opt), state(one.optimizer))
   for i, w in ipairs(loop:get_weights()) do check.near(w, one:get_weights()[i]:totable(), 1e-6) end
 end)
 
-test("accumulated gradients are unscaled by the scale they were made with", function()
+test("accumulated gradients are unscaled by the scale with which they were computed", function()
   local whole = trained({ optimizer = growing(optimizers.SGD { 0.1 }) }, 4, 24)
   local parts = trained({ optimizer = growing(optimizers.SGD { 0.1 }), accumulate = 4 }, 4, 6)
-  -- the gradient of each part is rounded to float16, 2^-11 of about 1, four times a tenth of that
+  -- the gradient of each of four parts, about 1, is rounded to float16 (2^-11); the rate is 0.1
   same_training(parts, whole, 2e-4)
 end)
 
-test("all devices skip the same steps, and step alike", function()
+test("all devices skip the same steps and keep the same weights", function()
   local x, y = with_large_rows(12)
   local function run(devices, home)
     local model, parallel = model_of(), type(devices) == "table"
@@ -304,7 +304,7 @@ test("all devices skip the same steps, and step alike", function()
     for _, devices in ipairs { { "ref:0", "ref:1" }, { "ref:0", "ref:1", "ref:2", "ref:3" } } do
       local model = run(devices, home or nil)
       check.equal({ strategy, #devices, state(model.optimizer) }, { strategy, #devices, state(one.optimizer) })
-      -- a share of a gradient is rounded to float16, but a step of 1e-9 times some thousands is small
+      -- each device's gradient is rounded to float16, but the learning rate of 1e-9 keeps the steps small
       for i, w in ipairs(model:get_weights()) do check.near(w, one:get_weights()[i]:totable(), 1e-6) end
       for _, v in ipairs(model.variables) do
         check.truthy(v:value():isfinite():all():item(), v.name .. " is finite")
@@ -313,7 +313,7 @@ test("all devices skip the same steps, and step alike", function()
   end
 end)
 
-test("training without waiting unscales by the scale that a device has used", function()
+test("asynchronous training unscales by the scale that the device has used", function()
   local model = compiled { optimizer = growing(optimizers.SGD { 0.1 }), devices = { "ref:0", "ref:1" },
     strategy = "async" }
   local x, y = batch(48)
@@ -324,7 +324,7 @@ test("training without waiting unscales by the scale that a device has used", fu
   check.truthy(scale > 64, "the scale grows")
 end)
 
-test("loss_scale_factor acts without waiting too", function()
+test("loss_scale_factor works in asynchronous training, too", function()
   local function weights(factor)
     local model = compiled({ optimizer = optimizers.SGD { 0.1, loss_scale_factor = factor },
       devices = { "ref:0", "ref:1" }, strategy = "async" }, "float32")
@@ -338,7 +338,7 @@ end)
 
 -- ---- saved and restored -------------------------------------------------------------------------
 
-test("scale, counters and the inner state go on from a saved model", function()
+test("a saved model keeps the scale, the counters and the inner state", function()
   local path = check.path "scaled.safetensors"
   local model = trained({ optimizer = growing() }, 1, 8)
   check.equal(state(model.optimizer), { 128, 1, 3, 0 })
@@ -355,7 +355,7 @@ test("scale, counters and the inner state go on from a saved model", function()
   check.equal(state(again.optimizer), { 512, 0, 6, 0 })
 end)
 
-test("a configuration makes an equal one, through JSON", function()
+test("a LossScaleOptimizer made from its configuration, through JSON, is equal", function()
   local opt = optimizers.LossScaleOptimizer { optimizers.SGD { 0.3, momentum = 0.5 }, initial_scale = 16,
     dynamic_growth_steps = 7, name = "scaled" }
   local copy = optimizers.LossScaleOptimizer(core.json_decode(core.json_encode(opt:get_config())))

@@ -13,13 +13,13 @@ local EXPECTED = { -math.log(0.7), -math.log(0.6) }
 
 local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
 
-test("categorical cross-entropy is minus the log of the right class's probability", function()
+test("categorical cross-entropy is minus the log of the probability of the right class", function()
   local loss = losses.categorical_crossentropy
   check.near(loss.per_sample(ONE_HOT, mgpu.tensor(P)), EXPECTED)
   check.near(loss(ONE_HOT, mgpu.tensor(P)):item(), (EXPECTED[1] + EXPECTED[2]) / 2)
 end)
 
-test("sparse categorical cross-entropy of class ids is the same number", function()
+test("sparse categorical cross-entropy of class ids gives the same number", function()
   local loss = losses.sparse_categorical_crossentropy
   check.near(loss.per_sample(int { 0, 2 }, mgpu.tensor(P)), EXPECTED)
   check.near(loss.per_sample(int { { 0 }, { 2 } }, mgpu.tensor(P)), EXPECTED)
@@ -31,7 +31,7 @@ test("binary cross-entropy averages over the last axis", function()
   check.near(loss.per_sample({ { 1, 0 } }, mgpu.tensor { { 0.9, 0.2 } }), expected)
 end)
 
-test("binary cross-entropy takes y without the axis of one column", function()
+test("binary cross-entropy takes y of shape {n} for predictions of shape {n, 1}", function()
   local loss = losses.binary_crossentropy
   check.near(loss.per_sample({ 1, 0 }, mgpu.tensor { { 0.9 }, { 0.2 } }),
     { -math.log(0.9), -math.log(0.8) })
@@ -42,12 +42,12 @@ test("mean squared error averages the squares over the last axis", function()
     mgpu.tensor { { 1, 3 }, { 1, 2 } }), { 5, 0.5 })
 end)
 
-test("short names mean the same losses", function()
+test("short names are names of the same losses", function()
   check.truthy(losses.mse == losses.mean_squared_error)
   check.truthy(losses.bce == losses.binary_crossentropy)
 end)
 
-test("logits give what their softmax gives", function()
+test("a loss of logits equals the loss of their softmax", function()
   local logits = mgpu.tensor { { 1, 2, 3 }, { 0, -1, 4 } }
   local p = mgpu.softmax(logits):totable()
   for _, name in ipairs { "CategoricalCrossentropy", "SparseCategoricalCrossentropy" } do
@@ -75,7 +75,7 @@ test("a sigmoid before the loss is computed from its logits", function()
   check.near(grads[1], { { 1 } })
 end)
 
--- What the one-kernel cross-entropies stand for.
+-- The composed form of the cross-entropies that run as one kernel.
 local function composed(y, x, axis)
   local log_p = ops.log_softmax(x, { axis = axis })
   if y:rank() == x:rank() then return -ops.sum(y * log_p, { axis = axis }) end
@@ -95,7 +95,7 @@ local function with_gradient(fn, x)
   return row
 end
 
--- Equal but for roundings, or both NaN.
+-- Both NaN, or equal up to rounding.
 local function check_same(got, expected)
   for i = 1, #expected do
     local both_nan = got[i] ~= got[i] and expected[i] ~= expected[i]
@@ -104,7 +104,7 @@ local function check_same(got, expected)
   check.equal(#got, #expected)
 end
 
-test("cross-entropy of logits over any axis is that of log_softmax, with its gradient", function()
+test("cross-entropy of logits over any axis has the value and gradient of log_softmax", function()
   mgpu.seed(5)
   for _, case in ipairs { { { 4, 5 }, 2 }, { { 3, 4, 5 }, 2 }, { { 3, 4, 5 }, 3 }, { { 2, 6, 3, 2 }, 2 } } do
     local shape, axis = case[1], case[2]
@@ -119,7 +119,7 @@ test("cross-entropy of logits over any axis is that of log_softmax, with its gra
   end
 end)
 
-test("logits that are not finite: a target of 0 at -inf gives NaN, another label's logit does not", function()
+test("a target of 0 at a logit of -inf gives NaN; class ids ignore the logits of other classes", function()
   local inf, nan = 1 / 0, 0 / 0
   local options = { from_logits = true, reduction = "sum" }
   for _, row in ipairs { { 1, -inf, 2 }, { -inf, 0, 1 }, { inf, 0, 1 }, { nan, 0, 1 }, { -inf, -inf, -inf } } do
@@ -138,7 +138,7 @@ test("logits that are not finite: a target of 0 at -inf gives NaN, another label
   check.equal(losses.sparse_categorical_crossentropy(int { 0 }, masked, options):item(), 0)
 end)
 
-test("a softmax over another axis is not taken for the classes' one", function()
+test("a softmax over another axis than the classes is not replaced by its logits", function()
   local x = mgpu.tensor { { 1, 2 }, { 3, 5 } }
   local p = mgpu.softmax(x, { axis = 1 })
   local y = { { 1, 0 }, { 0, 1 } }
@@ -146,7 +146,7 @@ test("a softmax over another axis is not taken for the classes' one", function()
     losses.categorical_crossentropy.per_sample(y, mgpu.tensor(p:totable())))
 end)
 
-test("the gradient of softmax and cross-entropy is p - y over the batch size", function()
+test("the gradient of softmax and cross-entropy is (p - y) / batch size", function()
   local logits = mgpu.variable(mgpu.tensor { { 1, 2, 3 }, { 0, 0, 0 } })
   local _, grads = mgpu.value_and_grad(function()
     return losses.sparse_categorical_crossentropy(int { 2, 1 }, mgpu.softmax(logits))
@@ -171,13 +171,13 @@ test("a label out of range is an error, not a silent zero", function()
   end, "a label is not in 0 .. 2", "data")
 end)
 
-test("class ids for categorical cross-entropy: the error names to_categorical", function()
+test("class ids for categorical cross-entropy are an error that suggests to_categorical", function()
   check.raises(function()
     losses.categorical_crossentropy(int { 0, 2 }, mgpu.tensor(P))
   end, "mgpu.to_categorical(y, 3)", "usage")
 end)
 
-test("one-hot targets for the sparse loss: the error names the other loss", function()
+test("one-hot targets for the sparse loss are an error that names the other loss", function()
   check.raises(function()
     losses.sparse_categorical_crossentropy(ONE_HOT, mgpu.tensor(P))
   end, "y looks one-hot: use categorical_crossentropy", "usage")
@@ -194,7 +194,7 @@ end)
 local FAR = mgpu.tensor { { 3, -2 }, { 1, 4 } }
 local ZEROS = mgpu.zeros { 2, 2 }
 
-test("options of a call come on top of the loss's own", function()
+test("options of a call override those of the loss", function()
   local y, p = { { 1, 0 } }, mgpu.tensor { { 3, -2 } }
   local loss = losses.BinaryCrossentropy { from_logits = true }
   local smooth = losses.BinaryCrossentropy { from_logits = true, label_smoothing = 0.2 }
@@ -204,7 +204,7 @@ test("options of a call come on top of the loss's own", function()
   check.equal(loss.options.label_smoothing, 0)
 end)
 
-test("reductions: of {6.5, 8.5} with and without weights", function()
+test("every reduction of {6.5, 8.5} is right with and without weights", function()
   local function value(reduction, weight)
     return losses.mse(ZEROS, FAR, { reduction = reduction, sample_weight = weight }):totable()
   end
@@ -221,7 +221,7 @@ test("reductions: of {6.5, 8.5} with and without weights", function()
   check.equal(value("none", { 3, 1 }), { 19.5, 8.5 })
 end)
 
-test("weights that add up to 0 give 0, and no NaN in the gradient", function()
+test("weights whose sum is 0 give a loss of 0 and no NaN in the gradient", function()
   local loss = losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
   local p = mgpu.variable(FAR)
   local value, grads = mgpu.value_and_grad(function()
@@ -239,7 +239,7 @@ test("a function as a loss takes weights and reductions", function()
   check.equal(loss(ZEROS, FAR, { reduction = "sum" }):item(), 10)
 end)
 
-test("predictions of whole numbers are compared as numbers, not y as whole ones", function()
+test("integer predictions are converted to floats, instead of y to integers", function()
   check.equal(losses.mse({ { 0.5 } }, mgpu.tensor({ { 1 } }, { dtype = "int32" })):item(), 0.25)
 end)
 
@@ -255,7 +255,7 @@ test("a softmax over the classes' axis is computed from its logits", function()
   end
 end)
 
-test("fit trains with reduction, ignore_class and weights as the loss alone computes them", function()
+test("fit uses reduction, ignore_class and weights as a direct call of the loss does", function()
   local L = mgpu.layers
   local x, y = mgpu.tensor { { 1, 0 }, { 0, 1 }, { 1, 1 } }, int { 0, -1, 2 }
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 3 } }
@@ -304,7 +304,7 @@ local function check_reductions(case, dtype, tolerance)
     every = hashed(case.values_shape, 66, 1, 1, dtype) }
   local options = {}
   for key, value in pairs(case.args) do options[key] = value end
-  if options.axis == 1 then options.axis = 2 end -- counted from 1
+  if options.axis == 1 then options.axis = 2 end -- Keras counts axes from 0, mgpu from 1
   local loss = losses[case.loss].new(options)
   check.near(loss(y, p, { reduction = "none" }):reshape { -1 }, case.none, tolerance)
   check.near(mgpu.mean(loss.per_sample(y, p), { axis = 1 }):item() * #case.none,
@@ -330,12 +330,13 @@ end
 for i, case in ipairs(golden.cases) do
   test(("loss %d of several axes, %s, has Keras's reductions"):format(i, case.loss), function()
     check_reductions(case, "float64", 1e-12)
-    if #mgpu.devices "cpu" == 0 or case.prediction == "tiny" then return end -- squares of 1e-8: no float32
+    -- the squares of tiny predictions, 1e-16, are lost in float32
+    if #mgpu.devices "cpu" == 0 or case.prediction == "tiny" then return end
     mgpu.with_device("cpu:0", function() check_reductions(case, "float32", 1e-5) end)
   end)
 end
 
-test("weights of rows make mean_with_sample_weight a mean, however many values a row has", function()
+test("with row weights mean_with_sample_weight is a mean, however many values a row has", function()
   local loss = losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
   local p = mgpu.tensor { { { 1 }, { 1 } }, { { 2 }, { 2 } } }
   check.near(loss(mgpu.zeros { 2, 2, 1 }, p, { sample_weight = { 3, 1 } }):item(), (3 * 1 + 1 * 4) / 4)

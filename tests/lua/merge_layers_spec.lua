@@ -1,5 +1,5 @@
--- Layers of several inputs, and Embedding: Keras's numbers (tests/golden/merge_layers), errors,
--- models.
+-- Layers with several inputs, and Embedding: numbers compared with Keras (golden set merge_layers), errors,
+-- and use in models.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -56,7 +56,7 @@ comparing.tests_of("embedding", golden.embeddings, compare_embedding)
 
 local function ones(...) return mgpu.ones { ... } end
 
--- What is called, with what, and the message.
+-- A layer, wrong inputs, and the message.
 local WRONG = {
   { L.Add {}, ones(2, 3), "takes an array of inputs, as in layer {a, b}" },
   { L.Average {}, {}, "takes an array of inputs" },
@@ -86,13 +86,13 @@ local WRONG = {
 }
 
 for i, row in ipairs(WRONG) do
-  test(("wrong inputs %d: %s names itself and what is wrong"):format(i, row[1].class_name), function()
+  test(("wrong inputs %d: the error of %s names the layer and the mistake"):format(i, row[1].class_name), function()
     local message = check.raises(function() row[1](row[2]) end, row[3], "usage")
     check.matches(message, ("%s %q: "):format(row[1].class_name, row[1].name))
   end)
 end
 
-test("a layer checks its inputs at every call, not only at the first", function()
+test("a merge layer checks its inputs at every call, not only at the first", function()
   for _, case in ipairs {
     { L.Subtract {}, { ones(2, 3), ones(2, 3) }, { ones(2, 3), ones(2, 3), ones(2, 3) }, "got 3" },
     { L.Add {}, { ones(2, 3), ones(2, 3) }, { ones(2, 3), ones(1, 3) }, "2 samples" },
@@ -111,7 +111,7 @@ test("Dot takes one axis or two", function()
   check.raises(function() L.Dot { axes = { 1.5, 2 } } end, 'option "axes" must be', "usage")
 end)
 
-test("a normalized Dot takes lengths below 1e-7 as 1e-7, 0 among them", function()
+test("a normalized Dot divides by at least 1e-7, also for a length of 0", function()
   local layer, unit = L.Dot { 2, normalize = true }, mgpu.tensor { { 1, 0 } }
   check.near(layer { mgpu.tensor { { 3e-8, 4e-8 } }, unit }, { { 0.3 } }, 1e-6)
   check.near(layer { mgpu.tensor { { 3e-6, 4e-6 } }, unit }, { { 0.6 } }, 1e-6)
@@ -122,7 +122,7 @@ end)
 
 -- ---- Embedding ----------------------------------------------------------------------------------
 
-test("Embedding refuses ids outside of its table", function()
+test("Embedding refuses ids outside its table", function()
   local layer = L.Embedding { 4, 2, name = "words" }
   for _, bad in ipairs { 4, -1, 2 ^ 30 } do
     check.raises(function() core.eval(layer(mgpu.tensor({ { 0, bad } }, { dtype = "int32" }))) end,
@@ -135,13 +135,13 @@ test("Embedding refuses ids outside of its table", function()
   check.equal(layer(mgpu.tensor({ { 0, 3 } }, { dtype = "uint8" })):shape(), { 1, 2, 2 })
 end)
 
-test("Embedding says that masking is not supported", function()
+test("Embedding refuses mask_zero, because masking is not supported", function()
   check.raises(function() L.Embedding { 4, 2, mask_zero = true } end,
     "masking is not supported", "unsupported")
   check.truthy(L.Embedding { 4, 2, mask_zero = false })
 end)
 
-test("Embedding keeps large ids exact in models: 2^24 + 1 is no float32", function()
+test("Embedding keeps ids exact in models, even 2^24 + 1, which float32 cannot represent", function()
   local rows = 2 ^ 24 + 2
   local layer = L.Embedding { rows, 1, embeddings_initializer = function(shape)
     return mgpu.zeros(shape)
@@ -154,7 +154,7 @@ test("Embedding keeps large ids exact in models: 2^24 + 1 is no float32", functi
   check.equal(mgpu.Sequential { layer } (ids), { { { 5 } } })
 end)
 
-test("a model of words learns from integers, and names an id outside", function()
+test("a model with an Embedding learns from integers and refuses an id outside the table", function()
   mgpu.seed(1)
   local ids = mgpu.randint(0, 8, { 64, 3 })
   local labels = ids:slice { {}, 1 }:ge(4):cast "int32"
@@ -170,7 +170,7 @@ end)
 
 -- ---- models -------------------------------------------------------------------------------------
 
-test("every layer of several inputs works in a model, and through its configuration", function()
+test("every merge layer works in a model and when made from its configuration", function()
   local a, b = mgpu.rand { 4, 3, 2 }, mgpu.rand { 4, 3, 2 }
   for _, layer in ipairs { L.Add {}, L.Subtract {}, L.Multiply {}, L.Average {}, L.Maximum {},
     L.Concatenate { 2 }, L.Dot { { -1, 3 }, normalize = true } } do
@@ -184,7 +184,7 @@ test("every layer of several inputs works in a model, and through its configurat
   end
 end)
 
-test("a merge is built for any batch and, where unknown, any size", function()
+test("output_shape of a merge keeps unknown sizes and takes known ones from the other input", function()
   check.equal(L.Add {}:output_shape { { -1, 3, 1 }, { -1, 1, 4 } }, { -1, 3, 4 })
   check.equal(L.Add {}:output_shape { { -1, -1, 4 }, { -1, 3, 4 } }, { -1, 3, 4 })
   check.equal(L.Concatenate { 2 }:output_shape { { -1, -1, 4 }, { -1, 3, 4 } }, { -1, -1, 4 })

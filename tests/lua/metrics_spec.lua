@@ -1,4 +1,5 @@
--- Metrics: means over batches of any size, and the kinds of accuracy.
+-- Metrics: means over batches of any size, the kinds of accuracy, AUC and others; their numbers compared
+-- with Keras (golden set metrics).
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -7,7 +8,7 @@ local mgpu = require "mgpu"
 local test = check.test
 local metrics = mgpu.metrics
 
-test("Mean averages what it is given, with weights", function()
+test("Mean averages its values, with and without weights", function()
   local mean = metrics.Mean {}
   check.equal(mean:result(), 0)
   mean:update(2)
@@ -27,7 +28,7 @@ test("batches of different sizes count by their rows", function()
   check.near(accuracy:result(), 0.75)
 end)
 
-test("categorical accuracy compares the places of the largest", function()
+test("categorical accuracy compares the indexes of the largest values", function()
   local accuracy = metrics.CategoricalAccuracy {}
   accuracy:update({ { 0, 1 }, { 1, 0 } }, { { 0.4, 0.6 }, { 0.4, 0.6 } })
   check.near(accuracy:result(), 0.5)
@@ -39,13 +40,13 @@ test("binary accuracy has a threshold", function()
   check.near(accuracy:result(), 2 / 3)
 end)
 
-test("a weight counts its row", function()
+test("a sample weight multiplies the value of its row", function()
   local accuracy = metrics.CategoricalAccuracy {}
   accuracy:update({ { 0, 1 }, { 1, 0 } }, { { 0.4, 0.6 }, { 0.4, 0.6 } }, { 3, 1 })
   check.near(accuracy:result(), 0.75)
 end)
 
-test("accuracy chooses its kind by the shapes", function()
+test("accuracy chooses its kind from the shapes", function()
   local accuracy = metrics.accuracy {}
   accuracy:update({ { 1 }, { 0 } }, { { 0.9 }, { 0.2 } })
   check.equal(accuracy:result(), 1)
@@ -62,7 +63,7 @@ test("acc means accuracy", function()
   check.truthy(metrics.acc == metrics.accuracy)
 end)
 
-test("updating inside mgpu.jit adds up", function()
+test("updates inside mgpu.jit accumulate", function()
   local mean = metrics.Mean {}
   local step = mgpu.jit(function(x) mean:update(x) end)
   for i = 1, 4 do step(mgpu.tensor { i, i }) end
@@ -85,7 +86,7 @@ local load_golden = require "golden.load"
 local hash = require "golden.hash"
 local golden = load_golden "metrics"
 
--- Targets, predictions and weights of an update, from 0.
+-- Targets, predictions and weights of an update, counted from 0.
 local function golden_batch(case, update, dtype)
   local rows, width = golden.rows, golden.classes
   if case.kind == "column" or case.kind == "flat" then width = 1 end
@@ -102,7 +103,8 @@ local function golden_batch(case, update, dtype)
   return y, p, mgpu.tensor(hash.array(rows, 330 + update, 1, 1), options)
 end
 
--- Plain and weighted results over the case's updates; `via` wraps the updating functions.
+-- The results after each update, the weighted result after all of them, and the metric. `via` wraps the
+-- functions that update: the identity, or mgpu.jit.
 local function run_golden(case, class, dtype, via)
   local plain, weighted, results = class(case.args), class(case.args), {}
   local update = via(function(y, p) plain:update(y, p) end)
@@ -149,7 +151,7 @@ for i, case in ipairs(golden.cases) do
     same_everywhere(case, metrics[case.metric])
     local short = case.metric:find "TopK" and metrics.top_k
       or case.metric:find "CategoricalAccuracy" and metrics.accuracy
-    if short then same_everywhere(case, short) end -- the kind is chosen by the shapes
+    if short then same_everywhere(case, short) end -- the short name chooses the kind from the shapes
   end)
 
   test(("metric %d, %s, is saved, reset and restored"):format(i, described(case)), function()
@@ -168,7 +170,7 @@ for i, case in ipairs(golden.cases) do
   end)
 end
 
-test("a metric's variables are its sums", function()
+test("a metric's variables are its running sums", function()
   local names = {}
   for i, v in ipairs(metrics.Recall {}:variables()) do names[i] = v.name end
   check.equal(names, { "true_positives", "false_negatives" })
@@ -178,13 +180,13 @@ end)
 
 -- ---- what goes wrong silently elsewhere ---------------------------------------------------------
 
-test("a threshold is rounded as the predictions are: 0.3 is not above 0.3", function()
+test("a threshold is rounded to the dtype of the predictions, so 0.3 is not above 0.3", function()
   local precision = metrics.Precision { thresholds = 0.3 }
   precision:update({ 1, 0, 1 }, mgpu.tensor({ 0.3, 0.9, 0.8 }, { dtype = "float32" }))
   check.equal(precision:result(), 0.5)
 end)
 
-test("weights of shape {rows, 1} weigh rows", function()
+test("weights of shape {rows, 1} apply to rows", function()
   local accuracy, precision = metrics.CategoricalAccuracy {}, metrics.Precision {}
   accuracy:update({ { 0, 1 }, { 1, 0 } }, { { 0.4, 0.6 }, { 0.4, 0.6 } }, { { 3 }, { 1 } })
   check.equal(accuracy:result(), 0.75)
@@ -192,7 +194,7 @@ test("weights of shape {rows, 1} weigh rows", function()
   check.equal(precision:result(), 0.25)
 end)
 
-test("a class id that is none of the classes is no hit", function()
+test("a class id outside the classes never counts as a hit", function()
   local top = metrics.SparseTopKCategoricalAccuracy { k = 2 }
   top:update(mgpu.tensor({ 7, -1, 0 }, { dtype = "int32" }), { { 0, -1, -2 }, { 0, -1, -2 }, { 0, -1, -2 } })
   check.near(top:result(), 1 / 3)
@@ -204,7 +206,7 @@ test("of equal predictions the first are among the top k", function()
   check.equal(precision:result(), 1)
 end)
 
-test("predictions with further axes: top-k and weights go by the row", function()
+test("predictions with more than two axes have top-k and weights for each row", function()
   local top = metrics.TopKCategoricalAccuracy { k = 1 }
   local y = mgpu.tensor { { { 1, 0 }, { 1, 0 } }, { { 0, 1 }, { 0, 1 } } }
   local p = mgpu.tensor { { { 0.9, 0.1 }, { 0.2, 0.8 } }, { { 0.2, 0.8 }, { 0.2, 0.8 } } }
@@ -221,12 +223,12 @@ test("predictions beyond 0 and 1 count as 0 and 1 in an AUC", function()
   check.equal(auc:result(), 1)
 end)
 
-test("nothing counted yet is 0, for every threshold", function()
+test("a metric without updates gives 0 for every threshold", function()
   check.equal(metrics.Precision { thresholds = { 0.1, 0.9 } }:result(), { 0, 0 })
   check.equal(metrics.AUC { curve = "PR" }:result(), 0)
 end)
 
-test("compile takes the names, and weighs weighted_metrics", function()
+test("compile takes metrics by name and gives sample weights to weighted_metrics", function()
   local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Dense { 4, activation = "softmax" } }
   model:compile { loss = "sparse_categorical_crossentropy", metrics = { "top_k", "acc" } }
   local y = mgpu.tensor({ 0, 3 }, { dtype = "int32" })
@@ -235,7 +237,7 @@ test("compile takes the names, and weighs weighted_metrics", function()
   model:compile { loss = binary, metrics = { "accuracy" }, weighted_metrics = { "auc", "precision", "recall" } }
   local r = model:test_on_batch(mgpu.ones { 2, 3 }, mgpu.zeros { 2, 4 }, { sample_weight = { 1, 2 } })
   check.equal(r.recall, 0)
-  -- 4 classes, none above 0.5: a renamed loss is still the binary one, and its accuracy with it
+  -- 4 classes, none above 0.5: "accuracy" still follows the binary loss, which only has another name
   check.equal(r.accuracy, mgpu.mean(mgpu.lt(model(mgpu.ones { 2, 3 }), 0.5):to "float32"):item())
 end)
 
@@ -308,7 +310,7 @@ for _, case in ipairs {
   test("an update of a metric: " .. case[2], function() check.raises(case[1], case[2], "usage") end)
 end
 
-test("data of another device come to that of the sums", function()
+test("a metric copies data from another device to the device of its sums", function()
   local kind = core.default_device():match "^%a+"
   if kind == "cuda" then kind = "cpu" end
   local other = kind .. ":1"

@@ -1,5 +1,5 @@
--- Mixed precision: policies, what layers compute in, and training with them (README, Mixed precision).
--- Loss scaling is in loss_scale_spec.
+-- Mixed precision: policies, the dtypes in which layers compute, and training under a policy; layers are
+-- compared with Keras (golden set mixed_layers). loss_scale_spec tests loss scaling.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -11,12 +11,12 @@ local test = check.test
 local L = mgpu.layers
 local POLICIES = { mixed_bfloat16 = "bfloat16", mixed_float16 = "float16" }
 
--- fn() under the policy, which is put back whatever happens.
+-- Calls fn under the policy, and restores the old policy even after an error.
 local function under(policy, fn) return mgpu.mixed_precision.with_policy(mgpu.mixed_precision.get(policy), fn) end
 
 -- ---- policies -----------------------------------------------------------------------------------
 
-test("a policy names the dtype of computing and that of weights", function()
+test("a policy has a dtype for computing and one for weights", function()
   for name, dtype in pairs(POLICIES) do
     local policy = mgpu.mixed_precision.Policy(name)
     check.equal({ policy.name, policy.compute_dtype, policy.variable_dtype }, { name, dtype, "float32" })
@@ -26,7 +26,7 @@ test("a policy names the dtype of computing and that of weights", function()
   check.equal({ wide.name, wide.compute_dtype, wide.variable_dtype }, { "float64", "float64", "float64" })
 end)
 
-test("without a policy layers compute in the floatx of the moment", function()
+test("without a policy layers compute in the current floatx", function()
   check.equal(mgpu.policy().name, "float32")
   mgpu.set_floatx "float64"
   local name, layer = mgpu.policy().name, L.Dense { 2 }
@@ -34,7 +34,7 @@ test("without a policy layers compute in the floatx of the moment", function()
   check.equal({ name, layer.compute_dtype }, { "float64", "float64" })
 end)
 
-test("set_policy acts on the layers made from then on, by all of Keras's names", function()
+test("set_policy applies to layers made afterwards and is known by all of Keras's names", function()
   local precision = mgpu.mixed_precision
   under(nil, function()
     local before = L.Dense { 2 }
@@ -69,10 +69,10 @@ end)
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- A unit in the last place is 2^-7 of a bfloat16 and 2^-10 of a float16. Both frameworks round sums of a few
--- terms to the dtype, in another order and at times once more (a bias added before or after rounding), which
--- the next op builds on: two units. Normalisation is float32 on both sides and rounded once at the end: half
--- a unit of a number that came out on the other side of the middle.
+-- Tolerances, in units in the last place: 2^-7 for bfloat16, 2^-10 for float16. Both frameworks round sums of
+-- a few terms to the dtype, but in another order, and one may round once more (a bias added before or after
+-- rounding); the next op continues from there: two units. Normalisation computes in float32 on both sides and
+-- rounds once at the end: half a unit, where the two float32 numbers round to different neighbours.
 local UNIT = { mixed_bfloat16 = 2 ^ -7, mixed_float16 = 2 ^ -10 }
 local UNITS = { BatchNormalization = 0.5, LayerNormalization = 0.5 }
 
@@ -116,7 +116,7 @@ end
 
 local IMAGE, STEPS, ROW = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }
 
--- For each class its options and the input's shape; an array of shapes for several inputs.
+-- For each class its options and the shape of its input, or an array of shapes for several inputs.
 local CASES = {
   Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } }, Average = { {}, { ROW, ROW } },
   AveragePooling1D = { {}, STEPS }, AveragePooling2D = { {}, IMAGE }, BatchNormalization = { {}, IMAGE },
@@ -137,7 +137,7 @@ local CASES = {
 
 local function sample(shape) return mgpu.Input { { select(2, unpack(shape)) } } end
 
--- A model of a layer of the class between others that have weights.
+-- A model with a layer of the class between layers that have weights.
 local function model_around(name, case)
   local options = {}
   for key, value in pairs(case[1]) do options[key] = value end
@@ -168,7 +168,7 @@ local function trains(name, case, policy)
   check.equal(layer.output:dtype(), POLICIES[policy])
   for _, v in ipairs(model.variables) do check.equal(v:dtype(), "float32") end
   local before = model:get_weights()
-  -- from a scale at which no gradient overflows, so that the first step is not skipped
+  -- an initial scale at which no gradient overflows, so that the first step is not skipped
   local optimizer = mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.SGD { 0.1 }, initial_scale = 8 }
   model:compile { optimizer = optimizer, loss = "mse" }
   local x = data_for(name, case)
@@ -195,7 +195,7 @@ for policy in pairs(POLICIES) do
   end)
 end
 
-test("a layer casts what is floating to its dtype, and leaves integers", function()
+test("a layer casts floating-point inputs to its dtype and leaves integers alone", function()
   local seen
   local layer = L.Lambda { function(x) seen = x:dtype() return x end, dtype = "mixed_bfloat16" }
   for given, wanted in pairs { float32 = "bfloat16", float64 = "bfloat16", bfloat16 = "bfloat16", int32 = "int32" } do
@@ -205,7 +205,7 @@ test("a layer casts what is floating to its dtype, and leaves integers", functio
   check.equal(L.Dense { 2, dtype = "float32" } (mgpu.ones({ 1, 2 }, { dtype = "bfloat16" })):dtype(), "float32")
 end)
 
-test("an own layer reads its weights in the dtype it computes in, and layers within have their own", function()
+test("a user-defined layer reads its weights in its compute dtype, inner layers in theirs", function()
   local Own = mgpu.Layer:extend "Own"
   function Own:build(shape)
     self.w = self:add_weight { name = "w", shape = { shape[#shape] } }
@@ -228,14 +228,14 @@ test("an own layer reads its weights in the dtype it computes in, and layers wit
   check.equal(Plain { dtype = "mixed_float16" } (mgpu.ones { 2 }):dtype(), "float32")
 end)
 
-test("an error in a layer leaves variables as they are read outside of it", function()
+test("after an error in a layer variables are read in their own dtype again", function()
   local v = mgpu.variable(mgpu.tensor { 1, 1 })
   local layer = L.Lambda { function() error "no" end, output_shape = { 2 }, dtype = "mixed_bfloat16" }
   check.raises(function() layer(mgpu.ones { 1, 2 }) end, "no")
   check.equal((v * 1):dtype(), "float32")
 end)
 
-test("a gradient with respect to a variable is one even within a layer that casts", function()
+test("a gradient with respect to a variable can be taken inside a layer that casts", function()
   local layer = L.Lambda { function(x)
     local w = mgpu.variable(mgpu.tensor { 2 })
     local _, grads = mgpu.value_and_grad(function() return (w * w):sum() end, { w })()
@@ -246,7 +246,7 @@ end)
 
 -- ---- losses and metrics -------------------------------------------------------------------------
 
-test("losses and metrics of halves are float32", function()
+test("losses and metrics of 16-bit predictions are float32", function()
   local y, p = mgpu.tensor { { 1, 0 }, { 0, 1 } }, mgpu.tensor { { 0.3, 0.7 }, { 0.2, 0.8 } }
   local half = p:to "float16"
   for _, name in ipairs { "mse", "categorical_crossentropy", "kl_divergence" } do
@@ -268,10 +268,10 @@ test("losses and metrics of halves are float32", function()
   check.near(mse:result(), ((y - half:to "float32") ^ 2):mean():item(), 1e-7)
 end)
 
-test("the cross-entropy of a half softmax is that of its logits in float32", function()
+test("the cross-entropy of a 16-bit softmax is computed from its logits in float32", function()
   local x = mgpu.tensor({ { 12, -12, 3 } }, { dtype = "float16" })
   local y = mgpu.tensor({ 1 }, { dtype = "int32" })
-  -- log(softmax) there is -24; the probability, 4e-11, is 0 as a float16
+  -- log(softmax) is -24 here; the probability 4e-11 would be 0 in float16
   local loss = mgpu.losses.sparse_categorical_crossentropy(y, x:softmax())
   check.near(loss:item(), 24 + math.log(1 + math.exp(-24) + math.exp(-9)), 1e-6)
   local bits = mgpu.losses.binary_crossentropy(mgpu.tensor { { 0 } }, mgpu.tensor({ { 20 } },
@@ -279,7 +279,7 @@ test("the cross-entropy of a half softmax is that of its logits in float32", fun
   check.near(bits:item(), 20, 1e-6)
 end)
 
-test("regularizers see the float32 weights, and activity in float32", function()
+test("regularizers see weights and activity in float32", function()
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 2, kernel_regularizer = "l2",
     activity_regularizer = "l2", dtype = "mixed_bfloat16" } }
   model(mgpu.ones { 2, 2 }, { training = true })
@@ -287,8 +287,8 @@ test("regularizers see the float32 weights, and activity in float32", function()
   check.near(model:losses()[1]:item(), 0.01 * model.variables[1]:value():square():sum():item(), 1e-7)
 end)
 
-test("the mean, variance and norm of halves are worked out in float32", function()
-  local x = (mgpu.ones { 300, 300 } * 3):to "float16" -- the sum is 270000, float16 ends at 65504
+test("mean, variance and norm of 16-bit tensors are computed in float32", function()
+  local x = (mgpu.ones { 300, 300 } * 3):to "float16" -- the sum 270000 is above float16's largest, 65504
   check.equal({ x:mean():item(), x:var():item(), x:mean():dtype() }, { 3, 0, "float16" })
   check.equal((mgpu.ones { 4, 4 } * 150):to "float16":norm():item(), 600)
 end)
@@ -308,14 +308,14 @@ local function batch(rows)
   return mgpu.rand { rows, 6, 6, 1 }, mgpu.randint(0, 3, { rows })
 end
 
-test("compile's precision is the policy of all layers that do not state one", function()
+test("compile's option precision sets the policy of all layers without one", function()
   local model, x, y = small "float32", batch(4)
   local exact = model:predict(x)
   model:compile { loss = "sparse_categorical_crossentropy", precision = "mixed_bfloat16" }
   check.equal({ model.layers[1].compute_dtype, model.layers[6].compute_dtype }, { "bfloat16", "float32" })
   local half = model:predict(x)
   check.truthy((half - exact):abs():max():item() > 0, "predictions are rounded")
-  check.near(half, exact, 0.02) -- a few bfloat16 roundings of numbers below 1
+  check.near(half, exact, 0.02) -- a few roundings to bfloat16 of numbers below 1
   model:train_on_batch(x, y)
   model:compile { loss = "sparse_categorical_crossentropy", precision = "float32" }
   check.equal(model.layers[1].compute_dtype, "float32")
@@ -325,7 +325,7 @@ test("compile's precision is the policy of all layers that do not state one", fu
     'compile: precision: unknown policy "mixed16"', "usage")
 end)
 
-test("a saved model has float32 weights and comes back with its policies", function()
+test("a saved mixed-precision model has float32 weights and is loaded with its policies", function()
   local model, x, y = small "mixed_bfloat16", batch(4)
   local path = check.path "mixed.safetensors"
   model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }
@@ -348,7 +348,7 @@ test("a saved model has float32 weights and comes back with its policies", funct
   check.equal(again:get_config().layers[6].config.dtype, "float32")
 end)
 
-test("a functional model with a model inside keeps its policies", function()
+test("a functional model with a nested model is loaded with its policies", function()
   local path = check.path "functional.safetensors"
   local model = under("mixed_float16", function()
     local inner = mgpu.Sequential { L.Input { 4 }, L.Dense { 3, name = "i" }, name = "inner" }
@@ -364,14 +364,14 @@ test("a functional model with a model inside keeps its policies", function()
   check.equal(again:predict(x), model:predict(x))
 end)
 
-test("the summary tells the policy, and the layers that have another", function()
+test("the summary shows the policy and the layers that have another", function()
   local text = require "mgpu.nn.summary".text(small "mixed_bfloat16")
   check.matches(text, "s (Activation) float32")
   check.matches(text, "Policy: mixed_bfloat16 (computes in bfloat16, weights in float32)")
   check.falsy(require "mgpu.nn.summary".text(small "float32"):find "Policy", "a line on the policy")
 end)
 
-test("steps on two and four devices are those on one, to the rounding of bfloat16", function()
+test("steps on two and four devices equal those on one, to the rounding of bfloat16", function()
   local x, y = batch(24)
   local function trained(devices)
     mgpu.reset_names()
@@ -388,15 +388,15 @@ test("steps on two and four devices are those on one, to the rounding of bfloat1
     local names = {}
     for i = 1, n do names[i] = "ref:" .. i - 1 end
     local theirs, own = trained(names)
-    -- A device's share of a weight's gradient is rounded to bfloat16 (2^-9 of it) before the shares are
-    -- added in float32; a step moves a weight by a tenth of that.
+    -- Each device's gradient is rounded to bfloat16 (a relative error of 2^-9) before the all-reduce adds
+    -- them in float32; the learning rate of 0.1 makes a tenth of that.
     check.near(theirs, losses, 2e-3)
     for i, w in ipairs(own) do check.near(w, weights[i]:totable(), 2e-3) end
   end
 end)
 
-test("shares of a half gradient are added up in float32", function()
-  -- 1 + 2^-8 is no bfloat16; its halves on two devices are.
+test("the all-reduce of 16-bit gradients adds in float32", function()
+  -- bfloat16 cannot represent the sum 1 + 2^-8, but can represent the two devices' parts of it.
   local w = mgpu.variable(mgpu.zeros { 1, 1 })
   local x = mgpu.tensor { { 1 }, { 2 ^ -8 } }
   local step = mgpu.jit(function(t)

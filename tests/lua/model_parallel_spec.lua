@@ -1,5 +1,4 @@
--- Layers on devices of their own: `device =`, mgpu.with_device, device groups (API.md, Devices and
--- parallel models).
+-- Model parallelism: layers on different devices, placed with `device =`, mgpu.with_device or device groups.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -40,7 +39,7 @@ local function same(model, serial, h, hs)
   check.equal(h.accuracy, hs.accuracy)
 end
 
-test("layers on three devices train as on one (float64)", function()
+test("layers on three devices train as on one device (float64)", function()
   in_float64(function()
     local serial, model = network(), network("ref:1", "ref:2")
     local hs, h = fit(serial, "ref:0"), fit(model, "ref:0")
@@ -67,7 +66,7 @@ local OPTIMIZERS = {
 }
 
 for name, optimizer in pairs(OPTIMIZERS) do
-  test(name .. " keeps what it needs beside each layer, also where no devices are given", function()
+  test(name .. " keeps its state on the device of each layer, also when compile gets no devices", function()
     in_float64(function()
       local function trained(second, third)
         local model, x, y = network(second, third), data()
@@ -90,7 +89,7 @@ for name, optimizer in pairs(OPTIMIZERS) do
   end)
 end
 
-test("device groups combine it with data parallelism (float64)", function()
+test("device groups combine model parallelism with data parallelism (float64)", function()
   in_float64(function()
     local serial = network()
     local hs = fit(serial, "ref:0")
@@ -103,7 +102,7 @@ test("device groups combine it with data parallelism (float64)", function()
   end)
 end)
 
--- Of a layer whose losses are made elsewhere than the model's.
+-- Layers that compute a loss on another device than the model's loss.
 local function regularized(first, last)
   mgpu.seed(1)
   local model = mgpu.Sequential { L.Input { 6 }, L.Dense { 8, kernel_regularizer = "l2", name = "a", device = first,
@@ -112,7 +111,7 @@ local function regularized(first, last)
 end
 
 for what, options in pairs { ["regularizers"] = {}, ["accumulated gradients"] = { accumulate = 2 } } do
-  test(what .. " of layers on other devices than the output's count as on one (float64)", function()
+  test(what .. " on other devices than the output count as on one device (float64)", function()
     in_float64(function()
       local function trained(devices, first, last)
         local model, x, y = regularized(first, last), data()
@@ -131,7 +130,7 @@ for what, options in pairs { ["regularizers"] = {}, ["accumulated gradients"] = 
   end)
 end
 
-test("sums of gradients lie beside their weights, also after set_devices", function()
+test("accumulated gradients are on the device of their weights, also after set_devices", function()
   local model, x, y = regularized("ref:1"), data()
   model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = "ref:0", accumulate = 2 }
   x = x:to "float32"
@@ -142,7 +141,7 @@ test("sums of gradients lie beside their weights, also after set_devices", funct
   check.equal(model:get_layer "b".kernel:device(), "ref:2")
 end)
 
-test("variables that nobody has any more may be waiting for a value from another device", function()
+test("a variable can be collected while it waits for a value from another device", function()
   for round = 1, 3 do
     mgpu.variable(core.place(mgpu.ones({ 3 }, { device = "ref:1" }) * round + 1, "ref:0") * 2)
     collectgarbage()
@@ -151,7 +150,7 @@ test("variables that nobody has any more may be waiting for a value from another
   end
 end)
 
-test("outside of jit a model on several devices computes and differentiates alike", function()
+test("a model on several devices has the same outputs and gradients without jit", function()
   in_float64(function()
     local serial, model, x = network(), network("ref:1", "ref:2"), data()
     check.near(model(x), serial(x), 1e-12)
@@ -164,7 +163,7 @@ test("outside of jit a model on several devices computes and differentiates alik
   end)
 end)
 
-test("with_device places the layers made in it, and their own device wins", function()
+test("with_device places the layers made in it, but a layer's own device wins", function()
   local a, b, c
   mgpu.with_device("ref:1", function()
     a, b = L.Dense { 2 }, L.Dense { 2, device = "ref:2" }
@@ -185,7 +184,7 @@ test("a functional model with branches on two devices merges them", function()
   check.truthy(h.loss[30] < h.loss[1])
 end)
 
-test("the summary shows the device, and it is saved", function()
+test("the summary shows the devices of layers, and a saved model keeps them", function()
   local model = network("ref:1", "ref:2")
   check.matches(require "mgpu.nn.summary".text(model), "c (Dense) @ref:1")
   local path = check.path "placed.safetensors"
@@ -195,8 +194,8 @@ test("the summary shows the device, and it is saved", function()
   check.equal(again:get_layer "c".kernel:device(), "ref:1")
 end)
 
--- The cores are shared by two cpu devices in the one plan, and all one device's in the other.
-test("a device may have other shares of the cores in several models at a time", function()
+-- In one plan two cpu devices share the cores, in the other one device has all of them.
+test("a cpu device can have different numbers of threads in two models at the same time", function()
   check.needs "cpu"
   local function losses(another)
     mgpu.seed(1)
@@ -228,8 +227,8 @@ local function template(device)
   end)
 end
 
-test("a template built in one scope leaves it for the devices of its replicas (float64)", function()
-  check.needs "cpu" -- of cpu_relocation
+test("a model built in a with_device scope trains on the devices of its replicas (float64)", function()
+  check.needs "cpu" -- for cpu_relocation
   in_float64(function()
     local P, two = mgpu.parallel, { "ref:0", "ref:1" }
     local serial = template "ref:2"
@@ -248,7 +247,7 @@ test("a template built in one scope leaves it for the devices of its replicas (f
   end)
 end)
 
-test("it may be built by its first use, and be explained for devices that are not there", function()
+test("such a model can be built by its first use, and explained for absent devices", function()
   local model = mgpu.with_device("ref:2", function() return mgpu.Sequential { L.Dense { 4 }, L.Dense { 1 } } end)
   model:compile { loss = "mse", devices = { "ref:0", "ref:1" } }
   model:fit(mgpu.ones { 8, 4 }, mgpu.ones { 8, 1 }, { verbose = 0 })
@@ -259,14 +258,14 @@ test("it may be built by its first use, and be explained for devices that are no
   check.equal(another.variables[1]:device(), "ref:2")
 end)
 
-test("a scope is not saved, a layer's own device is", function()
+test("a saved model keeps the devices of layers, but not the with_device scope", function()
   local path = check.path "template.safetensors"
   template "ref:2":save(path)
   check.equal(mgpu.load_model(path):get_layer "a".device, nil)
   check.equal(mgpu.with_device("ref:1", function() return mgpu.load_model(path) end):get_layer "a".device, "ref:1")
 end)
 
-test("what was stated is not passed over: several scopes, or a layer's own device", function()
+test("data parallelism over layers placed on several devices is refused without groups", function()
   local two = { "ref:0", "ref:1" }
   local function scoped(name, device)
     return mgpu.with_device(device, function() return L.Dense { 3, activation = "softmax", name = name } end)
@@ -278,7 +277,7 @@ test("what was stated is not passed over: several scopes, or a layer's own devic
   end
 end)
 
-test("what cannot be placed says why", function()
+test("a placement that is impossible is an error with the reason", function()
   check.raises(function() fit(network(2), "ref:0") end, "needs device groups of at least 2", "usage")
   check.raises(function() fit(network("ref:1"), { "ref:0", "ref:1" }) end, "give groups", "usage")
   check.raises(function() fit(network(2), { { "ref:0", "ref:1" }, { "ref:2" } }) end,

@@ -1,5 +1,5 @@
--- Functional models: several inputs and outputs, shared layers, nested models, losses, saving
--- (API.md, Models).
+-- Functional models: several inputs and outputs, shared layers, nested models, losses, and saving. Training
+-- is compared with Keras (golden set functional).
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -10,7 +10,7 @@ local hash = require "golden.hash"
 local test = check.test
 local L = mgpu.layers
 
--- Two inputs, a shared layer, two outputs.
+-- A model with two inputs, a shared layer, a nested model and two outputs.
 local function two(given)
   given = given or {}
   local a, b = mgpu.Input { 6, name = "a" }, mgpu.Input { 4, name = "b" }
@@ -59,7 +59,7 @@ for _, eager in ipairs { false, true } do
       for step = 1, golden.steps do
         local x, y = data(golden.rows, step - 1)
         local r = model:train_on_batch(x, y, { sample_weight = weight })
-        -- float64 on both sides
+        -- both sides compute in float64
         check.near({ r.loss, r.price_loss, r.kind_loss }, golden.curve[step], 1e-10)
       end
       for k, wanted in ipairs(golden.final) do
@@ -71,7 +71,7 @@ end
 
 -- ---- building -----------------------------------------------------------------------------------
 
-test("a shared layer has its weights once and a nested model's are found", function()
+test("the weights of a shared layer appear once, and those of a nested model are found", function()
   local model = two()
   local names = {}
   for i, v in ipairs(model.variables) do names[i] = v.name end
@@ -80,7 +80,7 @@ test("a shared layer has its weights once and a nested model's are found", funct
   check.equal(model:count_params(), 28 + 25 + 33 + 4 + 18)
 end)
 
-test("several outputs are an array, in order; inputs go by order or by name", function()
+test("outputs come as an array in order, and inputs are given by order or by name", function()
   local model = two()
   local a, b = mgpu.rand { 2, 6 }, mgpu.rand { 2, 4 }
   local y = model { a, b }
@@ -91,27 +91,27 @@ test("several outputs are an array, in order; inputs go by order or by name", fu
   check.near(model:predict({ b = b, a = a })[1], y[1], 1e-6)
 end)
 
-test("parts of a model make another that shares its weights", function()
+test("a model made from symbols of another model shares its weights", function()
   local base = mgpu.Sequential { L.Input { 4 }, L.Dense { 3, name = "features" }, L.Dense { 2 } }
   local part = mgpu.Model { inputs = base.input, outputs = base:get_layer "features".output }
   check.equal(part(mgpu.ones { 2, 4 }):shape(), { 2, 3 })
   check.truthy(part.variables[1] == base.variables[1])
 end)
 
-test("a layer between an inner symbol and the output is all that a cut model runs", function()
+test("a model from an inner symbol to an output runs only the layers between them", function()
   local x = mgpu.Input { 4 }
   local h = L.Dense { 3 } (x)
   local tail = mgpu.Model { inputs = h, outputs = L.Dense { 2 } (h) }
   check.equal(tail(mgpu.ones { 5, 3 }):shape(), { 5, 2 })
 end)
 
-test("symbols can be added, subtracted and multiplied", function()
+test("symbolic tensors can be added, subtracted and multiplied", function()
   local a, b = mgpu.Input { 2 }, mgpu.Input { 2 }
   local model = mgpu.Model { inputs = { a, b }, outputs = (a + b) * a - b }
   check.equal(model { mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 3, 4 } } }, { { 1, 8 } })
 end)
 
-test("unknown sizes stay unknown through layers", function()
+test("unknown sizes stay unknown through the layers of a model", function()
   local x = mgpu.Input { -1, -1, 3 }
   local y = L.Conv2D { 4, 3, padding = "same" } (x)
   check.equal(y:shape(), { -1, -1, -1, 4 })
@@ -121,7 +121,7 @@ test("unknown sizes stay unknown through layers", function()
   check.equal(Twice {} (x):shape(), { -1, -1, -1, 3 })
 end)
 
-test("an own layer with several inputs and outputs needs no shape rule", function()
+test("a user-defined layer with several inputs and outputs needs no shape function", function()
   local Swap = mgpu.Layer:extend "Swap"
   function Swap:build(shapes) self.w = self:add_weight { name = "w", shape = { shapes[1][2] } } end
   function Swap:call(x) return { x[2], x[1] * self.w } end
@@ -133,7 +133,7 @@ test("an own layer with several inputs and outputs needs no shape rule", functio
   check.equal(model { mgpu.ones { 4, 2 }, mgpu.ones { 4, 3 } }[1]:shape(), { 4, 3 })
 end)
 
-test("the summary says what each layer is connected to", function()
+test("the summary shows the layers to which each layer is connected", function()
   local text = require "mgpu.nn.summary".text(two())
   check.matches(text, "both (Concatenate)               (None, 10)                0            "
     .. "shared, shared")
@@ -142,7 +142,7 @@ end)
 
 -- ---- training -----------------------------------------------------------------------------------
 
-test("each output has its loss, its metrics and its weight in the logs", function()
+test("each output has its own loss, metrics and loss weight in the logs", function()
   local model = two()
   model:compile { optimizer = "sgd", loss = { price = "mse", kind = LOSSES[2] },
     metrics = { kind = "accuracy", price = { "mae" } } }
@@ -158,7 +158,7 @@ test("each output has its loss, its metrics and its weight in the logs", functio
   check.near(r.val_loss or r.loss, h.val_loss[2], 1e-6)
 end)
 
-test("an output without a loss is left out, and its y may be missing", function()
+test("an output without a loss does not count and needs no targets", function()
   local model = two()
   model:compile { loss = { kind = LOSSES[2] } }
   local x, y = data(6, 0)
@@ -167,14 +167,14 @@ test("an output without a loss is left out, and its y may be missing", function(
   check.equal(model:get_layer "price":get_weights()[1], before)
 end)
 
-test("weighted metrics count samples by weight, plain ones do not", function()
+test("weighted_metrics use the sample weights, metrics do not", function()
   local model = mgpu.Sequential { L.Input { 1 }, L.Dense { 1, kernel_initializer = "ones" } }
   model:compile { loss = "mse", metrics = { "mae" }, weighted_metrics = { "mse" } }
   local r = model:evaluate({ { 1 }, { 3 } }, { { 0 }, { 0 } }, { sample_weight = { 1, 0 }, verbose = 0 })
   check.near({ r.loss, r.mae, r.mse }, { 0.5, 2, 1 }, 1e-6)
 end)
 
-test("a frozen layer keeps its weights, also inside other layers; its regularizer rests", function()
+test("a frozen layer keeps its weights, also inside other layers, and its regularizer stops", function()
   local model = two { shared = "l2" }
   model:compile { optimizer = "sgd", loss = LOSSES }
   local x, y = data(6, 0)
@@ -192,7 +192,7 @@ test("a frozen layer keeps its weights, also inside other layers; its regularize
   check.equal(model:get_layer "inner":get_layer "deep".trainable, false)
 end)
 
-test("an own layer's loss counts once per use, in that call only", function()
+test("the loss of a user-defined layer counts once for each use, in that call only", function()
   local Even = mgpu.Layer:extend "Even"
   function Even:call(t)
     self:add_loss(t:square():sum() * 0.5)
@@ -210,7 +210,7 @@ end)
 
 -- ---- saving -------------------------------------------------------------------------------------
 
-test("a functional model is saved and loaded with its graph", function()
+test("a functional model is saved and loaded with its graph of layers", function()
   local model, x = two { shared = mgpu.regularizers.L1L2 { l1 = 0.1 } }, data(3, 0)
   local path = check.path "two.safetensors"
   model:save(path)
@@ -265,7 +265,7 @@ for what, case in pairs {
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
 end
 
-test("data that does not fit the model is refused before the first step", function()
+test("data of wrong shapes or numbers of inputs is refused before the first step", function()
   local model = two()
   model:compile { loss = LOSSES }
   local x, y = data(6, 0)

@@ -1,5 +1,5 @@
--- Multi-tensor updates: the groups of a step's commit phase that do the same to different variables
--- stand in a row in the plan and run as one, with the bits that each gives alone.
+-- Multi-tensor updates: fused groups of the commit phase that apply the same operations to different
+-- variables are adjacent in the plan (a "row") and run in one call, with the same bits as one at a time.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -8,7 +8,8 @@ local mgpu = require "mgpu"
 local test = check.test
 local ops = core.ops
 
--- Tiles are a few hundred elements, regions of more than 20,000 are shared by threads.
+-- Sizes around those that matter: a tile has a few hundred elements, and threads share variables of more
+-- than 20,000.
 local SHAPES = { { 1 }, { 3 }, { 0, 4 }, { 17 }, { 1000 }, { 257, 259 }, {}, { 310, 1000 }, { 20001 } }
 local RULES = { "SGD", "Adam", "RMSprop" }
 
@@ -22,14 +23,15 @@ local function each_device(fn)
   end
 end
 
--- A step may write in place only what nobody else holds: not even a tensor that Lua forgot.
+-- Runs a step after a collection: a step writes in place only memory to which there is no other reference,
+-- and a tensor that Lua has not collected yet counts as one.
 local function run(step, ...)
   collectgarbage()
   collectgarbage()
   return step(...)
 end
 
--- Variables of shapes and a gradient for each; the same ones every time.
+-- Variables of the shapes and a gradient for each; the same numbers in every call.
 local function variables_and_gradients(shapes)
   mgpu.seed(3)
   local variables, grads = {}, {}
@@ -45,14 +47,14 @@ local function optimizer(rule)
   return mgpu.optimizers[rule] { learning_rate = 0.01, weight_decay = rule == "Adam" and 0.1 or nil }
 end
 
--- The number of groups in each row that are alike, in the order of the plan.
+-- The number of groups in each row, in the order of the plan.
 local function rows(dump)
   local counts = {}
   for n in dump:gmatch "commit (%d+) alike: " do counts[#counts + 1] = tonumber(n) end
   return counts
 end
 
-test("the updates of one rule stand in one row of the plan", function()
+test("the updates of one optimizer are one row of the plan", function()
   local variables, grads = variables_and_gradients { { 3 }, { 2, 2 }, { 5 } }
   local opt = mgpu.optimizers.Adam {}
   opt:build(variables)
@@ -64,7 +66,7 @@ test("the updates of one rule stand in one row of the plan", function()
   check.equal(lines, 3)
 end)
 
-test("groups with operands of their own that are not whole are no row", function()
+test("groups with different broadcast operands do not form a row", function()
   local a, b = core.variable(mgpu.ones { 2, 3 }), core.variable(mgpu.ones { 4, 3 })
   local step = mgpu.jit(function(x, y)
     a:assign(a:value() + x)
@@ -82,7 +84,7 @@ test("groups with operands of their own that are not whole are no row", function
 end)
 
 for _, rule in ipairs(RULES) do
-  test(rule .. " gives every variable the bits that a step of its own gives it", function()
+  test(rule .. " gives every variable the same bits as a separate step for it", function()
     each_device(function()
       local together, grads = variables_and_gradients(SHAPES)
       local alone = variables_and_gradients(SHAPES)
@@ -101,7 +103,7 @@ for _, rule in ipairs(RULES) do
   end)
 end
 
-test("more variables than run as one in a call", function()
+test("more variables than one call can take are updated in several calls", function()
   local shapes = {}
   for i = 1, 150 do shapes[i] = { i * 7 % 301 + 1 } end
   local variables, grads = variables_and_gradients(shapes)
@@ -117,10 +119,11 @@ test("more variables than run as one in a call", function()
   for i, v in ipairs(variables) do check.near(v:value(), expected[i], 1e-6) end
 end)
 
--- A chain too long for one group: the first groups of all variables make temporaries, which must not
--- lie where operands of others are still to be read. The int64 operand of the third, which ends there,
--- is as large as the int32 temporary of the last, and there are no gaps but where operands lay.
-test("updates that take several groups each do not write over one another's operands", function()
+-- A chain too long for one group: the first groups of all variables write temporaries, which must not be
+-- placed over operands that other groups of the row still read. The sizes invite that mistake: the int64
+-- operand of the third variable, whose last use is there, is as large as the int32 temporary of the last
+-- variable, and the arena has no other gaps.
+test("updates of several groups each do not overwrite one another's operands", function()
   each_device(function(device)
     local variables, grads = variables_and_gradients { { 3, 3 }, { 150, 100 }, { 300, 100 }, { 600, 100 } }
     local function turned(t) return ops.permute(t, { order = { 2, 1 } }) end
@@ -143,7 +146,7 @@ test("updates that take several groups each do not write over one another's oper
   end)
 end)
 
-test("what a group writes in place it has read before", function()
+test("a group reads its inputs before it writes in place", function()
   each_device(function()
     local n = 30000
     local a, b = core.variable(mgpu.ones { n }), core.variable(mgpu.ones { n } * 10)
@@ -161,7 +164,7 @@ test("what a group writes in place it has read before", function()
   end)
 end)
 
-test("variables that are made from one another take the values at entry", function()
+test("variables computed from one another use the values from before the step", function()
   each_device(function()
     local n = 50000
     local a, b = core.variable(mgpu.ones { n }), core.variable(mgpu.ones { n } * 10)
@@ -180,7 +183,7 @@ test("variables that are made from one another take the values at entry", functi
   end)
 end)
 
-test("an old value that somebody holds stays, and so does one given to two variables", function()
+test("an old value that Lua still holds is kept, as is a value assigned to two variables", function()
   each_device(function()
     local variables, grads = variables_and_gradients { { 300 }, { 30000 }, { 5 } }
     local held = variables[2]:value()
@@ -205,7 +208,7 @@ test("an old value that somebody holds stays, and so does one given to two varia
   end)
 end)
 
-test("a guard that fails leaves every variable of the row as it was", function()
+test("a failed guard leaves every variable of the row unchanged", function()
   each_device(function()
     local variables, grads = variables_and_gradients { { 300 }, { 30000 }, { 5 } }
     local before = {}
@@ -216,7 +219,7 @@ test("a guard that fails leaves every variable of the row as it was", function()
     end)
     check.raises(function()
       run(step, { grads[1], grads[2], grads[3] / 0 })
-      variables[1]:value():totable() -- a device that runs ahead says it here
+      variables[1]:value():totable() -- an asynchronous device reports the failure here
     end, "a gradient is not finite", "nonfinite")
     for i, v in ipairs(variables) do check.equal(v:value():totable(), before[i]) end
   end)
@@ -248,9 +251,10 @@ end
   check.equal(check.run("OMP_NUM_THREADS=3 " .. check.program .. " " .. script), one)
 end)
 
--- ---- what a kernel writes over its input -----------------------------------------------------------
+-- ---- kernels that write over their input ---------------------------------------------------------
 
--- The gradient of a pool over an image that nobody else reads, and the same from values kept apart.
+-- The gradient of a pool over an image without other readers, so that it can be written over the image;
+-- and the same gradient from tensors that cannot be overwritten.
 local function pooled(shape, o)
   local values = {}
   for i = 1, check.count(shape) do values[i] = (i * 7919) % 13 end -- ties
@@ -267,7 +271,7 @@ local function pooled(shape, o)
   return run(step, source, slope), ops.max_pool2d_grad(image, y, slope, o) * 3
 end
 
-test("a pool's gradient is the same where it is written over its image", function()
+test("a max pool's gradient written over its image has the same bits", function()
   each_device(function()
     for _, c in ipairs { 1, 3, 4, 16 } do
       for _, o in ipairs { { size = { 2, 2 } }, { size = { 3, 2 } }, { size = { 2, 2 }, strides = { 3, 4 } },
@@ -279,7 +283,7 @@ test("a pool's gradient is the same where it is written over its image", functio
   end)
 end)
 
-test("an image whose pool is all that is left of it makes room for the gradient", function()
+test("a max pool's gradient takes the memory of an image without later readers", function()
   local device = core.default_device()
   if device:match "^ref" then check.skip "ref writes nothing in place" end
   local shape = { 4, 256, 256, 16 }

@@ -1,5 +1,5 @@
--- Optimizers: formulas, options, learning rate, slots, averages, saving. Keras's numbers are in
--- golden_optimizers_spec, schedules in schedules_spec.
+-- Optimizers: formulas, options, learning rate, slots, averages, and saving. golden_optimizers_spec compares
+-- their steps with Keras; schedules_spec tests learning-rate schedules.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -10,7 +10,7 @@ local optimizers, schedules = mgpu.optimizers, mgpu.schedules
 
 local function variable(values) return mgpu.variable(mgpu.tensor(values), { name = "v" }) end
 
--- The variable after the optimizer has applied each of the gradients.
+-- The value of a variable after the optimizer has applied each of the gradients.
 local function after(opt, start, ...)
   local v = variable(start)
   for _, g in ipairs { ... } do opt:apply({ mgpu.tensor(g) }, { v }) end
@@ -19,16 +19,16 @@ end
 
 -- ---- formulas -----------------------------------------------------------------------------------
 
-test("SGD subtracts rate times gradient", function()
+test("SGD subtracts learning rate times gradient", function()
   check.near(after(optimizers.SGD { learning_rate = 0.5 }, { 1, 2 }, { 2, -2 }), { 0, 3 })
 end)
 
-test("SGD with momentum keeps going", function()
+test("SGD with momentum adds a share of the previous step", function()
   local opt = optimizers.SGD { learning_rate = 0.1, momentum = 0.5 }
   check.near(after(opt, { 1 }, { 1 }, { 1 }), { 1 - 0.1 - 0.15 })
 end)
 
-test("SGD with Nesterov momentum looks ahead", function()
+test("SGD with Nesterov momentum applies the next velocity at once", function()
   local opt = optimizers.SGD { learning_rate = 0.1, momentum = 0.5, nesterov = true }
   check.near(after(opt, { 1 }, { 1 }), { 1 - 0.1 - 0.05 })
 end)
@@ -38,12 +38,12 @@ test("RMSprop divides by the running root mean square", function()
   check.near(v, { 1 - 0.1 * 2 / math.sqrt(0.1 * 4 + 1e-7) })
 end)
 
-test("Adam's first step is the learning rate", function()
+test("Adam's first step has the size of the learning rate", function()
   check.near(after(optimizers.Adam { learning_rate = 0.01 }, { 1, 1 }, { 5, -0.2 }),
     { 0.99, 1.01 }, 1e-5)
 end)
 
-test("defaults are Keras's", function()
+test("optimizers have Keras's defaults", function()
   check.near(optimizers.SGD {}.learning_rate, 0.01)
   check.near(optimizers.RMSprop {}.learning_rate, 0.001)
   check.near(optimizers.Adam {}.learning_rate, 0.001)
@@ -51,7 +51,7 @@ test("defaults are Keras's", function()
   check.equal(optimizers.Adam {}:get_config().beta_2, 0.999)
 end)
 
-test("a lone number is the learning rate", function()
+test("a number instead of options is the learning rate", function()
   check.near(optimizers.Adam(0.25).learning_rate, 0.25)
 end)
 
@@ -64,7 +64,7 @@ test("the learning rate can be set between steps", function()
   check.near(opt.learning_rate, 0.1)
 end)
 
-test("a learning rate set between jitted steps acts without a retrace", function()
+test("a learning rate set between jitted steps takes effect without a retrace", function()
   local opt, v = optimizers.SGD { learning_rate = 1 }, variable { 10 }
   local traces = {}
   local step = mgpu.jit(function(g)
@@ -78,7 +78,7 @@ test("a learning rate set between jitted steps acts without a retrace", function
   check.equal(#traces, 1)
 end)
 
-test("slots may be made inside a trace, and steps count", function()
+test("slots can be made inside a trace, and iterations counts the steps", function()
   local opt, v = optimizers.Adam { learning_rate = 0.1 }, variable { { 1, 2 }, { 3, 4 } }
   local step = mgpu.jit(function(g) opt:apply({ g }, { v }) end)
   for _ = 1, 3 do step(mgpu.tensor { { 1, 1 }, { 1, 1 } }) end
@@ -93,12 +93,12 @@ test("a gradient of false leaves its variable alone", function()
   check.equal(b:totable(), { 1 })
 end)
 
-test("no gradient at all is an error", function()
+test("apply without any gradient is an error", function()
   check.raises(function() optimizers.SGD {}:apply({ false }, { variable { 1 } }) end,
     "no variable has a gradient", "usage")
 end)
 
-test("clipnorm scales each gradient to its norm", function()
+test("clipnorm scales each gradient down to that norm", function()
   local opt = optimizers.SGD { learning_rate = 1, clipnorm = 1 }
   check.near(after(opt, { 0, 0 }, { 3, 4 }), { -0.6, -0.8 })
   check.near(after(opt, { 0, 0 }, { 0.3, 0.4 }), { -0.3, -0.4 })
@@ -122,14 +122,14 @@ test("weight decay shrinks the variable by rate times decay first", function()
   check.near(after(opt, { 2 }, { 1 }), { 2 - 2 * 0.05 - 0.1 })
 end)
 
-test("the state holds step count, rate and slots", function()
+test("the state holds the step count, the learning rate and the slots", function()
   local opt, v = optimizers.Adam {}, variable { 1 }
   check.equal(#opt:variables(), 2)
   opt:build { v }
   check.equal(#opt:variables(), 4)
 end)
 
-test("a clip of 0 is none, and an infinite norm does not make zeros of gradients", function()
+test("a clip of 0 does not clip, and an infinite norm does not turn gradients into zeros", function()
   for _, name in ipairs { "clipnorm", "clipvalue", "global_clipnorm" } do
     check.near(after(optimizers.SGD { learning_rate = 1, [name] = 0 }, { 0, 0 }, { 3, 4 }), { -3, -4 })
   end
@@ -162,7 +162,7 @@ local function decaying(more)
   return optimizers.SGD(more)
 end
 
-test("exclude_from_weight_decay takes parts of names, variables, whole names and Keras's lists", function()
+test("exclude_from_weight_decay takes parts of names, whole names, variables and Keras's lists", function()
   local names = { "dense/kernel", "dense/bias", "norm/gamma" }
   local opt = decaying {}
   check.near(decayed(opt, names), { 0.5, 0.5, 0.5 })
@@ -181,7 +181,7 @@ test("exclude_from_weight_decay takes parts of names, variables, whole names and
   check.near(decayed(opt, { v, unpack(names) }), { 1, 0.5, 1, 0.5 })
 end)
 
-test("what was excluded is part of the configuration", function()
+test("the names excluded from weight decay are part of the configuration", function()
   local v = mgpu.variable(mgpu.tensor { 1 }, { name = "dense/kernel" })
   local opt = decaying { exclude_from_weight_decay = { "bias", v } }
   local config = core.json_decode(core.json_encode(opt:get_config()))
@@ -192,13 +192,13 @@ end)
 
 -- ---- averages -----------------------------------------------------------------------------------
 
-test("use_ema keeps averages, of variables without a gradient too", function()
+test("use_ema keeps averages, also of variables without a gradient", function()
   local opt = optimizers.SGD { learning_rate = 1, use_ema = true, ema_momentum = 0.5 }
   local a, b = variable { 4 }, variable { 7 }
   for _ = 1, 2 do opt:apply({ mgpu.tensor { 1 }, false }, { a, b }) end
   check.near(a, { 2 })
   opt:finalize_variable_values { a, b }
-  check.near(a, { 2.5 }) -- the mean of 3, after the first step, and 2
+  check.near(a, { 2.5 }) -- the mean of the values after the two steps, 3 and 2
   check.near(b, { 7 })
 end)
 
@@ -224,7 +224,7 @@ test("finalize_variable_values without averages or before a step changes nothing
   check.equal(v:totable(), { 4 })
 end)
 
-test("a variable that comes after the first step has no average and is an error", function()
+test("with use_ema apply refuses a variable that comes after the first step", function()
   local opt = optimizers.SGD { learning_rate = 1, use_ema = true }
   check.near(after(opt, { 1 }, { 1 }), { 0 })
   check.raises(function() after(opt, { 1 }, { 1 }) end, "with use_ema all variables must be given", "usage")
@@ -245,7 +245,7 @@ test("a saved model keeps schedule, averages and excluded names", function()
   local again = mgpu.load_model(path)
   local opt = again.saved_optimizer
   check.near(opt.learning_rate, 0.2)
-  check.equal(#opt:variables(), 1 + 1 + 2 * 3) -- steps, the product of momentums, three slots each
+  check.equal(#opt:variables(), 1 + 1 + 2 * 3) -- step count, product of momentums, three slots a variable
   again:compile { loss = "mean_squared_error", optimizer = opt }
   for _ = 1, 3 do
     model:train_on_batch(x, y)
@@ -256,7 +256,7 @@ test("a saved model keeps schedule, averages and excluded names", function()
   for k, v in ipairs(model.optimizer:variables()) do check.equal(opt:variables()[k], v:value():totable()) end
 end)
 
-test("fit ends with the averages, and trains with a scaled loss as without", function()
+test("fit ends with the averaged weights, and loss_scale_factor does not change its numbers", function()
   local L = mgpu.layers
   local function fitted(opt)
     local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
@@ -278,8 +278,8 @@ end)
 
 -- ---- errors -------------------------------------------------------------------------------------
 
--- Bad values of each option; "?" stands for the option's name in the error. Wrong types and bounds that
--- the declarations say are in every_option_spec too.
+-- Bad values of each option; "?" in a message stands for the option's name. every_option_spec tests wrong
+-- types and bounds from the declarations, too.
 local BAD = {
   { "learning_rate", -1, "at least 0" }, { "learning_rate", "fast", 'option "?" must be' },
   { "learning_rate", 0 / 0, 'option "?" must be' }, { "learning_rate", math.huge, 'option "?" must be' },
@@ -338,7 +338,7 @@ test("bad values of an optimizer's own options are errors that name both", funct
   end
 end)
 
-test("two clips at once are an error", function()
+test("two clipping options at once are an error", function()
   for _, pair in ipairs { { "clipnorm", "clipvalue" }, { "clipnorm", "global_clipnorm" },
     { "clipvalue", "global_clipnorm" } } do
     check.raises(function() optimizers.Adam { [pair[1]] = 1, [pair[2]] = 0 } end,
@@ -364,7 +364,7 @@ test("bad options are errors that name the optimizer", function()
   check.raises(function() return optimizers.Adamm end, "Adam", "usage")
 end)
 
-test("apply says what is missing or wrong at the user's line", function()
+test("wrong arguments of apply are errors at the user's line", function()
   local v, g = mgpu.variable(mgpu.tensor { 1, 1 }), mgpu.ones { 2 }
   for _, opt in ipairs { mgpu.optimizers.SGD {}, mgpu.optimizers.LossScaleOptimizer { "sgd" } } do
     for _, row in ipairs { { nil, { v }, "the gradients must be an array of tensors, got nil" },

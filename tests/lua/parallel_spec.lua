@@ -1,4 +1,4 @@
--- One script on 1 to n devices gives the same weights (API.md, Devices and parallel models).
+-- Data parallelism: training on 1 to n devices gives the same weights; a device that fails; errors.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -16,7 +16,7 @@ end
 
 -- ---- networks and data --------------------------------------------------------------------------
 
--- The layers of the seed's network, narrowed; its weights come from the names and the seed.
+-- A narrow mnist_cnn; the names and the seed determine its initial weights.
 local function narrow()
   mgpu.seed(1)
   return mgpu.Sequential { L.Input { 12, 12, 1 },
@@ -35,7 +35,7 @@ local function images(rows)
   return x, y
 end
 
--- Two inputs, two outputs, a shared layer, a regularizer.
+-- A model with two inputs, two outputs, a shared layer and a regularizer.
 local function two_inputs()
   mgpu.seed(1)
   local a, b = mgpu.Input { 5, name = "a" }, mgpu.Input { 5, name = "b" }
@@ -56,7 +56,7 @@ end
 
 local function fit(model, list, x, y, given)
   given = given or {}
-  mgpu.seed(5) -- of the shuffles and dropout masks
+  mgpu.seed(5) -- for the shuffles and dropout masks
   model:compile { optimizer = given.optimizer or mgpu.optimizers.RMSprop { 1e-3 },
     loss = given.loss or "sparse_categorical_crossentropy", metrics = given.metrics, devices = list,
     bn = given.bn, strategy = given.strategy, accumulate = given.accumulate,
@@ -65,7 +65,7 @@ local function fit(model, list, x, y, given)
     sample_weight = given.sample_weight, validation_data = given.validation_data }).history
 end
 
--- ||a - b|| <= tolerance ||a|| for every weight.
+-- Asserts ||a - b|| <= tolerance * ||a|| for every weight.
 local function same_weights(serial, parallel, tolerance)
   local a, b = serial:get_weights(), parallel:get_weights()
   for i = 1, #a do check.near_norm(b[i]:reshape { -1 }, a[i]:reshape { -1 }, tolerance) end
@@ -73,9 +73,9 @@ end
 
 -- ---- parallel equals serial ---------------------------------------------------------------------
 
--- 46 rows in batches of 10: the last has 6, so 8 devices get empty shards.
+-- 46 rows in batches of 10: the last batch has 6 rows, so some of 8 devices get empty shards.
 for _, batch_size in ipairs { 10, 3 } do
-  test(("batches of %d on 2, 3, 4 and 8 devices train the seed's layers as one does (float64)")
+  test(("batches of %d on 2, 3, 4 and 8 devices train mnist_cnn as on one device (float64)")
     :format(batch_size), function()
     in_float64(function()
       local x, y = images(46)
@@ -95,7 +95,7 @@ for _, batch_size in ipairs { 10, 3 } do
   end)
 end
 
-test("a model with two inputs, two outputs and a shared layer trains alike (float64)", function()
+test("a model with two inputs and outputs trains as on one device (float64)", function()
   in_float64(function()
     local x, y = pairs_of_rows(22)
     local given = { loss = { "mse", "sparse_categorical_crossentropy" }, epochs = 10, batch_size = 8 }
@@ -110,12 +110,12 @@ test("a model with two inputs, two outputs and a shared layer trains alike (floa
   end)
 end)
 
-test("on cpu devices in float32 LeNet-5 trains alike, its losses from the first step on", function()
+test("LeNet-5 in float32 on several cpu devices has the losses of one device at every step", function()
   check.needs "cpu"
   local train = mgpu.datasets.digits(320)
   local function run(n)
     mgpu.seed(3)
-    mgpu.reset_names() -- the names, and the seed, make the weights
+    mgpu.reset_names() -- the names and the seed determine the initial weights
     local model = mgpu.models.lenet5 { classes = 10 }
     local losses = {}
     model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
@@ -137,7 +137,7 @@ test("on cpu devices in float32 LeNet-5 trains alike, its losses from the first 
   end
 end)
 
-test("sample weights, several steps per execution and accumulation stay exact on devices", function()
+test("sample weights, steps_per_execution and accumulate give one device's numbers", function()
   in_float64(function()
     local x, y = images(24)
     local weight = {}
@@ -152,7 +152,7 @@ test("sample weights, several steps per execution and accumulation stay exact on
   end)
 end)
 
-test("every optimizer with clipping by the global norm trains alike", function()
+test("every optimizer with global_clipnorm trains as on one device", function()
   in_float64(function()
     local x, y = images(20)
     for _, make in ipairs { mgpu.optimizers.SGD, mgpu.optimizers.Adam } do
@@ -165,7 +165,7 @@ test("every optimizer with clipping by the global norm trains alike", function()
   end)
 end)
 
-test("predictions come back in order, to the bit on ref", function()
+test("predictions come back in order, with the same bits on ref", function()
   local x = images(23)
   local model = narrow()
   local serial = model:predict(x, { batch_size = 8 })
@@ -181,7 +181,7 @@ test("predictions come back in order, to the bit on ref", function()
   check.equal(model:predict(x, { batch_size = 8 }), one)
 end)
 
-test("evaluate gives the same loss and metrics, validation included", function()
+test("evaluate and validation give the loss and metrics of one device", function()
   local x, y = images(23)
   local model = narrow()
   model:compile { loss = "sparse_categorical_crossentropy", metrics = { "accuracy" },
@@ -193,7 +193,7 @@ test("evaluate gives the same loss and metrics, validation included", function()
   check.equal(three.accuracy, one.accuracy)
 end)
 
-test("rows can be dealt out by weight", function()
+test("the rows of a batch can be divided by given shares", function()
   in_float64(function()
     local x, y = images(20)
     local serial, parallel = narrow(), narrow()
@@ -203,7 +203,7 @@ test("rows can be dealt out by weight", function()
   end)
 end)
 
-test("the same run twice is the same to the bit", function()
+test("two equal runs give the same bits", function()
   check.needs "cpu"
   local x, y = images(30)
   local a, b = narrow(), narrow()
@@ -214,7 +214,7 @@ end)
 
 -- ---- batch normalization ------------------------------------------------------------------------
 
-test("bn = local normalises each device's rows and averages the moving statistics by rows", function()
+test("bn = local normalises with each device's rows and averages moving statistics by rows", function()
   in_float64(function()
     local function model()
       mgpu.seed(1)
@@ -236,7 +236,7 @@ test("bn = local normalises each device's rows and averages the moving statistic
   end)
 end)
 
-test("with bn = local a device without rows does no harm, and training goes on", function()
+test("with bn = local a device without rows does not disturb training", function()
   local x, y = images(21)
   local m = narrow()
   local h = fit(m, devices("ref", 4), x, y, { bn = "local", batch_size = 6, epochs = 2 })
@@ -245,7 +245,7 @@ end)
 
 -- ---- changing devices, saving -------------------------------------------------------------------
 
-test("train on 4, save, go on on 1, 2 and 8: as if nothing had changed", function()
+test("a model trained on 4 devices and saved continues the same on 1, 2 and 8", function()
   in_float64(function()
     local x, y = images(20)
     local function optimizer() return mgpu.optimizers.Adam { 0.01 } end
@@ -273,17 +273,18 @@ test("set_devices keeps weights, slots and counters", function()
     local straight, moved = narrow(), narrow()
     fit(straight, devices("ref", 1), x, y, { epochs = 2 })
     fit(moved, devices("ref", 3), x, y, {})
-    moved:set_devices(devices("ref", 2)) -- the shuffle goes on from the step count, masks from the state
+    -- the shuffle continues from the step count, the dropout masks from the generator's state
+    moved:set_devices(devices("ref", 2))
     moved:fit(x, y, { batch_size = 10, verbose = 0 })
     same_weights(straight, moved, 1e-12)
     check.equal(tonumber(moved.optimizer.iterations:item()), 4)
   end)
 end)
 
--- In a callback, from where to where; the trainings go on through the data from epoch to epoch.
+-- Devices before and after set_devices in a callback, with steps_per_epoch over the data.
 for i, change in ipairs { { "ref:0", { "ref:0", "ref:1" } }, { "ref:0", "ref:1" }, { { "ref:0", "ref:1" }, "ref:2" },
   { nil, { "ref:1", "ref:2" } }, { { "ref:0", "ref:1" }, { "ref:2", "ref:3", "ref:4" }, "central" } } do
-  test(("set_devices in a callback acts from the next epoch, case %d (float64)"):format(i), function()
+  test(("set_devices in a callback takes effect in the next epoch, case %d (float64)"):format(i), function()
     in_float64(function()
       local x, y = images(23)
       local function trained(from, to, strategy)
@@ -311,7 +312,7 @@ for i, change in ipairs { { "ref:0", { "ref:0", "ref:1" } }, { "ref:0", "ref:1" 
   end)
 end
 
-test("set_devices after a fit, and in one's last callback, acts in the next", function()
+test("set_devices after fit, or in its last callback, takes effect in the next fit", function()
   local x, y = images(20)
   local model = narrow()
   fit(model, "ref:0", x, y)
@@ -366,7 +367,7 @@ for what, case in pairs {
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
 end
 
-test("a NaN on one device stops the step on all, and nothing is committed", function()
+test("a NaN on one device stops the step on all devices, and nothing is committed", function()
   local x, y = images(20)
   local bad = x:totable()
   bad[17][1][1][1] = 0 / 0
@@ -380,7 +381,7 @@ end)
 
 -- ---- weights on the host ------------------------------------------------------------------------
 
-test("central: weights on one device, inside or outside of those that compute (float64)", function()
+test("central keeps the weights on one device, which may compute or not (float64)", function()
   in_float64(function()
     local x, y = images(23)
     local serial = narrow()
@@ -395,7 +396,7 @@ test("central: weights on one device, inside or outside of those that compute (f
   end)
 end)
 
-test("central by name keeps the weights on cpu:0", function()
+test("strategy central keeps the weights on cpu:0", function()
   check.needs "cpu"
   local x, y = images(20)
   local model = narrow()
@@ -405,8 +406,8 @@ end)
 
 -- ---- failures -----------------------------------------------------------------------------------
 
-
--- A model that fails in its second step as planned; RETURNS it, its weights before, and the message.
+-- Trains a model whose second step fails as planned; returns the model, its weights before that step, and
+-- the message.
 local function failing(fault, code)
   local x, y = images(20)
   local model = narrow()
@@ -422,7 +423,7 @@ local function failing(fault, code)
   return model, before, message, x, y
 end
 
-test("a device that fails in mid-step is named with step and op; the weights stay; the rest go on",
+test("a device failure during a step names step and op, keeps the weights, and the others can go on",
   function()
     local model, before, message, x, y = failing { device = "ref:1", op = "conv2d_grad_weight" }
     check.matches(message, "fit: epoch 1, step 1: ref:1: conv2d_grad_weight: failed")
@@ -432,7 +433,7 @@ test("a device that fails in mid-step is named with step and op; the weights sta
     check.truthy(model:get_weights()[1]:totable()[1][1][1][1] ~= before[1][1][1][1][1])
   end)
 
-test("a device that fails in commit leaves the new weights on the others", function()
+test("a device failure in the commit phase leaves the new weights on the other devices", function()
   local model, before, _, x, y = failing { device = "ref:1", phase = "commit" }
   local straight = narrow()
   straight:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy", devices = devices("ref", 3) }
@@ -442,7 +443,7 @@ test("a device that fails in commit leaves the new weights on the others", funct
   model:fit(x, y, { verbose = 0 })
 end)
 
-test("a device that does not answer ends the step after the deadline", function()
+test("a device that does not answer fails the step after the deadline", function()
   local program = [[
     local core, mgpu = require "mgpu.core", require "mgpu"
     local L = mgpu.layers
@@ -463,12 +464,12 @@ test("a device that does not answer ends the step after the deadline", function(
   check.matches(output, "went on")
 end)
 
-test("training goes on without a device that never comes back, and the program ends", function()
+test("training continues without a lost device, and the program can end", function()
   local path = check.path "lost.lua"
   check.write(path, [[
     local core, mgpu = require "mgpu.core", require "mgpu"
     local L = mgpu.layers
-    core.default_device "ref:0" -- which is lost, too
+    core.default_device "ref:0" -- this device is lost, too
     local function model_on(devices)
       mgpu.seed(1)
       local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, name = "d" } }
@@ -491,7 +492,7 @@ test("training goes on without a device that never comes back, and the program e
     end
     model:set_devices(rest)
     for i = 1, 2 do assert(step(model)) end
-    for i = 1, arg[3] == "commit" and 3 or 2 do assert(step(twin)) end -- commit: the others took the step
+    for i = 1, arg[3] == "commit" and 3 or 2 do assert(step(twin)) end -- commit: the others finished the step
     local worst = 0
     for i, w in ipairs(model:get_weights()) do
       worst = math.max(worst, (w:to "ref:3" - twin:get_weights()[i]):abs():max():item())
@@ -511,14 +512,14 @@ end)
 
 -- ---- memory, and the networks themselves ---------------------------------------------------------
 
-test("a batch larger than any one device's memory is trained on: shards travel, never the batch", function()
+test("a batch larger than each device's memory can be trained on: only its shards are copied", function()
   check.needs "cpu"
   local path = check.path "large.lua"
   check.write(path, [[
     local mgpu = require "mgpu"
     local L = mgpu.layers
     local model = mgpu.Sequential { L.Input { 1000 }, L.Dense { 4, name = "d" } }
-    local x, y = mgpu.rand { 400, 1000 }, mgpu.rand { 400, 4 } -- 1.6 MB, on the default device
+    local x, y = mgpu.rand { 400, 1000 }, mgpu.rand { 400, 4 } -- 1.6 MB on the default device
     mgpu.eval(x, y)
     for _, strategy in ipairs { "mirrored", "central" } do
       model:compile { loss = "mse", optimizer = "sgd", devices = { "cpu:1", "cpu:2", "cpu:3", "cpu:4" },
@@ -534,10 +535,10 @@ test("a batch larger than any one device's memory is trained on: shards travel, 
   check.matches(output, "trained\ttrue")
 end)
 
-test("the seed's network at batch 10 on three cpu devices has one device's gradients", function()
+test("mnist_cnn with batches of 10 on three cpu devices has one device's gradients", function()
   check.needs "cpu"
   check.slow()
-  mgpu.seed(1) -- with other data a cell at 0 may fall to either side of a relu, which is no rounding
+  mgpu.seed(1) -- other data may have a relu input so near 0 that rounding moves it across
   local x, y = mgpu.rand { 10, 28, 28, 1 }, mgpu.one_hot(mgpu.randint(0, 10, { 10 }), 10)
   mgpu.eval(x, y)
   local function run(n)
@@ -551,7 +552,7 @@ test("the seed's network at batch 10 on three cpu devices has one device's gradi
     mgpu.seed(4)
     local loss = model:train_on_batch(x, y).loss
     for i, v in ipairs(model.trainable_variables) do before[i] = before[i] - v:value() end
-    return before, loss -- one step of SGD(1) subtracts the gradient
+    return before, loss -- SGD(1) has subtracted the gradient
   end
   local one, loss = run(1)
   local three, again = run(3)

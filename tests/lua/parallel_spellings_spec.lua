@@ -1,4 +1,5 @@
--- The spellings of one thing: multi_gpu_model, make_parallel, strategies, and lists of devices.
+-- The different ways to ask for data parallelism: multi_gpu_model, make_parallel, strategy scopes, and lists
+-- of devices.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -29,7 +30,7 @@ test("make_parallel returns a model with the serial model's weights, names and s
   check.equal(#model.layers, #serial.layers)
 end)
 
-test("lists of devices may be spelled as --devices spells them", function()
+test("a list of devices can be a string in the form of --devices", function()
   local function compiled(list, model)
     model = model or network()
     model:compile { loss = "mse", devices = list }
@@ -64,11 +65,11 @@ test("multi_gpu_model takes a list and refuses one device", function()
   check.raises(function() parallel.multi_gpu_model(network(), { gpu = 2 }) end, '"gpus"', "usage")
 end)
 
-test("options without a meaning here are reported once", function()
+test("make_parallel's options of the original without a meaning here are reported once", function()
   local said, before = {}, mgpu.output
   mgpu.output = function(text) said[#said + 1] = text end
   parallel.make_parallel(network(), { "ref:0", "ref:1" },
-    { initsync = true, syncopt = false, enqueue = false, usenccl = false }) -- the original's defaults
+    { initsync = true, syncopt = false, enqueue = false, usenccl = false }) -- the defaults of the original
   check.equal(said, {})
   for _ = 1, 2 do
     parallel.make_parallel(network(), { "ref:0", "ref:1" }, { enqueue = true, initsync = false })

@@ -1,5 +1,6 @@
--- What a step becomes: what the 16-bit policies' updates wait for, what a max pool's gradient is
--- spared, small groups that go together. Each rewrite gives the numbers of the steps done one by one.
+-- Rewrites of the planner: updates of 16-bit policies, max pools and their gradients, small fused groups
+-- that run in one call, concat and slice. Each test checks the plan, and that the numbers are those of the
+-- ops evaluated one by one.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -10,7 +11,7 @@ local ops = core.ops
 
 local fuses = not core.default_device():find "ref"
 
--- The lines of a plan that an expression fits.
+-- The lines of a plan that match a pattern.
 local function lines(dump, pattern)
   local list = {}
   for line in (dump .. "\n"):gmatch "([^\n]*)\n" do
@@ -21,7 +22,8 @@ end
 
 local function numbers(t) return t:to("float64"):reshape({ -1 }):totable() end
 
--- fn as one step, and evaluated op by op: fn's second argument is called with what it makes on its way.
+-- Runs fn as one compiled step and op by op, and compares the numbers; returns the plan. fn calls its first
+-- argument with each intermediate tensor, which evaluates it in the second run.
 local function compare(fn, ...)
   local step = mgpu.jit(function(...) return fn(function(t) return t end, ...) end)
   step(...)
@@ -52,7 +54,7 @@ local function trained(dtype, optimizer)
     local wide = {}
     for i, g in ipairs(list) do wide[i] = optimizer.skips_steps and g or g:to "float32" end
     optimizer:apply(wide, variables)
-    if optimizer.skips_steps then return end -- it looks at them itself
+    if optimizer.skips_steps then return end -- such an optimizer checks the gradients itself
     core.guard(ops.all_finite(wide), "nonfinite", "a gradient is not finite")
   end)
   step(grads)
@@ -63,12 +65,12 @@ for dtype, new in pairs {
   float16 = function() return mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.RMSprop {} } end,
   bfloat16 = function() return mgpu.optimizers.RMSprop {} end,
 } do
-  test(dtype .. " gradients are looked at as they come; the updates are one row of the commit phase", function()
+  test(dtype .. " gradients are checked before they are cast, and the updates are one row", function()
     local dump = trained(dtype, new())
     check.matches(dump, "all_finite%(%%%d+, %%%d+, %%%d+[,)]")
     for _, line in ipairs(lines(dump, "all_finite")) do
       local first = line:match "all_finite%(%%(%d+)"
-      check.falsy(dump:find(("%%%%%s:[^\n]* = fused"):format(first)), line) -- nothing was made for it
+      check.falsy(dump:find(("%%%%%s:[^\n]* = fused"):format(first)), line) -- no cast before the check
     end
     if not fuses then check.skip "ref fuses nothing" end
     check.matches(dump, "commit 3 alike: cast:float32")
@@ -87,7 +89,7 @@ test("a step with a gradient that is not finite changes nothing", function()
   end
 end)
 
-test("all_finite of quotients is that of the quotients", function()
+test("all_finite of a quotient by a clamped scale gives the same answer without the division", function()
   local function finite(least, most)
     return mgpu.jit(function(x, s)
       return ops.all_finite(x:to "float32" / ops.minimum(ops.maximum(s, least), most))
@@ -127,7 +129,7 @@ local POOLS = {
   { size = { 2, 2 }, pads = { 0, 0, 0, 1 } },
 }
 
--- relu, pool and their gradients, wanted in an order that makes the mask before the pool.
+-- relu, max pool and their gradients; the mask of the relu comes before the pool.
 local function masked(keep, x, dy, options)
   local y = keep(ops.relu(x))
   local mask = keep(ops.gt(y, 0))
@@ -137,7 +139,7 @@ local function masked(keep, x, dy, options)
 end
 
 for i, options in ipairs(POOLS) do
-  test(("the relu mask before a max pool is a pool's size smaller: %d"):format(i), function()
+  test(("the relu mask before a max pool is applied to the pooled gradient: %d"):format(i), function()
     for _, dtype in ipairs { "float32", "float16" } do
       for _, nan in ipairs { false, true } do
         local x = image(dtype, nan)
@@ -151,8 +153,8 @@ for i, options in ipairs(POOLS) do
     end
   end)
 
-  test(("the sum of a max pool's gradient: %d"):format(i), function()
-    -- whole numbers: sums are the same in any order
+  test(("the sum of a max pool's gradient needs no gradient image: %d"):format(i), function()
+    -- whole numbers, so that sums are the same in any order
     local x = image("float32", false)
     local dy = ops.max_pool2d(image("float32", false) + 7, options)
     local dump = compare(function(keep, a, b)
@@ -163,7 +165,7 @@ for i, options in ipairs(POOLS) do
   end)
 end
 
-test("sums of a max pool's gradient over other axes are those of the image", function()
+test("sums of a max pool's gradient over other axes have the right numbers", function()
   for _, axes in ipairs { { 1, 2 }, { 1 }, { 2, 3 }, { 4 } } do
     compare(function(keep, a)
       local pooled = keep(ops.max_pool2d(a, POOLS[1]))
@@ -175,7 +177,7 @@ end)
 
 -- ---- small groups -------------------------------------------------------------------------------
 
-test("casts of small arguments go together, before the first who needs one", function()
+test("casts of small arguments run together before the first use of one", function()
   local args = {}
   for i = 1, 4 do args[i] = mgpu.rand { 3, 3 } end
   local dump = compare(function(keep, a, b, c, d)
@@ -187,7 +189,7 @@ test("casts of small arguments go together, before the first who needs one", fun
   check.matches(dump, "^4 alike: cast:float16[^\n]*\n  %%%d+:float16{3, 3} = fused")
 end)
 
-test("large ones are made when they are needed", function()
+test("casts of large arguments run when they are needed", function()
   local args = {}
   for i = 1, 3 do args[i] = mgpu.rand { 400, 400 } end
   local step = mgpu.jit(function(a, b, c)
@@ -199,7 +201,7 @@ end)
 
 -- ---- concat and slice ---------------------------------------------------------------------------
 
-test("a slice that cuts an operand of a concat out again is that operand", function()
+test("a slice of a concat that equals one of its operands becomes that operand", function()
   local a, b, c = mgpu.rand { 2, 3 }, mgpu.rand { 2, 1 }, mgpu.rand { 2, 4 }
   for _, case in ipairs { -- start, stop, step, slices left in the plan
     { { 0, 0 }, { 2, 3 }, { 1, 1 }, 0 },
@@ -218,7 +220,7 @@ test("a slice that cuts an operand of a concat out again is that operand", funct
   end
 end)
 
-test("equal sums of a max pool's gradient are made once", function()
+test("equal sums of a max pool's gradient are computed once", function()
   local dump = compare(function(keep, x)
     local pooled = keep(ops.max_pool2d(x, POOLS[1]))
     local grad = keep(ops.max_pool2d_grad(x, pooled, pooled, POOLS[1]))

@@ -18,17 +18,17 @@ local function rows(n)
   return mgpu.tensor(x)
 end
 
-test("predict needs no compile and gives one row a row", function()
+test("predict needs no compile and gives one output row for each input row", function()
   local p = model():predict(rows(10))
   check.equal(p:shape(), { 10, 2 })
 end)
 
-test("predict is the model called for inference", function()
+test("predict gives the numbers of the model called for inference", function()
   local m, x = model(), rows(70)
   check.near(m:predict(x), m(x):totable(), 1e-6)
 end)
 
-test("the batch size does not matter", function()
+test("the batch size does not change predictions", function()
   local m, x = model(), rows(11)
   local whole = m:predict(x):totable()
   for _, batch_size in ipairs { 1, 2, 3, 10, 11, 100 } do
@@ -36,12 +36,12 @@ test("the batch size does not matter", function()
   end
 end)
 
-test("hundreds of batches are put together", function()
+test("the predictions of hundreds of batches are concatenated", function()
   local m, x = model(), rows(600)
   check.near(m:predict(x, { batch_size = 1 }), m(x):totable(), 1e-6)
 end)
 
-test("predictions follow the weights", function()
+test("predict uses changed weights", function()
   local m, x = model(), rows(4)
   local before = m:predict(x):totable()
   m:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 1 }, loss = "mse" }
@@ -55,7 +55,7 @@ test("predict_on_batch takes all rows at once", function()
   check.near(m:predict_on_batch(x), m:predict(x):totable(), 1e-6)
 end)
 
-test("bad input is an error", function()
+test("bad input of predict is an error", function()
   check.raises(function() model():predict(mgpu.zeros { 0, 3 }) end, "predict: x is empty", "usage")
   check.raises(function() model():predict "x" end, "predict: x must be a tensor", "usage")
   check.raises(function() model():predict(rows(2), { batch_size = 0 }) end, "batch_size", "usage")

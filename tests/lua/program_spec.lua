@@ -1,11 +1,11 @@
--- The program: its options, exit statuses, tracebacks, prompt and signals.
+-- The program mgpulua: its options, exit statuses, tracebacks, prompt and signals.
 
 local check = require "check"
 local test = check.test
 
 local program = check.program
 
--- Runs the program with arguments as the shell sees them; output and exit status.
+-- Runs the program with arguments in shell syntax; returns its output and exit status.
 local function run(arguments) return check.run(program .. " " .. arguments) end
 
 local function script(name, text)
@@ -89,7 +89,7 @@ test("a file that the system refuses ends with 74", function()
   check.equal(status, 74)
 end)
 
-test("the prompt prints expressions, keeps the last in _, and a semicolon hushes", function()
+test("the prompt prints expressions, keeps the last value in _, and a semicolon suppresses printing", function()
   local function prompt(text)
     check.write(check.path "input", text)
     local output = check.run(("%s -i <%s"):format(program, check.path "input"))
@@ -112,7 +112,7 @@ test("an interrupt ends compiled and interpreted loops as an error", function()
   end
 end)
 
-test("a second interrupt kills a script that goes on after the first", function()
+test("a second interrupt kills a script that ignores the first", function()
   local path = script("stubborn.lua", "while true do pcall(function() while true do end end) end")
   local _, status = check.run(("timeout -k 3 2 sh -c '%s %s & p=$!; sleep 0.3; kill -INT $p; "
     .. "sleep 0.2; kill -INT $p; wait $p'"):format(program, path))
@@ -129,7 +129,7 @@ test("--list-devices names the reference device and --doctor tries it", function
   check.equal(status, 0)
 end)
 
-test("a list of devices may count from the last kind named, and several may share a GPU", function()
+test("--devices may name a kind once for several numbers, and one GPU several times", function()
   local parse = require("mgpu.program").parse_devices
   check.equal(parse "cuda:0,1,cpu:0-1", { "cuda:0", "cuda:1", "cpu:0", "cpu:1" })
   check.equal(parse "cuda:1/0-1,2", { "cuda:1/0", "cuda:1/1", "cuda:1/2" })

@@ -1,11 +1,12 @@
--- The benchmark's races: contenders that hang, end or are slow leave the others' figures alone.
+-- The races of tests/bench: a contender that hangs, ends early or is slow must not change the figures of the
+-- others.
 local check = require "check"
 package.path = "tests/bench/?.lua;" .. package.path
 local race = require "race"
 
 local test = check.test
 
--- A contender that takes `seconds` for its first answer, and ends at the `ends`-th.
+-- A contender that takes `seconds` for its first answer and ends at answer number `ends`.
 local function contender(name, seconds, ends)
   local path = check.path(name .. ".sh")
   check.write(path, ([[
@@ -27,7 +28,7 @@ local function quietly(fn)
   return ok, result, table.concat(said, "\n")
 end
 
-test("a contender that gives no answer is left out, and ended", function()
+test("a contender without an answer is left out and its process is ended", function()
   local ok, list, said = quietly(function()
     return race.race({ contender("ours", 0), contender("hangs", 97531), contender("slow", 1) }, 3, 5, 3)
   end)
@@ -47,7 +48,7 @@ test("a contender that ends in a later round is left out from then on", function
   check.matches(said, "skipped: ends ended: gave up")
 end)
 
-test("without ours there is no race", function()
+test("there is no race without our own contender", function()
   local ok, problem = quietly(function()
     return race.race({ contender("ours", 0, 1), contender("slow", 0) }, 3, 5, 5)
   end)
@@ -55,7 +56,7 @@ test("without ours there is no race", function()
   check.matches(problem, "ours ended: gave up")
 end)
 
-test("no round begins when time is up", function()
+test("no round begins after the time limit", function()
   local ok, list = quietly(function()
     return race.race({ contender("ours", 0), contender("slow", 0) }, 300, 5, 5, os.time() - 1)
   end)
@@ -63,7 +64,7 @@ test("no round begins when time is up", function()
   check.equal({ #list, #list[1].ms }, { 2, 1 })
 end)
 
-test("nobody is waited for when time is up", function()
+test("the race does not wait for a contender after the time limit", function()
   local start = os.time()
   local ok, list, said = quietly(function()
     return race.race({ contender("ours", 0), contender("hangs", 97532) }, 3, 5, 60, os.time() + 2)

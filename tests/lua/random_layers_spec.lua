@@ -1,5 +1,5 @@
--- Layers that draw: Dropout, SpatialDropout2D, GaussianNoise. Shares and moments, what is shared, what
--- the seed decides.
+-- Layers that draw random numbers: Dropout, SpatialDropout2D, GaussianNoise. Their rates and moments, the axes
+-- along which numbers are shared, and the influence of the seed.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -11,7 +11,8 @@ local TRAINING = { training = true }
 
 local function mean(t) return t:to("float64"):mean():item() end
 
--- How a fraction of n independent draws may differ from its probability: 5 standard deviations.
+-- The largest difference allowed between a fraction of n independent draws and its probability: 5 standard
+-- deviations.
 local function spread(p, n) return 5 * math.sqrt(p * (1 - p) / n) end
 
 local function is_close(actual, expected, allowed, what)
@@ -31,7 +32,7 @@ end
 
 -- ---- Dropout ------------------------------------------------------------------------------------
 
-test("Dropout zeroes with its rate and scales the others", function()
+test("Dropout zeroes elements at its rate and scales the others", function()
   each_device(function()
     mgpu.seed(1)
     for _, rate in ipairs { 0.1, 0.25, 0.5, 0.9 } do
@@ -42,14 +43,14 @@ test("Dropout zeroes with its rate and scales the others", function()
   end)
 end)
 
-test("Dropout of rate 0 changes nothing, of rate 1 leaves nothing", function()
+test("Dropout of rate 0 changes nothing, and of rate 1 gives zeros", function()
   local x = mgpu.rand { 4, 5 }
   check.equal(L.Dropout { 0 } (x, TRAINING), x:totable())
   check.equal(L.Dropout { 1 } (x, TRAINING), mgpu.zeros { 4, 5 }:totable())
   check.raises(function() L.Dropout { 1.1 } end, 'option "rate" must be at most 1', "usage")
 end)
 
-test("Dropout draws its zeros one by one: neighbours are independent", function()
+test("Dropout zeroes neighbours independently of each other", function()
   mgpu.seed(2)
   local kept = L.Dropout { 0.5 } (mgpu.ones { 200, 200 }, TRAINING):gt(0):to "float32"
   for axis = 1, 2 do
@@ -59,17 +60,17 @@ test("Dropout draws its zeros one by one: neighbours are independent", function(
   end
 end)
 
-test("Dropout's gradient goes where the numbers went", function()
+test("Dropout's gradient has the same mask and scale as its output", function()
   local layer, x = L.Dropout { 0.4 }, mgpu.rand { 10, 10 } + 1
   local y
   local slope = mgpu.grad(function(input)
     y = layer(input, TRAINING)
     return y:sum()
   end)(x)
-  check.near(slope * x, y:totable(), 1e-5) -- float32, a product more
+  check.near(slope * x, y:totable(), 1e-5) -- one more product in float32
 end)
 
-test("Dropout with a noise_shape shares its zeros along the axes of size 1", function()
+test("Dropout with a noise_shape shares its mask along the axes of size 1", function()
   mgpu.seed(3)
   local y = L.Dropout { 0.5, noise_shape = { -1, 1, -1 } } (mgpu.ones { 30, 7, 40 }, TRAINING)
   check.equal(y:max(2), y:min(2):totable())
@@ -80,7 +81,7 @@ end)
 
 -- ---- SpatialDropout2D ---------------------------------------------------------------------------
 
-test("SpatialDropout2D drops whole maps, of each image others", function()
+test("SpatialDropout2D drops whole feature maps, different ones in each image", function()
   each_device(function()
     mgpu.seed(4)
     for format, axes in pairs { channels_last = { 2, 3 }, channels_first = { 3, 4 } } do
@@ -114,7 +115,7 @@ test("GaussianNoise adds normal numbers of mean 0 and its standard deviation", f
   end)
 end)
 
-test("GaussianNoise passes the gradient on", function()
+test("GaussianNoise passes the gradient unchanged", function()
   local layer = L.GaussianNoise { 0.5 }
   check.equal(mgpu.grad(function(x) return layer(x, TRAINING):sum() end)(mgpu.rand { 3, 4 }),
     mgpu.ones { 3, 4 }:totable())
@@ -134,7 +135,7 @@ end
 
 local X = function() return mgpu.ones { 6, 2, 2, 8 } end
 
-test("at inference nothing is drawn", function()
+test("at inference no random numbers are drawn", function()
   for _, layer in ipairs(all()) do
     local before = mgpu.rng_state()
     check.equal(layer(X()), X():totable())
@@ -143,7 +144,7 @@ test("at inference nothing is drawn", function()
   end
 end)
 
-test("each call draws anew; the same seed and name give the same again", function()
+test("each call draws new numbers, and the same seed and name repeat them", function()
   for i, layer in ipairs(all(7, "a")) do
     mgpu.seed(1)
     local first, second = layer(X(), TRAINING):totable(), layer(X(), TRAINING)
@@ -157,7 +158,7 @@ test("each call draws anew; the same seed and name give the same again", functio
   end
 end)
 
-test("layers of another name or seed draw other numbers", function()
+test("layers with another name or seed draw other numbers", function()
   local here = all(7, "a")
   for _, others in ipairs { all(8, "a"), all(7, "b"), all(nil, "a") } do
     for i, layer in ipairs(others) do
@@ -169,7 +170,7 @@ test("layers of another name or seed draw other numbers", function()
   end
 end)
 
-test("in a compiled step each step draws anew, as it does outside", function()
+test("a compiled step draws new numbers each time, the same as without jit", function()
   for i, layer in ipairs(all(7, "a")) do
     local step = mgpu.jit(function(x) return layer(x, TRAINING) end)
     layer:ensure_built { -1, 2, 2, 8 }
@@ -183,7 +184,8 @@ test("in a compiled step each step draws anew, as it does outside", function()
   end
 end)
 
--- A model of unnamed layers trained a little: its first weights, and losses that depend on the masks.
+-- Trains a model of unnamed layers for a few steps; returns its initial weights, and losses that depend on
+-- the dropout masks.
 local function seeded_run(seed)
   mgpu.seed(seed)
   local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 8 }, L.Dropout { 0.5 }, L.GaussianNoise { 0.1 },
@@ -194,13 +196,13 @@ local function seeded_run(seed)
   return { first, { unpack(h.history.loss) } }
 end
 
-test("after the same seed the same code gives the same weights and masks, in one process too", function()
+test("after the same seed the same code gives the same weights and masks, also twice in a process", function()
   local before = seeded_run(42)
   check.equal(seeded_run(42), before)
   check.falsy(seeded_run(43)[2][2] == before[2][2], "the same loss with another seed")
 end)
 
-test("a seed at the start leaves the numbers of a script as its layers' names make them", function()
+test("after mgpu.seed the first unnamed Dense has the weights of one named \"dense\"", function()
   mgpu.reset_names()
   mgpu.seed(1)
   local unnamed = L.Dense { 3 }
@@ -225,7 +227,7 @@ test("two unnamed layers made after one seed differ in weights and masks", funct
   check.falsy(table.concat(drawn(c)[1]) == table.concat(drawn(d)[1]), "the same mask")
 end)
 
-test("reset_names starts the numbers of names again", function()
+test("reset_names restarts the numbering of layer names", function()
   mgpu.reset_names()
   local first = L.Flatten {}.name
   check.equal(L.Flatten {}.name, first .. "_1")
@@ -233,9 +235,9 @@ test("reset_names starts the numbers of names again", function()
   check.equal(L.Flatten {}.name, first)
 end)
 
-test("masks go where the input lies, however many draws are not evaluated yet", function()
+test("masks are made on the device of the input, with many draws not evaluated yet", function()
   check.needs "cpu"
   local x, drop = mgpu.ones({ 2, 2, 2, 4 }):to "cpu:1", L.SpatialDropout2D { 0.5 }
-  for _ = 1, 1500 do drop(x, TRAINING) end -- past the point where what is pending is evaluated
+  for _ = 1, 1500 do drop(x, TRAINING) end -- enough that pending draws are evaluated in between
   check.equal(drop(x, TRAINING):device(), "cpu:1")
 end)

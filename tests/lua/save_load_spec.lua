@@ -1,4 +1,4 @@
--- Saving and loading models and weights (API.md, Models).
+-- Saving and loading models and weights.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -17,7 +17,7 @@ end
 
 local x = function() return mgpu.rand { 4, 6, 6, 1 } end
 
-test("a saved model comes back with its configuration and its numbers", function()
+test("a loaded model has the configuration and the predictions of the saved one", function()
   local model, path, batch = network(), check.path "model.safetensors", x()
   model:save(path)
   local again = mgpu.load_model(path)
@@ -45,7 +45,7 @@ test("weights alone are saved and loaded by name", function()
   check.raises(function() mgpu.load_model(path) end, "weights only", "data")
 end)
 
-test("weights that do not fit are named and nothing changes", function()
+test("weights that do not fit are errors that name them and change nothing", function()
   local model, path = network(), check.path "other.safetensors"
   network(4):save_weights(path)
   local before = model:get_weights()
@@ -56,7 +56,7 @@ test("weights that do not fit are named and nothing changes", function()
     "data")
 end)
 
-test("own layers are loaded through custom and named when they are not given", function()
+test("user-defined layers are loaded with `custom`, and a missing one is an error with its name", function()
   local Scale = mgpu.Layer:extend("Scale", { factor = 2 })
   function Scale:call(t) return t * self.factor end
   local model = mgpu.Sequential { L.Input { 2 }, Scale { factor = 3 } }
@@ -67,14 +67,14 @@ test("own layers are loaded through custom and named when they are not given", f
   check.equal(again(mgpu.tensor { { 1, 2 } }), { { 3, 6 } })
 end)
 
-test("a model without weights, or with a function in it, says why it cannot be saved", function()
+test("a model without weights or with a function cannot be saved, and the error says why", function()
   local unbuilt = mgpu.Sequential { L.Dense { 1 } }
   check.raises(function() unbuilt:save(check.path "u.safetensors") end, "no weights yet", "usage")
   local model = mgpu.Sequential { L.Input { 1 }, L.Activation(function(t) return t end) }
   check.raises(function() model:save(check.path "f.safetensors") end, "cannot be saved", "usage")
 end)
 
-test("a file that is missing, cut or garbage is an error and the session goes on", function()
+test("a missing, truncated or garbage file is an error, and the session goes on", function()
   local path = check.path "bad.safetensors"
   check.raises(function() mgpu.load_model(check.path "none.safetensors") end, "none", "io")
   network():save(path)
@@ -84,7 +84,7 @@ test("a file that is missing, cut or garbage is an error and the session goes on
   check.raises(function() mgpu.load_model(path) end, "bad.safetensors", "data")
 end)
 
-test("saving where one cannot write leaves the model usable", function()
+test("an error while saving leaves the model usable", function()
   local model = network()
   check.raises(function() model:save "/nonexistent/folder/m.safetensors" end, "/nonexistent", "io")
   check.equal(model(x()):shape(), { 4, 3 })
@@ -101,7 +101,7 @@ local function unnamed(units)
     L.Dense { units or 4 } }
 end
 
-test("a second model of unnamed layers takes the weights of the first, by order", function()
+test("load_weights assigns weights of unnamed layers by order", function()
   local path, batch = check.path "unnamed.safetensors", mgpu.rand { 2, 4 }
   local first, second = unnamed(), unnamed()
   first.layers[1].kernel:assign(mgpu.rand { 4, 4 })
@@ -115,7 +115,7 @@ test("a second model of unnamed layers takes the weights of the first, by order"
   mgpu.load_model(path, { custom = { Pair = Pair } }):load_weights(path)
 end)
 
-test("by order, kinds, shapes and the names that were given must agree; what differs is said", function()
+test("weights loaded by order must have the same layer classes, shapes and given names", function()
   local path = check.path "differs.safetensors"
   mgpu.reset_names()
   unnamed():save_weights(path)
@@ -150,7 +150,7 @@ test("load_model's options are checked; compile = false leaves the optimizer out
   refused("x", "options are a table, got a string")
 end)
 
-test("a path that is missing is an error at the user's line", function()
+test("a missing path is an error at the user's line", function()
   local model = network()
   for _, fn in ipairs { function() model:save() end, function() model:save_weights() end,
     function() model:load_weights() end, function() mgpu.load_model() end } do

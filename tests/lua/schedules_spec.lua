@@ -1,4 +1,5 @@
--- Schedules: Keras's numbers (tests/golden/schedules.lua), alone and as an optimizer's learning rate.
+-- Learning-rate schedules: their numbers compared with Keras (golden set schedules), options, errors, and
+-- their use in optimizers.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -52,7 +53,7 @@ test("a tensor or a variable as the step gives a float64 tensor of its shape", f
   end
 end)
 
-test("the configuration, through JSON, makes an equal schedule", function()
+test("a schedule made from its configuration, through JSON, is equal", function()
   for _, case in ipairs(golden.cases) do
     local schedule = schedules[case.schedule](case.args)
     local config = core.json_decode(core.json_encode(schedule:get_config()))
@@ -62,7 +63,7 @@ test("the configuration, through JSON, makes an equal schedule", function()
   end
 end)
 
-test("options may be given by position, in Keras's order, and are fields", function()
+test("options can be given by position in Keras's order, and are fields of the schedule", function()
   local s = schedules.PolynomialDecay { 0.1, 10, 0.01, 2, true }
   check.equal({ s.initial_learning_rate, s.decay_steps, s.end_learning_rate, s.power, s.cycle, s.name },
     { 0.1, 10, 0.01, 2, true, "PolynomialDecay" })
@@ -70,7 +71,7 @@ test("options may be given by position, in Keras's order, and are fields", funct
   check.matches(tostring(s), "schedule PolynomialDecay")
 end)
 
-test("defaults are Keras's", function()
+test("schedules have Keras's defaults", function()
   local polynomial = schedules.PolynomialDecay { 0.1, 10 }
   check.equal({ polynomial.end_learning_rate, polynomial.power, polynomial.cycle }, { 0.0001, 1, false })
   check.equal(schedules.ExponentialDecay { 0.1, 10, 0.5 }.staircase, false)
@@ -82,7 +83,7 @@ test("defaults are Keras's", function()
   check.equal({ restarts.t_mul, restarts.m_mul, restarts.alpha }, { 2, 1, 0 })
 end)
 
-test("a restart comes at its step although the logarithm rounds", function()
+test("CosineDecayRestarts restarts at the exact step in spite of rounding in its logarithm", function()
   for _, t in ipairs { 2, 3, 5, 7, 10 } do
     local schedule, start = schedules.CosineDecayRestarts { 1, 2, t_mul = t }, 0
     for i = 0, 8 do
@@ -93,7 +94,7 @@ test("a restart comes at its step although the logarithm rounds", function()
   end
 end)
 
-test("a schedule cannot be changed, nor by the lists it was made of", function()
+test("a schedule cannot be changed, not even through the lists it was made from", function()
   local values = { 1, 2 }
   local s = schedules.PiecewiseConstantDecay { { 5 }, values }
   values[1] = 7
@@ -106,7 +107,7 @@ end)
 
 local function halving() return schedules.ExponentialDecay { 1, 1, 0.5 } end
 
-test("a schedule gives each step its rate, without a retrace", function()
+test("a schedule gives each compiled step its own rate without a retrace", function()
   local opt, v = optimizers.SGD { learning_rate = halving() }, mgpu.variable(mgpu.tensor { 10 }, { name = "v" })
   local traces = {}
   local step = mgpu.jit(function(g)
@@ -121,18 +122,18 @@ test("a schedule gives each step its rate, without a retrace", function()
   check.equal(#traces, 1)
 end)
 
-test("a lone schedule is the learning rate", function()
+test("a schedule instead of options is the learning rate", function()
   check.near(optimizers.Adam(halving()).learning_rate, 1)
 end)
 
-test("a rate that is a schedule cannot be set, nor a schedule given later", function()
+test("learning_rate cannot be set over a schedule, nor to a schedule later", function()
   local opt = optimizers.SGD { learning_rate = halving() }
   check.raises(function() opt.learning_rate = 0.5 end, "its learning_rate is a schedule", "usage")
   opt = optimizers.SGD {}
   check.raises(function() opt.learning_rate = halving() end, "given when the optimizer is made", "usage")
 end)
 
-test("the state with a schedule has no rate", function()
+test("the optimizer's state has no learning rate if it is a schedule", function()
   local opt = optimizers.SGD { learning_rate = halving() }
   check.equal(#opt:variables(), 1)
   check.equal(opt:variables()[1], opt.iterations)

@@ -1,5 +1,5 @@
--- Derivatives of derivatives, in float64 on ref, against central differences of the first ones; and a
--- loss that holds a gradient trains.
+-- Second derivatives in float64 on ref, compared with central differences of first derivatives; and training
+-- with a loss that contains a gradient.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -9,7 +9,7 @@ local test = check.test
 local L = mgpu.layers
 local ops = core.ops
 
--- Central differences at 1e-5 of values near 1: 1e-10 of truncation, 1e-11 of rounding.
+-- Central differences with a step of 1e-5 of values near 1: truncation error 1e-10, rounding error 1e-11.
 local TOLERANCE = 1e-8
 
 local function on_ref(fn)
@@ -22,7 +22,7 @@ local function on_ref(fn)
   if not ok then error(message, 0) end
 end
 
--- d/dx <grad of <fn(x), u>, v> against ((grad at x + hv) - (grad at x - hv)) / 2h.
+-- Compares d/dx <grad <fn(x), u>, v> with (grad(x + h v) - grad(x - h v)) / 2h for random u and v.
 local function second(fn, shape, low, high)
   on_ref(function()
     mgpu.seed(2)
@@ -36,7 +36,7 @@ local function second(fn, shape, low, high)
     local exact = mgpu.grad(function(t) return (first(t) * v):sum() end)(x)
     local h = 1e-5
     local estimate = (first(x + v * h) - first(x - v * h)) / (2 * h)
-    check.near(exact or x * 0, estimate, TOLERANCE) -- false: the first does not depend on x
+    check.near(exact or x * 0, estimate, TOLERANCE) -- false: the first derivative does not depend on x
   end)
 end
 
@@ -62,7 +62,7 @@ for _, name in ipairs { "add", "sub", "mul", "div", "pow", "atan2", "maximum", "
 end
 
 test("cross-entropies of softmax have second derivatives in logits and targets", function()
-  local labels = mgpu.tensor({ 2, 0, -1 }, { dtype = "int32", device = "ref:0" }) -- one of no class
+  local labels = mgpu.tensor({ 2, 0, -1 }, { dtype = "int32", device = "ref:0" }) -- -1 is none of the classes
   for _, fn in ipairs {
     function(t) return ops.softmax_cross_entropy(t, ops.square(t)) end,
     function(t) return ops.square(ops.softmax_cross_entropy(ops.exp(t), t)) end,
@@ -149,7 +149,7 @@ end)
 
 -- ---- a gradient penalty -------------------------------------------------------------------------
 
--- mean squared error + mean of (|d out / d x| - 1)^2; RETURNS the losses and the weights.
+-- Trains with the loss mean squared error + mean of (|d out / d x| - 1)^2; returns the losses and the weights.
 local function train(jitted, list)
   mgpu.seed(1)
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 8, activation = "tanh", name = "h" },
@@ -177,7 +177,7 @@ local function train(jitted, list)
   return losses, model:get_weights()
 end
 
-test("a loss with a gradient penalty trains, with the same numbers with and without jit", function()
+test("a loss with a gradient penalty trains and has the same numbers with and without jit", function()
   on_ref(function()
     local eager, a = train(false)
     local jitted, b = train(true)

@@ -1,4 +1,4 @@
--- Sequential models, their weights and summary; the zoo (API.md, Models).
+-- Sequential models, their weights and summary, and the models of mgpu.models.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -6,13 +6,13 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
-test("require sets no global and unknown names say what is near", function()
+test("require sets no global, and an unknown name is an error with the nearest one", function()
   check.equal(rawget(_G, "mgpu"), nil)
   check.raises(function() return mgpu.Sequentiall end, 'did you mean "Sequential"?', "usage")
   check.raises(function() return mgpu.models.lenet6 end, 'unknown model "lenet6"', "usage")
 end)
 
-test("a model with an Input has its weights at once, another at the first call", function()
+test("a model with an Input has its weights at once, a model without one at the first call", function()
   check.equal(mgpu.Sequential { L.Input { 3 }, L.Dense { 2 } }:count_params(), 8)
   check.equal(mgpu.Sequential { L.Dense { 2, input_shape = { 3 } } }:count_params(), 8)
   local later = mgpu.Sequential { L.Dense { 2 } }
@@ -21,7 +21,7 @@ test("a model with an Input has its weights at once, another at the first call",
   check.equal(later:count_params(), 8)
 end)
 
-test("layers can be added one by one and taken off", function()
+test("layers can be added one by one and removed", function()
   local model = mgpu.Sequential()
   model:add(L.Input { 3 })
   model:add(L.Dense { 4 })
@@ -32,7 +32,7 @@ test("layers can be added one by one and taken off", function()
   check.equal(#model.layers, 1)
 end)
 
-test("what is no layer, stands twice or has another's name is refused", function()
+test("Sequential refuses a value that is no layer, a layer given twice, and a name in use", function()
   check.raises(function() mgpu.Sequential { 5 } end, "entry 1 is a number, not a layer", "usage")
   check.raises(function() mgpu.Sequential { L.Flatten } end, "made by calling the class", "usage")
   local layer = L.Dense { 2, name = "d" }
@@ -44,21 +44,21 @@ test("what is no layer, stands twice or has another's name is refused", function
     "usage")
 end)
 
-test("a batch of another shape is refused, naming both", function()
+test("a batch of a wrong shape is an error that names both shapes", function()
   local model = mgpu.Sequential { name = "m", L.Input { 3 }, L.Dense { 2 } }
   check.raises(function() model(mgpu.ones { 2, 4 }) end,
     'Sequential "m": a batch of shape {2, 4} was given, the model takes {None, 3}', "usage")
   check.equal(model(mgpu.ones { 2, 3 }):shape(), { 2, 2 })
 end)
 
-test("a last axis of size 1 that is missing, or too many, is adjusted as in Keras", function()
+test("a last axis of size 1 is added or removed as in Keras", function()
   local images = mgpu.Sequential { L.Input { 4, 4, 1 }, L.Flatten {}, L.Dense { 2 } }
   check.equal(images(mgpu.ones { 3, 4, 4 }), images(mgpu.ones { 3, 4, 4, 1 }))
   local rows = mgpu.Sequential { L.Input { 3 }, L.Dense { 2 } }
   check.equal(rows(mgpu.ones { 5, 3, 1 }), rows(mgpu.ones { 5, 3 }))
 end)
 
-test("integers are taken as the float dtype", function()
+test("integer inputs are cast to floatx", function()
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1, kernel_initializer = "ones" } }
   check.equal(model(mgpu.tensor({ { 1, 2 } }, { dtype = "uint8" })), { { 3 } })
 end)
@@ -70,7 +70,7 @@ test("get_layer finds by name and by position", function()
   check.raises(function() model:get_layer "frist" end, 'did you mean "first"?', "usage")
 end)
 
-test("weights come in Keras's order", function()
+test("get_weights returns weights in Keras's order", function()
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 3, name = "d" },
     L.BatchNormalization { name = "n" } }
   local names = {}
@@ -104,7 +104,7 @@ test("a frozen model inside another keeps its moving statistics, and can be unfr
   check.falsy(mgpu.Sequential { trainable = false, L.Dense { 1 } }.layers[1].trainable)
 end)
 
-test("a model is a layer of another", function()
+test("a model can be a layer of another model", function()
   local inner = mgpu.Sequential { L.Dense { 4, name = "a" }, L.ReLU {} }
   local model = mgpu.Sequential { L.Input { 3 }, inner, L.Dense { 2, name = "b" } }
   check.equal(model(mgpu.ones { 1, 3 }):shape(), { 1, 2 })
@@ -123,7 +123,7 @@ test("summary prints Keras's table", function()
   check.matches(text, "Non-trainable params: 512")
 end)
 
-test("the zoo's models have the parameters of their originals", function()
+test("the models of mgpu.models have the parameter counts of their originals", function()
   check.equal({ mgpu.models.mnist_cnn {}:count_params() }, { 2354250, 2353738 })
   check.equal(mgpu.models.lenet5 {}:count_params(), 61706)
   check.equal(mgpu.models.mlp {}:count_params(), 669706)

@@ -1,5 +1,5 @@
--- State and time: variables as re-bound values, steps that compute and then commit, random numbers
--- that do not depend on how a step is run, memory that stays flat.
+-- State: variables and their values, steps that compute and then commit, random numbers that are the same
+-- eagerly and compiled, and memory use.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -7,7 +7,7 @@ local test = check.test
 
 local function variable(values) return mgpu.variable(mgpu.tensor(values), { name = "v" }) end
 
-test("an older value survives assign", function()
+test("assign does not change a value that was read before", function()
   local v = variable { 3 }
   local y = v * 2
   v:assign(mgpu.tensor { 0 })
@@ -15,14 +15,14 @@ test("an older value survives assign", function()
   check.equal(v:value():totable(), { 0 })
 end)
 
-test("assigning another shape is refused and changes nothing", function()
+test("assigning a value of another shape is refused and changes nothing", function()
   local v = variable { 3 }
   check.raises(function() v:assign(mgpu.tensor { 1, 2 }) end, "cannot assign shape {2} to shape {1}",
     "usage")
   check.equal(v:value():totable(), { 3 })
 end)
 
-test("a gradient is with respect to the value at entry", function()
+test("a gradient is with respect to the value that the variable had at the start", function()
   local v = variable { 3 }
   local value, grads = mgpu.value_and_grad(function()
     local y = (v * v):sum()
@@ -33,14 +33,14 @@ test("a gradient is with respect to the value at entry", function()
   check.equal(grads[1]:totable(), { 6 })
 end)
 
-test("a gradient that is not connected is false", function()
+test("the gradient of a variable without influence is false", function()
   local v, w = variable { 3 }, variable { 4 }
   local _, grads = mgpu.value_and_grad(function() return (v * v):sum() end, { v, w })()
   check.equal(grads[1]:totable(), { 6 })
   check.equal(grads[2], false)
 end)
 
-test("a jitted step assigns as an eager one does", function()
+test("a compiled step assigns the same values as an eager one", function()
   local function run(wrap)
     local v, w = variable { 1 }, variable { 10 }
     local step = wrap(function(x)
@@ -56,7 +56,7 @@ test("a jitted step assigns as an eager one does", function()
   check.equal(run(mgpu.jit), run(function(f) return f end))
 end)
 
-test("a value taken from a variable survives jitted steps", function()
+test("a value read from a variable survives compiled steps", function()
   local v = variable { 1, 2 }
   local step = mgpu.jit(function() v:assign(v * 2) end)
   step()
@@ -67,7 +67,7 @@ test("a value taken from a variable survives jitted steps", function()
   check.equal(v:value():totable(), { 8, 16 })
 end)
 
-test("a jitted step that meets a NaN commits nothing, and training goes on", function()
+test("a compiled step with a NaN commits nothing, and training can go on", function()
   local v = variable { 1 }
   local step = mgpu.jit(function(x)
     local y = v * x
@@ -82,7 +82,7 @@ test("a jitted step that meets a NaN commits nothing, and training goes on", fun
   check.equal(v:value():totable(), { 6 })
 end)
 
-test("an error inside a traced function leaves variables as they were", function()
+test("an error inside a traced function leaves variables unchanged", function()
   local v = variable { 1 }
   local step = mgpu.jit(function(x)
     v:assign(v + x)
@@ -93,7 +93,7 @@ test("an error inside a traced function leaves variables as they were", function
   check.falsy(core.tracing(), "a trace")
 end)
 
-test("a learning rate held in a variable changes without a retrace", function()
+test("a learning rate in a variable can change without a retrace", function()
   local v, rate = variable { 1 }, variable { 0.5 }
   local step = mgpu.jit(function() v:assign(v - rate) end)
   step()
@@ -137,7 +137,7 @@ test("a traced tensor used after the trace is an error", function()
   leaked = nil
 end)
 
-test("the same random numbers come eagerly and jitted", function()
+test("eager and compiled steps draw the same random numbers", function()
   local function draw() return mgpu.rand { 3, 5 }, mgpu.randn { 4 } end
   local function numbers(f)
     mgpu.seed(7)
@@ -151,7 +151,7 @@ test("the same random numbers come eagerly and jitted", function()
   check.equal(numbers(mgpu.jit(draw)), numbers(draw))
 end)
 
-test("a step that fails takes no random numbers", function()
+test("a failed step consumes no random numbers", function()
   local v = variable { 1 }
   local step = mgpu.jit(function(x)
     local r = mgpu.rand { 3 }
@@ -166,7 +166,7 @@ test("a step that fails takes no random numbers", function()
   check.equal(step(mgpu.tensor { 1 }):totable(), first)
 end)
 
-test("a million un-jitted updates run in flat memory", function()
+test("a million eager updates do not use more and more memory", function()
   local v = mgpu.variable(mgpu.tensor(0, { dtype = "float64" }))
   local peak = 0
   for i = 1, 1000000 do
@@ -180,7 +180,7 @@ test("a million un-jitted updates run in flat memory", function()
   check.truthy(peak < 64 * 1024, "the Lua heap stays small: " .. peak .. " KiB")
 end)
 
-test("a chain of 200,000 tensors is built and freed", function()
+test("a chain of 200,000 unevaluated tensors can be built and freed", function()
   local v = mgpu.tensor(0, { dtype = "float64" })
   for _ = 1, 200000 do v = v + 1 end
   check.equal(v:item(), 200000)
@@ -203,7 +203,7 @@ test("repeating a run with the same seed gives the same bits", function()
   check.equal(run(), run())
 end)
 
-test("a limit of memory that cannot be read is an error that says how to write one", function()
+test("a malformed MGPU_MEMORY is an error that says how to write it", function()
   local function sum(limit)
     return check.run(('MGPU_MEMORY=%s %s -e "print(require[[mgpu]].ones{3}:sum():item())" 2>&1'):format(limit,
       check.program))
@@ -220,7 +220,7 @@ test("a limit of memory that cannot be read is an error that says how to write o
   end
 end)
 
-test("memory is limited where the environment says so, and the session goes on", function()
+test("MGPU_MEMORY limits a device's memory, and the session goes on after the error", function()
   local script = check.path "limit.lua"
   check.write(script, [[
 local mgpu = require "mgpu"

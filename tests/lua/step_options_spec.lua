@@ -1,5 +1,5 @@
--- Options that change how steps are made and must not change their numbers: accumulate,
--- steps_per_execution, run_eagerly, datasets in place of tensors (API.md, Models).
+-- Options that change how steps run but must not change their numbers: accumulate, steps_per_execution,
+-- run_eagerly, and datasets instead of tensors.
 
 local check = require "check"
 local mgpu = require "mgpu"
@@ -9,7 +9,7 @@ local L = mgpu.layers
 
 local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
 
--- n points of three classes.
+-- n points of three classes in the plane.
 local function points(n)
   local x, y = {}, {}
   for i = 1, n do
@@ -20,7 +20,7 @@ local function points(n)
   return mgpu.tensor(x), int(y)
 end
 
--- Its weights come from the names and the seed.
+-- A small classifier; the names and the seed determine its initial weights.
 local function network(options, more)
   mgpu.seed(1)
   local model = mgpu.Sequential { L.Input { 2 },
@@ -54,10 +54,10 @@ end
 
 -- ---- steps_per_execution ------------------------------------------------------------------------
 
-test("ten steps in one execution are ten steps, dropout and the short batch included", function()
+test("ten steps in one execution give the numbers of ten, with dropout and a short batch", function()
   local one, h1 = fitted({}, { epochs = 2, batch_size = 4 }, { rate = 0.3 })
   local ten, h10 = fitted({ steps_per_execution = 10 }, { epochs = 2, batch_size = 4 }, { rate = 0.3 })
-  same_weights(one, ten, 1e-6) -- the same operations, fused otherwise: a rounding here and there
+  same_weights(one, ten, 1e-6) -- the same operations in float32, but fused differently
   check.near(h10.loss, h1.loss, 1e-6)
   check.near(h10.accuracy, h1.accuracy, 1e-6)
   check.equal(tonumber(ten.optimizer.iterations:item()), 26)
@@ -81,7 +81,7 @@ test("in float64 ten steps in one execution give the same numbers to the last di
   if not ok then error(message, 0) end
 end)
 
-test("a NaN in one of several steps leaves the weights as before the execution", function()
+test("a NaN in one of several steps of an execution leaves the weights unchanged", function()
   local model = network({ steps_per_execution = 4 })
   local x, y = points(16)
   local before = model:get_weights()[1]:totable()
@@ -94,7 +94,7 @@ end)
 
 -- ---- run_eagerly --------------------------------------------------------------------------------
 
-test("without jit the numbers are the same", function()
+test("run_eagerly gives the same numbers", function()
   local given = { epochs = 2, batch_size = 8, validation_split = 0.2 }
   local jitted, h1 = fitted({}, given, { rate = 0.3 })
   local eager, h2 = fitted({ run_eagerly = true }, given, { rate = 0.3 })
@@ -105,7 +105,7 @@ end)
 
 -- ---- accumulate ---------------------------------------------------------------------------------
 
-test("accumulated small batches are one large batch, the short last one included", function()
+test("accumulated small batches give the numbers of one large batch, also at a short end", function()
   for _, optimizer in ipairs { "SGD", "Adam" } do
     local given = { epochs = 2, shuffle = false }
     given.batch_size = 12
@@ -117,7 +117,7 @@ test("accumulated small batches are one large batch, the short last one included
   end
 end)
 
-test("accumulating weighs regularizers and sample weights as the large batch does", function()
+test("accumulate counts regularizers and sample weights as the large batch does", function()
   local function run(options, batch_size)
     mgpu.seed(3)
     local model = mgpu.Sequential { L.Input { 2 },
@@ -157,7 +157,7 @@ end)
 
 local function dataset(x, y) return mgpu.data.from_tensors { x, y } end
 
-test("fit over a dataset is fit over its tensors", function()
+test("fit over a dataset gives the numbers of fit over its tensors", function()
   local x, y = points(50)
   local by_tensors = fitted({}, { epochs = 2, batch_size = 8, shuffle = false })
   local model = network {}
@@ -170,7 +170,7 @@ test("fit over a dataset is fit over its tensors", function()
   check.near(model:predict(mgpu.data.from_tensors { x }:batch(9)), model:predict(x), 1e-6)
 end)
 
-test("an endless dataset needs steps_per_epoch and goes on from epoch to epoch", function()
+test("an endless dataset needs steps_per_epoch and continues from epoch to epoch", function()
   local x, y = points(12)
   local model = network {}
   local endless = dataset(x, y):cycle():batch(5)
@@ -186,7 +186,7 @@ test("a finite dataset with steps_per_epoch starts again when it ends", function
   check.equal(tonumber(model.optimizer.iterations:item()), 8)
 end)
 
-test("weights are the third part of a dataset's batches", function()
+test("a third tensor in a dataset's batches holds the sample weights", function()
   local x, y = points(10)
   local weight = mgpu.ones { 10 } * 0.5
   local model = network {}
@@ -195,7 +195,7 @@ test("weights are the third part of a dataset's batches", function()
   check.near(weighted, plain / 2, 1e-6)
 end)
 
-test("what does not fit a dataset is refused", function()
+test("options that make no sense with a dataset are refused", function()
   local x, y = points(10)
   local model = network {}
   check.raises(function() model:fit(dataset(x, y):batch(5), { validation_split = 0.5 }) end,

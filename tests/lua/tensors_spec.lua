@@ -1,10 +1,11 @@
--- Tensors: making, indexing, operators, dtypes, printing, and the errors of wrong use.
+-- Tensors: creation, indexing, operators, dtypes, printing, and the errors of wrong use.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
 local test = check.test
 
--- At this file's line. (return f() is a tail call: Lua forgets the line; return (f()) is none.)
+-- Asserts an error at a line of this file. fn must not call in a tail position: Lua forgets the line of
+-- `return f()`, but not that of `return (f())`.
 local function refused(fn, message, code)
   return check.raises(fn, "tensors_spec.lua:%d+: .*" .. message, code or "usage")
 end
@@ -43,7 +44,7 @@ test("holes and names in arrays of numbers or tensors are errors that say where"
     "mgpu.jit: argument 1: the key 0 is no position")
 end)
 
-test("a symbolic tensor, a layer or a model beside a tensor is named", function()
+test("an operator between a tensor and a symbolic tensor, layer or model is an error", function()
   local t = mgpu.ones { 1, 3 }
   refused(function() return t + mgpu.Input { 3 } end,
     "add: expected a tensor, got symbolic tensor {None, 3} of Input .*, which has no values: .*Lambda")
@@ -51,7 +52,7 @@ test("a symbolic tensor, a layer or a model beside a tensor is named", function(
   refused(function() mgpu.tensor(mgpu.Input { 3 }) end, "tensor: expected a tensor, got symbolic tensor")
 end)
 
-test("the makers make what they say", function()
+test("zeros, ones, full, eye and the like give their numbers", function()
   check.equal(mgpu.zeros { 2 }:totable(), { 0, 0 })
   check.equal(mgpu.full({ 2 }, 7):totable(), { 7, 7 })
   check.equal(mgpu.arange(4):totable(), { 0, 1, 2, 3 })
@@ -67,7 +68,7 @@ test("the makers make what they say", function()
   check.truthy(u:min():item() >= 0 and u:max():item() < 1)
 end)
 
-test("operators broadcast, and a number adopts the tensor's dtype", function()
+test("operators broadcast, and a Lua number takes the tensor's dtype", function()
   local t = mgpu.tensor { { 1, 2 }, { 3, 4 } }
   check.equal((t + mgpu.tensor { 10, 20 }):totable(), { { 11, 22 }, { 13, 24 } })
   check.equal((2 - t):totable(), { { 1, 0 }, { -1, -2 } })
@@ -92,7 +93,7 @@ test("integers are exact up to 2^53, and results saturate at the dtype's limits"
   end
 end)
 
-test("a number picked by where adopts the dtype of what is picked else, not the condition's", function()
+test("a Lua number in where takes the dtype of the other choice, not that of the condition", function()
   local x = mgpu.tensor({ 1, 2 }, { dtype = "float64" })
   for _, yes in ipairs { x:gt(1), x:to "float32" - 1 } do
     local y = core.ops.where(yes, x, 0.1)
@@ -103,7 +104,7 @@ test("a number picked by where adopts the dtype of what is picked else, not the 
   check.equal(core.ops.where(x, x:to "float32", 0.1):dtype(), "float32")
 end)
 
-test("positions count from 1, both ends are included, negative from the end", function()
+test("positions count from 1 or, negative, from the end, and ranges include both ends", function()
   local t = mgpu.arange(12):reshape { 3, 4 }
   check.equal(t[1]:totable(), { 0, 1, 2, 3 })
   check.equal(t[-1][-1]:item(), 11)
@@ -116,7 +117,7 @@ test("positions count from 1, both ends are included, negative from the end", fu
   refused(function() return (t:slice { {}, {}, {} }) end, "slice: no axis 3: the tensor has 2")
 end)
 
-test("axes count from 1 or from the end, and options have names", function()
+test("axes count from 1 or, negative, from the end, and can be given by name", function()
   local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
   check.equal(t:sum(1):totable(), { 5, 7, 9 })
   check.equal(t:sum(-1):totable(), t:sum { axis = 2 }:totable())
@@ -146,7 +147,7 @@ test("composite ops compute what their names say", function()
   refused(function() t:squeeze(1) end, "squeeze: axis 1 has size 2")
 end)
 
-test("options of composite ops have names, too, and wrong ones are refused", function()
+test("composite ops take options by name and refuse wrong ones", function()
   local t = mgpu.tensor { { { 1 }, { 2 }, { 3 } } }
   check.equal({ t:squeeze { axis = 1 }:shape(), t:squeeze { axis = { 1, 3 } }:shape(), t:squeeze {}:shape() },
     { { 3, 1 }, { 3 }, { 3 } })
@@ -157,7 +158,7 @@ test("options of composite ops have names, too, and wrong ones are refused", fun
   check.equal(t:transpose { order = { 2, 1, 3 } }:shape(), { 3, 1, 1 })
   check.equal(t:slice { ranges = { 1, { 2, 3 } } }, { { 2 }, { 3 } })
   check.equal(mgpu.one_hot({ 1 }, { classes = 2, dtype = "int32" }), mgpu.one_hot({ 1 }, 2, { dtype = "int32" }))
-  check.equal(t:mean { axis = {} }:item(), 2) -- an empty list is none given, as for sum
+  check.equal(t:mean { axis = {} }:item(), 2) -- an empty list means all axes, as for sum
   for name, message in pairs { squeeze = "axis", expand_dims = "axis", split = "axis", clip = "low",
     transpose = "order", one_hot = "dtype", slice = "ranges", mean = "axis", var = "axis", norm = "axis" } do
     local wrong = message:sub(1, -2)
@@ -174,7 +175,7 @@ test("options of composite ops have names, too, and wrong ones are refused", fun
     "slice: axis 2: a range is {first, last, step}, but it has the key last")
 end)
 
-test("dtypes and devices change with to; clone is a copy; mean of integers is float32", function()
+test("to changes dtype and device, clone copies, and the mean of integers is float32", function()
   local t = mgpu.tensor { 1.7, -1.7, 300 }
   check.equal(t:to "int32":totable(), { 1, -1, 300 })
   check.equal(t:to "ref:0":device(), "ref:0")
@@ -185,7 +186,7 @@ test("dtypes and devices change with to; clone is a copy; mean of integers is fl
   refused(function() return (t:to "cpux:0") end, "cpux")
 end)
 
-test("set_floatx changes what numbers become", function()
+test("set_floatx sets the dtype of tensors made from Lua numbers", function()
   mgpu.set_floatx "float64"
   local dtype = mgpu.ones { 1 }:dtype()
   mgpu.set_floatx "float32"
@@ -193,7 +194,7 @@ test("set_floatx changes what numbers become", function()
   refused(function() mgpu.set_floatx "int32" end, "set_floatx: int32 is not")
 end)
 
-test("tensors are values: writing, ordering and unequal use raise and say what to do", function()
+test("writing to a tensor and comparing with < are errors that name the remedy", function()
   local t = mgpu.ones { 2 }
   refused(function() t[1] = 3 end, "tensors are values.*:where")
   refused(function() return (t < t) end, ":lt")
@@ -204,8 +205,8 @@ test("tensors are values: writing, ordering and unequal use raise and say what t
   check.truthy(t:gt(0):all():item())
 end)
 
--- Lua itself raises here and asks no tensor; the program adds to its message.
-test("comparing a tensor with a number ends the program with the ops that compare", function()
+-- Lua raises this error without calling a metamethod; the program adds the remedy to the message.
+test("comparing a tensor and a number with < ends the program with a list of comparison ops", function()
   local path = check.path "less.lua"
   check.write(path, 'local t = require "mgpu".ones { 2 }\nif t < 1 then print "less" end\n')
   local output, status = check.run(check.program .. " " .. path)
@@ -213,7 +214,7 @@ test("comparing a tensor with a number ends the program with the ops that compar
   check.equal(status, 1)
 end)
 
-test("a tensor is indexed with a position or a method's name and nothing else", function()
+test("a tensor can be indexed only with a position or a method's name", function()
   local t = mgpu.ones { 2 }
   refused(function() return t[t] end, "indexed with one position, .* got a tensor: .*:gather")
   refused(function() return t[true] end, "got a boolean")
@@ -232,7 +233,7 @@ test("options of a variable and kinds of devices are checked", function()
     'unknown kind "gpuu" %(did you mean "gpu"%?%); the kinds of devices are .*cpu')
 end)
 
-test("a name that a table of functions lacks is an error with the nearest", function()
+test("an unknown name in a table of functions is an error with the nearest name", function()
   refused(function() return mgpu.parallel.multi_gpu_modle end, 'did you mean "multi_gpu_model"')
   refused(function() return mgpu.activations.rleu end, 'did you mean "relu"')
 end)
@@ -244,7 +245,7 @@ test("a freed tensor cannot be used", function()
   refused(function() return (t:shape()) end, "the tensor was freed")
 end)
 
-test("tidy frees what was made inside, except what it returns, also after an error", function()
+test("tidy frees the tensors made inside, except those it returns, also after an error", function()
   local lost
   local kept, more = mgpu.tidy(function(n)
     lost = mgpu.ones { n }
@@ -258,14 +259,14 @@ test("tidy frees what was made inside, except what it returns, also after an err
   refused(function() return (lost:sum()) end, "freed")
 end)
 
-test("pointer shows the elements in memory", function()
+test("pointer gives access to the elements in memory", function()
   check.needs "cpu"
   local t = mgpu.tensor { 1, 2, 3 }
   local p = t:pointer()
   check.equal({ p[0], p[2] }, { 1, 3 })
 end)
 
-test("printing shows shape, dtype, device and at most a screenful of numbers", function()
+test("print shows shape, dtype, device and at most a screenful of numbers", function()
   check.matches(tostring(mgpu.tensor({ { 1, 2 }, { 3, 4 } }, { device = "ref:0" })),
     "tensor {2, 2} float32 ref:0\n{{1, 2},\n {3, 4}}")
   local text = tostring(mgpu.zeros { 1000, 1000 })
@@ -275,7 +276,7 @@ test("printing shows shape, dtype, device and at most a screenful of numbers", f
   check.matches(tostring(mgpu.zeros { 0, 3 }), "tensor {0, 3}")
 end)
 
-test("a collection keeps off-heap memory bounded without any help", function()
+test("garbage collection keeps the memory of tensors bounded", function()
   local before = core.memory(core.default_device()).used
   for _ = 1, 400 do mgpu.zeros { 1e6 }:clone() end -- 1.6 GB in all
   check.truthy(core.memory(core.default_device()).used - before < 400e6)
@@ -299,8 +300,8 @@ test("wrong arguments of any kind are errors at the user's line, never a crash",
   end
 end)
 
--- Without that every page of a large result is cleared anew: 6240 faults for these two.
-test("the memory of large results is used again", function()
+-- Without reuse the kernel clears every page of each large result: 6240 page faults for these two.
+test("the memory of large results is reused", function()
   if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build does not keep freed blocks" end
   if not core.default_device():find "cpu" then check.skip "only the cpu device keeps them" end
   local function faults()

@@ -1,4 +1,4 @@
--- examples/train_mnist.lua: options, what it prints, the saved model, and that the nets learn.
+-- examples/train_mnist.lua: its options and output, the model that it saves, and the accuracy that it reaches.
 
 local check = require "check"
 
@@ -9,7 +9,7 @@ local function run(options, environment)
     options))
 end
 
-test("it prints what the seed's notebook prints", function()
+test("train_mnist prints the lines of the original Keras notebook", function()
   local path = check.path "model.safetensors"
   local out, status = run("--data digits --limit 200 --epochs 2 --verbose 2 --save " .. path)
   check.equal(status, 0)
@@ -22,7 +22,7 @@ test("it prints what the seed's notebook prints", function()
   check.equal(again:match "Test accuracy: [%d.]+", out:match "Test accuracy: [%d.]+")
 end)
 
-test("it trains in float16, tells other precisions, and tests what it saved", function()
+test("train_mnist trains in float16, refuses other precisions, and evaluates its saved model", function()
   local path = check.path "half.safetensors"
   local out, status = run("--data digits --limit 64 --epochs 1 --model mlp --verbose 0 "
     .. "--precision mixed_float16 --save " .. path)
@@ -43,7 +43,7 @@ test("--help prints the options", function()
   end
 end)
 
-test("wrong options are errors", function()
+test("wrong options of train_mnist are errors", function()
   for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar", "--limit 0" } do
     local out, status = run(options)
     check.equal(status, 1)
@@ -54,7 +54,7 @@ test("wrong options are errors", function()
   check.matches(out, "lenet5")
 end)
 
-test("where MNIST cannot be loaded it says so and names another data set", function()
+test("without MNIST train_mnist says so and names another data set", function()
   local home = check.path "home"
   local out = run("--limit 50 --epochs 1 --save " .. check.path "m.safetensors",
     ("MGPU_DATA= HOME='%s'"):format(home))
