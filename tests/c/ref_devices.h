@@ -1,10 +1,12 @@
-/* The devices ref:0, ref:1, ... of a group of tests, and the end of all devices after it. */
+/* Fixture: the reference devices ref:0, ref:1, ... for a group of tests, and the check that the
+ * group has freed all its memory. */
 #ifndef TESTS_C_REF_DEVICES_H
 #define TESTS_C_REF_DEVICES_H
 
 #include "core/alloc.h"
 #include "device/device.h"
 
+/* Opens ref:0 to ref:n-1, n at most 10. */
 static inline void open_ref_devices(mg_device **devices, int n) {
     for (int i = 0; i < n; i++) {
         char name[] = "ref:0";
@@ -13,7 +15,7 @@ static inline void open_ref_devices(mg_device **devices, int n) {
     }
 }
 
-/* A group's teardown: not 0 if a block of memory is left. */
+/* A group's teardown: closes all devices; fails (not 0) if a block of memory is left. */
 static inline int close_devices(void **state) {
     (void)state;
     mg_devices_close();

@@ -1,4 +1,6 @@
-/* Memory: counted, aligned, and failing on request. */
+/* The allocator (core/alloc): all memory of the library comes from it. It counts live blocks and
+ * bytes, aligns every block to a cache line, and can be told to fail, so that other tests can make
+ * each allocation of an operation fail once. */
 #include "core/alloc.h"
 #include "core/status.h"
 #include <setjmp.h>
@@ -9,9 +11,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Larger than any address space; the compiler must not see its value. */
+/* A size larger than any address space. It is volatile so that the compiler cannot see the value
+ * and warn about it. */
 static volatile size_t impossible = SIZE_MAX / 2 + 4096;
 
+/* Blocks of any size, also 0, are aligned to 64 bytes; the counters rise by exactly the size that
+ * was asked for and fall again, and mg_free accepts NULL. */
 static void blocks_are_aligned_and_counted(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 1000, 1 << 20};
@@ -20,16 +25,19 @@ static void blocks_are_aligned_and_counted(void **state) {
         unsigned char *p = mg_alloc(sizes[i]);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
+        /* The whole block must be writable. */
         memset(p, 0xa5, sizes[i]);
         assert_int_equal(mg_alloc_get_stats().live_bytes - before.live_bytes, sizes[i]);
         assert_int_equal(mg_alloc_get_stats().live_blocks - before.live_blocks, 1);
         mg_free(p);
     }
+    /* NULL is no block, so it does not count. */
     mg_free(NULL);
     assert_int_equal(mg_alloc_get_stats().live_bytes, before.live_bytes);
     assert_int_equal(mg_alloc_get_stats().total_calls - before.total_calls, 7);
 }
 
+/* mg_alloc_zero clears memory that a freed block has left dirty. */
 static void a_zeroed_block_is_zero(void **state) {
     (void)state;
     unsigned char *dirty = mg_alloc(4096);
@@ -40,22 +48,27 @@ static void a_zeroed_block_is_zero(void **state) {
     mg_free(p);
 }
 
+/* mg_realloc works on NULL and keeps the contents when a block grows or shrinks. */
 static void resizing_keeps_the_contents(void **state) {
     (void)state;
     char *p = mg_realloc(NULL, 4);
     memcpy(p, "abcd", 4);
     p = mg_realloc(p, 100000);
     assert_memory_equal(p, "abcd", 4);
+    /* Smaller again. */
     p = mg_realloc(p, 2);
     assert_memory_equal(p, "ab", 2);
     mg_free(p);
 }
 
+/* A size that cannot be allocated is MG_OOM with the size in the message, also where adding the
+ * allocator's own header would overflow; the old block of a failed mg_realloc stays valid. */
 static void too_large_a_size_is_an_error_with_its_number(void **state) {
     (void)state;
     const mg_alloc_stats before = mg_alloc_get_stats();
     char expected[80];
     snprintf(expected, sizeof expected, "out of memory: asked %zu bytes", impossible);
+    /* Each way to ask for memory fails in the same way. */
     assert_null(mg_alloc(impossible));
     assert_int_equal(mg_error_code(), MG_OOM);
     assert_string_equal(mg_error_message(), expected);
@@ -68,11 +81,14 @@ static void too_large_a_size_is_an_error_with_its_number(void **state) {
     assert_int_equal(mg_alloc_get_stats().live_bytes, before.live_bytes);
 }
 
+/* After mg_alloc_fail_after(n) exactly the n-th allocation fails, whichever function makes it;
+ * mg_alloc_fail_after(0) switches this off. */
 static void the_nth_allocation_fails_once(void **state) {
     (void)state;
     mg_alloc_fail_after(3);
     char *a = mg_alloc(1), *b = mg_strdup("b"), *c = mg_alloc_zero(1), *d = mg_alloc(1);
     assert_true(a && b && !c && d);
+    /* A failed mg_realloc leaves its block valid: it is freed below. */
     mg_alloc_fail_after(1);
     assert_null(mg_realloc(a, 100));
     mg_alloc_fail_after(1);
@@ -82,6 +98,7 @@ static void the_nth_allocation_fails_once(void **state) {
     mg_free(a), mg_free(b), mg_free(c), mg_free(d);
 }
 
+/* mg_size_mul and mg_size_add return false instead of a wrapped result. */
 static void sizes_are_multiplied_and_added_without_overflow(void **state) {
     (void)state;
     size_t r;
@@ -91,7 +108,8 @@ static void sizes_are_multiplied_and_added_without_overflow(void **state) {
     assert_false(mg_size_add(SIZE_MAX, 1, &r));
 }
 
-static int nothing_lives(void **state) {
+/* Teardown of the group: fails it if a block is still allocated. */
+static int no_block_is_left(void **state) {
     (void)state;
     return mg_alloc_get_stats().live_blocks == 0 ? 0 : -1;
 }
@@ -105,5 +123,5 @@ int main(void) {
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(sizes_are_multiplied_and_added_without_overflow),
     };
-    return cmocka_run_group_tests(tests, NULL, nothing_lives);
+    return cmocka_run_group_tests(tests, NULL, no_block_is_left);
 }

@@ -16,9 +16,11 @@ enum { RANKS = 3, TENSORS = 6 };
 
 /* ---- the communicator ---- */
 
-/* Empty, short, as long as a rank still adds up alone, and longer. */
+/* Numbers of elements: none, few, 2048 (the most that a rank adds up alone), and more, which the
+ * ranks share. */
 static const int64_t counts[TENSORS] = {0, 1, 7, 2048, 2049, 10007};
 
+/* The work of one rank's thread: all-reduces of TENSORS tensors. */
 typedef struct rank_job {
     mg_comm *comm;
     int rank, op;
@@ -28,6 +30,7 @@ typedef struct rank_job {
     mg_status status;
 } rank_job;
 
+/* A rank's thread: reduces all tensors, in one call if `many` is set, else one after the other. */
 static void *reduce_all(void *argument) {
     rank_job *j = argument;
     mg_comm_operand list[TENSORS];
@@ -45,6 +48,7 @@ static void *reduce_all(void *argument) {
     return NULL;
 }
 
+/* Runs the jobs of all ranks in threads and waits until all have succeeded. */
 static void run_ranks(rank_job *jobs, bool many) {
     pthread_t threads[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -57,7 +61,7 @@ static void run_ranks(rank_job *jobs, bool many) {
     }
 }
 
-/* Sums of such numbers depend on their order in every float dtype. */
+/* Numbers whose sum depends on the order of addition in every float dtype. */
 static void fill(void *data, int64_t n, mg_dtype t, int rank) {
     for (int64_t i = 0; i < n; i++) {
         const double v = (double)((i * 7919 + rank * 104729) % 1000) / 7;
@@ -65,6 +69,8 @@ static void fill(void *data, int64_t n, mg_dtype t, int rank) {
     }
 }
 
+/* Reduces the same tensors one after the other and in one call, and compares the bytes of every
+ * rank; the byte behind each output must stay untouched. */
 static void check_many(mg_comm *comm, mg_dtype t, int op) {
     rank_job jobs[RANKS];
     void *single[TENSORS];
@@ -76,12 +82,16 @@ static void check_many(mg_comm *comm, mg_dtype t, int op) {
             fill(jobs[r].in[i], counts[i], t, r);
         }
     }
+    /* One after the other first: rank 1's outputs are the reference for all ranks. */
     run_ranks(jobs, false);
+    /* Keep the reference and give rank 1 fresh outputs. */
     for (int i = 0; i < TENSORS; i++) {
         single[i] = jobs[1].out[i];
         jobs[1].out[i] = mg_alloc_zero((size_t)counts[i] * 8 + 1);
     }
+    /* The same reductions in one call. */
     run_ranks(jobs, true);
+    /* Every rank has the reference's bytes, and one untouched byte behind them. */
     for (int i = 0; i < TENSORS; i++)
         for (int r = 0; r < RANKS; r++)
             assert_memory_equal(jobs[r].out[i], single[i],
@@ -195,14 +205,17 @@ static void *give_up(void *argument) {
     return NULL;
 }
 
+/* If one rank aborts, the others' calls return MG_COMM instead of waiting forever. */
 static void a_bucket_that_a_rank_gives_up_fails_on_the_others(void **state) {
     (void)state;
     mg_comm *comm = mg_comm_local(2);
+    /* Rank 0 reduces in this thread, rank 1 aborts in another. */
     rank_job job = {.comm = comm, .dtype = MG_F32, .many = true};
     pthread_t other;
     for (int i = 0; i < TENSORS; i++) job.in[i] = job.out[i] = mg_alloc_zero(100000);
     assert_int_equal(pthread_create(&other, NULL, give_up, &job), 0);
     reduce_all(&job);
+    /* An error of communication, and the other rank's thread has ended. */
     assert_int_equal(job.status, MG_COMM);
     pthread_join(other, NULL);
     for (int i = 0; i < TENSORS; i++) mg_free(job.in[i]);
@@ -212,8 +225,10 @@ static void a_bucket_that_a_rank_gives_up_fails_on_the_others(void **state) {
 /* ---- a step ---- */
 
 enum { VARIABLES = 5 };
+/* The devices of the data-parallel step. */
 static mg_device *devices[RANKS];
 
+/* A float32 table on the first device; `scale` makes different tables. Owned. */
 static mg_tensor *tensor(int64_t rows, int64_t columns, double scale) {
     const mg_shape shape = MG_SHAPE(rows, columns);
     float *v = mg_alloc((size_t)(rows * columns) * sizeof *v);
@@ -223,15 +238,18 @@ static mg_tensor *tensor(int64_t rows, int64_t columns, double scale) {
     return t;
 }
 
-/* Column sums of x * v over all rows: terms of every device. The last one is of a sum. */
+/* The column sums of x * v over the rows of all devices, times sum_before if given. The sum over
+ * shards needs an all-reduce. */
 static mg_tensor *next_value(mg_tensor *rows, mg_variable *v, mg_tensor *sum_before) {
     const mg_ints first = {.n = 1, .v = {0}};
+    /* v is broadcast over the rows of each device. */
     mg_tensor *old = mg_scope_own(mg_variable_read(v)), *y = mul(rows, old);
     if (sum_before) y = mul(y, sum_before);
     return reduce("sum", y, &first, true);
 }
 
-/* v[i] = sum over rows of x * v[i]; the last also times v[0]'s new value, which must be there. */
+/* A data-parallel step over all devices that sets every v[i] to the column sums of x * v[i]. The
+ * last variable's sum also needs v[0]'s new value, so it cannot share a bucket with it. */
 static mg_plan *trace_step(mg_variable **v, mg_tensor *x) {
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
@@ -247,6 +265,8 @@ static mg_plan *trace_step(mg_variable **v, mg_tensor *x) {
     return plan;
 }
 
+/* The real communicator below the counting one, and the numbers of calls: single all-reduces,
+ * buckets, and tensors in buckets. */
 static const mg_comm_api *whole;
 static bool keep_buckets; /* else their tensors go one after another */
 static atomic_int singles, buckets, tensors;
@@ -269,9 +289,11 @@ static mg_status count_run(mg_comm *c, int rank, const mg_collective_call *x) {
     return MG_OK;
 }
 
-/* One step from the same values, over a communicator that counts, and has buckets or not. */
+/* Runs one step from fixed values over a communicator that counts its calls; many = false takes
+ * all_reduce_many away from it. The new values of the variables go to `result`. */
 static void run_step(int64_t n_rows, bool many, float (*result)[64]) {
     mg_variable *v[VARIABLES];
+    /* Fixed start values, so that two runs can be compared byte by byte. */
     mg_tensor *x = tensor(n_rows, 64, 1);
     for (int i = 0; i < VARIABLES; i++) {
         mg_tensor *value = tensor(1, 64, i + 1);
@@ -279,12 +301,15 @@ static void run_step(int64_t n_rows, bool many, float (*result)[64]) {
         mg_tensor_release(value);
     }
     mg_plan *plan = trace_step(v, x);
+    /* Replace the communicator's functions by counting ones. */
     mg_comm_api counting = *(whole = plan->comms[0]->api);
     counting.run = count_run;
     keep_buckets = many;
     plan->comms[0]->api = &counting;
+    /* Counters of this step only. */
     atomic_store(&singles, 0), atomic_store(&buckets, 0), atomic_store(&tensors, 0);
     assert_int_equal(mg_plan_run(plan, &x, NULL), MG_OK);
+    /* The new values of the variables. */
     for (int i = 0; i < VARIABLES; i++) {
         mg_tensor *value = mg_variable_read(v[i]);
         assert_int_equal(mg_tensor_read(value, result[i]), MG_OK);
@@ -295,12 +320,14 @@ static void run_step(int64_t n_rows, bool many, float (*result)[64]) {
     mg_tensor_release(x);
 }
 
+/* A plan with buckets has fewer calls than one without and gives the same bits, also for batches of
+ * 1 and 2 rows, with which some devices have empty shards. */
 static void a_step_issues_buckets_and_has_the_same_bits_without(void **state) {
     (void)state;
     float with[VARIABLES][64], without[VARIABLES][64];
-    for (int64_t rows = 1; rows < 9; rows++) { /* 1, 2: devices without rows */
+    for (int64_t rows = 1; rows < 9; rows++) {
         run_step(rows, true, with);
-        /* the first four together; the last needs the first, so it is one alone */
+        /* On each rank the first four form a bucket; the last needs the first and is alone. */
         assert_int_equal(buckets, RANKS);
         assert_int_equal(tensors, RANKS * (VARIABLES - 1));
         assert_int_equal(singles, RANKS);
@@ -311,6 +338,8 @@ static void a_step_issues_buckets_and_has_the_same_bits_without(void **state) {
     }
 }
 
+/* A bucket is closed when its tensors have MG_BUCKET_BYTES together, so that large all-reduces can
+ * start while later gradients are still computed. */
 static void a_bucket_is_full_at_its_length(void **state) {
     (void)state;
     const mg_ints first = {.n = 1, .v = {0}};
@@ -319,18 +348,21 @@ static void a_bucket_is_full_at_its_length(void **state) {
     assert_int_equal(mg_scope_open(&scope), MG_OK);
     mg_trace *t = mg_trace_begin(devices[0]);
     assert_int_equal(mg_trace_spread(t, devices, RANKS, 1, NULL, false, NULL), MG_OK);
+    /* Five sums over shards, whose all-reduces are as long as 3/4 of a bucket. */
     mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x));
     for (int i = 0; i < 5; i++) outputs[i] = reduce("sum", scale(rows, i + 1), &first, false);
     mg_plan *plan = mg_trace_end(t, outputs, 5);
     mg_scope_close(scope);
     assert_non_null(plan);
+    /* Part 1 has the program of a device; count the tensors of its all-reduces. */
     const mg_kernel_graph *graph = &plan->parts[1].lowered.graph;
+    /* batch_count is set on the first all-reduce of each bucket: its length. */
     int lengths[5], n = 0;
     for (int i = 0; i < graph->n_steps; i++)
         if (graph->steps[i].op && strcmp(graph->steps[i].op->name, "all_reduce") == 0 &&
             graph->steps[i].batch_count)
             lengths[n++] = graph->steps[i].batch_count;
-    assert_int_equal(n, 3); /* two of 3/4 of a bucket close it */
+    assert_int_equal(n, 3); /* each tensor is 3/4 of a bucket: the second one closes it */
     assert_int_equal(lengths[0], 2);
     assert_int_equal(lengths[1], 2);
     assert_int_equal(lengths[2], 1);
@@ -338,6 +370,7 @@ static void a_bucket_is_full_at_its_length(void **state) {
     mg_tensor_release(x);
 }
 
+/* Setup of the group: opens ref:0 to ref:2. */
 static int open_devices(void **state) {
     (void)state;
     open_ref_devices(devices, RANKS);

@@ -1,4 +1,6 @@
-/* IDX files: every type, plain and gzipped, damaged in every way, with memory and files failing. */
+/* IDX files (data/idx), the format of MNIST: every element type, plain and gzipped. Damaged files
+ * must be refused with a message that names the file, and without taking memory for sizes that a
+ * damaged header claims. Every allocation and file call fails once. */
 #include "core/alloc.h"
 #include "core/io.h"
 #include "data/idx.h"
@@ -15,8 +17,10 @@
 #include <zlib.h>
 #include <cmocka.h>
 
+/* The file that all tests write and load; mkstemp makes its name. */
 static char path[] = "/tmp/mgpu_test_idx_XXXXXX";
 
+/* Makes the file hold these bytes. */
 static void write_bytes(const void *bytes, size_t n) {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
@@ -24,6 +28,7 @@ static void write_bytes(const void *bytes, size_t n) {
     fclose(f);
 }
 
+/* Writes these bytes gzipped; mode "ab" appends a second gzip member. */
 static void write_gzip(const void *bytes, size_t n, const char *mode) {
     gzFile f = gzopen(path, mode);
     assert_non_null(f);
@@ -31,6 +36,7 @@ static void write_gzip(const void *bytes, size_t n, const char *mode) {
     gzclose(f);
 }
 
+/* Reads the bytes of the file, at most `room`; returns how many. */
 static size_t read_file(unsigned char *bytes, size_t room) {
     FILE *f = fopen(path, "rb");
     const size_t n = fread(bytes, 1, room, f);
@@ -38,7 +44,8 @@ static size_t read_file(unsigned char *bytes, size_t room) {
     return n;
 }
 
-/* The file must be refused, with a message that names it and contains `part`. */
+/* Asserts that a file of these bytes is refused as MG_DATA, with a message that names the file and
+ * contains `part`. */
 static void refused(const void *bytes, size_t n, const char *part) {
     write_bytes(bytes, n);
     assert_null(mg_idx_load(path));
@@ -47,6 +54,7 @@ static void refused(const void *bytes, size_t n, const char *part) {
     if (!strstr(mg_error_message(), part)) fail_msg("%s", mg_error_message());
 }
 
+/* Asserts that the file is loaded as n elements of the dtype with these values. */
 static void loads(mg_dtype dtype, int n, const double *expected) {
     double v[16];
     mg_tensor *t = mg_idx_load(path);
@@ -58,8 +66,10 @@ static void loads(mg_dtype dtype, int n, const double *expected) {
     mg_tensor_release(t);
 }
 
+/* A file of six uint8 elements in a 2 x 3 table: magic number, two sizes, data. */
 static const unsigned char SIX[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255};
 
+/* The six element types of the format; numbers are big-endian, and int8 and int16 become int32. */
 static void every_type_is_read(void **state) {
     (void)state;
     static const struct {
@@ -81,6 +91,7 @@ static void every_type_is_read(void **state) {
     }
 }
 
+/* A gzipped file gives the same tensor, also if it consists of two gzip members. */
 static void plain_and_gzipped_files_give_the_same(void **state) {
     (void)state;
     const double expected[] = {1, 2, 3, 4, 5, 255};
@@ -88,11 +99,13 @@ static void plain_and_gzipped_files_give_the_same(void **state) {
     loads(MG_U8, 6, expected);
     write_gzip(SIX, sizeof SIX, "wb");
     loads(MG_U8, 6, expected);
+    /* Two members, one after the other, as gzip files that were concatenated. */
     write_gzip(SIX, 13, "wb"); /* two members, one after the other */
     write_gzip(SIX + 13, sizeof SIX - 13, "ab");
     loads(MG_U8, 6, expected);
 }
 
+/* A file without axes holds one element; a size of 0 gives an empty tensor. */
 static void scalars_and_empty_arrays_are_read(void **state) {
     (void)state;
     write_bytes("\0\0\x8\0\x9", 5);
@@ -101,10 +114,12 @@ static void scalars_and_empty_arrays_are_read(void **state) {
     loads(MG_U8, 0, NULL);
 }
 
+/* 5 MiB of incompressible data: more than the buffers of zlib and the reader hold. */
 static void a_large_gzipped_file_is_read_whole(void **state) {
     (void)state;
     const size_t n = 5 << 20;
     unsigned char *bytes = calloc(1, n + 8), *back = malloc(n);
+    /* Magic number of uint8 with one axis, and the size 5 << 20, big-endian. */
     memcpy(bytes, (const unsigned char[]){0, 0, 8, 1, 0, 0x50, 0, 0}, 8);
     for (size_t i = 0; i < n; i++) bytes[8 + i] = (unsigned char)(i * 2654435761u >> 13);
     write_gzip(bytes, n + 8, "wb1");
@@ -116,8 +131,11 @@ static void a_large_gzipped_file_is_read_whole(void **state) {
     free(bytes), free(back);
 }
 
+/* Truncated headers, another magic number, an unknown type, too many axes, and sizes whose product
+ * overflows, also behind a size of 0. */
 static void damaged_headers_are_refused(void **state) {
     (void)state;
+    /* Cut within the magic number, or another one. */
     refused("", 0, "within the magic number");
     refused("\0\0\x8", 3, "within the magic number");
     refused("hello, world", 12, "is not an IDX file");
@@ -125,39 +143,47 @@ static void damaged_headers_are_refused(void **state) {
     refused("\0\0\x8\x9", 4, "9 axes");
     refused("\0\0\x8\2\0\0\0\1\0", 9, "within the sizes");
     refused("\0\0\x8\1\xff\xff\xff\xff", 8, "needs 4294967295 bytes");
+    /* Eight-byte elements whose number overflows, once behind a size of 0. */
     refused("\0\0\xe\4\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20,
             "too many elements");
     refused("\0\0\xe\4\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20,
             "too many elements");
 }
 
+/* Fewer or more elements than the header promises; in a gzipped file, data behind the last element.
+ */
 static void files_of_the_wrong_length_are_refused(void **state) {
     (void)state;
     unsigned char longer[sizeof SIX + 1] = {0};
     memcpy(longer, SIX, sizeof SIX);
+    /* A plain file that ends too early, and one that goes on. */
     for (size_t n = 12; n < sizeof SIX; n++) refused(SIX, n, "needs 6 bytes");
     refused(longer, sizeof longer, "the file has 7");
+    /* The same surplus in a gzipped file. */
     write_gzip(longer, sizeof longer, "wb");
     assert_null(mg_idx_load(path));
     assert_non_null(strstr(mg_error_message(), "after the last element"));
 }
 
+/* A gzip file cut at any byte, with a changed checksum or length, or followed by other data. */
 static void damaged_gzip_data_is_refused(void **state) {
     (void)state;
     unsigned char bytes[256];
     write_gzip(SIX, sizeof SIX, "wb");
     const size_t n = read_file(bytes, sizeof bytes);
-    for (size_t k = 2; k < n; k++) refused(bytes, k, ""); /* truncated anywhere */
-    for (size_t k = n - 8; k < n; k++) {                  /* sum and length */
+    for (size_t k = 2; k < n; k++) refused(bytes, k, "");
+    for (size_t k = n - 8; k < n; k++) { /* the last 8 bytes: checksum and length */
         bytes[k] ^= 1;
         refused(bytes, n, "damaged");
         bytes[k] ^= 1;
     }
+    /* A byte behind the gzip member that begins no other member. */
     bytes[n] = 'x';
     refused(bytes, n + 1, ""); /* not another member */
 }
 
-/* 4 GiB claimed by a hundred bytes: refused before memory is asked for. */
+/* 64 bytes claim 4 GiB: refused from the size of the compressed file, before any memory is taken.
+ */
 static void a_claim_takes_no_memory(void **state) {
     (void)state;
     unsigned char bytes[64] = {0, 0, 8, 1, 0xff, 0xff, 0xff, 0xff};
@@ -167,6 +193,7 @@ static void a_claim_takes_no_memory(void **state) {
     assert_non_null(strstr(mg_error_message(), "gzipped bytes can hold"));
 }
 
+/* Missing files and folders are MG_IO, with the path in the message. */
 static void missing_files_and_folders_are_named(void **state) {
     (void)state;
     assert_null(mg_idx_load("/nowhere/file"));
@@ -176,10 +203,13 @@ static void missing_files_and_folders_are_named(void **state) {
     assert_int_equal(mg_error_code(), MG_IO);
 }
 
-/* `arm` lets the n-th allocation or file call fail. */
+/* Loads the file again and again; in the n-th round `arm` makes the n-th allocation or file call
+ * fail. Each failure must have the code and leave no memory and no open file, until a round
+ * succeeds. */
 static void survives(void (*arm)(int64_t n), mg_status code) {
     mg_tensor *t = NULL;
-    mg_tensor_release(mg_idx_load(path)); /* what is made once is made now */
+    mg_tensor_release(mg_idx_load(path)); /* for what is allocated only once */
+    /* Nothing but the tensor may be left in the end. */
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
     for (int64_t n = 1; !t; n++) {
         arm(n);
@@ -194,10 +224,12 @@ static void survives(void (*arm)(int64_t n), mg_status code) {
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
 }
 
+/* Makes the n-th file call from now on fail. */
 static void arm_file(int64_t n) {
     mg_io_fail_after(n, EIO);
 }
 
+/* A plain file of int16, which needs a conversion, and a gzipped one. */
 static void every_failing_allocation_and_file_call_is_survived(void **state) {
     (void)state;
     write_bytes("\0\0\xb\1\0\0\0\1\1\2", 10);
@@ -208,15 +240,18 @@ static void every_failing_allocation_and_file_call_is_survived(void **state) {
     survives(arm_file, MG_IO);
 }
 
+/* Setup of the group: the device ref:0 as default and an empty temporary file. */
 static int open_ref(void **state) {
     (void)state;
     mg_device *ref = mg_device_find("ref:0");
     if (ref) mg_device_set_default(ref);
+    /* mkstemp creates the file and fills in its name. */
     const int fd = mkstemp(path);
     if (fd >= 0) close(fd);
     return ref && fd >= 0 ? 0 : -1;
 }
 
+/* Teardown: fails if a block of memory or a tensor is left. */
 static int close_all(void **state) {
     (void)state;
     unlink(path);

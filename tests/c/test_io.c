@@ -1,4 +1,5 @@
-/* Files: whole or not at all, whatever fails on the way. */
+/* Files (core/io): a file is written under a temporary name and renamed by mg_io_commit, so that a
+ * reader sees the old or the new contents and never a part. Every system call fails once. */
 #include "core/alloc.h"
 #include "core/io.h"
 #include <dirent.h>
@@ -14,9 +15,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* The temporary folder of these tests. */
 static char folder[] = "/tmp/mgpu-test-io-XXXXXX";
 
-/* A path in the tests' folder; valid until the eighth call after. */
+/* A path in the tests' folder. The text is valid until the eighth call after this one. */
 static const char *in_folder(const char *name) {
     static char paths[8][256];
     static int next;
@@ -25,22 +27,26 @@ static const char *in_folder(const char *name) {
     return path;
 }
 
+/* Writes the text byte by byte and commits it; gives the file up after a failure. */
 static mg_status write_text(const char *path, const char *text) {
     mg_file *f = mg_io_create(path);
     if (!f) return mg_error_code();
     mg_status status = MG_OK;
+    /* One call for each byte, so that a failure can hit the middle of a file. */
     for (const char *p = text; *p && status == MG_OK; p++) status = mg_io_write(f, p, 1);
     if (status == MG_OK) return mg_io_commit(f);
     mg_io_close(f);
     return status;
 }
 
+/* Reads a file of less than `room` bytes as text, and compares its length with mg_io_size. */
 static mg_status read_text(const char *path, char *text, size_t room) {
     size_t got = 0;
     int64_t size;
     mg_file *f = mg_io_open(path);
     if (!f) return mg_error_code();
     mg_status status = mg_io_size(f, &size);
+    /* One read must give the whole file. */
     if (status == MG_OK) status = mg_io_read(f, text, room - 1, &got);
     if (status == MG_OK && got != (size_t)size) status = mg_fail(MG_INTERNAL, "size");
     text[got] = 0;
@@ -48,20 +54,24 @@ static mg_status read_text(const char *path, char *text, size_t room) {
     return status;
 }
 
+/* Asserts that the file holds this text. */
 static void assert_contents(const char *path, const char *expected) {
     char text[256];
     assert_int_equal(read_text(path, text, sizeof text), MG_OK);
     assert_string_equal(text, expected);
 }
 
+/* The number of files in the folder: shows temporary files that were left behind. */
 static int files_in_folder(void) {
     int n = 0;
     DIR *d = opendir(folder);
+    /* Names that begin with a dot are the folder itself and its parent. */
     for (struct dirent *e = readdir(d); e; e = readdir(d)) n += e->d_name[0] != '.';
     closedir(d);
     return n;
 }
 
+/* Before mg_io_commit there is no file under its name. */
 static void a_new_file_is_seen_only_after_commit(void **state) {
     (void)state;
     const char *path = in_folder("new");
@@ -69,18 +79,22 @@ static void a_new_file_is_seen_only_after_commit(void **state) {
     assert_non_null(f);
     assert_int_equal(mg_io_open_count(), 1);
     assert_int_equal(mg_io_write(f, "abc", 3), MG_OK);
+    /* Written, but not yet visible. */
     assert_false(mg_io_exists(path));
     assert_int_equal(mg_io_commit(f), MG_OK);
     assert_contents(path, "abc");
+    /* No temporary file is left. */
     assert_int_equal(mg_io_open_count(), 0);
     assert_int_equal(files_in_folder(), 1);
 }
 
-static void a_file_given_up_leaves_nothing(void **state) {
+/* mg_io_close without a commit keeps the old file and removes the temporary one. */
+static void a_file_closed_without_commit_leaves_nothing(void **state) {
     (void)state;
     const char *path = in_folder("given_up");
     assert_int_equal(write_text(path, "old"), MG_OK);
     const int before = files_in_folder();
+    /* A second file of the same name is begun and given up. */
     mg_file *f = mg_io_create(path);
     assert_int_equal(mg_io_write(f, "new", 3), MG_OK);
     mg_io_close(f);
@@ -89,19 +103,23 @@ static void a_file_given_up_leaves_nothing(void **state) {
     assert_int_equal(files_in_folder(), before);
 }
 
-static void reading_goes_to_the_end_and_from_where_one_says(void **state) {
+/* mg_io_read returns fewer bytes at the end of the file, then 0; mg_io_seek sets the position and
+ * refuses a negative one. */
+static void reading_ends_at_the_end_and_can_seek(void **state) {
     (void)state;
     const char *path = in_folder("reading");
     char text[16];
     size_t got;
     assert_int_equal(write_text(path, "0123456789"), MG_OK);
     mg_file *f = mg_io_open(path);
+    /* Four bytes, the remaining six, then none. */
     assert_int_equal(mg_io_read(f, text, 4, &got), MG_OK);
     assert_int_equal(got, 4);
     assert_int_equal(mg_io_read(f, text, sizeof text, &got), MG_OK);
     assert_int_equal(got, 6);
     assert_int_equal(mg_io_read(f, text, sizeof text, &got), MG_OK);
     assert_int_equal(got, 0);
+    /* From byte 8 there are two left. */
     assert_int_equal(mg_io_seek(f, 8), MG_OK);
     assert_int_equal(mg_io_read(f, text, sizeof text, &got), MG_OK);
     assert_int_equal(got, 2);
@@ -110,6 +128,7 @@ static void reading_goes_to_the_end_and_from_where_one_says(void **state) {
     mg_io_close(f);
 }
 
+/* Asserts an MG_IO error with the message "cannot WHAT PATH: REASON". */
 static void assert_message(const char *what, const char *path, int error) {
     char expected[512];
     snprintf(expected, sizeof expected, "cannot %s %s: %s", what, path, strerror(error));
@@ -117,38 +136,47 @@ static void assert_message(const char *what, const char *path, int error) {
     assert_string_equal(mg_error_message(), expected);
 }
 
+/* Missing folders, a folder in place of a file to read, and a folder under the name of a file to
+ * write. */
 static void errors_name_the_path_and_the_reason(void **state) {
     (void)state;
     const char *path = in_folder("no/such/file");
+    /* A missing folder, for reading and for writing. */
     assert_null(mg_io_open(path));
     assert_message("open", path, ENOENT);
     assert_null(mg_io_create(path));
     assert_message("write", path, ENOENT);
+    /* A folder cannot be read as a file. */
     char text[8];
     assert_int_equal(read_text(folder, text, sizeof text), MG_IO);
     assert_non_null(strstr(mg_error_message(), "is not a regular file"));
+    /* A folder cannot be replaced by a file. */
     assert_int_equal(mkdir(in_folder("taken"), 0777), 0);
     assert_int_equal(write_text(in_folder("taken"), "x"), MG_IO);
     assert_message("write", in_folder("taken"), EISDIR);
     rmdir(in_folder("taken"));
 }
 
+/* Opening a named pipe must not wait for a writer. */
 static void a_pipe_is_refused_at_once(void **state) {
     (void)state;
     const char *path = in_folder("pipe");
     char text[8];
+    /* A named pipe without a writer. */
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(read_text(path, text, sizeof text), MG_IO);
     assert_false(mg_io_exists(path));
     unlink(path);
 }
 
-/* create, three writes, fsync, rename: each fails once. */
+/* Fails each system call of a write once: create, three writes, fsync, rename. The old file stays,
+ * no temporary file is left, and the message has path and reason. */
 static void the_old_file_survives_every_failing_call(void **state) {
     (void)state;
     const char *path = in_folder("survivor");
     assert_int_equal(write_text(path, "old"), MG_OK);
     const int before = files_in_folder();
+    /* Fail the first call, then the second one, until the write succeeds. */
     int failures = 0;
     for (int n = 1;; n++) {
         mg_io_fail_after(n, ENOSPC);
@@ -156,20 +184,24 @@ static void the_old_file_survives_every_failing_call(void **state) {
         mg_io_fail_after(0, 0);
         assert_int_equal(mg_io_open_count(), 0);
         assert_int_equal(files_in_folder(), before);
+        /* The failure is reported, and the old file is still there. */
         if (status == MG_OK) break;
         assert_message("write", path, ENOSPC);
         assert_contents(path, "old");
         failures++;
     }
+    /* One failure for each of the six calls, then success. */
     assert_int_equal(failures, 6);
     assert_contents(path, "new");
 }
 
+/* Fails each system call of a read once; no file stays open. */
 static void reading_survives_every_failing_call(void **state) {
     (void)state;
     const char *path = in_folder("unreadable");
     char text[16];
     assert_int_equal(write_text(path, "data"), MG_OK);
+    /* Fail the first call, then the second one, until the read succeeds. */
     int failures = 0;
     for (int n = 1;; n++, failures++) {
         mg_io_fail_after(n, EIO);
@@ -184,11 +216,13 @@ static void reading_survives_every_failing_call(void **state) {
     assert_int_equal(failures, 4); /* open, size, two reads */
 }
 
-static void short_memory_leaves_no_file_behind(void **state) {
+/* Fails each allocation of a write once; no memory and no file is left. */
+static void a_failed_allocation_leaves_no_file_behind(void **state) {
     (void)state;
     const char *path = in_folder("short");
     const int before = files_in_folder();
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
+    /* Fail the first allocation, then the second one, until the write succeeds. */
     int failures = 0;
     for (int n = 1;; n++, failures++) {
         mg_alloc_fail_after(n);
@@ -202,27 +236,34 @@ static void short_memory_leaves_no_file_behind(void **state) {
     assert_int_equal(failures, 3);
 }
 
-static void a_call_that_is_interrupted_is_made_again(void **state) {
+/* A system call that ends with EINTR is repeated. */
+static void an_interrupted_call_is_repeated(void **state) {
     (void)state;
     const char *path = in_folder("again");
+    /* The second call is the first write. */
     mg_io_fail_after(2, EINTR);
     assert_int_equal(write_text(path, "abc"), MG_OK);
     assert_contents(path, "abc");
 }
 
+/* mg_io_make_folder makes parents, accepts an existing folder, and refuses a path through a file.
+ */
 static void folders_are_made_with_their_parents(void **state) {
     (void)state;
     struct stat s;
+    /* Doubled and trailing slashes are allowed; making the folder twice is no error. */
     const char *path = in_folder("a/b//c/");
     assert_int_equal(mg_io_make_folder(path), MG_OK);
     assert_int_equal(mg_io_make_folder(path), MG_OK);
     assert_true(stat(path, &s) == 0 && S_ISDIR(s.st_mode));
     assert_false(mg_io_exists(path));
+    /* A file in the place of a folder, and of a parent. */
     assert_int_equal(write_text(in_folder("a/file"), "x"), MG_OK);
     assert_int_equal(mg_io_make_folder(in_folder("a/file")), MG_IO);
     assert_message("make the folder", in_folder("a/file"), ENOTDIR);
     assert_int_equal(mg_io_make_folder(in_folder("a/file/b")), MG_IO);
     assert_int_equal(mg_io_make_folder(""), MG_USAGE);
+    /* A failing system call and a failing allocation. */
     mg_io_fail_after(1, EROFS);
     assert_int_equal(mg_io_make_folder(in_folder("z")), MG_IO);
     assert_non_null(strstr(mg_error_message(), strerror(EROFS)));
@@ -230,11 +271,13 @@ static void folders_are_made_with_their_parents(void **state) {
     assert_int_equal(mg_io_make_folder(in_folder("z")), MG_OOM);
 }
 
+/* Setup of the group: makes the temporary folder. */
 static int open_folder(void **state) {
     (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
+/* Teardown: fails if memory or an open file is left. */
 static int remove_folder(void **state) {
     (void)state;
     char command[128];
@@ -246,14 +289,14 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_file_is_seen_only_after_commit),
-        cmocka_unit_test(a_file_given_up_leaves_nothing),
-        cmocka_unit_test(reading_goes_to_the_end_and_from_where_one_says),
+        cmocka_unit_test(a_file_closed_without_commit_leaves_nothing),
+        cmocka_unit_test(reading_ends_at_the_end_and_can_seek),
         cmocka_unit_test(errors_name_the_path_and_the_reason),
         cmocka_unit_test(a_pipe_is_refused_at_once),
         cmocka_unit_test(the_old_file_survives_every_failing_call),
         cmocka_unit_test(reading_survives_every_failing_call),
-        cmocka_unit_test(short_memory_leaves_no_file_behind),
-        cmocka_unit_test(a_call_that_is_interrupted_is_made_again),
+        cmocka_unit_test(a_failed_allocation_leaves_no_file_behind),
+        cmocka_unit_test(an_interrupted_call_is_repeated),
         cmocka_unit_test(folders_are_made_with_their_parents),
     };
     return cmocka_run_group_tests(tests, open_folder, remove_folder);

@@ -1,4 +1,6 @@
-/* Where libraries are sought: Python's wheels, in installations that are links to others. */
+/* Where mg_library_open searches for libraries such as cuDNN: in the wheels of Python
+ * installations, which it finds through VIRTUAL_ENV, CONDA_PREFIX or the python3 of PATH, following
+ * symbolic links. */
 #define _GNU_SOURCE
 #include "core/library.h"
 #include <dlfcn.h>
@@ -12,9 +14,11 @@
 
 #include <cmocka.h>
 
+/* The temporary folder with the imitated Python installations. */
 static char tree[] = "/tmp/library-XXXXXX";
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Runs a formatted shell command; asserts success. */
 static void shell(const char *format, ...) {
     char command[4096];
     va_list args;
@@ -24,9 +28,11 @@ static void shell(const char *format, ...) {
     assert_int_equal(system(command), 0);
 }
 
-/* base: a Python without wheels; venv: one with a library in its wheels, its python3 a link to
- * base's; linked, twice: folders with nothing but a link to venv's python3, and to that. */
-static int plant(void **state) {
+/* Setup of the group, in the folder `tree`: base/ is a Python without wheels. venv/ has a library
+ * in a wheel, and its python3 is a link to base's. linked/ and twice/ hold nothing but a python3
+ * that links to venv's, directly and through linked/. loop/ holds a link to itself. The library is
+ * a copy of libjansson under another name. */
+static int make_installations(void **state) {
     (void)state;
     Dl_info jansson;
     assert_non_null(mkdtemp(tree));
@@ -41,18 +47,21 @@ static int plant(void **state) {
     return 0;
 }
 
-static int uproot(void **state) {
+/* Teardown: removes the folder. */
+static int remove_installations(void **state) {
     (void)state;
     shell("/bin/rm -rf %s", tree);
     return 0;
 }
 
-static void in(const char *name, const char *folder) {
+/* Sets an environment variable to the path of a folder in `tree`. */
+static void set_to_folder(const char *name, const char *folder) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", tree, folder);
     setenv(name, path, 1);
 }
 
+/* Opens the library; on success its function table must be filled. */
 static mg_status open_found(void) {
     static const char *const symbols[] = {"json_object", NULL};
     void *table[1] = {NULL};
@@ -62,48 +71,55 @@ static mg_status open_found(void) {
                           .symbols = symbols,
                           .table = table};
     const mg_status status = mg_library_open(&library);
+    /* The address of json_object. */
     if (status == MG_OK) assert_non_null(table[0]);
     return status;
 }
 
-static void nothing_is_set(void) {
+/* An environment in which the library cannot be found: a Python without wheels, no virtual
+ * environment. */
+static void set_empty_environment(void) {
     unsetenv("MGPU_CUDA_LIBRARIES"), unsetenv("VIRTUAL_ENV"), unsetenv("CONDA_PREFIX");
-    in("HOME", "."), in("PATH", "base/bin");
+    set_to_folder("HOME", "."), set_to_folder("PATH", "base/bin");
 }
 
-static void a_library_that_is_nowhere(void **state) {
+/* A library that is nowhere is MG_UNSUPPORTED with its name; a circular link ends the search. */
+static void a_missing_library_is_unsupported(void **state) {
     (void)state;
-    nothing_is_set();
+    set_empty_environment();
     assert_int_equal(open_found(), MG_UNSUPPORTED);
     assert_non_null(strstr(mg_error_message(), "Found is missing"));
-    in("PATH", "loop"); /* links in a circle end */
+    set_to_folder("PATH", "loop"); /* links in a circle end */
     assert_int_equal(open_found(), MG_UNSUPPORTED);
 }
 
-static void beside_the_python_of_the_path(void **state) {
+/* The library is found in the installation of PATH's python3: that of venv itself, and through one
+ * and two more links. */
+static void a_wheel_of_the_python_in_PATH_is_found(void **state) {
     (void)state;
     for (int i = 0; i < 3; i++) {
-        nothing_is_set();
-        in("PATH", (const char *[]){"venv/bin", "linked", "twice"}[i]);
+        set_empty_environment();
+        set_to_folder("PATH", (const char *[]){"venv/bin", "linked", "twice"}[i]);
         assert_int_equal(open_found(), MG_OK);
     }
 }
 
-static void in_the_environment_that_is_active(void **state) {
+/* The library is found through VIRTUAL_ENV and CONDA_PREFIX. */
+static void a_wheel_of_the_active_environment_is_found(void **state) {
     (void)state;
-    nothing_is_set();
-    in("VIRTUAL_ENV", "venv");
+    set_empty_environment();
+    set_to_folder("VIRTUAL_ENV", "venv");
     assert_int_equal(open_found(), MG_OK);
-    nothing_is_set();
-    in("CONDA_PREFIX", "venv");
+    set_empty_environment();
+    set_to_folder("CONDA_PREFIX", "venv");
     assert_int_equal(open_found(), MG_OK);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_library_that_is_nowhere),
-        cmocka_unit_test(beside_the_python_of_the_path),
-        cmocka_unit_test(in_the_environment_that_is_active),
+        cmocka_unit_test(a_missing_library_is_unsupported),
+        cmocka_unit_test(a_wheel_of_the_python_in_PATH_is_found),
+        cmocka_unit_test(a_wheel_of_the_active_environment_is_found),
     };
-    return cmocka_run_group_tests(tests, plant, uproot);
+    return cmocka_run_group_tests(tests, make_installations, remove_installations);
 }

@@ -1,4 +1,5 @@
-/* The log: only the topics asked for, each line to the sink. */
+/* The log (core/log): MGPU_LOG lists the topics whose lines are written. Each line goes to a sink,
+ * which the Lua binding replaces to show it in the host's own way; tests replace it to read it. */
 #include "core/log.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,10 +9,13 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* mg_log_on compares whole topics: a prefix or a longer name of a listed topic is off, and so is
+ * everything without MGPU_LOG. */
 static void only_the_topics_asked_for_are_on(void **state) {
     (void)state;
     unsetenv("MGPU_LOG");
     assert_false(mg_log_on("plan"));
+    /* Two topics. */
     setenv("MGPU_LOG", "dispatch,plan", 1);
     assert_true(mg_log_on("plan") && mg_log_on("dispatch"));
     assert_false(mg_log_on("memory") || mg_log_on("pla") || mg_log_on("planner"));
@@ -20,13 +24,17 @@ static void only_the_topics_asked_for_are_on(void **state) {
     unsetenv("MGPU_LOG");
 }
 
+/* The last line that the sink below has received. */
 static char last_line[12000];
 
+/* A sink that keeps the line and counts the calls. */
 static void note(const char *line, void *context) {
     strncpy(last_line, line, sizeof last_line - 1);
     ++*(int *)context;
 }
 
+/* A line reaches the sink with its topic in front and whole, whatever its length; text in arguments
+ * is not taken for a format. */
 static void a_line_goes_to_the_sink_however_long(void **state) {
     (void)state;
     int lines = 0;
@@ -34,8 +42,10 @@ static void a_line_goes_to_the_sink_however_long(void **state) {
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     mg_log_set_sink(note, &lines);
+    /* The sink receives "%s" as it is. */
     mg_log("plan", "%d steps, %s", 3, "100%s");
     assert_string_equal(last_line, "mgpulua: plan: 3 steps, 100%s");
+    /* Longer than any buffer on the stack. */
     mg_log("plan", "%s", text);
     assert_int_equal(strlen(last_line), strlen("mgpulua: plan: ") + strlen(text));
     mg_log_set_sink(NULL, NULL);

@@ -1,5 +1,7 @@
-/* A device that does not come back: the step fails, the others keep what they had and go on, and
- * nothing that the device may still touch is freed before it has come back. */
+/* A lost device: one that does not come back from a step within MGPU_GRACE seconds. The step fails,
+ * the other devices keep the weights and can go on, and memory that the lost device may still
+ * access is freed only after it has come back. mg_fault_plan makes a ref device get stuck, and
+ * mg_fault_let_go lets it come back. */
 #include "core/alloc.h"
 #include "device/device.h"
 #include "device/fault.h"
@@ -16,14 +18,17 @@
 
 enum { DEVICES = 3, ROWS = 6 };
 
+/* The device ref:N; NULL if it is refused. */
 static mg_device *device(int ordinal) {
     char name[8];
     snprintf(name, sizeof name, "ref:%d", ordinal);
     return mg_device_find(name);
 }
 
-/* y = x * v, by rows; v = v - sum(y) / 10. NULL on failure. */
+/* A data-parallel step on n devices: y = x * v, row by row; then v = v - sum(y) / 10. Returns NULL
+ * on failure. */
 static mg_plan *trace_step(mg_variable *v, mg_tensor *x, mg_device *const *devices, int n) {
+    /* Both axes. */
     const mg_ints all = {.n = 2, .v = {0, 1}};
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
@@ -38,12 +43,14 @@ static mg_plan *trace_step(mg_variable *v, mg_tensor *x, mg_device *const *devic
     return plan;
 }
 
+/* A column of ROWS ones. Owned. */
 static mg_tensor *ones(const mg_device *d) {
     const double v[ROWS] = {1, 1, 1, 1, 1, 1};
     const mg_shape shape = MG_SHAPE(ROWS, 1);
     return mg_tensor_from_host(v, MG_F64, &shape, (mg_device *)d);
 }
 
+/* A scalar variable of value 2 on the device. Owned. */
 static mg_variable *new_variable(mg_device *d) {
     const mg_shape none = MG_SHAPE();
     mg_tensor *t = mg_tensor_from_host(&(double){2}, MG_F64, &none, d);
@@ -52,6 +59,7 @@ static mg_variable *new_variable(mg_device *d) {
     return v;
 }
 
+/* The value of the variable on its own device. */
 static double value_of(mg_variable *v) {
     double value;
     mg_tensor *t = mg_variable_read(v);
@@ -60,6 +68,7 @@ static double value_of(mg_variable *v) {
     return value;
 }
 
+/* The value of the variable's copy on device d. */
 static double on_device(mg_variable *v, mg_device *d) {
     double value;
     mg_tensor *t = mg_variable_on(v, d);
@@ -68,6 +77,7 @@ static double on_device(mg_variable *v, mg_device *d) {
     return value;
 }
 
+/* Runs the plan; asserts success. */
 static void run_well(mg_plan *plan, mg_tensor *x) {
     mg_tensor *y;
     assert_non_null(plan);
@@ -75,7 +85,8 @@ static void run_well(mg_plan *plan, mg_tensor *x) {
     mg_tensor_release(y);
 }
 
-/* Until the wreck is gone; a second is ample. */
+/* Lets the lost device come back, and waits until the abandoned plan is freed, so that `blocks`
+ * blocks of memory are left. It takes milliseconds; ten seconds pass only in a hang. */
 static void await_return(int64_t blocks) {
     const struct timespec nap = {.tv_nsec = 10000000};
     mg_fault_let_go();
@@ -86,6 +97,7 @@ static void await_return(int64_t blocks) {
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
 }
 
+/* A step on three devices that has run once. */
 typedef struct scene {
     mg_device *devices[DEVICES];
     mg_variable *v;
@@ -94,11 +106,13 @@ typedef struct scene {
     int64_t blocks; /* without variable, argument and plan */
 } scene;
 
-/* A step that has run once on three devices of its own: v is 2 - 1.2 = 0.8. */
+/* Builds the scene on the devices ref:first and the next two. Each test takes devices of its own,
+ * because a lost one stays refused. After one step v is 2 - 0.1 * 12 = 0.8. */
 static scene set_up(int first) {
     scene s;
     for (int i = 0; i < DEVICES; i++) assert_non_null(s.devices[i] = device(first + i));
-    for (int round = 0; round < 2; round++) { /* workers and arenas are made once */
+    /* The first round makes workers and arenas, which stay; the second one counts blocks. */
+    for (int round = 0; round < 2; round++) {
         s.blocks = mg_alloc_get_stats().live_blocks;
         s.v = new_variable(s.devices[0]);
         s.x = ones(s.devices[0]);
@@ -113,7 +127,10 @@ static scene set_up(int first) {
     return s;
 }
 
+/* Runs the step so that device `which` gets lost in op `op`, or in the commit phase; checks the
+ * error, whose message must name both. */
 static void lose(scene *s, int which, const char *op, bool commit) {
+    /* The first op of this name (or the first of the phase) on that device gets stuck. */
     mg_fault fault = {.lost = true, .at = 1, .commit = commit};
     snprintf(fault.device, sizeof fault.device, "%s", s->devices[which]->name);
     snprintf(fault.op, sizeof fault.op, "%s", op);
@@ -122,13 +139,14 @@ static void lose(scene *s, int which, const char *op, bool commit) {
     assert_int_equal(mg_plan_run(s->plan, &s->x, &y), MG_DEVICE);
     assert_null(y);
     mg_fault_plan(NULL);
+    /* The message names the device, the op and the reason. */
     assert_non_null(strstr(mg_error_message(), s->devices[which]->name));
     assert_non_null(strstr(mg_error_message(), op));
     assert_non_null(strstr(mg_error_message(), "lost"));
     assert_true(mg_abandoned_plan_is(s->plan));
 }
 
-/* Two more steps on two of the devices. */
+/* Takes two steps on the devices a and b; checks the first one's result. */
 static void go_on(scene *s, int a, int b) {
     mg_device *rest[] = {s->devices[a], s->devices[b]};
     const double before = value_of(s->v);
@@ -139,12 +157,15 @@ static void go_on(scene *s, int a, int b) {
     mg_plan_free(plan);
 }
 
+/* Releases what the scene holds; the lost device may still be using some of it. */
 static void tear_down(scene *s) {
     mg_plan_free(s->plan);
     mg_variable_release(s->v);
     mg_tensor_release(s->x);
 }
 
+/* Lost before the commit phase: the variable and its copies on the other devices keep their values.
+ */
 static void a_device_lost_in_compute_leaves_the_weights(void **state) {
     (void)state;
     scene s = set_up(0);
@@ -153,17 +174,20 @@ static void a_device_lost_in_compute_leaves_the_weights(void **state) {
     assert_true(value_of(s.v) == before);
     assert_true(on_device(s.v, s.devices[0]) == before);
     assert_true(on_device(s.v, s.devices[2]) == before);
+    /* The other two devices train on. */
     go_on(&s, 0, 2);
     tear_down(&s);
     await_return(s.blocks);
 }
 
+/* A lost device cannot be found, run or traced for any more, even after it has come back. */
 static void a_lost_device_is_refused(void **state) {
     (void)state;
     scene s = set_up(4);
-    lose(&s, 0, "sum", false); /* the one that v lies on */
+    lose(&s, 0, "sum", false); /* the device of v itself */
     assert_null(device(4));
     assert_non_null(strstr(mg_error_message(), "ref:4 is lost"));
+    /* The old plan is refused, and so is a new one for the same devices. */
     mg_tensor *y;
     assert_int_equal(mg_plan_run(s.plan, &s.x, &y), MG_DEVICE);
     assert_non_null(strstr(mg_error_message(), "choose other devices"));
@@ -172,9 +196,10 @@ static void a_lost_device_is_refused(void **state) {
     go_on(&s, 1, 2);
     tear_down(&s);
     await_return(s.blocks);
-    assert_null(device(4)); /* also when it has come back */
+    assert_null(device(4)); /* even after it has come back */
 }
 
+/* Lost in the commit phase: the others have the new value. */
 static void a_device_lost_in_commit_leaves_the_new_weights_on_the_others(void **state) {
     (void)state;
     scene s = set_up(8);
@@ -187,17 +212,21 @@ static void a_device_lost_in_commit_leaves_the_new_weights_on_the_others(void **
     await_return(s.blocks);
 }
 
+/* Plan, variable and argument are released while the lost device may still read them: their memory
+ * must stay until it comes back. */
 static void an_argument_given_up_at_once_outlives_the_device(void **state) {
     (void)state;
     scene s = set_up(12);
     lose(&s, 1, "fused", false);
-    tear_down(&s); /* while the device may read x and v */
+    tear_down(&s); /* while the device may still read x and v */
+    /* The abandoned plan still holds memory. */
     assert_true(mg_alloc_get_stats().live_blocks > s.blocks);
-    await_return(s.blocks -
-                 (DEVICES - 1)); /* and without the others' arenas, which were given up */
+    /* The two other devices have also given up their arenas. */
+    await_return(s.blocks - (DEVICES - 1));
 }
 
 int main(void) {
+    /* Short waits: a device counts as lost after 0.4 seconds. */
     setenv("MGPU_DEADLINE", "0.2", 1);
     setenv("MGPU_GRACE", "0.2", 1);
     const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* Plans on several devices: a step is split, reduced and committed, and survives every failing
- * allocation on whichever device it happens. */
+/* Plans on several devices: a step is split into shards, its sums are all-reduced, and the
+ * variables are committed on every device. Each allocation on any of the devices fails once. */
 #include "device/worker.h"
 #include "graph/graph.h"
 #include "graph/partition.h"
@@ -12,20 +12,23 @@
 #include <cmocka.h>
 
 enum { DEVICES = 3, ROWS = 5 };
+/* The devices of every plan here. */
 static mg_device *devices[DEVICES];
 
+/* A float64 column of ROWS numbers on the first device. Owned. */
 static mg_tensor *column(const double *v) {
     const mg_shape shape = MG_SHAPE(ROWS, 1);
     return mg_tensor_from_host(v, MG_F64, &shape, devices[0]);
 }
 
-/* A traced step: y = x * v, by rows; v = v - sum(y) / 10. Results: y, sum(y). NULL where memory
- * failed. */
+/* A data-parallel step on all devices: y = x * v, row by row; v = v - sum(y) / 10; the results are
+ * y and sum(y). Returns NULL if an allocation fails. */
 static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     const mg_ints all = {.n = 2, .v = {0, 1}};
     mg_scope *scope;
     mg_plan *plan = NULL;
     if (mg_scope_open(&scope) != MG_OK) return NULL;
+    /* A failed allocation may show at each of these calls. */
     mg_trace *t = mg_trace_begin(devices[0]);
     if (t && mg_trace_spread(t, devices, DEVICES, 1, NULL, false, NULL) == MG_OK) {
         mg_tensor *in = mg_trace_argument(t, x), *old = mg_scope_own(mg_variable_read(v));
@@ -44,12 +47,14 @@ static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     return plan;
 }
 
+/* The first element of a tensor. */
 static double scalar(mg_tensor *t) {
     double value[ROWS];
     assert_int_equal(mg_tensor_read_double(t, value), MG_OK);
     return value[0];
 }
 
+/* A scalar variable of value 2. Owned. */
 static mg_variable *two(void) {
     const mg_shape none = MG_SHAPE();
     mg_tensor *t = mg_tensor_from_host(&(double){2}, MG_F64, &none, devices[0]);
@@ -58,6 +63,7 @@ static mg_variable *two(void) {
     return v;
 }
 
+/* The value of the variable. */
 static double value_of(mg_variable *v) {
     mg_tensor *t = mg_variable_read(v);
     const double value = scalar(t);
@@ -65,31 +71,41 @@ static double value_of(mg_variable *v) {
     return value;
 }
 
+/* mg_shards_deal gives the first devices one row more where the rows do not divide evenly, gives
+ * nothing where there are too few rows, and divides by weight if weights are given. */
 static void rows_are_dealt_out_evenly_or_by_weight(void **state) {
     (void)state;
     mg_shards s;
+    /* Ten rows on four devices. */
     mg_shards_deal(&s, 4, 10, NULL);
-    const int64_t even[] = {3, 3, 2, 2}, by_three[] = {8, 2};
+    const int64_t even[] = {3, 3, 2, 2}, by_weight[] = {8, 2};
     for (int i = 0; i < 4; i++) assert_int_equal(s.count[i], even[i]);
     assert_int_equal(s.first[3], 8);
+    /* Three rows on four devices: the last one has none. */
     mg_shards_deal(&s, 4, 3, NULL);
     assert_int_equal(s.count[3], 0);
+    /* Weights 3 to 1. */
     mg_shards_deal(&s, 2, 10, (double[]){3, 1});
-    for (int i = 0; i < 2; i++) assert_int_equal(s.count[i], by_three[i]);
+    for (int i = 0; i < 2; i++) assert_int_equal(s.count[i], by_weight[i]);
 }
 
+/* Five rows on three devices: the results are in the order of the rows, the sum is that of all
+ * rows, and v is 2 - 30 / 10. */
 static void a_step_is_split_reduced_and_committed(void **state) {
     (void)state;
     mg_variable *v = two();
     mg_tensor *x = column((double[]){1, 2, 3, 4, 5}), *results[2];
     mg_plan *plan = trace_step(v, x);
     assert_non_null(plan);
+    /* The third device has the last row only. */
     assert_int_equal(mg_plan_devices(plan), DEVICES);
     assert_int_equal(mg_plan_describe(plan, 2).rows, 1);
     assert_int_equal(mg_plan_run(plan, &x, results), MG_OK);
+    /* y = 2 x, gathered from the three devices. */
     double y[ROWS];
     assert_int_equal(mg_tensor_read_double(results[0], y), MG_OK);
-    for (int i = 0; i < ROWS; i++) assert_true(y[i] == 2 * (i + 1)); /* in order */
+    for (int i = 0; i < ROWS; i++) assert_true(y[i] == 2 * (i + 1));
+    /* 2 * (1 + 2 + 3 + 4 + 5), over all devices. */
     assert_true(scalar(results[1]) == 30);
     assert_true(value_of(v) == -1);
     mg_tensor_release(results[0]), mg_tensor_release(results[1]), mg_tensor_release(x);
@@ -97,6 +113,9 @@ static void a_step_is_split_reduced_and_committed(void **state) {
     mg_variable_release(v);
 }
 
+/* Fails each allocation of tracing and running once, on whichever device it happens. The variable
+ * keeps its value unless the step succeeds, and no memory is left. A device whose neighbour fails
+ * reports MG_COMM. */
 static void a_split_step_survives_every_failing_allocation(void **state) {
     (void)state;
     mg_tensor *x = column((double[]){1, 2, 3, 4, 5});
@@ -105,11 +124,13 @@ static void a_split_step_survives_every_failing_allocation(void **state) {
         const int64_t before = mg_alloc_get_stats().live_blocks;
         mg_variable *v = two();
         mg_tensor *results[2] = {NULL};
+        /* From here to the next call the n-th allocation fails. */
         mg_alloc_fail_after(n);
         mg_plan *plan = trace_step(v, x);
         const mg_status status = plan ? mg_plan_run(plan, &x, results) : MG_OOM;
         mg_alloc_fail_after(0);
         done = status == MG_OK;
+        /* The step reports its failure, and v is committed only on success. */
         if (!done) assert_true(status == MG_OOM || status == MG_COMM);
         assert_true(value_of(v) == (done ? -1 : 2));
         mg_tensor_release(results[0]), mg_tensor_release(results[1]);
@@ -120,7 +141,8 @@ static void a_split_step_survives_every_failing_allocation(void **state) {
     mg_tensor_release(x);
 }
 
-/* The workers and arenas are made once: before blocks are counted. */
+/* Setup of the group: opens the devices and runs one step, because workers and arenas are allocated
+ * at the first step and stay. */
 static int open_devices(void **state) {
     (void)state;
     open_ref_devices(devices, DEVICES);

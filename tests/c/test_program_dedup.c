@@ -1,5 +1,5 @@
-/* Devices whose parts of a step are equal run one program, with the numbers of programs of their
- * own. */
+/* Shared programs: devices whose parts of a step are equal run one program instead of a copy each,
+ * which saves planning time and memory. The numbers must be those of separate programs. */
 #include "core/rng.h"
 #include "graph/plan.h"
 #include "ops/attrs.h"
@@ -12,11 +12,15 @@
 #include <cmocka.h>
 
 enum { DEVICES = 4, COLUMNS = 5, MAX_ROWS = 16 };
+/* The devices of the data-parallel step. */
 static mg_device *devices[DEVICES];
 
-/* Results: rows of x * v + random numbers of their own, and their sum; v becomes the sum. */
+/* A data-parallel step with two results: each row of x * v plus random numbers, and the sum of all
+ * that, which becomes the new v. The random numbers show whether every device draws those of its
+ * own rows. */
 static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     const mg_ints all = {.n = 2, .v = {0, 1}};
+    /* Uniform numbers in [0, 1) for each row of x. */
     mg_random_attrs draw = {.shape = {.n = 2, .v = {x->shape.dim[0], COLUMNS}},
                             .kind = MG_RANDOM_UNIFORM,
                             .b = 1,
@@ -37,6 +41,7 @@ static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     return plan;
 }
 
+/* The number of different programs in the parts of a plan. */
 static int count_programs(const mg_plan *p) {
     int n = 0;
     for (int i = 0; i < p->n_parts; i++) {
@@ -47,7 +52,8 @@ static int count_programs(const mg_plan *p) {
     return n;
 }
 
-/* Two steps on `rows` rows; the values of both, and how many programs there were. */
+/* Runs two steps on `rows` rows. The results of both go to `values`; returns the number of
+ * programs. */
 static int run_steps(int64_t rows, double *values) {
     const mg_shape none = MG_SHAPE(), shape = MG_SHAPE(rows, COLUMNS);
     double numbers[MAX_ROWS * COLUMNS];
@@ -55,6 +61,7 @@ static int run_steps(int64_t rows, double *values) {
     mg_tensor *x = mg_tensor_from_host(numbers, MG_F64, &shape, devices[0]), *results[2];
     mg_tensor *two = mg_tensor_from_host(&(double){2}, MG_F64, &none, devices[0]);
     mg_variable *v = mg_variable_new(two, "v", true);
+    /* The same seed for every run. */
     mg_rng_set((mg_rng_state){7, 0});
     mg_plan *plan = trace_step(v, x);
     const int programs = count_programs(plan);
@@ -71,10 +78,13 @@ static int run_steps(int64_t rows, double *values) {
     return programs;
 }
 
+/* Compares steps with shared programs and with a program for each device: the results must have the
+ * same bytes, and there must be `shared` programs. */
 static void check_rows(int64_t rows, int shared) {
     double one[2 * (MAX_ROWS * COLUMNS + 1)], own[2 * (MAX_ROWS * COLUMNS + 1)];
     const mg_device_api *api = devices[0]->api;
     mg_device_api alone = *api;
+    /* A copy of the devices' interface that does not share programs. */
     alone.shares_programs = false;
     const int programs = run_steps(rows, one);
     for (int i = 0; i < DEVICES; i++) devices[i]->api = &alone;
@@ -83,16 +93,18 @@ static void check_rows(int64_t rows, int shared) {
     assert_int_equal(programs, shared);
     const size_t n = 2 * (size_t)(rows * COLUMNS + 1);
     assert_memory_equal(one, own, n * sizeof *one);
-    for (int64_t i = 1; i < rows; i++) /* every row has noise of its own */
-        assert_true(one[i * COLUMNS] != one[0]);
+    /* Every row has other random numbers, although devices share a program. */
+    for (int64_t i = 1; i < rows; i++) assert_true(one[i * COLUMNS] != one[0]);
 }
 
+/* With equally many rows on every device there is one program. */
 static void equal_shards_run_one_program(void **state) {
     (void)state;
     check_rows(8, 1);
     check_rows(16, 1);
 }
 
+/* Devices with equally many rows share a program; here there are two row counts, 0 among them. */
 static void unequal_shards_share_with_their_equals_only(void **state) {
     (void)state;
     check_rows(10, 2); /* 3 3 2 2 */
@@ -100,6 +112,7 @@ static void unequal_shards_share_with_their_equals_only(void **state) {
     check_rows(2, 2);  /* 1 1 0 0 */
 }
 
+/* Setup of the group: opens ref:0 to ref:3. */
 static int open_devices(void **state) {
     (void)state;
     open_ref_devices(devices, DEVICES);

@@ -1,4 +1,6 @@
-/* safetensors files: round trips, damaged headers, full disks, failing memory. */
+/* The safetensors format (io/safetensors, io/store): round trips, damaged headers, a full disk, and
+ * failing memory. A header comes from outside, so everything in it is checked before memory is
+ * taken. */
 #include "core/alloc.h"
 #include "device/device.h"
 #include "io/store.h"
@@ -13,9 +15,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* The temporary folder of the tests, and the one file in it. */
 static char folder[] = "/tmp/mgpu_test_safetensors_XXXXXX";
 static char path[128];
 
+/* A vector of n numbers in the dtype, of at most 256 bytes. Owned. */
 static mg_tensor *vector(mg_dtype dtype, int n, const double *v) {
     unsigned char raw[256];
     const mg_shape shape = MG_SHAPE(n);
@@ -23,12 +27,14 @@ static mg_tensor *vector(mg_dtype dtype, int n, const double *v) {
     return mg_tensor_from_host(raw, dtype, &shape, NULL);
 }
 
+/* Adds a tensor to the store and releases it. */
 static void add(mg_store *s, const char *name, mg_tensor *owned) {
     assert_non_null(owned);
     assert_int_equal(mg_store_add(s, name, owned), MG_OK);
     mg_tensor_release(owned);
 }
 
+/* A store with two tensors and a note; `first` is the first number of the tensor "a". Owned. */
 static mg_store *sample(double first) {
     mg_store *s = mg_store_new();
     assert_non_null(s);
@@ -38,6 +44,7 @@ static mg_store *sample(double first) {
     return s;
 }
 
+/* Loads the file; returns the first number of the tensor `name`. */
 static double first_of(const char *name) {
     double v[8] = {0};
     mg_store *s = mg_store_load(path);
@@ -48,17 +55,21 @@ static double first_of(const char *name) {
     return v[0];
 }
 
-/* A file with this header (its length before it) and n bytes of zeros behind. */
+/* Writes a file by hand: the header's length, which may be a lie, the header, and n zeros as data.
+ */
 static void write_file(const char *header, size_t length, int n) {
     const unsigned char zeros[64] = {0};
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
+    /* The length as 64 bits, little-endian. */
     for (int i = 0; i < 8; i++) fputc((int)((uint64_t)length >> 8 * i & 255), f);
     fwrite(header, 1, strlen(header), f);
     fwrite(zeros, 1, (size_t)n, f);
     fclose(f);
 }
 
+/* Asserts that a file with this header and n bytes of data is refused with the code and a message
+ * that names the file and contains `part`. */
 static void refused(const char *header, int n, mg_status code, const char *part) {
     write_file(header, strlen(header), n);
     assert_null(mg_store_load(path));
@@ -67,6 +78,7 @@ static void refused(const char *header, int n, mg_status code, const char *part)
     assert_int_equal(mg_error_code(), code);
 }
 
+/* Every dtype is written and read back with its values. */
 static void every_dtype_survives(void **state) {
     (void)state;
     mg_store *s = mg_store_new();
@@ -77,6 +89,7 @@ static void every_dtype_survives(void **state) {
     }
     assert_int_equal(mg_store_save(s, path), MG_OK);
     mg_store_free(s);
+    /* Loaded, each tensor has its dtype and values: 1 and 0 exist in every dtype. */
     s = mg_store_load(path);
     assert_non_null(s);
     assert_int_equal(s->n_tensors, MG_N_DTYPES);
@@ -92,9 +105,11 @@ static void every_dtype_survives(void **state) {
     mg_store_free(s);
 }
 
+/* Notes are kept as __metadata__; tensors without elements or axes keep their shapes. */
 static void metadata_and_empty_tensors_survive(void **state) {
     (void)state;
     mg_store *s = sample(1);
+    /* A size of 0, and no axes. */
     const mg_shape empty = MG_SHAPE(0, 7), scalar = MG_SHAPE();
     add(s, "empty", mg_tensor_from_host("", MG_F64, &empty, NULL));
     add(s, "scalar", mg_tensor_from_host(&(double){4}, MG_F64, &scalar, NULL));
@@ -110,8 +125,11 @@ static void metadata_and_empty_tensors_survive(void **state) {
     mg_store_free(s);
 }
 
+/* The file has the layout of the specification: 8 bytes of header length, a header padded to 8
+ * bytes, little-endian data. Other programs can read it. */
 static void the_bytes_are_those_of_the_format(void **state) {
     (void)state;
+    /* Two int32 numbers, 1 and 258 = 0x102, whose bytes are easy to recognise. */
     mg_store *s = mg_store_new();
     unsigned char bytes[256];
     add(s, "w", vector(MG_I32, 2, (double[]){1, 258}));
@@ -120,18 +138,24 @@ static void the_bytes_are_those_of_the_format(void **state) {
     FILE *f = fopen(path, "rb");
     const size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
+    /* The expected header, before its padding with spaces. */
     const char *header = "{\"w\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     assert_int_equal(bytes[0] % 8, 0);
+    /* Header length, header and two numbers of four bytes. */
     assert_int_equal(n, 8 + (size_t)bytes[0] + 8);
     assert_memory_equal(bytes + 8, header, strlen(header));
     assert_memory_equal(bytes + n - 8, "\1\0\0\0\2\1\0\0", 8);
 }
 
+/* Wrong types of JSON values, missing fields, unknown dtypes, impossible shapes, and data that
+ * belongs to no tensor. */
 static void damaged_headers_are_refused(void **state) {
     (void)state;
+    /* JSON that is no object, damaged JSON, an entry that is no object. */
     refused("[]", 0, MG_DATA, "not a JSON object");
     refused("{\"a\":", 0, MG_DATA, "the JSON is damaged");
     refused("{\"a\":1}", 0, MG_DATA, "not an object");
+    /* Missing and unknown fields, sizes that are negative, no integers or too large. */
     refused("{\"a\":{}}", 0, MG_DATA, "no dtype");
     refused("{\"a\":{\"dtype\":\"F8\"}}", 0, MG_UNSUPPORTED, "F8");
     refused("{\"a\":{\"dtype\":\"U8\"}}", 0, MG_DATA, "no shape");
@@ -141,20 +165,25 @@ static void damaged_headers_are_refused(void **state) {
             "9 axes");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296]}}", 0, MG_DATA, "too many");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, MG_DATA, "data_offsets");
+    /* Metadata must be a map of strings. */
     refused("{\"__metadata__\":{\"a\":1}}", 0, MG_DATA, "not a string");
     refused("{\"__metadata__\":[]}", 0, MG_DATA, "not a map");
     refused("{}", 1, MG_DATA, "belong to no tensor");
 }
 
+/* The header entry of a tensor of n uint8 elements at the bytes begin to end. */
 #define ENTRY(name, n, begin, end)                                                                 \
     "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" #n "],\"data_offsets\":[" #begin "," #end "]}"
 
+/* Tensors outside the file, of another length than their shape needs, with gaps before them,
+ * overlapping, or of the same name. */
 static void wrong_places_are_refused(void **state) {
     (void)state;
     refused("{" ENTRY("a", 4, 0, 4) "}", 3, MG_DATA, "truncated");
     refused("{" ENTRY("a", 4, 0, 5) "}", 5, MG_DATA, "takes 4 bytes, not 5");
     refused("{" ENTRY("a", 4, 4, 0) "}", 5, MG_DATA, "lies at bytes 4 to 0");
     refused("{" ENTRY("a", 4, -4, 0) "}", 5, MG_DATA, "lies at bytes -4");
+    /* A gap before a tensor, tensors that overlap, a duplicate, and a gap at the end. */
     refused("{" ENTRY("a", 4, 1, 5) "}", 5, MG_DATA, "after a hole");
     refused("{" ENTRY("a", 4, 0, 4) "," ENTRY("b", 4, 2, 6) "}", 6, MG_DATA, "inside another");
     refused("{" ENTRY("a", 4, 0, 4) "," ENTRY("b", 2, 1, 3) "}", 4, MG_DATA, "inside another");
@@ -162,19 +191,24 @@ static void wrong_places_are_refused(void **state) {
     refused("{" ENTRY("a", 4, 0, 4) "}", 8, MG_DATA, "last 4 bytes");
 }
 
+/* A header length beyond the file, an absurd one, a header that nests too deep for the parser, and
+ * files too short for the length itself. */
 static void wrong_lengths_are_refused(void **state) {
     (void)state;
+    /* A length that is one byte, and one that is far, behind the end of the file. */
     write_file("{}", 3, 0);
     assert_null(mg_store_load(path));
     assert_non_null(strstr(mg_error_message(), "its header alone needs"));
     write_file("{}", (size_t)1 << 62, 0);
     assert_null(mg_store_load(path));
     assert_non_null(strstr(mg_error_message(), "too long"));
+    /* 100,000 opening brackets. */
     char *deep = malloc(100001);
     memset(deep, '[', 100000);
     deep[0] = '{', deep[100000] = 0;
     refused(deep, 0, MG_DATA, "nests deeper");
     free(deep);
+    /* Files of 0 to 7 bytes. */
     for (int n = 0; n < 8; n++) {
         FILE *f = fopen(path, "wb");
         for (int i = 0; i < n; i++) fputc(0, f);
@@ -184,19 +218,25 @@ static void wrong_lengths_are_refused(void **state) {
     }
 }
 
+/* Another byte than 0 and 1 in a boolean tensor is refused, because kernels rely on that. */
 static void a_boolean_is_zero_or_one(void **state) {
     (void)state;
     const char *header = "{\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+    /* A header for one byte of data, which is appended below. */
     write_file(header, strlen(header), 0);
     FILE *f = fopen(path, "ab");
+    /* The data of the tensor: one byte that is neither 0 nor 1. */
     fputc(2, f);
     fclose(f);
     assert_null(mg_store_load(path));
     assert_non_null(strstr(mg_error_message(), "not a boolean"));
 }
 
+/* A name that is already taken, the reserved one, and one that is not UTF-8 cannot be saved;
+ * neither can a file with an unknown extension. */
 static void names_that_cannot_be_kept_are_refused(void **state) {
     (void)state;
+    /* "a" is the name of a tensor of the sample. */
     static const char *const names[] = {"a", "__metadata__", "\xff"};
     for (int i = 0; i < 3; i++) {
         mg_store *s = sample(1);
@@ -204,44 +244,53 @@ static void names_that_cannot_be_kept_are_refused(void **state) {
         assert_int_equal(mg_store_save(s, path), MG_USAGE);
         mg_store_free(s);
     }
+    /* The message lists the known extensions. */
     mg_store *s = sample(1);
     assert_int_equal(mg_store_save(s, "/tmp/model.unknown"), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), ".safetensors"));
     mg_store_free(s);
 }
 
+/* Makes the n-th file call from now on fail, as on a full disk. */
 static void arm_disk(int64_t n) {
     mg_io_fail_after(n, ENOSPC);
 }
 
-/* Whatever fails, the file holds the old values or, once the save reports success, the new ones. */
+/* Saves again and again; in the n-th round `arm` makes the n-th call fail. The file holds the old
+ * numbers until a save reports success, and no memory, open file or temporary file is left. */
 static void saves_or_leaves_the_old(void (*arm)(int64_t n), mg_status code) {
+    /* The file holds 1 as its first number, and is to hold 100. */
     mg_store *old = sample(1), *new = sample(100);
     assert_int_equal(mg_store_save(old, path), MG_OK);
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
+    /* The name under which a save writes before it renames the file. */
     char temporary[160];
     snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
     bool done = false;
     for (int64_t n = 1; !done; n++) {
         arm(n);
+        /* The attempt to replace the file, with the n-th call failing. */
         const mg_status status = mg_store_save(new, path);
         arm(0);
         done = status == MG_OK;
         if (!done) assert_int_equal(status, code);
         assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
         assert_int_equal(mg_io_open_count(), 0);
+        /* Nothing is left behind, and the file is old or new as a whole. */
         assert_false(mg_io_exists(temporary));
         assert_true(first_of("a") == (done ? 100 : 1));
     }
     mg_store_free(old), mg_store_free(new);
 }
 
+/* Failing file calls, then failing allocations, of a save. */
 static void a_failed_save_leaves_the_old_file(void **state) {
     (void)state;
     saves_or_leaves_the_old(arm_disk, MG_IO);
     saves_or_leaves_the_old(mg_alloc_fail_after, MG_OOM);
 }
 
+/* Loads again and again in the same way: a failed load leaves no memory and no open file. */
 static void loads_or_leaves_nothing(void (*arm)(int64_t n), mg_status code) {
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
     mg_store *s = NULL;
@@ -257,6 +306,7 @@ static void loads_or_leaves_nothing(void (*arm)(int64_t n), mg_status code) {
     mg_store_free(s);
 }
 
+/* Failing file calls, then failing allocations, of a load. */
 static void a_failed_load_leaves_nothing(void **state) {
     (void)state;
     mg_store *s = sample(1);
@@ -266,6 +316,7 @@ static void a_failed_load_leaves_nothing(void **state) {
     loads_or_leaves_nothing(mg_alloc_fail_after, MG_OOM);
 }
 
+/* Setup of the group: ref:0 as the default device and a temporary folder. */
 static int open_ref(void **state) {
     (void)state;
     mg_device *ref = mg_device_find("ref:0");
@@ -275,6 +326,7 @@ static int open_ref(void **state) {
     return ref ? 0 : -1;
 }
 
+/* Teardown: fails if a block of memory or a tensor is left. */
 static int close_all(void **state) {
     (void)state;
     unlink(path);

@@ -1,4 +1,5 @@
-/* Shapes: counts, checks, broadcasting, strides, text. */
+/* Shapes (core/shape): element counts, checks, broadcasting, strides, and their text in messages.
+ */
 #include "core/shape.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,8 +8,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* A shape without axes has one element, one with a size of 0 has none; the text is Lua's notation.
+ */
 static void a_scalar_has_one_element(void **state) {
     (void)state;
+    /* No axes, a size of 0, and three axes. */
     const mg_shape scalar = MG_SHAPE(), empty = MG_SHAPE(3, 0, 2), box = MG_SHAPE(2, 3, 4);
     assert_int_equal(scalar.rank, 0);
     assert_int_equal(mg_shape_count(&scalar), 1);
@@ -18,6 +22,7 @@ static void a_scalar_has_one_element(void **state) {
     assert_string_equal(MG_SHAPE_TEXT(&box), "{2, 3, 4}");
 }
 
+/* Unused entries are zero, so that shapes can be compared and hashed as bytes. */
 static void equal_shapes_have_equal_bytes(void **state) {
     (void)state;
     const mg_shape a = MG_SHAPE(2, 3), b = MG_SHAPE(2, 3), c = MG_SHAPE(3, 2), d = MG_SHAPE(2);
@@ -26,27 +31,36 @@ static void equal_shapes_have_equal_bytes(void **state) {
     assert_false(mg_shape_equal(&a, &d));
 }
 
+/* Asserts that the shape is refused for the op `full`, with the op and the reason in the message.
+ */
 static void refused(const mg_shape *s, const char *why) {
     assert_int_equal(mg_shape_check(s, "full"), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), why));
     assert_ptr_equal(strstr(mg_error_message(), "full: shape {"), mg_error_message());
 }
 
+/* Negative sizes, and sizes whose product does not fit into memory. */
 static void negative_and_enormous_sizes_are_refused(void **state) {
     (void)state;
     const mg_shape good = MG_SHAPE(1 << 20, 1 << 20), negative = MG_SHAPE(2, -1);
+    /* A size whose square overflows. */
     const int64_t big = (int64_t)1 << 40;
     const mg_shape huge = MG_SHAPE(big, big), hidden = MG_SHAPE(big, 0, big);
     const mg_shape edge = MG_SHAPE(INT64_MAX);
     assert_int_equal(mg_shape_check(&good, "full"), MG_OK);
     refused(&negative, "{2, -1}: sizes must not be negative");
+    /* The product of the sizes overflows 64 bits, even where a 0 makes the count 0; the last one
+     * overflows only in bytes. */
     refused(&huge, "too many elements");
-    refused(&hidden, "too many elements"); /* the 0 does not hide the product of the others */
-    refused(&edge, "too many elements");   /* times 8 bytes it would overflow */
+    refused(&hidden, "too many elements");
+    refused(&edge, "too many elements");
 }
 
+/* NumPy's rules: axes are aligned at the end, and a size of 1 adapts to the other one, also to 0.
+ * The result may be written over an operand. */
 static void shapes_broadcast_as_in_numpy(void **state) {
     (void)state;
+    /* The example of NumPy's manual. */
     const mg_shape a = MG_SHAPE(8, 1, 6, 1), b = MG_SHAPE(7, 1, 5), ab = MG_SHAPE(8, 7, 6, 5);
     const mg_shape scalar = MG_SHAPE(), none = MG_SHAPE(0), one = MG_SHAPE(1);
     mg_shape out;
@@ -56,11 +70,13 @@ static void shapes_broadcast_as_in_numpy(void **state) {
     assert_true(mg_shape_equal(&out, &b));
     assert_int_equal(mg_shape_broadcast(&none, &one, &out, "add"), MG_OK);
     assert_true(mg_shape_equal(&out, &none));
+    /* The result may be an operand. */
     out = a;
-    assert_int_equal(mg_shape_broadcast(&out, &b, &out, "add"), MG_OK); /* in place */
+    assert_int_equal(mg_shape_broadcast(&out, &b, &out, "add"), MG_OK);
     assert_true(mg_shape_equal(&out, &ab));
 }
 
+/* The message about shapes that do not broadcast shows both and the first axis that differs. */
 static void shapes_that_do_not_broadcast_are_named(void **state) {
     (void)state;
     const mg_shape a = MG_SHAPE(4, 2, 3), b = MG_SHAPE(4, 3);
@@ -70,16 +86,19 @@ static void shapes_that_do_not_broadcast_are_named(void **state) {
                                             "axis 2 is 2 against 4");
 }
 
+/* An axis that is repeated has the stride 0, also an added one. */
 static void broadcast_axes_have_stride_zero(void **state) {
     (void)state;
     const mg_shape s = MG_SHAPE(3, 1, 5), over = MG_SHAPE(2, 3, 4, 5);
     int64_t strides[MG_MAX_RANK];
     mg_shape_strides(&s, NULL, strides);
     assert_memory_equal(strides, ((int64_t[]){5, 5, 1}), 3 * sizeof *strides);
+    /* The same numbers seen as a larger shape. */
     mg_shape_strides(&s, &over, strides);
     assert_memory_equal(strides, ((int64_t[]){0, 5, 0, 1}), 4 * sizeof *strides);
 }
 
+/* The text of a long shape is cut to the room and never written past it. */
 static void text_is_cut_where_the_room_ends(void **state) {
     (void)state;
     const mg_shape s = MG_SHAPE(INT64_MAX, INT64_MAX, INT64_MAX);

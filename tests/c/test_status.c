@@ -1,4 +1,5 @@
-/* The thread's error message, and the nearest of a list of names. */
+/* Errors (core/status): each thread's code and message, and the search for the nearest name, which
+ * messages suggest for a misspelled one. */
 #include "core/status.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* mg_fail returns its code, so that a caller can return it on, and keeps code and message until
+ * mg_error_clear. */
 static void a_failure_leaves_its_code_and_message(void **state) {
     (void)state;
     assert_int_equal(mg_fail(MG_DATA, "row %d of %s", 3, "x.idx"), MG_DATA);
@@ -18,8 +21,11 @@ static void a_failure_leaves_its_code_and_message(void **state) {
     assert_string_equal(mg_error_message(), "");
 }
 
+/* A message may contain the previous one, although both are in the same buffer; mg_error_prefix
+ * keeps the code. */
 static void the_old_message_may_be_part_of_the_new_one(void **state) {
     (void)state;
+    /* The previous message is an argument of the new one. */
     mg_fail(MG_IO, "disk full");
     mg_fail(MG_IO, "cannot save: %s", mg_error_message());
     assert_string_equal(mg_error_message(), "cannot save: disk full");
@@ -28,30 +34,37 @@ static void the_old_message_may_be_part_of_the_new_one(void **state) {
     assert_int_equal(mg_error_code(), MG_IO);
 }
 
+/* Percent signs in arguments and prefixes are not taken for formats. */
 static void a_message_is_no_format(void **state) {
     (void)state;
+    /* If it were a format, %n would write to memory. */
     mg_fail(MG_USAGE, "%s", "100%s %n");
     mg_error_prefix("%d");
     assert_string_equal(mg_error_message(), "%d: 100%s %n");
 }
 
+/* A message of 10,000 characters is cut and stays within its buffer when prefixes are added. */
 static void a_very_long_message_is_cut(void **state) {
     (void)state;
     char text[10000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     mg_fail(MG_USAGE, "%s", text);
+    /* At least 1,024 characters are kept. */
     const size_t n = strlen(mg_error_message());
     assert_in_range(n, 1024, sizeof text - 2);
+    /* Prefixes longer than the buffer do not make the message longer. */
     for (int i = 0; i < 5; i++) mg_error_prefix(text);
     assert_in_range(strlen(mg_error_message()), 1024, n);
 }
 
+/* A thread that sets an error of its own. */
 static void *fail_elsewhere(void *context) {
     mg_fail(MG_DEVICE, "another thread");
     return context;
 }
 
+/* An error in one thread does not change the message of another. */
 static void every_thread_has_its_own_message(void **state) {
     (void)state;
     pthread_t thread;
@@ -62,6 +75,7 @@ static void every_thread_has_its_own_message(void **state) {
     assert_int_equal(mg_error_code(), MG_USAGE);
 }
 
+/* The names are those that Lua programs see in mgpu.error_code(). */
 static void every_code_has_a_name(void **state) {
     (void)state;
     static const char *const names[MG_N_STATUS] = {"ok",          "usage",       "data",    "io",
@@ -72,22 +86,27 @@ static void every_code_has_a_name(void **state) {
     assert_string_equal(mg_status_name((mg_status)99), "unknown");
 }
 
+/* A letter left out, two swapped, one doubled, other case, a missing end; names that are too
+ * different suggest nothing. */
 static void the_nearest_name_is_the_one_meant(void **state) {
     (void)state;
     static const char *const names[] = {"activation", "kernel_size", "padding", "strides", "units"};
-    assert_string_equal(mg_nearest_name("activaton", names, 5), "activation");  /* left out */
-    assert_string_equal(mg_nearest_name("actviation", names, 5), "activation"); /* swapped */
-    assert_string_equal(mg_nearest_name("paddding", names, 5), "padding");      /* doubled */
+    assert_string_equal(mg_nearest_name("activaton", names, 5), "activation");
+    assert_string_equal(mg_nearest_name("actviation", names, 5), "activation");
+    assert_string_equal(mg_nearest_name("paddding", names, 5), "padding");
     assert_string_equal(mg_nearest_name("STRIDES", names, 5), "strides");
     assert_string_equal(mg_nearest_name("unit", names, 5), "units");
+    /* Too different, too short, empty, and an empty list. */
     assert_null(mg_nearest_name("use_bias", names, 5));
     assert_null(mg_nearest_name("x", names, 5));
     assert_null(mg_nearest_name("", names, 5));
     assert_null(mg_nearest_name("units", names, 0));
 }
 
+/* The search is bounded: it does not compare names of 1,000 characters. */
 static void a_very_long_name_is_near_to_none(void **state) {
     (void)state;
+    /* A name that equals one of the list, but is longer than the search accepts. */
     char text[1000];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = 0;

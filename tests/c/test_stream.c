@@ -1,4 +1,6 @@
-/* Orders of rows and streams: stages, seeking, the thread, failures of memory, interrupts. */
+/* Orders and streams (data/order, data/stream), on which mgpu.data is built. An order is the
+ * sequence of row numbers that stages such as shuffle, batch and cycle make; a stream copies these
+ * rows from tensors, in the caller's thread or ahead of it in a thread of its own. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -16,6 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* The stages of a dataset, in the notation of mg_stage. */
 #define SHUFFLE(size, s)                                                                           \
     { .kind = MG_SHUFFLE, .n = (size), .seed = (s) }
 #define BATCH(size)                                                                                \
@@ -28,16 +31,19 @@
     { .kind = MG_TAKE, .n = (count) }
 #define SKIP(count)                                                                                \
     { .kind = MG_SKIP, .n = (count) }
+/* The room for row numbers in each test. */
 enum { MOST = 4096 };
 
 /* ---- orders ---- */
 
-/* Elements as numbers: for each its sizes, innermost first, then its rows. Returns how many. */
+/* Reads at most `limit` elements of an order as numbers: for each element its sizes, innermost
+ * first, then its rows. Returns how many numbers. */
 static int listed(mg_order *o, int64_t *out, int limit, int *n_elements) {
     mg_rows rows = {0};
     bool got = true;
     int n = 0;
     *n_elements = 0;
+    /* A pass ends when the order gives no further element. */
     while (*n_elements < limit) {
         assert_int_equal(mg_order_next(o, &rows, &got), MG_OK);
         if (!got) break;
@@ -50,12 +56,15 @@ static int listed(mg_order *o, int64_t *out, int limit, int *n_elements) {
     return n;
 }
 
+/* Asserts that an order over n_rows rows gives exactly these numbers, as `listed` writes them, and
+ * announces its length. */
 static void check_rows(int64_t n_rows, const mg_stage *stages, int n_stages,
                        const int64_t *expected, int n_expected) {
     int64_t rows[MOST];
     int n_elements;
     mg_order *o = mg_order_new(n_rows, stages, n_stages);
     assert_non_null(o);
+    /* Pass 0 from its start. */
     assert_int_equal(mg_order_seek(o, 0, 0), MG_OK);
     const int n = listed(o, rows, MOST, &n_elements);
     assert_int_equal(n, n_expected);
@@ -63,11 +72,14 @@ static void check_rows(int64_t n_rows, const mg_stage *stages, int n_stages,
     assert_int_equal(mg_order_length(o), n_elements);
     mg_order_free(o);
 }
+/* check_rows with the expected numbers as arguments. */
 #define CHECK_ROWS(n_rows, stages, ...)                                                            \
     check_rows(n_rows, stages, (int)(sizeof(stages) / sizeof(stages)[0]),                          \
                (const int64_t[]){__VA_ARGS__},                                                     \
                (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
+/* Each pair of stages in both orders: take before cycle repeats the taken elements, take after it
+ * counts over all rounds, and so on. A batch shows its size before its rows. */
 static void stages_act_in_their_order(void **state) {
     (void)state;
     static const mg_stage take_cycle[] = {TAKE(2), CYCLE(2)}, cycle_take[] = {CYCLE(2), TAKE(4)},
@@ -86,11 +98,15 @@ static void stages_act_in_their_order(void **state) {
     CHECK_ROWS(3, skip_batch, 2, 1, 2);
 }
 
+/* A batch of batches has two sizes. Smaller batches can be batched alone, but not together with
+ * larger ones. */
 static void batches_of_batches_have_two_sizes(void **state) {
     (void)state;
+    /* The inner batches have 2 rows, the outer ones 2 batches. */
     static const mg_stage twice[] = {BATCH(2), BATCH(2)};
     CHECK_ROWS(6, twice, 2, 2, 0, 1, 2, 3, 2, 1, 4, 5);
-    CHECK_ROWS(5, twice, 2, 2, 0, 1, 2, 3, 1, 1, 4); /* a smaller one may stand alone */
+    CHECK_ROWS(5, twice, 2, 2, 0, 1, 2, 3, 1, 1, 4);
+    /* Of 7 rows the last batch has one, and cannot share a batch with one of two. */
     mg_order *o = mg_order_new(7, twice, 2);
     mg_rows rows = {0};
     bool got;
@@ -101,6 +117,7 @@ static void batches_of_batches_have_two_sizes(void **state) {
     mg_order_free(o);
 }
 
+/* Stages that leave no element end at once, even before an endless cycle. */
 static void nothing_comes_of_nothing(void **state) {
     (void)state;
     static const mg_stage stages[][2] = {{TAKE(0), CYCLE(MG_ENDLESS)},
@@ -110,49 +127,59 @@ static void nothing_comes_of_nothing(void **state) {
     for (int i = 0; i < 4; i++) check_rows(3, stages[i], 2, NULL, 0);
 }
 
+/* 20 passes of a shuffle with a window of 8 over 50 elements: each pass has every element once and
+ * a new order; an element comes at most 7 places early, but may come late. */
 static void a_shuffle_gives_each_element_once_and_reaches_its_window(void **state) {
     (void)state;
     enum { N = 50, WINDOW = 8 };
     static const mg_stage stages[] = {SHUFFLE(WINDOW, 3)};
     int64_t rows[MOST], again[MOST];
+    /* How often an element comes later than its window, and how often each one comes in all. */
     int n, late = 0, seen[N] = {0};
     mg_order *o = mg_order_new(N, stages, 1);
+    /* Elements come once, not too early, and not in the order of the pass before. */
     for (uint64_t pass = 0; pass < 20; pass++) {
         assert_int_equal(mg_order_seek(o, pass, 0), MG_OK);
         assert_int_equal(listed(o, rows, N, &n), N);
         for (int i = 0; i < N; i++) {
-            assert_true(rows[i] < i + WINDOW); /* no earlier than the window sees it */
-            late += rows[i] < i - WINDOW;      /* but perhaps much later */
+            assert_true(rows[i] < i + WINDOW);
+            late += rows[i] < i - WINDOW;
             seen[rows[i]]++;
         }
         if (pass > 0) assert_memory_not_equal(rows, again, sizeof *rows * N);
         memcpy(again, rows, sizeof *rows * N);
     }
+    /* Once in each pass; and some elements stay in the window for long. */
     for (int i = 0; i < N; i++) assert_int_equal(seen[i], 20);
     assert_true(late > 20);
     mg_order_free(o);
 }
 
-/* Pinned: the numbers may never change, on any machine, or checkpoints would lie. */
+/* Fixed orders. They must never change, on any machine, because saved positions in a pass refer to
+ * them. Both halves of the seed count. */
 static void a_seed_and_a_pass_decide_the_order(void **state) {
     (void)state;
     static const mg_stage window[] = {SHUFFLE(3, 1)}, all[] = {SHUFFLE(100, 1)},
                           high[] = {SHUFFLE(100, 1 + ((uint64_t)1 << 32))};
+    /* A window of three elements, and one of all. */
     CHECK_ROWS(8, window, 2, 3, 4, 0, 5, 7, 6, 1);
     CHECK_ROWS(8, all, 5, 6, 4, 1, 0, 2, 3, 7);
     int64_t rows[MOST], other[MOST];
     int n;
     mg_order *a = mg_order_new(8, all, 1), *b = mg_order_new(8, high, 1);
+    /* All eight rows with either seed. */
     mg_order_seek(a, 0, 0), mg_order_seek(b, 0, 0);
     listed(a, rows, 8, &n), listed(b, other, 8, &n);
     assert_memory_not_equal(rows, other, 8 * sizeof *rows);
     mg_order_free(a), mg_order_free(b);
 }
 
-/* Rounds of a cycle are passes: those of different outer passes never repeat one another. */
+/* Each round of a cycle is shuffled as a pass of its own, so no two rounds of two outer passes are
+ * equal. */
 static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
     (void)state;
     enum { N = 12, ROUNDS = 3 };
+    /* A cycle of three rounds, and an endless one read for as long. */
     static const mg_stage chains[2][2] = {{SHUFFLE(N, 5), CYCLE(ROUNDS)},
                                           {SHUFFLE(N, 5), CYCLE(MG_ENDLESS)}};
     int64_t rows[MOST];
@@ -163,6 +190,7 @@ static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
             mg_order_seek(o, pass, 0);
             listed(o, rows + pass * N * ROUNDS, N * ROUNDS, &n);
         }
+        /* Every round differs from all earlier ones. */
         for (int i = 0; i < 2 * ROUNDS; i++)
             for (int k = 0; k < i; k++)
                 assert_memory_not_equal(rows + i * N, rows + k * N, N * sizeof *rows);
@@ -170,6 +198,8 @@ static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
     }
 }
 
+/* Chains of six stages: from every position the elements are those that reading from the start
+ * gives, and behind the end there are none. */
 static void seeking_gives_what_reading_would(void **state) {
     (void)state;
     static const mg_stage chains[][6] = {
@@ -182,11 +212,13 @@ static void seeking_gives_what_reading_would(void **state) {
     int count, left;
     for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
         mg_order *o = mg_order_new(11, chains[c], 6);
+        /* All of pass 2, then pass 2 from every position on. */
         mg_order_seek(o, 2, 0);
         const int n = listed(o, whole, MOST, &count);
         assert_int_equal(mg_order_length(o), count);
         for (int at = 0; at <= count + 1; at++) {
             assert_int_equal(mg_order_seek(o, 2, at), MG_OK);
+            /* The rest of the pass must be the end of the whole one. */
             const int m = listed(o, rest, MOST, &left);
             assert_int_equal(left, at > count ? 0 : count - at);
             assert_memory_equal(rest, whole + n - m, (size_t)m * sizeof *rest);
@@ -195,6 +227,7 @@ static void seeking_gives_what_reading_would(void **state) {
     }
 }
 
+/* Position 2^50 of an endless shuffle is reached without producing the elements before it. */
 static void far_positions_are_reached_at_once(void **state) {
     (void)state;
     static const mg_stage stages[] = {SHUFFLE(10, 1), CYCLE(MG_ENDLESS), BATCH(4)};
@@ -202,6 +235,7 @@ static void far_positions_are_reached_at_once(void **state) {
     int n;
     mg_order *o = mg_order_new(10, stages, 3);
     assert_int_equal(mg_order_length(o), MG_ENDLESS);
+    /* Two batches there: a size and four rows each. */
     mg_order_seek(o, 0, (int64_t)1 << 50);
     assert_int_equal(listed(o, rows, 2, &n), 10);
     mg_order_free(o);
@@ -209,17 +243,22 @@ static void far_positions_are_reached_at_once(void **state) {
 
 /* ---- streams ---- */
 
+/* The size of the tensors in the streams below. */
 enum { ROWS = 20, COLUMNS = 3 };
 
+/* Row i is {3i + 0.5, 3i + 1.5, 3i + 2.5} in a float64 table, and i in an int32 column. Owned. */
 static mg_tensor *numbers(mg_dtype dtype, int64_t rows) {
     static int32_t whole[ROWS * COLUMNS];
     static double fraction[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * COLUMNS; i++) whole[i] = i, fraction[i] = i + 0.5;
+    /* Both tensors from the same memory in every call. */
     const mg_shape column = MG_SHAPE(rows), table = MG_SHAPE(rows, COLUMNS);
     return mg_tensor_from_host(dtype == MG_I32 ? (void *)whole : fraction, dtype,
                                dtype == MG_I32 ? &column : &table, mg_device_find("ref:0"));
 }
 
+/* A stream over the two tensors. dense: how many batch axes lie in one buffer; depth: how many
+ * elements a thread prepares, 0 for no thread. Owned. */
 static mg_stream *stream_of(const mg_stage *stages, int n_stages, int dense, int64_t depth) {
     mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)},
                            .n_tensors = 2,
@@ -227,21 +266,25 @@ static mg_stream *stream_of(const mg_stage *stages, int n_stages, int dense, int
                            .n_stages = n_stages,
                            .dense = dense,
                            .depth = depth};
+    /* The stream keeps its own references to the tensors. */
     mg_stream *s = mg_stream_new(&spec);
     mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
     assert_non_null(s);
     return s;
 }
 
-/* Rows of the two tensors belong together; returns the row numbers of the element. */
+/* The row numbers of an element, from its int32 column; asserts that the table has the same rows.
+ * Returns how many. */
 static int rows_of(const mg_element *e, int32_t *rows) {
     int n = 0;
+    /* A part is a buffer of each tensor. */
     for (int64_t part = 0; part < e->n_parts; part++) {
         const double *x = e->buffer[part * 2]->data;
         const int32_t *y = e->buffer[part * 2 + 1]->data;
         const int64_t count = mg_shape_count(&e->shape[1]);
         assert_int_equal(mg_shape_count(&e->shape[0]), count * COLUMNS);
         for (int64_t i = 0; i < count; i++) {
+            /* The table's row with the number y[i]. */
             for (int c = 0; c < COLUMNS; c++)
                 assert_true(x[i * COLUMNS + c] == y[i] * COLUMNS + c + 0.5);
             rows[n++] = y[i];
@@ -250,6 +293,7 @@ static int rows_of(const mg_element *e, int32_t *rows) {
     return n;
 }
 
+/* The row numbers of at most `limit` elements of the stream. Returns how many. */
 static int read_rows(mg_stream *s, int32_t *rows, int limit) {
     int n = 0;
     for (int i = 0; i < limit; i++) {
@@ -262,11 +306,15 @@ static int read_rows(mg_stream *s, int32_t *rows, int limit) {
     return n;
 }
 
+/* A chain with three kinds of stages. */
 static const mg_stage shuffled[] = {SHUFFLE(ROWS, 1), BATCH(3), CYCLE(2)};
 
+/* A stream with a thread gives the elements of one without, for several depths, and its end stays
+ * the end. */
 static void a_thread_gives_what_the_caller_would(void **state) {
     (void)state;
     int32_t one[MOST], two[MOST];
+    /* The rows without a thread, as the reference. */
     mg_stream *s = stream_of(shuffled, 3, 1, 0);
     assert_int_equal(read_rows(s, one, MOST), 2 * ROWS);
     assert_int_equal(read_rows(s, one, MOST), 0); /* the end stays */
@@ -274,6 +322,7 @@ static void a_thread_gives_what_the_caller_would(void **state) {
     s = stream_of(shuffled, 3, 1, 0);
     read_rows(s, one, MOST);
     mg_stream_free(s);
+    /* From one element ahead to more than the stream has. */
     for (int64_t depth = 1; depth < 100; depth *= 3) {
         s = stream_of(shuffled, 3, 1, depth);
         assert_int_equal(read_rows(s, two, MOST), 2 * ROWS);
@@ -283,11 +332,14 @@ static void a_thread_gives_what_the_caller_would(void **state) {
     }
 }
 
+/* The buffers of a batch of batches: 10 of one row, 5 of a batch, or 1 of both, depending on
+ * `dense`. */
 static void outer_batches_come_in_parts(void **state) {
     (void)state;
     static const mg_stage stages[] = {BATCH(2), BATCH(5)};
     int32_t rows[MOST];
     for (int dense = 0; dense <= 2; dense++) {
+        /* Buffers in an element, by `dense`. */
         static const int64_t parts[] = {10, 5, 1};
         mg_stream *s = stream_of(stages, 2, dense, 0);
         mg_element *e;
@@ -303,10 +355,12 @@ static void outer_batches_come_in_parts(void **state) {
     }
 }
 
+/* A stream with a working thread can be freed after any number of elements. */
 static void a_stream_may_be_left_at_any_time(void **state) {
     (void)state;
     static const mg_stage endless[] = {SHUFFLE(7, 1), CYCLE(MG_ENDLESS), BATCH(3)};
     int32_t rows[MOST];
+    /* Free the stream after every number of elements, with and without a thread. */
     for (int taken = 0; taken < 8; taken++)
         for (int64_t depth = 0; depth < 4; depth++) {
             mg_stream *s = stream_of(endless, 3, 1, depth);
@@ -315,13 +369,15 @@ static void a_stream_may_be_left_at_any_time(void **state) {
         }
 }
 
-/* Reads all rows of a stream whose fail_at-th allocation fails; after a failure it tries again.
- * Returns the number of rows. */
+/* Reads all rows of a stream of which the fail_at-th allocation fails. Each failure must be MG_OOM
+ * and happen once, and the next try must succeed. Returns the number of rows. */
 static int rows_in_spite_of(const mg_stream_spec *spec, int64_t fail_at, int32_t *rows,
                             int *n_failures) {
     int n = 0;
+    /* From here on, so that making the stream can fail, too. */
     mg_alloc_fail_after(fail_at);
     mg_stream *s = mg_stream_new(spec);
+    /* Making the stream has failed: try again. */
     if (!s) {
         ++*n_failures;
         s = mg_stream_new(spec);
@@ -334,7 +390,7 @@ static int rows_in_spite_of(const mg_stream_spec *spec, int64_t fail_at, int32_t
         if (status != MG_OK) {
             assert_int_equal(status, MG_OOM);
             assert_non_null(strstr(mg_error_message(), "out of memory"));
-            ++*n_failures; /* exactly once: the next try must go well */
+            ++*n_failures;
             assert_int_equal(mg_stream_next(s, &e), MG_OK);
             assert_non_null(e);
         }
@@ -346,7 +402,8 @@ static int rows_in_spite_of(const mg_stream_spec *spec, int64_t fail_at, int32_t
     return n;
 }
 
-/* Every allocation of a stream's life fails once. */
+/* Fails each allocation in a stream's life once, with and without a thread: the rows stay complete
+ * and in order. */
 static void failing_memory_loses_no_element(void **state) {
     (void)state;
     static const mg_stage stages[] = {SHUFFLE(40, 1), BATCH(3), SHUFFLE(2, 2), CYCLE(2)};
@@ -356,11 +413,13 @@ static void failing_memory_loses_no_element(void **state) {
                            .stages = stages,
                            .n_stages = 4,
                            .dense = 1};
+    /* Without a thread, then with one that works two elements ahead. */
     for (spec.depth = 0; spec.depth < 3; spec.depth += 2) {
         int n_failures = 0;
         const int64_t before = mg_alloc_get_stats().total_calls;
         assert_int_equal(rows_in_spite_of(&spec, 0, expected, &n_failures), 2 * ROWS);
         assert_int_equal(n_failures, 0);
+        /* How many allocations there are to fail. */
         const int calls = (int)(mg_alloc_get_stats().total_calls - before);
         for (int fail_at = 1; fail_at <= calls; fail_at++) {
             assert_int_equal(rows_in_spite_of(&spec, fail_at, rows, &n_failures), 2 * ROWS);
@@ -371,7 +430,8 @@ static void failing_memory_loses_no_element(void **state) {
     mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
 }
 
-/* A limit of the device's, as MGPU_MEMORY sets one: an error each time until there is room. */
+/* A memory limit of the device, as MGPU_MEMORY sets it, fails every call until it is lifted; then
+ * the stream continues with the element that failed. */
 static void a_stream_goes_on_when_there_is_memory_again(void **state) {
     (void)state;
     static const mg_stage stages[] = {BATCH(4)};
@@ -381,16 +441,19 @@ static void a_stream_goes_on_when_there_is_memory_again(void **state) {
     mg_element *e;
     mg_stream *s = stream_of(stages, 1, 1, 0);
     assert_int_equal(read_rows(s, rows, 1), 4);
+    /* Room for 16 more bytes: less than an element. */
     d->limit = atomic_load(&d->used) + 16;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(mg_stream_next(s, &e), MG_OOM);
         assert_non_null(strstr(mg_error_message(), "ref:0: out of memory"));
     }
+    /* With memory again, the stream continues with row 4. */
     d->limit = limit;
     assert_int_equal(read_rows(s, rows + 4, MOST), 16);
     for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i], i);
     mg_stream_free(s);
-    mg_tensor *x = numbers(MG_F64, ROWS); /* and in the thread */
+    /* The same with a thread, whose errors reach the caller. */
+    mg_tensor *x = numbers(MG_F64, ROWS);
     const mg_stream_spec spec = {.tensors = {x}, .n_tensors = 1, .depth = 2};
     d->limit = atomic_load(&d->used) + 16;
     s = mg_stream_new(&spec);
@@ -403,11 +466,13 @@ static void a_stream_goes_on_when_there_is_memory_again(void **state) {
     mg_tensor_release(x);
 }
 
+/* An interrupt ends one call with MG_INTERRUPTED and loses no element. */
 static void an_interrupt_ends_one_call_only(void **state) {
     (void)state;
     int32_t rows[MOST];
     mg_element *e;
     mg_stream *s = stream_of(shuffled, 3, 1, 0);
+    /* The interrupt is pending before the call, and taken by it. */
     mg_interrupt();
     assert_int_equal(mg_stream_next(s, &e), MG_INTERRUPTED);
     assert_false(mg_interrupt_pending());
@@ -415,11 +480,14 @@ static void an_interrupt_ends_one_call_only(void **state) {
     mg_stream_free(s);
 }
 
-/* Finding the first row would take years; neither a wait nor an end needs so long. */
+/* Finding the first element would take years here. Neither an interrupted wait nor mg_stream_free
+ * waits for it. */
 static void long_work_can_be_interrupted_and_left(void **state) {
     (void)state;
+    /* The skip has to pass 2^50 elements of a shuffle. */
     static const mg_stage far[] = {CYCLE(MG_ENDLESS), SHUFFLE(3, 1), SKIP((int64_t)1 << 50)};
     mg_element *e;
+    /* The caller works, then the thread. */
     for (int64_t depth = 0; depth < 2; depth++) {
         mg_stream *s = stream_of(far, 3, 0, depth);
         for (int i = 0; i < 2; i++) {
@@ -431,43 +499,52 @@ static void long_work_can_be_interrupted_and_left(void **state) {
     }
 }
 
-/* The first line of the thread's status that begins with SigBlk, as a mask. */
+/* The mask of the signals that a thread of this process blocks, from /proc. */
 static uint64_t blocked_signals(const char *thread) {
     char path[300], line[200];
     unsigned long long mask = 0;
     snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
     FILE *f = fopen(path, "r");
+    /* The line is "SigBlk:" and a hexadecimal mask. */
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "SigBlk: %llx", &mask) == 1) break;
     if (f) fclose(f);
     return mask;
 }
 
+/* The stream's thread blocks signals, so that the host program's handlers run in its own threads.
+ */
 static void the_thread_takes_no_signals(void **state) {
     (void)state;
-    sigset_t user; /* which this thread does take */
+    sigset_t user; /* a signal that this thread does not block */
     sigemptyset(&user), sigaddset(&user, SIGUSR1);
     pthread_sigmask(SIG_UNBLOCK, &user, NULL);
     int32_t rows[MOST];
     mg_stream *s = stream_of(shuffled, 3, 1, 1);
-    read_rows(s, rows, 1); /* glibc begins threads with everything blocked: until it has begun */
+    read_rows(s, rows, 1); /* wait for the thread's start: glibc blocks all signals during it */
+    /* The threads of this process are folders in /proc/self/task. */
     DIR *tasks = opendir("/proc/self/task");
     const long self = (long)getpid();
     uint64_t others = 0;
     assert_non_null(tasks);
     for (struct dirent *d; (d = readdir(tasks)) != NULL;) {
+        /* Every other thread of the process. */
         if (atol(d->d_name) == 0 || atol(d->d_name) == self) continue;
         others += blocked_signals(d->d_name) >> (SIGUSR1 - 1) & 1;
     }
     closedir(tasks);
     assert_true(others >= 1);
+    /* The caller's own mask has not changed. */
     pthread_sigmask(SIG_SETMASK, NULL, &user);
     assert_false(sigismember(&user, SIGUSR1));
     mg_stream_free(s);
 }
 
+/* Tensors with different numbers of rows, too many axes, and too many stages are refused with a
+ * message. */
 static void what_is_no_table_of_rows_is_refused(void **state) {
     (void)state;
+    /* Nine stages, each of which adds an axis: more than are allowed of both. */
     static const mg_stage ninth[] = {BATCH(1), BATCH(1), BATCH(1), BATCH(1), BATCH(1),
                                      BATCH(1), BATCH(1), BATCH(1), BATCH(1)};
     mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS - 1)},
@@ -475,6 +552,8 @@ static void what_is_no_table_of_rows_is_refused(void **state) {
     assert_null(mg_stream_new(&spec));
     assert_int_equal(mg_error_code(), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), "tensor 1 has 20 rows but tensor 2 has 19"));
+    /* The table has two axes, of which one is rows; eight batches make nine; nine stages are one
+     * too many. */
     spec.n_tensors = 1, spec.stages = ninth, spec.n_stages = 8;
     assert_null(mg_stream_new(&spec));
     assert_non_null(strstr(mg_error_message(), "9 axes, at most 8"));
@@ -483,6 +562,7 @@ static void what_is_no_table_of_rows_is_refused(void **state) {
     assert_non_null(strstr(mg_error_message(), "more than 8"));
 }
 
+/* Teardown of the group: fails if a block of memory or a tensor is left. */
 static int nothing_is_left(void **state) {
     (void)state;
     mg_devices_close();

@@ -1,4 +1,5 @@
-/* Interruption from a signal handler, and the count of cores. */
+/* Threads (core/threads): the interrupt flag, which a signal handler sets and long work polls, and
+ * the number of cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
 #include <sched.h>
@@ -9,32 +10,40 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+/* A signal handler as the program mgpulua has it for Ctrl-C. */
 static void on_signal(int number) {
     (void)number;
     mg_interrupt();
 }
 
+/* Two signals before the flag is taken count as one. Asking whether an interrupt is pending does
+ * not take it. */
 static void an_interrupt_is_seen_and_taken_once(void **state) {
     (void)state;
     assert_false(mg_interrupt_pending() || mg_interrupt_take());
+    /* raise returns after the handler has run. */
     signal(SIGUSR1, on_signal);
     raise(SIGUSR1);
     raise(SIGUSR1);
     signal(SIGUSR1, SIG_DFL);
     assert_true(mg_interrupt_pending());
-    assert_true(mg_interrupt_pending()); /* looking takes nothing */
+    assert_true(mg_interrupt_pending());
     assert_true(mg_interrupt_take());
     assert_false(mg_interrupt_pending() || mg_interrupt_take());
 }
 
+/* The count follows the CPU affinity of the process, as taskset and containers set it, and not the
+ * machine. */
 static void cores_are_those_this_process_may_use(void **state) {
     (void)state;
     cpu_set_t all, one;
     const int cores = mg_core_count();
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     assert_in_range(cores, 1, CPU_COUNT(&all));
+    /* The first core that this process may use. */
     size_t first = 0;
     while (!CPU_ISSET(first, &all)) first++;
+    /* Restrict the process to its first core, then allow all of them again. */
     CPU_ZERO(&one);
     CPU_SET(first, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
