@@ -1,38 +1,40 @@
--- What a test file needs: test, a few checks, skips, and a verdict.
+-- The test library of the Lua tests: tests, comparisons, skips, leak checks, and the verdict of a file.
 --
--- A test file is run in a process of its own:
+-- A test file runs in a process of its own:
 --     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [--part K/N] [part of a test's name]...
--- (--part: the K-th of the file's tests and each N-th after it) and reads
+-- (--part K/N: the K-th of the file's tests and every N-th after it). It looks like this:
 --     local check = require "check"
 --     local test = check.test
 --     test("adding a tensor and a number keeps the dtype", function()
 --       check.equal((mgpu.ones {2} + 1):totable(), {2, 2})
 --     end)
--- test runs the function at once. After it there must be no tensor more than before, no open file
--- more, and the same working directory. The process prints one line for each failure and skip, then
--- `N passed, N failed, N skipped`, and exits 1 if anything failed.
+-- check.test runs the function at once. If the test leaves more live tensors or open files than there
+-- were before it, or another working directory, it fails. The process prints one line for each failure
+-- and skip, then `N passed, N failed, N skipped`, and its exit status is 1 if anything failed.
 --
 --   check.test(sentence, fn)            one test; sentences are unique within a file
---   check.equal(actual, expected)       deep; tensors are compared by their numbers
+--   check.equal(actual, expected)       deep equality; a tensor is compared by its numbers
 --   check.near(actual, expected, tol)   |a - e| <= tol * max(1, |e|) element by element; tol 1e-6
---   check.near_norm(actual, expected, tol)  the whole: |a - e| <= tol * |e|, Euclidean
+--   check.near_norm(actual, expected, tol)  |a - e| <= tol * |e| with Euclidean norms over all elements
 --   check.truthy(value, what) / check.falsy(value, what)
 --   check.matches(text, expected)       expected: plain text or a Lua pattern
---   check.raises(fn, expected, code)    fn must fail so; code: mgpu.error_code()'s; -> message
+--   check.raises(fn, expected, code)    fn must raise an error that matches `expected`; code: the status
+--                                       that core.error_code() must return; returns the message
 --   check.fail(message)
---   check.skip(reason)                  ends the test, or the rest of the file outside a test
---   check.needs(what, ...)              skips unless there: a device kind ("cpu"), a path ("/x/y")
+--   check.skip(reason)                  skips the test or, outside of a test, the rest of the file
+--   check.needs(what, ...)              skips unless there is such a device kind ("cpu") or path ("/x/y")
 --   check.slow()                        skips under `make test-fast`
---   check.path(name)                    a path in a folder removed when the process ends
+--   check.path(name)                    a path in a temporary folder that is removed at the end
 --   check.read(path), check.write(path, bytes)
---   check.run(command)                  -> output (stdout and stderr), exit status
---   check.program                       this interpreter's shell-quoted path, for check.run
+--   check.run(command)                  runs a shell command; returns its output (stdout and stderr) and
+--                                       exit status
+--   check.program                       the path of this interpreter, quoted for the shell
 
 local check = { program = "mgpulua", file = "", filters = {}, part = 1, parts = 1 }
 
 local counts = { passed = 0, failed = 0, skipped = 0 }
 local seen, n_seen, running, folder = {}, 0, nil, nil
-local SKIP = {} -- raised, with a reason, to leave a test
+local SKIP = {} -- the error { SKIP, reason } ends a test as skipped
 
 -- ---- values -------------------------------------------------------------------------------------
 
@@ -60,7 +62,8 @@ local function show(value, depth)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Calls same(a, e) on each pair of leaves; returns where the first difference is, and the two.
+-- Calls same(a, e) on each pair of leaves of two nested tables. Returns the path of the first difference
+-- and the two values there, or nil.
 local function differs(actual, expected, same, where)
   actual, expected = plain(actual), plain(expected)
   if type(actual) == "table" and type(expected) == "table" then
@@ -85,7 +88,7 @@ end
 
 local function identical(a, e) return a == e or (a ~= a and e ~= e) end
 
--- Adds |a - e|^2 and |e|^2 over all leaves.
+-- Adds |a - e|^2 and |e|^2 of all leaves to `sums`.
 local function squares(actual, expected, sums)
   actual, expected = plain(actual), plain(expected)
   if type(expected) == "table" then
@@ -162,7 +165,7 @@ function check.fail(message) error(message, 2) end
 
 -- ---- skips --------------------------------------------------------------------------------------
 
---- Elements of a tensor of this shape.
+--- The number of elements of a shape.
 function check.count(shape)
   local n = 1
   for _, size in ipairs(shape) do n = n * size end
@@ -222,9 +225,9 @@ function check.write(path, bytes)
   f:close()
 end
 
--- ---- what a test may not leave behind -----------------------------------------------------------
+-- ---- leaks --------------------------------------------------------------------------------------
 
--- Counters are read through the FFI: instruments of the tests, not part of the library's surface.
+-- The counters are read through the FFI, because they are for tests and no part of the Lua API.
 local ffi_ok, ffi = pcall(require, "ffi")
 if ffi_ok then
   ffi.cdef [[
@@ -237,11 +240,11 @@ end
 
 local function live_tensors()
   local ok, n = pcall(function() return tonumber(ffi.C.mg_tensor_live_count()) end)
-  return ok and n or 0 -- a stock luajit loads the library without showing its symbols
+  return ok and n or 0 -- in a stock luajit the library's symbols are not visible to the FFI
 end
 
--- A GPU's driver and libraries open devices, pipes and sockets as they need them, and keep them:
--- beside them only files count.
+-- Whether an open descriptor can be a leak. A GPU's driver opens devices, pipes and sockets at any time and
+-- keeps them, so with a real GPU only regular files count.
 local function counts_as_open(fd)
   if not os.getenv "MGPU_TEST_GPU" then return true end
   local target = ffi.new "char[256]"
@@ -259,8 +262,8 @@ local function open_files()
   return n
 end
 
-local function traces()
-  if jit then jit.flush() end -- compiled loops keep what they have seen
+local function resources()
+  if jit then jit.flush() end -- compiled traces keep references to objects
   collectgarbage()
   collectgarbage()
   if not ffi_ok then return { tensors = 0, files = 0, where = "" } end
@@ -270,7 +273,7 @@ local function traces()
 end
 
 local function left_behind(before)
-  local after = traces()
+  local after = resources()
   if after.tensors > before.tensors then
     return ("%d tensors are still live"):format(after.tensors - before.tensors)
   elseif after.files > before.files then
@@ -297,7 +300,7 @@ local function handler(problem)
   return debug.traceback(tostring(problem), 2)
 end
 
--- Runs fn and counts the outcome.
+-- Runs fn; returns "passed", "failed" or "skipped", and a detail.
 local function attempt(sentence, fn)
   local ok, problem = xpcall(fn, handler)
   if not ok and type(problem) == "table" then return "skipped", tostring(problem[2]) end
@@ -318,8 +321,8 @@ function check.test(sentence, fn)
   seen[sentence], n_seen = true, n_seen + 1
   if n_seen % check.parts ~= check.part % check.parts or not chosen(sentence) then return end
   running = sentence
-  if os.getenv "MGPU_TEST_PROGRAM" then print("run: " .. sentence) end -- for who looks at a crash
-  local before = traces()
+  if os.getenv "MGPU_TEST_PROGRAM" then print("run: " .. sentence) end -- so that a crash shows its test
+  local before = resources()
   local outcome, detail = attempt(sentence, fn)
   local leak = outcome == "passed" and left_behind(before)
   if leak then outcome, detail = "failed", leak .. " after it" end
@@ -343,7 +346,7 @@ local function main(file, ...)
   if outcome ~= "passed" then count(outcome, file, detail) end
   if folder then os.execute("rm -rf " .. quote(folder)) end
   print(("%d passed, %d failed, %d skipped"):format(counts.passed, counts.failed, counts.skipped))
-  local close_state = true -- so that leaks show
+  local close_state = true -- free everything, so that a leak checker sees only leaks
   os.exit(counts.failed == 0 and 0 or 1, close_state)
 end
 

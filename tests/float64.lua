@@ -1,4 +1,4 @@
--- Runs fn with float64 as the dtype of new tensors and weights.
+-- Fixture: calls fn with float64 as the dtype of new tensors and weights, and restores float32 after it.
 local mgpu = require "mgpu"
 
 return function(fn)

@@ -1,4 +1,4 @@
--- Prints the manual's table of ops, derived from the runtime's rows: `make doc`.
+-- Prints a table of all ops in Markdown, from the runtime's own op table: `make doc`.
 local core = require "mgpu.core"
 
 local rows = core.op_rows()
@@ -11,8 +11,8 @@ end
 
 print "# Ops\n"
 print "Each is a method and a function: `t:sum(2)` = `mgpu.sum(t, {axis = 2})`.\n"
-print("Integers are computed in double: exact up to 2^53; a result outside the dtype's limits becomes the limit.\n")
-print "| op | inputs | what it makes | options | gradient |"
+print("Integer ops compute in double: exact up to 2^53. A result beyond the dtype's limits becomes the limit.\n")
+print "| op | inputs | result | options | gradient |"
 print "| --- | --- | --- | --- | --- |"
 for _, row in ipairs(rows) do
   if not row.hidden then

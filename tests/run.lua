@@ -1,12 +1,13 @@
--- Runs test files, each in a process of its own, and gives the verdict.
+-- Runs test files, each in a process of its own, and adds up their results.
 --
 --     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--deadline SECONDS] [--lua COMMAND] FILE...
 --
--- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of
--- a Lua file's tests, to run a long file as several processes. A crash, a time-out or a missing
--- summary counts as one failure, and so does a file that had not ended, or not begun, when all have
--- taken --deadline together. The last line is `N passed, N failed` (and skipped, if any), and the
--- exit status is 0 only if something passed and nothing failed.
+-- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of a
+-- Lua file's tests, to run a long file as several processes. A crash, a time-out (--timeout for each
+-- file), or a missing summary counts as one failure. So does a file that is still running, or has not
+-- begun, when --deadline seconds have passed for all files together. The last line is `N passed, N
+-- failed` and the number of skipped tests, if any. The exit status is 0 only if at least one test passed
+-- and none failed.
 
 local ffi = require "ffi"
 ffi.cdef [[
@@ -36,7 +37,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- The file's process: its output in a file, its exit status and duration in a pipe when it ends.
+-- Starts the process of a file. Its output goes to a temporary file; its exit status and its duration in
+-- milliseconds come through a pipe when it ends.
 local function start(file, limit)
   local program = quote(file:find("/", 1, true) and file or "./" .. file)
   local path, part = file:match "^(.*%.lua):?(.*)$"
@@ -50,7 +52,7 @@ local function start(file, limit)
   return { file = file, program = program, limit = limit, output = output, pipe = assert(io.popen(command)) }
 end
 
--- Passed, failed, skipped as the program's own summary counts them; nil without a summary.
+-- The numbers of passed, failed and skipped tests from the program's own summary; nil without one.
 local function summary(output)
   local passed, failed, skipped
   for p, f, s in output:gmatch("(%d+) passed, (%d+) failed, (%d+) skipped") do
@@ -66,13 +68,13 @@ local function summary(output)
   return of "PASSED", of "FAILED", of "SKIPPED"
 end
 
-local function why(status, limit)
+local function reason_of(status, limit)
   if status == 124 or status == 137 then return ("no end after %d s"):format(limit) end
   if status > 128 then return "ended by signal " .. status - 128 end
   return "ended with status " .. status
 end
 
--- What to show of the output: nothing of a clean run, all but the chatter of a bad one.
+-- Prints the skips of a clean run, or all of a failed run's output except lines about single passed tests.
 local function show(output, bad)
   for line in output:gmatch("[^\n]+") do
     local chatter = line:find("^%d+ passed, ") or line:find("^%[[ =-]*%]") or line:find("^run: ")
@@ -97,11 +99,11 @@ local function finish(job, totals)
   local passed, failed, skipped = summary(output)
   local problem
   if not passed then
-    passed, failed, skipped, problem = 0, 1, 0, why(status, job.limit)
+    passed, failed, skipped, problem = 0, 1, 0, reason_of(status, job.limit)
     local last = output:match(".*run: ([^\n]*)")
     if last then problem = problem .. ", in " .. last end
   elseif status ~= 0 and failed == 0 then
-    failed, problem = 1, why(status, job.limit)
+    failed, problem = 1, reason_of(status, job.limit)
   end
   local bad = failed > 0
   local text = ("%d passed"):format(passed)
@@ -120,13 +122,13 @@ if #files == 0 then
 end
 io.stdout:setvbuf "line"
 
--- The first of the running files to end, out of the list.
+-- Waits until one of the running files ends; removes it from the list and returns it.
 local function wait(running)
   local polled = ffi.new("struct pollfd[?]", #running)
   for i, job in ipairs(running) do
     polled[i - 1].fd, polled[i - 1].events = ffi.C.fileno(job.pipe), 1 -- POLLIN
   end
-  while ffi.C.poll(polled, #running, -1) < 0 do end -- a signal came
+  while ffi.C.poll(polled, #running, -1) < 0 do end -- again after a signal
   for i = 1, #running do
     if polled[i - 1].revents ~= 0 then return table.remove(running, i) end
   end

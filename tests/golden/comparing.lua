@@ -1,5 +1,5 @@
--- What specs share that compare layers with golden values: tensors of recipes, tolerances, and the
--- dtypes and devices of a comparison.
+-- Shared by the specs that compare layers with golden numbers: tensors from recipes, the comparison with
+-- its tolerances, and the dtypes and devices in which every case runs.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -10,18 +10,19 @@ local M = {}
 
 local count = check.count
 
---- A float64 tensor of the numbers that a recipe stands for.
+--- The float64 tensor that a recipe stands for.
 function M.tensor(recipe, shape)
   return mgpu.tensor(hash.array(count(shape), recipe.salt, recipe.scale, recipe.offset),
     { dtype = "float64" }):reshape(shape)
 end
 
---- An int32 tensor of ids from 0 to classes - 1.
+--- An int32 tensor of hashed ids from 0 to classes - 1.
 function M.ids(shape, salt, classes)
   return mgpu.tensor(hash.labels(count(shape), salt, classes), { dtype = "int32" }):reshape(shape)
 end
 
---- Axes counted from 0 as axes counted from 1: a number or a list.
+--- An axis, or a list of axes, of Keras (counted from 0) as an axis of mgpu (counted from 1). Negative axes
+--- count from the end in both.
 local function from_one(axis)
   if type(axis) == "number" then return axis >= 0 and axis + 1 or axis end
   local list = {}
@@ -30,7 +31,7 @@ local function from_one(axis)
 end
 M.from_one = from_one
 
---- The arguments of a case as mgpu takes them.
+--- The arguments of a case with Keras's axes converted to those of mgpu.
 function M.arguments(case)
   local args = {}
   for key, value in pairs(case.args) do args[key] = value end
@@ -40,7 +41,9 @@ function M.arguments(case)
   return args
 end
 
---- |a - b| <= tolerance * (|b| + rms of b) for each number of a tensor.
+--- Asserts |a - b| <= tolerance * (|b| + r) for each number a of the tensor t, where b is the wanted number
+--- and r the root mean square of all wanted numbers: it stands for the size of the terms in a sum, whose
+--- rounding errors remain when they cancel.
 function M.near(t, wanted, tolerance)
   local got, squares = t:reshape { -1 }:totable(), 0
   check.equal(#got, #wanted)
@@ -54,15 +57,15 @@ function M.near(t, wanted, tolerance)
   end
 end
 
--- float64 on ref and on the default device; float32 on the default device.
+-- Every case runs in float64 on ref and on the default device, and in float32 on the default device.
 local SETTINGS = {
-  { dtype = "float64", device = "ref:0", tolerance = 1e-10 }, -- both sides compute in double
+  { dtype = "float64", device = "ref:0", tolerance = 1e-10 }, -- both sides compute in float64
   { dtype = "float64", tolerance = 1e-10 },
-  -- float32 sums of about 100 terms
-  { dtype = "float32", tolerance = 1e-5 },
+  { dtype = "float32", tolerance = 1e-5 }, -- sums of about 100 terms in float32
 }
 
---- Runs fn(case, {tolerance =, tensor = fn(recipe, shape)}) in every dtype and on every device.
+--- Calls fn(case, setting) in each of these settings: setting.tolerance, and setting.tensor(recipe, shape),
+--- which makes a tensor in the dtype and on the device of the setting.
 function M.in_all_settings(fn, case)
   for _, given in ipairs(SETTINGS) do
     local setting, before = { tolerance = given.tolerance }, core.default_device()
@@ -80,7 +83,7 @@ function M.in_all_settings(fn, case)
   end
 end
 
---- One test of each case.
+--- Makes one test of each case.
 function M.tests_of(name, cases, fn)
   for i, case in ipairs(cases) do
     check.test(("%s %d: %s gives Keras's output and gradients"):format(name, i,

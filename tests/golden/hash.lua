@@ -1,6 +1,6 @@
--- The integer hash that golden weights and batches come from (the same in hashed.py).
+-- The integer hash that makes the weights and inputs of golden cases; hashed.py computes the same numbers.
 --
--- A value depends on its index i (from 0, row-major) and a salt only, so nothing random is stored:
+-- A value depends only on its index i (from 0, row-major) and a salt, so golden files need not store it:
 --     z = i + salt * 0x9E3779B9;   z ^= z >> 16;   z *= 0x7FEB352D;   z ^= z >> 15;
 --     z *= 0x846CA68B;             z ^= z >> 16    (all modulo 2^32)
 -- unit = z / 2^32 in [0, 1), centred = 2 unit - 1. Both are exact doubles.
@@ -10,7 +10,8 @@ local bxor, rshift, lshift, tobit = bit.bxor, bit.rshift, bit.lshift, bit.tobit
 
 local M = {}
 
--- a * (high * 2^16 + low) modulo 2^32, signed; products stay below 2^51, where tobit is exact.
+-- a * (high * 2^16 + low) modulo 2^32, as a signed number. The products stay below 2^51, where tobit is
+-- exact.
 local function multiply(a, high, low)
   return tobit(a * low + lshift(tobit(a * high), 16))
 end
@@ -24,7 +25,7 @@ local function hash(i, base)
   return bxor(z, rshift(z, 16)) % 4294967296
 end
 
--- A salt's share of the sum: worked out once for an array.
+-- salt * 0x9E3779B9: computed once for an array.
 local function base_of(salt)
   return multiply(salt, 0x9E37, 0x79B9)
 end
@@ -37,7 +38,7 @@ function M.centred(i, salt)
   return 2 * M.unit(i, salt) - 1
 end
 
--- n numbers scale * centred + offset (scale 1 and offset 0 when not given).
+-- n numbers scale * centred + offset; scale is 1 and offset 0 by default.
 function M.array(n, salt, scale, offset)
   scale, offset = scale or 1, offset or 0
   local base, values = base_of(salt), {}

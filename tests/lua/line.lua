@@ -1,10 +1,10 @@
--- A model of one dense layer and the line that it finds: for the specs of fit.
+-- Fixture of several specs: a linear data set, and a model of one Dense layer that can fit it exactly.
 
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
 
--- y = 2 x1 - x2 + 1, on a grid of n points.
+-- n points x and the targets y = 2 x1 - x2 + 1.
 local function line(n)
   local x, y = {}, {}
   for i = 1, n do

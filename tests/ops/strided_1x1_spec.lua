@@ -1,11 +1,12 @@
--- The kernel gradient of a strided 1x1 convolution on the cpu, against ref: one oneDNN kernel computes
--- it wrongly or never returns (uxlfoundation/oneDNN#6035). Which kernel runs depends on the instruction
--- set and the number of threads, and a fault need not show in every process: each has its own.
+-- The kernel gradient of a strided 1x1 convolution on the cpu device, compared with ref. One oneDNN kernel
+-- computes it wrongly or never returns (uxlfoundation/oneDNN#6035), so the cpu device avoids it. The
+-- instruction set and the number of threads decide which kernel oneDNN takes, and the fault does not show
+-- in every process, so each combination runs in a process of its own.
 local check = require "check"
 local test = check.test
 check.needs "cpu"
 
--- Prints the cases that differ from ref by more than sums in another order explain.
+-- A script that prints the cases whose difference from ref is larger than another order of sums explains.
 local CHILD = [[
   local core = require "mgpu.core"
   local mgpu = require "mgpu"
@@ -21,7 +22,7 @@ local CHILD = [[
     local got = on("cpu:0", dtype, channels, kernels, groups)
     local expected = on("ref:0", dtype, channels, kernels, groups)
     for i, e in ipairs(expected) do
-      if not (math.abs(got[i] - e) <= tolerance * 20) then -- sums of 128 products: about 11
+      if not (math.abs(got[i] - e) <= tolerance * 20) then -- the results, sums of 128 products, are about 11
         return print(("differs: %s, %d channels, %d kernels, %d groups"):format(dtype, channels, kernels, groups))
       end
     end
