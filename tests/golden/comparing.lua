@@ -10,10 +10,14 @@ local M = {}
 
 local count = check.count
 
+--- A tensor of the hashed numbers scale * centred + offset; scale is 1 and offset 0 by default.
+function M.array(shape, dtype, salt, scale, offset)
+  return mgpu.tensor(hash.array(count(shape), salt, scale, offset), { dtype = dtype }):reshape(shape)
+end
+
 --- The float64 tensor that a recipe stands for.
 function M.tensor(recipe, shape)
-  return mgpu.tensor(hash.array(count(shape), recipe.salt, recipe.scale, recipe.offset),
-    { dtype = "float64" }):reshape(shape)
+  return M.array(shape, "float64", recipe.salt, recipe.scale, recipe.offset)
 end
 
 --- An int32 tensor of hashed ids from 0 to classes - 1.
@@ -39,6 +43,19 @@ function M.arguments(case)
     if args[name] then args[name] = from_one(args[name]) end
   end
   return args
+end
+
+local function show(value)
+  if type(value) ~= "table" then return tostring(value) end
+  return value.class_name or "{" .. table.concat(value, ", ") .. "}"
+end
+
+--- A name with arguments, for the names of tests: "SGD {learning_rate = 0.1, momentum = 0.9}".
+function M.described(name, args)
+  local parts = {}
+  for key, value in pairs(args) do parts[#parts + 1] = key .. " = " .. show(value) end
+  table.sort(parts)
+  return ("%s {%s}"):format(name, table.concat(parts, ", "))
 end
 
 --- Asserts |a - b| <= tolerance * (|b| + r) for each number a of the tensor t, where b is the wanted number
@@ -81,6 +98,45 @@ function M.in_all_settings(fn, case)
       error(("%s on %s: %s"):format(given.dtype, given.device or before, message), 0)
     end
   end
+end
+
+local function without_batch(shape) return { -1, select(2, unpack(shape)) } end
+
+--- Compares a layer with several inputs in a setting: shapes, output and the gradients of the inputs.
+function M.merge(case, setting)
+  local layer, inputs, list, shapes = mgpu.layers[case.layer](M.arguments(case)), {}, {}, {}
+  for k, recipe in ipairs(case.inputs) do
+    inputs[k] = mgpu.variable(setting.tensor(recipe, case.input_shapes[k]))
+    shapes[k] = without_batch(case.input_shapes[k])
+  end
+  local y
+  local _, grads = mgpu.value_and_grad(function()
+    for k, v in ipairs(inputs) do list[k] = v:value() end
+    y = layer(list)
+    return (y * setting.tensor(case.upstream, y:shape())):sum()
+  end, inputs)()
+  check.equal(y:shape(), case.output_shape)
+  check.equal(layer:output_shape(shapes), without_batch(case.output_shape))
+  M.near(y, case.output, setting.tolerance)
+  for k, wanted in ipairs(case.input_gradients) do M.near(grads[k], wanted, setting.tolerance) end
+end
+
+--- Compares an Embedding in a setting: shapes, output and the gradient of the table, with that of its losses.
+function M.embedding(case, setting)
+  local layer = mgpu.layers.Embedding(case.args)
+  layer:ensure_built(without_batch(case.shape))
+  layer:set_weights { setting.tensor(case.weight, case.weight.shape) }
+  local ids, y = M.ids(case.shape, case.ids_salt, case.args.input_dim), nil
+  local _, grads = mgpu.value_and_grad(function()
+    y = layer(ids)
+    local sum = (y * setting.tensor(case.upstream, y:shape())):sum()
+    for _, loss in ipairs(layer:losses()) do sum = sum + loss end
+    return sum
+  end, layer.weights)()
+  check.equal(y:shape(), case.output_shape)
+  check.equal(layer:output_shape(without_batch(case.shape)), without_batch(case.output_shape))
+  M.near(y, case.output, setting.tolerance)
+  M.near(grads[1], case.weight_gradient, setting.tolerance)
 end
 
 --- Makes one test of each case.

@@ -36,8 +36,8 @@ CASES += [("Dot", shapes, {"axes": axes, "normalize": normalize}) for normalize 
               ([(2, 3, 2, 4), (2, 4, 5)], [3, 1])]]
 
 
-def _case(name, shapes, args):
-    """Input k has the salt INPUT_SALT + k."""
+def merge_case(name, shapes, args):
+    """One call of a layer with several inputs; input k has the salt INPUT_SALT + k."""
     layer = getattr(L, name)(**args)
     sources = [hashed.recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
     inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
@@ -55,7 +55,8 @@ def _case(name, shapes, args):
             "input_gradients": [g.numpy() for g in gradients]}
 
 
-def _embedding_case(shape, rows, columns, regularizer=None):
+def embedding_case(shape, rows, columns, regularizer=None):
+    """One look-up of ids of a shape in a table, with its gradient."""
     layer = L.Embedding(rows, columns, embeddings_regularizer=regularizer)
     layer.build(shape)
     recipe = _weight_recipe(0, layer.weights[0])
@@ -78,8 +79,8 @@ def merge_layers():
     """The set `merge_layers`."""
     compute_in("float64")
     embeddings = [((5,), 4, 3), ((2, 3), 6, 4), ((2, 3, 2), 3, 2), ((3, 4), 5, 1), ((2, 4), 5, 3, L1)]
-    return {"cases": [_case(*row) for row in CASES],
-            "embeddings": [_embedding_case(*row) for row in embeddings]}
+    return {"cases": [merge_case(*row) for row in CASES],
+            "embeddings": [embedding_case(*row) for row in embeddings]}
 
 
 SETS = {"merge_layers": (merge_layers, """

@@ -1,15 +1,11 @@
 """Golden set of further layers in float64: convolutions of all kinds, merges, normalisation."""
 
-import keras
-import numpy as np
-import tensorflow as tf
 import torch
 
 import hashed
-from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case, _weight_recipe
+from layer_cases import INPUT_SALT, UPSTREAM_SALT, _case
+from merge_cases import embedding_case, merge_case
 from nets import compute_in
-
-L = keras.layers
 
 CONVOLUTIONS = [
     ("Conv1D", (2, 8, 3), {"filters": 4, "kernel_size": 3}),
@@ -85,37 +81,6 @@ MERGES += [("Subtract", [(3, 4), (3, 4)], {}), ("Subtract", [(2, 3, 4), (2, 3, 1
            ("Dot", [(2, 3, 4), (2, 5, 4)], {"axes": -1, "normalize": True})]
 
 
-def _merge_case(name, shapes, args):
-    """A layer with several inputs; input k has the salt INPUT_SALT + k."""
-    layer = getattr(L, name)(**args)
-    sources = [hashed.recipe(INPUT_SALT + k, 2.0) for k in range(len(shapes))]
-    inputs = [tf.constant(hashed.of_recipe(s, shape)) for s, shape in zip(sources, shapes)]
-    upstream = hashed.recipe(UPSTREAM_SALT)
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        y = layer(inputs)
-        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
-    gradients = tape.gradient(scalar, inputs)
-    return {"layer": name, "args": args, "input_shapes": [list(s) for s in shapes],
-            "inputs": sources, "upstream": upstream, "output_shape": list(y.shape), "output": y,
-            "input_gradients": [g.numpy() for g in gradients]}
-
-
-def _embedding_case(shape):
-    layer = L.Embedding(6, 3)
-    layer.build(shape)
-    recipe = _weight_recipe(0, layer.weights[0])
-    layer.weights[0].assign(hashed.of_recipe(recipe, recipe["shape"]))
-    ids = hashed.labels(int(np.prod(shape)), INPUT_SALT, 6).reshape(shape)
-    upstream = hashed.recipe(UPSTREAM_SALT)
-    with tf.GradientTape() as tape:
-        y = layer(tf.constant(ids))
-        scalar = tf.reduce_sum(y * hashed.of_recipe(upstream, tuple(y.shape)))
-    gradient = tape.gradient(scalar, layer.trainable_weights[0].value)
-    return {"shape": list(shape), "ids_salt": INPUT_SALT, "weight": recipe, "upstream": upstream,
-            "output": y, "weight_gradient": tf.convert_to_tensor(gradient)}
-
-
 def _bilinear_case(shape, size):
     """Computed by PyTorch, because TensorFlow interpolates in float32."""
     source, upstream = hashed.recipe(INPUT_SALT), hashed.recipe(UPSTREAM_SALT)
@@ -134,12 +99,11 @@ def more_layers():
     compute_in("float64")
     cases = [_case(*row) for row in CONVOLUTIONS + POOLS + MOVEMENT + NORMALISATION]
     cases += [_bilinear_case((1, 3, 4, 2), [2, 3]), _bilinear_case((2, 1, 5, 2), [3, 2])]
-    return {"cases": cases, "merges": [_merge_case(*row) for row in MERGES],
-            "embeddings": [_embedding_case((4,)), _embedding_case((2, 3))]}
+    return {"cases": cases, "merges": [merge_case(*row) for row in MERGES],
+            "embeddings": [embedding_case((4,), 6, 3), embedding_case((2, 3), 6, 3)]}
 
 
 SETS = {"more_layers": (more_layers, """
 cases[i]: as in layers.lua. merges[i]: a layer with several inputs; inputs[k] is the recipe of input k
-of input_shapes[k], input_gradients[k] its gradient. embeddings[i]: the ids labels(size, ids_salt, 6)
-of `shape`, looked up in a table of 6 rows and 3 columns by the recipe `weight`. Axes count as in
-Keras: from 0, with the batch.""")}
+of input_shapes[k], input_gradients[k] its gradient. embeddings[i]: as in
+merge_layers.lua. Axes count as in Keras: from 0, with the batch.""")}

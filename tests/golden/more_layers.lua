@@ -3,9 +3,8 @@
 -- scale = 1, offset = 0 } stands for numbers of hash.lua.
 --
 -- cases[i]: as in layers.lua. merges[i]: a layer with several inputs; inputs[k] is the recipe of
--- input k of input_shapes[k], input_gradients[k] its gradient. embeddings[i]: the ids labels(size,
--- ids_salt, 6) of `shape`, looked up in a table of 6 rows and 3 columns by the recipe `weight`.
--- Axes count as in Keras: from 0, with the batch.
+-- input k of input_shapes[k], input_gradients[k] its gradient. embeddings[i]: as in
+-- merge_layers.lua. Axes count as in Keras: from 0, with the batch.
 return {
   cases = {
     { layer = "Conv1D", args = { filters = 4, kernel_size = 3 }, input_shape = { 2, 8, 3 }, input = { salt = 10 },
@@ -253,9 +252,11 @@ return {
       output_shape = { 2, 3, 5 } },
   },
   embeddings = {
-    { shape = { 4 }, ids_salt = 10, weight = { name = "embeddings", shape = { 6, 3 }, salt = 30, scale = 0.5 },
-      upstream = { salt = 20 } },
-    { shape = { 2, 3 }, ids_salt = 10, weight = { name = "embeddings", shape = { 6, 3 }, salt = 30, scale = 0.5 },
-      upstream = { salt = 20 } },
+    { args = { input_dim = 6, output_dim = 3 }, shape = { 4 }, ids_salt = 10,
+      weight = { name = "embeddings", shape = { 6, 3 }, salt = 30, scale = 0.5 }, upstream = { salt = 20 },
+      output_shape = { 4, 3 } },
+    { args = { input_dim = 6, output_dim = 3 }, shape = { 2, 3 }, ids_salt = 10,
+      weight = { name = "embeddings", shape = { 6, 3 }, salt = 30, scale = 0.5 }, upstream = { salt = 20 },
+      output_shape = { 2, 3, 3 } },
   },
 }

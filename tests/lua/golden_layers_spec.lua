@@ -56,43 +56,13 @@ local function compare(case, setting)
   for k, wanted in ipairs(case.after or {}) do near(moving[k], wanted, setting.tolerance) end
 end
 
-local function compare_merge(case, setting)
-  local layer, inputs, list = mgpu.layers[case.layer](comparing.arguments(case)), {}, {}
-  for k, recipe in ipairs(case.inputs) do
-    inputs[k] = mgpu.variable(setting.tensor(recipe, case.input_shapes[k]))
-  end
-  local y
-  local _, grads = mgpu.value_and_grad(function()
-    for k, v in ipairs(inputs) do list[k] = v:value() end
-    y = layer(list)
-    return (y * setting.tensor(case.upstream, y:shape())):sum()
-  end, inputs)()
-  check.equal(y:shape(), case.output_shape)
-  near(y, case.output, setting.tolerance)
-  for k, wanted in ipairs(case.input_gradients) do near(grads[k], wanted, setting.tolerance) end
-end
-
-local function compare_embedding(case, setting)
-  local layer = mgpu.layers.Embedding { 6, 3 }
-  layer:ensure_built { -1, select(2, unpack(case.shape)) }
-  layer:set_weights { setting.tensor(case.weight, case.weight.shape) }
-  local ids = comparing.ids(case.shape, case.ids_salt, 6)
-  local y
-  local _, grads = mgpu.value_and_grad(function()
-    y = layer(ids)
-    return (y * setting.tensor(case.upstream, y:shape())):sum()
-  end, layer.weights)()
-  near(y, case.output, setting.tolerance)
-  near(grads[1], case.weight_gradient, setting.tolerance)
-end
-
 local tests_of = comparing.tests_of
 tests_of("case", load_golden("layers").cases, compare)
 local more = load_golden "more_layers"
 tests_of("further case", more.cases, compare)
 tests_of("convolution family", load_golden("conv_layers").cases, compare)
-tests_of("merge", more.merges, compare_merge)
-tests_of("embedding", more.embeddings, compare_embedding)
+tests_of("merge", more.merges, comparing.merge)
+tests_of("embedding", more.embeddings, comparing.embedding)
 
 -- ---- activations --------------------------------------------------------------------------------
 

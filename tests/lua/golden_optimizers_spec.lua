@@ -4,29 +4,18 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local golden = load_golden "optimizers"
-local hash = require "golden.hash"
 
 local test = check.test
 local optimizers = mgpu.optimizers
-
-local function described(case)
-  local parts = {}
-  for key, value in pairs(case.args) do
-    parts[#parts + 1] = key .. " = " .. (type(value) == "table" and value.class_name or tostring(value))
-  end
-  table.sort(parts)
-  return ("%s {%s}"):format(case.optimizer, table.concat(parts, ", "))
-end
 
 -- The tensors of the set's shapes by the recipes salt, salt + 1 ...
 local function tensors(salt, scale, dtype)
   local list = {}
   for k, shape in ipairs(golden.shapes) do
-    local count = 1
-    for _, size in ipairs(shape) do count = count * size end
-    list[k] = mgpu.tensor(hash.array(count, salt + k - 1, scale), { dtype = dtype }):reshape(shape)
+    list[k] = comparing.array(shape, dtype, salt + k - 1, scale)
   end
   return list
 end
@@ -65,7 +54,7 @@ local function optimized(case, dtype, step_of)
 end
 
 for i, case in ipairs(golden.cases) do
-  local name = ("optimizer %d, %s, "):format(i, described(case))
+  local name = ("optimizer %d, %s, "):format(i, comparing.described(case.optimizer, case.args))
   test(name .. "takes Keras's steps", function()
     local final, finalized = optimized(case, "float64")
     check.near(final, case.final, 1e-12)

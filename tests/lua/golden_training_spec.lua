@@ -4,6 +4,7 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local hash = require "golden.hash"
 
@@ -12,9 +13,8 @@ local L = mgpu.layers
 
 -- ---- networks -----------------------------------------------------------------------------------
 
-local function tensor(n, recipe, shape, dtype)
-  local values = hash.array(n, recipe.salt, recipe.scale, recipe.offset)
-  return mgpu.tensor(values, { dtype = dtype }):reshape(shape)
+local function tensor(recipe, shape, dtype)
+  return comparing.array(shape, dtype, recipe.salt, recipe.scale, recipe.offset)
 end
 
 local count = check.count
@@ -22,7 +22,7 @@ local count = check.count
 local function set_weights(model, golden)
   local weights = {}
   for k, recipe in ipairs(golden.weights) do
-    weights[k] = recipe.salt and tensor(count(recipe.shape), recipe, recipe.shape, golden.dtype)
+    weights[k] = recipe.salt and tensor(recipe, recipe.shape, golden.dtype)
       or mgpu.full(recipe.shape, recipe.default, { dtype = golden.dtype })
   end
   model:set_weights(weights)
@@ -34,7 +34,7 @@ local function batch(golden, s)
   local recipe = { salt = golden.images.salt + s, scale = golden.images.scale,
     offset = golden.images.offset }
   local ids = hash.labels(golden.batch, golden.labels.salt + s, golden.classes)
-  return tensor(count(shape), recipe, shape, golden.dtype),
+  return tensor(recipe, shape, golden.dtype),
     mgpu.to_categorical(mgpu.tensor(ids, { dtype = "int32" }), golden.classes)
 end
 
@@ -105,13 +105,6 @@ end)
 
 -- ---- losses and metrics -------------------------------------------------------------------------
 
-local function described(case, name)
-  local parts = {}
-  for key, value in pairs(case.args) do parts[#parts + 1] = key .. " = " .. tostring(value) end
-  table.sort(parts)
-  return ("%s {%s}"):format(name, table.concat(parts, ", "))
-end
-
 local golden_losses = load_golden "losses"
 
 local function shaped(values, shape, dtype)
@@ -158,7 +151,8 @@ local function check_loss(case, dtype, tolerance)
 end
 
 for i, case in ipairs(golden_losses.losses) do
-  test(("loss %d, %s, has Keras's values and gradients"):format(i, described(case, case.loss)), function()
+  local name = comparing.described(case.loss, case.args)
+  test(("loss %d, %s, has Keras's values and gradients"):format(i, name), function()
     check_loss(case, "float64", 1e-12)
     if #mgpu.devices "cpu" == 0 or is_clipped(case) then return end
     mgpu.with_device("cpu:0", function() check_loss(case, "float32", 1e-5) end)

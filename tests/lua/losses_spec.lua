@@ -272,21 +272,17 @@ end)
 
 -- ---- Keras's reductions of values with several axes ---------------------------------------------
 
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local hash = require "golden.hash"
 local golden = load_golden "loss_reductions"
 
 local TARGETS = { ids = { 5, { 4, 3 } }, ids_from_minus_1 = { 5, { 4, 3 } }, ids_of_axis_1 = { 3, { 4, 5 } } }
 
-local function hashed(shape, salt, scale, offset, dtype)
-  local count = 1
-  for _, n in ipairs(shape) do count = count * n end
-  return mgpu.tensor(hash.array(count, salt, scale, offset), { dtype = dtype }):reshape(shape)
-end
-
 local function inputs(case, dtype)
   local shape, kind = golden.shape, TARGETS[case.truth]
-  local p = case.prediction == "raw" and hashed(shape, 61, 0.45, 0.5, dtype) or hashed(shape, 60, 4, 0, dtype)
+  local p = case.prediction == "raw" and comparing.array(shape, dtype, 61, 0.45, 0.5)
+    or comparing.array(shape, dtype, 60, 4)
   if case.prediction == "tiny" then p = p * 1e-8 end
   if kind then
     local ids = int(hash.labels(kind[2][1] * kind[2][2], 64, kind[1])):reshape(kind[2])
@@ -294,14 +290,14 @@ local function inputs(case, dtype)
   elseif case.truth == "bits" then
     return mgpu.tensor(hash.labels(60, 63, 2), { dtype = dtype }):reshape(shape), p
   end
-  local soft = hashed(shape, 62, 0.5, 0.5, dtype)
+  local soft = comparing.array(shape, dtype, 62, 0.5, 0.5)
   return case.truth == "shares" and soft / mgpu.sum(soft, { axis = 2, keepdims = true }) or soft, p
 end
 
 local function check_reductions(case, dtype, tolerance)
   local y, p = inputs(case, dtype)
-  local weights = { plain = false, rows = hashed({ 4 }, 65, 1, 1, dtype),
-    every = hashed(case.values_shape, 66, 1, 1, dtype) }
+  local weights = { plain = false, rows = comparing.array({ 4 }, dtype, 65, 1, 1),
+    every = comparing.array(case.values_shape, dtype, 66, 1, 1) }
   local options = {}
   for key, value in pairs(case.args) do options[key] = value end
   if options.axis == 1 then options.axis = 2 end -- Keras counts axes from 0, mgpu from 1

@@ -7,50 +7,12 @@ local mgpu = require "mgpu"
 local load_golden = require "golden.load"
 local comparing = require "golden.comparing"
 
-local near, test = comparing.near, check.test
+local test = check.test
 local L = mgpu.layers
 
-local function without_batch(shape) return { -1, select(2, unpack(shape)) } end
-
-local function compare(case, setting)
-  local layer, inputs, list = L[case.layer](comparing.arguments(case)), {}, {}
-  for k, recipe in ipairs(case.inputs) do
-    inputs[k] = mgpu.variable(setting.tensor(recipe, case.input_shapes[k]))
-  end
-  local y
-  local _, grads = mgpu.value_and_grad(function()
-    for k, v in ipairs(inputs) do list[k] = v:value() end
-    y = layer(list)
-    return (y * setting.tensor(case.upstream, y:shape())):sum()
-  end, inputs)()
-  check.equal(y:shape(), case.output_shape)
-  local shapes = {}
-  for k, shape in ipairs(case.input_shapes) do shapes[k] = without_batch(shape) end
-  check.equal(layer:output_shape(shapes), without_batch(case.output_shape))
-  near(y, case.output, setting.tolerance)
-  for k, wanted in ipairs(case.input_gradients) do near(grads[k], wanted, setting.tolerance) end
-end
-
-local function compare_embedding(case, setting)
-  local layer = L.Embedding(case.args)
-  layer:ensure_built(without_batch(case.shape))
-  layer:set_weights { setting.tensor(case.weight, case.weight.shape) }
-  local ids, y = comparing.ids(case.shape, case.ids_salt, case.args.input_dim), nil
-  local _, grads = mgpu.value_and_grad(function()
-    y = layer(ids)
-    local sum = (y * setting.tensor(case.upstream, y:shape())):sum()
-    for _, loss in ipairs(layer:losses()) do sum = sum + loss end
-    return sum
-  end, layer.weights)()
-  check.equal(y:shape(), case.output_shape)
-  check.equal(layer:output_shape(without_batch(case.shape)), without_batch(case.output_shape))
-  near(y, case.output, setting.tolerance)
-  near(grads[1], case.weight_gradient, setting.tolerance)
-end
-
 local golden = load_golden "merge_layers"
-comparing.tests_of("case", golden.cases, compare)
-comparing.tests_of("embedding", golden.embeddings, compare_embedding)
+comparing.tests_of("case", golden.cases, comparing.merge)
+comparing.tests_of("embedding", golden.embeddings, comparing.embedding)
 
 -- ---- errors -------------------------------------------------------------------------------------
 

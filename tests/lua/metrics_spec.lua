@@ -82,6 +82,7 @@ end)
 
 -- ---- Keras's numbers ----------------------------------------------------------------------------
 
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local hash = require "golden.hash"
 local golden = load_golden "metrics"
@@ -137,13 +138,7 @@ local function same_everywhere(case, class)
 end
 
 local function described(case)
-  local parts = {}
-  for key, value in pairs(case.args) do
-    value = type(value) == "table" and "{" .. table.concat(value, ", ") .. "}" or tostring(value)
-    parts[#parts + 1] = key .. " = " .. value
-  end
-  table.sort(parts)
-  return ("%s {%s}, %s"):format(case.metric, table.concat(parts, ", "), case.kind)
+  return comparing.described(case.metric, case.args) .. ", " .. case.kind
 end
 
 for i, case in ipairs(golden.cases) do

@@ -4,6 +4,7 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local in_float64 = require "float64"
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local hash = require "golden.hash"
 
@@ -25,11 +26,7 @@ local function two(given)
   return mgpu.Model { inputs = { a, b }, outputs = { price, kind }, name = "two" }
 end
 
-local function numbers(shape, ...)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return mgpu.tensor(hash.array(n, ...), { dtype = mgpu.ones { 1 }:dtype() }):reshape(shape)
-end
+local function numbers(shape, ...) return comparing.array(shape, mgpu.ones { 1 }:dtype(), ...) end
 
 local function data(rows, step)
   local ids = hash.labels(rows, 100 + step, 3)

@@ -4,6 +4,7 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
+local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local golden = load_golden "schedules"
 
@@ -12,18 +13,8 @@ local optimizers, schedules = mgpu.optimizers, mgpu.schedules
 
 -- ---- alone --------------------------------------------------------------------------------------
 
-local function described(case)
-  local parts = {}
-  for key, value in pairs(case.args) do
-    parts[#parts + 1] = key .. " = " .. (type(value) == "table" and table.concat(value, " ")
-      or tostring(value))
-  end
-  table.sort(parts)
-  return ("%s {%s}"):format(case.schedule, table.concat(parts, ", "))
-end
-
 for i, case in ipairs(golden.cases) do
-  test(("schedule %d, %s, has Keras's rates"):format(i, described(case)), function()
+  test(("schedule %d, %s, has Keras's rates"):format(i, comparing.described(case.schedule, case.args)), function()
     local schedule = schedules[case.schedule](case.args)
     local jitted = mgpu.jit(function(step) return schedule(step) end)
     for k, rate in ipairs(case.rates) do
