@@ -3,6 +3,7 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local points = require "fixtures".points
 
 local test = check.test
 local L = mgpu.layers
@@ -17,16 +18,6 @@ local function classifier(options)
   options.metrics = { "accuracy" }
   model:compile(options)
   return model
-end
-
-local function points(n)
-  local x, y = {}, {}
-  for i = 1, n do
-    local class = i % 3
-    x[i] = { class + i % 4 / 10, (class == 1 and 1 or 0) + i % 5 / 10 }
-    y[i] = class
-  end
-  return mgpu.tensor(x), mgpu.tensor(y, { dtype = "int32" })
 end
 
 local THREE = { "ref:0", "ref:1", "ref:2" }

@@ -6,8 +6,8 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
-local shared = require "tests.lua.line"
-local line, linear = shared.line, shared.linear
+local fixtures = require "fixtures"
+local line, linear = fixtures.line, fixtures.linear
 
 local quiet = { verbose = 0 }
 

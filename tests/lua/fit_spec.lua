@@ -8,19 +8,8 @@ local L = mgpu.layers
 
 local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
 
-local shared = require "tests.lua.line"
-local line, linear = shared.line, shared.linear
-
--- Points of three classes in the plane.
-local function classes(n)
-  local x, y = {}, {}
-  for i = 1, n do
-    local class = i % 3
-    x[i] = { class + i % 4 / 10, (class == 1 and 1 or 0) + i % 5 / 10 }
-    y[i] = class
-  end
-  return mgpu.tensor(x), int(y)
-end
+local fixtures = require "fixtures"
+local line, linear, points = fixtures.line, fixtures.linear, fixtures.points
 
 local function classifier(loss, options)
   mgpu.seed(1)
@@ -62,13 +51,13 @@ test("fit learns a line", function()
 end)
 
 test("fit learns classes from class ids", function()
-  local model, x, y = classifier(), classes(90)
+  local model, x, y = classifier(), points(90)
   local h = model:fit(x, y, with { epochs = 40, batch_size = 10 })
   check.truthy(h.history.accuracy[40] > 0.95, "accuracy " .. h.history.accuracy[40])
 end)
 
 test("class ids and one-hot targets train alike", function()
-  local x, y = classes(30)
+  local x, y = points(30)
   local a, b = classifier(), classifier "categorical_crossentropy"
   local ha = a:fit(x, y, with { epochs = 3 })
   local hb = b:fit(x, mgpu.to_categorical(y, 3), with { epochs = 3 })
@@ -131,7 +120,7 @@ end)
 
 test("the same seed gives the same numbers, another seed different ones", function()
   local function run(seed)
-    local model, x, y = classifier(), classes(60)
+    local model, x, y = classifier(), points(60)
     mgpu.seed(seed)
     return model:fit(x, y, with { epochs = 2, batch_size = 7 }).history.loss
   end
@@ -140,7 +129,7 @@ test("the same seed gives the same numbers, another seed different ones", functi
 end)
 
 test("two fits of one epoch give the numbers of one fit of two epochs", function()
-  local x, y = classes(60)
+  local x, y = points(60)
   local a, b = classifier(), classifier()
   local ha = a:fit(x, y, with { epochs = 2, batch_size = 7 })
   b:fit(x, y, with { epochs = 1, batch_size = 7 })
@@ -150,7 +139,7 @@ test("two fits of one epoch give the numbers of one fit of two epochs", function
 end)
 
 test("fit gives the weights of a custom training loop", function()
-  local x, y = classes(20)
+  local x, y = points(20)
   local a, b = classifier(), classifier()
   a:fit(x, y, with { batch_size = 20, epochs = 3, shuffle = false })
   local opt, loss_of = b.optimizer, mgpu.losses.sparse_categorical_crossentropy
@@ -168,8 +157,8 @@ end)
 -- ---- validation ---------------------------------------------------------------------------------
 
 test("validation gives the numbers of evaluate, to the bit", function()
-  local model, x, y = classifier(), classes(60)
-  local vx, vy = classes(23)
+  local model, x, y = classifier(), points(60)
+  local vx, vy = points(23)
   local h = model:fit(x, y, with { epochs = 2, batch_size = 8, validation_data = { vx, vy } })
   local r = model:evaluate(vx, vy, with { batch_size = 8 })
   check.equal(h.history.val_loss[2], r.loss)
@@ -178,7 +167,7 @@ test("validation gives the numbers of evaluate, to the bit", function()
 end)
 
 test("validation_split takes the last rows, before shuffling", function()
-  local model, x, y = classifier(), classes(40)
+  local model, x, y = classifier(), points(40)
   local h = model:fit(x, y, with { epochs = 1, validation_split = 0.25, batch_size = 10 })
   local r = model:evaluate(x:slice { { 31, 40 }, {} }, y:slice { { 31, 40 } },
     with { batch_size = 10 })
@@ -187,7 +176,7 @@ test("validation_split takes the last rows, before shuffling", function()
 end)
 
 test("an evaluation in a callback does not change the epoch's means", function()
-  local x, y = classes(40)
+  local x, y = points(40)
   local function run(callbacks)
     return classifier():fit(x, y, with { batch_size = 8, callbacks = callbacks }).history.loss[1]
   end
@@ -223,7 +212,7 @@ test("sample weights multiply the losses of the rows", function()
 end)
 
 test("class weights multiply the losses of the rows of a class, counted from 0", function()
-  local x, y = classes(9)
+  local x, y = points(9)
   local a, b = classifier(), classifier()
   local weights = {}
   for i = 1, 9 do weights[i] = i % 3 == 2 and 5 or 1 end
@@ -237,7 +226,7 @@ test("class weights multiply the losses of the rows of a class, counted from 0",
 end)
 
 test("a frozen layer keeps its weights from the next fit on", function()
-  local model, x, y = classifier(), classes(20)
+  local model, x, y = classifier(), points(20)
   model:fit(x, y, quiet)
   local before = model:get_weights()[1]:totable()
   model.layers[1].trainable = false
@@ -249,7 +238,7 @@ test("a frozen layer keeps its weights from the next fit on", function()
 end)
 
 test("replacing a layer of a compiled model takes effect", function()
-  local model, x, y = classifier(), classes(20)
+  local model, x, y = classifier(), points(20)
   model:fit(x, y, quiet)
   local before = model:predict(x)
   model:pop()
@@ -272,14 +261,14 @@ test("verbose 0 prints nothing", function()
 end)
 
 test("verbose 1 without a terminal prints plain lines", function()
-  local model, x, y = classifier(), classes(20)
+  local model, x, y = classifier(), points(20)
   local text = output_of(function() model:fit(x, y, { batch_size = 8, epochs = 2 }) end)
   check.matches(text, "^Epoch 1/2\n3/3 %d+s %d+[mu]?s/step %- accuracy: 0%.%d%d%d%d %- loss: ")
   check.falsy(text:find "[\27\r]", "a control character")
 end)
 
 test("verbose 2 prints one line an epoch", function()
-  local model, x, y = classifier(), classes(20)
+  local model, x, y = classifier(), points(20)
   local text = output_of(function()
     model:fit(x, y, { batch_size = 8, verbose = 2, validation_data = { x, y } })
   end)
@@ -288,7 +277,7 @@ test("verbose 2 prints one line an epoch", function()
 end)
 
 test("style keras2 prints the lines of Keras 2", function()
-  local model, x, y = classifier(), classes(20)
+  local model, x, y = classifier(), points(20)
   local text = output_of(function()
     model:fit(x, y, { verbose = 2, style = "keras2", validation_data = { x, y } })
   end)
@@ -365,7 +354,7 @@ end)
 -- ---- one batch ----------------------------------------------------------------------------------
 
 test("train_on_batch gives the numbers of one step of fit", function()
-  local x, y = classes(12)
+  local x, y = points(12)
   local a, b = classifier(), classifier()
   local h = a:fit(x, y, with { shuffle = false, batch_size = 12 })
   local r = b:train_on_batch(x, y)

@@ -3,7 +3,7 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-local in_float64 = require "float64"
+local in_float64 = require "fixtures".in_float64
 
 local test = check.test
 local L = mgpu.layers

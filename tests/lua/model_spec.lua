@@ -3,7 +3,7 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
-local in_float64 = require "float64"
+local in_float64 = require "fixtures".in_float64
 local comparing = require "golden.comparing"
 local load_golden = require "golden.load"
 local hash = require "golden.hash"

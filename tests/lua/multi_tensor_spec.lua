@@ -4,6 +4,7 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
+local each_device = require "fixtures".each_device
 
 local test = check.test
 local ops = core.ops
@@ -12,16 +13,6 @@ local ops = core.ops
 -- than 20,000.
 local SHAPES = { { 1 }, { 3 }, { 0, 4 }, { 17 }, { 1000 }, { 257, 259 }, {}, { 310, 1000 }, { 20001 } }
 local RULES = { "SGD", "Adam", "RMSprop" }
-
-local function each_device(fn)
-  local before = core.default_device()
-  for _, device in ipairs({ "ref:0", before ~= "ref:0" and before or nil }) do
-    core.default_device(device)
-    local ok, message = pcall(fn, device)
-    core.default_device(before)
-    if not ok then error(device .. ": " .. tostring(message), 0) end
-  end
-end
 
 -- Runs a step after a collection: a step writes in place only memory to which there is no other reference,
 -- and a tensor that Lua has not collected yet counts as one.

@@ -2,8 +2,8 @@
 -- along which numbers are shared, and the influence of the seed.
 
 local check = require "check"
-local core = require "mgpu.core"
 local mgpu = require "mgpu"
+local each_device = require "fixtures".each_device
 
 local test = check.test
 local L = mgpu.layers
@@ -18,16 +18,6 @@ local function spread(p, n) return 5 * math.sqrt(p * (1 - p) / n) end
 local function is_close(actual, expected, allowed, what)
   check.truthy(math.abs(actual - expected) <= allowed,
     ("%s: %g, expected %g within %g:"):format(what, actual, expected, allowed))
-end
-
-local function each_device(fn)
-  local before = core.default_device()
-  for _, device in ipairs { before, "ref:0" } do
-    core.default_device(device)
-    local ok, message = pcall(fn)
-    core.default_device(before)
-    if not ok then error(device .. ": " .. message, 0) end
-  end
 end
 
 -- ---- Dropout ------------------------------------------------------------------------------------

@@ -3,22 +3,11 @@
 
 local check = require "check"
 local mgpu = require "mgpu"
+local points = require "fixtures".points
 
 local test = check.test
 local L = mgpu.layers
 
-local function int(values) return mgpu.tensor(values, { dtype = "int32" }) end
-
--- n points of three classes in the plane.
-local function points(n)
-  local x, y = {}, {}
-  for i = 1, n do
-    local class = i % 3
-    x[i] = { class + i % 4 / 10, (class == 1 and 1 or 0) + i % 5 / 10 }
-    y[i] = class
-  end
-  return mgpu.tensor(x), int(y)
-end
 
 -- A small classifier; the names and the seed determine its initial weights.
 local function network(options, more)

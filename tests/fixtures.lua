@@ -1,0 +1,59 @@
+-- Fixtures that several specs share: small data sets, a model, and settings that are restored after use.
+
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local M = {}
+
+--- n points x of {n, 2} and the targets y = 2 x1 - x2 + 1 of {n, 1}.
+function M.line(n)
+  local x, y = {}, {}
+  for i = 1, n do
+    local a, b = i % 5 / 5, i % 7 / 7
+    x[i], y[i] = { a, b }, { 2 * a - b + 1 }
+  end
+  return mgpu.tensor(x), mgpu.tensor(y)
+end
+
+--- A compiled model of one Dense layer, which can fit the line exactly. `options` go to compile.
+function M.linear(options)
+  mgpu.seed(1)
+  local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1, kernel_initializer = "zeros" } }
+  options = options or {}
+  options.optimizer = options.optimizer or mgpu.optimizers.SGD { learning_rate = 0.1 }
+  options.loss = options.loss or "mse"
+  model:compile(options)
+  return model
+end
+
+--- n points of three classes in the plane, and their class ids from 0 (int32).
+function M.points(n)
+  local x, y = {}, {}
+  for i = 1, n do
+    local class = i % 3
+    x[i] = { class + i % 4 / 10, (class == 1 and 1 or 0) + i % 5 / 10 }
+    y[i] = class
+  end
+  return mgpu.tensor(x), mgpu.tensor(y, { dtype = "int32" })
+end
+
+--- Calls fn with float64 as the dtype of new tensors and weights.
+function M.in_float64(fn)
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(fn)
+  mgpu.set_floatx "float32"
+  if not ok then error(message, 0) end
+end
+
+--- Calls fn(device) with ref:0 as the default device, then with the default device itself, if it is another.
+function M.each_device(fn)
+  local before = core.default_device()
+  for _, device in ipairs { "ref:0", before ~= "ref:0" and before or nil } do
+    core.default_device(device)
+    local ok, message = pcall(fn, device)
+    core.default_device(before)
+    if not ok then error(device .. ": " .. tostring(message), 0) end
+  end
+end
+
+return M
