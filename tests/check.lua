@@ -1,7 +1,7 @@
 -- The test library of the Lua tests: tests, comparisons, skips, leak checks, and the verdict of a file.
 --
 -- A test file runs in a process of its own:
---     build/mgpulua tests/check.lua tests/lua/tensors_spec.lua [--part K/N] [part of a test's name]...
+--     build/mgpulua tests/check.lua tests/lua/tensor/tensors_spec.lua [--part K/N] [part of a test's name]...
 -- (--part K/N: the K-th of the file's tests and every N-th after it). It looks like this:
 --     local check = require "check"
 --     local test = check.test

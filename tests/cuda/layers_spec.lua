@@ -1,3 +1,3 @@
 -- Layers and activations on a cuda device, compared with Keras's golden values.
 require "tests.cuda.device"
-dofile "tests/lua/golden_layers_spec.lua"
+dofile "tests/lua/nn/golden_layers_spec.lua"

@@ -1,4 +1,4 @@
 -- Mixed precision and loss scaling on a cuda device: the tests of the other devices.
 require "tests.cuda.device"
-dofile "tests/lua/mixed_precision_spec.lua"
-dofile "tests/lua/loss_scale_spec.lua"
+dofile "tests/lua/nn/mixed_precision_spec.lua"
+dofile "tests/lua/train/loss_scale_spec.lua"

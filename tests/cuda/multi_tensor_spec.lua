@@ -1,3 +1,3 @@
 -- Multi-tensor updates (all variables in one launch) and in-place results, on a cuda device.
 require "tests.cuda.device"
-dofile "tests/lua/multi_tensor_spec.lua"
+dofile "tests/lua/jit/multi_tensor_spec.lua"

@@ -1,3 +1,3 @@
 -- The golden values of optimizers on a cuda device.
 require "tests.cuda.device"
-dofile "tests/lua/golden_optimizers_spec.lua"
+dofile "tests/lua/train/golden_optimizers_spec.lua"

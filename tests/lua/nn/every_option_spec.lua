@@ -132,5 +132,5 @@ test("an option error names the line of the user's call", function()
     return mgpu.layers.Conv2D { 3, 3, activaton = "relu" }
   end)
   check.equal(ok, false)
-  check.matches(message, '^tests/lua/every_option_spec%.lua:%d+: Conv2D: unknown option "activaton"')
+  check.matches(message, '^tests/lua/nn/every_option_spec%.lua:%d+: Conv2D: unknown option "activaton"')
 end)

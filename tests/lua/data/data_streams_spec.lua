@@ -362,7 +362,7 @@ test("wrong arguments of the methods are errors at the user's line", function()
   local ds = count_to(6)
   local message = check.raises(function() ds:batch(0) end, "batch: expected a whole number of at least 1, got 0",
     "usage")
-  check.matches(message, "^tests/lua/data_streams_spec.lua:%d+: ")
+  check.matches(message, "^tests/lua/data/data_streams_spec.lua:%d+: ")
   check.raises(function() ds:batch(2.5) end, "got 2.5", "usage")
   check.raises(function() ds:batch() end, "got nil", "usage")
   check.raises(function() ds:batch(math.huge) end, "got inf", "usage")
