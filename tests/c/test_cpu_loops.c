@@ -56,6 +56,7 @@ static bool is_comparable(int op, int i) {
 /* Each op in float and in double, for lengths that leave a rest after the last vector. */
 static void elementwise_loops(void **state) {
     (void)state;
+    /* set 0, the baseline, is what the others are compared with */
     for (int t = 1; t < n_sets; t++)
         for (int op = 0; op < MG_N_ELEMENTWISE; op++) {
             float got[N], expected[N];
@@ -160,6 +161,7 @@ static void threaded_code_has_the_bits_of_loops(void **state) {
         for (int op = 0; op < MG_N_ELEMENTWISE; op++) {
             float got[N], expected[N];
             sets[t]->elementwise->f32[op](expected, a, b, c, N);
+            /* three operands: the form says which of them is the strip */
             if (n_operands[op] == 3) {
                 run_threaded(sets[t]->threaded, op, 0, a, b, c, got);
                 check_bits(got, expected, t, op, 0);

@@ -380,6 +380,7 @@ static mg_status fused_run_many(const mg_call *calls, int n) {
 #pragma omp parallel num_threads(team)
     {
         const int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
+        /* a contiguous range of tiles per thread, which may span several calls */
         const int64_t from = tiles * me / threads, to = tiles * (me + 1) / threads;
         char *scratch = (char *)calls[0].scratch + (size_t)me * bytes;
         int64_t before = 0;

@@ -74,6 +74,7 @@ static void multiply_block(const product *p, int64_t row, int64_t column, int64_
                 double tile[ROWS * MG_GEMM_MAX_COLUMNS] = {0};
                 double *y = p->y + (row + i) * p->y_row + column + j;
                 const int64_t high = smaller(ROWS, rows - i), wide = smaller(width, columns - j);
+                /* later terms are added to the sums of the earlier ones */
                 if (k > from) move_tile(tile, width, y, p->y_row, high, wide, false);
                 loops->multiply_strips(a + i * (last - k), b, last - k, tile);
                 move_tile(tile, width, y, p->y_row, high, wide, true);

@@ -57,7 +57,7 @@ static void prepare_walk(walk *w) {
     while (w->rank < 2) insert_axis(w, 0);
     const int last = w->rank - 1;
     if (w->rank == 2 && w->n[0] == 1)
-        for (int64_t pieces = 64; pieces > 1; pieces /= 2) {
+        for (int64_t pieces = 64; pieces > 1; pieces /= 2) { /* the most that divide it */
             if (w->n[1] < MG_SERIAL_BELOW || w->n[1] % pieces) continue;
             w->n[0] = pieces, w->n[1] /= pieces;
             w->from[0] = w->from[1] * w->n[1], w->to[0] = w->to[1] * w->n[1];
@@ -168,7 +168,7 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
         for (int64_t unit = 0; unit < outer * cuts; unit++) {
             const int64_t first = unit % cuts * BLOCK;
             int64_t from = w.from_first + first * w.from[row], to = w.to_first + first * w.to[row];
-            int64_t rest = unit / cuts;
+            int64_t rest = unit / cuts; /* the outer axes' indices, innermost fastest */
             for (int i = row - 1; i >= 0; rest /= w.n[i--]) {
                 from += rest % w.n[i] * w.from[i];
                 to += rest % w.n[i] * w.to[i];

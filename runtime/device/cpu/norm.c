@@ -100,6 +100,8 @@ static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const
         f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
     }
     for (int j = 0; j < p.width; j++) {
+        /* sum is that of x - shift: the mean is off the shift by d, and the squares are around the
+         * shift, not the mean */
         const double d = sum[j] / rows;
         mean[j] = shift[j] + d;
         square[j] -= sum[j] * d;
@@ -187,6 +189,7 @@ static mg_status batch_norm_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
     const int64_t lanes = s.tiles * s.width, units = mg_channel_view_units(&s);
+    /* the factors of each lane, as several lanes of a row may belong to one channel */
     double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
     for (int64_t k = 0; k < lanes; k++) {
         const int64_t c = mg_channel_view_channel(&s, k / s.width, k % s.width);

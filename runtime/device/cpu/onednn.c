@@ -122,6 +122,7 @@ static dnnl_status_t run_beside(const mg_dnnl_call *c, void *const *addresses) {
 
 /* Whoever sets `taken` first may use the primitive's own memory objects. */
 mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan) {
+    /* the exchange returns whether another thread is running this primitive */
     if (atomic_exchange(&c->taken, true)) return mg_dnnl_check(run_beside(c, addresses), plan);
     const dnnl_status_t status = run_taken(c, addresses);
     atomic_store(&c->taken, false);

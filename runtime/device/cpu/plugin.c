@@ -77,7 +77,7 @@ static _Thread_local int share;
  * cores. */
 int mg_cpu_threads(void) {
     static int threads;
-    if (share) return share;
+    if (share) return share; /* a device among several: it may not take all cores */
     if (threads) return threads;
     const char *wanted = getenv("MGPU_THREADS");
     if (!wanted) wanted = getenv("OMP_NUM_THREADS");
@@ -115,6 +115,7 @@ static mg_status cpu_describe(int ordinal, mg_device_info *info) {
  * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
  * inherit the mask. Signals for faults in the code itself stay open. */
 static void hold_signals(sigset_t *before) {
+    /* a fault in the code must still end the process, with its message */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t held;
     sigfillset(&held);

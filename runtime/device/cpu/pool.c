@@ -106,6 +106,7 @@ static mg_status max_pool_grad_run(const mg_call *call) {
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     const mg_simd_pool *l = loops_of(plan);
     const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
+    /* a plane's rows are units of their own only where windows cannot overlap */
     const int64_t parts = p.pairs ? p.oh : 1, n = p.count * parts;
 #pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
     for (int64_t i = 0; i < n; i++) {

@@ -86,6 +86,7 @@ static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_
         for (mg_piece p = {0}; mg_channel_view_next(s, u, &p);)
             r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
     }
+    /* the units in order, whichever thread made them */
     for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
     for (int64_t u = 0; u < units; u++)
         for (int64_t j = 0; j < s->width; j++) {

@@ -29,6 +29,7 @@ static mg_status softmax_run_either(const mg_call *call, bool logarithm) {
     if (v.n == 0) return MG_OK;
 #pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW / 4)
     for (int64_t unit = 0; unit < v.outer * tiles; unit++) {
+        /* a unit is a tile of columns; along the last axis, one row */
         const int64_t first = unit % tiles * MG_TILE;
         const int64_t at = (unit / tiles * v.n * v.inner + first) * size;
         const void *src = (const char *)call->in[0] + at;

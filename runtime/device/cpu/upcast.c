@@ -103,7 +103,7 @@ static mg_status offer_to_kernel(state *s, const mg_kernel_plan *plan, const mg_
     s->kernel = kernel;
     const mg_status status = kernel->prepare ? kernel->prepare(&s->plan) : MG_OK;
     if (status != MG_UNSUPPORTED) return status;
-    mg_error_clear();
+    mg_error_clear(); /* the next kernel may do */
     drop_kernel(s);
     return status;
 }
@@ -186,6 +186,7 @@ static mg_status upcast_run(const mg_call *call) {
         if (i < n_in && copied)
             convert_port(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i], false);
     }
+    /* the kernel sees its own plan, the copies, and what is left of the scratch */
     mg_call inner = *call;
     inner.plan = &s->plan;
     inner.in = at;

@@ -61,6 +61,8 @@
         return result;                                                                             \
     }
 
+/* ---- reductions ---- */
+
 /* The larger of two numbers, or NaN if either is NaN: two selects, which compilers vectorise. */
 static inline REAL NAME(max2)(REAL a, REAL b) {
     const REAL larger = b > a ? b : a;
@@ -70,6 +72,7 @@ static inline REAL NAME(min2)(REAL a, REAL b) {
     const REAL smaller = b < a ? b : a;
     return b != b ? b : smaller;
 }
+/* Sums and extremes are kept in REAL. Any and all are 0 or 1, and have no branches. */
 FOLD(sum, REAL, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
 FOLD(prod, double, 1, s[j] * (((double)p * (double)q) * ((double)t * (double)u)), s[j] * (double)p)
 FOLD(max, REAL, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
@@ -80,7 +83,10 @@ FOLD(any, REAL, 0, (s[j] != 0) | (p != 0) | (q != 0) | (t != 0) | (u != 0), (s[j
 FOLD(all, REAL, 1, (s[j] != 0) & (p != 0) & (q != 0) & (t != 0) & (u != 0), (s[j] != 0) & (p != 0))
 #undef FOLD
 
-/* Adds d = x - shift to sum and d * d to square, lane by lane. */
+/* ---- batch norm ---- */
+
+/* Adds d = x - shift to sum and d * d to square, lane by lane. Four rows make one term of the sums,
+ * which shortens the chain of additions and the rounding error. */
 MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int width,
                                    const double *restrict shift, double *restrict sum,
                                    double *restrict square) {
@@ -154,6 +160,7 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
     }
 }
 
+/* Picks the loop for the width, as for the moments. */
 static void NAME(products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
                            const double *mean, double *sum, double *product) {
     if (width == MG_TILE)
@@ -180,6 +187,7 @@ MG_INLINE void NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, i
     }
 }
 
+/* The same for y. */
 static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
                             const double *mean, const double *scale, const double *beta) {
     if (width == MG_TILE)

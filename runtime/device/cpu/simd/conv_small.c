@@ -199,6 +199,7 @@ static void input_image(const mg_conv_small *s, const float *dy, const float *w,
             else
                 add_row(s, from, table, padded + (oy + ky) * s->wide, 2 * MG_LANES / LANES);
         }
+    /* the image without its padding; pixels that no window met are 0 */
     for (int64_t y = 0; y < s->h; y++)
         for (int64_t i = 0; i < s->w; i++) {
             const int64_t r = y + s->top, column = i + s->left;

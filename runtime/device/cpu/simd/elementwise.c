@@ -12,7 +12,9 @@
 /* The loops may overlap in memory only where `out` is one of the operands. */
 #define EACH _Pragma("omp simd") for (int i = 0; i < n; i++)
 
-/* ---- in float ---- */
+/* ---- in float ----
+ *
+ * Each line of elementwise.def becomes a loop name_f32, with the op's expression as its body. */
 
 #include "device/cpu/simd/elementwise_float.h"
 #define UNARY(name, rule, value, grad, doc)                                                        \
@@ -65,7 +67,7 @@
 #undef POW
 #undef ATAN2
 
-/* ---- in double ---- */
+/* ---- in double, likewise ---- */
 
 #include "ops/elementwise_double.h"
 #define UNARY(name, rule, value, grad, doc)                                                        \

@@ -48,6 +48,7 @@ MG_INLINE void NAME(add_block)(const REAL *restrict x, int64_t n, REAL shift, do
         s[0] += a, s[1] += b, s[2] += c, s[3] += d;
         q[0] += a * a, q[1] += b * b, q[2] += c * c, q[3] += d * d;
     }
+    /* numbers that do not fill four vectors */
     REAL rest = 0, rest_square = 0;
     for (; j < n; j++) {
         const REAL d = x[j] - shift;

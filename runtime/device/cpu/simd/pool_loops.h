@@ -12,7 +12,7 @@ enum { MAX_RUN = 64 }; /* channels of a window that are worked on at a time */
 #define KNOWN_WIDTHS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16)
 #endif
 
-/* The larger of two numbers, or NaN if either is NaN. */
+/* The larger of two numbers, or NaN if either is NaN: two selects, which vectorise. */
 static inline REAL NAME(larger)(REAL a, REAL b) {
     const REAL top = b > a ? b : a;
     return b != b ? b : top;
@@ -102,6 +102,7 @@ MG_INLINE void NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const
     for (int64_t o = 0; o < p->ow; o++) {
 #pragma omp simd
         for (int64_t c = 0; c < width; c++) {
+            /* `left` is the slope until a cell has taken it, so only the first maximum gets it */
             const REAL m = y[c], zero = 0;
             REAL left = dy[c];
             const int a = NAME(hits)(x[c], m), b = NAME(hits)(x[c + width], m);
@@ -116,6 +117,7 @@ MG_INLINE void NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const
         }
         x += 2 * width, dx += 2 * width, y += width, dy += width;
     }
+    /* an odd last column of the image belongs to no window */
     const size_t rest = (size_t)((p->w - 2 * p->ow) * width) * sizeof *dx;
     memset(dx, 0, rest);
     memset(dx + row, 0, rest);
@@ -152,7 +154,7 @@ MG_INLINE void NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restric
                                      const REAL *restrict y, const REAL *restrict dy,
                                      REAL *restrict dx, const span *rows, const span *columns,
                                      int64_t n) {
-    REAL left[MAX_RUN];
+    REAL left[MAX_RUN]; /* dy of each channel until the first maximum has taken it */
     memcpy(left, dy, (size_t)n * sizeof *left);
     for (int64_t i = rows->low; i < rows->high; i++)
         for (int64_t j = columns->low; j < columns->high; j++) {

@@ -3,8 +3,9 @@
 #include "device/cpu/simd/simd.h"
 #include <math.h>
 
-/* Ten rounds over 16 counters, which differ in their lowest words only. The compiler turns the
- * 64-bit products into vector multiplications. */
+/* Ten rounds of Philox over 16 counters side by side, which differ in their lowest words only. The
+ * compiler turns the 64-bit products into vector multiplications. Last, the words are put in the
+ * order of the blocks. */
 static void philox16(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,
                      uint32_t stream) {
     uint32_t c0[16], c1[16], c2[16], c3[16], k0 = seed, k1 = stream;
@@ -38,6 +39,7 @@ static inline double log_inside(double x) {
     const double e = (double)((int32_t)(shifted >> 32) >> 20);
     v.u = (shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;
     const double s = (v.d - 1) / (v.d + 1), z = s * s;
+    /* the series of atanh: s + s^3 / 3 + s^5 / 5 ... */
     double p = 1.0 / 23;
     p = p * z + 1.0 / 21, p = p * z + 1.0 / 19, p = p * z + 1.0 / 17, p = p * z + 1.0 / 15;
     p = p * z + 1.0 / 13, p = p * z + 1.0 / 11, p = p * z + 1.0 / 9, p = p * z + 1.0 / 7;
@@ -55,6 +57,7 @@ static void normal64(const uint32_t *words, float *out, double mean, double devi
         const uint32_t quarter = (words[2 * i + 1] + 0x20000000u) >> 30;
         const int32_t rest = (int32_t)(words[2 * i + 1] - (quarter << 30));
         const double a = (double)rest * (6.283185307179586 * 0x1p-32), z = a * a;
+        /* the Taylor series of cosine and sine: 1 / 16!, 1 / 17! and so on */
         double c = 1.0 / 20922789888000, s = 1.0 / 355687428096000;
         c = c * z - 1.0 / 87178291200, s = s * z - 1.0 / 1307674368000;
         c = c * z + 1.0 / 479001600, s = s * z + 1.0 / 6227020800;
@@ -64,6 +67,7 @@ static void normal64(const uint32_t *words, float *out, double mean, double devi
         c = c * z + 1.0 / 24, s = s * z + 1.0 / 120;
         c = c * z - 0.5, s = s * z - 1.0 / 6;
         c = c * z + 1, s = s * z * a + a;
+        /* turns back by whole quarters: (cos, sin) becomes (-sin, cos), and so on */
         const double x = quarter & 1 ? s : c, y = quarter & 1 ? c : s;
         out[2 * i] = (float)(mean + deviation * (radius * (quarter == 1 || quarter == 2 ? -x : x)));
         out[2 * i + 1] = (float)(mean + deviation * (radius * (quarter & 2 ? -y : y)));

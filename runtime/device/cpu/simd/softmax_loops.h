@@ -40,6 +40,8 @@ static void NAME(softmax_row)(const void *src, void *dst, int64_t n, bool logari
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - largest);
     ROW_SUM(sum, y[i])
+    /* log softmax(x) = x - max - log(sum); the subtraction is in double, where it is exact enough
+     */
     const double shift = logarithm ? log(sum) : 0;
     const REAL scale = (REAL)(1 / sum);
     if (logarithm) {
@@ -70,6 +72,7 @@ static void NAME(softmax_columns)(const void *src, void *dst, int64_t n, int64_t
             y[i * step + j] = e;
         }
     }
+    /* from here on sum holds what the last pass needs */
     for (int j = 0; j < width; j++) sum[j] = logarithm ? log(sum[j]) : 1 / sum[j];
     for (int64_t i = 0; i < n; i++) {
 #pragma omp simd
@@ -177,6 +180,7 @@ static void NAME(label_cross_entropy_grad)(const void *logits, int64_t label, co
     for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);
     ROW_SUM(sum, dx[i])
     const REAL scale = (REAL)((double)inside / sum);
+    /* the label's own gradient, before the loop below overwrites dx[label] */
     const REAL own = inside ? dy * (dx[label] * scale - 1) : 0;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale);

@@ -1,8 +1,9 @@
-/* exp, log, erf and their kin in float, without branches or calls, so that loops over them
- * vectorise.
+/* exp, log, erf and related functions in float, without branches or calls, so that the compiler can
+ * turn loops over them into vector code.
  *
- * Errors are 1 to 2 units in the last place; infinities, NaN, subnormal results and signs of zero
- * come out as in libm. Polynomials are those of Cephes, but for erf. */
+ * Errors are 1 to 2 units in the last place. Infinities, NaN, subnormal results and signs of zero
+ * come out as in libm. The polynomials are those of Cephes, except for erf's, which are our own
+ * fits. */
 #ifndef MG_DEVICE_CPU_VECTORMATH_H
 #define MG_DEVICE_CPU_VECTORMATH_H
 
@@ -29,8 +30,9 @@ VM_INLINE float vm_from_bits(uint32_t bits) {
     return x.f;
 }
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2: returns e^r - 1. Adding 1.5 * 2^23 rounds to an integer and
- * leaves it in the low bits. */
+/* Returns e^r - 1, where x = n ln 2 + r and |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds x / ln 2 to
+ * an integer and leaves it in the low bits. ln 2 is subtracted in two parts, of which the first is
+ * exact. */
 VM_INLINE float vm_exp_reduced(float x, uint32_t *n) {
     const float magic = 12582912.0f;
     const float shifted = x * 1.44269504088896341f + magic;
@@ -51,7 +53,9 @@ VM_INLINE float vm_power_of_two(uint32_t n) {
     return vm_from_bits((n + 127u) << 23);
 }
 
-/* Two factors, so that both ends of the range round once and overflow to infinity. */
+/* e^x. The power of two is applied as two factors, so that results at both ends of the range are
+ * rounded once, and too large ones become infinity. x is clamped to where the result is 0 or
+ * infinity anyway. */
 VM_INLINE float vm_exp(float x) {
     uint32_t n;
     x = x < -104.0f ? -104.0f : x;
@@ -61,7 +65,8 @@ VM_INLINE float vm_exp(float x) {
     return e * vm_power_of_two(half) * vm_power_of_two(n - half);
 }
 
-/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), at half the scale where 2^n would overflow. */
+/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), at half the scale, where 2^n cannot overflow. The sign of a
+ * zero is kept. */
 VM_INLINE float vm_expm1(float x) {
     uint32_t n;
     float c = x < -20.0f ? -20.0f : x;
@@ -72,7 +77,8 @@ VM_INLINE float vm_expm1(float x) {
     return x == 0.0f ? x : y;
 }
 
-/* Subnormal numbers are scaled into the normal range first. */
+/* log x = e ln 2 + log m, with the mantissa m in [sqrt(1/2), sqrt(2)). Subnormal numbers are scaled
+ * into the normal range first. log 0 is -infinity, and NaN below 0. */
 VM_INLINE float vm_log(float x) {
     const int small = x < 1.17549435e-38f;
     const uint32_t bits = vm_bits(small ? x * 8388608.0f : x);
@@ -99,7 +105,7 @@ VM_INLINE float vm_log(float x) {
     return x == INFINITY ? x : y;
 }
 
-/* log(1 + x) with the rounding error of 1 + x put back. */
+/* log(1 + x): the rounding error of 1 + x is added to the result, to first order. */
 VM_INLINE float vm_log1p(float x) {
     const float u = 1.0f + x;
     const float lost = (x - (u - 1.0f)) / u;
@@ -108,7 +114,7 @@ VM_INLINE float vm_log1p(float x) {
     return x == 0.0f ? x : exact;
 }
 
-/* (e^2x - 1) / (e^2x + 1): exact near 0 because expm1 is. */
+/* (e^2x - 1) / (e^2x + 1): exact near 0 because expm1 is. From 10 on the result is 1. */
 VM_INLINE float vm_tanh(float x) {
     const float a = fabsf(x) > 10.0f ? 10.0f : fabsf(x);
     const float e = vm_expm1(2.0f * a);
@@ -116,8 +122,8 @@ VM_INLINE float vm_tanh(float x) {
     return x != x ? x : y;
 }
 
-/* Near 0 x + x p(x^2); from 0.92 on 1 - e^-(x + x q(x)); both polynomials fitted to libm's double
- * erf and erfc by reweighted least squares. */
+/* Near 0: x + x p(x^2). From 0.92 on: 1 - e^-(x + x q(x)). Both polynomials were fitted to libm's
+ * double erf and erfc by reweighted least squares. Both are computed and one is selected. */
 VM_INLINE float vm_erf(float x) {
     const float a = fabsf(x) > 4.0f ? 4.0f : fabsf(x), s = x * x;
     uint32_t n;
