@@ -7,7 +7,7 @@ check.needs "cpu"
 
 -- MGPU_ISA's names, and what the description of the device and oneDNN call them.
 local SETS = {
-  { "avx512", "AVX-512", "AVX-512" },
+  { "avx512", "AVX-512", "Intel AVX-512" },
   { "avx2", "AVX2", "Intel AVX2" },
   { "baseline", "baseline vectors", "Intel SSE4.1" },
 }
