@@ -2,6 +2,7 @@
  * strings that begin with the user's file and line. */
 #define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
+#include "core/context.h"
 #include "core/io.h"
 #include "core/threads.h"
 #include "graph/graph.h"
@@ -48,7 +49,7 @@ static void push_user_line(lua_State *L) {
  *
  * lua_error jumps: C frames above the last pcall are left without any clean-up. */
 int bind_raise(lua_State *L) {
-    mg_user_line_set(NULL);
+    mg_context_get()->where = NULL;
     push_user_line(L);
     lua_pushstring(L, mg_error_message());
     lua_concat(L, 2);
@@ -117,7 +118,7 @@ static bool lines_wanted(void) {
     return wanted;
 }
 
-/* mg_user_line_set borrows the string: a table in the registry keeps it for as long as the Lua
+/* mg_context borrows the string: a table in the registry keeps it for as long as the Lua
  * state lives. Lua interns strings, so equal lines are kept once. */
 void bind_note_line(lua_State *L) {
     if (!mg_trace_current() || !lines_wanted()) return;
@@ -127,7 +128,7 @@ void bind_note_line(lua_State *L) {
     lua_pushboolean(L, 1);
     lua_rawset(L, -3);
     lua_pop(L, 1);
-    mg_user_line_set(lua_tostring(L, -1));
+    mg_context_get()->where = lua_tostring(L, -1);
     lua_pop(L, 1);
 }
 

@@ -8,6 +8,7 @@
 #include "data/fetch.h"
 #include "data/idx.h"
 #include "data/stream.h"
+#include "device/buffer.h"
 #include "graph/graph.h"
 #include <math.h>
 

@@ -5,6 +5,7 @@
  * reads from elsewhere (fields, globals) and that were therefore baked into the plan. */
 #include "bind/jit.h"
 #include "core/alloc.h"
+#include "core/context.h"
 #include "graph/graph.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,10 +82,10 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
     for (int i = first; i <= last; i++) lua_pushvalue(L, i);
     if (lua_pcall(L, last - first + 2, 2, 0) != 0) {
         mg_trace_abandon(trace);
-        mg_user_line_set(NULL);
+        mg_context_get()->where = NULL;
         lua_error(L); /* fn's own error, unchanged */
     }
-    mg_user_line_set(NULL);
+    mg_context_get()->where = NULL;
     mg_plan *plan = mg_trace_end(trace, o->list, o->n);
     if (!plan) bind_raise(L);
     return plan;

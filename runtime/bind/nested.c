@@ -4,6 +4,7 @@
  * data silently. Every key of a table is looked at, and one that is not a position 1..n is an error
  * that says where it is. */
 #include "bind/bind.h"
+#include "device/buffer.h"
 #include <stdio.h>
 
 /* A nested table being read into an array of numbers. */

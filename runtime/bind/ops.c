@@ -5,6 +5,7 @@
  * true}) or by position in the order of the attributes. A table without names is the value of the
  * attribute at its position. Axes count from 1, or from the end if negative; C counts from 0. */
 #include "bind/bind.h"
+#include "core/context.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include <math.h>
@@ -285,7 +286,7 @@ static int call_op(lua_State *L) {
     mg_tensor **place = bind_new_tensor(L); /* before anything is owned */
     bind_fill(L, place,
               mg_apply(c.op, c.inputs, c.n_inputs, c.op->attrs_size ? attrs.bytes : NULL));
-    mg_user_line_set(NULL);
+    mg_context_get()->where = NULL;
     mg_status status = mg_eval_pending(*place);
     if (status != MG_OK) return bind_raise(L);
     return 1;

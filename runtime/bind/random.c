@@ -1,6 +1,7 @@
 /* The random state and permutations in Lua. Random tensors are made by the op `random`. */
 #include "bind/bind.h"
 #include "core/rng.h"
+#include "device/buffer.h"
 #include <math.h>
 
 /* seed(n): the random state of a fresh program with this seed. */

@@ -4,6 +4,7 @@
  * `full` tensors, which plans fold; nested tables are read by nested.c. Methods and metatable are
  * in tensor_methods.c. */
 #include "bind/bind.h"
+#include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "ops/attrs.h"

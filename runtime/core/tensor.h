@@ -1,7 +1,9 @@
-/* Tensors: immutable values, either computed (a buffer) or still to be made (an op and its inputs).
+/* Tensors: immutable values, either computed (a buffer) or lazy (an op and its inputs).
  *
- * Reference counted; creation checks shapes and computes nothing. Counts are atomic, so that
- * tensors may be released on any thread. Releasing a long chain does not recurse. */
+ * This file is their data structure: life, counts and history. ops/op.c makes lazy tensors,
+ * device/buffer.c makes values from host memory, graph/eval.c computes and reads them.
+ * Tensors are reference counted, and counts are atomic, so any thread may release one. Releasing a
+ * long chain does not recurse. */
 #ifndef MG_CORE_TENSOR_H
 #define MG_CORE_TENSOR_H
 
@@ -14,18 +16,20 @@ typedef struct mg_device mg_device;
 typedef struct mg_op mg_op;
 typedef struct mg_variable mg_variable;
 
-/* Device memory; the device's accounting counts it from birth to death. Counted. */
+/* ---- buffers: blocks of device memory, made by mg_buffer_new (device/buffer.h). Counted. ---- */
+
 typedef struct mg_buffer {
     atomic_int refs;
     mg_device *device;
     size_t bytes;
-    void *data;
+    void *data; /* an address of the device, perhaps not readable by the host */
 } mg_buffer;
 
-/* MG_OOM names asked, used and limit. */
-mg_buffer *mg_buffer_new(mg_device *device, size_t bytes);
 mg_buffer *mg_buffer_retain(mg_buffer *b);
+/* Accepts NULL. The last release gives the memory back to the device. */
 void mg_buffer_release(mg_buffer *b);
+
+/* ---- tensors ---- */
 
 typedef enum mg_tensor_kind {
     MG_LAZY,     /* op and inputs; may also have a buffer while a recording holds its history */
@@ -36,52 +40,40 @@ typedef enum mg_tensor_kind {
 
 typedef struct mg_tensor {
     atomic_int refs;
-    uint8_t kind, dtype;
-    uint16_t trace; /* serial of the trace it was made in (it is dead afterwards), or 0 */
+    uint8_t kind, dtype; /* mg_tensor_kind, mg_dtype */
+    uint16_t
+        trace; /* serial number of the trace it was made in, 0 outside; unusable after that one */
     int32_t n_inputs;
     mg_shape shape;
     mg_device *device; /* where it lies; devices live as long as the runtime */
     bool any_device;   /* made of constants and random draws only: computed wherever it is used */
     mg_buffer *buffer; /* owned, or NULL */
-    const mg_op *op;
-    void *attrs;           /* op->attrs_size bytes, owned (same block as the tensor) */
-    const char *where;     /* interned "file:line" of the user, while tracing; else NULL */
+    const mg_op *op;   /* of MG_LAZY */
+    void *attrs;       /* op->attrs_size bytes, in the same block as the tensor */
+    const char *where; /* interned "file:line" of the user, while tracing; else NULL */
     mg_variable *variable; /* of MG_VARREAD, retained */
     int32_t index;         /* of MG_ARGUMENT */
-    uint32_t seed;         /* of a random op made outside a trace: the key ... */
-    uint64_t draw;         /* ... and its ordinal (inside a trace: counted from the run's base) */
-    uint32_t mark;         /* scratch of graph walks: the walk's number ... */
-    int32_t slot;          /* ... and what it noted here */
-    struct mg_tensor *next_dead;
-    struct mg_tensor *inputs[]; /* n_inputs, retained */
+    uint32_t seed;         /* of a random op: the key, unused inside a trace ... */
+    uint64_t draw;         /* ... and the ordinal; inside a trace counted from the run's base */
+    uint32_t visit;   /* scratch of graph/toposort.c: the number of the last walk that met it */
+    int32_t position; /* its position in that walk's list */
+    struct mg_tensor *next_dead; /* scratch of mg_tensor_release */
+    struct mg_tensor *inputs[];  /* n_inputs, retained */
 } mg_tensor;
 
-/* Makes a lazy tensor of op. `attrs` (op->attrs_size bytes, or NULL for defaults) is copied. Checks
- * arity, promotes dtypes if the op says so, infers shape and dtype: errors raise here. Owned. */
-mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs);
-
-/* An empty block with room for inputs and attributes, for mg_apply. Owned. */
+/* A zeroed block with room for inputs and attributes, for mg_apply. Owned. */
 mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size);
-/* A value from row-major host memory (copied to `device`, NULL = default device). Owned. */
-mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
-                               mg_device *device);
 /* A value around an existing buffer (retained). Owned. */
 mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *shape);
-/* Placeholders of a trace. Owned. */
+/* Placeholders of the open trace. Owned. */
 mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_device *device);
 mg_tensor *mg_tensor_varread(mg_variable *v);
 
 mg_tensor *mg_tensor_retain(mg_tensor *t);
+/* Accepts NULL. */
 void mg_tensor_release(mg_tensor *t);
 
-/* Evaluates if needed and copies the elements, row-major, to dst (count * dtype size bytes). */
-mg_status mg_tensor_read(mg_tensor *t, void *dst);
-/* Evaluates if needed: a value with the same elements in memory of its own on `device`. Owned. */
-mg_tensor *mg_tensor_copy(mg_tensor *t, mg_device *device);
-/* As doubles. */
-mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
-
-/* Turns a lazy tensor that has a buffer into a plain value: drops op and inputs. */
+/* Turns a lazy tensor that has a buffer into a plain value: releases its inputs. */
 void mg_tensor_drop_history(mg_tensor *t);
 
 static inline int64_t mg_tensor_count(const mg_tensor *t) {
@@ -90,13 +82,10 @@ static inline int64_t mg_tensor_count(const mg_tensor *t) {
 static inline size_t mg_tensor_bytes(const mg_tensor *t) {
     return (size_t)mg_shape_count(&t->shape) * mg_dtype_size((mg_dtype)t->dtype);
 }
-/* A fresh walk number for mark/slot; walks are not nested and belong to one thread. */
-uint32_t mg_walk_begin(void);
 
+/* Tensors that exist, apart from the runtime's own: for memory reports and leak checks. */
 int64_t mg_tensor_live_count(void);
-
-/* The user's line (interned "file:line"), noted in tensors made while it is set. Per thread. */
-void mg_user_line_set(const char *where);
-const char *mg_user_line(void);
+/* The runtime itself keeps `change` more tensors (or fewer, if negative): they are not counted. */
+void mg_tensor_count_internal(int change);
 
 #endif

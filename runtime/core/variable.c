@@ -1,21 +1,54 @@
-/* Variables: see variable.h for the meaning of reading and assigning.
+/* Variables: life, copies, and the lists they are in. See variable.h.
  *
  * The pending list holds this thread's variables whose value is still lazy, so that evaluating
- * anything can settle them too and histories stay short. */
+ * anything can evaluate them too and histories stay short. It retains them. */
 #include "core/variable.h"
 #include "core/alloc.h"
-#include "core/memory_report.h"
-#include "graph/graph.h"
-#include "ops/op.h"
-#include <string.h>
+#include <pthread.h>
 
-#define MG_MAX_PENDING 4096
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list of all variables */
+static mg_variable *first;
 
-static _Thread_local mg_variable *pending_list[MG_MAX_PENDING];
-static _Thread_local int n_pending;
+static _Thread_local mg_variable **pending_list; /* owned; NULL while it is empty */
+static _Thread_local int n_pending, pending_capacity;
+
+/* ---- the list of all variables ---- */
+
+static void list_variable(mg_variable *v) {
+    pthread_mutex_lock(&lock);
+    v->next = first;
+    if (first) first->previous = v;
+    first = v;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Does nothing for a variable that was never listed. */
+static void unlist_variable(mg_variable *v) {
+    pthread_mutex_lock(&lock);
+    if (v->next) v->next->previous = v->previous;
+    if (v->previous) v->previous->next = v->next;
+    if (first == v) first = v->next;
+    pthread_mutex_unlock(&lock);
+}
+
+void mg_variables_visit(void (*visit)(const mg_variable *v, void *context), void *context) {
+    pthread_mutex_lock(&lock);
+    for (const mg_variable *v = first; v; v = v->next) visit(v, context);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- pending values ---- */
 
 static bool is_pending(const mg_variable *v) {
     return v->value && !v->value->buffer;
+}
+
+int mg_variables_n_pending(void) {
+    return n_pending;
+}
+
+mg_variable *mg_variables_pending(int i) {
+    return is_pending(pending_list[i]) ? pending_list[i] : NULL;
 }
 
 void mg_variables_prune(void) {
@@ -28,24 +61,21 @@ void mg_variables_prune(void) {
             mg_variable_release(v);
     }
     n_pending = kept;
+    if (kept) return;
+    mg_free(pending_list);
+    pending_list = NULL;
+    pending_capacity = 0;
 }
 
-int mg_variables_pending(mg_variable **pending, int max) {
-    int n = 0;
-    for (int i = 0; i < n_pending && n < max; i++)
-        if (is_pending(pending_list[i])) pending[n++] = pending_list[i];
-    return n;
-}
-
-static mg_status note_pending(mg_variable *v) {
+static mg_status add_pending(mg_variable *v) {
     for (int i = n_pending - 1; i >= 0; i--)
         if (pending_list[i] == v) return MG_OK;
-    if (n_pending == MG_MAX_PENDING) MG_TRY(mg_variables_settle());
+    MG_TRY(mg_reserve((void **)&pending_list, n_pending, &pending_capacity, sizeof *pending_list));
     pending_list[n_pending++] = mg_variable_retain(v);
     return MG_OK;
 }
 
-/* ---- on several devices ---- */
+/* ---- copies on several devices ---- */
 
 void mg_variable_drop_replica(mg_variable *v, int i) {
     mg_tensor_release(v->replicas[i].value);
@@ -64,26 +94,31 @@ static int replica_on(const mg_variable *v, const mg_device *d) {
     return -1;
 }
 
-mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
-    const int found = v->value->device == d ? -1 : replica_on(v, d);
+mg_tensor *mg_variable_find_on(const mg_variable *v, const mg_device *d) {
     if (v->value->device == d) return v->value;
-    if (found >= 0) return v->replicas[found].value;
-    mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
-    if (!more) return NULL;
-    v->replicas = more;
-    mg_tensor *copy = mg_tensor_copy(v->value, d);
-    if (copy) v->replicas[v->n_replicas++] = (mg_replica){d, copy};
-    return copy;
+    const int i = replica_on(v, d);
+    return i >= 0 ? v->replicas[i].value : NULL;
 }
 
-void mg_variable_bind(mg_variable *v, mg_device *d, mg_tensor *value) {
+mg_status mg_variable_add_replica(mg_variable *v, mg_device *d, mg_tensor *copy) {
+    mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
+    if (!more) {
+        mg_tensor_release(copy);
+        return MG_OOM;
+    }
+    v->replicas = more;
+    v->replicas[v->n_replicas++] = (mg_replica){d, copy};
+    return MG_OK;
+}
+
+void mg_variable_replace_on(mg_variable *v, mg_device *d, mg_tensor *value) {
     const int i = replica_on(v, d);
     mg_tensor **place = i >= 0 ? &v->replicas[i].value : &v->value;
     mg_tensor_release(*place);
     *place = value;
 }
 
-void mg_variable_lead(mg_variable *v, mg_device *d) {
+void mg_variable_promote(mg_variable *v, mg_device *d) {
     const int i = replica_on(v, d);
     if (i < 0) return;
     mg_tensor *value = v->replicas[i].value;
@@ -91,16 +126,16 @@ void mg_variable_lead(mg_variable *v, mg_device *d) {
     v->value = value;
 }
 
-void mg_variable_leave(mg_variable *v, mg_device *d) {
+void mg_variable_remove_from(mg_variable *v, mg_device *d) {
     if (v->value->device == d) {
         if (!v->n_replicas) return;
-        mg_variable_lead(v, v->replicas[0].device);
+        mg_variable_promote(v, v->replicas[0].device);
     }
     const int i = replica_on(v, d);
     if (i >= 0) mg_variable_drop_replica(v, i);
 }
 
-/* ---- life, reading and assigning ---- */
+/* ---- life ---- */
 
 mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable) {
     mg_variable *v = mg_alloc_zero(sizeof *v);
@@ -110,11 +145,11 @@ mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable)
     v->trainable = trainable;
     v->autocast = true;
     v->value = mg_tensor_retain(value);
-    if (!v->name || (is_pending(v) && note_pending(v) != MG_OK)) {
+    if (!v->name || (is_pending(v) && add_pending(v) != MG_OK)) {
         mg_variable_release(v);
         return NULL;
     }
-    mg_memory_report_add(v);
+    list_variable(v);
     return v;
 }
 
@@ -125,7 +160,7 @@ mg_variable *mg_variable_retain(mg_variable *v) {
 
 void mg_variable_release(mg_variable *v) {
     if (!v || atomic_fetch_sub(&v->refs, 1) != 1) return;
-    mg_memory_report_remove(v);
+    unlist_variable(v);
     mg_tensor_release(v->traced);
     mg_tensor_release(v->entry);
     mg_tensor_release(v->value);
@@ -134,45 +169,9 @@ void mg_variable_release(mg_variable *v) {
     mg_free(v);
 }
 
-mg_tensor *mg_variable_read(mg_variable *v) {
-    if (!mg_trace_current()) return mg_tensor_retain(v->value);
-    if (mg_trace_enter_variable(v) != MG_OK) return NULL;
-    return mg_tensor_retain(v->traced);
-}
-
-static mg_tensor *fit_value(mg_variable *v, mg_tensor *value) {
-    if (!mg_shape_equal(&v->value->shape, &value->shape)) {
-        mg_fail(MG_USAGE, "variable \"%s\": cannot assign shape %s to shape %s", v->name,
-                MG_SHAPE_TEXT(&value->shape), MG_SHAPE_TEXT(&v->value->shape));
-        return NULL;
-    }
-    if (value->dtype == v->value->dtype) return mg_tensor_retain(value);
-    const int64_t dtype = v->value->dtype;
-    return mg_apply(mg_op_find("cast"), &value, 1, &dtype);
-}
-
-mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
-    mg_tensor *fitted = fit_value(v, value);
-    if (!fitted) return mg_error_code();
-    if (mg_trace_current()) {
-        mg_status status = mg_trace_enter_variable(v);
-        if (status != MG_OK) {
-            mg_tensor_release(fitted);
-            return status;
-        }
-        mg_tensor_release(v->traced);
-        v->traced = fitted;
-        return MG_OK;
-    }
-    if (fitted->trace) {
-        mg_tensor_release(fitted);
-        return mg_fail(MG_USAGE,
-                       "variable \"%s\": the value was made inside mgpu.jit and cannot be "
-                       "used after it: return it from the function",
-                       v->name);
-    }
+mg_status mg_variable_set(mg_variable *v, mg_tensor *value) {
     mg_tensor_release(v->value);
     drop_replicas(v);
-    v->value = fitted;
-    return is_pending(v) ? note_pending(v) : MG_OK;
+    v->value = value;
+    return is_pending(v) ? add_pending(v) : MG_OK;
 }

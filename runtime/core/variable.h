@@ -1,8 +1,8 @@
-/* Variables: named handles on a current value.
+/* Variables: named handles on a current value, with copies of it on other devices.
  *
- * Reading captures the value; assigning re-binds the handle, so a value captured earlier stays what
- * it was. While a trace is open, reads give the trace's placeholder and assignments are noted for
- * the plan's commit phase; the real value is untouched. */
+ * This file is their data structure. Reading and assigning are in graph/trace.c, because inside an
+ * open trace they mean its placeholders and not the real value. Assigning re-binds the handle: a
+ * value captured earlier stays what it was. */
 #ifndef MG_CORE_VARIABLE_H
 #define MG_CORE_VARIABLE_H
 
@@ -17,43 +17,50 @@ struct mg_variable {
     atomic_int refs;
     char *name; /* owned */
     bool trainable;
-    bool autocast;        /* a layer of narrower dtype reads it in that dtype */
-    mg_tensor *value;     /* owned: an MG_VALUE, or lazy and pending */
-    mg_replica *replicas; /* equal to value, on other devices */
+    bool autocast;        /* layers of another dtype read it in theirs */
+    mg_tensor *value;     /* owned: an MG_VALUE, or lazy and then in its thread's pending list */
+    mg_replica *replicas; /* owned: equal to value, on other devices */
     int n_replicas;
-    mg_tensor *traced;            /* owned: the value inside the open trace, or NULL */
-    mg_tensor *entry;             /* owned: the placeholder of the open trace, or NULL */
-    uint16_t trace;               /* serial of the trace that `traced` and `entry` belong to */
-    mg_variable *next, *previous; /* of all variables: core/memory_report.c */
+    mg_tensor *traced; /* owned: the value inside the open trace, or NULL */
+    mg_tensor *entry;  /* owned: the placeholder of the value at the trace's entry, or NULL */
+    uint16_t trace;    /* serial number of the trace that `traced` and `entry` belong to */
+    mg_variable *next, *previous; /* in the list of all variables */
 };
 
 /* The value's dtype and shape become the variable's for good. Owned. */
 mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable);
 mg_variable *mg_variable_retain(mg_variable *v);
+/* Accepts NULL. */
 void mg_variable_release(mg_variable *v);
 
-/* The current value (of the open trace, if one is open). Owned; NULL on failure. */
-mg_tensor *mg_variable_read(mg_variable *v);
-/* MG_USAGE if the shape differs; casts to the variable's dtype. */
-mg_status mg_variable_assign(mg_variable *v, mg_tensor *value);
+/* `value` (taken over, also on failure) becomes the current one; replicas are dropped. */
+mg_status mg_variable_set(mg_variable *v, mg_tensor *value);
 
-/* ---- on several devices ---- */
+/* Calls visit for every variable of the process, under the lock of their list. */
+void mg_variables_visit(void (*visit)(const mg_variable *v, void *context), void *context);
 
-/* The value as it lies on d: made by copying at first need, then kept up to date by plans that run
- * there. The value must be evaluated. Borrowed; NULL on failure. */
-mg_tensor *mg_variable_on(mg_variable *v, mg_device *d);
-/* value (taken over) is the new one on d, where mg_variable_on has been before. */
-void mg_variable_bind(mg_variable *v, mg_device *d, mg_tensor *value);
-/* The copy on d becomes the value that others read, if there is one. */
-void mg_variable_lead(mg_variable *v, mg_device *d);
-/* The copy on d is worth nothing any more; another leads. */
-void mg_variable_leave(mg_variable *v, mg_device *d);
+/* ---- copies on several devices ---- */
+
+/* The value as it lies on d, or NULL. Borrowed. */
+mg_tensor *mg_variable_find_on(const mg_variable *v, const mg_device *d);
+/* Adds a copy (taken over, also on failure) on a device that has none. */
+mg_status mg_variable_add_replica(mg_variable *v, mg_device *d, mg_tensor *copy);
+/* `value` (taken over) replaces the one on d, which must exist. */
+void mg_variable_replace_on(mg_variable *v, mg_device *d, mg_tensor *value);
+/* The copy on d, if there is one, becomes v->value, which then is a replica. */
+void mg_variable_promote(mg_variable *v, mg_device *d);
+/* Forgets the copy on d, unless it is the only one; another is promoted if it was v->value. */
+void mg_variable_remove_from(mg_variable *v, mg_device *d);
 /* Forgets replica number i. */
 void mg_variable_drop_replica(mg_variable *v, int i);
 
-/* The variables of this thread whose value is still lazy: fills pending (borrowed) up to max. */
-int mg_variables_pending(mg_variable **pending, int max);
-/* Forgets those that have a value by now. */
+/* ---- variables whose value is still lazy, per thread ---- */
+
+/* Entries of the calling thread's pending list ... */
+int mg_variables_n_pending(void);
+/* ... and the variable of entry i, or NULL if it has been evaluated since. Borrowed. */
+mg_variable *mg_variables_pending(int i);
+/* Removes the entries that have been evaluated, or that nobody else holds any more. */
 void mg_variables_prune(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "data/idx.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "device/buffer.h"
 #include <string.h>
 #include <zlib.h>
 

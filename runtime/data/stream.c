@@ -9,6 +9,7 @@
 #include "data/stream.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "device/buffer.h"
 #include "device/device.h"
 #include <pthread.h>
 #include <signal.h>

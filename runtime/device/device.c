@@ -3,6 +3,7 @@
  * Devices are made on first use and live until mg_devices_close(). kinds.c knows the kinds. */
 #include "device/device.h"
 #include "core/alloc.h"
+#include "core/context.h"
 #include "device/kinds.h"
 #include "device/worker.h"
 #include <ctype.h>
@@ -154,9 +155,8 @@ void mg_devices_close(void) {
         mg_device *d = first;
         first = d->next;
         if (d->arena) mg_device_free(d, d->arena, d->arena_bytes);
-        if (d->sound) mg_variable_release(d->sound);
+        if (d->guards) d->free_guards(d->guards);
         if (d->api->close) d->api->close(d);
-        mg_free(d->kept);
         mg_free(d);
     }
     chosen = NULL;
@@ -173,4 +173,16 @@ mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena) {
     }
     *arena = d->arena;
     return MG_OK;
+}
+
+/* ---- what core and ops ask of devices ---- */
+
+static const char *name_of(const mg_device *d) {
+    return d->name;
+}
+
+__attribute__((constructor)) static void install_hooks(void) {
+    static const mg_device_hooks hooks = {
+        .find_default = mg_device_default, .name = name_of, .free = mg_device_free};
+    mg_device_hooks_install(&hooks);
 }

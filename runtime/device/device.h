@@ -7,7 +7,8 @@
 
 #include "comm/comm.h"
 #include "core/placement.h"
-#include "core/variable.h"
+#include "core/rng.h"
+#include "core/tensor.h"
 #include "device/kernel_graph.h"
 #include <stdatomic.h>
 
@@ -103,18 +104,14 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     char name[MG_DEVICE_NAME]; /* "cpu:0", "cuda:0/1" */
     void *state;               /* the device's own */
     atomic_llong used, peak;
-    int64_t limit;          /* MGPU_MEMORY; INT64_MAX if none */
-    int threads;            /* its share of the host's cores in the plan being made; 0: all */
-    struct mg_plan *asked;  /* whose guards are not answered yet, or NULL: graph/async_guards.c */
-    mg_variable *sound;     /* no guard has failed that nobody was told of; or NULL: likewise */
-    bool unsound;           /* `sound` is to be made true */
-    mg_rng_state asked_rng; /* before it ran */
-    char *kept;             /* owned: the message of a guard whose plan is gone; or NULL */
-    mg_status kept_code;
-    struct mg_worker *worker; /* its thread in such plans, or NULL */
-    _Atomic(const char *) at; /* the op that it is in, or was last */
-    atomic_bool lost;         /* its thread did not come back from a job: no other is given to it */
-    void *arena;              /* shared by all plans; one runs at a time */
+    int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
+    int threads;   /* its share of the host's cores in the plan being made; 0: all */
+    struct mg_async_guards *guards; /* owned: made by graph/async_guards.c, or NULL ... */
+    void (*free_guards)(struct mg_async_guards *guards); /* ... with its way to free them */
+    struct mg_worker *worker;                            /* its thread in such plans, or NULL */
+    _Atomic(const char *) at;                            /* the op that it is in, or was last */
+    atomic_bool lost; /* its thread did not come back from a job: no other is given to it */
+    void *arena;      /* shared by all plans; one runs at a time */
     size_t arena_bytes;
     struct mg_device *next;
 };

@@ -1,96 +1,91 @@
-/* Wrecks: see wreck.h. */
+/* Abandoned plans: see abandoned_plan.h. */
 #include "graph/abandoned_plan.h"
 #include "core/alloc.h"
 #include "device/worker.h"
 
-typedef struct stray { /* an arena that was its device's */
+typedef struct kept_arena { /* taken from its device, which gets another at its next run */
     mg_device *device;
     void *data;
     size_t bytes;
-} stray;
+} kept_arena;
 
 struct mg_abandoned_plan {
-    mg_plan *plan; /* NULL: only room */
+    mg_plan *plan; /* NULL: not abandoned */
     mg_abandoned_plan *next;
-    bool orphan; /* the plan's owner is done with it */
-    stray arenas[MG_MAX_DEVICES + 1];
+    bool disowned; /* the plan's owner is done with it */
+    kept_arena arenas[MG_MAX_DEVICES + 1];
     int n_arenas;
     mg_tensor **tensors; /* retained */
     int n_tensors, capacity;
 };
 
-static mg_abandoned_plan *wrecks;
+static mg_abandoned_plan *first;
 
-mg_abandoned_plan *mg_abandoned_plan_room(void) {
+mg_abandoned_plan *mg_abandoned_plan_new(void) {
     return mg_alloc_zero(sizeof(mg_abandoned_plan));
 }
 
-/* Without memory for the list t is kept for good. */
-static void keep(mg_abandoned_plan *w, mg_tensor *t) {
+/* If there is no memory for the list, t is leaked: a leak is better than a write to freed memory.
+ */
+static void keep_tensor(mg_abandoned_plan *a, mg_tensor *t) {
     if (!t) return;
     mg_tensor_retain(t);
-    if (w->n_tensors == w->capacity) {
-        const int wider = w->capacity ? 2 * w->capacity : 64;
-        mg_tensor **tensors = mg_realloc(w->tensors, (size_t)wider * sizeof(mg_tensor *));
-        if (!tensors) return;
-        w->tensors = tensors;
-        w->capacity = wider;
-    }
-    w->tensors[w->n_tensors++] = t;
+    if (mg_reserve((void **)&a->tensors, a->n_tensors, &a->capacity, sizeof *a->tensors) == MG_OK)
+        a->tensors[a->n_tensors++] = t;
 }
 
-/* Its values on all devices; and no device that is lost has it any more, if another does. */
-static void save_variable(mg_abandoned_plan *w, mg_variable *v) {
-    keep(w, v->value);
-    for (int r = 0; r < v->n_replicas; r++) keep(w, v->replicas[r].value);
-    for (int i = 0; i < w->plan->n_parts; i++) {
-        mg_device *d = w->plan->parts[i].device;
-        if (mg_device_is_lost(d)) mg_variable_leave(v, d);
+/* Keeps the values on all devices. Where another device has the value too, a lost one loses it. */
+static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
+    keep_tensor(a, v->value);
+    for (int r = 0; r < v->n_replicas; r++) keep_tensor(a, v->replicas[r].value);
+    for (int i = 0; i < a->plan->n_parts; i++) {
+        mg_device *d = a->plan->parts[i].device;
+        if (mg_device_is_lost(d)) mg_variable_remove_from(v, d);
     }
 }
 
-static void save_variables(mg_abandoned_plan *w) {
-    const mg_plan *p = w->plan;
+static void keep_variables(mg_abandoned_plan *a) {
+    const mg_plan *p = a->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held; k++) /* else it was being compiled */
         for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++) {
             const mg_external *e = &p->parts[k].lowered.externals[i];
-            if (e->kind == MG_EXTERNAL_VARIABLE) save_variable(w, e->variable);
+            if (e->kind == MG_EXTERNAL_VARIABLE) keep_variable(a, e->variable);
         }
-    for (int i = 0; i < p->n_assigns; i++) save_variable(w, p->variables[i]);
+    for (int i = 0; i < p->n_assigns; i++) keep_variable(a, p->variables[i]);
 }
 
-/* The lost device's own arena stays with it. */
-static void take_arenas(mg_abandoned_plan *w) {
-    for (int i = 0; i < w->plan->n_parts; i++) {
-        mg_device *d = w->plan->parts[i].device;
+/* The arenas of the devices that are not lost; a lost device's own arena stays with it. */
+static void take_arenas(mg_abandoned_plan *a) {
+    for (int i = 0; i < a->plan->n_parts; i++) {
+        mg_device *d = a->plan->parts[i].device;
         if (mg_device_is_lost(d) || !d->arena) continue;
-        w->arenas[w->n_arenas++] = (stray){d, d->arena, d->arena_bytes};
+        a->arenas[a->n_arenas++] = (kept_arena){d, d->arena, d->arena_bytes};
         d->arena = NULL;
         d->arena_bytes = 0;
     }
 }
 
-void mg_abandoned_plan_make(mg_plan *p, mg_tensor *const *args) {
-    mg_abandoned_plan *w = p->wreck;
-    w->plan = p;
-    w->next = wrecks;
-    wrecks = w;
-    for (int i = 0; args && i < p->n_args; i++) keep(w, args[i]);
-    save_variables(w);
-    take_arenas(w);
+void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args) {
+    mg_abandoned_plan *a = p->abandoned;
+    a->plan = p;
+    a->next = first;
+    first = a;
+    for (int i = 0; args && i < p->n_args; i++) keep_tensor(a, args[i]);
+    keep_variables(a);
+    take_arenas(a);
 }
 
 bool mg_abandoned_plan_is(const mg_plan *p) {
-    return p->wreck && p->wreck->plan;
+    return p->abandoned && p->abandoned->plan;
 }
 
 void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t) {
-    keep(p->wreck, t);
+    keep_tensor(p->abandoned, t);
 }
 
-bool mg_abandoned_plan_take(mg_plan *p) {
+bool mg_abandoned_plan_disown(mg_plan *p) {
     if (!mg_abandoned_plan_is(p)) return false;
-    p->wreck->orphan = true;
+    p->abandoned->disowned = true;
     return true;
 }
 
@@ -101,31 +96,30 @@ static bool has_returned(const mg_plan *p) {
     return true;
 }
 
-static void reclaim(mg_abandoned_plan *w) {
-    mg_plan *p = w->plan;
+/* Frees what was kept, and forgets the outcome of the jobs that came back late. */
+static void free_kept(mg_abandoned_plan *a) {
+    const mg_plan *p = a->plan;
     for (int i = 0; i < p->n_parts; i++) {
         char *message = NULL;
         if (mg_device_is_lost(p->parts[i].device)) mg_worker_end(p->parts[i].device, &message);
         mg_free(message);
     }
-    mg_plan_drop_run(p);
-    for (int i = 0; i < w->n_arenas; i++)
-        mg_device_free(w->arenas[i].device, w->arenas[i].data, w->arenas[i].bytes);
-    for (int i = 0; i < w->n_tensors; i++) mg_tensor_release(w->tensors[i]);
-    mg_free(w->tensors);
-    const bool orphan = w->orphan;
-    *w = (mg_abandoned_plan){0};
-    if (orphan) mg_plan_free(p);
+    for (int i = 0; i < a->n_arenas; i++)
+        mg_device_free(a->arenas[i].device, a->arenas[i].data, a->arenas[i].bytes);
+    for (int i = 0; i < a->n_tensors; i++) mg_tensor_release(a->tensors[i]);
+    mg_free(a->tensors);
 }
 
-void mg_abandoned_plan_reclaim(void) {
-    for (mg_abandoned_plan **at = &wrecks; *at;) {
-        mg_abandoned_plan *w = *at;
-        if (!has_returned(w->plan)) {
-            at = &w->next;
-            continue;
-        }
-        *at = w->next;
-        reclaim(w);
+mg_plan *mg_abandoned_plan_returned(bool *disowned) {
+    for (mg_abandoned_plan **at = &first; *at; at = &(*at)->next) {
+        mg_abandoned_plan *a = *at;
+        mg_plan *p = a->plan;
+        if (!has_returned(p)) continue;
+        *at = a->next;
+        *disowned = a->disowned;
+        free_kept(a);
+        *a = (mg_abandoned_plan){0};
+        return p;
     }
+    return NULL;
 }

@@ -1,8 +1,11 @@
-/* Wrecks: plans whose run a device did not come back from.
+/* Abandoned plans: plans whose run a device did not come back from.
  *
- * Its thread may go on at any time, so nothing that it may touch is freed: the plan with all its
- * parts, the communicators, the arenas of its devices (in a collective a device writes to others'),
- * and the tensors that its parts were given. All of it is kept until the thread has come back. */
+ * The thread of such a *lost* device may go on at any time, so nothing that it may touch is freed:
+ * the plan with all its parts, the communicators, the arenas of its devices (in a collective a
+ * device writes to others'), and the tensors that its parts were given. All of it is kept until the
+ * thread has come back.
+ *
+ * Called by plan.c and run.c; reads the plan's structure but calls neither. */
 #ifndef MG_GRAPH_ABANDONED_PLAN_H
 #define MG_GRAPH_ABANDONED_PLAN_H
 
@@ -10,17 +13,21 @@
 
 typedef struct mg_abandoned_plan mg_abandoned_plan;
 
-/* Room for one, so that becoming a wreck cannot fail. NULL: out of memory. */
-mg_abandoned_plan *mg_abandoned_plan_room(void);
-/* p's run was given up, some of its devices are lost. Variables take the value of another device
- * that has one. */
-void mg_abandoned_plan_make(mg_plan *p, mg_tensor *const *args);
+/* The record that a plan on several devices owns from its start, so that abandoning it cannot fail
+ * for want of memory. mg_free frees it. NULL: MG_OOM. */
+mg_abandoned_plan *mg_abandoned_plan_new(void);
+/* p's run was given up, some of its devices are lost: keeps everything they may touch. Variables
+ * take the value of another device that has one. args: the run's arguments, or NULL. */
+void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args);
 bool mg_abandoned_plan_is(const mg_plan *p);
-/* Keeps t (or NULL) as long as p is a wreck. */
+/* Keeps t (or NULL) as long as p is abandoned. */
 void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t);
-/* p's owner frees it: true if it is a wreck, which is freed when it is none any more. */
-bool mg_abandoned_plan_take(mg_plan *p);
-/* Frees the wrecks whose devices have come back; their plans are ordinary plans again. */
-void mg_abandoned_plan_reclaim(void);
+/* p's owner wants to free it. True if p is abandoned: then it must not be freed now, and
+ * mg_abandoned_plan_returned will tell when. */
+bool mg_abandoned_plan_disown(mg_plan *p);
+/* A plan whose lost devices have all come back, or NULL. What was kept for it is freed, and it is
+ * an ordinary plan again whose last run has yet to be cleared. *disowned: its owner is done with
+ * it. */
+mg_plan *mg_abandoned_plan_returned(bool *disowned);
 
 #endif

@@ -1,36 +1,58 @@
-/* Running ahead: on a device that works by itself, a step's guards are answered while the next step
- * is already under way.
- *
- * Such a plan's new values are "the new one where all guards hold, else the old one", so a step
- * whose guard fails changes nothing although its commit was started. Nor do those after it: a flag
- * of the device, itself a variable of every such plan, says that no guard has failed, until the
- * host was told. It is told after the next plan was started, or when a value is read: the error is
- * raised there, and everything is as it was before the step that failed. */
+/* Guards of devices that work asynchronously: see async_guards.h. */
+#include "graph/async_guards.h"
 #include "core/alloc.h"
-#include "graph/plan.h"
+#include "device/buffer.h"
 #include "ops/build.h"
 
 enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
 
-/* ---- making such a plan ---- */
+struct mg_async_guards { /* of one device, which frees it when it closes */
+    mg_variable *flag; /* a bool on the device: false after a guard failure until it is reported */
+    bool must_reset;   /* the failure was reported: the flag becomes true before the next run */
+    const mg_guard *pending; /* the guards of the run whose verdict is being read; NULL: none is */
+    mg_rng_state before;     /* the random state before that run */
+    uint64_t n_draws;        /* draws that the run has taken */
+    char *kept;              /* owned: message of a failure whose plan has been freed, or NULL */
+    mg_status kept_code;
+};
 
-static mg_tensor *truth(mg_device *d) {
+/* ---- life ---- */
+
+static void free_guards(struct mg_async_guards *g) {
+    if (g->flag) mg_tensor_count_internal(-1);
+    mg_variable_release(g->flag);
+    mg_free(g->kept);
+    mg_free(g);
+}
+
+static mg_variable *new_flag(mg_device *d) {
     static const uint8_t yes = 1;
     static const mg_shape scalar = {0};
-    return mg_tensor_from_host(&yes, MG_BOOL, &scalar, d);
-}
-
-mg_status mg_async_guards_find(mg_device *d, int n_guards, bool *can) {
-    *can = d->api->readback_wait && n_guards <= MOST_GUARDS;
-    if (!*can || d->sound) return MG_OK;
-    mg_tensor *value = truth(d);
-    if (value) d->sound = mg_variable_new(value, "sound", false);
+    mg_tensor *value = mg_tensor_from_host(&yes, MG_BOOL, &scalar, d);
+    mg_variable *flag = value ? mg_variable_new(value, "guard flag", false) : NULL;
     mg_tensor_release(value);
-    return d->sound ? MG_OK : mg_error_code();
+    if (flag) mg_tensor_count_internal(1);
+    return flag;
 }
 
-/* The first guard's number that fails, and whether all hold: without axes. */
-static void judge(const mg_guard *guards, int n, mg_tensor **verdict, mg_tensor **all) {
+mg_status mg_async_guards_prepare(mg_device *d, int n_guards, mg_variable **flag) {
+    *flag = NULL;
+    if (!d->api->readback_wait || n_guards > MOST_GUARDS) return MG_OK;
+    if (!d->guards) {
+        d->guards = mg_alloc_zero(sizeof *d->guards);
+        d->free_guards = free_guards;
+    }
+    if (!d->guards) return MG_OOM;
+    if (!d->guards->flag) d->guards->flag = new_flag(d);
+    *flag = d->guards->flag;
+    return *flag ? MG_OK : mg_error_code();
+}
+
+/* ---- making such a plan ---- */
+
+/* *verdict: 0 or the number of the first guard that fails, from 1. *all: whether all hold. Both are
+ * scalars, borrowed from the open scope; NULL after a failure. */
+static void judge_guards(const mg_guard *guards, int n, mg_tensor **verdict, mg_tensor **all) {
     static const mg_shape scalar = {0};
     *verdict = full(0, MG_U8, &scalar);
     *all = NULL;
@@ -41,9 +63,9 @@ static void judge(const mg_guard *guards, int n, mg_tensor **verdict, mg_tensor 
     }
 }
 
-/* v's new value is `value` where `holds`. */
-static mg_status hold(mg_variable *v, mg_tensor *holds, mg_tensor *value) {
-    mg_tensor *held = where(holds, value, v->entry);
+/* The variable's new value becomes `value` where `all` is true, else it stays the old one. */
+static mg_status hold_value(mg_variable *v, mg_tensor *all, mg_tensor *value) {
+    mg_tensor *held = where(all, value, v->entry);
     if (!held) return mg_error_code();
     mg_tensor_retain(held);
     mg_tensor_release(v->traced);
@@ -51,17 +73,17 @@ static mg_status hold(mg_variable *v, mg_tensor *holds, mg_tensor *value) {
     return MG_OK;
 }
 
-mg_status mg_async_guards_hold(mg_variable *sound, const mg_guard *guards, int n_guards,
-                               mg_variable *const *variables, int n, mg_tensor **verdict) {
+mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards, int n_guards,
+                                      mg_variable *const *variables, int n, mg_tensor **verdict) {
     mg_scope *scope;
     mg_tensor *judged, *all;
     MG_TRY(mg_scope_open(&scope));
-    judge(guards, n_guards, &judged, &all);
-    all = binary("logical_and", all, sound->entry);
-    mg_status status = judged && all ? hold(sound, all, all) : mg_error_code();
+    judge_guards(guards, n_guards, &judged, &all);
+    all = binary("logical_and", all, flag->entry);
+    mg_status status = judged && all ? hold_value(flag, all, all) : mg_error_code();
     for (int i = 0; i < n && status == MG_OK; i++) {
         mg_variable *v = variables[i];
-        if (v != sound && v->traced != v->entry) status = hold(v, all, v->traced);
+        if (v != flag && v->traced != v->entry) status = hold_value(v, all, v->traced);
     }
     if (status == MG_OK) *verdict = mg_tensor_retain(judged);
     mg_scope_close(scope);
@@ -70,63 +92,63 @@ mg_status mg_async_guards_hold(mg_variable *sound, const mg_guard *guards, int n
 
 /* ---- running it ---- */
 
-/* In place: it must not fail for want of memory. */
-mg_status mg_async_guards_make_sound(mg_device *d) {
+/* Writes into the flag's own memory, so it cannot fail for want of memory. */
+mg_status mg_async_guards_reset(mg_device *d) {
     static const uint8_t yes = 1;
-    if (!d->unsound) return MG_OK;
-    MG_TRY(d->api->copy_in(d, d->sound->value->buffer->data, &yes, 1));
-    d->unsound = false;
+    struct mg_async_guards *g = d->guards;
+    if (!g->must_reset) return MG_OK;
+    MG_TRY(d->api->copy_in(d, g->flag->value->buffer->data, &yes, 1));
+    g->must_reset = false;
     return MG_OK;
 }
 
-mg_status mg_async_guards_ask(mg_plan *p) {
-    const mg_part *part = &p->parts[0];
-    mg_device *d = part->device;
-    const void *verdict = part->address[mg_part_external(part, p->n_outputs + p->n_assigns)];
+mg_status mg_async_guards_start(mg_device *d, const mg_guard *guards, const void *verdict,
+                                mg_rng_state before, uint64_t n_draws) {
+    struct mg_async_guards *g = d->guards;
     const mg_status status = d->api->readback_begin(d, verdict);
     if (status == MG_OK) {
-        d->asked = p;
-        d->asked_rng = p->rng;
+        g->pending = guards;
+        g->before = before;
+        g->n_draws = n_draws;
     } else {
-        d->unsound = true; /* perhaps: who hears of this error need not hear of a guard */
+        g->must_reset = true; /* this error is reported in place of a guard's, if one has failed */
     }
     return status;
 }
 
-/* The random state goes back to that of the step, if nobody has set another. */
-static void take_back_draws(mg_rng_state before, uint64_t n_draws) {
+/* The random state goes back to that before the run, unless the user has set another since. */
+static void take_back_draws(const struct mg_async_guards *g) {
     const mg_rng_state now = mg_rng_get();
-    if (now.seed == before.seed && now.base == before.base + n_draws) mg_rng_set(before);
+    if (now.seed == g->before.seed && now.base == g->before.base + g->n_draws)
+        mg_rng_set(g->before);
 }
 
-/* What mg_async_guards_drop kept. */
-static mg_status raise_kept(mg_device *d) {
-    const mg_status code = d->kept_code;
-    mg_fail(code, "%s", d->kept);
-    mg_free(d->kept);
-    d->kept = NULL;
-    return code;
+static mg_status raise_kept(struct mg_async_guards *g) {
+    mg_fail(g->kept_code, "%s", g->kept);
+    mg_free(g->kept);
+    g->kept = NULL;
+    return g->kept_code;
 }
 
-void mg_async_guards_drop(const mg_plan *p) {
-    for (int i = 0; i < p->n_parts; i++) {
-        mg_device *d = p->parts[i].device;
-        if (d->asked != p || mg_async_guards_settle(d) == MG_OK) continue;
-        mg_free(d->kept);
-        d->kept = mg_strdup(mg_error_message());
-        d->kept_code = mg_error_code();
-        mg_error_clear();
-    }
-}
-
-mg_status mg_async_guards_settle(mg_device *d) {
+mg_status mg_async_guards_wait(mg_device *d) {
     uint8_t verdict;
-    const mg_plan *p = d->asked;
-    if (!p) return d->kept ? raise_kept(d) : MG_OK;
-    d->asked = NULL;
+    struct mg_async_guards *g = d->guards;
+    if (!g) return MG_OK;
+    const mg_guard *guards = g->pending;
+    if (!guards) return g->kept ? raise_kept(g) : MG_OK;
+    g->pending = NULL;
     MG_TRY(d->api->readback_wait(d, &verdict));
     if (!verdict) return MG_OK;
-    take_back_draws(d->asked_rng, p->n_draws);
-    d->unsound = true;
-    return mg_fail(p->guards[verdict - 1].code, "%s", p->guards[verdict - 1].message);
+    take_back_draws(g);
+    g->must_reset = true;
+    return mg_fail(guards[verdict - 1].code, "%s", guards[verdict - 1].message);
+}
+
+void mg_async_guards_forget(mg_device *d, const mg_guard *guards) {
+    struct mg_async_guards *g = d->guards;
+    if (!g || !guards || g->pending != guards || mg_async_guards_wait(d) == MG_OK) return;
+    mg_free(g->kept);
+    g->kept = mg_strdup(mg_error_message());
+    g->kept_code = mg_error_code();
+    mg_error_clear();
 }

@@ -4,16 +4,21 @@
  * nothing is computed twice and histories stay short. An evaluated tensor drops its history unless
  * a recording is open; then it does when the last recording closes. */
 #include "core/alloc.h"
-#include "graph/graph.h"
+#include "core/context.h"
+#include "graph/plan.h"
 #include "graph/toposort.h"
 #include "ops/op.h"
 
-enum { MAX_UNREPORTED = 2000, MAX_PENDING = 4096 };
+enum { MAX_UNREPORTED = 2000 };
 
 static _Thread_local int n_recordings;
 static _Thread_local mg_tensor **recorded; /* retained: evaluated while a recording was open */
 static _Thread_local int n_recorded, recorded_capacity;
 static _Thread_local int n_unreported;
+
+static bool is_tracing(void) {
+    return mg_context_get()->trace != 0;
+}
 
 /* ---- recordings ---- */
 
@@ -67,9 +72,9 @@ static mg_status add_held(const mg_toposort *walk, mg_tensor **roots, int *n, in
     for (int i = 0; i < walk->n && status == MG_OK; i++) {
         const mg_tensor *t = walk->items[i];
         if (!lazy(t, NULL)) continue;
-        for (int k = 0; k < t->n_inputs; k++) inner[t->inputs[k]->slot]++;
+        for (int k = 0; k < t->n_inputs; k++) inner[t->inputs[k]->position]++;
     }
-    for (int i = 0; i < n_asked && status == MG_OK; i++) taken[roots[i]->slot] = true;
+    for (int i = 0; i < n_asked && status == MG_OK; i++) taken[roots[i]->position] = true;
     for (int i = 0; i < walk->n && status == MG_OK; i++) {
         mg_tensor *t = walk->items[i];
         if (!taken[i] && lazy(t, NULL) && !cheap_source(t) && atomic_load(&t->refs) > inner[i])
@@ -96,7 +101,7 @@ static mg_status compute(mg_tensor **roots, int n) {
     const mg_plan_spec spec = {.device = roots[0]->device, .n_outputs = n, .outputs = roots};
     for (int i = 0; i < n; i++) mg_tensor_retain(roots[i]);
     mg_plan *plan = mg_plan_new(&spec);
-    mg_status status = plan ? mg_plan_run(plan, NULL, results) : mg_error_code();
+    mg_status status = plan ? mg_plan_execute(plan, NULL, results) : mg_error_code();
     for (int i = 0; i < n && status == MG_OK; i++)
         if (lazy(roots[i], NULL)) status = attach(roots[i], results[i]);
     for (int i = 0; i < n; i++) mg_tensor_release(roots[i]);
@@ -109,15 +114,15 @@ static mg_status compute(mg_tensor **roots, int n) {
 /* The asked ones without a value, once each, and this thread's pending variable values: those that
  * lie on the first one's device. Retained: an evaluation on the way may prune the variables. */
 static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
-    mg_variable *pending[MAX_PENDING];
-    const uint32_t number = mg_walk_begin();
+    const uint32_t number = mg_toposort_new_visit();
     int n_roots = 0;
-    const int n_pending = mg_trace_current() ? 0 : mg_variables_pending(pending, MAX_PENDING);
+    const int n_pending = is_tracing() ? 0 : mg_variables_n_pending();
     for (int i = 0; i < n + n_pending; i++) {
-        mg_tensor *x = i < n ? t[i] : pending[i - n]->value;
-        if (!lazy(x, NULL) || x->mark == number) continue;
+        const mg_variable *v = i < n ? NULL : mg_variables_pending(i - n);
+        mg_tensor *x = i < n ? t[i] : v ? v->value : NULL;
+        if (!x || !lazy(x, NULL) || x->visit == number) continue;
         if (n_roots && x->device != roots[0]->device) continue; /* another call's */
-        x->mark = number;
+        x->visit = number;
         roots[n_roots++] = mg_tensor_retain(x);
     }
     return n_roots;
@@ -126,7 +131,7 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
 static mg_status check_asked(mg_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
         if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
-            (mg_trace_current() && t[i]->trace && !t[i]->buffer))
+            (is_tracing() && t[i]->trace && !t[i]->buffer))
             return mg_fail(MG_USAGE, "no value is available inside mgpu.jit: the function is only "
                                      "being traced; return the tensor and read it outside");
     return MG_OK;
@@ -143,7 +148,7 @@ static mg_tensor *unplaced(const mg_toposort *walk) {
 
 static mg_status bring(mg_tensor *t) {
     mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
-    mg_tensor *value = mg_tensor_copy(from, t->device);
+    mg_tensor *value = mg_eval(&from, 1) == MG_OK ? mg_value_copy(from, t->device) : NULL;
     mg_status status = value ? MG_OK : mg_error_code();
     if (status == MG_OK && lazy(t, NULL)) status = attach(t, value);
     mg_tensor_release(value);
@@ -170,7 +175,8 @@ static mg_status bring_all(mg_toposort *walk, mg_tensor **roots, int *n) {
 }
 
 static mg_status eval_some(mg_tensor *const *t, int n) {
-    mg_tensor **asked = mg_alloc((size_t)(n + MAX_PENDING) * sizeof *asked), **roots = NULL;
+    mg_tensor **asked = mg_alloc((size_t)(n + mg_variables_n_pending() + 1) * sizeof *asked),
+              **roots = NULL;
     mg_toposort walk = {0};
     if (!asked) return MG_OOM;
     int n_asked = list_roots(t, n, asked);
@@ -198,15 +204,66 @@ mg_status mg_eval(mg_tensor *const *t, int n) {
     return MG_OK;
 }
 
-mg_status mg_variables_settle(void) {
-    mg_variable *pending;
-    return mg_variables_pending(&pending, 1) ? eval_some(NULL, 0) : MG_OK;
+mg_status mg_eval_variables(void) {
+    for (int i = 0; i < mg_variables_n_pending(); i++)
+        if (mg_variables_pending(i)) return eval_some(NULL, 0);
+    return MG_OK;
 }
 
 mg_status mg_eval_pending(mg_tensor *newest) {
-    if (mg_trace_current() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
+    if (is_tracing() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
     /* With a value, it would no longer go where it is used: rather what is made of it. */
     if (newest->any_device && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
+}
+
+/* ---- reading ---- */
+
+mg_status mg_tensor_read(mg_tensor *t, void *dst) {
+    MG_TRY(mg_eval(&t, 1));
+    MG_TRY(mg_value_wait(t));
+    const size_t bytes = mg_tensor_bytes(t);
+    mg_device *d = t->buffer->device;
+    return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
+}
+
+mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
+    const size_t bytes = mg_tensor_bytes(t);
+    void *raw = mg_alloc(bytes);
+    if (!raw) return MG_OOM;
+    const mg_status status = mg_tensor_read(t, raw);
+    if (status == MG_OK) mg_to_double(dst, raw, (mg_dtype)t->dtype, (size_t)mg_tensor_count(t));
+    mg_free(raw);
+    return status;
+}
+
+/* ---- running a traced plan ---- */
+
+/* Evaluates the arguments and variables that p reads: the run itself evaluates nothing. */
+static mg_status eval_inputs(const mg_plan *p, mg_tensor *const *args) {
+    for (int i = 0; i < p->n_assigns; i++)
+        if (!p->variables[i]->value->buffer) MG_TRY(mg_eval(&p->variables[i]->value, 1));
+    for (int k = 0; k < p->n_parts; k++) {
+        const mg_lowered *l = &p->parts[k].lowered;
+        for (int i = 0; i < l->graph.n_external; i++) {
+            const mg_external *e = &l->externals[i];
+            mg_tensor *t = e->kind == MG_EXTERNAL_ARGUMENT   ? args[e->index]
+                           : e->kind == MG_EXTERNAL_VARIABLE ? e->variable->value
+                                                             : NULL;
+            if (t && !t->buffer) MG_TRY(mg_eval(&t, 1));
+        }
+    }
+    return MG_OK;
+}
+
+mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
+    MG_TRY(eval_inputs(p, args));
+    return mg_plan_execute(p, args, results);
+}
+
+mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
+    MG_TRY(eval_inputs(p, args));
+    return mg_plan_start(p, args);
 }

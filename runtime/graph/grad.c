@@ -40,7 +40,8 @@ static void mark_wanted(grad_walk *w) {
         node->tensor = t;
         node->wanted = asked_for(w, t);
         if (node->wanted || t->kind != MG_LAZY || !mg_dtype_is_float((mg_dtype)t->dtype)) continue;
-        for (int k = 0; k < t->n_inputs; k++) node->wanted |= w->nodes[t->inputs[k]->slot].wanted;
+        for (int k = 0; k < t->n_inputs; k++)
+            node->wanted |= w->nodes[t->inputs[k]->position].wanted;
     }
 }
 
@@ -56,7 +57,7 @@ static mg_status no_rule(const mg_tensor *t) {
 static mg_status hand_down(grad_walk *w, grad_node *node) {
     mg_tensor *t = node->tensor;
     for (int k = 0; k < t->n_inputs; k++) {
-        grad_node *in = &w->nodes[t->inputs[k]->slot];
+        grad_node *in = &w->nodes[t->inputs[k]->position];
         if (!in->wanted || !mg_dtype_is_float((mg_dtype)t->inputs[k]->dtype)) continue;
         if (!t->op->grad) return no_rule(t);
         mg_tensor *g = t->op->grad(t, node->gradient, k);
@@ -107,8 +108,8 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
     }
     for (int i = 0; i < n && status == MG_OK; i++) {
         const mg_tensor *t = wrt[i];
-        const bool found = t->mark == w.list.number;
-        mg_tensor *g = found ? w.nodes[t->slot].gradient : NULL;
+        const bool found = t->visit == w.list.number;
+        mg_tensor *g = found ? w.nodes[t->position].gradient : NULL;
         if (g) grads[i] = mg_tensor_retain(g);
     }
     mg_toposort_free(&w.list);

@@ -17,13 +17,18 @@ bool mg_recording(void);
 
 /* ---- eval.c ---- */
 
+/* Evaluates if needed and copies the elements, row-major, to dst (count * dtype size bytes). */
+mg_status mg_tensor_read(mg_tensor *t, void *dst);
+/* As doubles. */
+mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
+
 /* Makes the values of t[0..n-1] (and of every tensor in their history that someone else holds). */
 mg_status mg_eval(mg_tensor *const *t, int n);
 /* Bounded growth: the binding reports each new lazy tensor; every 2,000th is evaluated, or the next
  * that lies somewhere, and the pending variables with it. Does nothing inside a trace. */
 mg_status mg_eval_pending(mg_tensor *newest);
 /* Evaluates the pending values of this thread's variables. */
-mg_status mg_variables_settle(void);
+mg_status mg_eval_variables(void);
 
 /* ---- plan.c ---- */
 
@@ -53,9 +58,9 @@ typedef struct mg_plan_spec {
 } mg_plan_spec;
 
 typedef struct mg_plan mg_plan;
-/* Waits for guards that d has not answered yet; the error of one that failed: then variables and
- * random state are as before that step. */
-mg_status mg_async_guards_settle(mg_device *d);
+/* The value as it lies on d: copied there at first need, then kept up to date by plans that run on
+ * d. The variable must be evaluated. Borrowed; NULL on failure. */
+mg_tensor *mg_variable_on(mg_variable *v, mg_device *d);
 mg_plan *mg_plan_new(const mg_plan_spec *spec);
 /* results[i] are owned value tensors. A failed guard gives its code and message; nothing commits.
  */
@@ -103,12 +108,13 @@ mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_s
 mg_trace *mg_trace_current(void);
 /* The device that stands for d in the open trace; d itself outside of one. */
 mg_device *mg_trace_device(mg_device *d);
-/* The open trace's serial number, never 0; 0 if none is open. */
-uint16_t mg_trace_serial(void);
-/* The ordinal of the next random draw of the open trace. */
-uint64_t mg_trace_draw(void);
 /* Gives v its placeholder in the open trace, once. */
 mg_status mg_trace_enter_variable(mg_variable *v);
+/* The current value; inside a trace the traced one. Owned; NULL on failure. */
+mg_tensor *mg_variable_read(mg_variable *v);
+/* Casts `value` to the variable's dtype and makes it the current one; inside a trace it is noted
+ * for the plan's commit phase, and the real value stays. MG_USAGE if the shapes differ. */
+mg_status mg_variable_assign(mg_variable *v, mg_tensor *value);
 /* Adds a tensor argument's placeholder; borrowed. */
 mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual);
 /* Without a trace: evaluates ok at once and fails if it is false. */

@@ -53,7 +53,7 @@ static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     node->op = t->op;
     node->attrs = attrs;
     node->n_in = t->n_inputs;
-    for (int i = 0; i < t->n_inputs; i++) node->in[i] = t->inputs[i]->slot;
+    for (int i = 0; i < t->n_inputs; i++) node->in[i] = t->inputs[i]->position;
     node->draw = t->draw;
     node->seed = t->seed;
     node->draw_relative = t->trace != 0;
@@ -104,7 +104,7 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
         status = make_node(ir, &ir->nodes[i], walk.items[i], trace);
         ir->n = i + 1;
     }
-    for (int i = 0; i < n_roots && status == MG_OK; i++) ir->roots[i].node = roots[i]->slot;
+    for (int i = 0; i < n_roots && status == MG_OK; i++) ir->roots[i].node = roots[i]->position;
     ir->n_roots = n_roots;
     mg_toposort_free(&walk);
     return status;

@@ -146,6 +146,11 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
 enum { MG_NO_READER = -1, MG_SEVERAL_READERS = -2 };
 int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l);
 
+/* passes.c: the passes in their order. mg_passes_rewrite: those from IR to IR; mg_passes_lower:
+ * from there to the work of a device, whose element-wise chains are fused if `fuse`. */
+mg_status mg_passes_rewrite(mg_ir *ir);
+mg_status mg_passes_lower(mg_ir *ir, bool fuse, mg_lowered *lowered);
+
 /* dump.c: one line a step. Owned text, or NULL. */
 char *mg_lowered_dump(const mg_lowered *l, bool where);
 

@@ -8,6 +8,7 @@
 #include "core/threads.h"
 #include "device/worker.h"
 #include "graph/abandoned_plan.h"
+#include "graph/async_guards.h"
 #include <string.h>
 
 /* ---- a part ---- */
@@ -70,13 +71,9 @@ static mg_status plan_updates(const mg_plan *p, mg_part *part) {
 static mg_status compile_part(void *plan, int i) {
     const mg_plan *p = plan;
     mg_part *part = &p->parts[i];
-    mg_groups groups;
-    mg_schedule order;
     atomic_store(&part->device->at, "compile");
     if (part->owner != i) return MG_OK;
-    MG_TRY(mg_fuse(&part->ir, part->device->api->fuses, &groups));
-    MG_TRY(mg_schedule_order(&part->ir, &groups, &order));
-    MG_TRY(mg_lower(&part->ir, &groups, &order, &part->lowered));
+    MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
@@ -119,7 +116,7 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     if (status == MG_OK) status = first_failure(p);
     for (int i = 0; i < p->n_parts; i++)
         if (mg_device_is_lost(devices[i]) && !mg_abandoned_plan_is(p))
-            mg_abandoned_plan_make(p, p->args);
+            mg_abandoned_plan_add(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
 }
@@ -175,7 +172,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
         if (!split) return MG_OOM;
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
         mg_status status = mg_partition(&how, i / n, i % n, &part->ir, split, &p->collectives);
-        if (status == MG_OK) status = mg_simplify(&part->ir);
+        if (status == MG_OK) status = mg_passes_rewrite(&part->ir);
         if (status == MG_OK) status = mg_program_dedup_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
         if (part->split_roots) memcpy(part->split_roots, split, (size_t)global->n_roots);
@@ -299,8 +296,8 @@ static mg_status make_comms(mg_plan *p) {
 
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
-    p->wreck = mg_abandoned_plan_room();
-    if (!p->wreck) return MG_OOM;
+    p->abandoned = mg_abandoned_plan_new();
+    if (!p->abandoned) return MG_OOM;
     MG_TRY(make_comms(p));
     MG_TRY(partition_all(p, spec, global));
     share_cores(p);
@@ -315,7 +312,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
 static mg_status build_on_one(mg_plan *p) {
     p->root_part = mg_alloc_zero((size_t)(p->parts[0].ir.n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
-    MG_TRY(mg_simplify(&p->parts[0].ir));
+    MG_TRY(mg_passes_rewrite(&p->parts[0].ir));
     MG_TRY(compile_part(p, 0));
     return furnish_part(p, 0);
 }
@@ -334,30 +331,6 @@ static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
     return status;
 }
 
-static void log_plan(const mg_plan *p) {
-    if (!mg_log_on("plan")) return;
-    for (int i = 0; i < p->n_parts; i++) {
-        const mg_part *part = &p->parts[i];
-        char *text = mg_lowered_dump(&part->lowered, true);
-        if (text)
-            mg_log("plan", "%s: %d steps\n%s", part->device->name, part->lowered.graph.n_steps,
-                   text);
-        mg_free(text);
-    }
-}
-
-mg_plan *mg_plan_new(const mg_plan_spec *spec) {
-    mg_abandoned_plan_reclaim();
-    mg_plan *p = mg_alloc_zero(sizeof *p);
-    if (!p) return NULL;
-    if (build(p, spec) != MG_OK) {
-        mg_plan_free(p);
-        return NULL;
-    }
-    log_plan(p);
-    return p;
-}
-
 static void free_part(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->program && part->owner == i) part->device->api->release(part->program);
@@ -366,17 +339,15 @@ static void free_part(mg_plan *p, int i) {
     mg_ir_free(&part->ir);
 }
 
-void mg_plan_free(mg_plan *p) {
-    mg_abandoned_plan_reclaim();
-    if (!p || mg_abandoned_plan_take(p)) return;
-    mg_async_guards_drop(p);
+static void free_plan(mg_plan *p) {
+    for (int i = 0; i < p->n_parts; i++) mg_async_guards_forget(p->parts[i].device, p->guards);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
     if (p->world) p->world->api->free(p->world);
-    mg_free(p->wreck);
+    mg_free(p->abandoned);
     mg_free(p->comms);
     mg_free(p->stages);
     mg_free(p->root_part);
@@ -390,75 +361,62 @@ void mg_plan_free(mg_plan *p) {
     mg_free(p);
 }
 
-int mg_plan_devices(const mg_plan *p) {
-    return p->n_parts;
-}
-
-mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
-    const mg_part *part = &p->parts[i];
-    const mg_kernel_graph *graph = &part->lowered.graph;
-    mg_plan_report r = {.device = part->device,
-                        .steps = graph->n_steps,
-                        .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
-    if (p->n_parts > 1) {
-        r.first_row = p->shards.first[i % p->shards.n];
-        r.rows = p->shards.count[i % p->shards.n];
-        const mg_comm *comm = p->comms[i / p->shards.n];
-        r.seconds = part->seconds;
-        r.reduce_seconds = comm->busy[i % p->shards.n];
-        r.wait_seconds = comm->waited[i % p->shards.n];
-        r.bytes_moved = comm->bytes_moved[i % p->shards.n];
+void mg_plan_clear_run(mg_plan *p) {
+    for (int k = 0; k < p->n_parts; k++) {
+        mg_part *part = &p->parts[k];
+        for (int i = 0; i < p->n_assigns && part->fresh; i++) {
+            mg_tensor_release(part->fresh[i]);
+            part->fresh[i] = NULL;
+        }
+        for (int i = 0; i < part->lowered.graph.n_external; i++) {
+            mg_tensor_release(part->bound[i]);
+            part->bound[i] = NULL;
+            mg_buffer_release(part->buffer[i]);
+            part->buffer[i] = NULL;
+            part->address[i] = NULL;
+        }
     }
-    for (int e = 0; e < graph->n_external; e++) {
-        const mg_external_kind kind = part->lowered.externals[e].kind;
-        const int64_t bytes = (int64_t)mg_value_bytes(&graph->values[e]);
-        if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;
-        if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
-        if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
+    for (int i = 0; i < p->n_outputs; i++) {
+        mg_buffer_release(p->whole[i]);
+        p->whole[i] = NULL;
     }
-    for (int s = 0; s < graph->n_steps; s++) {
-        if (!graph->steps[s].op || !graph->steps[s].op->collective) continue;
-        r.collectives++;
-        r.collective_bytes += (int64_t)mg_value_bytes(&graph->values[graph->steps[s].in[0]]);
+    for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->reset(p->comms[s]);
+    if (p->world) p->world->api->reset(p->world);
+}
+
+void mg_plan_reclaim_abandoned(void) {
+    bool disowned;
+    for (mg_plan *p; (p = mg_abandoned_plan_returned(&disowned));) {
+        mg_plan_clear_run(p);
+        if (disowned) free_plan(p);
     }
-    return r;
 }
 
-static const mg_lowered *dumped(const mg_plan *p) {
-    return &p->parts[p->keeper >= 0 ? p->keeper : 0].lowered;
+void mg_plan_free(mg_plan *p) {
+    mg_plan_reclaim_abandoned();
+    if (p && !mg_abandoned_plan_disown(p)) free_plan(p);
 }
 
-char *mg_plan_dump(const mg_plan *p, bool where) {
-    return mg_lowered_dump(dumped(p), where);
-}
-
-/* *same: whether two constants of one dtype and shape hold the same bits. */
-static mg_status compare_values(mg_tensor *a, mg_tensor *b, bool *same) {
-    const size_t bytes = mg_tensor_bytes(a);
-    char *both = mg_alloc(2 * bytes + 1);
-    mg_status status = both ? mg_tensor_read(a, both) : MG_OOM;
-    if (status == MG_OK) status = mg_tensor_read(b, both + bytes);
-    *same = status == MG_OK && memcmp(both, both + bytes, bytes) == 0;
-    mg_free(both);
-    return status;
-}
-
-static mg_status compare_externals(const mg_external *a, const mg_external *b, bool *same) {
-    *same = a->kind == b->kind;
-    if (!*same) return MG_OK;
-    if (a->kind == MG_EXTERNAL_VARIABLE) *same = a->variable == b->variable;
-    if (a->kind != MG_EXTERNAL_VALUE || a->tensor == b->tensor) return MG_OK;
-    *same = a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape);
-    return *same ? compare_values(a->tensor, b->tensor, same) : MG_OK;
-}
-
-mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs) {
-    const mg_lowered *a = dumped(p), *b = dumped(other);
-    *differs = NULL;
-    for (int i = 0; i < a->graph.n_external && !*differs; i++) {
-        bool same = i < b->graph.n_external;
-        if (same) MG_TRY(compare_externals(&a->externals[i], &b->externals[i], &same));
-        if (!same) *differs = &a->externals[i].shape;
+static void log_plan(const mg_plan *p) {
+    if (!mg_log_on("plan")) return;
+    for (int i = 0; i < p->n_parts; i++) {
+        const mg_part *part = &p->parts[i];
+        char *text = mg_lowered_dump(&part->lowered, true);
+        if (text)
+            mg_log("plan", "%s: %d steps\n%s", part->device->name, part->lowered.graph.n_steps,
+                   text);
+        mg_free(text);
     }
-    return MG_OK;
+}
+
+mg_plan *mg_plan_new(const mg_plan_spec *spec) {
+    mg_plan_reclaim_abandoned();
+    mg_plan *p = mg_alloc_zero(sizeof *p);
+    if (!p) return NULL;
+    if (build(p, spec) != MG_OK) {
+        mg_plan_free(p);
+        return NULL;
+    }
+    log_plan(p);
+    return p;
 }

@@ -10,10 +10,38 @@
 #include "device/worker.h"
 #include "graph/plan.h"
 #include "graph/abandoned_plan.h"
+#include "graph/async_guards.h"
+#include "device/buffer.h"
 #include <string.h>
 
 /* Rows may begin anywhere; libraries for GPUs want them to begin at such an address. */
 enum { ALIGNED = 64 };
+
+/* ---- values on several devices ---- */
+
+mg_status mg_value_wait(const mg_tensor *t) {
+    mg_device *d = t->buffer->device;
+    return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_async_guards_wait(d);
+}
+
+mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device) {
+    if (mg_value_wait(t) != MG_OK) return NULL;
+    const size_t bytes = mg_tensor_bytes(t);
+    mg_buffer *b = mg_buffer_new(device, bytes);
+    if (!b) return NULL;
+    mg_tensor *copy = NULL;
+    if (mg_device_copy(device, b->data, t->buffer->device, t->buffer->data, bytes) == MG_OK)
+        copy = mg_tensor_from_buffer(b, (mg_dtype)t->dtype, &t->shape);
+    mg_buffer_release(b);
+    return copy;
+}
+
+mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
+    mg_tensor *found = mg_variable_find_on(v, d);
+    if (found) return found;
+    mg_tensor *copy = mg_value_copy(v->value, d);
+    return copy && mg_variable_add_replica(v, d, copy) == MG_OK ? copy : NULL;
+}
 
 /* ---- what a part is given ---- */
 
@@ -41,7 +69,6 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
         t = p->spread ? mg_variable_on(e->variable, part->device) : e->variable->value;
         if (!t) return mg_error_code();
     }
-    if (!t->buffer) MG_TRY(mg_eval(&t, 1));
     const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
     size_t offset = 0;
     if (e->part && e->shape.dim[0] > 0)
@@ -56,10 +83,8 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
 
 static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
-        mg_variable *v = p->variables[i];
-        if (!v->value->buffer) MG_TRY(mg_eval(&v->value, 1));
         for (int k = 0; k < p->n_parts && p->spread; k++)
-            if (mg_plan_holds(p, k, i) && !mg_variable_on(v, p->parts[k].device))
+            if (mg_plan_holds(p, k, i) && !mg_variable_on(p->variables[i], p->parts[k].device))
                 return mg_error_code();
     }
     for (int k = 0; k < p->n_parts; k++)
@@ -231,7 +256,7 @@ static mg_status raise_guard(const mg_plan *p, int i) {
 }
 
 static mg_status check_guards(mg_plan *p) {
-    MG_TRY(mg_async_guards_settle(p->parts[0].device));
+    MG_TRY(mg_async_guards_wait(p->parts[0].device));
     for (int i = 0; i < (p->verdict ? 1 : p->n_guards); i++) {
         uint8_t byte = 0;
         const int root = p->n_outputs + p->n_assigns + i;
@@ -290,7 +315,7 @@ static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
         if (p->spread && !has_device(p, i, v->value->device))
-            mg_variable_lead(v, p->parts[p->root_part[p->n_outputs + i]].device);
+            mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
             if (p->n_parts == 1 || !has_device(p, i, v->replicas[r].device))
                 mg_variable_drop_replica(v, r);
@@ -298,11 +323,11 @@ static void bind_values(mg_plan *p) {
             mg_part *part = &p->parts[k];
             if (!mg_plan_holds(p, k, i)) continue;
             if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
-                mg_variable_leave(v, part->device);
+                mg_variable_remove_from(v, part->device);
                 continue;
             }
             if (!part->fresh[i]) continue;
-            mg_variable_bind(v, part->device, part->fresh[i]);
+            mg_variable_replace_on(v, part->device, part->fresh[i]);
             part->fresh[i] = NULL;
         }
     }
@@ -318,29 +343,6 @@ static mg_status commit(mg_plan *p) {
 
 /* ---- a run ---- */
 
-void mg_plan_drop_run(mg_plan *p) {
-    for (int k = 0; k < p->n_parts; k++) {
-        mg_part *part = &p->parts[k];
-        for (int i = 0; i < p->n_assigns && part->fresh; i++) {
-            mg_tensor_release(part->fresh[i]);
-            part->fresh[i] = NULL;
-        }
-        for (int i = 0; i < part->lowered.graph.n_external; i++) {
-            mg_tensor_release(part->bound[i]);
-            part->bound[i] = NULL;
-            mg_buffer_release(part->buffer[i]);
-            part->buffer[i] = NULL;
-            part->address[i] = NULL;
-        }
-    }
-    for (int i = 0; i < p->n_outputs; i++) {
-        mg_buffer_release(p->whole[i]);
-        p->whole[i] = NULL;
-    }
-    for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->reset(p->comms[s]);
-    if (p->world) p->world->api->reset(p->world);
-}
-
 /* A collective that was only started may have failed since. */
 static mg_status check_comms(const mg_plan *p) {
     for (int s = 0; p->comms && s < p->n_stages; s++) MG_TRY(p->comms[s]->api->check(p->comms[s]));
@@ -351,15 +353,18 @@ static mg_status check_comms(const mg_plan *p) {
  * has failed, this one has not changed, if it has guards itself. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     mg_device *d = p->parts[0].device;
-    if (!p->verdict) MG_TRY(mg_async_guards_settle(d));
+    if (!p->verdict) MG_TRY(mg_async_guards_wait(d));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(take_results(p, args, results));
     MG_TRY(prepare_commit(p, 0, args));
     MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
     bind_values(p);
-    MG_TRY(mg_async_guards_settle(d));
+    MG_TRY(mg_async_guards_wait(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
-    return p->verdict ? mg_async_guards_ask(p) : MG_OK;
+    if (!p->verdict) return MG_OK;
+    const void *verdict =
+        p->parts[0].address[mg_part_external(&p->parts[0], p->n_outputs + p->n_assigns)];
+    return mg_async_guards_start(d, p->guards, verdict, p->rng, p->n_draws);
 }
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
@@ -367,7 +372,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
-    if (p->verdict) MG_TRY(mg_async_guards_make_sound(p->parts[0].device));
+    if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     MG_TRY(bind_given(p, args));
     if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(place_outputs(p));
@@ -379,7 +384,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     return commit(p);
 }
 
-mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     p->args = args;
     mg_status status = run_phases(p, args, results);
@@ -389,23 +394,23 @@ mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
             mg_tensor_release(results[i]);
             results[i] = NULL;
         }
-    if (!mg_abandoned_plan_is(p)) mg_plan_drop_run(p);
+    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
     return status;
 }
 
 /* ---- a run in two halves ---- */
 
-mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args) {
+mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     if (p->n_parts > 1)
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
     p->rng = mg_rng_get();
     p->begun = true;
-    mg_status status = p->verdict ? mg_async_guards_make_sound(p->parts[0].device) : MG_OK;
+    mg_status status = p->verdict ? mg_async_guards_reset(p->parts[0].device) : MG_OK;
     if (status == MG_OK) status = bind_given(p, args);
     if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
     if (status == MG_OK) return MG_OK;
-    mg_plan_drop_run(p);
+    mg_plan_clear_run(p);
     p->begun = false;
     return status;
 }
@@ -433,7 +438,7 @@ mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
         mg_tensor_release(results[i]);
         results[i] = NULL;
     }
-    mg_plan_drop_run(p);
+    mg_plan_clear_run(p);
     p->begun = false;
     return status;
 }

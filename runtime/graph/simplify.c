@@ -371,7 +371,7 @@ static mg_status look_at_source(mg_ir *ir, mg_node *n) {
     return MG_OK;
 }
 
-static mg_status rewrite(mg_ir *ir) {
+mg_status mg_simplify(mg_ir *ir) {
     MG_TRY(fold_and_merge(ir));
     mg_ir_count_uses(ir);
     for (int i = 0; i < ir->n; i++) {
@@ -384,11 +384,4 @@ static mg_status rewrite(mg_ir *ir) {
     }
     mg_ir_count_uses(ir);
     return MG_OK;
-}
-
-mg_status mg_simplify(mg_ir *ir) {
-    bool folded;
-    MG_TRY(rewrite(ir));
-    MG_TRY(mg_fold_norms(ir, &folded));
-    return folded ? rewrite(ir) : MG_OK;
 }

@@ -2,6 +2,12 @@
 #include "graph/toposort.h"
 #include "core/alloc.h"
 
+static atomic_uint last_visit;
+
+uint32_t mg_toposort_new_visit(void) {
+    return atomic_fetch_add(&last_visit, 1) + 1;
+}
+
 typedef struct frame {
     mg_tensor *tensor;
     int next_input; /* the input to look at next; n_inputs when done */
@@ -20,7 +26,7 @@ static mg_status push(frame_stack *s, mg_tensor *t, bool follow) {
 
 static mg_status append(mg_toposort *w, mg_tensor *t) {
     MG_TRY(mg_reserve((void **)&w->items, w->n, &w->capacity, sizeof *w->items));
-    t->slot = w->n;
+    t->position = w->n;
     w->items[w->n++] = t;
     return MG_OK;
 }
@@ -29,10 +35,10 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
                               bool (*descend)(const mg_tensor *t, void *context), void *context) {
     frame_stack stack = {0};
     mg_status status = MG_OK;
-    *w = (mg_toposort){.number = mg_walk_begin()};
+    *w = (mg_toposort){.number = mg_toposort_new_visit()};
     for (int r = 0; r < n_roots && status == MG_OK; r++) {
-        if (roots[r]->mark == w->number) continue;
-        roots[r]->mark = w->number;
+        if (roots[r]->visit == w->number) continue;
+        roots[r]->visit = w->number;
         status = push(&stack, roots[r], descend(roots[r], context));
         while (stack.n && status == MG_OK) {
             frame *top = &stack.items[stack.n - 1];
@@ -42,8 +48,8 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
                 continue;
             }
             mg_tensor *in = top->tensor->inputs[top->next_input++];
-            if (in->mark == w->number) continue;
-            in->mark = w->number;
+            if (in->visit == w->number) continue;
+            in->visit = w->number;
             status = push(&stack, in, descend(in, context));
         }
     }

@@ -7,14 +7,17 @@
 typedef struct mg_toposort {
     mg_tensor **items; /* borrowed: the roots hold them */
     int n, capacity;
-    uint32_t number; /* items have mark == number and slot == their position */
+    uint32_t number; /* items have visit == number and position == their index here */
 } mg_toposort;
 
 /* Lists every tensor reachable from the roots through inputs, in topological order. `descend` says
  * whether a tensor's inputs are followed. Only one walk per thread may be in use at a time, and
- * slots are valid until the next walk. */
+ * positions are valid until the next walk. */
 mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roots,
                               bool (*descend)(const mg_tensor *t, void *context), void *context);
+/* A number that no tensor's `visit` has yet, for a walk that only needs to meet each tensor once.
+ */
+uint32_t mg_toposort_new_visit(void);
 void mg_toposort_free(mg_toposort *w);
 
 #endif

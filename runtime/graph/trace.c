@@ -3,10 +3,12 @@
  * One trace per thread at a time. It owns placeholders and the list of variables it has touched;
  * closing it, by end or abandon, puts every variable back as it was. */
 #include "graph/graph.h"
-#include "graph/plan.h"
+#include "graph/async_guards.h"
 #include "core/alloc.h"
+#include "core/context.h"
 #include "device/device.h"
 #include "graph/toposort.h"
+#include "ops/op.h"
 
 struct mg_trace {
     mg_device *device;
@@ -16,7 +18,6 @@ struct mg_trace {
     int n_variables, variables_capacity;
     mg_guard *guards;
     int n_guards, guards_capacity;
-    uint64_t n_draws;
     mg_device **devices; /* of a plan on several, or NULL */
     double *weights;     /* or NULL */
     int n_devices, n_stages;
@@ -31,24 +32,18 @@ mg_trace *mg_trace_current(void) {
     return current;
 }
 
-uint16_t mg_trace_serial(void) {
-    return current ? serial : 0;
-}
-
-uint64_t mg_trace_draw(void) {
-    return current->n_draws++;
-}
-
 mg_trace *mg_trace_begin(mg_device *device) {
     if (current) {
         mg_fail(MG_INTERNAL, "a trace is already open");
         return NULL;
     }
-    if (!device || mg_variables_settle() != MG_OK) return NULL; /* no device: it has said why */
+    if (!device || mg_eval_variables() != MG_OK) return NULL; /* no device: it has said why */
     mg_trace *t = mg_alloc_zero(sizeof *t);
     if (!t) return NULL;
     t->device = device;
     if (++serial == 0) serial = 1;
+    mg_context_get()->trace = serial;
+    mg_context_get()->n_draws = 0;
     return current = t;
 }
 
@@ -104,6 +99,51 @@ mg_status mg_trace_enter_variable(mg_variable *v) {
     return MG_OK;
 }
 
+/* ---- variables, inside a trace and outside ---- */
+
+mg_tensor *mg_variable_read(mg_variable *v) {
+    if (!current) return mg_tensor_retain(v->value);
+    if (mg_trace_enter_variable(v) != MG_OK) return NULL;
+    return mg_tensor_retain(v->traced);
+}
+
+/* `value` in the variable's dtype. Owned. */
+static mg_tensor *fit_value(const mg_variable *v, mg_tensor *value) {
+    if (!mg_shape_equal(&v->value->shape, &value->shape)) {
+        mg_fail(MG_USAGE, "variable \"%s\": cannot assign shape %s to shape %s", v->name,
+                MG_SHAPE_TEXT(&value->shape), MG_SHAPE_TEXT(&v->value->shape));
+        return NULL;
+    }
+    if (value->dtype == v->value->dtype) return mg_tensor_retain(value);
+    const int64_t dtype = v->value->dtype;
+    return mg_apply(mg_op_find("cast"), &value, 1, &dtype);
+}
+
+mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
+    mg_tensor *fitted = fit_value(v, value);
+    if (!fitted) return mg_error_code();
+    if (current) {
+        const mg_status status = mg_trace_enter_variable(v);
+        if (status != MG_OK) {
+            mg_tensor_release(fitted);
+            return status;
+        }
+        mg_tensor_release(v->traced);
+        v->traced = fitted;
+        return MG_OK;
+    }
+    if (fitted->trace) {
+        mg_tensor_release(fitted);
+        return mg_fail(MG_USAGE,
+                       "variable \"%s\": the value was made inside mgpu.jit and cannot be "
+                       "used after it: return it from the function",
+                       v->name);
+    }
+    return mg_variable_set(v, fitted);
+}
+
+/* ---- guards ---- */
+
 mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
     if (ok->dtype != MG_BOOL || mg_tensor_count(ok) != 1)
         return mg_fail(MG_USAGE, "guard: the condition must be one bool, got %s %s",
@@ -126,6 +166,7 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
 /* Puts every variable back, then frees the trace. */
 static void close_trace(mg_trace *t) {
     current = NULL;
+    mg_context_get()->trace = 0;
     for (int i = 0; i < t->n_variables; i++) {
         mg_variable *v = t->variables[i];
         mg_tensor_release(v->traced);
@@ -176,18 +217,18 @@ static bool assigns(const mg_trace *t) {
     return false;
 }
 
-/* Makes the plan one that may run ahead: see ahead.c. Without guards, or on devices that do not
- * work by themselves, *verdict is NULL. */
+/* Lets the plan's guards be answered asynchronously: see async_guards.h. *verdict (owned) is NULL
+ * where they are checked before the step ends, or where there are none. */
 static mg_status hold_values(mg_trace *t, mg_tensor **verdict) {
     mg_device *d = t->n_devices ? t->devices[0] : t->device;
-    bool can;
+    mg_variable *flag;
     *verdict = NULL;
     if (t->n_devices > 1 || t->keeper || !t->n_guards || !assigns(t)) return MG_OK;
-    MG_TRY(mg_async_guards_find(d, t->n_guards, &can));
-    if (!can) return MG_OK;
-    MG_TRY(mg_trace_enter_variable(d->sound));
-    return mg_async_guards_hold(d->sound, t->guards, t->n_guards, t->variables, t->n_variables,
-                                verdict);
+    MG_TRY(mg_async_guards_prepare(d, t->n_guards, &flag));
+    if (!flag) return MG_OK;
+    MG_TRY(mg_trace_enter_variable(flag));
+    return mg_async_guards_hold_values(flag, t->guards, t->n_guards, t->variables, t->n_variables,
+                                       verdict);
 }
 
 /* What the trace did, as a plan's specification; `scratch` holds its lists. */
@@ -225,7 +266,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .values = roots + n_outputs,
                                    .guards = t->guards,
                                    .verdict = verdict,
-                                   .n_draws = t->n_draws,
+                                   .n_draws = mg_context_get()->n_draws,
                                    .trace = serial};
         if (settle_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
     }

@@ -8,6 +8,8 @@
  * file has bytes. */
 #include "io/safetensors.h"
 #include "core/alloc.h"
+#include "device/buffer.h"
+#include "graph/graph.h"
 #include "io/json.h"
 #include <stdio.h>
 #include <stdlib.h>

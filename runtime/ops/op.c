@@ -4,8 +4,7 @@
 #include "ops/op.h"
 #include "ops/attrs.h"
 #include "core/alloc.h"
-#include "device/device.h"
-#include "graph/graph.h"
+#include "core/context.h"
 #include "ops/ops.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -190,6 +189,7 @@ static mg_status bring_numbers(mg_tensor *t) {
 }
 
 static mg_status take_placement(mg_tensor *t) {
+    const char *(*name)(const mg_device *d) = mg_device_hooks_get()->name;
     const mg_tensor *anchor = NULL;
     if (is_place(t->op)) {
         const mg_place_attrs *attrs = t->attrs;
@@ -203,8 +203,8 @@ static mg_status take_placement(mg_tensor *t) {
         if (x->any_device && !x->buffer) continue;
         if (anchor && anchor->device != x->device)
             return mg_fail(MG_USAGE, "%s: inputs lie on %s and %s: move one with :to \"%s\"",
-                           t->op->name, anchor->device->name, x->device->name,
-                           anchor->device->name);
+                           t->op->name, name(anchor->device), name(x->device),
+                           name(anchor->device));
         anchor = x;
     }
     t->any_device = !anchor;
@@ -212,7 +212,7 @@ static mg_status take_placement(mg_tensor *t) {
         t->device = anchor->device;
         return MG_OK;
     }
-    mg_device *d = mg_device_default();
+    mg_device *d = mg_device_hooks_get()->find_default();
     t->device = d;
     return d ? MG_OK : mg_error_code();
 }
@@ -250,7 +250,7 @@ static mg_status infer(mg_tensor *t) {
 static void take_draw(mg_tensor *t) {
     if (!(t->op->flags & MG_OP_RANDOM)) return;
     if (t->trace) {
-        t->draw = mg_trace_draw();
+        t->draw = mg_context_get()->n_draws++;
     } else {
         t->seed = mg_rng_get().seed;
         t->draw = mg_rng_take(1);
@@ -263,7 +263,7 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
     if (!t) return NULL;
     t->kind = MG_LAZY;
     t->op = op;
-    t->trace = mg_trace_serial();
+    t->trace = mg_context_get()->trace;
     if (op->attrs_size) {
         if (attrs)
             memcpy(t->attrs, attrs, op->attrs_size);

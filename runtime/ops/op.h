@@ -134,6 +134,11 @@ const mg_op *mg_op_find(const char *name);
 int mg_op_count(void);
 const mg_op *mg_op_at(int i);
 
+/* A lazy tensor of op. `attrs` (op->attrs_size bytes, or NULL for the defaults) is copied. Checks
+ * the number of inputs, promotes dtypes if the row says so, and infers shape, dtype and device:
+ * mistakes of the user fail here, before anything is computed. Owned; NULL on failure. */
+mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs);
+
 /* Shorthands for infer rules. `mg_infer_fail(f, code, "fmt")` prefixes "opname: ". */
 mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -2,6 +2,7 @@
  * reductions: several at once have the bits of one after another, and a step issues them
  * so, the same on every device. */
 #include "comm/comm.h"
+#include "device/buffer.h"
 #include "graph/plan.h"
 #include "ops/build.h"
 #include "ref_devices.h"

@@ -5,6 +5,7 @@
 #include "core/io.h"
 #include "data/idx.h"
 #include "device/device.h"
+#include "graph/graph.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

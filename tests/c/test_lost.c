@@ -3,6 +3,7 @@
  * access is freed only after it has come back. mg_fault_plan makes a ref device get stuck, and
  * mg_fault_let_go lets it come back. */
 #include "core/alloc.h"
+#include "device/buffer.h"
 #include "device/device.h"
 #include "device/fault.h"
 #include "graph/abandoned_plan.h"
@@ -92,7 +93,7 @@ static void await_return(int64_t blocks) {
     mg_fault_let_go();
     for (int i = 0; i < 1000 && mg_alloc_get_stats().live_blocks != blocks; i++) {
         nanosleep(&nap, NULL);
-        mg_abandoned_plan_reclaim();
+        mg_plan_reclaim_abandoned();
     }
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
 }

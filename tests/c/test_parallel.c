@@ -1,5 +1,6 @@
 /* Plans on several devices: a step is split into shards, its sums are all-reduced, and the
  * variables are committed on every device. Each allocation on any of the devices fails once. */
+#include "device/buffer.h"
 #include "device/worker.h"
 #include "graph/graph.h"
 #include "graph/partition.h"

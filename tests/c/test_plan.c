@@ -1,6 +1,7 @@
 /* Plans on one device: lazy evaluation, gradients, tracing, compute and commit, fusion, and the
  * arena that places temporaries. */
 #include "core/alloc.h"
+#include "device/buffer.h"
 #include "device/program/arena.h"
 #include "graph/ir.h"
 #include "ops/build.h"

@@ -1,6 +1,7 @@
 /* Shared programs: devices whose parts of a step are equal run one program instead of a copy each,
  * which saves planning time and memory. The numbers must be those of separate programs. */
 #include "core/rng.h"
+#include "device/buffer.h"
 #include "graph/plan.h"
 #include "ops/attrs.h"
 #include "ops/build.h"

@@ -2,7 +2,9 @@
  * failing memory. A header comes from outside, so everything in it is checked before memory is
  * taken. */
 #include "core/alloc.h"
+#include "device/buffer.h"
 #include "device/device.h"
+#include "graph/graph.h"
 #include "io/store.h"
 #include <errno.h>
 #include <setjmp.h>

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "data/stream.h"
+#include "device/buffer.h"
 #include "device/device.h"
 #include <dirent.h>
 #include <setjmp.h>

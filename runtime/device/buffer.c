@@ -1,0 +1,137 @@
+/* Device memory: counted allocation, buffers, and the message when a device runs out of it.
+ *
+ * Every allocation adds to the device's `used` before it is made and is taken off when it is freed,
+ * so `used` never exceeds the limit. */
+#include "device/buffer.h"
+#include "core/alloc.h"
+#include "core/variable.h"
+#include "device/device.h"
+#include <stdio.h>
+
+/* ---- what the out-of-memory message says ---- */
+
+enum { LARGEST = 3 }; /* variables named in the message */
+
+typedef struct memory_owner {
+    const char *name;
+    size_t bytes;
+} memory_owner;
+
+typedef struct memory_report {
+    const mg_device *device;
+    size_t variables;          /* bytes of all variables on the device */
+    memory_owner top[LARGEST]; /* the largest, in falling order */
+} memory_report;
+
+static size_t variable_bytes_on(const mg_variable *v, const mg_device *d) {
+    size_t bytes = v->value->device == d && v->value->buffer ? v->value->buffer->bytes : 0;
+    for (int i = 0; i < v->n_replicas; i++)
+        if (v->replicas[i].device == d) bytes += mg_tensor_bytes(v->replicas[i].value);
+    return bytes;
+}
+
+static void add_variable(const mg_variable *v, void *context) {
+    memory_report *r = context;
+    memory_owner o = {v->name, variable_bytes_on(v, r->device)};
+    r->variables += o.bytes;
+    for (int i = 0; i < LARGEST; i++) {
+        if (o.bytes <= r->top[i].bytes) continue;
+        const memory_owner smaller = r->top[i];
+        r->top[i] = o;
+        o = smaller;
+    }
+}
+
+static double mib(size_t bytes) {
+    return (double)bytes / (1 << 20);
+}
+
+/* "work space of plans 2.1 MiB, variables 9.0 MiB (largest: dense.kernel 7.6 MiB, ...), other
+ * tensors 0.8 MiB" in text. */
+static void describe_memory(const mg_device *d, char *text, size_t size) {
+    memory_report r = {.device = d};
+    mg_variables_visit(add_variable, &r);
+    const size_t known = r.variables + d->arena_bytes, used = (size_t)atomic_load(&d->used);
+    size_t at = (size_t)snprintf(text, size, "work space of plans %.1f MiB, variables %.1f MiB",
+                                 mib(d->arena_bytes), mib(r.variables));
+    for (int i = 0; i < LARGEST && r.top[i].bytes && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s %.1f MiB",
+                               i ? ", " : " (largest: ", r.top[i].name, mib(r.top[i].bytes));
+    if (at < size)
+        snprintf(text + at, size - at, "%sother tensors %.1f MiB", r.top[0].bytes ? "), " : ", ",
+                 mib(used > known ? used - known : 0));
+}
+
+static mg_status fail_out_of_memory(mg_device *d, size_t bytes) {
+    char owners[400], limit[64] = "the machine's";
+    mg_device_info info = {0};
+    describe_memory(d, owners, sizeof owners);
+    if (d->limit != INT64_MAX)
+        snprintf(limit, sizeof limit, "%lld", (long long)d->limit);
+    else if (d->api->describe && d->api->describe(d->ordinal, &info) == MG_OK)
+        snprintf(limit, sizeof limit, "the device's, %lld", (long long)info.memory_bytes);
+    return mg_fail(MG_OOM,
+                   "%s: out of memory: asked %zu bytes, used %lld (%s), limit %s: use a smaller "
+                   "batch%s",
+                   d->name, bytes, (long long)atomic_load(&d->used), owners, limit,
+                   d->limit != INT64_MAX ? " or raise MGPU_MEMORY" : "");
+}
+
+/* ---- counted memory ---- */
+
+/* Adds to used and peak; false, and nothing is added, if that would exceed the limit. */
+static bool count_bytes(mg_device *d, size_t bytes) {
+    const long long used = atomic_fetch_add(&d->used, (long long)bytes) + (long long)bytes;
+    if (used > d->limit) {
+        atomic_fetch_sub(&d->used, (long long)bytes);
+        return false;
+    }
+    long long peak = atomic_load(&d->peak);
+    while (used > peak && !atomic_compare_exchange_weak(&d->peak, &peak, used)) {
+    }
+    return true;
+}
+
+mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data) {
+    if (mg_device_out_of_reach(d)) return mg_device_check(d);
+    if (!count_bytes(d, bytes)) return fail_out_of_memory(d, bytes);
+    const mg_status status = d->api->alloc(d, bytes ? bytes : 1, data);
+    if (status == MG_OK) return MG_OK;
+    atomic_fetch_sub(&d->used, (long long)bytes);
+    return status == MG_OOM ? fail_out_of_memory(d, bytes) : status;
+}
+
+/* The memory of a lost device is leaked: freeing it could wait for the device for ever. */
+void mg_device_free(mg_device *d, void *data, size_t bytes) {
+    if (!mg_device_out_of_reach(d)) d->api->free(d, data, bytes ? bytes : 1);
+    atomic_fetch_sub(&d->used, (long long)bytes);
+}
+
+/* ---- buffers ---- */
+
+mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
+    mg_buffer *b = mg_alloc_zero(sizeof *b);
+    if (!b) return NULL;
+    if (mg_device_alloc(device, bytes, &b->data) != MG_OK) {
+        mg_free(b);
+        return NULL;
+    }
+    b->device = device;
+    b->bytes = bytes;
+    atomic_init(&b->refs, 1);
+    return b;
+}
+
+mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
+                               mg_device *device) {
+    if (!device) device = mg_device_default();
+    if (!device || mg_shape_check(shape, "tensor") != MG_OK) return NULL;
+    const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(dtype);
+    mg_buffer *b = mg_buffer_new(device, bytes);
+    if (!b) return NULL;
+    mg_tensor *t = NULL;
+    if (bytes == 0 || device->api->copy_in(device, b->data, src, bytes) == MG_OK)
+        t = mg_tensor_from_buffer(b, dtype, shape);
+    mg_buffer_release(b);
+    return t;
+}

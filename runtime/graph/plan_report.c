@@ -1,0 +1,78 @@
+/* What a plan says about itself: its report by device, its text, and its comparison with another.
+ */
+#include "core/alloc.h"
+#include "graph/plan.h"
+#include <string.h>
+
+int mg_plan_devices(const mg_plan *p) {
+    return p->n_parts;
+}
+
+mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
+    const mg_part *part = &p->parts[i];
+    const mg_kernel_graph *graph = &part->lowered.graph;
+    mg_plan_report r = {.device = part->device,
+                        .steps = graph->n_steps,
+                        .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
+    if (p->n_parts > 1) {
+        r.first_row = p->shards.first[i % p->shards.n];
+        r.rows = p->shards.count[i % p->shards.n];
+        const mg_comm *comm = p->comms[i / p->shards.n];
+        r.seconds = part->seconds;
+        r.reduce_seconds = comm->busy[i % p->shards.n];
+        r.wait_seconds = comm->waited[i % p->shards.n];
+        r.bytes_moved = comm->bytes_moved[i % p->shards.n];
+    }
+    for (int e = 0; e < graph->n_external; e++) {
+        const mg_external_kind kind = part->lowered.externals[e].kind;
+        const int64_t bytes = (int64_t)mg_value_bytes(&graph->values[e]);
+        if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;
+        if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
+        if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
+    }
+    for (int s = 0; s < graph->n_steps; s++) {
+        if (!graph->steps[s].op || !graph->steps[s].op->collective) continue;
+        r.collectives++;
+        r.collective_bytes += (int64_t)mg_value_bytes(&graph->values[graph->steps[s].in[0]]);
+    }
+    return r;
+}
+
+static const mg_lowered *dumped(const mg_plan *p) {
+    return &p->parts[p->keeper >= 0 ? p->keeper : 0].lowered;
+}
+
+char *mg_plan_dump(const mg_plan *p, bool where) {
+    return mg_lowered_dump(dumped(p), where);
+}
+
+/* *same: whether two constants of one dtype and shape hold the same bits. */
+static mg_status compare_values(mg_tensor *a, mg_tensor *b, bool *same) {
+    const size_t bytes = mg_tensor_bytes(a);
+    char *both = mg_alloc(2 * bytes + 1);
+    mg_status status = both ? mg_tensor_read(a, both) : MG_OOM;
+    if (status == MG_OK) status = mg_tensor_read(b, both + bytes);
+    *same = status == MG_OK && memcmp(both, both + bytes, bytes) == 0;
+    mg_free(both);
+    return status;
+}
+
+static mg_status compare_externals(const mg_external *a, const mg_external *b, bool *same) {
+    *same = a->kind == b->kind;
+    if (!*same) return MG_OK;
+    if (a->kind == MG_EXTERNAL_VARIABLE) *same = a->variable == b->variable;
+    if (a->kind != MG_EXTERNAL_VALUE || a->tensor == b->tensor) return MG_OK;
+    *same = a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape);
+    return *same ? compare_values(a->tensor, b->tensor, same) : MG_OK;
+}
+
+mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs) {
+    const mg_lowered *a = dumped(p), *b = dumped(other);
+    *differs = NULL;
+    for (int i = 0; i < a->graph.n_external && !*differs; i++) {
+        bool same = i < b->graph.n_external;
+        if (same) MG_TRY(compare_externals(&a->externals[i], &b->externals[i], &same));
+        if (!same) *differs = &a->externals[i].shape;
+    }
+    return MG_OK;
+}
