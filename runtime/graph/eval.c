@@ -41,7 +41,7 @@ void mg_recording_end(void) {
     n_recorded = recorded_capacity = 0;
 }
 
-static mg_status record(mg_tensor *t) {
+static mg_status record_tensor(mg_tensor *t) {
     if (n_recorded == recorded_capacity) {
         const int capacity = recorded_capacity ? 2 * recorded_capacity : 64;
         mg_tensor **items = mg_realloc(recorded, (size_t)capacity * sizeof *items);
@@ -55,29 +55,31 @@ static mg_status record(mg_tensor *t) {
 
 /* ---- what to compute ---- */
 
-static bool lazy(const mg_tensor *t, void *context) {
+static bool is_lazy(const mg_tensor *t, void *context) {
     (void)context;
     return t->kind == MG_LAZY && !t->buffer;
 }
 
-static bool cheap_source(const mg_tensor *t) {
+static bool is_cheap_source(const mg_tensor *t) {
     return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
 }
 
 /* From the history of the roots, adds what others hold. `roots` has room for all of it. */
-static mg_status add_held(const mg_toposort *walk, mg_tensor **roots, int *n, int n_asked) {
+static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, int *n,
+                                  int n_wanted) {
     int *inner = mg_alloc_zero((size_t)walk->n * sizeof *inner);
     bool *taken = mg_alloc_zero((size_t)walk->n);
     const mg_status status = inner && taken ? MG_OK : MG_OOM;
     for (int i = 0; i < walk->n && status == MG_OK; i++) {
         const mg_tensor *t = walk->items[i];
-        if (!lazy(t, NULL)) continue;
+        if (!is_lazy(t, NULL)) continue;
         for (int k = 0; k < t->n_inputs; k++) inner[t->inputs[k]->position]++;
     }
-    for (int i = 0; i < n_asked && status == MG_OK; i++) taken[roots[i]->position] = true;
+    for (int i = 0; i < n_wanted && status == MG_OK; i++) taken[roots[i]->position] = true;
     for (int i = 0; i < walk->n && status == MG_OK; i++) {
         mg_tensor *t = walk->items[i];
-        if (!taken[i] && lazy(t, NULL) && !cheap_source(t) && atomic_load(&t->refs) > inner[i])
+        if (!taken[i] && is_lazy(t, NULL) && !is_cheap_source(t) &&
+            atomic_load(&t->refs) > inner[i])
             roots[(*n)++] = t;
     }
     mg_free(inner);
@@ -86,16 +88,16 @@ static mg_status add_held(const mg_toposort *walk, mg_tensor **roots, int *n, in
 }
 
 /* What floats lies where it was made from here on. */
-static mg_status attach(mg_tensor *t, const mg_tensor *value) {
+static mg_status attach_value(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
     t->device = t->buffer->device;
-    if (mg_recording()) return record(t);
+    if (mg_recording()) return record_tensor(t);
     mg_tensor_drop_history(t);
     return MG_OK;
 }
 
 /* A run may evaluate more on its way (what it reads), and that may be some of the same. */
-static mg_status compute(mg_tensor **roots, int n) {
+static mg_status compute_roots(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
     const mg_plan_spec spec = {.device = roots[0]->device, .n_outputs = n, .outputs = roots};
@@ -103,7 +105,7 @@ static mg_status compute(mg_tensor **roots, int n) {
     mg_plan *plan = mg_plan_new(&spec);
     mg_status status = plan ? mg_plan_execute(plan, NULL, results) : mg_error_code();
     for (int i = 0; i < n && status == MG_OK; i++)
-        if (lazy(roots[i], NULL)) status = attach(roots[i], results[i]);
+        if (is_lazy(roots[i], NULL)) status = attach_value(roots[i], results[i]);
     for (int i = 0; i < n; i++) mg_tensor_release(roots[i]);
     for (int i = 0; i < n; i++) mg_tensor_release(results[i]);
     mg_plan_free(plan);
@@ -120,7 +122,7 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
     for (int i = 0; i < n + n_pending; i++) {
         const mg_variable *v = i < n ? NULL : mg_variables_pending(i - n);
         mg_tensor *x = i < n ? t[i] : v ? v->value : NULL;
-        if (!x || !lazy(x, NULL) || x->visit == number) continue;
+        if (!x || !is_lazy(x, NULL) || x->visit == number) continue;
         if (n_roots && x->device != roots[0]->device) continue; /* another call's */
         x->visit = number;
         roots[n_roots++] = mg_tensor_retain(x);
@@ -128,7 +130,7 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
     return n_roots;
 }
 
-static mg_status check_asked(mg_tensor *const *t, int n) {
+static mg_status check_not_tracing(mg_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
         if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
             (is_tracing() && t[i]->trace && !t[i]->buffer))
@@ -138,19 +140,19 @@ static mg_status check_asked(mg_tensor *const *t, int n) {
 }
 
 /* What is wanted on another device is brought there before the plan that reads it. */
-static mg_tensor *unplaced(const mg_toposort *walk) {
+static mg_tensor *find_place_op(const mg_toposort *walk) {
     static const mg_op *place;
     if (!place) place = mg_op_find("place");
     for (int i = 0; i < walk->n; i++)
-        if (walk->items[i]->op == place && lazy(walk->items[i], NULL)) return walk->items[i];
+        if (walk->items[i]->op == place && is_lazy(walk->items[i], NULL)) return walk->items[i];
     return NULL;
 }
 
-static mg_status bring(mg_tensor *t) {
+static mg_status copy_from_device(mg_tensor *t) {
     mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
     mg_tensor *value = mg_eval(&from, 1) == MG_OK ? mg_value_copy(from, t->device) : NULL;
     mg_status status = value ? MG_OK : mg_error_code();
-    if (status == MG_OK && lazy(t, NULL)) status = attach(t, value);
+    if (status == MG_OK && is_lazy(t, NULL)) status = attach_value(t, value);
     mg_tensor_release(value);
     mg_tensor_release(from);
     mg_tensor_release(held);
@@ -159,46 +161,46 @@ static mg_status bring(mg_tensor *t) {
 
 /* Everything that the roots need from other devices is brought to theirs; those that have their
  * values then (they were wanted on the way) are dropped. The walk is through what is left. */
-static mg_status bring_all(mg_toposort *walk, mg_tensor **roots, int *n) {
-    MG_TRY(mg_toposort_collect(walk, roots, *n, lazy, NULL));
-    for (mg_tensor *far; (far = unplaced(walk));) {
+static mg_status copy_from_devices(mg_toposort *walk, mg_tensor **roots, int *n) {
+    MG_TRY(mg_toposort_collect(walk, roots, *n, is_lazy, NULL));
+    for (mg_tensor *far; (far = find_place_op(walk));) {
         mg_toposort_free(walk);
-        MG_TRY(bring(far));
+        MG_TRY(copy_from_device(far));
         for (int i = 0; i < *n; i++)
-            if (!lazy(roots[i], NULL)) {
+            if (!is_lazy(roots[i], NULL)) {
                 mg_tensor_release(roots[i]);
                 roots[i--] = roots[--*n];
             }
-        MG_TRY(mg_toposort_collect(walk, roots, *n, lazy, NULL));
+        MG_TRY(mg_toposort_collect(walk, roots, *n, is_lazy, NULL));
     }
     return MG_OK;
 }
 
 static mg_status eval_some(mg_tensor *const *t, int n) {
-    mg_tensor **asked = mg_alloc((size_t)(n + mg_variables_n_pending() + 1) * sizeof *asked),
+    mg_tensor **wanted = mg_alloc((size_t)(n + mg_variables_n_pending() + 1) * sizeof *wanted),
               **roots = NULL;
     mg_toposort walk = {0};
-    if (!asked) return MG_OOM;
-    int n_asked = list_roots(t, n, asked);
-    mg_status status = n_asked ? bring_all(&walk, asked, &n_asked) : MG_OK;
-    if (n_asked && status == MG_OK) {
-        int n_roots = n_asked;
+    if (!wanted) return MG_OOM;
+    int n_wanted = list_roots(t, n, wanted);
+    mg_status status = n_wanted ? copy_from_devices(&walk, wanted, &n_wanted) : MG_OK;
+    if (n_wanted && status == MG_OK) {
+        int n_roots = n_wanted;
         roots = mg_alloc((size_t)(walk.n + 1) * sizeof *roots);
         if (!roots) status = MG_OOM;
-        for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = asked[i];
-        if (status == MG_OK) status = add_held(&walk, roots, &n_roots, n_roots);
-        if (status == MG_OK) status = compute(roots, n_roots);
+        for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = wanted[i];
+        if (status == MG_OK) status = add_held_tensors(&walk, roots, &n_roots, n_roots);
+        if (status == MG_OK) status = compute_roots(roots, n_roots);
     }
     mg_toposort_free(&walk);
-    for (int i = 0; i < n_asked; i++) mg_tensor_release(asked[i]);
+    for (int i = 0; i < n_wanted; i++) mg_tensor_release(wanted[i]);
     mg_free(roots);
-    mg_free(asked);
+    mg_free(wanted);
     if (status == MG_OK) mg_variables_prune();
     return status;
 }
 
 mg_status mg_eval(mg_tensor *const *t, int n) {
-    MG_TRY(check_asked(t, n));
+    MG_TRY(check_not_tracing(t, n));
     for (int i = 0; i < n; i++)
         if (!t[i]->buffer) MG_TRY(eval_some(t, n));
     return MG_OK;

@@ -94,7 +94,7 @@ static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
     return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
-static bool reads(const mg_ir *ir, const mg_node *n, const bool *folded) {
+static bool reads_folded(const mg_ir *ir, const mg_node *n, const bool *folded) {
     return mg_is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
 }
 
@@ -109,7 +109,7 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
             if (!folds_input(ir, n, k)) folded[mg_ir_resolve(ir, n->in[k])] = false;
     }
     for (int i = 0; i < ir->n; i++) {
-        readers += reads(ir, &ir->nodes[i], folded);
+        readers += reads_folded(ir, &ir->nodes[i], folded);
         sums += mg_is_op(&ir->nodes[i], "batch_norm_reduce");
         followers += follows_product(ir, &ir->nodes[i]);
     }
@@ -138,7 +138,7 @@ static const mg_node *norm_of(const folder *f, const mg_node *reduce) {
 
 /* ---- making nodes ---- */
 
-static int put(folder *f, mg_node n, int a, int b) {
+static int add_node(folder *f, mg_node n, int a, int b) {
     n.in = mg_ir_alloc(f->ir, 3 * sizeof *n.in);
     if (!n.in) {
         f->failed = true;
@@ -150,7 +150,7 @@ static int put(folder *f, mg_node n, int a, int b) {
     return f->n++;
 }
 
-static int make(folder *f, const char *name, const void *attrs, mg_shape shape, int a, int b) {
+static int add_op(folder *f, const char *name, const void *attrs, mg_shape shape, int a, int b) {
     const mg_op *op = mg_op_find(name);
     void *own = mg_ir_alloc(f->ir, op->attrs_size);
     if (!own) f->failed = true;
@@ -164,51 +164,51 @@ static int make(folder *f, const char *name, const void *attrs, mg_shape shape, 
                        .where = f->where,
                        .forward = -1,
                        .group = -1};
-    return put(f, n, a, b);
+    return add_node(f, n, a, b);
 }
 
-static int each(folder *f, const char *name, mg_shape shape, int a, int b) {
-    return make(f, name, NULL, shape, a, b);
+static int add_elementwise(folder *f, const char *name, mg_shape shape, int a, int b) {
+    return add_op(f, name, NULL, shape, a, b);
 }
 
-static int number(folder *f, double v) {
+static int add_literal(folder *f, double v) {
     const mg_full_attrs attrs = {.value = v, .dtype = f->dtype};
-    const int i = make(f, "full", &attrs, (mg_shape){0}, 0, -1);
+    const int i = add_op(f, "full", &attrs, (mg_shape){0}, 0, -1);
     f->nodes[i].kind = MG_NODE_LITERAL;
     f->nodes[i].literal = v;
     f->nodes[i].n_in = 0;
     return i;
 }
 
-static int reshape(folder *f, int x, mg_shape shape) {
+static int add_reshape(folder *f, int x, mg_shape shape) {
     mg_ints_attrs attrs = {.list = {.n = shape.rank}};
     for (int i = 0; i < shape.rank; i++) attrs.list.v[i] = shape.dim[i];
-    return make(f, "reshape", &attrs, shape, x, -1);
+    return add_op(f, "reshape", &attrs, shape, x, -1);
 }
 
-static int sum(folder *f, int x, mg_ints axes, mg_shape shape) {
+static int add_sum(folder *f, int x, mg_ints axes, mg_shape shape) {
     const mg_reduce_attrs attrs = {.axes = axes};
-    return make(f, "sum", &attrs, shape, x, -1);
+    return add_op(f, "sum", &attrs, shape, x, -1);
 }
 
 /* x in a dtype; what was cast from it is not cast back. */
-static int as(folder *f, int x, mg_dtype dtype) {
+static int cast_to(folder *f, int x, mg_dtype dtype) {
     const mg_node *n = &f->nodes[x];
     const mg_cast_attrs attrs = {.dtype = dtype};
     if (n->dtype == dtype) return x;
     if (mg_is_op(n, "cast") && f->nodes[n->in[0]].dtype == dtype) return n->in[0];
-    const int y = make(f, "cast", &attrs, n->shape, x, -1);
+    const int y = add_op(f, "cast", &attrs, n->shape, x, -1);
     f->nodes[y].dtype = dtype;
     return y;
 }
 
 /* Row i of the moments as a column. */
-static int column(folder *f, int moments, int i, int64_t c) {
+static int add_column(folder *f, int moments, int i, int64_t c) {
     const mg_slice_attrs attrs = {.start = {.n = 2, .v = {i, 0}},
                                   .stop = {.n = 2, .v = {i + 1, c}},
                                   .step = {.n = 2, .v = {1, 1}}};
-    const int row = make(f, "slice", &attrs, MG_SHAPE(1, c), moments, -1);
-    return reshape(f, row, MG_SHAPE(c, 1));
+    const int row = add_op(f, "slice", &attrs, MG_SHAPE(1, c), moments, -1);
+    return add_reshape(f, row, MG_SHAPE(c, 1));
 }
 
 /* ---- the formulas; columns are {C, 1}, what is equal to an earlier node is merged later ---- */
@@ -218,35 +218,37 @@ typedef struct affine {
     int mean, inverse, s, t;
 } affine;
 
-static int new_of(const folder *f, const mg_node *n, int i) {
+static int new_input(const folder *f, const mg_node *n, int i) {
     return f->at[mg_ir_resolve(f->ir, n->in[i])];
 }
 
 static affine affine_of(folder *f, const mg_node *norm) {
     const int64_t c = norm->shape.dim[norm->shape.rank - 1];
     const double epsilon = ((const mg_norm_attrs *)norm->attrs)->epsilon;
-    const int moments = new_of(f, norm, 1);
-    affine a = {.shape = MG_SHAPE(c, 1), .mean = column(f, moments, 0, c)};
-    const int variance = column(f, moments, 1, c);
-    a.inverse =
-        each(f, "rsqrt", a.shape,
-             each(f, "add", a.shape, variance, number(f, mg_dtype_round(f->dtype, epsilon))), -1);
-    a.s = each(f, "mul", a.shape, reshape(f, new_of(f, norm, 2), a.shape), a.inverse);
-    a.t = each(f, "sub", a.shape, reshape(f, new_of(f, norm, 3), a.shape),
-               each(f, "mul", a.shape, a.mean, a.s));
+    const int moments = new_input(f, norm, 1);
+    affine a = {.shape = MG_SHAPE(c, 1), .mean = add_column(f, moments, 0, c)};
+    const int variance = add_column(f, moments, 1, c);
+    a.inverse = add_elementwise(f, "rsqrt", a.shape,
+                                add_elementwise(f, "add", a.shape, variance,
+                                                add_literal(f, mg_dtype_round(f->dtype, epsilon))),
+                                -1);
+    a.s = add_elementwise(f, "mul", a.shape, add_reshape(f, new_input(f, norm, 2), a.shape),
+                          a.inverse);
+    a.t = add_elementwise(f, "sub", a.shape, add_reshape(f, new_input(f, norm, 3), a.shape),
+                          add_elementwise(f, "mul", a.shape, a.mean, a.s));
     return a;
 }
 
 /* The weights' sums over taps {C, K}. */
 static int sum_of_taps(folder *f, int weights, const mg_shape *w) {
     const mg_ints axes = {.n = 2, .v = {0, 1}};
-    return sum(f, weights, axes, MG_SHAPE(w->dim[2], w->dim[3]));
+    return add_sum(f, weights, axes, MG_SHAPE(w->dim[2], w->dim[3]));
 }
 
 /* The sums over pixels {K}. */
 static int sum_of_pixels(folder *f, int dz, int64_t k) {
     const mg_ints axes = {.n = 3, .v = {0, 1, 2}};
-    return sum(f, dz, axes, MG_SHAPE(k));
+    return add_sum(f, dz, axes, MG_SHAPE(k));
 }
 
 /* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t); of halves too, in float32. */
@@ -255,13 +257,15 @@ static int fold_product(folder *f, const mg_node *norm) {
     const mg_shape *w = &input(f->ir, n, 1)->shape, row = MG_SHAPE(w->dim[w->rank - 1]);
     if (mg_dtype_is_half(n->dtype)) f->dtype = MG_F32;
     const affine a = affine_of(f, norm);
-    const int s = reshape(f, a.s, row);
-    int bias = reshape(f, a.t, row);
+    const int s = add_reshape(f, a.s, row);
+    int bias = add_reshape(f, a.t, row);
     if (n->n_in == 3)
-        bias = each(f, "add", row, each(f, "mul", row, as(f, new_of(f, n, 2), f->dtype), s), bias);
-    const int scaled = each(f, "mul", *w, as(f, new_of(f, n, 1), f->dtype), s);
-    bias = as(f, bias, n->dtype);
-    const int y = put(f, *n, new_of(f, n, 0), as(f, scaled, n->dtype));
+        bias = add_elementwise(
+            f, "add", row,
+            add_elementwise(f, "mul", row, cast_to(f, new_input(f, n, 2), f->dtype), s), bias);
+    const int scaled = add_elementwise(f, "mul", *w, cast_to(f, new_input(f, n, 1), f->dtype), s);
+    bias = cast_to(f, bias, n->dtype);
+    const int y = add_node(f, *n, new_input(f, n, 0), cast_to(f, scaled, n->dtype));
     f->nodes[y].in[2] = bias;
     f->nodes[y].n_in = 3;
     return y;
@@ -273,13 +277,13 @@ static int fold_forward(folder *f, const mg_node *n) {
     const mg_shape *w = &input(f->ir, n, 1)->shape;
     const int64_t c = w->dim[2], k = w->dim[3];
     const mg_ints channels = {.n = 1, .v = {0}};
-    const int weights = new_of(f, n, 1);
+    const int weights = new_input(f, n, 1);
     const affine a = affine_of(f, norm);
-    const int scaled = each(f, "mul", *w, weights, a.s);
-    const int shifts = each(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w), a.t);
-    int bias = sum(f, shifts, channels, MG_SHAPE(k));
-    if (n->n_in == 3) bias = each(f, "add", MG_SHAPE(k), new_of(f, n, 2), bias);
-    const int z = put(f, *n, new_of(f, norm, 0), scaled);
+    const int scaled = add_elementwise(f, "mul", *w, weights, a.s);
+    const int shifts = add_elementwise(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w), a.t);
+    int bias = add_sum(f, shifts, channels, MG_SHAPE(k));
+    if (n->n_in == 3) bias = add_elementwise(f, "add", MG_SHAPE(k), new_input(f, n, 2), bias);
+    const int z = add_node(f, *n, new_input(f, norm, 0), scaled);
     f->nodes[z].in[2] = bias;
     f->nodes[z].n_in = 3;
     return z;
@@ -289,11 +293,11 @@ static int fold_forward(folder *f, const mg_node *n) {
 static int fold_weight(folder *f, const mg_node *n) {
     const mg_node *norm = input(f->ir, n, 0);
     const int64_t c = n->shape.dim[2], k = n->shape.dim[3];
-    const int dz = new_of(f, n, 1);
+    const int dz = new_input(f, n, 1);
     const affine a = affine_of(f, norm);
-    const int g = put(f, *n, new_of(f, norm, 0), dz);
-    const int shift = each(f, "mul", MG_SHAPE(c, k), a.t, sum_of_pixels(f, dz, k));
-    return each(f, "add", n->shape, each(f, "mul", n->shape, g, a.s), shift);
+    const int g = add_node(f, *n, new_input(f, norm, 0), dz);
+    const int shift = add_elementwise(f, "mul", MG_SHAPE(c, k), a.t, sum_of_pixels(f, dz, k));
+    return add_elementwise(f, "add", n->shape, add_elementwise(f, "mul", n->shape, g, a.s), shift);
 }
 
 /* {2, C}: the sums of dy and of dy * (x - mean) * inverse. */
@@ -302,43 +306,44 @@ static int fold_reduce(folder *f, const mg_node *n, const mg_node *norm) {
     const mg_shape *w = &input(f->ir, dy, 1)->shape;
     const int64_t c = w->dim[2], k = w->dim[3];
     const mg_ints kernels = {.n = 1, .v = {1}}, all_but_channels = {.n = 3, .v = {0, 1, 3}};
-    const int dz = new_of(f, dy, 0), weights = new_of(f, dy, 1);
+    const int dz = new_input(f, dy, 0), weights = new_input(f, dy, 1);
     const affine a = affine_of(f, norm);
     mg_conv_attrs attrs = *(const mg_conv_attrs *)dy->attrs;
     attrs.shape = (mg_ints){.n = 4, .v = {w->dim[0], w->dim[1], c, k}};
-    const int g = make(f, "conv2d_grad_weight", &attrs, *w, new_of(f, norm, 0), dz);
-    const int dots =
-        each(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w), sum_of_pixels(f, dz, k));
-    const int first = reshape(f, sum(f, dots, kernels, MG_SHAPE(c)), a.shape);
-    const int with_x = sum(f, each(f, "mul", *w, weights, g), all_but_channels, MG_SHAPE(c));
-    const int centred = each(f, "sub", a.shape, reshape(f, with_x, a.shape),
-                             each(f, "mul", a.shape, a.mean, first));
-    const int second = each(f, "mul", a.shape, centred, a.inverse);
+    const int g = add_op(f, "conv2d_grad_weight", &attrs, *w, new_input(f, norm, 0), dz);
+    const int dots = add_elementwise(f, "mul", MG_SHAPE(c, k), sum_of_taps(f, weights, w),
+                                     sum_of_pixels(f, dz, k));
+    const int first = add_reshape(f, add_sum(f, dots, kernels, MG_SHAPE(c)), a.shape);
+    const int with_x =
+        add_sum(f, add_elementwise(f, "mul", *w, weights, g), all_but_channels, MG_SHAPE(c));
+    const int centred = add_elementwise(f, "sub", a.shape, add_reshape(f, with_x, a.shape),
+                                        add_elementwise(f, "mul", a.shape, a.mean, first));
+    const int second = add_elementwise(f, "mul", a.shape, centred, a.inverse);
     const mg_axis_attrs rows = {.axis = 0};
-    return make(f, "concat", &rows, MG_SHAPE(2, c), reshape(f, first, MG_SHAPE(1, c)),
-                reshape(f, second, MG_SHAPE(1, c)));
+    return add_op(f, "concat", &rows, MG_SHAPE(2, c), add_reshape(f, first, MG_SHAPE(1, c)),
+                  add_reshape(f, second, MG_SHAPE(1, c)));
 }
 
 /* ---- all nodes ---- */
 
-static int keep(folder *f, const mg_node *n) {
+static int copy_node(folder *f, const mg_node *n) {
     mg_node own = *n;
     own.in = mg_ir_alloc(f->ir, (size_t)(n->n_in + 1) * sizeof *own.in);
     if (!own.in) f->failed = true;
-    for (int i = 0; own.in && i < n->n_in; i++) own.in[i] = new_of(f, n, i);
+    for (int i = 0; own.in && i < n->n_in; i++) own.in[i] = new_input(f, n, i);
     f->nodes[f->n] = own;
     return f->n++;
 }
 
-static int renew(folder *f, const mg_node *n) {
+static int rewrite_node(folder *f, const mg_node *n) {
     const mg_node *norm = mg_is_live(n) ? norm_of(f, n) : NULL;
     f->dtype = n->dtype;
     f->where = n->where;
     if (norm) return fold_reduce(f, n, norm);
     if (follows_product(f->ir, n)) return fold_product(f, n);
-    if (reads(f->ir, n, f->folded))
+    if (reads_folded(f->ir, n, f->folded))
         return mg_is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
-    return keep(f, n);
+    return copy_node(f, n);
 }
 
 static mg_status check_order(const folder *f) {
@@ -350,10 +355,10 @@ static mg_status check_order(const folder *f) {
     return MG_OK;
 }
 
-static mg_status renew_all(folder *f) {
+static mg_status rewrite_nodes(folder *f) {
     mg_ir *ir = f->ir;
     for (int i = 0; i < ir->n && !f->failed; i++)
-        f->at[i] = ir->nodes[i].forward < 0 ? renew(f, &ir->nodes[i]) : -1;
+        f->at[i] = ir->nodes[i].forward < 0 ? rewrite_node(f, &ir->nodes[i]) : -1;
     if (f->failed) return MG_OOM;
     MG_TRY(check_order(f));
     for (int r = 0; r < ir->n_roots; r++)
@@ -373,7 +378,7 @@ mg_status mg_fold_norms(mg_ir *ir, bool *done) {
     if (changed) {
         f.at = mg_alloc(n * sizeof *f.at);
         f.nodes = mg_ir_alloc(ir, (n + changed * MOST_NODES) * sizeof *f.nodes);
-        status = f.at && f.nodes ? renew_all(&f) : MG_OOM;
+        status = f.at && f.nodes ? rewrite_nodes(&f) : MG_OOM;
         *done = status == MG_OK;
         mg_free(f.at);
     }

@@ -45,7 +45,7 @@ typedef struct mg_plan_spec {
     int n_stages; /* the devices are n_stages groups of equal length, stage by stage; 0 means 1 */
     const double *weights; /* shares of the rows; NULL: even */
     bool local_norm;       /* batch statistics by device */
-    mg_device *keeper;     /* the only one that has the variables; NULL: all have them */
+    mg_device *central;    /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
@@ -103,8 +103,8 @@ typedef struct mg_trace mg_trace;
 mg_trace *mg_trace_begin(mg_device *device);
 /* The plan will be on these devices (at most 64; copied), sharing rows by weights (NULL: evenly).
  */
-mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_stages,
-                          const double *weights, bool local_norm, mg_device *keeper);
+mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
+                               const double *weights, bool local_norm, mg_device *central);
 mg_trace *mg_trace_current(void);
 /* The device that stands for d in the open trace; d itself outside of one. */
 mg_device *mg_trace_device(mg_device *d);

@@ -122,7 +122,7 @@ static int add_slice(partition *p, int from, int axis, int64_t first, int64_t co
 }
 
 static bool is_follower(const partition *p) {
-    return p->keeper >= 0 && p->keeper != p->device;
+    return p->central >= 0 && p->central != p->device;
 }
 
 /* The next collective; after the one before it. */
@@ -133,7 +133,7 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
     const mg_collective_attrs attrs = {.kind = kind,
                                        .axis = axis,
                                        .number = p->collectives++,
-                                       .root = p->keeper >= 0 ? p->keeper : 0};
+                                       .root = p->central >= 0 ? p->central : 0};
     const int in[] = {from, p->last_collective};
     if (strcmp(op, "all_reduce") != 0) p->bucket.tensors = 0;
     p->last_collective = add_op(p, &model, op, shape, &attrs, p->last_collective >= 0 ? 2 : 1, in);
@@ -167,15 +167,16 @@ static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kin
     return made;
 }
 
-/* Terms of node i, as its value: on all devices, or on the keeper's if nobody else reads it. */
+/* Terms of node i, as its value: on all devices, or on the central device's if nobody else reads
+ * it. */
 static int add_reduction(partition *p, int i, int from, int kind) {
     mg_shape shape = p->global->nodes[i].shape;
-    if (p->keeper < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
+    if (p->central < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
     if (is_follower(p)) shape = (mg_shape){.rank = 0};
     return add_collective(p, "reduce", from, shape, kind, 0);
 }
 
-/* A variable's value from where it is kept. The keeper reads its own. */
+/* A variable's value from where it is kept. The central device reads its own. */
 static int add_broadcast(partition *p, const mg_node *n, int own) {
     const mg_shape scalar = {.rank = 0};
     if (!is_follower(p)) {
@@ -187,8 +188,8 @@ static int add_broadcast(partition *p, const mg_node *n, int own) {
 
 /* ---- nodes of the global IR, as the device has them ---- */
 
-static int make(partition *p, int i, int sharding);
-static mg_shape shape_of(const partition *p, int i, int sharding);
+static int local_node(partition *p, int i, int sharding);
+static mg_shape local_shape(const partition *p, int i, int sharding);
 
 static double identity_of(int sharding, mg_dtype dtype) {
     const bool whole = mg_dtype_is_float(dtype) ? false : true;
@@ -210,7 +211,7 @@ static int copy_op(partition *p, int i, int sharding) {
     void *attrs = n->op ? mg_ir_alloc(p->part, n->op->attrs_size) : NULL;
     if (!copy.in || (n->op && !attrs)) return NOT_MADE;
     for (int k = 0; k < n->n_in; k++) {
-        copy.in[k] = make(p, n->in[k], d->in[k]);
+        copy.in[k] = local_node(p, n->in[k], d->in[k]);
         if (copy.in[k] < 0) return NOT_MADE;
     }
     if (n->op) {
@@ -238,8 +239,8 @@ static int part_of_source(partition *p, int i, int axis) {
                         : -1;
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
-        return add_slice(p, make(p, i, MG_REPLICATED), axis, part_first(p, n->shape.dim[axis]),
-                         part_count(p, n->shape.dim[axis]));
+        return add_slice(p, local_node(p, i, MG_REPLICATED), axis,
+                         part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
     const int made = copy_op(p, i, axis);
     if (made < 0) return made;
     const int64_t first = part_first(p, n->shape.dim[axis]);
@@ -292,18 +293,18 @@ static int part_of_given(partition *p, int i) {
 static int part_of_shard(partition *p, int i) {
     const int from = p->global->nodes[i].in[0];
     const mg_node *x = &p->global->nodes[from];
-    if (p->shardings[from].sharding == 0) return make(p, from, 0);
+    if (p->shardings[from].sharding == 0) return local_node(p, from, 0);
     if (x->kind == MG_NODE_ARGUMENT) return part_of_given(p, from);
-    return make(p, from, 0);
+    return local_node(p, from, 0);
 }
 
 /* The node as its op makes it: whole, a part, terms or the device's own. */
-static int make_raw(partition *p, int i) {
+static int make_as_produced(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].produced;
-    if (n->kind == MG_NODE_VARIABLE && p->keeper >= 0 && p->replicated[i])
+    if (n->kind == MG_NODE_VARIABLE && p->central >= 0 && p->replicated[i])
         return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, sharding));
-    if (mg_is_op(n, "place")) return make(p, n->in[0], p->shardings[i].in[0]);
+    if (mg_is_op(n, "place")) return local_node(p, n->in[0], p->shardings[i].in[0]);
     if (has_joint_moments(p, i)) return joint_moments(p, i);
     if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
         if (mg_sharding_is_partial(sharding))
@@ -316,7 +317,7 @@ static int make_raw(partition *p, int i) {
 }
 
 /* From the way it lies to all of it. */
-static int make_whole(partition *p, int i) {
+static int make_replicated(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].sharding;
     if (sharding == MG_ANY_SHARDING) return copy_op(p, i, MG_REPLICATED);
@@ -336,16 +337,17 @@ static int reduce_kind(int sharding) {
 static int make_sharded(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
     const bool any = p->shardings[i].sharding == MG_ANY_SHARDING;
-    if (any && mg_is_op(n, "place")) return make(p, n->in[0], sharding); /* it is there already */
-    if (sharding == MG_REPLICATED) return make_whole(p, i);
+    if (any && mg_is_op(n, "place"))
+        return local_node(p, n->in[0], sharding); /* it is there already */
+    if (sharding == MG_REPLICATED) return make_replicated(p, i);
     if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     if (any) return part_of_source(p, i, sharding);
-    return add_slice(p, make(p, i, MG_REPLICATED), sharding, part_first(p, n->shape.dim[sharding]),
-                     part_count(p, n->shape.dim[sharding]));
+    return add_slice(p, local_node(p, i, MG_REPLICATED), sharding,
+                     part_first(p, n->shape.dim[sharding]), part_count(p, n->shape.dim[sharding]));
 }
 
 /* A reader found none: sharding.c and the order of making do not go together. */
-static int not_there(const partition *p, int i) {
+static int fail_not_made(const partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     mg_fail(MG_INTERNAL,
             "partition: stage %d reads a result of %s that is neither made nor sent there: an "
@@ -355,18 +357,18 @@ static int not_there(const partition *p, int i) {
 }
 
 /* The local node of global node i as it lies in the given way; of another stage's, what it sent. */
-static int make(partition *p, int i, int sharding) {
+static int local_node(partition *p, int i, int sharding) {
     const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][index_of_sharding(sharding)];
-    if (!own) return *place < 0 ? not_there(p, i) : *place;
+    if (!own) return *place < 0 ? fail_not_made(p, i) : *place;
     const bool raw = sharding == p->shardings[i].sharding && sharding != MG_REPLICATED;
     if (raw || sharding == MG_PER_DEVICE || mg_sharding_is_partial(sharding))
-        return p->raw[i] < 0 ? not_there(p, i) : p->raw[i];
+        return p->raw[i] < 0 ? fail_not_made(p, i) : p->raw[i];
     if (*place < 0) *place = make_sharded(p, i, sharding);
     return *place;
 }
 
-static mg_shape shape_of(const partition *p, int i, int sharding) {
+static mg_shape local_shape(const partition *p, int i, int sharding) {
     return part_shape(p, p->global->nodes[i].shape, sharding);
 }
 
@@ -381,11 +383,11 @@ static mg_status make_transfers(partition *p, int i) {
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
             const int from =
-                sends ? make(p, i, sharding_of_index(slot)) : add_literal(p, g, scalar, 0);
+                sends ? local_node(p, i, sharding_of_index(slot)) : add_literal(p, g, scalar, 0);
             if (from < 0) return mg_error_code();
             const int made =
                 add_collective(p, "transfer", from,
-                               sends ? scalar : shape_of(p, i, sharding_of_index(slot)), 0, 0);
+                               sends ? scalar : local_shape(p, i, sharding_of_index(slot)), 0, 0);
             if (made < 0) return mg_error_code();
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
@@ -409,7 +411,7 @@ static int by_depth(const void *a, const void *b) {
 
 /* Conversions that somebody wants stand right behind what they convert: the order of collectives is
  * then that of depth, on every device. */
-static mg_status make_wanted(partition *p, int i, const bool *wanted) {
+static mg_status make_node(partition *p, int i, const bool *wanted) {
     const node_sharding *d = &p->shardings[i];
     const mg_node *n = &p->global->nodes[i];
     for (int k = 0; k < n->n_in; k++)
@@ -419,15 +421,16 @@ static mg_status make_wanted(partition *p, int i, const bool *wanted) {
         return MG_OK;
     if (p->stages[i] != p->stage && d->sharding != MG_ANY_SHARDING) return make_transfers(p, i);
     if (d->sharding != MG_ANY_SHARDING) {
-        p->raw[i] = make_raw(p, i);
+        p->raw[i] = make_as_produced(p, i);
         if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->produced));
         if (p->raw[i] < 0) return mg_error_code();
     }
-    if (wanted[i] && make(p, i, MG_REPLICATED) < 0) return mg_error_code();
+    if (wanted[i] && local_node(p, i, MG_REPLICATED) < 0) return mg_error_code();
     return d->sharding == MG_ANY_SHARDING ? MG_OK : make_transfers(p, i);
 }
 
-/* What devices other than the keeper compute or read: from their terms and parts backwards. */
+/* What devices other than the central device compute or read: from their terms and parts backwards.
+ */
 static void mark_replicated(partition *p, const bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
     for (int r = 0; r < g->n_roots; r++)
@@ -441,13 +444,13 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
     }
 }
 
-/* Root r of the device: nothing, where it is the keeper's. */
+/* Root r of the device: nothing, where it is the central device's. */
 static int make_root(partition *p, int r, bool split) {
     const int node = p->global->roots[r].node;
     const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
     if (elsewhere || (!split && is_follower(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
-    return make(p, node, split ? 0 : MG_REPLICATED);
+    return local_node(p, node, split ? 0 : MG_REPLICATED);
 }
 
 /* Every device must meet every collective, whether or not it reads the result. Each takes the one
@@ -473,10 +476,10 @@ static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
     if (!order || !p->part->roots) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++)
         split_roots[r] = split_roots[r] && p->shardings[g->roots[r].node].sharding == 0;
-    if (p->keeper >= 0) mark_replicated(p, split_roots, wanted);
+    if (p->central >= 0) mark_replicated(p, split_roots, wanted);
     for (int i = 0; i < g->n; i++) order[i] = (rank){p->shardings[i].depth, i};
     qsort(order, (size_t)g->n, sizeof *order, by_depth);
-    for (int i = 0; i < g->n; i++) MG_TRY(make_wanted(p, order[i].node, wanted));
+    for (int i = 0; i < g->n; i++) MG_TRY(make_node(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return mg_error_code();
@@ -496,7 +499,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
                    .spec = spec,
                    .stage = stage,
                    .device = device,
-                   .keeper = spec->keeper,
+                   .central = spec->central,
                    .local_norm = spec->local_norm,
 
                    .part = part,

@@ -17,8 +17,8 @@ typedef struct mg_partition_spec {
     const mg_ir *global;
     const mg_shards *shards;
     bool local_norm; /* batch statistics are those of each device's rows */
-    int keeper;      /* the only device that has the variables: the others are sent their values and
-                        send back terms; -1: all have them */
+    int central;     /* the only device that has the variables: the others are sent their values and
+                       send back terms; -1: all have them */
     int n_stages; /* groups of devices, each with its part of the model: rank = stage * n + device
                    */
     mg_device *const *stages; /* the first device of each: where the traced tensors say they lie */
@@ -28,9 +28,9 @@ typedef struct mg_partition_spec {
 int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d);
 
 /* The IR of device number `device` of a stage. Root i is whole, or (an output, split_roots[i] true)
- * the device's rows of it; with a keeper other devices have nothing where it is not split. Roots
- * may follow that keep collectives alive. `collectives`: how many the device takes part in, the
- * same for all. */
+ * the device's rows of it; with a central device other devices have nothing where it is not split.
+ * Roots may follow that keep collectives alive. `collectives`: how many the device takes part in,
+ * the same for all. */
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
                        bool *split_roots, int *collectives);
 

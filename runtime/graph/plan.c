@@ -13,7 +13,7 @@
 
 /* ---- a part ---- */
 
-static mg_status hold_externals(mg_part *part) {
+static mg_status retain_externals(mg_part *part) {
     const mg_kernel_graph *graph = &part->lowered.graph;
     const size_t n = (size_t)graph->n_external + 1;
     part->held = mg_ir_alloc(&part->ir, n * sizeof *part->held);
@@ -39,7 +39,7 @@ static int variable_external(const mg_part *part, const mg_variable *v) {
 
 /* Whether a commit step other than the one that makes value `update` reads what this is the reader
  * of. */
-static bool read_elsewhere(const mg_kernel_graph *graph, int reader, int update) {
+static bool is_read_elsewhere(const mg_kernel_graph *graph, int reader, int update) {
     if (reader < 0) return reader == MG_SEVERAL_READERS;
     const mg_step *s = &graph->steps[reader];
     for (int k = 0; k < s->n_out; k++)
@@ -47,19 +47,19 @@ static bool read_elsewhere(const mg_kernel_graph *graph, int reader, int update)
     return true;
 }
 
-static mg_status plan_updates(const mg_plan *p, mg_part *part) {
-    if (p->keeper >= 0 && part != &p->parts[p->keeper]) return MG_OK; /* it has no variables */
+static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
+    if (p->central >= 0 && part != &p->parts[p->central]) return MG_OK; /* it has no variables */
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     const int *readers = mg_lowered_readers(&part->ir, &part->lowered);
     if (!part->updates || !part->fresh || !readers) return MG_OOM;
     for (int i = 0; i < p->n_assigns; i++) {
-        if (!mg_plan_holds(p, (int)(part - p->parts), i)) continue;
+        if (!mg_plan_part_assigns(p, (int)(part - p->parts), i)) continue;
         const int external = mg_part_external(part, p->n_outputs + i),
                   entry = variable_external(part, p->variables[i]);
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
         const bool read =
-            entry >= 0 && read_elsewhere(&part->lowered.graph, readers[entry], external);
+            entry >= 0 && is_read_elsewhere(&part->lowered.graph, readers[entry], external);
         bool shared = false; /* two variables given one value */
         for (int k = 0; k < i; k++) shared |= part->updates[k].external == external;
         part->updates[i] = (mg_update){external, update && !read && !shared};
@@ -78,11 +78,11 @@ static mg_status compile_part(void *plan, int i) {
 }
 
 /* What a run needs besides the program. */
-static mg_status furnish_part(mg_plan *p, int i) {
+static mg_status prepare_part_runs(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->owner != i) MG_TRY(mg_program_dedup_take(p, i));
-    MG_TRY(hold_externals(part));
-    return plan_updates(p, part);
+    MG_TRY(retain_externals(part));
+    return choose_in_place_updates(p, part);
 }
 
 /* ---- all parts ---- */
@@ -138,7 +138,7 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
     return status;
 }
 
-/* The part that has a root: the first of its stage, or the keeper. */
+/* The part that has a root: the first of its stage, or the central device. */
 static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *how) {
     const mg_ir *g = how->global;
     const int n = p->n_parts / p->n_stages;
@@ -146,7 +146,7 @@ static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *how) {
     if (!p->root_part) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++) {
         const mg_tensor *t = g->nodes[g->roots[r].node].tensor;
-        p->root_part[r] = p->keeper >= 0 ? p->keeper : mg_partition_stage(how, t->device) * n;
+        p->root_part[r] = p->central >= 0 ? p->central : mg_partition_stage(how, t->device) * n;
     }
     return MG_OK;
 }
@@ -156,14 +156,14 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     const mg_partition_spec how = {.global = global,
                                    .shards = &p->shards,
                                    .local_norm = spec->local_norm,
-                                   .keeper = p->keeper,
+                                   .central = p->central,
                                    .n_stages = p->n_stages,
                                    .stages = p->stages};
     const int n = p->n_parts / p->n_stages;
     MG_TRY(mg_partition_rows(global, &rows));
     mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
                    spec->weights);
-    if (n > p->shards.n) p->shards.first[p->shards.n] = rows; /* a keeper without rows */
+    if (n > p->shards.n) p->shards.first[p->shards.n] = rows; /* a central device without rows */
     p->shards.n = n;
     MG_TRY(find_root_parts(p, &how));
     for (int i = 0; i < p->n_parts; i++) {
@@ -184,7 +184,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
 
 /* Devices of the host share its cores. A program takes scratch memory for so many threads and must
  * run on no more, whatever share the device has in the plans that are made later. */
-static void share_cores(mg_plan *p) {
+static void divide_cores(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) {
         int alike = 0;
         for (int k = 0; k < p->n_parts; k++)
@@ -197,11 +197,11 @@ static void share_cores(mg_plan *p) {
 
 /* ---- the plan ---- */
 
-/* The keeper's number among the devices; after the last, if it is none of them. */
-static int keeper_of(const mg_plan_spec *spec) {
-    if (!spec->keeper || spec->n_devices == 0) return -1;
+/* The central device's number among the devices; after the last, if it is none of them. */
+static int find_central(const mg_plan_spec *spec) {
+    if (!spec->central || spec->n_devices == 0) return -1;
     for (int i = 0; i < spec->n_devices; i++)
-        if (spec->devices[i] == spec->keeper) return i;
+        if (spec->devices[i] == spec->central) return i;
     return spec->n_devices;
 }
 
@@ -232,12 +232,12 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
 
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
-    p->keeper = keeper_of(spec);
-    p->spread = spec->n_devices > 0 || p->n_stages > 1;
-    if (p->keeper >= 0 && p->n_stages > 1)
+    p->central = find_central(spec);
+    p->inputs_anywhere = spec->n_devices > 0 || p->n_stages > 1;
+    if (p->central >= 0 && p->n_stages > 1)
         return mg_fail(MG_UNSUPPORTED, "weights on one device and layers on several exclude each "
                                        "other: choose one");
-    const size_t n = (size_t)(given + (p->keeper == spec->n_devices && spec->n_devices > 0));
+    const size_t n = (size_t)(given + (p->central == spec->n_devices && spec->n_devices > 0));
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
@@ -258,7 +258,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     for (int i = 0; i < p->n_parts; i++)
         p->parts[i].device = spec->n_devices == 0  ? p->stages[i]
                              : i < spec->n_devices ? spec->devices[i]
-                                                   : spec->keeper;
+                                                   : spec->central;
     for (int i = 0; i < spec->n_outputs; i++) p->output_shapes[i] = spec->outputs[i]->shape;
     for (int i = 0; i < spec->n_assigns; i++) {
         p->variables[i] = mg_variable_retain(spec->targets[i]);
@@ -273,7 +273,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
 }
 
 /* Among the parts [first, first + n). */
-static mg_comm *connect(const mg_plan *p, int first, int n) {
+static mg_comm *connect_parts(const mg_plan *p, int first, int n) {
     mg_device **devices = mg_alloc((size_t)n * sizeof(mg_device *));
     if (!devices) return NULL;
     for (int i = 0; i < n; i++) devices[i] = p->parts[first + i].device;
@@ -282,15 +282,15 @@ static mg_comm *connect(const mg_plan *p, int first, int n) {
     return comm;
 }
 
-static mg_status make_comms(mg_plan *p) {
+static mg_status connect_all(mg_plan *p) {
     const int n = p->n_parts / p->n_stages;
     p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
     if (!p->comms) return MG_OOM;
     for (int s = 0; s < p->n_stages; s++) {
-        p->comms[s] = connect(p, s * n, n);
+        p->comms[s] = connect_parts(p, s * n, n);
         if (!p->comms[s]) return mg_error_code();
     }
-    if (p->n_stages > 1) p->world = connect(p, 0, p->n_parts);
+    if (p->n_stages > 1) p->world = connect_parts(p, 0, p->n_parts);
     return p->n_stages == 1 || p->world ? MG_OK : mg_error_code();
 }
 
@@ -298,14 +298,14 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
     p->abandoned = mg_abandoned_plan_new();
     if (!p->abandoned) return MG_OOM;
-    MG_TRY(make_comms(p));
+    MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
-    share_cores(p);
+    divide_cores(p);
     const mg_status status = mg_plan_each(p, compile_part);
     for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
         mg_abandoned_plan_keep(p, global->nodes[i].tensor);
     MG_TRY(status);
-    for (int i = 0; i < p->n_parts; i++) MG_TRY(furnish_part(p, i));
+    for (int i = 0; i < p->n_parts; i++) MG_TRY(prepare_part_runs(p, i));
     return MG_OK;
 }
 
@@ -314,10 +314,10 @@ static mg_status build_on_one(mg_plan *p) {
     if (!p->root_part) return MG_OOM;
     MG_TRY(mg_passes_rewrite(&p->parts[0].ir));
     MG_TRY(compile_part(p, 0));
-    return furnish_part(p, 0);
+    return prepare_part_runs(p, 0);
 }
 
-static mg_status build(mg_plan *p, const mg_plan_spec *spec) {
+static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     mg_ir global = {0};
     mg_status status = collect_roots(&global, spec);
     if (status == MG_OK) status = find_stages(p, spec, &global);
@@ -413,7 +413,7 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     mg_plan_reclaim_abandoned();
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
-    if (build(p, spec) != MG_OK) {
+    if (build_plan(p, spec) != MG_OK) {
         mg_plan_free(p);
         return NULL;
     }

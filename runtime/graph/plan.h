@@ -46,7 +46,7 @@ typedef struct mg_part { /* what one device does */
 } mg_part;
 
 struct mg_plan {
-    int keeper; /* the only part that has the variables, or -1 */
+    int central; /* the only part that has the variables, or -1 */
     int n_stages;
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */
@@ -54,7 +54,7 @@ struct mg_plan {
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool at_once;       /* both phases are enqueued together: asynchronous devices */
     bool begun;         /* a run goes on beside the caller */
-    bool spread;        /* on devices of the caller's choice: inputs may lie elsewhere */
+    bool inputs_anywhere; /* on devices of the caller's choice: inputs may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;
@@ -78,9 +78,9 @@ static inline int mg_part_external(const mg_part *part, int root) {
 }
 
 /* Whether a part has the variable that assignment i changes. */
-static inline bool mg_plan_holds(const mg_plan *p, int part, int i) {
+static inline bool mg_plan_part_assigns(const mg_plan *p, int part, int i) {
     const int n = p->n_parts / p->n_stages, owner = p->root_part[p->n_outputs + i];
-    return p->keeper >= 0 ? part == p->keeper : part / n == owner / n;
+    return p->central >= 0 ? part == p->central : part / n == owner / n;
 }
 
 /* ---- program_dedup.c ---- */

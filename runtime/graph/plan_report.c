@@ -39,7 +39,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
 }
 
 static const mg_lowered *dumped(const mg_plan *p) {
-    return &p->parts[p->keeper >= 0 ? p->keeper : 0].lowered;
+    return &p->parts[p->central >= 0 ? p->central : 0].lowered;
 }
 
 char *mg_plan_dump(const mg_plan *p, bool where) {

@@ -46,13 +46,13 @@ mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
 /* ---- what a part is given ---- */
 
 /* Memory that the device can use where it lies. */
-static bool within_reach(const mg_device *d, const mg_device *owner) {
+static bool can_address(const mg_device *d, const mg_device *owner) {
     return d == owner || (d->api->host_memory && owner->api->host_memory);
 }
 
 /* Rows of a tensor in the device's own memory, for this run. */
-static mg_status bring(mg_part *part, int external, const mg_tensor *t, size_t offset,
-                       size_t bytes) {
+static mg_status copy_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset,
+                              size_t bytes) {
     mg_device *from = t->device, *to = part->device;
     part->buffer[external] = mg_buffer_new(to, bytes);
     if (!part->buffer[external]) return MG_OOM;
@@ -66,25 +66,26 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
     if (e->kind == MG_EXTERNAL_RESULT || e->kind == MG_EXTERNAL_UPDATE) return MG_OK;
     mg_tensor *t = e->kind == MG_EXTERNAL_ARGUMENT ? args[e->index] : e->tensor;
     if (e->kind == MG_EXTERNAL_VARIABLE) {
-        t = p->spread ? mg_variable_on(e->variable, part->device) : e->variable->value;
+        t = p->inputs_anywhere ? mg_variable_on(e->variable, part->device) : e->variable->value;
         if (!t) return mg_error_code();
     }
     const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
     size_t offset = 0;
     if (e->part && e->shape.dim[0] > 0)
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
-    if ((p->spread && !within_reach(part->device, t->device)) ||
+    if ((p->inputs_anywhere && !can_address(part->device, t->device)) ||
         (offset % ALIGNED && !part->device->api->host_memory))
-        return bring(part, i, t, offset, bytes);
+        return copy_to_part(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
     if (p->begun) part->bound[i] = mg_tensor_retain(t);
     return MG_OK;
 }
 
-static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
+static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
-        for (int k = 0; k < p->n_parts && p->spread; k++)
-            if (mg_plan_holds(p, k, i) && !mg_variable_on(p->variables[i], p->parts[k].device))
+        for (int k = 0; k < p->n_parts && p->inputs_anywhere; k++)
+            if (mg_plan_part_assigns(p, k, i) &&
+                !mg_variable_on(p->variables[i], p->parts[k].device))
                 return mg_error_code();
     }
     for (int k = 0; k < p->n_parts; k++)
@@ -95,7 +96,7 @@ static mg_status bind_given(mg_plan *p, mg_tensor *const *args) {
 
 /* ---- compute ---- */
 
-static mg_status make_buffer(mg_part *part, int external) {
+static mg_status new_external_buffer(mg_part *part, int external) {
     const mg_external *e = &part->lowered.externals[external];
     const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
     part->buffer[external] = mg_buffer_new(part->device, bytes);
@@ -152,7 +153,7 @@ static mg_status prepare_part(const mg_plan *p, int i) {
     mg_status status = find_arena(p, part);
     for (int k = 0; k < part->lowered.graph.n_external && status == MG_OK; k++)
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
-            status = make_buffer(part, k);
+            status = new_external_buffer(part, k);
     return status;
 }
 
@@ -170,7 +171,7 @@ static mg_status commit_part(void *plan, int i) {
 
 /* ---- results ---- */
 
-static bool is_split(const mg_plan *p, int output) {
+static bool is_sharded_output(const mg_plan *p, int output) {
     return p->n_parts > 1 && p->parts[p->root_part[output]].split_roots[output];
 }
 
@@ -180,9 +181,9 @@ static int first_of_stage(const mg_plan *p, int part) {
 
 /* An output that is dealt out gets one buffer on the first device; who can reach it writes his rows
  * there himself. */
-static mg_status place_outputs(mg_plan *p) {
+static mg_status allocate_sharded_outputs(mg_plan *p) {
     for (int i = 0; i < p->n_outputs; i++) {
-        if (!is_split(p, i)) continue;
+        if (!is_sharded_output(p, i)) continue;
         const mg_shape *shape = &p->output_shapes[i];
         const int lead = p->root_part[i];
         const mg_dtype t =
@@ -197,7 +198,7 @@ static mg_status place_outputs(mg_plan *p) {
             const int e = mg_part_external(part, i);
             char *home = (char *)p->whole[i]->data + (size_t)(p->shards.first[k] * unit) * row;
             if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
-                within_reach(part->device, p->parts[lead].device))
+                can_address(part->device, p->parts[lead].device))
                 part->address[e] = home;
         }
     }
@@ -205,7 +206,7 @@ static mg_status place_outputs(mg_plan *p) {
 }
 
 /* Rows that do not lie in their place yet are copied there. */
-static mg_status bring_rows(mg_plan *p, int output) {
+static mg_status gather_output(mg_plan *p, int output) {
     const mg_shape *shape = &p->output_shapes[output];
     const int64_t unit = shape->dim[0] / p->shards.rows;
     const int lead = p->root_part[output];
@@ -225,7 +226,7 @@ static mg_status bring_rows(mg_plan *p, int output) {
 }
 
 /* An owned value tensor of an external that has an address; NULL on failure. */
-static mg_tensor *value_of(mg_part *part, int external, mg_tensor *const *args) {
+static mg_tensor *value_of_external(mg_part *part, int external, mg_tensor *const *args) {
     const mg_external *e = &part->lowered.externals[external];
     if (part->buffer[external])
         return mg_tensor_from_buffer(part->buffer[external], e->dtype, &e->shape);
@@ -235,16 +236,16 @@ static mg_tensor *value_of(mg_part *part, int external, mg_tensor *const *args) 
     return mg_tensor_retain(e->tensor);
 }
 
-static mg_status take_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) {
         mg_part *part = &p->parts[p->root_part[i]];
         const int e = mg_part_external(part, i);
-        if (is_split(p, i)) {
-            MG_TRY(bring_rows(p, i));
+        if (is_sharded_output(p, i)) {
+            MG_TRY(gather_output(p, i));
             results[i] = mg_tensor_from_buffer(p->whole[i], part->lowered.externals[e].dtype,
                                                &p->output_shapes[i]);
         } else {
-            results[i] = value_of(part, e, args);
+            results[i] = value_of_external(part, e, args);
         }
         if (!results[i]) return MG_OOM;
     }
@@ -271,7 +272,7 @@ static mg_status check_guards(mg_plan *p) {
 
 /* ---- commit ---- */
 
-static bool sole_holder(const mg_tensor *value) {
+static bool is_sole_holder(const mg_tensor *value) {
     return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
 }
 
@@ -279,34 +280,34 @@ static bool sole_holder(const mg_tensor *value) {
 static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
     mg_part *part = &p->parts[k];
     for (int i = 0; i < p->n_assigns; i++) { /* first the values that are other variables' */
-        if (!mg_plan_holds(p, k, i)) continue;
+        if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
-        part->fresh[i] = value_of(part, external, args);
+        part->fresh[i] = value_of_external(part, external, args);
         if (!part->fresh[i]) return MG_OOM;
     }
     for (int i = 0; i < p->n_assigns; i++) {
-        if (!mg_plan_holds(p, k, i)) continue;
+        if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
         mg_tensor *value =
             p->n_parts > 1 ? mg_variable_on(p->variables[i], part->device) : p->variables[i]->value;
         if (!value) return mg_error_code();
-        if (part->updates[i].in_place && sole_holder(value)) {
+        if (part->updates[i].in_place && is_sole_holder(value)) {
             part->address[external] = value->buffer->data;
             continue;
         }
-        if (!part->buffer[external]) MG_TRY(make_buffer(part, external));
-        part->fresh[i] = value_of(part, external, args);
+        if (!part->buffer[external]) MG_TRY(new_external_buffer(part, external));
+        part->fresh[i] = value_of_external(part, external, args);
         if (!part->fresh[i]) return MG_OOM;
     }
     return MG_OK;
 }
 
 /* Whether variable i is kept on d. */
-static bool has_device(const mg_plan *p, int i, const mg_device *d) {
+static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
     for (int k = 0; k < p->n_parts; k++)
-        if (p->parts[k].device == d && mg_plan_holds(p, k, i)) return true;
+        if (p->parts[k].device == d && mg_plan_part_assigns(p, k, i)) return true;
     return false;
 }
 
@@ -314,14 +315,14 @@ static bool has_device(const mg_plan *p, int i, const mg_device *d) {
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
-        if (p->spread && !has_device(p, i, v->value->device))
+        if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
             mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
-            if (p->n_parts == 1 || !has_device(p, i, v->replicas[r].device))
+            if (p->n_parts == 1 || !variable_lies_on(p, i, v->replicas[r].device))
                 mg_variable_drop_replica(v, r);
         for (int k = 0; k < p->n_parts; k++) {
             mg_part *part = &p->parts[k];
-            if (!mg_plan_holds(p, k, i)) continue;
+            if (!mg_plan_part_assigns(p, k, i)) continue;
             if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
                 mg_variable_remove_from(v, part->device);
                 continue;
@@ -333,7 +334,7 @@ static void bind_values(mg_plan *p) {
     }
 }
 
-static mg_status commit(mg_plan *p) {
+static mg_status run_commit(mg_plan *p) {
     const mg_status status = mg_plan_each(p, commit_part);
     if (p->n_parts == 1 && status != MG_OK) return status;
     bind_values(p);
@@ -355,7 +356,7 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     mg_device *d = p->parts[0].device;
     if (!p->verdict) MG_TRY(mg_async_guards_wait(d));
     MG_TRY(prepare_part(p, 0));
-    MG_TRY(take_results(p, args, results));
+    MG_TRY(collect_results(p, args, results));
     MG_TRY(prepare_commit(p, 0, args));
     MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
     bind_values(p);
@@ -373,15 +374,15 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
         MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get();
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
-    MG_TRY(bind_given(p, args));
+    MG_TRY(bind_inputs(p, args));
     if (p->at_once) return run_at_once(p, args, results);
-    MG_TRY(place_outputs(p));
+    MG_TRY(allocate_sharded_outputs(p));
     MG_TRY(mg_plan_each(p, compute_part));
     MG_TRY(check_guards(p));
-    MG_TRY(take_results(p, args, results));
+    MG_TRY(collect_results(p, args, results));
     MG_TRY(check_comms(p));
     for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, k, args));
-    return commit(p);
+    return run_commit(p);
 }
 
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
@@ -406,7 +407,7 @@ mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     p->rng = mg_rng_get();
     p->begun = true;
     mg_status status = p->verdict ? mg_async_guards_reset(p->parts[0].device) : MG_OK;
-    if (status == MG_OK) status = bind_given(p, args);
+    if (status == MG_OK) status = bind_inputs(p, args);
     if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
     if (status == MG_OK) return MG_OK;
@@ -431,9 +432,9 @@ mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
         mg_fail(status, "%s: %s", p->parts[0].device->name, message ? message : "out of memory");
     mg_free(message);
     if (status == MG_OK) status = check_guards(p);
-    if (status == MG_OK) status = take_results(p, args, results);
+    if (status == MG_OK) status = collect_results(p, args, results);
     if (status == MG_OK) status = prepare_commit(p, 0, args);
-    if (status == MG_OK) status = commit(p);
+    if (status == MG_OK) status = run_commit(p);
     for (int i = 0; i < p->n_outputs && status != MG_OK; i++) {
         mg_tensor_release(results[i]);
         results[i] = NULL;

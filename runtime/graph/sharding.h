@@ -31,7 +31,7 @@ typedef struct partition {
     const mg_shards *shards;
     const mg_partition_spec *spec;
     int stage, device; /* whose IR is built */
-    int keeper;        /* number of the only device that has the variables, or -1 */
+    int central;       /* number of the only device that has the variables, or -1 */
     bool local_norm;
     mg_ir *part; /* what is built; its memory also holds these arrays */
     int capacity;
@@ -44,7 +44,7 @@ typedef struct partition {
                                       MG_PER_DEVICE, or NOT_MADE */
     int collectives, last_collective;
     int *after;       /* the latest bucket whose reductions it needs; 0: none */
-    bool *replicated; /* with a keeper: whether other devices compute or read it */
+    bool *replicated; /* with a central device: whether other devices compute or read it */
     struct {          /* the bucket of all-reduces being filled */
         int number;   /* from 1 */
         int tensors;  /* 0: the next all-reduce opens a new one */

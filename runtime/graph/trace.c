@@ -22,7 +22,7 @@ struct mg_trace {
     double *weights;     /* or NULL */
     int n_devices, n_stages;
     bool local_norm;
-    mg_device *keeper;
+    mg_device *central;
 };
 
 static _Thread_local mg_trace *current;
@@ -47,8 +47,8 @@ mg_trace *mg_trace_begin(mg_device *device) {
     return current = t;
 }
 
-mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_stages,
-                          const double *weights, bool local_norm, mg_device *keeper) {
+mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
+                               const double *weights, bool local_norm, mg_device *central) {
     if (n > MG_MAX_DEVICES)
         return mg_fail(MG_USAGE, "at most %d devices can share a step, got %d", MG_MAX_DEVICES, n);
     t->devices = mg_alloc((size_t)n * sizeof *t->devices);
@@ -59,7 +59,7 @@ mg_status mg_trace_spread(mg_trace *t, mg_device *const *devices, int n, int n_s
     t->n_stages = n_stages;
     t->n_devices = n;
     t->local_norm = local_norm;
-    t->keeper = keeper;
+    t->central = central;
     return MG_OK;
 }
 
@@ -198,7 +198,7 @@ static bool inside_trace(const mg_tensor *t, void *context) {
 }
 
 /* Lazy tensors from before the trace are constants of the plan: they are computed once, now. */
-static mg_status settle_constants(mg_tensor *const *roots, int n) {
+static mg_status eval_constants(mg_tensor *const *roots, int n) {
     mg_toposort walk;
     mg_status status = mg_toposort_collect(&walk, roots, n, inside_trace, NULL);
     int n_early = 0;
@@ -211,7 +211,7 @@ static mg_status settle_constants(mg_tensor *const *roots, int n) {
     return status;
 }
 
-static bool assigns(const mg_trace *t) {
+static bool assigns_variables(const mg_trace *t) {
     for (int i = 0; i < t->n_variables; i++)
         if (t->variables[i]->traced != t->variables[i]->entry) return true;
     return false;
@@ -219,11 +219,11 @@ static bool assigns(const mg_trace *t) {
 
 /* Lets the plan's guards be answered asynchronously: see async_guards.h. *verdict (owned) is NULL
  * where they are checked before the step ends, or where there are none. */
-static mg_status hold_values(mg_trace *t, mg_tensor **verdict) {
+static mg_status use_async_guards(mg_trace *t, mg_tensor **verdict) {
     mg_device *d = t->n_devices ? t->devices[0] : t->device;
     mg_variable *flag;
     *verdict = NULL;
-    if (t->n_devices > 1 || t->keeper || !t->n_guards || !assigns(t)) return MG_OK;
+    if (t->n_devices > 1 || t->central || !t->n_guards || !assigns_variables(t)) return MG_OK;
     MG_TRY(mg_async_guards_prepare(d, t->n_guards, &flag));
     if (!flag) return MG_OK;
     MG_TRY(mg_trace_enter_variable(flag));
@@ -234,7 +234,7 @@ static mg_status hold_values(mg_trace *t, mg_tensor **verdict) {
 /* What the trace did, as a plan's specification; `scratch` holds its lists. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_tensor *verdict;
-    if (hold_values(t, &verdict) != MG_OK) return NULL;
+    if (use_async_guards(t, &verdict) != MG_OK) return NULL;
     const int n_all = n_outputs + t->n_variables + t->n_guards + 2;
     mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
     mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);
@@ -256,7 +256,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .n_stages = t->n_stages,
                                    .weights = t->weights,
                                    .local_norm = t->local_norm,
-                                   .keeper = t->keeper,
+                                   .central = t->central,
                                    .n_outputs = n_outputs,
                                    .n_assigns = n_assigns,
                                    .n_guards = t->n_guards,
@@ -268,7 +268,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .verdict = verdict,
                                    .n_draws = mg_context_get()->n_draws,
                                    .trace = serial};
-        if (settle_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
+        if (eval_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
     }
     mg_tensor_release(verdict);
     mg_free(roots);
