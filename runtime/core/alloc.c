@@ -1,29 +1,37 @@
-/* Counted, 64-byte aligned host memory with a fault point. The size lies in a line before the
- * block. */
+/* Counted, 64-byte aligned host memory with a fault point.
+ *
+ * Each block is preceded by one cache line that holds its size, so that mg_free can count the bytes
+ * and mg_realloc knows how much to copy. */
 #include "core/alloc.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A cache line: the alignment of every block, and the room before it. */
 enum { LINE = 64 };
 
+/* What exists now, and calls ever made. fail_in: calls until the injected failure, 0 if none is
+ * planned. */
 static atomic_llong live_bytes, live_blocks, total_calls, fail_in;
 
+/* Whether this call is the one that mg_alloc_fail_after has chosen to fail. The counter goes down
+ * by one per call and stays at 0 afterwards. */
 static bool fault_now(void) {
     return atomic_load(&fail_in) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
 }
 
+/* The one place where memory is taken from the system. */
 void *mg_alloc(size_t size) {
     atomic_fetch_add(&total_calls, 1);
     size_t total;
     void *place;
-    /* no rounding up: so that a sanitizer sees the first byte beyond the end */
+    /* The size is not rounded up, so that a sanitizer sees the first byte beyond the end. */
     const bool fits = mg_size_add(size, LINE, &total) && total <= PTRDIFF_MAX;
     if (!fits || fault_now() || posix_memalign(&place, LINE, total) != 0) {
         mg_fail(MG_OOM, "out of memory: asked %zu bytes", size);
         return NULL;
     }
-    memcpy(place, &size, sizeof size);
+    memcpy(place, &size, sizeof size); /* for size_of */
     atomic_fetch_add(&live_bytes, (long long)size);
     atomic_fetch_add(&live_blocks, 1);
     return (char *)place + LINE;
@@ -35,12 +43,14 @@ void *mg_alloc_zero(size_t size) {
     return block;
 }
 
+/* The size that was asked for, read from the line before the block. */
 static size_t size_of(const void *block) {
     size_t size;
     memcpy(&size, (const char *)block - LINE, sizeof size);
     return size;
 }
 
+/* Always moves the block: realloc would not keep the alignment. */
 void *mg_realloc(void *block, size_t size) {
     void *moved = mg_alloc(size);
     if (!moved || !block) return moved;
@@ -50,6 +60,7 @@ void *mg_realloc(void *block, size_t size) {
     return moved;
 }
 
+/* Doubles the room, so that n additions copy at most 2n items. */
 mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size) {
     enum { FIRST = 32 };
     if (n < *capacity) return MG_OK;
@@ -61,6 +72,7 @@ mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size) {
     return MG_OK;
 }
 
+/* Takes the block off the counters. Accepts NULL. */
 void mg_free(void *block) {
     if (!block) return;
     atomic_fetch_sub(&live_bytes, (long long)size_of(block));

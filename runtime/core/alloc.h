@@ -1,8 +1,8 @@
 /* Host memory: every allocation of the library goes through here.
  *
- * So that it can be counted (tests demand zero live bytes at the end) and made to fail on request
- * (fault injection: the n-th allocation fails). Blocks are 64-byte aligned: one cache line, and
- * what AVX-512 wants. */
+ * That lets it be counted (tests demand zero live bytes at the end) and made to fail on request
+ * (fault injection: the n-th allocation fails). Blocks are 64-byte aligned: one cache line, and the
+ * alignment that AVX-512 wants. */
 #ifndef MG_CORE_ALLOC_H
 #define MG_CORE_ALLOC_H
 
@@ -16,12 +16,15 @@ void *mg_alloc(size_t size);
 void *mg_alloc_zero(size_t size);
 /* Keeps the contents up to the smaller size; on failure the old block stays valid. */
 void *mg_realloc(void *block, size_t size);
-/* Room for item number n in a block of *capacity items of so many bytes, which becomes twice as
- * wide where there is none. MG_OOM: it is as it was. */
+/* Makes room for item number n in an array of *capacity items of item_size bytes, doubling it where
+ * it is full. MG_OOM leaves the array as it was. */
 mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size);
+/* Accepts NULL. */
 void mg_free(void *block);
+/* A copy for mg_free; NULL after MG_OOM. */
 char *mg_strdup(const char *text);
 
+/* Live blocks and their bytes, and allocations ever made. */
 typedef struct mg_alloc_stats {
     int64_t live_bytes, live_blocks, total_calls;
 } mg_alloc_stats;

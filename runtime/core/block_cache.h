@@ -1,5 +1,7 @@
-/* Blocks of memory that were freed and are kept to be given again, each for its own size only:
- * training loops take and free the same sizes step after step. The caller locks. */
+/* Freed blocks of memory kept for reuse, each for requests of exactly its size: training loops
+ * allocate and free the same sizes step after step.
+ *
+ * The caller locks, allocates and frees; this is only the list. */
 #ifndef MG_CORE_BLOCK_CACHE_H
 #define MG_CORE_BLOCK_CACHE_H
 
@@ -16,14 +18,16 @@ typedef struct mg_block_cache {
     } blocks[MG_BLOCK_CACHE_BLOCKS]; /* the oldest first */
 } mg_block_cache;
 
-/* The newest of this size, which may still lie in the caches; NULL: none. */
+/* Removes and returns the newest block of this size, which may still be in the processor's caches;
+ * NULL if there is none. */
 void *mg_block_cache_take(mg_block_cache *k, size_t bytes);
-/* There is room for one more once mg_block_cache_excess has nothing to free. */
+/* Keeps a block. The caller first frees what mg_block_cache_excess returns, until that is NULL:
+ * then there is room. */
 void mg_block_cache_add(mg_block_cache *k, void *data, size_t bytes);
-/* The oldest block, with its size, as long as the kept ones and `more` bytes are over `most`, or
- * too many: to be freed. Else NULL. */
+/* While the kept blocks and `more` bytes exceed `most`, or the list is full: removes and returns
+ * the oldest block, with its size, to be freed. Else NULL. */
 void *mg_block_cache_excess(mg_block_cache *k, size_t more, size_t most, size_t *bytes);
-/* The oldest block, with its size; NULL: there is none left. */
+/* Removes and returns the oldest block, with its size; NULL if there is none. */
 void *mg_block_cache_drop(mg_block_cache *k, size_t *bytes);
 
 #endif

@@ -1,6 +1,9 @@
-/* The creation context and the device hooks: see context.h. */
+/* The creation context and the device hooks: see context.h.
+ *
+ * The hooks are set before main and never change, so reading them needs no lock. */
 #include "core/context.h"
 
+/* Each thread traces and creates tensors on its own. */
 static _Thread_local mg_context context;
 static const mg_device_hooks *device_hooks;
 

@@ -1,8 +1,11 @@
-/* Names, sizes, promotion and conversion of element types. */
+/* Names, sizes, promotion and conversion of element types.
+ *
+ * Conversions go through double, except where rounding twice would give another result. */
 #include "core/dtype.h"
 #include <math.h>
 #include <string.h>
 
+/* Keras's name, a short alias and the size in bytes, in the order of the enum. */
 static const struct {
     const char *name, *alias;
     size_t size;
@@ -13,10 +16,12 @@ static const struct {
     [MG_F32] = {"float32", "f32", 4},    [MG_F64] = {"float64", "f64", 8},
 };
 
+/* Accepts any number: messages may name a damaged file's type. */
 const char *mg_dtype_name(mg_dtype t) {
     return (unsigned)t < MG_N_DTYPES ? types[t].name : "unknown";
 }
 
+/* The table's names first, then the usual spellings of other libraries. */
 int mg_dtype_from_name(const char *name) {
     for (int i = 0; i < MG_N_DTYPES; i++)
         if (strcmp(name, types[i].name) == 0 || strcmp(name, types[i].alias) == 0) return i;
@@ -27,15 +32,19 @@ int mg_dtype_from_name(const char *name) {
     return -1;
 }
 
+/* Bytes of one element. */
 size_t mg_dtype_size(mg_dtype t) {
     return types[t].size;
 }
 
+/* The enum is in promotion order; only float16 with bfloat16 has a wider common type. */
 mg_dtype mg_dtype_promote(mg_dtype a, mg_dtype b) {
     if ((a == MG_F16 && b == MG_BF16) || (a == MG_BF16 && b == MG_F16)) return MG_F32;
     return a > b ? a : b;
 }
 
+/* Round to nearest even, by integer arithmetic on the bits: NaN keeps its sign, numbers from 65520
+ * on become infinity. */
 uint16_t mg_f32_to_f16(float v) {
     union {
         float f;
@@ -55,6 +64,7 @@ uint16_t mg_f32_to_f16(float v) {
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+/* Exact. Exponent 0 means a subnormal number, exponent 31 infinity or NaN. */
 float mg_f16_to_f32(uint16_t v) {
     const uint32_t sign = (uint32_t)(v & 0x8000u) << 16, exponent = (v >> 10) & 31u, m = v & 0x3ffu;
     union {
@@ -69,7 +79,9 @@ float mg_f16_to_f32(uint16_t v) {
     return x.f;
 }
 
-/* bf16 and f16 pass through f32: a double halfway case must not be rounded twice. */
+/* Rounds a double to a float "to odd": if it is not exact, the last bit is set. A later rounding to
+ * f16 or bf16 then gives what rounding the double directly would; rounding to nearest twice would
+ * err at halfway cases. */
 static float to_odd(double v) {
     float f = (float)v;
     if ((double)f == v || !isfinite(f)) return f;
@@ -82,11 +94,15 @@ static float to_odd(double v) {
     return x.f;
 }
 
+/* NaN becomes 0; what is out of range becomes the nearest end of it. low and high are min and max
+ * as doubles. */
 static int64_t saturate(double v, double low, double high, int64_t min, int64_t max) {
     if (v != v) return 0;
     return v <= low ? min : v >= high ? max : (int64_t)v;
 }
 
+/* Loops over n elements: EACH writes typed elements from src, LOAD writes doubles from typed
+ * elements. */
 #define EACH(type, expression)                                                                     \
     for (size_t i = 0; i < n; i++) ((type *)dst)[i] = (expression)
 #define LOAD(type, expression)                                                                     \
@@ -95,6 +111,7 @@ static int64_t saturate(double v, double low, double high, int64_t min, int64_t 
         dst[i] = (double)(expression);                                                             \
     }
 
+/* Every type but int64 is represented exactly. */
 void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n) {
     switch (t) {
     case MG_BOOL: LOAD(uint8_t, v != 0) break;
@@ -109,6 +126,7 @@ void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n) {
     }
 }
 
+/* Halves go through to_odd: see there. */
 void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n) {
     switch (t) {
     case MG_BOOL: EACH(uint8_t, src[i] != 0); break;
@@ -125,6 +143,7 @@ void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n) {
     }
 }
 
+/* To t and back: eight bytes hold an element of any type. */
 double mg_dtype_round(mg_dtype t, double v) {
     uint64_t place[1];
     mg_from_double(place, &v, t, 1);

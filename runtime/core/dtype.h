@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In promotion order: the wider of two operands is the larger number (f16 with bf16 gives f32). */
+/* In promotion order: the common type of two operands is the larger number (but f16 with bf16 gives
+ * f32). */
 typedef enum mg_dtype {
     MG_BOOL,
     MG_U8,
@@ -19,29 +20,31 @@ typedef enum mg_dtype {
     MG_N_DTYPES
 } mg_dtype;
 
-/* Keras's name: "float32". Accepts "float32", "f32", "double", ... ; -1 (as int) if unknown. */
+/* Keras's name: "float32". mg_dtype_from_name accepts "float32", "f32", "double", ...; -1 (as int)
+ * if unknown. */
 const char *mg_dtype_name(mg_dtype t);
 int mg_dtype_from_name(const char *name);
 size_t mg_dtype_size(mg_dtype t);
 static inline bool mg_dtype_is_float(mg_dtype t) {
     return t >= MG_BF16;
 }
-/* float16 and bfloat16: what is summed up in them is summed up in float32. */
+/* float16 and bfloat16: kernels accumulate them in float32. */
 static inline bool mg_dtype_is_half(mg_dtype t) {
     return t == MG_BF16 || t == MG_F16;
 }
 mg_dtype mg_dtype_promote(mg_dtype a, mg_dtype b);
 
-/* n elements between a typed row-major buffer and doubles. Float to integer truncates and
- * saturates; NaN becomes 0; anything non-zero becomes true. Rounding to f16/bf16/f32 is to nearest
- * even. */
+/* Convert n elements between a typed row-major buffer and doubles. Float to integer truncates and
+ * saturates; NaN becomes 0; anything non-zero becomes true. Rounding to f16, bf16 and f32 is to
+ * nearest even. */
 void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n);
 void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n);
-/* The value that `t` can hold nearest to v. */
+/* The value nearest to v that `t` can hold. */
 double mg_dtype_round(mg_dtype t, double v);
 
 uint16_t mg_f32_to_f16(float v);
 float mg_f16_to_f32(uint16_t v);
+/* Round to nearest even; NaN stays NaN. */
 static inline uint16_t mg_f32_to_bf16(float v) {
     union {
         float f;

@@ -1,4 +1,5 @@
 /* Files: every file call of the library goes through here, so that tests can make the n-th fail.
+ *
  * Errors are MG_IO with path and reason (errno's text). */
 #ifndef MG_CORE_IO_H
 #define MG_CORE_IO_H
@@ -35,11 +36,14 @@ mg_status mg_io_remove(const char *path);
 /* Calls visit for each regular file in a folder until one fails: its name, size, and when it was
  * last changed, in nanoseconds. */
 typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, int64_t changed);
+/* Calls visit for each regular file in a folder, until one call fails, with its name, its size, and
+ * the time of its last change in nanoseconds. */
 mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context);
 
 /* The n-th file call from now fails once with errno `error` (ENOSPC, say); 0 switches faults off.
  */
 void mg_io_fail_after(int64_t n, int error);
+/* Files that are open now. */
 int64_t mg_io_open_count(void);
 
 #endif

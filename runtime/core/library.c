@@ -1,4 +1,5 @@
-/* Finding and opening libraries. */
+/* Finding and opening libraries when they are first needed: see library.h for where they are
+ * sought. */
 #define _GNU_SOURCE
 #include "core/library.h"
 #include <dlfcn.h>
@@ -11,11 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Held while a library is opened, so that two threads do not fill one table. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- where they may be ---- */
 
-/* The first match of a path with wildcards, opened; or NULL. */
+/* Opens the first library whose path matches a pattern with wildcards; NULL if none does. */
 static void *open_matching(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void *open_matching(const char *format, ...) {
     char pattern[4096];
@@ -32,7 +34,7 @@ static void *open_matching(const char *format, ...) {
     return library;
 }
 
-/* The libraries that Python's wheels bring, below <root>/lib/python3.N. */
+/* Libraries of nvidia's Python wheels, in <root>/lib/python3.N. */
 static void *open_in_python(const char *root, const char *file) {
     static const char *const kinds[] = {"site-packages", "dist-packages"};
     void *library = NULL;
@@ -41,11 +43,13 @@ static void *open_in_python(const char *root, const char *file) {
     return library;
 }
 
-/* Puts the path that a link leads to in its place; false if `path` is no link. */
-static bool follow(char *path, size_t size) {
+/* Replaces the path of a symbolic link by that of its target; false if `path` is no link or the
+ * target does not fit. */
+static bool follow_link(char *path, size_t size) {
     char target[4096];
     const ssize_t n = readlink(path, target, sizeof target);
     if (n <= 0) return false;
+    /* a relative target begins in the folder of the link */
     const size_t folder = target[0] == '/' ? 0 : (size_t)(strrchr(path, '/') + 1 - path);
     if (folder + (size_t)n >= size) return false;
     memcpy(path + folder, target, (size_t)n);
@@ -53,8 +57,9 @@ static bool follow(char *path, size_t size) {
     return true;
 }
 
-/* The wheels of a python3, and of the one it is a link to: a virtual environment's is itself a link
- * to one that has none of its wheels. */
+/* In the wheels of a python3, and of those that it is a link to. The python3 of a virtual
+ * environment is a link to one outside, which does not have the environment's wheels, so every step
+ * is tried. */
 static void *open_in_python_of(const char *program, const char *file) {
     enum { MOST_LINKS = 16 };
     char path[4096], root[4096];
@@ -63,12 +68,12 @@ static void *open_in_python_of(const char *program, const char *file) {
     for (int i = 0; i < MOST_LINKS && !library; i++) {
         snprintf(root, sizeof root, "%.*s/..", (int)(strrchr(path, '/') - path), path);
         library = open_in_python(root, file);
-        if (!library && !follow(path, sizeof path)) break;
+        if (!library && !follow_link(path, sizeof path)) break;
     }
     return library;
 }
 
-/* For the python3 in each folder of PATH. */
+/* In the wheels of the python3 of each folder in PATH. */
 static void *open_beside_python(const char *file) {
     char paths[8192], program[4096], *rest = paths;
     const char *path = getenv("PATH");
@@ -82,11 +87,12 @@ static void *open_beside_python(const char *file) {
     return library;
 }
 
+/* The whole search, in the order of library.h; NULL if the library is nowhere. */
 static void *open_somewhere(const char *file, int system) {
     const char *only = getenv("MGPU_CUDA_LIBRARIES"), *cuda = getenv("CUDA_HOME");
     const char *home = getenv("HOME");
     char local[4096];
-    if (only && *only) return open_matching("%s/%s", only, file);
+    if (only && *only) return open_matching("%s/%s", only, file); /* and nowhere else */
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library || system) return library;
     if (cuda) library = open_matching("%s/lib64/%s", cuda, file);
@@ -100,7 +106,9 @@ static void *open_somewhere(const char *file, int system) {
 
 /* ---- opening ---- */
 
-static void explain(mg_library *l, const char *symbol) {
+/* Stores the sentence for the user. symbol: the function that the library lacks; NULL: there is no
+ * library. */
+static void explain_failure(mg_library *l, const char *symbol) {
     const char *only = getenv("MGPU_CUDA_LIBRARIES");
     l->state = -1;
     if (symbol)
@@ -115,7 +123,8 @@ static void explain(mg_library *l, const char *symbol) {
                  l->install);
 }
 
-/* What is open is found by its bare name. */
+/* Opens l->beside in the folder of the library itself. A library that is already open is found by
+ * its bare name, so the main library can open these later. */
 static void open_beside(const mg_library *l) {
     Dl_info info;
     if (!l->beside || !dladdr(l->table[0], &info)) return;
@@ -123,16 +132,17 @@ static void open_beside(const mg_library *l) {
     if (slash) open_matching("%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, l->beside);
 }
 
+/* Opens the library and fills its table; all or nothing. */
 static void try_open(mg_library *l) {
     void *library = open_somewhere(l->file, l->system);
     if (!library) {
-        explain(l, NULL);
+        explain_failure(l, NULL);
         return;
     }
     for (int i = 0; l->symbols[i]; i++) {
         l->table[i] = dlsym(library, l->symbols[i]);
         if (l->table[i]) continue;
-        explain(l, l->symbols[i]);
+        explain_failure(l, l->symbols[i]);
         dlclose(library);
         return;
     }
@@ -140,6 +150,8 @@ static void try_open(mg_library *l) {
     l->state = 1; /* it stays open: other libraries of the process may use it by now */
 }
 
+/* `state` is 0 until the first call. A failure is remembered too: every later call gives the same
+ * message without searching again. */
 mg_status mg_library_open(mg_library *l) {
     pthread_mutex_lock(&lock);
     if (l->state == 0) try_open(l);

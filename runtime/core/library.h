@@ -1,12 +1,12 @@
-/* Libraries that are opened when they are first needed: a plug-in that is linked to none of them
- * loads, and says what is missing, on any machine.
+/* Libraries that are opened when they are first needed. A plug-in that is not linked to them loads
+ * on any machine, and can say what is missing.
  *
  * Each library is a table of the functions used: MG_LIBRARY_TABLE makes the struct from a list.
  * Names go through the library's own version macros (cuMemAlloc is cuMemAlloc_v2). CUDA's are found
  * in the folder MGPU_CUDA_LIBRARIES if that is set (and nowhere else), else where the loader looks,
  * in $CUDA_HOME/lib64, /usr/local/cuda/lib64, and the nvidia wheels of Python installations: those
- * of $VIRTUAL_ENV, of $CONDA_PREFIX, of each python3 on the PATH and of what that is a link to, and
- * of ~/.local. */
+ * of $VIRTUAL_ENV, of $CONDA_PREFIX, of each python3 on the PATH and of those it links to, and of
+ * ~/.local. */
 #ifndef MG_CORE_LIBRARY_H
 #define MG_CORE_LIBRARY_H
 
@@ -26,8 +26,8 @@
 #define MG_LIBRARY_SYMBOLS(LIST)                                                                   \
     { LIST(MG_LIBRARY_SYMBOL) NULL }
 
-/* Defines `name`, a static mg_library that fills `functions`, made by MG_LIBRARY_TABLE from LIST;
- * the rest says .file, .what and .install. */
+/* Defines `name`, a static mg_library that fills the table `functions`, which MG_LIBRARY_TABLE made
+ * from LIST. The remaining arguments initialise .file, .what and .install. */
 #define MG_LIBRARY(name, functions, LIST, ...)                                                     \
     static const char *const name##_symbols[] = MG_LIBRARY_SYMBOLS(LIST);                          \
     _Static_assert(sizeof(functions) / sizeof(void *) ==                                           \
@@ -40,16 +40,16 @@ typedef struct mg_library {
     const char *file;           /* "libcudnn.so.9" */
     const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */
     const char *const *symbols; /* NULL-terminated */
-    const char *beside;         /* NULL, or files in its folder (a pattern) that it opens by their
-                                   bare names, and would not find by itself */
-    int system;                 /* comes with the system: sought by the loader only */
-    void **table;               /* where their addresses go, in this order */
+    const char *beside;         /* NULL, or a pattern of files in its folder that it opens by their
+                                   bare names and would not find by itself */
+    int system;                 /* comes with the system: only the loader's path is searched */
+    void **table;               /* receives their addresses, in this order */
     int state;                  /* 0: not tried; 1: open; -1: missing */
     char problem[400];          /* why, if missing */
 } mg_library;
 
-/* Opens it once; from any thread. MG_UNSUPPORTED with one sentence (what is missing, where it was
- * sought, what to install), the same one each time. */
+/* Opens it at the first call; from any thread. MG_UNSUPPORTED with one sentence (what is missing,
+ * where it was sought, what to install), the same one each time. */
 mg_status mg_library_open(mg_library *library);
 
 #endif

@@ -1,4 +1,4 @@
-/* The log: topics of MGPU_LOG, one sink. */
+/* The log: one line to one sink for each event of a topic that MGPU_LOG names. */
 #include "core/log.h"
 #include "core/alloc.h"
 #include <stdarg.h>
@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NULL: stderr. Set before any device thread runs. */
 static void (*sink)(const char *line, void *context);
 static void *sink_context;
 
+/* MGPU_LOG is read each time, so a test or a debugger may change it. A topic matches as a whole
+ * word between commas. */
 bool mg_log_on(const char *topic) {
     const char *p = getenv("MGPU_LOG");
     const size_t n = strlen(topic);
@@ -17,21 +20,23 @@ bool mg_log_on(const char *topic) {
     return false;
 }
 
-static void give(const char *line) {
+/* stderr unless a host program has set a sink. */
+static void write_line(const char *line) {
     if (sink)
         sink(line, sink_context);
     else
         fprintf(stderr, "%s\n", line);
 }
 
-/* What does not fit, a plan or a kernel's source, takes memory; without any it is cut short. */
+/* A text longer than the line (a plan, a kernel's source) is formatted again into allocated memory;
+ * if there is none, it is cut short. */
 void mg_log(const char *topic, const char *format, ...) {
     char line[512], *text = line;
     va_list args, again;
     const int head = snprintf(line, sizeof line, "mgpulua: %s: ", topic);
     const size_t room = sizeof line - (size_t)head;
     va_start(args, format);
-    va_copy(again, args);
+    va_copy(again, args); /* args is used up by the first formatting */
     const int length = vsnprintf(line + head, room, format, args);
     char *longer = length >= (int)room ? mg_alloc((size_t)(head + length) + 1) : NULL;
     if (longer) {
@@ -41,10 +46,11 @@ void mg_log(const char *topic, const char *format, ...) {
     }
     va_end(again);
     va_end(args);
-    give(text);
+    write_line(text);
     mg_free(longer);
 }
 
+/* The context is handed to every call of the sink. */
 void mg_log_set_sink(void (*to)(const char *line, void *context), void *context) {
     sink = to;
     sink_context = context;

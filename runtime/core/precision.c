@@ -1,7 +1,10 @@
-/* The precision and determinism settings of the process. */
+/* The precision and determinism settings of the process.
+ *
+ * They are read when a plan is compiled: changing them affects later plans only. */
 #include "core/precision.h"
 #include <stdatomic.h>
 
+/* Atomic, because device threads compile side by side. */
 static atomic_bool fast = true;
 static atomic_bool deterministic = false;
 

@@ -1,4 +1,7 @@
-/* The random state of the process, and permutations. */
+/* The random state of the process, and permutations.
+ *
+ * The state is a seed and the count of draws made. A draw takes an ordinal from the count; its
+ * numbers are a function of seed and ordinal alone, so nothing else has to be kept. */
 #include "core/rng.h"
 #include <pthread.h>
 
@@ -18,6 +21,7 @@ void mg_rng_set(mg_rng_state next) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Atomic under the lock: two threads never get the same ordinal. */
 uint64_t mg_rng_take(uint64_t n) {
     pthread_mutex_lock(&lock);
     const uint64_t first = state.base;
@@ -26,6 +30,9 @@ uint64_t mg_rng_take(uint64_t n) {
     return first;
 }
 
+/* Fisher-Yates: position i changes places with a random one in 0..i. Each choice takes a 64-bit
+ * word, two of them come from one Philox block, and the high half of its product with i + 1 is in
+ * range without a division. */
 void mg_permutation(int64_t *out, int64_t n, uint32_t seed, uint32_t stream, uint64_t ordinal) {
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) out[i] = i;

@@ -1,4 +1,4 @@
-/* Random numbers: the state of the program, and what is made of Philox on the host. */
+/* The random state of the program, and permutations. */
 #ifndef MG_CORE_RNG_H
 #define MG_CORE_RNG_H
 
@@ -6,15 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Uniform in [0, 1) with 24 bits: exact in f32 and f64 alike. */
+/* Uniform in [0, 1) with 24 bits, which float32 and float64 represent exactly. */
 static inline double mg_uniform_of(uint32_t word) {
     return (double)(word >> 8) * 0x1p-24;
 }
 
-/* The thread-independent state of the program: seed and the count of draws made. */
+/* One for all threads. */
 typedef struct mg_rng_state {
     uint32_t seed;
-    uint64_t base;
+    uint64_t base; /* draws made so far: the ordinal of the next one */
 } mg_rng_state;
 mg_rng_state mg_rng_get(void);
 void mg_rng_set(mg_rng_state state);

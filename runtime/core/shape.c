@@ -3,22 +3,27 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sizes behind the rank are 0, so shapes can be compared and hashed as bytes. */
 mg_shape mg_shape_of(int rank, const int64_t *dims) {
     mg_shape s = {.rank = rank};
     memcpy(s.dim, dims, (size_t)rank * sizeof *dims);
     return s;
 }
 
+/* Sizes behind the rank are not compared. */
 bool mg_shape_equal(const mg_shape *a, const mg_shape *b) {
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+/* The product of all sizes; 1 for a scalar. mg_shape_check has made sure that it fits. */
 int64_t mg_shape_count(const mg_shape *s) {
     int64_t n = 1;
     for (int i = 0; i < s->rank; i++) n *= s->dim[i];
     return n;
 }
 
+/* `who` begins the message. A margin of 16 bytes an element keeps byte counts within int64_t as
+ * well. */
 mg_status mg_shape_check(const mg_shape *s, const char *who) {
     int64_t largest = 1; /* sizes other than 0 must fit even if another is 0 */
     for (int i = 0; i < s->rank; i++) {
@@ -33,9 +38,11 @@ mg_status mg_shape_check(const mg_shape *s, const char *who) {
     return MG_OK;
 }
 
+/* Axes are matched from the last on; a missing axis counts as 1. */
 mg_status mg_shape_broadcast(const mg_shape *a, const mg_shape *b, mg_shape *out, const char *who) {
     mg_shape s = {.rank = a->rank > b->rank ? a->rank : b->rank};
     for (int i = 0; i < s.rank; i++) {
+        /* each operand's own number of axis i, negative where it has none */
         const int ia = i - (s.rank - a->rank), ib = i - (s.rank - b->rank);
         const int64_t da = ia >= 0 ? a->dim[ia] : 1, db = ib >= 0 ? b->dim[ib] : 1;
         if (da != db && da != 1 && db != 1)
@@ -50,17 +57,19 @@ mg_status mg_shape_broadcast(const mg_shape *a, const mg_shape *b, mg_shape *out
     return MG_OK;
 }
 
+/* A stride of 0 repeats the one entry of a broadcast axis. */
 void mg_shape_strides(const mg_shape *s, const mg_shape *over, int64_t *strides) {
     const int rank = over ? over->rank : s->rank, lead = rank - s->rank;
     int64_t step = 1;
     for (int i = rank - 1; i >= 0; i--) {
         const int64_t size = i >= lead ? s->dim[i - lead] : 1;
-        const bool spread = i < lead || (over && size == 1 && over->dim[i] != 1);
-        strides[i] = spread ? 0 : step;
+        const bool repeats = i < lead || (over && size == 1 && over->dim[i] != 1);
+        strides[i] = repeats ? 0 : step;
         step *= size;
     }
 }
 
+/* Cut off at `size` bytes, and always terminated. */
 char *mg_shape_text(const mg_shape *s, char *text, size_t size) {
     size_t n = (size_t)snprintf(text, size, "{");
     for (int i = 0; i < s->rank && n < size; i++)

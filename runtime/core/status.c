@@ -1,4 +1,7 @@
-/* The thread's error message, and the nearest of a list of names. */
+/* The thread's error message, and the nearest of a list of names.
+ *
+ * A message lives in thread-local storage, so failing needs no memory and threads do not mix
+ * theirs. */
 #include "core/status.h"
 #include <ctype.h>
 #include <stdarg.h>
@@ -7,11 +10,13 @@
 
 enum { MESSAGE_BYTES = 2048, NAME_BYTES = 64, FAR = 1 << 20 };
 
+/* The last error of this thread: its text, never a format, and its code. */
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local mg_status last_code;
 
+/* Formats into a second buffer first: the arguments may point into the old message. */
 mg_status mg_fail(mg_status code, const char *format, ...) {
-    char text[MESSAGE_BYTES]; /* the arguments may point into the old message */
+    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -20,25 +25,30 @@ mg_status mg_fail(mg_status code, const char *format, ...) {
     return last_code = code;
 }
 
+/* The same address every time; the next mg_fail overwrites the text. */
 const char *mg_error_message(void) {
     return message;
 }
 
+/* MG_OK if nothing has failed since mg_error_clear. */
 mg_status mg_error_code(void) {
     return last_code;
 }
 
+/* Both parts are limited so that the whole fits. */
 void mg_error_prefix(const char *text) {
     char old[MESSAGE_BYTES];
     memcpy(old, message, sizeof old);
     snprintf(message, sizeof message, "%.512s: %.1500s", text, old);
 }
 
+/* For callers that try something else after a failure. */
 void mg_error_clear(void) {
     message[0] = 0;
     last_code = MG_OK;
 }
 
+/* In the order of the enum. */
 const char *mg_status_name(mg_status code) {
     static const char *const names[MG_N_STATUS] = {"ok",          "usage",       "data",    "io",
                                                    "oom",         "nonfinite",   "device",  "comm",
@@ -50,8 +60,8 @@ static int smaller(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Optimal string alignment: insert, delete, replace, or swap two neighbours; case does not count.
- */
+/* The edit distance (optimal string alignment): insertions, deletions, replacements and swaps of
+ * two neighbours; letter case does not count. FAR if a name is too long for the table. */
 static int distance(const char *a, const char *b) {
     const int n = (int)strlen(a), m = (int)strlen(b);
     int d[NAME_BYTES + 1][NAME_BYTES + 1];
@@ -71,6 +81,7 @@ static int distance(const char *a, const char *b) {
     return d[n][m];
 }
 
+/* The allowed distance grows with the name: 1 for two letters, a third of the length otherwise. */
 const char *mg_nearest_name(const char *given, const char *const *names, int n) {
     const int length = (int)strlen(given);
     int best = length <= 2 ? 2 : (length + 5) / 3; /* the first distance that is too far */

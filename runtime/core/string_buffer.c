@@ -1,9 +1,14 @@
-/* Text that grows. */
+/* Text that grows: see string_buffer.h.
+ *
+ * After a failed allocation `failed` stays set and further additions do nothing, so callers check
+ * once at the end. */
 #include "core/string_buffer.h"
 #include "core/alloc.h"
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Room for `more` characters and the terminator; at least doubles, so that many additions are
+ * cheap. */
 static bool make_room(mg_string_buffer *t, size_t more) {
     if (t->room - t->n > more) return true;
     const size_t room = 2 * (t->n + more) + 256;
@@ -14,6 +19,7 @@ static bool make_room(mg_string_buffer *t, size_t more) {
     return true;
 }
 
+/* Measures first, then writes. */
 void mg_string_buffer_add(mg_string_buffer *t, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
@@ -29,5 +35,5 @@ mg_status mg_string_buffer_status(mg_string_buffer *t) {
     if (!t->failed) return MG_OK;
     mg_free(t->s);
     *t = (mg_string_buffer){0};
-    return mg_fail(MG_OOM, "no memory for the source of a kernel");
+    return mg_fail(MG_OOM, "out of memory for a text");
 }

@@ -7,8 +7,11 @@
 #include "core/context.h"
 #include "core/variable.h"
 
+/* internal_tensors are those the runtime keeps for itself; they are in live_tensors too. */
 static atomic_llong live_tensors, internal_tensors;
+/* Tensors whose count has reached 0 and which are not yet freed, linked by next_dead. */
 static _Thread_local mg_tensor *dead_list;
+/* drain_dead_list is under way further up the stack. */
 static _Thread_local bool draining;
 
 /* ---- buffers ---- */
@@ -18,6 +21,7 @@ mg_buffer *mg_buffer_retain(mg_buffer *b) {
     return b;
 }
 
+/* core does not know how a device frees memory, so the device layer's hook does it. */
 void mg_buffer_release(mg_buffer *b) {
     if (!b || atomic_fetch_sub(&b->refs, 1) != 1) return;
     mg_device_hooks_get()->free(b->device, b->data, b->bytes);
@@ -26,6 +30,7 @@ void mg_buffer_release(mg_buffer *b) {
 
 /* ---- life ---- */
 
+/* Attributes lie behind the inputs, in the same block. */
 mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size) {
     const size_t head = sizeof(mg_tensor) + (size_t)n_inputs * sizeof(mg_tensor *);
     mg_tensor *t = mg_alloc_zero(head + attrs_size);
@@ -38,6 +43,7 @@ mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size) {
     return t;
 }
 
+/* A tensor without inputs. */
 static mg_tensor *leaf(mg_tensor_kind kind, mg_dtype dtype, const mg_shape *shape,
                        mg_device *device) {
     mg_tensor *t = mg_tensor_block(0, 0);
@@ -49,12 +55,14 @@ static mg_tensor *leaf(mg_tensor_kind kind, mg_dtype dtype, const mg_shape *shap
     return t;
 }
 
+/* The tensor lies where its buffer does. */
 mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *shape) {
     mg_tensor *t = leaf(MG_VALUE, dtype, shape, b->device);
     if (t) t->buffer = mg_buffer_retain(b);
     return t;
 }
 
+/* The placeholder belongs to the trace that is open on this thread. */
 mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_device *device) {
     mg_tensor *t = leaf(MG_ARGUMENT, dtype, shape, device);
     if (!t) return NULL;
@@ -63,6 +71,7 @@ mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, 
     return t;
 }
 
+/* The placeholder has the type and the place of the variable's current value. */
 mg_tensor *mg_tensor_varread(mg_variable *v) {
     mg_tensor *t = leaf(MG_VARREAD, (mg_dtype)v->value->dtype, &v->value->shape, v->value->device);
     if (!t) return NULL;
@@ -76,12 +85,16 @@ mg_tensor *mg_tensor_retain(mg_tensor *t) {
     return t;
 }
 
+/* Gives up one reference; at the last one the tensor waits to be freed. Accepts NULL. */
 static void put_on_dead_list(mg_tensor *t) {
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
     t->next_dead = dead_list;
     dead_list = t;
 }
 
+/* Frees the waiting tensors. Their inputs may join the list meanwhile, so a chain of any length is
+ * released in a loop. Releasing a variable may release tensors too: that inner call leaves its work
+ * to this loop. */
 static void drain_dead_list(void) {
     if (draining) return;
     draining = true;
@@ -102,6 +115,8 @@ void mg_tensor_release(mg_tensor *t) {
     drain_dead_list();
 }
 
+/* n_inputs becomes 0 before the inputs are given up, because their release may look at this tensor.
+ */
 void mg_tensor_drop_history(mg_tensor *t) {
     if (t->kind != MG_LAZY || !t->buffer) return;
     t->kind = MG_VALUE;
@@ -112,6 +127,7 @@ void mg_tensor_drop_history(mg_tensor *t) {
     drain_dead_list();
 }
 
+/* Of all threads. */
 int64_t mg_tensor_live_count(void) {
     return atomic_load(&live_tensors) - atomic_load(&internal_tensors);
 }

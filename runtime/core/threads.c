@@ -1,4 +1,4 @@
-/* The interrupt flag and the count of physical cores. */
+/* The interrupt flag, the clock, and the count of physical cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
 #include <sched.h>
@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* Set by a signal handler: a lock-free atomic is all that may be touched there. */
 static atomic_bool interrupted;
 
 void mg_interrupt(void) {
     atomic_store(&interrupted, true);
 }
 
+/* The plain load first: it is cheap, and runs before every step. */
 bool mg_interrupt_take(void) {
     return atomic_load(&interrupted) && atomic_exchange(&interrupted, false);
 }
@@ -21,14 +23,15 @@ bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
 }
 
+/* In seconds from an arbitrary start. */
 double mg_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The lowest-numbered hardware thread of cpu's core, or cpu itself where the system does not say.
- */
+/* The lowest-numbered hardware thread of the core that `cpu` belongs to; `cpu` itself if the system
+ * does not tell. */
 static int core_of(int cpu) {
     char path[96];
     int leader = cpu;
@@ -40,6 +43,8 @@ static int core_of(int cpu) {
     return leader;
 }
 
+/* Counts each core once, however many hardware threads it has: two threads on one core share its
+ * arithmetic units. */
 int mg_core_count(void) {
     cpu_set_t allowed, cores;
     CPU_ZERO(&cores);
@@ -47,5 +52,5 @@ int mg_core_count(void) {
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed)) CPU_SET((size_t)core_of((int)cpu), &cores);
     const int n = CPU_COUNT(&cores);
-    return n > 0 ? n : 1;
+    return n > 0 ? n : 1; /* at least the one we run on */
 }

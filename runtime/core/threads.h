@@ -1,4 +1,4 @@
-/* Interruption, and how many CPU cores there are. */
+/* Interruption, the clock, and the number of CPU cores. */
 #ifndef MG_CORE_THREADS_H
 #define MG_CORE_THREADS_H
 
@@ -6,10 +6,11 @@
 
 /* Asks the running computation to stop: safe in a signal handler. */
 void mg_interrupt(void);
-/* True once after mg_interrupt(): taking it clears it. */
+/* True once after mg_interrupt(): asking clears it. */
 bool mg_interrupt_take(void);
+/* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
-/* A clock that only goes forward. */
+/* A clock that never goes back, in seconds. */
 double mg_seconds(void);
 /* Physical cores this process may use (affinity respected), at least 1. */
 int mg_core_count(void);

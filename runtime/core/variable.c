@@ -9,11 +9,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list of all variables */
 static mg_variable *first;
 
+/* Owned; NULL while the list is empty, so that a thread that has evaluated everything holds no
+ * memory. */
 static _Thread_local mg_variable **pending_list; /* owned; NULL while it is empty */
 static _Thread_local int n_pending, pending_capacity;
 
 /* ---- the list of all variables ---- */
 
+/* At the front: the order does not matter. */
 static void list_variable(mg_variable *v) {
     pthread_mutex_lock(&lock);
     v->next = first;
@@ -31,6 +34,7 @@ static void unlist_variable(mg_variable *v) {
     pthread_mutex_unlock(&lock);
 }
 
+/* The callback must not make or release variables: the lock is held. */
 void mg_variables_visit(void (*visit)(const mg_variable *v, void *context), void *context) {
     pthread_mutex_lock(&lock);
     for (const mg_variable *v = first; v; v = v->next) visit(v, context);
@@ -39,6 +43,7 @@ void mg_variables_visit(void (*visit)(const mg_variable *v, void *context), void
 
 /* ---- pending values ---- */
 
+/* Lazy: there is no buffer yet. */
 static bool is_pending(const mg_variable *v) {
     return v->value && !v->value->buffer;
 }
@@ -47,10 +52,12 @@ int mg_variables_n_pending(void) {
     return n_pending;
 }
 
+/* Evaluating any tensor may have given this one its value too. */
 mg_variable *mg_variables_pending(int i) {
     return is_pending(pending_list[i]) ? pending_list[i] : NULL;
 }
 
+/* An entry that only this list holds belongs to a variable that the user has dropped. */
 void mg_variables_prune(void) {
     int kept = 0;
     for (int i = 0; i < n_pending; i++) {
@@ -67,6 +74,7 @@ void mg_variables_prune(void) {
     pending_capacity = 0;
 }
 
+/* Searched from the end: the same variable is usually assigned again soon. */
 static mg_status add_pending(mg_variable *v) {
     for (int i = n_pending - 1; i >= 0; i--)
         if (pending_list[i] == v) return MG_OK;
@@ -77,29 +85,34 @@ static mg_status add_pending(mg_variable *v) {
 
 /* ---- copies on several devices ---- */
 
+/* The last one takes its place. */
 void mg_variable_drop_replica(mg_variable *v, int i) {
     mg_tensor_release(v->replicas[i].value);
     v->replicas[i] = v->replicas[--v->n_replicas];
 }
 
+/* The value on v->value's own device stays. */
 static void drop_replicas(mg_variable *v) {
     while (v->n_replicas) mg_variable_drop_replica(v, v->n_replicas - 1);
     mg_free(v->replicas);
     v->replicas = NULL;
 }
 
+/* The number of the replica on d, or -1. */
 static int replica_on(const mg_variable *v, const mg_device *d) {
     for (int i = 0; i < v->n_replicas; i++)
         if (v->replicas[i].device == d) return i;
     return -1;
 }
 
+/* v->value first: nearly all variables have no replica. */
 mg_tensor *mg_variable_find_on(const mg_variable *v, const mg_device *d) {
     if (v->value->device == d) return v->value;
     const int i = replica_on(v, d);
     return i >= 0 ? v->replicas[i].value : NULL;
 }
 
+/* There are as many replicas as devices of a plan, so the array grows by one. */
 mg_status mg_variable_add_replica(mg_variable *v, mg_device *d, mg_tensor *copy) {
     mg_replica *more = mg_realloc(v->replicas, (size_t)(v->n_replicas + 1) * sizeof *v->replicas);
     if (!more) {
@@ -111,6 +124,7 @@ mg_status mg_variable_add_replica(mg_variable *v, mg_device *d, mg_tensor *copy)
     return MG_OK;
 }
 
+/* A replica if d has one, else the value itself. */
 void mg_variable_replace_on(mg_variable *v, mg_device *d, mg_tensor *value) {
     const int i = replica_on(v, d);
     mg_tensor **place = i >= 0 ? &v->replicas[i].value : &v->value;
@@ -118,6 +132,7 @@ void mg_variable_replace_on(mg_variable *v, mg_device *d, mg_tensor *value) {
     *place = value;
 }
 
+/* The two change places, so nothing is copied or freed. */
 void mg_variable_promote(mg_variable *v, mg_device *d) {
     const int i = replica_on(v, d);
     if (i < 0) return;
@@ -126,6 +141,7 @@ void mg_variable_promote(mg_variable *v, mg_device *d) {
     v->value = value;
 }
 
+/* Used when a device is lost or its commit failed: another copy is still right. */
 void mg_variable_remove_from(mg_variable *v, mg_device *d) {
     if (v->value->device == d) {
         if (!v->n_replicas) return;
@@ -137,6 +153,7 @@ void mg_variable_remove_from(mg_variable *v, mg_device *d) {
 
 /* ---- life ---- */
 
+/* The name is copied; the value is retained. */
 mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable) {
     mg_variable *v = mg_alloc_zero(sizeof *v);
     if (!v) return NULL;
@@ -158,6 +175,7 @@ mg_variable *mg_variable_retain(mg_variable *v) {
     return v;
 }
 
+/* Variables in a pending list are held by it: they cannot be freed from here. */
 void mg_variable_release(mg_variable *v) {
     if (!v || atomic_fetch_sub(&v->refs, 1) != 1) return;
     unlist_variable(v);
@@ -169,6 +187,7 @@ void mg_variable_release(mg_variable *v) {
     mg_free(v);
 }
 
+/* Replicas are copies of the old value, so they go. */
 mg_status mg_variable_set(mg_variable *v, mg_tensor *value) {
     mg_tensor_release(v->value);
     drop_replicas(v);
