@@ -41,8 +41,7 @@ typedef enum mg_tensor_kind {
 typedef struct mg_tensor {
     atomic_int refs;
     uint8_t kind, dtype; /* mg_tensor_kind, mg_dtype */
-    uint16_t
-        trace; /* serial number of the trace it was made in, 0 outside; unusable after that one */
+    uint16_t trace; /* serial number of the trace it was made in and is usable in; 0: outside */
     int32_t n_inputs;
     mg_shape shape;
     mg_device *device; /* where it lies; devices live as long as the runtime */

@@ -368,18 +368,18 @@ static mg_status rewrite_nodes(folder *f) {
     return MG_OK;
 }
 
-mg_status mg_fold_norms(mg_ir *ir, bool *done) {
+mg_status mg_fold_norms(mg_ir *ir, bool *changed) {
     const size_t n = (size_t)ir->n;
     folder f = {.ir = ir, .folded = mg_alloc(n * sizeof(bool) + 1)};
-    *done = false;
+    *changed = false;
     if (!f.folded) return MG_OOM;
     mg_status status = MG_OK;
-    const size_t changed = find_folded(ir, f.folded);
-    if (changed) {
+    const size_t n_rewritten = find_folded(ir, f.folded);
+    if (n_rewritten) {
         f.at = mg_alloc(n * sizeof *f.at);
-        f.nodes = mg_ir_alloc(ir, (n + changed * MOST_NODES) * sizeof *f.nodes);
+        f.nodes = mg_ir_alloc(ir, (n + n_rewritten * MOST_NODES) * sizeof *f.nodes);
         status = f.at && f.nodes ? rewrite_nodes(&f) : MG_OOM;
-        *done = status == MG_OK;
+        *changed = status == MG_OK;
         mg_free(f.at);
     }
     mg_free(f.folded);

@@ -1,4 +1,6 @@
-/* The graph passes, in the order they run: grad, (trace,) simplify, fuse, schedule, plan. */
+/* Gradients, evaluation, plans and traces: what the bindings call.
+ *
+ * passes.c lists the passes that a plan is made by, and plan.h says which file calls which. */
 #ifndef MG_GRAPH_GRAPH_H
 #define MG_GRAPH_GRAPH_H
 
@@ -10,99 +12,111 @@
 /* Gradients of the scalar y with respect to wrt[0..n-1], by reverse walk; made of ordinary tensors.
  * grads[i] is owned, or NULL where y does not depend on wrt[i]. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
-/* While at least one recording is open, evaluated tensors keep their history. Per thread. */
-void mg_recording_begin(void);
-void mg_recording_end(void);
-bool mg_recording(void);
 
 /* ---- eval.c ---- */
+
+/* Computes the values of t[0..n-1] and of every tensor in their history that someone else holds. */
+mg_status mg_eval(mg_tensor *const *t, int n);
+/* Bounds the growth of lazy history: the bindings report each new lazy tensor, and every 2,000th is
+ * evaluated together with the pending variables. A tensor of constants only is spared, for up to
+ * 2,000 further ones, because a value would no longer be free to move. Does nothing inside a trace.
+ */
+mg_status mg_eval_pending(mg_tensor *newest);
+/* Evaluates the pending values of this thread's variables. */
+mg_status mg_eval_variables(void);
 
 /* Evaluates if needed and copies the elements, row-major, to dst (count * dtype size bytes). */
 mg_status mg_tensor_read(mg_tensor *t, void *dst);
 /* As doubles. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
 
-/* Makes the values of t[0..n-1] (and of every tensor in their history that someone else holds). */
-mg_status mg_eval(mg_tensor *const *t, int n);
-/* Bounded growth: the binding reports each new lazy tensor; every 2,000th is evaluated, or the next
- * that lies somewhere, and the pending variables with it. Does nothing inside a trace. */
-mg_status mg_eval_pending(mg_tensor *newest);
-/* Evaluates the pending values of this thread's variables. */
-mg_status mg_eval_variables(void);
+/* While at least one recording is open, evaluated tensors keep their history. Per thread. */
+void mg_recording_begin(void);
+void mg_recording_end(void);
+bool mg_recording(void);
 
-/* ---- plan.c ---- */
+/* ---- plan.c: making a plan ---- */
 
-typedef struct mg_guard { /* checked after compute and before commit: `ok` is a bool scalar */
-    mg_tensor *ok;        /* retained */
-    mg_status code;
-    char *message; /* owned */
+typedef struct mg_guard { /* checked after the compute phase, before commit */
+    mg_tensor *ok;        /* retained: a bool scalar, true if the guard holds */
+    mg_status code;       /* of the failure */
+    char *message;        /* owned */
 } mg_guard;
 
-typedef struct mg_plan_spec {
-    mg_device *device;         /* of a plan on one */
-    mg_device *const *devices; /* n_devices of them, if the plan is on several (else 0) */
+typedef struct mg_plan_spec {  /* what to make a plan of */
+    mg_device *device;         /* of a plan on one device */
+    mg_device *const *devices; /* n_devices of them, of a plan on several (else n_devices is 0) */
     int n_devices;
     int n_stages; /* the devices are n_stages groups of equal length, stage by stage; 0 means 1 */
-    const double *weights; /* shares of the rows; NULL: even */
-    bool local_norm;       /* batch statistics by device */
+    const double *weights; /* how rows are shared among a stage's devices; NULL: evenly */
+    bool local_norm;       /* batch statistics are those of each device's rows */
     mg_device *central;    /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
     mg_tensor *const *values;    /* ... and their new values */
     const mg_guard *guards;
-    mg_tensor *verdict; /* u8: 0, or the number of the first guard that fails, from 1: in place of
-                           their `ok`; NULL: there is none */
+    mg_tensor *verdict; /* u8: 0, or the number of the first guard that fails, from 1; the plan then
+                           reads this in place of the guards' `ok`. NULL: it reads those */
     uint64_t n_draws;   /* random ordinals taken by one run */
-    uint16_t trace;     /* serial of the trace the placeholders belong to; 0 = there are none */
+    uint16_t trace;     /* serial number of the trace of the placeholders; 0: there are none */
 } mg_plan_spec;
 
 typedef struct mg_plan mg_plan;
+/* Compiles. Owned; NULL on failure. */
+mg_plan *mg_plan_new(const mg_plan_spec *spec);
+/* Accepts NULL. */
+void mg_plan_free(mg_plan *p);
+
+/* ---- run.c and eval.c: running it ---- */
+
+/* results[i] are owned value tensors. If a guard fails, its code and message are raised and nothing
+ * is committed. */
+mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
+/* The same in two halves, for plans on one device: begin starts the compute phase on the device's
+ * own thread, with the variables' present values; end waits for it, checks the guards and commits.
+ * Between the two the caller may change variables and run other plans on other devices. */
+mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args);
+bool mg_plan_begun(const mg_plan *p);
+/* Whether mg_plan_end would not have to wait. */
+bool mg_plan_done(const mg_plan *p);
+mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
 /* The value as it lies on d: copied there at first need, then kept up to date by plans that run on
  * d. The variable must be evaluated. Borrowed; NULL on failure. */
 mg_tensor *mg_variable_on(mg_variable *v, mg_device *d);
-mg_plan *mg_plan_new(const mg_plan_spec *spec);
-/* results[i] are owned value tensors. A failed guard gives its code and message; nothing commits.
- */
-mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
-/* The same in two halves, for plans on one device: begin starts the compute phase on the device's
- * own thread, with the variables' values as they are now; end waits for it, checks and commits.
- * Between the two the caller may change variables and run other plans, on other devices. */
-mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args);
-bool mg_plan_done(const mg_plan *p);
-bool mg_plan_begun(const mg_plan *p);
-mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
-void mg_plan_free(mg_plan *p);
-/* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`, the
- * user's line stands at the end of each. */
+
+/* ---- plan_report.c ---- */
+
+/* One line per step, for tests, MGPU_LOG=plan and MGPU_CHECK=retrace. Owned text. With `where`,
+ * each line ends with the user's line. */
 char *mg_plan_dump(const mg_plan *p, bool where);
-/* For MGPU_CHECK=retrace: the shape of the first constant or variable of p that is another one in a
- * plan of equal dump; NULL if there is none. */
+/* For MGPU_CHECK=retrace, with plans of equal dumps: *differs is the shape of the first constant or
+ * variable in which p differs from the other plan, or NULL. */
 mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs);
 
 typedef struct mg_plan_report { /* what one device does in a run */
     const mg_device *device;
-    int64_t first_row, rows; /* of the batch that is dealt out */
+    int64_t first_row, rows; /* of the sharded batch */
     int steps, collectives;
-    int64_t collective_bytes; /* given into collectives */
+    int64_t collective_bytes; /* input of the collectives */
     int64_t variable_bytes, argument_bytes, result_bytes, arena_bytes;
-    /* of all runs so far, on several devices: in programs altogether, in collectives adding up, and
-     * in them waiting for others; and what they moved */
+    /* Sums over all runs so far, of plans on several devices: seconds in programs altogether, in
+     * collectives reducing, and in collectives waiting for others; and bytes sent. */
     double seconds, reduce_seconds, wait_seconds;
     int64_t bytes_moved;
 } mg_plan_report;
-/* How many devices the plan is on; and what number i does. */
+/* How many devices the plan is on, and what number i of them does. */
 int mg_plan_devices(const mg_plan *p);
 mg_plan_report mg_plan_describe(const mg_plan *p, int i);
 
-/* ---- trace.c: what mgpu.jit stands on ---- */
+/* ---- trace.c: what mgpu.jit is made of ---- */
 
 typedef struct mg_trace mg_trace;
-/* Opens the thread's trace (one at a time). Settles pending variables first. NULL on failure. */
-/* Inside a trace, random draws are counted from 0 and become relative to the run's base. */
+/* Opens the thread's trace (one at a time), after evaluating pending variables. Inside it, random
+ * draws are counted from 0, relative to the base of each run. Owned; NULL on failure. */
 mg_trace *mg_trace_begin(mg_device *device);
-/* The plan will be on these devices (at most 64; copied), sharing rows by weights (NULL: evenly).
- */
+/* The plan will be on these n devices (copied; at most MG_MAX_DEVICES). The other arguments are as
+ * in mg_plan_spec. */
 mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
                                const double *weights, bool local_norm, mg_device *central);
 mg_trace *mg_trace_current(void);
@@ -117,10 +131,13 @@ mg_tensor *mg_variable_read(mg_variable *v);
 mg_status mg_variable_assign(mg_variable *v, mg_tensor *value);
 /* Adds a tensor argument's placeholder; borrowed. */
 mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual);
-/* Without a trace: evaluates ok at once and fails if it is false. */
+/* A run will fail with code and message unless ok is true. Without a trace: evaluates ok at once.
+ */
 mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
-/* Closes the trace, restoring every variable, and compiles. NULL on failure (also closed). */
+/* Closes the trace, restoring every variable, and compiles. Owned; NULL on failure (also closed).
+ */
 mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs);
+/* Closes the trace without making a plan. */
 void mg_trace_abandon(mg_trace *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* Listing the history of tensors, inputs before users, without recursion. */
+/* Topological order: the history of tensors, inputs before their users, without recursion. */
 #ifndef MG_GRAPH_TOPOSORT_H
 #define MG_GRAPH_TOPOSORT_H
 
@@ -10,9 +10,9 @@ typedef struct mg_toposort {
     uint32_t number; /* items have visit == number and position == their index here */
 } mg_toposort;
 
-/* Lists every tensor reachable from the roots through inputs, in topological order. `descend` says
- * whether a tensor's inputs are followed. Only one walk per thread may be in use at a time, and
- * positions are valid until the next walk. */
+/* Lists every tensor that is reachable from the roots through inputs. `descend` says whether a
+ * tensor's inputs are followed. Only one walk per thread may be in use at a time, and positions are
+ * valid until the next walk. */
 mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roots,
                               bool (*descend)(const mg_tensor *t, void *context), void *context);
 /* A number that no tensor's `visit` has yet, for a walk that only needs to meet each tensor once.
