@@ -9,6 +9,7 @@ typedef struct kept_arena { /* taken from its device, which gets another at its 
     size_t bytes;
 } kept_arena;
 
+/* What is kept for one plan. */
 struct mg_abandoned_plan {
     mg_plan *plan; /* NULL: not abandoned */
     mg_abandoned_plan *next;
@@ -19,6 +20,7 @@ struct mg_abandoned_plan {
     int n_tensors, capacity;
 };
 
+/* All abandoned plans of the process. */
 static mg_abandoned_plan *first;
 
 mg_abandoned_plan *mg_abandoned_plan_new(void) {
@@ -44,6 +46,7 @@ static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
     }
 }
 
+/* Those that the parts read, and those that they assign. */
 static void keep_variables(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held; k++) /* else it was being compiled */
@@ -89,6 +92,7 @@ bool mg_abandoned_plan_disown(mg_plan *p) {
     return true;
 }
 
+/* Whether the threads of all the plan's lost devices have come back from their jobs. */
 static bool has_returned(const mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++)
         if (mg_device_is_lost(p->parts[i].device) && !mg_worker_done(p->parts[i].device))
@@ -110,6 +114,7 @@ static void free_kept(mg_abandoned_plan *a) {
     mg_free(a->tensors);
 }
 
+/* One plan per call, so that the caller can free it before the next. */
 mg_plan *mg_abandoned_plan_returned(bool *disowned) {
     for (mg_abandoned_plan **at = &first; *at; at = &(*at)->next) {
         mg_abandoned_plan *a = *at;

@@ -18,6 +18,7 @@ struct mg_async_guards { /* of one device, which frees it when it closes */
 
 /* ---- life ---- */
 
+/* The device's release hook. */
 static void free_guards(struct mg_async_guards *g) {
     if (g->flag) mg_tensor_count_internal(-1);
     mg_variable_release(g->flag);
@@ -25,6 +26,7 @@ static void free_guards(struct mg_async_guards *g) {
     mg_free(g);
 }
 
+/* A true bool on d. The tensor in it is the runtime's own: leak checks do not count it. Owned. */
 static mg_variable *new_flag(mg_device *d) {
     static const uint8_t yes = 1;
     static const mg_shape scalar = {0};
@@ -35,6 +37,7 @@ static mg_variable *new_flag(mg_device *d) {
     return flag;
 }
 
+/* The record is made once per device and stays until it closes. */
 mg_status mg_async_guards_prepare(mg_device *d, int n_guards, mg_variable **flag) {
     *flag = NULL;
     if (!d->api->readback_wait || n_guards > MOST_GUARDS) return MG_OK;
@@ -123,6 +126,7 @@ static void take_back_draws(const struct mg_async_guards *g) {
         mg_rng_set(g->before);
 }
 
+/* The error that mg_async_guards_forget kept, once. */
 static mg_status raise_kept(struct mg_async_guards *g) {
     mg_fail(g->kept_code, "%s", g->kept);
     mg_free(g->kept);
@@ -130,6 +134,7 @@ static mg_status raise_kept(struct mg_async_guards *g) {
     return g->kept_code;
 }
 
+/* `pending` is cleared first: a readback that fails is not waited for again. */
 mg_status mg_async_guards_wait(mg_device *d) {
     uint8_t verdict;
     struct mg_async_guards *g = d->guards;
@@ -144,6 +149,7 @@ mg_status mg_async_guards_wait(mg_device *d) {
     return mg_fail(guards[verdict - 1].code, "%s", guards[verdict - 1].message);
 }
 
+/* Plans are freed by finalizers, which have nobody to raise an error to. */
 void mg_async_guards_forget(mg_device *d, const mg_guard *guards) {
     struct mg_async_guards *g = d->guards;
     if (!g || !guards || g->pending != guards || mg_async_guards_wait(d) == MG_OK) return;

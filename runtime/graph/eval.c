@@ -1,21 +1,24 @@
-/* Evaluation on demand: a plan made for what is asked, run once, and thrown away.
+/* Evaluation on demand: a plan made for the wanted tensors, run once, and thrown away.
  *
- * Tensors in the history that somebody else holds are kept too, and so are pending variable values:
- * nothing is computed twice and histories stay short. An evaluated tensor drops its history unless
- * a recording is open; then it does when the last recording closes. */
+ * Tensors in the history that somebody else holds are evaluated too, and so are pending variable
+ * values: nothing is computed twice, and histories stay short. An evaluated tensor drops its
+ * history, unless a recording is open; then it does so when the last recording closes. */
 #include "core/alloc.h"
 #include "core/context.h"
 #include "graph/plan.h"
 #include "graph/toposort.h"
 #include "ops/op.h"
 
+/* Lazy tensors that the bindings may make before one is evaluated: see mg_eval_pending. */
 enum { MAX_UNREPORTED = 2000 };
 
 static _Thread_local int n_recordings;
+/* Retained: the tensors evaluated while a recording was open. */
 static _Thread_local mg_tensor **recorded; /* retained: evaluated while a recording was open */
 static _Thread_local int n_recorded, recorded_capacity;
 static _Thread_local int n_unreported;
 
+/* Inside a trace nothing of it can be evaluated. */
 static bool is_tracing(void) {
     return mg_context_get()->trace != 0;
 }
@@ -30,6 +33,7 @@ bool mg_recording(void) {
     return n_recordings > 0;
 }
 
+/* At the last end the histories go. */
 void mg_recording_end(void) {
     if (--n_recordings > 0) return;
     for (int i = 0; i < n_recorded; i++) {
@@ -41,30 +45,29 @@ void mg_recording_end(void) {
     n_recorded = recorded_capacity = 0;
 }
 
+/* The tensor keeps its history until the last recording ends. */
 static mg_status record_tensor(mg_tensor *t) {
-    if (n_recorded == recorded_capacity) {
-        const int capacity = recorded_capacity ? 2 * recorded_capacity : 64;
-        mg_tensor **items = mg_realloc(recorded, (size_t)capacity * sizeof *items);
-        if (!items) return MG_OOM;
-        recorded = items;
-        recorded_capacity = capacity;
-    }
+    MG_TRY(mg_reserve((void **)&recorded, n_recorded, &recorded_capacity, sizeof *recorded));
     recorded[n_recorded++] = mg_tensor_retain(t);
     return MG_OK;
 }
 
 /* ---- what to compute ---- */
 
+/* Has an op and no value yet. The context is unused: for mg_toposort_collect. */
 static bool is_lazy(const mg_tensor *t, void *context) {
     (void)context;
     return t->kind == MG_LAZY && !t->buffer;
 }
 
+/* Made of nothing and not random: making it again costs less than keeping it. */
 static bool is_cheap_source(const mg_tensor *t) {
     return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
 }
 
-/* From the history of the roots, adds what others hold. `roots` has room for all of it. */
+/* Adds to the roots each tensor of their history that others hold: one with more references than
+ * inputs of lazy tensors that refer to it. `roots` has room for all of the walk; the first n_wanted
+ * are the wanted ones. */
 static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, int *n,
                                   int n_wanted) {
     int *inner = mg_alloc_zero((size_t)walk->n * sizeof *inner);
@@ -87,7 +90,8 @@ static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, in
     return status;
 }
 
-/* What floats lies where it was made from here on. */
+/* t gets the buffer of its computed value. A tensor that could lie anywhere lies from here on where
+ * it was made. */
 static mg_status attach_value(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
     t->device = t->buffer->device;
@@ -96,7 +100,8 @@ static mg_status attach_value(mg_tensor *t, const mg_tensor *value) {
     return MG_OK;
 }
 
-/* A run may evaluate more on its way (what it reads), and that may be some of the same. */
+/* Makes the plan, runs it, and attaches the results. Making the plan may itself evaluate some of
+ * the roots, so they are checked again. */
 static mg_status compute_roots(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
@@ -113,8 +118,9 @@ static mg_status compute_roots(mg_tensor **roots, int n) {
     return status;
 }
 
-/* The asked ones without a value, once each, and this thread's pending variable values: those that
- * lie on the first one's device. Retained: an evaluation on the way may prune the variables. */
+/* The wanted tensors without a value, once each, and this thread's pending variable values, as far
+ * as they lie on the first one's device: a plan of mg_eval is for one. The others are left to later
+ * calls. Retained, because an evaluation on the way may prune the variables. */
 static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
     const uint32_t number = mg_toposort_new_visit();
     int n_roots = 0;
@@ -123,13 +129,14 @@ static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
         const mg_variable *v = i < n ? NULL : mg_variables_pending(i - n);
         mg_tensor *x = i < n ? t[i] : v ? v->value : NULL;
         if (!x || !is_lazy(x, NULL) || x->visit == number) continue;
-        if (n_roots && x->device != roots[0]->device) continue; /* another call's */
+        if (n_roots && x->device != roots[0]->device) continue; /* left to another call */
         x->visit = number;
         roots[n_roots++] = mg_tensor_retain(x);
     }
     return n_roots;
 }
 
+/* Placeholders, and what a trace has made of them, have no values. */
 static mg_status check_not_tracing(mg_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
         if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
@@ -139,7 +146,7 @@ static mg_status check_not_tracing(mg_tensor *const *t, int n) {
     return MG_OK;
 }
 
-/* What is wanted on another device is brought there before the plan that reads it. */
+/* A lazy `place` op in the walk, or NULL: its input lies on another device. */
 static mg_tensor *find_place_op(const mg_toposort *walk) {
     static const mg_op *place;
     if (!place) place = mg_op_find("place");
@@ -159,8 +166,8 @@ static mg_status copy_from_device(mg_tensor *t) {
     return status;
 }
 
-/* Everything that the roots need from other devices is brought to theirs; those that have their
- * values then (they were wanted on the way) are dropped. The walk is through what is left. */
+/* Copies everything that the roots need from other devices to theirs. Roots that got their values
+ * on the way are removed. On success the walk lists what is left to compute. */
 static mg_status copy_from_devices(mg_toposort *walk, mg_tensor **roots, int *n) {
     MG_TRY(mg_toposort_collect(walk, roots, *n, is_lazy, NULL));
     for (mg_tensor *far; (far = find_place_op(walk));) {
@@ -176,6 +183,7 @@ static mg_status copy_from_devices(mg_toposort *walk, mg_tensor **roots, int *n)
     return MG_OK;
 }
 
+/* One plan: the wanted tensors of one device. Other devices' are left lazy. */
 static mg_status eval_some(mg_tensor *const *t, int n) {
     mg_tensor **wanted = mg_alloc((size_t)(n + mg_variables_n_pending() + 1) * sizeof *wanted),
               **roots = NULL;
@@ -199,6 +207,7 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
     return status;
 }
 
+/* Each pass evaluates the tensors of at least one device. */
 mg_status mg_eval(mg_tensor *const *t, int n) {
     MG_TRY(check_not_tracing(t, n));
     for (int i = 0; i < n; i++)
@@ -212,9 +221,10 @@ mg_status mg_eval_variables(void) {
     return MG_OK;
 }
 
+/* n_unreported counts the tensors since the last evaluation. */
 mg_status mg_eval_pending(mg_tensor *newest) {
     if (is_tracing() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
-    /* With a value, it would no longer go where it is used: rather what is made of it. */
+    /* With a value it could no longer move to where it is used; a tensor made of it is better. */
     if (newest->any_device && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
@@ -222,6 +232,7 @@ mg_status mg_eval_pending(mg_tensor *newest) {
 
 /* ---- reading ---- */
 
+/* Waits for unanswered guards first: a failure could take the value back. */
 mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     MG_TRY(mg_eval(&t, 1));
     MG_TRY(mg_value_wait(t));
@@ -242,7 +253,7 @@ mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
 
 /* ---- running a traced plan ---- */
 
-/* Evaluates the arguments and variables that p reads: the run itself evaluates nothing. */
+/* Evaluates the arguments and variables that p reads, because the run itself evaluates nothing. */
 static mg_status eval_inputs(const mg_plan *p, mg_tensor *const *args) {
     for (int i = 0; i < p->n_assigns; i++)
         if (!p->variables[i]->value->buffer) MG_TRY(mg_eval(&p->variables[i]->value, 1));
@@ -259,6 +270,7 @@ static mg_status eval_inputs(const mg_plan *p, mg_tensor *const *args) {
     return MG_OK;
 }
 
+/* For traced plans, whose arguments may be lazy. */
 mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     MG_TRY(eval_inputs(p, args));

@@ -1,20 +1,22 @@
 /* Gradients by reverse walk over tensors.
  *
- * The history of y is listed in topological order, stopping at the tensors asked for; those on a
- * path to one of them are marked; then each marked tensor, last first, hands its gradient to its
- * inputs by its op's rule. A gradient has its tensor's dtype when it is handed on, rounded once
- * after adding up. The result is made of ordinary tensors. */
+ * The history of y is listed in topological order, stopping at the tensors asked for, and those on
+ * a path to one of them are marked. Then each marked tensor, last first, hands its gradient to its
+ * inputs by its op's rule. Gradients are added up in the dtype the rules give, and rounded once to
+ * the tensor's dtype before they are handed on. The result is made of ordinary tensors. */
 #include "core/alloc.h"
 #include "graph/graph.h"
 #include "graph/toposort.h"
 #include "ops/build.h"
 
+/* Per tensor of the list. */
 typedef struct grad_node {
     mg_tensor *tensor;   /* borrowed: y holds it */
     mg_tensor *gradient; /* borrowed from the scope, or NULL so far */
     bool wanted;         /* on a path from y to a tensor asked for */
 } grad_node;
 
+/* One call of mg_grad. */
 typedef struct grad_walk {
     mg_toposort list;
     grad_node *nodes;
@@ -22,29 +24,32 @@ typedef struct grad_walk {
     int n_wrt;
 } grad_walk;
 
-static bool asked_for(const grad_walk *w, const mg_tensor *t) {
+/* Whether t is one of the tensors to differentiate by. There are few, so they are searched. */
+static bool is_asked_for(const grad_walk *w, const mg_tensor *t) {
     for (int i = 0; i < w->n_wrt; i++)
         if (w->wrt[i] == t) return true;
     return false;
 }
 
-/* A walk goes through history unless the tensor is one asked for. */
+/* For mg_toposort_collect: the walk stops at the tensors asked for. */
 static bool descend(const mg_tensor *t, void *context) {
-    return t->kind == MG_LAZY && !asked_for(context, t);
+    return t->kind == MG_LAZY && !is_asked_for(context, t);
 }
 
+/* A tensor is wanted if it was asked for, or an input is wanted and it is floating point. */
 static void mark_wanted(grad_walk *w) {
     for (int i = 0; i < w->list.n; i++) {
         mg_tensor *t = w->list.items[i];
         grad_node *node = &w->nodes[i];
         node->tensor = t;
-        node->wanted = asked_for(w, t);
+        node->wanted = is_asked_for(w, t);
         if (node->wanted || t->kind != MG_LAZY || !mg_dtype_is_float((mg_dtype)t->dtype)) continue;
         for (int k = 0; k < t->n_inputs; k++)
             node->wanted |= w->nodes[t->inputs[k]->position].wanted;
     }
 }
 
+/* The error for a needed path through an op without a gradient rule. */
 static mg_status no_rule(const mg_tensor *t) {
     if (t->op->flags & MG_OP_ONCE)
         return mg_fail(MG_UNSUPPORTED, "%s: second derivative not available", t->op->name);
@@ -54,6 +59,7 @@ static mg_status no_rule(const mg_tensor *t) {
                    t->op->name);
 }
 
+/* Adds what the op's rule gives for each wanted input to the input's gradient. */
 static mg_status hand_down(grad_walk *w, grad_node *node) {
     mg_tensor *t = node->tensor;
     for (int k = 0; k < t->n_inputs; k++) {
@@ -69,6 +75,7 @@ static mg_status hand_down(grad_walk *w, grad_node *node) {
     return MG_OK;
 }
 
+/* From y, whose gradient is 1, to the tensors asked for. */
 static mg_status walk_back(grad_walk *w, mg_tensor *y) {
     const int last = w->list.n - 1;
     w->nodes[last].gradient = constant(1, y);
@@ -79,11 +86,12 @@ static mg_status walk_back(grad_walk *w, mg_tensor *y) {
         node->gradient = cast_like(node->gradient, node->tensor);
         if (!node->gradient) return mg_error_code();
         const bool passes = node->tensor->kind == MG_LAZY;
-        if (passes && !asked_for(w, node->tensor)) MG_TRY(hand_down(w, node));
+        if (passes && !is_asked_for(w, node->tensor)) MG_TRY(hand_down(w, node));
     }
     return MG_OK;
 }
 
+/* Everything made on the way belongs to a scope; the results are retained before it closes. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads) {
     for (int i = 0; i < n; i++) grads[i] = NULL;
     if (mg_tensor_count(y) != 1)

@@ -1,17 +1,19 @@
-/* Making the IR from tensors. */
+/* Making the IR from tensors, and its memory. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "graph/toposort.h"
 #include "ops/attrs.h"
 #include <string.h>
 
-/* Blocks are carved from chunks: a plan makes thousands of small ones and frees them at once. */
+/* A plan makes thousands of small blocks and frees them at once, so they are carved from chunks.
+ * The head is part of the chunk, which keeps blocks 16-byte aligned. */
 struct mg_chunk {
     struct mg_chunk *next;
     size_t used, size;
 };
 enum { CHUNK_BYTES = 1 << 16, CHUNK_HEAD = 64 };
 
+/* Zeroed. What is left of the chunk before is given up when a block does not fit. */
 void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15;
     if (!ir->chunks || ir->chunks->size - ir->chunks->used < bytes) {
@@ -35,17 +37,20 @@ void mg_ir_free(mg_ir *ir) {
     *ir = (mg_ir){0};
 }
 
+/* For mg_toposort_collect: the history of an evaluated tensor is not followed. */
 static bool descend(const mg_tensor *t, void *context) {
     (void)context;
     return t->kind == MG_LAZY && !t->buffer;
 }
 
+/* A placeholder of a trace that is closed has no meaning any more. */
 static mg_status check_placeholder(const mg_tensor *t, uint16_t trace) {
     if ((t->kind != MG_ARGUMENT && t->kind != MG_VARREAD) || t->trace == trace) return MG_OK;
     return mg_fail(MG_USAGE, "a tensor made inside mgpu.jit was used after it: return it from the "
                              "function and use the result");
 }
 
+/* `full` becomes a literal, so that passes can fold it. */
 static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     void *attrs = mg_ir_alloc(ir, t->op->attrs_size);
     if (!attrs) return MG_OOM;
@@ -64,6 +69,8 @@ static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     return MG_OK;
 }
 
+/* The node of a tensor whose inputs have their nodes already, at the same positions as in the walk.
+ */
 static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trace) {
     MG_TRY(check_placeholder(t, trace));
     node->dtype = (mg_dtype)t->dtype;
@@ -80,7 +87,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
     return MG_OK;
 }
 
-/* Nodes with their input lists. */
+/* Nodes, roots, and one array that holds the input lists of all nodes. */
 static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
     size_t n_edges = 0;
     for (int i = 0; i < walk->n; i++) n_edges += (size_t)walk->items[i]->n_inputs;
@@ -95,6 +102,7 @@ static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
     return MG_OK;
 }
 
+/* Node numbers are positions in the topological order. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
     mg_toposort walk;
     *ir = (mg_ir){0};
@@ -110,6 +118,7 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
     return status;
 }
 
+/* From the last node to the first: a node's users come after it. */
 void mg_ir_count_uses(mg_ir *ir) {
     for (int i = 0; i < ir->n; i++) ir->nodes[i].uses = 0;
     for (int i = 0; i < ir->n_roots; i++) {

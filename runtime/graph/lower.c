@@ -1,12 +1,12 @@
-/* Lower: from the ordered IR to numbered values and steps.
+/* Lowering: from the ordered IR to numbered values and steps.
  *
- * External values come first: what the plan is given (constants, arguments,
- * variables), then what it must hand out. Everything else is a temporary, in
- * the order of the steps that make it. */
+ * External values come first: what the plan is given (constants, arguments, variables), then what
+ * it must hand out. All others are temporaries, in the order of the steps that make them. */
 #include "core/alloc.h"
 #include "graph/ir.h"
 #include <string.h>
 
+/* The work of one call of mg_lower. */
 typedef struct lowering {
     mg_ir *ir;
     const mg_groups *groups;
@@ -17,16 +17,19 @@ typedef struct lowering {
     mg_step *steps;
 } lowering;
 
+/* The group that a unit of the schedule is, or NULL: it is a node. */
 static const mg_group *group_of(const lowering *l, int unit) {
     return unit >= l->ir->n ? l->groups->items[unit - l->ir->n] : NULL;
 }
 
+/* The next value number, for a node that has none. */
 static int add_value(lowering *l, int node) {
     const int v = l->out->graph.n_values++;
     l->values[v] = (mg_value){l->ir->nodes[node].shape, l->ir->nodes[node].dtype};
     return l->value[node] = v;
 }
 
+/* An external value for the node, unless it has one: two roots may be the same node. */
 static void add_external(lowering *l, int node, mg_external_kind kind) {
     const mg_node *n = &l->ir->nodes[node];
     if (l->value[node] >= 0) return;
@@ -43,6 +46,7 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
                                          .variable = n->tensor ? n->tensor->variable : NULL};
 }
 
+/* What is given to the plan, in the order of the nodes. */
 static void add_given(lowering *l) {
     for (int i = 0; i < l->ir->n; i++) {
         const mg_node *n = &l->ir->nodes[i];
@@ -53,7 +57,7 @@ static void add_given(lowering *l) {
     }
 }
 
-/* Which nodes are made in the commit phase. */
+/* *commit, per node: whether a group of the commit phase makes it. */
 static mg_status mark_commit(const lowering *l, bool **commit) {
     *commit = mg_ir_alloc(l->ir, (size_t)l->ir->n);
     if (!*commit) return MG_OOM;
@@ -64,6 +68,8 @@ static mg_status mark_commit(const lowering *l, bool **commit) {
     return MG_OK;
 }
 
+/* What the plan hands out, in the order of the roots. A root that is given to the plan keeps that
+ * external value. */
 static mg_status add_roots(lowering *l) {
     bool *commit;
     MG_TRY(mark_commit(l, &commit));
@@ -75,10 +81,13 @@ static mg_status add_roots(lowering *l) {
     return MG_OK;
 }
 
+/* The number of the node's value, a new temporary if it has none. */
 static int value_of(lowering *l, int node) {
     return l->value[node] >= 0 ? l->value[node] : add_value(l, node);
 }
 
+/* The step of the unit at position `at` of the schedule. A group has the line and the draw of its
+ * last member. */
 static mg_status add_step(lowering *l, int at) {
     const int unit = l->order->units[at];
     const mg_group *g = group_of(l, unit);
@@ -106,6 +115,7 @@ static mg_status add_step(lowering *l, int at) {
     return MG_OK;
 }
 
+/* There are at most as many values as nodes. */
 mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *out) {
     *out = (mg_lowered){0};
     lowering l = {.ir = ir, .groups = groups, .order = order, .out = out};
@@ -130,11 +140,13 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     return MG_OK;
 }
 
+/* Values are followed through reshapes to the external value whose memory they may share. */
 int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l) {
     const mg_kernel_graph *w = &l->graph;
     const size_t n = (size_t)w->n_values + 1;
     int *readers = mg_ir_alloc(ir, n * sizeof *readers);
-    int *origin = mg_ir_alloc(ir, n * sizeof *origin); /* what a value is a reshape of, or itself */
+    int *origin =
+        mg_ir_alloc(ir, n * sizeof *origin); /* the value that it is a reshape of, or itself */
     if (!readers || !origin) return NULL;
     for (int v = 0; v < w->n_values; v++) {
         readers[v] = MG_NO_READER;

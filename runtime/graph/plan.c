@@ -1,7 +1,8 @@
-/* Plans: what a step became. Made here, run in run.c.
+/* Making plans: what a step becomes. run.c runs them.
  *
  * A plan for one device has one part. With several, the global IR is partitioned, and each part
- * goes through the same passes for its device, on the device's own thread. */
+ * goes through the same passes for its device, on the device's own thread, because libraries keep
+ * state by thread. */
 #include "graph/plan.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -13,6 +14,8 @@
 
 /* ---- a part ---- */
 
+/* Room for the addresses of a run, and a reference on each constant and variable that the part
+ * reads. */
 static mg_status retain_externals(mg_part *part) {
     const mg_kernel_graph *graph = &part->lowered.graph;
     const size_t n = (size_t)graph->n_external + 1;
@@ -29,6 +32,7 @@ static mg_status retain_externals(mg_part *part) {
     return MG_OK;
 }
 
+/* The external value that is v at entry, or -1 if the part does not read it. */
 static int variable_external(const mg_part *part, const mg_variable *v) {
     for (int i = 0; i < part->lowered.graph.n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
@@ -37,8 +41,9 @@ static int variable_external(const mg_part *part, const mg_variable *v) {
     return -1;
 }
 
-/* Whether a commit step other than the one that makes value `update` reads what this is the reader
- * of. */
+/* Whether a commit step other than the one that makes the external `update` reads a value whose
+ * reader is `reader` (see mg_lowered_readers). Such a step might run later and must still find the
+ * old value. */
 static bool is_read_elsewhere(const mg_kernel_graph *graph, int reader, int update) {
     if (reader < 0) return reader == MG_SEVERAL_READERS;
     const mg_step *s = &graph->steps[reader];
@@ -47,8 +52,11 @@ static bool is_read_elsewhere(const mg_kernel_graph *graph, int reader, int upda
     return true;
 }
 
+/* An update may be written over the variable's old value if it is made by a commit step, no other
+ * commit step reads the old value, and no second variable gets the same value. */
 static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
-    if (p->central >= 0 && part != &p->parts[p->central]) return MG_OK; /* it has no variables */
+    if (p->central >= 0 && part != &p->parts[p->central])
+        return MG_OK; /* the part has no variables */
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     const int *readers = mg_lowered_readers(&part->ir, &part->lowered);
@@ -67,7 +75,8 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
-/* From the part's simplified IR to its program. */
+/* From the part's rewritten IR to its program: a job of the device's worker. Parts that share
+ * another's program have nothing to do. */
 static mg_status compile_part(void *plan, int i) {
     const mg_plan *p = plan;
     mg_part *part = &p->parts[i];
@@ -77,7 +86,7 @@ static mg_status compile_part(void *plan, int i) {
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
-/* What a run needs besides the program. */
+/* What a run of part i needs besides the program. */
 static mg_status prepare_part_runs(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->owner != i) MG_TRY(mg_program_dedup_take(p, i));
@@ -87,8 +96,9 @@ static mg_status prepare_part_runs(mg_plan *p, int i) {
 
 /* ---- all parts ---- */
 
-/* Of several failures the one that others did not only suffer from. */
-static mg_status first_failure(const mg_plan *p) {
+/* Raises the failure that was not caused by another device's: one whose status is MG_COMM has only
+ * waited for a device that failed. The message begins with the device's name. */
+static mg_status raise_first_failure(const mg_plan *p) {
     int found = -1;
     for (int i = 0; i < p->n_parts; i++) {
         if (p->statuses[i] == MG_OK) continue;
@@ -103,6 +113,8 @@ static mg_status first_failure(const mg_plan *p) {
     return mg_fail(status, "%s: %s", p->parts[found].device->name, message);
 }
 
+/* mg_workers_run itself fails only for want of a thread; the jobs' failures are in statuses and
+ * messages. */
 mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     if (p->n_parts == 1) return fn(p, 0);
     mg_device *devices[MG_MAX_DEVICES];
@@ -113,7 +125,7 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     }
     mg_status status =
         mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
-    if (status == MG_OK) status = first_failure(p);
+    if (status == MG_OK) status = raise_first_failure(p);
     for (int i = 0; i < p->n_parts; i++)
         if (mg_device_is_lost(devices[i]) && !mg_abandoned_plan_is(p))
             mg_abandoned_plan_add(p, p->args);
@@ -121,6 +133,7 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     return status;
 }
 
+/* The global IR of the step. Roots are numbered as mg_part_external says. */
 static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
     const int n_guards = spec->verdict ? 1 : spec->n_guards;
     const int n = spec->n_outputs + spec->n_assigns + n_guards;
@@ -138,40 +151,44 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
     return status;
 }
 
-/* The part that has a root: the first of its stage, or the central device. */
-static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *how) {
-    const mg_ir *g = how->global;
+/* Per root, the part that has it: the first of the stage it lies on, or the central device. */
+static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *partition) {
+    const mg_ir *g = partition->global;
     const int n = p->n_parts / p->n_stages;
     p->root_part = mg_alloc_zero((size_t)(g->n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++) {
         const mg_tensor *t = g->nodes[g->roots[r].node].tensor;
-        p->root_part[r] = p->central >= 0 ? p->central : mg_partition_stage(how, t->device) * n;
+        p->root_part[r] =
+            p->central >= 0 ? p->central : mg_partition_stage(partition, t->device) * n;
     }
     return MG_OK;
 }
 
+/* Deals the rows of the batch out over the devices of a stage, then makes and rewrites the IR of
+ * each part. A central device that is not one of the given devices has no rows. */
 static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     int64_t rows;
-    const mg_partition_spec how = {.global = global,
-                                   .shards = &p->shards,
-                                   .local_norm = spec->local_norm,
-                                   .central = p->central,
-                                   .n_stages = p->n_stages,
-                                   .stages = p->stages};
+    const mg_partition_spec partition = {.global = global,
+                                         .shards = &p->shards,
+                                         .local_norm = spec->local_norm,
+                                         .central = p->central,
+                                         .n_stages = p->n_stages,
+                                         .stages = p->stages};
     const int n = p->n_parts / p->n_stages;
     MG_TRY(mg_partition_rows(global, &rows));
     mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
                    spec->weights);
     if (n > p->shards.n) p->shards.first[p->shards.n] = rows; /* a central device without rows */
     p->shards.n = n;
-    MG_TRY(find_root_parts(p, &how));
+    MG_TRY(find_root_parts(p, &partition));
     for (int i = 0; i < p->n_parts; i++) {
         mg_part *part = &p->parts[i];
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
-        for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* may stay as they lie */
-        mg_status status = mg_partition(&how, i / n, i % n, &part->ir, split, &p->collectives);
+        for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* outputs may stay sharded */
+        mg_status status =
+            mg_partition(&partition, i / n, i % n, &part->ir, split, &p->collectives);
         if (status == MG_OK) status = mg_passes_rewrite(&part->ir);
         if (status == MG_OK) status = mg_program_dedup_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
@@ -182,8 +199,9 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     return MG_OK;
 }
 
-/* Devices of the host share its cores. A program takes scratch memory for so many threads and must
- * run on no more, whatever share the device has in the plans that are made later. */
+/* Devices of one kind share the host's cores evenly. A program takes scratch memory for this many
+ * threads and must never run on more, so the number is kept in the part, whatever share its device
+ * has in later plans. */
 static void divide_cores(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) {
         int alike = 0;
@@ -197,7 +215,8 @@ static void divide_cores(mg_plan *p) {
 
 /* ---- the plan ---- */
 
-/* The central device's number among the devices; after the last, if it is none of them. */
+/* The number of the central device among the given ones; their count if it is none of them; -1 if
+ * there is none. */
 static int find_central(const mg_plan_spec *spec) {
     if (!spec->central || spec->n_devices == 0) return -1;
     for (int i = 0; i < spec->n_devices; i++)
@@ -205,7 +224,8 @@ static int find_central(const mg_plan_spec *spec) {
     return spec->n_devices;
 }
 
-/* The devices of a trace that used several without saying so: the first, then as they come. */
+/* The device that stands for each stage. A traced function may have used several devices without
+ * saying so beforehand: each is a stage then, in the order of their first use. */
 static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     p->stages = mg_alloc_zero(MG_MAX_DEVICES * sizeof *p->stages);
     if (!p->stages) return MG_OOM;
@@ -230,13 +250,15 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
     return MG_OK;
 }
 
+/* Copies what a run needs of the specification. */
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->central = find_central(spec);
     p->inputs_anywhere = spec->n_devices > 0 || p->n_stages > 1;
     if (p->central >= 0 && p->n_stages > 1)
-        return mg_fail(MG_UNSUPPORTED, "weights on one device and layers on several exclude each "
-                                       "other: choose one");
+        return mg_fail(MG_UNSUPPORTED,
+                       "strategy \"central\" cannot be combined with layers that name a "
+                       "device: choose one");
     const size_t n = (size_t)(given + (p->central == spec->n_devices && spec->n_devices > 0));
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
@@ -272,7 +294,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     return MG_OK;
 }
 
-/* Among the parts [first, first + n). */
+/* A communicator among parts [first, first + n). Owned; NULL on failure. */
 static mg_comm *connect_parts(const mg_plan *p, int first, int n) {
     mg_device **devices = mg_alloc((size_t)n * sizeof(mg_device *));
     if (!devices) return NULL;
@@ -282,6 +304,7 @@ static mg_comm *connect_parts(const mg_plan *p, int first, int n) {
     return comm;
 }
 
+/* One communicator per stage, and one of all parts if there are several stages. */
 static mg_status connect_all(mg_plan *p) {
     const int n = p->n_parts / p->n_stages;
     p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
@@ -294,6 +317,8 @@ static mg_status connect_all(mg_plan *p) {
     return p->n_stages == 1 || p->world ? MG_OK : mg_error_code();
 }
 
+/* If a device is lost while compiling, its thread may still read the attributes of the traced
+ * tensors, so they are kept with the abandoned plan. */
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
     p->abandoned = mg_abandoned_plan_new();
@@ -309,6 +334,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     return MG_OK;
 }
 
+/* One device: no partition, no worker, no communicator. */
 static mg_status build_on_one(mg_plan *p) {
     p->root_part = mg_alloc_zero((size_t)(p->parts[0].ir.n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
@@ -317,6 +343,8 @@ static mg_status build_on_one(mg_plan *p) {
     return prepare_part_runs(p, 0);
 }
 
+/* On one device the global IR itself becomes the part's; otherwise it is freed when the parts have
+ * theirs. */
 static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     mg_ir global = {0};
     mg_status status = collect_roots(&global, spec);
@@ -331,6 +359,7 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     return status;
 }
 
+/* A shared program belongs to its owner. */
 static void free_part(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->program && part->owner == i) part->device->api->release(part->program);
@@ -339,6 +368,7 @@ static void free_part(mg_plan *p, int i) {
     mg_ir_free(&part->ir);
 }
 
+/* Also of plans whose making failed half-way. */
 static void free_plan(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) mg_async_guards_forget(p->parts[i].device, p->guards);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
@@ -361,6 +391,8 @@ static void free_plan(mg_plan *p) {
     mg_free(p);
 }
 
+/* Communicators are reset too: after a failure some devices may have met fewer collectives than
+ * others. */
 void mg_plan_clear_run(mg_plan *p) {
     for (int k = 0; k < p->n_parts; k++) {
         mg_part *part = &p->parts[k];
@@ -397,6 +429,7 @@ void mg_plan_free(mg_plan *p) {
     if (p && !mg_abandoned_plan_disown(p)) free_plan(p);
 }
 
+/* MGPU_LOG=plan: every part's steps. */
 static void log_plan(const mg_plan *p) {
     if (!mg_log_on("plan")) return;
     for (int i = 0; i < p->n_parts; i++) {

@@ -1,5 +1,6 @@
-/* What a plan says about itself: its report by device, its text, and its comparison with another.
- */
+/* What a plan says about itself: a report by device, its text, and a comparison with another plan.
+ *
+ * Nothing here changes the plan. */
 #include "core/alloc.h"
 #include "graph/plan.h"
 #include <string.h>
@@ -8,6 +9,7 @@ int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;
 }
 
+/* On several devices, part i is number i % n of the n devices of its stage. */
 mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     const mg_part *part = &p->parts[i];
     const mg_kernel_graph *graph = &part->lowered.graph;
@@ -38,6 +40,8 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     return r;
 }
 
+/* The part that stands for the whole plan in dumps: the first, or the central one, which has all
+ * commit steps. */
 static const mg_lowered *dumped(const mg_plan *p) {
     return &p->parts[p->central >= 0 ? p->central : 0].lowered;
 }
@@ -57,6 +61,7 @@ static mg_status compare_values(mg_tensor *a, mg_tensor *b, bool *same) {
     return status;
 }
 
+/* *same: whether both plans are given the same thing. Constants are compared by their contents. */
 static mg_status compare_externals(const mg_external *a, const mg_external *b, bool *same) {
     *same = a->kind == b->kind;
     if (!*same) return MG_OK;

@@ -1,11 +1,14 @@
-/* Sharing: parts that do the same on devices of one kind have one program.
+/* Program deduplication: parts that do the same on devices of one kind share one program.
  *
- * Two parts do the same if their IRs are equal but for where rows begin: in arguments, and in
- * random draws. Those come with the run. The later part keeps these places of its own IR, and
- * otherwise what was lowered and compiled for the earlier one. */
+ * Two parts do the same if their IRs are equal but for the places where rows begin, in arguments
+ * and in random draws. Those places come with the run. The later part keeps them in place of its
+ * own IR, and uses what was lowered and compiled for the earlier one, its owner. Compiling takes
+ * longer than everything else in making a plan, so devices with equal shards are made as fast as
+ * one. */
 #include "graph/plan.h"
 #include <string.h>
 
+/* All fields but `first`; dead nodes are equal whatever they are. */
 static bool equal_nodes(const mg_node *a, const mg_node *b) {
     if (mg_is_live(a) != mg_is_live(b)) return false;
     if (!mg_is_live(a)) return true;
@@ -17,6 +20,7 @@ static bool equal_nodes(const mg_node *a, const mg_node *b) {
            (!a->op || memcmp(a->attrs, b->attrs, a->op->attrs_size) == 0);
 }
 
+/* Node by node: equal steps give equal numbering. */
 static bool equal_irs(const mg_ir *a, const mg_ir *b) {
     if (a->n != b->n || a->n_roots != b->n_roots) return false;
     for (int r = 0; r < a->n_roots; r++)
@@ -27,7 +31,7 @@ static bool equal_irs(const mg_ir *a, const mg_ir *b) {
     return true;
 }
 
-/* In place of the part's IR: per node, where its rows begin. */
+/* Replaces the part's IR by a small one that holds where each node's rows begin. */
 static mg_status keep_places(mg_part *part) {
     mg_ir places = {0};
     const size_t n = (size_t)part->ir.n;
@@ -39,6 +43,7 @@ static mg_status keep_places(mg_part *part) {
     return part->node_first ? MG_OK : MG_OOM;
 }
 
+/* Only owners are compared: a part that shares a program is equal to its owner. */
 mg_status mg_program_dedup_find(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     part->owner = i;
@@ -53,6 +58,8 @@ mg_status mg_program_dedup_find(mg_plan *p, int i) {
     return MG_OK;
 }
 
+/* A copy of the externals, in which the rows of arguments begin where this part's do; and per step
+ * where its random draw begins. */
 mg_status mg_program_dedup_take(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     const mg_part *owner = &p->parts[part->owner];

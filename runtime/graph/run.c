@@ -1,9 +1,12 @@
 /* Running a plan: compute, then guards, then commit.
  *
- * Until the commit phase begins nothing outside the arenas and the fresh result buffers has
- * changed, so any failure leaves every variable as it was; what the commit phase needs (fresh
- * buffers for variables that are not the sole holder of their value) is allocated before it begins.
- * With several parts a phase starts on a device when all have finished the one before. */
+ * Until the commit phase begins, nothing outside the arenas and new result buffers has changed, so
+ * any failure leaves every variable as it was. What the commit phase needs (new buffers for
+ * variables that share their value with somebody) is allocated before it begins. With several
+ * parts, a phase starts on a device when all devices have finished the one before.
+ *
+ * Asynchronous devices are an exception (run_at_once): both phases are enqueued together, and
+ * guards are answered later. See async_guards.h. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
@@ -14,16 +17,18 @@
 #include "device/buffer.h"
 #include <string.h>
 
-/* Rows may begin anywhere; libraries for GPUs want them to begin at such an address. */
+/* Rows of an argument may begin at any address; libraries for GPUs want multiples of this. */
 enum { ALIGNED = 64 };
 
 /* ---- values on several devices ---- */
 
+/* Memory of a lost device is out of reach: a copy from it could wait for ever. */
 mg_status mg_value_wait(const mg_tensor *t) {
     mg_device *d = t->buffer->device;
     return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_async_guards_wait(d);
 }
 
+/* By the devices themselves where they can, else by way of the host. */
 mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device) {
     if (mg_value_wait(t) != MG_OK) return NULL;
     const size_t bytes = mg_tensor_bytes(t);
@@ -36,6 +41,7 @@ mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device) {
     return copy;
 }
 
+/* The new replica is owned by the variable. */
 mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
     mg_tensor *found = mg_variable_find_on(v, d);
     if (found) return found;
@@ -45,14 +51,14 @@ mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
 
 /* ---- what a part is given ---- */
 
-/* Memory that the device can use where it lies. */
+/* Whether d can use memory of `owner` where it lies. */
 static bool can_address(const mg_device *d, const mg_device *owner) {
     return d == owner || (d->api->host_memory && owner->api->host_memory);
 }
 
-/* Rows of a tensor in the device's own memory, for this run. */
-static mg_status copy_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset,
-                              size_t bytes) {
+/* Copies `bytes` from `offset` of t to the part's own device, in a buffer of this run. */
+static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset,
+                                   size_t bytes) {
     mg_device *from = t->device, *to = part->device;
     part->buffer[external] = mg_buffer_new(to, bytes);
     if (!part->buffer[external]) return MG_OOM;
@@ -61,6 +67,8 @@ static mg_status copy_to_part(mg_part *part, int external, const mg_tensor *t, s
                           bytes);
 }
 
+/* Sets the address of an external value that is given to the part: an argument, a constant or a
+ * variable. Rows are addressed inside the whole tensor, if the device can use it there. */
 static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *const *args) {
     const mg_external *e = &part->lowered.externals[i];
     if (e->kind == MG_EXTERNAL_RESULT || e->kind == MG_EXTERNAL_UPDATE) return MG_OK;
@@ -75,14 +83,16 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
     if ((p->inputs_anywhere && !can_address(part->device, t->device)) ||
         (offset % ALIGNED && !part->device->api->host_memory))
-        return copy_to_part(part, i, t, offset, bytes);
+        return copy_rows_to_part(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
     if (p->begun) part->bound[i] = mg_tensor_retain(t);
     return MG_OK;
 }
 
+/* Copies variables to devices that do not have them yet, then binds every external of every part.
+ * Copies are made now: later the arenas are in use. */
 static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
-    for (int i = 0; i < p->n_assigns; i++) { /* now: later the arenas are in use */
+    for (int i = 0; i < p->n_assigns; i++) {
         for (int k = 0; k < p->n_parts && p->inputs_anywhere; k++)
             if (mg_plan_part_assigns(p, k, i) &&
                 !mg_variable_on(p->variables[i], p->parts[k].device))
@@ -96,6 +106,7 @@ static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
 
 /* ---- compute ---- */
 
+/* A buffer of this run for an external value that it makes. */
 static mg_status new_external_buffer(mg_part *part, int external) {
     const mg_external *e = &part->lowered.externals[external];
     const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
@@ -105,12 +116,13 @@ static mg_status new_external_buffer(mg_part *part, int external) {
     return MG_OK;
 }
 
-/* A run that fails on one device wakes those that wait for it. */
+/* Wakes the devices that wait in a collective for one whose run has failed. */
 static void abort_all(mg_plan *p) {
     for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->abort(p->comms[s]);
     if (p->world) p->world->api->abort(p->world);
 }
 
+/* One phase of the part's program, on the calling thread. */
 static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
     mg_part *part = &p->parts[i];
     mg_run run = {.device = part->device,
@@ -133,11 +145,12 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
     return status;
 }
 
-/* The device's arena, or for a run beside the caller one that the plan keeps. */
+/* The device's arena, which all plans share, because one runs at a time. A run beside the caller
+ * has an arena that the plan keeps; so has a plan on a lost device, whose thread may still use the
+ * old one. */
 static mg_status find_arena(const mg_plan *p, mg_part *part) {
     const size_t bytes = part->device->api->arena_bytes(part->program);
-    const bool own =
-        p->begun || mg_device_is_lost(part->device); /* whose thread may still use it */
+    const bool own = p->begun || mg_device_is_lost(part->device);
     if (!own) return mg_device_arena(part->device, bytes, &part->arena);
     if (!part->own_arena && bytes) {
         MG_TRY(mg_device_alloc(part->device, bytes, &part->own_arena));
@@ -147,7 +160,7 @@ static mg_status find_arena(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
-/* The memory that a run wants. */
+/* The arena and the result buffers of a run. */
 static mg_status prepare_part(const mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     mg_status status = find_arena(p, part);
@@ -157,6 +170,7 @@ static mg_status prepare_part(const mg_plan *p, int i) {
     return status;
 }
 
+/* The compute phase: a job of the device's worker. */
 static mg_status compute_part(void *plan, int i) {
     const mg_status status = prepare_part(plan, i);
     if (status == MG_OK) return run_part(plan, i, MG_COMPUTE);
@@ -164,6 +178,7 @@ static mg_status compute_part(void *plan, int i) {
     return status;
 }
 
+/* The commit phase, likewise. Many parts have none. */
 static mg_status commit_part(void *plan, int i) {
     const mg_kernel_graph *graph = &((mg_plan *)plan)->parts[i].lowered.graph;
     return graph->n_steps > graph->n_compute ? run_part(plan, i, MG_COMMIT) : MG_OK;
@@ -171,16 +186,18 @@ static mg_status commit_part(void *plan, int i) {
 
 /* ---- results ---- */
 
+/* Whether each device of the output's stage holds only its rows of it. */
 static bool is_sharded_output(const mg_plan *p, int output) {
     return p->n_parts > 1 && p->parts[p->root_part[output]].split_roots[output];
 }
 
+/* The number of the first part of the stage that `part` belongs to. */
 static int first_of_stage(const mg_plan *p, int part) {
     return part / p->shards.n * p->shards.n;
 }
 
-/* An output that is dealt out gets one buffer on the first device; who can reach it writes his rows
- * there himself. */
+/* A sharded output gets one buffer on the first device of its stage. A device that can address it
+ * writes its rows there itself. */
 static mg_status allocate_sharded_outputs(mg_plan *p) {
     for (int i = 0; i < p->n_outputs; i++) {
         if (!is_sharded_output(p, i)) continue;
@@ -205,7 +222,7 @@ static mg_status allocate_sharded_outputs(mg_plan *p) {
     return MG_OK;
 }
 
-/* Rows that do not lie in their place yet are copied there. */
+/* Copies the rows that do not lie in their place yet. */
 static mg_status gather_output(mg_plan *p, int output) {
     const mg_shape *shape = &p->output_shapes[output];
     const int64_t unit = shape->dim[0] / p->shards.rows;
@@ -225,7 +242,8 @@ static mg_status gather_output(mg_plan *p, int output) {
     return MG_OK;
 }
 
-/* An owned value tensor of an external that has an address; NULL on failure. */
+/* An external value as a tensor: made by this run, or given to it and handed on. Owned; NULL on
+ * failure. */
 static mg_tensor *value_of_external(mg_part *part, int external, mg_tensor *const *args) {
     const mg_external *e = &part->lowered.externals[external];
     if (part->buffer[external])
@@ -236,6 +254,7 @@ static mg_tensor *value_of_external(mg_part *part, int external, mg_tensor *cons
     return mg_tensor_retain(e->tensor);
 }
 
+/* results[i] become owned value tensors. */
 static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) {
         mg_part *part = &p->parts[p->root_part[i]];
@@ -252,10 +271,13 @@ static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor *
     return MG_OK;
 }
 
+/* The error of guard i. */
 static mg_status raise_guard(const mg_plan *p, int i) {
     return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
 }
 
+/* Reads the guards, or the verdict, from the devices. First the guards of the step before must be
+ * answered: a failure there has made this step's values void. */
 static mg_status check_guards(mg_plan *p) {
     MG_TRY(mg_async_guards_wait(p->parts[0].device));
     for (int i = 0; i < (p->verdict ? 1 : p->n_guards); i++) {
@@ -272,14 +294,17 @@ static mg_status check_guards(mg_plan *p) {
 
 /* ---- commit ---- */
 
+/* Whether nobody else can see the variable's value change. */
 static bool is_sole_holder(const mg_tensor *value) {
     return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
 }
 
-/* Everything the commit phase needs: afterwards it cannot fail for want of memory. */
+/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
+ * memory. Values that were another variable's are retained first, because that makes their variable
+ * share its value, and then it is not updated in place. */
 static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
     mg_part *part = &p->parts[k];
-    for (int i = 0; i < p->n_assigns; i++) { /* first the values that are other variables' */
+    for (int i = 0; i < p->n_assigns; i++) {
         if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
@@ -304,14 +329,15 @@ static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
     return MG_OK;
 }
 
-/* Whether variable i is kept on d. */
+/* Whether some part of the plan keeps assigned variable i on d. */
 static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
     for (int k = 0; k < p->n_parts; k++)
         if (p->parts[k].device == d && mg_plan_part_assigns(p, k, i)) return true;
     return false;
 }
 
-/* Binds the new values of the parts whose commit went well; a copy elsewhere is out of date. */
+/* Binds the new values of the parts whose commit succeeded. A device whose commit failed loses the
+ * variable, if another has it; copies on devices outside the plan are out of date and go. */
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
@@ -334,6 +360,7 @@ static void bind_values(mg_plan *p) {
     }
 }
 
+/* Even if a part fails, the others' new values are bound: their memory has changed. */
 static mg_status run_commit(mg_plan *p) {
     const mg_status status = mg_plan_each(p, commit_part);
     if (p->n_parts == 1 && status != MG_OK) return status;
@@ -350,8 +377,9 @@ static mg_status check_comms(const mg_plan *p) {
     return p->world ? p->world->api->check(p->world) : MG_OK;
 }
 
-/* Both phases at once, which the device is still at when the step before is settled: what that one
- * has failed, this one has not changed, if it has guards itself. */
+/* Enqueues compute and commit together, then waits for the guards of the previous step, while the
+ * device is at work on this one. If one of them has failed, this step has changed nothing either,
+ * provided it has guards itself; without any, the wait comes first. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     mg_device *d = p->parts[0].device;
     if (!p->verdict) MG_TRY(mg_async_guards_wait(d));
@@ -368,6 +396,7 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     return mg_async_guards_start(d, p->guards, verdict, p->rng, p->n_draws);
 }
 
+/* An interrupt or a lost device stops the run before it starts. */
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
@@ -385,6 +414,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     return run_commit(p);
 }
 
+/* Results of a failed run are released, so the caller has all or none. */
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     p->args = args;
@@ -401,6 +431,7 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
 
 /* ---- a run in two halves ---- */
 
+/* The random numbers are taken here: the caller may draw others before mg_plan_end. */
 mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     if (p->n_parts > 1)
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
@@ -424,6 +455,7 @@ bool mg_plan_done(const mg_plan *p) {
     return mg_worker_done(p->parts[0].device);
 }
 
+/* As in mg_plan_execute from the guards on; draws were taken at the start. */
 mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     char *message = NULL;
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;

@@ -1,13 +1,16 @@
-/* The topological listing of tensor histories: depth first, with a stack of its own. */
+/* Topological order of tensor histories: depth first, with a stack in memory, because histories are
+ * too deep for recursion. */
 #include "graph/toposort.h"
 #include "core/alloc.h"
 
+/* Of all threads, so that two walks never have the same number. */
 static atomic_uint last_visit;
 
 uint32_t mg_toposort_new_visit(void) {
     return atomic_fetch_add(&last_visit, 1) + 1;
 }
 
+/* A tensor on the way down, whose inputs are being listed before it. */
 typedef struct frame {
     mg_tensor *tensor;
     int next_input; /* the input to look at next; n_inputs when done */
@@ -18,12 +21,14 @@ typedef struct frame_stack {
     int n, capacity;
 } frame_stack;
 
+/* With `follow` false the tensor counts as one without inputs. */
 static mg_status push(frame_stack *s, mg_tensor *t, bool follow) {
     MG_TRY(mg_reserve((void **)&s->items, s->n, &s->capacity, sizeof *s->items));
     s->items[s->n++] = (frame){t, follow ? 0 : t->n_inputs};
     return MG_OK;
 }
 
+/* All inputs are listed: the tensor comes next. */
 static mg_status append(mg_toposort *w, mg_tensor *t) {
     MG_TRY(mg_reserve((void **)&w->items, w->n, &w->capacity, sizeof *w->items));
     t->position = w->n;
@@ -31,6 +36,7 @@ static mg_status append(mg_toposort *w, mg_tensor *t) {
     return MG_OK;
 }
 
+/* A tensor is marked as visited when it is pushed, so it is pushed once. */
 mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roots,
                               bool (*descend)(const mg_tensor *t, void *context), void *context) {
     frame_stack stack = {0};

@@ -1,7 +1,8 @@
-/* Traces: running the user's function once with placeholders, and making a plan of what it did.
+/* Traces: the user's function runs once with placeholders, and a plan is made of what it did.
  *
  * One trace per thread at a time. It owns placeholders and the list of variables it has touched;
- * closing it, by end or abandon, puts every variable back as it was. */
+ * closing it, by end or abandon, puts every variable back as it was. mg_context (core/context.h)
+ * tells the lower layers that a trace is open. */
 #include "graph/graph.h"
 #include "graph/async_guards.h"
 #include "core/alloc.h"
@@ -10,6 +11,7 @@
 #include "graph/toposort.h"
 #include "ops/op.h"
 
+/* What the traced function has done so far. */
 struct mg_trace {
     mg_device *device;
     mg_tensor **args; /* owned placeholders */
@@ -25,19 +27,25 @@ struct mg_trace {
     mg_device *central;
 };
 
+/* The open trace, or NULL. */
 static _Thread_local mg_trace *current;
+/* Of the last trace of this thread. Tensors carry it, so one that outlives its trace is recognised.
+ */
 static _Thread_local uint16_t serial;
 
 mg_trace *mg_trace_current(void) {
     return current;
 }
 
+/* Pending variables are evaluated first: inside the trace their histories would become part of the
+ * step. */
 mg_trace *mg_trace_begin(mg_device *device) {
     if (current) {
         mg_fail(MG_INTERNAL, "a trace is already open");
         return NULL;
     }
-    if (!device || mg_eval_variables() != MG_OK) return NULL; /* no device: it has said why */
+    if (!device || mg_eval_variables() != MG_OK)
+        return NULL; /* without a device, finding one has failed with a message */
     mg_trace *t = mg_alloc_zero(sizeof *t);
     if (!t) return NULL;
     t->device = device;
@@ -63,17 +71,18 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
     return MG_OK;
 }
 
+/* A plan on several devices takes arguments from wherever they lie, so their placeholders lie on
+ * the trace's device. */
 mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual) {
     if (mg_reserve((void **)&t->args, t->n_args, &t->args_capacity, sizeof *t->args) != MG_OK)
         return NULL;
-    /* A plan on several devices takes arguments from wherever they lie. */
     mg_device *device = t->n_devices ? t->device : actual->device;
     mg_tensor *p = mg_tensor_argument(t->n_args, (mg_dtype)actual->dtype, &actual->shape, device);
     if (p) t->args[t->n_args++] = p;
     return p;
 }
 
-/* The first device of the stage that d belongs to: it stands for all of them in the trace. */
+/* The first device of the stage that d belongs to, which stands for all of them in the trace. */
 static mg_device *stage_device(const mg_trace *t, const mg_device *d) {
     const int n = t->n_devices / t->n_stages;
     for (int i = 0; i < t->n_devices; i++)
@@ -85,6 +94,7 @@ mg_device *mg_trace_device(mg_device *d) {
     return current && current->n_devices ? stage_device(current, d) : d;
 }
 
+/* `entry` stays the placeholder of the value at entry; `traced` follows the assignments. */
 mg_status mg_trace_enter_variable(mg_variable *v) {
     mg_trace *t = current;
     if (v->trace == serial && v->entry) return MG_OK;
@@ -107,7 +117,7 @@ mg_tensor *mg_variable_read(mg_variable *v) {
     return mg_tensor_retain(v->traced);
 }
 
-/* `value` in the variable's dtype. Owned. */
+/* `value` in the variable's dtype. Owned; NULL if the shapes differ. */
 static mg_tensor *fit_value(const mg_variable *v, mg_tensor *value) {
     if (!mg_shape_equal(&v->value->shape, &value->shape)) {
         mg_fail(MG_USAGE, "variable \"%s\": cannot assign shape %s to shape %s", v->name,
@@ -144,6 +154,7 @@ mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
 
 /* ---- guards ---- */
 
+/* In a trace the condition is retained, and the plan will compute it. */
 mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
     if (ok->dtype != MG_BOOL || mg_tensor_count(ok) != 1)
         return mg_fail(MG_USAGE, "guard: the condition must be one bool, got %s %s",
@@ -163,7 +174,7 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
 
 /* ---- closing ---- */
 
-/* Puts every variable back, then frees the trace. */
+/* Puts every variable back as it was, then frees the trace. */
 static void close_trace(mg_trace *t) {
     current = NULL;
     mg_context_get()->trace = 0;
@@ -192,6 +203,7 @@ void mg_trace_abandon(mg_trace *t) {
     close_trace(t);
 }
 
+/* For mg_toposort_collect: follows what this trace has made. */
 static bool inside_trace(const mg_tensor *t, void *context) {
     (void)context;
     return t->trace != 0;
@@ -211,6 +223,7 @@ static mg_status eval_constants(mg_tensor *const *roots, int n) {
     return status;
 }
 
+/* Whether a run of the plan changes any variable. */
 static bool assigns_variables(const mg_trace *t) {
     for (int i = 0; i < t->n_variables; i++)
         if (t->variables[i]->traced != t->variables[i]->entry) return true;
@@ -231,7 +244,7 @@ static mg_status use_async_guards(mg_trace *t, mg_tensor **verdict) {
                                        verdict);
 }
 
-/* What the trace did, as a plan's specification; `scratch` holds its lists. */
+/* The specification of what the trace did, and its plan. Owned; NULL on failure. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_tensor *verdict;
     if (use_async_guards(t, &verdict) != MG_OK) return NULL;
