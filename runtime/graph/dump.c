@@ -1,53 +1,30 @@
-/* The text of a lowered plan: one line a step, and one before each row of
- * groups that are alike: what they all do. Two traces of the same code give the
- * same text. */
-#include "core/alloc.h"
+/* The text of a lowered plan: one line per step. Two traces of the same code give the same text, so
+ * tests and MGPU_CHECK=retrace compare plans by it.
+ *
+ *     %5:float32{2, 3} = fused(%0, %1) add:float32(in0,in1)  -- train.lua:7
+ *
+ * Steps that run as one (a multi-tensor update, a bucket of reductions) are indented behind a line
+ * that counts them and tells what they have in common. */
+#include "core/string_buffer.h"
 #include "graph/ir.h"
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
-typedef struct text {
-    char *data;
-    size_t n, capacity;
-    bool failed;
-} text;
-
-static void print(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print(text *t, const char *format, ...) {
-    char piece[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(piece, sizeof piece, format, args);
-    va_end(args);
-    const size_t n = strlen(piece);
-    if (t->failed) return;
-    if (t->n + n + 1 > t->capacity) {
-        const size_t capacity = 2 * (t->capacity + n + 1);
-        char *data = mg_realloc(t->data, capacity);
-        t->failed = !data;
-        if (!data) return;
-        t->data = data;
-        t->capacity = capacity;
-    }
-    memcpy(t->data + t->n, piece, n + 1);
-    t->n += n;
-}
-
-static void print_list(text *t, const char *name, const mg_ints *list) {
+/* An empty list is left out. */
+static void print_list(mg_string_buffer *t, const char *name, const mg_ints *list) {
     if (list->n == 0) return;
-    print(t, " %s={", name);
-    for (int i = 0; i < list->n; i++) print(t, i ? ",%lld" : "%lld", (long long)list->v[i]);
-    print(t, "}");
+    mg_string_buffer_add(t, " %s={", name);
+    for (int i = 0; i < list->n; i++)
+        mg_string_buffer_add(t, i ? ",%lld" : "%lld", (long long)list->v[i]);
+    mg_string_buffer_add(t, "}");
 }
 
-static void print_attrs(text *t, const mg_step *s) {
+/* All attributes by name; numbers with enough digits to tell any two apart. */
+static void print_attrs(mg_string_buffer *t, const mg_step *s) {
     for (int i = 0; i < s->op->n_attrs; i++) {
         const mg_attr *a = &s->op->attrs[i];
         const char *at = (const char *)s->attrs + a->offset;
         switch (a->type) {
         case MG_ATTR_NUMBER:
-            print(t, " %s=%.17g", a->name, *(const double *)(const void *)at);
+            mg_string_buffer_add(t, " %s=%.17g", a->name, *(const double *)(const void *)at);
             break;
         case MG_ATTR_INTS:
         case MG_ATTR_SHAPE:
@@ -57,74 +34,79 @@ static void print_attrs(text *t, const mg_step *s) {
         case MG_ATTR_DTYPE:
         case MG_ATTR_CHOICE:
         case MG_ATTR_AXIS:
-            print(t, " %s=%lld", a->name, (long long)*(const int64_t *)(const void *)at);
+            mg_string_buffer_add(t, " %s=%lld", a->name,
+                                 (long long)*(const int64_t *)(const void *)at);
             break;
         }
     }
 }
 
-static const char *const names[] = {
+/* By row of elementwise.def. */
+static const char *const elementwise_names[] = {
 #define UNARY(name, rule, value, grad, doc) #name,
 #define BINARY(name, rule, value, grad_a, grad_b, doc) #name,
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) #name,
 #include "ops/elementwise.def"
 };
 
-static void print_expression(text *t, const mg_fused *e) {
+/* Operands are inputs (in0), immediates (their numbers) and earlier results (r0). */
+static void print_expression(mg_string_buffer *t, const mg_fused *e) {
     const int first_result = e->n_inputs + e->n_imms;
     for (int i = 0; i < e->n_instrs; i++) {
         const mg_instr *instr = &e->instr[i];
-        print(t, "%s%s:%s(", i ? "; " : "", names[instr->op],
-              mg_dtype_name((mg_dtype)instr->dtype));
+        mg_string_buffer_add(t, "%s%s:%s(", i ? "; " : "", elementwise_names[instr->op],
+                             mg_dtype_name((mg_dtype)instr->dtype));
         for (int k = 0; k < instr->n_args; k++) {
             const int a = instr->arg[k];
-            if (k) print(t, ",");
+            if (k) mg_string_buffer_add(t, ",");
             if (a < e->n_inputs)
-                print(t, "in%d", a);
+                mg_string_buffer_add(t, "in%d", a);
             else if (a < first_result)
-                print(t, "%.17g", e->imm[a - e->n_inputs]);
+                mg_string_buffer_add(t, "%.17g", e->imm[a - e->n_inputs]);
             else
-                print(t, "r%d", a - first_result);
+                mg_string_buffer_add(t, "r%d", a - first_result);
         }
-        print(t, ")");
+        mg_string_buffer_add(t, ")");
     }
 }
 
-static void print_where(text *t, const mg_lowered *l, int i, bool where) {
-    if (where && l->where[i]) print(t, "  -- %s", l->where[i]);
-    print(t, "\n");
+/* Ends a line, with the user's line if it is wanted and known. */
+static void print_where(mg_string_buffer *t, const mg_lowered *l, int i, bool where) {
+    if (where && l->where[i]) mg_string_buffer_add(t, "  -- %s", l->where[i]);
+    mg_string_buffer_add(t, "\n");
 }
 
-static void print_step(text *t, const mg_lowered *l, int i, bool where) {
+/* A batch of fused steps shows its expression once, in the line before. */
+static void print_step(mg_string_buffer *t, const mg_lowered *l, int i, bool where) {
     const mg_step *s = &l->graph.steps[i];
     const char *phase = i < l->graph.n_compute ? "" : "commit ";
     if (s->batch_count > 1) {
-        print(t, "%s%d %s", phase, s->batch_count, s->fused ? "alike: " : "in a bucket");
+        mg_string_buffer_add(t, "%s%d %s", phase, s->batch_count,
+                             s->fused ? "alike: " : "in a bucket");
         if (s->fused) print_expression(t, s->fused);
         print_where(t, l, i, where && s->fused);
     }
-    print(t, "%s%s", phase, s->batch_count == 1 ? "" : "  ");
+    mg_string_buffer_add(t, "%s%s", phase, s->batch_count == 1 ? "" : "  ");
     for (int k = 0; k < s->n_out; k++) {
         const mg_value *v = &l->graph.values[s->out[k]];
-        print(t, "%s%%%d:%s%s", k ? ", " : "", s->out[k], mg_dtype_name(v->dtype),
-              MG_SHAPE_TEXT(&v->shape));
+        mg_string_buffer_add(t, "%s%%%d:%s%s", k ? ", " : "", s->out[k], mg_dtype_name(v->dtype),
+                             MG_SHAPE_TEXT(&v->shape));
     }
-    print(t, " = %s(", s->op ? s->op->name : "fused");
-    for (int k = 0; k < s->n_in; k++) print(t, "%s%%%d", k ? ", " : "", s->in[k]);
-    print(t, ")");
+    mg_string_buffer_add(t, " = %s(", s->op ? s->op->name : "fused");
+    for (int k = 0; k < s->n_in; k++) mg_string_buffer_add(t, "%s%%%d", k ? ", " : "", s->in[k]);
+    mg_string_buffer_add(t, ")");
     if (s->op && s->attrs) print_attrs(t, s);
     if (s->fused && s->batch_count == 1) {
-        print(t, " ");
+        mg_string_buffer_add(t, " ");
         print_expression(t, s->fused);
     }
     print_where(t, l, i, where);
 }
 
+/* An empty plan gives an empty text. */
 char *mg_lowered_dump(const mg_lowered *l, bool where) {
-    text t = {.data = mg_alloc_zero(1), .capacity = 1};
-    t.failed = !t.data;
+    mg_string_buffer t = {0};
+    mg_string_buffer_add(&t, "%s", "");
     for (int i = 0; i < l->graph.n_steps; i++) print_step(&t, l, i, where);
-    if (!t.failed) return t.data;
-    mg_free(t.data);
-    return NULL;
+    return mg_string_buffer_status(&t) == MG_OK ? t.s : NULL;
 }

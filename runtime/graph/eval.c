@@ -155,6 +155,7 @@ static mg_tensor *find_place_op(const mg_toposort *walk) {
     return NULL;
 }
 
+/* Evaluates a place op by itself: its input there, then a copy here. */
 static mg_status copy_from_device(mg_tensor *t) {
     mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
     mg_tensor *value = mg_eval(&from, 1) == MG_OK ? mg_value_copy(from, t->device) : NULL;

@@ -1,36 +1,41 @@
-/* Fuse: chains of element-wise nodes become groups, each one pass over memory.
+/* Fusing: chains of element-wise nodes become groups, each of which is one pass over memory.
  *
- * Nodes are taken in order. A node joins the groups of its element-wise producers when the
- * iteration shape and the register width agree, the limits of fused_expr.h hold, and no path leads
- * out of the union and back in (a group runs as one step). What only new values of variables are
- * made of does not join what is wanted before: it is left to the commit phase, where the updates of
- * many variables run as one step. Then each group becomes a straight-line expression in which
+ * Nodes are taken in order. A node joins the groups of its element-wise producers if the iteration
+ * shape and the register width agree, the limits of fused_expr.h hold, and no path leads out of the
+ * union and back in (a group runs as one step). Nodes that only new values of variables depend on
+ * do not join nodes that are needed earlier: they are left to the commit phase, where the updates
+ * of many variables run as one step. Then each group becomes a straight-line expression in which
  * literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "ops/elementwise.h"
 #include <string.h>
 
+/* Members of a group: each is one instruction. */
 enum { MAX_UNION = MG_FUSE_MAX_INSTRS };
 
-/* Scratch of one pass. */
+/* Scratch of one pass; arrays lie in the IR's memory. */
 typedef struct fuser {
     mg_ir *ir;
     mg_groups *groups;
-    bool *late;     /* per node: only the commit phase wants it */
-    uint32_t *seen; /* per node: the search it was last seen in */
+    bool *commit_only; /* per node: only the commit phase needs it */
+    uint32_t *seen;    /* per node: number of the last search that met it */
     int *stack;
     uint32_t search;
 } fuser;
 
-static bool fusible(const mg_node *n) {
+/* A live element-wise op. */
+static bool is_fusible(const mg_node *n) {
     return n->kind == MG_NODE_OP && n->op->elementwise && n->uses && n->forward < 0;
 }
 
+/* Types that need double registers. */
 static bool is_wide_type(mg_dtype t) {
     return t == MG_F64 || t == MG_I32 || t == MG_I64;
 }
 
+/* Whether any input or the result needs a double register. Literals are immediates and fit either.
+ */
 static bool is_wide(const mg_ir *ir, const mg_node *n) {
     if (is_wide_type(n->dtype)) return true;
     for (int i = 0; i < n->n_in; i++) {
@@ -42,38 +47,42 @@ static bool is_wide(const mg_ir *ir, const mg_node *n) {
 
 /* ---- what is wanted when ---- */
 
-/* Users stand behind what they use. */
-static mg_status find_late(fuser *f) {
+/* From the last node to the first: a node's users come after it. Only element-wise ops may be left
+ * to the commit phase. */
+static mg_status find_commit_only(fuser *f) {
     const mg_ir *ir = f->ir;
-    f->late = mg_ir_alloc(f->ir, (size_t)ir->n * sizeof *f->late + 1);
-    if (!f->late) return MG_OOM;
-    memset(f->late, true, (size_t)ir->n);
+    f->commit_only = mg_ir_alloc(f->ir, (size_t)ir->n * sizeof *f->commit_only + 1);
+    if (!f->commit_only) return MG_OOM;
+    memset(f->commit_only, true, (size_t)ir->n);
     for (int r = 0; r < ir->n_roots; r++)
-        if (!ir->roots[r].commit) f->late[ir->roots[r].node] = false;
+        if (!ir->roots[r].commit) f->commit_only[ir->roots[r].node] = false;
     for (int i = ir->n - 1; i >= 0; i--) {
         const mg_node *n = &ir->nodes[i];
         if (!mg_is_live(n)) continue;
-        f->late[i] = f->late[i] && fusible(n);
-        for (int k = 0; k < n->n_in && !f->late[i]; k++) f->late[n->in[k]] = false;
+        f->commit_only[i] = f->commit_only[i] && is_fusible(n);
+        for (int k = 0; k < n->n_in && !f->commit_only[i]; k++) f->commit_only[n->in[k]] = false;
     }
     return MG_OK;
 }
 
 /* ---- may these members be one step? ---- */
 
+/* The members that two groups would have together. */
 typedef struct member_union {
     int n, members[MAX_UNION];
     int lowest;
 } member_union;
 
+/* Whether the node is a member of the union. */
 static bool contains(const member_union *u, int node) {
     for (int i = 0; i < u->n; i++)
         if (u->members[i] == node) return true;
     return false;
 }
 
-/* The first node that may depend on one from `lowest` on. Nodes run no earlier than their whole
- * group does: what reads an early member of a group depends on all that its late members do. */
+/* The lowest node that may depend on one from `lowest` on. A group runs as a whole, so what reads
+ * an early member of it depends on all that its late members depend on; this may lead to further
+ * groups. */
 static int first_that_may_depend(const fuser *f, int lowest) {
     for (bool moved = true; moved;) {
         moved = false;
@@ -88,8 +97,9 @@ static int first_that_may_depend(const fuser *f, int lowest) {
     return lowest;
 }
 
-/* Pushes node, or all of its group, unless it cannot depend on the union. */
-static int visit(fuser *f, int top, int node, int lowest) {
+/* Pushes the node, or its whole group, unless it was seen in this search or comes before `lowest`
+ * and so cannot depend on the union. Returns the new top. */
+static int push_unseen(fuser *f, int top, int node, int lowest) {
     if (f->seen[node] == f->search || node < lowest) return top;
     const int g = f->ir->nodes[node].group;
     if (g < 0) {
@@ -105,7 +115,8 @@ static int visit(fuser *f, int top, int node, int lowest) {
     return top;
 }
 
-/* Whether an outside input of the union depends on a member of it. */
+/* Whether an input from outside the union depends on a member of it: a search from these inputs
+ * backwards. Then the union could not run as one step. */
 static bool has_outside_path(fuser *f, const member_union *u) {
     const mg_ir *ir = f->ir;
     const int lowest = first_that_may_depend(f, u->lowest);
@@ -114,20 +125,21 @@ static bool has_outside_path(fuser *f, const member_union *u) {
     for (int i = 0; i < u->n; i++) {
         const mg_node *n = &ir->nodes[u->members[i]];
         for (int k = 0; k < n->n_in; k++)
-            if (!contains(u, n->in[k])) top = visit(f, top, n->in[k], lowest);
+            if (!contains(u, n->in[k])) top = push_unseen(f, top, n->in[k], lowest);
     }
     while (top) {
         const mg_node *n = &ir->nodes[f->stack[--top]];
         for (int k = 0; k < n->n_in; k++) {
             if (contains(u, n->in[k])) return true;
-            top = visit(f, top, n->in[k], lowest);
+            top = push_unseen(f, top, n->in[k], lowest);
         }
     }
     return false;
 }
 
-/* Inputs and outputs the union would have, against the limits. */
-static bool within_limits(const mg_ir *ir, const member_union *u) {
+/* Whether the union would have few enough inputs and outputs. A member is an output if it has more
+ * uses than those inside. */
+static bool is_within_limits(const mg_ir *ir, const member_union *u) {
     int in[MG_FUSE_MAX_INPUTS], n_in = 0, n_out = 0, inner_uses[MAX_UNION] = {0};
     for (int i = 0; i < u->n; i++) {
         const mg_node *n = &ir->nodes[u->members[i]];
@@ -148,9 +160,10 @@ static bool within_limits(const mg_ir *ir, const member_union *u) {
 
 /* ---- joining ---- */
 
+/* A group of one node. NULL: MG_OOM. */
 static mg_group *new_group(fuser *f, int node) {
     mg_groups *groups = f->groups;
-    if (groups->n == groups->capacity) {
+    if (groups->n == groups->capacity) { /* mg_reserve cannot grow blocks of the IR's memory */
         const int capacity = groups->capacity ? 2 * groups->capacity : 32;
         mg_group **items = mg_ir_alloc(f->ir, (size_t)capacity * sizeof *items);
         if (!items) return NULL;
@@ -167,6 +180,7 @@ static mg_group *new_group(fuser *f, int node) {
     return g;
 }
 
+/* Insertion sort: both halves are sorted already, and short. */
 static void sort_ascending(int *v, int n) {
     for (int i = 1; i < n; i++)
         for (int k = i; k > 0 && v[k - 1] > v[k]; k--) {
@@ -175,7 +189,7 @@ static void sort_ascending(int *v, int n) {
         }
 }
 
-/* Moves the members of group `from` into group `to`. */
+/* Moves the members of group `from` into group `to`. The empty group keeps its number for now. */
 static void merge_groups(fuser *f, int to, int from) {
     mg_group *a = f->groups->items[to], *b = f->groups->items[from];
     for (int i = 0; i < b->n_members; i++) {
@@ -186,7 +200,7 @@ static void merge_groups(fuser *f, int to, int from) {
     b->n_members = 0;
 }
 
-/* Every literal operand may need a place of its own in imm. */
+/* Adds the literal operands of a group to *n: each may need a place of its own in imm. */
 static void count_literals(const fuser *f, const mg_group *g, int *n) {
     for (int i = 0; i < g->n_members; i++) {
         const mg_node *node = &f->ir->nodes[g->members[i]];
@@ -202,20 +216,22 @@ static bool literals_fit(const fuser *f, int a, int b) {
     return n <= MG_FUSE_MAX_INSTRS;
 }
 
+/* Whether groups a and b may become one; the cheap conditions come first. */
 static bool may_join(fuser *f, int a, int b) {
     const mg_group *x = f->groups->items[a], *y = f->groups->items[b];
     const mg_node *n = &f->ir->nodes[x->members[0]], *m = &f->ir->nodes[y->members[0]];
     if (x->n_members + y->n_members > MAX_UNION || !mg_shape_equal(&n->shape, &m->shape) ||
-        f->late[x->members[0]] != f->late[y->members[0]] ||
+        f->commit_only[x->members[0]] != f->commit_only[y->members[0]] ||
         is_wide(f->ir, n) != is_wide(f->ir, m) || !literals_fit(f, a, b))
         return false;
     member_union u = {0};
     for (int i = 0; i < x->n_members; i++) u.members[u.n++] = x->members[i];
     for (int i = 0; i < y->n_members; i++) u.members[u.n++] = y->members[i];
     u.lowest = x->members[0] < y->members[0] ? x->members[0] : y->members[0];
-    return within_limits(f->ir, &u) && !has_outside_path(f, &u);
+    return is_within_limits(f->ir, &u) && !has_outside_path(f, &u);
 }
 
+/* The node's group joins that of its first producer that allows it, then the next. */
 static void join_producers(fuser *f, int node) {
     const mg_node *n = &f->ir->nodes[node];
     for (int k = 0; k < n->n_in; k++) {
@@ -226,6 +242,7 @@ static void join_producers(fuser *f, int node) {
 
 /* ---- from members to an expression ---- */
 
+/* The operand number of an input, a new one if it has none. */
 static int operand_of_input(mg_group *g, const mg_ir *ir, int node) {
     for (int i = 0; i < g->expr.n_inputs; i++)
         if (g->in[i] == node) return i;
@@ -234,13 +251,15 @@ static int operand_of_input(mg_group *g, const mg_ir *ir, int node) {
     return g->expr.n_inputs++;
 }
 
+/* The node's position among the members, or -1. */
 static int member_index(const mg_group *g, int node) {
     for (int i = 0; i < g->n_members; i++)
         if (g->members[i] == node) return i;
     return -1;
 }
 
-/* Numbers inputs and immediates first: instructions come after both. */
+/* Numbers inputs and immediates first, because instructions come after both. Equal literals share
+ * an immediate; their bits are compared, so -0 and 0 differ. */
 static void number_operands(mg_group *g, const mg_ir *ir) {
     for (int i = 0; i < g->n_members; i++) {
         const mg_node *n = &ir->nodes[g->members[i]];
@@ -258,7 +277,8 @@ static void number_operands(mg_group *g, const mg_ir *ir) {
     }
 }
 
-static int operand(mg_group *g, const mg_ir *ir, int node) {
+/* The operand number of a literal, a member or an input. */
+static int operand_of(mg_group *g, const mg_ir *ir, int node) {
     const mg_node *n = &ir->nodes[node];
     const mg_fused *e = &g->expr;
     if (n->kind == MG_NODE_LITERAL)
@@ -268,8 +288,8 @@ static int operand(mg_group *g, const mg_ir *ir, int node) {
     return member >= 0 ? e->n_inputs + e->n_imms + member : operand_of_input(g, ir, node);
 }
 
-/* Whether somebody outside the group, or a root, uses the member. */
-static bool used_outside(const mg_group *g, const mg_ir *ir, int node) {
+/* Whether a root or a node outside the group uses the member: then it is an output. */
+static bool is_used_outside(const mg_group *g, const mg_ir *ir, int node) {
     int inner = 0;
     for (int i = 0; i < g->n_members; i++) {
         const mg_node *n = &ir->nodes[g->members[i]];
@@ -278,6 +298,7 @@ static bool used_outside(const mg_group *g, const mg_ir *ir, int node) {
     return ir->nodes[node].uses > inner;
 }
 
+/* One instruction per member, in their order. */
 static void write_expression(mg_group *g, const mg_ir *ir) {
     mg_fused *e = &g->expr;
     number_operands(g, ir);
@@ -287,17 +308,17 @@ static void write_expression(mg_group *g, const mg_ir *ir) {
         instr->op = (uint8_t)(n->op->elementwise - 1);
         instr->dtype = (uint8_t)n->dtype;
         instr->n_args = (uint8_t)n->n_in;
-        for (int k = 0; k < n->n_in; k++) instr->arg[k] = (int16_t)operand(g, ir, n->in[k]);
+        for (int k = 0; k < n->n_in; k++) instr->arg[k] = (int16_t)operand_of(g, ir, n->in[k]);
         if (is_wide(ir, n)) e->wide = 1;
-        if (used_outside(g, ir, g->members[i])) {
+        if (is_used_outside(g, ir, g->members[i])) {
             g->out[e->n_outputs] = g->members[i];
             e->output[e->n_outputs++] = (int16_t)(e->n_inputs + e->n_imms + i);
         }
     }
 }
 
-/* Groups that were merged away leave empty places: close them. */
-static void compact(fuser *f) {
+/* Closes the gaps that merging has left in the list, and writes the expressions. */
+static void compact_groups(fuser *f) {
     mg_groups *groups = f->groups;
     int kept = 0;
     for (int i = 0; i < groups->n; i++) {
@@ -310,18 +331,19 @@ static void compact(fuser *f) {
     groups->n = kept;
 }
 
+/* Every element-wise op becomes a group, if only of itself: devices run them all as expressions. */
 mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     *groups = (mg_groups){0};
     fuser f = {.ir = ir, .groups = groups};
     f.seen = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.seen);
     f.stack = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.stack);
     if (!f.seen || !f.stack) return MG_OOM;
-    MG_TRY(find_late(&f));
+    MG_TRY(find_commit_only(&f));
     for (int i = 0; i < ir->n; i++) {
-        if (!fusible(&ir->nodes[i])) continue;
+        if (!is_fusible(&ir->nodes[i])) continue;
         if (!new_group(&f, i)) return MG_OOM;
         if (fuse) join_producers(&f, i);
     }
-    compact(&f);
+    compact_groups(&f);
     return MG_OK;
 }

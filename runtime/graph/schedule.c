@@ -1,13 +1,14 @@
-/* Schedule: the order of the steps, compute first, then commit.
+/* Scheduling: the order of the steps, first the compute phase, then the commit phase.
  *
- * Among the units that are ready, the one that adds least to the live bytes
- * runs next, so a weight gradient runs as soon as it can free its operands.
- * What has no inputs (random draws, materialised constants) runs just before
- * its first user. A fused group whose results only become variables' new
- * values, directly or through other such groups, belongs to the commit phase.
- * There the groups that do the same to different variables stand in a row, for
- * a device to run as one. So do the reductions of a bucket, where the last one's
- * terms are ready; who reads one of them waits for all. */
+ * Among the units that are ready, the one that adds least to the live bytes runs next, so a weight
+ * gradient runs as soon as it can free its operands. Units without inputs (random draws, literals
+ * in memory) run just before their first user.
+ *
+ * A fused group whose results only become variables' new values, directly or through other such
+ * groups, belongs to the commit phase. There, groups that do the same to different variables follow
+ * one another, so that a device can run them as one step (a multi-tensor update). So do the
+ * reductions of a bucket, where the last one's terms are ready; a step that reads one of them waits
+ * for all. */
 #include "core/alloc.h"
 #include "graph/ir.h"
 #include "ops/attrs.h"
@@ -15,15 +16,17 @@
 
 enum { LOOK_AHEAD = 64 }; /* ready units compared; keeps very wide graphs linear */
 
+/* A node that is a step of its own, or a group (number ir->n + group). */
 typedef struct unit {
     int n_waiting;     /* producers not yet placed, sources not counted */
     int n_edges, edge; /* consumers: edges[edge .. edge + n_edges) */
     bool exists, source, placed, commit;
-    int depth;    /* in the commit phase: of its chain of producers there */
-    int last;     /* of a reduction in a bucket: the last one there; else -1 */
-    bool hurries; /* it is such a reduction, or makes the terms of one */
+    int depth;      /* in the commit phase: length of its chain of producers there */
+    int last;       /* of a reduction in a bucket: the bucket's last one; else -1 */
+    bool is_urgent; /* such a reduction, or makes the terms of one */
 } unit;
 
+/* The work of one call. */
 typedef struct scheduler {
     mg_ir *ir;
     const mg_groups *groups;
@@ -34,21 +37,25 @@ typedef struct scheduler {
     int n_units;
 } scheduler;
 
+/* Whether a node is a unit of its own. */
 static bool is_step_node(const mg_node *n) {
     return n->uses && n->forward < 0 && n->group < 0 &&
            (n->kind == MG_NODE_OP || n->kind == MG_NODE_LITERAL);
 }
 
+/* The unit that makes a node, or -1: it is given to the plan. */
 static int unit_of(const scheduler *s, int node) {
     const mg_node *n = &s->ir->nodes[node];
     if (n->group >= 0) return s->ir->n + n->group;
     return is_step_node(n) ? node : -1;
 }
 
+/* The group that a unit is, or NULL: it is a node. */
 static const mg_group *group_of(const scheduler *s, int u) {
     return u >= s->ir->n ? s->groups->items[u - s->ir->n] : NULL;
 }
 
+/* A unit's inputs and outputs are nodes, of groups those of the expression. */
 static int input_count(const scheduler *s, int u) {
     const mg_group *g = group_of(s, u);
     return g ? g->expr.n_inputs : s->ir->nodes[u].n_in;
@@ -69,20 +76,22 @@ static int output_node(const scheduler *s, int u, int i) {
     return g ? g->out[i] : u;
 }
 
-/* Input i is the first mention of its node in the unit. */
+/* Whether input i is the first mention of its node in the unit: a node that is read twice is one
+ * edge. */
 static bool first_mention(const scheduler *s, int u, int i) {
     for (int k = 0; k < i; k++)
         if (input_node(s, u, k) == input_node(s, u, i)) return false;
     return true;
 }
 
-/* A literal inside a group is an immediate; elsewhere it must be made by a
- * `full` step. */
+/* A literal inside a group is an immediate; a literal that other units read needs a `full` step.
+ * True for all other nodes. */
 static bool literal_needed(const scheduler *s, int node) {
     const mg_node *n = &s->ir->nodes[node];
     return n->kind != MG_NODE_LITERAL || s->users_left[node] > 0;
 }
 
+/* Counts consuming units and roots per node; literals that nobody needs in memory are no units. */
 static void count_users(scheduler *s) {
     for (int u = 0; u < s->n_units; u++) {
         if (!s->units[u].exists) continue;
@@ -94,13 +103,15 @@ static void count_users(scheduler *s) {
         if (s->units[i].exists && !literal_needed(s, i)) s->units[i].exists = false;
 }
 
-/* The bucket that unit u is a reduction of, or 0. */
+/* The number of the bucket that unit u is a reduction of, or 0. */
 static int64_t bucket_of(const scheduler *s, int u) {
     const mg_node *n = u < s->ir->n && s->units[u].exists ? &s->ir->nodes[u] : NULL;
     if (!n || n->kind != MG_NODE_OP || n->op->collective != MG_ALL_REDUCE) return 0;
     return ((const mg_collective_attrs *)n->attrs)->bucket;
 }
 
+/* From the last unit to the first: the last reduction of each bucket is met first. Reductions, and
+ * the units that make their terms, are urgent: other devices wait for them. */
 static void find_buckets(scheduler *s) {
     int64_t bucket = 0;
     for (int u = s->n_units - 1, last = -1; u >= 0; u--) {
@@ -108,14 +119,14 @@ static void find_buckets(scheduler *s) {
         if (own && own != bucket) last = u;
         if (own) bucket = own;
         s->units[u].last = own ? last : -1;
-        s->units[u].hurries |= own != 0;
+        s->units[u].is_urgent |= own != 0;
         const int terms = own ? unit_of(s, s->ir->nodes[u].in[0]) : -1;
-        if (terms >= 0) s->units[terms].hurries = true;
+        if (terms >= 0) s->units[terms].is_urgent = true;
     }
 }
 
-/* Who must run before u on account of its input i: the unit that makes it, and the last of that
- * one's bucket, unless u is in it. Returns how many. */
+/* Lists the units that must run before u because of its input i: the one that makes it and, unless
+ * u is in the same bucket, the last one of its bucket. Returns how many. */
 static int producers(const scheduler *s, int u, int i, int list[2]) {
     const int p = unit_of(s, input_node(s, u, i));
     if (p < 0 || !first_mention(s, u, i)) return 0;
@@ -125,6 +136,7 @@ static int producers(const scheduler *s, int u, int i, int list[2]) {
     return last < 0 || last == p || last == s->units[u].last ? 1 : 2;
 }
 
+/* Sources are not counted in n_waiting: they are placed when their first user is. */
 static void count_edges(scheduler *s) {
     for (int u = 0; u < s->n_units; u++)
         s->units[u].source = s->units[u].exists && input_count(s, u) == 0;
@@ -138,6 +150,7 @@ static void count_edges(scheduler *s) {
     }
 }
 
+/* Per unit, the list of its consumers, in one array. */
 static mg_status build_edges(scheduler *s) {
     int total = 0, p[2];
     find_buckets(s);
@@ -158,16 +171,17 @@ static mg_status build_edges(scheduler *s) {
     return MG_OK;
 }
 
+/* Bytes of a node's value. */
 static int64_t node_bytes(const scheduler *s, int node) {
     const mg_node *n = &s->ir->nodes[node];
     return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
 }
 
-/* Bytes made minus bytes freed if u ran now. What devices wait for comes first: its way to the
- * others goes on beside the steps that follow, where the communicator can do that. */
-static int64_t growth(const scheduler *s, int u) {
+/* Bytes made minus bytes freed if u ran now. Urgent units come first, whatever they need: where the
+ * communicator can, a reduction then goes on beside the steps that follow. */
+static int64_t memory_growth(const scheduler *s, int u) {
     int64_t bytes = 0;
-    if (s->units[u].hurries) return INT64_MIN;
+    if (s->units[u].is_urgent) return INT64_MIN;
     for (int i = 0; i < output_count(s, u); i++) bytes += node_bytes(s, output_node(s, u, i));
     for (int i = 0; i < input_count(s, u); i++) {
         const int node = input_node(s, u, i);
@@ -177,23 +191,26 @@ static int64_t growth(const scheduler *s, int u) {
     return bytes;
 }
 
-static void place(scheduler *s, int u) {
+/* u is the next unit of the order. */
+static void place_unit(scheduler *s, int u) {
     s->units[u].placed = true;
     s->order->units[s->order->n++] = u;
     for (int i = 0; i < input_count(s, u); i++)
         if (first_mention(s, u, i)) s->users_left[input_node(s, u, i)]--;
 }
 
-/* Sources that u needs come first. */
+/* u is next, after those sources among its producers that are not placed yet. */
 static void place_with_sources(scheduler *s, int u) {
     for (int i = 0; i < input_count(s, u); i++) {
         const int p = unit_of(s, input_node(s, u, i));
-        if (p >= 0 && s->units[p].source && !s->units[p].placed) place(s, p);
+        if (p >= 0 && s->units[p].source && !s->units[p].placed) place_unit(s, p);
     }
-    place(s, u);
+    place_unit(s, u);
 }
 
-static mg_status run_list(scheduler *s, int *ready) {
+/* List scheduling. `ready` is a queue: of its first LOOK_AHEAD units the best is taken, and the
+ * order of the others stays, so equal choices are made in the order of the IR. */
+static mg_status list_schedule(scheduler *s, int *ready) {
     int head = 0, tail = 0;
     for (int u = 0; u < s->n_units; u++)
         if (s->units[u].exists && !s->units[u].source && s->units[u].n_waiting == 0)
@@ -201,7 +218,7 @@ static mg_status run_list(scheduler *s, int *ready) {
     while (head < tail) {
         int best = head;
         for (int i = head + 1; i < tail && i < head + LOOK_AHEAD; i++)
-            if (growth(s, ready[i]) < growth(s, ready[best])) best = i;
+            if (memory_growth(s, ready[i]) < memory_growth(s, ready[best])) best = i;
         const int u = ready[best];
         memmove(&ready[head + 1], &ready[head], (size_t)(best - head) * sizeof *ready);
         head++;
@@ -211,9 +228,9 @@ static mg_status run_list(scheduler *s, int *ready) {
             if (--s->units[user].n_waiting == 0) ready[tail++] = user;
         }
     }
-    for (int u = 0; u < s->n_units; u++) /* sources that are results themselves */
-        if (s->units[u].source && !s->units[u].placed) place(s, u);
-    for (int u = 0; u < s->n_units; u++) /* groups that wait for each other would be lost here */
+    for (int u = 0; u < s->n_units; u++) /* sources that only roots use */
+        if (s->units[u].source && !s->units[u].placed) place_unit(s, u);
+    for (int u = 0; u < s->n_units; u++) /* groups that wait for each other never get ready */
         if (s->units[u].exists && !s->units[u].placed)
             return mg_fail(MG_INTERNAL, "a plan's steps wait for each other in a circle");
     return MG_OK;
@@ -221,12 +238,15 @@ static mg_status run_list(scheduler *s, int *ready) {
 
 /* ---- commit ---- */
 
+/* Whether a root needs the node before the commit phase: an output or a guard. */
 static bool root_forbids_commit(const scheduler *s, int node) {
     for (int r = 0; r < s->ir->n_roots; r++)
         if (s->ir->roots[r].node == node && !s->ir->roots[r].commit) return true;
     return false;
 }
 
+/* Whether a unit belongs to the commit phase: a group that only units of that phase read. Units are
+ * asked from the last to the first. */
 static bool is_commit(const scheduler *s, int u) {
     if (!group_of(s, u)) return false;
     for (int e = 0; e < s->units[u].n_edges; e++)
@@ -236,6 +256,7 @@ static bool is_commit(const scheduler *s, int u) {
     return true;
 }
 
+/* A stable partition: within each phase the order stays. */
 static mg_status split_phases(scheduler *s) {
     mg_schedule *o = s->order;
     int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = 0;
@@ -252,8 +273,8 @@ static mg_status split_phases(scheduler *s) {
 
 /* ---- buckets ---- */
 
-/* The reductions of a bucket move to the place of the last one. They follow one another, so one
- * bucket is open at a time. */
+/* The reductions of a bucket move to the place of the last one. Buckets follow one another, so one
+ * is open at a time. */
 static void close_buckets(scheduler *s) {
     int *units = s->order->units, held[MG_BUCKET_TENSORS], n_held = 0, n = 0;
     for (int i = 0; i < s->order->n_compute; i++) {
@@ -275,8 +296,8 @@ static void close_buckets(scheduler *s) {
 
 /* ---- multi-tensor updates ---- */
 
-/* Producers stand before their users, so one pass finds the depths; units of
- * one depth do not need one another. */
+/* The longest chain of producers within the commit phase. Producers come before their users, so one
+ * pass finds it; units of one depth do not depend on one another. */
 static void find_depths(scheduler *s) {
     const mg_schedule *o = s->order;
     for (int i = o->n_compute; i < o->n; i++) {
@@ -288,25 +309,26 @@ static void find_depths(scheduler *s) {
     }
 }
 
-static bool whole(const scheduler *s, int u, int i) {
+/* Whether input i has the shape of the output, so each element is read once. */
+static bool has_output_shape(const scheduler *s, int u, int i) {
     return mg_shape_equal(&s->ir->nodes[input_node(s, u, i)].shape,
                           &s->ir->nodes[output_node(s, u, 0)].shape);
 }
 
-/* Equal but for their ranges: elements each has of its own, and operands that
- * they share. */
-static bool are_alike(const scheduler *s, int a, int b) {
+/* Whether two groups do the same: equal expressions, and operands that are shared or of their own
+ * ranges. */
+static bool can_batch(const scheduler *s, int a, int b) {
     const mg_group *x = group_of(s, a), *y = group_of(s, b);
     if (s->units[a].depth != s->units[b].depth || memcmp(&x->expr, &y->expr, sizeof x->expr) != 0)
         return false;
     for (int i = 0; i < x->expr.n_inputs; i++)
-        if (x->in[i] != y->in[i] && !(whole(s, a, i) && whole(s, b, i))) return false;
+        if (x->in[i] != y->in[i] && !(has_output_shape(s, a, i) && has_output_shape(s, b, i)))
+            return false;
     return true;
 }
 
-/* Behind each unit of the commit phase come those alike, then the rest of its
- * depth. */
-static mg_status bring_together(scheduler *s) {
+/* Sorts the commit phase by depth, and behind each unit puts those that can be batched with it. */
+static mg_status batch_commit_steps(scheduler *s) {
     mg_schedule *o = s->order;
     int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = o->n_compute, deepest = 0;
     o->batch_count = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *o->batch_count);
@@ -321,7 +343,7 @@ static mg_status bring_together(scheduler *s) {
             const int u = o->units[i], first = n;
             if (u < 0 || s->units[u].depth != depth) continue;
             for (int k = i; k < o->n; k++) {
-                if (o->units[k] < 0 || !are_alike(s, u, o->units[k])) continue;
+                if (o->units[k] < 0 || !can_batch(s, u, o->units[k])) continue;
                 sorted[n++] = o->units[k];
                 o->units[k] = -1;
                 o->batch_count[first]++;
@@ -331,7 +353,7 @@ static mg_status bring_together(scheduler *s) {
     return MG_OK;
 }
 
-/* A small group of what is given to the plan, as the cast of a bias is. */
+/* A small group that only reads what is given to the plan, such as the cast of a bias. */
 static bool is_small_start(const scheduler *s, int u) {
     enum { SMALL = 1 << 18 };
     if (!group_of(s, u)) return false;
@@ -340,15 +362,16 @@ static bool is_small_start(const scheduler *s, int u) {
     return node_bytes(s, output_node(s, u, 0)) <= SMALL;
 }
 
-/* Those that are alike move up to the first of them: one step instead of many of a few numbers. */
-static void bring_starts_together(scheduler *s) {
+/* Small starts that can be batched move up to the first of them: one step instead of many of a few
+ * numbers each. */
+static void batch_small_starts(scheduler *s) {
     mg_schedule *o = s->order;
     for (int i = 0; i < o->n_compute; i++) {
         const int u = o->units[i];
         if (o->batch_count[i] != 1 || !is_small_start(s, u)) continue;
         for (int k = i + 1; k < o->n_compute; k++) {
             const int v = o->units[k], to = i + o->batch_count[i];
-            if (o->batch_count[k] != 1 || !is_small_start(s, v) || !are_alike(s, u, v)) continue;
+            if (o->batch_count[k] != 1 || !is_small_start(s, v) || !can_batch(s, u, v)) continue;
             memmove(&o->units[to + 1], &o->units[to], (size_t)(k - to) * sizeof *o->units);
             memmove(&o->batch_count[to + 1], &o->batch_count[to],
                     (size_t)(k - to) * sizeof *o->batch_count);
@@ -359,6 +382,8 @@ static void bring_starts_together(scheduler *s) {
     }
 }
 
+/* Buckets are closed after the commit phase is in order: they are in the compute phase and only
+ * move within it. */
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order) {
     scheduler s = {.ir = ir, .groups = groups, .order = order, .n_units = ir->n + groups->n};
     *order = (mg_schedule){0};
@@ -371,10 +396,10 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     for (int g = 0; g < groups->n; g++) s.units[ir->n + g].exists = true;
     count_users(&s);
     MG_TRY(build_edges(&s));
-    MG_TRY(run_list(&s, ready));
+    MG_TRY(list_schedule(&s, ready));
     MG_TRY(split_phases(&s));
-    MG_TRY(bring_together(&s));
+    MG_TRY(batch_commit_steps(&s));
     close_buckets(&s);
-    bring_starts_together(&s);
+    batch_small_starts(&s);
     return MG_OK;
 }
