@@ -1,22 +1,24 @@
-/* Folding: batch normalisation goes into its neighbours.
+/* Folding of batch normalisation into its neighbours.
  *
- * y = x * s + t, a channel's s = gamma / sqrt(variance + epsilon) and t = beta - mean * s, is
- * linear in x. Where x is a product or a convolution that nobody else reads, as in prediction,
- * that one takes the weights W * s and the bias b * s + t, and makes y.
+ * y = x * s + t, with a channel's s = gamma / sqrt(variance + epsilon) and t = beta - mean * s, is
+ * linear in x. If x is a product or a convolution that nobody else reads, as in prediction, that op
+ * takes the weights W * s and the bias b * s + t, and makes y.
  *
- * Where y is read by convolutions without padding only, these take x, the weights W * s and the
- * bias b + sum of W * t. Backward, each tap of a kernel meets every pixel of dz, the gradient of
- * the convolution's result, once. So with G = conv2d_grad_weight(x, dz) and db the sum of dz over
- * the pixels,
+ * If y is read only by convolutions without padding, these take x, the weights W * s and the bias b
+ * + sum of W * t. In the backward pass, each tap of a kernel meets every pixel of dz, the gradient
+ * of the convolution's result, once. So with G = conv2d_grad_weight(x, dz) and db the sum of dz
+ * over the pixels,
  * - the weights' gradient is G * s + t * db,
- * - the sum of dy over the pixels is that of W * db over taps and kernels,
- * - the sum of dy * x is that of W * G over taps and kernels:
- * y is never made, and with it go a pass over the image and one over image and gradient.
+ * - the sum of dy over the pixels is the sum of W * db over taps and kernels,
+ * - the sum of dy * x is the sum of W * G over taps and kernels.
  *
- * The numbers are those of the formulas, but what is far from 0 for its size cancels: there x must
- * come from a relu, where a mean is not much larger than the deviation, and halves are left alone,
- * because G would be rounded to them. Precision must be "fast", or the dtype float64; and images
- * larger than the weights, or there is nothing to win. */
+ * y is never made, which saves a pass over the image and one over image and gradient.
+ *
+ * The formulas are exact, but rounding differs: where values are far from 0 for their spread,
+ * differences cancel. In the second rewrite x must therefore come from a relu, whose mean is not
+ * much larger than its deviation, and halves are left alone, because G would be rounded to them.
+ * The precision must be "fast", or the dtype float64; and images must be larger than the weights,
+ * or nothing is won. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
@@ -24,27 +26,30 @@
 #include <string.h>
 
 enum {
-    MOST_NODES = 40, /* that a node becomes */
-    WORTH = 2        /* an image so many times as large as the weights */
+    MOST_NODES = 40, /* that a rewritten node becomes */
+    WORTH = 2        /* the image must be this many times as large as the weights */
 };
 
+/* The work of one call: a new list of nodes is written beside the old one. */
 typedef struct folder {
     mg_ir *ir;
-    bool *folded;   /* per node: a batch_norm that goes */
+    bool *folded;   /* per node: a batch_norm that vanishes */
     mg_node *nodes; /* what the IR becomes */
     int n;
-    int *at; /* per node of the IR: the new one */
+    int *at; /* per node of the IR: its new number */
     mg_dtype dtype;
     const char *where;
     bool failed; /* for want of memory */
 } folder;
 
+/* Input i of n. */
 static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
     return &ir->nodes[mg_ir_resolve(ir, n->in[i])];
 }
 
 /* ---- what can be folded ---- */
 
+/* Directly, through max pools, or as the epilogue of a product. */
 static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
     while (mg_is_op(x, "max_pool2d")) x = input(ir, x, 0);
     if (mg_is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
@@ -52,14 +57,15 @@ static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
     return mg_is_op(x, "relu");
 }
 
-/* A batch_norm of which other orders of additions may be made. */
-static bool is_free_norm(const mg_node *n) {
+/* A batch_norm whose additions may be made in another order. */
+static bool may_reorder_norm(const mg_node *n) {
     return mg_is_live(n) && mg_is_op(n, "batch_norm") &&
            (n->dtype == MG_F64 || mg_precision_fast());
 }
 
-static bool is_candidate(const mg_ir *ir, const mg_node *n) {
-    return is_free_norm(n) && n->shape.rank == 4 && !mg_dtype_is_half(n->dtype) &&
+/* A batch_norm of images that may vanish into the convolutions reading it. */
+static bool may_fold_into_users(const mg_ir *ir, const mg_node *n) {
+    return may_reorder_norm(n) && n->shape.rank == 4 && !mg_dtype_is_half(n->dtype) &&
            comes_from_relu(ir, input(ir, n, 0));
 }
 
@@ -68,9 +74,10 @@ static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
     return mg_shape_count(image) >= WORTH * mg_shape_count(weights);
 }
 
-/* A batch_norm of what a product makes for it alone; a bias goes on rows. */
-static bool follows_product(const mg_ir *ir, const mg_node *n) {
-    if (!is_free_norm(n) || n->shape.rank < 2) return false;
+/* A batch_norm of what a product or convolution makes for it alone. A bias is added to rows, so the
+ * weights' last axis must be the columns. */
+static bool may_fold_into_product(const mg_ir *ir, const mg_node *n) {
+    if (!may_reorder_norm(n) || n->shape.rank < 2) return false;
     const mg_node *x = input(ir, n, 0);
     if (x->uses != 1 || x->n_in < 2 || !is_worth_it(&n->shape, &input(ir, x, 1)->shape))
         return false;
@@ -88,20 +95,23 @@ static bool has_no_padding(const mg_node *n) {
     return a->groups == 1;
 }
 
+/* Whether n can read the batch_norm's input in place of its result, which is input i of n. */
 static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
     const bool back = mg_is_op(n, "conv2d_grad_weight");
     if (i != 0 || !(back || mg_is_op(n, "conv2d")) || !has_no_padding(n)) return false;
     return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
+/* Whether the first input of n is a batch_norm that vanishes. */
 static bool reads_folded(const mg_ir *ir, const mg_node *n, const bool *folded) {
     return mg_is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
 }
 
-/* Returns how many nodes may become others. */
+/* Marks the batch_norms that vanish: candidates of which every reader folds and none is a root.
+ * Returns how many nodes may be rewritten; 0: nothing to do. */
 static size_t find_folded(const mg_ir *ir, bool *folded) {
     size_t readers = 0, sums = 0, followers = 0;
-    for (int i = 0; i < ir->n; i++) folded[i] = is_candidate(ir, &ir->nodes[i]);
+    for (int i = 0; i < ir->n; i++) folded[i] = may_fold_into_users(ir, &ir->nodes[i]);
     for (int r = 0; r < ir->n_roots; r++) folded[mg_ir_resolve(ir, ir->roots[r].node)] = false;
     for (int i = 0; i < ir->n; i++) {
         const mg_node *n = &ir->nodes[i];
@@ -111,14 +121,14 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
     for (int i = 0; i < ir->n; i++) {
         readers += reads_folded(ir, &ir->nodes[i], folded);
         sums += mg_is_op(&ir->nodes[i], "batch_norm_reduce");
-        followers += follows_product(ir, &ir->nodes[i]);
+        followers += may_fold_into_product(ir, &ir->nodes[i]);
     }
     return readers + followers ? readers + followers + sums : 0;
 }
 
-/* The folded batch_norm of which `reduce` adds up the gradient, where that comes from one
- * convolution whose weights want theirs as well; else NULL. */
-static const mg_node *norm_of(const folder *f, const mg_node *reduce) {
+/* The vanishing batch_norm whose gradient `reduce` adds up, if that gradient comes from one
+ * convolution whose weights need theirs as well; else NULL. */
+static const mg_node *norm_of_reduce(const folder *f, const mg_node *reduce) {
     if (!mg_is_op(reduce, "batch_norm_reduce")) return NULL;
     const mg_ir *ir = f->ir;
     const mg_node *dy = input(ir, reduce, 2);
@@ -138,6 +148,8 @@ static const mg_node *norm_of(const folder *f, const mg_node *reduce) {
 
 /* ---- making nodes ---- */
 
+/* Appends a node with up to three inputs, a and b filled in. Returns its number; 0 after a failed
+ * allocation, which `failed` remembers. */
 static int add_node(folder *f, mg_node n, int a, int b) {
     n.in = mg_ir_alloc(f->ir, 3 * sizeof *n.in);
     if (!n.in) {
@@ -150,6 +162,7 @@ static int add_node(folder *f, mg_node n, int a, int b) {
     return f->n++;
 }
 
+/* Appends an op of one or two inputs (b >= 0) in f->dtype; attrs are copied. */
 static int add_op(folder *f, const char *name, const void *attrs, mg_shape shape, int a, int b) {
     const mg_op *op = mg_op_find(name);
     void *own = mg_ir_alloc(f->ir, op->attrs_size);
@@ -167,10 +180,12 @@ static int add_op(folder *f, const char *name, const void *attrs, mg_shape shape
     return add_node(f, n, a, b);
 }
 
+/* An op without attributes. */
 static int add_elementwise(folder *f, const char *name, mg_shape shape, int a, int b) {
     return add_op(f, name, NULL, shape, a, b);
 }
 
+/* A scalar. */
 static int add_literal(folder *f, double v) {
     const mg_full_attrs attrs = {.value = v, .dtype = f->dtype};
     const int i = add_op(f, "full", &attrs, (mg_shape){0}, 0, -1);
@@ -191,7 +206,7 @@ static int add_sum(folder *f, int x, mg_ints axes, mg_shape shape) {
     return add_op(f, "sum", &attrs, shape, x, -1);
 }
 
-/* x in a dtype; what was cast from it is not cast back. */
+/* x in a dtype. A value that was cast from it is not cast back: the value before is used. */
 static int cast_to(folder *f, int x, mg_dtype dtype) {
     const mg_node *n = &f->nodes[x];
     const mg_cast_attrs attrs = {.dtype = dtype};
@@ -202,7 +217,7 @@ static int cast_to(folder *f, int x, mg_dtype dtype) {
     return y;
 }
 
-/* Row i of the moments as a column. */
+/* Row i of the moments {2, C}, as a column {C, 1}. */
 static int add_column(folder *f, int moments, int i, int64_t c) {
     const mg_slice_attrs attrs = {.start = {.n = 2, .v = {i, 0}},
                                   .stop = {.n = 2, .v = {i + 1, c}},
@@ -211,17 +226,20 @@ static int add_column(folder *f, int moments, int i, int64_t c) {
     return add_reshape(f, row, MG_SHAPE(c, 1));
 }
 
-/* ---- the formulas; columns are {C, 1}, what is equal to an earlier node is merged later ---- */
+/* ---- the formulas ---- */
 
+/* The columns {C, 1} that describe a batch_norm. */
 typedef struct affine {
     mg_shape shape; /* of all of them */
     int mean, inverse, s, t;
 } affine;
 
+/* The new number of input i of an old node. */
 static int new_input(const folder *f, const mg_node *n, int i) {
     return f->at[mg_ir_resolve(f->ir, n->in[i])];
 }
 
+/* Equal columns of several calls are merged by the simplify pass that follows. */
 static affine affine_of(folder *f, const mg_node *norm) {
     const int64_t c = norm->shape.dim[norm->shape.rank - 1];
     const double epsilon = ((const mg_norm_attrs *)norm->attrs)->epsilon;
@@ -245,14 +263,15 @@ static int sum_of_taps(folder *f, int weights, const mg_shape *w) {
     return add_sum(f, weights, axes, MG_SHAPE(w->dim[2], w->dim[3]));
 }
 
-/* The sums over pixels {K}. */
+/* The gradient's sums over pixels {K}. */
 static int sum_of_pixels(folder *f, int dz, int64_t k) {
     const mg_ints axes = {.n = 3, .v = {0, 1, 2}};
     return add_sum(f, dz, axes, MG_SHAPE(k));
 }
 
-/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t); of halves too, in float32. */
-static int fold_product(folder *f, const mg_node *norm) {
+/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t). For halves the factors are computed in
+ * float32. */
+static int fold_into_product(folder *f, const mg_node *norm) {
     const mg_node *n = input(f->ir, norm, 0);
     const mg_shape *w = &input(f->ir, n, 1)->shape, row = MG_SHAPE(w->dim[w->rank - 1]);
     if (mg_dtype_is_half(n->dtype)) f->dtype = MG_F32;
@@ -272,7 +291,7 @@ static int fold_product(folder *f, const mg_node *norm) {
 }
 
 /* conv2d(y, W, b) = conv2d(x, W * s, b + sum of W * t) */
-static int fold_forward(folder *f, const mg_node *n) {
+static int fold_into_conv(folder *f, const mg_node *n) {
     const mg_node *norm = input(f->ir, n, 0);
     const mg_shape *w = &input(f->ir, n, 1)->shape;
     const int64_t c = w->dim[2], k = w->dim[3];
@@ -289,8 +308,8 @@ static int fold_forward(folder *f, const mg_node *n) {
     return z;
 }
 
-/* G * s + t * db */
-static int fold_weight(folder *f, const mg_node *n) {
+/* conv2d_grad_weight(y, dz) = G * s + t * db */
+static int fold_into_weight_gradient(folder *f, const mg_node *n) {
     const mg_node *norm = input(f->ir, n, 0);
     const int64_t c = n->shape.dim[2], k = n->shape.dim[3];
     const int dz = new_input(f, n, 1);
@@ -300,7 +319,7 @@ static int fold_weight(folder *f, const mg_node *n) {
     return add_elementwise(f, "add", n->shape, add_elementwise(f, "mul", n->shape, g, a.s), shift);
 }
 
-/* {2, C}: the sums of dy and of dy * (x - mean) * inverse. */
+/* batch_norm_reduce {2, C}: the sums of dy and of dy * (x - mean) * inverse. */
 static int fold_reduce(folder *f, const mg_node *n, const mg_node *norm) {
     const mg_node *dy = input(f->ir, n, 2);
     const mg_shape *w = &input(f->ir, dy, 1)->shape;
@@ -326,6 +345,7 @@ static int fold_reduce(folder *f, const mg_node *n, const mg_node *norm) {
 
 /* ---- all nodes ---- */
 
+/* An untouched node with its inputs' new numbers. */
 static int copy_node(folder *f, const mg_node *n) {
     mg_node own = *n;
     own.in = mg_ir_alloc(f->ir, (size_t)(n->n_in + 1) * sizeof *own.in);
@@ -335,17 +355,19 @@ static int copy_node(folder *f, const mg_node *n) {
     return f->n++;
 }
 
+/* The new number of node n. */
 static int rewrite_node(folder *f, const mg_node *n) {
-    const mg_node *norm = mg_is_live(n) ? norm_of(f, n) : NULL;
+    const mg_node *norm = mg_is_live(n) ? norm_of_reduce(f, n) : NULL;
     f->dtype = n->dtype;
     f->where = n->where;
     if (norm) return fold_reduce(f, n, norm);
-    if (follows_product(f->ir, n)) return fold_product(f, n);
+    if (may_fold_into_product(f->ir, n)) return fold_into_product(f, n);
     if (reads_folded(f->ir, n, f->folded))
-        return mg_is_op(n, "conv2d") ? fold_forward(f, n) : fold_weight(f, n);
+        return mg_is_op(n, "conv2d") ? fold_into_conv(f, n) : fold_into_weight_gradient(f, n);
     return copy_node(f, n);
 }
 
+/* Each formula reads nodes that come before; a mistake here would be a wrong result. */
 static mg_status check_order(const folder *f) {
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->nodes[i].n_in; k++)
@@ -355,6 +377,7 @@ static mg_status check_order(const folder *f) {
     return MG_OK;
 }
 
+/* Replaces the IR's list by the new one. */
 static mg_status rewrite_nodes(folder *f) {
     mg_ir *ir = f->ir;
     for (int i = 0; i < ir->n && !f->failed; i++)
@@ -368,6 +391,7 @@ static mg_status rewrite_nodes(folder *f) {
     return MG_OK;
 }
 
+/* Room for the new nodes is taken once: each rewritten node becomes at most MOST_NODES. */
 mg_status mg_fold_norms(mg_ir *ir, bool *changed) {
     const size_t n = (size_t)ir->n;
     folder f = {.ir = ir, .folded = mg_alloc(n * sizeof(bool) + 1)};

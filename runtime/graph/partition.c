@@ -1,11 +1,12 @@
 /* Partition: see partition.h.
  *
- * When every node has its way of lying on the devices (sharding.c), the device's own nodes are
- * made, in order of depth, so that collectives stand in the order in which their inputs are ready.
- * Each collective also takes the one before it as an input that it does not read: no device can
- * then run them in another order. A device without rows makes no parts: its terms are the
- * reductions' identities. All_reduces that follow one another and do not need one another form
- * buckets; which do is read off the global IR, so that all devices have the same. */
+ * Once every node has its sharding (sharding.c), the device's own nodes are made, in order of
+ * depth, so that collectives stand in the order in which their inputs become ready. Each collective
+ * also takes the previous one as an input that it does not read: then no device can run them in
+ * another order, which would deadlock. A device without rows makes no shards; its partial terms are
+ * the identities of their reductions. All-reduces that follow one another and do not depend on one
+ * another form buckets. Which do is read off the global IR, so all devices form the same buckets.
+ */
 #include "graph/sharding.h"
 #include "ops/attrs.h"
 #include <math.h>
@@ -14,6 +15,7 @@
 
 /* ---- rows ---- */
 
+/* A step shards one batch: the axis length of every `shard` op must be the same. */
 mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
     *rows = 0;
     for (int i = 0; i < global->n; i++) {
@@ -29,7 +31,8 @@ mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
     return MG_OK;
 }
 
-/* Where the device's part of an axis of this length begins, and how long it is. */
+/* Where the device's shard of an axis of this global length begins, and how long it is. The length
+ * is a multiple of the batch's rows. */
 static int64_t part_first(const partition *p, int64_t length) {
     return p->shards->first[p->device] * (length / p->shards->rows);
 }
@@ -38,10 +41,12 @@ static int64_t part_count(const partition *p, int64_t length) {
     return p->shards->count[p->device] * (length / p->shards->rows);
 }
 
-static bool is_empty(const partition *p) {
+/* A batch may have fewer rows than there are devices. */
+static bool has_no_rows(const partition *p) {
     return p->shards->rows > 0 && p->shards->count[p->device] == 0;
 }
 
+/* A global shape as the device has it under a sharding. */
 static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
     if (sharding >= 0) shape.dim[sharding] = part_count(p, shape.dim[sharding]);
     return shape;
@@ -49,6 +54,8 @@ static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
 
 /* ---- making nodes of the device ---- */
 
+/* Appends a node to the device's IR; the array doubles inside the IR's memory. Returns its number,
+ * or NOT_MADE. */
 static int add_node(partition *p, mg_node node) {
     if (p->part->n == p->capacity) {
         const int wider = p->capacity ? 2 * p->capacity : 2 * p->global->n + 64;
@@ -64,7 +71,8 @@ static int add_node(partition *p, mg_node node) {
     return p->part->n++;
 }
 
-/* A node of an op over local nodes; attrs are copied. */
+/* Appends an op over local nodes, with the dtype and user's line of `model`; attrs are copied. An
+ * input that is NOT_MADE makes the result so. */
 static int add_op(partition *p, const mg_node *model, const char *op, mg_shape shape,
                   const void *attrs, int n_in, const int *in) {
     mg_node node = {.kind = MG_NODE_OP, .dtype = model->dtype, .shape = shape, .n_in = n_in};
@@ -82,6 +90,7 @@ static int add_op(partition *p, const mg_node *model, const char *op, mg_shape s
     return add_node(p, node);
 }
 
+/* `value` in every element. */
 static int add_literal(partition *p, const mg_node *model, mg_shape shape, double value) {
     mg_full_attrs attrs = {.value = value, .dtype = model->dtype};
     attrs.shape.n = shape.rank;
@@ -93,11 +102,13 @@ static int add_literal(partition *p, const mg_node *model, mg_shape shape, doubl
     return made;
 }
 
+/* An element-wise op of two values of one shape, or of a value and a scalar. */
 static int add_binary(partition *p, const char *op, int a, int b) {
     const mg_node *model = &p->part->nodes[a];
     return a < 0 || b < 0 ? NOT_MADE : add_op(p, model, op, model->shape, NULL, 2, (int[]){a, b});
 }
 
+/* a * factor. */
 static int add_scaled(partition *p, int a, double factor) {
     if (a < 0) return a;
     const mg_node model = p->part->nodes[a];
@@ -121,11 +132,13 @@ static int add_slice(partition *p, int from, int axis, int64_t first, int64_t co
     return add_op(p, &model, "slice", shape, &attrs, 1, &from);
 }
 
-static bool is_follower(const partition *p) {
+/* Whether another device has all the variables. */
+static bool is_not_central(const partition *p) {
     return p->central >= 0 && p->central != p->device;
 }
 
-/* The next collective; after the one before it. */
+/* Appends the next collective, chained behind the previous one. Anything but an all-reduce ends the
+ * open bucket. */
 static int add_collective(partition *p, const char *op, int from, mg_shape shape, int kind,
                           int axis) {
     if (from < 0) return from;
@@ -140,8 +153,8 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
     return p->last_collective;
 }
 
-/* The number of the bucket that node i's reduction goes into: the one before, or a new one where
- * that is full, is of another kind, or must be there before the terms are. */
+/* The number of the bucket that node i's all-reduce goes into: the open one, or a new one if that
+ * is full, is of another kind or dtype, or must be reduced before this one's terms can be made. */
 static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
     const int64_t bytes = mg_shape_count(&sum->shape) * (int64_t)mg_dtype_size(sum->dtype);
     const bool fits = p->bucket.tensors > 0 && p->bucket.tensors < MG_BUCKET_TENSORS &&
@@ -159,6 +172,7 @@ static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
     return p->after[i] = p->bucket.number;
 }
 
+/* The whole value of partial node i, on all devices. */
 static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kind) {
     const int made = add_collective(p, "all_reduce", from, shape, kind, 0);
     if (made < 0) return made;
@@ -167,19 +181,19 @@ static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kin
     return made;
 }
 
-/* Terms of node i, as its value: on all devices, or on the central device's if nobody else reads
- * it. */
+/* The whole value of partial node i: on all devices, or only on the central one if no other reads
+ * it. The others then get a scalar placeholder. */
 static int add_reduction(partition *p, int i, int from, int kind) {
     mg_shape shape = p->global->nodes[i].shape;
     if (p->central < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
-    if (is_follower(p)) shape = (mg_shape){.rank = 0};
+    if (is_not_central(p)) shape = (mg_shape){.rank = 0};
     return add_collective(p, "reduce", from, shape, kind, 0);
 }
 
-/* A variable's value from where it is kept. The central device reads its own. */
+/* The value of a variable that the central device has. That device reads its own. */
 static int add_broadcast(partition *p, const mg_node *n, int own) {
     const mg_shape scalar = {.rank = 0};
-    if (!is_follower(p)) {
+    if (!is_not_central(p)) {
         add_collective(p, "broadcast", own, scalar, 0, 0);
         return p->last_collective < 0 ? NOT_MADE : own;
     }
@@ -191,18 +205,20 @@ static int add_broadcast(partition *p, const mg_node *n, int own) {
 static int local_node(partition *p, int i, int sharding);
 static mg_shape local_shape(const partition *p, int i, int sharding);
 
+/* The number that changes nothing in a reduction: the term of a device without rows. */
 static double identity_of(int sharding, mg_dtype dtype) {
-    const bool whole = mg_dtype_is_float(dtype) ? false : true;
+    const bool integer = !mg_dtype_is_float(dtype);
     if (sharding == MG_PARTIAL_SUM) return 0;
     if (dtype == MG_BOOL || dtype == MG_U8)
         return sharding == MG_PARTIAL_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
-    if (!whole) return sharding == MG_PARTIAL_MAX ? -INFINITY : INFINITY;
+    if (!integer) return sharding == MG_PARTIAL_MAX ? -INFINITY : INFINITY;
     const double limit = dtype == MG_I32 ? 2147483647.0 : 9223372036854774784.0;
     return sharding == MG_PARTIAL_MAX ? -limit : limit;
 }
 
-/* The op with the device's own inputs. `sharding`: as its result lies. */
-static int copy_op(partition *p, int i, int sharding) {
+/* The op over the device's own inputs, its result in the given sharding. A shape attribute is
+ * always that of the output, so it follows the sharding. */
+static int copy_node(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
     const node_sharding *d = &p->shardings[i];
     mg_node copy = *n;
@@ -216,7 +232,7 @@ static int copy_op(partition *p, int i, int sharding) {
     }
     if (n->op) {
         memcpy(attrs, n->attrs, n->op->attrs_size);
-        for (int k = 0; k < n->op->n_attrs; k++) { /* a shape is always that of the output */
+        for (int k = 0; k < n->op->n_attrs; k++) {
             if (n->op->attrs[k].type != MG_ATTR_SHAPE) continue;
             mg_ints *shape = (mg_ints *)((char *)attrs + n->op->attrs[k].offset);
             for (int a = 0; a < shape->n; a++) shape->v[a] = copy.shape.dim[a];
@@ -228,8 +244,9 @@ static int copy_op(partition *p, int i, int sharding) {
     return add_node(p, copy);
 }
 
-/* The device's part of something made of nothing: the same numbers as in the whole. */
-static int part_of_source(partition *p, int i, int axis) {
+/* The device's shard of a literal, iota, random draw or broadcast: the same numbers as in the
+ * whole. Where that cannot be made directly, it is cut out of the whole. */
+static int shard_of_source(partition *p, int i, int axis) {
     const mg_node *n = &p->global->nodes[i];
     int64_t outer = 1, inner = 1;
     for (int k = 0; k < axis; k++) outer *= n->shape.dim[k];
@@ -241,7 +258,7 @@ static int part_of_source(partition *p, int i, int axis) {
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
         return add_slice(p, local_node(p, i, MG_REPLICATED), axis,
                          part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
-    const int made = copy_op(p, i, axis);
+    const int made = copy_node(p, i, axis);
     if (made < 0) return made;
     const int64_t first = part_first(p, n->shape.dim[axis]);
     if (mg_is_op(n, "random")) p->part->nodes[made].first = first * inner;
@@ -249,26 +266,27 @@ static int part_of_source(partition *p, int i, int axis) {
     return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
 }
 
+/* Whether node i is the mean and variance of a sharded batch, to be those of all rows. */
 static bool has_joint_moments(const partition *p, int i) {
     return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
            p->shardings[i].in[0] >= 0 && p->shardings[i].produced == MG_REPLICATED;
 }
 
-/* Mean and variance of the whole batch from those of the devices' rows: the means' mean first, then
- * the mean of variances about it, so that nothing cancels. */
-static int joint_moments(partition *p, int i) {
+/* Mean and variance of the whole batch from those of the devices' rows: first the mean of the
+ * means, then the mean of the variances about that, so that nothing cancels. */
+static int make_joint_moments(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const mg_shape row = MG_SHAPE(1, n->shape.dim[1]);
     const double share = (double)p->shards->count[p->device] / (double)p->shards->rows;
     int own = NOT_MADE, mean, variance;
-    if (is_empty(p)) {
+    if (has_no_rows(p)) {
         mean = add_literal(p, n, row, 0);
     } else {
-        own = copy_op(p, i, MG_REPLICATED);
+        own = copy_node(p, i, MG_REPLICATED);
         mean = add_scaled(p, add_slice(p, own, 0, 0, 1), share);
     }
     const int joint = add_all_reduce(p, i, mean, row, MG_REDUCE_SUM);
-    if (is_empty(p)) {
+    if (has_no_rows(p)) {
         variance = add_literal(p, n, row, 0);
     } else {
         const int off = add_binary(p, "sub", add_slice(p, own, 0, 0, 1), joint);
@@ -281,8 +299,8 @@ static int joint_moments(partition *p, int i) {
     return add_op(p, n, "concat", n->shape, &axis, 2, (int[]){joint, second});
 }
 
-/* The rows of an argument or constant: a part of its memory. */
-static int part_of_given(partition *p, int i) {
+/* The device's rows of an argument or constant: addressed inside its memory. */
+static int shard_of_given(partition *p, int i) {
     mg_node copy = p->global->nodes[i];
     copy.first = part_first(p, copy.shape.dim[0]);
     copy.shape = part_shape(p, copy.shape, 0);
@@ -290,37 +308,38 @@ static int part_of_given(partition *p, int i) {
     return add_node(p, copy);
 }
 
-static int part_of_shard(partition *p, int i) {
+/* What the device has of a `shard` op's input. */
+static int shard_of_shard_op(partition *p, int i) {
     const int from = p->global->nodes[i].in[0];
     const mg_node *x = &p->global->nodes[from];
     if (p->shardings[from].sharding == 0) return local_node(p, from, 0);
-    if (x->kind == MG_NODE_ARGUMENT) return part_of_given(p, from);
+    if (x->kind == MG_NODE_ARGUMENT) return shard_of_given(p, from);
     return local_node(p, from, 0);
 }
 
-/* The node as its op makes it: whole, a part, terms or the device's own. */
+/* The node as its op makes it: replicated, sharded, partial or per device. */
 static int make_as_produced(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].produced;
     if (n->kind == MG_NODE_VARIABLE && p->central >= 0 && p->replicated[i])
-        return add_broadcast(p, n, is_follower(p) ? NOT_MADE : copy_op(p, i, sharding));
+        return add_broadcast(p, n, is_not_central(p) ? NOT_MADE : copy_node(p, i, sharding));
     if (mg_is_op(n, "place")) return local_node(p, n->in[0], p->shardings[i].in[0]);
-    if (has_joint_moments(p, i)) return joint_moments(p, i);
-    if (is_empty(p)) { /* the identity of what will be reduced; zero rows */
+    if (has_joint_moments(p, i)) return make_joint_moments(p, i);
+    if (has_no_rows(p)) { /* the reduction's identity, or zero rows */
         if (mg_sharding_is_partial(sharding))
             return add_literal(p, n, n->shape, identity_of(sharding, n->dtype));
         if (sharding == MG_PER_DEVICE) return add_literal(p, n, n->shape, 0);
         if (sharding >= 0) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     }
-    if (mg_is_op(n, "shard") && sharding >= 0) return part_of_shard(p, i);
-    return copy_op(p, i, sharding);
+    if (mg_is_op(n, "shard") && sharding >= 0) return shard_of_shard_op(p, i);
+    return copy_node(p, i, sharding);
 }
 
-/* From the way it lies to all of it. */
+/* All of node i on this device. Values per device are averaged, weighted by rows. */
 static int make_replicated(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].sharding;
-    if (sharding == MG_ANY_SHARDING) return copy_op(p, i, MG_REPLICATED);
+    if (sharding == MG_ANY_SHARDING) return copy_node(p, i, MG_REPLICATED);
     int own = p->raw[i];
     if (sharding == MG_REPLICATED) return own;
     if (sharding >= 0) return add_collective(p, "all_gather", own, n->shape, 0, sharding);
@@ -328,25 +347,26 @@ static int make_replicated(partition *p, int i) {
     return add_reduction(p, i, own, MG_REDUCE_SUM); /* of MG_PER_DEVICE values */
 }
 
+/* The reduction that makes a partial value whole. */
 static int reduce_kind(int sharding) {
     return sharding == MG_PARTIAL_MAX   ? MG_REDUCE_MAX
            : sharding == MG_PARTIAL_MIN ? MG_REDUCE_MIN
                                         : MG_REDUCE_SUM;
 }
 
-static int make_sharded(partition *p, int i, int sharding) {
+/* Node i in a sharding other than the one it has: gathered, or cut out of the whole. */
+static int make_with_sharding(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
     const bool any = p->shardings[i].sharding == MG_ANY_SHARDING;
-    if (any && mg_is_op(n, "place"))
-        return local_node(p, n->in[0], sharding); /* it is there already */
+    if (any && mg_is_op(n, "place")) return local_node(p, n->in[0], sharding);
     if (sharding == MG_REPLICATED) return make_replicated(p, i);
-    if (is_empty(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
-    if (any) return part_of_source(p, i, sharding);
+    if (has_no_rows(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
+    if (any) return shard_of_source(p, i, sharding);
     return add_slice(p, local_node(p, i, MG_REPLICATED), sharding,
                      part_first(p, n->shape.dim[sharding]), part_count(p, n->shape.dim[sharding]));
 }
 
-/* A reader found none: sharding.c and the order of making do not go together. */
+/* A reader found no node: sharding.c and the order of making disagree. */
 static int fail_not_made(const partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     mg_fail(MG_INTERNAL,
@@ -356,7 +376,8 @@ static int fail_not_made(const partition *p, int i) {
     return NOT_MADE;
 }
 
-/* The local node of global node i as it lies in the given way; of another stage's, what it sent. */
+/* The local node of global node i in a sharding, made at first need. Of another stage's node, what
+ * that stage has sent. */
 static int local_node(partition *p, int i, int sharding) {
     const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][index_of_sharding(sharding)];
@@ -364,10 +385,11 @@ static int local_node(partition *p, int i, int sharding) {
     const bool raw = sharding == p->shardings[i].sharding && sharding != MG_REPLICATED;
     if (raw || sharding == MG_PER_DEVICE || mg_sharding_is_partial(sharding))
         return p->raw[i] < 0 ? fail_not_made(p, i) : p->raw[i];
-    if (*place < 0) *place = make_sharded(p, i, sharding);
+    if (*place < 0) *place = make_with_sharding(p, i, sharding);
     return *place;
 }
 
+/* The shape of global node i on this device. */
 static mg_shape local_shape(const partition *p, int i, int sharding) {
     return part_shape(p, p->global->nodes[i].shape, sharding);
 }
@@ -399,25 +421,27 @@ static mg_status make_transfers(partition *p, int i) {
 
 /* ---- all nodes ---- */
 
-typedef struct rank {
+/* For sorting the nodes by depth, and by number within a depth. */
+typedef struct ordered_node {
     int depth, node;
-} rank;
+} ordered_node;
 
-static int by_depth(const void *a, const void *b) {
-    const rank *x = a, *y = b;
+static int compare_depth(const void *a, const void *b) {
+    const ordered_node *x = a, *y = b;
     return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
                                 : (x->node > y->node) - (x->node < y->node);
 }
 
-/* Conversions that somebody wants stand right behind what they convert: the order of collectives is
- * then that of depth, on every device. */
+/* Makes node i, and right behind it what others want of it, so that collectives stand in order of
+ * depth on every device. A device other than the central one skips nodes that only commit needs. */
 static mg_status make_node(partition *p, int i, const bool *wanted) {
     const node_sharding *d = &p->shardings[i];
     const mg_node *n = &p->global->nodes[i];
     for (int k = 0; k < n->n_in; k++)
         if (p->after[i] < p->after[n->in[k]]) p->after[i] = p->after[n->in[k]];
     const bool reduces = mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED;
-    if (is_follower(p) && !p->replicated[i] && !reduces && !wanted[i] && !has_joint_moments(p, i))
+    if (is_not_central(p) && !p->replicated[i] && !reduces && !wanted[i] &&
+        !has_joint_moments(p, i))
         return MG_OK;
     if (p->stages[i] != p->stage && d->sharding != MG_ANY_SHARDING) return make_transfers(p, i);
     if (d->sharding != MG_ANY_SHARDING) {
@@ -429,8 +453,8 @@ static mg_status make_node(partition *p, int i, const bool *wanted) {
     return d->sharding == MG_ANY_SHARDING ? MG_OK : make_transfers(p, i);
 }
 
-/* What devices other than the central device compute or read: from their terms and parts backwards.
- */
+/* Marks what devices other than the central one compute or read: from their partial terms and
+ * shards backwards. */
 static void mark_replicated(partition *p, const bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
     for (int r = 0; r < g->n_roots; r++)
@@ -444,18 +468,18 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
     }
 }
 
-/* Root r of the device: nothing, where it is the central device's. */
+/* Root r of the device; a scalar placeholder where another device has it. */
 static int make_root(partition *p, int r, bool split) {
     const int node = p->global->roots[r].node;
     const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
-    if (elsewhere || (!split && is_follower(p)))
+    if (elsewhere || (!split && is_not_central(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
     return local_node(p, node, split ? 0 : MG_REPLICATED);
 }
 
-/* Every device must meet every collective, whether or not it reads the result. Each takes the one
- * before it as an input, so the last keeps all alive. */
-static mg_status keep_alive(partition *p) {
+/* Every device must meet every collective, whether or not it reads the result. Each takes the
+ * previous one as an input, so a root on the last keeps all alive. */
+static mg_status keep_collectives_alive(partition *p) {
     mg_ir *part = p->part;
     bool *live = mg_ir_alloc(part, (size_t)part->n + 1);
     if (!live) return MG_OOM;
@@ -467,29 +491,30 @@ static mg_status keep_alive(partition *p) {
     return MG_OK;
 }
 
-static mg_status make_all(partition *p, bool *split_roots, const bool *wanted) {
+/* All nodes in order of depth, then the roots. */
+static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
-    rank *order = mg_ir_alloc(p->part, (size_t)(g->n + 1) * sizeof *order);
+    ordered_node *order = mg_ir_alloc(p->part, (size_t)(g->n + 1) * sizeof *order);
     p->part->roots = mg_ir_alloc(p->part, (size_t)(g->n_roots + 2) * sizeof *p->part->roots);
     p->replicated = mg_ir_alloc(p->part, (size_t)g->n + 1);
-    if (!p->replicated) return MG_OOM;
-    if (!order || !p->part->roots) return MG_OOM;
+    if (!order || !p->part->roots || !p->replicated) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++)
         split_roots[r] = split_roots[r] && p->shardings[g->roots[r].node].sharding == 0;
     if (p->central >= 0) mark_replicated(p, split_roots, wanted);
-    for (int i = 0; i < g->n; i++) order[i] = (rank){p->shardings[i].depth, i};
-    qsort(order, (size_t)g->n, sizeof *order, by_depth);
+    for (int i = 0; i < g->n; i++) order[i] = (ordered_node){p->shardings[i].depth, i};
+    qsort(order, (size_t)g->n, sizeof *order, compare_depth);
     for (int i = 0; i < g->n; i++) MG_TRY(make_node(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return mg_error_code();
         const bool own = p->stages[g->roots[r].node] == p->stage;
-        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_follower(p) && own};
+        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_not_central(p) && own};
     }
     p->part->n_roots = g->n_roots;
-    return keep_alive(p);
+    return keep_collectives_alive(p);
 }
 
+/* Scratch arrays lie in the new IR's memory. */
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
                        bool *split_roots, int *collectives) {
     const mg_ir *global = spec->global;
@@ -501,7 +526,6 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
                    .device = device,
                    .central = spec->central,
                    .local_norm = spec->local_norm,
-
                    .part = part,
                    .last_collective = -1};
     const size_t n = (size_t)global->n + 1;
@@ -522,7 +546,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
     }
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
     mg_sharding_assign_stages(&p);
-    MG_TRY(make_all(&p, split_roots, wanted));
+    MG_TRY(make_all_nodes(&p, split_roots, wanted));
     *collectives = p.collectives;
     return MG_OK;
 }

@@ -5,8 +5,8 @@
  * answers, so the decision is repeated until nothing changes. */
 #include "graph/sharding.h"
 
-/* Made of nothing, or of one thing repeated: it can be made whole or by parts, with the same
- * numbers. */
+/* Made of nothing, or one thing repeated: a device can make the whole of it or any part, with the
+ * same numbers. */
 static bool is_source(const partition *p, const mg_node *n) {
     if (n->kind == MG_NODE_LITERAL || mg_is_op(n, "iota") || mg_is_op(n, "random"))
         return n->n_in == 0;
@@ -15,6 +15,8 @@ static bool is_source(const partition *p, const mg_node *n) {
     return sharding == MG_REPLICATED || sharding == MG_ANY_SHARDING;
 }
 
+/* Asks the op's split rule with the inputs' shardings. True: d->in and d->sharding hold the answer.
+ * False: there is no rule, or it cannot go on. */
 static bool ask_rule(const partition *p, const mg_node *n, const int *given, node_sharding *d) {
     const mg_shape **shapes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *shapes);
     mg_dtype *dtypes = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *dtypes);
@@ -38,6 +40,8 @@ static bool ask_rule(const partition *p, const mg_node *n, const int *given, nod
     return true;
 }
 
+/* An op over inputs of which one may be per device (MG_PER_DEVICE): the rule is asked as if such an
+ * input were replicated, and the result is per device too. */
 static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *d) {
     int *given = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *given);
     bool parts = false, local = false, terms = false;
@@ -49,7 +53,7 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
         terms |= mg_sharding_is_partial(sharding);
         local |= sharding == MG_PER_DEVICE;
     }
-    for (int k = 0; k < n->n_in && local; k++) /* what a device makes of its own is its own */
+    for (int k = 0; k < n->n_in && local; k++)
         if (given[k] == MG_PER_DEVICE || given[k] <= MG_PARTIAL_SUM)
             given[k] = given[k] == MG_ANY_SHARDING ? MG_ANY_SHARDING : MG_REPLICATED;
     d->sharding = MG_REPLICATED;
@@ -65,7 +69,7 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
     return MG_OK;
 }
 
-/* How the node comes to lie, left in d->sharding. */
+/* The sharding in which node i is produced, in d->sharding, and what its inputs must have. */
 static mg_status decide_node(partition *p, int i, node_sharding *d) {
     const mg_node *n = &p->global->nodes[i];
     d->sharding = is_source(p, n) ? MG_ANY_SHARDING : MG_REPLICATED;
@@ -76,7 +80,7 @@ static mg_status decide_node(partition *p, int i, node_sharding *d) {
         if (p->shardings[n->in[k]].depth >= d->depth) d->depth = p->shardings[n->in[k]].depth + 1;
     }
     if (n->n_in == 0 || !p->shards->rows || d->sharding == MG_ANY_SHARDING) return MG_OK;
-    if (mg_is_op(n, "place")) { /* as it lies */
+    if (mg_is_op(n, "place")) { /* as its input is sharded */
         d->sharding = d->in[0] = p->shardings[n->in[0]].sharding;
         return MG_OK;
     }
@@ -95,7 +99,7 @@ static mg_status decide_node(partition *p, int i, node_sharding *d) {
     return decide_op(p, n, d);
 }
 
-/* Which nodes must be had whole although they lie otherwise. */
+/* Marks the nodes that some reader or root needs replicated although their sharding is another. */
 static void mark_wanted(const partition *p, const bool *split_roots, bool *wanted) {
     const mg_ir *g = p->global;
     for (int i = 0; i < g->n; i++)
@@ -115,7 +119,8 @@ static void mark_wanted(const partition *p, const bool *split_roots, bool *wante
     }
 }
 
-/* Terms that one reader wants reduced are reduced for all: until nothing changes. */
+/* Partial terms that one reader wants whole are reduced for all readers; the next round asks the
+ * rules again. `reduced` only ever grows, so the rounds end. */
 mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted) {
     const int n = p->global->n;
     for (bool changed = true; changed;) {
@@ -138,13 +143,15 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
 
 /* ---- stages ---- */
 
+/* Devices that are no stage's first count as the first stage's. */
 int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
     for (int s = 0; s < spec->n_stages; s++)
         if (spec->stages[s] == d) return s;
     return 0;
 }
 
-/* What is made of nothing is made where it is read, with its inputs; all else has its stage. */
+/* Literals and draws are made where they are read, and so are their inputs; every other node
+ * belongs to the stage it was traced on. */
 void mg_sharding_assign_stages(partition *p) {
     const mg_ir *g = p->global;
     for (int i = 0; i < g->n; i++)
