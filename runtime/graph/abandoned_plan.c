@@ -49,7 +49,8 @@ static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
 /* Those that the parts read, and those that they assign. */
 static void keep_variables(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
-    for (int k = 0; k < p->n_parts && p->parts[k].held; k++) /* else it was being compiled */
+    for (int k = 0; k < p->n_parts && p->parts[k].held;
+         k++) /* `held` is NULL if it was being compiled */
         for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++) {
             const mg_external *e = &p->parts[k].lowered.externals[i];
             if (e->kind == MG_EXTERNAL_VARIABLE) keep_variable(a, e->variable);
@@ -68,6 +69,7 @@ static void take_arenas(mg_abandoned_plan *a) {
     }
 }
 
+/* p->abandoned was allocated with the plan: nothing here can fail. */
 void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args) {
     mg_abandoned_plan *a = p->abandoned;
     a->plan = p;
@@ -82,10 +84,12 @@ bool mg_abandoned_plan_is(const mg_plan *p) {
     return p->abandoned && p->abandoned->plan;
 }
 
+/* For tensors that only the maker of the plan knows. */
 void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t) {
     keep_tensor(p->abandoned, t);
 }
 
+/* Nobody can run the plan again; it is freed when its devices have come back. */
 bool mg_abandoned_plan_disown(mg_plan *p) {
     if (!mg_abandoned_plan_is(p)) return false;
     p->abandoned->disowned = true;

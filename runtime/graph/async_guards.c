@@ -76,6 +76,7 @@ static mg_status hold_value(mg_variable *v, mg_tensor *all, mg_tensor *value) {
     return MG_OK;
 }
 
+/* The flag becomes "it was true and all guards hold", so it stays false after a failure. */
 mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards, int n_guards,
                                       mg_variable *const *variables, int n, mg_tensor **verdict) {
     mg_scope *scope;
@@ -105,6 +106,7 @@ mg_status mg_async_guards_reset(mg_device *d) {
     return MG_OK;
 }
 
+/* `before` is the random state that the run began with. */
 mg_status mg_async_guards_start(mg_device *d, const mg_guard *guards, const void *verdict,
                                 mg_rng_state before, uint64_t n_draws) {
     struct mg_async_guards *g = d->guards;

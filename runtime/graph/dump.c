@@ -51,7 +51,7 @@ static const char *const elementwise_names[] = {
 
 /* Operands are inputs (in0), immediates (their numbers) and earlier results (r0). */
 static void print_expression(mg_string_buffer *t, const mg_fused *e) {
-    const int first_result = e->n_inputs + e->n_imms;
+    const int first_result = e->n_inputs + e->n_imms; /* operand number */
     for (int i = 0; i < e->n_instrs; i++) {
         const mg_instr *instr = &e->instr[i];
         mg_string_buffer_add(t, "%s%s:%s(", i ? "; " : "", elementwise_names[instr->op],
@@ -80,7 +80,7 @@ static void print_where(mg_string_buffer *t, const mg_lowered *l, int i, bool wh
 static void print_step(mg_string_buffer *t, const mg_lowered *l, int i, bool where) {
     const mg_step *s = &l->graph.steps[i];
     const char *phase = i < l->graph.n_compute ? "" : "commit ";
-    if (s->batch_count > 1) {
+    if (s->batch_count > 1) { /* the first of a batch; for the others it is 0 */
         mg_string_buffer_add(t, "%s%d %s", phase, s->batch_count,
                              s->fused ? "alike: " : "in a bucket");
         if (s->fused) print_expression(t, s->fused);

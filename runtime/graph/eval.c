@@ -25,6 +25,7 @@ static bool is_tracing(void) {
 
 /* ---- recordings ---- */
 
+/* Recordings nest. */
 void mg_recording_begin(void) {
     n_recordings++;
 }
@@ -70,6 +71,7 @@ static bool is_cheap_source(const mg_tensor *t) {
  * are the wanted ones. */
 static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, int *n,
                                   int n_wanted) {
+    /* references from inputs of lazy tensors of the walk, and whether a root already */
     int *inner = mg_alloc_zero((size_t)walk->n * sizeof *inner);
     bool *taken = mg_alloc_zero((size_t)walk->n);
     const mg_status status = inner && taken ? MG_OK : MG_OOM;
@@ -190,6 +192,7 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
               **roots = NULL;
     mg_toposort walk = {0};
     if (!wanted) return MG_OOM;
+    /* 1. the wanted tensors, 2. what they need from other devices, 3. what else is worth keeping */
     int n_wanted = list_roots(t, n, wanted);
     mg_status status = n_wanted ? copy_from_devices(&walk, wanted, &n_wanted) : MG_OK;
     if (n_wanted && status == MG_OK) {
@@ -216,6 +219,7 @@ mg_status mg_eval(mg_tensor *const *t, int n) {
     return MG_OK;
 }
 
+/* One call of eval_some evaluates those of one device; the others stay pending. */
 mg_status mg_eval_variables(void) {
     for (int i = 0; i < mg_variables_n_pending(); i++)
         if (mg_variables_pending(i)) return eval_some(NULL, 0);

@@ -195,12 +195,14 @@ static int add_literal(folder *f, double v) {
     return i;
 }
 
+/* x in another shape of as many elements. */
 static int add_reshape(folder *f, int x, mg_shape shape) {
     mg_ints_attrs attrs = {.list = {.n = shape.rank}};
     for (int i = 0; i < shape.rank; i++) attrs.list.v[i] = shape.dim[i];
     return add_op(f, "reshape", &attrs, shape, x, -1);
 }
 
+/* The sum over axes, which vanish. */
 static int add_sum(folder *f, int x, mg_ints axes, mg_shape shape) {
     const mg_reduce_attrs attrs = {.axes = axes};
     return add_op(f, "sum", &attrs, shape, x, -1);

@@ -209,6 +209,7 @@ static void count_literals(const fuser *f, const mg_group *g, int *n) {
     }
 }
 
+/* Whether the immediates of both groups fit into one expression. */
 static bool literals_fit(const fuser *f, int a, int b) {
     int n = 0;
     count_literals(f, f->groups->items[a], &n);

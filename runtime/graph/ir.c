@@ -15,7 +15,7 @@ enum { CHUNK_BYTES = 1 << 16, CHUNK_HEAD = 64 };
 
 /* Zeroed. What is left of the chunk before is given up when a block does not fit. */
 void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
-    bytes = (bytes + 15) & ~(size_t)15;
+    bytes = (bytes + 15) & ~(size_t)15; /* keeps the next block aligned */
     if (!ir->chunks || ir->chunks->size - ir->chunks->used < bytes) {
         const size_t size = CHUNK_HEAD + (bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES);
         struct mg_chunk *chunk = mg_alloc_zero(size);
@@ -28,6 +28,7 @@ void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
     return block;
 }
 
+/* All at once; the IR is empty afterwards. */
 void mg_ir_free(mg_ir *ir) {
     while (ir->chunks) {
         struct mg_chunk *next = ir->chunks->next;
@@ -54,6 +55,7 @@ static mg_status check_placeholder(const mg_tensor *t, uint16_t trace) {
 static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     void *attrs = mg_ir_alloc(ir, t->op->attrs_size);
     if (!attrs) return MG_OOM;
+    /* Passes may change a node's attributes; the tensor's stay. */
     if (t->op->attrs_size) memcpy(attrs, t->attrs, t->op->attrs_size);
     node->op = t->op;
     node->attrs = attrs;
@@ -61,7 +63,7 @@ static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     for (int i = 0; i < t->n_inputs; i++) node->in[i] = t->inputs[i]->position;
     node->draw = t->draw;
     node->seed = t->seed;
-    node->draw_relative = t->trace != 0;
+    node->draw_relative = t->trace != 0; /* draws of a trace count from the run's base */
     if (t->op == mg_op_find("full")) {
         node->kind = MG_NODE_LITERAL;
         node->literal = mg_dtype_round(node->dtype, ((const mg_full_attrs *)attrs)->value);
@@ -78,6 +80,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
     node->tensor = t;
     node->forward = node->group = -1;
     node->where = t->where;
+    /* A lazy tensor is an op; all others are given to the plan. */
     if (descend(t, NULL)) return op_node(ir, node, t);
     if (t->kind == MG_ARGUMENT) {
         node->kind = MG_NODE_ARGUMENT;
@@ -89,7 +92,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
 
 /* Nodes, roots, and one array that holds the input lists of all nodes. */
 static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
-    size_t n_edges = 0;
+    size_t n_edges = 0; /* inputs of all nodes together */
     for (int i = 0; i < walk->n; i++) n_edges += (size_t)walk->items[i]->n_inputs;
     ir->nodes = mg_ir_alloc(ir, (size_t)walk->n * sizeof *ir->nodes);
     ir->roots = mg_ir_alloc(ir, (size_t)n_roots * sizeof *ir->roots);
@@ -108,6 +111,7 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
     *ir = (mg_ir){0};
     mg_status status = mg_toposort_collect(&walk, roots, n_roots, descend, NULL);
     if (status == MG_OK) status = allocate(ir, &walk, n_roots);
+    /* Inputs come before users, so their nodes are there already. */
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
         status = make_node(ir, &ir->nodes[i], walk.items[i], trace);
         ir->n = i + 1;
@@ -127,7 +131,7 @@ void mg_ir_count_uses(mg_ir *ir) {
     }
     for (int i = ir->n - 1; i >= 0; i--) {
         mg_node *node = &ir->nodes[i];
-        if (!node->uses || node->forward >= 0) continue;
+        if (!node->uses || node->forward >= 0) continue; /* dead: its inputs are not used */
         for (int k = 0; k < node->n_in; k++) {
             node->in[k] = mg_ir_resolve(ir, node->in[k]);
             ir->nodes[node->in[k]].uses++;

@@ -32,7 +32,7 @@ static int add_value(lowering *l, int node) {
 /* An external value for the node, unless it has one: two roots may be the same node. */
 static void add_external(lowering *l, int node, mg_external_kind kind) {
     const mg_node *n = &l->ir->nodes[node];
-    if (l->value[node] >= 0) return;
+    if (l->value[node] >= 0) return; /* numbered already */
     const int v = add_value(l, node);
     l->out->graph.n_external = v + 1;
     l->out->externals[v] = (mg_external){.kind = kind,
@@ -91,6 +91,7 @@ static int value_of(lowering *l, int node) {
 static mg_status add_step(lowering *l, int at) {
     const int unit = l->order->units[at];
     const mg_group *g = group_of(l, unit);
+    /* the node that tells the user's line: the step's own, or a group's last member */
     const mg_node *n = &l->ir->nodes[g ? g->members[g->n_members - 1] : unit];
     const int n_in = g ? g->expr.n_inputs : n->n_in, n_out = g ? g->expr.n_outputs : 1;
     int *in = mg_ir_alloc(l->ir, (size_t)n_in * sizeof *in);
@@ -131,6 +132,7 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
         !out->root_external || !out->where)
         return MG_OOM;
     for (size_t i = 0; i < n; i++) l.value[i] = -1;
+    /* External values have the first numbers; the steps number the temporaries as they go. */
     add_given(&l);
     MG_TRY(add_roots(&l));
     for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, i));
@@ -155,6 +157,7 @@ int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l) {
     for (int i = 0; i < w->n_steps; i++) {
         const mg_step *s = &w->steps[i];
         if (s->op && strcmp(s->op->name, "reshape") == 0) origin[s->out[0]] = origin[s->in[0]];
+        /* Only commit steps count: the compute phase is over before any update. */
         for (int k = 0; k < s->n_in && i >= w->n_compute; k++) {
             int *reader = &readers[origin[s->in[k]]];
             *reader = *reader == MG_NO_READER || *reader == i ? i : MG_SEVERAL_READERS;

@@ -212,6 +212,7 @@ static double identity_of(int sharding, mg_dtype dtype) {
     if (dtype == MG_BOOL || dtype == MG_U8)
         return sharding == MG_PARTIAL_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
     if (!integer) return sharding == MG_PARTIAL_MAX ? -INFINITY : INFINITY;
+    /* the largest doubles that fit the integer type */
     const double limit = dtype == MG_I32 ? 2147483647.0 : 9223372036854774784.0;
     return sharding == MG_PARTIAL_MAX ? -limit : limit;
 }
@@ -237,6 +238,7 @@ static int copy_node(partition *p, int i, int sharding) {
             mg_ints *shape = (mg_ints *)((char *)attrs + n->op->attrs[k].offset);
             for (int a = 0; a < shape->n; a++) shape->v[a] = copy.shape.dim[a];
         }
+        /* A slice that keeps a sharded axis whole ends where the shard does. */
         if (mg_is_op(n, "slice") && sharding >= 0)
             ((mg_slice_attrs *)attrs)->stop.v[sharding] = copy.shape.dim[sharding];
         copy.attrs = attrs;
@@ -248,13 +250,16 @@ static int copy_node(partition *p, int i, int sharding) {
  * whole. Where that cannot be made directly, it is cut out of the whole. */
 static int shard_of_source(partition *p, int i, int axis) {
     const mg_node *n = &p->global->nodes[i];
-    int64_t outer = 1, inner = 1;
+    int64_t outer = 1, inner = 1; /* entries before and behind the axis */
     for (int k = 0; k < axis; k++) outer *= n->shape.dim[k];
     for (int k = axis + 1; k < n->shape.rank; k++) inner *= n->shape.dim[k];
+    /* A broadcast repeats its input along the axis, or has the axis from it (number `own` there).
+     */
     const int own = mg_is_op(n, "broadcast_to")
                         ? axis - (n->shape.rank - p->global->nodes[n->in[0]].shape.rank)
                         : -1;
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
+    /* A draw numbers its elements in order, so a shard of it must be contiguous. */
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
         return add_slice(p, local_node(p, i, MG_REPLICATED), axis,
                          part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
@@ -277,6 +282,7 @@ static bool has_joint_moments(const partition *p, int i) {
 static int make_joint_moments(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const mg_shape row = MG_SHAPE(1, n->shape.dim[1]);
+    /* A device's weight in the mean is its share of the rows. */
     const double share = (double)p->shards->count[p->device] / (double)p->shards->rows;
     int own = NOT_MADE, mean, variance;
     if (has_no_rows(p)) {
@@ -289,6 +295,7 @@ static int make_joint_moments(partition *p, int i) {
     if (has_no_rows(p)) {
         variance = add_literal(p, n, row, 0);
     } else {
+        /* about the joint mean: own variance + (own mean - joint mean)^2 */
         const int off = add_binary(p, "sub", add_slice(p, own, 0, 0, 1), joint);
         const int about =
             add_binary(p, "add", add_slice(p, own, 0, 1, 1), add_binary(p, "mul", off, off));
@@ -343,8 +350,9 @@ static int make_replicated(partition *p, int i) {
     int own = p->raw[i];
     if (sharding == MG_REPLICATED) return own;
     if (sharding >= 0) return add_collective(p, "all_gather", own, n->shape, 0, sharding);
+    /* what is left are values per device */
     own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
-    return add_reduction(p, i, own, MG_REDUCE_SUM); /* of MG_PER_DEVICE values */
+    return add_reduction(p, i, own, MG_REDUCE_SUM);
 }
 
 /* The reduction that makes a partial value whole. */
@@ -401,7 +409,8 @@ static mg_status make_transfers(partition *p, int i) {
     for (int slot = 0; slot < N_SHARDINGS; slot++)
         for (int s = 0; s < p->spec->n_stages; s++) {
             if (!(p->sent[i][slot] >> s & 1)) continue;
-            const bool sends = p->stages[i] == p->stage;
+            const bool sends =
+                p->stages[i] == p->stage; /* else it receives, or has no part in it */
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
             const int from =
@@ -426,6 +435,7 @@ typedef struct ordered_node {
     int depth, node;
 } ordered_node;
 
+/* For qsort: a strict order, so every device sorts alike. */
 static int compare_depth(const void *a, const void *b) {
     const ordered_node *x = a, *y = b;
     return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
@@ -437,8 +447,10 @@ static int compare_depth(const void *a, const void *b) {
 static mg_status make_node(partition *p, int i, const bool *wanted) {
     const node_sharding *d = &p->shardings[i];
     const mg_node *n = &p->global->nodes[i];
+    /* A node needs the buckets that its inputs need. */
     for (int k = 0; k < n->n_in; k++)
         if (p->after[i] < p->after[n->in[k]]) p->after[i] = p->after[n->in[k]];
+    /* Its partial terms are reduced right here. */
     const bool reduces = mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED;
     if (is_not_central(p) && !p->replicated[i] && !reduces && !wanted[i] &&
         !has_joint_moments(p, i))
@@ -508,6 +520,7 @@ static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wan
         const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return mg_error_code();
         const bool own = p->stages[g->roots[r].node] == p->stage;
+        /* Elsewhere the placeholder is no new value of a variable. */
         p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_not_central(p) && own};
     }
     p->part->n_roots = g->n_roots;
@@ -540,7 +553,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
     if (!p.shardings || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent ||
         !p.after)
         return MG_OOM;
-    for (int i = 0; i < global->n; i++) {
+    for (int i = 0; i < global->n; i++) { /* the arrays begin as zeros, which is a node */
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_SHARDINGS; w++) p.made[i][w] = NOT_MADE;
     }

@@ -109,6 +109,7 @@ static mg_status raise_first_failure(const mg_plan *p) {
     if (found < 0) return MG_OK;
     const mg_status status = p->statuses[found];
     const char *message = p->messages[found] ? p->messages[found] : "out of memory";
+    /* The user interrupted all devices, not this one. */
     if (status == MG_INTERRUPTED) return mg_fail(status, "%s", message);
     return mg_fail(status, "%s: %s", p->parts[found].device->name, message);
 }
@@ -126,6 +127,7 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     mg_status status =
         mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
     if (status == MG_OK) status = raise_first_failure(p);
+    /* Whatever a lost device's thread may still touch must stay. */
     for (int i = 0; i < p->n_parts; i++)
         if (mg_device_is_lost(devices[i]) && !mg_abandoned_plan_is(p))
             mg_abandoned_plan_add(p, p->args);
@@ -135,7 +137,7 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
 
 /* The global IR of the step. Roots are numbered as mg_part_external says. */
 static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
-    const int n_guards = spec->verdict ? 1 : spec->n_guards;
+    const int n_guards = spec->verdict ? 1 : spec->n_guards; /* roots, not guards */
     const int n = spec->n_outputs + spec->n_assigns + n_guards;
     mg_tensor **roots = mg_alloc((size_t)(n + 1) * sizeof *roots);
     if (!roots) return MG_OOM;
@@ -146,6 +148,7 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
         roots[k++] = spec->verdict ? spec->verdict : spec->guards[i].ok;
     mg_status status = mg_ir_collect(ir, roots, n, spec->trace);
     mg_free(roots);
+    /* New values may be computed in the commit phase; outputs and guards may not. */
     for (int i = 0; i < spec->n_assigns && status == MG_OK; i++)
         ir->roots[spec->n_outputs + i].commit = true;
     return status;
@@ -204,7 +207,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
  * has in later plans. */
 static void divide_cores(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) {
-        int alike = 0;
+        int alike = 0; /* parts on devices of this kind, itself among them */
         for (int k = 0; k < p->n_parts; k++)
             alike += p->parts[k].device->api == p->parts[i].device->api;
         const int cores = mg_core_count();
@@ -239,6 +242,7 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
     }
     for (int i = 0; i < global->n && spec->trace; i++) {
         const mg_tensor *t = global->nodes[i].tensor;
+        /* These are copied to wherever they are read. */
         if (t->any_device || global->nodes[i].kind == MG_NODE_VALUE) continue;
         bool known = false;
         for (int s = 0; s < p->n_stages; s++) known |= p->stages[s] == t->device;
@@ -259,12 +263,14 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
         return mg_fail(MG_UNSUPPORTED,
                        "strategy \"central\" cannot be combined with layers that name a "
                        "device: choose one");
+    /* A central device outside the given ones has a part too, without rows. */
     const size_t n = (size_t)(given + (p->central == spec->n_devices && spec->n_devices > 0));
     p->n_outputs = spec->n_outputs;
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
     p->verdict = spec->verdict != NULL;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
+    /* Guards without a verdict must be read before the commit phase may start. */
     p->at_once = n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards);
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
@@ -282,6 +288,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
                              : i < spec->n_devices ? spec->devices[i]
                                                    : spec->central;
     for (int i = 0; i < spec->n_outputs; i++) p->output_shapes[i] = spec->outputs[i]->shape;
+    /* Counts follow the entries, so that a plan that fails half-way is freed correctly. */
     for (int i = 0; i < spec->n_assigns; i++) {
         p->variables[i] = mg_variable_retain(spec->targets[i]);
         p->n_assigns = i + 1;
@@ -416,6 +423,7 @@ void mg_plan_clear_run(mg_plan *p) {
     if (p->world) p->world->api->reset(p->world);
 }
 
+/* Their threads are back, so nothing touches them any more. */
 void mg_plan_reclaim_abandoned(void) {
     bool disowned;
     for (mg_plan *p; (p = mg_abandoned_plan_returned(&disowned));) {
@@ -424,6 +432,7 @@ void mg_plan_reclaim_abandoned(void) {
     }
 }
 
+/* An abandoned plan is only marked: reclaiming frees it later. */
 void mg_plan_free(mg_plan *p) {
     mg_plan_reclaim_abandoned();
     if (p && !mg_abandoned_plan_disown(p)) free_plan(p);
@@ -442,6 +451,7 @@ static void log_plan(const mg_plan *p) {
     }
 }
 
+/* Every new or freed plan is an occasion to reclaim abandoned ones. */
 mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     mg_plan_reclaim_abandoned();
     mg_plan *p = mg_alloc_zero(sizeof *p);

@@ -5,6 +5,7 @@
 #include "graph/plan.h"
 #include <string.h>
 
+/* One part per device. */
 int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;
 }
@@ -32,7 +33,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         if (kind == MG_EXTERNAL_ARGUMENT || kind == MG_EXTERNAL_VALUE) r.argument_bytes += bytes;
         if (kind == MG_EXTERNAL_RESULT) r.result_bytes += bytes;
     }
-    for (int s = 0; s < graph->n_steps; s++) {
+    for (int s = 0; s < graph->n_steps; s++) { /* collectives, by their first input */
         if (!graph->steps[s].op || !graph->steps[s].op->collective) continue;
         r.collectives++;
         r.collective_bytes += (int64_t)mg_value_bytes(&graph->values[graph->steps[s].in[0]]);
@@ -46,6 +47,7 @@ static const mg_lowered *dumped(const mg_plan *p) {
     return &p->parts[p->central >= 0 ? p->central : 0].lowered;
 }
 
+/* On several devices: of the part that stands for the plan. */
 char *mg_plan_dump(const mg_plan *p, bool where) {
     return mg_lowered_dump(dumped(p), where);
 }
@@ -71,6 +73,7 @@ static mg_status compare_externals(const mg_external *a, const mg_external *b, b
     return *same ? compare_values(a->tensor, b->tensor, same) : MG_OK;
 }
 
+/* Equal dumps have the same externals in the same order. */
 mg_status mg_plan_compare_given(const mg_plan *p, const mg_plan *other, const mg_shape **differs) {
     const mg_lowered *a = dumped(p), *b = dumped(other);
     *differs = NULL;

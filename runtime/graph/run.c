@@ -51,6 +51,11 @@ mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
 
 /* ---- what a part is given ---- */
 
+/* Bytes of an external value, in any layout. */
+static size_t external_bytes(const mg_external *e) {
+    return (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
+}
+
 /* Whether d can use memory of `owner` where it lies. */
 static bool can_address(const mg_device *d, const mg_device *owner) {
     return d == owner || (d->api->host_memory && owner->api->host_memory);
@@ -77,14 +82,15 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
         t = p->inputs_anywhere ? mg_variable_on(e->variable, part->device) : e->variable->value;
         if (!t) return mg_error_code();
     }
-    const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
-    size_t offset = 0;
+    const size_t bytes = external_bytes(e);
+    size_t offset = 0; /* of the part's rows inside the whole tensor */
     if (e->part && e->shape.dim[0] > 0)
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
     if ((p->inputs_anywhere && !can_address(part->device, t->device)) ||
         (offset % ALIGNED && !part->device->api->host_memory))
         return copy_rows_to_part(part, i, t, offset, bytes);
     part->address[i] = (char *)t->buffer->data + offset;
+    /* Between mg_plan_begin and mg_plan_end the caller may drop it. */
     if (p->begun) part->bound[i] = mg_tensor_retain(t);
     return MG_OK;
 }
@@ -109,7 +115,7 @@ static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
 /* A buffer of this run for an external value that it makes. */
 static mg_status new_external_buffer(mg_part *part, int external) {
     const mg_external *e = &part->lowered.externals[external];
-    const size_t bytes = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
+    const size_t bytes = external_bytes(e);
     part->buffer[external] = mg_buffer_new(part->device, bytes);
     if (!part->buffer[external]) return MG_OOM;
     part->address[external] = part->buffer[external]->data;
@@ -138,7 +144,7 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
                   .world = p->world,
                   .world_rank = i,
                   .threads = part->threads};
-    const double start = p->comms ? mg_seconds() : 0;
+    const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
     const mg_status status = part->device->api->run(part->program, &run);
     if (p->comms) part->seconds += mg_seconds() - start;
     if (status != MG_OK) abort_all(p);
@@ -196,6 +202,13 @@ static int first_of_stage(const mg_plan *p, int part) {
     return part / p->shards.n * p->shards.n;
 }
 
+/* Where the rows of device k of the stage begin in the buffer of a sharded output. The sharded axis
+ * may be longer than the batch: then each row of the batch stands for `unit` entries of it. */
+static char *rows_of_device(const mg_plan *p, int output, int k, size_t entry_bytes) {
+    const int64_t unit = p->output_shapes[output].dim[0] / p->shards.rows;
+    return (char *)p->whole[output]->data + (size_t)(p->shards.first[k] * unit) * entry_bytes;
+}
+
 /* A sharded output gets one buffer on the first device of its stage. A device that can address it
  * writes its rows there itself. */
 static mg_status allocate_sharded_outputs(mg_plan *p) {
@@ -207,16 +220,14 @@ static mg_status allocate_sharded_outputs(mg_plan *p) {
             p->parts[lead].lowered.externals[mg_part_external(&p->parts[lead], i)].dtype;
         const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
         const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
-        const int64_t unit = shape->dim[0] / p->shards.rows;
         p->whole[i] = mg_buffer_new(p->parts[lead].device, bytes);
         if (!p->whole[i]) return MG_OOM;
         for (int k = 0; k < p->shards.n; k++) {
             mg_part *part = &p->parts[first_of_stage(p, lead) + k];
             const int e = mg_part_external(part, i);
-            char *home = (char *)p->whole[i]->data + (size_t)(p->shards.first[k] * unit) * row;
             if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
                 can_address(part->device, p->parts[lead].device))
-                part->address[e] = home;
+                part->address[e] = rows_of_device(p, i, k, row);
         }
     }
     return MG_OK;
@@ -224,18 +235,15 @@ static mg_status allocate_sharded_outputs(mg_plan *p) {
 
 /* Copies the rows that do not lie in their place yet. */
 static mg_status gather_output(mg_plan *p, int output) {
-    const mg_shape *shape = &p->output_shapes[output];
-    const int64_t unit = shape->dim[0] / p->shards.rows;
     const int lead = p->root_part[output];
     mg_device *to = p->parts[lead].device;
     for (int k = 0; k < p->shards.n; k++) {
         const mg_part *part = &p->parts[first_of_stage(p, lead) + k];
         const int e = mg_part_external(part, output);
         const mg_shape *own = &part->lowered.externals[e].shape;
-        const size_t bytes =
-            (size_t)mg_shape_count(own) * mg_dtype_size(part->lowered.externals[e].dtype);
+        const size_t bytes = external_bytes(&part->lowered.externals[e]);
         const size_t row = own->dim[0] ? bytes / (size_t)own->dim[0] : 0;
-        char *home = (char *)p->whole[output]->data + (size_t)(p->shards.first[k] * unit) * row;
+        char *home = rows_of_device(p, output, k, row);
         if (!bytes || part->address[e] == (void *)home) continue;
         MG_TRY(mg_device_copy(to, home, part->device, part->address[e], bytes));
     }
@@ -304,14 +312,14 @@ static bool is_sole_holder(const mg_tensor *value) {
  * share its value, and then it is not updated in place. */
 static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
     mg_part *part = &p->parts[k];
-    for (int i = 0; i < p->n_assigns; i++) {
+    for (int i = 0; i < p->n_assigns; i++) { /* values that no commit step makes */
         if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
         part->fresh[i] = value_of_external(part, external, args);
         if (!part->fresh[i]) return MG_OOM;
     }
-    for (int i = 0; i < p->n_assigns; i++) {
+    for (int i = 0; i < p->n_assigns; i++) { /* values of commit steps: in place if possible */
         if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
@@ -341,6 +349,7 @@ static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
 static void bind_values(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
+        /* The value must lie on a device of the plan before the copies elsewhere go. */
         if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
             mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
@@ -353,7 +362,7 @@ static void bind_values(mg_plan *p) {
                 mg_variable_remove_from(v, part->device);
                 continue;
             }
-            if (!part->fresh[i]) continue;
+            if (!part->fresh[i]) continue; /* it was updated in place */
             mg_variable_replace_on(v, part->device, part->fresh[i]);
             part->fresh[i] = NULL;
         }
@@ -365,7 +374,7 @@ static mg_status run_commit(mg_plan *p) {
     const mg_status status = mg_plan_each(p, commit_part);
     if (p->n_parts == 1 && status != MG_OK) return status;
     bind_values(p);
-    if (p->n_draws && !p->begun) mg_rng_take(p->n_draws);
+    if (p->n_draws && !p->begun) mg_rng_take(p->n_draws); /* else mg_plan_start has taken them */
     return status;
 }
 
@@ -401,7 +410,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts && p->n_parts > 1; k++)
         MG_TRY(mg_device_check(p->parts[k].device));
-    p->rng = mg_rng_get();
+    p->rng = mg_rng_get(); /* moved on only after the run has succeeded */
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     MG_TRY(bind_inputs(p, args));
     if (p->at_once) return run_at_once(p, args, results);
@@ -417,7 +426,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
 /* Results of a failed run are released, so the caller has all or none. */
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
-    p->args = args;
+    p->args = args; /* for mg_plan_each, if the plan must be abandoned */
     mg_status status = run_phases(p, args, results);
     p->args = NULL;
     if (status != MG_OK)
@@ -425,7 +434,7 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
             mg_tensor_release(results[i]);
             results[i] = NULL;
         }
-    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
+    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p); /* else a lost thread may still use it */
     return status;
 }
 

@@ -53,10 +53,12 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
         terms |= mg_sharding_is_partial(sharding);
         local |= sharding == MG_PER_DEVICE;
     }
+    /* What a device makes of its own values is its own: its partial sums count as whole there. */
     for (int k = 0; k < n->n_in && local; k++)
         if (given[k] == MG_PER_DEVICE || given[k] <= MG_PARTIAL_SUM)
             given[k] = given[k] == MG_ANY_SHARDING ? MG_ANY_SHARDING : MG_REPLICATED;
     d->sharding = MG_REPLICATED;
+    /* With only replicated inputs there is nothing to ask. */
     const bool ruled = (parts || (terms && !local)) && ask_rule(p, n, given, d);
     if (!ruled)
         for (int k = 0; k < n->n_in; k++) d->in[k] = MG_REPLICATED;
@@ -73,6 +75,7 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
 static mg_status decide_node(partition *p, int i, node_sharding *d) {
     const mg_node *n = &p->global->nodes[i];
     d->sharding = is_source(p, n) ? MG_ANY_SHARDING : MG_REPLICATED;
+    /* Kept from round to round. */
     if (!d->in) d->in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *d->in);
     if (!d->in) return MG_OOM;
     for (int k = 0; k < n->n_in; k++) {
@@ -89,7 +92,8 @@ static mg_status decide_node(partition *p, int i, node_sharding *d) {
         d->sharding = 0;
         return MG_OK;
     }
-    if (mg_is_op(n, "moments")) {
+    if (mg_is_op(n,
+                 "moments")) { /* partition.c joins the devices' moments, unless they stay apart */
         const int by = p->shardings[n->in[0]].sharding;
         if (by < 0 || by == n->shape.rank) return decide_op(p, n, d);
         d->in[0] = by;
@@ -130,7 +134,7 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
             MG_TRY(decide_node(p, i, d));
             d->produced = d->sharding;
             if (mg_sharding_is_partial(d->sharding) && p->reduced[i]) d->sharding = MG_REPLICATED;
-            wanted[i] = false;
+            wanted[i] = false; /* marked anew in each round */
         }
         mark_wanted(p, split_roots, wanted);
         for (int i = 0; i < n; i++) {

@@ -16,6 +16,7 @@ typedef struct frame {
     int next_input; /* the input to look at next; n_inputs when done */
 } frame;
 
+/* Grows by mg_reserve. */
 typedef struct frame_stack {
     frame *items;
     int n, capacity;
@@ -47,7 +48,7 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
         roots[r]->visit = w->number;
         status = push(&stack, roots[r], descend(roots[r], context));
         while (stack.n && status == MG_OK) {
-            frame *top = &stack.items[stack.n - 1];
+            frame *top = &stack.items[stack.n - 1]; /* valid until the next push */
             if (top->next_input == top->tensor->n_inputs) {
                 status = append(w, top->tensor);
                 stack.n--;
@@ -63,6 +64,7 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
     return status;
 }
 
+/* The tensors themselves are the roots'. */
 void mg_toposort_free(mg_toposort *w) {
     mg_free(w->items);
     *w = (mg_toposort){0};

@@ -33,6 +33,7 @@ static _Thread_local mg_trace *current;
  */
 static _Thread_local uint16_t serial;
 
+/* NULL if none is open on this thread. */
 mg_trace *mg_trace_current(void) {
     return current;
 }
@@ -49,12 +50,13 @@ mg_trace *mg_trace_begin(mg_device *device) {
     mg_trace *t = mg_alloc_zero(sizeof *t);
     if (!t) return NULL;
     t->device = device;
-    if (++serial == 0) serial = 1;
+    if (++serial == 0) serial = 1; /* 0 means "outside a trace" */
     mg_context_get()->trace = serial;
     mg_context_get()->n_draws = 0;
     return current = t;
 }
 
+/* Lists are copied: the caller may free them. */
 mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
                                const double *weights, bool local_norm, mg_device *central) {
     if (n > MG_MAX_DEVICES)
@@ -90,6 +92,7 @@ static mg_device *stage_device(const mg_trace *t, const mg_device *d) {
     return t->device;
 }
 
+/* All devices of a stage are one in the trace; plan.c deals its work out to them. */
 mg_device *mg_trace_device(mg_device *d) {
     return current && current->n_devices ? stage_device(current, d) : d;
 }
@@ -97,7 +100,7 @@ mg_device *mg_trace_device(mg_device *d) {
 /* `entry` stays the placeholder of the value at entry; `traced` follows the assignments. */
 mg_status mg_trace_enter_variable(mg_variable *v) {
     mg_trace *t = current;
-    if (v->trace == serial && v->entry) return MG_OK;
+    if (v->trace == serial && v->entry) return MG_OK; /* it has one */
     MG_TRY(mg_reserve((void **)&t->variables, t->n_variables, &t->variables_capacity,
                       sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
@@ -129,6 +132,7 @@ static mg_tensor *fit_value(const mg_variable *v, mg_tensor *value) {
     return mg_apply(mg_op_find("cast"), &value, 1, &dtype);
 }
 
+/* Inside a trace only `traced` changes, which close_trace puts back. */
 mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
     mg_tensor *fitted = fit_value(v, value);
     if (!fitted) return mg_error_code();
@@ -216,7 +220,7 @@ static mg_status eval_constants(mg_tensor *const *roots, int n) {
     int n_early = 0;
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
         mg_tensor *t = walk.items[i];
-        if (!t->trace && !t->buffer) walk.items[n_early++] = t;
+        if (!t->trace && !t->buffer) walk.items[n_early++] = t; /* made before, and still lazy */
     }
     if (n_early && status == MG_OK) status = mg_eval(walk.items, n_early);
     mg_toposort_free(&walk);
@@ -248,16 +252,17 @@ static mg_status use_async_guards(mg_trace *t, mg_tensor **verdict) {
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_tensor *verdict;
     if (use_async_guards(t, &verdict) != MG_OK) return NULL;
+    /* use_async_guards may have entered one more variable, the flag. */
     const int n_all = n_outputs + t->n_variables + t->n_guards + 2;
     mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
     mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);
     mg_plan *plan = NULL;
     int n = 0, n_assigns = 0;
-    if (roots && targets) {
+    if (roots && targets) { /* roots: outputs, then new values, then guards and verdict */
         for (int i = 0; i < n_outputs; i++) roots[n++] = outputs[i];
         for (int i = 0; i < t->n_variables; i++) {
             mg_variable *v = t->variables[i];
-            if (v->traced == v->entry) continue;
+            if (v->traced == v->entry) continue; /* read, but never assigned */
             targets[n_assigns++] = v;
             roots[n++] = v->traced;
         }
@@ -289,6 +294,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
     return plan;
 }
 
+/* The trace closes whether or not a plan could be made. */
 mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_plan *plan = make_plan(t, outputs, n_outputs);
     close_trace(t);

@@ -1,19 +1,26 @@
-/* Scopes and the short builder functions: see build.h. */
+/* Scopes and the short builder functions: see build.h.
+ *
+ * A builder that gets NULL returns NULL, so a failure passes through a whole formula without a
+ * check. */
 #include "ops/build.h"
 #include "core/alloc.h"
 #include "ops/attrs.h"
 #include <stdarg.h>
 #include <string.h>
 
+/* Owns the tensors that its builders have made. */
 struct mg_scope {
     struct mg_scope *outer;
     mg_tensor **kept;
     int n, capacity;
 };
 
+/* The innermost open scope of this thread. */
 static _Thread_local mg_scope *current;
+/* Only its address is used. */
 static mg_tensor no_gradient;
 
+/* Becomes the current scope. */
 mg_status mg_scope_open(mg_scope **scope) {
     mg_scope *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -22,6 +29,7 @@ mg_status mg_scope_open(mg_scope **scope) {
     return MG_OK;
 }
 
+/* Last made, first released. */
 void mg_scope_close(mg_scope *scope) {
     current = scope->outer;
     for (int i = scope->n - 1; i >= 0; i--) mg_tensor_release(scope->kept[i]);
@@ -29,31 +37,30 @@ void mg_scope_close(mg_scope *scope) {
     mg_free(scope);
 }
 
+/* If the scope cannot hold it, t is released: the caller has only the NULL. */
 mg_tensor *mg_scope_own(mg_tensor *t) {
     if (!t) return NULL;
-    if (current->n == current->capacity) {
-        const int capacity = current->capacity ? 2 * current->capacity : 32;
-        mg_tensor **kept = mg_realloc(current->kept, (size_t)capacity * sizeof *kept);
-        if (!kept) {
-            mg_tensor_release(t);
-            return NULL;
-        }
-        current->kept = kept;
-        current->capacity = capacity;
+    if (mg_reserve((void **)&current->kept, current->n, &current->capacity,
+                   sizeof *current->kept) != MG_OK) {
+        mg_tensor_release(t);
+        return NULL;
     }
     return current->kept[current->n++] = t;
 }
 
+/* Rules return it in place of a tensor; NULL would mean a failure. */
 mg_tensor *mg_no_gradient(void) {
     return &no_gradient;
 }
 
+/* All builders end here. */
 static mg_tensor *apply(const char *op, const void *attrs, int n, mg_tensor *const *inputs) {
     for (int i = 0; i < n; i++)
         if (!inputs[i]) return NULL;
     return mg_scope_own(mg_apply(mg_op_find(op), inputs, n, attrs));
 }
 
+/* At most 8 inputs. */
 mg_tensor *mg_make(const char *op, const void *attrs, int n, ...) {
     mg_tensor *inputs[8];
     va_list args;
@@ -65,6 +72,7 @@ mg_tensor *mg_make(const char *op, const void *attrs, int n, ...) {
 
 /* ---- element-wise ---- */
 
+/* One input, no attributes. */
 mg_tensor *unary(const char *op, mg_tensor *a) {
     return apply(op, NULL, 1, &a);
 }
@@ -109,6 +117,7 @@ mg_tensor *where(mg_tensor *c, mg_tensor *a, mg_tensor *b) {
     return apply("where", NULL, 3, (mg_tensor *[]){c, a, b});
 }
 
+/* A cast to the tensor's own dtype is left out. */
 mg_tensor *cast(mg_tensor *a, mg_dtype t) {
     if (!a || a->dtype == t) return a;
     const int64_t dtype = t;
@@ -119,22 +128,26 @@ mg_tensor *cast_like(mg_tensor *a, mg_tensor *like) {
     return like ? cast(a, (mg_dtype)like->dtype) : NULL;
 }
 
+/* A shape as an attribute. */
 static mg_ints ints_of_shape(const mg_shape *shape) {
     mg_ints v = {.n = shape->rank};
     memcpy(v.v, shape->dim, (size_t)shape->rank * sizeof(int64_t));
     return v;
 }
 
+/* `full` has no inputs, so it lies wherever it is used. */
 mg_tensor *full(double v, mg_dtype t, const mg_shape *shape) {
     const mg_full_attrs attrs = {.shape = ints_of_shape(shape), .value = v, .dtype = t};
     return apply("full", &attrs, 0, NULL);
 }
 
+/* A scalar: the op that uses it broadcasts. */
 mg_tensor *constant(double v, mg_tensor *like) {
     const mg_shape scalar = MG_SHAPE();
     return like ? full(v, (mg_dtype)like->dtype, &scalar) : NULL;
 }
 
+/* The factor is rounded to a's dtype. */
 mg_tensor *scale(mg_tensor *a, double factor) {
     return mul(a, constant(factor, a));
 }
@@ -150,6 +163,7 @@ mg_tensor *reduce(const char *op, mg_tensor *a, const mg_ints *axes, bool keep) 
     return apply(op, &attrs, 1, &a);
 }
 
+/* Sums over leading axes that `shape` lacks and over axes that are 1 there. */
 mg_tensor *sum_to(mg_tensor *a, const mg_shape *shape) {
     if (!a || mg_shape_equal(&a->shape, shape)) return a;
     mg_ints axes = {0};
@@ -161,6 +175,7 @@ mg_tensor *sum_to(mg_tensor *a, const mg_shape *shape) {
 
 /* ---- movement ---- */
 
+/* Left out where the shape is the same. */
 mg_tensor *reshape(mg_tensor *a, const mg_shape *shape) {
     if (!a || mg_shape_equal(&a->shape, shape)) return a;
     const mg_ints attrs = ints_of_shape(shape);

@@ -1,6 +1,7 @@
 /* The op table and mg_apply: from a row and its inputs to a lazy tensor.
  *
- * All checking happens here and in the rows' infer rules, at the call; nothing is computed. */
+ * All checking happens here and in the rows' infer rules, at the call, so that an error points at
+ * the user's line; nothing is computed. */
 #include "ops/op.h"
 #include "ops/attrs.h"
 #include "core/alloc.h"
@@ -13,6 +14,7 @@
 
 /* ---- the table ---- */
 
+/* One entry per line of ops.h. */
 static const mg_op_family *const families[] = {
 #define X(family) &mg_ops_##family,
     MG_OP_FAMILIES(X)
@@ -20,15 +22,18 @@ static const mg_op_family *const families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0], N_SLOTS = 512 };
 
+/* The hash table by name, with open addressing; filled at the first look-up. */
 static const mg_op *slots[N_SLOTS];
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 
+/* FNV-1a, reduced to a slot. */
 static unsigned hash_name(const char *name) {
     unsigned h = 2166136261u;
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
     return h % N_SLOTS;
 }
 
+/* Runs once. The table is sparse, so probing ends soon. */
 static void fill_slots(void) {
     for (int f = 0; f < N_FAMILIES; f++)
         for (int i = 0; i < families[f]->n_rows; i++) {
@@ -38,6 +43,7 @@ static void fill_slots(void) {
         }
 }
 
+/* Safe from any thread. */
 const mg_op *mg_op_find(const char *name) {
     pthread_once(&slots_once, fill_slots);
     for (unsigned h = hash_name(name); slots[h]; h = (h + 1) % N_SLOTS)
@@ -51,6 +57,7 @@ int mg_op_count(void) {
     return n;
 }
 
+/* Families one after another, in the order of ops.h. */
 const mg_op *mg_op_at(int i) {
     for (int f = 0; f < N_FAMILIES; i -= families[f++]->n_rows)
         if (i < families[f]->n_rows) return &families[f]->rows[i];
@@ -59,6 +66,7 @@ const mg_op *mg_op_at(int i) {
 
 /* ---- shorthands for infer rules ---- */
 
+/* The op's name begins the message. */
 mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, ...) {
     char text[768];
     va_list args;
@@ -68,6 +76,7 @@ mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, .
     return mg_fail(code, "%s: %s", f->op->name, text);
 }
 
+/* `meaning` names the axes, as in "rows, columns". Inputs are counted from 1. */
 mg_status mg_infer_rank(const mg_infer *f, int i, int rank, const char *meaning) {
     const mg_shape *s = mg_infer_shape(f, i);
     if (s->rank == rank) return MG_OK;
@@ -93,6 +102,7 @@ mg_status mg_infer_integer(const mg_infer *f, int i) {
                          i + 1, mg_dtype_name(t));
 }
 
+/* Lua counts from 1 and the message does too; negative axes count from the end in both. */
 mg_status mg_infer_axis(const mg_infer *f, int64_t *axis, int rank) {
     const int64_t a = *axis < 0 ? *axis + rank : *axis;
     if (a >= 0 && a < rank) {
@@ -105,6 +115,7 @@ mg_status mg_infer_axis(const mg_infer *f, int64_t *axis, int rank) {
 
 /* ---- apply ---- */
 
+/* max_inputs of 255 means any number. */
 static mg_status check_arity(const mg_op *op, int n) {
     if (n >= op->min_inputs && (op->max_inputs == 255 || n <= op->max_inputs)) return MG_OK;
     if (op->min_inputs == op->max_inputs)
@@ -121,21 +132,24 @@ static mg_dtype common_dtype(const mg_op *op, mg_tensor *const *inputs, int firs
     return (op->flags & MG_OP_FLOAT) && !mg_dtype_is_float(t) ? MG_F32 : t;
 }
 
-/* The common dtype of the inputs that are data (see op.h), if it is a half. */
-static bool half_data(const mg_op *op, mg_tensor *const *inputs, int n, mg_dtype *half) {
+/* The common dtype of the inputs that are data (see mg_op.data) in *half; whether it is float16 or
+ * bfloat16. */
+static bool common_half_dtype(const mg_op *op, mg_tensor *const *inputs, int n, mg_dtype *half) {
     *half = MG_BOOL;
     for (int i = 0; i < n; i++)
         if (op->data >> i & 1) *half = mg_dtype_promote(*half, (mg_dtype)inputs[i]->dtype);
     return mg_dtype_is_half(*half);
 }
 
-/* Retains inputs[i] in t, cast to `t` where the row promotes. */
-static mg_status take_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
+/* Retains the inputs in t, cast where the row promotes. If the data is in a half dtype, the other
+ * inputs are float32. After a failure t holds the inputs so far, and its release frees them. */
+static mg_status adopt_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
     const mg_op *op = t->op;
     const int first = (op->flags & MG_OP_PROMOTE_REST) ? 1 : 0;
     const bool promote = (op->flags & (MG_OP_PROMOTE | MG_OP_PROMOTE_REST)) && n > first;
     mg_dtype common = promote ? common_dtype(op, inputs, first, n) : MG_F32, half;
-    const bool halves = op->data && half_data(op, inputs, n, &half);
+    /* e.g. batch_norm: images in float16, statistics in float32 */
+    const bool halves = op->data && common_half_dtype(op, inputs, n, &half);
     t->n_inputs = 0;
     for (int i = 0; i < n; i++) {
         if (halves) common = op->data >> i & 1 ? half : MG_F32;
@@ -151,15 +165,15 @@ static mg_status take_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
     return MG_OK;
 }
 
-/* Operands lie on one device; what is made of constants and random draws only goes where it is
- * needed. */
+/* Whether op copies its input to another device. */
 static bool is_place(const mg_op *op) {
     static const mg_op *place;
     if (!place) place = mg_op_find("place");
     return op == place;
 }
 
-/* Where the op is computed: with its first input that is more than a number, or else its first. */
+/* The input that decides the device: the first with more than one element, or else the first.
+ * Inputs that could lie anywhere do not count. NULL if there is none. */
 static const mg_tensor *anchor_of(const mg_tensor *t) {
     const mg_tensor *anchor = NULL;
     for (int i = 0; i < t->n_inputs; i++) {
@@ -171,8 +185,10 @@ static const mg_tensor *anchor_of(const mg_tensor *t) {
     return anchor;
 }
 
-/* A single number comes to where the others are. */
-static mg_status bring_numbers(mg_tensor *t) {
+/* Single numbers from other devices are copied to the anchor's device, so that a loss weight, say,
+ * may lie anywhere. Larger inputs are not copied behind the user's back: choose_device refuses
+ * them. */
+static mg_status move_scalars(mg_tensor *t) {
     const mg_tensor *anchor = anchor_of(t);
     if (!anchor || is_place(t->op)) return MG_OK;
     const mg_place_attrs attrs = {.device = (int64_t)(intptr_t)anchor->device};
@@ -188,7 +204,9 @@ static mg_status bring_numbers(mg_tensor *t) {
     return MG_OK;
 }
 
-static mg_status take_placement(mg_tensor *t) {
+/* An op is computed where its inputs lie, which must be one device. An op over nothing but
+ * constants and draws may lie anywhere; for now it lies on the default device. */
+static mg_status choose_device(mg_tensor *t) {
     const char *(*name)(const mg_device *d) = mg_device_hooks_get()->name;
     const mg_tensor *anchor = NULL;
     if (is_place(t->op)) {
@@ -197,7 +215,7 @@ static mg_status take_placement(mg_tensor *t) {
         t->device = (mg_device *)(intptr_t)attrs->device;
         return MG_OK;
     }
-    MG_TRY(bring_numbers(t));
+    MG_TRY(move_scalars(t));
     for (int i = 0; i < t->n_inputs; i++) {
         const mg_tensor *x = t->inputs[i];
         if (x->any_device && !x->buffer) continue;
@@ -217,7 +235,8 @@ static mg_status take_placement(mg_tensor *t) {
     return d ? MG_OK : mg_error_code();
 }
 
-static void take_defaults(const mg_op *op, char *attrs) {
+/* Lists stay empty: their row's infer rule knows what that means. */
+static void fill_default_attrs(const mg_op *op, char *attrs) {
     for (int i = 0; i < op->n_attrs; i++) {
         const mg_attr *a = &op->attrs[i];
         switch (a->type) {
@@ -234,7 +253,8 @@ static void take_defaults(const mg_op *op, char *attrs) {
     }
 }
 
-static mg_status infer(mg_tensor *t) {
+/* Shape and dtype of the output by the row's rule, which may also normalise attrs. */
+static mg_status infer_output(mg_tensor *t) {
     mg_infer f = {.op = t->op,
                   .n_inputs = t->n_inputs,
                   .inputs = t->inputs,
@@ -247,7 +267,9 @@ static mg_status infer(mg_tensor *t) {
     return MG_OK;
 }
 
-static void take_draw(mg_tensor *t) {
+/* Inside a trace draws are counted from 0, and each run adds its base; outside, the draw takes its
+ * ordinal of the program's random state now. */
+static void take_random_ordinal(mg_tensor *t) {
     if (!(t->op->flags & MG_OP_RANDOM)) return;
     if (t->trace) {
         t->draw = mg_context_get()->n_draws++;
@@ -257,6 +279,7 @@ static void take_draw(mg_tensor *t) {
     }
 }
 
+/* May apply further ops: casts of inputs, and copies of scalars from other devices. */
 mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs) {
     if (check_arity(op, n) != MG_OK) return NULL;
     mg_tensor *t = mg_tensor_block(n, op->attrs_size);
@@ -268,18 +291,20 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
         if (attrs)
             memcpy(t->attrs, attrs, op->attrs_size);
         else
-            take_defaults(op, t->attrs);
+            fill_default_attrs(op, t->attrs);
     }
-    if (take_inputs(t, inputs, n) != MG_OK || take_placement(t) != MG_OK || infer(t) != MG_OK) {
+    if (adopt_inputs(t, inputs, n) != MG_OK || choose_device(t) != MG_OK ||
+        infer_output(t) != MG_OK) {
         mg_tensor_release(t);
         return NULL;
     }
-    take_draw(t);
+    take_random_ordinal(t);
     return t;
 }
 
 /* ---- split rules ---- */
 
+/* An input that is sharded along another axis cannot be changed to rows: false. */
 bool mg_split_rows(mg_split *s, unsigned inputs, int out) {
     bool any = false;
     for (int i = 0; i < s->n_inputs; i++) {
@@ -292,18 +317,20 @@ bool mg_split_rows(mg_split *s, unsigned inputs, int out) {
     return any;
 }
 
+/* For ops over one axis, such as softmax: the rows along it must stay together. */
 bool mg_split_except(mg_split *s, int64_t axis) {
     if (s->given[0] < 0 || s->given[0] == axis) return false;
     s->out = s->in[0] = s->given[0];
     return true;
 }
 
+/* Inputs that are broadcast along the axis, or lack it, stay replicated. */
 bool mg_split_broadcast(mg_split *s) {
     const int rank = s->shape->rank;
     int axis = MG_REPLICATED;
     for (int i = 0; i < s->n_inputs; i++) {
         if (s->given[i] < 0) continue;
-        const int own = s->given[i] + rank - s->in_shape[i]->rank;
+        const int own = s->given[i] + rank - s->in_shape[i]->rank; /* as an axis of the output */
         if (axis >= 0 && axis != own) return false;
         axis = own;
     }

@@ -67,13 +67,13 @@ typedef struct mg_ref {
     mg_dtype dtype;
     double *out; /* rounded to dtype afterwards */
     mg_rng_state rng;
-    int64_t first; /* of a draw: where its first element stands in the whole */
+    int64_t first; /* of a draw: position of its first element in the whole draw */
 } mg_ref;
 
 /* ---- sharding: how an op works on the parts that the devices of a step hold ---- */
 
-typedef struct mg_split { /* one question to a split rule; shardings are those of core/placement.h
-                           */
+/* One question to a split rule. Shardings are those of core/placement.h. */
+typedef struct mg_split {
     const mg_op *op;
     const void *attrs;
     int n_inputs;
@@ -92,7 +92,7 @@ enum mg_op_flags {
     MG_OP_PROMOTE = 1,      /* inputs are cast to their common dtype */
     MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
     MG_OP_HIDDEN = 4,       /* internal: no Lua function */
-    MG_OP_RANDOM = 8,       /* draws: never merged with an equal twin */
+    MG_OP_RANDOM = 8,       /* draws: never merged with an equal node */
     MG_OP_ONCE = 16,        /* its gradient is not differentiable again */
     MG_OP_PROMOTE_REST = 32 /* inputs after the first are cast to their common dtype */
 };
@@ -102,8 +102,8 @@ struct mg_op {
     const char *doc;                /* one line; {2,3} style shapes */
     uint8_t min_inputs, max_inputs; /* 255 = any number */
     uint8_t flags;
-    uint8_t data;        /* bit i: input i may be of a half dtype beside float32 statistics and
-                            parameters, which the other inputs then are; it is computed in float32 */
+    uint8_t data;        /* bit i: input i is data, which may be of a half dtype; the other inputs,
+                            statistics and parameters, are then float32, and so is the arithmetic */
     uint8_t collective;  /* mg_collective: runs on all devices of the plan together; 0: does not */
     int16_t elementwise; /* index in elementwise.def + 1; 0 = not element-wise */
     const mg_attr *attrs;
@@ -111,7 +111,7 @@ struct mg_op {
     size_t attrs_size;
     mg_status (*infer)(mg_infer *f);
     /* d loss / d inputs[i] from dy = d loss / d y; borrowed from the scope of ops/build.h. It may
-     * be wider than the input: it is cast when all that comes to the input is added up.
+     * have a wider dtype than the input: it is cast after all terms are added up.
      * NULL = an error was set. mg_no_gradient() = nothing flows this way.
      * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
     mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);
