@@ -92,6 +92,7 @@ mg_alloc_stats mg_alloc_get_stats(void) {
                             atomic_load(&total_calls)};
 }
 
+/* For tests: see fault_now. */
 void mg_alloc_fail_after(int64_t n) {
     atomic_store(&fail_in, n);
 }

@@ -60,6 +60,7 @@ uint16_t mg_f32_to_f16(float v) {
         } m = {magnitude};
         return (uint16_t)(sign | (uint32_t)lrintf(m.f * 0x1p24f));
     }
+    /* Adds just under half of the last kept bit, or half if that bit is set: ties go to even. */
     const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
@@ -89,7 +90,7 @@ static float to_odd(double v) {
         float f;
         uint32_t u;
     } x = {f};
-    if (fabs((double)f) > fabs(v)) x.u--;
+    if (fabs((double)f) > fabs(v)) x.u--; /* towards zero: now f is v cut off */
     x.u |= 1u;
     return x.f;
 }

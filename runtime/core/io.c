@@ -183,7 +183,7 @@ static bool make_one_folder(const char *path) {
     if (fault_now()) return false;
     if (mkdir(path, 0777) == 0) return true;
     if (errno != EEXIST || stat(path, &s) != 0) return false;
-    errno = ENOTDIR;
+    errno = ENOTDIR; /* in case something else has the name */
     return S_ISDIR(s.st_mode);
 }
 
@@ -225,6 +225,7 @@ mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context) {
     struct stat s;
     DIR *d = fault_now() ? NULL : opendir(folder);
     if (!d) return fail_call("look into", folder);
+    /* Folders, links to nowhere and the like are left out. */
     for (struct dirent *e = readdir(d); e && status == MG_OK; e = readdir(d))
         if (fstatat(dirfd(d), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
             status = visit(context, e->d_name, s.st_size,

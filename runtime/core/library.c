@@ -68,7 +68,7 @@ static void *open_in_python_of(const char *program, const char *file) {
     for (int i = 0; i < MOST_LINKS && !library; i++) {
         snprintf(root, sizeof root, "%.*s/..", (int)(strrchr(path, '/') - path), path);
         library = open_in_python(root, file);
-        if (!library && !follow_link(path, sizeof path)) break;
+        if (!library && !follow_link(path, sizeof path)) break; /* the last one of the chain */
     }
     return library;
 }
@@ -147,6 +147,7 @@ static void try_open(mg_library *l) {
         return;
     }
     open_beside(l);
+    /* Never closed: a table that is filled stays valid. */
     l->state = 1; /* it stays open: other libraries of the process may use it by now */
 }
 

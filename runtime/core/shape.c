@@ -51,7 +51,7 @@ mg_status mg_shape_broadcast(const mg_shape *a, const mg_shape *b, mg_shape *out
                            "%lld",
                            who, MG_SHAPE_TEXT(a), MG_SHAPE_TEXT(b), i + 1, (long long)da,
                            (long long)db);
-        s.dim[i] = da == 1 ? db : da;
+        s.dim[i] = da == 1 ? db : da; /* 0 against 1 gives 0 */
     }
     *out = s;
     return MG_OK;
@@ -60,7 +60,7 @@ mg_status mg_shape_broadcast(const mg_shape *a, const mg_shape *b, mg_shape *out
 /* A stride of 0 repeats the one entry of a broadcast axis. */
 void mg_shape_strides(const mg_shape *s, const mg_shape *over, int64_t *strides) {
     const int rank = over ? over->rank : s->rank, lead = rank - s->rank;
-    int64_t step = 1;
+    int64_t step = 1; /* elements between neighbours along the axis */
     for (int i = rank - 1; i >= 0; i--) {
         const int64_t size = i >= lead ? s->dim[i - lead] : 1;
         const bool repeats = i < lead || (over && size == 1 && over->dim[i] != 1);

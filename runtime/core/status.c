@@ -73,6 +73,7 @@ static int distance(const char *a, const char *b) {
             const int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
             int best = smaller(d[i - 1][j], d[i][j - 1]) + 1;
             best = smaller(best, d[i - 1][j - 1] + (x != y));
+            /* a swap of two neighbours counts as one change */
             if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
                 tolower((unsigned char)a[i - 2]) == y)
                 best = smaller(best, d[i - 2][j - 2] + 1);

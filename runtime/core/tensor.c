@@ -16,6 +16,7 @@ static _Thread_local bool draining;
 
 /* ---- buffers ---- */
 
+/* From any thread. */
 mg_buffer *mg_buffer_retain(mg_buffer *b) {
     atomic_fetch_add(&b->refs, 1);
     return b;
@@ -80,6 +81,7 @@ mg_tensor *mg_tensor_varread(mg_variable *v) {
     return t;
 }
 
+/* From any thread. */
 mg_tensor *mg_tensor_retain(mg_tensor *t) {
     atomic_fetch_add(&t->refs, 1);
     return t;

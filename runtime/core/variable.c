@@ -48,6 +48,7 @@ static bool is_pending(const mg_variable *v) {
     return v->value && !v->value->buffer;
 }
 
+/* Entries, evaluated ones among them. */
 int mg_variables_n_pending(void) {
     return n_pending;
 }
@@ -68,7 +69,7 @@ void mg_variables_prune(void) {
             mg_variable_release(v);
     }
     n_pending = kept;
-    if (kept) return;
+    if (kept) return; /* the list stays */
     mg_free(pending_list);
     pending_list = NULL;
     pending_capacity = 0;
@@ -170,6 +171,7 @@ mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable)
     return v;
 }
 
+/* From any thread. */
 mg_variable *mg_variable_retain(mg_variable *v) {
     atomic_fetch_add(&v->refs, 1);
     return v;

@@ -12,17 +12,20 @@
 
 enum { LARGEST = 3 }; /* variables named in the message */
 
+/* A variable, and its bytes on the device in question. */
 typedef struct memory_owner {
     const char *name;
     size_t bytes;
 } memory_owner;
 
+/* What mg_variables_visit gathers. */
 typedef struct memory_report {
     const mg_device *device;
     size_t variables;          /* bytes of all variables on the device */
     memory_owner top[LARGEST]; /* the largest, in falling order */
 } memory_report;
 
+/* The value's bytes on d, whether it is the value itself or a replica. */
 static size_t variable_bytes_on(const mg_variable *v, const mg_device *d) {
     size_t bytes = v->value->device == d && v->value->buffer ? v->value->buffer->bytes : 0;
     for (int i = 0; i < v->n_replicas; i++)
@@ -30,6 +33,7 @@ static size_t variable_bytes_on(const mg_variable *v, const mg_device *d) {
     return bytes;
 }
 
+/* Adds one variable, and inserts it among the largest if it is one of them. */
 static void add_variable(const mg_variable *v, void *context) {
     memory_report *r = context;
     memory_owner o = {v->name, variable_bytes_on(v, r->device)};
@@ -62,6 +66,7 @@ static void describe_memory(const mg_device *d, char *text, size_t size) {
                  mib(used > known ? used - known : 0));
 }
 
+/* The message names the largest owners, because the user can make those smaller. */
 static mg_status fail_out_of_memory(mg_device *d, size_t bytes) {
     char owners[400], limit[64] = "the machine's";
     mg_device_info info = {0};
@@ -92,6 +97,7 @@ static bool count_bytes(mg_device *d, size_t bytes) {
     return true;
 }
 
+/* A device gets at least one byte to allocate, so that every address is a real one. */
 mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data) {
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_bytes(d, bytes)) return fail_out_of_memory(d, bytes);
@@ -109,6 +115,7 @@ void mg_device_free(mg_device *d, void *data, size_t bytes) {
 
 /* ---- buffers ---- */
 
+/* The record lies in host memory, the block on the device. */
 mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
     mg_buffer *b = mg_alloc_zero(sizeof *b);
     if (!b) return NULL;
@@ -122,6 +129,7 @@ mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
     return b;
 }
 
+/* The tensor holds the buffer; the reference from here is given up. */
 mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
                                mg_device *device) {
     if (!device) device = mg_device_default();

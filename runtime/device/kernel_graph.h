@@ -1,9 +1,9 @@
-/* What a device is given to compile: steps over numbered values, in execution
+/* The kernel graph: what a device is given to compile, as steps over numbered values, in execution
  * order.
  *
- * No addresses, no device numbers. Values 0..n_external-1 come from outside at
- * run time (arguments, variables, constants, results); the others are
- * temporaries that live in the arena. */
+ * It holds no addresses and no device numbers, so devices of one kind can share what is compiled.
+ * Values 0..n_external-1 come from outside at run time (arguments, variables, constants, results);
+ * the others are temporaries that live in the arena. */
 #ifndef MG_DEVICE_KERNEL_GRAPH_H
 #define MG_DEVICE_KERNEL_GRAPH_H
 
@@ -15,28 +15,28 @@ typedef struct mg_value {
     mg_dtype dtype;
 } mg_value;
 
-/* In any layout. */
+/* Bytes of a value, in any layout. */
 static inline size_t mg_value_bytes(const mg_value *v) {
     return (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype);
 }
 
 typedef struct mg_step {
     const mg_op *op;       /* NULL: a fused group */
-    const mg_fused *fused; /* else NULL; iteration shape = shape of its first output */
-    const void *attrs;     /* of op; of a group that a device has joined: what it wants to know */
-    int n_in, n_out;       /* n_out is 1; more for fused groups and for steps that a device has
-                              joined, where the other one has none */
-    const int *in, *out;   /* value numbers */
-    uint64_t draw;         /* of a random op: its ordinal ... */
-    uint32_t seed;         /* ... and key; */
-    bool draw_relative;    /* or the ordinal counted from the base, with the seed,
-                              given to run */
-    int64_t first;         /* of a random op: where its first element stands in the whole
-                              draw */
-    /* Of a fused group: this many steps from here on, itself among them, have
-     * equal expressions over ranges of their own and do not need one another: a
-     * multi-tensor update. Of an all_reduce: this many are one bucket, and run as one call on
-     * every device. Else 1, and 0 for the others of such a row. */
+    const mg_fused *fused; /* NULL: an op; the iteration shape is that of the first output */
+    const void *attrs;     /* of op; of a group that a device has extended: the device's own data */
+    int n_in, n_out;     /* n_out is 1, but more for fused groups and for steps into which a device
+                            has merged others; those others then have none */
+    const int *in, *out; /* value numbers */
+    /* Of a random op: */
+    uint64_t draw;      /* the ordinal ... */
+    uint32_t seed;      /* ... and the key; */
+    bool draw_relative; /* or the ordinal counts from the base, and the key is the seed, that run is
+                           given */
+    int64_t first;      /* position of its first element in the whole draw */
+    /* Steps of a batch follow one another. The first has their number, the others have 0; a step
+     * outside a batch has 1. Fused groups of a batch have equal expressions over their own ranges
+     * and do not depend on one another (a multi-tensor update). All-reduces of a batch are one
+     * bucket, and run as one call on every device. */
     int batch_count;
 } mg_step;
 

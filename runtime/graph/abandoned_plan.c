@@ -80,6 +80,7 @@ void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args) {
     take_arenas(a);
 }
 
+/* False for plans on one device, which have no record. */
 bool mg_abandoned_plan_is(const mg_plan *p) {
     return p->abandoned && p->abandoned->plan;
 }
@@ -124,7 +125,7 @@ mg_plan *mg_abandoned_plan_returned(bool *disowned) {
         mg_abandoned_plan *a = *at;
         mg_plan *p = a->plan;
         if (!has_returned(p)) continue;
-        *at = a->next;
+        *at = a->next; /* out of the list: it is no abandoned plan any more */
         *disowned = a->disowned;
         free_kept(a);
         *a = (mg_abandoned_plan){0};

@@ -19,7 +19,7 @@ static void print_list(mg_string_buffer *t, const char *name, const mg_ints *lis
 
 /* All attributes by name; numbers with enough digits to tell any two apart. */
 static void print_attrs(mg_string_buffer *t, const mg_step *s) {
-    for (int i = 0; i < s->op->n_attrs; i++) {
+    for (int i = 0; i < s->op->n_attrs; i++) { /* defaults too: the text must tell all */
         const mg_attr *a = &s->op->attrs[i];
         const char *at = (const char *)s->attrs + a->offset;
         switch (a->type) {
@@ -57,7 +57,7 @@ static void print_expression(mg_string_buffer *t, const mg_fused *e) {
         mg_string_buffer_add(t, "%s%s:%s(", i ? "; " : "", elementwise_names[instr->op],
                              mg_dtype_name((mg_dtype)instr->dtype));
         for (int k = 0; k < instr->n_args; k++) {
-            const int a = instr->arg[k];
+            const int a = instr->arg[k]; /* inputs, then immediates, then results */
             if (k) mg_string_buffer_add(t, ",");
             if (a < e->n_inputs)
                 mg_string_buffer_add(t, "in%d", a);

@@ -14,7 +14,7 @@ enum { MAX_UNREPORTED = 2000 };
 
 static _Thread_local int n_recordings;
 /* Retained: the tensors evaluated while a recording was open. */
-static _Thread_local mg_tensor **recorded; /* retained: evaluated while a recording was open */
+static _Thread_local mg_tensor **recorded;
 static _Thread_local int n_recorded, recorded_capacity;
 static _Thread_local int n_unreported;
 
@@ -30,6 +30,7 @@ void mg_recording_begin(void) {
     n_recordings++;
 }
 
+/* Gradients need histories, so the bindings open a recording around their function. */
 bool mg_recording(void) {
     return n_recordings > 0;
 }
@@ -108,6 +109,7 @@ static mg_status compute_roots(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
     const mg_plan_spec spec = {.device = roots[0]->device, .n_outputs = n, .outputs = roots};
+    /* They may lose their last other holder on the way. */
     for (int i = 0; i < n; i++) mg_tensor_retain(roots[i]);
     mg_plan *plan = mg_plan_new(&spec);
     mg_status status = plan ? mg_plan_execute(plan, NULL, results) : mg_error_code();
@@ -246,6 +248,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
 }
 
+/* By way of a copy in the tensor's own dtype. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
     const size_t bytes = mg_tensor_bytes(t);
     void *raw = mg_alloc(bytes);

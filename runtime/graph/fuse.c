@@ -121,13 +121,13 @@ static bool has_outside_path(fuser *f, const member_union *u) {
     const mg_ir *ir = f->ir;
     const int lowest = first_that_may_depend(f, u->lowest);
     int top = 0;
-    f->search++;
+    f->search++; /* a new number makes all nodes unseen */
     for (int i = 0; i < u->n; i++) {
         const mg_node *n = &ir->nodes[u->members[i]];
         for (int k = 0; k < n->n_in; k++)
             if (!contains(u, n->in[k])) top = push_unseen(f, top, n->in[k], lowest);
     }
-    while (top) {
+    while (top) { /* depth first, backwards through inputs */
         const mg_node *n = &ir->nodes[f->stack[--top]];
         for (int k = 0; k < n->n_in; k++) {
             if (contains(u, n->in[k])) return true;
@@ -143,7 +143,7 @@ static bool is_within_limits(const mg_ir *ir, const member_union *u) {
     int in[MG_FUSE_MAX_INPUTS], n_in = 0, n_out = 0, inner_uses[MAX_UNION] = {0};
     for (int i = 0; i < u->n; i++) {
         const mg_node *n = &ir->nodes[u->members[i]];
-        for (int k = 0; k < n->n_in; k++) {
+        for (int k = 0; k < n->n_in; k++) { /* inputs from outside, each once */
             int seen = 0;
             if (ir->nodes[n->in[k]].kind == MG_NODE_LITERAL) continue;
             for (int m = 0; m < u->n; m++)
@@ -310,7 +310,7 @@ static void write_expression(mg_group *g, const mg_ir *ir) {
         instr->dtype = (uint8_t)n->dtype;
         instr->n_args = (uint8_t)n->n_in;
         for (int k = 0; k < n->n_in; k++) instr->arg[k] = (int16_t)operand_of(g, ir, n->in[k]);
-        if (is_wide(ir, n)) e->wide = 1;
+        if (is_wide(ir, n)) e->wide = 1; /* then all members are */
         if (is_used_outside(g, ir, g->members[i])) {
             g->out[e->n_outputs] = g->members[i];
             e->output[e->n_outputs++] = (int16_t)(e->n_inputs + e->n_imms + i);
@@ -343,7 +343,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;
         if (!new_group(&f, i)) return MG_OOM;
-        if (fuse) join_producers(&f, i);
+        if (fuse) join_producers(&f, i); /* producers come before i, so they have their groups */
     }
     compact_groups(&f);
     return MG_OK;

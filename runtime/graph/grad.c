@@ -68,7 +68,7 @@ static mg_status hand_down(grad_walk *w, grad_node *node) {
         if (!t->op->grad) return no_rule(t);
         mg_tensor *g = t->op->grad(t, node->gradient, k);
         if (!g) return mg_error_code() ? mg_error_code() : MG_INTERNAL;
-        if (g == mg_no_gradient()) continue;
+        if (g == mg_no_gradient()) continue; /* nothing flows to this input */
         in->gradient = in->gradient ? add(in->gradient, g) : g;
         if (!in->gradient) return mg_error_code();
     }
@@ -93,7 +93,7 @@ static mg_status walk_back(grad_walk *w, mg_tensor *y) {
 
 /* Everything made on the way belongs to a scope; the results are retained before it closes. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads) {
-    for (int i = 0; i < n; i++) grads[i] = NULL;
+    for (int i = 0; i < n; i++) grads[i] = NULL; /* also for callers that see a failure */
     if (mg_tensor_count(y) != 1)
         return mg_fail(MG_USAGE,
                        "grad: the function must return one number, got shape %s: reduce it "
@@ -114,6 +114,7 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
         mark_wanted(&w);
         status = walk_back(&w, y);
     }
+    /* A tensor that the walk has not met does not influence y. */
     for (int i = 0; i < n && status == MG_OK; i++) {
         const mg_tensor *t = wrt[i];
         const bool found = t->visit == w.list.number;

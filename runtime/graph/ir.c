@@ -108,7 +108,7 @@ static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
 /* Node numbers are positions in the topological order. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
     mg_toposort walk;
-    *ir = (mg_ir){0};
+    *ir = (mg_ir){0}; /* so that mg_ir_free is right after any failure */
     mg_status status = mg_toposort_collect(&walk, roots, n_roots, descend, NULL);
     if (status == MG_OK) status = allocate(ir, &walk, n_roots);
     /* Inputs come before users, so their nodes are there already. */

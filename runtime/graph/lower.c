@@ -61,7 +61,7 @@ static void add_given(lowering *l) {
 static mg_status mark_commit(const lowering *l, bool **commit) {
     *commit = mg_ir_alloc(l->ir, (size_t)l->ir->n);
     if (!*commit) return MG_OOM;
-    for (int i = l->order->n_compute; i < l->order->n; i++) {
+    for (int i = l->order->n_compute; i < l->order->n; i++) { /* all of them are groups */
         const mg_group *g = group_of(l, l->order->units[i]);
         for (int k = 0; g && k < g->expr.n_outputs; k++) (*commit)[g->out[k]] = true;
     }
@@ -131,7 +131,7 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     if (!out->nodes || !l.value || !l.values || !l.steps || !out->externals ||
         !out->root_external || !out->where)
         return MG_OOM;
-    for (size_t i = 0; i < n; i++) l.value[i] = -1;
+    for (size_t i = 0; i < n; i++) l.value[i] = -1; /* no value has a number yet */
     /* External values have the first numbers; the steps number the temporaries as they go. */
     add_given(&l);
     MG_TRY(add_roots(&l));
@@ -156,6 +156,7 @@ int *mg_lowered_readers(mg_ir *ir, const mg_lowered *l) {
     }
     for (int i = 0; i < w->n_steps; i++) {
         const mg_step *s = &w->steps[i];
+        /* a device may let a reshape's result share its input's memory */
         if (s->op && strcmp(s->op->name, "reshape") == 0) origin[s->out[0]] = origin[s->in[0]];
         /* Only commit steps count: the compute phase is over before any update. */
         for (int k = 0; k < s->n_in && i >= w->n_compute; k++) {

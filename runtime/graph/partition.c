@@ -37,6 +37,7 @@ static int64_t part_first(const partition *p, int64_t length) {
     return p->shards->first[p->device] * (length / p->shards->rows);
 }
 
+/* A device without rows has none of any axis. */
 static int64_t part_count(const partition *p, int64_t length) {
     return p->shards->count[p->device] * (length / p->shards->rows);
 }
@@ -104,8 +105,9 @@ static int add_literal(partition *p, const mg_node *model, mg_shape shape, doubl
 
 /* An element-wise op of two values of one shape, or of a value and a scalar. */
 static int add_binary(partition *p, const char *op, int a, int b) {
+    if (a < 0 || b < 0) return NOT_MADE;
     const mg_node *model = &p->part->nodes[a];
-    return a < 0 || b < 0 ? NOT_MADE : add_op(p, model, op, model->shape, NULL, 2, (int[]){a, b});
+    return add_op(p, model, op, model->shape, NULL, 2, (int[]){a, b});
 }
 
 /* a * factor. */
@@ -157,6 +159,7 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
  * is full, is of another kind or dtype, or must be reduced before this one's terms can be made. */
 static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
     const int64_t bytes = mg_shape_count(&sum->shape) * (int64_t)mg_dtype_size(sum->dtype);
+    /* after[i] is the latest bucket that the terms need: it must be an earlier one */
     const bool fits = p->bucket.tensors > 0 && p->bucket.tensors < MG_BUCKET_TENSORS &&
                       p->bucket.bytes < MG_BUCKET_BYTES && p->bucket.dtype == sum->dtype &&
                       p->bucket.kind == kind && p->after[i] < p->bucket.number;
@@ -390,6 +393,7 @@ static int local_node(partition *p, int i, int sharding) {
     const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][index_of_sharding(sharding)];
     if (!own) return *place < 0 ? fail_not_made(p, i) : *place;
+    /* What the op made is what is asked for, or the only thing there is. */
     const bool raw = sharding == p->shardings[i].sharding && sharding != MG_REPLICATED;
     if (raw || sharding == MG_PER_DEVICE || mg_sharding_is_partial(sharding))
         return p->raw[i] < 0 ? fail_not_made(p, i) : p->raw[i];
@@ -409,8 +413,8 @@ static mg_status make_transfers(partition *p, int i) {
     for (int slot = 0; slot < N_SHARDINGS; slot++)
         for (int s = 0; s < p->spec->n_stages; s++) {
             if (!(p->sent[i][slot] >> s & 1)) continue;
-            const bool sends =
-                p->stages[i] == p->stage; /* else it receives, or has no part in it */
+            /* Every stage sees every transfer, but only two of them take part in it. */
+            const bool sends = p->stages[i] == p->stage;
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
             const int from =
@@ -423,7 +427,7 @@ static mg_status make_transfers(partition *p, int i) {
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
             attrs->to = s;
-            if (!sends) p->made[i][slot] = made;
+            if (!sends) p->made[i][slot] = made; /* what local_node will find */
         }
     return MG_OK;
 }

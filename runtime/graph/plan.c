@@ -68,7 +68,7 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
         const bool read =
             entry >= 0 && is_read_elsewhere(&part->lowered.graph, readers[entry], external);
-        bool shared = false; /* two variables given one value */
+        bool shared = false; /* another variable gets the same value */
         for (int k = 0; k < i; k++) shared |= part->updates[k].external == external;
         part->updates[i] = (mg_update){external, update && !read && !shared};
     }
@@ -80,7 +80,7 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
 static mg_status compile_part(void *plan, int i) {
     const mg_plan *p = plan;
     mg_part *part = &p->parts[i];
-    atomic_store(&part->device->at, "compile");
+    atomic_store(&part->device->at, "compile"); /* named if the device does not come back */
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
@@ -328,6 +328,7 @@ static mg_status connect_all(mg_plan *p) {
  * tensors, so they are kept with the abandoned plan. */
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
+    /* Reserved now: when a device is lost, nothing may fail for want of memory. */
     p->abandoned = mg_abandoned_plan_new();
     if (!p->abandoned) return MG_OOM;
     MG_TRY(connect_all(p));
@@ -357,7 +358,7 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     mg_status status = collect_roots(&global, spec);
     if (status == MG_OK) status = find_stages(p, spec, &global);
     if (status == MG_OK) status = take_spec(p, spec);
-    if (status == MG_OK && p->n_parts == 1) {
+    if (status == MG_OK && p->n_parts == 1) { /* what it owns is freed with the plan */
         p->parts[0].ir = global;
         return build_on_one(p);
     }
@@ -381,6 +382,7 @@ static void free_plan(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
+    /* Of a plan that failed half-way, some of these are NULL. */
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
     if (p->world) p->world->api->free(p->world);

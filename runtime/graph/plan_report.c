@@ -26,7 +26,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         r.wait_seconds = comm->waited[i % p->shards.n];
         r.bytes_moved = comm->bytes_moved[i % p->shards.n];
     }
-    for (int e = 0; e < graph->n_external; e++) {
+    for (int e = 0; e < graph->n_external; e++) { /* an update's memory is its variable's */
         const mg_external_kind kind = part->lowered.externals[e].kind;
         const int64_t bytes = (int64_t)mg_value_bytes(&graph->values[e]);
         if (kind == MG_EXTERNAL_VARIABLE) r.variable_bytes += bytes;

@@ -64,6 +64,7 @@ mg_status mg_program_dedup_take(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     const mg_part *owner = &p->parts[part->owner];
     const mg_kernel_graph *graph = &owner->lowered.graph;
+    /* Borrowed: the owner's IR holds it, and lives as long as the plan. */
     part->lowered = owner->lowered;
     part->program = owner->program;
     mg_external *externals =

@@ -456,6 +456,7 @@ mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     return status;
 }
 
+/* Between mg_plan_begin and mg_plan_end. */
 bool mg_plan_begun(const mg_plan *p) {
     return p->begun;
 }

@@ -139,7 +139,7 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
         mark_wanted(p, split_roots, wanted);
         for (int i = 0; i < n; i++) {
             if (!wanted[i] || !mg_sharding_is_partial(p->shardings[i].sharding)) continue;
-            changed = p->reduced[i] = true;
+            changed = p->reduced[i] = true; /* its readers' rules are asked again */
         }
     }
     return MG_OK;

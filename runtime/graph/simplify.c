@@ -145,6 +145,7 @@ static int find_replacement(const mg_ir *ir, mg_node *n) {
     if (mg_is_op(n, "permute") && mg_is_op(input(ir, n, 0), "permute") &&
         permutes_back(n, input(ir, n, 0)))
         return input(ir, n, 0)->in[0];
+    /* slice(concat(..., x, ...)) that is exactly x */
     const int part = sliced_operand(ir, n);
     if (part >= 0 && same_type(n, &ir->nodes[part])) return part;
     const int i = identity_input(ir, n);
@@ -220,6 +221,7 @@ static int find_equal(const mg_ir *ir, node_table *table, int n) {
 /* The first pass. Inputs are resolved as the pass goes, so equal nodes have equal inputs. */
 static mg_status fold_and_merge(mg_ir *ir) {
     node_table table = {.mask = 63};
+    /* at most half full */
     while (table.mask < 2 * (size_t)ir->n) table.mask = 2 * table.mask + 1;
     table.slots = mg_alloc_zero((table.mask + 1) * sizeof *table.slots);
     if (!table.slots) return MG_OOM;
@@ -321,6 +323,7 @@ static void move_mask_behind_pool(mg_ir *ir, mg_node *n) {
         grad->uses != 1 || gt->in[0] != grad->in[0] || !is_literal(input(ir, gt, 1), 0) ||
         !is_literal(input(ir, n, 2), 0) || input(ir, n, 2)->shape.rank != 0)
         return;
+    /* The mask must come after the pool's result, which it will read. */
     if (n->in[0] < grad->in[1]) move_later(ir, n->in[0], grad->in[1]);
     const int test = n->in[0], pool = n->in[1], lo = test < pool ? test : pool,
               hi = test + pool - lo;
@@ -389,11 +392,12 @@ static mg_status skip_unscaling(mg_ir *ir, mg_node *n) {
     if (!in) return MG_OOM;
     for (int i = 0; i < n->n_in; i++) {
         in[i] = skip_cast(ir, skip_division(ir, n->in[i], &divisor));
+        /* another divisor than the first one's: there is room for one only */
         if (divisor >= 0 && scale >= 0 && divisor != scale) in[i] = n->in[i];
         if (scale < 0) scale = divisor;
     }
     n->in = in;
-    if (scale >= 0) n->in[n->n_in++] = scale;
+    if (scale >= 0) n->in[n->n_in++] = scale; /* the divisor is checked in place of the quotients */
     return MG_OK;
 }
 

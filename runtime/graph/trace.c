@@ -114,6 +114,7 @@ mg_status mg_trace_enter_variable(mg_variable *v) {
 
 /* ---- variables, inside a trace and outside ---- */
 
+/* Reading inside a trace enters the variable into it. */
 mg_tensor *mg_variable_read(mg_variable *v) {
     if (!current) return mg_tensor_retain(v->value);
     if (mg_trace_enter_variable(v) != MG_OK) return NULL;
@@ -203,6 +204,7 @@ static void close_trace(mg_trace *t) {
     mg_free(t);
 }
 
+/* After an error in the traced function. */
 void mg_trace_abandon(mg_trace *t) {
     close_trace(t);
 }
