@@ -89,8 +89,9 @@ typedef struct mg_device_api {
      * error), or want of memory (an error). May be NULL itself. */
     mg_comm *(*connect)(const mg_device_team *team);
     mg_status (*make_id)(mg_comm_id *id); /* NULL: no teams over several processes */
-    /* Of devices that work on by themselves, else NULL: ask has a byte brought to the host when the
-     * work so far is done, hear waits for it. One question at a time. */
+    /* Asynchronous devices only, else NULL: readback_begin starts to copy a byte to the host,
+     * behind the work enqueued so far; readback_wait waits for it. One readback is under way at a
+     * time. */
     mg_status (*readback_begin)(mg_device *d, const void *byte);
     mg_status (*readback_wait)(mg_device *d, uint8_t *answer);
     /* its programs hold nothing of one device or run: others of its kind may run them, also while

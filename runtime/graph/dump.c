@@ -8,7 +8,7 @@
 #include "core/string_buffer.h"
 #include "graph/ir.h"
 
-/* An empty list is left out. */
+/* Appends " name={1,2}"; an empty list is left out. */
 static void print_list(mg_string_buffer *t, const char *name, const mg_ints *list) {
     if (list->n == 0) return;
     mg_string_buffer_add(t, " %s={", name);
@@ -17,7 +17,7 @@ static void print_list(mg_string_buffer *t, const char *name, const mg_ints *lis
     mg_string_buffer_add(t, "}");
 }
 
-/* All attributes by name; numbers with enough digits to tell any two apart. */
+/* Appends all attributes with their names; numbers have enough digits to tell any two apart. */
 static void print_attrs(mg_string_buffer *t, const mg_step *s) {
     for (int i = 0; i < s->op->n_attrs; i++) { /* defaults too: the text must tell all */
         const mg_attr *a = &s->op->attrs[i];
@@ -41,7 +41,7 @@ static void print_attrs(mg_string_buffer *t, const mg_step *s) {
     }
 }
 
-/* By row of elementwise.def. */
+/* Names of the element-wise ops, by their row in elementwise.def. */
 static const char *const elementwise_names[] = {
 #define UNARY(name, rule, value, grad, doc) #name,
 #define BINARY(name, rule, value, grad_a, grad_b, doc) #name,

@@ -126,7 +126,7 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
 void mg_ir_count_uses(mg_ir *ir) {
     for (int i = 0; i < ir->n; i++) ir->nodes[i].uses = 0;
     for (int i = 0; i < ir->n_roots; i++) {
-        ir->roots[i].node = mg_ir_resolve(ir, ir->roots[i].node);
+        ir->roots[i].node = mg_ir_resolve(ir, ir->roots[i].node); /* a root is a use */
         ir->nodes[ir->roots[i].node].uses++;
     }
     for (int i = ir->n - 1; i >= 0; i--) {

@@ -97,6 +97,7 @@ static mg_status add_step(lowering *l, int at) {
     int *in = mg_ir_alloc(l->ir, (size_t)n_in * sizeof *in);
     int *out = mg_ir_alloc(l->ir, (size_t)n_out * sizeof *out);
     if (!in || !out) return MG_OOM;
+    /* Inputs were made by earlier steps, so only outputs can be new temporaries. */
     for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
     for (int i = 0; i < n_out; i++) out[i] = value_of(l, g ? g->out[i] : unit);
     l->out->where[l->out->graph.n_steps] = n->where;

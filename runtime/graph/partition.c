@@ -407,7 +407,7 @@ static mg_shape local_shape(const partition *p, int i, int sharding) {
 }
 
 /* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
- * both sides. */
+ * both sides. The sender gets a scalar placeholder, the receiver gives one. */
 static mg_status make_transfers(partition *p, int i) {
     const mg_shape scalar = {.rank = 0};
     for (int slot = 0; slot < N_SHARDINGS; slot++)
@@ -487,6 +487,7 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
 /* Root r of the device; a scalar placeholder where another device has it. */
 static int make_root(partition *p, int r, bool split) {
     const int node = p->global->roots[r].node;
+    /* Literals and draws belong to every stage. */
     const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
     if (elsewhere || (!split && is_not_central(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
@@ -561,6 +562,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_SHARDINGS; w++) p.made[i][w] = NOT_MADE;
     }
+    /* Every device decides alike, so what one device sends the other expects. */
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
     mg_sharding_assign_stages(&p);
     MG_TRY(make_all_nodes(&p, split_roots, wanted));

@@ -118,6 +118,7 @@ static mg_status raise_first_failure(const mg_plan *p) {
  * messages. */
 mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
     if (p->n_parts == 1) return fn(p, 0);
+    /* The calling thread only waits, at most for the communicators' deadline. */
     mg_device *devices[MG_MAX_DEVICES];
     for (int i = 0; i < p->n_parts; i++) {
         devices[i] = p->parts[i].device;
@@ -338,11 +339,12 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
         mg_abandoned_plan_keep(p, global->nodes[i].tensor);
     MG_TRY(status);
+    /* Owners come before the parts that share their programs. */
     for (int i = 0; i < p->n_parts; i++) MG_TRY(prepare_part_runs(p, i));
     return MG_OK;
 }
 
-/* One device: no partition, no worker, no communicator. */
+/* One device needs no partition, no worker and no communicator. */
 static mg_status build_on_one(mg_plan *p) {
     p->root_part = mg_alloc_zero((size_t)(p->parts[0].ir.n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
@@ -376,7 +378,7 @@ static void free_part(mg_plan *p, int i) {
     mg_ir_free(&part->ir);
 }
 
-/* Also of plans whose making failed half-way. */
+/* Also frees plans whose making failed half-way. */
 static void free_plan(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) mg_async_guards_forget(p->parts[i].device, p->guards);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);

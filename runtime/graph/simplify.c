@@ -113,7 +113,7 @@ static void skip_broadcasts(const mg_ir *ir, mg_node *n) {
         if (mg_is_op(input(ir, n, i), "broadcast_to")) n->in[i] = input(ir, n, i)->in[0];
 }
 
-/* Whether one permutation undoes the other. */
+/* Whether the outer permutation undoes the inner one. */
 static bool permutes_back(const mg_node *outer, const mg_node *inner) {
     const mg_ints *a = outer->attrs, *b = inner->attrs;
     for (int i = 0; i < a->n; i++)
@@ -180,7 +180,7 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t n) {
     return h;
 }
 
-/* Of what equal_nodes compares. */
+/* Hashes the fields that equal_nodes compares, all but the types. */
 static uint64_t hash_node(const mg_node *n) {
     uint64_t h = 0xcbf29ce484222325u;
     h = hash_bytes(h, &n->op, sizeof n->op);
@@ -247,7 +247,7 @@ static bool takes_epilogue(const mg_node *n) {
     return false;
 }
 
-/* One number per column of the result, in its dtype. */
+/* Whether `bias` has one number per column of n, in its dtype. */
 static bool is_bias_for(const mg_node *bias, const mg_node *n) {
     return bias->shape.rank == 1 && bias->dtype == n->dtype && n->shape.rank >= 2 &&
            bias->shape.dim[0] == n->shape.dim[n->shape.rank - 1];

@@ -33,7 +33,7 @@ static _Thread_local mg_trace *current;
  */
 static _Thread_local uint16_t serial;
 
-/* NULL if none is open on this thread. */
+/* The open trace of this thread, or NULL. */
 mg_trace *mg_trace_current(void) {
     return current;
 }
@@ -209,7 +209,7 @@ void mg_trace_abandon(mg_trace *t) {
     close_trace(t);
 }
 
-/* For mg_toposort_collect: follows what this trace has made. */
+/* For mg_toposort_collect: follows the inputs of tensors that a trace has made. */
 static bool inside_trace(const mg_tensor *t, void *context) {
     (void)context;
     return t->trace != 0;
