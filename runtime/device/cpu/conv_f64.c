@@ -80,8 +80,8 @@ static void read_windows(const mg_factor *f, int64_t first, int n, int64_t from,
 }
 
 /* Reads rows of the transposed matrix: lanes are taps and channels, steps are pixels. */
-static void read_turned_windows(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end,
-                                int width, double *to) {
+static void read_transposed_windows(const mg_factor *f, int64_t first, int n, int64_t from,
+                                    int64_t end, int width, double *to) {
     const windows *s = f->how;
     tap t[MG_LANES];
     for (int i = 0; i < n; i++) t[i] = tap_of(s, first + i);
@@ -121,7 +121,7 @@ static int64_t pixels_of(const int64_t *image) {
 typedef struct product {
     int64_t m, n, k;
     windows view;
-    bool turned; /* the matrix of windows is transposed */
+    bool transposed; /* the matrix of windows is transposed */
     mg_factor b;
     int64_t b_group, row;
 } product;
@@ -173,7 +173,7 @@ static product weight_product(const mg_kernel_plan *plan) {
                      .n = kernels,
                      .k = pixels_of(dy),
                      .view = {a, dy, x, dw[1], dw[2], false},
-                     .turned = true,
+                     .transposed = true,
                      .b = matrix_factor(dw[3]),
                      .b_group = kernels,
                      .row = dw[3]};
@@ -181,7 +181,7 @@ static product weight_product(const mg_kernel_plan *plan) {
 
 /* One product per group of channels, over the same scratch. */
 static void multiply_groups(const mg_call *call, product p) {
-    mg_factor a = {.read = p.turned ? read_turned_windows : read_windows, .how = &p.view};
+    mg_factor a = {.read = p.transposed ? read_transposed_windows : read_windows, .how = &p.view};
     for (int64_t g = 0; g < p.view.attrs->groups; g++) {
         a.at = (const double *)call->in[0] + g * p.view.depth;
         p.b.at = (const double *)call->in[1] + g * p.b_group;
@@ -222,11 +222,11 @@ static mg_status conv_f64_run(const mg_call *call, product_of *form) {
     static mg_status form##_run(const mg_call *call) {                                             \
         return conv_f64_run(call, form##_product);                                                 \
     }                                                                                              \
-    const mg_kernel mg_cpu_double_##id = {.op = #id,                                               \
-                                          .name = "float64",                                       \
-                                          .accepts = conv_f64_accepts,                             \
-                                          .prepare = form##_prepare,                               \
-                                          .run = form##_run}
+    const mg_kernel mg_cpu_f64_##id = {.op = #id,                                                  \
+                                       .name = "float64",                                          \
+                                       .accepts = conv_f64_accepts,                                \
+                                       .prepare = form##_prepare,                                  \
+                                       .run = form##_run}
 CONV(conv2d, forward);
 CONV(conv2d_grad_input, input);
 CONV(conv2d_grad_weight, weight);

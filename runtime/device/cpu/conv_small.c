@@ -222,7 +222,7 @@ static mg_status input_prepare(mg_kernel_plan *plan) {
 
 /* w[ky][kx][c][k] becomes out[ky][k][kx * C + c]: what a pixel of dy adds to a row of dx, kernel by
  * kernel, padded to whole vectors. */
-static void turn_weights(const mg_conv_small *s, const float *w, float *out) {
+static void transpose_weights(const mg_conv_small *s, const float *w, float *out) {
     const int64_t run = s->kw * s->c;
     memset(out, 0, s->table * sizeof *out);
     for (int64_t ky = 0; ky < s->kh; ky++)
@@ -236,7 +236,7 @@ static mg_status input_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *dy = call->in[0];
     float *w = call->scratch, *dx = call->out[0], *threads = w + s->table;
-    turn_weights(s, call->in[1], w);
+    transpose_weights(s, call->in[1], w);
 #pragma omp parallel num_threads(s->team)
     {
         float *padded = threads + (size_t)omp_get_thread_num() * s->thread_floats;

@@ -20,7 +20,7 @@ typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
 
 typedef struct matmul_state {
     int64_t m, n, k;
-    char turn_a, turn_b; /* 'N' or 'T' */
+    char transpose_a, transpose_b; /* 'N' or 'T' */
     mg_shape batch;
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
     bool shared_b;                                        /* one b for all matrices a */
@@ -55,7 +55,9 @@ static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
         plan->scratch = matrices == 1 ? mg_gemm_scratch(s->m, s->n, s->k) : 0;
         return;
     }
-    if (s->turn_b != 'T' || s->turn_a == 'T' || matrices > 1 || s->m * s->n * s->k < LARGE) return;
+    if (s->transpose_b != 'T' || s->transpose_a == 'T' || matrices > 1 ||
+        s->m * s->n * s->k < LARGE)
+        return;
     const int64_t b = s->n * s->k, others = s->m * (s->n + s->k);
     s->order = b <= others ? TRANSPOSE_B : TRANSPOSE_RESULT;
     plan->scratch = (size_t)(b <= others ? b : others) * sizeof(float);
@@ -71,15 +73,15 @@ static mg_status matmul_prepare(mg_kernel_plan *plan) {
     s->wide = plan->out[0].value->dtype == MG_F64;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
     const mg_shape a = with_two_axes(raw_a, false), b = with_two_axes(raw_b, true);
-    const bool turn_a = attrs->transpose_a && raw_a->rank > 1;
-    const bool turn_b = attrs->transpose_b && raw_b->rank > 1;
-    s->turn_a = turn_a ? 'T' : 'N';
-    s->turn_b = turn_b ? 'T' : 'N';
-    s->m = a.dim[a.rank - 2 + turn_a];
-    s->k = a.dim[a.rank - 1 - turn_a];
-    s->n = b.dim[b.rank - 1 - turn_b];
+    const bool transpose_a = attrs->transpose_a && raw_a->rank > 1;
+    const bool transpose_b = attrs->transpose_b && raw_b->rank > 1;
+    s->transpose_a = transpose_a ? 'T' : 'N';
+    s->transpose_b = transpose_b ? 'T' : 'N';
+    s->m = a.dim[a.rank - 2 + transpose_a];
+    s->k = a.dim[a.rank - 1 - transpose_a];
+    s->n = b.dim[b.rank - 1 - transpose_b];
     const mg_shape lead_a = batch_axes(&a), lead_b = batch_axes(&b);
-    s->shared_b = !turn_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
+    s->shared_b = !transpose_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
     if (s->shared_b) {
         s->m *= mg_shape_count(&lead_a);
         choose_order(s, plan);
@@ -103,11 +105,15 @@ static void transpose(const float *x, float *y, int64_t m, int64_t n) {
 /* One product in float64. */
 static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const double *b,
                                   double *y, double *scratch) {
-    const bool turn_a = s->turn_a == 'T', turn_b = s->turn_b == 'T';
-    const mg_factor rows = {
-        .read = mg_read_matrix, .at = a, .lane = turn_a ? 1 : s->k, .step = turn_a ? s->m : 1};
-    const mg_factor columns = {
-        .read = mg_read_matrix, .at = b, .lane = turn_b ? s->k : 1, .step = turn_b ? 1 : s->n};
+    const bool transpose_a = s->transpose_a == 'T', transpose_b = s->transpose_b == 'T';
+    const mg_factor rows = {.read = mg_read_matrix,
+                            .at = a,
+                            .lane = transpose_a ? 1 : s->k,
+                            .step = transpose_a ? s->m : 1};
+    const mg_factor columns = {.read = mg_read_matrix,
+                               .at = b,
+                               .lane = transpose_b ? s->k : 1,
+                               .step = transpose_b ? 1 : s->n};
     mg_gemm(s->m, s->n, s->k, &rows, &columns, y, s->n, scratch);
     return dnnl_success;
 }
@@ -117,8 +123,9 @@ static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const 
 static dnnl_status_t multiply_matrix(const matmul_state *s, const void *a, const void *b, void *y,
                                      void *scratch) {
     if (s->wide) return multiply_f64(s, a, b, y, scratch);
-    return dnnl_sgemm(s->turn_a, s->turn_b, s->m, s->n, s->k, 1, a, s->turn_a == 'T' ? s->m : s->k,
-                      b, s->turn_b == 'T' ? s->k : s->n, 0, y, s->n);
+    return dnnl_sgemm(s->transpose_a, s->transpose_b, s->m, s->n, s->k, 1, a,
+                      s->transpose_a == 'T' ? s->m : s->k, b, s->transpose_b == 'T' ? s->k : s->n,
+                      0, y, s->n);
 }
 
 /* One float32 product whose b is transposed, by way of copies in scratch. */
@@ -128,11 +135,11 @@ static dnnl_status_t multiply_transposed(const matmul_state *s, const float *a, 
         transpose(b, scratch, s->n, s->k);
         return dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, a, s->k, scratch, s->n, 0, y, s->n);
     }
-    float *turned = scratch + s->m * s->k;
+    float *transposed = scratch + s->m * s->k;
     transpose(a, scratch, s->m, s->k);
     const dnnl_status_t status =
-        dnnl_sgemm('N', 'N', s->n, s->m, s->k, 1, b, s->k, scratch, s->m, 0, turned, s->m);
-    transpose(turned, y, s->n, s->m);
+        dnnl_sgemm('N', 'N', s->n, s->m, s->k, 1, b, s->k, scratch, s->m, 0, transposed, s->m);
+    transpose(transposed, y, s->n, s->m);
     return status;
 }
 

@@ -101,16 +101,20 @@
 #undef BINARY
 #undef TERNARY
 
+/* Without unrolling, the two loops below took up to 1.2 times as long, by where they happened to
+ * lie. */
+#define UNROLL _Pragma("GCC unroll 4")
+
 /* ---- float16 and bfloat16, rounded to nearest even as core/dtype.h rounds them ---- */
 
 /* float16 to float: by the processor where it can, by bits elsewhere and for the rest. */
 static void from_f16(float *out, const uint16_t *x, int n) {
     int i = 0;
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
+    UNROLL for (; i + 16 <= n; i += 16)
         _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(x + i))));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
+    UNROLL for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
 #endif
     for (; i < n; i++) out[i] = mg_f16_to_f32(x[i]);
@@ -120,13 +124,11 @@ static void from_f16(float *out, const uint16_t *x, int n) {
 static void to_f16(uint16_t *out, const float *x, int n) {
     int i = 0;
 #if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((void *)(out + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+    UNROLL for (; i + 16 <= n; i += 16) _mm256_storeu_si256(
+        (void *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(out + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+    UNROLL for (; i + 8 <= n; i += 8) _mm_storeu_si128(
+        (void *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
 #endif
     for (; i < n; i++) out[i] = mg_f32_to_f16(x[i]);
 }
