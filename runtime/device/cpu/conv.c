@@ -206,6 +206,7 @@ static const dnnl_memory_desc_t *inner_desc(const_dnnl_primitive_desc_t pd, int 
                                          dnnl_query_dst_md};
     static const dnnl_query_t diff[] = {dnnl_query_diff_src_md, dnnl_query_diff_weights_md,
                                         dnnl_query_diff_dst_md};
+    /* forward, nothing is a gradient; backward, dy and the result are */
     const bool is_diff = result_part != Y && (result || i == Y);
     return dnnl_primitive_desc_query_md(pd, is_diff ? diff[i] : plain[i], 0);
 }
@@ -291,6 +292,7 @@ static mg_status conv_run(const mg_call *call) {
     conv_state *s = call->plan->state;
     char *scratch = call->scratch;
     void *at[5];
+    /* at: the two inputs, the result, the scratchpad, the bias */
     for (int i = 0; i < 2; i++) {
         part *p = &s->parts[s->input[i]];
         at[i] = call->in[i];

@@ -85,6 +85,7 @@ static void read_transposed_windows(const mg_factor *f, int64_t first, int n, in
     const windows *s = f->how;
     tap t[MG_LANES];
     for (int i = 0; i < n; i++) t[i] = tap_of(s, first + i);
+    /* neighbouring lanes are mostly channels of one tap, whose address is looked up once */
     for (int64_t k = from; k < end; k++, to += width) {
         const pixel p = pixel_of(s, k);
         const double *at = NULL;

@@ -114,10 +114,12 @@ static void load_input(tile *t, int i, int64_t offset) {
     const bool dense = along == 1 && (t->rows == 1 || down == t->columns);
     char *dst = register_at(t, i);
     t->operand[i] = dst;
+    /* whether the next tile of this thread reads the same part of the input */
     const bool repeats = s->rows == 1 ? along == 0 : down == 0;
     if (repeats && t->kept[i] == offset && t->filled[i] >= n) return;
     t->kept[i] = repeats ? offset : -1;
     t->filled[i] = n;
+    /* one run of elements, rows of 16 floats, or rows one by one */
     if (dense || uniform) {
         load_run(t, dst, src, type, along, n);
     } else if (natural && !e->wide && along == 1 && t->columns == MG_LANES) {
@@ -264,6 +266,7 @@ static void find_direct(tile *t) {
     for (int o = 0; o < e->n_outputs; o++) {
         const mg_dtype type = t->call->plan->out[o].value->dtype;
         const int instr = e->output[o] - e->n_inputs - e->n_imms;
+        /* wanted: a later instruction reads what lies in the output's memory */
         bool in_place = false, wanted = false;
         for (int i = 0; i < e->n_inputs; i++) {
             if (t->call->in[i] != t->call->out[o]) continue;

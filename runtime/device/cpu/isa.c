@@ -6,6 +6,7 @@
 #include <cpuid.h>
 #endif
 
+/* Never NULL, so that a kernel need not ask. */
 const mg_simd *mg_simd_used = &mg_simd_baseline;
 
 #ifdef __x86_64__

@@ -89,6 +89,7 @@ static mg_status layer_norm_reduce_run(const mg_call *call) {
         r.loops->reduce_rows(row_at(call->in[0], &r, first), row_at(call->in[1], &r, first),
                              left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
     }
+    /* the chunks in order, whichever thread made them */
     for (int64_t j = 0; j < width; j++) total[j] = 0;
     for (int64_t k = 0; k < chunks; k++)
         for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];

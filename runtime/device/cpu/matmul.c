@@ -171,6 +171,7 @@ static mg_status multiply_all(const mg_call *call) {
         return mg_dnnl_check(
             multiply_matrix(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
     const int64_t n = mg_shape_count(&s->batch), team = mg_cpu_threads();
+    /* large products, and few of them, are left to oneDNN's own threads */
     if (n < 2 * team || s->m * s->n * s->k > SMALL)
         return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
 #pragma omp parallel for schedule(static)

@@ -160,6 +160,7 @@ static void run_walk(walk w, const void *src, void *dst, int64_t size) {
     prepare_walk(&w);
     const int row = w.rank - 2, last = w.rank - 1;
     for (int i = 0; i < row; i++) outer *= w.n[i];
+    /* a unit is BLOCK rows of the second innermost axis, at one place of the outer axes */
     const int64_t cuts = (w.n[row] + BLOCK - 1) / BLOCK, count = outer * w.n[row] * w.n[last];
     const bool streamed = is_streamed(&w, count, size);
 #pragma omp parallel if (count > MG_SERIAL_BELOW)
@@ -334,6 +335,7 @@ static mg_status gather_run(const mg_call *call) {
     const mg_axis_view v = mg_axis_view_of(&in[0].value->shape, axis);
     const int64_t n = mg_shape_count(&in[1].value->shape), bytes = v.inner * element_size(call);
     const bool wide = in[1].value->dtype == MG_I64;
+    /* what an id out of range gives */
     const double nothing = mg_dtype_is_float(dtype) ? NAN : 0;
     uint64_t element[1];
     mg_from_double(element, &nothing, dtype, 1);

@@ -68,6 +68,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
                                            &mg_cpu_upcast,
                                            NULL};
 
+/* What mg_program_compile chooses from. */
 static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .reorder = &mg_cpu_reorder};
 
 /* The threads that this thread may use while it works for one of several devices; 0: all. */
@@ -102,6 +103,7 @@ static void cpu_close(mg_device *d) {
 
 /* For --list-devices: works without an open device. */
 static mg_status cpu_describe(int ordinal, mg_device_info *info) {
+    /* the version of the library that was loaded, which may not be that of its header */
     const dnnl_version_t *v = dnnl_version();
     MG_TRY(mg_host_describe(ordinal, info));
     MG_TRY(mg_simd_choose());

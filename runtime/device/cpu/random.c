@@ -59,6 +59,7 @@ static mg_status random_run(const mg_call *call) {
 #pragma omp parallel for if (count > MG_SERIAL_BELOW)
     for (int64_t g = begin / WORDS; g < (end + WORDS - 1) / WORDS; g++) {
         uint32_t words[WORDS];
+        /* the elements of this group that the tensor holds */
         const int from = (int)(g * WORDS < begin ? begin - g * WORDS : 0);
         const int to = (int)(end - g * WORDS < WORDS ? end - g * WORDS : WORDS);
         char *out = (char *)call->out[0] + (size_t)(g * WORDS + from - begin) * mg_dtype_size(t);

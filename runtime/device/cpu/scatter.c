@@ -38,6 +38,7 @@ static mg_scatter scatter_of(const mg_call *call) {
 
 /* Part k of n: columns in multiples of 16, or rows. */
 static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
+    /* columns begin at multiples of 16, so that threads do not share cache lines */
     if (s->inner >= n * WIDE)
         return (mg_scatter_part){.end_row = s->size,
                                  .column = s->inner * k / n / 16 * 16,

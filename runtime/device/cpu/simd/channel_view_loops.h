@@ -115,6 +115,7 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
                 q[j] += d * d;
             }
         }
+        /* FOLD_ROWS rows are done: on in double */
         for (int j = 0; j < width; j++) sum[j] += (double)s[j], square[j] += (double)q[j];
     }
 }
@@ -156,6 +157,7 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
                 q[j] += b[j] * (a[j] - m[j]);
             }
         }
+        /* FOLD_ROWS rows are done: on in double */
         for (int j = 0; j < width; j++) sum[j] += (double)s[j], product[j] += (double)q[j];
     }
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The loops may overlap in memory only where `out` is one of the operands. */
+/* A vector loop over the elements; memory may overlap only where `out` is one of the operands. */
 #define EACH _Pragma("omp simd") for (int i = 0; i < n; i++)
 
 /* ---- in float ----

@@ -36,8 +36,9 @@ MG_INLINE double NAME(join)(const NAME(vec) * v) {
     return (double)(N == 2 ? c[0] + c[1] : (c[0] + c[N / 2]) + (c[1] + c[N - 1]));
 }
 
-/* Sums of x - shift and of its square over NORM_BLOCK numbers at most, four vectors side by side.
- */
+/* Adds the sums of x - shift and of its square, over NORM_BLOCK numbers at most. Four vectors side
+ * by side hide the latency of the additions; numbers beyond the last whole four are added one by
+ * one. */
 MG_INLINE void NAME(add_block)(const REAL *restrict x, int64_t n, REAL shift, double *sum,
                                double *square) {
     NAME(vec) s[4] = {0}, q[4] = {0};
@@ -59,7 +60,7 @@ MG_INLINE void NAME(add_block)(const REAL *restrict x, int64_t n, REAL shift, do
     *square += NAME(join)(q) + (double)rest_square;
 }
 
-/* Sums of dy gamma and of dy gamma (x - mean), likewise. */
+/* Adds the sums of dy gamma and of dy gamma (x - mean), in the same way. */
 MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict gamma,
                                   const REAL *restrict dy, int64_t n, REAL mean, double *sum,
                                   double *product) {
@@ -125,7 +126,8 @@ static void NAME(grad_row)(const void *px, const void *pgamma, const void *pdy, 
     for (int64_t j = 0; j < c; j++) dx[j] = inverse * (dy[j] * gamma[j] - m - (x[j] - mean) * p);
 }
 
-/* Adds columns first .. end - 1 of NORM_ROWS rows at most. */
+/* Adds `width` columns, from `first` on, of at most NORM_ROWS rows. `sums` holds c sums of dy, then
+ * c sums of dy * xhat. r holds the rows' means and deviations. */
 MG_INLINE void NAME(reduce_columns)(const REAL *restrict x, const REAL *restrict dy,
                                     const row_moments *r, int64_t rows, int64_t c, int64_t first,
                                     int width, double *restrict sums) {

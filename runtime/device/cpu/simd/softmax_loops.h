@@ -151,6 +151,7 @@ static void NAME(cross_entropy_grad)(const void *logits, const void *targets, co
     for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);
     ROW_SUM(sum, dx[i])
     ROW_SUM(total, t[i])
+    /* softmax(x) times the sum of the targets, which need not be 1 */
     const REAL scale = (REAL)(total / sum);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale - t[i]);
