@@ -15,7 +15,7 @@ enum { N = 3 * MG_STRIP };
 static const mg_simd *sets[3]; /* those of this processor, baseline first */
 static int n_sets;
 static float a[N], b[N], c[N];
-static double wide[3][N];
+static double wide[3][N]; /* a, b and c in double */
 
 /* Operands: random numbers in [-4, 4), with special values mixed in so that all pairs occur. */
 static int fill(void **state) {
@@ -63,6 +63,7 @@ static void elementwise_loops(void **state) {
             double got_wide[N], expected_wide[N];
             sets[0]->elementwise->f32[op](expected, a, b, c, N);
             sets[0]->elementwise->f64[op](expected_wide, wide[0], wide[1], wide[2], N);
+            /* lengths that end in all places of a vector */
             for (int n = N; n > 0; n = n * 2 / 3) {
                 sets[t]->elementwise->f32[op](got, a, b, c, n);
                 sets[t]->elementwise->f64[op](got_wide, wide[0], wide[1], wide[2], n);

@@ -34,9 +34,10 @@ void mg_dnnl_drop(mg_dnnl_call *c);
 mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
                           const dnnl_memory_desc_t *to, mg_kernel_plan *plan);
 
-/* Attributes that make a primitive use memory we give it. */
+/* Attributes that make a primitive take its scratch memory as an argument. The caller destroys
+ * them. */
 mg_status mg_dnnl_attributes(dnnl_primitive_attr_t *attr, const mg_kernel_plan *plan);
-/* Bytes of such memory, rounded up to 64. */
+/* Bytes of the scratch memory that a primitive wants, rounded up to whole cache lines. */
 size_t mg_dnnl_scratch(const_dnnl_primitive_desc_t pd);
 
 #endif

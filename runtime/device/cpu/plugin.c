@@ -94,7 +94,8 @@ static mg_status cpu_open(mg_device *d) {
     return mg_dnnl_open();
 }
 
-/* Kept memory is released, so that nothing is left when the last device closes. */
+/* Blocks that were kept for reuse are released as well, so that nothing is left when the last
+ * device closes. */
 static void cpu_close(mg_device *d) {
     (void)d;
     mg_cpu_free_kept();
@@ -125,7 +126,8 @@ static void hold_signals(sigset_t *before) {
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
-/* Sets the number of threads that this thread's parallel regions get. */
+/* Sets the number of threads that this thread's parallel regions get: OpenMP keeps it per thread,
+ * and so does `share`, which mg_cpu_threads returns. */
 static void set_share(int threads) {
     if (threads == share) return;
     share = threads;

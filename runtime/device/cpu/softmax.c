@@ -18,7 +18,8 @@ static mg_status softmax_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-/* softmax or its logarithm: they differ in the last pass only. */
+/* softmax or its logarithm, which differ in the last pass only. The tensor is {outer, n, inner}
+ * around the axis; a unit of work is a tile of `inner`, or a whole row where inner is 1. */
 static mg_status softmax_run_either(const mg_call *call, bool logarithm) {
     const mg_value *x = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
@@ -53,7 +54,7 @@ static mg_status log_softmax_run(const mg_call *call) {
     return softmax_run_either(call, true);
 }
 
-/* Inputs y and dy. */
+/* dx = y (dy - sum(y dy)); inputs y and dy, cut into units in the same way. */
 static mg_status softmax_grad_run(const mg_call *call) {
     const mg_value *y = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;

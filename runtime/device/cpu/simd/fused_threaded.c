@@ -18,6 +18,8 @@ enum { STRIP = 4 * sizeof(lanes) };
 enum { STRIP = 8 * sizeof(lanes) };
 #define EACH(F) F(r0, 0), F(r1, 1), F(r2, 2), F(r3, 3), F(r4, 4), F(r5, 5), F(r6, 6), F(r7, 7)
 #endif
+/* What EACH(F) writes for the vector r, number k of the strip: a parameter, an argument, a load ...
+ */
 #define PARAMETER(r, k) lanes r
 #define NONE(r, k) none
 #define UNUSED(r, k) (void)r
@@ -31,9 +33,13 @@ enum { STRIP = 8 * sizeof(lanes) };
 enum { AHEAD = 1024 };
 _Static_assert(STRIP <= MG_STRIP * sizeof(float), "a strip fits into its place");
 
+/* The code of a step: the strip, the step itself (the operands are in it and behind it), and the
+ * strip's offset in bytes. */
 typedef void step(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at);
 #define STEP(name) static void name(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at)
+/* The operand's strip: its address, plus the offset if the operand advances. */
 #define PLACE(s) (void *)((s)->at + (at & (s)->moves))
+/* Jumps to the step that is `steps` further on. */
 #define GO_ON(steps, ...) ((step *)s[steps].code)(__VA_ARGS__, s + (steps), at)
 
 /* ---- the ops ---- */

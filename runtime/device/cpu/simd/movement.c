@@ -26,6 +26,7 @@ static void end_stream(void) {
 
 typedef uint32_t eight __attribute__((vector_size(4 * MG_SQUARE)));
 typedef eight loose_eight __attribute__((aligned(4), may_alias));
+/* Halves of two interleaved vectors: single words, pairs of words, four words at a time. */
 #define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
 #define LOW_PAIR(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
