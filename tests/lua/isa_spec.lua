@@ -66,7 +66,7 @@ for _, names in ipairs(SETS) do
 
   test(("the golden layers are right with %s"):format(set), function()
     needs_set(set)
-    run_tests(settings, "tests/lua/golden_layers_spec.lua")
+    run_tests(settings, "tests/lua/nn/golden_layers_spec.lua")
   end)
 
   for threads = 1, 3 do

@@ -1,39 +1,35 @@
 /* Channel views: a tensor seen as rows of lanes, for operations that treat each channel (the last
  * axis) separately: batch norm and reductions.
  *
- * In a row-major tensor, a row is one pixel's channels, or those of several pixels where channels
- * are few: lane j holds channel j % channels. The elements after the last whole row are the tail.
- * In a blocked image, a row is the 16 lanes of one pixel, and the rows of a tile are contiguous
- * within an image only. Rows are cut into chunks and lanes into tiles; a unit is one chunk of one
- * tile, and threads share the units. The cut depends on the shape only. So does every sum that adds
- * up units in order, whatever the number of threads. */
+ * A row is one pixel's channels, or those of several pixels where channels are few: lane j holds
+ * channel j % channels. The elements after the last whole row are the tail. Rows are cut into
+ * chunks and lanes into tiles; a unit is one chunk of one tile, and threads share the units. The
+ * cut depends on the shape only. So does every sum that adds up units in order, whatever the number
+ * of threads. */
 #ifndef MG_DEVICE_CPU_CHANNEL_VIEW_H
 #define MG_DEVICE_CPU_CHANNEL_VIEW_H
 
 #include "device/cpu/cpu.h"
 
 typedef struct mg_channel_view {
-    int64_t channels, lanes;                 /* lanes of a whole row, without padding */
-    int64_t images, rows;                    /* rows per image */
-    int64_t image_step, row_step, tile_step; /* distances, in elements */
-    int64_t tail;                            /* elements of the left-over row; 0: there is none */
-    int64_t width, tiles;                    /* lanes of a tile; tiles of a row */
-    int64_t chunk_rows, chunks;              /* rows of a chunk; chunks, the tail's included */
+    int64_t channels, lanes;    /* lanes of a whole row, without padding */
+    int64_t rows, row_step;     /* whole rows; from one to the next, in elements */
+    int64_t tail;               /* elements of the left-over row; 0: there is none */
+    int64_t width, tiles;       /* lanes of a tile; tiles of a row */
+    int64_t chunk_rows, chunks; /* rows of a chunk; chunks, the tail's included */
 } mg_channel_view;
 
-/* Rows of one unit that lie at a constant distance. */
+/* The elements of a unit. */
 typedef struct mg_piece {
-    int64_t offset, rows; /* in elements */
-    int width;
-    int64_t next, end; /* numbers of the rows not yet handed out */
+    int64_t offset, rows; /* of the first element; rows, row_step apart */
+    int width;            /* lanes; 0: the left-over row does not reach the tile */
 } mg_piece;
 
-mg_channel_view mg_channel_view_of(const mg_value *x, int layout);
+mg_channel_view mg_channel_view_of(const mg_value *x);
 /* The view of `count` row-major elements in rows of `channels`. */
 mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels);
-/* Iterates over the pieces of a unit (unit = chunk * tiles + tile). Start with *p all zero; returns
- * false when there are no more. */
-bool mg_channel_view_next(const mg_channel_view *s, int64_t unit, mg_piece *p);
+/* unit = chunk * tiles + tile */
+mg_piece mg_channel_view_piece(const mg_channel_view *s, int64_t unit);
 /* Rows and lanes of a unit. */
 int64_t mg_channel_view_unit_rows(const mg_channel_view *s, int64_t unit);
 int64_t mg_channel_view_unit_width(const mg_channel_view *s, int64_t unit);

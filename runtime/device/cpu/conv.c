@@ -258,7 +258,6 @@ static mg_status conv_prepare(mg_kernel_plan *plan) {
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     name_parts(s, plan);
-    mg_all_row_major(plan);
     dnnl_primitive_desc_t pd;
     MG_TRY(find_primitive(&pd, s, plan));
     mg_status status = describe_outside(s, a, plan);

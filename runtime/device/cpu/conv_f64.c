@@ -201,7 +201,6 @@ static const char *conv_f64_accepts(const mg_kernel_plan *plan) {
 
 static mg_status conv_f64_prepare(mg_kernel_plan *plan, product_of *form) {
     const product p = form(plan);
-    mg_all_row_major(plan);
     plan->scratch = mg_gemm_scratch(p.m, p.n, p.k);
     return MG_OK;
 }

@@ -79,7 +79,6 @@ static const char *refuse_groups(const mg_conv_small *s) {
 
 /* Stores the sizes as the plan's state and asks for scratch. */
 static mg_status small_conv_keep(mg_kernel_plan *plan, const mg_conv_small *s) {
-    mg_all_row_major(plan);
     mg_conv_small *kept = plan->state = mg_alloc(sizeof *kept);
     if (!kept) return MG_OOM;
     *kept = *s;

@@ -111,7 +111,6 @@ static void winograd_place_scratch(winograd_conv *s, int64_t blocks, mg_kernel_p
 static winograd_conv *winograd_new_state(const winograd_conv *sizes, mg_kernel_plan *plan) {
     winograd_conv *s = plan->state = mg_alloc(sizeof *s);
     if (s) *s = *sizes;
-    mg_all_row_major(plan);
     return s;
 }
 

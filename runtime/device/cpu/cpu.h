@@ -1,17 +1,12 @@
-/* What the files of the cpu plug-in share: layouts, threads, memory, and the list of kernels.
- *
- * The layout MG_BLOCKED (oneDNN's nChw16c) exists for tensors {N, H, W, C} of float32 or halves
- * where 16 divides C: they are stored as [N][C / 16][H][W][16]. */
+/* What the files of the cpu plug-in share: threads, memory, and the list of kernels. */
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
 #include "device/cpu/simd/simd.h"
 #include "device/program/program.h"
 
-enum {
-    MG_BLOCKED = 1,         /* a layout, beside MG_ROW_MAJOR */
-    MG_SERIAL_BELOW = 20000 /* elements up to which one thread is faster than several */
-};
+/* Elements up to which one thread is faster than several. */
+enum { MG_SERIAL_BELOW = 20000 };
 /* Bytes of a cache line, and about the size of the last-level cache: larger results had better be
  * written past it. */
 enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
@@ -28,8 +23,6 @@ static inline int64_t mg_count(const mg_port *port) {
 }
 /* Whether every operand and result is float32. */
 bool mg_all_f32(const mg_kernel_plan *plan);
-/* Asks for row-major everywhere. */
-void mg_all_row_major(mg_kernel_plan *plan);
 /* The devices' memory; large blocks are kept when freed. mg_cpu_free_kept really frees them:
  * whether there were any. */
 mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data);
@@ -49,7 +42,7 @@ extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_sparse_softmax_cross_entropy, mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute,
     mg_cpu_slice, mg_cpu_reverse, mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather,
     mg_cpu_scatter_add, mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused,
-    mg_cpu_upcast, mg_cpu_reorder;
+    mg_cpu_upcast;
 /* Fastest first per op, NULL at the end. */
 extern const mg_kernel *const mg_cpu_kernels[];
 

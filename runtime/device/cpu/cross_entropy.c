@@ -15,11 +15,6 @@ static const char *cross_entropy_accepts(const mg_kernel_plan *plan) {
     return t == x || t == MG_I32 || t == MG_I64 ? NULL : "labels neither int32 nor int64";
 }
 
-static mg_status cross_entropy_prepare(mg_kernel_plan *plan) {
-    mg_all_row_major(plan);
-    return MG_OK;
-}
-
 /* One row of an op: the loops are for the dtype of x. */
 typedef void row_function(const mg_simd_cross_entropy *loops, const mg_call *call, int64_t row,
                           int64_t n);
@@ -62,11 +57,8 @@ static mg_status run_rows(const mg_call *call, row_function *each) {
     static mg_status run_##each(const mg_call *call) {                                             \
         return run_rows(call, each);                                                               \
     }                                                                                              \
-    const mg_kernel mg_cpu_##id = {.op = #id,                                                      \
-                                   .name = "cross_entropy",                                        \
-                                   .accepts = cross_entropy_accepts,                               \
-                                   .prepare = cross_entropy_prepare,                               \
-                                   .run = run_##each}
+    const mg_kernel mg_cpu_##id = {                                                                \
+        .op = #id, .name = "cross_entropy", .accepts = cross_entropy_accepts, .run = run_##each}
 KERNEL(softmax_cross_entropy, loss_row);
 KERNEL(softmax_cross_entropy_grad, grad_row);
 KERNEL(sparse_softmax_cross_entropy, label_loss_row);

@@ -75,12 +75,6 @@ static void load_run(const tile *t, char *dst, const char *src, mg_dtype type, i
     }
 }
 
-/* Rows of 16 floats: what changing between row-major and blocked images consists of. */
-static void load_rows_of_16(float *restrict dst, const float *src, int64_t rows, int64_t step) {
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(dst + r * MG_LANES, src + r * step, MG_LANES * sizeof(float));
-}
-
 /* Prefetches pass i's share of the next tile, so that reading memory and computing overlap.
  * Threaded code goes through memory evenly, which processors detect by themselves. */
 static void prefetch_share(const tile *t, int i) {
@@ -110,7 +104,6 @@ static void load_input(tile *t, int i, int64_t offset) {
     }
     const bool uniform = down == 0 && along == 0;
     const int64_t n = uniform ? repeated(s, t->rows * t->columns) : t->rows * t->columns;
-    const bool natural = type == (e->wide ? MG_F64 : MG_F32);
     const bool dense = along == 1 && (t->rows == 1 || down == t->columns);
     char *dst = register_at(t, i);
     t->operand[i] = dst;
@@ -122,8 +115,6 @@ static void load_input(tile *t, int i, int64_t offset) {
     /* one run of elements, rows of 16 floats, or rows one by one */
     if (dense || uniform) {
         load_run(t, dst, src, type, along, n);
-    } else if (natural && !e->wide && along == 1 && t->columns == MG_LANES) {
-        load_rows_of_16((float *)(void *)dst, (const float *)(const void *)src, t->rows, down);
     } else {
         for (int64_t r = 0; r < t->rows; r++)
             load_run(t, dst + (size_t)(r * t->columns) * s->width,

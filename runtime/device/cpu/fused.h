@@ -65,7 +65,7 @@ typedef struct mg_fused_state {
  * their results are 0 or 1. */
 bool mg_fused_rounds(const mg_instr *instr, bool wide);
 
-/* Chooses layouts, passes, tiles and registers: the prepare function of the kernel. */
+/* Chooses passes, tiles and registers: the prepare function of the kernel. */
 mg_status mg_fused_prepare(mg_kernel_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-/* Fused element-wise groups: layouts, the iteration space and its tiles, passes, registers.
+/* Fused element-wise groups: the iteration space and its tiles, passes, registers.
  *
  * Axes that all operands step through alike are merged; the last one or two make a tile. A register
  * is used again as soon as no later instruction reads it, so that few registers, and longer tiles,
@@ -17,66 +17,10 @@ enum {
     CACHE = 16 << 10
 };
 
-/* ---- layouts ---- */
-
-/* Whether input i has the shape of the output, and is not broadcast. */
-static bool same_shape(const mg_kernel_plan *plan, int i) {
-    return mg_shape_equal(&plan->in[i].value->shape, &plan->out[0].value->shape);
-}
-
-/* Whether the layout MG_BLOCKED exists for a shape. */
-static bool whole_blocks(const mg_shape *s) {
-    return s->rank == 4 && s->dim[3] % MG_LANES == 0;
-}
-
-/* The output is blocked if all inputs of its shape are. A row-major one (a dropout mask, the
- * gradient of a reshape) is a sign that its neighbours want row-major as well. Returns whether any
- * input is blocked. */
-static bool choose_layouts(mg_kernel_plan *plan) {
-    bool any = false, all = true;
-    const bool possible = whole_blocks(&plan->out[0].value->shape);
-    for (int i = 0; i < plan->step->n_in; i++) {
-        if (!possible || !same_shape(plan, i)) plan->in[i].layout = MG_ROW_MAJOR;
-        if (plan->in[i].layout == MG_BLOCKED)
-            any = true;
-        else if (same_shape(plan, i))
-            all = false;
-    }
-    for (int o = 0; o < plan->step->n_out; o++)
-        all &= plan->out[o].value->dtype == MG_F32 || mg_dtype_is_half(plan->out[o].value->dtype);
-    const bool blocked = any && all && !plan->out_external;
-    for (int i = 0; i < plan->step->n_out; i++)
-        plan->out[i].layout = blocked ? MG_BLOCKED : MG_ROW_MAJOR;
-    return any;
-}
-
 /* ---- the iteration space ---- */
 
-/* The space of images of which some are blocked: {N, C / 16, H, W, 16} for a blocked output, {N, H,
- * W, C / 16, 16} for a row-major one. */
-static void split_channels(mg_fused_state *s, const mg_kernel_plan *plan) {
-    const mg_shape *shape = &plan->out[0].value->shape;
-    const int64_t h = shape->dim[1], w = shape->dim[2], blocks = shape->dim[3] / MG_LANES;
-    const bool blocked = plan->out[0].layout == MG_BLOCKED;
-    const int64_t plain[] = {shape->dim[0], h, w, blocks, MG_LANES};
-    const int order[2][5] = {{0, 1, 2, 3, 4}, {0, 3, 1, 2, 4}};
-    s->rank = 5;
-    for (int k = 0; k < 5; k++) s->dim[k] = plain[order[blocked][k]];
-    for (int i = 0; i < plan->step->n_in; i++) {
-        int64_t by[MG_MAX_RANK];
-        mg_shape_strides(&plan->in[i].value->shape, shape, by);
-        int64_t step[] = {by[0], by[1], by[2], by[3] * MG_LANES, by[3]};
-        if (plan->in[i].layout == MG_BLOCKED) {
-            step[1] = w * MG_LANES;
-            step[2] = MG_LANES;
-            step[3] = h * w * MG_LANES;
-        }
-        for (int k = 0; k < 5; k++) s->stride[i][k] = step[order[blocked][k]];
-    }
-}
-
-/* The space of row-major operands: the axes of the output. */
-static void plain_axes(mg_fused_state *s, const mg_kernel_plan *plan) {
+/* The axes of the output, and each input's strides over them. */
+static void output_axes(mg_fused_state *s, const mg_kernel_plan *plan) {
     const mg_shape *shape = &plan->out[0].value->shape;
     s->rank = shape->rank;
     for (int k = 0; k < s->rank; k++) s->dim[k] = shape->dim[k];
@@ -350,12 +294,8 @@ mg_status mg_fused_prepare(mg_kernel_plan *plan) {
     s->loops = mg_simd_used->elementwise;
     s->threaded = mg_simd_used->threaded;
     s->count = mg_count(&plan->out[0]);
-    const bool any_blocked = choose_layouts(plan);
     if (s->count == 0) return MG_OK;
-    if (any_blocked)
-        split_channels(s, plan);
-    else
-        plain_axes(s, plan);
+    output_axes(s, plan);
     s->width = e->wide ? sizeof(double) : sizeof(float);
     s->past_caches = leaves_caches(plan);
     merge_axes(s, e->n_inputs);

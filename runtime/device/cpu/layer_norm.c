@@ -32,11 +32,6 @@ static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-static mg_status layer_norm_prepare(mg_kernel_plan *plan) {
-    mg_all_row_major(plan);
-    return MG_OK;
-}
-
 /* The address of row i. */
 static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
@@ -70,7 +65,6 @@ static int64_t chunks_of(const rows *r) {
 /* Scratch: the sums {2, length} of each chunk, and their total. */
 static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
-    mg_all_row_major(plan);
     plan->scratch = (size_t)((chunks_of(&r) + 1) * 2 * r.length) * sizeof(double);
     return MG_OK;
 }
@@ -104,9 +98,7 @@ static mg_status layer_norm_reduce_run(const mg_call *call) {
 
 #define KERNEL(id) .op = #id, .name = #id, .accepts = layer_norm_accepts
 
-const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .prepare = layer_norm_prepare,
-                                     .run = layer_norm_run};
-const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .prepare = layer_norm_prepare,
-                                          .run = layer_norm_grad_run};
+const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .run = layer_norm_run};
+const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .run = layer_norm_grad_run};
 const mg_kernel mg_cpu_layer_norm_reduce = {
     KERNEL(layer_norm_reduce), .prepare = layer_norm_reduce_prepare, .run = layer_norm_reduce_run};

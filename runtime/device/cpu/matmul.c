@@ -69,7 +69,6 @@ static mg_status matmul_prepare(mg_kernel_plan *plan) {
     const mg_matmul_attrs *attrs = plan->step->attrs;
     matmul_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    mg_all_row_major(plan);
     s->wide = plan->out[0].value->dtype == MG_F64;
     const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
     const mg_shape a = with_two_axes(raw_a, false), b = with_two_axes(raw_b, true);

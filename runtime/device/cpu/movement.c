@@ -212,12 +212,6 @@ static void fill_number(const mg_port *out, void *dst, double value) {
 
 /* ---- the ops ---- */
 
-/* Blocked values are brought to row-major first, because the walk is over the axes of the shape. */
-static mg_status movement_prepare(mg_kernel_plan *plan) {
-    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
-    return MG_OK;
-}
-
 /* Bytes of an element of the result. */
 static int64_t element_size(const mg_call *call) {
     return (int64_t)mg_dtype_size(call->plan->out[0].value->dtype);
@@ -396,14 +390,13 @@ static mg_status iota_run(const mg_call *call) {
 
 #define MOVEMENT(id) .op = #id, .name = #id, .run = id##_run
 
-const mg_kernel mg_cpu_permute = {MOVEMENT(permute), .prepare = movement_prepare};
-const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .prepare = movement_prepare};
-const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse), .prepare = movement_prepare};
-const mg_kernel mg_cpu_pad = {MOVEMENT(pad), .prepare = movement_prepare};
-const mg_kernel mg_cpu_concat = {MOVEMENT(concat), .prepare = movement_prepare};
-const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to), .prepare = movement_prepare};
-const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = gather_accepts,
-                                 .prepare = movement_prepare};
-const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape), .prepare = movement_prepare};
-const mg_kernel mg_cpu_full = {MOVEMENT(full), .prepare = movement_prepare};
+const mg_kernel mg_cpu_permute = {MOVEMENT(permute)};
+const mg_kernel mg_cpu_slice = {MOVEMENT(slice)};
+const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse)};
+const mg_kernel mg_cpu_pad = {MOVEMENT(pad)};
+const mg_kernel mg_cpu_concat = {MOVEMENT(concat)};
+const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to)};
+const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = gather_accepts};
+const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape)};
+const mg_kernel mg_cpu_full = {MOVEMENT(full)};
 const mg_kernel mg_cpu_iota = {MOVEMENT(iota), .prepare = iota_prepare};

@@ -10,13 +10,10 @@
 
 /* ---- shared ---- */
 
-/* The layout of x is taken as it comes, and dy (input 2) must match it. Scratch in doubles: two
- * results per lane and unit, then up to three numbers per channel. */
+/* Scratch in doubles: two results per lane and unit, then up to three numbers per channel. */
 static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_port *x = &plan->in[0];
-    for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
-    if (plan->step->n_in == 3) plan->in[2].layout = x->layout;
-    const mg_channel_view s = mg_channel_view_of(x->value, x->layout);
+    const mg_channel_view s = mg_channel_view_of(x->value);
     const int64_t channels = x->value->shape.dim[x->value->shape.rank - 1];
     const int64_t lanes = s.tiles * s.width;
     const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * (lanes + channels);
@@ -26,7 +23,7 @@ static mg_status norm_prepare(mg_kernel_plan *plan) {
 
 /* Input 0 as rows of lanes. */
 static mg_channel_view view_of(const mg_call *call) {
-    return mg_channel_view_of(call->plan->in[0].value, call->plan->in[0].layout);
+    return mg_channel_view_of(call->plan->in[0].value);
 }
 
 /* The loops for the dtype of input 0. */
@@ -93,10 +90,10 @@ static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const
                          int64_t unit, double *mean, double *square) {
     const double rows = (double)mg_channel_view_unit_rows(s, unit);
     double shift[MG_TILE], sum[MG_TILE];
-    mg_piece p = {0};
+    const mg_piece p = mg_channel_view_piece(s, unit);
     for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
-    for (bool first = true; mg_channel_view_next(s, unit, &p); first = false) {
-        if (first) choose_shift(s, f, x, &p, shift);
+    if (p.rows > 0) {
+        choose_shift(s, f, x, &p, shift);
         f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
     }
     for (int j = 0; j < p.width; j++) {
@@ -177,13 +174,6 @@ static mg_status moments_run(const mg_call *call) {
 
 /* ---- batch_norm ---- */
 
-/* The result takes the layout of x. */
-static mg_status batch_norm_prepare(mg_kernel_plan *plan) {
-    MG_TRY(norm_prepare(plan));
-    plan->out[0].layout = plan->in[0].layout;
-    return MG_OK;
-}
-
 /* y = (x - mean) * gamma / deviation + beta, with the three factors laid out by lane first. */
 static mg_status batch_norm_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
@@ -201,7 +191,8 @@ static mg_status batch_norm_run(const mg_call *call) {
 #pragma omp parallel for schedule(static) if (is_large(call))
     for (int64_t u = 0; u < units; u++) {
         const int64_t first = u % s.tiles * s.width;
-        for (mg_piece p = {0}; mg_channel_view_next(&s, u, &p);)
+        const mg_piece p = mg_channel_view_piece(&s, u);
+        if (p.rows > 0)
             f->normalise(element_at(call->in[0], p.offset, f),
                          (char *)call->out[0] + p.offset * f->size, p.rows, s.row_step, p.width,
                          mean + first, scale + first, beta + first);
@@ -221,7 +212,8 @@ static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t
         mean[j] = c < 0 ? 0 : get_number(call->in[1], c, f);
         sum[j] = product[j] = 0;
     }
-    for (mg_piece p = {0}; mg_channel_view_next(s, unit, &p);)
+    const mg_piece p = mg_channel_view_piece(s, unit);
+    if (p.rows > 0)
         f->products(element_at(call->in[0], p.offset, f), element_at(call->in[2], p.offset, f),
                     p.rows, s->row_step, p.width, mean, sum, product);
 }
@@ -251,7 +243,7 @@ static mg_status batch_norm_reduce_run(const mg_call *call) {
 #define NORM(id) .op = #id, .name = #id, .accepts = mg_folds_refuse
 
 const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = norm_prepare, .run = moments_run};
-const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = batch_norm_prepare,
+const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = norm_prepare,
                                      .run = batch_norm_run};
 const mg_kernel mg_cpu_batch_norm_reduce = {NORM(batch_norm_reduce), .prepare = norm_prepare,
                                             .run = batch_norm_reduce_run};

@@ -69,7 +69,15 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
                                            NULL};
 
 /* What mg_program_compile chooses from. */
-static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .reorder = &mg_cpu_reorder};
+static const mg_kernel_set set = {.kernels = mg_cpu_kernels};
+
+bool mg_all_f32(const mg_kernel_plan *plan) {
+    for (int i = 0; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != MG_F32) return false;
+    for (int i = 0; i < plan->step->n_out; i++)
+        if (plan->out[i].value->dtype != MG_F32) return false;
+    return true;
+}
 
 /* The threads that this thread may use while it works for one of several devices; 0: all. */
 static _Thread_local int share;

@@ -1,7 +1,6 @@
-/* Pooling of row-major and blocked images; the loops are in simd/pool_loops.h.
+/* Pooling of images; the loops are in simd/pool_loops.h.
  *
- * Either layout is seen as a number of planes of h x w pixels with `width` neighbouring channels:
- * one plane per image (width C), or one per block of channels (width 16). A plane is never split
+ * An image is a plane of h x w pixels with `width` neighbouring channels. A plane is never split
  * between threads where windows may overlap, so every sum has one order. The gradient of max_pool2d
  * finds the maximum's place again: it is the first cell of the window that equals y. */
 #include "device/cpu/cpu.h"
@@ -15,13 +14,12 @@ static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {
 /* The planes of images of shape x, pooled to shape y. */
 static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, const mg_shape *y) {
     const mg_pool_attrs *a = plan->step->attrs;
-    const bool blocked = plan->in[0].layout == MG_BLOCKED;
-    mg_pool_plane p = {.count = blocked ? x->dim[0] * x->dim[3] / MG_LANES : x->dim[0],
+    mg_pool_plane p = {.count = x->dim[0],
                        .h = x->dim[1],
                        .w = x->dim[2],
                        .oh = y->dim[1],
                        .ow = y->dim[2],
-                       .width = blocked ? MG_LANES : x->dim[3],
+                       .width = x->dim[3],
                        .pairs = true};
     for (int axis = 0; axis < 2; axis++) {
         p.size[axis] = a->size.v[axis];
@@ -60,17 +58,9 @@ static const char *pool_accepts(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* All ports are images, and take the layout of the first. */
-static mg_status pool_prepare(mg_kernel_plan *plan) {
-    for (int i = 1; i < plan->step->n_in; i++) plan->in[i].layout = plan->in[0].layout;
-    plan->out[0].layout = plan->in[0].layout;
-    return MG_OK;
-}
-
 /* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may take the
  * place of x. */
 static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
-    MG_TRY(pool_prepare(plan));
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     plan->overwrites = p.pairs;
     return MG_OK;
@@ -134,23 +124,16 @@ static mg_status avg_pool_grad_run(const mg_call *call) {
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_max_pool2d = {.op = "max_pool2d",
-                                     .name = "max_pool2d",
-                                     .accepts = pool_accepts,
-                                     .prepare = pool_prepare,
-                                     .run = max_pool_run};
+const mg_kernel mg_cpu_max_pool2d = {
+    .op = "max_pool2d", .name = "max_pool2d", .accepts = pool_accepts, .run = max_pool_run};
 const mg_kernel mg_cpu_max_pool2d_grad = {.op = "max_pool2d_grad",
                                           .name = "max_pool2d_grad",
                                           .accepts = pool_accepts,
                                           .prepare = max_pool_grad_prepare,
                                           .run = max_pool_grad_run};
-const mg_kernel mg_cpu_avg_pool2d = {.op = "avg_pool2d",
-                                     .name = "avg_pool2d",
-                                     .accepts = pool_accepts,
-                                     .prepare = pool_prepare,
-                                     .run = avg_pool_run};
+const mg_kernel mg_cpu_avg_pool2d = {
+    .op = "avg_pool2d", .name = "avg_pool2d", .accepts = pool_accepts, .run = avg_pool_run};
 const mg_kernel mg_cpu_avg_pool2d_grad = {.op = "avg_pool2d_grad",
                                           .name = "avg_pool2d_grad",
                                           .accepts = pool_accepts,
-                                          .prepare = pool_prepare,
                                           .run = avg_pool_grad_run};

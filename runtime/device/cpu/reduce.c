@@ -53,19 +53,11 @@ static groups groups_of(const mg_kernel_plan *plan) {
     return g;
 }
 
-/* Whether all axes but the last are reduced. */
-static bool keeps_last_only(const mg_kernel_plan *plan) {
-    const mg_ints *axes = &((const mg_reduce_attrs *)plan->step->attrs)->axes;
-    const int rank = plan->in[0].value->shape.rank;
-    return axes->n == rank - 1 && (rank == 1 || axes->v[rank - 2] == rank - 2);
-}
-
 /* The view of a reduction that has one; otherwise a view without lanes. */
 static mg_channel_view view_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
     const groups g = groups_of(plan);
-    if (plan->in[0].layout == MG_BLOCKED) return mg_channel_view_of(x, MG_BLOCKED);
     if (g.n == 1 && g.at[0].reduced) return mg_channel_view_of_rows(count, 1);
     if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE)
         return mg_channel_view_of_rows(count, g.at[1].n);
@@ -83,8 +75,8 @@ static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_
     for (int64_t u = 0; u < units; u++) {
         double *part = parts + u * s->width;
         for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
-        for (mg_piece p = {0}; mg_channel_view_next(s, u, &p);)
-            r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
+        const mg_piece p = mg_channel_view_piece(s, u);
+        if (p.rows > 0) r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
     }
     /* the units in order, whichever thread made them */
     for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
@@ -170,7 +162,6 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
 
 /* Scratch: the lanes of each unit, then the channels. */
 static mg_status reduce_prepare(mg_kernel_plan *plan) {
-    if (!keeps_last_only(plan)) plan->in[0].layout = MG_ROW_MAJOR;
     const mg_channel_view s = view_of(plan);
     plan->scratch = (size_t)(mg_channel_view_units(&s) * s.width + s.channels) * sizeof(double);
     return MG_OK;
@@ -197,12 +188,6 @@ static mg_status reduce_run(const mg_call *call) {
 }
 
 /* ---- argmax, cumsum, all_finite ---- */
-
-/* Ops along one axis read row-major tensors. */
-static mg_status row_major_prepare(mg_kernel_plan *plan) {
-    mg_all_row_major(plan);
-    return MG_OK;
-}
 
 /* Each result is one thread's. The first of equal elements wins. */
 static mg_status argmax_run(const mg_call *call) {
@@ -246,7 +231,7 @@ static const char *all_finite_accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* Whether one operand is finite; its layout does not matter. */
+/* Whether one operand is finite. */
 static bool all_finite(const mg_port *in, const void *x) {
     const int64_t n = mg_count(in);
     const mg_simd_folds *f = mg_folds_of(in->value->dtype);
@@ -272,9 +257,7 @@ static mg_status all_finite_run(const mg_call *call) {
 #define REDUCTION(id)                                                                              \
     .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = reduce_prepare, .run = reduce_run
 
-#define CHOICE(id)                                                                                 \
-    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = row_major_prepare,              \
-    .run = argmax_run
+#define CHOICE(id) .op = #id, .name = #id, .accepts = mg_folds_refuse, .run = argmax_run
 
 const mg_kernel mg_cpu_sum = {REDUCTION(sum)};
 const mg_kernel mg_cpu_prod = {REDUCTION(prod)};
@@ -286,8 +269,5 @@ const mg_kernel mg_cpu_argmax = {CHOICE(argmax)};
 const mg_kernel mg_cpu_argmin = {CHOICE(argmin)};
 const mg_kernel mg_cpu_all_finite = {
     .op = "all_finite", .name = "all_finite", .accepts = all_finite_accepts, .run = all_finite_run};
-const mg_kernel mg_cpu_cumsum = {.op = "cumsum",
-                                 .name = "columns",
-                                 .accepts = mg_folds_refuse,
-                                 .prepare = row_major_prepare,
-                                 .run = cumsum_run};
+const mg_kernel mg_cpu_cumsum = {
+    .op = "cumsum", .name = "columns", .accepts = mg_folds_refuse, .run = cumsum_run};

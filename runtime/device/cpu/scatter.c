@@ -17,11 +17,6 @@ static const char *scatter_accepts(const mg_kernel_plan *plan) {
     return ids == MG_I32 || ids == MG_I64 ? NULL : "ids are neither int32 nor int64";
 }
 
-static mg_status scatter_prepare(mg_kernel_plan *plan) {
-    mg_all_row_major(plan);
-    return MG_OK;
-}
-
 /* The op as matrices: dy {outer, n, inner}, the result {outer, size, inner}. */
 static mg_scatter scatter_of(const mg_call *call) {
     const mg_port *in = call->plan->in, *out = call->plan->out;
@@ -69,8 +64,5 @@ static mg_status scatter_run(const mg_call *call) {
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_scatter_add = {.op = "scatter_add",
-                                      .name = "scatter_add",
-                                      .accepts = scatter_accepts,
-                                      .prepare = scatter_prepare,
-                                      .run = scatter_run};
+const mg_kernel mg_cpu_scatter_add = {
+    .op = "scatter_add", .name = "scatter_add", .accepts = scatter_accepts, .run = scatter_run};

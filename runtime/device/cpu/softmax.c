@@ -12,12 +12,6 @@ static const char *softmax_accepts(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* Rows and columns are those of row-major tensors. */
-static mg_status softmax_prepare(mg_kernel_plan *plan) {
-    mg_all_row_major(plan);
-    return MG_OK;
-}
-
 /* softmax or its logarithm, which differ in the last pass only. The tensor is {outer, n, inner}
  * around the axis; a unit of work is a tile of `inner`, or a whole row where inner is 1. */
 static mg_status softmax_run_either(const mg_call *call, bool logarithm) {
@@ -81,15 +75,8 @@ static mg_status softmax_grad_run(const mg_call *call) {
 const mg_kernel mg_cpu_softmax_grad = {.op = "softmax_grad",
                                        .name = "softmax_grad",
                                        .accepts = softmax_accepts,
-                                       .prepare = softmax_prepare,
                                        .run = softmax_grad_run};
-const mg_kernel mg_cpu_softmax = {.op = "softmax",
-                                  .name = "softmax",
-                                  .accepts = softmax_accepts,
-                                  .prepare = softmax_prepare,
-                                  .run = softmax_run};
-const mg_kernel mg_cpu_log_softmax = {.op = "log_softmax",
-                                      .name = "log_softmax",
-                                      .accepts = softmax_accepts,
-                                      .prepare = softmax_prepare,
-                                      .run = log_softmax_run};
+const mg_kernel mg_cpu_softmax = {
+    .op = "softmax", .name = "softmax", .accepts = softmax_accepts, .run = softmax_run};
+const mg_kernel mg_cpu_log_softmax = {
+    .op = "log_softmax", .name = "log_softmax", .accepts = softmax_accepts, .run = log_softmax_run};

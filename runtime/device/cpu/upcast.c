@@ -1,9 +1,9 @@
 /* Upcasts: an op whose dtypes no kernel takes runs on copies in a wider dtype, in scratch memory.
  *
  * float16 and bfloat16 become float32, and results are rounded once. So sums of halves are made in
- * float32, as everywhere, and whatever float32 is good at (Winograd, blocked layouts, threads)
+ * float32, as everywhere, and whatever float32 is good at (Winograd, threads)
  * serves halves too. Integers that are reduced become float32 or float64, where they are exact
- * (int64 up to 2^53, as on ref); small ids become int32. The copies have the layouts of the values.
+ * (int64 up to 2^53, as on ref); small ids become int32.
  * Element-wise groups and ops that only move elements take all dtypes without copies. */
 #include "core/alloc.h"
 #include "core/log.h"
@@ -96,8 +96,6 @@ static void upcast_release(void *p) {
 static mg_status offer_to_kernel(state *s, const mg_kernel_plan *plan, const mg_kernel *kernel) {
     if (kernel == &mg_cpu_upcast || strcmp(kernel->op, plan->step->op->name) != 0)
         return MG_UNSUPPORTED;
-    for (int i = 0; i < port_count(plan); i++)
-        port_of(&s->plan, i)->layout = port_of(plan, i)->layout;
     s->plan.scratch = 0;
     if (kernel->accepts && kernel->accepts(&s->plan)) return MG_UNSUPPORTED;
     s->kernel = kernel;
@@ -134,7 +132,6 @@ static mg_status upcast_prepare(mg_kernel_plan *plan) {
                s->kernel->name);
     plan->scratch = round_to_line((size_t)port_count(plan) * sizeof(void *)) + s->plan.scratch;
     for (int i = 0; i < port_count(plan); i++) {
-        port_of(plan, i)->layout = port_of(&s->plan, i)->layout;
         plan->scratch += copy_bytes(s, plan, i);
         if (i < plan->step->n_in && i < 32 && is_copied(s, plan, i))
             plan->overwrites |= (uint32_t)1 << i;

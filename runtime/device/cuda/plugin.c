@@ -74,7 +74,6 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
 
 static const mg_kernel_set set = {.kernels = kernels,
                                   .reorder = &mg_cuda_reorder,
-                                  .row_major = true,
                                   .last_resort = &mg_cuda_host_fallback,
                                   .copy = mg_cuda_copy};
 

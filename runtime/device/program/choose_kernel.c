@@ -15,11 +15,10 @@ static bool kernel_is_for(const mg_kernel *k, const mg_step *s) {
     return strcmp(k->op, s->op ? s->op->name : "fused") == 0;
 }
 
-/* The layouts that are offered to a kernel before it asks for others. */
-static void reset_ports(const mg_kernel_set *set, const int *layouts, mg_program_call *k) {
+/* Row-major, which is what a kernel is offered before it asks for other layouts. */
+static void reset_ports(mg_program_call *k) {
     const mg_step *s = k->plan.step;
-    for (int i = 0; i < s->n_in; i++)
-        k->plan.in[i].layout = set->row_major ? MG_ROW_MAJOR : layouts[s->in[i]];
+    for (int i = 0; i < s->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
     for (int i = 0; i < s->n_out; i++) k->plan.out[i].layout = MG_ROW_MAJOR;
 }
 
@@ -53,28 +52,27 @@ static void log_attempt(const mg_program *p, const mg_kernel *kernel, const mg_k
 }
 
 /* MG_UNSUPPORTED if even the kernel of last resort cannot run the step. */
-static mg_status use_last_resort(const mg_program *p, const int *layouts, mg_program_call *k) {
+static mg_status use_last_resort(const mg_program *p, mg_program_call *k) {
     char text[512];
     /* A kind without kernels, as ref, has nothing to fall back from. */
     if (p->set->kernels[0] && mg_log_on("fallback"))
         mg_log("fallback", "%s: reference kernel for %s", p->device->name,
                describe_step(&k->plan, text, sizeof text));
-    reset_ports(p->set, layouts, k);
+    reset_ports(k);
     k->kernel = p->set->last_resort ? p->set->last_resort : &mg_reference_kernel;
     return k->kernel->prepare(&k->plan);
 }
 
 /* Collectives have no kernels: their call goes to the communicator, row-major. */
-mg_status mg_program_choose_kernel(const mg_program *p, const int *layouts, mg_program_call *k) {
+mg_status mg_program_choose_kernel(const mg_program *p, mg_program_call *k) {
     if (mg_is_collective(k->plan.step)) {
-        reset_ports(p->set, layouts, k);
-        for (int i = 0; i < k->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
+        reset_ports(k);
         k->kernel = &mg_collective_kernel;
         return MG_OK;
     }
     for (const mg_kernel *const *candidate = p->set->kernels; *candidate; candidate++) {
         if (!kernel_is_for(*candidate, k->plan.step)) continue;
-        reset_ports(p->set, layouts, k);
+        reset_ports(k);
         const char *refusal = (*candidate)->accepts ? (*candidate)->accepts(&k->plan) : NULL;
         log_attempt(p, *candidate, &k->plan, refusal);
         if (refusal) continue;
@@ -83,5 +81,5 @@ mg_status mg_program_choose_kernel(const mg_program *p, const int *layouts, mg_p
         if (status != MG_UNSUPPORTED) return status;
         undo_prepare(k);
     }
-    return use_last_resort(p, layouts, k);
+    return use_last_resort(p, k);
 }

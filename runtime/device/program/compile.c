@@ -284,7 +284,7 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     MG_TRY(reorder_bucket(c, s));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
-    mg_status status = mg_program_choose_kernel(c->p, c->primary, &k);
+    mg_status status = mg_program_choose_kernel(c->p, &k);
     if (status == MG_OK) status = bind_inputs(c, &k);
     if (status == MG_OK) status = bind_outputs(c, &k);
     if (status != MG_OK) {

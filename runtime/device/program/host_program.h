@@ -51,9 +51,8 @@ mg_status mg_program_add_slot(mg_program *p, size_t bytes, int external, int *in
 static inline int mg_program_whole_slot(const mg_program *p, int index) {
     return p->slots[index].inside >= 0 ? p->slots[index].inside : index;
 }
-/* choose_kernel.c: sets k->kernel and prepares it, for the step and values of k->plan. `layouts`:
- * per value of the graph, the layout it was made in. */
-mg_status mg_program_choose_kernel(const mg_program *p, const int *layouts, mg_program_call *k);
+/* choose_kernel.c: sets k->kernel and prepares it, for the step and values of k->plan. */
+mg_status mg_program_choose_kernel(const mg_program *p, mg_program_call *k);
 /* launches.c: sets launch_count of all calls, and extends life spans to whole launches. */
 mg_status mg_program_make_launches(mg_program *p);
 

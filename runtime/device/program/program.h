@@ -37,8 +37,8 @@ typedef struct mg_port { /* an input or output of a call */
 
 typedef struct mg_kernel_plan { /* what a kernel knows of its call when it prepares */
     const mg_step *step;        /* NULL for a reorder, which has one input and one output port */
-    mg_port *in;    /* the layouts that values lie in (or row-major: mg_kernel_set.row_major);
-                       `prepare` may set others, and the compiler inserts reorders */
+    mg_port *in;    /* row-major; `prepare` may set other layouts, and the compiler inserts
+                       reorders */
     mg_port *out;   /* row-major; `prepare` may set others (external values are reordered back) */
     size_t scratch; /* set by `prepare`: bytes of memory wanted during the call, aligned to
                        MG_ARENA_ALIGNMENT */
@@ -82,9 +82,6 @@ typedef struct mg_kernel_set {       /* the kernels of a device kind */
     /* Makes a call that changes a value's layout, from that of in[0] to that of out[0]. NULL: the
      * kind has row-major only. */
     const mg_kernel *reorder;
-    /* Kernels are offered all inputs as row-major, whatever layout they lie in: only kernels that
-     * know another layout ask for it. */
-    bool row_major;
     const mg_kernel *last_resort; /* takes what no other kernel takes; NULL: the reference kernel */
     /* Copies between two places in the device's memory. NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);

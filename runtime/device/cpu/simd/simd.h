@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 enum {
-    MG_LANES = 16, /* channels of a block in the layout MG_BLOCKED */
+    MG_LANES = 16, /* floats that some loops take together whatever the width of a vector */
     MG_TILE = 64,  /* columns or lanes that the loops below take side by side, at most */
     MG_SQUARE = 8  /* side of the squares that transpose_square exchanges */
 };
