@@ -13,31 +13,41 @@
 
 /* ---- one line of a tile; results lie `step` vectors apart ---- */
 
+/* The two points, their powers, and 1 / M'(p) of the polynomial M(x) = x (x^2 - A^2) (x^2 - B^2).
+ */
+#define A 0.625f
+#define B 1.5f
+#define A2 (A * A)
+#define B2 (B * B)
+#define OVER_0 (1 / (A2 * B2))
+#define OVER_A (1 / (2 * A2 * (A2 - B2)))
+#define OVER_B (1 / (2 * B2 * (B2 - A2)))
+
 /* B': six pixels to six elements. */
 MG_INLINE void image_line(const vec x[6], vec *v, int step) {
-    const vec a = x[4] - 4 * x[2], b = x[3] - 4 * x[1];
-    const vec c = x[4] - x[2], d = 2 * (x[3] - x[1]);
-    v[0] = 4 * x[0] - 5 * x[2] + x[4];
+    const vec a = x[4] - B2 * x[2], b = A * x[3] - (A * B2) * x[1];
+    const vec c = x[4] - A2 * x[2], d = B * x[3] - (B * A2) * x[1];
+    v[0] = (A2 * B2) * x[0] - (A2 + B2) * x[2] + x[4];
     v[1 * step] = a + b;
     v[2 * step] = a - b;
     v[3 * step] = c + d;
     v[4 * step] = c - d;
-    v[5 * step] = 4 * x[1] - 5 * x[3] + x[5];
+    v[5 * step] = (A2 * B2) * x[1] - (A2 + B2) * x[3] + x[5];
 }
 
 /* A': six elements to four results. */
 MG_INLINE void result_line(const vec m[6], vec *y, int step) {
     const vec a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], d = m[3] - m[4];
     y[0] = m[0] + a + c;
-    y[1 * step] = b + 2 * d;
-    y[2 * step] = a + 4 * c;
-    y[3 * step] = b + 8 * d + m[5];
+    y[1 * step] = A * b + B * d;
+    y[2 * step] = A2 * a + B2 * c;
+    y[3 * step] = (A * A2) * b + (B * B2) * d + m[5];
 }
 
 /* A: gradients of four results to six elements. */
 MG_INLINE void gradient_line(const vec y[4], vec *d, int step) {
-    const vec a = y[0] + y[2], b = y[1] + y[3];
-    const vec c = y[0] + 4 * y[2], e = 2 * y[1] + 8 * y[3];
+    const vec a = y[0] + A2 * y[2], b = A * y[1] + (A * A2) * y[3];
+    const vec c = y[0] + B2 * y[2], e = B * y[1] + (B * B2) * y[3];
     d[0] = y[0];
     d[1 * step] = a + b;
     d[2 * step] = a - b;
@@ -48,11 +58,11 @@ MG_INLINE void gradient_line(const vec y[4], vec *d, int step) {
 
 /* G: three weights to six elements. */
 MG_INLINE void filter_line(const vec w[3], vec *u, int step) {
-    const vec a = (w[0] + w[2]) * (-1.0f / 6), b = w[1] * (1.0f / 6);
-    const vec c = w[0] * (1.0f / 24) + w[2] * (1.0f / 6), d = w[1] * (1.0f / 12);
-    u[0] = w[0] * 0.25f;
-    u[1 * step] = a - b;
-    u[2 * step] = a + b;
+    const vec a = OVER_A * w[0] + (OVER_A * A2) * w[2], b = (OVER_A * A) * w[1];
+    const vec c = OVER_B * w[0] + (OVER_B * B2) * w[2], d = (OVER_B * B) * w[1];
+    u[0] = OVER_0 * w[0];
+    u[1 * step] = a + b;
+    u[2 * step] = a - b;
     u[3 * step] = c + d;
     u[4 * step] = c - d;
     u[5 * step] = w[2];
@@ -60,10 +70,10 @@ MG_INLINE void filter_line(const vec w[3], vec *u, int step) {
 
 /* G': six elements to the gradients of three weights. */
 MG_INLINE void filter_gradient_line(const vec u[6], vec *w, int step) {
-    const vec a = u[1] + u[2], b = u[2] - u[1], c = u[3] + u[4], d = u[3] - u[4];
-    w[0] = u[0] * 0.25f - a * (1.0f / 6) + c * (1.0f / 24);
-    w[1 * step] = b * (1.0f / 6) + d * (1.0f / 12);
-    w[2 * step] = (c - a) * (1.0f / 6) + u[5];
+    const vec a = u[1] + u[2], b = u[1] - u[2], c = u[3] + u[4], d = u[3] - u[4];
+    w[0] = OVER_0 * u[0] + OVER_A * a + OVER_B * c;
+    w[1 * step] = (OVER_A * A) * b + (OVER_B * B) * d;
+    w[2 * step] = (OVER_A * A2) * a + (OVER_B * B2) * c + u[5];
 }
 
 /* ---- filters ---- */
