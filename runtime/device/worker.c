@@ -1,7 +1,11 @@
 /* Workers and the watchdog over them: see worker.h.
  *
- * A worker's mutex guards the members from `fn` on. A job is handed over by setting `fn`; the
- * worker sets it to NULL when the job has returned, and both signal `changed`. */
+ * A worker has two places for jobs: one for mg_workers_run, one for mg_worker_begin. The outcome of
+ * a begun job stays in its place until mg_worker_end takes it, whatever mg_workers_run does in the
+ * meantime. The thread still runs one job at a time.
+ *
+ * A worker's mutex guards all members below it. A job is handed over by setting its state to
+ * UNDER_WAY; the worker sets RETURNED when the job has returned, and both signal `changed`. */
 #define _GNU_SOURCE
 #include "device/worker.h"
 #include "core/alloc.h"
@@ -16,16 +20,24 @@
 static const double DEFAULT_GRACE = 10; /* seconds; MGPU_GRACE overrides it */
 static const double POLL_EVERY = 0.05;  /* seconds between the watchdog's looks at a worker */
 
+typedef enum job_state { NO_JOB, UNDER_WAY, RETURNED } job_state;
+
+typedef struct worker_job {
+    job_state state; /* RETURNED: the outcome has not been taken yet */
+    mg_job fn;
+    void *context;
+    int index;
+    mg_status status; /* of the last job that returned */
+    char *message;    /* of that job, NULL on success; owned until it is handed out */
+} worker_job;
+
 struct mg_worker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    mg_job fn; /* the job that runs or is about to; NULL: idle */
-    void *context;
-    int index;
-    mg_status status; /* of the last job */
-    char *message;    /* of the last job, NULL on success; owned until it is handed out */
-    bool closing;     /* the thread ends when it is idle */
+    worker_job common; /* of mg_workers_run: the caller waits for it */
+    worker_job begun;  /* of mg_worker_begin: the caller goes on */
+    bool closing;      /* the thread ends when it is idle */
 };
 
 static _Thread_local bool is_worker;
@@ -34,17 +46,23 @@ bool mg_worker_is_own(void) {
     return is_worker;
 }
 
-/* Runs the job that has been handed over, on the worker's thread, and stores its outcome. */
-static void run_job(mg_worker *w) {
+/* Runs a job that has been handed over, on the worker's thread, and stores its outcome. */
+static void run_job(mg_worker *w, worker_job *job) {
     mg_error_clear();
-    const mg_status status = w->fn(w->context, w->index);
+    const mg_status status = job->fn(job->context, job->index);
     char *message = status != MG_OK ? mg_strdup(mg_error_message()) : NULL;
     pthread_mutex_lock(&w->mutex);
-    w->status = status;
-    w->message = message;
-    w->fn = NULL;
+    job->status = status;
+    job->message = message;
+    job->state = RETURNED;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
+}
+
+/* The job that the thread has to run next, or NULL. The mutex must be locked. */
+static worker_job *next_job(mg_worker *w) {
+    if (w->begun.state == UNDER_WAY) return &w->begun;
+    return w->common.state == UNDER_WAY ? &w->common : NULL;
 }
 
 /* The thread: waits for jobs until it is told to end. */
@@ -53,11 +71,11 @@ static void *worker_main(void *argument) {
     is_worker = true;
     for (;;) {
         pthread_mutex_lock(&w->mutex);
-        while (!w->fn && !w->closing) pthread_cond_wait(&w->changed, &w->mutex);
-        const bool closing = w->closing && !w->fn;
+        while (!next_job(w) && !w->closing) pthread_cond_wait(&w->changed, &w->mutex);
+        worker_job *job = next_job(w);
         pthread_mutex_unlock(&w->mutex);
-        if (closing) return NULL;
-        run_job(w);
+        if (!job) return NULL; /* closing */
+        run_job(w, job);
     }
 }
 
@@ -88,37 +106,55 @@ static mg_status ensure_worker(mg_device *d) {
     return MG_OK;
 }
 
-/* Hands a job to an idle worker. */
-static void start_job(mg_worker *w, mg_job fn, void *context, int index) {
+/* Hands over a job in a place of the worker that has none. */
+static void start_job(mg_worker *w, worker_job *job, mg_job fn, void *context, int index) {
     pthread_mutex_lock(&w->mutex);
-    w->fn = fn;
-    w->context = context;
-    w->index = index;
+    job->fn = fn;
+    job->context = context;
+    job->index = index;
+    job->state = UNDER_WAY;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Waits until the job has returned, and takes its outcome. */
-static void finish_job(mg_worker *w, mg_status *status, char **message) {
+/* Waits until the job has returned. Its outcome stays where it is. */
+static void await_job(mg_worker *w, const worker_job *job) {
     pthread_mutex_lock(&w->mutex);
-    while (w->fn) pthread_cond_wait(&w->changed, &w->mutex);
-    *status = w->status;
-    *message = w->message;
-    w->message = NULL;
+    while (job->state == UNDER_WAY) pthread_cond_wait(&w->changed, &w->mutex);
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Whether the worker's job has returned, and its status; with `wait`, after waiting POLL_EVERY at
- * most. */
-static bool poll_job(mg_worker *w, bool wait, mg_status *status) {
+/* Waits until the job has returned, and takes its outcome: the place is free again. */
+static void finish_job(mg_worker *w, worker_job *job, mg_status *status, char **message) {
+    await_job(w, job);
+    pthread_mutex_lock(&w->mutex);
+    *status = job->status;
+    *message = job->message;
+    job->message = NULL;
+    job->state = NO_JOB;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+/* Whether no job of this place is under way. */
+static bool job_returned(mg_worker *w, const worker_job *job) {
+    pthread_mutex_lock(&w->mutex);
+    const bool returned = job->state != UNDER_WAY;
+    pthread_mutex_unlock(&w->mutex);
+    return returned;
+}
+
+/* Whether the worker's job of mg_workers_run has returned, and its status; with `wait`, after
+ * waiting POLL_EVERY at most. */
+static bool poll_common_job(mg_worker *w, bool wait, mg_status *status) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += (long)(POLL_EVERY * 1e9);
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     pthread_mutex_lock(&w->mutex);
-    if (w->fn && wait) pthread_cond_timedwait(&w->changed, &w->mutex, &until);
-    const bool done = !w->fn;
-    *status = w->status;
+    if (w->common.state == UNDER_WAY && wait)
+        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+    const bool done = w->common.state != UNDER_WAY;
+    *status = w->common.status;
     pthread_mutex_unlock(&w->mutex);
     return done;
 }
@@ -132,7 +168,7 @@ static double time_limit(mg_device *const *devices, int n, double deadline) {
     int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
     for (int i = 0; i < n; i++) {
         mg_status status;
-        if (!poll_job(devices[i]->worker, false, &status)) continue;
+        if (!poll_common_job(devices[i]->worker, false, &status)) continue;
         returned++;
         failed += status != MG_OK;
         waited += status == MG_COMM;
@@ -151,54 +187,80 @@ static void mark_lost(mg_device *d, double waited, mg_status *status, char **mes
     *message = mg_strdup(text);
 }
 
-/* Workers are waited for in order. The limit is looked at again after each poll, because it depends
+/* No job starts before the begun jobs of all these devices have returned: a device that is still
+ * busy with one would let the others wait in a collective, and seem lost to the watchdog.
+ *
+ * Workers are waited for in order. The limit is looked at again after each poll, because it depends
  * on which jobs have returned so far. */
 mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
                          double deadline, mg_status *statuses, char **messages) {
     for (int i = 0; i < n; i++) MG_TRY(ensure_worker(devices[i]));
-    for (int i = 0; i < n; i++) start_job(devices[i]->worker, fn, context, i);
+    for (int i = 0; i < n; i++) await_job(devices[i]->worker, &devices[i]->worker->begun);
+    for (int i = 0; i < n; i++)
+        start_job(devices[i]->worker, &devices[i]->worker->common, fn, context, i);
     const double start = mg_seconds();
     double first = 0; /* when the first job was seen to have returned */
     for (int i = 0; i < n; i++) {
         mg_worker *w = devices[i]->worker;
-        while (!poll_job(w, true, &statuses[i])) {
+        while (!poll_common_job(w, true, &statuses[i])) {
             const double limit = time_limit(devices, n, deadline), now = mg_seconds();
             if (limit < 0) continue;
             if (first == 0) first = now;
             if (now - first > limit) break;
         }
         /* A last look: it may have returned just after the limit. */
-        if (poll_job(w, false, &statuses[i]))
-            finish_job(w, &statuses[i], &messages[i]);
+        if (poll_common_job(w, false, &statuses[i]))
+            finish_job(w, &w->common, &statuses[i], &messages[i]);
         else
             mark_lost(devices[i], mg_seconds() - start, &statuses[i], &messages[i]);
     }
     return MG_OK;
 }
 
+/* Whether mg_worker_end has yet to be called for a begun job. */
+static bool has_begun_job(mg_worker *w) {
+    pthread_mutex_lock(&w->mutex);
+    const bool has = w->begun.state != NO_JOB;
+    pthread_mutex_unlock(&w->mutex);
+    return has;
+}
+
 mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
     MG_TRY(ensure_worker(d));
-    start_job(d->worker, fn, context, i);
+    if (has_begun_job(d->worker))
+        return mg_fail(MG_USAGE,
+                       "%s: a submitted run has not been waited for yet: call wait() on its "
+                       "handle first",
+                       d->name);
+    start_job(d->worker, &d->worker->begun, fn, context, i);
     return MG_OK;
 }
 
 bool mg_worker_done(mg_device *d) {
-    pthread_mutex_lock(&d->worker->mutex);
-    const bool done = !d->worker->fn;
-    pthread_mutex_unlock(&d->worker->mutex);
-    return done;
+    return job_returned(d->worker, &d->worker->begun);
 }
 
 mg_status mg_worker_end(mg_device *d, char **message) {
     mg_status status;
-    finish_job(d->worker, &status, message);
+    finish_job(d->worker, &d->worker->begun, &status, message);
     return status;
+}
+
+bool mg_worker_came_back(mg_device *d) {
+    return job_returned(d->worker, &d->worker->common);
+}
+
+void mg_worker_forget(mg_device *d) {
+    mg_status status;
+    char *message = NULL;
+    finish_job(d->worker, &d->worker->common, &status, &message);
+    mg_free(message);
 }
 
 void mg_workers_close(void) {
     for (mg_device *d = mg_device_first(); d; d = d->next) {
         mg_worker *w = d->worker;
-        if (!w || (mg_device_is_lost(d) && !mg_worker_done(d))) continue;
+        if (!w || (mg_device_is_lost(d) && !mg_worker_came_back(d))) continue;
         pthread_mutex_lock(&w->mutex);
         w->closing = true;
         pthread_cond_broadcast(&w->changed);
@@ -206,6 +268,8 @@ void mg_workers_close(void) {
         pthread_join(w->thread, NULL);
         pthread_mutex_destroy(&w->mutex);
         pthread_cond_destroy(&w->changed);
+        mg_free(w->common.message);
+        mg_free(w->begun.message);
         mg_free(w);
         d->worker = NULL;
     }

@@ -100,7 +100,7 @@ bool mg_abandoned_plan_disown(mg_plan *p) {
 /* Whether the threads of all the plan's lost devices have come back from their jobs. */
 static bool has_returned(const mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++)
-        if (mg_device_is_lost(p->parts[i].device) && !mg_worker_done(p->parts[i].device))
+        if (mg_device_is_lost(p->parts[i].device) && !mg_worker_came_back(p->parts[i].device))
             return false;
     return true;
 }
@@ -108,11 +108,8 @@ static bool has_returned(const mg_plan *p) {
 /* Frees what was kept, and forgets the outcome of the jobs that came back late. */
 static void free_kept(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
-    for (int i = 0; i < p->n_parts; i++) {
-        char *message = NULL;
-        if (mg_device_is_lost(p->parts[i].device)) mg_worker_end(p->parts[i].device, &message);
-        mg_free(message);
-    }
+    for (int i = 0; i < p->n_parts; i++)
+        if (mg_device_is_lost(p->parts[i].device)) mg_worker_forget(p->parts[i].device);
     for (int i = 0; i < a->n_arenas; i++)
         mg_device_free(a->arenas[i].device, a->arenas[i].data, a->arenas[i].bytes);
     for (int i = 0; i < a->n_tensors; i++) mg_tensor_release(a->tensors[i]);

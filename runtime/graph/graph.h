@@ -75,7 +75,8 @@ void mg_plan_free(mg_plan *p);
 mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
 /* The same in two halves, for plans on one device: begin starts the compute phase on the device's
  * own thread, with the variables' present values; end waits for it, checks the guards and commits.
- * Between the two the caller may change variables and run other plans on other devices. */
+ * Between the two the caller may change variables and run other plans, on this device too; but this
+ * plan cannot run again, and no second run can begin on the device (MG_USAGE). */
 mg_status mg_plan_begin(mg_plan *p, mg_tensor *const *args);
 bool mg_plan_begun(const mg_plan *p);
 /* Whether mg_plan_end would not have to wait. */

@@ -423,9 +423,19 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     return run_commit(p);
 }
 
+/* A plan has the memory of one run: MG_USAGE while one goes on beside the caller. */
+static mg_status check_not_begun(const mg_plan *p) {
+    if (!p->begun) return MG_OK;
+    return mg_fail(MG_USAGE,
+                   "%s: a submitted run of this function has not been waited for yet: call wait() "
+                   "on its handle first",
+                   p->parts[0].device->name);
+}
+
 /* Results of a failed run are released, so the caller has all or none. */
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
+    MG_TRY(check_not_begun(p));
     p->args = args; /* for mg_plan_each, if the plan must be abandoned */
     mg_status status = run_phases(p, args, results);
     p->args = NULL;
@@ -440,17 +450,21 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
 
 /* ---- a run in two halves ---- */
 
-/* The random numbers are taken here: the caller may draw others before mg_plan_end. */
+/* The random numbers are taken here, because the caller may draw others before mg_plan_end; but
+ * only when nothing can refuse the run any more. */
 mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     if (p->n_parts > 1)
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
+    MG_TRY(check_not_begun(p));
     p->rng = mg_rng_get();
     p->begun = true;
     mg_status status = p->verdict ? mg_async_guards_reset(p->parts[0].device) : MG_OK;
     if (status == MG_OK) status = bind_inputs(p, args);
-    if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
-    if (status == MG_OK) return MG_OK;
+    if (status == MG_OK) {
+        if (p->n_draws) mg_rng_take(p->n_draws);
+        return MG_OK;
+    }
     mg_plan_clear_run(p);
     p->begun = false;
     return status;

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -142,6 +143,48 @@ static void a_split_step_survives_every_failing_allocation(void **state) {
     mg_tensor_release(x);
 }
 
+/* A job for begun_jobs_outlast_a_common_job: takes 50 ms, then fails. */
+static mg_status slow_failure(void *context, int i) {
+    (void)context, (void)i;
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    return mg_fail(MG_DATA, "of the begun job");
+}
+
+/* A job of all devices: counts its calls in *context, an array. */
+static mg_status count_call(void *context, int i) {
+    ((int *)context)[i]++;
+    return MG_OK;
+}
+
+/* While a begun job is under way on a device, the device refuses a second one, but still does its
+ * share of a job of all devices, once; the begun job's outcome is kept meanwhile. */
+static void begun_jobs_outlast_a_common_job(void **state) {
+    (void)state;
+    int calls[DEVICES] = {0};
+    mg_status statuses[DEVICES];
+    char *messages[DEVICES], *message = NULL;
+    assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_OK);
+    assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_USAGE);
+    assert_false(mg_worker_done(devices[1]));
+    assert_int_equal(mg_workers_run(devices, DEVICES, count_call, calls, 1, statuses, messages),
+                     MG_OK);
+    for (int i = 0; i < DEVICES; i++) {
+        assert_int_equal(calls[i], 1);
+        assert_int_equal(statuses[i], MG_OK);
+        assert_null(messages[i]);
+    }
+    /* The outcome has not been taken: still no second job. */
+    assert_true(mg_worker_done(devices[1]));
+    assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_USAGE);
+    assert_int_equal(mg_worker_end(devices[1], &message), MG_DATA);
+    assert_string_equal(message, "of the begun job");
+    mg_free(message);
+    /* Now the device takes another. */
+    assert_int_equal(mg_worker_begin(devices[1], count_call, calls, 1), MG_OK);
+    assert_int_equal(mg_worker_end(devices[1], &message), MG_OK);
+    assert_int_equal(calls[1], 2);
+}
+
 /* Setup of the group: opens the devices and runs one step, because workers and arenas are allocated
  * at the first step and stay. */
 static int open_devices(void **state) {
@@ -162,6 +205,7 @@ int main(void) {
         cmocka_unit_test(rows_are_dealt_out_evenly_or_by_weight),
         cmocka_unit_test(a_step_is_split_reduced_and_committed),
         cmocka_unit_test(a_split_step_survives_every_failing_allocation),
+        cmocka_unit_test(begun_jobs_outlast_a_common_job),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
