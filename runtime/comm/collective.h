@@ -1,8 +1,8 @@
 /* The collectives there are. An op's row names the one that it stands for (mg_op.collective).
  *
  * To add one: a value here, its row in the table of comm.c, a case in each implementation's switch
- * (local.c, nccl/calls.c, device/cuda/comm.c), and the row of its op. Staging through the host,
- * injected faults and the programs of devices need nothing: they use the table. */
+ * (local.c, nccl/calls.c, device/cuda/comm/comm.c), and the row of its op. Staging through the
+ * host, injected faults and the programs of devices need nothing: they use the table. */
 #ifndef MG_COMM_COLLECTIVE_H
 #define MG_COMM_COLLECTIVE_H
 

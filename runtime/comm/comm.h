@@ -6,7 +6,7 @@
  * not depend on timing: reductions add up in the order of the ranks.
  *
  * Implementations: local.c (threads of one process that see each other's memory), staged.c (any
- * devices, through host memory), nccl/ (GPUs, by NCCL), device/cuda/comm.c (GPUs that read
+ * devices, through host memory), nccl/ (GPUs, by NCCL), device/cuda/comm/comm.c (GPUs that read
  * each other's memory). */
 #ifndef MG_COMM_COMM_H
 #define MG_COMM_COMM_H

@@ -1,4 +1,4 @@
-/* Cuda devices as ranks of NCCL. NCCL itself is used by a separate plug-in (comm/nccl_plugin.c),
+/* Cuda devices as ranks of NCCL. NCCL itself is used by a separate plug-in (comm/nccl/plugin.c),
  * which knows nothing of devices: it gets a stream and two callbacks of each. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels/params.h"

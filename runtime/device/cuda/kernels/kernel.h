@@ -4,7 +4,7 @@
  *
  *     nvcc    compiles kernels/<file>.cu when the plug-in is built; the plug-in carries the images
  *     NVRTC   compiles generated kernels on the user's machine (fused.h, reduce.h, scan.h, finite.h
- *             and all they include; embedded.c lists the headers that the plug-in carries as text)
+ *             and all they include; codegen/nvrtc.c carries those headers as text)
  *     gcc     compiles both as C for the fake CUDA of the tests (tests/cuda/fake_cuda), which runs
  *             them block by block on the CPU
  *
