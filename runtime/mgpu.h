@@ -1,8 +1,9 @@
 /* mgpu.h: the C interface of libmgpu, for host programs. This header needs no other of the library.
  *
- * Threads. Any thread may call any function. A lazy tensor is computed on the thread that asks for
- * its value. The library installs no signal handlers, never exits the process, and prints nothing
- * but log lines, which go through the log sink.
+ * Threads. Any thread may call any function, but two threads must not compute on one device at the
+ * same time: a device's working memory is not locked. A lazy tensor is computed on the thread that
+ * asks for its value. The library installs no signal handlers, never exits the process, and prints
+ * nothing but log lines, which go through the log sink.
  *
  * Memory. A function that returns a tensor marked "Owned" gives the caller one reference; the
  * caller ends it with mg_tensor_release, once. Everything marked "Borrowed" belongs to the library

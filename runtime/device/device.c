@@ -134,6 +134,8 @@ mg_device *mg_device_default(void) {
         if (!kinds[i].api || kinds[i].api->rank == 0 || kinds[i].api->count() == 0) continue;
         mg_error_clear();
         chosen = mg_device_find(kinds[i].name);
+        /* A wrong setting, such as MGPU_ISA=avx3, must not lead to another device in silence. */
+        if (!chosen && mg_error_code() == MG_USAGE) return NULL;
     }
     return chosen;
 }

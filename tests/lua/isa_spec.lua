@@ -86,4 +86,6 @@ end)
 test("an unknown instruction set is an error that names the choices", function()
   local output = run_script("MGPU_ISA=mmx", DESCRIBE)
   check.matches(output, "MGPU_ISA=mmx: unknown instruction set; choose avx512, avx2 or baseline")
+  output = run_script("MGPU_ISA=mmx", 'print(pcall(require("mgpu").ones, { 2 }))') -- not ref:0 in silence
+  check.matches(output, "false%s+.*MGPU_ISA=mmx: unknown instruction set")
 end)
