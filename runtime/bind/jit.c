@@ -247,7 +247,7 @@ static int jit_gc(lua_State *L) {
 }
 
 /* Reads the options at index 2: {devices = names, weights = shares, stages = number of groups,
- * local_norm = boolean, keeper = name}. */
+ * local_norm = boolean, central = name}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -280,8 +280,8 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
         bind_fail(L, MG_USAGE, "mgpu.jit: %d devices cannot be divided into %d equal groups", n,
                   j->n_stages);
     lua_pop(L, 1);
-    lua_getfield(L, 2, "keeper");
-    if (lua_isstring(L, -1) && !(j->keeper = mg_device_find(lua_tostring(L, -1)))) bind_raise(L);
+    lua_getfield(L, 2, "central");
+    if (lua_isstring(L, -1) && !(j->central = mg_device_find(lua_tostring(L, -1)))) bind_raise(L);
     lua_pop(L, 2);
     j->n_devices = n;
 }

@@ -38,7 +38,7 @@ typedef struct bind_jitted {
     double weights[MG_MAX_DEVICES];     /* their shares, if weighted */
     int n_devices, n_stages;            /* 0 devices: the default one; groups of devices */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
-    mg_device *keeper;                  /* strategy "central": the device that has the weights */
+    mg_device *central;                 /* strategy "central": the device that has the weights */
     int n_entries, n_traces;
     uint64_t clock; /* calls so far */
     bool warned;    /* of too many traces */

@@ -65,22 +65,22 @@ end
 
 -- RETURNS the index in `names` of the device that keeps the weights, #names + 1 if it is not among them, and its name;
 -- nil if every device has them.
-local function keeper_of(model, names, strategy)
+local function central_of(model, names, strategy)
   if strategy ~= "central" or #names == 1 then return nil end
   local spread, at = model.compiled.spread, #names + 1
-  local keeper = spread and spread.keeper or "cpu:0"
-  for i, name in ipairs(names) do at = name == keeper and i or at end
-  return at, keeper
+  local central = spread and spread.central or "cpu:0"
+  for i, name in ipairs(names) do at = name == central and i or at end
+  return at, central
 end
 
 -- The reports, one a device, on the plan of a training step of `rows` rows. The plan is made for null devices in place
 -- of the named ones.
 local function reports(model, names, weights, chosen, rows)
   local compiled = setmetatable({}, { __index = model.compiled })
-  local keeper, stand_ins = keeper_of(model, names, chosen.strategy), {}
+  local central, stand_ins = central_of(model, names, chosen.strategy), {}
   for i = 1, #names do stand_ins[i] = "null:" .. (i - 1) end
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
-    local_norm = chosen.bn == "local", keeper = keeper and "null:" .. (keeper - 1) }
+    local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1) }
   local tensors, layout = batch_of(model, rows)
   model.compiled.optimizer:build(model.trainable_variables)
   local step = train_step.get(compiled, "train", model)
@@ -136,10 +136,10 @@ return function(model, given)
     bytes_of(model.compiled.optimizer:variables())
   local result = { batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
     bn = chosen.bn, devices = {} }
-  local keeper, keeper_name = keeper_of(model, names, chosen.strategy)
+  local central, central_name = central_of(model, names, chosen.strategy)
   for i, r in ipairs(full) do
-    local keeps = not keeper or i == keeper
-    result.devices[i] = { name = names[i] or keeper_name, rows = #names == 1 and chosen.batch_size or r.rows,
+    local keeps = not central or i == central
+    result.devices[i] = { name = names[i] or central_name, rows = #names == 1 and chosen.batch_size or r.rows,
       last_rows = last and (#names == 1 and last_batch or last[i].rows),
       weights = keeps and bytes_of(model.variables) or 0, gradients = gradients,
       optimizer = keeps and state or 0, memory = r.arena_bytes + r.result_bytes,

@@ -46,12 +46,12 @@ local function apply_devices(compiled, where)
   compiled.home = names and names[1]
   compiled.spread, compiled.groups = nil, nil
   if not several then return end
-  local keeper = where.strategy == "central" and (where.home or "cpu:0") or nil
+  local central = where.strategy == "central" and (where.home or "cpu:0") or nil
   compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",
-    keeper = keeper, stages = where.stages }
+    central = central, stages = where.stages }
   compiled.groups = where.stages and first_of_stages(names, where.stages)
   if where.strategy == "async" then compiled.home = where.home or compiled.home end
-  compiled.home = keeper or compiled.home
+  compiled.home = central or compiled.home
 end
 
 --- set_devices(compiled, where): where = {devices =, weights = shares of the rows, strategy =, stages =, home =}, as
@@ -139,7 +139,7 @@ end
 --- place_state(compiled, model): moves weights, metrics and the optimizer's state to their devices.
 function M.place_state(compiled, model)
   if not compiled.devices then return end
-  local at_home = compiled.spread and compiled.spread.keeper or compiled.groups or compiled.strategy == "async"
+  local at_home = compiled.spread and compiled.spread.central or compiled.groups or compiled.strategy == "async"
   local homes = at_home and { compiled.home } or compiled.devices
   local where = devices_of_layers(compiled, model)
   for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
