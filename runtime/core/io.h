@@ -20,8 +20,8 @@ mg_status mg_io_seek(mg_file *f, int64_t position);
 /* Writing, atomically: creates PATH.tmp.PID beside PATH; nothing is seen at PATH before commit. */
 mg_file *mg_io_create(const char *path);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
-/* fsync, close, rename over PATH. On failure the temporary file is removed and PATH is untouched.
- */
+/* fsync, rename over PATH, sync the folder, close. On failure the temporary file is removed and
+ * PATH is untouched. */
 mg_status mg_io_commit(mg_file *f);
 
 /* Closes; an uncommitted new file is removed. Accepts NULL. */
@@ -33,8 +33,6 @@ mg_status mg_io_make_folder(const char *path);
 int mg_io_exists(const char *path);
 
 mg_status mg_io_remove(const char *path);
-/* Calls visit for each regular file in a folder until one fails: its name, size, and when it was
- * last changed, in nanoseconds. */
 typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, int64_t changed);
 /* Calls visit for each regular file in a folder, until one call fails, with its name, its size, and
  * the time of its last change in nanoseconds. */

@@ -1,6 +1,6 @@
 /* Dealing out the rows of a batch: see placement.h.
  *
- * The result depends on the arguments alone, so all processes of a plan get the same table. */
+ * The result depends on the arguments alone, so it is the same wherever it is computed. */
 #include "core/placement.h"
 #include <math.h>
 

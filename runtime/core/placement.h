@@ -2,7 +2,8 @@
  * share, and how the rows of a batch are dealt out.
  *
  * A tensor lies on one device (mg_tensor.device). Inside a step that runs on several devices, each
- * value has a *sharding*: an axis number, or one of the names below. */
+ * value has a *sharding*: an axis number, or one of the names below. To shard, to split and to deal
+ * out rows mean the same: each device gets a contiguous run of them. */
 #ifndef MG_CORE_PLACEMENT_H
 #define MG_CORE_PLACEMENT_H
 

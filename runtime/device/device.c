@@ -83,7 +83,8 @@ static mg_device *make_device(const mg_device_api *api, const mg_device_name *na
     return first = d;
 }
 
-/* True with none of its kind: opening it, or asking about it, says why. */
+/* Whether the ordinal exists. Also true if the kind has no device: then opening or describing it
+ * gives the reason. */
 static bool exists(const mg_device_api *api, int ordinal) {
     const int n = api->count();
     if (n == 0 || ordinal < n) return true;

@@ -71,9 +71,9 @@ typedef struct mg_device_api {
     void (*free)(mg_device *d, void *data, size_t bytes);
     mg_status (*copy_in)(mg_device *d, void *dst, const void *src, size_t bytes);
     mg_status (*copy_out)(mg_device *d, void *dst, const void *src, size_t bytes);
-    /* From memory of `from` to memory of `to`, both of this kind, perhaps the same device: behind
-     * what either has been given to do, before what it is given next. MG_UNSUPPORTED: there is no
-     * such way between the two. May be NULL. */
+    /* From memory of `from` to memory of `to`, both of this kind, perhaps the same device. Ordered
+     * after all work that either device has, and before all later work. MG_UNSUPPORTED: there is no
+     * direct way between the two. May be NULL. */
     mg_status (*copy_peer)(mg_device *to, void *dst, mg_device *from, const void *src,
                            size_t bytes);
     /* work */

@@ -67,9 +67,9 @@ static bool is_cheap_source(const mg_tensor *t) {
     return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
 }
 
-/* Adds to the roots each tensor of their history that others hold: one with more references than
- * inputs of lazy tensors that refer to it. `roots` has room for all of the walk; the first n_wanted
- * are the wanted ones. */
+/* Adds to the roots each tensor of the history that somebody outside it holds, that is, one with
+ * more references than there are inputs of lazy tensors of the walk that refer to it. `roots` has
+ * room for all of the walk; the first n_wanted are the wanted ones. */
 static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, int *n,
                                   int n_wanted) {
     /* references from inputs of lazy tensors of the walk, and whether a root already */

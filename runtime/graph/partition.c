@@ -23,8 +23,8 @@ mg_status mg_partition_rows(const mg_ir *global, int64_t *rows) {
         if (!mg_is_op(n, "shard")) continue;
         if (*rows && *rows != n->shape.dim[0])
             return mg_fail(MG_USAGE,
-                           "shard: one value has %lld rows, another has %lld: a step deals out one "
-                           "batch",
+                           "shard: the values sharded in one step must have equal numbers of rows, "
+                           "got %lld and %lld",
                            (long long)*rows, (long long)n->shape.dim[0]);
         *rows = n->shape.dim[0];
     }

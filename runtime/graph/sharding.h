@@ -40,8 +40,9 @@ typedef struct partition {
     int *stages;                   /* the stage that computes it */
     uint64_t (*sent)[N_SHARDINGS]; /* per sharding: bits of the stages that it is sent to */
     int (*made)[N_SHARDINGS];      /* per sharding: its local node, or NOT_MADE */
-    int *raw;                      /* its local node as the op made it, if that is partial or
-                                      MG_PER_DEVICE, or NOT_MADE */
+    int *raw;                      /* its local node in the sharding that readers see, so after the
+                                      reduction where `reduced`. NOT_MADE if this device does not
+                                      compute it, or its sharding is MG_ANY_SHARDING */
     int collectives, last_collective;
     int *after;       /* the latest bucket whose reductions it needs; 0: none */
     bool *replicated; /* with a central device: whether other devices compute or read it */

@@ -160,7 +160,8 @@ static mg_tensor *make_conv2d_backward(const char *op, mg_tensor *a, mg_tensor *
 /* y = conv2d(x, w): dx = grad_input(dy, w), dw = grad_weight(x, dy). */
 static mg_tensor *conv2d_grad(mg_tensor *y, mg_tensor *dy, int i) {
     if (y->n_inputs == 3 || ((const mg_conv_attrs *)y->attrs)->relu) {
-        mg_fail(MG_UNSUPPORTED, "conv2d: no gradient with bias or relu inside: add them outside");
+        mg_fail(MG_UNSUPPORTED, "conv2d: a bias input or the option relu has no gradient: apply "
+                                "bias and relu as separate ops");
         return NULL;
     }
     mg_tensor *x = y->inputs[0], *w = y->inputs[1];

@@ -30,6 +30,21 @@ double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c
     return NAN;
 }
 
+/* The rule column as a table. */
+bool mg_elementwise_is_bool(enum mg_elementwise op) {
+    enum { SAME, FLOAT, BOOL, CAST, WHERE };
+    static const bool is_bool[] = {
+#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = (rule) == BOOL,
+#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = (rule) == BOOL,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = (rule) == BOOL,
+#include "ops/elementwise.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+    };
+    return is_bool[op];
+}
+
 /* ---- the reference kernel ---- */
 
 /* Walks the output in row-major order with an offset into each operand; the stride of a broadcast

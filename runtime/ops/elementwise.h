@@ -3,6 +3,8 @@
 #ifndef MG_OPS_ELEMENTWISE_H
 #define MG_OPS_ELEMENTWISE_H
 
+#include <stdbool.h>
+
 enum mg_elementwise {
 #define UNARY(name, rule, value, grad, doc) MG_EW_##name,
 #define BINARY(name, rule, value, grad_a, grad_b, doc) MG_EW_##name,
@@ -17,5 +19,8 @@ enum mg_elementwise {
 /* Computes op on up to three operands in double; unary ops read a only. The caller rounds the
  * result to the dtype. */
 double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c);
+
+/* Whether the op has the rule BOOL: its result is bool, and its value is always 0 or 1. */
+bool mg_elementwise_is_bool(enum mg_elementwise op);
 
 #endif

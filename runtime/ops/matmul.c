@@ -110,7 +110,8 @@ static matmul_dims as_matrices(const mg_tensor *y, mg_tensor **a, mg_tensor **b,
 static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
     const mg_matmul_attrs *attrs = y->attrs;
     if (y->n_inputs == 3 || attrs->relu) {
-        mg_fail(MG_UNSUPPORTED, "matmul: no gradient with bias or relu inside: add them outside");
+        mg_fail(MG_UNSUPPORTED, "matmul: a bias input or the option relu has no gradient: apply "
+                                "bias and relu as separate ops");
         return NULL;
     }
     mg_tensor *a, *b, *g;

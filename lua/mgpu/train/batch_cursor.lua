@@ -3,8 +3,8 @@
 --     local cursor = batch_cursor.new(source, batch_size, shuffle, position)
 --     cursor:start(pass)              -- begins pass number `pass`, counted from 0
 --     local batch = cursor:take(n)    -- at most n batches of equal size for one step, nil at the end of the pass
--- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua. From tensors
--- it is no copy: the step itself gathers the rows order[first], ... from the whole tensors.
+-- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua. If the
+-- source is tensors, nothing is copied: the step itself gathers the rows order[first], ... from the whole tensors.
 local core = require "mgpu.core"
 
 local SHUFFLE_STREAM = 1 -- number of the random stream for shuffling; the layers have others

@@ -26,8 +26,8 @@ local function async_of(compiled, model)
   return compiled.strategy == "async" and compiled.spread and asynchronous.new(compiled, model) or nil
 end
 
--- Passes over the data are numbered from the optimizer's step count, so that a fit that continues another one, or a
--- checkpoint, shuffles as one uninterrupted fit would.
+-- Passes are counted from the optimizer's step count, so that a fit that continues an earlier fit or a saved model
+-- shuffles as one uninterrupted fit would.
 local function first_pass(run)
   local done = run.compiled.optimizer:steps_taken() * run.compiled.accumulate
   local a_pass = run.steps_a_pass or math.huge

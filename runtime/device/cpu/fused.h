@@ -61,10 +61,6 @@ typedef struct mg_fused_state {
     const mg_simd_threaded *threaded;
 } mg_fused_state;
 
-/* Whether an instruction's result must be rounded to its dtype. Comparisons, for example, need not:
- * their results are 0 or 1. */
-bool mg_fused_rounds(const mg_instr *instr, bool wide);
-
 /* Chooses passes, tiles and registers: the prepare function of the kernel. */
 mg_status mg_fused_prepare(mg_kernel_plan *plan);
 

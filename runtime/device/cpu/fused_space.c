@@ -102,14 +102,6 @@ static int times_read(const mg_instr *instr, int operand) {
     return n;
 }
 
-bool mg_fused_rounds(const mg_instr *instr, bool wide) {
-    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
-    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
-    return !(instr->dtype == MG_BOOL &&
-             ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
-              op == MG_EW_isnan || op == MG_EW_isfinite));
-}
-
 /* Threaded code computes in float32 and does not round results. */
 static bool may_thread(const mg_fused *e, int i) {
     return !e->wide && !mg_fused_rounds(&e->instr[i], false);

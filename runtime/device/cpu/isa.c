@@ -1,4 +1,5 @@
-/* The choice of an instruction set, made when the plug-in is opened. */
+/* The choice of an instruction set, made when the plug-in is opened: the widest that the processor
+ * has, or the one that MGPU_ISA names. onednn.c limits oneDNN to the same. */
 #include "device/cpu/simd/simd.h"
 #include <stdlib.h>
 #include <string.h>

@@ -247,9 +247,10 @@ static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
     return MG_OK;
 }
 
-/* Nor does the reshape of a temporary to an external result, if the slot can become the result's
- * memory: then the calls before have written it there. True if it has been done. Not in the commit
- * phase: its results go to variables, whose old values are still read before. */
+/* A reshape of a temporary to an external result needs no call either, if the temporary's slot can
+ * become the result's memory: then earlier calls have written the value there. True if that was
+ * done. Never in the commit phase: its results go to variables, whose old values are read until
+ * then. */
 static bool make_in_result(compiler *c, const mg_step *s) {
     if (!is_reshape(s) || s >= c->graph->steps + c->graph->n_compute) return false;
     const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
@@ -274,7 +275,7 @@ static mg_status reorder_bucket(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
-/* The stages of program.h for one step, after the ways to do without a call. */
+/* Compiles one step: first the cases that need no call, then the stages of program.h. */
 static mg_status compile_step(compiler *c, const mg_step *s) {
     mg_program_call k;
     size_t offset;

@@ -3,7 +3,7 @@
 --     rate = values[1]      while step <= boundaries[1],
 --            values[i + 1]  while boundaries[i] < step <= boundaries[i + 1],
 --            the last       after the last boundary
--- Errors: boundaries that do not rise; other than one value more than boundaries.
+-- Errors: boundaries that do not rise; #values other than #boundaries + 1.
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 local function numbers_only(list, name, fail)

@@ -132,20 +132,10 @@ static void add_load_scalars(const writer *w) {
     mg_string_buffer_add(w->t, "    return s;\n}\n");
 }
 
-/* Whether the op cannot give a value that its dtype does not hold, so that rounding is not needed.
- */
-static bool is_exact(const mg_instr *instr, bool wide) {
-    const enum mg_elementwise op = (enum mg_elementwise)instr->op;
-    if (instr->dtype == (wide ? MG_F64 : MG_F32)) return true;
-    return instr->dtype == MG_BOOL &&
-           ((op >= MG_EW_gt && op <= MG_EW_logical_xor) || op == MG_EW_logical_not ||
-            op == MG_EW_isnan || op == MG_EW_isfinite);
-}
-
 /* const REAL vN = ROUND_TO(dtype, op_NAME(vA, vB)); */
 static void add_instruction(const writer *w, int i) {
     const mg_instr *instr = &w->e->instr[i];
-    const bool exact = is_exact(instr, w->e->wide);
+    const bool exact = !mg_fused_rounds(instr, w->e->wide);
     mg_string_buffer_add(w->t, "    const REAL v%d = ", w->e->n_inputs + w->e->n_imms + i);
     if (!exact)
         mg_string_buffer_add(w->t, "ROUND_TO(%s, ", mg_element_name((mg_dtype)instr->dtype));
