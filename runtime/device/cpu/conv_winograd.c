@@ -25,9 +25,10 @@ enum {
 };
 
 typedef struct winograd_conv {
-    mg_conv_tiles image, result; /* the image that is read in 6x6 tiles, and what has 4x4 tiles */
-    int64_t tiles, block;        /* in all images; of a block */
-    int64_t c, k, strips;        /* channels summed over and made; strips of the latter */
+    mg_winograd_tiles image,
+        result;           /* the image that is read in 6x6 tiles, and what has 4x4 tiles */
+    int64_t tiles, block; /* in all images; of a block */
+    int64_t c, k, strips; /* channels summed over and made; strips of the latter */
     int64_t filter_plane, image_plane, result_plane, ld; /* floats; of a row of V */
     size_t filters_at, threads_at, thread_floats;        /* places in scratch, in floats */
     int team;
@@ -89,63 +90,53 @@ static winograd_conv winograd_sizes(const mg_value *image, const mg_value *resul
                        .c = x[3],
                        .k = y[3],
                        .team = mg_cpu_threads()};
-    const int strip = mg_simd_used->conv->strip;
+    const int strip = mg_simd_used->winograd->strip;
     s.strips = (s.k + strip - 1) / strip;
     s.filter_plane = s.strips * s.c * strip + PADDING;
     s.ld = round_up(s.c, 16) + PADDING;
     return s;
 }
 
-/* The scratch of `blocks` blocks at a time behind the filters'. */
-static void winograd_place_scratch(winograd_conv *s, int64_t blocks, mg_kernel_plan *plan) {
-    const int64_t share = (s->tiles + blocks - 1) / blocks,
+/* Keeps the sizes as the kernel's state, with scratch for the filters and `blocks` blocks at a
+ * time. */
+static mg_status winograd_prepare(winograd_conv s, int64_t blocks, mg_kernel_plan *plan) {
+    const int64_t share = (s.tiles + blocks - 1) / blocks,
                   most = blocks == 1 ? SHARED_BLOCK : BLOCK;
-    s->block = share < most ? share : most;
-    s->image_plane = s->block * s->ld + PADDING;
-    s->result_plane = s->strips * s->block * mg_simd_used->conv->strip + PADDING;
-    s->thread_floats = (size_t)round_up(ELEMENTS * (s->image_plane + s->result_plane), 16);
-    s->threads_at = s->filters_at + (size_t)round_up(ELEMENTS * s->filter_plane, 16);
-    plan->scratch = (s->threads_at + (size_t)blocks * s->thread_floats) * sizeof(float);
-}
-
-static winograd_conv *winograd_new_state(const winograd_conv *sizes, mg_kernel_plan *plan) {
-    winograd_conv *s = plan->state = mg_alloc(sizeof *s);
-    if (s) *s = *sizes;
-    return s;
+    s.block = share < most ? share : most;
+    s.image_plane = s.block * s.ld + PADDING;
+    s.result_plane = s.strips * s.block * mg_simd_used->winograd->strip + PADDING;
+    s.thread_floats = (size_t)round_up(ELEMENTS * (s.image_plane + s.result_plane), 16);
+    s.threads_at = s.filters_at + (size_t)round_up(ELEMENTS * s.filter_plane, 16);
+    plan->scratch = (s.threads_at + (size_t)blocks * s.thread_floats) * sizeof(float);
+    winograd_conv *kept = plan->state = mg_alloc(sizeof *kept);
+    if (!kept) return MG_OOM;
+    *kept = s;
+    return MG_OK;
 }
 
 static mg_status winograd_prepare_forward(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    winograd_conv sizes =
+    winograd_conv s =
         winograd_sizes(plan->in[0].value, plan->out[0].value, a->pads.v[0], a->pads.v[2]);
-    sizes.bias = plan->step->n_in == 3;
-    sizes.relu = a->relu;
-    winograd_conv *s = winograd_new_state(&sizes, plan);
-    if (!s) return MG_OOM;
-    winograd_place_scratch(s, s->team, plan);
-    return MG_OK;
+    s.bias = plan->step->n_in == 3;
+    s.relu = a->relu;
+    return winograd_prepare(s, s.team, plan);
 }
 
 static mg_status winograd_prepare_grad_input(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    winograd_conv sizes =
+    winograd_conv s =
         winograd_sizes(plan->in[0].value, plan->out[0].value, 2 - a->pads.v[0], 2 - a->pads.v[2]);
-    sizes.rotated = true;
-    sizes.filters_at = (size_t)round_up(9 * sizes.c * sizes.k, 16);
-    winograd_conv *s = winograd_new_state(&sizes, plan);
-    if (!s) return MG_OOM;
-    winograd_place_scratch(s, s->team, plan);
-    return MG_OK;
+    s.rotated = true;
+    s.filters_at = (size_t)round_up(9 * s.c * s.k, 16); /* behind the rotated ones */
+    return winograd_prepare(s, s.team, plan);
 }
 
+/* All threads share one block. */
 static mg_status winograd_prepare_grad_weight(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
-    winograd_conv sizes =
-        winograd_sizes(plan->in[0].value, plan->in[1].value, a->pads.v[0], a->pads.v[2]);
-    winograd_conv *s = winograd_new_state(&sizes, plan);
-    if (!s) return MG_OOM;
-    winograd_place_scratch(s, 1, plan);
-    return MG_OK;
+    return winograd_prepare(
+        winograd_sizes(plan->in[0].value, plan->in[1].value, a->pads.v[0], a->pads.v[2]), 1, plan);
 }
 
 /* ---- results, and the image's gradient ---- */
@@ -170,22 +161,17 @@ static void rotate_filters(const winograd_conv *s, const float *w, float *rotate
 /* M of a block of n tiles from V and U. */
 static void multiply_results(const winograd_conv *s, const float *v, const float *u, int64_t n,
                              float *m) {
-    const mg_simd_conv *simd = mg_simd_used->conv;
-    const int64_t start = 0;
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
     for (int64_t e = 0; e < ELEMENTS; e++)
         for (int64_t strip = 0; strip < s->strips; strip++)
             for (int64_t c = 0; c < s->c; c += DEPTH) {
-                const mg_conv_product p = {
+                const mg_winograd_product p = {
                     .a = v + e * s->image_plane + c,
-                    .segment = &start,
-                    .n_segments = 1,
                     .ra = s->ld,
                     .da = 1,
                     .depth = s->c - c < DEPTH ? s->c - c : DEPTH,
                     .b = u + e * s->filter_plane + (strip * s->c + c) * simd->strip,
                     .c = m + e * s->result_plane + strip * s->block * simd->strip,
-                    .ldc = simd->strip,
-                    .columns = simd->strip,
                     .add = c > 0};
                 simd->multiply(&p, n);
             }
@@ -193,7 +179,7 @@ static void multiply_results(const winograd_conv *s, const float *v, const float
 
 static void make_results(const winograd_conv *s, const float *x, const float *u, const float *bias,
                          float *scratch, float *y) {
-    const mg_simd_conv *simd = mg_simd_used->conv;
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
     float *v = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
     float *m = v + ELEMENTS * s->image_plane;
 #pragma omp for schedule(dynamic)
@@ -207,7 +193,7 @@ static void make_results(const winograd_conv *s, const float *x, const float *u,
 
 static mg_status winograd_run_results(const mg_call *call) {
     const winograd_conv *s = call->plan->state;
-    const mg_simd_conv *simd = mg_simd_used->conv;
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
     const float *x = call->in[0], *w = call->in[1], *bias = s->bias ? call->in[2] : NULL;
     float *scratch = call->scratch, *u = scratch + s->filters_at;
 #pragma omp parallel num_threads(s->team)
@@ -227,19 +213,14 @@ static mg_status winograd_run_results(const mg_call *call) {
 /* dU of one element and strip, with the block's n tiles. */
 static void add_block(const winograd_conv *s, int64_t e, int64_t strip, const float *v,
                       const float *d, int64_t n, bool add, float *du) {
-    const mg_simd_conv *simd = mg_simd_used->conv;
-    const int64_t start = 0;
-    const mg_conv_product p = {.a = v + e * s->image_plane,
-                               .segment = &start,
-                               .n_segments = 1,
-                               .ra = 1,
-                               .da = s->ld,
-                               .depth = n,
-                               .b = d + e * s->result_plane + strip * s->block * simd->strip,
-                               .c = du + e * s->filter_plane + strip * s->c * simd->strip,
-                               .ldc = simd->strip,
-                               .columns = simd->strip,
-                               .add = add};
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
+    const mg_winograd_product p = {.a = v + e * s->image_plane,
+                                   .ra = 1,
+                                   .da = s->ld,
+                                   .depth = n,
+                                   .b = d + e * s->result_plane + strip * s->block * simd->strip,
+                                   .c = du + e * s->filter_plane + strip * s->c * simd->strip,
+                                   .add = add};
     simd->multiply(&p, s->c);
 }
 
@@ -247,7 +228,7 @@ static void add_block(const winograd_conv *s, int64_t e, int64_t strip, const fl
 static void transform_block(const winograd_conv *s, const float *x, const float *dy, int64_t first,
                             int64_t n, float *v, float *d) {
     enum { SHARE = 8 }; /* tiles of a thread at a time */
-    const mg_simd_conv *simd = mg_simd_used->conv;
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < n; i += SHARE) {
         const int64_t count = n - i < SHARE ? n - i : SHARE;
@@ -259,7 +240,7 @@ static void transform_block(const winograd_conv *s, const float *x, const float 
 
 static mg_status winograd_run_grad_weight(const mg_call *call) {
     const winograd_conv *s = call->plan->state;
-    const mg_simd_conv *simd = mg_simd_used->conv;
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
     const float *x = call->in[0], *dy = call->in[1];
     float *dw = call->out[0], *scratch = call->scratch;
     float *du = scratch + s->filters_at, *v = scratch + s->threads_at;

@@ -10,7 +10,7 @@ extern const mg_simd_threaded TABLE(threaded);
 extern const mg_simd_movement TABLE(movement);
 extern const mg_simd_random TABLE(random);
 extern const mg_simd_matmul TABLE(matmul);
-extern const mg_simd_conv TABLE(conv);
+extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
@@ -36,7 +36,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .movement = &TABLE(movement),
     .random = &TABLE(random),
     .matmul = &TABLE(matmul),
-    .conv = &TABLE(conv),
+    .winograd = &TABLE(winograd),
     .conv_small = &TABLE(conv_small),
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},

@@ -10,7 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
-#include "device/cpu/simd/conv.h"
+#include "device/cpu/simd/winograd.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/fused_threaded.h"
 #include <stdbool.h>
@@ -216,7 +216,7 @@ typedef struct mg_simd {
     const mg_simd_movement *movement;
     const mg_simd_random *random;
     const mg_simd_matmul *matmul;
-    const mg_simd_conv *conv;
+    const mg_simd_winograd *winograd;
     const mg_simd_conv_small *conv_small;
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_folds *folds[2];

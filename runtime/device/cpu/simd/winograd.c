@@ -1,15 +1,55 @@
-/* Winograd convolution F(4x4, 3x3) in float32: the transforms; and the table of convolution loops.
+/* Winograd convolution F(4x4, 3x3) in float32: the transforms, and the products between
+ * them.
  *
  * An image is cut into 6x6 tiles that overlap by two, one for each 4x4 tile of the result. With
  *     V = B'xB of an image tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient
  * each pass is 36 matrix products, one for every element of a transformed tile:
  *     result              M = V U, summed over channels     y = A'MA
  *     filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G
- * and the image's gradient is a result whose image is dy and whose filters are rotated. The points
- * are 0, 1, -1, 2, -2 and infinity (Lavin and Gray, "Fast Algorithms for Convolutional Neural
- * Networks", 2016). Errors are about 1e-5 of the largest result, ten times those of a direct sum.
- */
-#include "device/cpu/simd/conv_tile.h"
+ * and the image's gradient is a result whose image is dy and whose filters are rotated (Lavin and
+ * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). The points of the polynomials
+ * are 0, +-5/8, +-3/2 and infinity: their powers differ less than those of the usual 1 and 2, which
+ * halves the error. */
+#include "device/cpu/simd/winograd.h"
+#include "device/cpu/simd/isa.h"
+#include <string.h>
+
+typedef float vec __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
+typedef int32_t vec_mask __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
+
+/* A tile of sums, a row of the second operand and one broadcast factor fill the registers: 6 x 2
+ * sums of 16 registers, 14 x 2 of 32. */
+enum { LANES = MG_VECTOR / 4, STRIP = 2 * LANES, TILE_ROWS = MG_REGISTERS >= 32 ? 14 : 6 };
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+MG_INLINE vec load(const float *p) {
+    return *(const vec *)p;
+}
+
+MG_INLINE void store(float *p, vec v) {
+    *(vec *)p = v;
+}
+
+/* The first n lanes, zeros in the others; n may be 0 or more than there are lanes. */
+MG_INLINE vec load_lanes(const float *p, int64_t n) {
+    vec v = {0};
+    if (n >= LANES) return load(p);
+    if (n > 0) memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+}
+
+MG_INLINE void store_lanes(float *p, vec v, int64_t n) {
+    if (n >= LANES)
+        store(p, v);
+    else if (n > 0)
+        memcpy(p, &v, (size_t)n * sizeof *p);
+}
+
+/* relu. NaN stays NaN. */
+MG_INLINE vec clamp(vec v) {
+    return (vec)((vec_mask)v & ~(vec_mask)(v < (vec){0}));
+}
 
 /* ---- one line of a tile; results lie `step` vectors apart ---- */
 
@@ -133,7 +173,7 @@ typedef struct tile_place { /* of a tile, counted over all images: its image, ro
     int64_t image, row, column;
 } tile_place;
 
-MG_INLINE tile_place place_of(const mg_conv_tiles *g, int64_t tile) {
+MG_INLINE tile_place place_of(const mg_winograd_tiles *g, int64_t tile) {
     const int64_t row = tile / g->columns;
     return (tile_place){row / g->rows, row % g->rows, tile % g->columns};
 }
@@ -153,8 +193,8 @@ MG_INLINE void transform_inner_tile(const float *x, int64_t row, int64_t pixel, 
 }
 
 /* Any tile: (y, x) is its first pixel, perhaps outside the image, where it is 0. */
-static void transform_edge_tile(const mg_conv_tiles *g, const float *image, int64_t y, int64_t x,
-                                int64_t channel, float *v, int64_t plane) {
+static void transform_edge_tile(const mg_winograd_tiles *g, const float *image, int64_t y,
+                                int64_t x, int64_t channel, float *v, int64_t plane) {
     vec t[6][6], in[6], out[6];
     for (int q = 0; q < 6; q++) {
         const bool column = x + q >= 0 && x + q < g->w;
@@ -171,7 +211,7 @@ static void transform_edge_tile(const mg_conv_tiles *g, const float *image, int6
     }
 }
 
-static void transform_images(const mg_conv_tiles *g, const float *x, int64_t first, int64_t n,
+static void transform_images(const mg_winograd_tiles *g, const float *x, int64_t first, int64_t n,
                              float *v, int64_t plane, int64_t ld) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(g, first + i);
@@ -188,7 +228,7 @@ static void transform_images(const mg_conv_tiles *g, const float *x, int64_t fir
 }
 
 /* A vector of channels of a 4x4 tile of gradients, `high` x `wide` pixels of it in the image. */
-static void transform_gradient_tile(const mg_conv_tiles *g, const float *dy, int64_t high,
+static void transform_gradient_tile(const mg_winograd_tiles *g, const float *dy, int64_t high,
                                     int64_t wide, int64_t lanes, float *d, int64_t plane) {
     vec t[6][4], in[4], out[6];
     for (int q = 0; q < 4; q++) {
@@ -204,8 +244,8 @@ static void transform_gradient_tile(const mg_conv_tiles *g, const float *dy, int
     }
 }
 
-static void transform_gradients(const mg_conv_tiles *g, const float *dy, int64_t first, int64_t n,
-                                float *d, int64_t plane, int64_t tiles) {
+static void transform_gradients(const mg_winograd_tiles *g, const float *dy, int64_t first,
+                                int64_t n, float *d, int64_t plane, int64_t tiles) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(g, first + i);
         const float *from = dy + ((p.image * g->h + p.row * 4) * g->w + p.column * 4) * g->c;
@@ -225,7 +265,7 @@ typedef struct finish { /* what becomes of a result before it is written */
 } finish;
 
 /* A vector of channels of a 4x4 tile of results, `high` x `wide` pixels of it in the image. */
-MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_conv_tiles *g,
+MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_winograd_tiles *g,
                                      int64_t high, int64_t wide, int64_t lanes, finish f,
                                      float *y) {
     vec t[4][6], in[6], out[4];
@@ -243,8 +283,9 @@ MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_con
     }
 }
 
-static void transform_results(const mg_conv_tiles *g, const float *m, int64_t plane, int64_t tiles,
-                              float *y, int64_t first, int64_t n, const float *bias, bool relu) {
+static void transform_results(const mg_winograd_tiles *g, const float *m, int64_t plane,
+                              int64_t tiles, float *y, int64_t first, int64_t n, const float *bias,
+                              bool relu) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(g, first + i);
         float *to = y + ((p.image * g->h + p.row * 4) * g->w + p.column * 4) * g->c;
@@ -258,11 +299,62 @@ static void transform_results(const mg_conv_tiles *g, const float *m, int64_t pl
     }
 }
 
-const mg_simd_conv MG_ISA_NAME(mg_simd_conv) = {.strip = STRIP,
-                                                .tile_rows = TILE_ROWS,
-                                                .multiply = multiply_rows,
-                                                .filters = transform_filters,
-                                                .filter_gradients = transform_filter_gradients,
-                                                .images = transform_images,
-                                                .gradients = transform_gradients,
-                                                .results = transform_results};
+/* ---- the product ---- */
+
+/* A tile: `rows` rows from `row` on. The first operand's factors are broadcast from where they lie.
+ * ra and da are passed apart from p so that the one which is 1 is a constant for the compiler. */
+MG_INLINE void multiply_tile(const mg_winograd_product *p, int64_t row, int64_t ra, int64_t da,
+                             const int rows) {
+    vec sum[TILE_ROWS][2];
+    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (vec){0};
+    const float *a = p->a + row * ra, *b = p->b;
+    for (int64_t d = 0; d < p->depth; d++, b += STRIP) {
+        const vec left = load(b), right = load(b + LANES);
+        UNROLL for (int r = 0; r < rows; r++) {
+            sum[r][0] += a[r * ra + d * da] * left;
+            sum[r][1] += a[r * ra + d * da] * right;
+        }
+    }
+    float *c = p->c + row * STRIP;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) {
+        float *to = c + r * STRIP + v * LANES;
+        if (p->add) sum[r][v] += load(to);
+        store(to, sum[r][v]);
+    }
+}
+
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        if (p->da == 1)                                                                            \
+            multiply_tile(p, row, p->ra, 1, n);                                                    \
+        else                                                                                       \
+            multiply_tile(p, row, 1, p->da, n);                                                    \
+        break;
+
+/* Cuts the rows into tiles as even in height as can be: 8 rows are 4 + 4, not 6 + 2. */
+static void multiply_rows(const mg_winograd_product *p, int64_t rows) {
+    const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
+        n = (rows - row + tiles - i - 1) / (tiles - i);
+        switch (n) {
+            /* clang-format off: one pass would not settle it */
+            CASE(1)
+            CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#if MG_REGISTERS >= 32
+                CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+#endif
+            /* clang-format on */
+        }
+    }
+}
+
+#undef CASE
+
+const mg_simd_winograd MG_ISA_NAME(mg_simd_winograd) = {
+    .strip = STRIP,
+    .multiply = multiply_rows,
+    .filters = transform_filters,
+    .filter_gradients = transform_filter_gradients,
+    .images = transform_images,
+    .gradients = transform_gradients,
+    .results = transform_results};
