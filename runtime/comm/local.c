@@ -125,9 +125,10 @@ static mg_status local_check(mg_comm *comm) {
 /* With the mutex held: waits until the mailbox is full, or empty. One second later than a barrier
  * would give up, so that a rank that waits in one reports first. */
 static mg_status wait_for_mailbox(local_comm *c, const mailbox *m, bool full) {
-    const struct timespec until = time_after((double)((time_t)c->comm.deadline + 1));
+    const struct timespec until = time_after(c->comm.deadline + 1);
     while (m->full != full && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
+        if (m->full == full || c->aborted) break; /* it came with the last moment */
         c->aborted = true;
         pthread_cond_broadcast(&c->changed);
         return mg_fail(MG_COMM, "another device did not answer within %g seconds",

@@ -1,4 +1,4 @@
-/* The device interface: everything the runtime asks of a device. `size` first, so it need not grow.
+/* The device interface: everything the runtime asks of a device.
  *
  * ref and null are built in; others are plug-ins `mgpu-<kind>.so` that export
  * `const mg_device_api *mg_device_plugin(void)`. */

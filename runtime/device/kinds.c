@@ -114,10 +114,11 @@ const mg_device_api *mg_device_kind(const char *kind) {
 }
 
 bool mg_device_is_kind(const char *name) {
+    if (strcmp(name, ALIAS) == 0) return true;
     pthread_mutex_lock(&lock);
     add_fixed_kinds();
     if (!find_kind(name)) add_all_kinds();
-    const bool known = find_kind(name) || strcmp(name, ALIAS) == 0;
+    const bool known = find_kind(name) != NULL;
     pthread_mutex_unlock(&lock);
     return known;
 }
@@ -146,6 +147,11 @@ int mg_device_kinds(mg_device_kind_entry list[MG_MAX_KINDS]) {
 /* The kind that "gpu" stands for: the GPU kind of the highest rank that has a device, or the one of
  * the highest rank if none has, whose message then says why. */
 static mg_status resolve_alias(char kind[MG_KIND_NAME]) {
+    static char found[MG_KIND_NAME]; /* guarded by lock; empty until a kind had a device */
+    pthread_mutex_lock(&lock);
+    memcpy(kind, found, MG_KIND_NAME);
+    pthread_mutex_unlock(&lock);
+    if (*kind) return MG_OK;
     mg_device_kind_entry list[MG_MAX_KINDS];
     const int n = mg_device_kinds(list);
     const mg_device_kind_entry *best = NULL;
@@ -153,6 +159,9 @@ static mg_status resolve_alias(char kind[MG_KIND_NAME]) {
         if (list[i].api && list[i].api->gpu && (!best || list[i].api->count() > 0)) best = &list[i];
     if (best) {
         memcpy(kind, best->name, MG_KIND_NAME);
+        pthread_mutex_lock(&lock);
+        if (best->api->count() > 0) memcpy(found, best->name, MG_KIND_NAME);
+        pthread_mutex_unlock(&lock);
         return MG_OK;
     }
     /* A kind that is not available may be the GPU's: its message says what is missing. */
@@ -169,6 +178,7 @@ static mg_status unknown_kind(const char *what, const char *given, const char *k
     char list[MG_MAX_KINDS * (MG_KIND_NAME + 2)] = "";
     size_t used = 0;
     pthread_mutex_lock(&lock);
+    add_all_kinds();
     const int n = n_kinds;
     for (int i = 0; i < n; i++) {
         names[i] = kinds[i].name;

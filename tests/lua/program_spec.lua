@@ -146,13 +146,13 @@ test("--devices sets what mgpu.devices() returns", function()
   check.equal(status, 1)
 end)
 
--- A start takes a few milliseconds. The limit is ten times that, so that a busy machine passes; it catches a
--- start that loads or computes what only some programs need.
-test("the program starts without delay and with less than 10 MB of memory", function()
+-- How long a start takes is measured by make bench; what it loads is what makes it long.
+test("a start loads the tensors only, and takes less than 10 MB of memory", function()
+  check.equal(run [[-e 'require "mgpu"; local names = {}
+    for name in pairs(package.loaded) do if name:find "^mgpu" then names[#names + 1] = name end end
+    table.sort(names); print(table.concat(names, " "))']],
+    "mgpu mgpu.aliases mgpu.core mgpu.tensor mgpu.tensor.composite_ops mgpu.tensor.printing mgpu.tensor.slicing\n")
   if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build" end
-  local text = check.run(("s=$(date +%%s%%N); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 "
-    .. "18 19 20; do %s -e ''; done; e=$(date +%%s%%N); echo $(( (e - s) / 20 ))"):format(program))
-  check.truthy(tonumber(text) / 1e6 < 50, ("start in %.1f ms"):format(tonumber(text) / 1e6))
   local peak = run "-e 'for line in io.lines \"/proc/self/status\" do print(line) end'"
   local kb = tonumber(peak:match "VmHWM:%s+(%d+)")
   check.truthy(kb < 10 * 1024, ("peak memory of %d KB"):format(kb))

@@ -18,11 +18,10 @@ local function build(source, name)
   return plugin:match "^(.*)/"
 end
 
-local folder
+local folder = build("tests/toy_device/toy.c", "toy")
 
 -- Runs the program with arguments as the shell sees them and the plug-in in sight: output and exit status.
 local function run(arguments)
-  folder = folder or build("tests/toy_device/toy.c", "toy")
   return check.run(("MGPU_PLUGINS=/nowhere:%s %s %s"):format(folder, check.program, arguments))
 end
 
@@ -50,6 +49,7 @@ test("messages about unknown devices name the kind and suggest it", function()
   local out = run "-e 'require(\"mgpu\").ones({ 1 }, { device = \"toyy:0\" })'"
   check.matches(out, 'unknown device "toyy:0" (did you mean "toy"?)')
   check.matches(out, "the kinds of devices are [^\n]*ref, toy")
+  check.matches(run "-e 'require(\"mgpu.core\").default_device \"cpu1\"'", "the kinds of devices are [^\n]*ref, toy")
   check.matches(run "--devices toy:4 -e ''", 'device "toy:4" does not exist: there are 4 of its kind')
   check.matches(run "--devices toy:0/1 -e ''", 'device "toy:0/1": toy:0 cannot be shared')
 end)

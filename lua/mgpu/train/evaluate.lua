@@ -37,7 +37,7 @@ function M.run(model, source, options)
   end)
   local values = metrics:read(options.prefix)
   metrics:restore(saved)
-  if progress then progress:finish(values) end
+  if progress then progress:finish(values, at) end
   return values
 end
 

@@ -102,13 +102,14 @@ end
 
 --- step(done, read): called after each step; read() returns the logs so far and waits for the device.
 function Progress:step(done, read)
-  if not self.bar or core.clock() - self.drawn < INTERVAL or done >= self.steps then return end
+  if not self.bar or not self.steps or core.clock() - self.drawn < INTERVAL or done >= self.steps then return end
   self:draw(done, read())
 end
 
---- finish(values): the epoch has ended with these logs.
-function Progress:finish(values)
+--- finish(values, done): the epoch has ended, after `done` steps, with these logs.
+function Progress:finish(values, done)
   if self.verbose == 0 then return end
+  self.steps = self.steps or done
   if self.bar then
     self:draw(self.steps, values)
     write "\n"

@@ -57,7 +57,7 @@ end)
 
 -- ---- in float32 -----------------------------------------------------------------------------------
 
--- Convolutions by Winograd's algorithm, which needs images in a blocked layout, and one by another.
+-- Convolutions by Winograd's algorithm, and one by another.
 local function network(device, dtype)
   local function uniform(shape, ordinal)
     core.seed(ordinal)

@@ -28,6 +28,17 @@ local function all_refuse(dataset, options, expected)
   end
 end
 
+test("a dataset of unknown length is evaluated with a line of its steps", function()
+  local given = mgpu.data.from_tensors { mgpu.ones { 6, 2 }, mgpu.ones { 6, 1 } }:batch(2)
+  local unknown = { iter = function() return given:iter() end }
+  local lines, output = {}, mgpu.output
+  mgpu.output = function(text) lines[#lines + 1] = text end
+  local ok, message = pcall(function() linear():evaluate(unknown, { verbose = 2 }) end)
+  mgpu.output = output
+  if not ok then error(message, 0) end
+  check.matches(table.concat(lines), "^3/3 - ")
+end)
+
 test("an empty dataset is an error wherever it is given", function()
   local empty = rows_of_line(4):take(0):batch(2)
   all_refuse(empty, {}, "the dataset is empty: it gave no batch")

@@ -337,11 +337,10 @@ static void multiply_rows(const mg_winograd_product *p, int64_t rows) {
     for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
         n = (rows - row + tiles - i - 1) / (tiles - i);
         switch (n) {
-            /* clang-format off: one pass would not settle it */
-            CASE(1)
-            CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+            /* clang-format off */
+            CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if MG_REGISTERS >= 32
-                CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+            CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
 #endif
             /* clang-format on */
         }
