@@ -46,8 +46,7 @@ static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
     mg_status status = blocks && list ? MG_OK : MG_OOM;
     for (int i = 0; i < n && status == MG_OK; i++) {
         const mg_value *v = &graph->values[graph->n_external + i];
-        blocks[i] = (mg_block){.bytes = (size_t)mg_shape_count(&v->shape) * mg_dtype_size(v->dtype),
-                               .first = graph->n_steps};
+        blocks[i] = (mg_block){.bytes = mg_value_bytes(v), .first = graph->n_steps};
         list[i] = &blocks[i];
     }
     /* widen each block's life to every step that names its value */

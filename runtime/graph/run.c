@@ -61,15 +61,21 @@ static bool can_address(const mg_device *d, const mg_device *owner) {
     return d == owner || (d->api->host_memory && owner->api->host_memory);
 }
 
-/* Copies `bytes` from `offset` of t to the part's own device, in a buffer of this run. */
-static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset,
-                                   size_t bytes) {
-    mg_device *from = t->device, *to = part->device;
-    part->buffer[external] = mg_buffer_new(to, bytes);
+/* A buffer of this run for an external value. */
+static mg_status new_external_buffer(mg_part *part, int external) {
+    const mg_external *e = &part->lowered.externals[external];
+    const size_t bytes = external_bytes(e);
+    part->buffer[external] = mg_buffer_new(part->device, bytes);
     if (!part->buffer[external]) return MG_OOM;
     part->address[external] = part->buffer[external]->data;
-    return mg_device_copy(to, part->address[external], from, (const char *)t->buffer->data + offset,
-                          bytes);
+    return MG_OK;
+}
+
+/* Copies the part's rows, from `offset` of t on, to a buffer of this run on its own device. */
+static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset) {
+    MG_TRY(new_external_buffer(part, external));
+    return mg_device_copy(part->device, part->address[external], t->device,
+                          (const char *)t->buffer->data + offset, part->buffer[external]->bytes);
 }
 
 /* Sets the address of an external value that is given to the part: an argument, a constant or a
@@ -88,7 +94,7 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
         offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
     if ((p->inputs_anywhere && !can_address(part->device, t->device)) ||
         (offset % ALIGNED && !part->device->api->host_memory))
-        return copy_rows_to_part(part, i, t, offset, bytes);
+        return copy_rows_to_part(part, i, t, offset);
     part->address[i] = (char *)t->buffer->data + offset;
     /* Between mg_plan_begin and mg_plan_end the caller may drop it. */
     if (p->begun) part->bound[i] = mg_tensor_retain(t);
@@ -111,16 +117,6 @@ static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
 }
 
 /* ---- compute ---- */
-
-/* A buffer of this run for an external value that it makes. */
-static mg_status new_external_buffer(mg_part *part, int external) {
-    const mg_external *e = &part->lowered.externals[external];
-    const size_t bytes = external_bytes(e);
-    part->buffer[external] = mg_buffer_new(part->device, bytes);
-    if (!part->buffer[external]) return MG_OOM;
-    part->address[external] = part->buffer[external]->data;
-    return MG_OK;
-}
 
 /* Wakes the devices that wait in a collective for one whose run has failed. */
 static void abort_all(mg_plan *p) {

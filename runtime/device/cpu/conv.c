@@ -12,10 +12,8 @@
 /* The three tensors of a convolution, in every one of its forms. */
 enum { X, W, Y, N_PARTS };
 
-/* One of the three tensors: its format outside (user) and inside the primitive (inner). */
-typedef struct part {
+typedef struct part { /* one of them */
     const mg_value *value;
-    mg_port *port;
     dnnl_memory_desc_t user, inner; /* the value's format, the primitive's */
     mg_dnnl_call stage;             /* the reorder between the two, if they differ */
     size_t at, pad_at;              /* offsets in scratch: the staged copy, the reorder's memory */
@@ -32,15 +30,14 @@ typedef struct conv_state {
 
 /* ---- the case ---- */
 
-/* Finds out which of x, w and y the op computes, and which ports are its inputs. */
+/* Finds out which of x, w and y the op computes, and which are its inputs. */
 static void name_parts(conv_state *s, mg_kernel_plan *plan) {
     const char *op = plan->step->op->name;
     s->result = strcmp(op, "conv2d") == 0 ? Y : strcmp(op, "conv2d_grad_input") == 0 ? X : W;
     s->input[0] = s->result == X ? Y : X;
     s->input[1] = s->result == W ? Y : W;
-    for (int i = 0; i < 2; i++) s->parts[s->input[i]].port = &plan->in[i];
-    s->parts[s->result].port = &plan->out[0];
-    for (int i = 0; i < N_PARTS; i++) s->parts[i].value = s->parts[i].port->value;
+    for (int i = 0; i < 2; i++) s->parts[s->input[i]].value = plan->in[i].value;
+    s->parts[s->result].value = plan->out[0].value;
     s->bias = plan->step->n_in == 3;
     s->relu = s->result == Y && ((const mg_conv_attrs *)plan->step->attrs)->relu;
 }
@@ -108,13 +105,13 @@ static dnnl_status_t forward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_d
 }
 
 /* oneDNN's 1x1 kernels must not compute the kernel gradient of a strided convolution over row-major
- * images when a group has fewer channels than a vector: they write past their workspace, return
- * other numbers in every run, or never return (uxlfoundation/oneDNN#6035; open in 3.12). */
+ * images, which all of ours are, when a group has fewer channels than a vector: they write past
+ * their workspace, return other numbers in every run, or never return (uxlfoundation/oneDNN#6035;
+ * open in 3.12). */
 static bool is_faulty_1x1(const dnnl_memory_desc_t md[N_PARTS], const geometry *g) {
     const dnnl_memory_desc_t *w = &md[W];
     const bool strided = g->strides[0] > 1 || g->strides[1] > 1;
-    const bool row_major = md[X].format_desc.blocking.strides[1] == 1;
-    return strided && row_major && w->dims[w->ndims - 3] < MG_LANES;
+    return strided && w->dims[w->ndims - 3] < MG_LANES;
 }
 
 /* The first implementation that oneDNN offers whose name does not begin with `refused` (NULL
@@ -186,9 +183,9 @@ static mg_status find_primitive(dnnl_primitive_desc_t *pd, conv_state *s,
     const geometry g = geometry_of(a);
     dnnl_memory_desc_t md[N_PARTS], bias;
     dnnl_primitive_attr_t attr;
-    MG_TRY(image_desc(&md[X], s->parts[X].value, plan));
+    md[X] = s->parts[X].user;
+    md[Y] = s->parts[Y].user;
     MG_TRY(weight_desc(&md[W], s->parts[W].value, a->groups, true, plan));
-    MG_TRY(image_desc(&md[Y], s->parts[Y].value, plan));
     MG_TRY(bias_desc(&bias, s, plan));
     MG_TRY(mg_dnnl_attributes(&attr, plan));
     const dnnl_status_t status = s->result == Y
@@ -251,18 +248,16 @@ static mg_status add_arguments(conv_state *s, const_dnnl_primitive_desc_t pd,
     return mg_dnnl_add(&s->main, DNNL_ARG_BIAS, &bias, plan);
 }
 
-/* Chooses formats, creates the primitive, and only then the descriptors of the values outside,
- * because the choice may have fallen back to row-major. */
+/* Describes the values, then lets oneDNN choose the weights' format. */
 static mg_status conv_prepare(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     conv_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     name_parts(s, plan);
+    MG_TRY(describe_outside(s, a, plan));
     dnnl_primitive_desc_t pd;
     MG_TRY(find_primitive(&pd, s, plan));
-    mg_status status = describe_outside(s, a, plan);
-    if (status == MG_OK)
-        status = mg_dnnl_check(dnnl_primitive_create(&s->main.primitive, pd), plan);
+    mg_status status = mg_dnnl_check(dnnl_primitive_create(&s->main.primitive, pd), plan);
     if (status == MG_OK) status = add_arguments(s, pd, plan);
     dnnl_primitive_desc_destroy(pd);
     return status;

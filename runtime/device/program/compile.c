@@ -36,13 +36,9 @@ static mg_status new_slot(compiler *c, size_t bytes, int *index) {
     return mg_program_add_slot(c->p, bytes, MG_NO_SLOT, index);
 }
 
-static int whole_of(const mg_program *p, int index) {
-    return mg_program_whole_slot(p, index);
-}
-
 /* The call that is being added uses the slot. */
 static void touch(mg_program *p, int index) {
-    mg_block *b = &p->slots[whole_of(p, index)].block;
+    mg_block *b = &p->slots[mg_program_whole_slot(p, index)].block;
     if (b->first < 0) b->first = p->n_calls;
     b->last = p->n_calls;
 }
@@ -50,13 +46,13 @@ static void touch(mg_program *p, int index) {
 /* The value lies in slot `index`, in this layout. */
 static void put_value(compiler *c, int value, int layout, int index) {
     c->place[value][layout] = index;
-    c->p->slots[whole_of(c->p, index)].pending_uses += c->uses[value];
+    c->p->slots[mg_program_whole_slot(c->p, index)].pending_uses += c->uses[value];
 }
 
 /* One of the operands that read the value has been bound. */
 static void end_use(compiler *c, int value) {
     const int index = c->place[value][c->primary[value]];
-    c->p->slots[whole_of(c->p, index)].pending_uses--;
+    c->p->slots[mg_program_whole_slot(c->p, index)].pending_uses--;
 }
 
 /* ---- calls ---- */
@@ -72,10 +68,7 @@ static mg_status new_call(compiler *c, const mg_step *step, mg_program_call *mad
     made->plan = (mg_kernel_plan){
         .step = step, .in = block, .out = block + step->n_in, .device = c->p->device};
     for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->graph->values[step->in[i]];
-    for (int i = 0; i < step->n_out; i++) {
-        made->plan.out[i].value = &c->graph->values[step->out[i]];
-        if (step->out[i] < c->graph->n_external) made->plan.out_external = true;
-    }
+    for (int i = 0; i < step->n_out; i++) made->plan.out[i].value = &c->graph->values[step->out[i]];
     return MG_OK;
 }
 
@@ -148,7 +141,8 @@ static int overwritable_input(const compiler *c, const mg_program_call *k, int o
         const mg_port *in = &k->plan.in[i];
         const mg_slot *s = &c->p->slots[k->in[i]];
         int readers = 0;
-        for (int j = 0; j < k->n_in; j++) readers += whole_of(c->p, k->in[j]) == k->in[i];
+        for (int j = 0; j < k->n_in; j++)
+            readers += mg_program_whole_slot(c->p, k->in[j]) == k->in[i];
         for (int j = 0; j < o; j++) readers += k->out[j] == k->in[i];
         if (s->external == MG_NO_SLOT && s->inside == MG_NO_SLOT && s->pending_uses == 0 &&
             readers == 1 && s->block.bytes == bytes && in->layout == out->layout &&
@@ -240,7 +234,7 @@ static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
     const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
     MG_TRY(new_slot(c, mg_value_bytes(&c->graph->values[out]), &index));
     c->p->slots[index].offset = c->p->slots[in].offset + offset;
-    c->p->slots[index].inside = whole_of(c->p, in);
+    c->p->slots[index].inside = mg_program_whole_slot(c->p, in);
     end_use(c, s->in[0]);
     c->primary[out] = MG_ROW_MAJOR;
     put_value(c, out, MG_ROW_MAJOR, index);

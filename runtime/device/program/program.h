@@ -44,7 +44,6 @@ typedef struct mg_kernel_plan { /* what a kernel knows of its call when it prepa
                        MG_ARENA_ALIGNMENT */
     void *state;    /* set by `prepare`: the kernel's own, freed by `release` */
     mg_device *device;
-    bool out_external; /* an output is external: writing it row-major saves a reorder */
     /* Set by `prepare`. Bit i: the output may be written over input i if nobody reads that
      * afterwards. Fused groups, which work element by element, may overwrite any input. */
     uint32_t overwrites;

@@ -240,7 +240,7 @@ extern const mg_simd mg_simd_avx2, mg_simd_avx512;
 extern const mg_simd *mg_simd_used;
 
 /* Chooses the widest set that this processor runs, or the one that the environment variable
- * MGPU_ISA names. MG_INVALID if it names none, or one that this processor lacks. May be called
+ * MGPU_ISA names. MG_USAGE if the name is unknown, or this processor lacks the set. May be called
  * again. */
 mg_status mg_simd_choose(void);
 
