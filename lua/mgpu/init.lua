@@ -83,9 +83,7 @@ return setmetatable(mgpu, {
   __index = function(_, name)
     local loader = loaders[name]
     if not loader then
-      local near = type(name) == "string" and core.nearest(name, names())
-      core.fail("usage", ("mgpu has no %q%s"):format(tostring(name),
-        near and (" (did you mean %q?)"):format(near) or ""))
+      core.fail("usage", ("mgpu has no %q%s"):format(tostring(name), core.did_you_mean(name, names())))
     end
     local value = loader()
     rawset(mgpu, name, value)

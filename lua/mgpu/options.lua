@@ -150,9 +150,8 @@ local function check_values(who, option, value)
   for _, allowed in ipairs(option.values) do
     if value == allowed then return end
   end
-  local near = type(value) == "string" and core.nearest(value, option.values)
   fail(who, "option %q: unknown value %s%s; it is one of %s", option[1], show(value),
-    near and (" (did you mean %q?)"):format(near) or "", table.concat(option.values, ", "))
+    core.did_you_mean(value, option.values), table.concat(option.values, ", "))
 end
 
 -- ---- declarations -------------------------------------------------------------------------------
@@ -193,9 +192,8 @@ local function find_option(declared, name)
 end
 
 local function fail_unknown(who, declared, name)
-  local near = type(name) == "string" and core.nearest(name, names_of(declared))
   fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
-    near and (" (did you mean %q?)"):format(near) or "")
+    core.did_you_mean(name, names_of(declared)))
 end
 
 -- The given options by name: positional fields get the names of the options they stand for.

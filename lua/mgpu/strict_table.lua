@@ -18,8 +18,7 @@ local function sorted_keys(t)
 end
 
 local function fail_unknown(what, name, names)
-  local near = type(name) == "string" and core.nearest(name, names)
-  core.fail("usage", ("%s %q%s"):format(what, tostring(name), near and (" (did you mean %q?)"):format(near) or ""))
+  core.fail("usage", ("%s %q%s"):format(what, tostring(name), core.did_you_mean(name, names)))
 end
 
 --- lazy(kind, folder, files): see the top.

@@ -82,12 +82,6 @@ void bind_want(lua_State *L, int index, int type, const char *who) {
               lua_typename(L, type), lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
 }
 
-/* The stack may grow by one string: the caller raises right after. */
-const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n) {
-    const char *near = mg_nearest_name(given, names, n);
-    return near ? lua_pushfstring(L, " (did you mean \"%s\"?)", near) : "";
-}
-
 /* Unknown names are errors, because a misspelt option would otherwise be ignored. */
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n) {
     if (!lua_istable(L, index))
@@ -103,7 +97,7 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
         for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
         if (!found)
             bind_fail(L, MG_USAGE, "%s: unknown option \"%s\"%s", who, key,
-                      bind_did_you_mean(L, key, known, n));
+                      mg_did_you_mean(key, known, n));
     }
 }
 
@@ -193,9 +187,9 @@ static int core_guard_finite(lua_State *L) {
     return 0;
 }
 
-/* nearest(given, {name, ...}) -> the name nearest to it by edit distance, or nil. */
-static int core_nearest(lua_State *L) {
-    const char *given = luaL_checkstring(L, 1);
+/* did_you_mean(given, {name, ...}) -> ' (did you mean "NAME"?)' with the nearest name, or "" if
+ * none is near or `given` is no string: for error messages. */
+static int core_did_you_mean(lua_State *L) {
     luaL_checktype(L, 2, LUA_TTABLE);
     const int n = (int)lua_objlen(L, 2);
     const char **names = lua_newuserdata(L, ((size_t)n + 1) * sizeof *names);
@@ -204,7 +198,8 @@ static int core_nearest(lua_State *L) {
         names[i] = lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
         lua_pop(L, 1); /* the table keeps it */
     }
-    lua_pushstring(L, mg_nearest_name(given, names, n));
+    const char *given = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+    lua_pushstring(L, mg_did_you_mean(given, names, n));
     return 1;
 }
 
@@ -232,12 +227,16 @@ static int core_isatty(lua_State *L) {
     return 1;
 }
 
-static const luaL_Reg core_functions[] = {
-    {"fail", core_fail},       {"error_code", core_error_code},
-    {"guard", core_guard},     {"guard_finite", core_guard_finite},
-    {"nearest", core_nearest}, {"clock", core_clock},
-    {"sleep", core_sleep},     {"isatty", core_isatty},
-    {"op_rows", bind_op_rows}, {NULL, NULL}};
+static const luaL_Reg core_functions[] = {{"fail", core_fail},
+                                          {"error_code", core_error_code},
+                                          {"guard", core_guard},
+                                          {"guard_finite", core_guard_finite},
+                                          {"did_you_mean", core_did_you_mean},
+                                          {"clock", core_clock},
+                                          {"sleep", core_sleep},
+                                          {"isatty", core_isatty},
+                                          {"op_rows", bind_op_rows},
+                                          {NULL, NULL}};
 
 /* Pushes the folder that holds lua/ and models/, looked for from where this library lies (in a
  * build tree or under an installed prefix), or nil. */

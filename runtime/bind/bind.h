@@ -34,9 +34,6 @@ int bind_fail(lua_State *L, mg_status code, const char *format, ...)
 void bind_check(lua_State *L, mg_status status);
 /* Raises unless the argument has this Lua type: "grad: argument 1 must be a function, got nil". */
 void bind_want(lua_State *L, int index, int type, const char *who);
-/* " (did you mean \"NAME\"?)" for the name nearest to `given`, or "" if none is near. May push the
- * string: for the arguments of bind_fail. */
-const char *bind_did_you_mean(lua_State *L, const char *given, const char *const *names, int n);
 /* Raises unless the value at index (an absolute one) is a table whose keys are all among the n
  * known names. */
 void bind_check_options(lua_State *L, int index, const char *who, const char *const *known, int n);

@@ -149,7 +149,7 @@ static int64_t read_choice(op_call *c, const mg_attr *a) {
     for (; a->choices[n]; n++)
         if (strcmp(a->choices[n], given) == 0) return n;
     return bind_fail(c->L, MG_USAGE, "%s: option \"%s\": unknown value \"%s\"%s", c->op->name,
-                     a->name, given, bind_did_you_mean(c->L, given, a->choices, n));
+                     a->name, given, mg_did_you_mean(given, a->choices, n));
 }
 
 /* A dtype by name. */
@@ -202,7 +202,7 @@ static void fail_unknown_option(op_call *c, const char *name) {
     int n = 0;
     for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
     bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s", c->op->name, name,
-              bind_did_you_mean(c->L, name, names, n));
+              mg_did_you_mean(name, names, n));
 }
 
 /* Whether the table at index has a string key. */

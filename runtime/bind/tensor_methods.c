@@ -224,7 +224,7 @@ static int tensor_index(lua_State *L) {
             names[n++] = lua_tostring(L, -2);
         const char *name = lua_tostring(L, 2);
         return bind_fail(L, MG_USAGE, "a tensor has no method \"%s\"%s", name,
-                         bind_did_you_mean(L, name, names, n));
+                         mg_did_you_mean(name, names, n));
     }
     return 1;
 }

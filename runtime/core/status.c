@@ -82,8 +82,9 @@ static int distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-/* The allowed distance grows with the name: 1 for two letters, a third of the length otherwise. */
-const char *mg_nearest_name(const char *given, const char *const *names, int n) {
+/* The name nearest to `given`, or NULL if none is near. The allowed distance grows with the name: 1
+ * for two letters, a third of the length otherwise. */
+static const char *nearest_name(const char *given, const char *const *names, int n) {
     const int length = (int)strlen(given);
     int best = length <= 2 ? 2 : (length + 5) / 3; /* the first distance that is too far */
     const char *found = NULL;
@@ -92,4 +93,12 @@ const char *mg_nearest_name(const char *given, const char *const *names, int n) 
         if (d < best) best = d, found = names[i];
     }
     return found;
+}
+
+const char *mg_did_you_mean(const char *given, const char *const *names, int n) {
+    static _Thread_local char text[NAME_BYTES + sizeof " (did you mean \"\"?)"];
+    const char *near = nearest_name(given, names, n);
+    if (!near) return "";
+    snprintf(text, sizeof text, " (did you mean \"%s\"?)", near);
+    return text;
 }

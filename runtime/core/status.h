@@ -38,8 +38,9 @@ void mg_error_clear(void);
 /* "usage", "data", ... */
 const char *mg_status_name(mg_status code);
 
-/* Of `names` (n of them), the one nearest to `given` by edit distance, or NULL if none is near. */
-const char *mg_nearest_name(const char *given, const char *const *names, int n);
+/* " (did you mean \"NAME\"?)" for the one of the n names that is nearest to `given` by edit
+ * distance, or "" if none is near. This thread's next call overwrites the text. */
+const char *mg_did_you_mean(const char *given, const char *const *names, int n);
 
 #define MG_TRY(expr)                                                                               \
     do {                                                                                           \

@@ -185,10 +185,9 @@ static mg_status unknown_kind(const char *what, const char *given, const char *k
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     }
     names[n] = ALIAS;
-    const char *near = mg_nearest_name(kind, names, n + 1);
-    const mg_status status = mg_fail(
-        MG_USAGE, "%s \"%s\"%s%s%s; the kinds of devices are %s, and the alias %s", what, given,
-        near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "", list, ALIAS);
+    const mg_status status =
+        mg_fail(MG_USAGE, "%s \"%s\"%s; the kinds of devices are %s, and the alias %s", what, given,
+                mg_did_you_mean(kind, names, n + 1), list, ALIAS);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -91,16 +91,16 @@ static void every_code_has_a_name(void **state) {
 static void the_nearest_name_is_the_one_meant(void **state) {
     (void)state;
     static const char *const names[] = {"activation", "kernel_size", "padding", "strides", "units"};
-    assert_string_equal(mg_nearest_name("activaton", names, 5), "activation");
-    assert_string_equal(mg_nearest_name("actviation", names, 5), "activation");
-    assert_string_equal(mg_nearest_name("paddding", names, 5), "padding");
-    assert_string_equal(mg_nearest_name("STRIDES", names, 5), "strides");
-    assert_string_equal(mg_nearest_name("unit", names, 5), "units");
+    assert_string_equal(mg_did_you_mean("activaton", names, 5), " (did you mean \"activation\"?)");
+    assert_string_equal(mg_did_you_mean("actviation", names, 5), " (did you mean \"activation\"?)");
+    assert_string_equal(mg_did_you_mean("paddding", names, 5), " (did you mean \"padding\"?)");
+    assert_string_equal(mg_did_you_mean("STRIDES", names, 5), " (did you mean \"strides\"?)");
+    assert_string_equal(mg_did_you_mean("unit", names, 5), " (did you mean \"units\"?)");
     /* Too different, too short, empty, and an empty list. */
-    assert_null(mg_nearest_name("use_bias", names, 5));
-    assert_null(mg_nearest_name("x", names, 5));
-    assert_null(mg_nearest_name("", names, 5));
-    assert_null(mg_nearest_name("units", names, 0));
+    assert_string_equal(mg_did_you_mean("use_bias", names, 5), "");
+    assert_string_equal(mg_did_you_mean("x", names, 5), "");
+    assert_string_equal(mg_did_you_mean("", names, 5), "");
+    assert_string_equal(mg_did_you_mean("units", names, 0), "");
 }
 
 /* The search is bounded: it does not compare names of 1,000 characters. */
@@ -110,7 +110,7 @@ static void a_very_long_name_is_near_to_none(void **state) {
     char text[1000];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = 0;
-    assert_null(mg_nearest_name(text, (const char *const[]){"a", text}, 2));
+    assert_string_equal(mg_did_you_mean(text, (const char *const[]){"a", text}, 2), "");
 }
 
 int main(void) {

@@ -24,8 +24,7 @@ function Dataset.__index(_, name)
   if method == nil and type(name) == "string" then
     local names = {}
     for known in pairs(methods) do names[#names + 1] = known end
-    local near = core.nearest(name, names)
-    fail("dataset", "there is no method %q%s", name, near and (" (did you mean %q?)"):format(near) or "")
+    fail("dataset", "there is no method %q%s", name, core.did_you_mean(name, names))
   end
   return method
 end

@@ -200,9 +200,8 @@ function M.get(value, who)
   if type(value) == "function" then return value end
   local fn = named[value]
   if fn then return fn end
-  local near = core.nearest(value, names)
   core.fail("usage", ("%sunknown activation %q%s"):format(who and who .. ": " or "", tostring(value),
-    near and (" (did you mean %q?)"):format(near) or ""))
+    core.did_you_mean(value, names)))
 end
 
 return require "mgpu.strict_table" ("mgpu.activations", M)

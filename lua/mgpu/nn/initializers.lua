@@ -182,9 +182,7 @@ local function make(name, given)
   local key = canonical(name)
   local rule = rules[key]
   if not rule then
-    local near = core.nearest(key, names)
-    core.fail("usage", ("unknown initializer %q%s"):format(name,
-      near and (" (did you mean %q?)"):format(near) or ""))
+    core.fail("usage", ("unknown initializer %q%s"):format(name, core.did_you_mean(key, names)))
   end
   local made = options.check(key, rule[1], given == nil and {} or given)
   for field, value in pairs(rule[3] or {}) do made[field] = value end

@@ -28,10 +28,8 @@ local function is_policy(value) return getmetatable(value) == Policy end
 local function from_name(name, who)
   local dtype = not MIXED[name] and core.dtype_name(name)
   if not MIXED[name] and not dtype then
-    local near = core.nearest(name, NAMES)
     core.fail("usage", ("%sunknown policy %q%s: it is mixed_float16, mixed_bfloat16 or the name of a dtype "
-      .. "such as float32"):format(who and who .. ": " or "", name,
-      near and (" (did you mean %q?)"):format(near) or ""))
+      .. "such as float32"):format(who and who .. ": " or "", name, core.did_you_mean(name, NAMES)))
   end
   name = dtype or name
   if not known[name] then

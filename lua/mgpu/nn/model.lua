@@ -83,12 +83,10 @@ function Model:arrange(x)
       list[i] = x[name]
     end
     for name in pairs(x) do
-      local near = core.nearest(tostring(name), self.input_names)
       local known = false
       for _, own in ipairs(self.input_names) do known = known or own == name end
       if not known then
-        self:fail("there is no input %q%s", tostring(name),
-          near and (" (did you mean %q?)"):format(near) or "")
+        self:fail("there is no input %q%s", tostring(name), core.did_you_mean(name, self.input_names))
       end
     end
     return list

@@ -28,9 +28,7 @@ function Network:get_layer(which)
     if layer.name == which then return layer end
     names[i] = layer.name
   end
-  local near = core.nearest(tostring(which), names)
-  self:fail("there is no layer %q%s", tostring(which),
-    near and (" (did you mean %q?)"):format(near) or "")
+  self:fail("there is no layer %q%s", tostring(which), core.did_you_mean(which, names))
 end
 
 --- model:summary(): prints Keras's table of the layers.

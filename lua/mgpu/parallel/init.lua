@@ -167,9 +167,8 @@ function M.strategy(name, given)
   local known = false
   for _, each in ipairs(NAMES) do known = known or each == name end
   if not known then
-    local near = type(name) == "string" and core.nearest(name, NAMES)
     fail("strategy", "unknown strategy %q%s; there are %s", tostring(name),
-      near and (" (did you mean %q?)"):format(near) or "", table.concat(NAMES, ", "))
+      core.did_you_mean(name, NAMES), table.concat(NAMES, ", "))
   end
   local chosen = options.check("strategy", options.declare { { "devices", "any", default = "all" } },
     given or {})

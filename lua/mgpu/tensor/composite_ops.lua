@@ -70,8 +70,7 @@ local function options_by_name(who, names, given)
       fail("%s: the options have names, but one value has none: write NAME = value", who)
     end
     if not at[key] then
-      local near = core.nearest(key, names)
-      fail("%s: unknown option %q%s", who, key, near and (" (did you mean %q?)"):format(near) or "")
+      fail("%s: unknown option %q%s", who, key, core.did_you_mean(key, names))
     end
     values[at[key]] = value
   end

@@ -27,9 +27,7 @@ local function read_options(who, options)
   end
   for key in pairs(options) do
     if key ~= "dtype" and key ~= "device" then
-      local near = type(key) == "string" and core.nearest(key, OPTIONS)
-      fail("%s: unknown option %q%s", who, tostring(key),
-        near and (" (did you mean %q?)"):format(near) or "")
+      fail("%s: unknown option %q%s", who, tostring(key), core.did_you_mean(key, OPTIONS))
     end
   end
   return options.dtype, options.device

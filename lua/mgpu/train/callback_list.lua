@@ -15,9 +15,8 @@ local function has_method(callback, label)
   for key in pairs(callback) do
     found = found or IS_METHOD[key]
     if type(key) == "string" and key:find "^on_" and not IS_METHOD[key] then
-      local near = core.nearest(key, Callback.METHODS)
       fail("%s has a function %q, which fit does not call%s; it calls %s", label, key,
-        near and (" (did you mean %q?)"):format(near) or "", table.concat(Callback.METHODS, ", "))
+        core.did_you_mean(key, Callback.METHODS), table.concat(Callback.METHODS, ", "))
     end
   end
   local meta = getmetatable(callback)

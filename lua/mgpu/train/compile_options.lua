@@ -109,9 +109,8 @@ local function is_by_name(given, names, what)
   for _, name in ipairs(names) do known[name] = true end
   for key in pairs(given) do
     if not known[key] then
-      local near = core.nearest(tostring(key), names)
       fail("%s: the model has no output %q%s; it has %s", what, tostring(key),
-        near and (" (did you mean %q?)"):format(near) or "", table.concat(names, ", "))
+        core.did_you_mean(key, names), table.concat(names, ", "))
     end
   end
   return true
