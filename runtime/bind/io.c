@@ -312,6 +312,12 @@ static int core_file_exists(lua_State *L) {
     return 1;
 }
 
+/* check_creatable(path): raises unless a file could be made there. */
+static int core_check_creatable(lua_State *L) {
+    bind_check(L, mg_io_check_creatable(luaL_checkstring(L, 1)));
+    return 0;
+}
+
 /* make_folder(path): with its parents. */
 static int core_make_folder(lua_State *L) {
     bind_check(L, mg_io_make_folder(luaL_checkstring(L, 1)));
@@ -326,10 +332,8 @@ void bind_open_io(lua_State *L) {
     lua_setfield(L, -2, "empty_array");
 }
 
-const luaL_Reg mg_bind_io[] = {{"json_encode", core_json_encode},
-                               {"json_decode", core_json_decode},
-                               {"store_save", core_store_save},
-                               {"store_load", core_store_load},
-                               {"file_exists", core_file_exists},
-                               {"make_folder", core_make_folder},
-                               {NULL, NULL}};
+const luaL_Reg mg_bind_io[] = {
+    {"json_encode", core_json_encode}, {"json_decode", core_json_decode},
+    {"store_save", core_store_save},   {"store_load", core_store_load},
+    {"file_exists", core_file_exists}, {"check_creatable", core_check_creatable},
+    {"make_folder", core_make_folder}, {NULL, NULL}};

@@ -214,6 +214,25 @@ int mg_io_exists(const char *path) {
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
+/* The folder is looked at as mg_io_create and mg_io_commit will use it. */
+mg_status mg_io_check_creatable(const char *path) {
+    struct stat s;
+    char *copy = mg_strdup(path);
+    if (!copy) return MG_OOM;
+    const char *folder = dirname(copy);
+    mg_status status = MG_OK;
+    if (fault_now() || stat(folder, &s) != 0)
+        status = fail_call("write to the folder", folder);
+    else if (!S_ISDIR(s.st_mode))
+        status = mg_fail(MG_IO, "cannot write %s: %s is not a folder", path, folder);
+    else if (access(folder, W_OK | X_OK) != 0)
+        status = fail_call("write to the folder", folder);
+    else if (stat(path, &s) == 0 && S_ISDIR(s.st_mode))
+        status = mg_fail(MG_IO, "cannot write %s: it is a folder", path);
+    mg_free(copy);
+    return status;
+}
+
 /* A file that is not there is an error. */
 mg_status mg_io_remove(const char *path) {
     return fault_now() || unlink(path) != 0 ? fail_call("remove", path) : MG_OK;

@@ -31,6 +31,9 @@ void mg_io_close(mg_file *f);
 mg_status mg_io_make_folder(const char *path);
 /* 1 if a regular file is there, else 0. */
 int mg_io_exists(const char *path);
+/* MG_IO unless a file could be made at the path now: its folder exists, this process may write to
+ * it, and the path is no folder. */
+mg_status mg_io_check_creatable(const char *path);
 
 mg_status mg_io_remove(const char *path);
 typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, int64_t changed);

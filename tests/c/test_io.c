@@ -271,6 +271,26 @@ static void folders_are_made_with_their_parents(void **state) {
     assert_int_equal(mg_io_make_folder(in_folder("z")), MG_OOM);
 }
 
+/* Refused: a missing folder, a file in its place, a path that is a folder, a failing call. */
+static void a_path_is_checked_before_a_file_is_made_there(void **state) {
+    (void)state;
+    assert_int_equal(mg_io_check_creatable(in_folder("new")), MG_OK);
+    assert_int_equal(mg_io_check_creatable("/new"), access("/", W_OK) == 0 ? MG_OK : MG_IO);
+    assert_int_equal(mg_io_check_creatable(in_folder("missing/new")), MG_IO);
+    assert_message("write to the folder", in_folder("missing"), ENOENT);
+    assert_int_equal(write_text(in_folder("plain"), "x"), MG_OK);
+    assert_int_equal(mg_io_check_creatable(in_folder("plain")), MG_OK);
+    assert_int_equal(mg_io_check_creatable(in_folder("plain/new")), MG_IO);
+    assert_non_null(strstr(mg_error_message(), "is not a folder"));
+    assert_int_equal(mg_io_check_creatable(folder), MG_IO);
+    assert_non_null(strstr(mg_error_message(), "it is a folder"));
+    mg_io_fail_after(1, EACCES);
+    assert_int_equal(mg_io_check_creatable(in_folder("new")), MG_IO);
+    assert_message("write to the folder", folder, EACCES);
+    mg_alloc_fail_after(1);
+    assert_int_equal(mg_io_check_creatable(in_folder("new")), MG_OOM);
+}
+
 /* Setup of the group: makes the temporary folder. */
 static int open_folder(void **state) {
     (void)state;
@@ -298,6 +318,7 @@ int main(void) {
         cmocka_unit_test(a_failed_allocation_leaves_no_file_behind),
         cmocka_unit_test(an_interrupted_call_is_repeated),
         cmocka_unit_test(folders_are_made_with_their_parents),
+        cmocka_unit_test(a_path_is_checked_before_a_file_is_made_there),
     };
     return cmocka_run_group_tests(tests, open_folder, remove_folder);
 }

@@ -134,6 +134,59 @@ test("weights loaded by order must have the same layer classes, shapes and given
   refused(mgpu.Sequential { L.Input { 4 }, Pair {} }, "by order, the file has 2 weights, the model 3")
 end)
 
+test("by_name loads what both have, skip_mismatch leaves weights of other shapes alone", function()
+  local path, model = check.path "partly.safetensors", network(4)
+  network(3):save_weights(path)
+  local shared = mgpu.Sequential { L.Input { 6, 6, 1 }, L.Conv2D { 2, 3, name = "conv" }, L.Flatten {},
+    L.Dense { 1, name = "head" } }
+  check.raises(function() shared:load_weights(path) end, "the file lacks the weights head/bias", "data")
+  local source, noise = network(3), mgpu.rand { 3, 3, 1, 2 }
+  mgpu.eval(noise)
+  source.layers[1].kernel:assign(noise)
+  source:save_weights(path)
+  shared:load_weights(path, { by_name = true })
+  check.equal(shared.layers[1].kernel:value(), source.layers[1].kernel:totable())
+  check.raises(function() model:load_weights(path, { by_name = true }) end, 'the weight "out/kernel" has shape', "data")
+  for _, by_name in ipairs { false, true } do
+    model = network(4)
+    local before = model.layers[4].kernel:totable()
+    model:load_weights(path, { by_name = by_name, skip_mismatch = true })
+    check.equal(model.layers[1].kernel:value(), source.layers[1].kernel:totable())
+    check.equal(model.layers[4].kernel:value(), before)
+  end
+end)
+
+test("the options of save, save_weights and load_weights are checked", function()
+  local model, path = network(), check.path "checked.safetensors"
+  local function refused(fn, expected) check.raises(fn, "save_load_spec.lua:%d+: " .. expected, "usage") end
+  refused(function() model:save(path, { bogus = 1 }) end, 'save: unknown option "bogus"')
+  refused(function() model:save_weights(path, { include_optimizer = true }) end, "save_weights: unknown option")
+  refused(function() model:load_weights(path, { byname = true }) end,
+    'load_weights: unknown option "byname" %(did you mean "by_name"%?%)')
+  refused(function() model:load_weights(path, true) end, "load_weights: options are a table, got a boolean")
+  check.falsy(require "mgpu.core".file_exists(path), "a file")
+  model:compile { optimizer = "adam", loss = "mse" }
+  model:save(path, { include_optimizer = false })
+  check.falsy(mgpu.load_model(path).saved_optimizer, "an optimizer")
+  refused(function() model:save(path, { overwrite = false }) end, "save: .*checked.safetensors exists already")
+  refused(function() model:save_weights(path, { overwrite = false }) end, "save_weights: .* exists already")
+end)
+
+test("a path that cannot be saved to is refused before any work", function()
+  local saving = require "mgpu.nn.saving"
+  local function refused(path, expected, code)
+    check.raises(function() saving.check_path(path, "save", "ModelCheckpoint") end, expected, code)
+    check.raises(function() network():save(path) end, expected, code)
+  end
+  refused(check.path "model.pt", 'unknown ending ".pt": the endings are .safetensors', "usage")
+  refused(check.path "model", "the name has no ending", "usage")
+  refused(check.path "missing/model.safetensors", "missing: No such file or directory", "io")
+  check.write(check.path "plain", "x")
+  refused(check.path "plain/model.safetensors", "plain is not a folder", "io")
+  check.raises(function() mgpu.load_model "model.pt" end, 'mgpu.load_model: model.pt: unknown ending ".pt"', "usage")
+  saving.check_path(check.path "model.safetensors", "save_weights")
+end)
+
 test("load_model's options are checked; compile = false leaves the optimizer out", function()
   local model, path = network(), check.path "options.safetensors"
   model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }

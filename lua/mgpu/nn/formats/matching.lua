@@ -1,0 +1,110 @@
+--- Which weight of a file goes into which variable of a model.
+--
+-- Everything is compared before anything is assigned, so that an error leaves the model as it was. The options are
+-- those of load_weights: by_name (weights that only one side has are left alone) and skip_mismatch (weights whose
+-- shapes differ are left alone).
+local core = require "mgpu.core"
+local layer_names = require "mgpu.nn.layer_names"
+
+local M = {}
+
+local function sorted(set)
+  local list = {}
+  for name in pairs(set) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, ", ")
+end
+
+local function described(model, name, shape) return ("%q of shape %s"):format(name, model.shape_text(shape)) end
+
+local function same_shape(model, a, b) return model.shape_text(a:shape()) == model.shape_text(b:shape()) end
+
+-- The difference between the names of the file and those of the model, or nil.
+local function name_difference(model, tensors)
+  local missing, extra = {}, {}
+  for name in pairs(tensors) do extra[name] = true end
+  for _, v in ipairs(model.variables) do
+    extra[v.name] = nil
+    if not tensors[v.name] then missing[v.name] = true end
+  end
+  if next(missing) then
+    return ("the file lacks the weights %s"):format(sorted(missing))
+      .. (next(extra) and ("; it has %s, which the model does not"):format(sorted(extra)) or "")
+  end
+  return next(extra) and ("the file has the weights %s, which the model does not"):format(sorted(extra))
+end
+
+-- RETURNS variable -> the layer that holds it.
+local function layers_of_weights(model)
+  local layer_of = {}
+  model:each_layer(function(layer)
+    for _, v in ipairs(layer.weights) do layer_of[v] = layer end
+  end)
+  return layer_of
+end
+
+-- Whether `name` in the file can be the weight v: the same name, or the same weight of a layer of the same class, both
+-- layers having automatic names (dense/kernel and dense_1/kernel).
+local function same_kind(v, layer, name)
+  if name == v.name then return true end
+  local kind = layer and layer_names.kind(layer.class_name)
+  if not kind or not layer_names.is_automatic(layer.name, kind) then return false end
+  local rest = v.name:sub(#layer.name + 1)
+  return name:sub(-#rest) == rest and layer_names.is_automatic(name:sub(1, -#rest - 1), kind)
+end
+
+-- The tensors for the model's weights, taken in the file's order; nil and the difference if a kind differs, or a shape
+-- unless skip_mismatch is given.
+local function find_by_order(model, tensors, order, how)
+  local variables, layer_of, list = model.variables, layers_of_weights(model), {}
+  if #order ~= #variables then
+    return nil, ("by order, the file has %d weights, the model %d"):format(#order, #variables)
+  end
+  for i, v in ipairs(variables) do
+    local t = tensors[order[i]]
+    if not t then return nil, ("the file lists the weight %q but does not hold it"):format(tostring(order[i])) end
+    if not same_kind(v, layer_of[v], order[i]) or not (how.skip_mismatch or same_shape(model, t, v)) then
+      return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,
+        described(model, order[i], t:shape()), described(model, v.name, v:shape()))
+    end
+    list[i] = t
+  end
+  return list
+end
+
+-- The tensors for the model's weights in the order of model.variables, false where the file has none.
+local function find(model, path, tensors, order, how)
+  local problem = not how.by_name and name_difference(model, tensors)
+  if problem and order then
+    local list, difference = find_by_order(model, tensors, order, how)
+    if list then return list end
+    problem = problem .. "; " .. difference
+  end
+  if problem then core.fail("data", path .. ": " .. problem) end
+  local list = {}
+  for i, v in ipairs(model.variables) do list[i] = tensors[v.name] or false end
+  return list
+end
+
+--- assign(model, path, tensors, order, how): gives the model the file's tensors, by name, or else by order: automatic
+--- names count from the start of the process, so that a second model made by the same code has other names.
+-- ARGS tensors: by name; order: array of the names as the saved model had them, or nil; how: {by_name =,
+-- skip_mismatch =}. Errors: weights that do not fit.
+function M.assign(model, path, tensors, order, how)
+  local list = find(model, path, tensors, order, how or {})
+  for i, v in ipairs(model.variables) do
+    local t = list[i]
+    if t and not same_shape(model, t, v) then
+      if not (how and how.skip_mismatch) then
+        core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path, v.name,
+          model.shape_text(t:shape()), model.shape_text(v:shape())))
+      end
+      list[i] = false
+    end
+  end
+  for i, v in ipairs(model.variables) do
+    if list[i] then v:assign(list[i]:to(v:device())) end
+  end
+end
+
+return M
