@@ -44,6 +44,8 @@ typedef struct run_mode {
     int exit_status;   /* set by protected_main */
 } run_mode;
 
+static const double SECOND_INTERRUPT = 2; /* seconds: a second Ctrl-C so soon ends the process */
+
 static lua_State *running; /* the Lua thread that Ctrl-C stops */
 
 static const char usage[] =
@@ -133,12 +135,16 @@ static void stop_soon(lua_State *L) {
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* Ctrl-C. A second one ends the process, if the first has not been answered by then. */
+/* Ctrl-C or SIGTERM. A second one ends the process at once if it comes soon after the first, or if
+ * the first has not been answered by then. */
 static void on_interrupt(int signal_number) {
-    signal(signal_number, SIG_DFL);
-    mg_interrupt();     /* for calls into the library */
-    stop_soon(running); /* for interpreted code */
-    raise(SIGPROF);     /* for compiled code: sets the profiler's flag, so on_tick is called */
+    static double last = -SECOND_INTERRUPT;
+    const double now = mg_seconds();
+    if (mg_interrupt_pending() || now - last < SECOND_INTERRUPT) _exit(128 + signal_number);
+    last = now;
+    mg_interrupt_by(signal_number); /* for calls into the library */
+    stop_soon(running);             /* for interpreted code */
+    raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
 /* Called by the profiler when a compiled loop has seen its flag. */
@@ -151,12 +157,14 @@ int mg_program_call(lua_State *L, int n_args, int n_results) {
     int base = lua_gettop(L) - n_args;
     lua_pushcfunction(L, add_traceback);
     lua_insert(L, base);
-    struct sigaction before;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction interrupt_before, terminate_before;
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_ONSTACK};
     running = L;
-    sigaction(SIGINT, &action, &before);
+    sigaction(SIGINT, &action, &interrupt_before);
+    sigaction(SIGTERM, &action, &terminate_before);
     int status = lua_pcall(L, n_args, n_results, base);
-    sigaction(SIGINT, &before, NULL);
+    sigaction(SIGINT, &interrupt_before, NULL);
+    sigaction(SIGTERM, &terminate_before, NULL);
     lua_remove(L, base);
     if (status) lua_gc(L, LUA_GCCOLLECT, 0);
     return status;
@@ -172,6 +180,7 @@ static int exit_status_of(const char *message) {
     case MG_COMM: return EXIT_PEER;
     case MG_DEVICE: return EXIT_DEVICE;
     case MG_INTERNAL: return EXIT_INTERNAL;
+    case MG_INTERRUPTED: return mg_interrupt_signal() ? 128 + mg_interrupt_signal() : EXIT_FAILURE;
     default: return EXIT_FAILURE;
     }
 }

@@ -7,6 +7,7 @@
 #include "core/threads.h"
 #include "graph/graph.h"
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,6 +222,17 @@ static int core_clock(lua_State *L) {
     return 1;
 }
 
+/* interrupted() -> the name of the signal that made the last "interrupted" error or will make the
+ * next: "SIGINT", "SIGTERM"; nil if there was none, or a host program called mg_interrupt(). */
+static int core_interrupted(lua_State *L) {
+    switch (mg_interrupt_signal()) {
+    case SIGINT: lua_pushliteral(L, "SIGINT"); break;
+    case SIGTERM: lua_pushliteral(L, "SIGTERM"); break;
+    default: lua_pushnil(L);
+    }
+    return 1;
+}
+
 /* isatty() -> whether standard output is a terminal: progress bars. */
 static int core_isatty(lua_State *L) {
     lua_pushboolean(L, isatty(STDOUT_FILENO));
@@ -236,6 +248,7 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"sleep", core_sleep},
                                           {"isatty", core_isatty},
                                           {"op_rows", bind_op_rows},
+                                          {"interrupted", core_interrupted},
                                           {NULL, NULL}};
 
 /* Pushes the folder that holds lua/ and models/, looked for from where this library lies (in a

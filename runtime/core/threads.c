@@ -9,9 +9,19 @@
 
 /* Set by a signal handler: a lock-free atomic is all that may be touched there. */
 static atomic_bool interrupted;
+static atomic_int interrupted_by; /* a signal's number, or 0 */
+
+void mg_interrupt_by(int signal_number) {
+    atomic_store(&interrupted_by, signal_number);
+    atomic_store(&interrupted, true);
+}
 
 void mg_interrupt(void) {
-    atomic_store(&interrupted, true);
+    mg_interrupt_by(0);
+}
+
+int mg_interrupt_signal(void) {
+    return atomic_load(&interrupted_by);
 }
 
 /* The plain load first: it is cheap, and runs before every step. */

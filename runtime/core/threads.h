@@ -6,6 +6,11 @@
 
 /* Asks the running computation to stop: safe in a signal handler. */
 void mg_interrupt(void);
+/* The same, for the handler of a signal, which is remembered. */
+void mg_interrupt_by(int signal_number);
+/* The signal of the last interrupt, also after it was taken. 0: there was none, or mg_interrupt()
+ * made it. */
+int mg_interrupt_signal(void);
 /* True once after mg_interrupt(): asking clears it. */
 bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */

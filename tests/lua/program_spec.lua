@@ -112,6 +112,31 @@ test("an interrupt ends compiled and interpreted loops as an error", function()
   end
 end)
 
+-- Starts the program in the background with its own exit status as the last line of the output. `signals` is shell
+-- code in which $p is its process.
+local function signalled(arguments, signals)
+  return check.run(("%s %s & p=$!; %s; wait $p; echo status $?"):format(program, arguments, signals))
+end
+
+test("Ctrl-C and SIGTERM are errors that a script can catch, and the script can ask which came", function()
+  local path = script("ask.lua", [[
+    local core = require "mgpu.core"
+    print(core.interrupted())
+    print(pcall(function() while true do end end))
+    print(core.error_code(), core.interrupted())]])
+  for _, name in ipairs { "INT", "TERM" } do
+    check.equal(signalled(path, "sleep 0.5; kill -" .. name .. " $p"),
+      "nil\nfalse\tinterrupted!\ninterrupted\tSIG" .. name .. "\nstatus 0\n")
+  end
+end)
+
+test("a script that Ctrl-C or SIGTERM ends has the exit status that shells give to these signals", function()
+  for name, status in pairs { INT = 130, TERM = 143 } do
+    local output = signalled("-e 'while true do end'", "sleep 0.3; kill -" .. name .. " $p")
+    check.matches(output, "interrupted!.*status " .. status)
+  end
+end)
+
 test("a second interrupt kills a script that ignores the first", function()
   local path = script("stubborn.lua", "while true do pcall(function() while true do end end) end")
   local _, status = check.run(("timeout -k 3 2 sh -c '%s %s & p=$!; sleep 0.3; kill -INT $p; "
