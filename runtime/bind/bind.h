@@ -90,12 +90,29 @@ void bind_account(lua_State *L, size_t bytes);
 /* Inside mgpu.tidy: lists the tensor userdata on top of the stack among those to free. */
 void bind_note_made(lua_State *L);
 
+/* ---- io.c: paths, and owners of C objects ---- */
+
+/* The path at index; raises unless it is text without zero bytes, which C would take for its end.
+ */
+const char *bind_path(lua_State *L, int index, const char *who);
+
+/* A userdata that frees a C object when it is collected, so that an error can be raised at any
+ * time. */
+typedef struct bind_owner {
+    void *held; /* owned; NULL: nothing */
+    void (*release)(void *held);
+} bind_owner;
+/* Pushes an owner of nothing; `release` frees what is put into it. */
+bind_owner *bind_new_owner(lua_State *L, void (*release)(void *));
+/* Frees what is held without waiting for the collector. */
+void bind_release_owner(bind_owner *o);
+
 /* ---- registration: called by luaopen_mgpu_core ---- */
 
 /* The functions that each file adds to mgpu.core; each list ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
     mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
-    mg_bind_random[], mg_bind_data[], mg_bind_io[];
+    mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[], mg_bind_store[], mg_bind_zip[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */
@@ -106,7 +123,7 @@ void bind_open_tensor(lua_State *L);
 void bind_open_variable(lua_State *L);
 void bind_open_jit(lua_State *L);
 void bind_open_data(lua_State *L);
-/* io.c: adds core.null and core.empty_array to the table on top of the stack. */
-void bind_open_io(lua_State *L);
+/* json.c: adds core.null and core.empty_array to the table on top of the stack. */
+void bind_open_json(lua_State *L);
 
 #endif

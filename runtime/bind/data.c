@@ -19,7 +19,7 @@ enum { MOST_DIGITS = 1000 * 1000, PIXELS = MG_DIGIT_SIDE * MG_DIGIT_SIDE };
 
 /* idx_load(path) -> tensor. If memory is short, collects garbage once and tries again. */
 static int core_idx_load(lua_State *L) {
-    const char *path = luaL_checkstring(L, 1);
+    const char *path = bind_path(L, 1, "idx_load");
     bind_poll(L);
     mg_tensor **place = bind_new_tensor(L);
     mg_tensor *t = mg_idx_load(path);
@@ -61,7 +61,7 @@ static int core_digits(lua_State *L) {
 
 /* fetch(url, path, [sha256]): downloads, see data/fetch.h. */
 static int core_fetch(lua_State *L) {
-    const char *url = luaL_checkstring(L, 1), *path = luaL_checkstring(L, 2);
+    const char *url = luaL_checkstring(L, 1), *path = bind_path(L, 2, "fetch");
     bind_poll(L);
     bind_check(L, mg_fetch(url, path, luaL_optstring(L, 3, NULL)));
     return 0;

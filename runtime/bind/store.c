@@ -1,0 +1,101 @@
+/* Stores in Lua: named tensors in one file (model files). */
+#include "bind/bind.h"
+#include "io/store.h"
+#include <string.h>
+
+/* What owners of this file hold. */
+static void release_store(void *store) {
+    mg_store_free(store);
+}
+
+/* The key at index -2, inside a loop of lua_next; raises unless it is a string without zero bytes.
+ * `what` is the table's name. */
+static const char *string_key(lua_State *L, const char *what) {
+    if (lua_type(L, -2) != LUA_TSTRING || strlen(lua_tostring(L, -2)) != lua_objlen(L, -2))
+        bind_fail(L, MG_USAGE, "store_save: the keys of the %s must be strings without zero bytes",
+                  what);
+    return lua_tostring(L, -2);
+}
+
+/* Adds the tensors of the table at 2 to the store. */
+static void add_tensors(lua_State *L, mg_store *store) {
+    lua_pushnil(L);
+    while (lua_next(L, 2)) {
+        const char *name = string_key(L, "tensors");
+        mg_tensor *t = bind_take_tensor(L, lua_gettop(L), NULL, "store_save");
+        bind_check(L, mg_store_add(store, name, t));
+        lua_pop(L, 1);
+    }
+}
+
+/* Adds the texts of the table at 3, if there is one. */
+static void add_notes(lua_State *L, mg_store *store) {
+    if (!lua_istable(L, 3)) return;
+    lua_pushnil(L);
+    while (lua_next(L, 3)) {
+        const char *key = string_key(L, "metadata");
+        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+        if (!text || strlen(text) != lua_objlen(L, -1))
+            bind_fail(L, MG_USAGE, "store_save: metadata \"%s\" must be text, got a %s", key,
+                      text ? "string with zero bytes" : luaL_typename(L, -1));
+        bind_check(L, mg_store_add_note(store, key, text));
+        lua_pop(L, 1);
+    }
+}
+
+/* Evaluates all tensors of the store in one plan, with a collection if memory is short, before a
+ * file is opened. */
+static void evaluate_store(lua_State *L, const mg_store *store) {
+    const size_t n = store->n_tensors;
+    mg_tensor **list = lua_newuserdata(L, (n + 1) * sizeof *list);
+    for (size_t i = 0; i < n; i++) list[i] = store->tensors[i].tensor;
+    if (n) bind_eval(L, list, (int)n);
+    lua_pop(L, 1);
+}
+
+/* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
+ *
+ * Values that are not tensors yet are converted, so variables can be given as they are. */
+static int core_store_save(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_save");
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 3);
+    bind_poll(L);
+    bind_owner *o = bind_new_owner(L, release_store);
+    mg_store *store = o->held = mg_store_new();
+    if (!store) return bind_raise(L);
+    add_tensors(L, store);
+    add_notes(L, store);
+    evaluate_store(L, store);
+    bind_check(L, mg_store_save(store, path));
+    bind_release_owner(o);
+    return 0;
+}
+
+/* store_load(path) -> {name = tensor, ...}, {key = text, ...}.
+ *
+ * The whole file is read before the tables are made. */
+static int core_store_load(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_load");
+    bind_poll(L);
+    bind_owner *o = bind_new_owner(L, release_store);
+    const mg_store *store = o->held = mg_store_load(path);
+    if (!store) return bind_raise(L);
+    lua_newtable(L);
+    for (size_t i = 0; i < store->n_tensors; i++) {
+        mg_tensor **place = bind_new_tensor(L);
+        bind_fill(L, place, mg_tensor_retain(store->tensors[i].tensor));
+        bind_account(L, mg_tensor_bytes(*place));
+        lua_setfield(L, -2, store->tensors[i].name);
+    }
+    lua_newtable(L);
+    for (size_t i = 0; i < store->n_notes; i++) {
+        lua_pushstring(L, store->notes[i].text);
+        lua_setfield(L, -2, store->notes[i].key);
+    }
+    bind_release_owner(o);
+    return 2;
+}
+
+const luaL_Reg mg_bind_store[] = {
+    {"store_save", core_store_save}, {"store_load", core_store_load}, {NULL, NULL}};

@@ -1,0 +1,330 @@
+/* Zip archives (io/zip): round trips, archives of other programs, and damaged or hostile ones. */
+#include "core/alloc.h"
+#include "io/zip.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* The temporary folder of the tests, and the one file in it. */
+static char folder[] = "/tmp/mgpu_test_zip_XXXXXX";
+static char path[128];
+
+/* Bytes that neither compress well nor look like a header. */
+static unsigned char *noise(size_t n) {
+    unsigned char *p = malloc(n + 1);
+    uint32_t v = 1;
+    for (size_t i = 0; i < n; i++) {
+        v = v * 1664525 + 1013904223;
+        p[i] = (unsigned char)(v >> 24 & 15); /* deflate halves it */
+    }
+    return p;
+}
+
+/* Writes an archive with three entries: "b/stored", "a" (deflated) and "empty". */
+static mg_status write_sample(const unsigned char *bytes, size_t n) {
+    mg_zip_writer *w = mg_zip_create(path);
+    if (!w) return mg_error_code();
+    mg_status status = mg_zip_add(w, "b/stored", 5, false);
+    if (status == MG_OK) status = mg_zip_write(w, "he", 2);
+    if (status == MG_OK) status = mg_zip_write(w, "llo", 3);
+    if (status == MG_OK) status = mg_zip_add(w, "a", (int64_t)n, true);
+    if (status == MG_OK) status = mg_zip_write(w, bytes, n);
+    if (status == MG_OK) status = mg_zip_add(w, "empty", 0, true);
+    if (status == MG_OK) return mg_zip_commit(w);
+    mg_zip_abandon(w);
+    return status;
+}
+
+/* Reads an entry in pieces of 1000 bytes; *n is its size. Freed by the caller; NULL after an error.
+ */
+static unsigned char *read_entry(mg_zip *z, const char *name, size_t *n) {
+    const mg_zip_entry *e = mg_zip_find(z, name);
+    if (!e || mg_zip_start(z, e) != MG_OK) return NULL;
+    unsigned char *bytes = malloc((size_t)e->size + 1);
+    *n = 0;
+    for (size_t got = 1; got; *n += got)
+        if (mg_zip_read(z, bytes + *n, 1000, &got) != MG_OK) {
+            free(bytes);
+            return NULL;
+        }
+    return bytes;
+}
+
+/* Reads every entry of the file. */
+static mg_status read_all(void) {
+    size_t n, length;
+    mg_zip *z = mg_zip_open(path);
+    if (!z) return mg_error_code();
+    const mg_zip_entry *e = mg_zip_entries(z, &n);
+    mg_status status = MG_OK;
+    for (size_t i = 0; status == MG_OK && i < n; i++) {
+        unsigned char *bytes = read_entry(z, e[i].name, &length);
+        if (!bytes) status = mg_error_code();
+        free(bytes);
+    }
+    mg_zip_close(z);
+    return status;
+}
+
+/* The file's bytes; *n is their number. Freed by the caller. */
+static unsigned char *read_file(size_t *n) {
+    FILE *f = fopen(path, "rb");
+    unsigned char *bytes = malloc(1 << 20);
+    *n = fread(bytes, 1, 1 << 20, f);
+    fclose(f);
+    return bytes;
+}
+
+static void write_file(const void *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+/* Entries come back, by name and sorted; deflate makes them smaller. */
+static void entries_survive(void **state) {
+    (void)state;
+    size_t n = 100000, count, length;
+    unsigned char *bytes = noise(n);
+    assert_int_equal(write_sample(bytes, n), MG_OK);
+    mg_zip *z = mg_zip_open(path);
+    assert_non_null(z);
+    const mg_zip_entry *e = mg_zip_entries(z, &count);
+    assert_int_equal(count, 3);
+    assert_string_equal(e[0].name, "a");
+    assert_string_equal(e[1].name, "b/stored");
+    assert_string_equal(e[2].name, "empty");
+    assert_true(e[0].size == (int64_t)n && e[0].packed < (int64_t)n * 3 / 4);
+    assert_null(mg_zip_find(z, "b"));
+    /* In any order, and twice. */
+    for (int i = 0; i < 2; i++) {
+        unsigned char *a = read_entry(z, "a", &length);
+        assert_int_equal(length, n);
+        assert_memory_equal(a, bytes, n);
+        free(a);
+        unsigned char *b = read_entry(z, "b/stored", &length);
+        assert_int_equal(length, 5);
+        assert_memory_equal(b, "hello", 5);
+        free(b);
+        free(read_entry(z, "empty", &length));
+        assert_int_equal(length, 0);
+    }
+    /* An entry that is left in the middle. */
+    unsigned char some[10];
+    assert_int_equal(mg_zip_start(z, &e[0]), MG_OK);
+    assert_int_equal(mg_zip_read(z, some, sizeof some, &length), MG_OK);
+    assert_memory_equal(some, bytes, sizeof some);
+    mg_zip_close(z);
+    free(bytes);
+}
+
+/* Equal entries give equal bytes; a name given twice, or none, is refused and the old file stays.
+ */
+static void writing_is_deterministic_and_checked(void **state) {
+    (void)state;
+    size_t n, m;
+    assert_int_equal(write_sample((const unsigned char *)"xyz", 3), MG_OK);
+    unsigned char *first = read_file(&n);
+    assert_int_equal(write_sample((const unsigned char *)"xyz", 3), MG_OK);
+    unsigned char *second = read_file(&m);
+    assert_int_equal(n, m);
+    assert_memory_equal(first, second, n);
+    free(second);
+    mg_zip_writer *w = mg_zip_create(path);
+    assert_int_equal(mg_zip_add(w, "", 0, false), MG_USAGE);
+    assert_int_equal(mg_zip_add(w, "a", 0, false), MG_OK);
+    assert_int_equal(mg_zip_add(w, "a", 0, false), MG_OK);
+    assert_int_equal(mg_zip_commit(w), MG_USAGE);
+    assert_non_null(strstr(mg_error_message(), "given twice"));
+    second = read_file(&m);
+    assert_int_equal(n, m);
+    assert_memory_equal(first, second, n);
+    free(first), free(second);
+}
+
+/* More entries than 16 bits count need the zip64 records. */
+static void many_entries_need_zip64(void **state) {
+    (void)state;
+    enum { N = 66000 };
+    char name[16];
+    size_t n, length;
+    mg_zip_writer *w = mg_zip_create(path);
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(mg_zip_add(w, name, 1, false), MG_OK);
+        assert_int_equal(mg_zip_write(w, name, 1), MG_OK);
+    }
+    assert_int_equal(mg_zip_commit(w), MG_OK);
+    mg_zip *z = mg_zip_open(path);
+    if (!z) fail_msg("%s", mg_error_message());
+    mg_zip_entries(z, &n);
+    assert_int_equal(n, N);
+    unsigned char *bytes = read_entry(z, "65999", &length);
+    assert_true(length == 1 && bytes[0] == '6');
+    free(bytes);
+    mg_zip_close(z);
+}
+
+/* What Python's zipfile writes to a pipe: sizes after the data; "f" is deflated and has a zip64
+ * field in its local header, "s" is stored. */
+static void archives_of_other_programs_are_read(void **state) {
+    (void)state;
+    static const char archive[] =
+        "\x50\x4b\x03\x04\x2d\x00\x08\x00\x08\x00\x00\x00\x21\x00\x00\x00\x00\x00\xff\xff\xff\xff"
+        "\xff\xff\xff\xff\x01\x00\x14\x00\x66\x01\x00\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x4b\x4c\x4a\x24\x0a\x02\x00\x50\x4b\x07\x08\x13\x5a\xd4\xbc"
+        "\x07\x00\x00\x00\x00\x00\x00\x00\x28\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x03\x04\x14\x00"
+        "\x08\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"
+        "\x00\x00\x73\x68\x65\x6c\x6c\x6f\x50\x4b\x07\x08\x86\xa6\x10\x36\x05\x00\x00\x00\x05\x00"
+        "\x00\x00\x50\x4b\x01\x02\x2d\x03\x2d\x00\x08\x00\x08\x00\x00\x00\x21\x00\x13\x5a\xd4\xbc"
+        "\x07\x00\x00\x00\x28\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x01"
+        "\x00\x00\x00\x00\x66\x50\x4b\x01\x02\x14\x03\x14\x00\x08\x00\x00\x00\x00\x00\x21\x00\x86"
+        "\xa6\x10\x36\x05\x00\x00\x00\x05\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x80\x01\x52\x00\x00\x00\x73\x50\x4b\x05\x06\x00\x00\x00\x00\x02\x00\x02\x00\x5e\x00"
+        "\x00\x00\x86\x00\x00\x00\x00\x00";
+    size_t n;
+    write_file(archive, sizeof archive - 1);
+    mg_zip *z = mg_zip_open(path);
+    if (!z) fail_msg("%s", mg_error_message());
+    unsigned char *f = read_entry(z, "f", &n), *s = NULL;
+    assert_int_equal(n, 40);
+    assert_memory_equal(f, "abababababababababababababababababababab", 40);
+    s = read_entry(z, "s", &n);
+    assert_int_equal(n, 5);
+    assert_memory_equal(s, "hello", 5);
+    free(f), free(s);
+    mg_zip_close(z);
+}
+
+/* Every flipped bit is detected, or changes nothing of what is read. Every truncation is detected.
+ */
+static void flips_and_truncations_are_detected(void **state) {
+    (void)state;
+    size_t n, length;
+    unsigned char *bytes = noise(300);
+    assert_int_equal(write_sample(bytes, 300), MG_OK);
+    unsigned char *file = read_file(&n);
+    int detected = 0;
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        write_file(file, n);
+        file[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        if (read_all() != MG_OK) {
+            detected++;
+            continue;
+        }
+        /* A name in the directory and a method cannot have changed: the local header has both. */
+        mg_zip *z = mg_zip_open(path);
+        unsigned char *a = read_entry(z, "a", &length);
+        assert_non_null(a);
+        assert_int_equal(length, 300);
+        assert_memory_equal(a, bytes, 300);
+        free(a);
+        mg_zip_close(z);
+    }
+    assert_true(detected > (int)(8 * n * 3 / 5)); /* the rest is times, versions and the like */
+    for (size_t i = 0; i < n; i++) {
+        write_file(file, i);
+        assert_int_equal(read_all(), MG_DATA);
+    }
+    free(file), free(bytes);
+}
+
+/* 128 MiB of zeros take 128 KiB: more than 64 MiB and 32 times the file's size. */
+static void bombs_are_refused(void **state) {
+    (void)state;
+    unsigned char *zeros = calloc(1, 1 << 20);
+    mg_zip_writer *w = mg_zip_create(path);
+    assert_int_equal(mg_zip_add(w, "bomb", 128 << 20, true), MG_OK);
+    for (int i = 0; i < 128; i++) assert_int_equal(mg_zip_write(w, zeros, 1 << 20), MG_OK);
+    assert_int_equal(mg_zip_commit(w), MG_OK);
+    free(zeros);
+    assert_null(mg_zip_open(path));
+    assert_int_equal(mg_error_code(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "32 times the file's size"));
+}
+
+/* Entries that share their data, as in the archives that inflate to petabytes. */
+static void overlapping_entries_are_refused(void **state) {
+    (void)state;
+    size_t n;
+    assert_int_equal(write_sample((const unsigned char *)"xyz", 3), MG_OK);
+    unsigned char *file = read_file(&n);
+    /* The second record of the directory gets the offset of the first one, 0. */
+    unsigned char *end = file + n - 22;
+    const size_t directory = end[16] | (size_t)end[17] << 8;
+    unsigned char *a = file + directory;
+    assert_memory_equal(a, "PK\1\2", 4);
+    memset(a + 42, 0, 4); /* "a" is the first by name, the second in the file */
+    write_file(file, n);
+    assert_int_equal(read_all(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "overlaps"));
+    free(file);
+}
+
+/* Makes the n-th file call or allocation from now on fail, in turn. */
+static void arm_disk(int64_t n) {
+    mg_io_fail_after(n, ENOSPC);
+}
+
+static mg_status write_small(void) {
+    return write_sample((const unsigned char *)"0123456789", 10);
+}
+
+/* Repeats `run` with the n-th call failing, until it succeeds; returns how often it failed. */
+static int fail_each(mg_status (*run)(void), void (*arm)(int64_t n), mg_status code) {
+    const int64_t blocks = mg_alloc_get_stats().live_blocks;
+    for (int n = 1;; n++) {
+        arm(n);
+        const mg_status status = run();
+        arm(0);
+        assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
+        assert_int_equal(mg_io_open_count(), 0);
+        if (status == MG_OK) return n - 1;
+        assert_int_equal(status, code);
+    }
+}
+
+static void failing_calls_leave_nothing(void **state) {
+    (void)state;
+    assert_true(fail_each(write_small, arm_disk, MG_IO) > 20);
+    assert_true(fail_each(write_small, mg_alloc_fail_after, MG_OOM) > 10);
+    assert_true(fail_each(read_all, arm_disk, MG_IO) > 10);
+    assert_true(fail_each(read_all, mg_alloc_fail_after, MG_OOM) > 10);
+}
+
+static int open_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/t.zip", folder);
+    return 0;
+}
+
+/* Teardown: fails if memory or a file is left. */
+static int close_all(void **state) {
+    (void)state;
+    unlink(path);
+    if (rmdir(folder) != 0) return -1;
+    return mg_alloc_get_stats().live_blocks == 0 && mg_io_open_count() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(entries_survive),
+        cmocka_unit_test(writing_is_deterministic_and_checked),
+        cmocka_unit_test(many_entries_need_zip64),
+        cmocka_unit_test(archives_of_other_programs_are_read),
+        cmocka_unit_test(flips_and_truncations_are_detected),
+        cmocka_unit_test(bombs_are_refused),
+        cmocka_unit_test(overlapping_entries_are_refused),
+        cmocka_unit_test(failing_calls_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_all);
+}
