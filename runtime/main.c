@@ -9,11 +9,13 @@
  * signal. The timer must stay off, and the handler needs a stack of its own, because kernels that
  * oneDNN generates use memory below the stack pointer, or the stack pointer itself: a signal on the
  * normal stack corrupts it. */
+#define _GNU_SOURCE /* on_exit */
 #include "core/status.h"
 #include "core/threads.h"
 #include "device/device.h"
 #include "program.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <luajit.h>
 #include <lualib.h>
@@ -455,6 +457,21 @@ static int protected_main(lua_State *L) {
     return 0;
 }
 
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+/* Called by exit, after lua_close or from os.exit(). Output that could not be written, to a full
+ * disk for example, must not look like success. */
+static void end_process(int status, void *unused) {
+    (void)unused;
+    errno = 0;
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written)
+        fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
+                errno ? strerror(errno) : "a write failed");
+    mg_devices_close();
+    if (!written && status == EXIT_SUCCESS) _exit(EXIT_FILE);
+}
+
 /* ---- the Lua state --------------------------------------------------------------------------- */
 
 /* An allocator on top of malloc: leak and address checkers then see Lua's own memory. */
@@ -490,7 +507,7 @@ int main(int argc, char **argv) {
         fputs("mgpulua: not enough memory for a Lua state\n", stderr);
         return EXIT_FAILURE;
     }
-    atexit(mg_devices_close); /* runs after lua_close, and also after os.exit() */
+    on_exit(end_process, NULL);
     int status = lua_cpcall(L, protected_main, &m);
     if (status) m.exit_status = mg_program_report(L, status);
     luaJIT_profile_stop(L);

@@ -89,6 +89,15 @@ test("a file that the system refuses ends with 74", function()
   check.equal(status, 74)
 end)
 
+test("output that cannot be written ends with 74 and the reason", function()
+  if not io.open "/dev/full" then check.skip "there is no /dev/full" end
+  for _, chunk in ipairs { "print(1)", "for i = 1, 1e5 do print(i) end", "print(1) os.exit(0)" } do
+    local text, status = check.run(("%s -e '%s' 2>&1 >/dev/full"):format(program, chunk))
+    check.matches(text, "cannot write to standard output: No space left on device")
+    check.equal(status, 74)
+  end
+end)
+
 test("the prompt prints expressions, keeps the last value in _, and a semicolon suppresses printing", function()
   local function prompt(text)
     check.write(check.path "input", text)
