@@ -1,6 +1,7 @@
-/* The interrupt flag, the clock, and the count of physical cores. */
+/* The interrupt flag, forks, the clock, and the count of physical cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,6 +32,25 @@ bool mg_interrupt_take(void) {
 
 bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
+}
+
+static atomic_bool forked;
+
+static void note_fork(void) {
+    atomic_store(&forked, true);
+}
+
+static void register_fork_handler(void) {
+    pthread_atfork(NULL, NULL, note_fork);
+}
+
+void mg_threads_watch_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handler);
+}
+
+bool mg_threads_forked(void) {
+    return atomic_load(&forked);
 }
 
 /* In seconds from an arbitrary start. */

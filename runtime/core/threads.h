@@ -1,4 +1,4 @@
-/* Interruption, the clock, and the number of CPU cores. */
+/* Interruption, forks, the clock, and the number of CPU cores. */
 #ifndef MG_CORE_THREADS_H
 #define MG_CORE_THREADS_H
 
@@ -15,6 +15,11 @@ int mg_interrupt_signal(void);
 bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
+/* To be called before the process starts its first thread. */
+void mg_threads_watch_forks(void);
+/* Whether this process was forked from one that had called mg_threads_watch_forks(): the threads of
+ * the parent do not exist here, and locks that they held stay locked. */
+bool mg_threads_forked(void);
 /* A clock that never goes back, in seconds. */
 double mg_seconds(void);
 /* Physical cores this process may use (affinity respected), at least 1. */

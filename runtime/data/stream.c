@@ -314,6 +314,9 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
  * that ended the work is taken. */
 mg_status mg_stream_next(mg_stream *s, mg_element **element) {
     *element = NULL;
+    if (s->threaded && mg_threads_forked())
+        return mg_fail(MG_UNSUPPORTED, "prefetch: the thread that reads ahead belongs to the "
+                                       "process that this one was forked from");
     if (s->threaded) {
         pthread_mutex_lock(&s->mutex);
         mg_status status = wait_for_element(s);
@@ -326,9 +329,10 @@ mg_status mg_stream_next(mg_stream *s, mg_element **element) {
     return status;
 }
 
-/* The thread sees `closing` at the latest after the rows of one check. */
+/* The thread sees `closing` at the latest after the rows of one check. A forked process has no such
+ * thread, which may have held the mutex: there the stream is left as it is. */
 void mg_stream_free(mg_stream *s) {
-    if (!s) return;
+    if (!s || (s->threaded && mg_threads_forked())) return;
     if (s->threaded) {
         pthread_mutex_lock(&s->mutex);
         atomic_store(&s->closing, true);

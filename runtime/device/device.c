@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "core/alloc.h"
 #include "core/context.h"
+#include "core/threads.h"
 #include "device/kinds.h"
 #include "device/worker.h"
 #include <ctype.h>
@@ -68,7 +69,9 @@ static mg_status limit_memory(mg_device *d) {
     return MG_OK;
 }
 
+/* Devices start threads, which a forked process lacks. */
 static mg_device *make_device(const mg_device_api *api, const mg_device_name *name) {
+    mg_threads_watch_forks();
     mg_device *d = mg_alloc_zero(sizeof *d);
     if (!d) return NULL;
     d->api = api;
@@ -111,6 +114,12 @@ mg_device *mg_device_find(const char *name) {
 }
 
 mg_status mg_device_check(const mg_device *d) {
+    if (mg_threads_forked())
+        return mg_fail(MG_UNSUPPORTED,
+                       "%s: this process was forked after its parent had opened a device: the "
+                       "threads of the parent do not exist here; fork before the first tensor, or "
+                       "start a new process",
+                       d->name);
     if (!mg_device_is_lost(d)) return MG_OK;
     return mg_fail(MG_DEVICE,
                    "%s is lost: it did not come back from an earlier step; choose other devices",
@@ -150,6 +159,7 @@ mg_device *mg_device_first(void) {
 }
 
 void mg_devices_close(void) {
+    if (mg_threads_forked()) return; /* there is no worker to join, and locks may be held */
     mg_workers_close();
     for (const mg_device *d = first; d; d = d->next)
         if (mg_device_is_lost(d)) return; /* its job may still use them all */

@@ -125,7 +125,7 @@ mg_status mg_device_describe(const char *name, mg_device_info *info);
 static inline bool mg_device_is_lost(const mg_device *d) {
     return atomic_load(&d->lost);
 }
-/* MG_DEVICE, saying what to do, if d is lost. */
+/* MG_DEVICE, saying what to do, if d is lost; MG_UNSUPPORTED in a forked process. */
 mg_status mg_device_check(const mg_device *d);
 /* The memory of a lost device, unless it is the host's: a call could wait for ever. */
 static inline bool mg_device_out_of_reach(const mg_device *d) {
