@@ -198,13 +198,6 @@ static int core_fault(lua_State *L) {
     return 0;
 }
 
-/* close_devices(): see mg_devices_close. No tensor may be alive. */
-static int core_close_devices(lua_State *L) {
-    (void)L;
-    mg_devices_close();
-    return 0;
-}
-
 const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"set_devices", core_set_devices},
                                    {"device_kinds", core_device_kinds},
@@ -214,5 +207,4 @@ const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"precision", core_precision},
                                    {"deterministic", core_deterministic},
                                    {"fault", core_fault},
-                                   {"close_devices", core_close_devices},
                                    {NULL, NULL}};

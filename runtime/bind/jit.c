@@ -160,23 +160,46 @@ bind_jitted *bind_check_jitted(lua_State *L) {
     return luaL_checkudata(L, 1, BIND_JIT);
 }
 
+/* Calls the plan for the arguments on the stack. Not inlined: a signature takes 10 KB of the C
+ * stack, and jit_call may be nested. */
+static __attribute__((noinline)) int call_plan(lua_State *L, bind_jitted *j) {
+    bind_signature s;
+    bind_jit_entry *e = bind_jit_entry_for(L, j, &s, lua_gettop(L), bind_jit_checks_retraces());
+    return run_jit_entry(L, e, &s);
+}
+
+static int jit_call(lua_State *L);
+
+/* Raises if MAX_NESTED calls of jitted functions are on the stack: a function that calls itself
+ * without end would overflow the C stack. */
+static void check_nesting(lua_State *L) {
+    lua_Debug frame;
+    int n = 0;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "f", &frame);
+        n += lua_tocfunction(L, -1) == jit_call;
+        lua_pop(L, 1);
+    }
+    if (n > MAX_NESTED)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: more than %d calls of jitted functions inside one another: does the "
+                  "function call itself without end?",
+                  MAX_NESTED);
+}
+
 /* The metamethod __call: returns what fn would have returned.
  *
  * Inside another trace, the outer one takes in fn's ops; while a gradient is recorded, their
  * history is needed, which a plan lacks. In both cases fn is simply called. */
 static int jit_call(lua_State *L) {
     bind_jitted *j = bind_check_jitted(L);
-    const int last = lua_gettop(L);
     bind_poll(L);
-    if (mg_trace_current() || mg_recording()) {
-        bind_jit_push_function(L);
-        lua_replace(L, 1);
-        lua_call(L, last - 1, LUA_MULTRET);
-        return lua_gettop(L);
-    }
-    bind_signature s;
-    bind_jit_entry *e = bind_jit_entry_for(L, j, &s, last, bind_jit_checks_retraces());
-    return run_jit_entry(L, e, &s);
+    if (!mg_trace_current() && !mg_recording()) return call_plan(L, j);
+    check_nesting(L);
+    bind_jit_push_function(L);
+    lua_replace(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
 }
 
 /* ---- methods ---- */
@@ -240,7 +263,7 @@ static int jit_report(lua_State *L) {
 
 /* Plans with a run under way are not here any more: the run's handle keeps the jitted function. */
 static int jit_gc(lua_State *L) {
-    bind_jitted *j = lua_touserdata(L, 1);
+    bind_jitted *j = bind_check_jitted(L);
     for (int i = 0; i < j->n_entries; i++) free_jit_entry(L, &j->entries[i]);
     j->n_entries = 0;
     return 0;

@@ -17,6 +17,8 @@
 /* Plans kept for one function (the least recently used is dropped); traces after which a
  * warning names the argument that keeps changing. */
 enum { MAX_PLANS = 64, WARN_AFTER = 8 };
+/* Calls of jitted functions inside one another. */
+enum { MAX_NESTED = 100 };
 
 /* A plan and the signature that it was traced for. */
 typedef struct bind_jit_entry {

@@ -58,7 +58,7 @@ static int pending_wait(lua_State *L) {
 
 /* Waits for a run that nobody waits for any more, and drops its results. */
 static int pending_gc(lua_State *L) {
-    jit_run *h = lua_touserdata(L, 1);
+    jit_run *h = check_pending(L);
     if (h->running) {
         mg_tensor **list = mg_alloc((size_t)(h->e.n_outputs + 1) * sizeof *list);
         if (list && mg_plan_end(h->e.plan, h->args, list) == MG_OK)

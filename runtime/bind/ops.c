@@ -158,6 +158,14 @@ static int64_t read_dtype(op_call *c, const mg_attr *a) {
     return bind_dtype_option(c->L, -1, c->op->name);
 }
 
+/* A device by name, as the address of its mg_device. */
+static int64_t read_device(op_call *c, const mg_attr *a) {
+    if (lua_type(c->L, -1) != LUA_TSTRING) fail_wrong_type(c, a, "the name of a device");
+    mg_device *d = mg_device_find(lua_tostring(c->L, -1));
+    if (!d) bind_raise(c->L);
+    return (int64_t)(intptr_t)d;
+}
+
 /* Stores the value in the attribute struct, by the attribute's type. */
 static void read_attr(op_call *c, const mg_attr *a) {
     void *at = c->attrs + a->offset;
@@ -166,6 +174,7 @@ static void read_attr(op_call *c, const mg_attr *a) {
     case MG_ATTR_AXIS: *(int64_t *)at = read_axis(c, a); break;
     case MG_ATTR_CHOICE: *(int64_t *)at = read_choice(c, a); break;
     case MG_ATTR_DTYPE: *(int64_t *)at = read_dtype(c, a); break;
+    case MG_ATTR_DEVICE: *(int64_t *)at = read_device(c, a); break;
     case MG_ATTR_BOOL:
         if (!lua_isboolean(c->L, -1)) fail_wrong_type(c, a, "true or false");
         *(int64_t *)at = lua_toboolean(c->L, -1);

@@ -13,7 +13,7 @@
 
 /* Releases the tensor now; also called by :free(). */
 static int tensor_gc(lua_State *L) {
-    mg_tensor **place = lua_touserdata(L, 1);
+    mg_tensor **place = luaL_checkudata(L, 1, BIND_TENSOR);
     mg_tensor_release(*place);
     *place = NULL;
     return 0;

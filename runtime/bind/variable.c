@@ -99,7 +99,7 @@ static int variable_assign(lua_State *L) {
 
 /* The variable lives on while a plan or a layer retains it. */
 static int variable_gc(lua_State *L) {
-    mg_variable **place = lua_touserdata(L, 1);
+    mg_variable **place = luaL_checkudata(L, 1, BIND_VARIABLE);
     mg_variable_release(*place);
     *place = NULL;
     return 0;
@@ -109,6 +109,7 @@ static int variable_gc(lua_State *L) {
  * Upvalue 1: the tensors' __index. */
 static int variable_index(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "variable");
+    lua_settop(L, 2); /* a script may call the metamethod itself */
     const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
     if (strcmp(key, "name") == 0) return lua_pushstring(L, v->name), 1;
     if (strcmp(key, "trainable") == 0) return lua_pushboolean(L, v->trainable), 1;

@@ -32,6 +32,7 @@ static void print_attrs(mg_string_buffer *t, const mg_step *s) {
         case MG_ATTR_INT:
         case MG_ATTR_BOOL:
         case MG_ATTR_DTYPE:
+        case MG_ATTR_DEVICE:
         case MG_ATTR_CHOICE:
         case MG_ATTR_AXIS:
             mg_string_buffer_add(t, " %s=%lld", a->name,

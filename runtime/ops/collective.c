@@ -51,7 +51,7 @@ static mg_tensor *same_grad(mg_tensor *y, mg_tensor *dy, int i) {
 }
 
 static const mg_attr place_table[] = {
-    {"device", MG_ATTR_INT, offsetof(mg_place_attrs, device), 0, NULL, "the device, as an address"},
+    {"device", MG_ATTR_DEVICE, offsetof(mg_place_attrs, device), 0, NULL, "the device"},
 };
 
 /* The gradient goes back to where x lies. */

@@ -247,6 +247,7 @@ static void fill_default_attrs(const mg_op *op, char *attrs) {
         case MG_ATTR_INT:
         case MG_ATTR_BOOL:
         case MG_ATTR_DTYPE:
+        case MG_ATTR_DEVICE:
         case MG_ATTR_CHOICE:
         case MG_ATTR_AXIS: *(int64_t *)(void *)(attrs + a->offset) = (int64_t)a->fallback; break;
         }

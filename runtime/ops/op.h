@@ -24,6 +24,7 @@ typedef enum mg_attr_type {                 /* the C type at `offset` */
                             MG_ATTR_NUMBER, /* double */
                             MG_ATTR_BOOL,   /* int64_t, 0 or 1 */
                             MG_ATTR_DTYPE,  /* int64_t holding an mg_dtype */
+                            MG_ATTR_DEVICE, /* int64_t: the address of an mg_device; 0: none */
                             MG_ATTR_CHOICE, /* int64_t: index into choices */
                             MG_ATTR_INTS,   /* mg_ints */
                             MG_ATTR_SHAPE,  /* mg_ints: a shape; -1 = unknown where the op allows it

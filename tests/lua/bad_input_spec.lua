@@ -2,6 +2,7 @@
 -- usable. Other files test bad shapes (tests/ops), bad files (save_load_spec, tests/c), NaN and Ctrl-C
 -- (fit_spec), and a lack of memory (state_spec).
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local L = mgpu.layers
 local test = check.test
@@ -37,6 +38,21 @@ local cases = {
     local t = mgpu.softmax(mgpu.zeros({ 2, 2 }, { dtype = "int32" }))
     return t
   end, "softmax" },
+  { "an axis that is not a number", function()
+    local t = mgpu.activations.sparsemax(mgpu.ones { 2 }, 0 / 0)
+    return t
+  end,
+    "sparsemax: axis must be an integer, got " },
+  { "a jitted function that calls itself without end", function()
+    local f
+    f = mgpu.jit(function(x) return f(x) + 1 end)
+    f(mgpu.ones { 1 })
+  end, "more than 100 calls of jitted functions inside one another" },
+  { "a number in place of a device", function()
+    local t = core.ops.place(mgpu.ones { 2 }, 2)
+    return t
+  end,
+    'place: option "device" must be the name of a device, got number' },
 }
 
 for _, case in ipairs(cases) do
@@ -52,4 +68,40 @@ test("a file of no known format is a data error, a missing one an I/O error", fu
   check.write(path, "not a file of tensors at all")
   check.raises(function() mgpu.load_model(path) end, path, "data")
   check.raises(function() mgpu.load_model "/nonexistent.safetensors" end, "No such file", "io")
+end)
+
+test("metamethods that a script calls itself check their arguments", function()
+  for _, x in ipairs { mgpu.variable(1), mgpu.ones { 2 }, mgpu.jit(function() end) } do
+    local meta = getmetatable(x)
+    for name, method in pairs(meta) do
+      if type(method) == "function" then
+        pcall(method)
+        pcall(method, 5)
+        if name ~= "__gc" then pcall(method, x) end
+      end
+    end
+  end
+  check.falsy(pcall(getmetatable(mgpu.variable(1)).__index, mgpu.variable(1)))
+  check.equal(mgpu.ones { 2 }:sum():item(), 2) -- an evaluation lets go of the variables above
+end)
+
+test("a forked process refuses to compute, because it lacks its parent's threads", function()
+  local path = check.path "fork.lua"
+  check.write(path, [[
+    local ffi = require "ffi"
+    local mgpu = require "mgpu"
+    ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options);"
+    print(mgpu.ones { 3 }:sum():item())
+    io.stdout:flush()
+    local child = ffi.C.fork()
+    if child == 0 then
+      print(select(2, pcall(function() return mgpu.ones { 4 }:sum():item() end)))
+    else
+      local status = ffi.new "int[1]"
+      ffi.C.waitpid(child, status, 0)
+      print(status[0], mgpu.ones { 5 }:sum():item())
+    end]])
+  local output, status = check.run(check.program .. " " .. path)
+  check.matches(output, "^3\n[^\n]*was forked after its parent had opened a device[^\n]*\n0\t5\n$")
+  check.equal(status, 0)
 end)

@@ -138,7 +138,10 @@ end
 -- The axis as a position from 1, and the shape of x.
 local function axis_of(who, x, axis)
   local shape = x:shape()
-  axis = axis or -1
+  axis = axis == nil and -1 or axis
+  if type(axis) ~= "number" or axis % 1 ~= 0 then -- NaN is no integer either
+    core.fail("usage", ("%s: axis must be an integer, got %s"):format(who, tostring(axis)))
+  end
   local at = axis < 0 and axis + #shape + 1 or axis
   if at < 1 or at > #shape then
     core.fail("usage", ("%s: axis %d is out of range: there are %d axes, counted from 1 (or -1 from the end)")
