@@ -1,7 +1,9 @@
 --- The loops of evaluate and predict over a source of batches, and the one-batch forms of fit and evaluate.
 local batch_cursor = require "mgpu.train.batch_cursor"
+local CallbackList = require "mgpu.train.callback_list"
 local core = require "mgpu.core"
 local data_adapter = require "mgpu.train.data_adapter"
+local logs = require "mgpu.train.logs"
 local Progress = require "mgpu.train.progress"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
@@ -12,38 +14,53 @@ local M = {}
 
 --- run(model, source, options) -> loss and metrics over the source, as logs. The running sums of an epoch in
 --- progress are kept.
--- ARGS options: batch_size, steps (nil: a whole pass), prefix of the names in the logs, place(step) -> where we are
---   for errors, progress (nil: prints nothing).
+-- ARGS options: batch_size, steps (nil: a whole pass), callbacks (a CallbackList), place(step) -> where we are for
+--   errors, progress (nil: prints nothing).
 function M.run(model, source, options)
-  local compiled, progress = model.compiled, options.progress
+  local compiled, progress, callbacks = model.compiled, options.progress, options.callbacks
   local metrics, limit = compiled.metrics, compiled.steps_per_execution
   local step, key = train_step.get(compiled, "test", model), train_step.plan_key(model)
   local steps = options.steps or data_adapter.steps(source, options.batch_size)
+  local begins, ends = callbacks:has "on_test_batch_begin", callbacks:has "on_test_batch_end"
   local saved, at = metrics:save(), 0
   metrics:reset()
+  model.stop_evaluating = false
+  callbacks:call("on_test_begin", logs.new())
   if progress then progress:begin(steps) end
   local read = function() return metrics:read() end
   step_errors.guarded(function() return options.place(at) end, function()
     local cursor = batch_cursor.new(source, options.batch_size, false, train_step.position(compiled, "test"))
     cursor:start(0)
-    while not steps or at < steps do
+    while (not steps or at < steps) and not model.stop_evaluating do
       local batch = cursor:take(math.min(limit, (steps or math.huge) - at))
       if not batch then break end
+      if begins then callbacks:call("on_test_batch_begin", at + 1, logs.new()) end
       at = at + batch.count
       step(batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
+      if ends then callbacks:call("on_test_batch_end", at, metrics:lazy()) end
       if progress then progress:step(at, read) end
     end
     if at == 0 then data_adapter.no_batch(source) end
   end)
-  local values = metrics:read(options.prefix)
+  local values = read()
   metrics:restore(saved)
+  callbacks:call("on_test_end", values)
   if progress then progress:finish(values, at) end
   return values
 end
 
+-- The callbacks of evaluate or predict, with the parameters that fit gives its callbacks.
+local function callbacks_of(what, model, source, given)
+  local compiled = model.compiled
+  return CallbackList.new(what, model, given.callbacks, { epochs = 1, batch_size = given.batch_size,
+    steps = given.steps or data_adapter.steps(source, given.batch_size), verbose = given.verbose,
+    samples = source.rows, metrics = compiled and compiled.metrics:names() or {} })
+end
+
 --- evaluate(model, source, given) -> logs; `given`: evaluate's checked options.
 function M.evaluate(model, source, given)
-  return M.run(model, source, { batch_size = given.batch_size, steps = given.steps, prefix = "",
+  return M.run(model, source, { batch_size = given.batch_size, steps = given.steps,
+    callbacks = callbacks_of("evaluate", model, source, given),
     place = function(step) return ("evaluate: step %d"):format(step) end,
     progress = Progress.new(given.verbose) })
 end
@@ -87,23 +104,45 @@ local function predict_step_of(model)
   return kept.predict_step
 end
 
---- predict(model, source, given) -> the outputs for all rows: a tensor, or an array of them where the model has
---- several outputs. `given`: batch_size, steps (nil: a whole pass).
-function M.predict(model, source, given)
+-- Runs the step on one batch after another. RETURNS for each output the array of its parts.
+local function predict_batches(model, source, given, at)
   local step, key = predict_step_of(model), train_step.plan_key(model)
-  local parts, at = {}, 0
-  return step_errors.guarded(function() return ("predict: step %d"):format(at) end, function()
-    local cursor = batch_cursor.new(source, given.batch_size)
-    cursor:start(0)
-    for batch in function() return at ~= given.steps and cursor:take(1) or nil end do
-      at = at + 1
-      local outputs = { step(batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors)) }
-      for i, t in ipairs(outputs) do
-        parts[i] = parts[i] or {}
-        parts[i][at] = t
-      end
+  local callbacks, progress, parts = callbacks_of("predict", model, source, given), Progress.new(given.verbose), {}
+  local begins, ends = callbacks:has "on_predict_batch_begin", callbacks:has "on_predict_batch_end"
+  local cursor = batch_cursor.new(source, given.batch_size)
+  model.stop_predicting = false
+  callbacks:call("on_predict_begin", logs.new())
+  progress:begin(given.steps or data_adapter.steps(source, given.batch_size))
+  cursor:start(0)
+  while at.step ~= given.steps and not model.stop_predicting do
+    local batch = cursor:take(1)
+    if not batch then break end
+    if begins then callbacks:call("on_predict_batch_begin", at.step + 1, logs.new()) end
+    at.step = at.step + 1
+    local outputs = { step(batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors)) }
+    for i, t in ipairs(outputs) do
+      parts[i] = parts[i] or {}
+      parts[i][at.step] = t
     end
-    if at == 0 then data_adapter.no_batch(source) end
+    if ends then
+      local values = logs.new()
+      values.outputs = model.several and outputs or outputs[1]
+      callbacks:call("on_predict_batch_end", at.step, values)
+    end
+    progress:step(at.step, logs.new)
+  end
+  if at.step == 0 then data_adapter.no_batch(source) end
+  callbacks:call("on_predict_end", logs.new())
+  progress:finish(logs.new(), at.step)
+  return parts
+end
+
+--- predict(model, source, given) -> the outputs for all rows: a tensor, or an array of them where the model has
+--- several outputs. `given`: batch_size, steps (nil: a whole pass), callbacks, verbose (nil: 0).
+function M.predict(model, source, given)
+  local at = { step = 0 }
+  return step_errors.guarded(function() return ("predict: step %d"):format(at.step) end, function()
+    local parts = predict_batches(model, source, given, at)
     for i, list in ipairs(parts) do parts[i] = concat_rows(list) end
     return model.several and parts or parts[1]
   end)

@@ -17,8 +17,6 @@ local Progress = require "mgpu.train.progress"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
 
-local guarded = step_errors.guarded
-
 -- ---- the run ------------------------------------------------------------------------------------
 
 -- The asynchronous trainer of the present devices, or nil.
@@ -35,10 +33,17 @@ local function first_pass(run)
     math.floor(run.given.initial_epoch * (run.steps or 0) / a_pass))
 end
 
+-- The names in the logs of an epoch.
+local function names_in_logs(compiled, validation)
+  local names = compiled.metrics:names()
+  for i = 1, validation and #names or 0 do names[#names + 1] = "val_" .. names[i] end
+  return names
+end
+
 -- The state of one fit:
 --   model, compiled, given (fit's checked options), train, validation (sources), cursor, history, callbacks, progress
 --   async          the trainer of strategy "async", or nil
---   begins_batches, reads_batches   whether a callback has on_train_batch_begin, on_train_batch_end
+--   begins_batches, ends_batches   whether a callback has on_train_batch_begin, on_train_batch_end
 --   steps          batches of an epoch; nil until the first epoch ends, for a dataset of unknown length
 --   steps_a_pass   batches of a pass over the data; nil if unknown. steps_per_epoch makes the two differ
 --   epoch, step    where the training is
@@ -53,11 +58,11 @@ local function new_run(model, train, validation, given)
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
   run.history = History {}
-  run.history.params = { epochs = given.epochs, steps = run.steps, batch_size = given.batch_size,
-    verbose = given.verbose, samples = train.rows }
-  run.callbacks = CallbackList.new(model, given.callbacks, run.history)
+  run.callbacks = CallbackList.new("fit", model, given.callbacks, { epochs = given.epochs, steps = run.steps,
+    batch_size = given.batch_size, verbose = given.verbose, samples = train.rows,
+    metrics = names_in_logs(compiled, validation) }, run.history)
   run.begins_batches = run.callbacks:has "on_train_batch_begin"
-  run.reads_batches = run.callbacks:has "on_train_batch_end"
+  run.ends_batches = run.callbacks:has "on_train_batch_end"
   run.progress = Progress.new(given.verbose, given.style)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
   run.async = async_of(compiled, model)
@@ -96,7 +101,7 @@ local function next_batch(run, limit)
     batch = run.cursor:take(limit)
     if not batch then data_adapter.no_batch(run.train) end
   end
-  if run.begins_batches then run.callbacks:call("on_train_batch_begin", run.submitted + 1) end
+  if run.begins_batches then run.callbacks:call("on_train_batch_begin", run.submitted + 1, logs.new()) end
   run.submitted = run.submitted + batch.count
   return batch
 end
@@ -142,23 +147,35 @@ end
 
 -- ---- epochs -------------------------------------------------------------------------------------
 
+-- RETURNS fn(...). A loss or gradient that is not finite ends the training instead of raising, if a callback handles
+-- it (TerminateOnNaN); then it RETURNS nil.
+local function attempt(run, fn, ...)
+  local ok, result = pcall(fn, ...)
+  if ok then return result end
+  if step_errors.is_nonfinite(result) and run.callbacks:has "handle_nonfinite" then
+    run.callbacks:call("handle_nonfinite", run.step)
+    run.model.stop_training = true
+    return nil
+  end
+  step_errors.raise(result, place_of(run))
+end
+
 -- RETURNS the logs of the epoch.
 local function train_epoch(run)
   local compiled, callbacks = run.compiled, run.callbacks
   local key = train_step.plan_key(run.model)
-  local place = function() return place_of(run) end
   local read = function() return compiled.metrics:read() end
   run.step, run.submitted, run.ended = 0, 0, false
-  while guarded(place, train_batch, run, key) do
-    if run.reads_batches then
+  while attempt(run, train_batch, run, key) do
+    if run.ends_batches then
       if run.async then placement.place_state(compiled, run.model) end
-      callbacks:call("on_train_batch_end", run.step, read())
+      callbacks:call("on_train_batch_end", run.step, compiled.metrics:lazy())
     end
-    guarded(place, run.progress.step, run.progress, run.step, read)
+    attempt(run, run.progress.step, run.progress, run.step, read)
     if run.model.stop_training and not run.async then break end -- asynchronous devices finish their batches first
   end
   if not run.steps then run.steps = run.step end
-  local values = guarded(place, read)
+  local values = attempt(run, read) or read()
   if run.async then values.staleness_mean, values.staleness_max = run.async:report() end
   return values
 end
@@ -166,35 +183,35 @@ end
 -- Evaluates the validation data and adds the results to the epoch's logs.
 local function validate(run, values)
   local given = run.given
-  run.callbacks:call "on_test_begin"
-  local found = evaluate.run(run.model, run.validation, { prefix = "val_", steps = given.validation_steps,
-    batch_size = given.validation_batch_size or given.batch_size,
+  local found = evaluate.run(run.model, run.validation, { steps = given.validation_steps,
+    batch_size = given.validation_batch_size or given.batch_size, callbacks = run.callbacks,
     place = function(step) return ("fit: epoch %d, validation step %d"):format(run.epoch, step) end })
-  for name, value in logs.each(found) do values[name] = value end
-  run.callbacks:call("on_test_end", found)
+  for name, value in logs.each(found) do values["val_" .. name] = value end
 end
 
 local function run_epochs(run)
   local given, callbacks = run.given, run.callbacks
   run.progress:header(run.train.rows, run.validation and run.validation.rows)
-  callbacks:call "on_train_begin"
+  local values = logs.new()
+  callbacks:call("on_train_begin", values)
   for epoch = given.initial_epoch + 1, given.epochs do
     run.epoch = epoch
     change_devices(run)
     run.compiled.metrics:reset()
-    callbacks:call("on_epoch_begin", epoch)
+    callbacks:call("on_epoch_begin", epoch, logs.new())
     run.progress:begin(run.steps, ("Epoch %d/%d"):format(epoch, given.epochs))
-    local values = train_epoch(run)
+    values = train_epoch(run)
     if run.validation and epoch % given.validation_freq == 0 then validate(run, values) end
-    run.progress:finish(values)
+    logs.seal(values)
     callbacks:call("on_epoch_end", epoch, values)
+    run.progress:finish(values)
     if run.model.stop_training then break end
   end
   local optimizer = run.compiled.optimizer
   if optimizer.finalize_variable_values and given.epochs > given.initial_epoch then
     optimizer:finalize_variable_values(run.model.trainable_variables)
   end
-  callbacks:call "on_train_end"
+  callbacks:call("on_train_end", values)
 end
 
 -- Leaves model and devices usable, after an error too.

@@ -1,26 +1,47 @@
---- Logs: the values of an epoch or an evaluation, by name in a fixed order.
+--- Logs: the values of a step, an epoch or an evaluation, by name in a fixed order.
 --
--- A logs table holds each value under its name and, for `unpack`, under its position. `acc` reads `accuracy` and the
--- other way round; `val_acc` likewise.
+-- A logs table holds each value under its name and, for `unpack`, under its position. `acc` and `accuracy` are one
+-- key, and so are `val_acc` and `val_accuracy`. Lazy logs, those of a step, are read from the device when the first
+-- field is read.
 local M = {}
 
-local order = setmetatable({}, { __mode = "k" }) -- logs -> array of its names in the order they were set
+-- logs -> array of its names in the order they were set. Its field `read` returns the values of lazy logs; `measured`
+-- is the number of names that seal found.
+local order = setmetatable({}, { __mode = "k" })
 
--- The other spelling of acc and accuracy, with or without val_.
+-- The other spelling of acc and accuracy, at the end of a name: val_acc is val_accuracy.
 local function alias(name)
-  local prefix, base = name:match "^(val_)(.*)$"
-  if not prefix then prefix, base = "", name end
-  if base == "acc" then return prefix .. "accuracy" end
-  if base == "accuracy" then return prefix .. "acc" end
+  if name == "acc" or name:find "_acc$" then return name .. "uracy" end
+  if name == "accuracy" or name:find "_accuracy$" then return name:sub(1, -6) end
+end
+
+-- Reads the values of lazy logs. A value that was set before keeps its number.
+local function fill(self)
+  local names = order[self]
+  local read = names.read
+  names.read = nil
+  for name, value in M.each(read()) do
+    if rawget(self, name) == nil then self[name] = value end
+  end
 end
 
 local Logs = {}
 function Logs.__index(self, name)
-  local other = type(name) == "string" and alias(name)
+  if type(name) ~= "string" then return nil end
+  if order[self].read then
+    fill(self)
+    if rawget(self, name) ~= nil then return rawget(self, name) end
+  end
+  local other = alias(name)
   return other and rawget(self, other)
 end
 
 function Logs.__newindex(self, name, value)
+  local other = alias(name)
+  if other and self[other] ~= nil then
+    rawset(self, other, value)
+    return
+  end
   local names = order[self]
   names[#names + 1] = name
   rawset(self, name, value)
@@ -33,12 +54,24 @@ function M.new()
   return setmetatable(logs, Logs)
 end
 
---- each(logs): for name, value in logs.each(values) do ... end, in the order they were set.
+--- lazy(read) -> logs whose values read() returns, as logs; it is called when a field is read.
+function M.lazy(read)
+  local logs = M.new()
+  order[logs].read = read
+  return logs
+end
+
+--- seal(logs): names that are set from here on were added by callbacks.
+function M.seal(logs) order[logs].measured = #order[logs] end
+
+--- each(logs): for name, value, added in logs.each(values) do ... end, in the order they were set. `added`: whether a
+--- callback added the value. Reads lazy logs.
 function M.each(logs)
+  if order[logs].read then fill(logs) end
   local names, i = order[logs], 0
   return function()
     i = i + 1
-    if names[i] then return names[i], rawget(logs, names[i]) end
+    if names[i] then return names[i], rawget(logs, names[i]), i > (names.measured or i) end
   end
 end
 

@@ -17,13 +17,14 @@ local M = {}
 
 local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
 local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
+local CALLBACKS = { "callbacks", "table" }
 
 local FIT = options.declare {
   BATCH_SIZE,
   { "epochs", "integer", default = 1, min = 0 },
   VERBOSE,
   { "style", "string", default = "keras3", values = { "keras2", "keras3" } },
-  { "callbacks", "table" },
+  CALLBACKS,
   { "validation_data", "table" },
   { "validation_split", "number", default = 0, min = 0, below = 1 },
   { "shuffle", "boolean", default = true },
@@ -37,8 +38,8 @@ local FIT = options.declare {
 }
 
 local STEPS = { "steps", "integer", min = 1 }
-local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, STEPS, { "sample_weight", "any" } }
-local PREDICT = options.declare { BATCH_SIZE, STEPS,
+local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, STEPS, CALLBACKS, { "sample_weight", "any" } }
+local PREDICT = options.declare { BATCH_SIZE, STEPS, CALLBACKS,
   { "verbose", "integer", default = 0, min = 0, max = 2 } }
 local ON_BATCH = options.declare { { "sample_weight", "any" }, { "class_weight", "table" } }
 
@@ -147,7 +148,7 @@ end
 --- model:evaluate(x, y, options) or model:evaluate(dataset, options) -> {loss =, accuracy =, ...}
 --
 -- The values can be read by position too: local loss, acc = unpack(model:evaluate(x, y)).
--- Options: batch_size = 32, sample_weight =, steps = (all batches), verbose = 1.
+-- Options: batch_size = 32, sample_weight =, steps = (all batches), callbacks =, verbose = 1.
 function M:evaluate(x, y, given)
   y, given = without_y("evaluate", EVALUATE, x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
@@ -166,7 +167,7 @@ end
 --- model:predict(x, options) or model:predict(dataset, options) -> the outputs for all rows: a tensor, or an array
 --- of tensors where the model has several outputs. The model need not be compiled.
 --
--- Options: batch_size = 32, steps = (all batches), verbose = 0.
+-- Options: batch_size = 32, steps = (all batches), callbacks =, verbose = 0.
 function M:predict(x, given)
   if data_adapter.is_dataset(x) then without_y("predict", PREDICT, x, given) end
   local chosen = check("predict", PREDICT, given)
@@ -197,7 +198,7 @@ function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given)
 function M:predict_on_batch(x)
   return where_compiled(self, function()
     local source = data_adapter.inputs("predict_on_batch", self, x)
-    return evaluate.predict(self, source, { batch_size = source.rows or 1 })
+    return evaluate.predict(self, source, { batch_size = source.rows or 1, verbose = 0 })
   end)
 end
 

@@ -21,12 +21,12 @@ local function number(value)
     or ("%.4e"):format(value)
 end
 
--- The values in Keras's order: version 3 sorts the names of the training set, then those of the validation set;
--- version 2 has loss first and calls accuracy acc.
+-- The values in Keras's order: version 3 sorts the names of the training set, then those of the validation set, then
+-- come those that callbacks added; version 2 has loss first and calls accuracy acc.
 local function values_text(values, style)
-  local train, validation = {}, {}
-  for name, value in logs.each(values) do
-    local list = name:find "^val_" and validation or train
+  local train, validation, rest = {}, {}, {}
+  for name, value, added in logs.each(values) do
+    local list = added and rest or name:find "^val_" and validation or train
     if style == "keras2" then name = name:gsub("accuracy$", "acc") end
     list[#list + 1] = ("%s: %s"):format(name, number(value))
   end
@@ -34,7 +34,9 @@ local function values_text(values, style)
     table.sort(train)
     table.sort(validation)
   end
-  for _, text in ipairs(validation) do train[#train + 1] = text end
+  for _, list in ipairs { validation, rest } do
+    for _, text in ipairs(list) do train[#train + 1] = text end
+  end
   return #train > 0 and " - " .. table.concat(train, " - ") or ""
 end
 

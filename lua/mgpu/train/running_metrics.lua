@@ -53,11 +53,30 @@ function RunningMetrics:reset()
   self:each(function(metric) metric:reset() end)
 end
 
---- read(prefix) -> logs with the values so far, each name preceded by `prefix` ("val_"). Waits for the device.
-function RunningMetrics:read(prefix)
+--- read() -> logs with the values so far. Waits for the device.
+function RunningMetrics:read()
   local values = logs.new()
-  self:each(function(metric, name) values[(prefix or "") .. name] = metric:result() end)
+  self:each(function(metric, name) values[name] = metric:result() end)
   return values
+end
+
+--- lazy() -> logs with the values so far, read from the device when the first field is read, even after later batches.
+function RunningMetrics:lazy()
+  local now = self:save()
+  return logs.lazy(function()
+    local later = self:save()
+    self:restore(now)
+    local values = self:read()
+    self:restore(later)
+    return values
+  end)
+end
+
+--- names() -> array of the names in the logs.
+function RunningMetrics:names()
+  local names = {}
+  self:each(function(_, name) names[#names + 1] = name end)
+  return names
 end
 
 --- save() -> the present state, for restore(state): an evaluation inside an epoch must not disturb its sums.

@@ -11,6 +11,14 @@ local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD
 local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
   .. "values in the data"
 
+--- is_nonfinite(message) -> the message of the guard, if a step raised it for a loss or gradient that is not finite.
+function M.is_nonfinite(message)
+  if core.error_code() ~= "nonfinite" or type(message) ~= "string" then return nil end
+  for _, what in ipairs(NOT_FINITE) do
+    if message:sub(-#what) == what then return what end
+  end
+end
+
 --- raise(message, place): raises `message` again, with the place if a step raised it. core.error_code alone does not
 --- tell: it may be that of an error that was caught before.
 function M.raise(message, place)
@@ -22,11 +30,8 @@ function M.raise(message, place)
   if (code == "device" or code == "comm") and not message:find(place, 1, true) then
     core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
   end
-  for _, what in ipairs(NOT_FINITE) do
-    if code == "nonfinite" and message:sub(-#what) == what then
-      core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY))
-    end
-  end
+  local what = M.is_nonfinite(message)
+  if what then core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY)) end
   error(message, 0)
 end
 

@@ -65,11 +65,124 @@ test("a user-defined callback has its declared options, the model and the parame
   check.raises(function() Stop { att = 2 } end, '"at"', "usage")
 end)
 
-test("a value added to the logs goes into the history", function()
-  local h = fit(model(), { callbacks = { callbacks.LambdaCallback {
-    on_epoch_begin = function() end,
-  }, { on_epoch_end = function(_, _, logs) logs.extra = 7 end } } })
-  check.equal(h.history.loss[1] ~= nil, true)
+test("a value that on_epoch_end adds to the logs goes into the history and the printed line", function()
+  local printed, output = {}, mgpu.output
+  mgpu.output = function(text) printed[#printed + 1] = text end
+  local ok, h = pcall(model().fit, model(), X, Y, { epochs = 2, verbose = 2, callbacks = {
+    on_epoch_end = function(_, epoch, logs) logs.extra = epoch end } })
+  mgpu.output = output
+  check.equal({ ok, h.history.extra }, { true, { 1, 2 } })
+  check.matches(table.concat(printed), " %- extra: 2.0000\n$")
+end)
+
+-- Numbers of steps whose values were read while the model trained for 4 steps.
+local function reads(m, callback)
+  local n, read = 0, m.compiled.metrics.read
+  m.compiled.metrics.read = function(...)
+    n = n + 1
+    return read(...)
+  end
+  fit(m, { batch_size = 1, steps_per_epoch = 4, callbacks = callback })
+  m.compiled.metrics.read = nil
+  return n
+end
+
+test("the values of a step are read only when a callback reads a field", function()
+  local m = model()
+  local epoch = reads(m, {})
+  check.equal(reads(m, { on_batch_end = function() end }), epoch)
+  check.equal(reads(m, { on_batch_end = function(_, batch, logs)
+    if batch == 2 then return { logs.loss, logs.mse } end
+  end }), epoch + 1)
+end)
+
+test("logs of a step that are read later hold the values of that step", function()
+  for _, devices in ipairs { "cpu:0", { "cpu:0", "cpu:1" } } do
+    local function losses(later)
+      mgpu.seed(1)
+      local m, kept, list = model(), {}, {}
+      m:set_devices(devices)
+      fit(m, { batch_size = 1, shuffle = false, callbacks = { on_batch_end = function(_, batch, logs)
+        kept[batch] = logs
+        if not later then list[batch] = logs.loss end
+      end } })
+      for batch, logs in ipairs(kept) do list[batch] = logs.loss end
+      return list
+    end
+    check.equal(losses(true), losses(false))
+  end
+end)
+
+test("acc and accuracy are one key of the logs, and so are val_acc and val_accuracy", function()
+  local m, seen = model(), {}
+  m:compile { loss = "mse", metrics = "accuracy" }
+  fit(m, { validation_data = { X, Y }, callbacks = { on_epoch_end = function(_, _, logs)
+    seen = { logs.acc == logs.accuracy, logs.val_acc == logs.val_accuracy, logs.acc ~= nil, logs.bcc }
+    logs.acc = 5
+    seen[5] = logs.accuracy
+    seen[6] = 0
+    for name in callbacks.Callback.each(logs) do seen[6] = seen[6] + (name:find "acc" and 1 or 0) end
+  end } })
+  check.equal(seen, { true, true, true, nil, 5, 2 })
+end)
+
+-- The calls of a callback that has all methods, as "name number" and the names in the logs.
+local function calls_of(run)
+  local seen, callback = {}, {}
+  for _, name in ipairs(callbacks.Callback.METHODS) do
+    if not name:find "^on_batch" then
+      callback[name] = function(_, number, logs)
+        local names = {}
+        for key in callbacks.Callback.each(logs or number) do names[#names + 1] = key end
+        seen[#seen + 1] = name .. (logs and number or "") .. "(" .. table.concat(names, ",") .. ")"
+      end
+    end
+  end
+  run(callback)
+  return table.concat(seen, " ")
+end
+
+test("validation, evaluate and predict call their methods, with batches and logs", function()
+  local m = model()
+  local test_calls = "on_test_begin() on_test_batch_begin1() on_test_batch_end1(loss,mse) "
+    .. "on_test_batch_begin2() on_test_batch_end2(loss,mse) on_test_end(loss,mse)"
+  check.equal(calls_of(function(callback)
+    m:evaluate(X, Y, { batch_size = 2, verbose = 0, callbacks = callback })
+  end), test_calls)
+  check.equal(calls_of(function(callback)
+    fit(m, { batch_size = 3, callbacks = { callback }, validation_data = { X, Y }, validation_batch_size = 2 })
+  end), "on_train_begin() on_epoch_begin1() on_train_batch_begin1() on_train_batch_end1(loss,mse) " .. test_calls
+    .. " on_epoch_end1(loss,mse,val_loss,val_mse) on_train_end(loss,mse,val_loss,val_mse)")
+  check.equal(calls_of(function(callback) m:predict(X, { batch_size = 2, callbacks = callback }) end),
+    "on_predict_begin() on_predict_batch_begin1() on_predict_batch_end1(outputs) "
+      .. "on_predict_batch_begin2() on_predict_batch_end2(outputs) on_predict_end()")
+end)
+
+test("on_batch_end is another name of on_train_batch_end, which comes first", function()
+  local seen = {}
+  local function note(name) return function(_, i) seen[#seen + 1] = name .. i end end
+  fit(model(), { batch_size = 2, callbacks = { { on_batch_begin = note "b", on_batch_end = note "e" },
+    { on_batch_end = note "no", on_train_batch_end = note "t" } } })
+  check.equal(table.concat(seen, " "), "b1 e1 t1 b2 e2 t2")
+end)
+
+test("stop_evaluating and stop_predicting end the loop after a batch", function()
+  local m, batches = model(), 0
+  m:evaluate(X, Y, { batch_size = 1, verbose = 0, callbacks = { on_test_batch_end = function(self, batch)
+    batches, self.model.stop_evaluating = batch, batch == 2
+  end } })
+  check.equal(batches, 2)
+  local p = m:predict(X, { batch_size = 1, callbacks = { on_predict_batch_end = function(self)
+    self.model.stop_predicting = true
+  end } })
+  check.equal(p:shape(), { 1, 1 })
+end)
+
+test("evaluate and predict name themselves when a callback is wrong", function()
+  local m = model()
+  check.raises(function() m:evaluate(X, Y, { callbacks = { on_tset_end = print } }) end,
+    'evaluate: callbacks has a function "on_tset_end", .* %(did you mean "on_test_end"%?%)', "usage")
+  check.raises(function() m:predict(X, { callbacks = { 1 } }) end, "predict: callbacks%[1%] must be made by", "usage")
 end)
 
 test("History has the parameters of the training", function()
@@ -109,7 +222,7 @@ end)
 test("a value that is no callback, or a misspelled method, is an error before training", function()
   local Typo = callbacks.Callback:extend("Typo", {})
   function Typo:on_epoch_edn() end -- luacheck: no self
-  local nearest = 'has a function "on_epoch_edn", which fit does not call %(did you mean "on_epoch_end"%?%)'
+  local nearest = 'has a function "on_epoch_edn", which is never called %(did you mean "on_epoch_end"%?%)'
   for _, row in ipairs {
     { { on_epoch_edn = print }, "callbacks " .. nearest },
     { { { on_epoch_end = print }, { on_epoch_edn = print } }, "callbacks%[2%] " .. nearest },

@@ -1,4 +1,4 @@
---- Callback: the base of all callbacks, objects with methods that fit calls.
+--- Callback: the base of all callbacks, objects with methods that fit, evaluate and predict call.
 --
 --     local Stop = mgpu.callbacks.Callback:extend("Stop", {at = "number"})
 --     function Stop:on_epoch_end(epoch, logs)
@@ -6,20 +6,45 @@
 --     end
 --     model:fit(x, y, {callbacks = Stop {at = 0.1}})
 --
---   on_train_begin()  on_train_end()  on_epoch_begin(epoch)  on_epoch_end(epoch, logs)
---   on_train_batch_begin(batch)  on_train_batch_end(batch, logs)  on_test_begin()  on_test_end(logs)
--- Epochs and batches count from 1. `logs` holds each value by name; `acc` reads `accuracy` too. self.model is the
--- model, self.params {epochs, steps, batch_size, verbose, samples}. A table with some of these functions as fields
--- is a callback too. on_train_batch_end makes the host wait for the metrics after every step; it is called only for
--- callbacks that have it. A misspelled method is an error of fit.
+--   on_train_begin(logs)            on_train_end(logs)
+--   on_epoch_begin(epoch, logs)     on_epoch_end(epoch, logs)
+--   on_train_batch_begin(batch, logs)  on_train_batch_end(batch, logs), also named on_batch_begin, on_batch_end
+--   on_test_begin(logs)             on_test_end(logs): evaluate, and the validation of fit
+--   on_test_batch_begin(batch, logs)   on_test_batch_end(batch, logs)
+--   on_predict_begin(logs)          on_predict_end(logs)
+--   on_predict_batch_begin(batch, logs)  on_predict_batch_end(batch, logs), with logs.outputs
+-- Epochs and batches count from 1. `logs` holds each value by name; it is empty where something begins. `acc` reads
+-- `accuracy` too. The logs of a batch are lazy: reading a field waits for that step, and a callback that reads none
+-- costs no waiting. `for name, value in Callback.each(logs)` reads all fields; pairs does not see those of a batch
+-- that were not read. What on_epoch_end adds to the logs goes into the history and the printed line.
+-- self.model is the model, self.params {epochs, steps, batch_size, verbose, samples, metrics = names in the logs}.
+-- self.model.stop_training = true ends fit after this step; stop_evaluating and stop_predicting likewise.
+-- A table with some of these functions as fields is a callback too. A misspelled method is an error of fit.
+--
+-- A class may override check(names), called before training starts (log_names.lua), get_state() and set_state(state).
+local logs = require "mgpu.train.logs"
 local options = require "mgpu.options"
 
 local Callback = {}
 
 Callback.METHODS = {
-  "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin",
-  "on_train_batch_end", "on_test_begin", "on_test_end",
+  "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end",
+  "on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end",
+  "on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end",
+  "on_predict_begin", "on_predict_end", "on_predict_batch_begin", "on_predict_batch_end",
 }
+
+Callback.each = logs.each
+
+--- callback.write(message, ...): prints a line through mgpu.output; the arguments are those of string.format.
+function Callback.write(message, ...) require "mgpu".output(message:format(...) .. "\n") end
+
+--- callback:get_state() -> what a checkpoint must hold of it: a table of numbers, strings, booleans and tables of
+--- them. Tensors are allowed in arrays.
+function Callback.get_state() return {} end
+
+--- callback:set_state(state): continues from what get_state returned. fit calls it after on_train_begin.
+function Callback.set_state() end
 
 --- Callback:extend(name, declared) -> a class of callbacks, to be called with options. declared: its options, as for
 --- mgpu.Layer:extend; they become fields. A method init(self), if there is one, is called on each new callback.
