@@ -2,6 +2,7 @@
  * objects. */
 #include "bind/bind.h"
 #include "core/io.h"
+#include <errno.h>
 #include <string.h>
 
 /* ---- paths and owners ---- */
@@ -60,7 +61,31 @@ static int core_make_folder(lua_State *L) {
     return 0;
 }
 
+/* file_fault{at = n, error = "EIO", always=}: makes the n-th file call from now fail, for tests;
+ * see core/io.h. file_fault() takes it back and returns whether a call has failed. */
+static int core_file_fault(lua_State *L) {
+    static const char *const names[] = {"EIO",   "ENOSPC", "EINTR", "EOPNOTSUPP",
+                                        "short", "kill",   NULL};
+    static const int errors[] = {EIO, ENOSPC, EINTR, EOPNOTSUPP, MG_IO_SHORT, MG_IO_KILL};
+    if (lua_isnoneornil(L, 1)) {
+        lua_pushboolean(L, mg_io_fail_stop());
+        return 1;
+    }
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_getfield(L, 1, "at");
+    lua_getfield(L, 1, "error");
+    lua_getfield(L, 1, "always");
+    const int error = errors[luaL_checkoption(L, -2, "EIO", names)];
+    const int64_t at = luaL_checkinteger(L, -3);
+    if (lua_toboolean(L, -1))
+        mg_io_fail_from(at, error);
+    else
+        mg_io_fail_after(at, error);
+    return 0;
+}
+
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"check_creatable", core_check_creatable},
                                {"make_folder", core_make_folder},
+                               {"file_fault", core_file_fault},
                                {NULL, NULL}};

@@ -5,6 +5,7 @@
 #define MG_CORE_IO_H
 
 #include "core/status.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,11 +18,15 @@ mg_status mg_io_size(mg_file *f, int64_t *bytes);
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
 mg_status mg_io_seek(mg_file *f, int64_t position);
 
-/* Writing, atomically: creates PATH.tmp.PID beside PATH; nothing is seen at PATH before commit. */
+/* Writing, atomically: the bytes go to a temporary file in the folder of PATH; nothing is seen at
+ * PATH before commit. If PATH is a symbolic link, the file it points to is replaced and the link
+ * stays. A file that is there keeps its mode and, where that is allowed, its owner and group; other
+ * hard links to it keep the old contents. A read-only file is refused, also for root. Temporary
+ * files of processes that were killed are removed (core/io_replace.c). */
 mg_file *mg_io_create(const char *path);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
-/* fsync, rename over PATH, sync the folder, close. On failure the temporary file is removed and
- * PATH is untouched. */
+/* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary
+ * file is left; only a failure to sync the folder comes after the rename, and says so. */
 mg_status mg_io_commit(mg_file *f);
 
 /* Closes; an uncommitted new file is removed. Accepts NULL. */
@@ -32,7 +37,7 @@ mg_status mg_io_make_folder(const char *path);
 /* 1 if a regular file is there, else 0. */
 int mg_io_exists(const char *path);
 /* MG_IO unless a file could be made at the path now: its folder exists, this process may write to
- * it, and the path is no folder. */
+ * it, and what is at the path may be replaced. */
 mg_status mg_io_check_creatable(const char *path);
 
 mg_status mg_io_remove(const char *path);
@@ -41,9 +46,19 @@ typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, in
  * the time of its last change in nanoseconds. */
 mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context);
 
-/* The n-th file call from now fails once with errno `error` (ENOSPC, say); 0 switches faults off.
- */
+/* Waits until no other process holds the lock file PATH, which is created, and holds it until
+ * mg_io_close, which removes it. The kernel gives the lock of a killed process back. Ctrl-C ends
+ * the wait: MG_INTERRUPTED. */
+mg_file *mg_io_lock(const char *path);
+
+/* Faults, for tests: the n-th file call from now fails with errno `error` (ENOSPC, say), once or
+ * like every later one; n = 0 switches faults off. MG_IO_SHORT makes reads and writes transfer only
+ * half of the bytes; MG_IO_KILL ends the process with SIGKILL. */
+enum { MG_IO_SHORT = -1, MG_IO_KILL = -2 };
 void mg_io_fail_after(int64_t n, int error);
+void mg_io_fail_from(int64_t n, int error);
+/* Switches faults off. True if there was one. */
+bool mg_io_fail_stop(void);
 /* Files that are open now. */
 int64_t mg_io_open_count(void);
 

@@ -265,9 +265,6 @@ static void saves_or_leaves_the_old(void (*arm)(int64_t n), mg_status code) {
     mg_store *old = sample(1), *new = sample(100);
     assert_int_equal(mg_store_save(old, path), MG_OK);
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
-    /* The name under which a save writes before it renames the file. */
-    char temporary[160];
-    snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
     bool done = false;
     for (int64_t n = 1; !done; n++) {
         arm(n);
@@ -278,9 +275,11 @@ static void saves_or_leaves_the_old(void (*arm)(int64_t n), mg_status code) {
         if (!done) assert_int_equal(status, code);
         assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
         assert_int_equal(mg_io_open_count(), 0);
-        /* Nothing is left behind, and the file is old or new as a whole. */
-        assert_false(mg_io_exists(temporary));
-        assert_true(first_of("a") == (done ? 100 : 1));
+        /* The file is old or new as a whole; only a folder that cannot be synced fails after the
+         * file is replaced. */
+        const bool written = done || strstr(mg_error_message(), "is written");
+        assert_true(first_of("a") == (written ? 100 : 1));
+        assert_int_equal(mg_store_save(old, path), MG_OK);
     }
     mg_store_free(old), mg_store_free(new);
 }
@@ -328,11 +327,11 @@ static int open_ref(void **state) {
     return ref ? 0 : -1;
 }
 
-/* Teardown: fails if a block of memory or a tensor is left. */
+/* Teardown: fails if a file, a block of memory or a tensor is left. */
 static int close_all(void **state) {
     (void)state;
     unlink(path);
-    rmdir(folder);
+    if (rmdir(folder) != 0) return -1;
     mg_devices_close();
     return mg_alloc_get_stats().live_blocks == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
 }

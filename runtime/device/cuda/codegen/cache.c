@@ -151,12 +151,11 @@ typedef struct entries { /* a growing list */
     size_t n, room;
 } entries;
 
-/* Whether a file is called <kind>-<16 digits>, or is the temporary file of such an entry, left by a
- * process that died. */
+/* Whether a file is called <kind>-<16 digits>. */
 static bool is_entry_name(const char *name) {
     const char *dash = strrchr(name, '-');
     const size_t digits = dash ? strspn(dash + 1, "0123456789abcdef") : 0;
-    return digits == 16 && (dash[17] == 0 || strncmp(dash + 17, ".tmp.", 5) == 0);
+    return digits == 16 && dash[17] == 0;
 }
 
 /* Called for each file of the folder: adds entries to the list. */

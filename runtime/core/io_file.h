@@ -1,0 +1,43 @@
+/* What the files of core/io share: open files, fault points, calls that a signal interrupts. */
+#ifndef MG_CORE_IO_FILE_H
+#define MG_CORE_IO_FILE_H
+
+#include "core/io.h"
+#include <errno.h>
+#include <sys/stat.h>
+
+/* A file that is read, a new file that is written, or a lock file. */
+struct mg_file {
+    int fd;
+    char *path;      /* owned: as the user named it */
+    char *target;    /* owned: new files: what is replaced: path with its links followed */
+    char *folder;    /* owned: new files: the folder of target */
+    char *temporary; /* owned: the temporary name, or NULL while the file has none */
+    bool replaces;   /* new files: there is a file at target, with this mode and owner */
+    struct stat old;
+};
+
+/* Every file call asks this first. True: the call must fail, and errno is set. `n`: the bytes of a
+ * read or write, which may be reduced; else NULL. */
+bool mg_io_fault(size_t *n);
+
+/* Repeats a call that a signal interrupted, but not for ever. `result` is -1 if it failed. */
+enum { MG_IO_RETRIES = 1000 };
+#define MG_IO_RETRY(result, call)                                                                  \
+    do {                                                                                           \
+        for (int tries_ = 0; tries_ < MG_IO_RETRIES; tries_++) {                                   \
+            (result) = mg_io_fault(NULL) ? -1 : (call);                                            \
+            if ((result) >= 0 || errno != EINTR) break;                                            \
+        }                                                                                          \
+    } while (0)
+
+/* "cannot WHAT PATH: errno's text", MG_IO. */
+mg_status mg_io_fail_call(const char *what, const char *path);
+/* A handle without an open file. Owned (mg_io_free_file). NULL: MG_OOM. */
+mg_file *mg_io_new_file(const char *path);
+/* Sets the descriptor and counts it as open. */
+void mg_io_set_open(mg_file *f, int fd);
+/* Closes and frees; a temporary file that has a name stays. */
+void mg_io_free_file(mg_file *f);
+
+#endif
