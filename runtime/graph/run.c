@@ -404,7 +404,8 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
 /* An interrupt or a lost device stops the run before it starts. */
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    for (int k = 0; k < p->n_parts; k++) MG_TRY(mg_device_check(p->parts[k].device));
+    for (int k = 0; k < p->n_parts && (p->n_parts > 1 || mg_threads_forked()); k++)
+        MG_TRY(mg_device_check(p->parts[k].device));
     p->rng = mg_rng_get(); /* moved on only after the run has succeeded */
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     MG_TRY(bind_inputs(p, args));
