@@ -18,6 +18,7 @@ end
 return Metric.define {
   name = "accuracy",
   class = "Accuracy",
+  direction = "max",
   values = function(self, y_true, y_pred)
     local chosen = kind(y_true, y_pred, self.loss)
     local stand_in = { name = self.name, fit = Metric.fit, options = { threshold = 0.5 } }

@@ -108,6 +108,7 @@ end
 return Metric.define {
   name = "auc",
   class = "AUC",
+  direction = "max",
   declared = {
     { "num_thresholds", "integer", default = 200, min = 2 },
     { "curve", "string", default = "ROC", values = { "ROC", "PR", "PRGAIN" } },

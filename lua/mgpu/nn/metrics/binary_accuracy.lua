@@ -8,6 +8,7 @@ local ops = core.ops
 return Metric.define {
   name = "binary_accuracy",
   class = "BinaryAccuracy",
+  direction = "max",
   declared = { { "threshold", "number", default = 0.5 } },
   values = function(self, y_true, y_pred)
     y_true = self:fit(y_true, y_pred)

@@ -8,6 +8,7 @@ local ops = core.ops
 return Metric.define {
   name = "categorical_accuracy",
   class = "CategoricalAccuracy",
+  direction = "max",
   values = function(self, y_true, y_pred)
     y_true = self:fit(y_true, y_pred)
     return ops.eq(ops.argmax(y_true, { axis = -1 }), ops.argmax(y_pred, { axis = -1 }))

@@ -6,5 +6,6 @@ local loss = require "mgpu.nn.losses.mean_absolute_error"
 return Metric.define {
   name = "mean_absolute_error",
   class = "MeanAbsoluteError",
+  direction = "min",
   values = function(_, y_true, y_pred) return loss.per_sample(y_true, y_pred) end,
 }

@@ -6,5 +6,6 @@ local loss = require "mgpu.nn.losses.mean_squared_error"
 return Metric.define {
   name = "mean_squared_error",
   class = "MeanSquaredError",
+  direction = "min",
   values = function(_, y_true, y_pred) return loss.per_sample(y_true, y_pred) end,
 }

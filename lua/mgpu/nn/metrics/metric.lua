@@ -116,6 +116,7 @@ Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 --   definition.name      the result's name
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
+--   definition.direction "max" or "min": which values are better, for callbacks; nil: not known
 --   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
 --   definition.init      function(self): checks the options further, if there is more to check
 --   definition.state     names of sums that replace total and count; their shape is definition.size(self).

@@ -9,6 +9,7 @@ local Metric = require "mgpu.nn.metrics.metric"
 return Metric.define {
   name = "precision",
   class = "Precision",
+  direction = "max",
   declared = confusion.declared,
   state = { "true_positives", "false_positives" },
   init = function(self) self.limits = confusion.thresholds("Precision", self.options) end,

@@ -9,6 +9,7 @@ local Metric = require "mgpu.nn.metrics.metric"
 return Metric.define {
   name = "recall",
   class = "Recall",
+  direction = "max",
   declared = confusion.declared,
   state = { "true_positives", "false_negatives" },
   init = function(self) self.limits = confusion.thresholds("Recall", self.options) end,

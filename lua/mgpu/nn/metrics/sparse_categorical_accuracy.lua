@@ -8,6 +8,7 @@ local ops = core.ops
 return Metric.define {
   name = "sparse_categorical_accuracy",
   class = "SparseCategoricalAccuracy",
+  direction = "max",
   values = function(self, y_true, y_pred)
     y_true = self:fit(y_true, y_pred, true)
     local found = ops.argmax(y_pred, { axis = -1 })

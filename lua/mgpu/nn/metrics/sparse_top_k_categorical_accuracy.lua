@@ -27,6 +27,7 @@ end
 return Metric.define {
   name = "sparse_top_k_categorical_accuracy",
   class = "SparseTopKCategoricalAccuracy",
+  direction = "max",
   declared = { { "k", "integer", default = 5, min = 1 } },
   hits = hits,
   values = function(self, y_true, y_pred)

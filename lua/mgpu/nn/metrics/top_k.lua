@@ -6,6 +6,7 @@ local sparse = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy"
 return Metric.define {
   name = "top_k",
   class = "TopK",
+  direction = "max",
   declared = { { "k", "integer", default = 5, min = 1 } },
   values = function(self, y_true, y_pred)
     local shape = y_true:shape()

@@ -7,6 +7,7 @@ local hits = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy".hits
 return Metric.define {
   name = "top_k_categorical_accuracy",
   class = "TopKCategoricalAccuracy",
+  direction = "max",
   declared = { { "k", "integer", default = 5, min = 1 } },
   values = function(self, y_true, y_pred)
     y_true = core.ops.argmax(self:fit(y_true, y_pred), { axis = -1 })
