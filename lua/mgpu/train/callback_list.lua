@@ -1,6 +1,7 @@
 --- The callbacks of one fit, evaluate or predict as a single object that checks them first, then calls them in order.
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
+local LogNames = require "mgpu.train.log_names"
 
 local IS_METHOD = {}
 for _, name in ipairs(Callback.METHODS) do IS_METHOD[name] = true end
@@ -69,6 +70,15 @@ function CallbackList.new(what, model, given, params, history)
   self.list[#self.list + 1] = history
   for _, callback in ipairs(self.list) do callback.model, callback.params = model, params end
   return self
+end
+
+--- check_fit(measured, validated, more): lets the callbacks check their options before training starts.
+-- ARGS: see log_names.lua.
+function CallbackList:check_fit(measured, validated, more)
+  local names = LogNames.new(measured, validated, self.list, more)
+  for _, callback in ipairs(self.list) do
+    if callback.check_fit then callback:check_fit(names) end
+  end
 end
 
 --- has(method): whether any callback has it.

@@ -33,11 +33,23 @@ local function first_pass(run)
     math.floor(run.given.initial_epoch * (run.steps or 0) / a_pass))
 end
 
--- The names in the logs of an epoch.
-local function names_in_logs(compiled, validation)
-  local names = compiled.metrics:names()
-  for i = 1, validation and #names or 0 do names[#names + 1] = "val_" .. names[i] end
-  return names
+-- How often an epoch has values of the validation data: "always", "sometimes", or nil for never.
+local function validated(given, validation)
+  if not validation then return nil end
+  local first = math.ceil((given.initial_epoch + 1) / given.validation_freq) * given.validation_freq
+  return given.validation_freq == 1 and "always" or first <= given.epochs and "sometimes" or nil
+end
+
+-- The callbacks of the fit, checked; History is the last.
+local function new_callbacks(run)
+  local given, measured, when = run.given, run.compiled.metrics:names(), validated(run.given, run.validation)
+  local names = { unpack(measured) }
+  for _, name in ipairs(when and measured or {}) do names[#names + 1] = "val_" .. name end
+  local callbacks = CallbackList.new("fit", run.model, given.callbacks, { epochs = given.epochs, steps = run.steps,
+    batch_size = run.train.rows and given.batch_size, verbose = given.verbose, samples = run.train.rows,
+    metrics = names }, run.history)
+  callbacks:check_fit(measured, when, run.async and { "staleness_mean", "staleness_max" } or {})
+  return callbacks
 end
 
 -- The state of one fit:
@@ -57,15 +69,12 @@ local function new_run(model, train, validation, given)
     epoch = 0, step = 0 }
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
-  run.history = History {}
-  run.callbacks = CallbackList.new("fit", model, given.callbacks, { epochs = given.epochs, steps = run.steps,
-    batch_size = given.batch_size, verbose = given.verbose, samples = train.rows,
-    metrics = names_in_logs(compiled, validation) }, run.history)
+  run.history, run.async = History {}, async_of(compiled, model)
+  run.callbacks = new_callbacks(run)
   run.begins_batches = run.callbacks:has "on_train_batch_begin"
   run.ends_batches = run.callbacks:has "on_train_batch_end"
   run.progress = Progress.new(given.verbose, given.style)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
-  run.async = async_of(compiled, model)
   run.outer, compiled.fitting = compiled.fitting, true
   run.pass = first_pass(run)
   return run

@@ -21,7 +21,8 @@
 -- self.model.stop_training = true ends fit after this step; stop_evaluating and stop_predicting likewise.
 -- A table with some of these functions as fields is a callback too. A misspelled method is an error of fit.
 --
--- A class may override check(names), called before training starts (log_names.lua), get_state() and set_state(state).
+-- A class may have check_fit(names), called before training starts (log_names.lua), the array `adds` of names it adds
+-- to the logs, and get_state() and set_state(state).
 local logs = require "mgpu.train.logs"
 local options = require "mgpu.options"
 

@@ -7,6 +7,8 @@ local logs = require "mgpu.train.logs"
 
 local History = Callback:extend("History", {})
 
+History.adds = {}
+
 --- on_train_begin(): starts again without epochs.
 function History:on_train_begin()
   self.epoch, self.history = {}, logs.new()
@@ -19,6 +21,21 @@ function History:on_epoch_end(epoch, values)
     if not rawget(self.history, name) then self.history[name] = {} end
     table.insert(self.history[name], value)
   end
+end
+
+--- The epochs and their values.
+function History:get_state()
+  local names, values = {}, {}
+  for name, list in logs.each(self.history) do
+    names[#names + 1], values[#values + 1] = name, list
+  end
+  return { epoch = self.epoch, names = names, values = values }
+end
+
+--- Continues from get_state's table.
+function History:set_state(state)
+  self.epoch, self.history = state.epoch, logs.new()
+  for i, name in ipairs(state.names) do self.history[name] = state.values[i] end
 end
 
 return History

@@ -1,0 +1,168 @@
+--- CSVLogger {filename, separator = ",", append = false}: writes the values of each epoch into a CSV file.
+--
+-- The first line has the names: epoch, then those in the logs, sorted. Each row is written and closed at once: after a
+-- kill the file has all epochs that ended. append = true goes on below the rows of a file, with its columns, and drops
+-- a row that was cut off. An epoch without a value has NA there. Numbers have as many digits as it takes to read the
+-- same number back.
+-- Errors, before the first step: a file that cannot be written. A row that cannot be written later is written with the
+-- next one, and a line says so. Source: Keras's CSVLogger; here epochs count from 1.
+local Callback = require "mgpu.train.callbacks.callback"
+local core = require "mgpu.core"
+local logs = require "mgpu.train.logs"
+
+local CSVLogger = Callback:extend("CSVLogger", { positional = 1,
+  { "filename", "string", required = true },
+  { "separator", "string", default = "," },
+  { "append", "boolean", default = false },
+})
+
+CSVLogger.adds = {}
+
+--- Checks the separator.
+function CSVLogger:init()
+  if #self.separator ~= 1 or self.separator:find '["\n\r]' then
+    core.fail("usage", ('CSVLogger: option "separator" must be one character, and no quote or line end, got %q')
+      :format(self.separator))
+  end
+end
+
+-- ---- the file -----------------------------------------------------------------------------------
+
+local function fail(self, message)
+  core.fail("io", ("CSVLogger: %s: %s"):format(self.filename, message:gsub("^" .. self.filename:gsub("%p", "%%%0")
+    .. ": ", "")))
+end
+
+-- RETURNS the file's bytes, "" if there is none.
+local function read(path)
+  local file = io.open(path, "rb")
+  local bytes = file and file:read "*a"
+  if file then file:close() end
+  return bytes or ""
+end
+
+-- Writes bytes to the file. RETURNS true, or nil and the reason.
+local function write(path, mode, bytes)
+  local file, message = io.open(path, mode)
+  if not file then return nil, message end
+  local ok, why = file:write(bytes)
+  local closed, late = file:close()
+  return ok and closed, why or late
+end
+
+-- Replaces the file by its first `size` bytes, unless that is all of it.
+local function cut(path, size)
+  local bytes = read(path)
+  if #bytes <= size then return true end
+  local ok, message = write(path .. ".tmp", "wb", bytes:sub(1, size))
+  if not ok then return nil, message end
+  return os.rename(path .. ".tmp", path)
+end
+
+-- ---- rows ---------------------------------------------------------------------------------------
+
+-- The shortest text that reads back as the same number.
+local function number(value)
+  if value ~= value then return "nan" end
+  for digits = 14, 17 do
+    local text = ("%%.%dg"):format(digits):format(value)
+    if tonumber(text) == value then return text end
+  end
+end
+
+local function cell(self, value)
+  if type(value) == "table" then
+    local list = {}
+    for i, v in ipairs(value) do list[i] = cell(self, v) end
+    value = "[" .. table.concat(list, ", ") .. "]"
+  elseif type(value) == "number" then
+    return number(value)
+  end
+  value = tostring(value)
+  local quoted = value:find '["\n\r]' or value:find(self.separator, 1, true)
+  return quoted and '"' .. value:gsub('"', '""') .. '"' or value
+end
+
+local function row(self, values)
+  local list = {}
+  for i, value in ipairs(values) do list[i] = cell(self, value) end
+  return table.concat(list, self.separator) .. "\n"
+end
+
+-- The names in the first line of a file to append to, without "epoch"; nil if it has no lines. Raises for another file.
+local function columns_of_file(self)
+  local head = self.append and read(self.filename):match "^([^\n]*)\n"
+  if not head then return nil end
+  local list, at = {}, 1
+  head = head:gsub("\r$", "") .. self.separator
+  while at <= #head do
+    local last = head:find(self.separator, at, true)
+    list[#list + 1], at = head:sub(at, last - 1), last + 1
+  end
+  if table.remove(list, 1) ~= "epoch" then
+    fail(self, "append = true, but its first line does not begin with epoch" .. self.separator)
+  end
+  return list
+end
+
+-- The columns: those of a file to append to, or else the names in the logs of the first epoch and those that later
+-- epochs will have, sorted.
+local function columns(self, values)
+  local old = columns_of_file(self)
+  if old then return old end
+  local seen, list = {}, {}
+  for name in logs.each(values) do seen[name] = true end
+  for _, name in ipairs(self.params.metrics) do seen[name] = true end
+  for name in pairs(seen) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+-- ---- the callback -------------------------------------------------------------------------------
+
+--- Raises if the file cannot be written, or is no CSV of epochs to append to.
+function CSVLogger:check_fit()
+  local ok, message = write(self.filename, "ab", "")
+  if not ok then fail(self, message) end
+  columns_of_file(self)
+end
+
+--- Starts a file, at the first row.
+function CSVLogger:on_train_begin() self.columns, self.size, self.pending, self.clean = nil, nil, "", false end
+
+-- Cuts the file where this run continues: after the rows it has written, or at first after those it is to keep.
+-- RETURNS true, or nil and the reason.
+local function prepare(self)
+  local bytes = read(self.filename)
+  if not self.size then self.size = self.append and #(bytes:match "^.*\n" or "") or 0 end
+  self.size = math.min(self.size, #bytes)
+  return cut(self.filename, self.size)
+end
+
+--- Writes the row of the epoch.
+function CSVLogger:on_epoch_end(epoch, values)
+  self.columns = self.columns or columns(self, values)
+  local list = { epoch }
+  for i, name in ipairs(self.columns) do list[i + 1] = values[name] == nil and "NA" or values[name] end
+  self.pending = self.pending .. row(self, list)
+  local ok, message = true, nil
+  if not self.clean then ok, message = prepare(self) end
+  local head = self.size == 0 and row(self, { "epoch", unpack(self.columns) }) or ""
+  if ok then ok, message = write(self.filename, "ab", head .. self.pending) end
+  if ok then
+    self.size, self.pending = self.size + #head + #self.pending, ""
+  else
+    self.write("CSVLogger: epoch %d was not written, it is tried again with the next one: %s", epoch, message)
+  end
+  self.clean = ok -- after an error a part of the rows may have been written
+end
+
+--- Where the file ends, and its columns.
+function CSVLogger:get_state() return { size = self.size, columns = self.columns, pending = self.pending } end
+
+--- Continues from get_state's table: rows of epochs that will be done again are dropped.
+function CSVLogger:set_state(state)
+  self.size, self.columns, self.pending, self.clean = state.size, state.columns, state.pending, false
+end
+
+return CSVLogger

@@ -1,0 +1,73 @@
+--- EarlyStopping {monitor = "val_loss", min_delta = 0, patience = 0, mode = "auto", baseline =, start_from_epoch = 0,
+--- restore_best_weights = false, verbose = 0}: ends training when a value has stopped improving.
+--
+--     model:fit(x, y, { validation_split = 0.1, epochs = 100,
+--       callbacks = mgpu.callbacks.EarlyStopping { patience = 3, restore_best_weights = true } })
+-- It stops after `patience` epochs in a row without an improvement of more than min_delta over the best value; with a
+-- baseline, after that many without one that is also better than the baseline. The first start_from_epoch epochs do
+-- not count. restore_best_weights: the weights at the end of training are those of the best epoch.
+-- Fields: best, best_epoch, stopped_epoch (0: it did not stop). Source: Keras's EarlyStopping.
+local Monitor = require "mgpu.train.callbacks.monitor"
+
+local EarlyStopping = Monitor:extend("EarlyStopping", { positional = 1,
+  { "monitor", "string", default = "val_loss" },
+  { "min_delta", "number", default = 0 },
+  { "patience", "integer", default = 0, min = 0 },
+  Monitor.VERBOSE,
+  Monitor.MODE,
+  { "baseline", "number" },
+  { "restore_best_weights", "boolean", default = false },
+  { "start_from_epoch", "integer", default = 0, min = 0 },
+})
+
+--- Starts again, so that a callback can be used for several fits.
+function EarlyStopping:on_train_begin()
+  self.wait, self.stopped_epoch, self.best_epoch = 0, 0, 0
+  self.best, self.best_weights = nil, nil
+end
+
+local function keep_weights(self, epoch)
+  self.best_epoch = epoch
+  if self.restore_best_weights then self.best_weights = self.model:get_weights() end
+end
+
+--- Decides after each epoch.
+function EarlyStopping:on_epoch_end(epoch, logs)
+  local current = self:current(logs)
+  if current == nil or epoch <= self.start_from_epoch then return end
+  if self.restore_best_weights and not self.best_weights then keep_weights(self, epoch) end
+  self.wait = self.wait + 1
+  if self:is_improvement(current, self.best) then
+    self.best = current
+    keep_weights(self, epoch)
+    if self.baseline == nil or self:is_improvement(current, self.baseline) then self.wait = 0 end
+  elseif self.wait >= self.patience and epoch > 1 then
+    self.stopped_epoch, self.model.stop_training = epoch, true
+  end
+end
+
+--- Restores the best weights.
+function EarlyStopping:on_train_end()
+  if self.stopped_epoch > 0 and self.verbose > 0 then
+    self.write("Epoch %d: early stopping", self.stopped_epoch)
+  end
+  if not self.best_weights then return end
+  if self.verbose > 0 then
+    self.write("Restoring model weights from the end of the best epoch: %d.", self.best_epoch)
+  end
+  self.model:set_weights(self.best_weights)
+  self.best_weights = nil
+end
+
+--- The best value and weights, and how long ago they were.
+function EarlyStopping:get_state()
+  return { wait = self.wait, stopped_epoch = self.stopped_epoch, best = self.best, best_epoch = self.best_epoch,
+    best_weights = self.best_weights }
+end
+
+--- Continues from get_state's table.
+function EarlyStopping:set_state(state)
+  for _, key in ipairs { "wait", "stopped_epoch", "best", "best_epoch", "best_weights" } do self[key] = state[key] end
+end
+
+return EarlyStopping

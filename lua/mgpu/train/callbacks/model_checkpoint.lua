@@ -1,0 +1,122 @@
+--- ModelCheckpoint {filepath, monitor = "val_loss", mode = "auto", save_best_only = false, save_weights_only = false,
+--- save_freq = "epoch", initial_value_threshold =, verbose = 0}: saves the model while it trains.
+--
+--     mgpu.callbacks.ModelCheckpoint { "w-{epoch:02d}-{val_accuracy:.3f}.safetensors", monitor = "val_accuracy",
+--       save_best_only = true }
+-- filepath may have fields: epoch, batch (with save_freq = n) and the names in the logs, with Python's formats. The
+-- file is that of the model on one device, whatever the number of devices.
+-- save_best_only: only when monitor is better than ever, and than initial_value_threshold, if that is given; epochs
+-- without the value do not save. save_freq: "epoch", or a number of batches. Fields: best, last_path.
+-- Errors, before the first step: a name in filepath or monitor that the logs will not have; a file that cannot be
+-- saved there. A save that fails later prints the reason, and training goes on. Source: Keras's ModelCheckpoint.
+local core = require "mgpu.core"
+local FilePattern = require "mgpu.train.callbacks.file_pattern"
+local Monitor = require "mgpu.train.callbacks.monitor"
+local saving = require "mgpu.nn.saving"
+
+local ModelCheckpoint = Monitor:extend("ModelCheckpoint", { positional = 1,
+  { "filepath", "string", required = true },
+  { "monitor", "string", default = "val_loss" },
+  Monitor.VERBOSE,
+  { "save_best_only", "boolean", default = false },
+  { "save_weights_only", "boolean", default = false },
+  Monitor.MODE,
+  { "save_freq", "integer|string", default = "epoch", min = 1 },
+  { "initial_value_threshold", "number" },
+})
+
+--- Checks save_freq and the fields of filepath.
+function ModelCheckpoint:init()
+  if type(self.save_freq) == "string" and self.save_freq ~= "epoch" then
+    core.fail("usage", ('ModelCheckpoint: option "save_freq" must be "epoch" or a number of batches, got %q'):format(
+      self.save_freq))
+  end
+  self.pattern = FilePattern.new(self.filepath, "ModelCheckpoint: filepath")
+  self.best, self.batches, self.batch = self.initial_value_threshold, 0, 0
+end
+
+--- Raises for names that the logs will not have and for a path where nothing can be saved.
+function ModelCheckpoint:check_fit(names)
+  local when = self.save_freq == "epoch" and "epoch" or "batch"
+  if self.save_best_only then Monitor.check_fit(self, names, when) end
+  local sample = { epoch = 1, batch = 1 }
+  for _, field in ipairs(self.pattern.fields) do
+    local known = field == "epoch" or (field == "batch" and when == "batch")
+    if not known and names:check(self.class, "filepath", field, when) == "sometimes" then
+      core.fail("usage", ("fit: ModelCheckpoint: filepath: only every n-th epoch has %q (validation_freq): leave the "
+        .. "field {%s} out"):format(field, field))
+    end
+    sample[field] = 1
+  end
+  saving.check_path(self.pattern:path(sample), self.save_weights_only and "save_weights" or "save",
+    "fit: ModelCheckpoint")
+end
+
+-- Whether to save, by save_best_only; notes the best value.
+local function is_wanted(self, epoch, logs, path)
+  if not self.save_best_only then
+    if self.verbose > 0 then self.write("\nEpoch %d: saving model to %s", epoch, path) end
+    return true
+  end
+  local current = self:current(logs)
+  if current == nil then return false end
+  local best = self.best and ("%.5f"):format(self.best) or "None"
+  if not self:is_improvement(current, self.best) then
+    if self.verbose > 0 then self.write("\nEpoch %d: %s did not improve from %s", epoch, self.monitor, best) end
+    return false
+  end
+  if self.verbose > 0 then
+    self.write("\nEpoch %d: %s improved from %s to %.5f, saving model to %s", epoch, self.monitor, best, current, path)
+  end
+  self.best = current
+  return true
+end
+
+-- Saves, if that is wanted. A disk that is full must not end hours of training.
+local function save(self, epoch, batch, logs)
+  local values = setmetatable({ epoch = epoch, batch = batch }, { __index = logs })
+  local path, best = self.pattern:path(values), self.best
+  if not is_wanted(self, epoch, logs, path) then return end
+  local method = self.save_weights_only and self.model.save_weights or self.model.save
+  local ok, message = pcall(method, self.model, path)
+  if ok then
+    self.last_path = path
+    if self.verbose > 0 then self.write("\nEpoch %d: finished saving model to %s", epoch, path) end
+  elseif core.error_code() == "io" then
+    self.best = best
+    self.write("ModelCheckpoint: epoch %d was not saved: %s", epoch, message)
+  else
+    error(message, 0)
+  end
+end
+
+--- Notes the epoch.
+function ModelCheckpoint:on_epoch_begin(epoch) self.epoch = epoch end
+
+--- Saves every save_freq batches, counted over the epochs.
+function ModelCheckpoint:on_train_batch_end(batch, logs)
+  if self.save_freq == "epoch" then return end
+  local since = self.batch < batch and self.batch or 0 -- batches count from 1 in each epoch
+  self.batches, self.batch = self.batches + batch - since, batch
+  if self.batches >= self.save_freq then
+    self.batches = 0
+    save(self, self.epoch, batch, logs)
+  end
+end
+
+--- Saves at the end of an epoch.
+function ModelCheckpoint:on_epoch_end(epoch, logs)
+  if self.save_freq == "epoch" then save(self, epoch, nil, logs) end
+end
+
+--- The best value, and the batches since the last save.
+function ModelCheckpoint:get_state()
+  return { best = self.best, batches = self.batches, batch = self.batch, last_path = self.last_path }
+end
+
+--- Continues from get_state's table.
+function ModelCheckpoint:set_state(state)
+  self.best, self.batches, self.batch, self.last_path = state.best, state.batches, state.batch, state.last_path
+end
+
+return ModelCheckpoint
