@@ -13,7 +13,7 @@ WERROR   =
 MODE     = release
 CUDA    ?= /usr/local/cuda
 # What `make deps` installs, and what `make lint` and `make fuzz` want besides.
-PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libdnnl-dev \
+PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libcmocka-dev dataset-fashion-mnist
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
@@ -71,7 +71,7 @@ endif
 ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
 -include build/found.mk
-ifneq ($(filter luajit jansson zlib,$(MISSING)),)
+ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
 endif
 endif
@@ -92,6 +92,7 @@ build/found.mk: Makefile
 	$(call probe,luajit,lauxlib.h,luaL_newstate,-no-pie $(LUA_A) -lm -ldl,libluajit-5.1-dev,the Lua inside (required))
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
+	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,hashes of checkpoints (required))
 	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_engine_create,-ldnnl,libdnnl-dev,the fast cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)

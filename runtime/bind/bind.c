@@ -294,9 +294,10 @@ static void set_core_root(lua_State *L) {
 int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {
-        core_functions, mg_bind_tensor, mg_bind_tensor_methods, mg_bind_variable, mg_bind_grad,
-        mg_bind_jit,    mg_bind_device, mg_bind_memory,         mg_bind_random,   mg_bind_data,
-        mg_bind_io,     mg_bind_json,   mg_bind_store,          mg_bind_zip,      mg_bind_nested};
+        core_functions,    mg_bind_tensor, mg_bind_tensor_methods, mg_bind_variable, mg_bind_grad,
+        mg_bind_jit,       mg_bind_device, mg_bind_memory,         mg_bind_random,   mg_bind_data,
+        mg_bind_io,        mg_bind_json,   mg_bind_store,          mg_bind_zip,      mg_bind_nested,
+        mg_bind_checkpoint};
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */
@@ -316,6 +317,7 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
     bind_open_data(L);
+    bind_open_checkpoint(L);
     bind_open_json(L);
     return 1;
 }

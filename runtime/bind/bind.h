@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 #include "core/variable.h"
+#include "io/store.h"
 #include "ops/op.h"
 #include <lauxlib.h>
 #include <lua.h>
@@ -107,12 +108,21 @@ bind_owner *bind_new_owner(lua_State *L, void (*release)(void *));
 /* Frees what is held without waiting for the collector. */
 void bind_release_owner(bind_owner *o);
 
+/* ---- store.c ---- */
+
+/* Pushes an owner of a store with the tensors of the table at 2, which are evaluated, and the texts
+ * of the table at 3, if there is one. */
+bind_owner *bind_push_store(lua_State *L);
+/* Pushes a table of the store's tensors and one of its notes; frees the store. May raise. */
+void bind_push_store_tables(lua_State *L, mg_store *store);
+
 /* ---- registration: called by luaopen_mgpu_core ---- */
 
 /* The functions that each file adds to mgpu.core; each list ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
     mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
-    mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[], mg_bind_store[], mg_bind_zip[];
+    mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[], mg_bind_store[], mg_bind_zip[],
+    mg_bind_checkpoint[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */
@@ -123,6 +133,7 @@ void bind_open_tensor(lua_State *L);
 void bind_open_variable(lua_State *L);
 void bind_open_jit(lua_State *L);
 void bind_open_data(lua_State *L);
+void bind_open_checkpoint(lua_State *L);
 /* json.c: adds core.null and core.empty_array to the table on top of the stack. */
 void bind_open_json(lua_State *L);
 

@@ -53,34 +53,20 @@ static void evaluate_store(lua_State *L, const mg_store *store) {
     lua_pop(L, 1);
 }
 
-/* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
- *
- * Values that are not tensors yet are converted, so variables can be given as they are. */
-static int core_store_save(lua_State *L) {
-    const char *path = bind_path(L, 1, "store_save");
-    luaL_checktype(L, 2, LUA_TTABLE);
-    lua_settop(L, 3);
-    bind_poll(L);
+bind_owner *bind_push_store(lua_State *L) {
     bind_owner *o = bind_new_owner(L, release_store);
     mg_store *store = o->held = mg_store_new();
-    if (!store) return bind_raise(L);
+    if (!store) bind_raise(L);
     add_tensors(L, store);
     add_notes(L, store);
     evaluate_store(L, store);
-    bind_check(L, mg_store_save(store, path));
-    bind_release_owner(o);
-    return 0;
+    return o;
 }
 
-/* store_load(path) -> {name = tensor, ...}, {key = text, ...}.
- *
- * The whole file is read before the tables are made. */
-static int core_store_load(lua_State *L) {
-    const char *path = bind_path(L, 1, "store_load");
-    bind_poll(L);
+void bind_push_store_tables(lua_State *L, mg_store *store) {
     bind_owner *o = bind_new_owner(L, release_store);
-    const mg_store *store = o->held = mg_store_load(path);
-    if (!store) return bind_raise(L);
+    const int place_of_owner = lua_gettop(L);
+    o->held = store;
     lua_newtable(L);
     for (size_t i = 0; i < store->n_tensors; i++) {
         mg_tensor **place = bind_new_tensor(L);
@@ -94,6 +80,32 @@ static int core_store_load(lua_State *L) {
         lua_setfield(L, -2, store->notes[i].key);
     }
     bind_release_owner(o);
+    lua_remove(L, place_of_owner);
+}
+
+/* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
+ *
+ * Values that are not tensors yet are converted, so variables can be given as they are. */
+static int core_store_save(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_save");
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 3);
+    bind_poll(L);
+    bind_owner *o = bind_push_store(L);
+    bind_check(L, mg_store_save(o->held, path));
+    bind_release_owner(o);
+    return 0;
+}
+
+/* store_load(path) -> {name = tensor, ...}, {key = text, ...}.
+ *
+ * The whole file is read before the tables are made. */
+static int core_store_load(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_load");
+    bind_poll(L);
+    mg_store *store = mg_store_load(path);
+    if (!store) return bind_raise(L);
+    bind_push_store_tables(L, store);
     return 2;
 }
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -225,19 +226,55 @@ static struct dirent *next_entry(DIR *d) {
     return mg_io_fault(NULL) ? NULL : readdir(d);
 }
 
-/* Entries that vanish between readdir and fstatat are skipped. */
-mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context) {
+/* Visits the entries of this type (S_IFREG, S_IFDIR), but not "." and "..". Entries that vanish
+ * between readdir and fstatat are skipped, links to nowhere and the like too. */
+static mg_status each_entry(const char *folder, mode_t type, mg_io_visit *visit, void *context) {
     mg_status status = MG_OK;
     struct stat s;
     DIR *d = mg_io_fault(NULL) ? NULL : opendir(folder);
     if (!d) return mg_io_fail_call("look into", folder);
-    /* Folders, links to nowhere and the like are left out. */
     struct dirent *e = next_entry(d);
     for (; e && status == MG_OK; e = next_entry(d))
-        if (fstatat(dirfd(d), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            fstatat(dirfd(d), e->d_name, &s, 0) == 0 && (s.st_mode & S_IFMT) == type)
             status = visit(context, e->d_name, s.st_size,
                            s.st_mtim.tv_sec * (int64_t)1000000000 + s.st_mtim.tv_nsec);
     if (!e && errno && status == MG_OK) status = mg_io_fail_call("look into", folder);
     closedir(d);
+    return status;
+}
+
+mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context) {
+    return each_entry(folder, S_IFREG, visit, context);
+}
+
+mg_status mg_io_each_folder(const char *folder, mg_io_visit *visit, void *context) {
+    return each_entry(folder, S_IFDIR, visit, context);
+}
+
+int mg_io_folder_exists(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+mg_status mg_io_rename(const char *from, const char *to) {
+    int done;
+    MG_IO_RETRY(done, rename(from, to));
+    return done == 0 ? MG_OK : mg_io_fail_call("rename", from);
+}
+
+mg_status mg_io_remove_folder(const char *path) {
+    int done;
+    MG_IO_RETRY(done, rmdir(path));
+    return done == 0 ? MG_OK : mg_io_fail_call("remove", path);
+}
+
+mg_status mg_io_sync_folder(const char *path) {
+    int fd, done = -1;
+    MG_IO_RETRY(fd, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd < 0) return mg_io_fail_call("open", path);
+    MG_IO_RETRY(done, fsync(fd));
+    const mg_status status = done == 0 ? MG_OK : mg_io_fail_call("sync", path);
+    close(fd);
     return status;
 }

@@ -45,6 +45,16 @@ typedef mg_status mg_io_visit(void *context, const char *name, int64_t bytes, in
 /* Calls visit for each regular file in a folder, until one call fails, with its name, its size, and
  * the time of its last change in nanoseconds. */
 mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context);
+/* The same for each folder in it. */
+mg_status mg_io_each_folder(const char *folder, mg_io_visit *visit, void *context);
+/* 1 if a folder is there, else 0. */
+int mg_io_folder_exists(const char *path);
+/* Renames a file or folder, without syncing. */
+mg_status mg_io_rename(const char *from, const char *to);
+/* Removes an empty folder. */
+mg_status mg_io_remove_folder(const char *path);
+/* Makes the names in a folder survive a crash of the machine. */
+mg_status mg_io_sync_folder(const char *path);
 
 /* Waits until no other process holds the lock file PATH, which is created, and holds it until
  * mg_io_close, which removes it. The kernel gives the lock of a killed process back. Ctrl-C ends

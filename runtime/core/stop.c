@@ -1,0 +1,28 @@
+/* Flags, as in threads.c: a lock-free atomic is all that a signal handler may touch. */
+#include "core/stop.h"
+#include <stdatomic.h>
+
+static atomic_bool listening, saved;
+static atomic_int requested; /* a signal's number, or 0 */
+
+void mg_stop_listen(bool on) {
+    atomic_store(&listening, on);
+    atomic_store(&requested, 0);
+}
+
+bool mg_stop_request(int reason) {
+    int none = 0;
+    return atomic_load(&listening) && atomic_compare_exchange_strong(&requested, &none, reason);
+}
+
+int mg_stop_requested(void) {
+    return atomic_load(&requested);
+}
+
+void mg_stop_set_saved(void) {
+    atomic_store(&saved, true);
+}
+
+bool mg_stop_saved(void) {
+    return atomic_load(&saved);
+}

@@ -1,0 +1,69 @@
+/* Checkpoints on disk: folders inside a folder, each with the state of a training at one moment.
+ *
+ *     DIR/checkpoint-000012/state.safetensors   the state: named tensors and notes
+ *     DIR/checkpoint-000012/manifest            size and XXH3 hash of that file, and its own hash
+ *     DIR/latest                                the name of the newest checkpoint, and its hash
+ *
+ * A checkpoint is written under the name checkpoint-000012.part, synced, renamed, and then named in
+ * `latest`, so that a process that dies at any moment leaves only whole checkpoints. The numbers
+ * alone tell which is the newest: `latest` is for people and scripts, and may be missing. One
+ * process at a time may write to a folder. */
+#ifndef MG_IO_CHECKPOINT_H
+#define MG_IO_CHECKPOINT_H
+
+#include "io/store.h"
+#include <stdbool.h>
+
+/* ---- reading ---- */
+
+/* The numbers of the checkpoints in the folder, the newest first; *n is 0 if the folder is missing.
+ * Owned (mg_free). NULL: MG_IO, MG_OOM. */
+int64_t *mg_checkpoint_list(const char *folder, size_t *n);
+/* Compares all files with the manifest. MG_DATA: damaged, the message says what; MG_IO. */
+mg_status mg_checkpoint_verify(const char *folder, int64_t number);
+/* Verifies and reads a checkpoint. Owned; NULL: as above, or MG_OOM. */
+mg_store *mg_checkpoint_load(const char *folder, int64_t number);
+/* The checkpoint that `latest` names; -1 if there is no such file. MG_DATA: the file is damaged. */
+mg_status mg_checkpoint_latest(const char *folder, int64_t *number);
+
+/* ---- writing ---- */
+
+/* Writes a checkpoint, then `latest`, then removes all checkpoints but the newest `keep`. *saved:
+ * the checkpoint is there, even if what came after it failed. MG_IO, MG_OOM, and what
+ * mg_store_save returns; a checkpoint that could not be written leaves nothing. */
+mg_status mg_checkpoint_write(const char *folder, int64_t number, const mg_store *state, int keep,
+                              bool *saved);
+/* Removes what processes that died have left half-written. MG_IO. */
+mg_status mg_checkpoint_clean(const char *folder);
+/* Removes all checkpoints, `latest`, and the folder if nothing else is in it. MG_IO. */
+mg_status mg_checkpoint_remove_all(const char *folder);
+
+/* ---- writing in a thread (checkpoint_writer.c) ---- */
+
+/* Writes checkpoints to one folder, in a thread of its own. */
+typedef struct mg_checkpoint_writer mg_checkpoint_writer;
+
+/* How a save ended. */
+typedef struct mg_checkpoint_result {
+    int64_t number; /* of the checkpoint */
+    bool saved;     /* the checkpoint is there, even if what came after it failed */
+    mg_status status;
+    char message[512]; /* the error, if status is not MG_OK */
+} mg_checkpoint_result;
+
+/* A writer for the folder, which is made if it is missing; what earlier processes left half-written
+ * is removed. The newest `keep` checkpoints stay. Owned; NULL: MG_IO, MG_OOM. */
+mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep);
+/* Starts saving the state as the next checkpoint and returns. Takes the store over, also on
+ * failure. Its tensors must be evaluated and lie in host memory. Waits for a save in progress, and
+ * forgets its result. MG_OOM: no thread could be started. */
+mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state);
+/* Whether a save is in progress. */
+bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w);
+/* Waits for the save in progress. True: *result tells how the last save ended, for the first time.
+ */
+bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *result);
+/* Waits, then frees. Accepts NULL. */
+void mg_checkpoint_writer_free(mg_checkpoint_writer *w);
+
+#endif

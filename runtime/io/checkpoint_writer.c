@@ -1,0 +1,96 @@
+/* The thread that writes checkpoints while training goes on: one save at a time. */
+#define _GNU_SOURCE
+#include "io/checkpoint.h"
+#include "core/alloc.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+struct mg_checkpoint_writer {
+    char *folder; /* owned */
+    int keep;
+    int64_t next; /* the number of the next checkpoint */
+    bool started; /* there is a thread to join */
+    bool untold;  /* the result has not been asked for */
+    pthread_t thread;
+    /* of the thread, from start to join */
+    mg_store *state; /* owned */
+    mg_checkpoint_result result;
+    atomic_bool ended;
+};
+
+/* Waits for the thread. */
+static void join_thread(mg_checkpoint_writer *w) {
+    if (w->started) pthread_join(w->thread, NULL);
+    w->started = false;
+}
+
+/* The error message is copied, because it belongs to this thread. */
+static void *writer_thread(void *argument) {
+    mg_checkpoint_writer *w = argument;
+    mg_checkpoint_result *r = &w->result;
+    r->status = mg_checkpoint_write(w->folder, r->number, w->state, w->keep, &r->saved);
+    if (r->status != MG_OK) snprintf(r->message, sizeof r->message, "%s", mg_error_message());
+    mg_store_free(w->state);
+    w->state = NULL;
+    atomic_store(&w->ended, true);
+    return NULL;
+}
+
+/* The numbers go on from the newest checkpoint that is there. */
+mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep) {
+    mg_checkpoint_writer *w = mg_alloc_zero(sizeof *w);
+    if (!w) return NULL;
+    size_t n = 0;
+    int64_t *numbers = NULL;
+    w->keep = keep;
+    w->folder = mg_strdup(folder);
+    if (w->folder && mg_io_make_folder(folder) == MG_OK && mg_checkpoint_clean(folder) == MG_OK)
+        numbers = mg_checkpoint_list(folder, &n);
+    if (!numbers) {
+        mg_checkpoint_writer_free(w);
+        return NULL;
+    }
+    w->next = n ? numbers[0] + 1 : 1;
+    mg_free(numbers);
+    return w;
+}
+
+/* The thread blocks all signals: they are for the host program's threads. */
+mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state) {
+    sigset_t all, before;
+    sigfillset(&all);
+    join_thread(w);
+    w->state = state;
+    w->result = (mg_checkpoint_result){.number = w->next++};
+    atomic_store(&w->ended, false);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&w->thread, NULL, writer_thread, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->started = w->untold = !failed;
+    if (!failed) return MG_OK;
+    mg_store_free(state);
+    w->state = NULL;
+    return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints: %s", strerror(failed));
+}
+
+bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w) {
+    return w->started && !atomic_load(&w->ended);
+}
+
+bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *result) {
+    const bool untold = w->untold;
+    join_thread(w);
+    w->untold = false;
+    if (untold) *result = w->result;
+    return untold;
+}
+
+void mg_checkpoint_writer_free(mg_checkpoint_writer *w) {
+    if (!w) return;
+    join_thread(w);
+    mg_free(w->folder);
+    mg_free(w);
+}
