@@ -23,6 +23,12 @@ function mgpu.seed(n)
   require "mgpu.nn.layer_names".restart_streams()
 end
 
+--- mgpu.rng_state([state]) -> {seed, base}: the random state, after setting it if one is given. base counts the draws.
+function mgpu.rng_state(state)
+  if state ~= nil then require "mgpu.nn.layer_names".note_seed() end
+  return core.rng_state(state)
+end
+
 --- mgpu.reset_names(): automatic names of layers count from the start again, as after Keras's clear_session.
 function mgpu.reset_names() require "mgpu.nn.layer_names".reset() end
 

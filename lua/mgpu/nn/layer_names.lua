@@ -35,7 +35,18 @@ end
 --- cannot be in one model.
 function M.reset() names, streams = {}, {} end
 
+local seeds = 0
+
 --- restart_streams(): called by mgpu.seed.
-function M.restart_streams() streams = {} end
+function M.restart_streams()
+  streams = {}
+  M.note_seed()
+end
+
+--- note_seed(): the user has set the random state, by mgpu.seed or mgpu.rng_state.
+function M.note_seed() seeds = seeds + 1 end
+
+--- seeds() -> how often the user has done so.
+function M.seeds() return seeds end
 
 return M

@@ -4,11 +4,11 @@
 --     local again = mgpu.load_model("mnist.safetensors", { custom = { Scale = Scale } })
 -- save, save_weights and load_weights are methods of models; load_model is mgpu's. Loading never runs code of the
 -- file. A format module has, as far as the format goes:
---     save(model, path, parts)          parts.compiled: what compiled_parts RETURNS, or nil
+--     save(model, path, parts)          parts.compiled: {config =, tensors =} of train/compiled_state.lua, or nil
 --     save_weights(model, path)
 --     load_weights(model, path, {by_name =, skip_mismatch =})
 --     load_model(path, custom) -> model, compiled
--- compiled = {config = values for JSON, tensors = {["optimizer/..."] = tensor}}.
+local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -58,31 +58,6 @@ function M.check_path(path, what, who)
   return module
 end
 
--- ---- the compiled state -------------------------------------------------------------------------
-
--- The optimizer's class, configuration and variables, named by position; nil if the model is not compiled.
-local function compiled_parts(model)
-  local optimizer = model.compiled and model.compiled.optimizer
-  if not optimizer then return nil end
-  local tensors = {}
-  for i, v in ipairs(optimizer:variables()) do tensors[("optimizer/%d"):format(i)] = v:value() end
-  return { config = { optimizer = { class_name = optimizer.class, config = optimizer:get_config() } },
-    tensors = tensors }
-end
-
--- model.saved_optimizer: the optimizer of the file, with its state.
-local function restore_compiled(model, compiled)
-  local saved = compiled.config.optimizer
-  if type(saved) ~= "table" then return end
-  local optimizer = require "mgpu.nn.optimizers"[saved.class_name](saved.config)
-  optimizer:build(model.trainable_variables)
-  for i, v in ipairs(optimizer:variables()) do
-    local t = compiled.tensors[("optimizer/%d"):format(i)]
-    if t and model.shape_text(t:shape()) == model.shape_text(v:shape()) then v:assign(t) end
-  end
-  model.saved_optimizer = optimizer
-end
-
 -- ---- methods of models --------------------------------------------------------------------------
 
 local function need_built(model, what)
@@ -114,16 +89,24 @@ local LOAD = options.declare { { "custom", "table", default = {} }, { "compile",
 
 local methods = {}
 
---- model:save(path, {include_optimizer = true, overwrite = true}): writes weights, configuration and, if compiled, the
---- optimizer. After an error or a crash the file is the old one or none, never a part.
--- Errors: an unknown ending or option; a model that is not built; an option that is a function; the disk; a file that
--- exists, with overwrite = false.
+-- The compiled state for a file; nil if there is none or it is not wanted.
+local function compiled_parts(model, chosen)
+  if not model.compiled or not chosen.include_optimizer then return nil end
+  local config, tensors = compiled_state.capture(model)
+  return { config = config, tensors = tensors }
+end
+
+--- model:save(path, {include_optimizer = true, overwrite = true}): writes weights, configuration and, if compiled,
+--- everything that compile was given (but for devices), the optimizer with its state, and the random state. After an
+--- error or a crash the file is the old one or none, never a part.
+-- Errors: an unknown ending or option; a model that is not built; an option, a loss or a metric that is a function; the
+-- disk; a file that exists, with overwrite = false.
 function methods.save(model, path, given)
   local chosen = chosen_options("save", SAVE, given)
   local format = M.check_path(path, "save", "model:save")
   check_overwrite(path, chosen, "save")
   need_built(model, "save")
-  format.save(model, path, { compiled = chosen.include_optimizer and compiled_parts(model) or nil })
+  format.save(model, path, { compiled = compiled_parts(model, chosen) })
 end
 
 --- model:save_weights(path, {overwrite = true}): writes the weights alone. Errors: as save.
@@ -160,15 +143,17 @@ end
 
 --- mgpu.load_model(path, {custom = {Name = class}, compile = true}) -> the model.
 --
--- custom: own layer classes by name. `model.saved_optimizer` continues where training stopped:
--- model:compile {optimizer = model.saved_optimizer, ...}; with compile = false it is left out.
+-- custom: own classes of layers, losses and metrics by name. The model is compiled if it was when it was saved, and fit
+-- continues where training stopped; compile = false leaves that out.
 -- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
 function M.load_model(path, given)
   local chosen = chosen_options("load_model", LOAD, given)
   check_custom(chosen.custom)
   local format = format_of(path, "load_model", "mgpu.load_model")
   local model, compiled = format.load_model(path, chosen.custom)
-  if chosen.compile and compiled then restore_compiled(model, compiled) end
+  if chosen.compile and compiled then
+    compiled_state.restore(model, compiled.config, compiled.tensors, { path = path, custom = chosen.custom })
+  end
   return model
 end
 

@@ -44,11 +44,25 @@ end
 -- The order of a shuffled pass depends on seed and pass alone. It permutes the first rows of the tensors: all of
 -- them, or those before a validation split.
 function Rows:start(pass)
-  self.at = 0
+  self.at, self.seed = 0, core.rng_state().seed
   if self.position then self.position.at = nil end -- a step that failed has not advanced it
   self.order = self.shuffle and core.permutation(self.source.rows, SHUFFLE_STREAM, pass)
     or self.source.order
 end
+
+-- get_state() -> plain data from which set_state(state, pass) continues the pass begun last, of that number.
+function Rows:get_state() return { at = self.at, seed = self.seed } end
+
+function Rows:set_state(state, pass)
+  local now = core.rng_state()
+  core.rng_state { seed = state.seed, base = now.base }
+  self:start(pass)
+  core.rng_state(now)
+  self.at = state.at
+end
+
+-- skip_passes(n): n passes were made before the model was saved.
+function Rows:skip_passes() end -- luacheck: no self
 
 -- settle(device, position): continues for steps on other devices, in mid-pass. device: nil for several.
 function Rows:settle(device, position)
@@ -64,11 +78,35 @@ Stream.__index = Stream
 function Stream:take()
   local x, y, weight, more = self.next()
   if x == nil then return nil end
+  self.taken = self.taken + 1
   local part, rows = self.source.check(x, y, weight, more)
   return { count = 1, rows = rows, layout = part.layout, tensors = part.tensors }
 end
 
-function Stream:start() self.next = self.source.dataset:iter() end
+-- Datasets of mgpu.data count their passes, each of which has an order of its own.
+function Stream:start(_, position)
+  self.next, self.taken = self.source.dataset:iter(position), 0
+end
+
+-- A dataset that is not of mgpu.data, so that its iterators have no positions, begins a pass again.
+function Stream:get_state()
+  local it = self.next
+  return { passes = self.source.dataset.passes, taken = self.taken,
+    position = type(it) == "table" and it.position and it:position() or nil }
+end
+
+function Stream:set_state(state, pass)
+  self:start(pass, state.position)
+  if not state.position then
+    for _ = 1, state.taken do self.next() end
+  end
+  self.source.dataset.passes, self.taken = state.passes, state.taken
+end
+
+function Stream:skip_passes(n)
+  local dataset = self.source.dataset
+  if dataset.passes then dataset.passes = math.max(dataset.passes, n) end
+end
 
 function Stream:settle() end -- luacheck: no self
 

@@ -1,5 +1,6 @@
 --- model:compile and model:set_devices.
 local compile_options = require "mgpu.train.compile_options"
+local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local LossScaleOptimizer = require "mgpu.nn.optimizers.loss_scale_optimizer"
@@ -29,14 +30,16 @@ local COMPILE = options.declare {
 
 -- model.compiled: what compile makes of its options. The parts of train/ share it.
 --   optimizer, metrics (running_metrics.lua)
+--   options     compile's options, checked
 --   outputs     for each output {name, loss, weight, metrics, weighted_metrics}
 --   eager, accumulate, steps_per_execution, bn   as given
 --   devices, strategy, home, ...                 see placement.lua
 --   steps, positions                             see train_step.lua
 --   fitting     whether a fit is running
+--   restored    of a model from a file, see compiled_state.lua
 local function new_compiled(chosen, output_names, where)
   local outputs = compile_options.outputs(chosen, output_names)
-  local compiled = { optimizer = compile_options.optimizer(chosen.optimizer), outputs = outputs,
+  local compiled = { options = chosen, optimizer = compile_options.optimizer(chosen.optimizer), outputs = outputs,
     metrics = RunningMetrics.new(outputs), eager = chosen.run_eagerly, accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution, bn = chosen.bn }
   placement.set_devices(compiled, where)
@@ -82,6 +85,7 @@ function M:compile(given)
   end
   local compiled = new_compiled(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
   set_precision(self, compiled, chosen)
+  compiled_state.compiled_again(self.compiled, compiled)
   self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
 end
 

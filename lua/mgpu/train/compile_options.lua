@@ -55,16 +55,14 @@ end
 -- A metric from its name or class, the name of a loss, a loss, or a function(y_true, y_pred).
 local function metric_of(value, loss, position)
   local Metric = require "mgpu.nn.metrics.metric"
-  local name, given, direction = "metric_" .. position, type(value) == "string", nil
+  local name, given = "metric_" .. position, type(value) == "string"
   if given then
     name, value = value, metric_named(value)
   end
   if type(value) == "table" and value.per_sample then
-    name, value, direction = given and name or value.name, value.per_sample, "min"
-  end
-  if type(value) == "function" then
+    value = Metric.from_loss(value, given and name or value.name)
+  elseif type(value) == "function" then
     value = Metric.from_function(value, name)
-    value.direction = direction
   elseif type(value) == "table" and value.new and not rawget(value, "options") then
     value = value.new { name = given and name ~= "acc" and name or nil }
   end

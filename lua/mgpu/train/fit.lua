@@ -77,6 +77,7 @@ local function new_run(model, train, validation, given)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
   run.outer, compiled.fitting = compiled.fitting, true
   run.pass = first_pass(run)
+  if compiled.restored then run.cursor:skip_passes(run.pass) end
   return run
 end
 

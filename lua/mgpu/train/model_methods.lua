@@ -3,6 +3,7 @@
 -- nn/network.lua mixes them into models, with compile.lua. Here options are checked and the forms of arguments sorted
 -- out; the loops are in fit.lua and evaluate.lua, the jitted steps in train_step.lua, the checks of the data in
 -- data_adapter.lua.
+local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local data_adapter = require "mgpu.train.data_adapter"
 local evaluate = require "mgpu.train.evaluate"
@@ -138,6 +139,7 @@ function M:fit(x, y, given)
   return placement.on_device(compiled, self, function()
     local train, validation = validation_of(self, data_adapter.new("fit", self, x, y, chosen), chosen)
     check_length(train, chosen)
+    compiled_state.continue_random(compiled)
     if not train.dataset then build_optimizer(self) end
     return fit(self, train, validation, chosen)
   end)
@@ -183,7 +185,10 @@ local function on_batch(self, kind, x, y, given)
   local compiled, chosen = compiled_model(self, what), check(what, ON_BATCH, given)
   return placement.on_device(compiled, self, function()
     local source = data_adapter.new(what, self, x, y, chosen)
-    if kind == "train" then build_optimizer(self) end
+    if kind == "train" then
+      compiled_state.continue_random(compiled)
+      build_optimizer(self)
+    end
     return logs.with_positions(evaluate.one_batch(self, kind, source))
   end)
 end

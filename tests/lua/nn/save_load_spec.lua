@@ -32,7 +32,7 @@ test("a saved model keeps its optimizer's state", function()
   model:train_on_batch(x(), mgpu.tensor({ 0, 1, 2, 0 }, { dtype = "int32" }))
   model:save(path)
   local again = mgpu.load_model(path)
-  local saved, loaded = model.compiled.optimizer:variables(), again.saved_optimizer:variables()
+  local saved, loaded = model.compiled.optimizer:variables(), again.optimizer:variables()
   check.equal(#loaded, #saved)
   for i, v in ipairs(saved) do check.equal(loaded[i]:value(), v:totable()) end
 end)
@@ -167,7 +167,7 @@ test("the options of save, save_weights and load_weights are checked", function(
   check.falsy(require "mgpu.core".file_exists(path), "a file")
   model:compile { optimizer = "adam", loss = "mse" }
   model:save(path, { include_optimizer = false })
-  check.falsy(mgpu.load_model(path).saved_optimizer, "an optimizer")
+  check.falsy(mgpu.load_model(path).optimizer, "an optimizer")
   refused(function() model:save(path, { overwrite = false }) end, "save: .*checked.safetensors exists already")
   refused(function() model:save_weights(path, { overwrite = false }) end, "save_weights: .* exists already")
 end)
@@ -191,8 +191,8 @@ test("load_model's options are checked; compile = false leaves the optimizer out
   local model, path = network(), check.path "options.safetensors"
   model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }
   model:save(path)
-  check.truthy(mgpu.load_model(path).saved_optimizer, "an optimizer")
-  check.falsy(mgpu.load_model(path, { compile = false }).saved_optimizer, "an optimizer")
+  check.truthy(mgpu.load_model(path).optimizer, "an optimizer")
+  check.falsy(mgpu.load_model(path, { compile = false }).optimizer, "an optimizer")
   local function refused(options, expected)
     check.raises(function() mgpu.load_model(path, options) end, "save_load_spec.lua:%d+: load_model: " .. expected,
       "usage")

@@ -258,7 +258,7 @@ test("a model trained on 4 devices and saved continues the same on 1, 2 and 8", 
       local state = mgpu.rng_state()
       model:save(path)
       local again = mgpu.load_model(path)
-      again:compile { optimizer = again.saved_optimizer, loss = "sparse_categorical_crossentropy",
+      again:compile { optimizer = again.optimizer, loss = "sparse_categorical_crossentropy",
         devices = devices("ref", n) }
       mgpu.rng_state(state)
       again:fit(x, y, { batch_size = 10, verbose = 0 })

@@ -344,11 +344,9 @@ test("a saved model keeps the scale, the counters and the inner state", function
   check.equal(state(model.optimizer), { 128, 1, 3, 0 })
   model:save(path)
   local again = mgpu.load_model(path)
-  check.equal(again.saved_optimizer.class, "LossScaleOptimizer")
-  check.equal(again.saved_optimizer.inner_optimizer.learning_rate, 0.01)
-  check.equal(state(again.saved_optimizer), state(model.optimizer))
-  again:compile { optimizer = again.saved_optimizer, loss = "sparse_categorical_crossentropy" }
-  check.equal(again.optimizer, again.saved_optimizer)
+  check.equal(again.optimizer.class, "LossScaleOptimizer")
+  check.equal(again.optimizer.inner_optimizer.learning_rate, 0.01)
+  check.equal(state(again.optimizer), state(model.optimizer))
   local x, y = batch(24)
   for _, m in ipairs { model, again } do m:fit(x, y, { batch_size = 8, epochs = 1, verbose = 0, shuffle = false }) end
   same_training(again, model, 0)

@@ -150,11 +150,20 @@ end
 
 --- from_function(fn, name) -> a metric made of function(y_true, y_pred) -> one number a sample.
 function Metric.from_function(fn, name)
-  return Metric.define {
+  local metric = Metric.define {
     name = name,
     class = name,
     values = function(_, y_true, y_pred) return fn(y_true, y_pred) end,
   }.new {}
+  metric.made_of = "function" -- which cannot be saved
+  return metric
+end
+
+--- from_loss(loss, name) -> a metric made of a loss: the mean of its values.
+function Metric.from_loss(loss, name)
+  local metric = Metric.from_function(loss.per_sample, name)
+  metric.made_of, metric.direction = loss, "min"
+  return metric
 end
 
 return Metric
