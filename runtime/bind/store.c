@@ -3,6 +3,10 @@
 #include "io/store.h"
 #include <string.h>
 
+#define BIND_STORE_FILE "mgpu.store_file"
+
+/* ---- writing ---- */
+
 /* What owners of this file hold. */
 static void release_store(void *store) {
     mg_store_free(store);
@@ -63,26 +67,6 @@ bind_owner *bind_push_store(lua_State *L) {
     return o;
 }
 
-void bind_push_store_tables(lua_State *L, mg_store *store) {
-    bind_owner *o = bind_new_owner(L, release_store);
-    const int place_of_owner = lua_gettop(L);
-    o->held = store;
-    lua_newtable(L);
-    for (size_t i = 0; i < store->n_tensors; i++) {
-        mg_tensor **place = bind_new_tensor(L);
-        bind_fill(L, place, mg_tensor_retain(store->tensors[i].tensor));
-        bind_account(L, mg_tensor_bytes(*place));
-        lua_setfield(L, -2, store->tensors[i].name);
-    }
-    lua_newtable(L);
-    for (size_t i = 0; i < store->n_notes; i++) {
-        lua_pushstring(L, store->notes[i].text);
-        lua_setfield(L, -2, store->notes[i].key);
-    }
-    bind_release_owner(o);
-    lua_remove(L, place_of_owner);
-}
-
 /* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
  *
  * Values that are not tensors yet are converted, so variables can be given as they are. */
@@ -97,17 +81,136 @@ static int core_store_save(lua_State *L) {
     return 0;
 }
 
-/* store_load(path) -> {name = tensor, ...}, {key = text, ...}.
- *
- * The whole file is read before the tables are made. */
-static int core_store_load(lua_State *L) {
-    const char *path = bind_path(L, 1, "store_load");
+/* ---- tables of what a store holds ---- */
+
+/* Pushes {name = tensor, ...}. */
+static void push_tensors(lua_State *L, const mg_store *store) {
+    lua_createtable(L, 0, (int)store->n_tensors);
+    for (size_t i = 0; i < store->n_tensors; i++) {
+        mg_tensor **place = bind_new_tensor(L);
+        bind_fill(L, place, mg_tensor_retain(store->tensors[i].tensor));
+        bind_account(L, mg_tensor_bytes(*place));
+        lua_setfield(L, -2, store->tensors[i].name);
+    }
+}
+
+/* Pushes {key = text, ...}. */
+static void push_notes(lua_State *L, const mg_store *store) {
+    lua_createtable(L, 0, (int)store->n_notes);
+    for (size_t i = 0; i < store->n_notes; i++) {
+        lua_pushstring(L, store->notes[i].text);
+        lua_setfield(L, -2, store->notes[i].key);
+    }
+}
+
+void bind_push_store_tables(lua_State *L, mg_store *store) {
+    bind_owner *o = bind_new_owner(L, release_store);
+    const int place_of_owner = lua_gettop(L);
+    o->held = store;
+    push_tensors(L, store);
+    push_notes(L, store);
+    bind_release_owner(o);
+    lua_remove(L, place_of_owner);
+}
+
+/* ---- reading ---- */
+
+/* The open file at argument 1, borrowed. */
+static mg_store_file *check_file(lua_State *L) {
+    mg_store_file **place = luaL_checkudata(L, 1, BIND_STORE_FILE);
+    if (!*place) bind_fail(L, MG_USAGE, "store: the file is closed");
+    return *place;
+}
+
+/* file:close(); also __gc, and harmless when closed. */
+static int file_close(lua_State *L) {
+    mg_store_file **place = luaL_checkudata(L, 1, BIND_STORE_FILE);
+    mg_store_close(*place);
+    *place = NULL;
+    return 0;
+}
+
+/* file:tensors() -> {name = {dtype = "float32", shape = {...}}, ...}. */
+static int file_tensors(lua_State *L) {
+    const mg_store_file *f = check_file(L);
+    lua_createtable(L, 0, f->n_entries);
+    for (int i = 0; i < f->n_entries; i++) {
+        const mg_store_entry *e = &f->entries[i];
+        lua_createtable(L, 0, 2);
+        lua_pushstring(L, mg_dtype_name(e->dtype));
+        lua_setfield(L, -2, "dtype");
+        lua_createtable(L, e->shape.rank, 0);
+        for (int axis = 0; axis < e->shape.rank; axis++) {
+            lua_pushnumber(L, (double)e->shape.dim[axis]);
+            lua_rawseti(L, -2, axis + 1);
+        }
+        lua_setfield(L, -2, "shape");
+        lua_setfield(L, -2, e->name);
+    }
+    return 1;
+}
+
+/* file:notes() -> {key = text, ...}. */
+static int file_notes(lua_State *L) {
+    push_notes(L, check_file(L)->store);
+    return 1;
+}
+
+/* file:read() -> {name = tensor, ...}, {name, ...}: the tensors, and the sorted names of those with
+ * a NaN or an infinity. Once for a file. */
+static int file_read(lua_State *L) {
+    mg_store_file *f = check_file(L);
     bind_poll(L);
-    mg_store *store = mg_store_load(path);
-    if (!store) return bind_raise(L);
-    bind_push_store_tables(L, store);
+    bind_check(L, mg_store_read(f));
+    push_tensors(L, f->store);
+    lua_newtable(L);
+    for (int i = 0, n = 0; i < f->n_entries; i++) {
+        if (!f->entries[i].nonfinite) continue;
+        lua_pushstring(L, f->entries[i].name);
+        lua_rawseti(L, -2, ++n);
+    }
     return 2;
 }
 
-const luaL_Reg mg_bind_store[] = {
-    {"store_save", core_store_save}, {"store_load", core_store_load}, {NULL, NULL}};
+static const luaL_Reg methods[] = {{"tensors", file_tensors},
+                                   {"notes", file_notes},
+                                   {"read", file_read},
+                                   {"close", file_close},
+                                   {NULL, NULL}};
+
+/* store_open(path) -> an open file, whose tensors are known but not read: their names, shapes and
+ * dtypes can be compared with what is wanted first. Closed by the collector, if not before. */
+static int core_store_open(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_open");
+    mg_store_file **place = lua_newuserdata(L, sizeof *place);
+    *place = NULL;
+    if (luaL_newmetatable(L, BIND_STORE_FILE)) {
+        lua_newtable(L);
+        luaL_register(L, NULL, methods);
+        lua_setfield(L, -2, "__index");
+        lua_pushcfunction(L, file_close);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    bind_poll(L);
+    *place = mg_store_open(path);
+    if (!*place) return bind_raise(L);
+    return 1;
+}
+
+/* store_load(path) -> {name = tensor, ...}, {key = text, ...}: opens, reads and closes. */
+static int core_store_load(lua_State *L) {
+    core_store_open(L);
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+    file_read(L);
+    lua_pop(L, 1);
+    file_notes(L);
+    file_close(L);
+    return 2;
+}
+
+const luaL_Reg mg_bind_store[] = {{"store_save", core_store_save},
+                                  {"store_open", core_store_open},
+                                  {"store_load", core_store_load},
+                                  {NULL, NULL}};

@@ -105,10 +105,7 @@ static int core_zip_read(lua_State *L) {
     *place = NULL;
     if (luaL_newmetatable(L, BIND_ZIP)) {
         lua_newtable(L);
-        for (const luaL_Reg *m = methods; m->name; m++) {
-            lua_pushcfunction(L, m->func);
-            lua_setfield(L, -2, m->name);
-        }
+        luaL_register(L, NULL, methods);
         lua_setfield(L, -2, "__index");
         lua_pushcfunction(L, zip_close);
         lua_setfield(L, -2, "__gc");

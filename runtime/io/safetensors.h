@@ -1,10 +1,40 @@
-/* The row of the safetensors format for the list in store.c; the format is described in
- * safetensors.c. */
+/* The row of the safetensors format for the list in store.c, and what its reader and writer share.
+ *
+ * A file is 8 bytes header length (little-endian), a JSON header of that length, then the tensors'
+ * bytes, row-major and little-endian. The header maps each tensor's name to {dtype, shape,
+ * data_offsets: [begin, end)}, with offsets counted from the end of the header, and "__metadata__"
+ * to a map of strings.
+ *
+ * Our files have a checksum in the metadata: "mgpulua.checksum": "xxh3-64:HEADER:DATA", two XXH3
+ * hashes of 16 hexadecimal digits. DATA is the hash of all bytes after the header; HEADER is that
+ * of the length and the header, with the digits of HEADER itself as zeros. So a damaged header is
+ * found before anything of it is used. */
 #ifndef MG_IO_SAFETENSORS_H
 #define MG_IO_SAFETENSORS_H
 
 #include "io/store.h"
 
 extern const mg_store_format mg_safetensors;
+
+/* The `save` of the row. */
+mg_status mg_safetensors_save(const mg_store *s, const char *path);
+
+#define SAFETENSORS_METADATA "__metadata__"
+#define SAFETENSORS_CHECKSUM "mgpulua.checksum"
+#define SAFETENSORS_HASH "xxh3-64:" /* what the checksum's text begins with */
+enum { SAFETENSORS_DIGITS = 16, SAFETENSORS_CHECKSUM_SIZE = 8 + 16 + 1 + 16 };
+
+/* The dtype's name in a file. */
+const char *mg_safetensors_dtype(mg_dtype t);
+/* MG_DATA or MG_UNSUPPORTED if a header of n bytes is too long for that many bytes of data: parsing
+ * it would take many times the memory of the file. */
+mg_status mg_safetensors_check_header(const char *path, uint64_t n, int64_t data);
+/* The hash of the header of n bytes, in which the digits at `digits` count as zeros: they are
+ * changed and put back. */
+uint64_t mg_safetensors_hash_header(char *header, size_t n, char *digits);
+/* The place of the checksum's text in a header of n bytes, or NULL. */
+char *mg_safetensors_find_checksum(char *header, size_t n);
+/* Writes the 16 digits of a hash, without a zero at the end. */
+void mg_safetensors_put_hash(char *digits, uint64_t hash);
 
 #endif

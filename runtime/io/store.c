@@ -1,6 +1,7 @@
 /* Stores in memory, and the choice of the file format. */
 #include "io/store.h"
 #include "core/alloc.h"
+#include "device/buffer.h"
 #include "io/safetensors.h"
 #include <stdio.h>
 #include <string.h>
@@ -106,15 +107,15 @@ mg_status mg_store_save(const mg_store *s, const char *path) {
  *
  * Contents count before the extension, so renamed files can be read. HDF5, which Keras writes, gets
  * a message of its own. */
-static const mg_store_format *recognise_format(mg_file *f, const char *path) {
+static const mg_store_format *recognise_format(mg_store_file *f) {
     unsigned char head[HEAD] = {0};
-    int64_t size;
     size_t n;
-    if (mg_io_size(f, &size) != MG_OK || mg_io_read(f, head, HEAD, &n) != MG_OK ||
-        mg_io_seek(f, 0) != MG_OK)
+    const char *path = f->path;
+    if (mg_io_size(f->file, &f->size) != MG_OK || mg_io_read(f->file, head, HEAD, &n) != MG_OK ||
+        mg_io_seek(f->file, 0) != MG_OK)
         return NULL;
     for (int i = 0; i < N_FORMATS; i++)
-        if (formats[i]->recognise(head, n, size)) return formats[i];
+        if (formats[i]->recognise(head, n, f->size)) return formats[i];
     if (format_by_extension(path)) return format_by_extension(path);
     char list[128];
     if (n >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0)
@@ -126,18 +127,97 @@ static const mg_store_format *recognise_format(mg_file *f, const char *path) {
     return NULL;
 }
 
-/* Opens, recognises, loads and closes.
- *
- * A store that was read in part is freed again. */
-mg_store *mg_store_load(const char *path) {
-    mg_file *f = mg_io_open(path);
+/* ---- open files ---- */
+
+mg_store_file *mg_store_open(const char *path) {
+    mg_store_file *f = mg_alloc_zero(sizeof *f);
     if (!f) return NULL;
-    const mg_store_format *format = recognise_format(f, path);
-    mg_store *s = format ? mg_store_new() : NULL;
-    if (s && format->load(f, path, s) != MG_OK) {
-        mg_store_free(s);
-        s = NULL;
+    f->path = mg_strdup(path);
+    f->file = f->path ? mg_io_open(path) : NULL;
+    f->store = f->file ? mg_store_new() : NULL;
+    f->format = f->store ? recognise_format(f) : NULL;
+    if (f->format && f->format->open(f) == MG_OK) return f;
+    mg_store_close(f);
+    return NULL;
+}
+
+mg_status mg_store_read(mg_store_file *f) {
+    return f->format->read(f);
+}
+
+void mg_store_close(mg_store_file *f) {
+    if (!f) return;
+    if (f->format) f->format->close(f);
+    for (int i = 0; i < f->n_entries; i++) mg_free(f->entries[i].name);
+    mg_free(f->entries);
+    mg_store_free(f->store);
+    mg_io_close(f->file);
+    mg_free(f->path);
+    mg_free(f);
+}
+
+mg_store *mg_store_load(const char *path) {
+    mg_store *s = NULL;
+    mg_store_file *f = mg_store_open(path);
+    if (f && mg_store_read(f) == MG_OK) {
+        s = f->store;
+        f->store = NULL;
     }
-    mg_io_close(f);
+    mg_store_close(f);
     return s;
+}
+
+/* ---- for the formats ---- */
+
+mg_store_entry *mg_store_file_add(mg_store_file *f, const char *name) {
+    const size_t size = sizeof *f->entries;
+    if (mg_reserve((void **)&f->entries, f->n_entries, &f->entry_room, size) != MG_OK) return NULL;
+    char *copy = mg_strdup(name);
+    if (!copy) return NULL;
+    f->entries[f->n_entries] = (mg_store_entry){.name = copy};
+    return &f->entries[f->n_entries++];
+}
+
+mg_status mg_store_file_exactly(mg_store_file *f, void *dst, size_t n, const char *what) {
+    size_t got;
+    MG_TRY(mg_io_read(f->file, dst, n, &got));
+    if (got == n) return MG_OK;
+    return mg_fail(MG_DATA, "%s: the file ends within %.80s: %zu of %zu bytes are there", f->path,
+                   what, got, n);
+}
+
+/* Other bytes than 0 and 1 in a bool tensor would break kernels. */
+static mg_status check_booleans(const mg_store_file *f, const mg_store_entry *e,
+                                const unsigned char *bytes) {
+    const int64_t n = e->dtype == MG_BOOL ? mg_shape_count(&e->shape) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (bytes[i] > 1)
+            return mg_fail(MG_DATA, "%s: tensor \"%.80s\": byte %lld is %d, which is not a boolean",
+                           f->path, e->name, (long long)i, bytes[i]);
+    return MG_OK;
+}
+
+/* Whether one of n elements of a floating dtype has all bits of the exponent set: a NaN or an
+ * infinity. One loop for each width, so that the compiler can vectorize them. */
+static bool has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
+    const uint16_t *h = bytes, half = dtype == MG_F16 ? 0x7c00 : 0x7f80;
+    const uint32_t *f = bytes;
+    const uint64_t *d = bytes, wide = (uint64_t)0x7ff << 52;
+    unsigned found = 0;
+    if (dtype == MG_F32)
+        for (size_t i = 0; i < n; i++) found |= (f[i] & 0x7f800000) == 0x7f800000;
+    else if (dtype == MG_F64)
+        for (size_t i = 0; i < n; i++) found |= (d[i] & wide) == wide;
+    else if (dtype == MG_F16 || dtype == MG_BF16)
+        for (size_t i = 0; i < n; i++) found |= (h[i] & half) == half;
+    return found;
+}
+
+mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const void *bytes) {
+    MG_TRY(check_booleans(f, e, bytes));
+    e->nonfinite = has_nonfinite(e->dtype, bytes, (size_t)mg_shape_count(&e->shape));
+    mg_tensor *t = mg_tensor_from_host(bytes, e->dtype, &e->shape, NULL);
+    const mg_status status = t ? mg_store_add(f->store, e->name, t) : mg_error_code();
+    mg_tensor_release(t);
+    return status;
 }

@@ -2,14 +2,17 @@
  * file. Model weights, optimizer state and data sets on disk all go through this.
  *
  * A file format is a row mg_store_format in the list of store.c. Files are written atomically: the
- * old file stays until the new one is complete. Reading checks every size that the file claims
- * before memory is taken for it. */
+ * old file stays until the new one is complete. Reading has two parts: mg_store_open reads names,
+ * shapes, dtypes and notes, so that they can be compared with what is wanted; mg_store_read reads
+ * the tensors. Every size that the file claims is checked before memory is taken for it. */
 #ifndef MG_IO_STORE_H
 #define MG_IO_STORE_H
 
 #include "core/io.h"
 #include "core/tensor.h"
 #include <stdbool.h>
+
+/* ---- stores in memory ---- */
 
 typedef struct mg_stored {
     char *name;        /* owned */
@@ -27,16 +30,6 @@ typedef struct mg_store {
     mg_store_note *notes;                              /* owned */
 } mg_store;
 
-typedef struct mg_store_format {
-    const char *name, *extension; /* "safetensors", ".safetensors" */
-    /* True if a file of `size` bytes that begins with the n bytes at `head` has this format. */
-    bool (*recognise)(const unsigned char *head, size_t n, int64_t size);
-    /* Adds the contents of f, which stands at its beginning, to `into`; `path` is for messages. */
-    mg_status (*load)(mg_file *f, const char *path, mg_store *into);
-    /* Writes the store to `path`, atomically. */
-    mg_status (*save)(const mg_store *s, const char *path);
-} mg_store_format;
-
 /* An empty store. Owned. NULL: MG_OOM. */
 mg_store *mg_store_new(void);
 /* Frees the store, its names and notes, and releases its tensors. Accepts NULL. */
@@ -49,12 +42,68 @@ mg_status mg_store_add_note(mg_store *s, const char *key, const char *text);
 /* The tensor of that name, borrowed from the store; NULL if there is none. */
 mg_tensor *mg_store_find(const mg_store *s, const char *name);
 
+/* ---- files ---- */
+
+typedef struct mg_store_format mg_store_format;
+
+/* A tensor of an open file. */
+typedef struct mg_store_entry {
+    char *name; /* owned */
+    mg_dtype dtype;
+    mg_shape shape;
+    int64_t begin, end; /* where its bytes are; the format says how that is counted */
+    bool nonfinite;     /* after reading: a NaN or an infinity is in it */
+} mg_store_entry;
+
+/* A file whose tensors are known, but not read yet. */
+typedef struct mg_store_file {
+    char *path;    /* owned: for messages */
+    mg_file *file; /* owned */
+    int64_t size;
+    const mg_store_format *format;
+    mg_store *store;         /* owned: its notes are there from the start */
+    mg_store_entry *entries; /* owned */
+    int n_entries, entry_room;
+    void *state; /* owned by the format */
+} mg_store_file;
+
+/* Opens a file; the format is recognised by the contents, else by the extension. Owned. NULL:
+ * MG_IO, MG_OOM, MG_DATA for a damaged file, MG_UNSUPPORTED for HDF5 and unknown dtypes. */
+mg_store_file *mg_store_open(const char *path);
+/* Reads the tensors, onto the default device; f->store then has them. Called once. */
+mg_status mg_store_read(mg_store_file *f);
+/* Closes the file and frees the store. Accepts NULL. */
+void mg_store_close(mg_store_file *f);
+
+/* Opens and reads a whole file. Owned. NULL: as mg_store_open. */
+mg_store *mg_store_load(const char *path);
 /* Writes the store in the format that the path's extension names. MG_USAGE for an unknown extension
  * (the message lists the known ones) and for names that the format cannot hold; MG_IO, MG_OOM.
  * Tensors that have no value yet are evaluated. */
 mg_status mg_store_save(const mg_store *s, const char *path);
-/* Reads a file; the format is recognised by the contents, else by the extension. Owned. NULL:
- * MG_IO, MG_OOM, MG_DATA for a damaged file, MG_UNSUPPORTED for HDF5 and unknown dtypes. */
-mg_store *mg_store_load(const char *path);
+
+/* ---- formats ---- */
+
+struct mg_store_format {
+    const char *name, *extension; /* "safetensors", ".safetensors" */
+    /* True if a file of `size` bytes that begins with the n bytes at `head` has this format. */
+    bool (*recognise)(const unsigned char *head, size_t n, int64_t size);
+    /* Adds the entries and notes of f, which stands at its beginning. */
+    mg_status (*open)(mg_store_file *f);
+    /* Reads the entries; mg_store_file_take makes their tensors. */
+    mg_status (*read)(mg_store_file *f);
+    /* Frees f->state, which may be NULL. */
+    void (*close)(mg_store_file *f);
+    /* Writes the store to `path`, atomically. */
+    mg_status (*save)(const mg_store *s, const char *path);
+};
+
+/* Adds an entry; the name is copied. Borrowed until the next one; NULL: MG_OOM. */
+mg_store_entry *mg_store_file_add(mg_store_file *f, const char *name);
+/* Adds the tensor of entry `e` to the store. `bytes`: its elements, row-major and little-endian.
+ * MG_DATA for booleans other than 0 and 1. */
+mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const void *bytes);
+/* Reads n bytes, or fails with MG_DATA: the file ends within `what`. */
+mg_status mg_store_file_exactly(mg_store_file *f, void *dst, size_t n, const char *what);
 
 #endif

@@ -133,15 +133,18 @@ static void the_bytes_are_those_of_the_format(void **state) {
     (void)state;
     /* Two int32 numbers, 1 and 258 = 0x102, whose bytes are easy to recognise. */
     mg_store *s = mg_store_new();
-    unsigned char bytes[256];
+    unsigned char bytes[512];
     add(s, "w", vector(MG_I32, 2, (double[]){1, 258}));
     assert_int_equal(mg_store_save(s, path), MG_OK);
     mg_store_free(s);
     FILE *f = fopen(path, "rb");
     const size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
-    /* The expected header, before its padding with spaces. */
-    const char *header = "{\"w\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    /* The expected header, before its padding with spaces; the hashes were computed with Python's
+     * xxhash. */
+    const char *header = "{\"__metadata__\":{\"mgpulua.checksum\":\"xxh3-64:"
+                         "eb6287e35afb7b39:7a4f0e581b43f10d\"},"
+                         "\"w\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     assert_int_equal(bytes[0] % 8, 0);
     /* Header length, header and two numbers of four bytes. */
     assert_int_equal(n, 8 + (size_t)bytes[0] + 8);
@@ -234,6 +237,113 @@ static void a_boolean_is_zero_or_one(void **state) {
     assert_non_null(strstr(mg_error_message(), "not a boolean"));
 }
 
+/* The whole file in memory; *n is its size. Freed by the caller. */
+static unsigned char *read_file(size_t *n) {
+    unsigned char *bytes = malloc(1 << 16);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    *n = fread(bytes, 1, 1 << 16, f);
+    fclose(f);
+    return bytes;
+}
+
+/* Replaces the file by these bytes, and loads it. */
+static mg_status load_bytes(const unsigned char *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    mg_store *s = mg_store_load(path);
+    mg_store_free(s);
+    return s ? MG_OK : mg_error_code();
+}
+
+/* Each bit of a file of ours, flipped alone, makes it damaged: header, padding, checksum, data. */
+static void every_flipped_bit_is_detected(void **state) {
+    (void)state;
+    size_t n;
+    mg_store *s = sample(1);
+    assert_int_equal(mg_store_save(s, path), MG_OK);
+    mg_store_free(s);
+    unsigned char *bytes = read_file(&n);
+    assert_int_equal(load_bytes(bytes, n), MG_OK);
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        const mg_status status = load_bytes(bytes, n);
+        if (status == MG_OK) fail_msg("bit %zu of byte %zu", bit % 8, bit / 8);
+        assert_true(status == MG_DATA || status == MG_UNSUPPORTED);
+        assert_non_null(strstr(mg_error_message(), path));
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    free(bytes);
+}
+
+/* Tensors and notes added in another order give the same file. */
+static void equal_stores_give_equal_bytes(void **state) {
+    (void)state;
+    size_t n = 0, m = 0;
+    unsigned char *files[2];
+    for (int i = 0; i < 2; i++) {
+        mg_store *s = mg_store_new();
+        for (int k = 0; k < 3; k++) {
+            const char name[] = {(char)('a' + (i ? 2 - k : k)), 0};
+            add(s, name, vector(MG_F32, 2, (double[]){name[0], 1}));
+            assert_int_equal(mg_store_add_note(s, name, name), MG_OK);
+        }
+        assert_int_equal(mg_store_save(s, path), MG_OK);
+        mg_store_free(s);
+        files[i] = read_file(i ? &m : &n);
+    }
+    assert_int_equal(n, m);
+    assert_memory_equal(files[0], files[1], n);
+    free(files[0]), free(files[1]);
+}
+
+/* An open file tells names, shapes and dtypes before it is read, and afterwards which tensors have
+ * a NaN or an infinity. */
+static void an_open_file_tells_what_is_in_it(void **state) {
+    (void)state;
+    const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
+    mg_store *s = sample(1);
+    add(s, "f16", vector(MG_F16, 2, (double[]){65504, inf}));
+    add(s, "bf16", vector(MG_BF16, 2, (double[]){3e38, nan}));
+    add(s, "f64", vector(MG_F64, 2, (double[]){-inf, 1}));
+    add(s, "i64", vector(MG_I64, 1, (double[]){0x7ff00000}));
+    assert_int_equal(mg_store_save(s, path), MG_OK);
+    mg_store_free(s);
+    mg_store_file *f = mg_store_open(path);
+    assert_non_null(f);
+    assert_int_equal(f->n_entries, 6);
+    assert_int_equal(f->store->n_notes, 1);
+    assert_int_equal(f->store->n_tensors, 0);
+    assert_string_equal(f->entries[0].name, "f64"); /* wide ones first */
+    assert_int_equal(f->entries[0].dtype, MG_F64);
+    assert_int_equal(f->entries[0].shape.dim[0], 2);
+    assert_int_equal(mg_store_read(f), MG_OK);
+    assert_int_equal(f->store->n_tensors, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(f->entries[i].nonfinite, strchr("fb", f->entries[i].name[0]) &&
+                                                      strcmp(f->entries[i].name, "b/bias") != 0);
+    mg_store_close(f);
+}
+
+/* A header may have 2 MiB, or an eighth of the data: parsing one takes many times its size. */
+static void headers_that_are_too_long_are_refused(void **state) {
+    (void)state;
+    const size_t size = (2 << 20) + 8;
+    char *header = malloc(size + 1);
+    memset(header, ' ', size);
+    memcpy(header, "{}", 2);
+    header[size] = 0;
+    refused(header, 0, MG_UNSUPPORTED, "too long for 0 bytes of data");
+    header[size - 8] = 0;
+    write_file(header, strlen(header), 0);
+    mg_store *s = mg_store_load(path);
+    assert_non_null(s);
+    mg_store_free(s);
+    free(header);
+}
+
 /* A name that is already taken, the reserved one, and one that is not UTF-8 cannot be saved;
  * neither can a file with an unknown extension. */
 static void names_that_cannot_be_kept_are_refused(void **state) {
@@ -245,6 +355,14 @@ static void names_that_cannot_be_kept_are_refused(void **state) {
         add(s, names[i], vector(MG_F32, 1, (double[]){1}));
         assert_int_equal(mg_store_save(s, path), MG_USAGE);
         mg_store_free(s);
+    }
+    /* Metadata: a key given twice, a text that looks like a checksum. */
+    static const char *const notes[][2] = {{"format", "x"}, {"other", "xxh3-64:"}, {"x", "\xff"}};
+    for (int i = 0; i < 3; i++) {
+        mg_store *bad = sample(1);
+        assert_int_equal(mg_store_add_note(bad, notes[i][0], notes[i][1]), MG_OK);
+        assert_int_equal(mg_store_save(bad, path), MG_USAGE);
+        mg_store_free(bad);
     }
     /* The message lists the known extensions. */
     mg_store *s = sample(1);
@@ -345,6 +463,10 @@ int main(void) {
         cmocka_unit_test(wrong_places_are_refused),
         cmocka_unit_test(wrong_lengths_are_refused),
         cmocka_unit_test(a_boolean_is_zero_or_one),
+        cmocka_unit_test(every_flipped_bit_is_detected),
+        cmocka_unit_test(equal_stores_give_equal_bytes),
+        cmocka_unit_test(an_open_file_tells_what_is_in_it),
+        cmocka_unit_test(headers_that_are_too_long_are_refused),
         cmocka_unit_test(names_that_cannot_be_kept_are_refused),
         cmocka_unit_test(a_failed_save_leaves_the_old_file),
         cmocka_unit_test(a_failed_load_leaves_nothing),

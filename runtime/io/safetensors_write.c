@@ -1,0 +1,174 @@
+/* Writing safetensors files; safetensors.h says what they hold. Equal stores give equal bytes: all
+ * that has no order is sorted. */
+#include "io/safetensors.h"
+#include "core/alloc.h"
+#include "graph/graph.h"
+#include "io/json.h"
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* The checksum until the hashes are known. */
+static const char NO_CHECKSUM[] = SAFETENSORS_HASH "0000000000000000:0000000000000000";
+_Static_assert(sizeof NO_CHECKSUM - 1 == SAFETENSORS_CHECKSUM_SIZE,
+               "the checksum has a fixed size");
+
+/* For qsort: wide dtypes first, so that every tensor is aligned to its element size; then by name,
+ * so that equal stores give equal files. */
+static int compare_for_writing(const void *a, const void *b) {
+    const mg_stored *x = *(const mg_stored *const *)a, *y = *(const mg_stored *const *)b;
+    const size_t wx = mg_dtype_size((mg_dtype)x->tensor->dtype);
+    const size_t wy = mg_dtype_size((mg_dtype)y->tensor->dtype);
+    return wx != wy ? (wx > wy ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+/* {dtype, shape, data_offsets} of a tensor whose bytes begin at `begin`. Owned; NULL if memory is
+ * short. */
+static json_t *entry_json(const mg_tensor *t, int64_t begin) {
+    json_t *shape = json_array();
+    for (int i = 0; i < t->shape.rank; i++)
+        json_array_append_new(shape, json_integer(t->shape.dim[i]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", mg_safetensors_dtype((mg_dtype)t->dtype),
+                     "shape", shape, "data_offsets", (json_int_t)begin,
+                     (json_int_t)(begin + (int64_t)mg_tensor_bytes(t)));
+}
+
+/* For qsort. */
+static int compare_notes(const void *a, const void *b) {
+    return strcmp((*(const mg_store_note *const *)a)->key, (*(const mg_store_note *const *)b)->key);
+}
+
+/* Adds one line of metadata. */
+static mg_status put_note(json_t *map, const char *key, const char *text) {
+    if (json_object_get(map, key))
+        return mg_fail(MG_USAGE, "the metadata \"%.80s\" is given twice", key);
+    if (json_object_set_new(map, key, json_string(text)) == 0) return MG_OK;
+    return mg_fail(MG_USAGE, "metadata \"%.80s\" is not UTF-8 text", key);
+}
+
+/* The store's notes and the checksum, sorted by key. A note must not look like a checksum. */
+static mg_status make_metadata(const mg_store *s, json_t *map) {
+    const mg_store_note checksum = {(char *)(uintptr_t)SAFETENSORS_CHECKSUM,
+                                    (char *)(uintptr_t)NO_CHECKSUM};
+    const mg_store_note **order = mg_alloc((s->n_notes + 1) * sizeof *order);
+    mg_status status = order ? MG_OK : MG_OOM;
+    for (size_t i = 0; order && i < s->n_notes; i++) {
+        order[i] = &s->notes[i];
+        if (strncmp(order[i]->text, SAFETENSORS_HASH, strlen(SAFETENSORS_HASH)) == 0)
+            status =
+                mg_fail(MG_USAGE, "the metadata \"%.80s\" begins with \"%s\", which is reserved",
+                        order[i]->key, SAFETENSORS_HASH);
+    }
+    if (order) order[s->n_notes] = &checksum;
+    if (order) qsort(order, s->n_notes + 1, sizeof *order, compare_notes);
+    for (size_t i = 0; status == MG_OK && i <= s->n_notes; i++)
+        status = put_note(map, order[i]->key, order[i]->text);
+    mg_free(order);
+    return status;
+}
+
+/* Fills the header from the store; `order` is the order of the tensors in the file, from which
+ * their offsets follow; *data becomes the bytes of all of them.
+ *
+ * MG_USAGE for names that JSON cannot hold (not UTF-8), names used twice, and a tensor called
+ * "__metadata__". */
+static mg_status make_header(const mg_store *s, const mg_stored *const *order, json_t *header,
+                             int64_t *data) {
+    json_t *notes = json_object();
+    if (!notes || json_object_set_new(header, SAFETENSORS_METADATA, notes) != 0)
+        return mg_fail(MG_OOM, "out of memory while writing a header");
+    MG_TRY(make_metadata(s, notes));
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const char *name = order[i]->name;
+        if (json_object_get(header, name))
+            return mg_fail(MG_USAGE, "the tensor name \"%.80s\" is %s", name,
+                           strcmp(name, SAFETENSORS_METADATA) ? "given twice" : "reserved");
+        if (json_object_set_new(header, name, entry_json(order[i]->tensor, *data)) != 0)
+            return mg_fail(MG_USAGE, "the tensor name \"%.80s\" is not UTF-8 text", name);
+        *data += (int64_t)mg_tensor_bytes(order[i]->tensor);
+    }
+    return MG_OK;
+}
+
+/* The header as text of *n bytes, padded with spaces to a multiple of 8, so that the data begins at
+ * one. Owned (mg_free); NULL: as make_header, or MG_UNSUPPORTED for a header that is too long. */
+static char *header_text(const mg_store *s, const mg_stored *const *order, const char *path,
+                         size_t *n) {
+    int64_t data = 0;
+    json_t *header = json_object();
+    if (!header) {
+        mg_fail(MG_OOM, "out of memory while writing %s", path);
+        return NULL;
+    }
+    mg_status status = make_header(s, order, header, &data);
+    char *text = status == MG_OK ? mg_json_text(header, 0, n) : NULL;
+    json_decref(header);
+    if (!text) return NULL;
+    const size_t padding = (8 - *n % 8) % 8;
+    char *padded = mg_realloc(text, *n + padding + 1);
+    if (padded) {
+        memset(padded + *n, ' ', padding);
+        *n += padding;
+        if (mg_safetensors_check_header(path, *n, data) == MG_OK) return padded;
+        text = padded;
+    }
+    mg_free(text);
+    return NULL;
+}
+
+/* Writes length and header. */
+static mg_status write_header(mg_file *f, const char *text, size_t n) {
+    unsigned char raw[8];
+    for (int i = 0; i < 8; i++) raw[i] = (unsigned char)((uint64_t)n >> 8 * i);
+    MG_TRY(mg_io_write(f, raw, sizeof raw));
+    return mg_io_write(f, text, n);
+}
+
+/* Evaluates the tensor if need be. One tensor at a time is copied to the host. */
+static mg_status write_tensor(mg_file *f, mg_tensor *t, XXH3_state_t *hash) {
+    const size_t n = mg_tensor_bytes(t);
+    void *bytes = mg_alloc(n);
+    if (!bytes) return MG_OOM;
+    mg_status status = mg_tensor_read(t, bytes);
+    if (status == MG_OK) {
+        XXH3_64bits_update(hash, bytes, n);
+        status = mg_io_write(f, bytes, n);
+    }
+    mg_free(bytes);
+    return status;
+}
+
+/* Writes all, the header a second time once the hashes are known. */
+static mg_status write_all(mg_file *f, const mg_store *s, const mg_stored *const *order,
+                           char *header, size_t n) {
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    MG_TRY(write_header(f, header, n));
+    for (size_t i = 0; i < s->n_tensors; i++) MG_TRY(write_tensor(f, order[i]->tensor, &hash));
+    char *digits = mg_safetensors_find_checksum(header, n) + strlen(SAFETENSORS_HASH);
+    mg_safetensors_put_hash(digits + SAFETENSORS_DIGITS + 1, XXH3_64bits_digest(&hash));
+    mg_safetensors_put_hash(digits, mg_safetensors_hash_header(header, n, digits));
+    MG_TRY(mg_io_seek(f, 0));
+    return write_header(f, header, n);
+}
+
+/* All that can be wrong with the store's names is found before a file is created; nothing is seen
+ * at `path` before everything is written. */
+mg_status mg_safetensors_save(const mg_store *s, const char *path) {
+    size_t n = 0;
+    const mg_stored **order = mg_alloc((s->n_tensors + 1) * sizeof *order);
+    if (!order) return MG_OOM;
+    for (size_t i = 0; i < s->n_tensors; i++) order[i] = &s->tensors[i];
+    qsort(order, s->n_tensors, sizeof *order, compare_for_writing);
+    char *header = header_text(s, order, path, &n);
+    mg_file *f = header ? mg_io_create(path) : NULL;
+    mg_status status = f ? write_all(f, s, order, header, n) : mg_error_code();
+    if (f && status == MG_OK)
+        status = mg_io_commit(f);
+    else
+        mg_io_close(f);
+    mg_free(header);
+    mg_free(order);
+    return status;
+}
