@@ -14,7 +14,7 @@ MODE     = release
 CUDA    ?= /usr/local/cuda
 # What `make deps` installs, and what `make lint` and `make fuzz` want besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
-           libcurl4-openssl-dev libssl-dev libcmocka-dev dataset-fashion-mnist
+           libcurl4-openssl-dev libssl-dev libhdf5-dev libcmocka-dev dataset-fashion-mnist
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG
@@ -33,6 +33,9 @@ FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) -fPIC -fno-math-errno -ffp-contract
 OPENMP = -fopenmp -fno-trapping-math
 LUA   = $(firstword $(wildcard /usr/include/luajit-2.1 /usr/local/include/luajit-2.1))
 LUA_A = $(firstword $(wildcard /usr/lib/*/libluajit-5.1.a /usr/local/lib/libluajit-5.1.a))
+# Debian keeps several builds of HDF5 side by side.
+HDF5_H = $(firstword $(wildcard /usr/include/hdf5/serial /usr/local/include /usr/include))
+HDF5   = $(if $(filter %/serial,$(HDF5_H)),-lhdf5_serial_hl -lhdf5_serial,-lhdf5_hl -lhdf5)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
 # ---- sources and products ------------------------------------------------------------------------
@@ -48,6 +51,7 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
+H5_C    := $(wildcard runtime/io/h5_helper/*.c)
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
@@ -96,6 +100,7 @@ build/found.mk: Makefile
 	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_engine_create,-ldnnl,libdnnl-dev,the fast cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
+	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
 	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
 	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
 
@@ -108,7 +113,7 @@ DEFS = $(if $(filter release debug cover,$(MODE)),-Xlinker -z -Xlinker defs)
 KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
-  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so)
+  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
@@ -135,6 +140,7 @@ FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
 $B/runtime/device/kinds.o: $B/kinds
 $B/kinds: FORCE
 	@mkdir -p $(@D); echo '$(ALL_KINDS)' | cmp -s - $@ || echo '$(ALL_KINDS)' >$@
+FLAGS_runtime/io/h5_helper = -isystem $(HDF5_H)
 FLAGS_runtime/comm/nccl    = -isystem $(CUDA)/include
 
 $(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
@@ -156,6 +162,9 @@ $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -shared -o $@ $(filter %.o,$^) -L$(OUT) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
+$(OUT)/mgpu-h5: $(call obj,$(H5_C)) $(OUT)/flags
+	$(call say,link)
+	$Q$(CC) $(FLAGS) -pie -o $@ $(filter %.o,$^) $(HDF5)
 # All of LuaJIT, exported, for C modules that the script may load; it is no PIC, so no PIE.
 $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	$(call say,link)
@@ -240,8 +249,8 @@ bench: all ## speed, side by side with other frameworks
 
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
-           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%),$(filter %.c,$(C_FILES)))
-SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp \
+           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)),$(filter %.c,$(C_FILES)))
+SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
@@ -268,6 +277,7 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR
 	@install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(INSTALL_TO)/lib/mgpulua/mgpu \
 	  $(INSTALL_TO)/share/mgpulua
 	@install -m 755 build/mgpulua $(INSTALL_TO)/bin
+	@$(if $(HAVE_hdf5),install -m 755 build/mgpu-h5 $(INSTALL_TO)/lib/mgpulua)
 	@install -m 644 $(wildcard runtime/mgpu.h) $(INSTALL_TO)/include
 	@install -m 644 $(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))) $(INSTALL_TO)/lib/mgpulua
 	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu

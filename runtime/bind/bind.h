@@ -84,6 +84,11 @@ int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size);
  * dtype -1: bool if all values are booleans, else floatx. device NULL: the default. */
 mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device, const char *who);
 
+/* ---- zip.c ---- */
+
+/* The open archive that argument 1 must be, borrowed. */
+struct mg_zip *bind_check_zip(lua_State *L);
+
 /* ---- memory.c: garbage collection ---- */
 
 /* Tells the garbage collector that bytes outside the Lua heap are about to be taken. */
@@ -122,7 +127,7 @@ void bind_push_store_tables(lua_State *L, mg_store *store);
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
     mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
     mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[], mg_bind_store[], mg_bind_zip[],
-    mg_bind_checkpoint[];
+    mg_bind_checkpoint[], mg_bind_h5[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */

@@ -15,8 +15,7 @@ enum { CHUNK = 256 << 10 };
 
 /* ---- reading ---- */
 
-/* The open archive at argument 1, borrowed. */
-static mg_zip *check_zip(lua_State *L) {
+mg_zip *bind_check_zip(lua_State *L) {
     mg_zip **place = luaL_checkudata(L, 1, BIND_ZIP);
     if (!*place) bind_fail(L, MG_USAGE, "zip: the archive is closed");
     return *place;
@@ -40,7 +39,7 @@ static int zip_close(lua_State *L) {
 /* zip:names() -> {name, ...}, sorted. */
 static int zip_names(lua_State *L) {
     size_t n;
-    const mg_zip_entry *e = mg_zip_entries(check_zip(L), &n);
+    const mg_zip_entry *e = mg_zip_entries(bind_check_zip(L), &n);
     lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {
         lua_pushstring(L, e[i].name);
@@ -51,7 +50,7 @@ static int zip_names(lua_State *L) {
 
 /* zip:size(name) -> bytes, or nil if there is no such entry. */
 static int zip_size(lua_State *L) {
-    const mg_zip_entry *e = mg_zip_find(check_zip(L), bind_path(L, 2, "zip:size"));
+    const mg_zip_entry *e = mg_zip_find(bind_check_zip(L), bind_path(L, 2, "zip:size"));
     if (!e) return 0;
     lua_pushnumber(L, (double)e->size);
     return 1;
@@ -59,7 +58,7 @@ static int zip_size(lua_State *L) {
 
 /* zip:read(name) -> the contents as a string. */
 static int zip_read(lua_State *L) {
-    mg_zip *z = check_zip(L);
+    mg_zip *z = bind_check_zip(L);
     const mg_zip_entry *e = check_entry(L, z, "zip:read");
     size_t got;
     bind_poll(L);
@@ -86,7 +85,7 @@ static mg_status extract(mg_zip *z, const mg_zip_entry *e, const char *path, voi
 
 /* zip:extract(name, path): the file appears whole or not at all. */
 static int zip_extract(lua_State *L) {
-    mg_zip *z = check_zip(L);
+    mg_zip *z = bind_check_zip(L);
     const mg_zip_entry *e = check_entry(L, z, "zip:extract");
     const char *path = bind_path(L, 3, "zip:extract");
     bind_poll(L);

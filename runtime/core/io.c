@@ -91,6 +91,10 @@ void mg_io_free_file(mg_file *f) {
     mg_free(f);
 }
 
+int mg_io_descriptor(const mg_file *f) {
+    return f->fd;
+}
+
 /* Before mg_io_commit the new file is thrown away. */
 void mg_io_close(mg_file *f) {
     if (!f) return;

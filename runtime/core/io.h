@@ -17,6 +17,8 @@ mg_status mg_io_size(mg_file *f, int64_t *bytes);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
 mg_status mg_io_seek(mg_file *f, int64_t position);
+/* The file's descriptor, to be handed to another process. */
+int mg_io_descriptor(const mg_file *f);
 
 /* Writing, atomically: the bytes go to a temporary file in the folder of PATH; nothing is seen at
  * PATH before commit. If PATH is a symbolic link, the file it points to is replaced and the link

@@ -69,6 +69,25 @@ void *mg_plugin_symbol(const char *name, const char *symbol, const char **proble
     return NULL;
 }
 
+/* ---- finding a program ---- */
+
+typedef struct program {
+    const char *name;
+    char *path;
+    size_t room;
+} program;
+
+/* Returns the program if the folder has it. */
+static void *find_in_folder(void *context, const char *folder) {
+    const program *p = context;
+    snprintf(p->path, p->room, "%s/%s%s", folder, PREFIX, p->name);
+    return mg_io_exists(p->path) && access(p->path, X_OK) == 0 ? context : NULL;
+}
+
+bool mg_plugin_program(const char *name, char *path, size_t room) {
+    return visit_folders(find_in_folder, &(program){name, path, room}) != NULL;
+}
+
 /* ---- listing those that export a symbol ---- */
 
 /* A file as bytes in memory; every access is checked against its size, as the file may be cut

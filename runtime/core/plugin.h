@@ -3,10 +3,16 @@
 #ifndef MG_CORE_PLUGIN_H
 #define MG_CORE_PLUGIN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* Loads the plug-in and returns the address of `symbol` in it. The plug-in stays loaded. NULL if
  * there is no such file, it does not load, or it does not export the symbol: *problem then says
  * which, in static or thread-local memory. */
 void *mg_plugin_symbol(const char *name, const char *symbol, const char **problem);
+/* Finds the program `mgpu-<name>` in the same folders and writes its path to `path`, of `room`
+ * bytes. Returns whether there is one. */
+bool mg_plugin_program(const char *name, char *path, size_t room);
 /* Calls `found` for every plug-in file that exports `symbol`. The files are read, not loaded: that
  * a plug-in is found does not mean that the libraries it needs are installed. A name is reported
  * once per folder that has it. */
