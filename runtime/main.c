@@ -499,7 +499,9 @@ int main(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     if (m.wrong) {
-        fprintf(stderr, "mgpulua: wrong option %s\n%s", m.wrong, usage);
+        fprintf(stderr, "mgpulua: %s %s\n%s",
+                strcmp(m.wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m.wrong,
+                usage);
         return EXIT_FAILURE;
     }
     lua_State *L = new_state();

@@ -34,7 +34,7 @@ end
 
 --- undocumented(fn) -> "path:line" if the Lua function has no docstring, else nil.
 function M.undocumented(fn)
-  local info = debug.getinfo(fn, "S")
+  local info = debug.getinfo(require "mgpu.methods".inner(fn), "S")
   local path = info.what ~= "C" and info.source:match "^@(.*)"
   if not path or has_docstring(lines_of(path), info.linedefined) then return nil end
   return ("%s:%d"):format(info.short_src, info.linedefined)

@@ -191,9 +191,15 @@ local function find_option(declared, name)
   end
 end
 
+-- Names of other frameworks and older versions that no spelling rule would find.
+local OTHER_NAMES = { lr = "learning_rate", nb_epoch = "epochs", bs = "batch_size",
+  bias = "use_bias", alpha = "negative_slope", p = "rate", subsample = "strides", border_mode = "padding",
+  dim_ordering = "data_format", input_dim = "input_shape", init = "kernel_initializer" }
+
 local function fail_unknown(who, declared, name)
+  local other = find_option(declared, OTHER_NAMES[name]) and OTHER_NAMES[name]
   fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
-    core.did_you_mean(name, names_of(declared)))
+    other and (" (did you mean %q?)"):format(other) or core.did_you_mean(name, names_of(declared)))
 end
 
 -- The given options by name: positional fields get the names of the options they stand for.

@@ -1,10 +1,11 @@
 --- Tables in which reading an unknown field raises an error that suggests the nearest known name.
 --
 -- strict(kind, t)               makes the table `t` strict.
--- strict.lazy(kind, folder, t)  RETURNS a strict table whose field X is loaded on first use: it is what
+-- strict.lazy(kind, folder, t, later)  RETURNS a strict table whose field X is loaded on first use: it is what
 --                               require(folder .. "." .. t[X]) returns, or the field X of that if the file defines
---                               several. Calling the table RETURNS the sorted field names. Its metatable has the
---                               fields folder and files = t, for tests/docstrings.lua.
+--                               several. `later`: an array of names that are planned but not built; reading one says
+--                               so. Calling the table RETURNS the sorted field names. Its metatable has the fields
+--                               folder and files = t, for tests/docstrings.lua.
 -- `kind` names the table in the error: unknown layer "Dens" (did you mean "Dense"?).
 local core = require "mgpu.core"
 
@@ -21,11 +22,15 @@ local function fail_unknown(what, name, names)
   core.fail("usage", ("%s %q%s"):format(what, tostring(name), core.did_you_mean(name, names)))
 end
 
---- lazy(kind, folder, files): see the top.
-function M.lazy(kind, folder, files)
-  local names = sorted_keys(files)
+--- lazy(kind, folder, files, later): see the top.
+function M.lazy(kind, folder, files, later)
+  local names, planned = sorted_keys(files), {}
+  for _, name in ipairs(later or {}) do planned[name] = true end
   return setmetatable({}, {
     __index = function(self, name)
+      if planned[name] then
+        core.fail("unsupported", ("the %s %s is planned, but not built yet"):format(kind, name))
+      end
       if not files[name] then fail_unknown("unknown " .. kind, name, names) end
       local value = require(folder .. "." .. files[name])
       if type(value) == "table" and not getmetatable(value) and value[name] then value = value[name] end

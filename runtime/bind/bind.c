@@ -167,24 +167,36 @@ static int core_guard(lua_State *L) {
     return 0;
 }
 
-/* guard_finite({t, ...}, message): one guard for all the tensors; entries that are false are left
- * out. */
+/* Guards the n tensors on top of the stack, and pops them. */
+static void guard_finite(lua_State *L, mg_tensor *const *list, int n, const char *message) {
+    if (n == 0) return;
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("all_finite"), list, n, NULL));
+    bind_check(L, mg_guard_add(*place, MG_NONFINITE, message));
+    lua_pop(L, n + 1);
+}
+
+/* guard_finite({t, ...}, message): one guard for the tensors, or for each 255 of them, as many as
+ * an op takes; entries that are false are left out. */
 static int core_guard_finite(lua_State *L) {
-    mg_tensor *list[255];
+    enum { MOST = 255 };
+    mg_tensor *list[MOST];
     int n = 0;
     const char *message = luaL_checkstring(L, 2);
     luaL_checktype(L, 1, LUA_TTABLE);
     const int count = (int)lua_objlen(L, 1);
-    luaL_checkstack(L, count + 4, "guard_finite");
-    for (int i = 1; i <= count && n < 255; i++) {
+    lua_settop(L, 2);
+    luaL_checkstack(L, MOST + 4, "guard_finite");
+    for (int i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
-        if (lua_toboolean(L, -1))
-            list[n++] = bind_take_tensor(L, lua_gettop(L), NULL, "guard_finite");
+        if (!lua_toboolean(L, -1)) {
+            lua_pop(L, 1);
+            continue;
+        }
+        list[n++] = bind_take_tensor(L, lua_gettop(L), NULL, "guard_finite");
+        if (n == MOST) guard_finite(L, list, n, message), n = 0;
     }
-    if (n == 0) return 0;
-    mg_tensor **place = bind_new_tensor(L);
-    bind_fill(L, place, mg_apply(mg_op_find("all_finite"), list, n, NULL));
-    bind_check(L, mg_guard_add(*place, MG_NONFINITE, message));
+    guard_finite(L, list, n, message);
     return 0;
 }
 

@@ -89,6 +89,12 @@ mg_tensor *bind_from_table(lua_State *L, int index, int dtype, mg_device *device
 /* The open archive that argument 1 must be, borrowed. */
 struct mg_zip *bind_check_zip(lua_State *L);
 
+/* ---- device.c ---- */
+
+/* The device of that name, opened. Raises, naming the visible ones, if it is not there or if
+ * --devices leaves it out; cpu:0, where data come from, is never left out. */
+mg_device *bind_device(lua_State *L, const char *name);
+
 /* ---- memory.c: garbage collection ---- */
 
 /* Tells the garbage collector that bytes outside the Lua heap are about to be taken. */

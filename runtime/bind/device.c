@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static int core_devices(lua_State *L);
+
 static const char DEVICE_LIST[] =
     "mgpu.devices"; /* registry: the names that set_devices chose, or nil */
 
@@ -48,6 +50,81 @@ static void add_chosen_devices(lua_State *L, int list, const char *kind) {
         else
             lua_pop(L, 1);
     }
+}
+
+/* Pushes the names that devices() would return, in one text. */
+static const char *push_visible(lua_State *L) {
+    lua_pushcfunction(L, core_devices);
+    lua_call(L, 0, 1);
+    const int list = lua_gettop(L), n = (int)lua_objlen(L, list);
+    lua_pushliteral(L, "");
+    for (int i = 1; i <= n; i++) {
+        lua_pushstring(L, i > 1 ? ", " : "");
+        lua_rawgeti(L, list, i);
+        lua_concat(L, 3);
+    }
+    return lua_tostring(L, -1);
+}
+
+/* The host's first CPU, where data come from and strategy "central" keeps weights, and the kinds
+ * that only tests and comparisons use. */
+static bool is_host(const char *name) {
+    mg_device_name parsed;
+    if (strcmp(name, "cpu:0") == 0) return true;
+    const mg_device_api *api =
+        mg_device_name_parse(name, &parsed) == MG_OK ? mg_device_kind(parsed.kind) : NULL;
+    return api && api->test_only;
+}
+
+/* Whether set_devices left this device visible; host: the host always is. */
+static bool is_visible(lua_State *L, const char *name, bool host) {
+    lua_getfield(L, LUA_REGISTRYINDEX, DEVICE_LIST);
+    bool found = lua_isnil(L, -1) || (host && is_host(name));
+    for (int i = 1; !found && i <= (int)lua_objlen(L, -1); i++) {
+        lua_rawgeti(L, -1, i);
+        found = strcmp(lua_tostring(L, -1), name) == 0;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return found;
+}
+
+/* Raises the stored error of a device that could not be described or opened. Where it is missing,
+ * the message tells which devices there are. */
+static void fail_missing(lua_State *L, const char *text) {
+    char why[512];
+    const mg_status code = mg_error_code();
+    snprintf(why, sizeof why, "%s", mg_error_message());
+    if (code == MG_UNSUPPORTED)
+        bind_fail(L, code, "device \"%s\" is not there; visible: %s (%s)", text, push_visible(L),
+                  why);
+    if (strstr(why, "does not exist")) bind_fail(L, code, "%s; visible: %s", why, push_visible(L));
+    bind_fail(L, code, "%s", why);
+}
+
+static void check_visible(lua_State *L, const char *name, bool host) {
+    if (is_visible(L, name, host)) return;
+    bind_fail(L, MG_USAGE, "device \"%s\" is not visible: --devices names %s", name,
+              push_visible(L));
+}
+
+mg_device *bind_device(lua_State *L, const char *name) {
+    mg_device *d = mg_device_find(name);
+    if (!d) fail_missing(L, name);
+    check_visible(L, d->name, true);
+    return d;
+}
+
+/* device_name(text, host) -> the canonical name of a visible device; it is not opened. Raises for
+ * one that is not there or that --devices leaves out; host: the first CPU may be used in any case.
+ */
+static int core_device_name(lua_State *L) {
+    bind_want(L, 1, LUA_TSTRING, "device");
+    mg_device_info info = {0};
+    if (mg_device_describe(lua_tostring(L, 1), &info) != MG_OK) fail_missing(L, lua_tostring(L, 1));
+    check_visible(L, info.name, lua_toboolean(L, 2));
+    lua_pushstring(L, info.name);
+    return 1;
 }
 
 /* devices([kind]) -> names, kinds of higher rank first.
@@ -136,9 +213,7 @@ static int core_device_info(lua_State *L) {
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "default_device");
-        mg_device *d = mg_device_find(lua_tostring(L, 1));
-        if (!d) return bind_raise(L);
-        mg_device_set_default(d);
+        mg_device_set_default(bind_device(L, lua_tostring(L, 1)));
     }
     mg_device *d = mg_device_default();
     if (!d) return bind_raise(L);
@@ -203,6 +278,7 @@ const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"device_kinds", core_device_kinds},
                                    {"is_device_kind", core_is_device_kind},
                                    {"device_info", core_device_info},
+                                   {"device_name", core_device_name},
                                    {"default_device", core_default_device},
                                    {"precision", core_precision},
                                    {"deterministic", core_deterministic},

@@ -137,8 +137,7 @@ static int core_memory(lua_State *L) {
         return 1;
     }
     bind_want(L, 1, LUA_TSTRING, "memory");
-    mg_device *d = mg_device_find(lua_tostring(L, 1));
-    if (!d) return bind_raise(L);
+    mg_device *d = bind_device(L, lua_tostring(L, 1));
     lua_pushnumber(L, (double)atomic_load(&d->used)), lua_setfield(L, -2, "used");
     lua_pushnumber(L, (double)atomic_load(&d->peak)), lua_setfield(L, -2, "peak");
     if (d->limit != INT64_MAX) lua_pushnumber(L, (double)d->limit), lua_setfield(L, -2, "limit");

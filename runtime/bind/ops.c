@@ -66,9 +66,10 @@ static void take_many_inputs(op_call *c) {
         const int n = (int)bind_array_length(L, 1, fault, sizeof fault);
         if (n < 0)
             bind_fail(L, MG_USAGE, "%s: %s; options come after the array", c->op->name, fault);
-        if (n == 0 || n > MAX_INPUTS)
-            bind_fail(L, MG_USAGE, "%s: the array must hold 1 to %d tensors, got %d", c->op->name,
-                      MAX_INPUTS, n);
+        if (n == 0) bind_fail(L, MG_USAGE, "%s: the array of tensors is empty", c->op->name);
+        if (n > MAX_INPUTS)
+            bind_fail(L, MG_USAGE, "%s: the array must hold at most %d tensors, got %d",
+                      c->op->name, MAX_INPUTS, n);
         luaL_checkstack(L, n + 8, c->op->name);
         for (int i = 1; i <= n; i++) {
             lua_rawgeti(L, 1, i);

@@ -171,7 +171,7 @@ static int core_tensor(lua_State *L) {
         lua_getfield(L, 2, "dtype");
         dtype = bind_dtype_option(L, -1, "tensor");
         lua_getfield(L, 2, "device");
-        if (!lua_isnil(L, -1) && !(device = mg_device_find(luaL_checkstring(L, -1)))) bind_raise(L);
+        if (!lua_isnil(L, -1)) device = bind_device(L, luaL_checkstring(L, -1));
     }
     if (lua_istable(L, 1)) return bind_from_table(L, 1, dtype, device, "tensor"), 1;
     if (lua_type(L, 1) == LUA_TNUMBER || lua_isboolean(L, 1)) {

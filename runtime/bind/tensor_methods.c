@@ -54,9 +54,9 @@ static int tensor_item(lua_State *L) {
     refuse_in_trace(L, "item");
     if (mg_tensor_count(t) != 1)
         return bind_fail(L, MG_USAGE,
-                         "item: the tensor has %d elements (shape %s), not one: use "
+                         "item: the tensor has %lld elements (shape %s), not one: use "
                          ":totable()",
-                         (int)mg_tensor_count(t), MG_SHAPE_TEXT(&t->shape));
+                         (long long)mg_tensor_count(t), MG_SHAPE_TEXT(&t->shape));
     push_number(L, (mg_dtype)t->dtype, read_values(L, t)[0]);
     return 1;
 }
@@ -151,8 +151,7 @@ static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
-    mg_device *d = lua_isnoneornil(L, 2) ? t->device : mg_device_find(luaL_checkstring(L, 2));
-    if (!d) return bind_raise(L);
+    mg_device *d = lua_isnoneornil(L, 2) ? t->device : bind_device(L, luaL_checkstring(L, 2));
     if (mg_trace_current()) {
         if (d != t->device)
             bind_fail(L, MG_USAGE,

@@ -4,6 +4,7 @@
  * and mg_realloc knows how much to copy. */
 #include "core/alloc.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,14 @@ enum { LINE = 64 };
 /* What exists now, and calls ever made. fail_in: calls until the injected failure, 0 if none is
  * planned. */
 static atomic_llong live_bytes, live_blocks, total_calls, fail_in;
+
+const char *mg_size_text(double bytes, char *text, size_t room) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; bytes >= 1024 && unit < 4; unit++) bytes /= 1024;
+    snprintf(text, room, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}
 
 /* Whether this call is the one that mg_alloc_fail_after has chosen to fail. The counter goes down
  * by one per call and stays at 0 afterwards. */
@@ -28,7 +37,7 @@ void *mg_alloc(size_t size) {
     /* The size is not rounded up, so that a sanitizer sees the first byte beyond the end. */
     const bool fits = mg_size_add(size, LINE, &total) && total <= PTRDIFF_MAX;
     if (!fits || fault_now() || posix_memalign(&place, LINE, total) != 0) {
-        mg_fail(MG_OOM, "out of memory: asked %zu bytes", size);
+        mg_fail(MG_OOM, "out of memory: asked %s", MG_SIZE_TEXT(size));
         return NULL;
     }
     memcpy(place, &size, sizeof size); /* for size_of */

@@ -33,6 +33,10 @@ mg_alloc_stats mg_alloc_get_stats(void);
 /* The n-th allocation from now fails once (1 = the next); 0 switches faults off. */
 void mg_alloc_fail_after(int64_t n);
 
+/* "1.5 GiB", "200 B": writes at most `room` characters and returns text. */
+const char *mg_size_text(double bytes, char *text, size_t room);
+#define MG_SIZE_TEXT(bytes) mg_size_text((double)(bytes), (char[32]){0}, 32)
+
 /* Overflow-safe a * b and a + b for sizes; false on overflow. */
 static inline bool mg_size_mul(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);

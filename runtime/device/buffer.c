@@ -46,24 +46,21 @@ static void add_variable(const mg_variable *v, void *context) {
     }
 }
 
-static double mib(size_t bytes) {
-    return (double)bytes / (1 << 20);
-}
-
 /* "work space of plans 2.1 MiB, variables 9.0 MiB (largest: dense.kernel 7.6 MiB, ...), other
- * tensors 0.8 MiB" in text. */
+ * tensors 830.2 KiB" in text. */
 static void describe_memory(const mg_device *d, char *text, size_t size) {
     memory_report r = {.device = d};
     mg_variables_visit(add_variable, &r);
     const size_t known = r.variables + d->arena_bytes, used = (size_t)atomic_load(&d->used);
-    size_t at = (size_t)snprintf(text, size, "work space of plans %.1f MiB, variables %.1f MiB",
-                                 mib(d->arena_bytes), mib(r.variables));
+    size_t at = (size_t)snprintf(text, size, "work space of plans %s, variables %s",
+                                 MG_SIZE_TEXT(d->arena_bytes), MG_SIZE_TEXT(r.variables));
     for (int i = 0; i < LARGEST && r.top[i].bytes && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s%s %.1f MiB",
-                               i ? ", " : " (largest: ", r.top[i].name, mib(r.top[i].bytes));
+        at +=
+            (size_t)snprintf(text + at, size - at, "%s%s %s",
+                             i ? ", " : " (largest: ", r.top[i].name, MG_SIZE_TEXT(r.top[i].bytes));
     if (at < size)
-        snprintf(text + at, size - at, "%sother tensors %.1f MiB", r.top[0].bytes ? "), " : ", ",
-                 mib(used > known ? used - known : 0));
+        snprintf(text + at, size - at, "%sother tensors %s", r.top[0].bytes ? "), " : ", ",
+                 MG_SIZE_TEXT(used > known ? used - known : 0));
 }
 
 /* The message names the largest owners, because the user can make those smaller. */
@@ -72,13 +69,12 @@ static mg_status fail_out_of_memory(mg_device *d, size_t bytes) {
     mg_device_info info = {0};
     describe_memory(d, owners, sizeof owners);
     if (d->limit != INT64_MAX)
-        snprintf(limit, sizeof limit, "%lld", (long long)d->limit);
+        snprintf(limit, sizeof limit, "%s", MG_SIZE_TEXT(d->limit));
     else if (d->api->describe && d->api->describe(d->ordinal, &info) == MG_OK)
-        snprintf(limit, sizeof limit, "the device's, %lld", (long long)info.memory_bytes);
+        snprintf(limit, sizeof limit, "the device's, %s", MG_SIZE_TEXT(info.memory_bytes));
     return mg_fail(MG_OOM,
-                   "%s: out of memory: asked %zu bytes, used %lld (%s), limit %s: use a smaller "
-                   "batch%s",
-                   d->name, bytes, (long long)atomic_load(&d->used), owners, limit,
+                   "%s: out of memory: asked %s, used %s (%s), limit %s: use a smaller batch%s",
+                   d->name, MG_SIZE_TEXT(bytes), MG_SIZE_TEXT(atomic_load(&d->used)), owners, limit,
                    d->limit != INT64_MAX ? " or raise MGPU_MEMORY" : "");
 }
 

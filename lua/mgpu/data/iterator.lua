@@ -11,7 +11,7 @@
 -- they come in parts: the maps are called on the parts, whose results are then stacked here.
 local core = require "mgpu.core"
 
-local ops = core.ops
+local concat, ops = require "mgpu.tensor.composite_ops".concat, core.ops
 
 local Iterator = {}
 Iterator.__index = Iterator
@@ -74,7 +74,7 @@ local function stacked(parts, first, n)
       local t = parts[first + i - 1][k]
       rows[i] = ops.reshape(t, { shape = { 1, unpack(t:shape()) } })
     end
-    whole[k] = n == 1 and rows[1] or ops.concat(rows, { axis = 1 })
+    whole[k] = n == 1 and rows[1] or concat(rows, { axis = 1 })
   end
   core.eval(unpack(whole))
   return whole

@@ -9,22 +9,26 @@ local M = {}
 local scope -- the device of the innermost open with_device
 local stages -- array of devices, or nil
 
---- mgpu.with_device(device, fn) -> what fn() returns: layers made in fn get `device` unless they state another.
+--- mgpu.with_device(device, fn) -> what fn() returns: layers and tensors made in fn are on `device`, unless they state
+--- another.
 --
--- device: a name, or the number of a stage in device groups. Unlike the option `device` of a layer it is not saved,
--- and a model made in one scope as a whole, then compiled for several devices, leaves the scope's device.
+-- device: a name, or the number of a stage in device groups, which places layers only. Unlike the option `device` of a
+-- layer it is not saved, and a model made in one scope as a whole, then compiled for several devices, leaves the
+-- scope's device.
 -- Errors: a device that is not there; fn that is no function; errors of fn.
 function M.with_device(device, fn)
   if type(device) == "string" then
-    device = core.device_info(device).name
+    device = core.device_name(device)
   elseif type(device) ~= "number" or device < 1 or device % 1 ~= 0 then
     core.fail("usage", "with_device: expected a device's name or its place in a group, got " .. tostring(device))
   end
   if type(fn) ~= "function" then core.fail("usage", "with_device: expected a function, got " .. type(fn)) end
-  local before = scope
+  local before, default = scope, core.default_device()
+  if type(device) == "string" then core.default_device(device) end
   scope = device
   local results = { pcall(fn) }
   scope = before
+  pcall(core.default_device, default) -- refused for a device that was lost meanwhile: the new one stays
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
 end

@@ -60,7 +60,8 @@ function Layer:extend(class_name, declared)
       local value = class[key]
       if value ~= nil then return value end
       local compute = class.computed[key]
-      return compute and compute(layer)
+      if compute then return compute(layer) end
+      if class.unknown_field then class.unknown_field(layer, key) end
     end,
     __newindex = function(layer, key, value)
       if key == "trainable" then return layer:set_trainable(value) end
@@ -90,7 +91,7 @@ function Layer:make(chosen)
   layer.built = false
   layer.scoped = not layer.device and scope ~= nil or nil -- its device is that of a with_device scope
   layer.device = layer.device or scope
-  if type(layer.device) == "string" then layer.device = core.device_info(layer.device).name end
+  if type(layer.device) == "string" then layer.device = core.device_name(layer.device) end
   if layer.init then layer:init() end
   return layer
 end

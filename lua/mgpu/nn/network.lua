@@ -4,14 +4,15 @@
 -- those for saving from saving.lua. A network has `layers`, and is itself a layer.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
+local methods = require "mgpu.methods"
 
 local Network = Layer:extend("Network", { positional = 0 })
 
 Network.is_network, Network.autocast = true, false -- each of its layers casts its own inputs
 
-for _, methods in ipairs { require "mgpu.train.compile", require "mgpu.train.model_methods",
+for _, part in ipairs { require "mgpu.train.compile", require "mgpu.train.model_methods",
   require "mgpu.nn.saving".methods } do
-  for name, method in pairs(methods) do Network[name] = method end
+  for name, method in pairs(part) do Network[name] = method end
 end
 
 --- model:contents() -> its layers.
@@ -95,6 +96,30 @@ end
 --- model:begin_call(): drops the losses that layers added in earlier calls, at the start of an outermost call.
 function Network:begin_call()
   if not Layer.in_call() then self:forget_losses() end
+end
+
+-- ---- misuse that Lua would not explain ----------------------------------------------------------------
+
+local USED = { "compile", "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch",
+  "set_devices", "save", "save_weights", "load_weights", "summary", "get_layer", "get_weights", "set_weights",
+  "count_params", "get_config" }
+
+-- Fields that a network may lack, though their names are near a method's.
+local ABSENT = { compiled = true, predict_step = true, saved_optimizer = true }
+
+local function is_network(value) return type(value) == "table" and value.is_network == true end
+
+for _, name in ipairs(USED) do
+  Network[name] = methods.colon(("model:%s(...)"):format(name), is_network, Network[name])
+end
+
+--- model:unknown_field(key): raises for the misspelt name of a method, as in model:evalute(x, y); any other field that
+--- a model lacks is nil.
+function Network:unknown_field(key)
+  if type(key) ~= "string" or #key < 4 or ABSENT[key] then return end
+  local near = core.nearest(key, USED)
+  if not near or near:sub(1, 1) ~= key:sub(1, 1) or math.abs(#near - #key) > 2 then return end
+  self:fail("there is no %q (did you mean %q?)", key, near)
 end
 
 return Network

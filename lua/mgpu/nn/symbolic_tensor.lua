@@ -30,7 +30,7 @@ end
 local methods = {}
 
 --- s:shape() -> the sizes, -1 for the batch.
-function methods.shape(self) return { unpack(self.sizes) } end
+methods.shape = require "mgpu.methods".no_field("t:shape()[1]", function(self) return { unpack(self.sizes) } end)
 
 --- s:dtype() -> the dtype's name.
 function methods.dtype(self) return self.kind end

@@ -117,4 +117,4 @@ local function new(compiled, model)
   return self
 end
 
-return { new = new }
+return { new = new, gradient_step = gradient_step }

@@ -92,7 +92,7 @@ local function by_weight(who, map)
       fail(who, "devices[%s] must be a device's name with a weight above 0, got %s", tostring(name),
         tostring(weight))
     end
-    list[#list + 1] = { core.device_info(name).name, weight }
+    list[#list + 1] = { core.device_name(name), weight }
   end
   table.sort(list, function(a, b)
     local pa, pb = place[a[1]] or math.huge, place[b[1]] or math.huge
@@ -107,7 +107,7 @@ end
 local function opened(who, list)
   local names, seen = {}, {}
   for i, name in ipairs(M.spelled(who, list)) do
-    names[i] = core.device_info(name).name -- raises for a device that is not there
+    names[i] = core.device_name(name) -- raises for a device that is not there
     if seen[names[i]] then fail(who, "devices: %s is given twice", names[i]) end
     seen[names[i]] = true
   end

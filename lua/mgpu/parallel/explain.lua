@@ -1,15 +1,20 @@
---- mgpu.explain(model, {devices =, batch_size = 32, samples =, strategy = "mirrored", bn = "sync"}): what a training
---- step will do and need, before the first one; also for devices that this machine does not have.
+--- mgpu.explain(model, {devices =, batch_size = 32, samples =, strategy =, bn =}): what a training step will do and
+--- need, before the first one; also for devices that this machine does not have.
 --
+-- devices, strategy ("mirrored", "central", "async") and bn ("sync", "local") are those of compile unless given.
 -- RETURNS a table that prints itself: {devices = {{name, rows, last_rows, weights, gradients, optimizer, memory,
--- collectives, collective_bytes}, ...}, batch_size, last_batch, strategy, bn}. Sizes are in bytes. `rows` is the
--- device's share of a full batch, `last_rows` of the last one, if `samples` (rows in all) is given. `memory` is what
--- the step needs for activations, gradients and results, without the workspace of kernels.
+-- collectives, collective_bytes, transfer_bytes}, ...}, batch_size, last_batch, strategy, bn}. Sizes are in bytes.
+-- `rows` is the device's share of a full batch, `last_rows` of the last one, if `samples` (rows in all) is given.
+-- `memory` is what the step needs for activations, gradients and results, without the workspace of kernels. With
+-- "async" a device's step is a whole batch, and `transfer_bytes` are the weights that it pulls and the gradients that
+-- it pushes for each.
 -- Errors: a model that is not compiled or not built.
+local asynchronous = require "mgpu.parallel.asynchronous"
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
+local placement = require "mgpu.train.placement"
 local train_step = require "mgpu.train.train_step"
 
 local ops = core.ops
@@ -18,8 +23,8 @@ local OPTIONS = options.declare {
   { "devices", "any" },
   { "batch_size", "integer", default = 32, min = 1 },
   { "samples", "integer", min = 1 },
-  { "strategy", "string", default = "mirrored", values = { "mirrored", "central" } },
-  { "bn", "string", default = "sync", values = { "sync", "local" } },
+  { "strategy", "string", values = { "mirrored", "central", "async" } },
+  { "bn", "string", values = { "sync", "local" } },
 }
 
 local function fail(message, ...) core.fail("usage", "explain: " .. message:format(...)) end
@@ -73,16 +78,28 @@ local function central_of(model, names, strategy)
   return at, central
 end
 
+-- The report on the step of an asynchronous device, for each of them: all steps are alike.
+local function async_reports(model, names, rows)
+  local tensors, layout = batch_of(model, rows)
+  local step = asynchronous.gradient_step(model.compiled, model, "null:0")
+  step:prepare(rows, layout, 0, nil, nil, unpack(tensors))
+  local report, list = step:report()[1], {}
+  report.rows = rows
+  for i = 1, #names do list[i] = report end
+  return list
+end
+
 -- The reports, one a device, on the plan of a training step of `rows` rows. The plan is made for null devices in place
--- of the named ones.
+-- of the named ones, but for the devices themselves where layers are placed on groups of them.
 local function reports(model, names, weights, chosen, rows)
+  if chosen.strategy == "async" and #names > 1 then return async_reports(model, names, rows) end
   local compiled = setmetatable({}, { __index = model.compiled })
   local central, stand_ins = central_of(model, names, chosen.strategy), {}
-  for i = 1, #names do stand_ins[i] = "null:" .. (i - 1) end
+  for i = 1, #names do stand_ins[i] = chosen.stages and names[i] or "null:" .. (i - 1) end
+  if chosen.stages then placement.place_state(model.compiled, model) end
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
-    local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1) }
+    local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1), stages = chosen.stages }
   local tensors, layout = batch_of(model, rows)
-  model.compiled.optimizer:build(model.trainable_variables)
   local step = train_step.get(compiled, "train", model)
   step:prepare(1, rows, layout, 0, nil, nil, unpack(tensors))
   return step:report()
@@ -94,6 +111,26 @@ local function bytes_of(variables)
     total = total + v:count() * (v:dtype():find "64" and 8 or v:dtype():find "16" and 2 or 4)
   end
   return total
+end
+
+-- The bytes of weights, gradients and optimizer state of each stage of device groups; one stage is the whole model.
+local function bytes_of_stages(model, stages)
+  local list, slots = {}, model.compiled.optimizer.slots
+  for s = 1, stages or 1 do list[s] = { weights = 0, gradients = 0, optimizer = 0 } end
+  if not stages then
+    list[1].weights, list[1].gradients = bytes_of(model.variables), bytes_of(model.trainable_variables)
+    list[1].optimizer = bytes_of(model.compiled.optimizer:variables())
+    return list
+  end
+  model:each_layer(function(layer)
+    local of = list[rawget(layer, "device") or 1]
+    of.weights = of.weights + bytes_of(layer.weights)
+    for _, v in ipairs(layer.weights) do
+      if slots[v] then of.gradients = of.gradients + bytes_of { v } end
+      for _, slot in pairs(slots[v] or {}) do of.optimizer = of.optimizer + bytes_of { slot } end
+    end
+  end)
+  return list
 end
 
 -- ---- as text ------------------------------------------------------------------------------------
@@ -115,7 +152,8 @@ local function text(self)
     lines[#lines + 1] = ("%-10s %10s %10s %10s %10s %10s %12s"):format(d.name,
       d.last_rows and ("%d, %d"):format(d.rows, d.last_rows) or tostring(d.rows), size(d.weights),
       size(d.gradients), size(d.optimizer), size(d.memory),
-      d.collectives == 0 and "none" or ("%d, %s"):format(d.collectives, size(d.collective_bytes)))
+      d.transfer_bytes and ("moves %s"):format(size(d.transfer_bytes)) or d.collectives == 0 and "none"
+      or ("%d, %s"):format(d.collectives, size(d.collective_bytes)))
   end
   return table.concat(lines, "\n")
 end
@@ -128,22 +166,26 @@ return function(model, given)
   local chosen = options.check("explain", OPTIONS, given or {})
   if not model.compiled then fail("call model:compile {optimizer = ..., loss = ...} first") end
   if not model.built then fail("the model has no weights yet: give it an Input or call it once") end
+  chosen.strategy = chosen.strategy or model.compiled.strategy or "mirrored"
+  chosen.bn = chosen.bn or model.compiled.bn
+  chosen.stages = not chosen.devices and model.compiled.spread and model.compiled.spread.stages or nil
   local names, weights = planned(model, chosen.devices)
+  model.compiled.optimizer:build(model.trainable_variables)
   local full = reports(model, names, weights, chosen, chosen.batch_size)
   local last_batch = chosen.samples and (chosen.samples - 1) % chosen.batch_size + 1 or nil
   local last = last_batch and reports(model, names, weights, chosen, last_batch)
-  local gradients, state = bytes_of(model.trainable_variables),
-    bytes_of(model.compiled.optimizer:variables())
   local result = { batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
     bn = chosen.bn, devices = {} }
   local central, central_name = central_of(model, names, chosen.strategy)
+  local async, bytes = chosen.strategy == "async" and #names > 1, bytes_of_stages(model, chosen.stages)
   for i, r in ipairs(full) do
-    local keeps = not central or i == central
+    local keeps, own = not central or i == central, bytes[math.ceil(i * #bytes / #full)]
     result.devices[i] = { name = names[i] or central_name, rows = #names == 1 and chosen.batch_size or r.rows,
       last_rows = last and (#names == 1 and last_batch or last[i].rows),
-      weights = keeps and bytes_of(model.variables) or 0, gradients = gradients,
-      optimizer = keeps and state or 0, memory = r.arena_bytes + r.result_bytes,
-      collectives = r.collectives, collective_bytes = r.collective_bytes }
+      weights = keeps and own.weights or 0, gradients = own.gradients,
+      optimizer = keeps and (not async or i == 1) and own.optimizer or 0, memory = r.arena_bytes + r.result_bytes,
+      collectives = r.collectives, collective_bytes = r.collective_bytes,
+      transfer_bytes = async and (i == 1 and 0 or own.weights + own.gradients) or nil }
   end
   return setmetatable(result, { __tostring = text })
 end

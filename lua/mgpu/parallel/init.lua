@@ -16,14 +16,18 @@ local M = {}
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
---- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1.
+--- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1. Errors: fewer are visible.
 function M.get_available_gpus(n)
   local names = core.devices "gpu"
   if n == nil or n == -1 then return names end
   if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
     fail("get_available_gpus", "the number of GPUs must be a whole number, got %s", tostring(n))
   end
-  return { unpack(names, 1, math.min(n, #names)) }
+  if n > #names then
+    fail("get_available_gpus", "%d GPUs were asked for, but %s", n,
+      #names == 0 and "none is visible" or "these are visible: " .. table.concat(names, ", "))
+  end
+  return { unpack(names, 1, n) }
 end
 
 -- Prints once that an option of another framework has no effect here.
@@ -133,7 +137,7 @@ function M.make_parallel(model, gdev_list, given)
   local central = chosen.ps_device and not chosen.usenccl
   return view_of(model, { devices = devices.resolve("make_parallel", list),
     strategy = central and "central" or "mirrored",
-    home = central and core.device_info(chosen.ps_device).name or nil })
+    home = central and core.device_name(chosen.ps_device, true) or nil })
 end
 
 -- ---- strategies ---------------------------------------------------------------------------------

@@ -214,13 +214,60 @@ function M.squeeze(t, ...)
   return ops.reshape(t, { shape = kept })
 end
 
+-- How many of the arguments, from the first on, are tensors or variables.
+local function count_tensors(...)
+  local n, given = select("#", ...), { ... }
+  for i = 1, n do
+    if not core.is_tensor(given[i]) and not core.is_variable(given[i]) then return i - 1 end
+  end
+  return n
+end
+
+local MOST = 255 -- inputs of one op
+
+--- concat({a, b, ...}, axis = 1), also concat(a, b, ..., axis) -> the tensors one after another along the axis.
+function M.concat(list, ...)
+  local options
+  if type(list) == "table" then
+    if #list <= MOST then return ops.concat(list, ...) end
+    options = { ... }
+    check_array("concat", list)
+  else
+    local n = count_tensors(list, ...)
+    if n <= MOST then return ops.concat(list, ...) end
+    list, options = { list, ... }, {}
+    for i = n + 1, 1 + select("#", ...) do options[#options + 1], list[i] = list[i], nil end
+  end
+  while #list > MOST do
+    local longer = {}
+    for first = 1, #list, MOST do
+      local some = { unpack(list, first, math.min(first + MOST - 1, #list)) }
+      longer[#longer + 1] = ops.concat(some, unpack(options))
+    end
+    list = longer
+  end
+  return ops.concat(list, unpack(options))
+end
+
+--- gather(t, ids, axis = 1) -> the slices of t along the axis that the whole numbers ids {...}, from 0, pick: the axis
+--- is replaced by those of ids. Errors: an id outside, found when the ids are computed.
+function M.gather(t, ids, ...)
+  local axis = read_options("gather", { "axis" }, ...)
+  t, ids = as_tensor("gather", t), as_tensor("gather", ids)
+  local at = axis_at("gather", axis or 1, #t:shape())
+  local picked, size = ops.gather(t, ids, { axis = at }), t:shape()[at]
+  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, size))), "data",
+    ("gather: an id is not among 0 to %d, the places of axis %d from 0"):format(size - 1, at))
+  return picked
+end
+
 --- stack({a, b, ...}, axis = 1) -> the tensors along a new axis.
 function M.stack(list, ...)
   local axis, expanded = read_options("stack", { "axis" }, ...), {}
   if type(list) ~= "table" or next(list) == nil then fail("stack: expected an array of tensors") end
   check_array("stack", list)
   for i, t in ipairs(list) do expanded[i] = M.expand_dims(t, axis or 1) end
-  return ops.concat(expanded, { axis = axis or 1 })
+  return M.concat(expanded, { axis = axis or 1 })
 end
 
 --- split(t, n, axis = 1) -> an array of n equal parts along the axis. Errors: a size that n does not divide.

@@ -157,7 +157,7 @@ define("to", function(t, where)
   end
   local is_device = not core.dtype_name(where) and (where:find ":" or core.is_device_kind(where))
   if not is_device then return ops.cast(t, where) end
-  if methods.device(t) == core.device_info(where).name then return t end
+  if methods.device(t) == core.device_name(where, true) then return t end
   return core.copy_to(t, where)
 end)
 
@@ -175,6 +175,7 @@ define("pointer", function(t)
 end)
 
 methods.text = require "mgpu.tensor.printing"
+methods.shape = require "mgpu.methods".no_field("t:shape()[1]", methods.shape) -- a field in Python
 
 -- ---- settings and the rest of mgpu's plain functions ---------------------------------------------
 

@@ -430,7 +430,7 @@ for _, ahead in ipairs { false, true } do
 end
 ]])
   local out = check.run(("MGPU_MEMORY=cpu:0=2M %s %s"):format(check.program, script))
-  local _, n = out:gsub("false\t[^\n]*cpu:0: out of memory: asked 3600000 bytes", "")
+  local _, n = out:gsub("false\t[^\n]*cpu:0: out of memory: asked 3%.4 MiB", "")
   check.equal(n, 4)
   _, n = out:gsub("\noom\t0\n", "")
   check.equal(n, 2)

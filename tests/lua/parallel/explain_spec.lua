@@ -65,3 +65,31 @@ test("explain refuses a model or devices that it cannot explain, with the reason
     "entry 1 is a table", "usage")
   check.raises(function() mgpu.explain(model(), { batchsize = 2 }) end, '"batch_size"', "usage")
 end)
+
+test("explain takes devices, strategy and bn from compile", function()
+  local m = mgpu.Sequential { L.Input { 4 }, L.Dense { 3 }, L.BatchNormalization {} }
+  m:compile { loss = "mse", devices = { "cpu:0", "cpu:1" }, strategy = "central", bn = "local" }
+  local e = mgpu.explain(m)
+  check.equal({ e.strategy, e.bn, e.devices[2].name, e.devices[2].weights }, { "central", "local", "cpu:1", 0 })
+  check.equal(mgpu.explain(m, { strategy = "mirrored", bn = "sync" }).bn, "sync")
+end)
+
+test("explain knows asynchronous devices: whole batches, weights pulled and gradients pushed", function()
+  local m = mgpu.Sequential { L.Input { 4 }, L.Dense { 3 } }
+  m:compile { loss = "mse", devices = { "cpu:0", "cpu:1", "cpu:2" }, strategy = "async" }
+  local e = mgpu.explain(m, { batch_size = 8, samples = 21 })
+  local home, other = e.devices[1], e.devices[3]
+  check.equal({ e.strategy, home.rows, other.rows, other.last_rows }, { "async", 8, 8, 5 })
+  check.equal({ home.transfer_bytes, other.transfer_bytes }, { 0, 2 * 15 * 4 })
+  check.equal({ home.weights, other.weights, other.optimizer, other.collectives }, { 60, 60, 0, 0 })
+  check.truthy(home.optimizer >= 60)
+  check.matches(tostring(e), "async")
+end)
+
+test("explain shows what each device of a group holds", function()
+  local m = mgpu.Sequential { L.Input { 4 }, L.Dense { 8, device = 1 }, L.Dense { 1, device = 2 } }
+  m:compile { loss = "mse", devices = { { "cpu:0", "cpu:1" }, { "cpu:2", "cpu:3" } } }
+  local bytes = {}
+  for _, d in ipairs(mgpu.explain(m, { batch_size = 10 }).devices) do bytes[d.name] = { d.rows, d.weights } end
+  check.equal(bytes, { ["cpu:0"] = { 5, 160 }, ["cpu:2"] = { 5, 160 }, ["cpu:1"] = { 5, 36 }, ["cpu:3"] = { 5, 36 } })
+end)

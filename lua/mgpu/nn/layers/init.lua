@@ -41,4 +41,6 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Subtract = "merge",
   UpSampling2D = "up_sampling2d",
   ZeroPadding2D = "zero_padding2d",
+}, {
+  "Bidirectional", "GRU", "GroupNormalization", "LSTM", "MultiHeadAttention", "SimpleRNN", "TimeDistributed",
 })

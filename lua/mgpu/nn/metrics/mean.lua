@@ -6,10 +6,8 @@
 -- A value is a number or a tensor, whose elements count one by one.
 local Metric = require "mgpu.nn.metrics.metric"
 
-local Mean = Metric.define { name = "mean", class = "Mean" }
-
-function Mean:update(value, weight) self:add(value, weight) end
-
-Mean.update_state = Mean.update
-
-return Mean
+return Metric.define {
+  name = "mean",
+  class = "Mean",
+  update = function(self, value, weight) self:add(value, weight) end,
+}

@@ -11,6 +11,7 @@
 -- batches of any size.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
+local methods = require "mgpu.methods"
 local options = require "mgpu.options"
 local shapes = require "mgpu.nn.losses.shapes"
 
@@ -109,6 +110,19 @@ function Metric:get_config() return { name = self.name, options = self.options }
 
 Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 
+-- Methods that users call: with a colon.
+local USED = { "update", "result", "reset" }
+
+local function is_metric(value) return type(value) == "table" and value.state ~= nil end
+
+-- Makes the methods of the class refuse a call with a dot.
+local function want_colons(class)
+  for _, name in ipairs(USED) do
+    class[name] = methods.colon(("metric:%s(...)"):format(name), is_metric, class[name])
+  end
+  class.update_state, class.reset_state = class.update, class.reset
+end
+
 -- ---- making metrics -----------------------------------------------------------------------------
 
 --- define(definition) -> a class of metrics, to be called with options.
@@ -130,6 +144,7 @@ function Metric.define(definition)
   for key, value in pairs(definition) do
     if key ~= "state" then class[key] = value end
   end
+  want_colons(class)
   class.__index = class
   class.declared = { { "name", "string", default = definition.name },
     unpack(definition.declared or {}) }

@@ -23,6 +23,7 @@ local clipping = require "mgpu.nn.optimizers.clipping"
 local core = require "mgpu.core"
 local decay = require "mgpu.nn.optimizers.decay"
 local learning_rate = require "mgpu.nn.optimizers.learning_rate"
+local methods = require "mgpu.methods"
 local Schedule = require "mgpu.nn.schedules.schedule"
 local slots = require "mgpu.nn.optimizers.slots"
 
@@ -173,6 +174,9 @@ end
 --- opt:steps_taken() -> how often apply was called, skipped steps included.
 function Optimizer:steps_taken() return tonumber(self.iterations:item()) end
 
+Optimizer.apply = methods.colon("opt:apply(grads, variables)", function(self)
+  return type(self) == "table" and self.slots ~= nil
+end, Optimizer.apply)
 Optimizer.apply_gradients = Optimizer.apply
 Optimizer.finalize_variable_values = averages.finalize
 Optimizer.exclude_from_weight_decay = decay.exclude

@@ -1,0 +1,33 @@
+--- Methods that explain a misuse which Lua would answer with an error of its own.
+local core = require "mgpu.core"
+
+local M = {}
+
+local inner = setmetatable({}, { __mode = "k" }) -- what colon returned -> fn
+
+--- colon(example, is_self, fn) -> the method fn, which raises, showing `example`, unless is_self(self): it was called
+--- with a dot.
+function M.colon(example, is_self, fn)
+  local function method(self, ...)
+    if not is_self(self) then core.fail("usage", ("a method is called with a colon: write %s"):format(example)) end
+    return fn(self, ...)
+  end
+  inner[method] = fn
+  return method
+end
+
+--- inner(method) -> the function that colon was given for it, whose docstring is the method's; else the method itself.
+function M.inner(method) return inner[method] or method end
+
+--- no_field(call, fn) -> fn as a method that raises, showing `call`, when it is read as if it were a field: t.shape[1].
+function M.no_field(call, fn)
+  local function refuse() core.fail("usage", ("this is a method, not a field: write %s"):format(call)) end
+  local method = newproxy(true)
+  local meta = getmetatable(method)
+  meta.__call = function(_, ...) return fn(...) end
+  meta.__index, meta.__newindex, meta.__len = refuse, refuse, refuse
+  meta.__tostring = function() return "method " .. call end
+  return method
+end
+
+return M

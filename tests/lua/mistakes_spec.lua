@@ -1,0 +1,169 @@
+-- Mistakes that newcomers make, each answered by one sentence at the user's line.
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+
+local L = mgpu.layers
+local test = check.test
+
+local function dense(options)
+  local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
+  model:compile { loss = "mse", devices = options and options.devices }
+  return model
+end
+
+local function run(options, code)
+  return check.run(("%s %s -e %q 2>&1"):format(check.program, options, code))
+end
+
+-- ---- methods ------------------------------------------------------------------------------------
+
+test("a method called with a dot says that it wants a colon", function()
+  local model, x, y = dense(), mgpu.ones { 3, 2 }, mgpu.ones { 3, 1 }
+  check.raises(function() model.fit(x, y) end, "mistakes_spec.lua:%d+: .*colon: write model:fit%(%.%.%.%)", "usage")
+  check.raises(function() model.predict(x) end, "model:predict%(", "usage")
+  check.raises(function() model.summary() end, "model:summary%(", "usage")
+  check.raises(function() model.compile { loss = "mse" } end, "model:compile%(", "usage")
+  check.raises(function() mgpu.optimizers.SGD {}.apply({}, {}) end, "write opt:apply%(grads, variables%)", "usage")
+  check.raises(function() mgpu.metrics.Mean {}.update(3) end, "write metric:update%(%.%.%.%)", "usage")
+  check.raises(function() mgpu.metrics.AUC {}.result() end, "write metric:result%(%.%.%.%)", "usage")
+end)
+
+test("a misspelt method of a model names the nearest one, other missing fields are nil", function()
+  local model = dense()
+  check.raises(function() model:evalute() end, 'Sequential "sequential.*": there is no "evalute" %(did you mean '
+    .. '"evaluate"%?%)', "usage")
+  check.raises(function() model:fitt() end, '"fit"', "usage")
+  check.raises(function() model:save_weigths "x" end, '"save_weights"', "usage")
+  for _, key in ipairs { "history", "best", "input_names", "fitting" } do check.equal(model[key], nil) end
+end)
+
+test("x.shape[1] says that shape is a method", function()
+  for _, x in ipairs { mgpu.ones { 2 }, mgpu.variable(mgpu.tensor { 2 }), mgpu.Input { 3 } } do
+    check.raises(function() return x.shape[1] end, "mistakes_spec.lua:%d+: .*write t:shape%(%)%[1%]", "usage")
+    check.raises(function() return #x.shape end, "write t:shape", "usage")
+  end
+  check.equal(mgpu.ones { 2, 3 }:shape(), { 2, 3 })
+end)
+
+-- ---- options and names --------------------------------------------------------------------------
+
+test("options by the names of other frameworks are answered with ours", function()
+  check.raises(function() mgpu.optimizers.Adam { lr = 1e-3 } end, '"lr" %(did you mean "learning_rate"%?%)', "usage")
+  check.raises(function() L.Dense { 3, bias = false } end, '"use_bias"', "usage")
+  check.raises(function() dense():fit(mgpu.ones { 3, 2 }, mgpu.ones { 3, 1 }, { nb_epoch = 2 }) end, '"epochs"',
+    "usage")
+end)
+
+test("what is planned but not built says so", function()
+  for _, name in ipairs { "LSTM", "GRU", "SimpleRNN", "Bidirectional", "TimeDistributed", "GroupNormalization",
+    "MultiHeadAttention" } do
+    check.raises(function() return L[name] end, "the layer " .. name .. " is planned, but not built yet",
+      "unsupported")
+  end
+  check.raises(function() return L.Lstmm end, "unknown layer", "usage")
+  check.matches(run("--profile out.json", "print(1)"), "not built yet: --profile")
+end)
+
+-- ---- devices ------------------------------------------------------------------------------------
+
+test("a GPU that is not there is named, with what is visible", function()
+  if #core.devices "gpu" > 0 then check.skip "this machine has a GPU" end
+  for _, use in ipairs { function() print(mgpu.ones({ 2 }, { device = "gpu:3" })) end,
+    function() print(mgpu.tensor({ 2 }, { device = "gpu:3" })) end,
+    function() print(mgpu.ones { 2 }:to "gpu:3") end,
+    function() print(L.Dense { 1, device = "gpu:3" }) end,
+    function() mgpu.with_device("gpu:3", print) end,
+    function() dense { devices = "gpu:3" } end } do
+    check.raises(use, 'mistakes_spec.lua:%d+: device "gpu:3" is not there; visible: cpu:0')
+  end
+  check.raises(function() mgpu.parallel.get_available_gpus(5) end,
+    "get_available_gpus: 5 GPUs were asked for, but none is visible", "usage")
+end)
+
+test("devices that --devices leaves out are refused", function()
+  local script = check.path "outside.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local L = mgpu.layers
+local function model(devices)
+  local m = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
+  m:compile { loss = "mse", devices = devices }
+  return m
+end
+local function try(fn) print(pcall(fn)) end
+try(function() model { "cpu:1", "cpu:5" } end)
+try(function() model { ["cpu:1"] = 1, ["cpu:5"] = 2 } end)
+try(function() model "cpu:1":set_devices "cpu:0" end)
+try(function() L.Dense { 1, device = "cpu:5" } end)
+try(function() mgpu.with_device("cpu:5", print) end)
+try(function() mgpu.ones { 2 }:to "cpu:5" end)
+try(function() mgpu.tensor({ 2 }, { device = "cpu:5" }) end)
+try(function() mgpu.parallel.make_parallel(model(), { "cpu:1", "cpu:5" }) end)
+model { "cpu:1", "cpu:2" }
+print(mgpu.ones { 2 }:to "cpu:0":device(), "the host stays")
+]])
+  local output = check.run(("%s --devices cpu:1-2 %s 2>&1"):format(check.program, script))
+  local _, n = output:gsub('false\t[^\n]*outside.lua:%d+: device "cpu:[05]" is not visible: %-%-devices names cpu:1, '
+    .. "cpu:2\n", "")
+  check.equal(n, 8)
+  check.matches(output, "cpu:0\tthe host stays")
+end)
+
+test("with_device places the tensors made inside, too", function()
+  local made = mgpu.with_device("ref:1", function()
+    return { mgpu.ones { 2 }, mgpu.tensor { 1, 2 }, mgpu.rand { 3 }, mgpu.tensor(3), mgpu.arange(4) }
+  end)
+  for _, t in ipairs(made) do check.equal(t:device(), "ref:1") end
+  check.raises(function() mgpu.with_device("ref:1", function() error "mine" end) end, "mine")
+  check.equal(mgpu.ones { 2 }:device(), core.default_device())
+  check.equal(core.default_device() ~= "ref:1", true)
+end)
+
+-- ---- sizes and ids ------------------------------------------------------------------------------
+
+test("memory is told in units, and large counts are whole", function()
+  local script = check.path "large.lua"
+  check.write(script, "print(pcall(function() require 'mgpu'.ones { 1e5, 1e5 }:sum(1):totable() end))\n"
+    .. "print(pcall(function() require 'mgpu'.randn { 1e5, 1e4 }:totable() end))")
+  local output = check.run(("MGPU_MEMORY=cpu:0=1500M %s %s 2>&1"):format(check.program, script))
+  check.matches(output, "asked 3%.7 GiB, used")
+  check.matches(output, "limit 1%.5 GiB")
+  check.raises(function() mgpu.ones { 1e6, 1e6 }:item() end, "has 1000000000000 elements", "usage")
+end)
+
+test("gather refuses ids outside, eagerly and in a jitted step", function()
+  local x, int = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }, { dtype = "int32" }
+  check.equal(x:gather(mgpu.tensor({ 2, 0 }, int), 2), { { 3, 1 }, { 6, 4 } })
+  check.equal(mgpu.gather(x, mgpu.tensor(1, int)), { 4, 5, 6 })
+  check.equal(x:gather(mgpu.tensor({}, int)):shape(), { 0, 3 })
+  for _, id in ipairs { 2, -1 } do
+    check.raises(function() x:gather(mgpu.tensor({ 0, id }, int)) end, "gather: an id is not among 0 to 1, the places "
+      .. "of axis 1 from 0", "data")
+  end
+  local step = mgpu.jit(function(t, ids) return t:gather(ids, { axis = -1 }) end)
+  check.equal(step(x, mgpu.tensor({ 0 }, int)), { { 1 }, { 4 } })
+  check.raises(function() step(x, mgpu.tensor({ 3 }, int)) end, "not among 0 to 2, the places of axis 2", "data")
+  check.raises(function() x:gather(mgpu.tensor { 0.5 }) end, "must hold integers", "usage")
+  check.raises(function() x:gather(mgpu.tensor({ 0 }, int), 3) end, "axis 3", "usage")
+end)
+
+test("concat and stack take any number of tensors", function()
+  local list, sum = {}, 0
+  for i = 1, 600 do list[i], sum = mgpu.full({ 1, 2 }, i), sum + i end
+  check.equal(mgpu.concat(list):shape(), { 600, 2 })
+  check.equal(mgpu.concat(list, { axis = 2 }):sum():item(), 2 * sum)
+  check.equal(mgpu.concat(unpack(list, 1, 300)):shape(), { 300, 2 })
+  check.equal(mgpu.stack(list):shape(), { 600, 1, 2 })
+  check.equal(list[1]:concat(list[2], 2), { { 1, 1, 2, 2 } })
+  list[400] = nil
+  check.raises(function() mgpu.concat(list) end, "concat: .*entry 400 is missing", "usage")
+end)
+
+test("more than 255 gradients are guarded", function()
+  local list = {}
+  for i = 1, 600 do list[i] = mgpu.ones { 1 } end
+  core.guard_finite(list, "bad")
+  list[599] = mgpu.full({ 1 }, 0 / 0)
+  check.raises(function() core.guard_finite(list, "bad") end, "bad", "nonfinite")
+end)
