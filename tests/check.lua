@@ -66,6 +66,7 @@ end
 -- and the two values there, or nil.
 local function differs(actual, expected, same, where)
   actual, expected = plain(actual), plain(expected)
+  if rawequal(actual, expected) and type(actual) == "table" then return nil end -- it may contain itself
   if type(actual) == "table" and type(expected) == "table" then
     for k, v in pairs(expected) do
       local path, a, e = differs(actual[k], v, same, where .. "[" .. tostring(k) .. "]")

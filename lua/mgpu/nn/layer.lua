@@ -102,15 +102,23 @@ function Layer.computed.compute_dtype(self) return self.dtype_policy.compute_dty
 function Layer.computed.variable_dtype(self) return self.dtype_policy.variable_dtype end
 Layer.computed.dtype = Layer.computed.variable_dtype -- Keras's other name for it
 
---- layer.input, layer.output: the symbolic tensors of its first use in a functional model.
+-- The layer's use in the Sequential that holds it, else its first use in a functional model; nil if there is none.
+local function first_use(self)
+  local container = rawget(self, "container")
+  if container then return container:use_of(self) end
+  return rawget(self, "nodes") and self.nodes[1]
+end
+
+--- layer.input, layer.output: the symbolic tensors of its use in a Sequential, or of its first use in a functional
+--- model.
 function Layer.computed.output(self)
-  local node = rawget(self, "nodes") and self.nodes[1]
+  local node = first_use(self)
   if not node then self:fail("has no output: it has not been called with a symbolic tensor") end
   return node.several and node.outputs or node.outputs[1]
 end
 
 function Layer.computed.input(self)
-  local node = rawget(self, "nodes") and self.nodes[1]
+  local node = first_use(self)
   if not node then self:fail("has no input: it has not been called with a symbolic tensor") end
   return node.listed and node.inputs or node.inputs[1]
 end

@@ -35,6 +35,13 @@ local function check_layer(self, layer, position)
   end
 end
 
+-- The sizes of a sample for a built model of one input; nil for any other layer.
+local function sample_of_network(layer)
+  local shape = layer.is_network and layer.built and layer.built_shape
+  if shape and type(shape[1]) == "table" then shape = not layer.listed and shape[1] end
+  return shape and { select(2, unpack(shape)) } or nil
+end
+
 -- Appends a layer without building it.
 local function append(self, entry, position)
   local layer = layer_of(entry)
@@ -43,7 +50,10 @@ local function append(self, entry, position)
     self.sample_shape, self.input_dtype = layer.shape, layer.states_policy and layer.compute_dtype or nil
     return
   end
-  if #self.layers == 0 and rawget(layer, "input_shape") then self.sample_shape = layer.input_shape end
+  if #self.layers == 0 and not self.sample_shape then
+    self.sample_shape = rawget(layer, "input_shape") or sample_of_network(layer)
+  end
+  layer.container = layer.container or self
   self.layers[#self.layers + 1] = layer
 end
 
@@ -68,6 +78,7 @@ end
 function Sequential:pop()
   if #self.layers == 0 then self:fail("the model has no layer to remove") end
   local layer = table.remove(self.layers)
+  if layer.container == self then layer.container = nil end
   layers_changed(self)
   return layer
 end
@@ -115,12 +126,18 @@ local function graph_of(self)
   if not self.graph then
     if not self.built then self:fail("has no input and output yet: give it an Input or call it once") end
     local x = require "mgpu.nn.layers".Input { { select(2, unpack(self.built_shape)) } }
-    local y = x
-    for _, layer in ipairs(self.layers) do y = layer(y) end
-    self.graph = { input = x, output = y }
+    local y, uses = x, {}
+    for _, layer in ipairs(self.layers) do
+      y = layer(y)
+      uses[layer] = y.node or y[1].node -- of a layer with several outputs, the first
+    end
+    self.graph = { input = x, output = y, uses = uses }
   end
   return self.graph
 end
+
+--- model:use_of(layer) -> the layer's node in the model's graph.
+function Sequential:use_of(layer) return graph_of(self).uses[layer] end
 
 function Sequential.computed.input(self) return graph_of(self).input end
 function Sequential.computed.output(self) return graph_of(self).output end

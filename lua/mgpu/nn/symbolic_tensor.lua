@@ -56,24 +56,36 @@ function Symbol:__tostring()
   return ("symbolic tensor %s of %s"):format(text(self.sizes), tostring(self.node.layer))
 end
 
--- x + y, x - y, x * y are the merging layers.
-local function merging(name, sign)
+-- Of two symbolic tensors these are the merging layers, which treat the batch as Keras does.
+local MERGING = { add = "Add", sub = "Subtract", mul = "Multiply" }
+
+-- The metamethod for an operator between symbolic tensors and numbers.
+local function arithmetic(operator, sign)
   return function(a, b)
-    if not (M.is_symbol(a) and M.is_symbol(b)) then
-      fail("%s: both operands must be symbolic tensors: use L.Lambda for anything else", sign)
+    local layers = require "mgpu.nn.layers"
+    local number = type(a) == "number" and a or type(b) == "number" and b or nil
+    if number then
+      return layers.Arithmetic { operator, number, reversed = type(a) == "number" } (number == a and b or a)
     end
-    return require "mgpu.nn.layers"[name] {} { a, b }
+    if not (M.is_symbol(a) and M.is_symbol(b)) then
+      fail("%s: the operands must be symbolic tensors or numbers: use L.Lambda for anything else", sign)
+    end
+    if MERGING[operator] then return layers[MERGING[operator]] {} { a, b } end
+    return layers.Arithmetic { operator } { a, b }
   end
 end
 
-Symbol.__add, Symbol.__sub, Symbol.__mul = merging("Add", "+"), merging("Subtract", "-"),
-  merging("Multiply", "*")
+for sign, operator in pairs { ["+"] = "add", ["-"] = "sub", ["*"] = "mul", ["/"] = "div", ["%"] = "mod",
+  ["^"] = "pow" } do
+  Symbol["__" .. operator] = arithmetic(operator, sign)
+end
+
+function Symbol.__unm(a) return require "mgpu.nn.layers".Arithmetic { "neg" } (a) end
 
 local function refuse(sign)
-  return function() fail("%s: a symbolic tensor has no values to compute with: use L.Lambda", sign) end
+  return function() fail("%s: a symbolic tensor has no values to compare: use L.Lambda", sign) end
 end
-Symbol.__div, Symbol.__pow, Symbol.__mod = refuse "/", refuse "^", refuse "%"
-Symbol.__unm, Symbol.__lt, Symbol.__le = refuse "unary -", refuse "<", refuse "<="
+Symbol.__lt, Symbol.__le = refuse "<", refuse "<="
 
 -- The symbolic tensor for output `index` of the node.
 local function new(node, index, shape, dtype)

@@ -64,11 +64,14 @@ end
 
 local function is_layer(value) return type(value) == "table" and value.add_weight ~= nil end
 
+-- Fields whose layers and variables do not belong to the layer; container: the Sequential that holds it.
+local NOT_CONTENTS = { weights = true, nodes = true, container = true }
+
 --- layer:contents() -> the layers and variables in its fields, or in arrays in its fields, sorted by field name.
 function M:contents()
   local keys, found = {}, {}
   for key, value in pairs(self) do
-    if key ~= "weights" and key ~= "nodes" and type(key) == "string" and value ~= self then
+    if not NOT_CONTENTS[key] and type(key) == "string" and value ~= self then
       keys[#keys + 1] = key
     end
   end

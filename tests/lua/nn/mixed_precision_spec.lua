@@ -118,7 +118,8 @@ local IMAGE, STEPS, ROW = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }
 
 -- For each class its options and the shape of its input, or an array of shapes for several inputs.
 local CASES = {
-  Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } }, Average = { {}, { ROW, ROW } },
+  Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } },
+  Arithmetic = { { "mul", 3 }, ROW }, Average = { {}, { ROW, ROW } },
   AveragePooling1D = { {}, STEPS }, AveragePooling2D = { {}, IMAGE }, BatchNormalization = { {}, IMAGE },
   Concatenate = { {}, { ROW, ROW } }, Conv1D = { { 3, 2 }, STEPS }, Conv2D = { { 3, 2 }, IMAGE },
   Conv2DTranspose = { { 3, 2 }, IMAGE }, Cropping2D = { { 1 }, IMAGE }, Dense = { { 3 }, ROW },

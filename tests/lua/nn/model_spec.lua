@@ -239,8 +239,13 @@ for what, case in pairs {
     return { inputs = x1, outputs = L.ReLU { name = "r" } (L.ReLU { name = "r" } (x1)) }
   end), 'two layers are called "r"' },
   ["an op on a symbol"] = { function() return x1:relu() end, "a symbolic tensor has no values" },
-  ["a number added to a symbol"] = { function() return x1 + 1 end, "L.Lambda" },
-  ["a symbol divided"] = { function() return x1 / 2 end, "no values to compute with" },
+  ["a tensor added to a symbol"] = { function() return x1 + mgpu.ones { 1 } end, "L.Lambda" },
+  ["a symbol compared"] = { function() return x1 < x1 end, "no values to compare" },
+  ["an operator without its second input"] = { function() return L.Arithmetic { "div" } (x1) end,
+    "takes two inputs" },
+  ["an operator with an input too many"] = { function() return L.Arithmetic { "div", 2 } { x1, x1 } end,
+    "takes one input, got 2" },
+  ["a negation with a number"] = { function() return L.Arithmetic { "neg", 2 } end, "takes no number" },
   ["one input too few"] = { function() return two() { mgpu.ones { 1, 6 } } end,
     "1 inputs were given, the model takes 2" },
   ["an unknown input name"] = { function()
@@ -272,4 +277,47 @@ test("data of wrong shapes or numbers of inputs is refused before the first step
   check.raises(function() model:fit(x, { y[1], y[2], y[1] }, {}) end, "has an entry 3", "usage")
   check.raises(function() model:fit(x, { y[2], y[2] + 9 }, {}) end, 'output "kind"', "usage")
   check.raises(function() model:fit(x, y, { class_weight = { [0] = 1 } }) end, "one output", "usage")
+end)
+
+-- ---- arithmetic and parts of models ----------------------------------------------------------------
+
+test("symbolic tensors take arithmetic with numbers and each other, and it is saved", function()
+  local x = mgpu.Input { 3 }
+  local h = L.Dense { 3 } (x)
+  local function formula(a, b) return -(2 / ((a * 2 + 1) ^ 2 + 3)) / (b + 10) - 1 + a % 2 + 2 ^ a - (3 - b) end
+  local model = mgpu.Model { inputs = x, outputs = formula(h, x) }
+  local t = mgpu.rand { 4, 3 }
+  local wanted = formula(model.layers[2](t), t):totable()
+  check.near(model(t), wanted, 1e-6)
+  local path = check.path "arithmetic.safetensors"
+  model:save(path)
+  check.near(mgpu.load_model(path)(t), wanted, 1e-6)
+end)
+
+test("a layer of a Sequential has its input and output at once", function()
+  local layer = mgpu.Sequential { L.Input { 8 }, L.Dense { 3 } }.layers[1]
+  check.equal({ layer.input:shape(), layer.output:shape() }, { { -1, 8 }, { -1, 3 } })
+  local inner = mgpu.Sequential { L.Dense { 3 }, L.Dense { 4 } }
+  mgpu.Sequential { L.Input { 8 }, inner, L.Dense { 2 } }
+  check.equal(inner.layers[2].output:shape(), { -1, 4 })
+  check.raises(function() return mgpu.Sequential { L.Dense { 3 } }.layers[1].output end, "give it an Input", "usage")
+end)
+
+test("a model as the first layer of a Sequential gives the shape of its input", function()
+  local x = mgpu.Input { 8 }
+  for _, inner in ipairs { mgpu.Sequential { L.Input { 8 }, L.Dense { 4 } },
+    mgpu.Model { inputs = x, outputs = L.Dense { 4 } (x) } } do
+    local model = mgpu.Sequential { inner, L.Dense { 2 } }
+    check.equal({ model.built, model.output:shape(), #model.variables }, { true, { -1, 2 }, 4 })
+  end
+end)
+
+test("features of a base model are reached by base.layers[n].output, also after pop", function()
+  local base = mgpu.Sequential { L.Input { 8 }, L.Dense { 3 }, L.Dense { 4 } }
+  check.equal(base.layers[2].output:shape(), { -1, 4 })
+  base:pop()
+  local model = mgpu.Model { inputs = base.input, outputs = L.Dense { 2 } (base.layers[1].output) }
+  local t = mgpu.rand { 5, 8 }
+  check.near(model(t), model.layers[3](base(t)):totable(), 1e-6)
+  check.equal(model.variables[1], base.variables[1])
 end)

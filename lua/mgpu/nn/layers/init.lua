@@ -2,6 +2,7 @@
 return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Activation = "activation",
   Add = "merge",
+  Arithmetic = "arithmetic",
   Average = "merge",
   AveragePooling1D = "pooling",
   AveragePooling2D = "pooling",
