@@ -1,17 +1,20 @@
--- Layers beside PyTorch's: time of forward and backward (gradients of inputs and weights), one row a layer.
+-- Layers beside PyTorch's: time of forward and backward (gradients of inputs and weights) or, with `--pass
+-- forward`, of the forward pass alone. One row a layer.
 --
 --     build/mgpulua tests/bench/layers.lua [--only NAME,NAME] [--rounds 7] [--venv FOLDER] [--threads 2]
+--         [--pass step|forward] [--take median|minimum] [--turn 120]
 --
--- Our step runs in this process under mgpu.jit, PyTorch's in peer_torch_layers.py. They take turns in short
--- rounds, so that noise of the machine affects both. PyTorch is timed with images as planes (NCHW) and as
--- channels_last, and the faster layout counts. ratio = PyTorch's time / ours, the median over the rounds. Both
--- sides report the sizes of the output and of all gradients, which must agree.
+-- Our step runs in this process under mgpu.jit, PyTorch's in peer_torch_layers.py. They take turns of 120 ms, so
+-- that noise of the machine affects both. PyTorch is timed with images as planes (NCHW) and as
+-- channels_last, and the faster layout counts. ratio = PyTorch's time / ours, the median over the rounds. A
+-- round's time is the median of its steps or, with `--take minimum`, the fastest: for a machine that is busy with
+-- other work. Both sides report the sizes of the output and of all gradients, which must agree.
 
 local ffi = require "ffi"
 local HERE = "tests/bench/"
 
 local options = {
-  rounds = "7", threads = "2",
+  rounds = "7", threads = "2", pass = "step", take = "median", turn = "120",
   venv = (os.getenv "XDG_CACHE_HOME" or os.getenv "HOME" .. "/.cache") .. "/mgpulua/bench-venv",
 }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
@@ -101,8 +104,8 @@ local function count(tensor)
   return n
 end
 
--- The step of a row, which computes y and the gradients of sum(y * g) with a constant g; and the sizes of y
--- and of the gradients as text.
+-- The step of a row, which computes y and, unless it is forward only, the gradients of sum(y * g) with a
+-- constant g; and the sizes of y and of the gradients as text.
 local function make_step(row)
   local inputs, make, around = row[2], row[3], row[4]
   local layer, xs = make(), {}
@@ -118,6 +121,7 @@ local function make_step(row)
   for _, v in ipairs(inputs.ids and {} or xs) do vars[#vars + 1] = v end
   for _, v in ipairs(layer.trainable_variables) do vars[#vars + 1] = v end
   local step = mgpu.jit(function(seed)
+    if options.pass == "forward" then return forward() end
     local y
     local _, grads = mgpu.value_and_grad(function()
       y = forward()
@@ -156,8 +160,8 @@ local function start_peer()
   end
   local folder = io.popen("mktemp -d"):read "*l"
   os.execute(("mkfifo %s/in %s/out"):format(folder, folder))
-  os.execute(("%s/bin/python %speer_torch_layers.py --threads %s <%s/in >%s/out 2>%s/err &"):format(
-    options.venv, HERE, options.threads, folder, folder, folder))
+  os.execute(("%s/bin/python %speer_torch_layers.py --threads %s --pass %s <%s/in >%s/out 2>%s/err &"):format(
+    options.venv, HERE, options.threads, options.pass, folder, folder, folder))
   local peer = { folder = folder, input = assert(io.open(folder .. "/in", "w")),
     output = assert(io.open(folder .. "/out")) }
   peer.input:setvbuf "no"
@@ -188,6 +192,17 @@ local function median(list)
   return n % 2 == 1 and sorted[(n + 1) / 2] or (sorted[n / 2] + sorted[n / 2 + 1]) / 2
 end
 
+local function minimum(list) return math.min(unpack(list)) end
+local taken = assert(({ median = median, minimum = minimum })[options.take], "--take is median or minimum")
+assert(options.pass == "step" or options.pass == "forward", "--pass is step or forward")
+
+-- The ratio of two lists of times, one a round.
+local function ratio_of(theirs, ours)
+  local ratios = {}
+  for i, ms in ipairs(theirs) do ratios[i] = ms / ours[i] end
+  return median(ratios)
+end
+
 -- Times a row and prints it -> the ratio.
 local function compare(row, peer)
   mgpu.seed(1)
@@ -203,23 +218,20 @@ local function compare(row, peer)
     run_peer(peer, layout, 3)
   end
   run_ours(step, 3)
-  local n = math.max(3, math.min(60, math.ceil(120 / median(run_ours(step, 3)))))
+  local n = math.max(3, math.min(60, math.ceil(options.turn / median(run_ours(step, 3)))))
   for round = 1, tonumber(options.rounds) do
     for i = 0, #names do
       local k = (i + round) % (#names + 1)
-      if k == 0 then ours[round] = median(run_ours(step, n))
-      else times[names[k]][round] = median(run_peer(peer, names[k], n)) end
+      if k == 0 then ours[round] = taken(run_ours(step, n))
+      else times[names[k]][round] = taken(run_peer(peer, names[k], n)) end
     end
   end
   local best = names[1]
   for _, name in ipairs(names) do if median(times[name]) < median(times[best]) then best = name end end
-  local ratios = {}
-  for i, ms in ipairs(times[best]) do ratios[i] = ms / ours[i] end
-  local layout = #names > 1 and best or ""
-  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], median(ours), median(times[best]),
-    median(ratios), layout))
+  local layout, ratio = #names > 1 and best or "", ratio_of(times[best], ours)
+  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], median(ours), median(times[best]), ratio, layout))
   io.flush()
-  return median(ratios)
+  return ratio
 end
 
 -- ---- all rows -----------------------------------------------------------------------------------
@@ -230,8 +242,8 @@ for name in (options.only or ""):gmatch "[^,]+" do
   wanted[name] = true
 end
 
-print(("\nlayers, forward and backward, float32, %s threads; PyTorch's better layout")
-  :format(options.threads))
+print(("\nlayers, %s, float32, %s threads, %s times; PyTorch's better layout"):format(
+  options.pass == "step" and "forward and backward" or "forward", options.threads, options.take))
 print(("  %-26s %9s %9s %7s"):format("", "ours ms", "torch ms", "ratio"))
 local peer = start_peer()
 ask(peer, "hello")

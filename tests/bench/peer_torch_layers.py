@@ -1,6 +1,6 @@
 """PyTorch's side of layers.lua: times forward and backward of one layer at a time.
 
-    python tests/bench/peer_torch_layers.py --threads 2
+    python tests/bench/peer_torch_layers.py --threads 2 --pass step
 
 Reads lines from standard input and answers one line each:
 
@@ -9,8 +9,9 @@ Reads lines from standard input and answers one line each:
                     output, of each input's gradient and of each weight's, in layers.lua's order
     run N LAYOUT    runs N steps; milliseconds of each
 
-A step is eager: y = layer(x), y.backward(g); gradients are dropped before the next one. Images
-are timed as planes (NCHW) and as channels_last.
+A step is eager: y = layer(x), y.backward(g); gradients are dropped before the next one. With --pass
+forward it is y = layer(x) without recording gradients. Images are timed as planes (NCHW) and as
+channels_last.
 """
 
 import argparse
@@ -98,7 +99,7 @@ CASES = {
 }
 
 
-def make(name, layout):
+def make(name, layout, only_forward):
     """A step of the case in that layout, and the sizes of its output and gradients."""
     torch.manual_seed(1)
     shapes, maker = CASES[name]
@@ -120,7 +121,11 @@ def make(name, layout):
             leaf.grad = None
         layer(*inputs).backward(g)
 
-    return step, [y.numel()] + [leaf.numel() for leaf in leaves]
+    @torch.no_grad()
+    def forward():
+        layer(*inputs)
+
+    return forward if only_forward else step, [y.numel()] + [leaf.numel() for leaf in leaves]
 
 
 def run(step, n):
@@ -133,14 +138,14 @@ def run(step, n):
     return " ".join(times)
 
 
-def answer(words, steps):
+def answer(words, steps, only_forward):
     """The answer to a line."""
     if words[0] == "case":
         name = " ".join(words[1:])
         layouts = ["planes", "channels_last"] if len(CASES[name][0][0]) == 4 else ["planes"]
         steps.clear()
         for layout in layouts:
-            steps[layout], sizes = make(name, layout)
+            steps[layout], sizes = make(name, layout, only_forward)
         return f"sizes {' '.join(map(str, sizes))}; layouts {' '.join(layouts)}"
     if words[0] == "run":
         return run(steps[words[2]], int(words[1]))
@@ -152,10 +157,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
-    torch.set_num_threads(parser.parse_args().threads)
+    parser.add_argument("--pass", choices=("step", "forward"), default="step", dest="part")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     steps = {}
     for line in iter(sys.stdin.readline, ""):
-        print(answer(line.split(), steps), flush=True)
+        print(answer(line.split(), steps, options.part == "forward"), flush=True)
 
 
 if __name__ == "__main__":
