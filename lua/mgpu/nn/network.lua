@@ -117,9 +117,10 @@ end
 --- a model lacks is nil.
 function Network:unknown_field(key)
   if type(key) ~= "string" or #key < 4 or ABSENT[key] then return end
-  local near = core.nearest(key, USED)
+  local hint = core.did_you_mean(key, USED)
+  local near = hint:match '"(.*)"'
   if not near or near:sub(1, 1) ~= key:sub(1, 1) or math.abs(#near - #key) > 2 then return end
-  self:fail("there is no %q (did you mean %q?)", key, near)
+  self:fail("there is no %q%s", key, hint)
 end
 
 return Network
