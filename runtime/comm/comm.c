@@ -113,6 +113,13 @@ void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x) {
     }
 }
 
+int64_t mg_comm_share(int n, int rank, int64_t count, int64_t unit, int64_t *last) {
+    const int64_t share = (count / n + unit) / unit * unit;
+    const int64_t first = rank * share < count ? rank * share : count;
+    *last = first + share < count ? first + share : count;
+    return first;
+}
+
 const mg_comm_kind *mg_comm_find(const char *kind) {
     const char *why = NULL;
     const mg_comm_kind *(*plugin)(void) = NULL;

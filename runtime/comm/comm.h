@@ -64,7 +64,6 @@ size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n)
 /* ---- the interface of a communicator ---- */
 
 typedef struct mg_comm_api {
-    size_t size;      /* of this struct */
     const char *kind; /* "local" */
     /* Takes part in a collective, as `rank`. */
     mg_status (*run)(mg_comm *c, int rank, const mg_collective_call *call);
@@ -147,6 +146,9 @@ const mg_comm_kind *mg_comm_find(const char *kind);
  * ten minutes if that is not set. MG_OOM. */
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n);
 void mg_comm_clear(mg_comm *c);
+/* The share [result, *last) of `count` elements that `rank` of n reduces, where ranks divide the
+ * work: a multiple of `unit` elements, but for the end. */
+int64_t mg_comm_share(int n, int rank, int64_t count, int64_t unit, int64_t *last);
 /* Adds to bytes_moved what `rank` gets from other ranks in a call that only moves data. What a
  * reduction moves depends on the algorithm: it adds nothing, and the implementation counts. */
 void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x);

@@ -16,11 +16,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     SHORT = 2048, /* up to so many elements each rank computes a whole all-reduce for itself */
-    PIECE = 64    /* elements that are reduced at a time, in a buffer on the stack */
+    PIECE = 64 /* elements that are reduced at a time, in a buffer on the stack; ranks reduce whole
+                  pieces, so that no two write to one cache line */
 };
 
 /* The message from one rank to another: transfers between two ranks happen one at a time. */
@@ -47,20 +47,10 @@ static mg_status aborted(void) {
     return mg_fail(MG_COMM, "another device failed");
 }
 
-/* The time `seconds` from now, for pthread_cond_timedwait on c->changed. */
-static struct timespec time_after(double seconds) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    return until;
-}
-
 /* With the mutex held: waits until the round of the barrier is over. The rank that reaches the
  * deadline aborts the communicator. */
 static mg_status wait_for_round(local_comm *c, uint64_t round) {
-    const struct timespec until = time_after(c->comm.deadline);
+    const struct timespec until = mg_time_after(c->comm.deadline);
     while (c->round == round && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
         if (c->round != round || c->aborted) break;
@@ -125,7 +115,7 @@ static mg_status local_check(mg_comm *comm) {
 /* With the mutex held: waits until the mailbox is full, or empty. One second later than a barrier
  * would give up, so that a rank that waits in one reports first. */
 static mg_status wait_for_mailbox(local_comm *c, const mailbox *m, bool full) {
-    const struct timespec until = time_after(c->comm.deadline + 1);
+    const struct timespec until = mg_time_after(c->comm.deadline + 1);
     while (m->full != full && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
         if (m->full == full || c->aborted) break; /* it came with the last moment */
@@ -234,20 +224,11 @@ static void reduce_range(const local_comm *c, int i, int64_t first, int64_t last
     }
 }
 
-/* The part [result, *last) of `count` elements that a rank reduces: whole pieces, so that no two
- * ranks write to one cache line. */
-static int64_t part_of(const mg_comm *comm, int rank, int64_t count, int64_t *last) {
-    const int64_t part = (count / comm->n + PIECE) / PIECE * PIECE;
-    const int64_t first = rank * part < count ? rank * part : count;
-    *last = first + part < count ? first + part : count;
-    return first;
-}
-
 /* Every rank reduces a part, and writes it to the root. */
 static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x, int i) {
     const int64_t count = x->operands[i].count, n = c->comm.n;
     int64_t last;
-    const int64_t first = part_of(&c->comm, rank, count, &last);
+    const int64_t first = mg_comm_share(c->comm.n, rank, count, PIECE, &last);
     reduce_range(c, i, first, last, x, x->root, x->root + 1);
     c->comm.bytes_moved[rank] += n * (last - first) * (int64_t)mg_dtype_size(x->dtype);
 }
@@ -263,7 +244,7 @@ static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, 
         return;
     }
     int64_t last;
-    const int64_t first = part_of(&c->comm, rank, count, &last);
+    const int64_t first = mg_comm_share(c->comm.n, rank, count, PIECE, &last);
     reduce_range(c, i, first, last, x, 0, c->comm.n);
     c->comm.bytes_moved[rank] += 2 * (n - 1) * (last - first) * size;
 }
@@ -326,8 +307,7 @@ static void local_free(mg_comm *comm) {
     mg_free(c);
 }
 
-static const mg_comm_api api = {.size = sizeof(mg_comm_api),
-                                .kind = "local",
+static const mg_comm_api api = {.kind = "local",
                                 .run = local_run,
                                 .barrier = local_barrier,
                                 .abort = local_abort,
@@ -337,16 +317,12 @@ static const mg_comm_api api = {.size = sizeof(mg_comm_api),
 
 mg_comm *mg_comm_local(int n) {
     local_comm *c = mg_alloc_zero(sizeof *c);
-    pthread_condattr_t clock;
     if (!c) return NULL;
     const mg_status status = mg_comm_set_up(&c->comm, &api, n);
     c->table = mg_alloc_zero((size_t)n * MG_BUCKET_TENSORS * sizeof *c->table);
     c->mailboxes = mg_alloc_zero((size_t)(n * n) * sizeof *c->mailboxes);
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    mg_cond_init(&c->changed);
     if (status == MG_OK && c->table && c->mailboxes) return &c->comm;
     local_free(&c->comm);
     return NULL;

@@ -76,8 +76,7 @@ static void staged_free(mg_comm *comm) {
     mg_free(c);
 }
 
-static const mg_comm_api api = {.size = sizeof(mg_comm_api),
-                                .kind = "staged",
+static const mg_comm_api api = {.kind = "staged",
                                 .run = staged_run,
                                 .barrier = mg_comm_over_barrier,
                                 .abort = mg_comm_over_abort,

@@ -1,12 +1,10 @@
-/* The interrupt flag, forks, the clock, and the count of physical cores. */
+/* The interrupt flag, forks, the clock and waiting by it, and the count of physical cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Set by a signal handler: a lock-free atomic is all that may be touched there. */
 static atomic_bool interrupted;
@@ -58,6 +56,23 @@ double mg_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void mg_cond_init(pthread_cond_t *condition) {
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+struct timespec mg_time_after(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += (time_t)seconds;
+    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    return t;
 }
 
 /* The lowest-numbered hardware thread of the core that `cpu` belongs to; `cpu` itself if the system

@@ -1,8 +1,10 @@
-/* Interruption, forks, the clock, and the number of CPU cores. */
+/* Interruption, forks, the clock and waiting by it, and the number of CPU cores. */
 #ifndef MG_CORE_THREADS_H
 #define MG_CORE_THREADS_H
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 /* Asks the running computation to stop: safe in a signal handler. */
 void mg_interrupt(void);
@@ -22,6 +24,10 @@ void mg_threads_watch_forks(void);
 bool mg_threads_forked(void);
 /* A clock that never goes back, in seconds. */
 double mg_seconds(void);
+/* A condition variable for pthread_cond_timedwait with times of mg_time_after. */
+void mg_cond_init(pthread_cond_t *condition);
+/* The time `seconds` from now, by the clock of mg_seconds. */
+struct timespec mg_time_after(double seconds);
 /* Physical cores this process may use (affinity respected), at least 1. */
 int mg_core_count(void);
 

@@ -18,7 +18,8 @@
 #include <time.h>
 
 /* How often a waiting caller looks for Ctrl-C; how many rows are copied between two such checks. */
-enum { POLL_NS = 50 * 1000 * 1000, ROWS_BETWEEN_CHECKS = 64 };
+enum { ROWS_BETWEEN_CHECKS = 64 };
+static const double POLL_SECONDS = 0.05;
 
 struct mg_stream {
     mg_tensor *tensors[MG_STREAM_TENSORS]; /* retained */
@@ -209,10 +210,7 @@ static mg_status start_thread(mg_stream *s) {
 /* With the mutex held: waits for an element, a failure or the end. MG_INTERRUPTED after Ctrl-C. */
 static mg_status wait_for_element(mg_stream *s) {
     while (!s->first && !s->finished && s->status == MG_OK) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += POLL_NS;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        const struct timespec until = mg_time_after(POLL_SECONDS);
         pthread_cond_timedwait(&s->changed, &s->mutex, &until);
         if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     }
@@ -269,16 +267,6 @@ static mg_status check_tensors(const mg_stream_spec *spec) {
     return MG_OK;
 }
 
-/* The monotonic clock, so that a change of the time of day does not stop a waiting caller. */
-static void init_sync(mg_stream *s) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 /* Retains the tensors and notes the bytes of a row of each. */
 static void take_tensors(mg_stream *s, const mg_stream_spec *spec) {
     s->n_tensors = spec->n_tensors;
@@ -296,7 +284,8 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     if (check_tensors(spec) != MG_OK) return NULL;
     mg_stream *s = mg_alloc_zero(sizeof *s);
     if (!s) return NULL;
-    init_sync(s);
+    pthread_mutex_init(&s->mutex, NULL);
+    mg_cond_init(&s->changed);
     take_tensors(s, spec);
     s->dense = spec->dense;
     s->depth = spec->depth;

@@ -11,11 +11,11 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/device.h"
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const double DEFAULT_GRACE = 10; /* seconds; MGPU_GRACE overrides it */
 static const double POLL_EVERY = 0.05;  /* seconds between the watchdog's looks at a worker */
@@ -97,7 +97,7 @@ static mg_status ensure_worker(mg_device *d) {
     mg_worker *w = mg_alloc_zero(sizeof *w);
     if (!w) return MG_OOM;
     pthread_mutex_init(&w->mutex, NULL);
-    pthread_cond_init(&w->changed, NULL);
+    mg_cond_init(&w->changed);
     if (start_thread(w) != 0) {
         mg_free(w);
         return mg_fail(MG_OOM, "%s: cannot make a thread", d->name);
@@ -117,11 +117,22 @@ static void start_job(mg_worker *w, worker_job *job, mg_job fn, void *context, i
     pthread_mutex_unlock(&w->mutex);
 }
 
+/* A job's state, and the status of the last one that returned; if it is under way, after waiting
+ * for it `seconds` at most. */
+static job_state look_at(mg_worker *w, const worker_job *job, double seconds, mg_status *status) {
+    const struct timespec until = mg_time_after(seconds);
+    pthread_mutex_lock(&w->mutex);
+    while (job->state == UNDER_WAY && seconds > 0)
+        if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == ETIMEDOUT) break;
+    const job_state state = job->state;
+    if (status) *status = job->status;
+    pthread_mutex_unlock(&w->mutex);
+    return state;
+}
+
 /* Waits until the job has returned. Its outcome stays where it is. */
 static void await_job(mg_worker *w, const worker_job *job) {
-    pthread_mutex_lock(&w->mutex);
-    while (job->state == UNDER_WAY) pthread_cond_wait(&w->changed, &w->mutex);
-    pthread_mutex_unlock(&w->mutex);
+    while (look_at(w, job, POLL_EVERY, NULL) == UNDER_WAY) continue;
 }
 
 /* Waits until the job has returned, and takes its outcome: the place is free again. */
@@ -135,30 +146,6 @@ static void finish_job(mg_worker *w, worker_job *job, mg_status *status, char **
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Whether no job of this place is under way. */
-static bool job_returned(mg_worker *w, const worker_job *job) {
-    pthread_mutex_lock(&w->mutex);
-    const bool returned = job->state != UNDER_WAY;
-    pthread_mutex_unlock(&w->mutex);
-    return returned;
-}
-
-/* Whether the worker's job of mg_workers_run has returned, and its status; with `wait`, after
- * waiting POLL_EVERY at most. */
-static bool poll_common_job(mg_worker *w, bool wait, mg_status *status) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(POLL_EVERY * 1e9);
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    pthread_mutex_lock(&w->mutex);
-    if (w->common.state == UNDER_WAY && wait)
-        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
-    const bool done = w->common.state != UNDER_WAY;
-    *status = w->common.status;
-    pthread_mutex_unlock(&w->mutex);
-    return done;
-}
-
 /* Seconds that the other jobs may take once the first has returned, or -1 while none has. If those
  * that returned have failed, and only because they waited in vain (MG_COMM), the deadline has
  * passed already. */
@@ -168,7 +155,8 @@ static double time_limit(mg_device *const *devices, int n, double deadline) {
     int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
     for (int i = 0; i < n; i++) {
         mg_status status;
-        if (!poll_common_job(devices[i]->worker, false, &status)) continue;
+        if (look_at(devices[i]->worker, &devices[i]->worker->common, 0, &status) == UNDER_WAY)
+            continue;
         returned++;
         failed += status != MG_OK;
         waited += status == MG_COMM;
@@ -202,14 +190,14 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
     double first = 0; /* when the first job was seen to have returned */
     for (int i = 0; i < n; i++) {
         mg_worker *w = devices[i]->worker;
-        while (!poll_common_job(w, true, &statuses[i])) {
+        while (look_at(w, &w->common, POLL_EVERY, NULL) == UNDER_WAY) {
             const double limit = time_limit(devices, n, deadline), now = mg_seconds();
             if (limit < 0) continue;
             if (first == 0) first = now;
             if (now - first > limit) break;
         }
         /* A last look: it may have returned just after the limit. */
-        if (poll_common_job(w, false, &statuses[i]))
+        if (look_at(w, &w->common, 0, NULL) != UNDER_WAY)
             finish_job(w, &w->common, &statuses[i], &messages[i]);
         else
             mark_lost(devices[i], mg_seconds() - start, &statuses[i], &messages[i]);
@@ -217,17 +205,9 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
     return MG_OK;
 }
 
-/* Whether mg_worker_end has yet to be called for a begun job. */
-static bool has_begun_job(mg_worker *w) {
-    pthread_mutex_lock(&w->mutex);
-    const bool has = w->begun.state != NO_JOB;
-    pthread_mutex_unlock(&w->mutex);
-    return has;
-}
-
 mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
     MG_TRY(ensure_worker(d));
-    if (has_begun_job(d->worker))
+    if (look_at(d->worker, &d->worker->begun, 0, NULL) != NO_JOB)
         return mg_fail(MG_USAGE,
                        "%s: a submitted run has not been waited for yet: call wait() on its "
                        "handle first",
@@ -237,7 +217,7 @@ mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
 }
 
 bool mg_worker_done(mg_device *d) {
-    return job_returned(d->worker, &d->worker->begun);
+    return look_at(d->worker, &d->worker->begun, 0, NULL) != UNDER_WAY;
 }
 
 mg_status mg_worker_end(mg_device *d, char **message) {
@@ -247,7 +227,7 @@ mg_status mg_worker_end(mg_device *d, char **message) {
 }
 
 bool mg_worker_came_back(mg_device *d) {
-    return job_returned(d->worker, &d->worker->common);
+    return look_at(d->worker, &d->worker->common, 0, NULL) != UNDER_WAY;
 }
 
 void mg_worker_forget(mg_device *d) {

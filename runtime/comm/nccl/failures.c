@@ -2,11 +2,11 @@
  * and making new communicators at reset. See nccl.h. */
 #include "comm/nccl/nccl.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { WATCH_NS = 100 * 1000 * 1000 }; /* between two looks of the watcher */
+static const double WATCH_SECONDS = 0.1; /* between two looks of the watcher */
 
 /* ---- the state ---- */
 
@@ -131,16 +131,13 @@ static void watch_ranks(mg_nccl_comm *c) {
     }
 }
 
-/* The watcher thread: looks at all ranks every WATCH_NS, until the communicator ends. The mutex is
- * released for the look, which takes the locks that come before it in the order. */
+/* The watcher thread: looks at all ranks every WATCH_SECONDS, until the communicator ends. The
+ * mutex is released for the look, which takes the locks that come before it in the order. */
 static void *watcher_main(void *comm) {
     mg_nccl_comm *c = comm;
     pthread_mutex_lock(&c->mutex);
     while (!c->ended) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += WATCH_NS;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        const struct timespec until = mg_time_after(WATCH_SECONDS);
         pthread_cond_timedwait(&c->ending, &c->mutex, &until);
         if (c->ended || c->aborted) continue;
         pthread_mutex_unlock(&c->mutex);

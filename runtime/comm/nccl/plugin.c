@@ -1,8 +1,8 @@
 /* The plug-in's entry: joining a team, and the end of a communicator. See nccl.h. */
 #include "comm/nccl/nccl.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <string.h>
-#include <time.h>
 
 mg_nccl_api mg_nccl;
 MG_LIBRARY(library, mg_nccl, MG_NCCL_FUNCTIONS, .file = "libnccl.so.2", .what = "NCCL 2",
@@ -38,10 +38,8 @@ static void end_ranks(mg_nccl_comm *c) {
 /* With c->mutex: waits END_SECONDS at most. True if all threads that abort a communicator have
  * ended in time. */
 static bool wait_for_aborts(mg_nccl_comm *c) {
-    struct timespec until;
+    const struct timespec until = mg_time_after(END_SECONDS);
     int r = 0;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)END_SECONDS;
     while (c->aborts && r == 0) r = pthread_cond_timedwait(&c->abort_over, &c->mutex, &until);
     return c->aborts == 0;
 }
@@ -62,8 +60,7 @@ static void nccl_free(mg_comm *comm) {
 
 /* ---- the beginning ---- */
 
-static const mg_comm_api api = {.size = sizeof(mg_comm_api),
-                                .kind = "nccl",
+static const mg_comm_api api = {.kind = "nccl",
                                 .run = mg_nccl_run,
                                 .barrier = mg_nccl_barrier,
                                 .abort = mg_nccl_abort,
@@ -80,8 +77,8 @@ static mg_status nccl_set_up(mg_nccl_comm *c, const mg_comm_team *team) {
     if (c->spans_processes) c->id = *team->id;
     pthread_mutex_init(&c->lifetime, NULL);
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->ending, NULL);
-    pthread_cond_init(&c->abort_over, NULL);
+    mg_cond_init(&c->ending);
+    mg_cond_init(&c->abort_over);
     for (int i = 0; i < c->here; i++) {
         c->ranks[i].end = team->ends[i];
         pthread_mutex_init(&c->ranks[i].lock, NULL);

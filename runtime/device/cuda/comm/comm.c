@@ -129,10 +129,10 @@ static mg_status reduce_share(cuda_comm *c, int i, const mg_collective_call *x, 
     enum { PIECE = 1024 };
     const rank *r = &c->ranks[i];
     const int n = c->over.comm.n;
-    const int64_t share = (count / n + PIECE) / PIECE * PIECE;
     reduce_ranks_params p = {.n = n, .op = (int)x->reduction, .from = from, .to = to};
-    p.first = i * share < count ? i * share : count;
-    p.last = p.first + share < count ? p.first + share : count;
+    int64_t last;
+    p.first = mg_comm_share(n, i, count, PIECE, &last);
+    p.last = last;
     for (int k = 0; k < n; k++) {
         p.in[k] = c->ranks[k].in;
         p.out[k] = c->ranks[k].out;
@@ -248,8 +248,7 @@ static void cuda_free(mg_comm *comm) {
     mg_free(c);
 }
 
-static const mg_comm_api api = {.size = sizeof(mg_comm_api),
-                                .kind = "cuda",
+static const mg_comm_api api = {.kind = "cuda",
                                 .run = cuda_run,
                                 .barrier = mg_comm_over_barrier,
                                 .abort = mg_comm_over_abort,
