@@ -216,7 +216,7 @@ static mg_status choose_by_trial(mg_autotune *t, int *best, outcome *known) {
     mg_error_clear();
     MG_TRY(mg_cuda_enter(t->device)); /* a failure may have brought the device down */
     *known = *best < 0 ? NONE_PASSES : CHOSEN;
-    return *best < 0 ? none_passes(t) : MG_OK;
+    return MG_OK;
 }
 
 /* Without memory for a trial, or where there is nothing to compare or to check, it is the first
@@ -272,9 +272,7 @@ mg_status mg_cuda_autotune(mg_autotune *t, int *best) {
     MG_TRY(t->list(t));
     const mg_status status = choose(t, best, &known);
     if (cached && known == CHOSEN) save_choice(t, *best);
-    if (cached && known == NONE_PASSES) {
+    if (cached && known == NONE_PASSES)
         mg_cuda_cache_write(t->kind, t->key, no_candidate, sizeof no_candidate);
-        return none_passes(t); /* again: writing has cleared the error */
-    }
-    return status;
+    return known == NONE_PASSES ? none_passes(t) : status;
 }

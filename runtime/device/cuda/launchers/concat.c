@@ -89,7 +89,6 @@ static mg_status run_concat(const mg_call *call) {
 }
 
 static mg_status prepare_concat(mg_kernel_plan *plan) {
-    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     MG_TRY(mg_cuda_find(plan->device, "concat_few", &s->few));

@@ -40,7 +40,6 @@ static mg_status prepare_gather(mg_kernel_plan *plan) {
     const double nothing = mg_dtype_is_float(x->dtype) ? NAN : 0;
     const size_t size = mg_dtype_size(x->dtype);
     char name[32];
-    plan->in[0].layout = plan->in[1].layout = MG_ROW_MAJOR;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->x = mg_axis_view_of(&x->shape, a->axis);

@@ -5,6 +5,7 @@
  * up to 16 bytes. Where x runs along another axis than the result, squares are turned instead
  * (kernels/movement.cu). Addresses are known when a call runs, so units are chosen then. */
 #include "core/alloc.h"
+#include "device/axes.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/context/memory.h"
@@ -52,36 +53,38 @@ static bool is_plain(const walk *w, int axis) {
     return w->before[axis] == 0 && w->gap[axis] == 1 && w->inside[axis] == w->n[axis];
 }
 
-static void put_axis(walk *w, int to, int64_t times, const walk *source, int axis) {
-    w->n[to] = times * source->n[axis];
-    w->before[to] = times * source->before[axis];
-    w->inside[to] = times * source->inside[axis];
-    w->gap[to] = source->gap[axis];
-    w->from[to] = source->from[axis];
+/* Strides that run on from axis i + 1 to axis i where these may become one: the inner one is plain,
+ * and the outer one has no gaps. */
+static void strides_of_mergeable(const walk *w, int64_t stride[MG_MAX_RANK]) {
+    stride[w->rank - 1] = 1;
+    for (int i = w->rank - 2; i >= 0; i--)
+        stride[i] = stride[i + 1] * w->n[i + 1] + (is_plain(w, i + 1) && w->gap[i] == 1 ? 0 : 1);
 }
 
-/* At least one axis is left. From the innermost outwards: a plain axis that the next one runs on
- * into becomes part of it. */
+/* Of axes of size 1, all that are plain may be left out. */
+static bool may_merge(const walk *w) {
+    for (int i = 0; i < w->rank; i++)
+        if (w->n[i] == 1 && !is_plain(w, i)) return false;
+    return w->rank > 0 && count_of(w) > 0;
+}
+
+/* At least one axis is left. A merged axis has the padding of its outermost one. */
 static void merge_axes(walk *w) {
-    walk m = {0}; /* innermost first */
-    for (int i = w->rank - 1; i >= 0; i--) {
-        const int last = m.rank - 1;
-        if (w->n[i] == 1 && is_plain(w, i)) continue;
-        if (last >= 0 && is_plain(&m, last) && w->gap[i] == 1 &&
-            w->from[i] == m.from[last] * m.n[last]) {
-            const int64_t from = m.from[last];
-            put_axis(&m, last, m.n[last], w, i);
-            m.from[last] = from;
-        } else {
-            put_axis(&m, m.rank++, 1, w, i);
-        }
+    int64_t mergeable[MG_MAX_RANK];
+    walk m = *w;
+    if (may_merge(w)) {
+        strides_of_mergeable(w, mergeable);
+        m.rank = mg_axes_merge(w->rank, m.n, (int64_t *const[]){m.from, mergeable}, 2);
     }
-    if (m.rank == 0) {
-        const walk one = {.n = {1}, .from = {1}, .inside = {1}, .gap = {1}};
-        put_axis(&m, m.rank++, 1, &one, 0);
+    for (int i = 0, outer = 0; i < m.rank && m.rank < w->rank; i++) {
+        while (w->n[outer] == 1) outer++;
+        const int64_t inside = m.n[i] / w->n[outer]; /* elements of the axes that joined it */
+        m.before[i] = inside * w->before[outer];
+        m.inside[i] = inside * w->inside[outer];
+        m.gap[i] = w->gap[outer];
+        for (int64_t n = 1; n < m.n[i];) n *= w->n[outer++];
     }
-    w->rank = m.rank;
-    for (int i = 0; i < m.rank; i++) put_axis(w, m.rank - 1 - i, 1, &m, i);
+    *w = m.rank > 0 ? m : (walk){.rank = 1, .n = {1}, .from = {1}, .inside = {1}, .gap = {1}};
 }
 
 /* ---- units ---- */
@@ -228,8 +231,7 @@ static mg_status keep(mg_kernel_plan *plan, const state *made) {
     return find(plan->device, "turn", size, s->turns);
 }
 
-static state begin(mg_kernel_plan *plan) {
-    plan->in[0].layout = MG_ROW_MAJOR;
+static state begin(const mg_kernel_plan *plan) {
     return (state){.walk = walk_over(&plan->out[0].value->shape)};
 }
 
@@ -302,11 +304,6 @@ static mg_status copy(const mg_call *call) {
                         mg_value_bytes(call->plan->out[0].value));
 }
 
-static mg_status prepare_reshape(mg_kernel_plan *plan) {
-    plan->in[0].layout = MG_ROW_MAJOR;
-    return MG_OK;
-}
-
 /* {KH, KW, C, K} and {K, KH, KW, C}: a matrix, turned. */
 static mg_status prepare_reorder(mg_kernel_plan *plan) {
     const int from = plan->in[0].layout, to = plan->out[0].layout;
@@ -326,7 +323,6 @@ const mg_kernel mg_cuda_slice = {MOVEMENT(slice)};
 const mg_kernel mg_cuda_broadcast_to = {MOVEMENT(broadcast_to)};
 const mg_kernel mg_cuda_reverse = {MOVEMENT(reverse)};
 const mg_kernel mg_cuda_pad = {MOVEMENT(pad), .accepts = accepts_pad};
-const mg_kernel mg_cuda_reshape = {
-    .op = "reshape", .name = "copy", .prepare = prepare_reshape, .run = copy};
+const mg_kernel mg_cuda_reshape = {.op = "reshape", .name = "copy", .run = copy};
 const mg_kernel mg_cuda_reorder = {
     .name = "reorder", .prepare = prepare_reorder, .run = run, .release = mg_free};

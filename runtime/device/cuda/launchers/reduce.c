@@ -281,7 +281,6 @@ static mg_status prepare(mg_kernel_plan *plan) {
     job j = {.pieces = 1, .vector = 1, .team = 1};
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    plan->in[0].layout = MG_ROW_MAJOR;
     if (mg_shape_count(&plan->out[0].value->shape) == 0) return MG_OK;
     j.rows = find_groups(plan, &j);
     if (j.rows)

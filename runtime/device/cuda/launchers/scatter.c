@@ -82,7 +82,6 @@ static mg_status prepare_scatter(mg_kernel_plan *plan) {
     const mg_value *dx = plan->out[0].value, *ids = plan->in[1].value;
     const mg_axis_view v = mg_axis_view_of(&dx->shape, a->axis);
     const mg_dtype t = dx->dtype;
-    plan->in[0].layout = plan->in[1].layout = MG_ROW_MAJOR;
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->sums = (scatter_params){.n = mg_shape_count(&ids->shape),
