@@ -190,15 +190,6 @@ static void read_attr(op_call *c, const mg_attr *a) {
     }
 }
 
-/* Lists default to empty: the struct is zeroed. */
-static void set_default_attr(op_call *c, const mg_attr *a) {
-    void *at = c->attrs + a->offset;
-    if (a->type == MG_ATTR_NUMBER)
-        *(double *)at = a->fallback;
-    else if (a->type != MG_ATTR_INTS && a->type != MG_ATTR_SHAPE && a->type != MG_ATTR_AXES)
-        *(int64_t *)at = (int64_t)a->fallback;
-}
-
 /* The attribute of that name, or NULL. */
 static const mg_attr *find_attr(const mg_op *op, const char *name) {
     for (int i = 0; i < op->n_attrs; i++)
@@ -248,7 +239,7 @@ static bool is_empty_options(const op_call *c, int index) {
 static void read_attrs(op_call *c) {
     lua_State *L = c->L;
     const int last = lua_gettop(L);
-    for (int i = 0; i < c->op->n_attrs; i++) set_default_attr(c, &c->op->attrs[i]);
+    mg_op_default_attrs(c->op, c->attrs);
     if (last == c->next && lua_istable(L, c->next)) { /* a single table may hold names */
         if (has_names(L, c->next)) {
             read_named_attrs(c, c->next);

@@ -207,11 +207,11 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
  * threads and must never run on more, so the number is kept in the part, whatever share its device
  * has in later plans. */
 static void divide_cores(mg_plan *p) {
+    const int cores = mg_core_count();
     for (int i = 0; i < p->n_parts; i++) {
         int alike = 0; /* parts on devices of this kind, itself among them */
         for (int k = 0; k < p->n_parts; k++)
             alike += p->parts[k].device->api == p->parts[i].device->api;
-        const int cores = mg_core_count();
         p->parts[i].threads = cores > alike ? cores / alike : 1;
         p->parts[i].device->threads = p->parts[i].threads;
     }

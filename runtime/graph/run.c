@@ -15,7 +15,6 @@
 #include "graph/abandoned_plan.h"
 #include "graph/async_guards.h"
 #include "device/buffer.h"
-#include <string.h>
 
 /* Rows of an argument may begin at any address; libraries for GPUs want multiples of this. */
 enum { ALIGNED = 64 };
@@ -428,18 +427,21 @@ static mg_status check_not_begun(const mg_plan *p) {
                    p->parts[0].device->name);
 }
 
-/* Results of a failed run are released, so the caller has all or none. */
+/* Releases the results of a failed run, so that the caller has all or none. */
+static void drop_results(const mg_plan *p, mg_tensor **results) {
+    for (int i = 0; i < p->n_outputs; i++) {
+        mg_tensor_release(results[i]);
+        results[i] = NULL;
+    }
+}
+
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     MG_TRY(check_not_begun(p));
     p->args = args; /* for mg_plan_each, if the plan must be abandoned */
     mg_status status = run_phases(p, args, results);
     p->args = NULL;
-    if (status != MG_OK)
-        for (int i = 0; i < p->n_outputs; i++) {
-            mg_tensor_release(results[i]);
-            results[i] = NULL;
-        }
+    if (status != MG_OK) drop_results(p, results);
     if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p); /* else a lost thread may still use it */
     return status;
 }
@@ -487,10 +489,7 @@ mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     if (status == MG_OK) status = collect_results(p, args, results);
     if (status == MG_OK) status = prepare_commit(p, 0, args);
     if (status == MG_OK) status = run_commit(p);
-    for (int i = 0; i < p->n_outputs && status != MG_OK; i++) {
-        mg_tensor_release(results[i]);
-        results[i] = NULL;
-    }
+    if (status != MG_OK) drop_results(p, results);
     mg_plan_clear_run(p);
     p->begun = false;
     return status;

@@ -7,7 +7,6 @@
 #define MG_GRAPH_SHARDING_H
 
 #include "graph/partition.h"
-#include <string.h>
 
 enum {
     /* One more sharding, only known here: every device has a value of its own, from its own rows

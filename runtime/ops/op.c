@@ -235,12 +235,12 @@ static mg_status choose_device(mg_tensor *t) {
     return d ? MG_OK : mg_error_code();
 }
 
-/* Lists stay empty: their row's infer rule knows what that means. */
-static void fill_default_attrs(const mg_op *op, char *attrs) {
+void mg_op_default_attrs(const mg_op *op, void *attrs) {
     for (int i = 0; i < op->n_attrs; i++) {
         const mg_attr *a = &op->attrs[i];
+        void *at = (char *)attrs + a->offset;
         switch (a->type) {
-        case MG_ATTR_NUMBER: *(double *)(void *)(attrs + a->offset) = a->fallback; break;
+        case MG_ATTR_NUMBER: *(double *)at = a->fallback; break;
         case MG_ATTR_INTS:
         case MG_ATTR_SHAPE:
         case MG_ATTR_AXES: break;
@@ -249,7 +249,7 @@ static void fill_default_attrs(const mg_op *op, char *attrs) {
         case MG_ATTR_DTYPE:
         case MG_ATTR_DEVICE:
         case MG_ATTR_CHOICE:
-        case MG_ATTR_AXIS: *(int64_t *)(void *)(attrs + a->offset) = (int64_t)a->fallback; break;
+        case MG_ATTR_AXIS: *(int64_t *)at = (int64_t)a->fallback; break;
         }
     }
 }
@@ -292,7 +292,7 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
         if (attrs)
             memcpy(t->attrs, attrs, op->attrs_size);
         else
-            fill_default_attrs(op, t->attrs);
+            mg_op_default_attrs(op, t->attrs);
     }
     if (adopt_inputs(t, inputs, n) != MG_OK || choose_device(t) != MG_OK ||
         infer_output(t) != MG_OK) {

@@ -135,6 +135,10 @@ const mg_op *mg_op_find(const char *name);
 int mg_op_count(void);
 const mg_op *mg_op_at(int i);
 
+/* Sets the fields of zeroed attributes to their defaults. Lists stay empty: their row's infer rule
+ * knows what that means. */
+void mg_op_default_attrs(const mg_op *op, void *attrs);
+
 /* A lazy tensor of op. `attrs` (op->attrs_size bytes, or NULL for the defaults) is copied. Checks
  * the number of inputs, promotes dtypes if the row says so, and infers shape, dtype and device:
  * mistakes of the user fail here, before anything is computed. Owned; NULL on failure. */

@@ -270,10 +270,9 @@ static void write_threaded_code(mg_fused_state *s, const mg_fused *e) {
  * of 1.3 ms. */
 static bool leaves_caches(const mg_kernel_plan *plan) {
     int64_t bytes = 0;
-    for (int i = 0; i < plan->step->n_in; i++)
-        bytes += mg_count(&plan->in[i]) * (int64_t)mg_dtype_size(plan->in[i].value->dtype);
+    for (int i = 0; i < plan->step->n_in; i++) bytes += (int64_t)mg_value_bytes(plan->in[i].value);
     for (int o = 0; o < plan->step->n_out; o++)
-        bytes += mg_count(&plan->out[o]) * (int64_t)mg_dtype_size(plan->out[o].value->dtype);
+        bytes += (int64_t)mg_value_bytes(plan->out[o].value);
     return !plan->step->fused->wide && bytes > MG_LAST_CACHE;
 }
 

@@ -14,9 +14,8 @@
 static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_port *x = &plan->in[0];
     const mg_channel_view s = mg_channel_view_of(x->value);
-    const int64_t channels = x->value->shape.dim[x->value->shape.rank - 1];
     const int64_t lanes = s.tiles * s.width;
-    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * (lanes + channels);
+    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * lanes + 2 * s.channels;
     plan->scratch = (size_t)doubles * sizeof(double);
     return MG_OK;
 }

@@ -1,10 +1,10 @@
 /* Upcasts: an op whose dtypes no kernel takes runs on copies in a wider dtype, in scratch memory.
  *
  * float16 and bfloat16 become float32, and results are rounded once. So sums of halves are made in
- * float32, as everywhere, and whatever float32 is good at (Winograd, threads)
- * serves halves too. Integers that are reduced become float32 or float64, where they are exact
- * (int64 up to 2^53, as on ref); small ids become int32.
- * Element-wise groups and ops that only move elements take all dtypes without copies. */
+ * float32, as everywhere, and whatever float32 is good at (Winograd, threads) serves halves too.
+ * Integers that are reduced become float32 or float64, where they are exact (int64 up to 2^53, as
+ * on ref); small ids become int32. Element-wise groups and ops that only move elements take all
+ * dtypes without copies. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cpu/cpu.h"

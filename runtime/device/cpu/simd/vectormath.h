@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #define VM_INLINE static inline __attribute__((always_inline))
 
