@@ -100,7 +100,7 @@ local function reports(model, names, weights, chosen, rows)
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
     local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1), stages = chosen.stages }
   local tensors, layout = batch_of(model, rows)
-  local step = train_step.get(compiled, "train", model)
+  local step = train_step.get(compiled, "train", model, train_step.plan_key(model))
   step:prepare(1, rows, layout, 0, nil, nil, unpack(tensors))
   return step:report()
 end

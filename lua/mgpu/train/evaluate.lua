@@ -10,6 +10,20 @@ local train_step = require "mgpu.train.train_step"
 
 local M = {}
 
+-- Runs fn with the sums of loss and metrics at zero. RETURNS the values then; the sums are those of before again, also
+-- after an error.
+local function with_own_sums(metrics, fn)
+  local saved = metrics:save()
+  metrics:reset()
+  local ok, result = pcall(function()
+    fn()
+    return metrics:read()
+  end)
+  metrics:restore(saved)
+  if not ok then error(result, 0) end
+  return result
+end
+
 -- ---- evaluate -----------------------------------------------------------------------------------
 
 --- run(model, source, options) -> loss and metrics over the source, as logs. The running sums of an epoch in
@@ -19,16 +33,16 @@ local M = {}
 function M.run(model, source, options)
   local compiled, progress, callbacks = model.compiled, options.progress, options.callbacks
   local metrics, limit = compiled.metrics, compiled.steps_per_execution
-  local step, key = train_step.get(compiled, "test", model), train_step.plan_key(model)
+  local key = train_step.plan_key(model)
+  local step = train_step.get(compiled, "test", model, key)
   local steps = options.steps or data_adapter.steps(source, options.batch_size)
   local begins, ends = callbacks:has "on_test_batch_begin", callbacks:has "on_test_batch_end"
-  local saved, at = metrics:save(), 0
-  metrics:reset()
+  local at = 0
   model.stop_evaluating = false
   callbacks:call("on_test_begin", logs.new())
   if progress then progress:begin(steps) end
   local read = function() return metrics:read() end
-  step_errors.guarded(function() return options.place(at) end, function()
+  local function run_batches()
     local cursor = batch_cursor.new(source, options.batch_size, false, train_step.position(compiled, "test"))
     cursor:start(0)
     while (not steps or at < steps) and not model.stop_evaluating do
@@ -41,9 +55,10 @@ function M.run(model, source, options)
       if progress then progress:step(at, read) end
     end
     if at == 0 then data_adapter.no_batch(source) end
+  end
+  local values = with_own_sums(metrics, function()
+    step_errors.guarded(function() return options.place(at) end, run_batches)
   end)
-  local values = read()
-  metrics:restore(saved)
   callbacks:call("on_test_end", values)
   if progress then progress:finish(values, at) end
   return values
@@ -70,14 +85,12 @@ end
 --- one_batch(model, kind, source) -> the logs of one step ("train" or "test") on all rows of the source.
 function M.one_batch(model, kind, source)
   local compiled = model.compiled
-  local step, key = train_step.get(compiled, kind, model), train_step.plan_key(model)
-  local saved = compiled.metrics:save()
-  compiled.metrics:reset()
-  step_errors.guarded(function() return kind .. "_on_batch" end, step, 1, source.rows, source.layout, key, nil, nil,
-    unpack(source.tensors))
-  local values = compiled.metrics:read()
-  compiled.metrics:restore(saved)
-  return values
+  local key = train_step.plan_key(model)
+  local step = train_step.get(compiled, kind, model, key)
+  return with_own_sums(compiled.metrics, function()
+    step_errors.guarded(function() return kind .. "_on_batch" end, step, 1, source.rows, source.layout, key, nil, nil,
+      unpack(source.tensors))
+  end)
 end
 
 -- ---- predict ------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ local function train_batch(run, key)
   local batch = next_batch(run, limit)
   if not batch then return false end
   run.step = run.submitted
-  local step = train_step.get(run.compiled, kind, run.model)
+  local step = train_step.get(run.compiled, kind, run.model, key)
   step(batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
   return true
 end

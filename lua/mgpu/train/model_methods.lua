@@ -110,10 +110,10 @@ local function build_optimizer(model)
   placement.place_state(model.compiled, model)
 end
 
--- Raises for a dataset without end, unless the number of steps is given.
+-- Raises for a dataset whose length is not known, unless the number of steps is given.
 local function check_length(train, given)
   if train.dataset and not train.length and not given.steps_per_epoch then
-    core.fail("usage", "fit: the dataset does not end: give steps_per_epoch")
+    core.fail("usage", "fit: the dataset does not tell its length, so it may be endless: give steps_per_epoch")
   end
 end
 
@@ -127,7 +127,7 @@ end
 --   callbacks              one, or an array of them
 --   shuffle                true: the order of the rows is new in each epoch, from mgpu.seed
 --   class_weight           {[0] = 1, [1] = 5}, by class id;   sample_weight  one number a row
---   steps_per_epoch        batches of an epoch; required for a dataset without end
+--   steps_per_epoch        batches of an epoch; required for a dataset of unknown length
 --   verbose                1 progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights

@@ -177,12 +177,16 @@ local function make_step(compiled, model, kind)
   return compiled.eager and step or core.jit(with_groups(compiled, step), compiled.spread)
 end
 
---- get(compiled, kind, model) -> the step of kind "train", "accumulate" or "test", made once.
-function M.get(compiled, kind, model)
+--- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once.
+-- key: that of plan_key. When it changes, other weights may be trained, whose gradients need sums as well.
+function M.get(compiled, kind, model, key)
   if not compiled.steps[kind] then
     compiled.steps[kind] = make_step(compiled, model, kind)
   end
-  if kind ~= "test" and compiled.accumulate > 1 then make_sums(compiled, model.trainable_variables) end
+  if kind ~= "test" and compiled.accumulate > 1 and compiled.sums_key ~= key then
+    make_sums(compiled, model.trainable_variables)
+    compiled.sums_key = key
+  end
   return compiled.steps[kind]
 end
 

@@ -89,3 +89,26 @@ test("evaluate checks labels as fit does", function()
     model:evaluate({ { 1, 2 }, { 3, 4 } }, mgpu.tensor({ 0, 2 }, { dtype = "int32" }))
   end, "evaluate: the label in row 2 of y is 2", "usage")
 end)
+
+test("an evaluation that fails inside an epoch leaves the sums of the epoch alone", function()
+  local bad = { iter = function()
+    local at = 0
+    return function()
+      at = at + 1
+      if at == 2 then error "no more data" end
+      return mgpu.tensor(X), mgpu.tensor(X)
+    end
+  end }
+  local function loss_of(callbacks)
+    local model = identity("mse", nil)
+    model:compile { optimizer = mgpu.optimizers.SGD { 0 }, loss = "mse" }
+    return model:fit(X, Y, { batch_size = 1, verbose = 0, shuffle = false, callbacks = callbacks }).history.loss[1]
+  end
+  local failed = 0
+  local loss = loss_of { { on_train_batch_end = function(self)
+    check.raises(function() self.model:evaluate(bad, { verbose = 0 }) end, "no more data")
+    failed = failed + 1
+  end } }
+  check.equal(failed, 5)
+  check.near(loss, mse { 1, 2, 3, 4, 5 })
+end)
