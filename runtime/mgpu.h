@@ -1,7 +1,7 @@
 /* mgpu.h: the C interface of libmgpu, for host programs. This header needs no other of the library.
  *
- * Threads. Any thread may call any function, but two threads must not compute on one device at the
- * same time: a device's working memory is not locked. A lazy tensor is computed on the thread that
+ * Threads. Any thread may call any function. Threads that compute on one device take turns, step by
+ * step; a tensor, variable or plan is used by one thread at a time. A lazy tensor is computed on the thread that
  * asks for its value. The library installs no signal handlers, never exits the process, and prints
  * nothing but log lines, which go through the log sink.
  *

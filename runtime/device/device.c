@@ -69,6 +69,14 @@ static mg_status limit_memory(mg_device *d) {
     return MG_OK;
 }
 
+static void init_turn(mg_device *d) {
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&d->turn, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+}
+
 /* Devices start threads, which a forked process lacks. */
 static mg_device *make_device(const mg_device_api *api, const mg_device_name *name) {
     mg_threads_watch_forks();
@@ -82,6 +90,7 @@ static mg_device *make_device(const mg_device_api *api, const mg_device_name *na
         mg_free(d);
         return NULL;
     }
+    init_turn(d);
     d->next = first;
     return first = d;
 }

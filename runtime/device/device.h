@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "core/tensor.h"
 #include "device/kernel_graph.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct mg_program mg_program;
@@ -111,8 +112,10 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     void (*free_guards)(struct mg_async_guards *guards); /* ... with its way to free them */
     struct mg_worker *worker;                            /* its thread in such plans, or NULL */
     _Atomic(const char *) at;                            /* the op that it is in, or was last */
-    atomic_bool lost; /* its thread did not come back from a job: no other is given to it */
-    void *arena;      /* shared by all plans; one runs at a time */
+    atomic_bool lost;     /* its thread did not come back from a job: no other is given to it */
+    pthread_mutex_t turn; /* held by the thread that runs a plan: for the arena, and what the device
+                             keeps for itself. Recursive */
+    void *arena;          /* shared by all plans */
     size_t arena_bytes;
     struct mg_device *next;
 };

@@ -435,14 +435,37 @@ static void drop_results(const mg_plan *p, mg_tensor **results) {
     }
 }
 
+/* Of the plan's devices, the one with the lowest address above `after`; NULL: there is none. */
+static mg_device *next_device(const mg_plan *p, const mg_device *after) {
+    mg_device *next = NULL;
+    for (int i = 0; i < p->n_parts; i++) {
+        mg_device *d = p->parts[i].device;
+        if ((uintptr_t)d > (uintptr_t)after && (!next || (uintptr_t)d < (uintptr_t)next)) next = d;
+    }
+    return next;
+}
+
+/* Locks the devices of a plan. All threads do so in the same order, so that none waits for ever. */
+static void take_turns(const mg_plan *p) {
+    for (mg_device *d = next_device(p, NULL); d; d = next_device(p, d))
+        pthread_mutex_lock(&d->turn);
+}
+
+static void end_turns(const mg_plan *p) {
+    for (mg_device *d = next_device(p, NULL); d; d = next_device(p, d))
+        pthread_mutex_unlock(&d->turn);
+}
+
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     MG_TRY(check_not_begun(p));
+    take_turns(p);
     p->args = args; /* for mg_plan_each, if the plan must be abandoned */
-    mg_status status = run_phases(p, args, results);
+    const mg_status status = run_phases(p, args, results);
     p->args = NULL;
     if (status != MG_OK) drop_results(p, results);
     if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p); /* else a lost thread may still use it */
+    end_turns(p);
     return status;
 }
 

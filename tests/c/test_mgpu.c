@@ -1,4 +1,5 @@
 /* The public header mgpu.h: a host program in C that includes nothing else of the library. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,10 +55,51 @@ static void an_error_has_a_message(void **state) {
     assert_null(mg_op_find("no such op"));
 }
 
+enum { THREADS = 4, RUNS = 300, SIDE = 40 };
+
+/* Sums the square of a matrix of `number`s over and over; how often the sum was wrong. */
+static void *square_and_sum(void *number) {
+    float numbers[SIDE * SIDE];
+    const float v = *(const float *)number;
+    const mg_shape shape = mg_shape_of(2, (const int64_t[]){SIDE, SIDE});
+    intptr_t wrong = 0;
+    for (int i = 0; i < SIDE * SIDE; i++) numbers[i] = v;
+    for (int run = 0; run < RUNS; run++) {
+        double sum = 0;
+        mg_tensor *x = mg_tensor_from_host(numbers, MG_F32, &shape, mg_device_find("ref:0"));
+        mg_tensor *product = mg_apply(mg_op_find("matmul"), (mg_tensor *[]){x, x}, 2, NULL);
+        mg_tensor *twice = mg_apply(mg_op_find("add"), (mg_tensor *[]){product, x}, 2, NULL);
+        mg_tensor *y = mg_apply(mg_op_find("sum"), &twice, 1, NULL);
+        wrong += mg_tensor_read_double(y, &sum) != MG_OK ||
+                 sum != (double)(SIDE * SIDE * (SIDE * v * v + v));
+        mg_tensor_release(y);
+        mg_tensor_release(twice);
+        mg_tensor_release(product);
+        mg_tensor_release(x);
+    }
+    return (void *)wrong;
+}
+
+/* The device's working memory is used by one thread at a time. */
+static void threads_take_turns_on_a_device(void **state) {
+    pthread_t thread[THREADS];
+    float number[THREADS];
+    (void)state;
+    for (int i = 0; i < THREADS; i++) {
+        number[i] = (float)(i + 1);
+        assert_int_equal(pthread_create(&thread[i], NULL, square_and_sum, &number[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+        pthread_join(thread[i], &wrong);
+        assert_null(wrong);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(enums_agree),
-                                       cmocka_unit_test(a_gradient_is_computed),
-                                       cmocka_unit_test(an_error_has_a_message)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(enums_agree), cmocka_unit_test(a_gradient_is_computed),
+        cmocka_unit_test(an_error_has_a_message), cmocka_unit_test(threads_take_turns_on_a_device)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     /* Ends the devices' worker threads, as a host program does at its end. */
     mg_devices_close();
