@@ -165,8 +165,17 @@ void bind_open_variable(lua_State *L) {
     lua_pop(L, 1);
 }
 
+/* prune_variables(): the list of variables whose values are not computed yet forgets those that
+ * have a value by now, and those that nobody else holds; it keeps both alive otherwise. */
+static int core_prune_variables(lua_State *L) {
+    (void)L;
+    mg_variables_prune();
+    return 0;
+}
+
 const luaL_Reg mg_bind_variable[] = {{"variable", core_variable},
                                      {"is_variable", core_is_variable},
                                      {"autocast", core_autocast},
                                      {"turn_trainable", core_turn_trainable},
+                                     {"prune_variables", core_prune_variables},
                                      {NULL, NULL}};

@@ -17,7 +17,7 @@ local function layer_from(entry, custom, path)
     damaged(path, "a layer has no class_name or config")
   end
   local name = entry.class_name
-  if name == "Sequential" or name == "Model" then return M.from_config(entry, custom, path) end
+  if name == "Sequential" or name == "Model" then return M.make(entry, custom, path) end
   local class = custom[name]
   if not class then
     local layers = require "mgpu.nn.layers"
@@ -29,6 +29,7 @@ local function layer_from(entry, custom, path)
     end
     class = layers[name]
   end
+  if not class.add_weight then core.fail("data", ("%s: custom.%s is no class of layers"):format(path, name)) end
   return class(entry.config)
 end
 
@@ -73,17 +74,37 @@ local function make_functional(config, custom, path)
     inputs = config.listed and inputs or inputs[1], outputs = config.several and outputs or outputs[1] }
 end
 
---- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
---- class; an incomplete configuration.
-function M.from_config(entry, custom, path)
-  path, custom = path or "configuration", custom or {}
+-- The model or inner model of an entry.
+function M.make(entry, custom, path)
   local config = entry.config
   if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
+  if entry.class_name ~= "Model" and entry.class_name ~= "Sequential" then
+    damaged(path, ("a model cannot be a %q"):format(tostring(entry.class_name)))
+  end
   local make = entry.class_name == "Model" and make_functional or make_sequential
   if type(config.dtype) ~= "string" then return make(config, custom, path) end
   return mixed_precision.with_policy(mixed_precision.get(config.dtype, path), function()
     return make(config, custom, path)
   end)
+end
+
+--- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
+--- class; an incomplete configuration; one that a class refuses.
+function M.from_config(entry, custom, path)
+  path = path or "configuration"
+  local ok, result = pcall(M.make, entry, custom or {}, path)
+  if ok then return result end
+  local code = core.error_code()
+  local named = type(result) == "string" and result:find(path, 1, true)
+  if type(result) ~= "string" or code == "oom" or code == "interrupted" or named and code == "data" then
+    error(result, 0)
+  end
+  -- core.fail has put the line of the user's call in front, and will do so again
+  local _, line = pcall(core.fail, "data", "")
+  for _, start in ipairs { line, path .. ": " } do
+    if result:sub(1, #start) == start then result = result:sub(#start + 1) end
+  end
+  damaged(path, result)
 end
 
 return M

@@ -132,9 +132,11 @@ M.methods = methods
 
 -- ---- mgpu.load_model ----------------------------------------------------------------------------
 
+-- A class is a table that can be called; a bare {new = fn} is none.
 local function check_custom(custom)
   for name, class in pairs(custom) do
-    if type(class) ~= "table" or type(class.new) ~= "function" then
+    local meta = type(class) == "table" and getmetatable(class)
+    if not meta or not meta.__call or type(class.new) ~= "function" then
       core.fail("usage", ("load_model: custom.%s must be a class made by mgpu.Layer:extend, got a %s"):format(
         tostring(name), type(class)))
     end

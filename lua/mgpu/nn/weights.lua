@@ -1,5 +1,6 @@
 --- The weights of a layer and of the layers inside it: making, finding, freezing, reading, writing. Methods of every
 --- layer; layer.lua takes them over.
+local blank_weights = require "mgpu.nn.blank_weights"
 local core = require "mgpu.core"
 
 local M = {}
@@ -48,8 +49,12 @@ function M:add_weight(spec)
   end
   local name = "/" .. (spec.name or "weight_" .. (#self.weights + 1))
   local initialize = require "mgpu.nn.initializers".get(spec.initializer or "glorot_uniform")
-  local value = initialize(spec.shape, spec.dtype or self.variable_dtype, stream_of(self.stream_name .. name))
-  core.eval(value)
+  local dtype = spec.dtype or self.variable_dtype
+  local value = blank_weights.value(self, self.name .. name, spec.shape, dtype)
+  if not value then
+    value = initialize(spec.shape, dtype, stream_of(self.stream_name .. name))
+    core.eval(value)
+  end
   if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
   local v = core.variable(value, { name = self.name .. name, trainable = spec.trainable ~= false,
     autocast = spec.autocast })

@@ -45,6 +45,7 @@ test("a path with a zero byte is refused by every function that takes one", func
   model:save(check.path "a.safetensors")
   for _, fn in ipairs { function() model:save(bad) end, function() model:save_weights(bad) end,
     function() model:load_weights(bad) end, function() mgpu.load_model(bad) end,
+    function() model:save(check.path "a" .. "\0b.safetensors") end,
     function() core.store_save(bad, {}) end, function() core.store_load(bad) end,
     function() core.idx_load(bad) end, function() core.fetch("file:///x", bad) end,
     function() core.zip_read(bad) end, function() core.zip_write(bad, {}) end,

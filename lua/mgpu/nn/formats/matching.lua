@@ -1,5 +1,7 @@
 --- Which weight of a file goes into which variable of a model.
 --
+--     local names = matching.plan(model, path, described, order, how)   -- before the tensors are read
+--     matching.assign(model, path, tensors, order, how)
 -- Everything is compared before anything is assigned, so that an error leaves the model as it was. The options are
 -- those of load_weights: by_name (weights that only one side has are left alone) and skip_mismatch (weights whose
 -- shapes differ are left alone).
@@ -17,7 +19,7 @@ end
 
 local function described(model, name, shape) return ("%q of shape %s"):format(name, model.shape_text(shape)) end
 
-local function same_shape(model, a, b) return model.shape_text(a:shape()) == model.shape_text(b:shape()) end
+local function same_shape(model, t, v) return model.shape_text(t.shape) == model.shape_text(v:shape()) end
 
 -- The difference between the names of the file and those of the model, or nil.
 local function name_difference(model, tensors)
@@ -53,26 +55,31 @@ local function same_kind(v, layer, name)
   return name:sub(-#rest) == rest and layer_names.is_automatic(name:sub(1, -#rest - 1), kind)
 end
 
--- The tensors for the model's weights, taken in the file's order; nil and the difference if a kind differs, or a shape
--- unless skip_mismatch is given.
+-- The names of the file's tensors for the model's weights, taken in the file's order; nil and the difference if a kind
+-- differs, or a shape unless skip_mismatch is given.
 local function find_by_order(model, tensors, order, how)
   local variables, layer_of, list = model.variables, layers_of_weights(model), {}
   if #order ~= #variables then
     return nil, ("by order, the file has %d weights, the model %d"):format(#order, #variables)
+  end
+  local listed = {}
+  for _, name in ipairs(order) do listed[name] = true end
+  for name in pairs(tensors) do
+    if not listed[name] then return nil, ("by order, the file has no place for the weight %q"):format(name) end
   end
   for i, v in ipairs(variables) do
     local t = tensors[order[i]]
     if not t then return nil, ("the file lists the weight %q but does not hold it"):format(tostring(order[i])) end
     if not same_kind(v, layer_of[v], order[i]) or not (how.skip_mismatch or same_shape(model, t, v)) then
       return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,
-        described(model, order[i], t:shape()), described(model, v.name, v:shape()))
+        described(model, order[i], t.shape), described(model, v.name, v:shape()))
     end
-    list[i] = t
+    list[i] = order[i]
   end
   return list
 end
 
--- The tensors for the model's weights in the order of model.variables, false where the file has none.
+-- The names of the file's tensors in the order of model.variables, false where the file has none.
 local function find(model, path, tensors, order, how)
   local problem = not how.by_name and name_difference(model, tensors)
   if problem and order then
@@ -82,29 +89,49 @@ local function find(model, path, tensors, order, how)
   end
   if problem then core.fail("data", path .. ": " .. problem) end
   local list = {}
-  for i, v in ipairs(model.variables) do list[i] = tensors[v.name] or false end
+  for i, v in ipairs(model.variables) do list[i] = tensors[v.name] and v.name or false end
   return list
 end
 
---- assign(model, path, tensors, order, how): gives the model the file's tensors, by name, or else by order: automatic
---- names count from the start of the process, so that a second model made by the same code has other names.
--- ARGS tensors: by name; order: array of the names as the saved model had them, or nil; how: {by_name =,
--- skip_mismatch =}. Errors: weights that do not fit.
-function M.assign(model, path, tensors, order, how)
-  local list = find(model, path, tensors, order, how or {})
+-- float16 can be read into float32, but an integer is no weight of a network.
+local function same_kind_of_number(a, b) return a == b or (a:find "float" and b:find "float") end
+
+--- plan(model, path, tensors, order, how) -> array: for each of model.variables the name of its tensor, or false to
+--- leave it alone. By name, or else by order: automatic names count from the start of the process, so that a second
+--- model made by the same code has other names.
+-- ARGS tensors: name -> {shape =, dtype =}; order: array of the names as the saved model had them, or nil; how:
+-- {by_name =, skip_mismatch =} or nil. Errors: weights that do not fit.
+function M.plan(model, path, tensors, order, how)
+  how = how or {}
+  local list = find(model, path, tensors, order, how)
   for i, v in ipairs(model.variables) do
-    local t = list[i]
+    local t = list[i] and tensors[list[i]]
     if t and not same_shape(model, t, v) then
-      if not (how and how.skip_mismatch) then
+      if not how.skip_mismatch then
         core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path, v.name,
-          model.shape_text(t:shape()), model.shape_text(v:shape())))
+          model.shape_text(t.shape), model.shape_text(v:shape())))
       end
       list[i] = false
+    elseif t and not same_kind_of_number(t.dtype, v:dtype()) then
+      core.fail("data", ("%s: the weight %q is %s in the file, the model needs %s"):format(path, v.name, t.dtype,
+        v:dtype()))
     end
   end
+  return list
+end
+
+--- assign_planned(model, names, tensors): gives the model's variables the tensors that `plan` has named.
+function M.assign_planned(model, names, tensors)
   for i, v in ipairs(model.variables) do
-    if list[i] then v:assign(list[i]:to(v:device())) end
+    if names[i] then v:assign(tensors[names[i]]:to(v:device())) end
   end
+end
+
+--- assign(model, path, tensors, order, how): plans and assigns. ARGS tensors: by name; the others as for plan.
+function M.assign(model, path, tensors, order, how)
+  local shapes = {}
+  for name, t in pairs(tensors) do shapes[name] = { shape = t:shape(), dtype = t:dtype() } end
+  M.assign_planned(model, M.plan(model, path, shapes, order, how), tensors)
 end
 
 return M
