@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -245,9 +246,13 @@ static int core_interrupted(lua_State *L) {
     return 1;
 }
 
-/* isatty() -> whether standard output is a terminal: progress bars. */
-static int core_isatty(lua_State *L) {
-    lua_pushboolean(L, isatty(STDOUT_FILENO));
+/* columns() -> the width of the terminal on standard output (80 if it does not say), or nil if
+ * standard output is no terminal: progress bars. */
+static int core_columns(lua_State *L) {
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    int known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    lua_pushinteger(L, known ? size.ws_col : 80);
     return 1;
 }
 
@@ -258,7 +263,7 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"did_you_mean", core_did_you_mean},
                                           {"clock", core_clock},
                                           {"sleep", core_sleep},
-                                          {"isatty", core_isatty},
+                                          {"columns", core_columns},
                                           {"op_rows", bind_op_rows},
                                           {"interrupted", core_interrupted},
                                           {NULL, NULL}};

@@ -209,12 +209,12 @@ local function run_epochs(run)
     change_devices(run)
     run.compiled.metrics:reset()
     callbacks:call("on_epoch_begin", epoch, logs.new())
-    run.progress:begin(run.steps, ("Epoch %d/%d"):format(epoch, given.epochs))
+    run.progress:begin(run.steps, epoch, given.epochs)
     values = train_epoch(run)
     if run.validation and epoch % given.validation_freq == 0 then validate(run, values) end
     logs.seal(values)
     callbacks:call("on_epoch_end", epoch, values)
-    run.progress:finish(values)
+    run.progress:finish(values, run.step)
     if run.model.stop_training then break end
   end
   local optimizer = run.compiled.optimizer

@@ -17,7 +17,7 @@ local M = {}
 -- ---- options ------------------------------------------------------------------------------------
 
 local BATCH_SIZE = { "batch_size", "integer", default = 32, min = 1 }
-local VERBOSE = { "verbose", "integer", default = 1, min = 0, max = 2 }
+local VERBOSE = { "verbose", "integer|string", default = "auto", min = 0, max = 2 }
 local CALLBACKS = { "callbacks", "table" }
 
 local FIT = options.declare {
@@ -41,7 +41,7 @@ local FIT = options.declare {
 local STEPS = { "steps", "integer", min = 1 }
 local EVALUATE = options.declare { BATCH_SIZE, VERBOSE, STEPS, CALLBACKS, { "sample_weight", "any" } }
 local PREDICT = options.declare { BATCH_SIZE, STEPS, CALLBACKS,
-  { "verbose", "integer", default = 0, min = 0, max = 2 } }
+  { "verbose", "integer|string", default = 0, min = 0, max = 2 } }
 local ON_BATCH = options.declare { { "sample_weight", "any" }, { "class_weight", "table" } }
 
 -- The checked options of a method; `what` names it in errors.
@@ -49,7 +49,14 @@ local function check(what, declared, given)
   if given ~= nil and type(given) ~= "table" then
     core.fail("usage", ("%s: options are a table, got a %s"):format(what, type(given)))
   end
-  return options.check(what, declared, given or {})
+  local chosen = options.check(what, declared, given or {})
+  if type(chosen.verbose) == "string" then
+    if chosen.verbose ~= "auto" then
+      core.fail("usage", ('%s: option "verbose" must be 0, 1, 2 or "auto", got %q'):format(what, chosen.verbose))
+    end
+    chosen.verbose = 1
+  end
+  return chosen
 end
 
 -- model.compiled; raises if compile has not been called.
@@ -128,7 +135,7 @@ end
 --   shuffle                true: the order of the rows is new in each epoch, from mgpu.seed
 --   class_weight           {[0] = 1, [1] = 5}, by class id;   sample_weight  one number a row
 --   steps_per_epoch        batches of an epoch; required for a dataset of unknown length
---   verbose                1 progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
+--   verbose                1 or "auto" progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights
 -- are then those before the step).
@@ -150,7 +157,7 @@ end
 --- model:evaluate(x, y, options) or model:evaluate(dataset, options) -> {loss =, accuracy =, ...}
 --
 -- The values can be read by position too: local loss, acc = unpack(model:evaluate(x, y)).
--- Options: batch_size = 32, sample_weight =, steps = (all batches), callbacks =, verbose = 1.
+-- Options: batch_size = 32, sample_weight =, steps = (all batches), callbacks =, verbose = "auto".
 function M:evaluate(x, y, given)
   y, given = without_y("evaluate", EVALUATE, x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
