@@ -244,6 +244,7 @@ cover-run: all $(C_TESTS)
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
+	@$(PROGRAM) tests/bench/fit_loop.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 
