@@ -9,6 +9,21 @@ local Mean = require "mgpu.nn.metrics.mean"
 local RunningMetrics = {}
 RunningMetrics.__index = RunningMetrics
 
+-- The sums of all metrics, as a value that later batches do not change.
+local function sums(self)
+  local saved = {}
+  self:each(function(metric) saved[#saved + 1] = metric:save() end)
+  return saved
+end
+
+local function set_sums(self, saved)
+  local i = 0
+  self:each(function(metric)
+    i = i + 1
+    metric:restore(saved[i])
+  end)
+end
+
 --- new(outputs): `outputs` as compile_options.outputs returns them.
 function RunningMetrics.new(outputs)
   local self = setmetatable({ outputs = outputs, loss = Mean.new { name = "loss" }, losses = {} }, RunningMetrics)
@@ -50,6 +65,7 @@ end
 
 --- reset(): starts all of them again from nothing.
 function RunningMetrics:reset()
+  self.batch = nil
   self:each(function(metric) metric:reset() end)
 end
 
@@ -60,14 +76,20 @@ function RunningMetrics:read()
   return values
 end
 
---- lazy() -> logs with the values so far, read from the device when the first field is read, even after later batches.
+--- lazy() -> logs of the batch that was added last, read from the device when the first field is read. They can be
+--- read until the next batch is added: keeping the sums of every batch would cost a copy of them in every step.
 function RunningMetrics:lazy()
-  local now = self:save()
+  local batch = {} -- batch.saved: where its sums are while others are added up
+  self.batch = batch
   return logs.lazy(function()
-    local later = self:save()
-    self:restore(now)
+    if self.batch == batch then return self:read() end
+    if not batch.saved then
+      core.fail("usage", "the logs of a batch can be read until the next one: read the fields you need in the callback")
+    end
+    local now = sums(self)
+    set_sums(self, batch.saved)
     local values = self:read()
-    self:restore(later)
+    set_sums(self, now)
     return values
   end)
 end
@@ -81,18 +103,17 @@ end
 
 --- save() -> the present state, for restore(state): an evaluation inside an epoch must not disturb its sums.
 function RunningMetrics:save()
-  local saved = {}
-  self:each(function(metric) saved[#saved + 1] = metric:save() end)
+  local saved = { sums = sums(self), batch = self.batch }
+  if self.batch then self.batch.saved = saved.sums end
+  self.batch = nil
   return saved
 end
 
 --- restore(state): see save.
 function RunningMetrics:restore(saved)
-  local i = 0
-  self:each(function(metric)
-    i = i + 1
-    metric:restore(saved[i])
-  end)
+  set_sums(self, saved.sums)
+  self.batch = saved.batch
+  if self.batch then self.batch.saved = nil end
 end
 
 return RunningMetrics

@@ -96,20 +96,26 @@ test("the values of a step are read only when a callback reads a field", functio
   end }), epoch + 1)
 end)
 
-test("logs of a step that are read later hold the values of that step", function()
+test("the logs of a batch can be read until the next one, in validation and after an evaluation too", function()
   for _, devices in ipairs { "cpu:0", { "cpu:0", "cpu:1" } } do
-    local function losses(later)
-      mgpu.seed(1)
-      local m, kept, list = model(), {}, {}
-      m:set_devices(devices)
-      fit(m, { batch_size = 1, shuffle = false, callbacks = { on_batch_end = function(_, batch, logs)
+    local m, seen, kept = model(), {}, {}
+    m:set_devices(devices)
+    fit(m, { batch_size = 1, epochs = 2, validation_data = { X, Y }, callbacks = { {
+      on_batch_end = function(_, batch, logs)
         kept[batch] = logs
-        if not later then list[batch] = logs.loss end
-      end } })
-      for batch, logs in ipairs(kept) do list[batch] = logs.loss end
-      return list
-    end
-    check.equal(losses(true), losses(false))
+        if batch == 2 then
+          check.raises(function() return kept[1].loss end,
+            "callbacks_spec.lua:%d+: the logs of a batch can be read until the next one", "usage")
+          m:evaluate(X, Y, { verbose = 0 })
+          seen[2] = logs.loss
+        end
+      end,
+      on_test_begin = function() seen.validation = kept[3] and kept[3].loss end,
+      on_epoch_end = function(_, _, logs)
+        check.equal({ kept[2].loss, kept[3].loss, seen.validation }, { seen[2], logs.loss, logs.loss })
+        kept = {}
+      end,
+    } } })
   end
 end)
 

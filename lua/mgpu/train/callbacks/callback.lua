@@ -15,8 +15,9 @@
 --   on_predict_batch_begin(batch, logs)  on_predict_batch_end(batch, logs), with logs.outputs
 -- Epochs and batches count from 1. `logs` holds each value by name; it is empty where something begins. `acc` reads
 -- `accuracy` too. The logs of a batch are lazy: reading a field waits for that step, and a callback that reads none
--- costs no waiting. `for name, value in Callback.each(logs)` reads all fields; pairs does not see those of a batch
--- that were not read. What on_epoch_end adds to the logs goes into the history and the printed line.
+-- costs no waiting; they can be read until the next batch. pairs does not see those fields, but
+-- `for name, value in Callback.each(logs)` reads them all. What on_epoch_end adds to the logs goes into the history and
+-- the printed line.
 -- self.model is the model, self.params {epochs, steps, batch_size, verbose, samples, metrics = names in the logs}.
 -- self.model.stop_training = true ends fit after this step; stop_evaluating and stop_predicting likewise.
 -- A table with some of these functions as fields is a callback too. A misspelled method is an error of fit.

@@ -32,6 +32,7 @@ function ModelCheckpoint:init()
       self.save_freq))
   end
   self.pattern = FilePattern.new(self.filepath, "ModelCheckpoint: filepath")
+  if self.save_freq == "epoch" then self.on_train_batch_end = false end
   self.best, self.batches, self.batch = self.initial_value_threshold, 0, 0
 end
 
@@ -95,7 +96,6 @@ function ModelCheckpoint:on_epoch_begin(epoch) self.epoch = epoch end
 
 --- Saves every save_freq batches, counted over the epochs.
 function ModelCheckpoint:on_train_batch_end(batch, logs)
-  if self.save_freq == "epoch" then return end
   local since = self.batch < batch and self.batch or 0 -- batches count from 1 in each epoch
   self.batches, self.batch = self.batches + batch - since, batch
   if self.batches >= self.save_freq then
