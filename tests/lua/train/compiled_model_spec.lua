@@ -132,7 +132,7 @@ test("in another process, too, with a dataset", function()
     local model = load == "yes" and mgpu.load_model(path) or mgpu.Sequential { L.Input { 4 }, L.Dense { 6 },
       L.Dropout { 0.5 }, L.Dense { 1 } }
     if load == "no" then model:compile { optimizer = "adam", loss = "mse" } end
-    local data = mgpu.data.from_tensors { x, y }:shuffle(30):batch(7)
+    local data = mgpu.data.from_tensors { x, y }:shuffle(30, 3):batch(7)
     for epoch = load == "yes" and 3 or 1, tonumber(epochs) do
       model:fit(data, { epochs = epoch, initial_epoch = epoch - 1, verbose = 0 })
     end
