@@ -2,13 +2,19 @@
 --- convolution, max pools and ReLU. 61,706 parameters. Source: LeCun et al., Gradient-based learning, 1998.
 --     mgpu.models.lenet5 { classes = 10 }     -- RETURNS an uncompiled Sequential
 local mgpu = require "mgpu"
+local options = require "mgpu.options"
 local L = mgpu.layers
 
-return function(options)
-  options = options or {}
+local LENET5 = options.declare {
+  { "input_shape", "shape", default = { 28, 28, 1 } },
+  { "classes", "integer", default = 10, min = 1 },
+}
+
+return function(given)
+  local chosen = options.check("lenet5", LENET5, given == nil and {} or given)
   return mgpu.Sequential {
     name = "lenet5",
-    L.Input(options.input_shape or { 28, 28, 1 }),
+    L.Input(chosen.input_shape),
     L.Conv2D { 6, 5, padding = "same", activation = "relu" },
     L.MaxPooling2D { 2 },
     L.Conv2D { 16, 5, activation = "relu" },
@@ -16,6 +22,6 @@ return function(options)
     L.Flatten {},
     L.Dense { 120, activation = "relu" },
     L.Dense { 84, activation = "relu" },
-    L.Dense { options.classes or 10, activation = "softmax" },
+    L.Dense { chosen.classes, activation = "softmax" },
   }
 end

@@ -2,19 +2,26 @@
 --- MNIST example, two hidden layers with dropout.
 --     mgpu.models.mlp { classes = 10, units = 64 }     -- RETURNS an uncompiled Sequential
 local mgpu = require "mgpu"
+local options = require "mgpu.options"
 local L = mgpu.layers
 
-return function(options)
-  options = options or {}
-  local units, rate = options.units or 512, options.dropout or 0.2
+local MLP = options.declare {
+  { "input_shape", "shape", default = { 28, 28, 1 } },
+  { "classes", "integer", default = 10, min = 1 },
+  { "units", "integer", default = 512, min = 1 },
+  { "dropout", "number", default = 0.2, min = 0, below = 1 },
+}
+
+return function(given)
+  local chosen = options.check("mlp", MLP, given == nil and {} or given)
   return mgpu.Sequential {
     name = "mlp",
-    L.Input(options.input_shape or { 28, 28, 1 }),
+    L.Input(chosen.input_shape),
     L.Flatten {},
-    L.Dense { units, activation = "relu" },
-    L.Dropout { rate },
-    L.Dense { units, activation = "relu" },
-    L.Dropout { rate },
-    L.Dense { options.classes or 10, activation = "softmax" },
+    L.Dense { chosen.units, activation = "relu" },
+    L.Dropout { chosen.dropout },
+    L.Dense { chosen.units, activation = "relu" },
+    L.Dropout { chosen.dropout },
+    L.Dense { chosen.classes, activation = "softmax" },
   }
 end

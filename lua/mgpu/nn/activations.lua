@@ -10,6 +10,12 @@ local ops = core.ops
 
 local named = {} -- what get finds
 
+-- Raises unless x is a tensor (or symbolic). Functions whose first step is an op need it not: the op raises.
+local function check_tensor(who, x)
+  if type(x) == "userdata" or type(x) == "table" and getmetatable(x) then return end
+  core.fail("usage", ("%s: x must be a tensor, got %s"):format(who, x == nil and "nothing" or "a " .. type(x)))
+end
+
 -- ---- around relu --------------------------------------------------------------------------------
 
 --- linear(x): x.
@@ -33,6 +39,7 @@ function named.relu6(x) return ops.minimum(ops.relu(x), 6) end
 
 --- leaky_relu(x, negative_slope = 0.2): x where x > 0, negative_slope x elsewhere.
 function named.leaky_relu(x, negative_slope)
+  check_tensor("leaky_relu", x)
   -- as a product, so that the gradient is multiplied by the same factor
   return x * ops.where(ops.gt(x, 0), ops.full({}, 1, x:dtype()), negative_slope or 0.2)
 end
@@ -81,6 +88,7 @@ named.swish = named.silu
 --- gelu(x, approximate = false): x times the normal distribution function at x, exactly or by tanh (Hendrycks &
 --- Gimpel, 2016).
 function named.gelu(x, approximate)
+  check_tensor("gelu", x)
   if approximate then
     return x * 0.5 * (ops.tanh((x + ops.pow(x, 3) * 0.044715) * 0.7978845608028654) + 1)
   end
@@ -97,12 +105,18 @@ function named.squareplus(x, b) return (x + ops.sqrt(ops.square(x) + (b or 4))) 
 function named.tanh_shrink(x) return x - ops.tanh(x) end
 
 --- log_sigmoid(x): log(1 / (1 + e^-x)).
-function named.log_sigmoid(x) return -ops.softplus(-x) end
+function named.log_sigmoid(x)
+  check_tensor("log_sigmoid", x)
+  return -ops.softplus(-x)
+end
 
 -- ---- piecewise ----------------------------------------------------------------------------------
 
 --- hard_sigmoid(x): max(0, min(1, x / 6 + 1/2)), Keras 3's formula.
-function named.hard_sigmoid(x) return ops.minimum(ops.relu(x + 3), 6) / 6 end
+function named.hard_sigmoid(x)
+  check_tensor("hard_sigmoid", x)
+  return ops.minimum(ops.relu(x + 3), 6) / 6
+end
 
 --- hard_swish(x), also hard_silu: x hard_sigmoid(x) (Howard et al., 2019).
 function named.hard_swish(x) return x * named.hard_sigmoid(x) end
@@ -118,18 +132,24 @@ end
 
 --- soft_shrink(x, threshold = 0.5): x moved towards 0 by threshold, 0 where |x| <= threshold.
 function named.soft_shrink(x, threshold)
+  check_tensor("soft_shrink", x)
   threshold = threshold or 0.5
+  if type(threshold) ~= "number" then
+    core.fail("usage", "soft_shrink: threshold must be a number, got a " .. type(threshold))
+  end
   return ops.where(ops.gt(x, threshold), x - threshold,
     ops.where(ops.lt(x, -threshold), x + threshold, 0))
 end
 
 --- sparse_plus(x): 0 where x <= -1, (x + 1)^2 / 4 up to 1, x above (Keras).
 function named.sparse_plus(x)
+  check_tensor("sparse_plus", x)
   return ops.where(ops.le(x, -1), 0, ops.where(ops.lt(x, 1), ops.square(x + 1) / 4, x))
 end
 
 --- sparse_sigmoid(x): 0 where x <= -1, (x + 1) / 2 up to 1, 1 above (Keras).
 function named.sparse_sigmoid(x)
+  check_tensor("sparse_sigmoid", x)
   return ops.where(ops.le(x, -1), 0, ops.where(ops.ge(x, 1), 1, (x + 1) * 0.5))
 end
 
@@ -137,6 +157,7 @@ end
 
 -- The axis as a position from 1, and the shape of x.
 local function axis_of(who, x, axis)
+  check_tensor(who, x)
   local shape = x:shape()
   axis = axis == nil and -1 or axis
   if type(axis) ~= "number" or axis % 1 ~= 0 then -- NaN is no integer either

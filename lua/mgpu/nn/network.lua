@@ -5,6 +5,7 @@
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local methods = require "mgpu.methods"
+local options = require "mgpu.options"
 
 local Network = Layer:extend("Network", { positional = 0 })
 
@@ -32,8 +33,9 @@ function Network:get_layer(which)
   self:fail("there is no layer %q%s", tostring(which), core.did_you_mean(which, names))
 end
 
---- model:summary(): prints Keras's table of the layers.
-function Network:summary()
+--- model:summary(): prints Keras's table of the layers. It takes no options.
+function Network:summary(given)
+  options.check("summary", {}, given == nil and {} or given)
   local write = require "mgpu".output
   write(require "mgpu.nn.summary".text(self) .. "\n")
 end

@@ -184,6 +184,12 @@ end
 --- resolve(model, chosen) -> {devices, weights, stages, strategy, home} from compile's options, the strategy the model
 --- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already.
 function M.resolve(model, chosen)
+  if type(model) ~= "table" or not model.is_network then
+    fail("resolve", "the first argument must be a model, got %s", model == nil and "nothing" or "a " .. type(model))
+  elseif type(chosen) ~= "table" then
+    fail("resolve", "the second argument must be a table of compile's options, got %s",
+      chosen == nil and "nothing" or "a " .. type(chosen))
+  end
   local spread = rawget(model, "spread")
   local strategy = chosen.strategy or rawget(model, "strategy") or current
   local list, weights, stages = devices.resolve("compile", chosen.devices)

@@ -183,10 +183,20 @@ for name, fn in pairs(ops) do
   if methods[name] and not M[name] then M[name] = fn end -- ops that are no methods are internal
 end
 
-for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad", "jit",
+for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",
   "rng_state", "memory", "tidy", "precision", "deterministic", "devices", "device_info",
   "error_code" } do
   M[name] = core[name]
+end
+
+--- jit(fn) -> a function like fn that is traced once for each kind of arguments, and then runs as one plan. It takes no
+--- options: it runs where its tensors are, and compile's option devices is for several devices.
+function M.jit(fn, given)
+  if given ~= nil then
+    core.fail("usage", "mgpu.jit: takes one function and no options: it runs where its tensors are; to train on "
+      .. "several devices, give compile the option devices")
+  end
+  return core.jit(fn)
 end
 
 --- set_floatx(dtype): the dtype of numbers and weights unless told otherwise; float32 at the start.

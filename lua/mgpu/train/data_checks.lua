@@ -91,13 +91,37 @@ local function label_of(base, names, i)
   return #names > 1 and ("%s (%s)"):format(base, names[i]) or base
 end
 
+-- The shape that the model takes for input i, or nil if it has not been built.
+local function wanted_shape(model, i)
+  local shape = model.built_shape
+  if type(shape) == "table" and type(shape[1]) == "table" then return shape[i] end
+  return i == 1 and shape or nil
+end
+
+-- Raises unless x can be input i of the model, which adds or drops a last axis of size 1 (Network.with_rank).
+local function check_shape(t, model, i, what, label)
+  local wanted, shape = wanted_shape(model, i), t:shape()
+  if not wanted then return end
+  local fits = #shape == #wanted or #shape == #wanted - 1 and wanted[#wanted] == 1
+    or #shape == #wanted + 1 and shape[#shape] == 1
+  for axis = 2, math.min(#shape, #wanted) do
+    fits = fits and (wanted[axis] == -1 or shape[axis] == wanted[axis])
+  end
+  if not fits then
+    fail(what, "%s has shape %s, the model takes %s", label, shape_text(shape), model.shape_text(wanted))
+  end
+end
+
 -- ---- inputs, targets, weights -------------------------------------------------------------------
 
 --- inputs(what, model, x, device) -> array of input tensors with equal numbers of rows.
 function M.inputs(what, model, x, device)
   local names, list = model.input_names or ONE_INPUT, {}
   local given = arrange(x, names, what, "x")
-  for i = 1, #names do list[i] = to_tensor(given[i], what, label_of("x", names, i), device) end
+  for i = 1, #names do
+    list[i] = to_tensor(given[i], what, label_of("x", names, i), device)
+    check_shape(list[i], model, i, what, label_of("x", names, i))
+  end
   for i = 2, #names do check_rows(list[i], rows_of(list[1]), what, label_of("x", names, i)) end
   if rows_of(list[1]) > MOST_ROWS then fail(what, "x has more than %d rows", MOST_ROWS) end
   return list

@@ -113,8 +113,8 @@ end
 -- The model's predict step. It is kept beside the other steps, so that set_devices drops it too.
 local function predict_step_of(model)
   local kept = model.compiled and model.compiled.steps or model
-  kept.predict_step = kept.predict_step or train_step.predict_step(model)
-  return kept.predict_step
+  kept.prediction = kept.prediction or train_step.predict_step(model)
+  return kept.prediction
 end
 
 -- Runs the step on one batch after another. RETURNS for each output the array of its parts.

@@ -59,8 +59,23 @@ local function check(what, declared, given)
   return chosen
 end
 
+-- The methods of Keras's models that users replace there. Here steps are made of compile's options alone.
+local REPLACED = { "train_step", "test_step", "predict_step", "make_train_function", "make_test_function",
+  "make_predict_function", "compute_loss", "compute_metrics" }
+
+-- Raises if the model, or its class, has one of them.
+local function check_replaced(model, what)
+  for _, name in ipairs(REPLACED) do
+    if model[name] ~= nil then
+      core.fail("usage", ("%s: the model has a %s, which is not called: write a loop of your own with "
+        .. "mgpu.value_and_grad, as in examples/custom_loop.lua"):format(what, name))
+    end
+  end
+end
+
 -- model.compiled; raises if compile has not been called.
 local function compiled_model(model, what)
+  check_replaced(model, what)
   if not model.compiled then
     core.fail("usage", ("%s: call model:compile {optimizer = ..., loss = ...} first"):format(what))
   end
@@ -180,6 +195,7 @@ end
 function M:predict(x, given)
   if data_adapter.is_dataset(x) then without_y("predict", PREDICT, x, given) end
   local chosen = check("predict", PREDICT, given)
+  check_replaced(self, "predict")
   return where_compiled(self, function()
     return evaluate.predict(self, data_adapter.inputs("predict", self, x), chosen)
   end)

@@ -36,8 +36,16 @@ local function new_sum(name, shape)
   return core.variable(zeros(shape), { name = name, trainable = false })
 end
 
+local function check_type(self, value)
+  if type(value) ~= "userdata" and type(value) ~= "number" and type(value) ~= "table" then
+    core.fail("usage", ("%s: update needs tensors or numbers, got %s"):format(self.name,
+      value == nil and "nothing" or "a " .. type(value)))
+  end
+end
+
 -- The value as a tensor on the device of the sums. (In a traced step, placement is up to the step.)
 local function to_tensor(self, value)
+  check_type(self, value)
   local t = type(value) == "userdata" and value or core.tensor(value)
   local device = self.state[1]:device()
   return (t:device() == device or core.tracing()) and t or t:to(device)
@@ -58,6 +66,7 @@ function Metric:add(values, weight)
   if type(weight) == "number" then
     values, count = values * weight, count * weight
   elseif weight then
+    check_type(self, weight)
     weight = shapes.weight(self.name, weight, values:shape(), "float64")
     values = values * weight
     count = sum(weight) * (count / weight:count())
@@ -70,6 +79,7 @@ end
 --- the sums. Errors: y_true that does not fit y_pred.
 function Metric:update(y_true, y_pred, weight)
   y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
+  if weight ~= nil then check_type(self, weight) end
   if type(weight) == "userdata" then weight = to_tensor(self, weight) end
   if self.observe then return self:observe(y_true, y_pred, weight) end
   self:add(self:values(y_true, y_pred), weight)
