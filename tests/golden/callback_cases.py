@@ -101,7 +101,8 @@ def _frequency(model, save_freq, step):
         for first in range(0, 5, step):
             callback.on_train_batch_end(min(first + step, 5) - 1, {})
         callback.on_epoch_end(epoch, {})
-    return {"callback": "ModelCheckpoint", "save_freq": save_freq, "steps_per_execution": step, "saved": saved}
+    return {"callback": "ModelCheckpoint", "save_freq": save_freq, "steps_per_execution": step,
+            "saved": " ".join(saved)}
 
 
 def callbacks():
@@ -119,4 +120,4 @@ def callbacks():
 SETS = {"callbacks": (callbacks, """
 cases[i]: a callback with args, by Keras's names, and values[e], the monitored value after epoch e ("nan" is NaN). The weight
 after epoch e is e. epochs: how many were run; weight: after training. rates[e]: the learning rate after epoch e.
-saved: the epochs, or the batches as epoch-batch, after which the model is saved. Epochs and batches count from 1.""")}
+saved: the epochs, or the batches as "epoch-batch ...", after which the model is saved. Epochs and batches count from 1.""")}

@@ -5,7 +5,7 @@
 -- cases[i]: a callback with args, by Keras's names, and values[e], the monitored value after epoch
 -- e ("nan" is NaN). The weight after epoch e is e. epochs: how many were run; weight: after
 -- training. rates[e]: the learning rate after epoch e. saved: the epochs, or the batches as
--- epoch-batch, after which the model is saved. Epochs and batches count from 1.
+-- "epoch-batch ...", after which the model is saved. Epochs and batches count from 1.
 return {
   cases = {
     { callback = "EarlyStopping", args = { monitor = "val_mae", patience = 2, min_delta = 0.1, mode = "max",
@@ -416,22 +416,19 @@ return {
     { callback = "ModelCheckpoint", args = { monitor = "val_loss", mode = "auto", save_best_only = true },
       values = { 0.3, "nan", 0.8, 1, 0.8, "nan", 0.8, 0.9, 1.2 }, saved = { 1 } },
     { callback = "ModelCheckpoint", save_freq = 1, steps_per_execution = 1,
-      saved = { "1-1", "1-2", "1-3", "1-4", "1-5", "2-1", "2-2", "2-3", "2-4", "2-5", "3-1", "3-2", "3-3", "3-4", "3-5" } },
+      saved = "1-1 1-2 1-3 1-4 1-5 2-1 2-2 2-3 2-4 2-5 3-1 3-2 3-3 3-4 3-5" },
     { callback = "ModelCheckpoint", save_freq = 1, steps_per_execution = 2,
-      saved = { "1-2", "1-4", "1-5", "2-2", "2-4", "2-5", "3-2", "3-4", "3-5" } },
-    { callback = "ModelCheckpoint", save_freq = 2, steps_per_execution = 1,
-      saved = { "1-2", "1-4", "2-1", "2-3", "2-5", "3-2", "3-4" } },
-    { callback = "ModelCheckpoint", save_freq = 2, steps_per_execution = 2,
-      saved = { "1-2", "1-4", "2-2", "2-4", "3-2", "3-4" } },
-    { callback = "ModelCheckpoint", save_freq = 3, steps_per_execution = 1,
-      saved = { "1-3", "2-1", "2-4", "3-2", "3-5" } },
-    { callback = "ModelCheckpoint", save_freq = 3, steps_per_execution = 2, saved = { "1-4", "2-2", "2-5", "3-4" } },
-    { callback = "ModelCheckpoint", save_freq = 5, steps_per_execution = 1, saved = { "1-5", "2-5", "3-5" } },
-    { callback = "ModelCheckpoint", save_freq = 5, steps_per_execution = 2, saved = { "1-5", "2-5", "3-5" } },
-    { callback = "ModelCheckpoint", save_freq = 7, steps_per_execution = 1, saved = { "2-2", "3-4" } },
-    { callback = "ModelCheckpoint", save_freq = 7, steps_per_execution = 2, saved = { "2-2", "3-4" } },
-    { callback = "ModelCheckpoint", save_freq = 20, steps_per_execution = 1, saved = {} },
-    { callback = "ModelCheckpoint", save_freq = 20, steps_per_execution = 2, saved = {} },
+      saved = "1-2 1-4 1-5 2-2 2-4 2-5 3-2 3-4 3-5" },
+    { callback = "ModelCheckpoint", save_freq = 2, steps_per_execution = 1, saved = "1-2 1-4 2-1 2-3 2-5 3-2 3-4" },
+    { callback = "ModelCheckpoint", save_freq = 2, steps_per_execution = 2, saved = "1-2 1-4 2-2 2-4 3-2 3-4" },
+    { callback = "ModelCheckpoint", save_freq = 3, steps_per_execution = 1, saved = "1-3 2-1 2-4 3-2 3-5" },
+    { callback = "ModelCheckpoint", save_freq = 3, steps_per_execution = 2, saved = "1-4 2-2 2-5 3-4" },
+    { callback = "ModelCheckpoint", save_freq = 5, steps_per_execution = 1, saved = "1-5 2-5 3-5" },
+    { callback = "ModelCheckpoint", save_freq = 5, steps_per_execution = 2, saved = "1-5 2-5 3-5" },
+    { callback = "ModelCheckpoint", save_freq = 7, steps_per_execution = 1, saved = "2-2 3-4" },
+    { callback = "ModelCheckpoint", save_freq = 7, steps_per_execution = 2, saved = "2-2 3-4" },
+    { callback = "ModelCheckpoint", save_freq = 20, steps_per_execution = 1, saved = "" },
+    { callback = "ModelCheckpoint", save_freq = 20, steps_per_execution = 2, saved = "" },
   },
   start_rate = 0.1,
 }

@@ -62,6 +62,7 @@ function replays.ModelCheckpoint(case)
   else
     model:fit(X, Y, { epochs = 3, batch_size = 1, verbose = 0, callbacks = mgpu.callbacks.ModelCheckpoint {
       check.path "{epoch}-{batch}.safetensors", save_freq = case.save_freq } })
+    saved = table.concat(saved, " ")
   end
   check.equal(saved, case.saved)
 end
