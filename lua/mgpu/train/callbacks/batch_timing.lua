@@ -38,10 +38,14 @@ function BatchTiming:on_train_end()
     self.median(self.epoch_times))
 end
 
---- All times so far.
-function BatchTiming:get_state() return { batch_times = self.batch_times, epoch_times = self.epoch_times } end
+--- All times so far, and which are those of this epoch.
+function BatchTiming:get_state()
+  return { batch_times = self.batch_times, epoch_times = self.epoch_times, first = self.first }
+end
 
 --- Continues from get_state's table.
-function BatchTiming:set_state(state) self.batch_times, self.epoch_times = state.batch_times, state.epoch_times end
+function BatchTiming:set_state(state)
+  self.batch_times, self.epoch_times, self.first = state.batch_times, state.epoch_times, state.first
+end
 
 return BatchTiming

@@ -45,7 +45,8 @@ function Callback.write(message, ...) require "mgpu".output(message:format(...) 
 --- them. Tensors are allowed in arrays.
 function Callback.get_state() return {} end
 
---- callback:set_state(state): continues from what get_state returned. fit calls it after on_train_begin.
+--- callback:set_state(state): continues from what get_state returned. It is called after on_train_begin or, where fit
+--- continues in the middle of an epoch, after that epoch's on_epoch_begin.
 function Callback.set_state() end
 
 --- Callback:extend(name, declared) -> a class of callbacks, to be called with options. declared: its options, as for
