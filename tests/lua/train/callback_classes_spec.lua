@@ -75,6 +75,13 @@ test("acc may be monitored where the logs have accuracy, and a value that anothe
   end
 end)
 
+test("the staleness of asynchronous training may be monitored, and only there", function()
+  local stop = C.EarlyStopping { "staleness_max", mode = "min" }
+  fit(stop, {}, fixtures.linear { devices = { "cpu:0", "cpu:1" }, strategy = "async" })
+  check.equal(stop.best, 1)
+  check.raises(function() fit(stop) end, 'the logs have no value "staleness_max"', "usage")
+end)
+
 test("mode auto takes the direction of the metric, and needs one", function()
   local model = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
   local function own(y, p) return mgpu.sum(y - p, { axis = -1 }) end
