@@ -97,7 +97,8 @@ local function check_named(found, module, names)
 end
 
 local NAMESPACES = { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" }
-local TABLES = { "parallel", "mixed_precision", "activations", "regularizers", "Layer", "Model", "Sequential" }
+local TABLES = { "parallel", "mixed_precision", "activations", "regularizers", "constraints", "Layer", "Model",
+  "Sequential" }
 local BASES = { "nn.losses.loss", "nn.metrics.metric", "nn.optimizers.optimizer", "nn.schedules.schedule",
   "train.callbacks.callback", "nn.network", "data.dataset", "data.iterator", "options", "strict_table" }
 
@@ -114,6 +115,7 @@ function M.check_all()
   M.check_table(found, "dataset", require "mgpu.data.dataset".methods)
   M.check_table(found, "strategy", getmetatable(mgpu.parallel.strategy("mirrored", { devices = { "ref:0" } })))
   check_named(found, "mgpu.nn.regularizers", mgpu.regularizers())
+  check_named(found, "mgpu.nn.constraints", mgpu.constraints())
   check_named(found, "mgpu.nn.initializers", mgpu.initializers())
   for path in io.popen("ls " .. core.root .. "/models/*.lua"):lines() do
     local name = path:match "([%w_]+)%.lua$"

@@ -6,6 +6,7 @@
 local PATHS = {
   activations = "nn.activations",
   callbacks = "train.callbacks",
+  constraints = "nn.constraints",
   datasets = "data.datasets",
   explain = "parallel.explain",
   initializers = "nn.initializers",

@@ -7,7 +7,7 @@
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
 --   type      any integer number boolean string table function single integers pair pair0 margins shape initializer
---             regularizer activation; several with "|": "string|function". nil always means "not given".
+--             regularizer constraint activation; several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
 --   min max   inclusive bounds; below: exclusive upper bound; values: the allowed ones
@@ -109,6 +109,12 @@ types.regularizer = function(value)
     return require "mgpu.nn.regularizers".get(value)
   end
   return nil, "the name of a regularizer, one of mgpu.regularizers, or a function"
+end
+-- Likewise.
+types.constraint = function(value)
+  local t = type(value)
+  if t == "string" or t == "function" or t == "table" then return require "mgpu.nn.constraints".get(value) end
+  return nil, "the name of a constraint, one of mgpu.constraints, or a function"
 end
 types.activation = function(value)
   if type(value) == "string" or type(value) == "function" then return value end

@@ -38,9 +38,10 @@ local function check_sizes(self, spec)
   end
 end
 
---- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, dtype =,
---- autocast = true} -> the variable. For build. dtype: default that of the layer's policy. autocast = false: call reads
---- the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a jitted function around it.
+--- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, constraint =,
+--- dtype =, autocast = true} -> the variable. For build. dtype: default that of the layer's policy. autocast = false:
+--- call reads the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a jitted function
+--- around it.
 function M:add_weight(spec)
   check_sizes(self, spec)
   if core.tracing() then
@@ -58,6 +59,7 @@ function M:add_weight(spec)
   if type(rawget(self, "device")) == "string" then value = value:to(self.device) end
   local v = core.variable(value, { name = self.name .. name, trainable = spec.trainable ~= false,
     autocast = spec.autocast })
+  if spec.constraint then require "mgpu.nn.constraints".set(v, spec.constraint) end
   if spec.regularizer then
     regularizer_of[v] = require "mgpu.nn.regularizers".get(spec.regularizer)
   end

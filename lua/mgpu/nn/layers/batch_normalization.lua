@@ -4,9 +4,9 @@
 --            and moving = moving * momentum + batch * (1 - momentum).
 -- Inference, or trainable = false: the same with the moving statistics.
 -- Options: beta_initializer = "zeros", gamma_initializer = "ones", moving_mean_initializer = "zeros",
--- moving_variance_initializer = "ones", beta_regularizer, gamma_regularizer. Weights {channels}: gamma, beta,
--- moving_mean, moving_variance. With float16 or bfloat16 x all but x and y is computed in float32.
--- Errors: an axis that x lacks; an x with another number of channels than at the first call.
+-- moving_variance_initializer = "ones", beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint.
+-- Weights {channels}: gamma, beta, moving_mean, moving_variance. With float16 or bfloat16 x all but x and y is
+-- computed in float32. Errors: an axis that x lacks; an x with another number of channels than at the first call.
 -- Source: Ioffe & Szegedy, Batch normalization, 2015; formulas of Keras.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
@@ -25,6 +25,8 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
   { "moving_variance_initializer", "initializer", default = "ones" },
   { "beta_regularizer", "regularizer" },
   { "gamma_regularizer", "regularizer" },
+  { "beta_constraint", "constraint" },
+  { "gamma_constraint", "constraint" },
 })
 
 -- The permutation that moves the channels to the last axis, and its inverse.
@@ -46,7 +48,7 @@ function BatchNormalization:build(shape)
   local function weight(name, trainable)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
       initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"],
-      autocast = false }
+      constraint = self[name .. "_constraint"], autocast = false }
   end
   if self.scale then self.gamma = weight "gamma" end
   if self.center then self.beta = weight "beta" end

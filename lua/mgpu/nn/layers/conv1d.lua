@@ -4,7 +4,7 @@
 -- x {batch, steps, channels} (or channels_first) -> {batch, steps', filters}, in the dtype of x.
 -- Weights: kernel {kernel_size, channels / groups, filters}, bias {filters}.
 -- Options: data_format, use_bias = true, kernel_initializer = "glorot_uniform", bias_initializer = "zeros",
--- kernel_regularizer, bias_regularizer, activity_regularizer.
+-- kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint.
 -- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
 -- than the input.
 local activations = require "mgpu.nn.activations"
@@ -30,6 +30,8 @@ local Conv1D = Layer:extend("Conv1D", { positional = 2,
   { "kernel_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "kernel_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function Conv1D:init()
@@ -46,11 +48,11 @@ function Conv1D:build(shape)
   self:output_shape(shape)
   self.channels = channels
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
-    regularizer = self.kernel_regularizer,
+    regularizer = self.kernel_regularizer, constraint = self.kernel_constraint,
     shape = { self.kernel_size, channels / self.groups, self.filters } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.filters },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

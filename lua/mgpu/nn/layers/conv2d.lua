@@ -3,9 +3,9 @@
 -- x {batch, rows, columns, channels} (or channels_first) -> {batch, rows', columns', filters}, in the dtype of x.
 -- Weights: kernel {rows, columns, channels / groups, filters}, bias {filters}.
 -- Options: activation, data_format, use_bias = true, kernel_initializer = "glorot_uniform",
--- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
--- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
--- than the input.
+-- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
+-- bias_constraint. Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels;
+-- a kernel larger than the input.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -28,6 +28,8 @@ local Conv2D = Layer:extend("Conv2D", { positional = 2,
   { "kernel_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "kernel_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function Conv2D:init()
@@ -44,11 +46,11 @@ function Conv2D:build(shape)
   self:output_shape(shape)
   self.channels = channels
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
-    regularizer = self.kernel_regularizer,
+    regularizer = self.kernel_regularizer, constraint = self.kernel_constraint,
     shape = { self.kernel_size[1], self.kernel_size[2], channels / self.groups, self.filters } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.filters },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

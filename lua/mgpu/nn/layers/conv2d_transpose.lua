@@ -5,8 +5,9 @@
 -- (rows - 1) * stride + kernel - 2 * pad + p; columns' likewise.
 -- Weights: kernel {rows, columns, filters, channels}, bias {filters}.
 -- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true, kernel_initializer = "glorot_uniform",
--- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
--- Errors: strides and dilation_rate both above 1; output_padding not below the stride; an empty output.
+-- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
+-- bias_constraint. Errors: strides and dilation_rate both above 1; output_padding not below the stride; an empty
+-- output.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -29,6 +30,8 @@ local Conv2DTranspose = Layer:extend("Conv2DTranspose", { positional = 2,
   { "kernel_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "kernel_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function Conv2DTranspose:init()
@@ -48,11 +51,11 @@ function Conv2DTranspose:build(shape)
   self.channels = images.channels_of(self, shape)
   self:output_shape(shape)
   self.kernel = self:add_weight { name = "kernel", initializer = self.kernel_initializer,
-    regularizer = self.kernel_regularizer,
+    regularizer = self.kernel_regularizer, constraint = self.kernel_constraint,
     shape = { self.kernel_size[1], self.kernel_size[2], self.filters, self.channels } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.filters },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

@@ -1,8 +1,8 @@
 --- Dense {units, activation =, use_bias = true, kernel_initializer = "glorot_uniform", ...}
 -- y = activation(x W + b) over the last axis: x {batch, ..., inputs} -> {batch, ..., units}, in the dtype of x.
 -- Weights: kernel W {inputs, units}, bias b {units}.
--- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer.
--- Errors: x with fewer than 2 axes, or another last axis than at the first call.
+-- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer,
+-- kernel_constraint, bias_constraint. Errors: x with fewer than 2 axes, or another last axis than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
@@ -18,6 +18,8 @@ local Dense = Layer:extend("Dense", { positional = 1,
   { "kernel_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "kernel_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
@@ -28,10 +30,10 @@ function Dense:build(shape)
       self.shape_text(shape))
   end
   self.kernel = self:add_weight { name = "kernel", shape = { shape[#shape], self.units },
-    initializer = self.kernel_initializer, regularizer = self.kernel_regularizer }
+    initializer = self.kernel_initializer, regularizer = self.kernel_regularizer, constraint = self.kernel_constraint }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.units },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

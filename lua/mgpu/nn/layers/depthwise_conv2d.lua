@@ -4,7 +4,8 @@
 -- Weights: kernel {rows, columns, channels, depth_multiplier}, bias {channels * depth_multiplier}.
 -- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true,
 -- depthwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer, bias_regularizer,
--- activity_regularizer. Errors: a kernel larger than the input; another number of channels than at the first call.
+-- activity_regularizer, depthwise_constraint, bias_constraint. Errors: a kernel larger than the input; another
+-- number of channels than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -26,6 +27,8 @@ local DepthwiseConv2D = Layer:extend("DepthwiseConv2D", { positional = 1,
   { "depthwise_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "depthwise_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function DepthwiseConv2D:init()
@@ -38,11 +41,11 @@ function DepthwiseConv2D:build(shape)
   self.channels = images.channels_of(self, shape)
   self:output_shape(shape)
   self.kernel = self:add_weight { name = "kernel", initializer = self.depthwise_initializer,
-    regularizer = self.depthwise_regularizer,
+    regularizer = self.depthwise_regularizer, constraint = self.depthwise_constraint,
     shape = { self.kernel_size[1], self.kernel_size[2], self.channels, self.depth_multiplier } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.channels * self.depth_multiplier },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

@@ -1,4 +1,5 @@
---- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =}
+--- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =,
+-- embeddings_constraint =, mask_zero = false}
 -- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
 -- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
 -- Errors: an id outside the table, found when the step runs; mask_zero = true, which is not supported.
@@ -12,6 +13,7 @@ local Embedding = Layer:extend("Embedding", { positional = 2,
   { "output_dim", "integer", min = 1, required = true },
   { "embeddings_initializer", "initializer", default = "uniform" },
   { "embeddings_regularizer", "regularizer" },
+  { "embeddings_constraint", "constraint" },
   { "mask_zero", "boolean", default = false },
 })
 
@@ -27,7 +29,8 @@ end
 
 function Embedding:build()
   self.embeddings = self:add_weight { name = "embeddings", shape = { self.input_dim, self.output_dim },
-    initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer }
+    initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer,
+    constraint = self.embeddings_constraint }
 end
 
 function Embedding:output_shape(shape)

@@ -4,9 +4,9 @@
 -- Weights gamma and beta have the sizes of these axes.
 -- rms_scaling: y = gamma x / sqrt(variance + epsilon), whatever center and scale say. That is what Keras computes
 -- under this name, although a root mean square would be about 0 and the variance is about the mean.
--- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer.
--- With float16 or bfloat16 x all but x and y is computed in float32. Errors: an axis out of range or given twice.
--- Source: Ba, Kiros & Hinton, Layer normalization, 2016; formulas of Keras.
+-- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer,
+-- beta_constraint, gamma_constraint. With float16 or bfloat16 x all but x and y is computed in float32. Errors: an
+-- axis out of range or given twice. Source: Ba, Kiros & Hinton, Layer normalization, 2016; formulas of Keras.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"
@@ -23,6 +23,8 @@ local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
   { "gamma_initializer", "initializer", default = "ones" },
   { "beta_regularizer", "regularizer" },
   { "gamma_regularizer", "regularizer" },
+  { "beta_constraint", "constraint" },
+  { "gamma_constraint", "constraint" },
 })
 
 LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
@@ -50,7 +52,7 @@ function LayerNormalization:build(shape)
   for i, at in ipairs(self.axes) do sizes[i] = shape[at] end
   local function weight(name)
     return self:add_weight { name = name, shape = sizes, initializer = self[name .. "_initializer"],
-      regularizer = self[name .. "_regularizer"] }
+      regularizer = self[name .. "_regularizer"], constraint = self[name .. "_constraint"] }
   end
   if self.scale or self.rms_scaling then self.gamma = weight "gamma" end
   if self.center and not self.rms_scaling then self.beta = weight "beta" end

@@ -1,4 +1,4 @@
---- PReLU {alpha_initializer = "zeros", alpha_regularizer =, shared_axes =}
+--- PReLU {alpha_initializer = "zeros", alpha_regularizer =, alpha_constraint =, shared_axes =}
 -- x where x > 0, alpha * x elsewhere, with a learned alpha. x {batch, ...} -> the same shape.
 -- Weight: alpha {sizes of a sample}, with size 1 along shared_axes (one or a list; 2 = the first after the batch).
 -- Errors: an axis out of range; an x of another shape than at the first call.
@@ -11,6 +11,7 @@ local ops = core.ops
 local PReLU = Layer:extend("PReLU", { positional = 0,
   { "alpha_initializer", "initializer", default = "zeros" },
   { "alpha_regularizer", "regularizer" },
+  { "alpha_constraint", "constraint" },
   { "shared_axes", "integer|integers" },
 })
 
@@ -26,7 +27,7 @@ function PReLU:build(shape)
     sizes[at - 1] = 1
   end
   self.alpha = self:add_weight { name = "alpha", shape = sizes, initializer = self.alpha_initializer,
-    regularizer = self.alpha_regularizer }
+    regularizer = self.alpha_regularizer, constraint = self.alpha_constraint }
   self.sizes = sizes
 end
 

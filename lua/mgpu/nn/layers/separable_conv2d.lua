@@ -5,8 +5,8 @@
 -- channels * depth_multiplier, filters}, bias {filters}.
 -- Options: dilation_rate = {1, 1}, activation, data_format, use_bias = true, depthwise_initializer and
 -- pointwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer,
--- pointwise_regularizer, bias_regularizer, activity_regularizer.
--- Errors: a kernel larger than the input; another number of channels than at the first call.
+-- pointwise_regularizer, bias_regularizer, activity_regularizer, depthwise_constraint, pointwise_constraint,
+-- bias_constraint. Errors: a kernel larger than the input; another number of channels than at the first call.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local convolve = require "mgpu.nn.layers.depthwise_conv2d".convolve
@@ -32,6 +32,9 @@ local SeparableConv2D = Layer:extend("SeparableConv2D", { positional = 2,
   { "pointwise_regularizer", "regularizer" },
   { "bias_regularizer", "regularizer" },
   { "activity_regularizer", "regularizer" },
+  { "depthwise_constraint", "constraint" },
+  { "pointwise_constraint", "constraint" },
+  { "bias_constraint", "constraint" },
 })
 
 function SeparableConv2D:init()
@@ -45,13 +48,15 @@ function SeparableConv2D:build(shape)
   self:output_shape(shape)
   self.depthwise_kernel = self:add_weight { name = "depthwise_kernel",
     initializer = self.depthwise_initializer, regularizer = self.depthwise_regularizer,
+    constraint = self.depthwise_constraint,
     shape = { self.kernel_size[1], self.kernel_size[2], self.channels, self.depth_multiplier } }
   self.pointwise_kernel = self:add_weight { name = "pointwise_kernel",
     initializer = self.pointwise_initializer, regularizer = self.pointwise_regularizer,
+    constraint = self.pointwise_constraint,
     shape = { 1, 1, self.channels * self.depth_multiplier, self.filters } }
   if self.use_bias then
     self.bias = self:add_weight { name = "bias", shape = { self.filters },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer }
+      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
   end
 end
 

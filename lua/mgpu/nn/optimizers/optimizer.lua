@@ -20,6 +20,7 @@
 -- the rule's scalars(self, now) adds.
 local averages = require "mgpu.nn.optimizers.averages"
 local clipping = require "mgpu.nn.optimizers.clipping"
+local constraints = require "mgpu.nn.constraints"
 local core = require "mgpu.core"
 local decay = require "mgpu.nn.optimizers.decay"
 local learning_rate = require "mgpu.nn.optimizers.learning_rate"
@@ -167,6 +168,7 @@ function Optimizer:apply_unscaled(grads, variables)
     v:assign(value - change)
   end
   averages.update(self)
+  constraints.apply(vs)
   self.iterations:assign(ops.add(self.iterations, 1))
   self.begun = true
 end

@@ -1,0 +1,120 @@
+--- mgpu.constraints: what a weight must satisfy after every update, by Keras's names and formulas.
+--
+--     L.Dense { 10, kernel_constraint = "max_norm" }
+--     L.Dense { 10, kernel_constraint = mgpu.constraints.MaxNorm { 3, axis = 1 } }
+--   MaxNorm {max_value = 2, axis = 1}   also max_norm: slices along the axis have at most this Euclidean norm
+--   UnitNorm {axis = 1}                 also unit_norm: they have norm 1
+--   MinMaxNorm {min_value = 0, max_value = 1, rate = 1, axis = 1}  also min_max_norm: norms move into these bounds,
+--                                       by the share `rate` of the way
+--   NonNeg {}                           also non_neg: negative numbers become 0
+-- axis: the axis that a norm is taken along, or a list of them. A kernel {inputs, units} has one norm for each unit
+-- with axis = 1; a filter {rows, columns, inputs, filters} one for each filter with axis = {1, 2, 3}.
+-- A constraint is called with a tensor and RETURNS one of the same shape; a function(tensor) -> tensor is one, too. The
+-- optimizer applies it after the update. Errors: an unknown name or option; an axis that the weight lacks.
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+
+local ops = core.ops
+local M = {}
+
+local EPSILON = 1e-7 -- Keras's, in the divisor
+
+-- ---- the rules ----------------------------------------------------------------------------------
+
+local function norms_of(self, w) return ops.sqrt(ops.sum(ops.square(w), { axis = self.axis, keepdims = true })) end
+
+local function within(norms, low, high) return ops.minimum(ops.maximum(norms, low), high) end
+
+local AXIS = { "axis", "integer|integers", default = 1 }
+
+local rules = { -- class = { declared, function(self, w) }
+  MaxNorm = { options.declare { positional = 1, { "max_value", "number", default = 2, min = 0 }, AXIS },
+    function(self, w)
+      local norms = norms_of(self, w)
+      return w * (ops.minimum(norms, self.max_value) / (norms + EPSILON))
+    end },
+  UnitNorm = { options.declare { positional = 0, AXIS },
+    function(self, w) return w / (norms_of(self, w) + EPSILON) end },
+  MinMaxNorm = { options.declare { positional = 2, { "min_value", "number", default = 0, min = 0 },
+    { "max_value", "number", default = 1, min = 0 }, { "rate", "number", default = 1, min = 0, max = 1 }, AXIS },
+    function(self, w)
+      local norms = norms_of(self, w)
+      local wanted = within(norms, self.min_value, self.max_value) * self.rate + norms * (1 - self.rate)
+      return w * (wanted / (norms + EPSILON))
+    end },
+  NonNeg = { options.declare { positional = 0 }, function(_, w) return ops.maximum(w, 0) end },
+}
+
+local SHORT = { max_norm = "MaxNorm", unit_norm = "UnitNorm", min_max_norm = "MinMaxNorm", non_neg = "NonNeg" }
+
+local names = {}
+for name in pairs(rules) do names[#names + 1] = name end
+for name in pairs(SHORT) do names[#names + 1] = name end
+table.sort(names)
+
+-- ---- constraints --------------------------------------------------------------------------------
+
+local meta = { __call = function(self, w) return rules[self.class_name][2](self, w) end,
+  __tostring = function(self) return "constraint " .. self.class_name end }
+meta.__index = {
+  get_config = function(self)
+    local config = {}
+    for _, option in ipairs(rules[self.class_name][1]) do config[option[1]] = self[option[1]] end
+    return { class_name = self.class_name, config = config }
+  end,
+}
+
+local function make(name, given)
+  local class = SHORT[name] or name
+  if not rules[class] then
+    local near = core.nearest(tostring(name), names)
+    core.fail("usage", ("unknown constraint %q%s"):format(tostring(name),
+      near and (" (did you mean %q?)"):format(near) or ""))
+  end
+  local made = options.check(class, rules[class][1], given or {})
+  if class == "MinMaxNorm" and made.min_value > made.max_value then
+    core.fail("usage", ("MinMaxNorm: min_value %g exceeds max_value %g"):format(made.min_value, made.max_value))
+  end
+  made.class_name = class
+  return setmetatable(made, meta)
+end
+
+--- get(value) -> a constraint; value: a name, a constraint, a saved configuration, or function(tensor) -> tensor.
+function M.get(value)
+  if type(value) == "function" or getmetatable(value) == meta then return value end
+  if type(value) == "string" then return make(value) end
+  if type(value) == "table" and type(value.class_name) == "string" then
+    return make(value.class_name, value.config)
+  end
+  core.fail("usage", "a constraint is a name, a function, or made by mgpu.constraints")
+end
+
+-- ---- the constraints of variables ----------------------------------------------------------------
+
+local constraint_of = setmetatable({}, { __mode = "k" }) -- variable -> constraint
+
+--- set(v, value): the variable is to satisfy the constraint after every update; its value now is left alone.
+function M.set(v, value) constraint_of[v] = M.get(value) end
+
+--- apply(variables): makes the variables that have a constraint satisfy it. Errors: a function that does not return a
+--- tensor of the variable's shape.
+function M.apply(variables)
+  for _, v in ipairs(variables) do
+    local constraint = constraint_of[v]
+    if constraint then
+      local value = constraint(v:value())
+      if not core.is_tensor(value) then
+        core.fail("usage", ("the constraint of %s returned a %s, not a tensor"):format(v.name, type(value)))
+      end
+      v:assign(value)
+    end
+  end
+end
+
+return setmetatable(M, {
+  __index = function(_, name)
+    make(name) -- raises for an unknown name
+    return function(given) return make(name, given) end
+  end,
+  __call = function() return names end,
+})
