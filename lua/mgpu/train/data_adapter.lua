@@ -39,8 +39,36 @@ end
 
 -- ---- sources of datasets --------------------------------------------------------------------------
 
---- is_dataset(value): whether it is of mgpu.data, or a table with a function `iter`.
-function M.is_dataset(value) return type(value) == "table" and type(value.iter) == "function" end
+--- is_generator(value): whether it is a function or a coroutine, each call of which gives a batch: x, y and weights.
+function M.is_generator(value) return type(value) == "function" or type(value) == "thread" end
+
+--- is_dataset(value): whether it is of mgpu.data, a table with a function `iter`, or a generator.
+function M.is_dataset(value)
+  return type(value) == "table" and type(value.iter) == "function" or M.is_generator(value)
+end
+
+-- The next values of a coroutine; its errors are raised as they are.
+local function resumed(co)
+  return function()
+    if coroutine.status(co) == "dead" then return nil end
+    local results = { coroutine.resume(co) }
+    if not results[1] then error(results[2], 0) end
+    return unpack(results, 2, 5)
+  end
+end
+
+-- A generator as a dataset. It has no beginning to go back to: every pass goes on where the last one ended, so the
+-- number of steps must be known, and an end before that is an error.
+local function from_generator(what, generator)
+  local next_batch, taken = type(generator) == "thread" and resumed(generator) or generator, 0
+  local function iterate()
+    local x, y, weight, more = next_batch()
+    if x == nil then fail(what, "the generator ended after %d batches", taken) end
+    taken = taken + 1
+    return x, y, weight, more
+  end
+  return { iter = function() return iterate end }
+end
 
 -- A batch of a dataset, as a source of all its rows; and the number of its rows.
 local function checked_batch(what, model, given, x, y, weight)
@@ -72,10 +100,13 @@ local function check_batched(what, model, dataset, x)
 end
 
 local function from_dataset(what, model, dataset, given)
+  local generator = M.is_generator(dataset)
+  if generator then dataset = from_generator(what, dataset) end
   if given.sample_weight then
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
-  local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what }
+  local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what,
+    generator = generator }
   if source.length == 0 then M.no_batch(source) end
   function source.check(x, y, weight, more)
     if more ~= nil then
@@ -85,6 +116,13 @@ local function from_dataset(what, model, dataset, given)
     return checked_batch(what, model, given, x, y, weight)
   end
   return source
+end
+
+--- check_steps(source, steps, option): raises for a generator whose number of batches is not given by that option.
+function M.check_steps(source, steps, option)
+  if source.generator and not steps then
+    fail(source.what, "a generator does not tell how many batches it gives: give %s", option)
+  end
 end
 
 --- no_batch(source): raises because a pass through the source had no batch.

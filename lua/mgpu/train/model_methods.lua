@@ -26,7 +26,7 @@ local FIT = options.declare {
   VERBOSE,
   { "style", "string", default = "keras3", values = { "keras2", "keras3" } },
   CALLBACKS,
-  { "validation_data", "table" },
+  { "validation_data", "any" },
   { "validation_split", "number", default = 0, min = 0, below = 1 },
   { "shuffle", "boolean", default = true },
   { "class_weight", "table" },
@@ -95,8 +95,8 @@ local function validation_of(model, train, given)
       end
       return train, data_adapter.new("fit: validation_data", model, data, nil, {})
     end
-    if data[1] == nil or data[2] == nil then
-      core.fail("usage", "fit: validation_data must be {x, y}, {x, y, sample_weight} or a dataset")
+    if type(data) ~= "table" or data[1] == nil or data[2] == nil then
+      core.fail("usage", "fit: validation_data must be {x, y}, {x, y, sample_weight}, a dataset or a generator")
     end
     return train, data_adapter.new("fit: validation_data", model, data[1], data[2],
       { sample_weight = data[3] })
@@ -132,8 +132,10 @@ local function build_optimizer(model)
   placement.place_state(model.compiled, model)
 end
 
--- Raises for a dataset whose length is not known, unless the number of steps is given.
-local function check_length(train, given)
+-- Raises for data whose length is not known, unless the number of steps is given.
+local function check_length(train, validation, given)
+  data_adapter.check_steps(train, given.steps_per_epoch, "steps_per_epoch")
+  if validation then data_adapter.check_steps(validation, given.validation_steps, "validation_steps") end
   if train.dataset and not train.length and not given.steps_per_epoch then
     core.fail("usage", "fit: the dataset does not tell its length, so it may be endless: give steps_per_epoch")
   end
@@ -142,9 +144,12 @@ end
 --- model:fit(x, y, options) or model:fit(dataset, options) -> history: trains the model, as Keras's fit.
 --
 -- x, y: tensors or nested arrays, rows first; for several inputs or outputs an array of them or a table by name.
+-- dataset: one of mgpu.data, or a generator: a function or a coroutine that gives x, y and perhaps weights of a batch
+-- at each call. It goes on from epoch to epoch and must be given with steps_per_epoch.
 --   batch_size             32: rows of a step over all devices
 --   epochs                 1: the number of the last epoch;   initial_epoch  0: epochs done before
---   validation_data        {x, y[, sample_weight]} or a dataset;   validation_split  0: last fraction of the rows
+--   validation_data        {x, y[, sample_weight]}, a dataset or a generator
+--   validation_split       0: last fraction of the rows, instead
 --   validation_steps, validation_freq = 1, validation_batch_size = batch_size
 --   callbacks              one, or an array of them
 --   shuffle                true: the order of the rows is new in each epoch, from mgpu.seed
@@ -160,7 +165,7 @@ function M:fit(x, y, given)
   local chosen = check("fit", FIT, given)
   return placement.on_device(compiled, self, function()
     local train, validation = validation_of(self, data_adapter.new("fit", self, x, y, chosen), chosen)
-    check_length(train, chosen)
+    check_length(train, validation, chosen)
     compiled_state.continue_random(compiled)
     if not train.dataset then build_optimizer(self) end
     return fit(self, train, validation, chosen)
@@ -178,6 +183,7 @@ function M:evaluate(x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
   return placement.on_device(compiled_model(self, "evaluate"), self, function()
     local source = data_adapter.new("evaluate", self, x, y, chosen)
+    data_adapter.check_steps(source, chosen.steps, "steps")
     return logs.with_positions(evaluate.evaluate(self, source, chosen))
   end)
 end
@@ -197,14 +203,24 @@ function M:predict(x, given)
   local chosen = check("predict", PREDICT, given)
   check_replaced(self, "predict")
   return where_compiled(self, function()
-    return evaluate.predict(self, data_adapter.inputs("predict", self, x), chosen)
+    local source = data_adapter.inputs("predict", self, x)
+    data_adapter.check_steps(source, chosen.steps, "steps")
+    return evaluate.predict(self, source, chosen)
   end)
 end
 
 -- ---- one batch ----------------------------------------------------------------------------------
 
+-- Raises for data that are not one batch.
+local function check_one_batch(what, x, instead)
+  if not data_adapter.is_dataset(x) then return end
+  core.fail("usage", ("%s: x is the tensors of one batch, not a dataset or generator: use model:%s"):format(what,
+    instead))
+end
+
 local function on_batch(self, kind, x, y, given)
   local what = kind .. "_on_batch"
+  check_one_batch(what, x, kind == "train" and "fit" or "evaluate")
   local compiled, chosen = compiled_model(self, what), check(what, ON_BATCH, given)
   return placement.on_device(compiled, self, function()
     local source = data_adapter.new(what, self, x, y, chosen)
@@ -224,6 +240,7 @@ function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given)
 
 --- model:predict_on_batch(x) -> the outputs for these rows, computed in one step.
 function M:predict_on_batch(x)
+  check_one_batch("predict_on_batch", x, "predict")
   return where_compiled(self, function()
     local source = data_adapter.inputs("predict_on_batch", self, x)
     return evaluate.predict(self, source, { batch_size = source.rows or 1, verbose = 0 })

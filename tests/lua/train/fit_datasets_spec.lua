@@ -97,3 +97,56 @@ test("data on another device than the model are copied to the model's device", f
   end
   check.equal(numbers(function(t) return t:to "cpu:1" end), numbers(function(t) return t end))
 end)
+
+-- ---- generators ---------------------------------------------------------------------------------
+
+-- A function that gives the line's rows in batches of four, again and again, and counts its calls.
+local function batches_of_line()
+  local x, y = line(8)
+  local count = { calls = 0 }
+  return function()
+    count.calls = count.calls + 1
+    local rows = { { count.calls % 2 * 4 + 1, count.calls % 2 * 4 + 4 } }
+    return x:slice(rows), y:slice(rows)
+  end, count
+end
+
+test("fit, evaluate and predict take generators with a number of steps", function()
+  for _, devices in ipairs { { "cpu:0" }, { "cpu:0", "cpu:1" } } do
+    local model, generator, count = linear(), batches_of_line()
+    model:set_devices(devices)
+    local history = model:fit(generator, with { steps_per_epoch = 3, epochs = 2, validation_data = batches_of_line(),
+      validation_steps = 2 }).history
+    check.equal({ #history.loss, #history.val_loss, count.calls }, { 2, 2, 6 })
+    local x, y = line(8)
+    check.near(model:evaluate(batches_of_line(), with { steps = 2 }).loss, model:evaluate(x, y, quiet).loss, 1e-6)
+    check.equal(model:predict(function() return x end, with { steps = 2 }):shape()[1], 16)
+  end
+end)
+
+test("a generator may be a coroutine, which goes on from epoch to epoch", function()
+  local generator = batches_of_line()
+  local function limited(n)
+    return coroutine.create(function()
+      for _ = 1, n do coroutine.yield(generator()) end
+    end)
+  end
+  check.equal(#linear():fit(limited(4), with { steps_per_epoch = 2, epochs = 2 }).history.loss, 2)
+  check.raises(function() linear():fit(limited(3), with { steps_per_epoch = 2, epochs = 2 }) end,
+    "fit: the generator ended after 3 batches", "usage")
+  check.raises(function()
+    linear():fit(coroutine.create(function() error("mine", 0) end), with { steps_per_epoch = 2 })
+  end, "mine")
+end)
+
+test("a generator without a number of steps, or as one batch, is refused", function()
+  local model, generator = linear(), batches_of_line()
+  check.raises(function() model:fit(generator, with {}) end, "give steps_per_epoch", "usage")
+  check.raises(function() model:evaluate(generator, with {}) end, "give steps", "usage")
+  check.raises(function() model:predict(generator, with {}) end, "give steps", "usage")
+  check.raises(function()
+    model:fit(generator, with { steps_per_epoch = 1, validation_data = generator })
+  end, "give validation_steps", "usage")
+  check.raises(function() model:train_on_batch(generator) end, "one batch, .* use model:fit", "usage")
+  check.raises(function() model:predict_on_batch(generator) end, "one batch, .* use model:predict", "usage")
+end)
