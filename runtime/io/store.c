@@ -2,13 +2,14 @@
 #include "io/store.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
+#include "io/npy.h"
 #include "io/safetensors.h"
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 /* The formats, in the order in which they are tried. */
-static const mg_store_format *const formats[] = {&mg_safetensors};
+static const mg_store_format *const formats[] = {&mg_safetensors, &mg_npy, &mg_npz};
 enum { N_FORMATS = sizeof formats / sizeof formats[0], HEAD = 16 }; /* bytes looked at */
 
 /* ---- stores in memory ---- */

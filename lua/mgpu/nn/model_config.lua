@@ -88,11 +88,10 @@ function M.make(entry, custom, path)
   end)
 end
 
---- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
---- class; an incomplete configuration; one that a class refuses.
-function M.from_config(entry, custom, path)
-  path = path or "configuration"
-  local ok, result = pcall(M.make, entry, custom or {}, path)
+--- guarded(path, fn, ...) -> fn's first result. What fn refuses about data of a file becomes an error in the data that
+--- names the file; errors that say so already, a lack of memory and Ctrl-C pass.
+function M.guarded(path, fn, ...)
+  local ok, result = pcall(fn, ...)
   if ok then return result end
   local code = core.error_code()
   local named = type(result) == "string" and result:find(path, 1, true)
@@ -105,6 +104,13 @@ function M.from_config(entry, custom, path)
     if result:sub(1, #start) == start then result = result:sub(#start + 1) end
   end
   damaged(path, result)
+end
+
+--- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
+--- class; an incomplete configuration; one that a class refuses.
+function M.from_config(entry, custom, path)
+  path = path or "configuration"
+  return M.guarded(path, M.make, entry, custom or {}, path)
 end
 
 return M

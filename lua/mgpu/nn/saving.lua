@@ -10,6 +10,7 @@
 --     load_model(path, custom) -> model, compiled
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
+local model_config = require "mgpu.nn.model_config"
 local options = require "mgpu.options"
 
 local M = {}
@@ -17,6 +18,7 @@ local M = {}
 -- {ending, module in formats/}; a longer ending stands before a shorter one that it ends with.
 local FORMATS = {
   { ".safetensors", "safetensors" },
+  { ".npz", "npz" },
 }
 
 -- ---- paths --------------------------------------------------------------------------------------
@@ -154,7 +156,8 @@ function M.load_model(path, given)
   local format = format_of(path, "load_model", "mgpu.load_model")
   local model, compiled = format.load_model(path, chosen.custom)
   if chosen.compile and compiled then
-    compiled_state.restore(model, compiled.config, compiled.tensors, { path = path, custom = chosen.custom })
+    model_config.guarded(path, compiled_state.restore, model, compiled.config, compiled.tensors,
+      { path = path, custom = chosen.custom })
   end
   return model
 end

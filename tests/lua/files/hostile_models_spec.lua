@@ -87,6 +87,30 @@ test("damaged metadata and configurations are errors in the data that name the f
   refused(function(_, _, config) config.config.input_shape = { "a" } end, "the configuration is damaged")
 end)
 
+test("a damaged training state is an error in the data that names the file", function()
+  local path = check.path "compiled.safetensors"
+  local function refused_state(change, expected)
+    local model = network()
+    model:compile { optimizer = "adam", loss = "mse" }
+    model:fit(mgpu.rand { 4, 4 }, mgpu.rand { 4, 2 }, { verbose = 0 })
+    model:save(path)
+    local tensors, notes = core.store_load(path)
+    local config = core.json_decode(notes.config)
+    change(tensors, config.compiled)
+    notes.config = core.json_encode(config)
+    core.store_save(path, tensors, notes)
+    check.matches(check.raises(function() mgpu.load_model(path) end, expected, "data"), "compiled%.safetensors")
+    mgpu.load_model(path, { compile = false })
+  end
+  refused_state(function(tensors) tensors["optimizer/iterations"] = nil end, "optimizer/iterations")
+  refused_state(function(tensors) tensors["optimizer/99/momentum"] = mgpu.ones { 1 } end, "optimizer/99/momentum")
+  refused_state(function(tensors) tensors["optimizer/iterations"] = mgpu.ones { 2 } end, "optimizer/iterations")
+  refused_state(function(_, compiled) compiled.optimizer.config.learning_rate = "fast" end, "learning_rate")
+  refused_state(function(_, compiled) compiled.optimizer.class_name = "Odam" end, "Odam")
+  refused_state(function(_, compiled) compiled.optimizer = 3 end, "damaged")
+  refused_state(function(_, compiled) compiled.outputs[1].loss.config.reduction = {} end, "reduction")
+end)
+
 test("a custom class must be a class of layers", function()
   local path = check.path "custom.safetensors"
   network():save(path)

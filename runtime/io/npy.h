@@ -1,0 +1,43 @@
+/* NumPy's files: .npy (one array) and .npz (a zip archive of .npy files), as formats of stores.
+ *
+ * A .npy file is a magic string, a version (1 to 3), a header that is a Python dictionary, and the
+ * elements. Both byte orders and Fortran's order of elements are read; C order, little-endian, is
+ * written, byte for byte as numpy.save does. Of NumPy's dtypes those are known that are ours;
+ * bfloat16 is none of NumPy's. The one array of a .npy file is called "arr_0", as numpy.savez does.
+ * Neither file has a place for notes. */
+#ifndef MG_IO_NPY_H
+#define MG_IO_NPY_H
+
+#include "io/store.h"
+
+extern const mg_store_format mg_npy, mg_npz;
+
+/* ---- npy.c, for both ---- */
+
+/* Reads exactly n bytes, or fails with MG_DATA. */
+typedef mg_status mg_npy_source(void *context, void *dst, size_t n);
+
+/* An array being read. */
+typedef struct mg_npy_array {
+    const char *path, *name; /* borrowed: for messages */
+    int64_t bytes;           /* of the array with its header */
+    mg_npy_source *source;
+    void *context;
+    /* what the header says */
+    mg_dtype dtype;
+    mg_shape shape;
+    bool fortran, big_endian;
+} mg_npy_array;
+
+/* Reads the header and compares it with a->bytes. MG_DATA, MG_UNSUPPORTED for other dtypes. */
+mg_status mg_npy_read_header(mg_npy_array *a);
+/* Reads the elements after the header and adds the tensor of entry `e` to f->store. */
+mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e);
+
+enum { MG_NPY_HEADER = 512 }; /* room for the header of any tensor */
+/* Writes the header of a tensor, which begins the file. Its length; 0 after MG_UNSUPPORTED for
+ * bfloat16. */
+size_t mg_npy_header(const mg_tensor *t, const char *path, const char *name,
+                     char header[MG_NPY_HEADER]);
+
+#endif
