@@ -11,6 +11,7 @@
  * normal stack corrupts it. */
 #define _GNU_SOURCE /* on_exit */
 #include "core/status.h"
+#include "core/stop.h"
 #include "core/threads.h"
 #include "device/device.h"
 #include "program.h"
@@ -31,7 +32,7 @@
 int luaopen_mgpu_core(lua_State *L);
 
 /* Exit statuses besides 0 and 1, by the code of the library's error. */
-enum { EXIT_INTERNAL = 70, EXIT_FILE = 74, EXIT_PEER = 76, EXIT_DEVICE = 77 };
+enum { EXIT_INTERNAL = 70, EXIT_FILE = 74, EXIT_SAVED = 75, EXIT_PEER = 76, EXIT_DEVICE = 77 };
 
 /* What the command line asks for. */
 typedef struct run_mode {
@@ -60,6 +61,8 @@ static const char usage[] =
     "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
     "  -b ...          save or list bytecode\n"
     "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
+    "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
+    "  --verify DIR    check the checkpoints in DIR\n"
     "  --list-devices  show the devices that are there\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"
@@ -92,6 +95,8 @@ static const char list_devices[] = "require('mgpu.program').list_devices()\n";
 static const char load_aliases[] = "table.insert(package.loaders, function(name)\n"
                                    "  if name:find '^mgpu%.' then require 'mgpu.aliases' end\n"
                                    "end)\n";
+static const char resume[] = "require('mgpu.program').set_resume((...))\n";
+static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 /* ---- errors and signals ---------------------------------------------------------------------- */
@@ -107,8 +112,20 @@ static void explain_comparison(lua_State *L) {
     lua_concat(L, 2);
 }
 
+/* Whether the message is the library's last error. */
+static bool is_last_error(const char *message) {
+    const char *last = mg_error_message();
+    return last[0] && strstr(message, last);
+}
+
+/* Whether the message is that of a training that a signal has ended after a save. */
+static bool is_stop_after_save(const char *message) {
+    return mg_stop_saved() && mg_error_code() == MG_INTERRUPTED && is_last_error(message);
+}
+
 /* The error handler, as luajit's: appends a traceback to messages that are strings or have
- * __tostring, and leaves other error values alone. */
+ * __tostring, and leaves other error values alone. A stop after a save is no mistake of the script:
+ * it gets none. */
 static int add_traceback(lua_State *L) {
     if (!lua_isstring(L, 1)) {
         if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
@@ -116,6 +133,7 @@ static int add_traceback(lua_State *L) {
         lua_remove(L, 1);
     }
     lua_settop(L, 1);
+    if (is_stop_after_save(lua_tostring(L, 1))) return 1;
     explain_comparison(L);
     luaL_traceback(L, L, lua_tostring(L, 1), 1);
     return 1;
@@ -149,6 +167,18 @@ static void on_interrupt(int signal_number) {
     raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
+/* SIGTERM or SIGUSR1. A training that can save does so and then ends; otherwise SIGTERM is like
+ * Ctrl-C, and SIGUSR1 does what it does to other programs. */
+static void on_stop(int signal_number) {
+    if (mg_stop_request(signal_number)) return;
+    if (signal_number == SIGTERM) {
+        on_interrupt(signal_number);
+    } else {
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
+}
+
 /* Called by the profiler when a compiled loop has seen its flag. */
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
     (void)data, (void)samples, (void)vmstate;
@@ -159,14 +189,18 @@ int mg_program_call(lua_State *L, int n_args, int n_results) {
     int base = lua_gettop(L) - n_args;
     lua_pushcfunction(L, add_traceback);
     lua_insert(L, base);
-    struct sigaction interrupt_before, terminate_before;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_ONSTACK};
+    static const struct handled {
+        int number;
+        void (*handler)(int);
+    } signals[] = {{SIGINT, on_interrupt}, {SIGTERM, on_stop}, {SIGUSR1, on_stop}};
+    struct sigaction before[3];
     running = L;
-    sigaction(SIGINT, &action, &interrupt_before);
-    sigaction(SIGTERM, &action, &terminate_before);
+    for (int i = 0; i < 3; i++) {
+        struct sigaction action = {.sa_handler = signals[i].handler, .sa_flags = SA_ONSTACK};
+        sigaction(signals[i].number, &action, &before[i]);
+    }
     int status = lua_pcall(L, n_args, n_results, base);
-    sigaction(SIGINT, &interrupt_before, NULL);
-    sigaction(SIGTERM, &terminate_before, NULL);
+    for (int i = 0; i < 3; i++) sigaction(signals[i].number, &before[i], NULL);
     lua_remove(L, base);
     if (status) lua_gc(L, LUA_GCCOLLECT, 0);
     return status;
@@ -175,14 +209,15 @@ int mg_program_call(lua_State *L, int n_args, int n_results) {
 /* The exit status for a Lua error message: by the code of the library's last error if the message
  * contains that error, else 1. */
 static int exit_status_of(const char *message) {
-    const char *last = mg_error_message();
-    if (!last[0] || !strstr(message, last)) return EXIT_FAILURE;
+    if (!is_last_error(message)) return EXIT_FAILURE;
     switch (mg_error_code()) {
     case MG_IO: return EXIT_FILE;
     case MG_COMM: return EXIT_PEER;
     case MG_DEVICE: return EXIT_DEVICE;
     case MG_INTERNAL: return EXIT_INTERNAL;
-    case MG_INTERRUPTED: return mg_interrupt_signal() ? 128 + mg_interrupt_signal() : EXIT_FAILURE;
+    case MG_INTERRUPTED:
+        if (mg_stop_saved()) return EXIT_SAVED;
+        return mg_interrupt_signal() ? 128 + mg_interrupt_signal() : EXIT_FAILURE;
     default: return EXIT_FAILURE;
     }
 }
@@ -195,6 +230,7 @@ int mg_program_report(lua_State *L, int status) {
     if (message) fprintf(stderr, "mgpulua: %s\n", message);
     fflush(stderr);
     int exit_status = message ? exit_status_of(message) : EXIT_FAILURE;
+    if (status == LUA_ERRFILE) exit_status = EXIT_FILE; /* the script cannot be read */
     lua_pop(L, 1);
     return exit_status;
 }
@@ -308,6 +344,8 @@ static const program_option long_options[] = {
     {"--devices", set_devices, .takes_value = true},
     {"--list-devices", list_devices, .alone = true},
     {"--doctor", doctor, .alone = true},
+    {"--resume", resume, .takes_value = true},
+    {"--verify", verify, .takes_value = true, .alone = true},
 };
 
 static const program_option *find_long(const char *name) {

@@ -1,4 +1,4 @@
--- The options that main.c hands to Lua: --devices, --list-devices and --doctor.
+-- The options that main.c hands to Lua: --devices, --list-devices, --doctor, --resume and --verify.
 
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
@@ -22,6 +22,14 @@ end
 
 --- --devices: restricts mgpu.devices() to this list; its first device becomes the default.
 function M.set_devices(text) core.set_devices(M.parse_devices(text)) end
+
+--- --resume: the fits of the script save in the folder and continue from there.
+function M.set_resume(folder) require "mgpu.train.checkpoint.program_option".folder = folder end
+
+--- --verify: checks the checkpoints in the folder; the program ends with status 74 if one is damaged or none is there.
+function M.verify(folder, report)
+  if not require "mgpu.train.checkpoint.folder".verify(folder, report or print) then os.exit(74) end
+end
 
 -- "2 threads, AVX-512, oneDNN 2.6.3, 24.0 GiB"
 local function describe(name)

@@ -126,6 +126,12 @@ static int core_checkpoint_latest(lua_State *L) {
     return 1;
 }
 
+/* checkpoint_remove(folder, number): removes one checkpoint. */
+static int core_checkpoint_remove(lua_State *L) {
+    bind_check(L, mg_checkpoint_remove(bind_path(L, 1, "checkpoint_remove"), check_number(L)));
+    return 0;
+}
+
 /* checkpoint_remove_all(folder): removes the checkpoints, and the folder if it is empty then. */
 static int core_checkpoint_remove_all(lua_State *L) {
     bind_check(L, mg_checkpoint_remove_all(bind_path(L, 1, "checkpoint_remove_all")));
@@ -164,6 +170,7 @@ const luaL_Reg mg_bind_checkpoint[] = {{"checkpoint_writer", core_checkpoint_wri
                                        {"checkpoint_verify", core_checkpoint_verify},
                                        {"checkpoint_load", core_checkpoint_load},
                                        {"checkpoint_latest", core_checkpoint_latest},
+                                       {"checkpoint_remove", core_checkpoint_remove},
                                        {"checkpoint_remove_all", core_checkpoint_remove_all},
                                        {"stop_listen", core_stop_listen},
                                        {"stop_requested", core_stop_requested},

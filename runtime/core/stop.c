@@ -8,11 +8,13 @@ static atomic_int requested; /* a signal's number, or 0 */
 void mg_stop_listen(bool on) {
     atomic_store(&listening, on);
     atomic_store(&requested, 0);
+    if (on) atomic_store(&saved, false);
 }
 
 bool mg_stop_request(int reason) {
-    int none = 0;
-    return atomic_load(&listening) && atomic_compare_exchange_strong(&requested, &none, reason);
+    if (!atomic_load(&listening)) return false;
+    atomic_store(&requested, reason);
+    return true;
 }
 
 int mg_stop_requested(void) {

@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-/* A training that can save listens from here on, or does not any more. Forgets earlier wishes. */
+/* A training that can save listens from here on, or does not any more. Forgets what was before. */
 void mg_stop_listen(bool on);
-/* Asks the training to save and stop; `reason` is a signal's number. False if none listens, or if
- * it has been asked already: the caller may then end the process. Safe in a signal handler. */
+/* Asks the training to save and stop; `reason` is a signal's number. False if none listens. Safe in
+ * a signal handler. */
 bool mg_stop_request(int reason);
 /* The reason, once mg_stop_request has been called; 0 before. */
 int mg_stop_requested(void);

@@ -215,7 +215,7 @@ static mg_status remove_part(const char *folder, int64_t number) {
 }
 
 /* It loses its name first, so that a part of a checkpoint never has the name of one. */
-static mg_status remove_checkpoint(const char *folder, int64_t number) {
+mg_status mg_checkpoint_remove(const char *folder, int64_t number) {
     char from[PATH_ROOM], to[PATH_ROOM];
     MG_TRY(name_of(from, folder, number, "", NULL));
     MG_TRY(name_of(to, folder, number, PART, NULL));
@@ -229,8 +229,8 @@ static mg_status remove_all_but(const char *folder, int keep, bool part) {
     found all = {.part = part};
     mg_status status = find_all(folder, &all);
     for (int i = all.n - 1; status == MG_OK && i >= keep; i--)
-        status =
-            part ? remove_part(folder, all.numbers[i]) : remove_checkpoint(folder, all.numbers[i]);
+        status = part ? remove_part(folder, all.numbers[i])
+                      : mg_checkpoint_remove(folder, all.numbers[i]);
     mg_free(all.numbers);
     return status;
 }

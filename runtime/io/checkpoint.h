@@ -35,6 +35,8 @@ mg_status mg_checkpoint_write(const char *folder, int64_t number, const mg_store
                               bool *saved);
 /* Removes what processes that died have left half-written. MG_IO. */
 mg_status mg_checkpoint_clean(const char *folder);
+/* Removes one checkpoint. MG_IO. */
+mg_status mg_checkpoint_remove(const char *folder, int64_t number);
 /* Removes all checkpoints, `latest`, and the folder if nothing else is in it. MG_IO. */
 mg_status mg_checkpoint_remove_all(const char *folder);
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct mg_checkpoint_writer {
@@ -20,6 +21,32 @@ struct mg_checkpoint_writer {
     mg_checkpoint_result result;
     atomic_bool ended;
 };
+
+/* ---- the end of the process ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int n_running; /* threads that write now; under the mutex */
+
+static void count_running(int change) {
+    pthread_mutex_lock(&mutex);
+    n_running += change;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* A script may call os.exit during a save: devices must not be closed under the thread. */
+static void wait_at_exit(void) {
+    pthread_mutex_lock(&mutex);
+    while (n_running > 0) pthread_cond_wait(&changed, &mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void wait_before_exit(void) {
+    atexit(wait_at_exit);
+}
+
+/* ---- the thread ---- */
 
 /* Waits for the thread. */
 static void join_thread(mg_checkpoint_writer *w) {
@@ -36,6 +63,7 @@ static void *writer_thread(void *argument) {
     mg_store_free(w->state);
     w->state = NULL;
     atomic_store(&w->ended, true);
+    count_running(-1);
     return NULL;
 }
 
@@ -66,11 +94,15 @@ mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state) {
     w->state = state;
     w->result = (mg_checkpoint_result){.number = w->next++};
     atomic_store(&w->ended, false);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, wait_before_exit);
+    count_running(1);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&w->thread, NULL, writer_thread, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     w->started = w->untold = !failed;
     if (!failed) return MG_OK;
+    count_running(-1);
     mg_store_free(state);
     w->state = NULL;
     return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints: %s", strerror(failed));

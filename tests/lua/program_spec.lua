@@ -76,10 +76,10 @@ test("an error shows a traceback and ends with 1", function()
   check.equal(status, 1)
 end)
 
-test("a missing script ends with 1 and os.exit keeps its status", function()
+test("a missing script ends with 74 and os.exit keeps its status", function()
   local text, status = run(check.path "missing.lua")
   check.matches(text, "missing.lua")
-  check.equal(status, 1)
+  check.equal(status, 74)
   check.equal({ run "-e 'os.exit(7)'" }, { "", 7 })
 end)
 

@@ -3,10 +3,10 @@
 --     local config, tensors = compiled_state.capture(model)             -- the model is compiled
 --     compiled_state.restore(model, config, tensors, { path = path })   -- compiles it
 -- config = {optimizer = entry, outputs = {{name =, loss = entry, weight =, metrics = {entry, ...}, weighted_metrics =
--- {...}}, ...}, random = the random state, accumulate =, ...}, ready for JSON; entry = {class_name =, config =}, or {loss
--- = entry, name =} for a metric made of a loss. tensors: "optimizer/iterations" and the like, and "optimizer/3/momentum", the slots of the
--- third of model.variables: positions, since automatic names of layers differ from process to process. Where a model
--- trains (devices, strategy) is not part of it: a file can be loaded on any machine.
+-- {...}}, ...}, random = the random state, accumulate =, ...} is ready for JSON; entry = {class_name =, config =}, or
+-- {loss = entry, name =} for a metric made of a loss. tensors: "optimizer/iterations" and the like, and
+-- "optimizer/3/momentum", a slot of the third of model.variables: positions, since automatic names of layers differ
+-- from process to process. Where a model trains (devices, strategy) is left out: a file can be loaded on any machine.
 local core = require "mgpu.core"
 local layer_names = require "mgpu.nn.layer_names"
 

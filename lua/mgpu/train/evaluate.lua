@@ -26,10 +26,10 @@ end
 
 -- ---- evaluate -----------------------------------------------------------------------------------
 
---- run(model, source, options) -> loss and metrics over the source, as logs. The running sums of an epoch in
---- progress are kept.
+--- run(model, source, options) -> loss and metrics over the source, as logs; nil if it was stopped. The running sums of
+--- an epoch in progress are kept.
 -- ARGS options: batch_size, steps (nil: a whole pass), callbacks (a CallbackList), place(step) -> where we are for
---   errors, progress (nil: prints nothing).
+--   errors, progress (nil: prints nothing), stopped() -> whether to stop (nil: never).
 function M.run(model, source, options)
   local compiled, progress, callbacks = model.compiled, options.progress, options.callbacks
   local metrics, limit = compiled.metrics, compiled.steps_per_execution
@@ -37,7 +37,7 @@ function M.run(model, source, options)
   local step = train_step.get(compiled, "test", model, key)
   local steps = options.steps or data_adapter.steps(source, options.batch_size)
   local begins, ends = callbacks:has "on_test_batch_begin", callbacks:has "on_test_batch_end"
-  local at = 0
+  local at, stopped = 0, options.stopped or function() end
   model.stop_evaluating = false
   callbacks:call("on_test_begin", logs.new())
   if progress then progress:begin(steps) end
@@ -45,7 +45,7 @@ function M.run(model, source, options)
   local function run_batches()
     local cursor = batch_cursor.new(source, options.batch_size, false, train_step.position(compiled, "test"))
     cursor:start(0)
-    while (not steps or at < steps) and not model.stop_evaluating do
+    while (not steps or at < steps) and not model.stop_evaluating and not stopped() do
       local batch = cursor:take(math.min(limit, (steps or math.huge) - at))
       if not batch then break end
       if begins then callbacks:call("on_test_batch_begin", at + 1, logs.new()) end
@@ -54,11 +54,12 @@ function M.run(model, source, options)
       if ends then callbacks:call("on_test_batch_end", at, metrics:lazy()) end
       if progress then progress:step(at, read) end
     end
-    if at == 0 then data_adapter.no_batch(source) end
+    if at == 0 and not stopped() then data_adapter.no_batch(source) end
   end
   local values = with_own_sums(metrics, function()
     step_errors.guarded(function() return options.place(at) end, run_batches)
   end)
+  if stopped() then return nil end
   callbacks:call("on_test_end", values)
   if progress then progress:finish(values, at) end
   return values

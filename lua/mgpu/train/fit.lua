@@ -5,6 +5,7 @@
 -- returns nothing, so the loop runs ahead of an asynchronous device; reading loss and metrics waits for it.
 -- Epochs and steps count from 1, as the user counts them.
 local asynchronous = require "mgpu.parallel.asynchronous"
+local Backup = require "mgpu.train.checkpoint.backup"
 local batch_cursor = require "mgpu.train.batch_cursor"
 local CallbackList = require "mgpu.train.callback_list"
 local core = require "mgpu.core"
@@ -61,6 +62,8 @@ end
 --   epoch, step    where the training is
 --   pass, started  the number of the next pass; whether the cursor is within one
 --   submitted      batches of this epoch given to the devices; ended: the epoch's data are used up
+--   within         whether the epoch has begun and has not ended; trained: its training has, validation may follow
+--   backup         what saves checkpoints (checkpoint/backup.lua), or nil
 --   outer          whether this fit runs inside a callback of another fit of the model
 --   default        the default device before a callback changed the devices; nil if none did
 local function new_run(model, train, validation, given)
@@ -75,7 +78,9 @@ local function new_run(model, train, validation, given)
   run.ends_batches = run.callbacks:has "on_train_batch_end"
   run.progress = Progress.new(given.verbose, given.style)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
-  run.outer, compiled.fitting = compiled.fitting, true
+  run.outer = compiled.fitting
+  run.backup = Backup.new(run)
+  compiled.fitting = true
   run.pass = first_pass(run)
   if compiled.restored then run.cursor:skip_passes(run.pass) end
   return run
@@ -125,11 +130,14 @@ local function next_step(run)
   return (full or left == 1) and "train" or "accumulate", 1
 end
 
+-- Whether a signal has asked to save a checkpoint and stop.
+local function is_stopping(run) return run.backup and run.backup.stop_requested() end
+
 -- Submits batches to the idle devices and applies one device's gradients, which is what a step is here. RETURNS false
 -- when the gradients of all batches of the epoch are applied.
 local function train_batch_async(run)
   local function more()
-    return not run.ended and run.submitted ~= run.steps
+    return not run.ended and run.submitted ~= run.steps and not is_stopping(run)
       and (run.submitted == 0 or not run.model.stop_training)
   end
   run.step = run.step + 1
@@ -170,21 +178,26 @@ local function attempt(run, fn, ...)
   step_errors.raise(result, place_of(run))
 end
 
+-- One step, and what follows it; false at the end of the epoch.
+local function run_step(run, key, read)
+  local before = run.step
+  if not attempt(run, train_batch, run, key) then return false end
+  if run.ends_batches then
+    if run.async then placement.place_state(run.compiled, run.model) end
+    run.callbacks:call("on_train_batch_end", run.step, run.compiled.metrics:lazy())
+  end
+  attempt(run, run.progress.step, run.progress, run.step, read)
+  if run.backup then run.backup:after_step(run, run.step - before) end
+  return not run.model.stop_training or run.async -- asynchronous devices finish their batches first
+end
+
 -- RETURNS the logs of the epoch.
 local function train_epoch(run)
-  local compiled, callbacks = run.compiled, run.callbacks
-  local key = train_step.plan_key(run.model)
-  local read = function() return compiled.metrics:read() end
-  run.step, run.submitted, run.ended = 0, 0, false
-  while attempt(run, train_batch, run, key) do
-    if run.ends_batches then
-      if run.async then placement.place_state(compiled, run.model) end
-      callbacks:call("on_train_batch_end", run.step, compiled.metrics:lazy())
-    end
-    attempt(run, run.progress.step, run.progress, run.step, read)
-    if run.model.stop_training and not run.async then break end -- asynchronous devices finish their batches first
-  end
-  if not run.steps then run.steps = run.step end
+  local key, metrics = train_step.plan_key(run.model), run.compiled.metrics
+  local read = function() return metrics:read() end
+  while not run.trained and run_step(run, key, read) do end
+  if run.async and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
+  run.trained, run.steps = true, run.steps or run.step
   local values = attempt(run, read) or read()
   if run.async then values.staleness_mean, values.staleness_max = run.async:report() end
   return values
@@ -195,8 +208,31 @@ local function validate(run, values)
   local given = run.given
   local found = evaluate.run(run.model, run.validation, { steps = given.validation_steps,
     batch_size = given.validation_batch_size or given.batch_size, callbacks = run.callbacks,
+    stopped = run.backup and run.backup.stop_requested,
     place = function(step) return ("fit: epoch %d, validation step %d"):format(run.epoch, step) end })
+  if not found then run.backup:stop(run) end
   for name, value in logs.each(found) do values["val_" .. name] = value end
+end
+
+local function begin_epoch(run, epoch)
+  run.epoch, run.step, run.submitted, run.ended = epoch, 0, 0, false
+  run.within, run.trained = true, false
+  change_devices(run)
+  run.compiled.metrics:reset()
+  run.callbacks:call("on_epoch_begin", epoch, logs.new())
+  run.progress:begin(run.steps, epoch, run.given.epochs)
+end
+
+-- RETURNS the epoch to begin with, and whether a checkpoint is to be restored after the beginning of that epoch: its
+-- callbacks must not change what is restored. A checkpoint of a complete epoch is restored here.
+local function first_epoch(run)
+  local backup, given = run.backup, run.given
+  local epoch, within
+  if backup then epoch, within = backup:load(run) end
+  local later = within and epoch <= given.epochs
+  if epoch and not later then backup:restore(run) end
+  if backup then backup:begin() end
+  return epoch or given.initial_epoch + 1, later
 end
 
 local function run_epochs(run)
@@ -204,17 +240,17 @@ local function run_epochs(run)
   run.progress:header(run.train.rows, run.validation and run.validation.rows)
   local values = logs.new()
   callbacks:call("on_train_begin", values)
-  for epoch = given.initial_epoch + 1, given.epochs do
-    run.epoch = epoch
-    change_devices(run)
-    run.compiled.metrics:reset()
-    callbacks:call("on_epoch_begin", epoch, logs.new())
-    run.progress:begin(run.steps, epoch, given.epochs)
+  local first, restore = first_epoch(run)
+  for epoch = first, given.epochs do
+    begin_epoch(run, epoch)
+    if restore and epoch == first then run.backup:restore(run) end
     values = train_epoch(run)
     if run.validation and epoch % given.validation_freq == 0 then validate(run, values) end
+    run.within = false
     logs.seal(values)
     callbacks:call("on_epoch_end", epoch, values)
     run.progress:finish(values, run.step)
+    if run.backup then run.backup:after_epoch(run) end
     if run.model.stop_training then break end
   end
   local optimizer = run.compiled.optimizer
@@ -225,7 +261,8 @@ local function run_epochs(run)
 end
 
 -- Leaves model and devices usable, after an error too.
-local function finish(run)
+local function finish(run, completed)
+  if run.backup then run.backup:finish(completed) end
   if run.async then
     run.async:abandon()
     placement.place_state(run.compiled, run.model) -- the weights of the last update come home
@@ -242,7 +279,7 @@ return function(model, train, validation, given)
   model.stop_training = false
   local run = new_run(model, train, validation, given)
   local ok, message = pcall(run_epochs, run)
-  finish(run)
+  finish(run, ok)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too
   return run.history
 end

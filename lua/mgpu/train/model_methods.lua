@@ -36,6 +36,7 @@ local FIT = options.declare {
   { "validation_steps", "integer", min = 1 },
   { "validation_freq", "integer", default = 1, min = 1 },
   { "validation_batch_size", "integer", min = 1 },
+  { "resume", "string" },
 }
 
 local STEPS = { "steps", "integer", min = 1 }
@@ -155,6 +156,8 @@ end
 --   shuffle                true: the order of the rows is new in each epoch, from mgpu.seed
 --   class_weight           {[0] = 1, [1] = 5}, by class id;   sample_weight  one number a row
 --   steps_per_epoch        batches of an epoch; required for a dataset of unknown length
+--   resume                 a folder: saves a checkpoint there after each epoch, and continues from the newest one, as
+--                          the callback BackupAndRestore with delete_checkpoint = false
 --   verbose                1 or "auto" progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights

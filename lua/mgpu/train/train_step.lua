@@ -95,8 +95,9 @@ end
 
 -- ---- gradient accumulation (compile's option accumulate) ------------------------------------------
 
--- compiled.sums[variable] is the sum of its gradients since the last update, compiled.sum_rows the number of rows.
-local function make_sums(compiled, variables)
+--- make_sums(compiled, variables): makes compiled.sums[variable], the sum of its gradients since the last update, and
+--- compiled.sum_rows, the number of rows, where they are missing.
+function M.make_sums(compiled, variables)
   compiled.sums = compiled.sums or {}
   for _, v in ipairs(variables) do
     compiled.sums[v] = compiled.sums[v] or core.variable(ops.full(v:shape(), 0, v:dtype()):to(v:device()),
@@ -184,7 +185,7 @@ function M.get(compiled, kind, model, key)
     compiled.steps[kind] = make_step(compiled, model, kind)
   end
   if kind ~= "test" and compiled.accumulate > 1 and compiled.sums_key ~= key then
-    make_sums(compiled, model.trainable_variables)
+    M.make_sums(compiled, model.trainable_variables)
     compiled.sums_key = key
   end
   return compiled.steps[kind]
@@ -216,12 +217,13 @@ function M.predict_step(model)
   return compiled.eager and step or core.jit(with_groups(compiled, step), compiled.spread)
 end
 
---- plan_key(model) -> a number that changes with what a plan depends on besides its tensors: the layers, their
---- dtype policies, and which weights are trained. As an argument of the step it makes jit trace again.
+--- plan_key(model) -> a number that changes with what a plan depends on besides its tensors: the layers, their random
+--- streams and dtype policies, and which weights are trained. As an argument of the step it makes jit trace again.
 function M.plan_key(model)
   local parts, trained = {}, {}
   model:each_layer(function(layer)
-    parts[#parts + 1] = layer.name .. (layer.trainable and "+" or "-") .. layer.dtype_policy.name
+    parts[#parts + 1] = ("%s %s%s%s"):format(layer.name, layer.stream_name, layer.trainable and "+" or "-",
+      layer.dtype_policy.name)
   end)
   for _, v in ipairs(model.trainable_variables) do trained[v] = true end
   for _, v in ipairs(model.variables) do parts[#parts + 1] = trained[v] and "+" or "-" end

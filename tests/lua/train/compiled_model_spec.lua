@@ -58,7 +58,8 @@ test("a loaded model has the options of compile, its losses and metrics with the
   check.equal(compiled.outputs[1].metrics[3].options.k, 2)
   local x, y = fixtures.points(30)
   y = mgpu.to_categorical(y, 3)
-  check.equal({ unpack(again:evaluate(x, y, { verbose = 0 })) }, { unpack(model:evaluate(x, y, { verbose = 0 })) })
+  local quiet = { verbose = 0 }
+  check.equal({ unpack(again:evaluate(x, y, quiet)) }, { unpack(model:evaluate(x, y, quiet)) })
 end)
 
 test("a model with several outputs keeps each one's loss, weight and metrics", function()
@@ -68,7 +69,8 @@ test("a model with several outputs keeps each one's loss, weight and metrics", f
     L.Dense { 1, name = "c" }(x) } }
   model:compile { optimizer = "adam", loss = { a = "mse", b = mgpu.losses.Huber { delta = 2 } },
     loss_weights = { b = 0.25 }, metrics = { a = { "mae", "huber" } } }
-  local data, path = { mgpu.rand { 6, 2 }, { mgpu.rand { 6, 1 }, mgpu.rand { 6, 1 } } }, check.path "several.safetensors"
+  local data = { mgpu.rand { 6, 2 }, { mgpu.rand { 6, 1 }, mgpu.rand { 6, 1 } } }
+  local path = check.path "several.safetensors"
   model:train_on_batch(unpack(data))
   model:save(path)
   local again = mgpu.load_model(path)
@@ -98,18 +100,20 @@ end)
 test("fit on a loaded model continues exactly", function()
   local path = check.path "continued.safetensors"
   local optimizers = {
-    function() return mgpu.optimizers.Adam { mgpu.schedules.ExponentialDecay { 0.02, decay_steps = 5, decay_rate = 0.9 } } end,
+    function()
+      return mgpu.optimizers.Adam { mgpu.schedules.ExponentialDecay { 0.02, decay_steps = 5, decay_rate = 0.9 } }
+    end,
     function() return mgpu.optimizers.Nadam { 0.01, use_ema = true, ema_overwrite_frequency = 5 } end,
     function() return mgpu.optimizers.LossScaleOptimizer { "adadelta", dynamic_growth_steps = 3 } end,
   }
   for _, optimizer in ipairs(optimizers) do
-    local straight, first = classifier(), nil
+    local straight = classifier()
     local options = { loss = "sparse_categorical_crossentropy", metrics = "accuracy" }
     options.optimizer = optimizer()
     straight:compile(options)
     fit(straight, { epochs = 2 })
     local h = fit(straight, { epochs = 4, initial_epoch = 2 })
-    first = classifier()
+    local first = classifier()
     options.optimizer = optimizer()
     first:compile(options)
     fit(first, { epochs = 2 })
@@ -137,7 +141,9 @@ test("in another process, too, with a dataset", function()
       model:fit(data, { epochs = epoch, initial_epoch = epoch - 1, verbose = 0 })
     end
     model:save(path)
-    for _, w in ipairs(model:get_weights()) do for _, v in ipairs(w:flatten():totable()) do print(("%.17g"):format(v)) end end]])
+    for _, w in ipairs(model:get_weights()) do
+      for _, v in ipairs(w:flatten():totable()) do print(("%.17g"):format(v)) end
+    end]])
   local function run(load, epochs)
     local text, status = check.run(("%s %s %s %s %d"):format(check.program, script, path, load, epochs))
     check.equal(status, 0)
@@ -178,7 +184,8 @@ test("what cannot be stored is named when the model is saved", function()
   end
   refused({ loss = function(t, p) return mgpu.sum(mgpu.square(t - p), { axis = -1 }) end },
     'save: the loss of output "output" is a function')
-  refused({ metrics = { "mae", function(t, p) return mgpu.abs(t - p) end } }, 'save: the metric "metric_2" is a function')
+  refused({ metrics = { "mae", function(t, p) return mgpu.abs(t - p) end } },
+    'save: the metric "metric_2" is a function')
   local model = mgpu.Sequential { L.Input { 2 }, L.Lambda { function(x) return x * 2 end, name = "twice" } }
   check.raises(function() model:save(path) end, 'Lambda "twice": .*function', "usage")
 end)
@@ -212,8 +219,8 @@ test("a damaged training state is an error that names the file", function()
     check.raises(function() mgpu.load_model(path) end, "damaged.safetensors: .*" .. expected, "data")
   end
   refused('lacks "optimizer/iterations"', function(_, t) t["optimizer/iterations"] = nil end)
-  refused('no place for "optimizer/9/momentum"', function(_, t) t["optimizer/9/momentum"] = t["optimizer/iterations"] end)
-  refused('"optimizer/1/momentum" is float32 of shape', function(_, t) t["optimizer/1/momentum"] = core.tensor { 1 } end)
+  refused('no place for "optimizer/9/momentum"', function(_, t) t["optimizer/9/momentum"] = core.tensor(1) end)
+  refused('"optimizer/1/momentum" is float32 of', function(_, t) t["optimizer/1/momentum"] = core.tensor { 1 } end)
   refused("1 outputs", function(c) c.outputs = {} end)
   refused("no class_name", function(c) c.optimizer = 3 end)
   refused("no class_name", function(c) c.outputs[1].loss = { class_name = 1 } end)

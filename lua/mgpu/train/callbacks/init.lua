@@ -1,5 +1,6 @@
 --- mgpu.callbacks: one line a class, loaded on first use.
 return require "mgpu.strict_table".lazy("callback", "mgpu.train.callbacks", {
+  BackupAndRestore = "backup_and_restore",
   BatchTiming = "batch_timing",
   Callback = "callback",
   CSVLogger = "csv_logger",

@@ -1,0 +1,174 @@
+--- Backup: what saves and continues one fit. fit.lua calls it between steps and epochs.
+--
+-- The snapshot of a save is the present tensors of the variables: they are immutable, so the next steps write to new
+-- memory, and a thread in C writes them to disk (runtime/io/checkpoint_writer.c). Tensors on devices that the host
+-- cannot see are copied first. The next save waits for the one before.
+local core = require "mgpu.core"
+local folder = require "mgpu.train.checkpoint.folder"
+local placement = require "mgpu.train.placement"
+local program_option = require "mgpu.train.checkpoint.program_option"
+local run_state = require "mgpu.train.checkpoint.run_state"
+
+local Backup = {}
+Backup.__index = Backup
+
+local function say(text, ...) require "mgpu".output(("fit: " .. text .. "\n"):format(...)) end
+
+-- ---- making one ---------------------------------------------------------------------------------
+
+-- The callback BackupAndRestore of the fit, or nil.
+local function callback_of(run)
+  local found
+  for _, callback in ipairs(run.callbacks.list) do
+    if callback.saves_run then
+      if found then core.fail("usage", "fit: there are two BackupAndRestore callbacks: give one") end
+      found = callback
+    end
+  end
+  return found
+end
+
+--- new(run) -> the backup of the fit; nil without BackupAndRestore, `resume` and --resume.
+function Backup.new(run)
+  local callback, resume = callback_of(run), run.given.resume
+  if run.outer then
+    if callback or resume then
+      core.fail("usage", "fit: a fit inside a callback of another fit of the model cannot save checkpoints")
+    end
+    return nil
+  end
+  if callback and resume then
+    core.fail("usage", "fit: give only one of resume and the callback BackupAndRestore")
+  end
+  local dir = program_option.next_folder() or resume or callback and callback.dir
+  if not dir then return nil end
+  callback = callback or { save_freq = "epoch", keep = 2, delete_checkpoint = false }
+  local self = setmetatable({ dir = dir, callback = callback, save_freq = callback.save_freq, keep = callback.keep,
+    delete = callback.delete_checkpoint and callback.dir == dir, since = 0 }, Backup)
+  if run.async and self.save_freq ~= "epoch" then
+    core.fail("usage", 'fit: BackupAndRestore: with strategy "async" there is a common state only at the end of an '
+      .. 'epoch: give save_freq = "epoch"')
+  end
+  callback.last_saved = nil
+  return self
+end
+
+-- ---- continuing ---------------------------------------------------------------------------------
+
+--- load(run): looks for a checkpoint. RETURNS the epoch to begin with and whether that has been begun already; nil if
+--- there is no checkpoint. Errors: none is whole; one of another fit.
+function Backup:load(run)
+  self.loaded = folder.load(self.dir, say)
+  if not self.loaded then return nil end
+  local data = self.loaded.data
+  run_state.check(run, data, self.loaded.path)
+  if run.given.verbose > 0 then
+    say("continues from %s: epoch %d, %s", self.loaded.path, data.epoch,
+      data.within and "step " .. data.step or "which is complete")
+  end
+  return data.within and data.epoch or data.stopped and math.huge or data.epoch + 1, data.within
+end
+
+--- restore(run): gives the run the state of the checkpoint that load found.
+function Backup:restore(run)
+  local loaded = self.loaded
+  self.loaded = nil
+  run_state.restore(run, loaded.tensors, loaded.data, loaded.path)
+  placement.place_state(run.compiled, run.model)
+  self.callback.last_saved = { number = loaded.number, path = loaded.path, epoch = run.epoch, step = run.step }
+  for _, number in ipairs(loaded.damaged) do core.checkpoint_remove(self.dir, number) end
+end
+
+--- begin(): opens the folder, and from here on SIGTERM and SIGUSR1 are for this fit. Errors: the folder cannot be made.
+function Backup:begin()
+  self.writer = core.checkpoint_writer(self.dir, self.keep)
+  core.stop_listen(true)
+end
+
+-- ---- saving -------------------------------------------------------------------------------------
+
+-- Copies of the tensors that the host cannot see.
+local function on_host(tensors)
+  local host = #core.devices "cpu" > 0 and "cpu:0" or "ref:0"
+  for name, t in pairs(tensors) do
+    if not core.device_info(t:device()).host_visible then tensors[name] = core.copy_to(t, host) end
+  end
+  return tensors
+end
+
+local function place_of(where)
+  return ("epoch %d, %s"):format(where.epoch, where.within and "step " .. where.step or "complete")
+end
+
+-- Takes note of how the last save ended. RETURNS whether it succeeded.
+function Backup:collect()
+  local result, where = self.writer:wait(), self.saving
+  if not result then return true end
+  self.saving = nil
+  if result.saved then
+    where.number, where.path = result.number, folder.path_of(self.dir, result.number)
+    self.callback.last_saved = where
+  end
+  if result.message then
+    local last = self.callback.last_saved
+    say("%s: %s; training goes on, the newest checkpoint is %s", place_of(where),
+      (result.saved and "the checkpoint is saved, but: " or "the checkpoint could not be saved: ") .. result.message,
+      last and last.path or "not there yet")
+  end
+  return result.saved
+end
+
+-- Begins a save.
+local function save(self, run)
+  self:collect()
+  self.since = 0
+  if run.async then placement.place_state(run.compiled, run.model) end
+  local tensors, data = run_state.capture(run)
+  self.saving = { epoch = run.epoch, step = run.step, within = run.within }
+  self.writer:start(on_host(tensors), { format = "mgpulua checkpoint 1", fit = core.json_encode(data) })
+end
+
+--- stop_requested() -> whether a signal has asked to save and stop.
+function Backup.stop_requested() return core.stop_requested() ~= nil end
+
+--- stop(run): saves, waits for the save, and raises: the program ends with status 75.
+function Backup:stop(run)
+  local signal = core.stop_requested()
+  save(self, run)
+  local where = place_of(self.saving)
+  if not self:collect() then
+    core.fail("io", ("fit: %s: stopped by %s, but the checkpoint could not be saved (see above)"):format(where, signal))
+  end
+  core.stop_saved()
+  core.fail("interrupted", ("fit: %s: stopped by %s, saved in %s; run it again to continue"):format(where, signal,
+    self.callback.last_saved.path))
+end
+
+--- after_step(run, count): `count` batches are done. Saves if that is due.
+function Backup:after_step(run, count)
+  if self.saving and not self.writer:busy() then self:collect() end
+  self.since = self.since + count
+  if run.model.stop_training or run.async then return end -- the epoch ends now, or there is no common state
+  if core.stop_requested() then self:stop(run) end
+  if self.save_freq ~= "epoch" and self.since >= self.save_freq then save(self, run) end
+end
+
+--- after_epoch(run): saves if that is due.
+function Backup:after_epoch(run)
+  if core.stop_requested() then self:stop(run) end
+  local last = run.model.stop_training or run.epoch >= run.given.epochs
+  if self.save_freq == "epoch" or last and not self.delete then save(self, run) end
+end
+
+--- finish(completed): waits for the last save; removes the checkpoints of a completed fit, if that is wanted.
+function Backup:finish(completed)
+  core.stop_listen(false)
+  if not self.writer then return end
+  self:collect()
+  self.writer:close()
+  if not completed or not self.delete then return end
+  local ok, message = pcall(core.checkpoint_remove_all, self.dir)
+  if not ok then say("the checkpoints in %s could not be removed: %s", self.dir, message) end
+end
+
+return Backup

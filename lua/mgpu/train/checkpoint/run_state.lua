@@ -1,0 +1,184 @@
+--- The state of a running fit, as tensors and plain data, and back: with it, a fit in another process goes on as if it
+--- had never stopped.
+--
+-- Tensors: "weights/3" for the third of model.variables, those of the optimizer (compiled_state.lua), "sums/3" and
+-- "sums/rows" of compile's option accumulate, "metrics/2/1" for the first sum of the second metric, and "state/1", ...
+-- for tensors in the states of callbacks. The rest is the data of capture.
+local compiled_state = require "mgpu.train.compiled_state"
+local core = require "mgpu.core"
+local matching = require "mgpu.nn.formats.matching"
+local plain = require "mgpu.train.checkpoint.plain"
+local train_step = require "mgpu.train.train_step"
+
+local M = {}
+
+-- ---- the parts ----------------------------------------------------------------------------------
+
+-- What must be the same when a fit continues in mid-data: name, value.
+local function settings(run)
+  local given, compiled = run.given, run.compiled
+  return { batch_size = run.train.rows and given.batch_size, rows = run.train.rows, shuffle = given.shuffle,
+    steps_per_epoch = given.steps_per_epoch, accumulate = compiled.accumulate, optimizer = compiled.optimizer.class }
+end
+
+local function each_sum(run, fn)
+  local sums = run.compiled.sums
+  if not sums then return end
+  for i, v in ipairs(run.model.variables) do
+    if sums[v] then fn("sums/" .. i, sums[v]) end
+  end
+  fn("sums/rows", run.compiled.sum_rows)
+end
+
+local function each_metric_sum(run, fn)
+  local k = 0
+  run.compiled.metrics:each(function(metric)
+    k = k + 1
+    for j, v in ipairs(metric:variables()) do fn(("metrics/%d/%d"):format(k, j), v) end
+  end)
+end
+
+-- The callbacks that have a state, each with a name for it: its class and the number among those of its class.
+local function each_callback(run, fn)
+  local seen = {}
+  for _, callback in ipairs(run.callbacks.list) do
+    local class = callback.class or "table"
+    seen[class] = (seen[class] or 0) + 1
+    if callback.get_state and callback.set_state then fn(callback, ("%s %d"):format(class, seen[class])) end
+  end
+end
+
+-- The names of the random streams of the layers.
+local function streams_of(model)
+  local names = {}
+  model:each_layer(function(layer) names[#names + 1] = layer.stream_name end)
+  return names
+end
+
+local function callback_states(run, tensors)
+  local states, extra = {}, {}
+  each_callback(run, function(callback, name)
+    states[name] = plain.encode(callback:get_state(), extra, ("the state of the callback %s"):format(name))
+  end)
+  for i, t in ipairs(extra) do tensors["state/" .. i] = t end
+  return states
+end
+
+-- ---- capturing ----------------------------------------------------------------------------------
+
+--- capture(run) -> tensors, data. `run`: fit's state (fit.lua).
+-- Reading the loss waits for the step, and raises if the step has failed.
+function M.capture(run)
+  local model, tensors, names = run.model, {}, {}
+  run.compiled.metrics.loss:result()
+  local function take(name, v) tensors[name] = v:value() end
+  for i, v in ipairs(model.variables) do
+    names[i] = v.name
+    take("weights/" .. i, v)
+  end
+  for name, v in pairs(compiled_state.optimizer_variables(run.compiled.optimizer, model.variables)) do take(name, v) end
+  each_sum(run, take)
+  each_metric_sum(run, take)
+  local callbacks = callback_states(run, tensors)
+  local cursor = run.started and run.cursor:get_state() or nil
+  return tensors, { settings = settings(run), weights = names, streams = streams_of(model), callbacks = callbacks,
+    shape = model.built_shape, epoch = run.epoch, within = run.within, step = run.step, trained = run.trained,
+    ended = run.ended, steps = run.steps, pass = run.pass, started = run.started or false, cursor = cursor,
+    passes = run.train.dataset and run.train.dataset.passes,
+    validation_passes = run.validation and run.validation.dataset and run.validation.dataset.passes,
+    stopped = run.model.stop_training or false, random = core.rng_state() }
+end
+
+-- ---- restoring ----------------------------------------------------------------------------------
+
+local function fail(path, message, ...) core.fail("usage", ("fit: %s " .. message):format(path, ...)) end
+
+local function shown(value) return value == nil and "none" or tostring(value) end
+
+--- check(run, data, path): raises unless the fit can continue from the data. path: of the checkpoint, for messages.
+function M.check(run, data, path)
+  local now = settings(run)
+  for _, name in ipairs { "optimizer", "batch_size", "rows", "shuffle", "steps_per_epoch", "accumulate" } do
+    if now[name] ~= data.settings[name] then
+      fail(path, "was made by a fit with %s = %s, this one has %s: use the same, or begin anew in another folder",
+        name, shown(data.settings[name]), shown(now[name]))
+    end
+  end
+end
+
+-- The tensors whose names begin with "prefix/", by the rest of their names.
+local function with_prefix(tensors, prefix)
+  local found = {}
+  for name, t in pairs(tensors) do
+    local rest = name:match("^" .. prefix .. "/(.*)$")
+    if rest then found[rest] = t end
+  end
+  return found
+end
+
+-- Weights are matched by name, or by order where layers have automatic names.
+local function restore_weights(run, tensors, data, path)
+  local model, by_name = run.model, {}
+  if not model.built then model:ensure_built(data.shape) end
+  for i, t in pairs(with_prefix(tensors, "weights")) do by_name[data.weights[tonumber(i)]] = t end
+  matching.assign(model, path, by_name, data.weights)
+end
+
+-- A layer's random stream has the name that the layer had when it was made, which counts the layers made before.
+local function restore_streams(model, names)
+  local i = 0
+  model:each_layer(function(layer)
+    i = i + 1
+    if names[i] and layer.stream_name ~= names[i] then
+      layer.stream_name = names[i]
+      if rawget(layer, "stream") then layer.stream = layer:own_stream(layer.seed) end
+    end
+  end)
+end
+
+local function restore_sums(run, tensors, path)
+  if next(with_prefix(tensors, "sums")) then train_step.make_sums(run.compiled, run.model.trainable_variables) end
+  local function put(name, v)
+    local t = tensors[name]
+    if not t or run.model.shape_text(t:shape()) ~= run.model.shape_text(v:shape()) then
+      fail(path, "does not have the sum %q that this fit has: its metrics or its trained weights are others", name)
+    end
+    v:assign(t:to(v:device()))
+  end
+  each_sum(run, put)
+  each_metric_sum(run, put)
+end
+
+-- A callback that the checkpoint does not know begins anew.
+local function restore_callbacks(run, tensors, data)
+  local extra = {}
+  for i, t in pairs(with_prefix(tensors, "state")) do extra[tonumber(i)] = t end
+  each_callback(run, function(callback, name)
+    local state = data.callbacks[name]
+    if state then callback:set_state(plain.decode(state, extra)) end
+  end)
+end
+
+local function restore_position(run, data)
+  run.epoch, run.within, run.step, run.submitted = data.epoch, data.within, data.step, data.step
+  run.trained, run.ended = data.trained, data.ended
+  run.steps, run.pass, run.started = data.steps or run.steps, data.pass, data.started
+  if run.train.dataset then run.train.dataset.passes = data.passes end
+  if run.started then run.cursor:set_state(data.cursor, data.pass - 1) end
+  local validation = run.validation and run.validation.dataset
+  if validation then validation.passes = data.validation_passes end
+  run.model.stop_training = data.stopped
+end
+
+--- restore(run, tensors, data, path): the inverse of capture. Call check before. Errors: another model, other metrics.
+function M.restore(run, tensors, data, path)
+  restore_weights(run, tensors, data, path)
+  compiled_state.assign_optimizer(run.model, run.compiled.optimizer, tensors, path)
+  restore_streams(run.model, data.streams)
+  restore_sums(run, tensors, path)
+  restore_callbacks(run, tensors, data)
+  restore_position(run, data)
+  core.rng_state(data.random)
+end
+
+return M
