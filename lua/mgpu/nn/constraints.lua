@@ -67,9 +67,7 @@ meta.__index = {
 local function make(name, given)
   local class = SHORT[name] or name
   if not rules[class] then
-    local near = core.nearest(tostring(name), names)
-    core.fail("usage", ("unknown constraint %q%s"):format(tostring(name),
-      near and (" (did you mean %q?)"):format(near) or ""))
+    core.fail("usage", ("unknown constraint %q%s"):format(tostring(name), core.did_you_mean(name, names)))
   end
   local made = options.check(class, rules[class][1], given or {})
   if class == "MinMaxNorm" and made.min_value > made.max_value then

@@ -400,7 +400,7 @@ test("the all-reduce of 16-bit gradients adds in float32", function()
   -- bfloat16 cannot represent the sum 1 + 2^-8, but can represent the two devices' parts of it.
   local w = mgpu.variable(mgpu.zeros { 1, 1 })
   local x = mgpu.tensor { { 1 }, { 2 ^ -8 } }
-  local step = mgpu.jit(function(t)
+  local step = core.jit(function(t)
     t = core.ops.shard(t)
     local _, grads = mgpu.value_and_grad(function()
       return mgpu.matmul(t:to "bfloat16", w:value():to "bfloat16"):to "float32":sum()
