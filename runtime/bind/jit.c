@@ -1,6 +1,6 @@
 /* Calls of jitted functions and the list of their plans.
  *
- * A call makes the signature of its arguments (signature.h), finds the entry with the same bytes
+ * A call makes the signature of its arguments (signature.c), finds the entry with the same bytes
  * and runs its plan; a new signature is traced first. Inside another trace, and while gradients are
  * recorded, fn is simply called. */
 #include "bind/jit.h"

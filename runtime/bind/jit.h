@@ -9,9 +9,94 @@
 #ifndef MG_BIND_JIT_H
 #define MG_BIND_JIT_H
 
-#include "bind/results.h"
-#include "bind/signature.h"
+#include "bind/bind.h"
 #include "graph/graph.h"
+
+/* ---- signature.c ----
+ *
+ * The signature of a call: everything that a plan of mgpu.jit depends on, as a string of bytes.
+ * Calls with equal signatures run the same plan.
+ *
+ * The bytes hold the settings, then each argument, then each upvalue of the function that can be
+ * signed: of a tensor argument the dtype, shape and device; of numbers, strings and booleans the
+ * value; of variables, and of tensors in upvalues, the identity (address), because they are part of
+ * the plan. */
+
+/* Limits of one call: bytes, tensors in its arguments, labels. */
+enum { BIND_MAX_KEY = 4096, BIND_MAX_TENSORS = 512, BIND_MAX_LABELS = 64 };
+
+/* Names what the bytes up to `end`, from the end of the label before, describe: for the warning
+ * that says what keeps changing. */
+typedef struct bind_label {
+    size_t end;
+    const char *kind, *name; /* "upvalue", "rate"; borrowed; name may be NULL */
+    int number;              /* argument 2; 0: none */
+} bind_label;
+
+/* The signature of one call, and the tensors found in its arguments, which the plan is run with. */
+typedef struct bind_signature {
+    lua_State *L;
+    char key[BIND_MAX_KEY];
+    size_t n;
+    mg_tensor *tensors[BIND_MAX_TENSORS]; /* borrowed from the Lua stack */
+    int n_tensors;
+    bind_label labels[BIND_MAX_LABELS]; /* in the order of their bytes */
+    int n_labels;
+} bind_signature;
+
+/* Adds the settings that plans depend on: default device, precision, determinism, and which layers
+ * and variables are trainable. */
+void bind_sign_settings(bind_signature *s);
+/* Adds the values at stack positions first..last, and lists their tensors. Raises for a value that
+ * cannot be an argument. */
+void bind_sign_arguments(bind_signature *s, int first, int last);
+/* Adds the upvalues of the function at `fn` that are numbers, strings, booleans, tensors or
+ * variables. Tables are not looked into; see MGPU_CHECK=retrace. */
+void bind_sign_upvalues(bind_signature *s, int fn);
+/* Pushes a table of the upvalues that are signed by address. It is kept with the signature, so that
+ * no other object gets such an address. */
+void bind_push_upvalues(lua_State *L, int fn);
+/* To be called when `trainable` of a layer or variable changes to its opposite. */
+void bind_turn_trainable(const void *object);
+/* Writes the label in words: `argument 2`, `upvalue "rate"`. */
+void bind_label_text(char *to, size_t size, const bind_label *l);
+/* For qsort of names: the order in which the named fields of a table are signed and traced. */
+int bind_compare_names(const void *a, const void *b);
+/* FNV-1a over the bytes. */
+uint64_t bind_signature_hash(const bind_signature *s);
+
+/* ---- results.c ----
+ *
+ * What a traced function returned, and how later runs return the same with their own tensors.
+ *
+ * The results are kept as a template: a table of the returned values, nested tables included, with
+ * a light userdata i in the place of the i-th tensor. */
+
+/* The tensors among the results of a trace: the outputs of the plan. */
+typedef struct bind_outputs {
+    mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed from the anchors on the stack */
+    int n, n_results;                  /* tensors; values that the function returned */
+} bind_outputs;
+
+/* The stack holds the n_results returned values and nothing else. Leaves in their place the
+ * anchors, a table that keeps the tensors alive, and the template. Raises for a value that cannot
+ * be a result. */
+void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results);
+
+/* The tensors of one run, in a userdata whose collection releases them. */
+typedef struct bind_results {
+    int room, n; /* n: how many the run has filled in */
+    mg_tensor *list[];
+} bind_results;
+
+/* Pushes one with room for n tensors. */
+bind_results *bind_new_results(lua_State *L, int n);
+/* Pushes what the function would have returned: n_results values by the template (a registry
+ * reference), with the tensors of r, all filled in, in their places. Returns n_results. */
+int bind_push_results(lua_State *L, bind_results *r, int template, int n_results);
+
+/* Makes the metatable of bind_results. */
+void bind_open_results(lua_State *L);
 
 #define BIND_JIT "mgpu.jit"
 /* Plans kept for one function (the least recently used is dropped); traces after which a
@@ -27,7 +112,7 @@ typedef struct bind_jit_entry {
     char *key;                /* the signature; owned */
     mg_plan *plan;            /* owned */
     int n_outputs, n_results; /* tensors that the plan computes; values that fn returned */
-    int template;             /* registry reference to the template of the results (results.h) */
+    int template;             /* registry reference to the template of the results */
     char *dump;               /* the plan as text, under MGPU_CHECK=retrace; owned */
 } bind_jit_entry;
 

@@ -1,5 +1,5 @@
-/* Templates of results, and the results of a run: see results.h. */
-#include "bind/results.h"
+/* Templates of results, and the results of a run: see jit.h. */
+#include "bind/jit.h"
 
 #define BIND_RESULTS "mgpu.jit.results"
 

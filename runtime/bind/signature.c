@@ -4,7 +4,7 @@
  *     0 nil, T F booleans, n number, s string (length first), t tensor, v variable, { } table, u
  * upvalue
  */
-#include "bind/signature.h"
+#include "bind/jit.h"
 #include "core/precision.h"
 #include "device/device.h"
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * They share the metamethods of tensors (bind_open_tensor); this file adds the fields name,
  * trainable, value and assign. */
 #include "bind/bind.h"
-#include "bind/signature.h"
+#include "bind/jit.h"
 #include "graph/graph.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The disk cache of the cuda device: only an intact entry for the very key is ever read. */
 #include "core/alloc.h"
 #include "core/io.h"
-#include "device/cuda/codegen/cache.h"
+#include "device/cuda/codegen/codegen.h"
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>

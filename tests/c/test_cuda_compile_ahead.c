@@ -3,8 +3,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/log.h"
-#include "device/cuda/codegen/compile_ahead.h"
-#include "device/cuda/codegen/nvrtc.h"
+#include "device/cuda/codegen/codegen.h"
 #include <elf.h>
 #include <pthread.h>
 #include <setjmp.h>

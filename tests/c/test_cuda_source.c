@@ -2,8 +2,7 @@
  * architectures that we build for. */
 #include "core/alloc.h"
 #include "core/dtype.h"
-#include "device/cuda/codegen/nvrtc.h"
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 #include "ops/elementwise.h"
 #include <setjmp.h>
 #include <stdarg.h>

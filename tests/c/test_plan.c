@@ -2,7 +2,7 @@
  * arena that places temporaries. */
 #include "core/alloc.h"
 #include "device/buffer.h"
-#include "device/program/arena.h"
+#include "device/program/program.h"
 #include "graph/ir.h"
 #include "ops/build.h"
 #include <setjmp.h>

@@ -5,7 +5,6 @@
  * would return their pages to the system and get cleared ones each time, which took longer than the
  * element-wise steps themselves. */
 #include "core/alloc.h"
-#include "core/block_cache.h"
 #include "device/cpu/cpu.h"
 #include <pthread.h>
 

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/precision.h"
 #include "core/threads.h"
-#include "device/cuda/context/memory.h"
+#include "device/cuda/context/context.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

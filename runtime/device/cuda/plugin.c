@@ -5,8 +5,7 @@
  * launchers/ the host side of kernels/, cudnn/ and cublas/ the libraries, comm/ collectives. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/context/memory.h"
-#include "device/cuda/context/peer.h"
+#include "device/cuda/context/context.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 

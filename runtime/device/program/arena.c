@@ -1,7 +1,7 @@
 /* Arena planning by the greedy-by-size heuristic: blocks are placed from the largest to the
  * smallest, each at the lowest offset that is free during its whole life. The time is quadratic in
  * the number of blocks. */
-#include "device/program/arena.h"
+#include "device/program/program.h"
 #include "core/alloc.h"
 #include <stdbool.h>
 #include <stdlib.h>

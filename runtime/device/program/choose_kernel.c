@@ -4,7 +4,7 @@
  * refuses. MGPU_LOG=dispatch prints every attempt, MGPU_LOG=fallback what the kernel of last resort
  * has to take. */
 #include "core/log.h"
-#include "device/program/collective.h"
+#include "device/program/program.h"
 #include "device/program/host_program.h"
 #include <stdio.h>
 #include <string.h>

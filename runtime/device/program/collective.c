@@ -1,5 +1,5 @@
-/* Collectives in programs: makes mg_collective_call from steps. See collective.h. */
-#include "device/program/collective.h"
+/* Collectives in programs: makes mg_collective_call from steps. See program.h. */
+#include "device/program/program.h"
 #include "core/placement.h"
 #include "ops/attrs.h"
 #include <assert.h>

@@ -4,7 +4,7 @@
  * the first to the last call that touches it; the number of a call is p->n_calls while it is being
  * added. A slot is taken over only when no step will read it again (pending_uses). */
 #include "core/alloc.h"
-#include "device/program/collective.h"
+#include "device/program/program.h"
 #include "device/program/host_program.h"
 #include "ops/attrs.h"
 #include <string.h>

@@ -3,7 +3,6 @@
 #ifndef MG_DEVICE_PROGRAM_HOST_PROGRAM_H
 #define MG_DEVICE_PROGRAM_HOST_PROGRAM_H
 
-#include "device/program/arena.h"
 #include "device/program/program.h"
 
 enum {

@@ -2,7 +2,7 @@
  *
  * One launch for many small tensors, such as the variables of an optimizer's step, saves the cost
  * of starting each. Buckets of reductions were formed by the scheduler, and are launches too. */
-#include "device/program/collective.h"
+#include "device/program/program.h"
 #include "device/program/host_program.h"
 
 /* Whether one of the n slots overlaps slot `index`. */

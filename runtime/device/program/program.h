@@ -19,10 +19,12 @@
  *
  * Running (run.c) binds addresses and calls the kernels in order. A program does not change by
  * being run, so several devices and threads may run it at the same time. */
-#ifndef MG_DEVICE_PROGRAM_H
-#define MG_DEVICE_PROGRAM_H
+#ifndef MG_DEVICE_PROGRAM_PROGRAM_H
+#define MG_DEVICE_PROGRAM_PROGRAM_H
 
+#include "core/status.h"
 #include "device/device.h"
+#include <stddef.h>
 
 enum { MG_MAX_LAUNCH = 64 }; /* calls in one launch, at most */
 
@@ -121,5 +123,39 @@ bool mg_program_draws(const mg_program *p, mg_phase phase);
 
 /* The kernel of last resort of host devices: any op, by the reference function of its row. */
 extern const mg_kernel mg_reference_kernel;
+
+/* ---- arena.c ----
+ *
+ * Arena planning: offsets for memory blocks of known life spans, such that blocks that are never
+ * alive at the same time may share bytes. */
+
+enum { MG_ARENA_ALIGNMENT = 256 }; /* bytes; what cuDNN and cuBLAS ask of workspaces */
+
+typedef struct mg_block {
+    size_t bytes;
+    int first, last; /* numbers of the first and last call that use it */
+    size_t offset;   /* the result, a multiple of MG_ARENA_ALIGNMENT */
+} mg_block;
+
+/* Sets the offset of each block, so that blocks whose life spans overlap are disjoint, and *total
+ * to the bytes of the arena. Sorts `blocks`. MG_OOM. */
+mg_status mg_arena_assign(mg_block **blocks, int n, size_t *total);
+
+/* ---- collective.c ----
+ *
+ * Collectives in programs: calls that go to the communicator of the run instead of to a kernel of
+ * the device. */
+
+/* Stands for the kernel in the call of a collective: it is only compared with, and has no
+ * functions. */
+extern const mg_kernel mg_collective_kernel;
+bool mg_is_collective(const mg_step *s);
+/* The communicator that a collective step goes over: the stage's, or for transfers, which go from
+ * stage to stage, the world's. NULL: the plan has one device. */
+mg_comm *mg_collective_comm(const mg_step *s, const mg_run *run);
+/* Runs one call, or the n calls of a bucket, over the run's communicator; without one the operands
+ * are copied. Operands are row-major. */
+mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int n,
+                            const mg_run *run);
 
 #endif

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/fault.h"
-#include "device/program/collective.h"
+#include "device/program/program.h"
 #include "device/program/host_program.h"
 #include <stdio.h>
 

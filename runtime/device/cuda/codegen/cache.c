@@ -1,5 +1,5 @@
 /* The disk cache: one file per entry, {header, key, data}, checked before it is believed. */
-#include "device/cuda/codegen/cache.h"
+#include "device/cuda/codegen/codegen.h"
 #include "core/alloc.h"
 #include "core/io.h"
 #include <pthread.h>

@@ -3,12 +3,10 @@
  * An image goes from WANTED to BUSY, when a thread takes it, to MADE or FAILED, and never back. The
  * lock guards its state, its reference count and the list. The other fields belong to the thread
  * that compiles it, and are read-only afterwards. */
-#include "device/cuda/codegen/compile_ahead.h"
+#include "device/cuda/codegen/codegen.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
-#include "device/cuda/codegen/cache.h"
-#include "device/cuda/codegen/nvrtc.h"
 #include <pthread.h>
 #include <string.h>
 

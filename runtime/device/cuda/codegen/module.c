@@ -3,7 +3,7 @@
 #include "device/cuda/codegen/module.h"
 #include "core/alloc.h"
 #include "core/threads.h"
-#include "device/cuda/codegen/compile_ahead.h"
+#include "device/cuda/codegen/codegen.h"
 
 /* Unloads and frees the head of the list. */
 static void drop_first(mg_cuda *s) {

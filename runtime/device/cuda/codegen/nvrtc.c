@@ -2,9 +2,8 @@
  *
  * The plug-in carries the headers as text, because a machine that runs it need not have our source
  * tree. */
-#include "device/cuda/codegen/nvrtc.h"
+#include "device/cuda/codegen/codegen.h"
 #include "core/alloc.h"
-#include "device/cuda/codegen/cache.h"
 #include "core/library.h"
 #include <nvrtc.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * The text has, in this order: numbers as macros, vector types, op functions, load_scalars (what is
  * the same for all elements), compute (one element, in registers), element (load, compute and store
  * one), vector (the same for VECTOR of them). */
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 #include "core/dtype.h"
 #include "ops/elementwise.h"
 

@@ -10,8 +10,6 @@
 #include "core/alloc.h"
 #include "core/placement.h"
 #include "device/cuda/kernels/params.h"
-#include "device/cuda/context/memory.h"
-#include "device/cuda/context/peer.h"
 #include "device/cuda/context/context.h"
 
 enum { THREADS = 256 };

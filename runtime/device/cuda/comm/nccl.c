@@ -2,8 +2,6 @@
  * which knows nothing of devices: it gets a stream and two callbacks of each. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels/params.h"
-#include "device/cuda/context/memory.h"
-#include "device/cuda/context/peer.h"
 #include "device/cuda/context/context.h"
 #include "core/placement.h"
 

@@ -7,7 +7,6 @@
 #include "device/cuda/cublas/cublas.h"
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/kernels/params.h"
-#include "device/cuda/context/memory.h"
 #include "device/cuda/codegen/module.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,13 +9,14 @@
  * Several threads may use a device: one runs a program while another allocates, frees or copies
  * memory, or runs a program of its own. While a thread captures or times, anything else on the
  * stream would become part of that. So whoever enqueues must hold the mutex `turn`. The functions
- * of memory.h lock it themselves; a kernel's `run` is called by a thread that holds it. */
+ * of memory.c lock it themselves; a kernel's `run` is called by a thread that holds it. */
 #ifndef MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 #define MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 
-#include "core/block_cache.h"
-#include "device/cuda/codegen/cache.h"
+#include "core/alloc.h"
+#include "device/cuda/codegen/codegen.h"
 #include "device/cuda/context/driver.h"
+#include "device/device.h"
 #include "device/program/program.h"
 #include <pthread.h>
 
@@ -95,5 +96,39 @@ int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
  * device memory to find them. */
 struct mg_draw;
 struct mg_draw mg_cuda_draw(const mg_call *call);
+
+/* ---- memory.c ----
+ *
+ * Memory of a cuda device and copies to and from it: see the entries of mg_device_api. All
+ * functions but mg_cuda_copy lock the device's turn. */
+
+mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data);
+void mg_cuda_free(mg_device *d, void *data, size_t bytes);
+/* Gives freed memory that is cached for reuse back to the pool. */
+void mg_cuda_free_kept(mg_device *d);
+/* Enqueues: sets all bytes to `byte`. */
+mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes);
+mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes);
+mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes);
+/* Enqueues a copy between addresses of the device. The caller holds the turn. */
+mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
+/* Waits until the stream has done all its work. */
+mg_status mg_cuda_sync(mg_device *d);
+/* Enqueues the copy of one byte to the host; the second function waits for it. One readback of a
+ * device is under way at a time. */
+mg_status mg_cuda_readback_begin(mg_device *d, const void *byte);
+mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer);
+
+/* ---- peer.c ----
+ *
+ * Peer access: whether a GPU may use the memory of another, and copies between devices. */
+
+/* Lets the GPU of `reader` read and write the memory of `owner`; returns whether it can. The first
+ * call for two GPUs tries it with a copy, later ones answer from memory. */
+bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader);
+/* The entry of mg_device_api: enqueues the copy and does not wait. MG_UNSUPPORTED without peer
+ * access. */
+mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
+                            size_t bytes);
 
 #endif

@@ -9,7 +9,6 @@
  *
  * Large copies to the GPU go through two pinned halves in turns: the host fills one while the other
  * travels. The driver itself buffers small copies, and the host does not wait for them. */
-#include "device/cuda/context/memory.h"
 #include "device/cuda/context/context.h"
 #include <string.h>
 

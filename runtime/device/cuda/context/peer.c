@@ -4,10 +4,8 @@
  * which may still be writing the source. The owner's stream then waits for the copy, so that the
  * source is neither overwritten nor freed before it was read. The host never holds the turns of
  * both devices, so two devices may copy from each other at the same time. */
-#include "device/cuda/context/peer.h"
-#include "core/log.h"
-#include "device/cuda/context/memory.h"
 #include "device/cuda/context/context.h"
+#include "core/log.h"
 #include <string.h>
 
 static CUdeviceptr address(const void *data) {

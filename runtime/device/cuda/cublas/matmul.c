@@ -10,10 +10,9 @@
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cuda/autotune.h"
-#include "device/cuda/launchers/bias_relu.h"
+#include "device/cuda/launchers/launchers.h"
 #include "device/cuda/cublas/cublas.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/launchers/matmul.h"
 #include <stdio.h>
 #include <string.h>
 

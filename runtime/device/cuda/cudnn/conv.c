@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/precision.h"
 #include "device/cuda/autotune.h"
-#include "device/cuda/launchers/bias_relu.h"
+#include "device/cuda/launchers/launchers.h"
 #include "device/cuda/cudnn/conv_plan.h"
 #include "device/cuda/kernels.h"
 #include "core/string_buffer.h"

@@ -10,7 +10,6 @@
  */
 #include "core/alloc.h"
 #include "device/cuda/context/context.h"
-#include "device/cuda/context/memory.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include <string.h>
 

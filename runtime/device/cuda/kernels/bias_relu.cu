@@ -1,6 +1,6 @@
 /* y = relu(y + bias), in place; the bias has one element per channel (last axis). Runs after a
  * library's kernel that cannot do this as its epilogue. relu(NaN) is NaN. */
-#include "device/cuda/kernels/bias_relu_params.h"
+#include "device/cuda/kernels/layer_params.h"
 #include "device/cuda/kernels/kernel.h"
 
 /* One element, in float whatever the dtype. NaN < 0 is false, so NaN passes. */

@@ -1,6 +1,6 @@
 /* Tensors made from nothing: fill (a constant in every element) and iota (0, 1, 2, ... along an
  * axis). */
-#include "device/cuda/kernels/create_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 

@@ -1,7 +1,7 @@
 /* gather: copies slices of x that ids pick along an axis: x {outer, rows, inner}, ids {n}, out
  * {outer, n, inner}. The dtype does not matter: slices are copied in the largest unit (1 to 16
  * bytes) that their size and addresses allow. A thread copies MG_AT_ONCE units a round. */
-#include "device/cuda/kernels/gather_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 

@@ -14,7 +14,7 @@
  *     <name>.cu         one image: the includes, and one instance of the kernels for each dtype
  *     <name>_body.h     kernels for one floating dtype; each_float.h includes the body four times.
  *                       It is a file of its own because a file must be included to be instantiated
- *     <name>_params.h   the parameter structs, which the host code includes too
+ *     *_params.h        the parameter structs, which the host code includes too
  *
  * A kernel takes one struct by value, which its body knows as `p`:
  *

@@ -1,10 +1,12 @@
-/* The parameters of movement.cu. Counts, sizes and strides are in units (index.h); counts are below
- * 2^31.
- */
-#ifndef MG_DEVICE_CUDA_MOVEMENT_PARAMS_H
-#define MG_DEVICE_CUDA_MOVEMENT_PARAMS_H
+/* The parameters of the kernels that move and make elements: movement.cu, gather.cu, scatter.cu,
+ * create.cu and random.cu. */
+#ifndef MG_DEVICE_CUDA_KERNELS_MOVEMENT_PARAMS_H
+#define MG_DEVICE_CUDA_KERNELS_MOVEMENT_PARAMS_H
 
 #include "device/cuda/kernels/divisor.h"
+#include "device/cuda/kernels/params.h"
+
+/* ---- movement.cu. Counts, sizes and strides are in units (index.h); counts are below 2^31 ---- */
 
 enum { MG_WALK_AXES = 8, MG_FEW_SOURCES = 16, MG_MANY_SOURCES = 255 };
 
@@ -69,5 +71,72 @@ typedef struct concat_many_params {
     concat_head head;
     concat_source source[MG_MANY_SOURCES];
 } concat_many_params;
+
+/* ---- gather.cu and scatter.cu ---- */
+
+typedef struct gather_params {
+    const void *x, *ids;
+    void *out;
+    int id_bytes;        /* size of an id */
+    unsigned count;      /* units that this launch writes */
+    unsigned first;      /* the slice of the whole result that `out` begins with */
+    mg_divisor inner, n; /* units of a slice; number of ids */
+    long long rows;      /* size of x along the axis */
+    /* One unit, written where an id is out of range; aligned because kernels read up to 16 bytes at
+     * once. */
+    unsigned long long value[2] __attribute__((aligned(16)));
+} gather_params;
+
+/* The sort of scatter.cu: values of a digit of 8 bits, threads of a block, blocks at most. */
+enum { MG_DIGITS = 256, MG_SORT_THREADS = 256, MG_SORT_BLOCKS = 512 };
+
+/* One pass of a radix sort of entries (id << 32 | position) by the digit at bit `shift`. The first
+ * pass makes the entries from ids; ids outside 0 .. size - 1 become `size`, which sorts last. */
+typedef struct sort_params {
+    const void *ids;              /* first pass; else NULL */
+    const unsigned long long *in; /* later passes */
+    unsigned long long *out;
+    unsigned *counts; /* {blocks, MG_DIGITS} */
+    long long size;
+    unsigned n, per_block, shift; /* entries; entries of a block; bits below the digit */
+    int id_bytes;
+} sort_params;
+
+/* Adds dy {outer, n, inner} into dx {outer, size, inner} by sorted entries. A column is one of the
+ * outer * inner positions of a slice. */
+typedef struct scatter_params {
+    const void *dy, *ids;
+    void *dx, *partial; /* partial: sums {pieces, 2, columns} of runs that cross pieces */
+    const unsigned long long *entries;
+    long long n, size, inner, columns;
+    long long piece, pieces; /* entries of a piece; how many pieces there are */
+    int id_bytes;
+    int width; /* columns of a block of scatter_join, a power of two */
+} scatter_params;
+
+/* ---- create.cu and random.cu ---- */
+
+typedef struct fill_params {
+    void *out;
+    long long bytes;
+    unsigned long long value[2]; /* 16 bytes: the element, repeated */
+} fill_params;
+
+/* out {outer, n, inner} gets 0 .. n - 1 along the middle axis; count: all elements. */
+typedef struct iota_params {
+    void *out;
+    long long count, n, inner;
+} iota_params;
+
+/* A device computes its shard of a draw: elements [first, first + count) of the whole tensor. */
+typedef struct random_params {
+    mg_draw draw;
+    void *out;
+    long long first, count;   /* in elements */
+    double a, b;              /* low, high; or mean, deviation; randint: a is the lowest value */
+    unsigned long long range; /* randint: how many values there are */
+    unsigned threshold;       /* bernoulli: true for 24-bit numbers below this */
+    int aligned;              /* four elements can be stored in one access */
+} random_params;
 
 #endif

@@ -5,7 +5,7 @@
  * of threads for each LANES-th part; the lanes are then added as a tree. The order depends on sizes
  * only, so the bits are the same every time, which atomics would not give. */
 #include "device/cuda/kernels/kernel.h"
-#include "device/cuda/kernels/parts_params.h"
+#include "device/cuda/kernels/layer_params.h"
 
 enum { LANES = MG_PARTS_THREADS / MG_PARTS_WIDTH };
 

@@ -5,7 +5,7 @@
  * makes the four elements of one Philox block, with the formulas that the reference device uses
  * too. This file is compiled without contraction of a * b + c to a fused multiply-add, so that the
  * bits are equal. */
-#include "device/cuda/kernels/create_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/kernels/kernel.h"
 
 #define MG_FORMULA DEVICE

@@ -10,7 +10,7 @@
  *
  * Pieces have equal length whatever the ids are, so the work is balanced even if all ids are equal.
  * dx is zero before. With few ids, scatter_few does it all in one launch. */
-#include "device/cuda/kernels/gather_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 

@@ -1,5 +1,5 @@
 /* Launching y = relu(y + bias), in place (kernels/bias_relu.cu). */
-#include "device/cuda/launchers/bias_relu.h"
+#include "device/cuda/launchers/launchers.h"
 #include "ops/attrs.h"
 
 enum { THREADS = 256 };

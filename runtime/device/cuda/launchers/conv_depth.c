@@ -4,10 +4,9 @@
  * vector of channels. Weight gradient: the rows of all images are dealt out in chunks to blocks,
  * whose partial sums a second kernel adds up. */
 #include "core/alloc.h"
-#include "device/cuda/launchers/norm.h"
+#include "device/cuda/launchers/launchers.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/conv_depth_params.h"
-#include "device/cuda/launchers/partial_sums.h"
+#include "device/cuda/kernels/product_params.h"
 #include "ops/attrs.h"
 #include <stdio.h>
 

@@ -6,8 +6,8 @@
  * sums over some tiles, and a second kernel adds up the partial sums. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/conv_direct_params.h"
-#include "device/cuda/launchers/partial_sums.h"
+#include "device/cuda/kernels/product_params.h"
+#include "device/cuda/launchers/launchers.h"
 #include "ops/attrs.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/product_params.h"
-#include "device/cuda/launchers/partial_sums.h"
+#include "device/cuda/launchers/launchers.h"
 #include "ops/attrs.h"
 #include <string.h>
 

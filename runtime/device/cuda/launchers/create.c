@@ -3,7 +3,7 @@
  * random gives Philox words, turned into numbers by the formulas of ops/random_formulas.h, so every
  * device draws the same. Where a draw counts from the run's random state, its key and ordinal are
  * read from device memory, so that a captured step draws new numbers at every launch. */
-#include "device/cuda/kernels/create_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"

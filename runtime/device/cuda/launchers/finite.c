@@ -7,7 +7,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/codegen/module.h"
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 
 enum { THREADS = 256, ACCESS = 16 };
 

@@ -1,4 +1,4 @@
-/* Fused element-wise groups: one generated kernel each (codegen/source.h).
+/* Fused element-wise groups: one generated kernel each (codegen/source.c).
  *
  * The updates of many parameters are groups with the same source. If such a group is flat, one
  * launch runs it for up to MG_MAX_LAUNCH tensors: the kernel's parameters are a list of tensors,

@@ -7,7 +7,6 @@
 #include "device/cuda/launchers/fused_params.h"
 #include "core/alloc.h"
 #include "device/axes.h"
-#include "device/cuda/launchers/axes.h"
 #include <string.h>
 
 enum {
@@ -183,4 +182,16 @@ uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int
     if (e->n_inputs == 0) *at++ = 0;
     for (int o = 0; o < e->n_outputs; o++) *at++ = (uint64_t)(uintptr_t)call->out[o];
     return at;
+}
+
+/* ---- dividing by the size of an axis ---- */
+
+/* Hacker's Delight, 10-9: n / size = (n * magic / 2^32 + n) / 2^shift. */
+mg_axis mg_axis_of(int64_t size) {
+    mg_axis a = {.size = size};
+    if (size <= 0 || size > INT32_MAX) return a;
+    while (((int64_t)1 << a.shift) < size) a.shift++;
+    const uint64_t excess = ((uint64_t)1 << a.shift) - (uint64_t)size;
+    a.magic = (uint32_t)((excess << 32) / (uint64_t)size + 1);
+    return a;
 }

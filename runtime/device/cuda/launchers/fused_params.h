@@ -5,8 +5,9 @@
 #ifndef MG_DEVICE_CUDA_LAUNCHERS_FUSED_PARAMS_H
 #define MG_DEVICE_CUDA_LAUNCHERS_FUSED_PARAMS_H
 
+#include "core/shape.h"
 #include "device/cuda/codegen/module.h"
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 
 enum {
     /* Words of one tensor: n, first, aligned, and an address for each input and output. */
@@ -37,5 +38,19 @@ int64_t mg_fused_row(int64_t columns, int vector);
  * Returns the place behind them. */
 uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int64_t n,
                               int64_t first, uint64_t *at);
+
+/* An axis of an iteration space, with what division by its size needs. */
+typedef struct mg_axis { /* as kernels/elements.h has it: for dividing by its size */
+    int64_t size;
+    uint32_t magic, shift;
+} mg_axis;
+
+/* For dividends below 2^31 if the size is, too; others are divided by the size itself. */
+mg_axis mg_axis_of(int64_t size);
+
+typedef struct mg_axes {
+    int rank;
+    int64_t dim[MG_MAX_RANK];
+} mg_axes;
 
 #endif

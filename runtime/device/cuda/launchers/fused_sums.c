@@ -9,8 +9,8 @@
 #include "core/alloc.h"
 #include "device/cuda/launchers/fused_params.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/codegen/nvrtc.h"
-#include "device/cuda/launchers/partial_sums.h"
+#include "device/cuda/codegen/codegen.h"
+#include "device/cuda/launchers/launchers.h"
 #include <string.h>
 
 enum {

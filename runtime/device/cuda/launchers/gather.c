@@ -5,7 +5,7 @@
  * NaN, or 0 for integers; whoever takes ids from data guards them. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/gather_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <math.h>

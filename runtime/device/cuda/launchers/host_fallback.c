@@ -4,7 +4,7 @@
  * waits for the GPU, but makes every op work in every dtype; MGPU_LOG=fallback names the steps. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/context/memory.h"
+#include "device/cuda/context/context.h"
 #include <string.h>
 
 typedef struct state {

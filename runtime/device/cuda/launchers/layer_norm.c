@@ -4,7 +4,7 @@
  * layer_norm_reduce first computes each row's mean and variance to scratch, and then sums columns
  * with them. */
 #include "core/alloc.h"
-#include "device/cuda/launchers/norm.h"
+#include "device/cuda/launchers/launchers.h"
 #include "device/cuda/kernels.h"
 #include "ops/attrs.h"
 #include <string.h>

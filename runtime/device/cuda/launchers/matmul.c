@@ -1,6 +1,6 @@
 /* matmul by our own kernel, for whatever cuBLASLt refuses or when it is missing; and the analysis
  * of a matmul step, which cublas/matmul.c shares. */
-#include "device/cuda/launchers/matmul.h"
+#include "device/cuda/launchers/launchers.h"
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/product_params.h"

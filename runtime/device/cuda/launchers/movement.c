@@ -8,7 +8,7 @@
 #include "device/axes.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/movement_params.h"
-#include "device/cuda/context/memory.h"
+#include "device/cuda/context/context.h"
 #include "ops/attrs.h"
 #include <stddef.h>
 #include <stdio.h>

@@ -4,9 +4,8 @@
  * batch_norm_reduce the sums that the gradient needs, and batch_norm normalizes all elements with
  * given moments. Column statistics are shared with layer_norm.c. */
 #include "core/alloc.h"
-#include "device/cuda/launchers/norm.h"
+#include "device/cuda/launchers/launchers.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/launchers/partial_sums.h"
 #include "ops/attrs.h"
 
 enum {

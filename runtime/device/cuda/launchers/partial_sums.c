@@ -1,6 +1,6 @@
 /* Launching the kernel that adds up partial sums. */
-#include "device/cuda/launchers/partial_sums.h"
-#include "device/cuda/kernels/parts_params.h"
+#include "device/cuda/launchers/launchers.h"
+#include "device/cuda/kernels/layer_params.h"
 
 size_t mg_cuda_partial_sums_bytes(mg_dtype dtype, int64_t n, int64_t count) {
     return (size_t)n * (size_t)count * (dtype == MG_F64 ? sizeof(double) : sizeof(float));

@@ -5,7 +5,7 @@
  * do not overlap, each window writes its own cells instead. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/pool_params.h"
+#include "device/cuda/kernels/layer_params.h"
 #include "ops/attrs.h"
 #include <stdio.h>
 

@@ -5,10 +5,10 @@
  * made in pieces, which a second kernel joins. */
 #include "core/alloc.h"
 #include "device/axes.h"
-#include "device/cuda/launchers/axes.h"
+#include "device/cuda/launchers/fused_params.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/codegen/module.h"
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 #include "ops/attrs.h"
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/codegen/module.h"
-#include "device/cuda/codegen/source.h"
+#include "device/cuda/codegen/codegen.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <string.h>

@@ -9,7 +9,7 @@
  * the same bits. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/gather_params.h"
+#include "device/cuda/kernels/movement_params.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 

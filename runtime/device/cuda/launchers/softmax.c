@@ -6,8 +6,7 @@
  * runs are interleaved, and each is computed by a thread. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/kernels/cross_entropy_params.h"
-#include "device/cuda/kernels/norm_params.h"
+#include "device/cuda/kernels/layer_params.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 #include <string.h>

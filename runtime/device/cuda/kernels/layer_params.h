@@ -1,6 +1,44 @@
-/* The parameters of softmax_body.h, norm_body.h and layer_norm_body.h. */
-#ifndef MG_DEVICE_CUDA_NORM_PARAMS_H
-#define MG_DEVICE_CUDA_NORM_PARAMS_H
+/* The parameters of the kernels of layers.cu, pool.cu, bias_relu.cu and parts.cu. */
+#ifndef MG_DEVICE_CUDA_KERNELS_LAYER_PARAMS_H
+#define MG_DEVICE_CUDA_KERNELS_LAYER_PARAMS_H
+
+/* ---- bias_relu.cu ---- */
+
+enum { MG_BIAS_VECTOR = 4 };
+
+typedef struct bias_relu_params {
+    void *y;                   /* {count / channels, channels}, changed in place */
+    const void *bias;          /* {channels}; NULL: none */
+    long long count, channels; /* elements of y and of the last axis */
+    int relu;
+} bias_relu_params;
+
+/* ---- parts.cu: adding partial sums ---- */
+
+/* A block takes MG_PARTS_WIDTH neighbouring elements and MG_PARTS_THREADS / MG_PARTS_WIDTH parts at
+ * a time. */
+enum { MG_PARTS_WIDTH = 32, MG_PARTS_THREADS = 1024 };
+
+typedef struct parts_params {
+    const void *parts; /* {n, count} of float, or of double for f64 */
+    void *out;         /* {count} of the dtype */
+    long long n, count;
+} parts_params;
+
+/* ---- pool_body.h ---- */
+
+typedef struct pool_params {
+    const void *x; /* {n, h, w, c} */
+    const void *v; /* max_pool: the tensor to pick elements from; gradients: dy {n, oh, ow, c} */
+    void *out;
+    long long n;
+    int h, w, c, oh, ow; /* c: channels, or vectors of them in the _vector kernels */
+    int rows, columns;   /* of a window */
+    int down, across;    /* strides */
+    int top, left;       /* pads */
+} pool_params;
+
+/* ---- softmax_body.h, norm_body.h, layer_norm_body.h ---- */
 
 /* softmax along the middle axis of {outer, n, inner}. */
 typedef struct softmax_params {
@@ -45,5 +83,16 @@ typedef struct layer_norm_params {
     double epsilon;
     int kind, unused; /* 0 y, 1 the gradient of x, 2 the rows' statistics */
 } layer_norm_params;
+
+/* ---- cross-entropy, in softmax_body.h ---- */
+
+typedef struct cross_entropy_params {
+    const void *x;       /* logits {rows, n} */
+    const void *targets; /* probabilities {rows, n}, or integer labels {rows} */
+    const void *dy;      /* {rows} for the gradient; NULL for the loss */
+    void *y;             /* loss {rows}, or gradient {rows, n} */
+    long long rows, n;
+    int label_bytes, unused; /* size of a label; 0: targets are probabilities */
+} cross_entropy_params;
 
 #endif
