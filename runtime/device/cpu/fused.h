@@ -6,9 +6,11 @@
  * scratch memory as long as a tile. Threaded code runs several instructions on a strip that stays
  * in vector registers (simd/fused_threaded.h). Neither can replace the other, measured with AVX-512
  * and one thread. With loops only, RMSprop and Adam over 2.35 million weights take 2 to 3.5 times
- * as long. With threaded code only, single instructions lose: relu takes 1.2 times as long over
- * 10,000 floats and 1.1 times over 400,000, adding a row to each row of a matrix 1.9 times. Loops
- * also serve float64 and results that must be rounded to halves or integers. */
+ * as long. With threaded code only, a single instruction takes 1.1 to 1.2 times as long (relu over
+ * 10,000 or 3 million floats, a row added to each row of a matrix), because each strip costs jumps
+ * that a loop does not have; results that are rounded to halves or integers take 1.3 to 1.6 times
+ * as long. Longer tiles, and steps that load an operand or end the strip themselves, did not help.
+ */
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
 
