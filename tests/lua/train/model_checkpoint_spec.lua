@@ -98,6 +98,33 @@ test("a path where nothing can be saved is refused before training starts", func
   check.equal(begun, false)
 end)
 
+test("a model that cannot be saved is refused before training starts, unless its weights alone are wanted", function()
+  local function own(y, p) return mgpu.mean((y - p) ^ 2, { axis = -1 }) end
+  local function doubled(x) return x * 2 end
+  local L = mgpu.layers
+  local with_loss = mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }
+  local with_lambda = mgpu.Sequential { L.Input { 2 }, L.Lambda { doubled }, L.Dense { 1 } }
+  with_loss:compile { loss = own }
+  with_lambda:compile { loss = "mse" }
+  for model, message in pairs { [with_loss] = "the loss of output .* is a function", [with_lambda] = "Lambda" } do
+    local begun = false
+    local first = { on_train_begin = function() begun = true end }
+    local path = check.path "own.safetensors"
+    check.raises(function() fit({ first, C.ModelCheckpoint(path) }, {}, model) end,
+      "model_checkpoint_spec.lua:%d+: .*" .. message .. ".*, or give ModelCheckpoint save_weights_only = true", "usage")
+    check.equal(begun, false)
+    fit(C.ModelCheckpoint { path, save_weights_only = true }, {}, model)
+    model:load_weights(path)
+  end
+end)
+
+test("a model that its first batch builds can be saved", function()
+  local model, path = mgpu.Sequential { mgpu.layers.Dense { 1 } }, check.path "late.safetensors"
+  model:compile { loss = "mse", optimizer = "adam" }
+  model:fit(mgpu.data.from_tensors({ X, Y }):batch(4), { verbose = 0, callbacks = C.ModelCheckpoint(path) })
+  check.equal(weights_of(mgpu.load_model(path)), weights_of(model))
+end)
+
 test("a save that fails during training is told, tried again, and training goes on", function()
   local folder = new_folder "lost"
   local checkpoint = C.ModelCheckpoint { folder .. "best.safetensors", monitor = "loss", save_best_only = true }

@@ -54,6 +54,25 @@ test("the bar shows steps, time left, time of a step and the metrics, then the e
     :format(BOLD, OFF, bar(20, 20), BOLD, OFF, CLEAR))
 end)
 
+test("style keras2 prints the lines of the first seed", function()
+  check.equal(drawn(80, function(tick)
+    local progress = Progress.new(2, "keras2")
+    progress:header(60000, 10000)
+    progress:begin(469, 1, 12)
+    tick(49.3)
+    progress:step(469, logs.new)
+    progress:finish(values { "loss", 0.31442, "accuracy", 0.92808, "val_loss", 1.58563, "val_accuracy", 0.9184 }, 469)
+    progress:begin(469, 2, 12)
+    tick(46.8)
+    local late = values { "loss", 0.0782, "binary_accuracy", 0.9786 }
+    logs.seal(late)
+    late.learning_rate = 0.01
+    progress:finish(late, 469)
+  end), "Train on 60000 samples, validate on 10000 samples\nEpoch 1/12\n"
+    .. " - 49s - loss: 0.3144 - acc: 0.9281 - val_loss: 1.5856 - val_acc: 0.9184\nEpoch 2/12\n"
+    .. " - 47s - loss: 0.0782 - binary_accuracy: 0.9786 - lr: 0.0100\n")
+end)
+
 test("an unknown number of steps is shown as Keras shows it", function()
   check.equal(drawn(80, function(tick, progress)
     progress:begin(nil)

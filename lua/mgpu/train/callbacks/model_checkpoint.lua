@@ -8,7 +8,9 @@
 -- save_best_only: only when monitor is better than ever, and than initial_value_threshold, if that is given; epochs
 -- without the value do not save. save_freq: "epoch", or a number of batches. Fields: best, last_path.
 -- Errors, before the first step: a name in filepath or monitor that the logs will not have; a file that cannot be
--- saved there. A save that fails later prints the reason, and training goes on. Source: Keras's ModelCheckpoint.
+-- saved there; a model with a part that cannot be saved, such as a function as loss. A save that fails later prints
+-- the reason, and training goes on. Source: Keras's ModelCheckpoint.
+local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local FilePattern = require "mgpu.train.callbacks.file_pattern"
 local Monitor = require "mgpu.train.callbacks.monitor"
@@ -36,6 +38,15 @@ function ModelCheckpoint:init()
   self.best, self.batches, self.batch = self.initial_value_threshold, 0, 0
 end
 
+-- Raises if the model has a part that no file can hold, such as a function as loss.
+local function check_savable(model)
+  local ok, message = pcall(function()
+    model:get_config()
+    compiled_state.capture(model)
+  end)
+  if not ok then error(message .. ", or give ModelCheckpoint save_weights_only = true", 0) end
+end
+
 --- Raises for names that the logs will not have and for a path where nothing can be saved.
 function ModelCheckpoint:check_fit(names)
   local when = self.save_freq == "epoch" and "epoch" or "batch"
@@ -49,6 +60,7 @@ function ModelCheckpoint:check_fit(names)
     end
     sample[field] = 1
   end
+  if not self.save_weights_only then check_savable(self.model) end
   saving.check_path(self.pattern:path(sample), self.save_weights_only and "save_weights" or "save",
     "fit: ModelCheckpoint")
 end
