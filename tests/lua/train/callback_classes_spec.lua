@@ -104,6 +104,7 @@ test("unknown options, modes and settings are errors where the callback is made"
     { function() C.ReduceLROnPlateau { factor = 1 } end, 'option "factor" must be below 1' },
     { function() C.LearningRateScheduler {} end, 'option "schedule" is missing' },
     { function() C.CSVLogger {} end, 'option "filename" is missing' },
+    { function() C.CSVLogger "a.csv\0b" end, 'option "filename" must name a file' },
     { function() C.CSVLogger { "a.csv", separator = ", " } end, 'option "separator" must be one character' },
     { function() C.ModelCheckpoint {} end, 'option "filepath" is missing' },
     { function() C.ModelCheckpoint { "a.h5", save_freq = "batch" } end, '"save_freq" must be "epoch" or a number' },
@@ -290,6 +291,9 @@ end)
 test("medians are those of numpy", function()
   local median = require "mgpu.train.callbacks.batch_timer".median
   check.equal({ median { 3 }, median { 3, 1 }, median { 9, 1, 2 }, median { 4, 1, 2, 8 } }, { 3, 2, 2, 3 })
+  local many = {}
+  for i = 1, 50001 do many[i] = i end
+  check.equal({ median(many), many[1] }, { 25001, 1 })
 end)
 
 -- ---- CSVLogger ----------------------------------------------------------------------------------

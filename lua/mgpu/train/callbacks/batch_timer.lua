@@ -26,9 +26,10 @@ end
 
 --- median(list) -> the median of the numbers; NaN if there are none.
 function BatchTimer.median(list)
-  local sorted, n = { unpack(list) }, #list
-  table.sort(sorted)
+  local sorted, n = {}, #list
   if n == 0 then return 0 / 0 end
+  for i = 1, n do sorted[i] = list[i] end -- unpack takes a few thousand at most
+  table.sort(sorted)
   return (sorted[math.floor((n + 1) / 2)] + sorted[math.floor(n / 2) + 1]) / 2
 end
 

@@ -18,8 +18,11 @@ local CSVLogger = Callback:extend("CSVLogger", { positional = 1,
 
 CSVLogger.adds = {}
 
---- Checks the separator.
+--- Checks the file's name and the separator.
 function CSVLogger:init()
+  if self.filename == "" or self.filename:find "%z" then
+    core.fail("usage", ('CSVLogger: option "filename" must name a file, got %q'):format(self.filename))
+  end
   if #self.separator ~= 1 or self.separator:find '["\n\r]' then
     core.fail("usage", ('CSVLogger: option "separator" must be one character, and no quote or line end, got %q')
       :format(self.separator))
