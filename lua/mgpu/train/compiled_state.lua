@@ -168,7 +168,7 @@ local function restored_options(config, how)
 end
 
 --- restore(model, config, tensors, {path =, custom = {}}): compiles the model as it was and gives the optimizer its
---- state, if there are tensors. The random state of the file is put back by the next fit, unless mgpu.seed is called before.
+--- state, if there are tensors. The next fit puts the random state of the file back, unless mgpu.seed is called before.
 -- Errors: an unknown class; a damaged state.
 function M.restore(model, config, tensors, how)
   how = { path = how.path, custom = how.custom or {} }
@@ -192,8 +192,8 @@ function M.continue_random(compiled)
   restored.random = nil
 end
 
---- compiled_again(before, after): a model from a file keeps its random state if it is compiled with the optimizer of the
---- file; else this says what is dropped.
+--- compiled_again(before, after): a model from a file keeps its random state if it is compiled with the optimizer of
+--- the file; else this says what is dropped.
 -- ARGS: model.compiled before (nil: not compiled) and after.
 function M.compiled_again(before, after)
   local restored, optimizer = before and before.restored, before and before.optimizer
