@@ -235,7 +235,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
 fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
 	@for f in $^; do echo "  fuzz $$f"; n=$${f##*/fuzz_}; mkdir -p build/corpus/$$n; \
-	  $$f build/corpus/$$n $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -verbosity=0 \
+	  $$f build/corpus/$$n $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=256 -verbosity=0 \
 	  -artifact_prefix=build/ -print_final_stats=1 || exit 1; done
 cover-run: all $(C_TESTS)
 	-@$(RUN) $(C_TESTS) $(SPECS)

@@ -59,12 +59,23 @@ static int core_digits(lua_State *L) {
     return 2;
 }
 
-/* fetch(url, path, [sha256]): downloads, see data/fetch.h. */
+/* fetch(url, path, [sha256], [bytes]): downloads, see data/fetch.h. */
 static int core_fetch(lua_State *L) {
-    const char *url = luaL_checkstring(L, 1), *path = bind_path(L, 2, "fetch");
+    const mg_download wanted = {.url = luaL_checkstring(L, 1),
+                                .path = bind_path(L, 2, "fetch"),
+                                .sha256 = luaL_optstring(L, 3, NULL),
+                                .bytes = (int64_t)luaL_optnumber(L, 4, 0)};
     bind_poll(L);
-    bind_check(L, mg_fetch(url, path, luaL_optstring(L, 3, NULL)));
+    bind_check(L, mg_fetch(&wanted));
     return 0;
+}
+
+/* fetch_verify(path, sha256) -> whether the file has the checksum, which is computed once. */
+static int core_fetch_verify(lua_State *L) {
+    bool right;
+    bind_check(L, mg_fetch_verify(bind_path(L, 1, "fetch_verify"), luaL_checkstring(L, 2), &right));
+    lua_pushboolean(L, right);
+    return 1;
 }
 
 /* ---- streams ---- */
@@ -232,6 +243,7 @@ static int core_stream_seed(lua_State *L) {
 const luaL_Reg mg_bind_data[] = {{"idx_load", core_idx_load},
                                  {"digits", core_digits},
                                  {"fetch", core_fetch},
+                                 {"fetch_verify", core_fetch_verify},
                                  {"stream", core_stream},
                                  {"stream_next", core_stream_next},
                                  {"stream_close", stream_close},

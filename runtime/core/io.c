@@ -124,14 +124,30 @@ mg_file *mg_io_open(const char *path) {
     return NULL;
 }
 
-/* Only regular files have a size: a pipe or a folder is refused here, before anything is read. */
+/* Only regular files are looked at: a pipe or a folder is refused here, before anything is read. */
+static mg_status look_at(mg_file *f, struct stat *s) {
+    int done;
+    MG_IO_RETRY(done, fstat(f->fd, s));
+    if (done != 0) return mg_io_fail_call("look at", f->path);
+    return S_ISREG(s->st_mode) ? MG_OK : mg_fail(MG_IO, "%s is not a regular file", f->path);
+}
+
+/* Nanoseconds since 1970. */
+static int64_t change_time(const struct stat *s) {
+    return s->st_mtim.tv_sec * (int64_t)1000000000 + s->st_mtim.tv_nsec;
+}
+
 mg_status mg_io_size(mg_file *f, int64_t *bytes) {
     struct stat s;
-    int done;
-    MG_IO_RETRY(done, fstat(f->fd, &s));
-    if (done != 0) return mg_io_fail_call("look at", f->path);
-    if (!S_ISREG(s.st_mode)) return mg_fail(MG_IO, "%s is not a regular file", f->path);
+    MG_TRY(look_at(f, &s));
     *bytes = s.st_size;
+    return MG_OK;
+}
+
+mg_status mg_io_changed(mg_file *f, int64_t *changed) {
+    struct stat s;
+    MG_TRY(look_at(f, &s));
+    *changed = change_time(&s);
     return MG_OK;
 }
 
@@ -241,8 +257,7 @@ static mg_status each_entry(const char *folder, mode_t type, mg_io_visit *visit,
     for (; e && status == MG_OK; e = next_entry(d))
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
             fstatat(dirfd(d), e->d_name, &s, 0) == 0 && (s.st_mode & S_IFMT) == type)
-            status = visit(context, e->d_name, s.st_size,
-                           s.st_mtim.tv_sec * (int64_t)1000000000 + s.st_mtim.tv_nsec);
+            status = visit(context, e->d_name, s.st_size, change_time(&s));
     if (!e && errno && status == MG_OK) status = mg_io_fail_call("look into", folder);
     closedir(d);
     return status;

@@ -14,6 +14,8 @@ typedef struct mg_file mg_file;
 /* Reading. mg_io_open fails with MG_IO "cannot open PATH: reason". */
 mg_file *mg_io_open(const char *path);
 mg_status mg_io_size(mg_file *f, int64_t *bytes);
+/* The time of the file's last change, in nanoseconds. */
+mg_status mg_io_changed(mg_file *f, int64_t *changed);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
 mg_status mg_io_seek(mg_file *f, int64_t position);

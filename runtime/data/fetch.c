@@ -1,8 +1,16 @@
-/* Finds the download plug-in and hands it the work. */
+/* Finds the download plug-in and hands it the work, for one process at a time; remembers which
+ * files were verified. */
 #include "data/fetch.h"
+#include "core/alloc.h"
+#include "core/io.h"
 #include "core/plugin.h"
 #include <ctype.h>
-#include <stddef.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { TEXT = 160 }; /* room for what a .verified file holds */
 
 /* MG_USAGE unless it is NULL or 64 hexadecimal digits. */
 static mg_status check_sha256_text(const char *sha256) {
@@ -12,17 +20,93 @@ static mg_status check_sha256_text(const char *sha256) {
     return mg_fail(MG_USAGE, "fetch: a SHA-256 is 64 hexadecimal digits, not \"%.80s\"", sha256);
 }
 
-/* The checksum's text is checked first, so that a mistake in it costs no download.
- *
- * Without the plug-in, the message tells how to go on by hand. */
-mg_status mg_fetch(const char *url, const char *path, const char *sha256) {
+/* path + ending. Owned (mg_free); NULL: MG_OOM. */
+static char *with_ending(const char *path, const char *ending) {
+    const size_t n = strlen(path) + strlen(ending) + 1;
+    char *text = mg_alloc(n);
+    if (text) snprintf(text, n, "%s%s", path, ending);
+    return text;
+}
+
+/* ---- verified files ---- */
+
+/* Writes "SHA-256 SIZE TIME" of the file at path, as it is if it was not changed since. */
+static mg_status describe(const char *path, const char *sha256, char text[TEXT]) {
+    int64_t size = 0, changed = 0;
+    mg_file *f = mg_io_open(path);
+    mg_status status = f ? mg_io_size(f, &size) : mg_error_code();
+    if (status == MG_OK) status = mg_io_changed(f, &changed);
+    mg_io_close(f);
+    snprintf(text, TEXT, "%s %" PRId64 " %" PRId64 "\n", sha256, size, changed);
+    return status;
+}
+
+/* Whether the file `note` holds this text. */
+static bool has_text(const char *note, const char *text) {
+    char there[TEXT + 1];
+    size_t got = 0;
+    mg_file *f = mg_io_exists(note) ? mg_io_open(note) : NULL;
+    const bool read = f && mg_io_read(f, there, TEXT, &got) == MG_OK;
+    mg_io_close(f);
+    return read && got == strlen(text) && memcmp(there, text, got) == 0;
+}
+
+/* Writes the note; a failure only means that the checksum is computed again. */
+static void remember(const char *note, const char *text) {
+    mg_file *f = mg_io_create(note);
+    if (!f) return;
+    if (mg_io_write(f, text, strlen(text)) == MG_OK)
+        mg_io_commit(f);
+    else
+        mg_io_close(f);
+}
+
+mg_status mg_fetch_verify(const char *path, const char *sha256, bool *right) {
+    char text[TEXT], digits[65];
+    const char *why = NULL;
+    mg_sha256_function *compute = NULL;
     MG_TRY(check_sha256_text(sha256));
+    MG_TRY(describe(path, sha256, text));
+    char *note = with_ending(path, ".verified");
+    if (!note) return MG_OOM;
+    mg_status status = MG_OK;
+    *right = has_text(note, text);
+    if (!*right) {
+        *(void **)&compute = mg_plugin_symbol("fetch", MG_SHA256_SYMBOL, &why);
+        *right = !compute;
+        if (compute) status = compute(path, digits);
+        if (compute && status == MG_OK) *right = strcasecmp(digits, sha256) == 0;
+        if (compute && *right) remember(note, text);
+    }
+    mg_free(note);
+    return status;
+}
+
+/* ---- downloads ---- */
+
+/* Downloads, unless another process has done it while this one waited for the lock. */
+static mg_status fetch_locked(const mg_download *d, mg_fetch_function *fetch) {
+    bool right = false;
+    if (d->sha256 && mg_io_exists(d->path)) MG_TRY(mg_fetch_verify(d->path, d->sha256, &right));
+    if (right) return MG_OK;
+    MG_TRY(fetch(d));
+    return d->sha256 ? mg_fetch_verify(d->path, d->sha256, &right) : MG_OK;
+}
+
+/* The checksum's text is checked first, so that a mistake in it costs no download. */
+mg_status mg_fetch(const mg_download *d) {
+    MG_TRY(check_sha256_text(d->sha256));
     const char *why = NULL;
     mg_fetch_function *fetch = NULL;
     *(void **)&fetch = mg_plugin_symbol("fetch", MG_FETCH_SYMBOL, &why);
-    if (fetch) return fetch(url, path, sha256);
-    return mg_fail(MG_UNSUPPORTED,
-                   "cannot download %s: mgpu-fetch.so: %s; install libcurl and build again, or get "
-                   "the file by hand and put it at %s",
-                   url, why, path);
+    if (!fetch)
+        return mg_fail(MG_UNSUPPORTED,
+                       "cannot download %s: mgpu-fetch.so: %s; install libcurl and build again",
+                       d->url, why);
+    char *name = with_ending(d->path, ".lock");
+    mg_file *lock = name ? mg_io_lock(name) : NULL;
+    mg_status status = lock ? fetch_locked(d, fetch) : mg_error_code();
+    mg_io_close(lock);
+    mg_free(name);
+    return status;
 }

@@ -2,6 +2,7 @@
  *
  * The bytes go to a temporary file and through SHA-256 as they arrive. The file gets its name only
  * when it is complete and the checksum is right. */
+#include "core/alloc.h"
 #include "core/io.h"
 #include "core/threads.h"
 #include "data/fetch.h"
@@ -13,24 +14,40 @@
 #include <strings.h>
 
 /* A transfer of fewer than STALL_BYTES a second for STALL_SECONDS is given up. */
-enum { CONNECT_SECONDS = 20, STALL_SECONDS = 30, STALL_BYTES = 100, MAX_REDIRECTS = 10 };
+enum {
+    CONNECT_SECONDS = 20,
+    STALL_SECONDS = 30,
+    STALL_BYTES = 100,
+    MAX_REDIRECTS = 10,
+    CHUNK = 256 << 10
+};
 
 typedef struct download {
-    const char *url, *path, *sha256;
+    const mg_download *wanted;
     mg_file *file;     /* owned */
+    int64_t received;  /* bytes */
     EVP_MD_CTX *sum;   /* owned */
     CURL *curl;        /* owned */
     mg_status refused; /* the status with which a callback ended the transfer */
 } download;
+
+static mg_status fail_crypto(void) {
+    return mg_fail(MG_INTERNAL, "libcrypto cannot compute a SHA-256");
+}
 
 /* libcurl's write callback: returns how many bytes were taken; fewer than given ends the transfer.
  */
 static size_t on_bytes(char *bytes, size_t size, size_t n, void *context) {
     download *d = context;
     n *= size;
-    d->refused = mg_io_write(d->file, bytes, n);
-    if (d->refused == MG_OK && EVP_DigestUpdate(d->sum, bytes, n) != 1)
-        d->refused = mg_fail(MG_INTERNAL, "libcrypto cannot compute a SHA-256");
+    d->received += (int64_t)n;
+    if (d->wanted->bytes && d->received > d->wanted->bytes)
+        d->refused =
+            mg_fail(MG_DATA, "cannot download %s: it has more than the expected %lld bytes",
+                    d->wanted->url, (long long)d->wanted->bytes);
+    else
+        d->refused = mg_io_write(d->file, bytes, n);
+    if (d->refused == MG_OK && EVP_DigestUpdate(d->sum, bytes, n) != 1) d->refused = fail_crypto();
     return d->refused == MG_OK ? n : 0;
 }
 
@@ -45,22 +62,23 @@ static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off
     return 1;
 }
 
-/* No other protocol, and no redirect to a local file. libcurl 7.85 renamed the options. */
+/* No other protocol, and redirects to https alone: neither to a local file nor to a plain
+ * connection, which others may listen to. libcurl 7.85 renamed the options. */
 static void set_protocols(CURL *curl) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
 #else
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE);
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTPS);
 #endif
 }
 
-/* Transfers the body of d->url through on_bytes. */
+/* Transfers the body of the URL through on_bytes. */
 static mg_status run_transfer(download *d) {
     char reason[CURL_ERROR_SIZE] = "";
     CURL *curl = d->curl;
-    curl_easy_setopt(curl, CURLOPT_URL, d->url);
+    curl_easy_setopt(curl, CURLOPT_URL, d->wanted->url);
     set_protocols(curl);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
@@ -80,23 +98,50 @@ static mg_status run_transfer(download *d) {
     const CURLcode code = curl_easy_perform(curl);
     if (code == CURLE_OK) return MG_OK;
     if (d->refused != MG_OK) return d->refused;
-    return mg_fail(MG_IO, "cannot download %s: %s; get the file by hand and put it at %s", d->url,
-                   reason[0] ? reason : curl_easy_strerror(code), d->path);
+    return mg_fail(MG_IO, "cannot download %s: %s", d->wanted->url,
+                   reason[0] ? reason : curl_easy_strerror(code));
 }
 
-/* MG_DATA if the checksum is another than d->sha256. */
-static mg_status check_sha256(download *d) {
+/* Ends the computation and writes the sum as 64 digits. */
+static mg_status finish_sum(EVP_MD_CTX *sum, char digits[65]) {
     unsigned char raw[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    char text[2 * EVP_MAX_MD_SIZE + 1] = "";
-    if (EVP_DigestFinal_ex(d->sum, raw, &n) != 1)
-        return mg_fail(MG_INTERNAL, "libcrypto cannot compute a SHA-256");
-    for (unsigned i = 0; i < n; i++) snprintf(text + 2 * i, 3, "%02x", raw[i]);
-    if (!d->sha256 || strcasecmp(text, d->sha256) == 0) return MG_OK;
-    return mg_fail(MG_DATA,
-                   "%s has the SHA-256 %s, expected %s: the file is not kept; get the right one "
-                   "by hand and put it at %s",
-                   d->url, text, d->sha256, d->path);
+    if (EVP_DigestFinal_ex(sum, raw, &n) != 1 || n != 32) return fail_crypto();
+    for (unsigned i = 0; i < n; i++) snprintf(digits + 2 * i, 3, "%02x", raw[i]);
+    return MG_OK;
+}
+
+/* MG_DATA if the size or the checksum is another than expected. */
+static mg_status check_file(download *d) {
+    char digits[65];
+    const mg_download *wanted = d->wanted;
+    MG_TRY(finish_sum(d->sum, digits));
+    if (wanted->bytes && d->received != wanted->bytes)
+        return mg_fail(MG_DATA, "cannot download %s: it has %lld bytes, expected %lld", wanted->url,
+                       (long long)d->received, (long long)wanted->bytes);
+    if (!wanted->sha256 || strcasecmp(digits, wanted->sha256) == 0) return MG_OK;
+    return mg_fail(MG_DATA, "cannot download %s: it has the SHA-256 %s, expected %s", wanted->url,
+                   digits, wanted->sha256);
+}
+
+/* See fetch.h. */
+mg_sha256_function mg_sha256_plugin;
+mg_status mg_sha256_plugin(const char *path, char digits[65]) {
+    size_t got = 1;
+    mg_file *f = mg_io_open(path);
+    unsigned char *chunk = f ? mg_alloc(CHUNK) : NULL;
+    EVP_MD_CTX *sum = chunk ? EVP_MD_CTX_new() : NULL;
+    mg_status status = chunk ? MG_OK : mg_error_code();
+    if (chunk && (!sum || EVP_DigestInit_ex(sum, EVP_sha256(), NULL) != 1)) status = fail_crypto();
+    while (status == MG_OK && got) {
+        status = mg_io_read(f, chunk, CHUNK, &got);
+        if (status == MG_OK && EVP_DigestUpdate(sum, chunk, got) != 1) status = fail_crypto();
+    }
+    if (status == MG_OK) status = finish_sum(sum, digits);
+    EVP_MD_CTX_free(sum);
+    mg_free(chunk);
+    mg_io_close(f);
+    return status;
 }
 
 /* libcurl's process-wide state, once. */
@@ -107,22 +152,22 @@ static void init_curl(void) {
 
 /* See mg_fetch in fetch.h.
  *
- * The temporary file is removed on every failure, by mg_io_close. */
+ * The new file is thrown away on every failure, by mg_io_close. */
 mg_fetch_function mg_fetch_plugin;
-mg_status mg_fetch_plugin(const char *url, const char *path, const char *sha256) {
+mg_status mg_fetch_plugin(const mg_download *wanted) {
     pthread_once(&curl_once, init_curl);
-    download d = {.url = url, .path = path, .sha256 = sha256};
+    download d = {.wanted = wanted};
     d.curl = curl_easy_init();
     d.sum = EVP_MD_CTX_new();
     mg_status status = MG_OK;
     if (!d.curl || !d.sum || EVP_DigestInit_ex(d.sum, EVP_sha256(), NULL) != 1)
         status = mg_fail(MG_INTERNAL, "cannot start libcurl or libcrypto");
     if (status == MG_OK) {
-        d.file = mg_io_create(path);
+        d.file = mg_io_create(wanted->path);
         if (!d.file) status = mg_error_code();
     }
     if (status == MG_OK) status = run_transfer(&d);
-    if (status == MG_OK) status = check_sha256(&d);
+    if (status == MG_OK) status = check_file(&d);
     if (status == MG_OK)
         status = mg_io_commit(d.file);
     else

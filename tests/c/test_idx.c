@@ -191,7 +191,34 @@ static void a_claim_takes_no_memory(void **state) {
     write_gzip(bytes, sizeof bytes, "wb");
     assert_null(mg_idx_load(path));
     assert_int_equal(mg_error_code(), MG_DATA);
-    assert_non_null(strstr(mg_error_message(), "gzipped bytes can hold"));
+    assert_non_null(strstr(mg_error_message(), "gzipped bytes: refused"));
+}
+
+/* 70 MB of zeros gzip to 70 kB: more than 64 MiB and 32 times the file. The limit counts the bytes
+ * of the tensor: 20 million small integers are 80 MB. */
+static void bombs_are_refused(void **state) {
+    (void)state;
+    const int sizes[] = {70000000, 20000000};
+    for (int i = 0; i < 2; i++) {
+        const uint32_t n = (uint32_t)sizes[i];
+        const unsigned char head[] = {0,
+                                      0,
+                                      i ? 9 : 8,
+                                      1,
+                                      (unsigned char)(n >> 24),
+                                      (unsigned char)(n >> 16),
+                                      (unsigned char)(n >> 8),
+                                      (unsigned char)n};
+        unsigned char *zeros = calloc(1, n);
+        gzFile f = gzopen(path, "wb");
+        assert_int_equal(gzwrite(f, head, sizeof head), sizeof head);
+        assert_int_equal(gzwrite(f, zeros, n), sizes[i]);
+        gzclose(f);
+        free(zeros);
+        assert_null(mg_idx_load(path));
+        assert_int_equal(mg_error_code(), MG_DATA);
+        assert_non_null(strstr(mg_error_message(), "unpack the file with gunzip"));
+    }
 }
 
 /* Missing files and folders are MG_IO, with the path in the message. */
@@ -270,6 +297,7 @@ int main(void) {
         cmocka_unit_test(files_of_the_wrong_length_are_refused),
         cmocka_unit_test(damaged_gzip_data_is_refused),
         cmocka_unit_test(a_claim_takes_no_memory),
+        cmocka_unit_test(bombs_are_refused),
         cmocka_unit_test(missing_files_and_folders_are_named),
         cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),
     };

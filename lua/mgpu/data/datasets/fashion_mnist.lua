@@ -17,4 +17,5 @@ return require("mgpu.data.datasets.images").define {
     t10k_images = "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
     t10k_labels = "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
   },
+  bytes = { train_images = 26421880, train_labels = 29515, t10k_images = 4422102, t10k_labels = 5148 },
 }

@@ -1,9 +1,9 @@
 --- Image data sets of four IDX files: found on this machine or downloaded once, never substituted.
 --
 -- They are looked for in the folder MGPU_DATA, in ~/.cache/mgpulua and in /usr/share/datasets, each time in the
--- sub-folder of the data set, plain or gzipped; then downloaded into ~/.cache/mgpulua, where a file is kept only if
--- its SHA-256 is the expected one. Errors: files that are not found and cannot be downloaded (the message lists the
--- folders), damaged files, images and labels that do not belong together.
+-- sub-folder of the data set, plain or gzipped; then downloaded into ~/.cache/mgpulua, once a machine. A file there
+-- must have the expected SHA-256, which is computed once; if not, it is downloaded again. Errors: files that are not
+-- found and cannot be downloaded, damaged files, images and labels that do not belong together.
 local core = require "mgpu.core"
 
 local M = {}
@@ -55,41 +55,55 @@ local function find_file(set, file)
   end
 end
 
--- ---- loading ------------------------------------------------------------------------------------
+-- ---- downloading --------------------------------------------------------------------------------
 
-local function fail_missing(set, file, reason)
-  core.fail("io", ("%s: %s is in none of %s, and %s; put the files into a folder %s and set "
-    .. "MGPU_DATA to the folder above it%s"):format(set.name, file,
-    table.concat(folders(set), ", "), reason, set.folders[1], set.hint or ""))
+-- Where the file is kept after a download; nil without a home.
+local function cache_path(set, file)
+  local cache = cache_folder()
+  return cache and ("%s/%s/%s.gz"):format(cache, set.folders[1], file)
+end
+
+local function fail_missing(set, reason)
+  local own = os.getenv "MGPU_DATA"
+  local root = own and own ~= "" and own or cache_folder() or "a folder named by MGPU_DATA, as FOLDER"
+  core.fail("io", ("%s: cannot download it (%s): put %s, %s, %s, %s, or these with .gz, into %s/%s%s"):format(set.name,
+    reason, PARTS.train[1], PARTS.train[2], PARTS.test[1], PARTS.test[2], root, set.folders[1], set.hint or ""))
 end
 
 -- "t10k-labels-idx1-ubyte" -> "t10k_labels"
-local function sum_name(file) return (file:match("^%w+%-%w+"):gsub("%-", "_")) end
+local function key_of(file) return (file:match("^%w+%-%w+"):gsub("%-", "_")) end
 
 -- Downloads a file into the cache and RETURNS its path.
 local function download(set, file)
-  local cache = cache_folder()
-  if not cache then fail_missing(set, file, "it cannot be downloaded since HOME is not set") end
-  local folder = cache .. "/" .. set.folders[1]
-  local path = ("%s/%s.gz"):format(folder, file)
+  local path = cache_path(set, file)
+  if not path then fail_missing(set, "HOME is not set") end
   local ok, reason = pcall(function()
-    core.make_folder(folder)
-    core.fetch(set.url .. file .. ".gz", path, set.sha256[sum_name(file)])
+    core.make_folder(path:match "^(.*)/")
+    core.fetch(set.url .. file .. ".gz", path, set.sha256[key_of(file)], set.bytes[key_of(file)])
   end)
-  if not ok then
-    if core.error_code() == "interrupted" then error(reason, 0) end
-    fail_missing(set, file, "the download failed (" .. tostring(reason):gsub("^[^:]*:%d+: ", "") .. ")")
-  end
-  return path
+  if ok then return path end
+  if core.error_code() == "interrupted" then error(reason, 0) end
+  reason = tostring(reason):gsub("^[^:]*:%d+: ", ""):gsub("^cannot download %S+: ", "")
+  fail_missing(set, reason)
 end
+
+-- The path of a file of the set, which is downloaded unless it is there already, and is right.
+local function path_of(set, file)
+  local path = find_file(set, file)
+  if path and (path ~= cache_path(set, file) or core.fetch_verify(path, set.sha256[key_of(file)])) then
+    return path
+  end
+  return download(set, file)
+end
+
+-- ---- loading ------------------------------------------------------------------------------------
 
 local function show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
 -- The "train" or "test" part of the set.
 local function load_part(set, which)
   local images, labels = unpack(PARTS[which])
-  local image_path = find_file(set, images) or download(set, images)
-  local label_path = find_file(set, labels) or download(set, labels)
+  local image_path, label_path = path_of(set, images), path_of(set, labels)
   local x, y = core.idx_load(image_path), core.idx_load(label_path)
   if x:rank() ~= 3 or y:rank() ~= 1 or x:shape()[1] ~= y:shape()[1] then
     core.fail("data", ("%s: %s has shape %s and %s has shape %s: they do not belong together")
@@ -104,7 +118,8 @@ end
 -- ARGS
 --   set.name, set.classes   copied into the loaded tables
 --   set.folders             the names that its folder may have
---   set.url, set.sha256     the folder of the gzipped files on the web, and their checksums
+--   set.url                 the folder of the gzipped files on the web
+--   set.sha256, set.bytes   their checksums and sizes
 function M.define(set)
   --- load_data() -> train, test: tables {x =, y =, classes =, name =}, x uint8 {rows, 28, 28}, y int32 {rows}.
   local function load_data() return load_part(set, "train"), load_part(set, "test") end

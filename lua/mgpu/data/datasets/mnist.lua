@@ -15,4 +15,5 @@ return require("mgpu.data.datasets.images").define {
     t10k_images = "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     t10k_labels = "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
   },
+  bytes = { train_images = 9912422, train_labels = 28881, t10k_images = 1648877, t10k_labels = 4542 },
 }
