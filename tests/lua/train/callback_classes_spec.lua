@@ -260,6 +260,20 @@ test("TerminateOnNaN ends the training at a step that is not finite, with the we
   end
 end)
 
+test("TerminateOnNaN ends the training with loss scaling too, which skips steps that are not finite", function()
+  local model, x = fixtures.linear { optimizer = mgpu.optimizers.LossScaleOptimizer { "sgd" } }, X:totable()
+  x[7][1] = 0 / 0
+  local function run(callback)
+    return model:fit(x, Y, { batch_size = 4, epochs = 3, shuffle = false, verbose = 0, callbacks = callback })
+  end
+  local h
+  check.equal(printed(function() h = run(C.TerminateOnNaN {}) end), "Batch 2: Invalid loss, terminating training\n")
+  check.equal({ #h.epoch, model.stop_training }, { 1, true })
+  check.raises(function() run(C.TerminateOnNaN { raise_error = true }) end, "fit: epoch 1, step 2: the loss is not finite",
+    "nonfinite")
+  check.equal(#run({}).epoch, 3)
+end)
+
 -- ---- timing -------------------------------------------------------------------------------------
 
 local TIME = "%d+%.%d%d%d%d%d"

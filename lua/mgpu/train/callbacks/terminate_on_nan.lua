@@ -1,8 +1,11 @@
 --- TerminateOnNaN {raise_error = false}: ends training, without an error, when loss or gradients are NaN or infinite.
 --
 -- Without this callback such a step is an error of fit, which raise_error = true keeps. The weights are those before
--- the step in both cases, and history and on_train_end come as after any other epoch. Source: Keras's TerminateOnNaN.
+-- the step in both cases, and history and on_train_end come as after any other epoch. Loss scaling skips such steps;
+-- there the callback reads the loss after every step. Source: Keras's TerminateOnNaN.
 local Callback = require "mgpu.train.callbacks.callback"
+local core = require "mgpu.core"
+local train_step = require "mgpu.train.train_step"
 
 local TerminateOnNaN = Callback:extend("TerminateOnNaN", { positional = 1,
   { "raise_error", "boolean", default = false } })
@@ -17,6 +20,20 @@ end
 --- Lets fit raise, with raise_error.
 function TerminateOnNaN:init()
   if self.raise_error then self.handle_nonfinite = false end
+end
+
+-- on_train_batch_end of optimizers with loss scaling.
+local function check_loss(self, batch, logs)
+  local loss = logs.loss
+  if loss == loss and math.abs(loss) < math.huge then return end
+  if self.raise_error then core.fail("nonfinite", train_step.BAD_LOSS) end -- fit adds the place
+  self:handle_nonfinite(batch)
+  self.model.stop_training = true
+end
+
+--- Sees whether steps that are not finite are skipped.
+function TerminateOnNaN:check_fit()
+  self.on_train_batch_end = self.model.optimizer.skips_steps and check_loss or nil
 end
 
 return TerminateOnNaN
