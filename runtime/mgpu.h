@@ -1,9 +1,9 @@
 /* mgpu.h: the C interface of libmgpu, for host programs. This header needs no other of the library.
  *
  * Threads. Any thread may call any function. Threads that compute on one device take turns, step by
- * step; a tensor, variable or plan is used by one thread at a time. A lazy tensor is computed on the thread that
- * asks for its value. The library installs no signal handlers, never exits the process, and prints
- * nothing but log lines, which go through the log sink.
+ * step; a tensor, variable or plan is used by one thread at a time. A lazy tensor is computed on
+ * the thread that asks for its value. The library installs no signal handlers, never exits the
+ * process, and prints nothing but log lines, which go through the log sink.
  *
  * Memory. A function that returns a tensor marked "Owned" gives the caller one reference; the
  * caller ends it with mg_tensor_release, once. Everything marked "Borrowed" belongs to the library
