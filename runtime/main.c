@@ -507,7 +507,13 @@ static void end_process(int status, void *unused) {
         fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
                 errno ? strerror(errno) : "a write failed");
     mg_devices_close();
-    if (!written && status == EXIT_SUCCESS) _exit(EXIT_FILE);
+    if (!written && status == EXIT_SUCCESS)
+        status = EXIT_FILE;
+    else if (!mg_device_first())
+        return;
+    /* A thread still computes, after Ctrl-C or in a lost device: what exit would free is in use. */
+    fflush(NULL);
+    _exit(status);
 }
 
 /* ---- the Lua state --------------------------------------------------------------------------- */

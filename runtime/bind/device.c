@@ -209,6 +209,15 @@ static int core_device_info(lua_State *L) {
     return 1;
 }
 
+/* is_lost(name) -> whether the device of this name did not come back from an earlier step. */
+static int core_is_lost(lua_State *L) {
+    bind_want(L, 1, LUA_TSTRING, "is_lost");
+    const mg_device *d = mg_device_first();
+    while (d && strcmp(d->name, lua_tostring(L, 1)) != 0) d = d->next;
+    lua_pushboolean(L, d && mg_device_is_lost(d));
+    return 1;
+}
+
 /* default_device([name]) -> its name, after setting it if one is given. */
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
@@ -246,7 +255,7 @@ static int core_deterministic(lua_State *L) {
     return 1;
 }
 
-/* fault{device=, op=, phase = "compute" | "commit", at = n, stuck=, lost=}: plans a failure of a
+/* fault{device=, op=, phase = "compute" | "commit", at = n, again=, stuck=, lost=}: plans a failure of a
  * device, for tests; see device/fault.h.
  *
  * fault() takes it back. */
@@ -267,6 +276,8 @@ static int core_fault(lua_State *L) {
     fault.at = (int)luaL_optinteger(L, -1, 1);
     lua_getfield(L, 1, "stuck");
     fault.stuck = lua_toboolean(L, -1);
+    lua_getfield(L, 1, "again");
+    fault.again = lua_toboolean(L, -1);
     lua_getfield(L, 1, "lost");
     fault.lost = lua_toboolean(L, -1);
     mg_fault_plan(&fault);
@@ -279,6 +290,7 @@ const luaL_Reg mg_bind_device[] = {{"devices", core_devices},
                                    {"is_device_kind", core_is_device_kind},
                                    {"device_info", core_device_info},
                                    {"device_name", core_device_name},
+                                   {"is_lost", core_is_lost},
                                    {"default_device", core_default_device},
                                    {"precision", core_precision},
                                    {"deterministic", core_deterministic},

@@ -1,7 +1,6 @@
 /* Runs of jitted functions beside the caller: submit(...) begins a run on the device's thread and
  * returns a handle with done() and wait(). */
 #include "bind/jit.h"
-#include "core/alloc.h"
 #include "graph/graph.h"
 
 /* The userdata of a run. Its environment table holds the jitted function, which keeps the plan. */
@@ -56,16 +55,18 @@ static int pending_wait(lua_State *L) {
     return bind_push_results(L, r, h->e.template, h->e.n_results);
 }
 
-/* Waits for a run that nobody waits for any more, and drops its results. */
+/* cancel(): stops the run, if it was not waited for; nothing of it is committed. */
+static int pending_cancel(lua_State *L) {
+    jit_run *h = check_pending(L);
+    if (h->running) mg_plan_cancel(h->e.plan, h->args);
+    h->running = false;
+    return 0;
+}
+
+/* A run that nobody can wait for any more is cancelled. */
 static int pending_gc(lua_State *L) {
     jit_run *h = check_pending(L);
-    if (h->running) {
-        mg_tensor **list = mg_alloc((size_t)(h->e.n_outputs + 1) * sizeof *list);
-        if (list && mg_plan_end(h->e.plan, h->args, list) == MG_OK)
-            for (int i = 0; i < h->e.n_outputs; i++) mg_tensor_release(list[i]);
-        mg_free(list);
-        h->running = false;
-    }
+    pending_cancel(L);
     for (int i = 0; i < h->n; i++) mg_tensor_release(h->args[i]);
     h->n = 0;
     return 0;
@@ -77,6 +78,7 @@ void bind_open_pending(lua_State *L) {
     lua_newtable(L);
     lua_pushcfunction(L, pending_done), lua_setfield(L, -2, "done");
     lua_pushcfunction(L, pending_wait), lua_setfield(L, -2, "wait");
+    lua_pushcfunction(L, pending_cancel), lua_setfield(L, -2, "cancel");
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);
 }

@@ -3,7 +3,7 @@
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/plugin.h"
-#include <stdlib.h>
+#include "core/threads.h"
 
 /* ---- the table: which ranks read and write how much ----
  *
@@ -88,10 +88,9 @@ size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n)
 /* ---- set-up, counters, plug-ins ---- */
 
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n) {
-    const char *deadline = getenv("MGPU_DEADLINE");
     c->api = api;
     c->n = n;
-    c->deadline = deadline && atof(deadline) > 0 ? atof(deadline) : 600;
+    c->deadline = mg_deadline();
     c->bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->bytes_moved);
     c->waited = mg_alloc_zero((size_t)n * sizeof *c->waited);
     c->busy = mg_alloc_zero((size_t)n * sizeof *c->busy);

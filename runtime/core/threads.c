@@ -75,6 +75,11 @@ struct timespec mg_time_after(double seconds) {
     return t;
 }
 
+double mg_deadline(void) {
+    const char *given = getenv("MGPU_DEADLINE");
+    return given && atof(given) > 0 ? atof(given) : 600;
+}
+
 /* The lowest-numbered hardware thread of the core that `cpu` belongs to; `cpu` itself if the system
  * does not tell. */
 static int core_of(int cpu) {

@@ -28,6 +28,8 @@ double mg_seconds(void);
 void mg_cond_init(pthread_cond_t *condition);
 /* The time `seconds` from now, by the clock of mg_seconds. */
 struct timespec mg_time_after(double seconds);
+/* MGPU_DEADLINE, or 600: the seconds that devices wait for each other, and the caller for them. */
+double mg_deadline(void);
 /* Physical cores this process may use (affinity respected), at least 1. */
 int mg_core_count(void);
 

@@ -171,7 +171,7 @@ void mg_devices_close(void) {
     if (mg_threads_forked()) return; /* there is no worker to join, and locks may be held */
     mg_workers_close();
     for (const mg_device *d = first; d; d = d->next)
-        if (mg_device_is_lost(d)) return; /* its job may still use them all */
+        if (d->worker) return; /* its job may still use them all */
     pthread_mutex_lock(&lock);
     while (first) {
         mg_device *d = first;

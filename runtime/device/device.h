@@ -40,7 +40,9 @@ typedef struct mg_run {
     int rank;                /* this device's in it */
     mg_comm *world;          /* of all devices of the plan; NULL if that is the same */
     int world_rank;
-    int threads; /* of the host's cores; 0: all */
+    int threads;             /* of the host's cores; 0: all */
+    const atomic_bool *stop; /* the compute phase ends when it is set. NULL: on an interrupt */
+    bool *unfinished;        /* set if the commit phase fails and has not made all its values */
 } mg_run;
 
 typedef struct mg_device_team {       /* who shares a communicator */
@@ -112,6 +114,7 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     void (*free_guards)(struct mg_async_guards *guards); /* ... with its way to free them */
     struct mg_worker *worker;                            /* its thread in such plans, or NULL */
     _Atomic(const char *) at;                            /* the op that it is in, or was last */
+    atomic_uint progress; /* counts the ops that its thread has started, for the watchdog */
     atomic_bool lost;     /* its thread did not come back from a job: no other is given to it */
     pthread_mutex_t turn; /* held by the thread that runs a plan: for the arena, and what the device
                              keeps for itself. Recursive */

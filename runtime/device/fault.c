@@ -35,7 +35,8 @@ static bool take_fault(const mg_device *d, const char *op, bool commit, mg_fault
     *fault = planned;
     const bool match = commit == fault->commit && strcmp(d->name, fault->device) == 0 &&
                        (!fault->op[0] || strcmp(op, fault->op) == 0);
-    const bool due = match && ++matches == fault->at;
+    if (match) matches++;
+    const bool due = match && (matches == fault->at || (fault->again && matches > fault->at));
     pthread_mutex_unlock(&lock);
     return due;
 }

@@ -10,8 +10,9 @@ typedef struct mg_fault {
     char device[MG_DEVICE_NAME], op[32]; /* op: "": any step */
     bool commit;                         /* a step of the commit phase, else of the compute phase */
     bool stuck;                          /* hangs until the other devices give up, then fails */
-    bool lost; /* hangs until mg_fault_let_go, then continues: the watchdog marks it lost */
-    int at;    /* which matching step, from 1; 0: no fault is planned */
+    bool lost;  /* hangs until mg_fault_let_go, then continues: the watchdog marks it lost */
+    bool again; /* later matching steps fail, too */
+    int at;     /* which matching step, from 1; 0: no fault is planned */
 } mg_fault;
 
 /* Plans a fault; NULL removes it. Must not be called while programs run. */

@@ -2,7 +2,8 @@
  *
  * A worker has two places for jobs: one for mg_workers_run, one for mg_worker_begin. The outcome of
  * a begun job stays in its place until mg_worker_end takes it, whatever mg_workers_run does in the
- * meantime. The thread still runs one job at a time.
+ * meantime. A job that its caller has left stays in its place until it has returned. The thread
+ * runs one job at a time.
  *
  * A worker's mutex guards all members below it. A job is handed over by setting its state to
  * UNDER_WAY; the worker sets RETURNED when the job has returned, and both signal `changed`. */
@@ -17,13 +18,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double DEFAULT_GRACE = 10; /* seconds; MGPU_GRACE overrides it */
-static const double POLL_EVERY = 0.05;  /* seconds between the watchdog's looks at a worker */
+/* Seconds. */
+static const double DEFAULT_GRACE = 10; /* MGPU_GRACE overrides it */
+static const double POLL_EVERY = 0.02;  /* between two looks at the interrupt flag and the jobs */
+static const double STOP_WITHIN = 0.05; /* after an interrupt a job has so long to stop ... */
+static const double PATIENCE = 2;       /* ... or, if it must not stop, to start its next step */
 
 typedef enum job_state { NO_JOB, UNDER_WAY, RETURNED } job_state;
 
 typedef struct worker_job {
     job_state state; /* RETURNED: the outcome has not been taken yet */
+    bool left;       /* nobody waits for it any more: its outcome will be dropped */
     mg_job fn;
     void *context;
     int index;
@@ -31,8 +36,15 @@ typedef struct worker_job {
     char *message;    /* of that job, NULL on success; owned until it is handed out */
 } worker_job;
 
+/* Since when a device has not made progress. */
+typedef struct stillness {
+    unsigned progress; /* mg_device.progress when it was last looked at */
+    double since;
+} stillness;
+
 struct mg_worker {
     pthread_t thread;
+    stillness begun_still; /* of the begun job; only its owner's thread uses it */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     worker_job common; /* of mg_workers_run: the caller waits for it */
@@ -117,27 +129,8 @@ static void start_job(mg_worker *w, worker_job *job, mg_job fn, void *context, i
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* A job's state, and the status of the last one that returned; if it is under way, after waiting
- * for it `seconds` at most. */
-static job_state look_at(mg_worker *w, const worker_job *job, double seconds, mg_status *status) {
-    const struct timespec until = mg_time_after(seconds);
-    pthread_mutex_lock(&w->mutex);
-    while (job->state == UNDER_WAY && seconds > 0)
-        if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == ETIMEDOUT) break;
-    const job_state state = job->state;
-    if (status) *status = job->status;
-    pthread_mutex_unlock(&w->mutex);
-    return state;
-}
-
-/* Waits until the job has returned. Its outcome stays where it is. */
-static void await_job(mg_worker *w, const worker_job *job) {
-    while (look_at(w, job, POLL_EVERY, NULL) == UNDER_WAY) continue;
-}
-
-/* Waits until the job has returned, and takes its outcome: the place is free again. */
-static void finish_job(mg_worker *w, worker_job *job, mg_status *status, char **message) {
-    await_job(w, job);
+/* Takes the outcome of a job that has returned: the place is free again. */
+static void take_outcome(mg_worker *w, worker_job *job, mg_status *status, char **message) {
     pthread_mutex_lock(&w->mutex);
     *status = job->status;
     *message = job->message;
@@ -146,22 +139,22 @@ static void finish_job(mg_worker *w, worker_job *job, mg_status *status, char **
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Seconds that the other jobs may take once the first has returned, or -1 while none has. If those
- * that returned have failed, and only because they waited in vain (MG_COMM), the deadline has
- * passed already. */
-static double time_limit(mg_device *const *devices, int n, double deadline) {
+/* Whether no job of this place is under way; with `wait`, after waiting POLL_EVERY at most. */
+static bool has_returned(mg_worker *w, const worker_job *job, bool wait) {
+    const struct timespec until = mg_time_after(POLL_EVERY);
+    pthread_mutex_lock(&w->mutex);
+    while (job->state == UNDER_WAY && wait)
+        if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == ETIMEDOUT) break;
+    const bool returned = job->state != UNDER_WAY;
+    pthread_mutex_unlock(&w->mutex);
+    return returned;
+}
+
+/* ---- the watchdog ---- */
+
+static double grace(void) {
     const char *given = getenv("MGPU_GRACE");
-    const double grace = given && atof(given) > 0 ? atof(given) : DEFAULT_GRACE;
-    int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
-    for (int i = 0; i < n; i++) {
-        mg_status status;
-        if (look_at(devices[i]->worker, &devices[i]->worker->common, 0, &status) == UNDER_WAY)
-            continue;
-        returned++;
-        failed += status != MG_OK;
-        waited += status == MG_COMM;
-    }
-    return returned == 0 ? -1 : failed && failed == waited ? grace : deadline + grace;
+    return given && atof(given) > 0 ? atof(given) : DEFAULT_GRACE;
 }
 
 /* Marks a device lost: no job is given to it again. */
@@ -175,72 +168,228 @@ static void mark_lost(mg_device *d, double waited, mg_status *status, char **mes
     *message = mg_strdup(text);
 }
 
+/* Seconds without progress. */
+static double still_for(stillness *s, unsigned progress) {
+    const double now = mg_seconds();
+    if (s->since == 0 || s->progress != progress) *s = (stillness){progress, now};
+    return now - s->since;
+}
+
+/* The jobs of one mg_workers_run, as their caller sees them. */
+typedef struct team {
+    mg_device *const *devices;
+    int n;
+    double deadline, start;
+    double first;   /* when the first job was seen to have returned; 0: none has */
+    double stopped; /* when *stop was seen to be set; 0: it is not */
+    stillness still;
+    atomic_bool *stop; /* NULL: the jobs must not stop */
+} team;
+
+/* Whether the caller has to stop: *stop is set, perhaps by an interrupt that this takes. */
+static bool is_stopped(atomic_bool *stop) {
+    if (!stop) return false;
+    if (mg_interrupt_take()) atomic_store(stop, true);
+    return atomic_load(stop);
+}
+
+/* Seconds that the other jobs may take once the first has returned, or -1 while none has. If those
+ * that returned have failed, and only because they waited in vain (MG_COMM), the deadline has
+ * passed already. */
+static double time_limit(const team *t) {
+    int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
+    for (int i = 0; i < t->n; i++) {
+        mg_worker *w = t->devices[i]->worker;
+        if (!has_returned(w, &w->common, false)) continue;
+        returned++;
+        failed += w->common.status != MG_OK;
+        waited += w->common.status == MG_COMM;
+    }
+    return returned == 0 ? -1 : failed && failed == waited ? grace() : t->deadline + grace();
+}
+
+/* Whether the jobs that are still under way are not waited for any longer. */
+static bool gives_up(team *t) {
+    const double now = mg_seconds();
+    if (is_stopped(t->stop)) {
+        if (t->stopped == 0) t->stopped = now;
+        return now - t->stopped > STOP_WITHIN;
+    }
+    unsigned progress = 0;
+    for (int i = 0; i < t->n; i++) progress += atomic_load(&t->devices[i]->progress);
+    const bool wanted = !t->stop && mg_interrupt_pending();
+    if (still_for(&t->still, progress) > (wanted ? PATIENCE : t->deadline + grace())) return true;
+    const double limit = time_limit(t);
+    if (limit < 0) return false;
+    if (t->first == 0) t->first = now;
+    return now - t->first > limit;
+}
+
+/* With MG_INTERRUPTED. */
+static void leave_job(mg_worker *w, worker_job *job, mg_status *status, char **message) {
+    pthread_mutex_lock(&w->mutex);
+    job->left = true;
+    pthread_mutex_unlock(&w->mutex);
+    *status = MG_INTERRUPTED;
+    *message = mg_strdup("interrupted");
+}
+
+/* The outcome of a job that has returned, or that its caller gives up: because it was stopped, or
+ * because the device is lost. */
+static void end_job(mg_device *d, worker_job *job, bool stopped, double waited, mg_status *status,
+                    char **message) {
+    if (has_returned(d->worker, job, false)) {
+        take_outcome(d->worker, job, status, message);
+        return;
+    }
+    leave_job(d->worker, job, status, message);
+    if (stopped) return;
+    mg_free(*message);
+    mark_lost(d, waited, status, message);
+}
+
+/* Waits until the job has returned, whose outcome stays where it is. */
+static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
+    stillness still = {0};
+    mg_status status;
+    char *message;
+    const double start = mg_seconds();
+    while (!has_returned(d->worker, job, true)) {
+        if (is_stopped(stop)) return mg_fail(MG_INTERRUPTED, "interrupted");
+        if (still_for(&still, atomic_load(&d->progress)) <= deadline + grace()) continue;
+        mark_lost(d, mg_seconds() - start, &status, &message);
+        mg_fail(status, "%s: %s", d->name, message ? message : "out of memory");
+        mg_free(message);
+        return status;
+    }
+    return MG_OK;
+}
+
+/* ---- jobs that were left ---- */
+
+static bool is_away(mg_worker *w, const worker_job *job) {
+    pthread_mutex_lock(&w->mutex);
+    const bool away = job->left && job->state == UNDER_WAY;
+    pthread_mutex_unlock(&w->mutex);
+    return away;
+}
+
+bool mg_worker_is_away(const mg_device *d) {
+    return d->worker &&
+           (is_away(d->worker, &d->worker->common) || is_away(d->worker, &d->worker->begun));
+}
+
+/* Frees the place of a job that was left and has returned. */
+static void forget_job(mg_worker *w, worker_job *job) {
+    mg_status status;
+    char *message;
+    if (!job->left || !has_returned(w, job, false)) return;
+    take_outcome(w, job, &status, &message);
+    job->left = false;
+    mg_free(message);
+}
+
+void mg_worker_forget(mg_device *d) {
+    if (!d->worker) return;
+    forget_job(d->worker, &d->worker->common);
+    forget_job(d->worker, &d->worker->begun);
+}
+
+static mg_status await_left(mg_device *d, double deadline, atomic_bool *stop) {
+    if (!d->worker) return MG_OK;
+    if (d->worker->common.left) MG_TRY(await_job(d, &d->worker->common, deadline, stop));
+    if (d->worker->begun.left) MG_TRY(await_job(d, &d->worker->begun, deadline, stop));
+    mg_worker_forget(d);
+    return MG_OK;
+}
+
+mg_status mg_worker_await_return(mg_device *d, double deadline) {
+    atomic_bool stop = false;
+    return await_left(d, deadline, &stop);
+}
+
+/* ---- jobs on several devices ---- */
+
 /* No job starts before the begun jobs of all these devices have returned: a device that is still
  * busy with one would let the others wait in a collective, and seem lost to the watchdog.
  *
  * Workers are waited for in order. The limit is looked at again after each poll, because it depends
  * on which jobs have returned so far. */
 mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
-                         double deadline, mg_status *statuses, char **messages) {
+                         double deadline, atomic_bool *stop, mg_status *statuses, char **messages) {
     for (int i = 0; i < n; i++) MG_TRY(ensure_worker(devices[i]));
-    for (int i = 0; i < n; i++) await_job(devices[i]->worker, &devices[i]->worker->begun);
+    for (int i = 0; i < n; i++) {
+        MG_TRY(await_left(devices[i], deadline, stop));
+        MG_TRY(await_job(devices[i], &devices[i]->worker->begun, deadline, stop));
+    }
     for (int i = 0; i < n; i++)
         start_job(devices[i]->worker, &devices[i]->worker->common, fn, context, i);
-    const double start = mg_seconds();
-    double first = 0; /* when the first job was seen to have returned */
+    team t = {
+        .devices = devices, .n = n, .deadline = deadline, .start = mg_seconds(), .stop = stop};
     for (int i = 0; i < n; i++) {
-        mg_worker *w = devices[i]->worker;
-        while (look_at(w, &w->common, POLL_EVERY, NULL) == UNDER_WAY) {
-            const double limit = time_limit(devices, n, deadline), now = mg_seconds();
-            if (limit < 0) continue;
-            if (first == 0) first = now;
-            if (now - first > limit) break;
-        }
-        /* A last look: it may have returned just after the limit. */
-        if (look_at(w, &w->common, 0, NULL) != UNDER_WAY)
-            finish_job(w, &w->common, &statuses[i], &messages[i]);
-        else
-            mark_lost(devices[i], mg_seconds() - start, &statuses[i], &messages[i]);
+        worker_job *job = &devices[i]->worker->common;
+        while (!has_returned(devices[i]->worker, job, true))
+            if (gives_up(&t)) break;
+        end_job(devices[i], job, t.stopped > 0, mg_seconds() - t.start, &statuses[i], &messages[i]);
     }
     return MG_OK;
 }
 
+/* ---- begun jobs ---- */
+
+/* Whether mg_worker_end has yet to be called for a begun job. */
+static bool has_begun_job(mg_worker *w) {
+    pthread_mutex_lock(&w->mutex);
+    const bool has = w->begun.state != NO_JOB;
+    pthread_mutex_unlock(&w->mutex);
+    return has;
+}
+
 mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
     MG_TRY(ensure_worker(d));
-    if (look_at(d->worker, &d->worker->begun, 0, NULL) != NO_JOB)
+    MG_TRY(await_left(d, mg_deadline(), &(atomic_bool){false}));
+    if (has_begun_job(d->worker))
         return mg_fail(MG_USAGE,
                        "%s: a submitted run has not been waited for yet: call wait() on its "
                        "handle first",
                        d->name);
+    d->worker->begun_still = (stillness){0};
     start_job(d->worker, &d->worker->begun, fn, context, i);
     return MG_OK;
 }
 
-bool mg_worker_done(mg_device *d) {
-    return look_at(d->worker, &d->worker->begun, 0, NULL) != UNDER_WAY;
+/* Whether the begun job has made no progress for too long. */
+static bool is_overdue(mg_device *d, double deadline) {
+    return still_for(&d->worker->begun_still, atomic_load(&d->progress)) > deadline + grace();
 }
 
-mg_status mg_worker_end(mg_device *d, char **message) {
+bool mg_worker_done(mg_device *d, double deadline) {
+    return has_returned(d->worker, &d->worker->begun, false) || is_overdue(d, deadline);
+}
+
+mg_status mg_worker_end(mg_device *d, double deadline, atomic_bool *stop, char **message) {
     mg_status status;
-    finish_job(d->worker, &d->worker->begun, &status, message);
+    worker_job *job = &d->worker->begun;
+    double stopped = 0;
+    while (!has_returned(d->worker, job, true)) {
+        if (!is_stopped(stop) && is_overdue(d, deadline)) break;
+        if (atomic_load(stop) && stopped == 0) stopped = mg_seconds();
+        if (stopped > 0 && mg_seconds() - stopped > STOP_WITHIN) break;
+    }
+    end_job(d, job, stopped > 0, mg_seconds() - d->worker->begun_still.since, &status, message);
     return status;
 }
 
-bool mg_worker_came_back(mg_device *d) {
-    return look_at(d->worker, &d->worker->common, 0, NULL) != UNDER_WAY;
-}
+/* ---- the end ---- */
 
-void mg_worker_forget(mg_device *d) {
-    mg_status status;
-    char *message = NULL;
-    finish_job(d->worker, &d->worker->common, &status, &message);
-    mg_free(message);
+static bool is_idle(mg_worker *w) {
+    return has_returned(w, &w->common, false) && has_returned(w, &w->begun, false);
 }
 
 void mg_workers_close(void) {
     for (mg_device *d = mg_device_first(); d; d = d->next) {
         mg_worker *w = d->worker;
-        if (!w || (mg_device_is_lost(d) && !mg_worker_came_back(d))) continue;
+        if (!w || !is_idle(w)) continue;
         pthread_mutex_lock(&w->mutex);
         w->closing = true;
         pthread_cond_broadcast(&w->changed);

@@ -58,11 +58,12 @@ static void keep_variables(mg_abandoned_plan *a) {
     for (int i = 0; i < p->n_assigns; i++) keep_variable(a, p->variables[i]);
 }
 
-/* The arenas of the devices that are not lost; a lost device's own arena stays with it. */
+/* The arenas of the devices that have returned: others may write to them. The arena of a device
+ * that is away stays with it. */
 static void take_arenas(mg_abandoned_plan *a) {
     for (int i = 0; i < a->plan->n_parts; i++) {
         mg_device *d = a->plan->parts[i].device;
-        if (mg_device_is_lost(d) || !d->arena) continue;
+        if (mg_worker_is_away(d) || !d->arena) continue;
         a->arenas[a->n_arenas++] = (kept_arena){d, d->arena, d->arena_bytes};
         d->arena = NULL;
         d->arena_bytes = 0;
@@ -97,19 +98,17 @@ bool mg_abandoned_plan_disown(mg_plan *p) {
     return true;
 }
 
-/* Whether the threads of all the plan's lost devices have come back from their jobs. */
+/* Whether no device of the plan is in a job that was left. */
 static bool has_returned(const mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++)
-        if (mg_device_is_lost(p->parts[i].device) && !mg_worker_came_back(p->parts[i].device))
-            return false;
+        if (mg_worker_is_away(p->parts[i].device)) return false;
     return true;
 }
 
 /* Frees what was kept, and forgets the outcome of the jobs that came back late. */
 static void free_kept(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
-    for (int i = 0; i < p->n_parts; i++)
-        if (mg_device_is_lost(p->parts[i].device)) mg_worker_forget(p->parts[i].device);
+    for (int i = 0; i < p->n_parts; i++) mg_worker_forget(p->parts[i].device);
     for (int i = 0; i < a->n_arenas; i++)
         mg_device_free(a->arenas[i].device, a->arenas[i].data, a->arenas[i].bytes);
     for (int i = 0; i < a->n_tensors; i++) mg_tensor_release(a->tensors[i]);

@@ -82,6 +82,8 @@ bool mg_plan_begun(const mg_plan *p);
 /* Whether mg_plan_end would not have to wait. */
 bool mg_plan_done(const mg_plan *p);
 mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
+/* In place of mg_plan_end: stops the run and commits nothing. */
+void mg_plan_cancel(mg_plan *p, mg_tensor *const *args);
 /* The value as it lies on d: copied there at first need, then kept up to date by plans that run on
  * d. The variable must be evaluated. Borrowed; NULL on failure. */
 mg_tensor *mg_variable_on(mg_variable *v, mg_device *d);

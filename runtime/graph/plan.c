@@ -80,7 +80,7 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
 static mg_status compile_part(void *plan, int i) {
     const mg_plan *p = plan;
     mg_part *part = &p->parts[i];
-    atomic_store(&part->device->at, "compile"); /* named if the device does not come back */
+    if (mg_worker_is_own()) atomic_store(&part->device->at, "compile"); /* for the watchdog */
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
@@ -114,23 +114,31 @@ static mg_status raise_first_failure(const mg_plan *p) {
     return mg_fail(status, "%s: %s", p->parts[found].device->name, message);
 }
 
-/* mg_workers_run itself fails only for want of a thread; the jobs' failures are in statuses and
+/* Puts the device's name before what it raises in the calling thread. */
+static mg_status name_device(const mg_plan *p, mg_status status) {
+    if (status == MG_DEVICE) mg_error_prefix(p->parts[0].device->name);
+    return status;
+}
+
+/* mg_workers_run itself fails before a job has started; the jobs' failures are in statuses and
  * messages. */
-mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i)) {
-    if (p->n_parts == 1) return fn(p, 0);
-    /* The calling thread only waits, at most for the communicators' deadline. */
+mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bool *stop) {
+    if (p->n_parts == 1 && !p->on_worker) return name_device(p, fn(p, 0));
+    /* The calling thread only waits. */
     mg_device *devices[MG_MAX_DEVICES];
     for (int i = 0; i < p->n_parts; i++) {
         devices[i] = p->parts[i].device;
         p->statuses[i] = MG_OK;
         p->messages[i] = NULL;
     }
-    mg_status status =
-        mg_workers_run(devices, p->n_parts, fn, p, p->comms[0]->deadline, p->statuses, p->messages);
-    if (status == MG_OK) status = raise_first_failure(p);
-    /* Whatever a lost device's thread may still touch must stay. */
-    for (int i = 0; i < p->n_parts; i++)
-        if (mg_device_is_lost(devices[i]) && !mg_abandoned_plan_is(p))
+    const mg_status run =
+        mg_workers_run(devices, p->n_parts, fn, p, mg_deadline(), stop, p->statuses, p->messages);
+    mg_status status = run == MG_OK ? raise_first_failure(p) : run;
+    if (status == MG_OK && stop && atomic_load(stop)) /* it came when all jobs had ended */
+        status = mg_fail(MG_INTERRUPTED, "interrupted");
+    /* Whatever a job that goes on may still touch must stay. */
+    for (int i = 0; i < p->n_parts && run == MG_OK; i++)
+        if (mg_worker_is_away(devices[i]) && !mg_abandoned_plan_is(p))
             mg_abandoned_plan_add(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
@@ -335,7 +343,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
     divide_cores(p);
-    const mg_status status = mg_plan_each(p, compile_part);
+    const mg_status status = mg_plan_each(p, compile_part, &p->stop);
     for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
         mg_abandoned_plan_keep(p, global->nodes[i].tensor);
     MG_TRY(status);
@@ -350,6 +358,7 @@ static mg_status build_on_one(mg_plan *p) {
     if (!p->root_part) return MG_OOM;
     MG_TRY(mg_passes_rewrite(&p->parts[0].ir));
     MG_TRY(compile_part(p, 0));
+    p->work = mg_graph_work(&p->parts[0].lowered.graph);
     return prepare_part_runs(p, 0);
 }
 

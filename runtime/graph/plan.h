@@ -3,8 +3,9 @@
  * Each of these files calls only those before it:
  *   async_guards.c, abandoned_plan.c   leaves: they know the structure below, not each other
  *   program_dedup.c                    parts that share a program
+ *   work.c                             how much a step computes
  *   plan.c                             life: builds and compiles a plan, frees it
- *   run.c                              runs a plan whose inputs are all evaluated
+ *   run.c, commit.c                    run a plan whose inputs are all evaluated
  *   eval.c                             evaluates tensors by plans; runs traced plans
  *   trace.c, plan_report.c             what the bindings call */
 #ifndef MG_GRAPH_PLAN_H
@@ -35,6 +36,7 @@ typedef struct mg_part { /* what one device does */
     int n_held;
     mg_update *updates; /* per assigned variable */
     double seconds;     /* in programs so far, on several devices */
+    bool unfinished;    /* of a run: the commit phase failed and has not made all its values */
     /* of a run: */
     void **address;     /* per external */
     mg_buffer **buffer; /* per external: owned, what this run made */
@@ -54,7 +56,11 @@ struct mg_plan {
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool at_once;       /* both phases are enqueued together: asynchronous devices */
     bool begun;         /* a run goes on beside the caller */
-    bool inputs_anywhere; /* on devices of the caller's choice: inputs may lie elsewhere */
+    bool on_worker;     /* of a run: on one device's worker, while the caller waits */
+    atomic_bool stop;   /* of a run: its jobs are to end */
+    double work;        /* of a run: about so many operations (work.c) */
+    double compute_seconds; /* of the last run, if it was long enough to be timed */
+    bool inputs_anywhere;   /* on devices of the caller's choice: inputs may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;
@@ -91,16 +97,40 @@ mg_status mg_program_dedup_find(mg_plan *p, int i);
 /* When the owner is compiled: part i takes from it what it needs. */
 mg_status mg_program_dedup_take(mg_plan *p, int i);
 
+/* ---- work.c ---- */
+
+/* About how many operations a run of the graph takes. */
+double mg_graph_work(const mg_kernel_graph *graph);
+
 /* ---- plan.c ---- */
 
-/* fn(plan, i) for each part: in the calling thread if there is one part, else each on its device's
- * worker. Returns the first failure that is no consequence of another, with the device's name. A
- * device that does not come back is lost, and the plan abandoned. */
-mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i));
+/* fn(plan, i) for each part: in the calling thread if there is one part and p->on_worker is not
+ * set, else each on its device's worker. Returns the first failure that is no consequence of
+ * another, with the device's name. With `stop`, an interrupt ends it (mg_workers_run). If a job has
+ * not returned because of that, or because its device is lost, the plan is abandoned. */
+mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bool *stop);
 /* Releases what a run has made and not handed on: the plan is as before the run. */
 void mg_plan_clear_run(mg_plan *p);
 /* Frees abandoned plans whose devices have come back, or makes them ordinary plans again. */
 void mg_plan_reclaim_abandoned(void);
+
+/* ---- commit.c ---- */
+
+/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
+ * memory. */
+mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args);
+/* Gives the variables the values that the commit phase has made. */
+void mg_commit_bind(mg_plan *p);
+/* After a failure in the commit phase: adds to its message whether the step counts. */
+mg_status mg_commit_explain(const mg_plan *p, mg_status status);
+
+/* ---- run.c: for commit.c ---- */
+
+/* A buffer of this run for an external value, at whose address it then lies. */
+mg_status mg_part_new_buffer(mg_part *part, int external);
+/* An external value as a tensor: made by this run, or given to it and handed on. Owned; NULL on
+ * failure. */
+mg_tensor *mg_part_value(mg_part *part, int external, mg_tensor *const *args);
 
 /* ---- run.c: like mg_plan_run and mg_plan_begin, for inputs that are all evaluated ---- */
 

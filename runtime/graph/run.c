@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
+#include "device/fault.h"
 #include "device/worker.h"
 #include "graph/plan.h"
 #include "graph/abandoned_plan.h"
@@ -18,6 +19,10 @@
 
 /* Rows of an argument may begin at any address; libraries for GPUs want multiples of this. */
 enum { ALIGNED = 64 };
+
+/* A run on one device is long from so many operations (work.c), or from so many seconds of its last
+ * run, which is timed if it has some work. */
+static const double LONG_WORK = 4e9, LONG_SECONDS = 0.05, TIMED_WORK = 4e6;
 
 /* ---- values on several devices ---- */
 
@@ -60,8 +65,7 @@ static bool can_address(const mg_device *d, const mg_device *owner) {
     return d == owner || (d->api->host_memory && owner->api->host_memory);
 }
 
-/* A buffer of this run for an external value. */
-static mg_status new_external_buffer(mg_part *part, int external) {
+mg_status mg_part_new_buffer(mg_part *part, int external) {
     const mg_external *e = &part->lowered.externals[external];
     const size_t bytes = external_bytes(e);
     part->buffer[external] = mg_buffer_new(part->device, bytes);
@@ -72,7 +76,7 @@ static mg_status new_external_buffer(mg_part *part, int external) {
 
 /* Copies the part's rows, from `offset` of t on, to a buffer of this run on its own device. */
 static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset) {
-    MG_TRY(new_external_buffer(part, external));
+    MG_TRY(mg_part_new_buffer(part, external));
     return mg_device_copy(part->device, part->address[external], t->device,
                           (const char *)t->buffer->data + offset, part->buffer[external]->bytes);
 }
@@ -138,7 +142,9 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
                   .rank = p->comms ? i % p->shards.n : 0,
                   .world = p->world,
                   .world_rank = i,
-                  .threads = part->threads};
+                  .threads = part->threads,
+                  .stop = mg_worker_is_own() ? &p->stop : NULL,
+                  .unfinished = &part->unfinished};
     const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
     const mg_status status = part->device->api->run(part->program, &run);
     if (p->comms) part->seconds += mg_seconds() - start;
@@ -147,11 +153,11 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
 }
 
 /* The device's arena, which all plans share, because one runs at a time. A run beside the caller
- * has an arena that the plan keeps; so has a plan on a lost device, whose thread may still use the
- * old one. */
+ * has an arena that the plan keeps; so has a plan on a device whose thread is still in a job that
+ * was left, and may use the other. */
 static mg_status find_arena(const mg_plan *p, mg_part *part) {
     const size_t bytes = part->device->api->arena_bytes(part->program);
-    const bool own = p->begun || mg_device_is_lost(part->device);
+    const bool own = p->begun || mg_worker_is_away(part->device);
     if (!own) return mg_device_arena(part->device, bytes, &part->arena);
     if (!part->own_arena && bytes) {
         MG_TRY(mg_device_alloc(part->device, bytes, &part->own_arena));
@@ -167,13 +173,16 @@ static mg_status prepare_part(const mg_plan *p, int i) {
     mg_status status = find_arena(p, part);
     for (int k = 0; k < part->lowered.graph.n_external && status == MG_OK; k++)
         if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
-            status = new_external_buffer(part, k);
+            status = mg_part_new_buffer(part, k);
     return status;
 }
 
-/* The compute phase: a job of the device's worker. */
+/* The compute phase: a job of the device's worker. Such a job may start late, when its caller has
+ * left it. */
 static mg_status compute_part(void *plan, int i) {
-    const mg_status status = prepare_part(plan, i);
+    mg_plan *p = plan;
+    const bool late = mg_worker_is_own() && atomic_load(&p->stop);
+    const mg_status status = late ? mg_fail(MG_INTERRUPTED, "interrupted") : prepare_part(plan, i);
     if (status == MG_OK) return run_part(plan, i, MG_COMPUTE);
     abort_all(plan);
     return status;
@@ -245,9 +254,7 @@ static mg_status gather_output(mg_plan *p, int output) {
     return MG_OK;
 }
 
-/* An external value as a tensor: made by this run, or given to it and handed on. Owned; NULL on
- * failure. */
-static mg_tensor *value_of_external(mg_part *part, int external, mg_tensor *const *args) {
+mg_tensor *mg_part_value(mg_part *part, int external, mg_tensor *const *args) {
     const mg_external *e = &part->lowered.externals[external];
     if (part->buffer[external])
         return mg_tensor_from_buffer(part->buffer[external], e->dtype, &e->shape);
@@ -267,7 +274,7 @@ static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor *
             results[i] = mg_tensor_from_buffer(p->whole[i], part->lowered.externals[e].dtype,
                                                &p->output_shapes[i]);
         } else {
-            results[i] = value_of_external(part, e, args);
+            results[i] = mg_part_value(part, e, args);
         }
         if (!results[i]) return MG_OOM;
     }
@@ -297,80 +304,14 @@ static mg_status check_guards(mg_plan *p) {
 
 /* ---- commit ---- */
 
-/* Whether nobody else can see the variable's value change. */
-static bool is_sole_holder(const mg_tensor *value) {
-    return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
-}
-
-/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
- * memory. Values that were another variable's are retained first, because that makes their variable
- * share its value, and then it is not updated in place. */
-static mg_status prepare_commit(mg_plan *p, int k, mg_tensor *const *args) {
-    mg_part *part = &p->parts[k];
-    for (int i = 0; i < p->n_assigns; i++) { /* values that no commit step makes */
-        if (!mg_plan_part_assigns(p, k, i)) continue;
-        const int external = part->updates[i].external;
-        if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
-        part->fresh[i] = value_of_external(part, external, args);
-        if (!part->fresh[i]) return MG_OOM;
-    }
-    for (int i = 0; i < p->n_assigns; i++) { /* values of commit steps: in place if possible */
-        if (!mg_plan_part_assigns(p, k, i)) continue;
-        const int external = part->updates[i].external;
-        if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
-        mg_tensor *value =
-            p->n_parts > 1 ? mg_variable_on(p->variables[i], part->device) : p->variables[i]->value;
-        if (!value) return mg_error_code();
-        if (part->updates[i].in_place && is_sole_holder(value)) {
-            part->address[external] = value->buffer->data;
-            continue;
-        }
-        if (!part->buffer[external]) MG_TRY(new_external_buffer(part, external));
-        part->fresh[i] = value_of_external(part, external, args);
-        if (!part->fresh[i]) return MG_OOM;
-    }
-    return MG_OK;
-}
-
-/* Whether some part of the plan keeps assigned variable i on d. */
-static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
-    for (int k = 0; k < p->n_parts; k++)
-        if (p->parts[k].device == d && mg_plan_part_assigns(p, k, i)) return true;
-    return false;
-}
-
-/* Binds the new values of the parts whose commit succeeded. A device whose commit failed loses the
- * variable, if another has it; copies on devices outside the plan are out of date and go. */
-static void bind_values(mg_plan *p) {
-    for (int i = 0; i < p->n_assigns; i++) {
-        mg_variable *v = p->variables[i];
-        /* The value must lie on a device of the plan before the copies elsewhere go. */
-        if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
-            mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
-        for (int r = v->n_replicas - 1; r >= 0; r--)
-            if (p->n_parts == 1 || !variable_lies_on(p, i, v->replicas[r].device))
-                mg_variable_drop_replica(v, r);
-        for (int k = 0; k < p->n_parts; k++) {
-            mg_part *part = &p->parts[k];
-            if (!mg_plan_part_assigns(p, k, i)) continue;
-            if (p->n_parts > 1 && p->statuses[k] != MG_OK) {
-                mg_variable_remove_from(v, part->device);
-                continue;
-            }
-            if (!part->fresh[i]) continue; /* it was updated in place */
-            mg_variable_replace_on(v, part->device, part->fresh[i]);
-            part->fresh[i] = NULL;
-        }
-    }
-}
-
-/* Even if a part fails, the others' new values are bound: their memory has changed. */
+/* New values are bound even if a part fails: memory has changed. */
 static mg_status run_commit(mg_plan *p) {
-    const mg_status status = mg_plan_each(p, commit_part);
-    if (p->n_parts == 1 && status != MG_OK) return status;
-    bind_values(p);
+    for (int k = 0; k < p->n_parts; k++) p->parts[k].unfinished = false;
+    const mg_status status = mg_plan_each(p, commit_part, NULL);
+    const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(p, status);
+    mg_commit_bind(p);
     if (p->n_draws && !p->begun) mg_rng_take(p->n_draws); /* else mg_plan_start has taken them */
-    return status;
+    return said;
 }
 
 /* ---- a run ---- */
@@ -389,9 +330,9 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     if (!p->verdict) MG_TRY(mg_async_guards_wait(d));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(collect_results(p, args, results));
-    MG_TRY(prepare_commit(p, 0, args));
+    MG_TRY(mg_commit_prepare(p, 0, args));
     MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
-    bind_values(p);
+    mg_commit_bind(p);
     MG_TRY(mg_async_guards_wait(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     if (!p->verdict) return MG_OK;
@@ -400,21 +341,67 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     return mg_async_guards_start(d, p->guards, verdict, p->rng, p->n_draws);
 }
 
-/* An interrupt or a lost device stops the run before it starts. */
-static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+/* Whether the caller should only wait while the device's worker runs the plan: the cpu device
+ * blocks signals meanwhile, and Ctrl-C must not wait for a long run. A short run stays in the
+ * calling thread, since handing it over takes about 20 us. Asynchronous devices are busy elsewhere
+ * anyway. */
+static bool is_long(const mg_plan *p) {
+    const mg_device_api *api = p->parts[0].device->api;
+    if (p->n_parts > 1 || api->readback_wait || api->discards_data) return false;
+    if (mg_device_is_lost(p->parts[0].device)) return false;
+    const double speed = api->fuses ? 1 : 0.01; /* of the kernels, compared with fast ones */
+    return p->work > LONG_WORK * speed || p->compute_seconds > LONG_SECONDS || mg_fault_planned();
+}
+
+/* The compute phase, on the thread or threads that it belongs to. */
+static mg_status compute_all(mg_plan *p) {
+    const bool timed = p->n_parts == 1 && p->work > TIMED_WORK;
+    const double start = timed ? mg_seconds() : 0;
+    MG_TRY(mg_plan_each(p, compute_part, &p->stop));
+    if (timed) p->compute_seconds = mg_seconds() - start;
+    return MG_OK;
+}
+
+/* A job of the last run that was left may still be under way; its memory is not free before. */
+static mg_status await_last_run(mg_plan *p) {
+    if (!mg_abandoned_plan_is(p)) return MG_OK;
+    for (int k = 0; k < p->n_parts; k++)
+        MG_TRY(mg_worker_await_return(p->parts[k].device, mg_deadline()));
+    mg_plan_reclaim_abandoned();
+    return MG_OK;
+}
+
+/* Whether the calling thread can run the plan though its device may be lost: data that lie there
+ * are then still of use. */
+static bool can_run_here(const mg_plan *p, const mg_device *d) {
+    return p->n_parts == 1 && !p->begun && !mg_device_out_of_reach(d) && !mg_threads_forked();
+}
+
+/* What must hold before a run starts. An interrupt or a lost device stops it here. */
+static mg_status start_run(mg_plan *p) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    for (int k = 0; k < p->n_parts && (p->n_parts > 1 || mg_threads_forked()); k++)
-        MG_TRY(mg_device_check(p->parts[k].device));
+    for (int k = 0; k < p->n_parts; k++)
+        if (!can_run_here(p, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));
+    MG_TRY(await_last_run(p));
+    atomic_store(&p->stop, false);
+    p->on_worker = is_long(p);
+    /* Reserved now: leaving a job must not fail for want of memory. */
+    if ((p->on_worker || p->begun) && !p->abandoned) p->abandoned = mg_abandoned_plan_new();
+    return (p->on_worker || p->begun) && !p->abandoned ? MG_OOM : MG_OK;
+}
+
+static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    MG_TRY(start_run(p));
     p->rng = mg_rng_get(); /* moved on only after the run has succeeded */
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     MG_TRY(bind_inputs(p, args));
     if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(allocate_sharded_outputs(p));
-    MG_TRY(mg_plan_each(p, compute_part));
+    MG_TRY(compute_all(p));
     MG_TRY(check_guards(p));
     MG_TRY(collect_results(p, args, results));
     MG_TRY(check_comms(p));
-    for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_commit(p, k, args));
+    for (int k = 0; k < p->n_parts; k++) MG_TRY(mg_commit_prepare(p, k, args));
     return run_commit(p);
 }
 
@@ -477,16 +464,17 @@ mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     if (p->n_parts > 1)
         return mg_fail(MG_INTERNAL, "only a plan on one device can run beside others");
     MG_TRY(check_not_begun(p));
-    p->rng = mg_rng_get();
     p->begun = true;
-    mg_status status = p->verdict ? mg_async_guards_reset(p->parts[0].device) : MG_OK;
+    mg_status status = start_run(p);
+    p->rng = mg_rng_get();
+    if (status == MG_OK && p->verdict) status = mg_async_guards_reset(p->parts[0].device);
     if (status == MG_OK) status = bind_inputs(p, args);
     if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
     if (status == MG_OK) {
         if (p->n_draws) mg_rng_take(p->n_draws);
         return MG_OK;
     }
-    mg_plan_clear_run(p);
+    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
     p->begun = false;
     return status;
 }
@@ -497,23 +485,52 @@ bool mg_plan_begun(const mg_plan *p) {
 }
 
 bool mg_plan_done(const mg_plan *p) {
-    return mg_worker_done(p->parts[0].device);
+    return mg_worker_done(p->parts[0].device, mg_deadline());
+}
+
+/* Waits for the begun job. If it was left, or the device is lost, the plan is abandoned. */
+static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
+    mg_device *d = p->parts[0].device;
+    char *message = NULL;
+    const mg_status status = mg_worker_end(d, mg_deadline(), &p->stop, &message);
+    const char *said = message ? message : "out of memory";
+    if (status == MG_INTERRUPTED)
+        mg_fail(status, "%s", said);
+    else if (status != MG_OK)
+        mg_fail(status, "%s: %s", d->name, said);
+    mg_free(message);
+    if (mg_worker_is_away(d)) mg_abandoned_plan_add(p, args);
+    return status;
+}
+
+/* The run is over; what it still holds is released, unless a thread may use it. */
+static void finish_run(mg_plan *p) {
+    p->args = NULL;
+    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
+    p->begun = false;
 }
 
 /* As in mg_plan_execute from the guards on; draws were taken at the start. */
 mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
-    char *message = NULL;
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
-    mg_status status = mg_worker_end(p->parts[0].device, &message);
-    if (status != MG_OK)
-        mg_fail(status, "%s: %s", p->parts[0].device->name, message ? message : "out of memory");
-    mg_free(message);
+    p->args = args;
+    mg_status status = end_job(p, args);
     if (status == MG_OK) status = check_guards(p);
     if (status == MG_OK) status = collect_results(p, args, results);
-    if (status == MG_OK) status = prepare_commit(p, 0, args);
+    if (status == MG_OK) status = mg_commit_prepare(p, 0, args);
     if (status == MG_OK) status = run_commit(p);
     if (status != MG_OK) drop_results(p, results);
-    mg_plan_clear_run(p);
-    p->begun = false;
+    finish_run(p);
     return status;
+}
+
+/* Raises nothing: it may be called after an error, whose message must stay. */
+void mg_plan_cancel(mg_plan *p, mg_tensor *const *args) {
+    mg_device *d = p->parts[0].device;
+    char *message;
+    atomic_store(&p->stop, true);
+    mg_worker_end(d, mg_deadline(), &p->stop, &message);
+    mg_free(message);
+    if (mg_worker_is_away(d)) mg_abandoned_plan_add(p, args);
+    finish_run(p);
 }

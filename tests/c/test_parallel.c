@@ -163,10 +163,12 @@ static void begun_jobs_outlast_a_common_job(void **state) {
     int calls[DEVICES] = {0};
     mg_status statuses[DEVICES];
     char *messages[DEVICES], *message = NULL;
+    atomic_bool stop = false;
     assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_OK);
     assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_USAGE);
-    assert_false(mg_worker_done(devices[1]));
-    assert_int_equal(mg_workers_run(devices, DEVICES, count_call, calls, 1, statuses, messages),
+    assert_false(mg_worker_done(devices[1], 1));
+    assert_int_equal(mg_workers_run(devices, DEVICES, count_call, calls, 1, NULL, statuses,
+                                    messages),
                      MG_OK);
     for (int i = 0; i < DEVICES; i++) {
         assert_int_equal(calls[i], 1);
@@ -174,14 +176,14 @@ static void begun_jobs_outlast_a_common_job(void **state) {
         assert_null(messages[i]);
     }
     /* The outcome has not been taken: still no second job. */
-    assert_true(mg_worker_done(devices[1]));
+    assert_true(mg_worker_done(devices[1], 1));
     assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_USAGE);
-    assert_int_equal(mg_worker_end(devices[1], &message), MG_DATA);
+    assert_int_equal(mg_worker_end(devices[1], 1, &stop, &message), MG_DATA);
     assert_string_equal(message, "of the begun job");
     mg_free(message);
     /* Now the device takes another. */
     assert_int_equal(mg_worker_begin(devices[1], count_call, calls, 1), MG_OK);
-    assert_int_equal(mg_worker_end(devices[1], &message), MG_OK);
+    assert_int_equal(mg_worker_end(devices[1], 1, &stop, &message), MG_OK);
     assert_int_equal(calls[1], 2);
 }
 

@@ -92,10 +92,10 @@ function Async:take()
   end
 end
 
---- abandon(): waits for the devices and drops their results. Called after an error.
+--- abandon(): stops the devices and drops their results. Called at the end, after an error too.
 function Async:abandon()
   for _, job in ipairs(self.jobs) do
-    if job.handle then pcall(job.handle.wait, job.handle) end
+    if job.handle then job.handle:cancel() end
     job.handle = nil
   end
 end

@@ -265,7 +265,7 @@ local function finish(run, completed)
   if run.backup then run.backup:finish(completed) end
   if run.async then
     run.async:abandon()
-    placement.place_state(run.compiled, run.model) -- the weights of the last update come home
+    pcall(placement.place_state, run.compiled, run.model) -- the last weights come home, unless that was lost
   end
   run.compiled.fitting = run.outer
   if not run.outer then placement.settle_devices(run.compiled) end

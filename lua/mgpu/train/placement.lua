@@ -37,6 +37,13 @@ local function first_of_stages(names, stages)
   return groups
 end
 
+-- The device that keeps the weights of strategy "central" if none is named: the first cpu device that is not lost.
+local function central_device()
+  local i = 0
+  while core.is_lost("cpu:" .. i) do i = i + 1 end
+  return "cpu:" .. i
+end
+
 local function apply_devices(compiled, where)
   local names = where.devices
   local several = names and #names > 1
@@ -46,7 +53,7 @@ local function apply_devices(compiled, where)
   compiled.home = names and names[1]
   compiled.spread, compiled.groups = nil, nil
   if not several then return end
-  local central = where.strategy == "central" and (where.home or "cpu:0") or nil
+  local central = where.strategy == "central" and (where.home or central_device()) or nil
   compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",
     central = central, stages = where.stages }
   compiled.groups = where.stages and first_of_stages(names, where.stages)

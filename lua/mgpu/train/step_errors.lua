@@ -1,6 +1,7 @@
 --- Errors of a step, raised again with the place in the training: "fit: epoch 2, step 7: ...".
 --
--- A step runs compute, then guards, then commit, so a step that raises has changed nothing.
+-- A step runs compute, then guards, then commit, so a step that raises has changed nothing, unless a device failed in
+-- the commit phase: then the message says what has become of the step.
 local core = require "mgpu.core"
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
 local train_step = require "mgpu.train.train_step"

@@ -81,6 +81,8 @@ bool mg_all_f32(const mg_kernel_plan *plan) {
 
 /* The threads that this thread may use while it works for one of several devices; 0: all. */
 static _Thread_local int share;
+/* Whether set_share has run in this thread. */
+static _Thread_local bool share_is_set;
 
 /* MGPU_THREADS and OMP_NUM_THREADS, in this order, take precedence over the number of physical
  * cores. */
@@ -137,8 +139,9 @@ static void hold_signals(sigset_t *before) {
 /* Sets the number of threads that this thread's parallel regions get: OpenMP keeps it per thread,
  * and so does `share`, which mg_cpu_threads returns. */
 static void set_share(int threads) {
-    if (threads == share) return;
+    if (threads == share && share_is_set) return;
     share = threads;
+    share_is_set = true;
     omp_set_num_threads(mg_cpu_threads());
 }
 

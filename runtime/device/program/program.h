@@ -102,6 +102,8 @@ void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last
 /* The first call in [first, last) that waits, for other devices' threads or for its own device, and
  * so cannot be recorded; *after is the call behind its launch. If none waits, both are `last`. */
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
+/* MG_INTERRUPTED if the run is to stop: for the compute phase, between two calls. */
+mg_status mg_program_check_stop(const mg_run *run);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);
 /* The same while the device records instead of running: no value changes yet. */
 mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last);

@@ -92,7 +92,10 @@ static const char *step_name(const mg_step *s) {
 static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, const mg_run *run) {
     const char *name = step_name(k->plan.step);
     mg_status status = MG_OK;
-    atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
+    if (run->stop) { /* on the device's own thread, which the watchdog looks after */
+        atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
+        atomic_fetch_add_explicit(&run->device->progress, 1, memory_order_relaxed);
+    }
     if (mg_fault_planned())
         status = mg_fault_check(run->device, name, k >= p->calls + p->n_compute, others_gave_up,
                                 run->comm);
@@ -101,34 +104,48 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
     return status;
 }
 
-/* A caller retries a run that fails with MG_OOM, after freeing memory. In the commit phase
- * variables may have changed already, so the status becomes one that is not retried. */
-static mg_status prevent_retry(mg_status status) {
-    char message[512];
-    if (status != MG_OOM) return status;
-    snprintf(message, sizeof message, "%s", mg_error_message());
-    return mg_fail(MG_DEVICE, "%s", message);
-}
-
-/* Runs or records calls [first, last), which are whole launches. Ctrl-C ends the compute phase
- * between two launches, never the commit phase. */
-static mg_status run_range(mg_program *p, const mg_run *run, int first, int last, bool recorded) {
+/* Runs the launches [first, last) of the compute phase, or records launches of either phase: a
+ * failure has changed nothing. */
+static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, int last) {
     for (int i = first; i < last; i += p->calls[i].launch_count) {
-        if (i < p->n_compute && mg_interrupt_pending() && mg_interrupt_take())
-            return mg_fail(MG_INTERRUPTED, "interrupted");
-        const mg_status status = run_with_faults(p, &p->calls[i], run);
-        MG_TRY(recorded || i < p->n_compute ? status : prevent_retry(status));
+        if (i < p->n_compute) MG_TRY(mg_program_check_stop(run));
+        MG_TRY(run_with_faults(p, &p->calls[i], run));
     }
     return MG_OK;
 }
 
-mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
-    return run_range(p, run, first, last, false);
+/* Runs launches of the commit phase, which nothing may stop half-way: some variables have their new
+ * values already. So a launch that fails is tried again, and if that works the phase goes on.
+ * Returns the first failure, but MG_DEVICE for MG_OOM: a caller would run the whole step again. */
+static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int last) {
+    char message[512];
+    mg_status failed = MG_OK;
+    for (int i = first; i < last; i += p->calls[i].launch_count) {
+        const mg_status status = run_with_faults(p, &p->calls[i], run);
+        if (status == MG_OK) continue;
+        if (failed == MG_OK) snprintf(message, sizeof message, "%s", mg_error_message());
+        if (failed == MG_OK) failed = status == MG_OOM ? MG_DEVICE : status;
+        if (run_with_faults(p, &p->calls[i], run) == MG_OK) continue;
+        *run->unfinished = true;
+        break;
+    }
+    return failed == MG_OK ? MG_OK : mg_fail(failed, "%s", message);
 }
 
-/* No retry is prevented here: while recording, nothing has changed yet, in either phase. */
+mg_status mg_program_check_stop(const mg_run *run) {
+    const bool stop = run->stop ? atomic_load_explicit(run->stop, memory_order_relaxed)
+                                : mg_interrupt_pending() && mg_interrupt_take();
+    return stop ? mg_fail(MG_INTERRUPTED, "interrupted") : MG_OK;
+}
+
+mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
+    const int compute = last < p->n_compute ? last : p->n_compute;
+    MG_TRY(run_until_failure(p, run, first, compute));
+    return run_to_the_end(p, run, first > compute ? first : compute, last);
+}
+
 mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, int last) {
-    return run_range(p, run, first, last, true);
+    return run_until_failure(p, run, first, last);
 }
 
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last) {

@@ -259,8 +259,7 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     }
     for (int i = first; i < last; i = after) {
         const int wait = mg_program_next_wait(p->calls, run, i, last, &after);
-        if (i == first && run->phase != MG_COMMIT && mg_interrupt_pending() && mg_interrupt_take())
-            return mg_fail(MG_INTERRUPTED, "interrupted");
+        if (i == first && run->phase != MG_COMMIT) MG_TRY(mg_program_check_stop(run));
         if (wait > i) MG_TRY(run_piece(p, run, i, wait, captured));
         if (wait < last) MG_TRY(mg_program_run_calls(p->calls, run, wait, after));
     }

@@ -1,0 +1,104 @@
+/* What the commit phase of a run begins and ends with: its memory, the values that variables get,
+ * and what has become of the step if a device failed in it. */
+#include "device/worker.h"
+#include "graph/plan.h"
+#include <stdio.h>
+
+/* Whether nobody else can see the variable's value change. */
+static bool is_sole_holder(const mg_tensor *value) {
+    return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
+}
+
+/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
+ * memory. Values that were another variable's are retained first, because that makes their variable
+ * share its value, and then it is not updated in place. */
+mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args) {
+    mg_part *part = &p->parts[k];
+    for (int i = 0; i < p->n_assigns; i++) { /* values that no commit step makes */
+        if (!mg_plan_part_assigns(p, k, i)) continue;
+        const int external = part->updates[i].external;
+        if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
+        part->fresh[i] = mg_part_value(part, external, args);
+        if (!part->fresh[i]) return MG_OOM;
+    }
+    for (int i = 0; i < p->n_assigns; i++) { /* values of commit steps: in place if possible */
+        if (!mg_plan_part_assigns(p, k, i)) continue;
+        const int external = part->updates[i].external;
+        if (part->lowered.externals[external].kind != MG_EXTERNAL_UPDATE) continue;
+        mg_tensor *value =
+            p->n_parts > 1 ? mg_variable_on(p->variables[i], part->device) : p->variables[i]->value;
+        if (!value) return mg_error_code();
+        if (part->updates[i].in_place && is_sole_holder(value)) {
+            part->address[external] = value->buffer->data;
+            continue;
+        }
+        if (!part->buffer[external]) MG_TRY(mg_part_new_buffer(part, external));
+        part->fresh[i] = mg_part_value(part, external, args);
+        if (!part->fresh[i]) return MG_OOM;
+    }
+    return MG_OK;
+}
+
+/* Whether some part of the plan keeps assigned variable i on d. */
+static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
+    for (int k = 0; k < p->n_parts; k++)
+        if (p->parts[k].device == d && mg_plan_part_assigns(p, k, i)) return true;
+    return false;
+}
+
+/* Whether the part's commit phase has not made all its values: its device failed in it or is lost.
+ * A commit phase that failed may have gone on to its end. */
+static bool is_unfinished(const mg_plan *p, int k) {
+    const bool on_worker = p->n_parts > 1 || p->on_worker;
+    return p->parts[k].unfinished || (on_worker && mg_worker_is_away(p->parts[k].device));
+}
+
+/* Binds the new values of the parts whose commit phase was finished. A device where it was not
+ * loses the variable, if another has it; copies on devices outside the plan are out of date and go.
+ */
+void mg_commit_bind(mg_plan *p) {
+    for (int i = 0; i < p->n_assigns; i++) {
+        mg_variable *v = p->variables[i];
+        /* The value must lie on a device of the plan before the copies elsewhere go. */
+        if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
+            mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
+        for (int r = v->n_replicas - 1; r >= 0; r--)
+            if (p->n_parts == 1 || !variable_lies_on(p, i, v->replicas[r].device))
+                mg_variable_drop_replica(v, r);
+        for (int k = 0; k < p->n_parts; k++) {
+            mg_part *part = &p->parts[k];
+            if (!mg_plan_part_assigns(p, k, i)) continue;
+            if (is_unfinished(p, k)) {
+                mg_variable_remove_from(v, part->device);
+                continue;
+            }
+            if (!part->fresh[i]) continue; /* it was updated in place */
+            mg_variable_replace_on(v, part->device, part->fresh[i]);
+            part->fresh[i] = NULL;
+        }
+    }
+}
+
+/* Whether some device has finished the update of assigned variable i. */
+static bool is_assigned(const mg_plan *p, int i) {
+    for (int k = 0; k < p->n_parts; k++)
+        if (mg_plan_part_assigns(p, k, i) && !is_unfinished(p, k)) return true;
+    return false;
+}
+
+/* Adds to the message of a failure in the commit phase what has become of the step: it has happened
+ * if each variable has its new value on some device. */
+mg_status mg_commit_explain(const mg_plan *p, mg_status status) {
+    char message[1024];
+    const char *outcome = "the update was finished all the same: the step counts";
+    for (int k = 0; k < p->n_parts; k++)
+        if (is_unfinished(p, k))
+            outcome = "the other devices have finished the update: the step counts; go on without "
+                      "this device";
+    for (int i = 0; i < p->n_assigns; i++)
+        if (!is_assigned(p, i))
+            outcome = "the update is unfinished and no other device has all weights: load saved "
+                      "ones";
+    snprintf(message, sizeof message, "%s", mg_error_message());
+    return mg_fail(status, "%s; %s", message, outcome);
+}
