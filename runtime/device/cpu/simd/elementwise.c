@@ -16,6 +16,24 @@
  *
  * Each line of elementwise.def becomes a loop name_f32, with the op's expression as its body. */
 
+/* Whether a loop that selects between vectors loads them first: see MG_KEEP. */
+#ifdef __AVX512F__
+enum { KEEPS = 1 };
+#else
+enum { KEEPS = 0 };
+#endif
+
+typedef union kept {
+    mg_floats in;
+    float at[MG_WIDTH];
+} kept;
+
+MG_INLINE kept keep(const float *from) {
+    mg_floats v = *(const mg_loose_floats *)from;
+    MG_KEEP(v);
+    return (kept){v};
+}
+
 #include "device/cpu/simd/elementwise_float.h"
 #define UNARY(name, rule, value, grad, doc)                                                        \
     static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
@@ -34,11 +52,18 @@
         }                                                                                          \
     }
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+    static inline float name##_of(float a, float b, float c) {                                     \
+        return value;                                                                              \
+    }                                                                                              \
     static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
-        EACH {                                                                                     \
-            const float a = pa[i], b = pb[i], c = pc[i];                                           \
-            out[i] = value;                                                                        \
+        int first = 0;                                                                             \
+        for (; KEEPS && first + MG_WIDTH <= n; first += MG_WIDTH) {                                \
+            const kept b = keep(pb + first), c = keep(pc + first);                                 \
+            _Pragma("omp simd") for (int i = 0; i < MG_WIDTH; i++) out[first + i] =                \
+                name##_of(pa[first + i], b.at[i], c.at[i]);                                        \
         }                                                                                          \
+        _Pragma("omp simd") for (int i = first; i < n; i++) out[i] =                               \
+            name##_of(pa[i], pb[i], pc[i]);                                                        \
     }
 #include "ops/elementwise.def"
 #undef UNARY

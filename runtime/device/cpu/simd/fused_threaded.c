@@ -53,6 +53,22 @@ typedef union laid_down {
 #define TAKE(r, k) strip.in[k]
 #define ELEMENTS _Pragma("omp simd") for (int i = 0; i < (int)(STRIP / sizeof(float)); i++)
 
+/* An operand that a step selects from: in registers where MG_KEEP matters and they are enough. */
+#ifdef __AVX512F__
+MG_INLINE const float *kept(const void *place, laid_down *strip) {
+    const loose *from = place;
+    for (int k = 0; k < (int)(STRIP / sizeof(lanes)); k++) {
+        lanes r = from[k];
+        MG_KEEP(r);
+        strip->in[k] = r;
+    }
+    return strip->at;
+}
+#define KEPT(s) kept(PLACE(s), &(laid_down){0})
+#else
+#define KEPT(s) PLACE(s)
+#endif
+
 /* Defines the step `name`: each element of the strip becomes `value`, an expression in the
  * variables declared last. m and o are the addresses of the operands that are not the strip. */
 #define OP(name, steps, m_place, o_place, value, ...)                                              \
@@ -75,9 +91,9 @@ typedef union laid_down {
     OP(name##_with_one, 1, PLACE(s), NULL, value, a = IT, b = m[0])                                \
     OP(name##_from_one, 1, PLACE(s), NULL, value, a = m[0], b = IT)
 #define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
-    OP(name##_first, 2, PLACE(s), PLACE(s + 1), value, a = IT, b = m[i], c = o[i])                 \
-    OP(name##_second, 2, PLACE(s), PLACE(s + 1), value, a = m[i], b = IT, c = o[i])                \
-    OP(name##_third, 2, PLACE(s), PLACE(s + 1), value, a = m[i], b = o[i], c = IT)
+    OP(name##_first, 2, KEPT(s), KEPT(s + 1), value, a = IT, b = m[i], c = o[i])                   \
+    OP(name##_second, 2, PLACE(s), KEPT(s + 1), value, a = m[i], b = IT, c = o[i])                 \
+    OP(name##_third, 2, PLACE(s), KEPT(s + 1), value, a = m[i], b = o[i], c = IT)
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY
