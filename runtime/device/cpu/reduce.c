@@ -14,7 +14,8 @@
 enum {
     WIDE = 4096,   /* the longest last axis that is reduced as a view */
     PIECE = 65536, /* elements that a thread checks at a time in all_finite */
-    FEW = 16       /* terms up to which float32 sums are made in float32 */
+    FEW = 16,      /* terms up to which float32 sums are made in float32 */
+    SUMS = 64      /* such sums, of a row each, that a thread makes at a time */
 };
 
 /* The loops of the call's op. */
@@ -123,6 +124,14 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
     }
 }
 
+/* The offset of result i, from that of result i - 1: mostly one step along the innermost kept group
+ * but the last, without a division. */
+static int64_t next_offset(const groups *g, int64_t offset, int64_t i) {
+    const int inner = g->n - 3;
+    if (inner >= 0 && i % g->at[inner].n) return offset + g->at[inner].stride;
+    return offset_of(g, false, g->n - 2, i);
+}
+
 /* Sums of few float32 terms per result (the gradient of repeating pixels, for one) are made in
  * float32, which is exact enough then. Returns whether this is such a sum. */
 static bool sum_few(const mg_call *call, const groups *g) {
@@ -134,10 +143,15 @@ static bool sum_few(const mg_call *call, const groups *g) {
         call->plan->out[0].value->dtype != MG_F32 || strcmp(call->plan->step->op->name, "sum") != 0)
         return false;
     for (int64_t k = 0; k < n; k++) offset[k] = offset_of(g, true, g->n - 2, k);
+    const int64_t pieces = (outputs + SUMS - 1) / SUMS;
 #pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
-    for (int64_t o = 0; o < outputs; o++)
-        mg_folds_of(MG_F32)->sum_runs((const float *)call->in[0] + offset_of(g, false, g->n - 2, o),
-                                      offset, (int)n, run, (float *)call->out[0] + o * run);
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        const int64_t end = piece + 1 < pieces ? (piece + 1) * SUMS : outputs;
+        int64_t first = offset_of(g, false, g->n - 2, piece * SUMS);
+        for (int64_t o = piece * SUMS; o < end; first = next_offset(g, first, ++o))
+            mg_folds_of(MG_F32)->sum_runs((const float *)call->in[0] + first, offset, (int)n, run,
+                                          (float *)call->out[0] + o * run);
+    }
     return true;
 }
 

@@ -227,11 +227,12 @@ static void NAME(sum_runs)(const void *elements, const int64_t *offset, int n, i
     const REAL *x = elements;
     REAL *y = result;
     int64_t j = 0;
-    for (; j + MG_LANES <= run; j += MG_LANES) {
-        REAL s[MG_LANES] = {0};
+    for (; j + 4 * VEC <= run; j += 4 * VEC) {
+        NAME(vec) s[4] = {0};
         for (int k = 0; k < n; k++)
-            for (int i = 0; i < MG_LANES; i++) s[i] += x[offset[k] + j + i];
-        for (int i = 0; i < MG_LANES; i++) y[j + i] = s[i];
+            for (int i = 0; i < 4; i++)
+                s[i] += *(const NAME(vec) *)(const void *)(x + offset[k] + j + i * VEC);
+        for (int i = 0; i < 4; i++) *(NAME(vec) *)(void *)(y + j + i * VEC) = s[i];
     }
     for (; j < run; j++) {
         REAL s = 0;

@@ -8,10 +8,8 @@
 #define NORM_ROWS 32    /* rows whose sums by column are made in the type itself */
 #endif
 
-typedef REAL NAME(vec) __attribute__((vector_size(MG_VECTOR), aligned(sizeof(REAL)), may_alias));
 typedef REAL NAME(half) __attribute__((vector_size(32)));
 typedef REAL NAME(quarter) __attribute__((vector_size(16)));
-#define VEC ((int64_t)(MG_VECTOR / sizeof(REAL)))
 
 /* The sum of the elements of four vectors. Vectors are halved in registers until 16 bytes are left
  * (by way of an array the layer over rows of 256 took 1.25 times as long). */
@@ -169,4 +167,3 @@ const mg_simd_layer_norm MG_ISA_NAME(NAME(mg_simd_layer_norm)) = {
     .grad_row = NAME(grad_row),
     .reduce_rows = NAME(reduce_rows),
 };
-#undef VEC

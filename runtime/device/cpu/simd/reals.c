@@ -60,9 +60,14 @@ typedef struct row_moments {
 
 /* ---- the loops, in float and in double ---- */
 
+/* NAME(vec): a vector anywhere in memory; VEC: its elements. */
+#define ANYWHERE __attribute__((vector_size(MG_VECTOR), aligned(sizeof(REAL)), may_alias))
+#define VEC ((int64_t)(MG_VECTOR / sizeof(REAL)))
+
 #define REAL float
 #define NAME(x) x##_f32
 #define EXP vm_exp
+typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
@@ -73,6 +78,7 @@ typedef struct row_moments {
 #define REAL double
 #define NAME(x) x##_f64
 #define EXP exp
+typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
