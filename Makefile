@@ -116,7 +116,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5)
 
 .DEFAULT_GOAL = all
-.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run bench cover \
+.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover \
         gpu-bundle gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -234,13 +234,16 @@ FUZZ_SECONDS = 20
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
 fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
-	@for f in $^; do echo "  fuzz $$f"; n=$${f##*/fuzz_}; mkdir -p build/corpus/$$n; \
-	  $$f build/corpus/$$n $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=256 -verbosity=0 \
-	  -artifact_prefix=build/ -print_final_stats=1 || exit 1; done
+	@export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1; for f in $^; do echo "  fuzz $$f"; n=$${f##*/fuzz_}; \
+	  mkdir -p build/corpus/$$n; $$f build/corpus/$$n $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) -verbosity=0 \
+	  -max_total_time=$(FUZZ_SECONDS) -timeout=1 -rss_limit_mb=256 -artifact_prefix=build/ -print_final_stats=1 \
+	  || exit 1; done
 cover-run: all $(C_TESTS)
 	-@$(RUN) $(C_TESTS) $(SPECS)
 	@cd $B && gcov -n -r $$(find . -name '*.gcda') 2>/dev/null | awk '/^File/ { f = $$2 } \
 	  /^Lines/ { split($$2, a, /[:%]/); printf "%7.1f %% of %5d  %s\n", a[2], $$4, f }' | sort -n
+reliability: all ## long checks of what must never happen: build/reliability.md
+	@$(PROGRAM) tests/reliability/run.lua $(and $(SCALE),--scale $(SCALE))
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua

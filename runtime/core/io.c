@@ -177,9 +177,9 @@ mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got) {
 
 /* From the start of the file. */
 mg_status mg_io_seek(mg_file *f, int64_t position) {
-    if (mg_io_fault(NULL) || lseek(f->fd, position, SEEK_SET) < 0)
-        return mg_io_fail_call("seek in", f->path);
-    return MG_OK;
+    int done;
+    MG_IO_RETRY(done, lseek(f->fd, position, SEEK_SET) < 0 ? -1 : 0);
+    return done == 0 ? MG_OK : mg_io_fail_call("seek in", f->path);
 }
 
 /* Repeats short writes. */
