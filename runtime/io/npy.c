@@ -190,19 +190,16 @@ static void to_c_order(unsigned char *dst, const unsigned char *src, size_t size
 mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e) {
     const size_t size = mg_dtype_size(a->dtype), n = (size_t)mg_shape_count(&a->shape);
     const bool reorder = a->fortran && a->shape.rank > 1;
-    unsigned char *bytes = mg_alloc(n * size), *ordered = reorder ? mg_alloc(n * size) : NULL;
-    mg_status status = bytes && (ordered || !reorder) ? MG_OK : MG_OOM;
+    mg_store_room room;
+    mg_status status = mg_store_room_new(&room, e);
+    unsigned char *bytes = reorder ? mg_alloc(n * size) : room.bytes;
+    if (status == MG_OK && !bytes) status = MG_OOM;
     if (status == MG_OK) status = a->source(a->context, bytes, n * size);
     if (status == MG_OK && a->big_endian) swap_bytes(bytes, size, n);
-    if (status == MG_OK && reorder) {
-        to_c_order(ordered, bytes, size, &a->shape);
-        mg_free(bytes);
-        bytes = ordered;
-        ordered = NULL;
-    }
-    if (status == MG_OK) status = mg_store_file_take(f, e, bytes);
-    mg_free(ordered);
-    mg_free(bytes);
+    if (status == MG_OK && reorder) to_c_order(room.bytes, bytes, size, &a->shape);
+    if (status == MG_OK) status = mg_store_file_take(f, e, &room);
+    if (reorder) mg_free(bytes);
+    mg_store_room_free(&room);
     return status;
 }
 
@@ -281,18 +278,19 @@ static mg_status npy_save(const mg_store *s, const char *path) {
         return mg_fail(MG_USAGE, "%s: a .npy file holds one array and no metadata, not %zu arrays",
                        path, s->n_tensors);
     mg_tensor *t = s->tensors[0].tensor;
-    const size_t n = mg_npy_header(t, path, s->tensors[0].name, header), size = mg_tensor_bytes(t);
-    void *bytes = n ? mg_alloc(size) : NULL;
-    mg_status status = bytes ? mg_tensor_read(t, bytes) : mg_error_code();
+    const void *bytes = NULL;
+    void *block = NULL;
+    const size_t n = mg_npy_header(t, path, s->tensors[0].name, header);
+    mg_status status = n ? mg_store_view(t, &bytes, &block) : mg_error_code();
     mg_file *f = status == MG_OK ? mg_io_create(path) : NULL;
     if (!f && status == MG_OK) status = mg_error_code();
     if (status == MG_OK) status = mg_io_write(f, header, n);
-    if (status == MG_OK) status = mg_io_write(f, bytes, size);
+    if (status == MG_OK) status = mg_io_write(f, bytes, mg_tensor_bytes(t));
     if (status == MG_OK)
         status = mg_io_commit(f);
     else
         mg_io_close(f);
-    mg_free(bytes);
+    mg_free(block);
     return status;
 }
 

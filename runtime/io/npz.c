@@ -88,14 +88,15 @@ static mg_status write_array(mg_zip_writer *w, const mg_stored *stored, const ch
     const size_t size = mg_tensor_bytes(stored->tensor),
                  room = strlen(stored->name) + sizeof ENDING;
     const size_t n = mg_npy_header(stored->tensor, path, stored->name, header);
+    const void *bytes = NULL;
+    void *block = NULL;
     char *name = n ? mg_alloc(room) : NULL;
-    void *bytes = name ? mg_alloc(size) : NULL;
-    mg_status status = bytes ? mg_tensor_read(stored->tensor, bytes) : mg_error_code();
+    mg_status status = name ? mg_store_view(stored->tensor, &bytes, &block) : mg_error_code();
     if (name) snprintf(name, room, "%s%s", stored->name, ENDING);
     if (status == MG_OK) status = mg_zip_add(w, name, (int64_t)(n + size), false);
     if (status == MG_OK) status = mg_zip_write(w, header, n);
     if (status == MG_OK) status = mg_zip_write(w, bytes, size);
-    mg_free(bytes);
+    mg_free(block);
     mg_free(name);
     return status;
 }

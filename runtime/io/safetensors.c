@@ -288,14 +288,14 @@ static void safetensors_close(mg_store_file *f) {
  * data: nothing is sought. */
 static mg_status read_tensor(mg_store_file *f, mg_store_entry *e, XXH3_state_t *hash) {
     const size_t n = (size_t)(e->end - e->begin);
-    void *bytes = mg_alloc(n);
-    if (!bytes) return MG_OOM;
-    mg_status status = mg_store_file_exactly(f, bytes, n, e->name);
+    mg_store_room room;
+    mg_status status = mg_store_room_new(&room, e);
+    if (status == MG_OK) status = mg_store_file_exactly(f, room.bytes, n, e->name);
     if (status == MG_OK) {
-        XXH3_64bits_update(hash, bytes, n);
-        status = mg_store_file_take(f, e, bytes);
+        XXH3_64bits_update(hash, room.bytes, n);
+        status = mg_store_file_take(f, e, &room);
     }
-    mg_free(bytes);
+    mg_store_room_free(&room);
     return status;
 }
 

@@ -125,17 +125,17 @@ static mg_status write_header(mg_file *f, const char *text, size_t n) {
     return mg_io_write(f, text, n);
 }
 
-/* Evaluates the tensor if need be. One tensor at a time is copied to the host. */
+/* One tensor at a time is copied to the host, if it is not there. */
 static mg_status write_tensor(mg_file *f, mg_tensor *t, XXH3_state_t *hash) {
     const size_t n = mg_tensor_bytes(t);
-    void *bytes = mg_alloc(n);
-    if (!bytes) return MG_OOM;
-    mg_status status = mg_tensor_read(t, bytes);
-    if (status == MG_OK) {
+    const void *bytes = NULL;
+    void *block = NULL;
+    mg_status status = mg_store_view(t, &bytes, &block);
+    if (status == MG_OK && n) {
         XXH3_64bits_update(hash, bytes, n);
         status = mg_io_write(f, bytes, n);
     }
-    mg_free(bytes);
+    mg_free(block);
     return status;
 }
 

@@ -2,6 +2,9 @@
 #include "io/store.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include <stdio.h>
@@ -214,11 +217,42 @@ static bool has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
     return found;
 }
 
-mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const void *bytes) {
-    MG_TRY(check_booleans(f, e, bytes));
-    e->nonfinite = has_nonfinite(e->dtype, bytes, (size_t)mg_shape_count(&e->shape));
-    mg_tensor *t = mg_tensor_from_host(bytes, e->dtype, &e->shape, NULL);
+mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e) {
+    mg_device *d = mg_device_default();
+    const size_t n = (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
+    *room = (mg_store_room){0};
+    room->buffer = d ? mg_buffer_new(d, n) : NULL;
+    if (!room->buffer) return mg_error_code();
+    const bool visible = n && mg_device_kind_is_host_visible(d->api);
+    if (!visible) room->block = mg_alloc(n);
+    room->bytes = visible ? room->buffer->data : room->block;
+    return room->bytes ? MG_OK : MG_OOM;
+}
+
+void mg_store_room_free(mg_store_room *room) {
+    mg_buffer_release(room->buffer);
+    mg_free(room->block);
+}
+
+mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const mg_store_room *room) {
+    mg_buffer *b = room->buffer;
+    MG_TRY(check_booleans(f, e, room->bytes));
+    e->nonfinite = has_nonfinite(e->dtype, room->bytes, (size_t)mg_shape_count(&e->shape));
+    if (room->block && b->bytes)
+        MG_TRY(b->device->api->copy_in(b->device, b->data, room->block, b->bytes));
+    mg_tensor *t = mg_tensor_from_buffer(b, e->dtype, &e->shape);
     const mg_status status = t ? mg_store_add(f->store, e->name, t) : mg_error_code();
     mg_tensor_release(t);
     return status;
+}
+
+mg_status mg_store_view(mg_tensor *t, const void **bytes, void **block) {
+    *block = NULL;
+    MG_TRY(mg_eval(&t, 1));
+    if (mg_device_kind_is_host_visible(t->buffer->device->api)) {
+        *bytes = t->buffer->data;
+        return mg_value_wait(t);
+    }
+    *bytes = *block = mg_alloc(mg_tensor_bytes(t));
+    return *block ? mg_tensor_read(t, *block) : MG_OOM;
 }

@@ -100,9 +100,22 @@ struct mg_store_format {
 
 /* Adds an entry; the name is copied. Borrowed until the next one; NULL: MG_OOM. */
 mg_store_entry *mg_store_file_add(mg_store_file *f, const char *name);
-/* Adds the tensor of entry `e` to the store. `bytes`: its elements, row-major and little-endian.
- * MG_DATA for booleans other than 0 and 1. */
-mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const void *bytes);
+/* Where the elements of a tensor are read to, row-major and little-endian: on devices that use the
+ * host's memory the tensor's own memory, so that nothing is copied. */
+typedef struct mg_store_room {
+    void *bytes;       /* to be filled */
+    mg_buffer *buffer; /* owned: of the tensor */
+    void *block;       /* owned: what `bytes` is if it is not in the buffer, else NULL */
+} mg_store_room;
+/* Room for the entry's tensor. On failure, too, mg_store_room_free is due. MG_OOM. */
+mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e);
+void mg_store_room_free(mg_store_room *room);
+/* Adds the tensor of entry `e` to the store; the room has its elements. MG_DATA for booleans other
+ * than 0 and 1. */
+mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const mg_store_room *room);
+/* Sets *bytes to the elements of a tensor, which is evaluated if need be. They are in its own
+ * memory, or in *block, which the caller frees (mg_free), also on failure. */
+mg_status mg_store_view(mg_tensor *t, const void **bytes, void **block);
 /* Reads n bytes, or fails with MG_DATA: the file ends within `what`. */
 mg_status mg_store_file_exactly(mg_store_file *f, void *dst, size_t n, const char *what);
 

@@ -140,6 +140,7 @@ mg_status mg_zip_add(mg_zip_writer *w, const char *name, int64_t size, bool defl
 mg_status mg_zip_write(mg_zip_writer *w, const void *bytes, size_t n) {
     mg_zip_entry *e = &w->entries[w->n - 1];
     assert(w->n && (int64_t)n <= w->left);
+    if (!n) return MG_OK; /* crc32_z takes NULL for a request to begin again */
     w->left -= (int64_t)n;
     e->crc = (uint32_t)crc32_z(e->crc, bytes, n);
     if (!e->deflated) return write_bytes(w, bytes, n);

@@ -62,7 +62,8 @@ local function fail_each_call(op, one, path, way, always)
     local right, why = is_right(op, path, ok, message, always, way)
     if hit then tried = tried + 1 end
     if not right then
-      failed, note = failed + 1, ("%s, %s at call %d%s: %s"):format(op[1], way, tried, always and " and later" or "", why)
+      failed = failed + 1
+      note = ("%s, %s at call %d%s: %s"):format(op[1], way, tried, always and " and later" or "", why)
     end
   until not hit
   return tried, failed, note

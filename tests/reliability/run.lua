@@ -2,8 +2,8 @@
 --
 --     build/mgpulua tests/reliability/run.lua [--scale X] [NAME...]
 --
--- A check is a module of this folder, {what =, count =, few =, run = function(n, folder, timed) -> failed, note, tried}:
--- it tries something `count` times (times X), or `few` times as a test (tests/lua/files/reliability_spec.lua), and
+-- A check is a module here: {what =, count =, few =, run = function(n, folder, timed) -> failed, note, tried}.
+-- It tries something `count` times (times X), or `few` times as a test (tests/lua/files/reliability_spec.lua), and
 -- returns how often it failed, a remark, and how many were tried if that is not n. timed: limits on time count, too.
 -- Each check runs in a process of its own. The table goes to build/reliability.md; the exit status is 1 if anything
 -- failed.

@@ -49,10 +49,12 @@ test("npz files are read, stored and deflated, and written", function()
   check.equal(deflated.a, ROWS)
   check.equal(deflated.b:shape(), { 1000 })
   local path = check.path "out.npz"
-  core.store_save(path, { ["x/y"] = mgpu.tensor(ROWS), z = mgpu.ones({}, { dtype = "bool" }) })
+  core.store_save(path, { ["x/y"] = mgpu.tensor(ROWS), z = mgpu.ones({}, { dtype = "bool" }),
+    empty = mgpu.zeros { 0, 3 } })
   local again = core.store_load(path)
   check.equal(again["x/y"], ROWS)
   check.equal(again.z:shape(), {})
+  check.equal(again.empty:shape(), { 0, 3 })
 end)
 
 test("what NumPy's files cannot hold, and what we cannot read, is refused by name", function()

@@ -134,4 +134,13 @@ function M.assign(model, path, tensors, order, how)
   M.assign_planned(model, M.plan(model, path, shapes, order, how), tensors)
 end
 
+--- warn_nonfinite(path, names): says which tensors of the file have a NaN or an infinity, if any have.
+function M.warn_nonfinite(path, names)
+  if #names == 0 then return end
+  local quoted = {}
+  for i = 1, math.min(3, #names) do quoted[i] = ("%q"):format(names[i]) end
+  require "mgpu".output(("%s: warning: NaN or infinite numbers in %s%s\n"):format(path, table.concat(quoted, ", "),
+    #names > 3 and (" and %d more"):format(#names - 3) or ""))
+end
+
 return M

@@ -21,8 +21,9 @@ end
 function M.load_weights(model, path, how)
   local store = core.store_open(path)
   local names = matching.plan(model, path, store:tensors(), nil, how)
-  local tensors = store:read()
+  local tensors, nonfinite = store:read()
   store:close()
+  matching.warn_nonfinite(path, nonfinite)
   matching.assign_planned(model, names, tensors)
 end
 

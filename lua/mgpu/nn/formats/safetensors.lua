@@ -47,16 +47,11 @@ local function open(path)
   return f
 end
 
--- Reads the tensors of an open file and closes it. Says which weights are not finite.
+-- Reads the tensors of an open file and closes it.
 local function read(f, path)
   local tensors, nonfinite = f.store:read()
   f.store:close()
-  for i, name in ipairs(nonfinite) do nonfinite[i] = ("%q"):format(name) end
-  if #nonfinite > 0 then
-    local more = #nonfinite > 3 and (" and %d more"):format(#nonfinite - 3) or ""
-    require "mgpu".output(("%s: warning: NaN or infinite numbers in %s%s\n"):format(path,
-      table.concat(nonfinite, ", ", 1, math.min(3, #nonfinite)), more))
-  end
+  matching.warn_nonfinite(path, nonfinite)
   return tensors
 end
 
