@@ -7,6 +7,8 @@ local mixed_precision = require "mgpu.nn.mixed_precision"
 
 local M = {}
 
+local MOST_LAYERS = 10000 -- making more of them would take seconds
+
 local function damaged(path, what)
   core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
 end
@@ -106,10 +108,19 @@ function M.guarded(path, fn, ...)
   damaged(path, result)
 end
 
+-- The number of layers in a configuration, those of inner models included.
+local function count_layers(entry)
+  local layers = type(entry) == "table" and type(entry.config) == "table" and entry.config.layers
+  local n = 0
+  for _, layer in ipairs(type(layers) == "table" and layers or {}) do n = n + 1 + count_layers(layer) end
+  return n
+end
+
 --- from_config(entry, custom, path) -> the model. custom: classes by name; path: named in errors. Errors: an unknown
---- class; an incomplete configuration; one that a class refuses.
+--- class; an incomplete configuration; one that a class refuses; more than 10,000 layers.
 function M.from_config(entry, custom, path)
   path = path or "configuration"
+  if count_layers(entry) > MOST_LAYERS then damaged(path, ("it has more than %d layers"):format(MOST_LAYERS)) end
   return M.guarded(path, M.make, entry, custom or {}, path)
 end
 

@@ -84,6 +84,9 @@ test("damaged metadata and configurations are errors in the data that name the f
   refused(function(_, _, config) config.config.layers[1].class_name = "Sequential" end, "it has no layers")
   refused(function(_, _, config) config.config.dtype = "float9" end, "float9")
   refused(function(_, _, config) config.class_name = "Modell" end, 'a model cannot be a "Modell"')
+  refused(function(_, _, config)
+    for i = 1, 10001 do config.config.layers[i] = { class_name = "Flatten", config = { name = "f" .. i } } end
+  end, "it has more than 10000 layers")
   refused(function(_, _, config) config.config.input_shape = { "a" } end, "the configuration is damaged")
 end)
 
