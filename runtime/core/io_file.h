@@ -31,6 +31,12 @@ enum { MG_IO_RETRIES = 1000 };
         }                                                                                          \
     } while (0)
 
+/* Whether errno says that the file system lacks a feature. */
+static inline bool mg_io_unsupported(void) {
+    return errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS || errno == ENOLCK ||
+           errno == EISDIR;
+}
+
 /* "cannot WHAT PATH: errno's text", MG_IO. */
 mg_status mg_io_fail_call(const char *what, const char *path);
 /* A handle without an open file. Owned (mg_io_free_file). NULL: MG_OOM. */

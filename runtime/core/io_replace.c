@@ -160,18 +160,12 @@ static void sweep_folder(const char *folder) {
 
 /* ---- creating ---- */
 
-/* Whether errno says that the file system lacks a feature. */
-static bool is_unsupported(void) {
-    return errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS || errno == ENOLCK ||
-           errno == EISDIR;
-}
-
 /* Locks an open file; false if somebody else has the lock, or on an error. Without locks in the
  * file system all is well too: then nobody can sweep. */
 static bool lock_file(int fd) {
     int done;
     MG_IO_RETRY(done, flock(fd, LOCK_EX | LOCK_NB));
-    return done == 0 || is_unsupported();
+    return done == 0 || mg_io_unsupported();
 }
 
 /* Opens a file without a name; -1 with errno. linkat needs /proc to name it later. */
@@ -216,7 +210,7 @@ static int open_named(mg_file *f, mode_t mode) {
 static mg_status open_temporary(mg_file *f) {
     const mode_t mode = f->replaces ? 0600 : 0666;
     int fd = open_unnamed(f, mode);
-    if (fd < 0 && (is_unsupported() || errno == ENOENT)) {
+    if (fd < 0 && (mg_io_unsupported() || errno == ENOENT)) {
         mg_error_clear();
         fd = open_named(f, mode);
         if (fd < 0 && mg_error_code() == MG_OOM) return MG_OOM;
@@ -271,10 +265,10 @@ static bool keep_mode(const mg_file *f) {
     if (!f->replaces) return true;
     MG_IO_RETRY(done, fchown(f->fd, f->old.st_uid, f->old.st_gid));
     if (done != 0 && errno == EPERM) MG_IO_RETRY(done, fchown(f->fd, (uid_t)-1, f->old.st_gid));
-    if (done != 0 && errno != EPERM && !is_unsupported()) return false;
+    if (done != 0 && errno != EPERM && !mg_io_unsupported()) return false;
     if (done != 0) mode &= 0707 | (mode & 07) << 3;
     MG_IO_RETRY(done, fchmod(f->fd, mode));
-    return done == 0 || errno == EPERM || is_unsupported();
+    return done == 0 || errno == EPERM || mg_io_unsupported();
 }
 
 /* Gives a file without a name a temporary one; false with errno. */
@@ -295,26 +289,20 @@ static bool name_file(mg_file *f) {
     return false;
 }
 
-/* Makes the new name survive a crash of the machine. Folders that cannot be opened or synced, as on
- * some network file systems, are left to the system. */
-static mg_status sync_folder(const mg_file *f) {
-    int fd, done = -1;
-    MG_IO_RETRY(fd, open(f->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd >= 0) MG_IO_RETRY(done, fsync(fd));
-    const bool failed = done != 0 && errno != EACCES && !is_unsupported();
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    if (!failed) return MG_OK;
-    return mg_fail(MG_IO,
-                   "%s is written, but a crash of the machine may undo it: cannot sync %s: %s",
-                   f->path, f->folder, strerror(error));
+/* Makes the new name survive a crash of the machine. */
+static mg_status sync_name(const mg_file *f) {
+    char why[512];
+    if (mg_io_sync_folder(f->folder) == MG_OK) return MG_OK;
+    snprintf(why, sizeof why, "%s", mg_error_message());
+    return mg_fail(MG_IO, "%s is written, but a crash of the machine may undo it: %s", f->path,
+                   why);
 }
 
 mg_status mg_io_commit(mg_file *f) {
     int done;
     mg_error_clear();
-    MG_IO_RETRY(done, fsync(f->fd));
-    if (done == 0 && !keep_mode(f)) done = -1;
+    done = keep_mode(f) ? 0 : -1;
+    if (done == 0) MG_IO_RETRY(done, fsync(f->fd));
     if (done == 0 && !name_file(f)) done = -1;
     if (done == 0) MG_IO_RETRY(done, rename(f->temporary, f->target));
     mg_status status = MG_OK;
@@ -323,7 +311,7 @@ mg_status mg_io_commit(mg_file *f) {
     } else {
         mg_free(f->temporary);
         f->temporary = NULL;
-        status = sync_folder(f);
+        status = sync_name(f);
     }
     mg_io_close(f);
     return status;
@@ -341,7 +329,7 @@ static bool try_lock(mg_file *f, bool *wait) {
     if (fd < 0) return false;
     MG_IO_RETRY(done, flock(fd, LOCK_EX | LOCK_NB));
     *wait = done != 0 && errno == EWOULDBLOCK;
-    if ((done == 0 || is_unsupported()) && fstat(fd, &mine) == 0) {
+    if ((done == 0 || mg_io_unsupported()) && fstat(fd, &mine) == 0) {
         if (lstat(f->path, &there) == 0 && mine.st_ino == there.st_ino &&
             mine.st_dev == there.st_dev) {
             mg_io_set_open(f, fd);
