@@ -26,7 +26,7 @@ int mg_io_descriptor(const mg_file *f);
  * PATH before commit. If PATH is a symbolic link, the file it points to is replaced and the link
  * stays. A file that is there keeps its mode and, where that is allowed, its owner and group; other
  * hard links to it keep the old contents. A read-only file is refused, also for root. Temporary
- * files of processes that were killed are removed (core/io_replace.c). */
+ * files of processes that were killed are removed (core/io_temporary.c). */
 mg_file *mg_io_create(const char *path);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
 /* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary

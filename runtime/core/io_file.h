@@ -43,6 +43,14 @@ mg_status mg_io_fail_call(const char *what, const char *path);
 mg_file *mg_io_new_file(const char *path);
 /* Sets the descriptor and counts it as open. */
 void mg_io_set_open(mg_file *f, int fd);
+/* io_temporary.c: a new name in f->folder. Owned (mg_free); NULL: MG_OOM, MG_IO. */
+char *mg_io_temporary_name(const mg_file *f);
+/* Removes what killed processes left in the folder. Failures are ignored: the files are in nobody's
+ * way. */
+void mg_io_sweep(const char *folder);
+/* io_lock.c: locks an open file without waiting; false with errno if somebody else has the lock, or
+ * on an error. True where the file system has no locks: then nobody can sweep either. */
+bool mg_io_try_flock(int fd);
 /* Closes and frees; a temporary file that has a name stays. */
 void mg_io_free_file(mg_file *f);
 

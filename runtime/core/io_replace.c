@@ -1,37 +1,21 @@
-/* New files appear whole or not at all; lock files.
+/* New files appear whole or not at all.
  *
  * A new file is written without a name (O_TMPFILE), so that it vanishes with a process that is
  * killed. To replace the old file it needs a name for a moment, since linkat does not replace and
- * rename does: a temporary one with random digits. Where O_TMPFILE or /proc is missing, the file
- * has that name from the start. O_EXCL and random digits keep others from planting a file or a link
- * there.
- *
- * A temporary name may outlive a killed process. Whether its process lives is told by a lock
- * (flock) that a writer holds from the start until after the rename. The kernel releases it when
- * the process ends. A process id would not do: another container may use the same one. The name
- * also holds the id of the kernel's boot, because some network file systems keep locks on one
- * machine: files of other boots are removed only if they have not changed for an hour. */
+ * rename does: a temporary one, see io_temporary.c. Where O_TMPFILE or /proc is missing, the file
+ * has that name from the start, with O_EXCL, so that no file or link that others have planted is
+ * opened. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
-#include "core/threads.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
-/* Temporary names: PREFIX, 8 digits of the boot, '-', 16 random digits, SUFFIX. */
-static const char PREFIX[] = ".mgpulua-", SUFFIX[] = ".tmp", HEX[] = "0123456789abcdef";
-enum { BOOT_DIGITS = 8, RANDOM_DIGITS = 16, MAX_LINKS = 40, TRIES = 100 };
-enum { FOREIGN_SECONDS = 3600, LOCK_POLL_US = 50 * 1000 };
+enum { MAX_LINKS = 40, TRIES = 100 };
 
 /* ---- the file to replace ---- */
 
@@ -95,78 +79,7 @@ static mg_status find_folder(mg_file *f) {
     return f->folder ? MG_OK : MG_OOM;
 }
 
-/* ---- temporary names ---- */
-
-static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
-static char boot[BOOT_DIGITS + 1] = "00000000";
-static void read_boot(void) {
-    char text[BOOT_DIGITS];
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    if (read(fd, text, sizeof text) == (ssize_t)sizeof text) memcpy(boot, text, sizeof text);
-    close(fd);
-}
-
-/* A new name in the folder. Owned; NULL: MG_OOM, MG_IO. */
-static char *temporary_name(const mg_file *f) {
-    uint64_t digits;
-    pthread_once(&boot_once, read_boot);
-    if (getrandom(&digits, sizeof digits, 0) != sizeof digits) {
-        mg_io_fail_call("make a temporary name for", f->path);
-        return NULL;
-    }
-    const size_t n = strlen(f->folder) + 64;
-    char *name = mg_alloc(n);
-    if (name)
-        snprintf(name, n, "%s/%s%s-%016llx%s", f->folder, PREFIX, boot, (unsigned long long)digits,
-                 SUFFIX);
-    return name;
-}
-
-/* Whether a name is one of ours; *same_boot: its writer used this kernel. */
-static bool is_temporary_name(const char *name, bool *same_boot) {
-    pthread_once(&boot_once, read_boot);
-    const size_t prefix = sizeof PREFIX - 1;
-    if (strncmp(name, PREFIX, prefix) != 0) return false;
-    const char *digits = name + prefix;
-    if (strspn(digits, HEX) != BOOT_DIGITS || digits[BOOT_DIGITS] != '-') return false;
-    *same_boot = strncmp(digits, boot, BOOT_DIGITS) == 0;
-    digits += BOOT_DIGITS + 1;
-    return strspn(digits, HEX) == RANDOM_DIGITS && strcmp(digits + RANDOM_DIGITS, SUFFIX) == 0;
-}
-
-/* ---- sweeping ---- */
-
-/* Removes the temporary file `name` if the process that wrote it has ended. */
-static void sweep_file(int folder, const char *name, bool same_boot) {
-    struct stat s;
-    const int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return;
-    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        (same_boot || time(NULL) - s.st_mtime > FOREIGN_SECONDS))
-        unlinkat(folder, name, 0);
-    close(fd);
-}
-
-/* Removes what killed processes left in the folder. Failures are ignored: the files are in nobody's
- * way. */
-static void sweep_folder(const char *folder) {
-    bool same_boot;
-    DIR *d = opendir(folder);
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        if (is_temporary_name(e->d_name, &same_boot)) sweep_file(dirfd(d), e->d_name, same_boot);
-    if (d) closedir(d);
-}
-
 /* ---- creating ---- */
-
-/* Locks an open file; false if somebody else has the lock, or on an error. Without locks in the
- * file system all is well too: then nobody can sweep. */
-static bool lock_file(int fd) {
-    int done;
-    MG_IO_RETRY(done, flock(fd, LOCK_EX | LOCK_NB));
-    return done == 0 || mg_io_unsupported();
-}
 
 /* Opens a file without a name; -1 with errno. linkat needs /proc to name it later. */
 static int open_unnamed(const mg_file *f, mode_t mode) {
@@ -176,7 +89,7 @@ static int open_unnamed(const mg_file *f, mode_t mode) {
     if (fd < 0) return -1;
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
     const bool can_link = access(proc, F_OK) == 0;
-    if (can_link && lock_file(fd)) return fd;
+    if (can_link && mg_io_try_flock(fd)) return fd;
     const int error = can_link ? errno : EOPNOTSUPP;
     close(fd);
     errno = error;
@@ -189,10 +102,10 @@ static int open_named(mg_file *f, mode_t mode) {
     for (int i = 0; i < TRIES; i++) {
         int fd;
         struct stat s;
-        char *name = temporary_name(f);
+        char *name = mg_io_temporary_name(f);
         if (!name) return -1;
         MG_IO_RETRY(fd, open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-        if (fd >= 0 && lock_file(fd) && fstat(fd, &s) == 0 && s.st_nlink == 1) {
+        if (fd >= 0 && mg_io_try_flock(fd) && fstat(fd, &s) == 0 && s.st_nlink == 1) {
             f->temporary = name;
             return fd;
         }
@@ -227,7 +140,7 @@ mg_file *mg_io_create(const char *path) {
     mg_status status = follow_links(f);
     if (status == MG_OK) status = check_target(f);
     if (status == MG_OK) status = find_folder(f);
-    if (status == MG_OK) sweep_folder(f->folder);
+    if (status == MG_OK) mg_io_sweep(f->folder);
     if (status == MG_OK) status = open_temporary(f);
     if (status == MG_OK) return f;
     mg_io_free_file(f);
@@ -278,7 +191,7 @@ static bool name_file(mg_file *f) {
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", f->fd);
     for (int i = 0; i < TRIES; i++) {
         int done;
-        char *name = temporary_name(f);
+        char *name = mg_io_temporary_name(f);
         if (!name) return false;
         MG_IO_RETRY(done, linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW));
         if (done == 0) f->temporary = name;
@@ -315,50 +228,4 @@ mg_status mg_io_commit(mg_file *f) {
     }
     mg_io_close(f);
     return status;
-}
-
-/* ---- lock files ---- */
-
-/* Tries once: true if f now holds the lock. *wait: another process has it. The holder removes the
- * file before it lets go, so the lock counts only if the file is still the one at the path. */
-static bool try_lock(mg_file *f, bool *wait) {
-    struct stat mine, there;
-    int fd, done;
-    MG_IO_RETRY(fd, open(f->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
-    *wait = false;
-    if (fd < 0) return false;
-    MG_IO_RETRY(done, flock(fd, LOCK_EX | LOCK_NB));
-    *wait = done != 0 && errno == EWOULDBLOCK;
-    if ((done == 0 || mg_io_unsupported()) && fstat(fd, &mine) == 0) {
-        if (lstat(f->path, &there) == 0 && mine.st_ino == there.st_ino &&
-            mine.st_dev == there.st_dev) {
-            mg_io_set_open(f, fd);
-            return true;
-        }
-        *wait = true;
-    }
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return false;
-}
-
-mg_file *mg_io_lock(const char *path) {
-    mg_file *f = mg_io_new_file(path);
-    bool wait = false;
-    mg_status status = MG_OK;
-    if (!f) return NULL;
-    while (status == MG_OK && !try_lock(f, &wait)) {
-        if (!wait)
-            status = mg_io_fail_call("lock", path);
-        else if (mg_interrupt_pending() && mg_interrupt_take())
-            status = mg_fail(MG_INTERRUPTED, "interrupted while waiting for %s", path);
-        else
-            usleep(LOCK_POLL_US);
-    }
-    /* mg_io_close removes the lock file like a temporary one */
-    if (status == MG_OK) f->temporary = mg_strdup(path);
-    if (f->temporary) return f;
-    mg_io_free_file(f);
-    return NULL;
 }

@@ -1,8 +1,9 @@
-/* Numbers of the zip format that reader and writer share (PKWARE's APPNOTE 6.3.10), and zlib's
- * memory. */
+/* What the files of the zip reader and writer share: numbers of the format (PKWARE's APPNOTE
+ * 6.3.10), an open archive, and zlib's memory. */
 #ifndef MG_IO_ZIP_FORMAT_H
 #define MG_IO_ZIP_FORMAT_H
 
+#include "io/zip.h"
 #include <stdint.h>
 #include <zlib.h>
 
@@ -29,6 +30,37 @@ enum {
     ZIP_CHUNK = 64 << 10 /* bytes that zlib reads or writes at once */
 };
 #define ZIP_MAX32 0xffffffffu
+
+struct mg_zip {
+    mg_file *file;
+    bool owns_file;
+    char *path; /* owned: for messages */
+    int64_t size;
+    int64_t directory;     /* its first byte: entries lie before it */
+    mg_zip_entry *entries; /* owned, with the names */
+    size_t n;
+    /* the entry being read */
+    const mg_zip_entry *entry;
+    int64_t left, packed_left; /* bytes of its contents and of its data in the file */
+    uint32_t crc;
+    bool inflating; /* z is to be ended */
+    z_stream z;
+    unsigned char *in; /* owned: ZIP_CHUNK bytes that inflate reads from */
+};
+
+/* zip_directory.c: fills size, directory and the entries of an archive, whose file and path are
+ * set. */
+mg_status mg_zip_read_directory(mg_zip *z);
+/* Reads n bytes at a position, which the caller has compared with the file's size. */
+mg_status mg_zip_read_at(mg_zip *z, int64_t position, void *dst, size_t n);
+
+/* Little-endian numbers. */
+static inline uint32_t mg_zip_get16(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+static inline uint32_t mg_zip_get32(const unsigned char *p) {
+    return mg_zip_get16(p) | mg_zip_get16(p + 2) << 16;
+}
 
 /* zlib's allocator: memory is counted, and can be made to fail. */
 void *mg_zip_alloc(void *context, unsigned n, unsigned size);

@@ -3,7 +3,6 @@
  * The checksum and the packed size of an entry are known only at its end, so its local header is
  * completed then. An entry that may need more than 32 bits for a size has a zip64 field from the
  * start. */
-#include "io/zip.h"
 #include "core/alloc.h"
 #include "io/zip_format.h"
 #include <assert.h>
