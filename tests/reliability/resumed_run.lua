@@ -5,13 +5,14 @@
 -- the file RESULT, so that two runs can be compared byte by byte. It prints "first EPOCH STEP" for its first step and
 -- "saved EPOCH STEP" for each checkpoint that is known to be on disk. OPTIONS is the inside of a Lua table:
 --   kill = n          sends itself `signal` (9) after n steps
+--   fault = {n, code}  the n-th file call from the sixth step on fails, as mg_io_fail_after says (core/io.h)
 --   dataset = true    a shuffled, mapped, prefetched dataset in place of tensors
 --   epochs = 3  freq = 5  optimizer = "adam"  validation = true, and others of compile and fit
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local mgpu = require "mgpu"
 
-ffi.cdef "int getpid(void); int kill(int, int);"
+ffi.cdef "int getpid(void); int kill(int, int); void mg_io_fail_after(int64_t, int);"
 
 local L = mgpu.layers
 local folder, result = arg[1], arg[2]
@@ -38,6 +39,7 @@ function watch.on_train_batch_end(_, batch)
   if saved and saved ~= watch.saved then print("saved", saved.epoch, saved.step) end
   watch.saved = saved
   io.flush()
+  if steps == 6 and chosen.fault then ffi.C.mg_io_fail_after(unpack(chosen.fault)) end
   if steps == chosen.kill then ffi.C.kill(ffi.C.getpid(), chosen.signal or 9) end
 end
 
