@@ -248,6 +248,7 @@ bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
 	@$(PROGRAM) tests/bench/fit_loop.lua
+	@$(PROGRAM) tests/bench/checkpoint.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+enum { LOW_PRIORITY = 10 };
 
 struct mg_checkpoint_writer {
     char *folder; /* owned */
@@ -54,10 +57,12 @@ static void join_thread(mg_checkpoint_writer *w) {
     w->started = false;
 }
 
-/* The error message is copied, because it belongs to this thread. */
+/* Training goes first where cores are short: on Linux, a priority is that of a thread. The error
+ * message is copied, because it belongs to this thread, too. */
 static void *writer_thread(void *argument) {
     mg_checkpoint_writer *w = argument;
     mg_checkpoint_result *r = &w->result;
+    setpriority(PRIO_PROCESS, 0, LOW_PRIORITY);
     r->status = mg_checkpoint_write(w->folder, r->number, w->state, w->keep, &r->saved);
     if (r->status != MG_OK) snprintf(r->message, sizeof r->message, "%s", mg_error_message());
     mg_store_free(w->state);

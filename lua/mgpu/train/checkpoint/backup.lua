@@ -87,11 +87,16 @@ end
 
 -- ---- saving -------------------------------------------------------------------------------------
 
--- Copies of the tensors that the host cannot see.
+-- The tensors, with copies in place of those that the host cannot see.
 local function on_host(tensors)
-  local host = #core.devices "cpu" > 0 and "cpu:0" or "ref:0"
+  local is_visible, host = {}, nil
   for name, t in pairs(tensors) do
-    if not core.device_info(t:device()).host_visible then tensors[name] = core.copy_to(t, host) end
+    local device = t:device()
+    if is_visible[device] == nil then is_visible[device] = core.device_info(device).host_visible end
+    if not is_visible[device] then
+      host = host or (#core.devices "cpu" > 0 and "cpu:0" or "ref:0")
+      tensors[name] = core.copy_to(t, host)
+    end
   end
   return tensors
 end
