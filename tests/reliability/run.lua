@@ -9,7 +9,8 @@
 -- failed.
 package.path = "tests/?.lua;" .. package.path
 
-local CHECKS = { "kills", "writers", "faults", "flips", "hostile" }
+local CHECKS = { "kills", "writers", "faults", "flips", "hostile", "checkpoint_faults", "checkpoint_flips",
+  "checkpoint_kills", "checkpoint_resumes", "checkpoint_devices" }
 
 local function temporary_folder()
   local pipe = io.popen "mktemp -d"

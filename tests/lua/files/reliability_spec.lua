@@ -2,7 +2,8 @@
 
 local check = require "check"
 
-for _, name in ipairs { "kills", "writers", "faults", "flips", "hostile" } do
+for _, name in ipairs { "kills", "writers", "faults", "flips", "hostile", "checkpoint_faults", "checkpoint_flips",
+  "checkpoint_kills", "checkpoint_resumes", "checkpoint_devices" } do
   local one = require("reliability." .. name)
   check.test(one.what, function()
     check.slow()
