@@ -111,9 +111,12 @@ static void random_ref(const mg_ref *r) {
     double block[4] = {0}; /* the numbers of the current block */
     for (int64_t i = r->first; i < r->first + count; i++) {
         if (i % 4 == 0 || i == r->first) {
-            uint32_t words[4];
-            mg_philox(words, (uint64_t)i / 4, r->rng.base, r->rng.seed, (uint32_t)a->stream);
-            mg_random_block(a, words, block);
+            const uint64_t at = (uint64_t)i / 4;
+            uint32_t words[4], low[4] = {0};
+            mg_philox(words, at, r->rng.base, r->rng.seed, (uint32_t)a->stream);
+            if (mg_random_takes_low(a))
+                mg_philox(low, at | MG_RANDOM_LOW, r->rng.base, r->rng.seed, (uint32_t)a->stream);
+            mg_random_block(a, words, low, block);
         }
         r->out[i - r->first] = block[i % 4];
     }

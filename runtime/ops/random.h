@@ -7,24 +7,44 @@
 #include "ops/attrs.h"
 #include "ops/random_formulas.h"
 
+/* Whether the elements take a second block of words each, `low`. */
+static inline bool mg_random_takes_low(const mg_random_attrs *a) {
+    return a->dtype == MG_F64 && a->kind != MG_RANDOM_RANDINT;
+}
+
+static inline double mg_random_uniform(const mg_random_attrs *a, uint32_t word) {
+    const float low = (float)a->a, high = (float)a->b;
+    if (a->dtype == MG_F16) return mg_random_uniform_half(word, low, high, 11);
+    if (a->dtype == MG_BF16) return mg_random_uniform_half(word, low, high, 8);
+    return mg_random_uniform_f(word, low, high);
+}
+
 /* The four elements of one block, before rounding to the dtype. float32 and narrower kinds are
- * computed in float where the formula is, see random_formulas.h. */
+ * computed in float where the formula is, see random_formulas.h. `low` is read where
+ * mg_random_takes_low says so. */
 static inline void mg_random_block(const mg_random_attrs *a, const uint32_t words[4],
-                                   double out[4]) {
-    const bool wide = a->dtype == MG_F64; /* computed in double, else in float */
+                                   const uint32_t low[4], double out[4]) {
+    const bool wide = mg_random_takes_low(a);
     switch ((enum mg_random_kind)a->kind) {
     case MG_RANDOM_UNIFORM:
         for (int i = 0; i < 4; i++)
-            out[i] = wide ? mg_random_uniform_d(words[i], a->a, a->b)
-                          : (double)mg_random_uniform_f(words[i], (float)a->a, (float)a->b);
+            out[i] = wide ? mg_random_uniform_d(words[i], low[i], a->a, a->b)
+                          : mg_random_uniform(a, words[i]);
         break;
     case MG_RANDOM_NORMAL: /* Box-Muller makes two numbers of two words */
-        mg_random_normal_pair(words, out);
-        mg_random_normal_pair(words + 2, out + 2);
+        for (int i = 0; i < 4; i += 2)
+            if (wide)
+                mg_random_normal_pair_d(words + i, low + i, out + i);
+            else
+                mg_random_normal_pair(words + i, out + i);
         for (int i = 0; i < 4; i++) out[i] = a->a + a->b * out[i];
         break;
     case MG_RANDOM_TRUNCATED_NORMAL:
-        for (int i = 0; i < 4; i++) out[i] = a->a + a->b * mg_random_truncated_normal(words[i]);
+        for (int i = 0; i < 4; i++) {
+            const double inside =
+                wide ? mg_random_inside_d(words[i], low[i]) : mg_random_inside(words[i]);
+            out[i] = a->a + a->b * mg_random_truncated_normal(inside);
+        }
         break;
     case MG_RANDOM_BERNOULLI: /* 24 bits of the word against the probability */
         for (int i = 0; i < 4; i++) out[i] = (words[i] >> 8) < mg_random_threshold(a->a);

@@ -2,12 +2,16 @@
  *
  * Element i of a tensor takes lane i % 4 of block i / 4 (core/philox.h). Results of float32 and
  * narrower use the _f formulas where there are two, float64 the _d ones; normal numbers are made in
- * double and rounded. Compile without contraction to fused multiply-add, or bits differ. */
+ * double and rounded. float64 takes a second word, lane i % 4 of block i / 4 + MG_RANDOM_LOW, for
+ * the digits that the first one lacks. Compile without contraction to fused multiply-add, or bits
+ * differ. */
 #ifndef MG_OPS_RANDOM_FORMULAS_H
 #define MG_OPS_RANDOM_FORMULAS_H
 
 #include "core/philox.h"
 #include <math.h>
+
+#define MG_RANDOM_LOW ((uint64_t)1 << 63) /* tensors have fewer blocks */
 
 /* [a, b): a + (b - a) * u with 24 bits of u. A sum that rounds up to b becomes a. */
 MG_FORMULA float mg_random_uniform_f(uint32_t word, float a, float b) {
@@ -15,8 +19,19 @@ MG_FORMULA float mg_random_uniform_f(uint32_t word, float a, float b) {
     return v < b ? v : a;
 }
 
-MG_FORMULA double mg_random_uniform_d(uint32_t word, double a, double b) {
-    const double v = a + (b - a) * ((double)(word >> 8) * 0x1p-24);
+/* The float32 number rounded to `bits` significant bits: 11 are float16, 8 bfloat16. A number that
+ * this rounds up to b becomes a. */
+MG_FORMULA float mg_random_uniform_half(uint32_t word, float a, float b, int bits) {
+    const double v = mg_random_uniform_f(word, a, b);
+    const double scaled = v * ((double)((uint64_t)1 << (53 - bits)) + 1);
+    const float rounded = (float)(scaled - (scaled - v)); /* Veltkamp's splitting */
+    return rounded < b ? rounded : a;
+}
+
+/* 53 bits of u. */
+MG_FORMULA double mg_random_uniform_d(uint32_t word, uint32_t low, double a, double b) {
+    const uint64_t u = (uint64_t)word << 21 | low >> 11;
+    const double v = a + (b - a) * ((double)u * 0x1p-53);
     return v < b ? v : a;
 }
 
@@ -25,10 +40,25 @@ MG_FORMULA double mg_random_inside(uint32_t word) {
     return ((double)word + 0.5) * 0x1p-32;
 }
 
+MG_FORMULA double mg_random_inside_d(uint32_t word, uint32_t low) {
+    const uint64_t u = (uint64_t)word << 20 | low >> 12;
+    return ((double)u + 0.5) * 0x1p-52;
+}
+
 /* Standard normal by Box-Muller: words 0, 1 make lanes 0, 1; words 2, 3 make lanes 2, 3. */
 MG_FORMULA void mg_random_normal_pair(const uint32_t words[2], double out[2]) {
     const double radius = sqrt(-2 * log(mg_random_inside(words[0])));
     const double angle = 6.283185307179586 * ((double)words[1] * 0x1p-32);
+    out[0] = radius * cos(angle);
+    out[1] = radius * sin(angle);
+}
+
+/* The same with two low words. */
+MG_FORMULA void mg_random_normal_pair_d(const uint32_t words[2], const uint32_t low[2],
+                                        double out[2]) {
+    const double radius = sqrt(-2 * log(mg_random_inside_d(words[0], low[0])));
+    const double turns = (double)((uint64_t)words[1] << 21 | low[1] >> 11) * 0x1p-53;
+    const double angle = 6.283185307179586 * turns;
     out[0] = radius * cos(angle);
     out[1] = radius * sin(angle);
 }
@@ -57,10 +87,10 @@ MG_FORMULA double mg_random_inverse_normal(double p) {
     return x - step / (1 + 0.5 * x * step);
 }
 
-/* Standard normal cut off at two deviations: the inverse of p between Phi(-2) and Phi(2). */
-MG_FORMULA double mg_random_truncated_normal(uint32_t word) {
-    const double p = 0.022750131948179207 + 0.9544997361036416 * mg_random_inside(word);
-    return mg_random_inverse_normal(p);
+/* Standard normal cut off at two deviations: the inverse of p between Phi(-2) and Phi(2), at
+ * `inside` of the way. */
+MG_FORMULA double mg_random_truncated_normal(double inside) {
+    return mg_random_inverse_normal(0.022750131948179207 + 0.9544997361036416 * inside);
 }
 
 /* True with probability p: where (word >> 8) < threshold(p), which is exact for multiples of

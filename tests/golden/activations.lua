@@ -5,8 +5,8 @@
 -- cases[i]: the activation `name`, called with an array of `shape` (by the recipe `input`) and
 -- `arguments`. The numbers are output, and input_gradient for an upstream gradient by the recipe
 -- `upstream`, in float64. Axes count as in Keras, from 0. edge_cases[i]: output and input_gradient
--- for the inputs `edges` and an upstream gradient of 1; at_meetings: the output for the inputs
--- `meetings`. The numbers of sparsemax are not Keras's, see layer_cases.py.
+-- for the inputs `edges` and an upstream gradient of 1; at_meetings and gradient_at_meetings: the
+-- same for the inputs `meetings`. The numbers of sparsemax are not Keras's, see layer_cases.py.
 return {
   shape = { 6, 8 },
   upstream = { salt = 20 },

@@ -226,7 +226,7 @@ WITH_ARGUMENTS = [("gelu", [True]), ("relu", [0.1, 5.0, 0.5]), ("relu", [0.0, 2.
 # function meet and its slope jumps, because any slope between the two would be right there.
 EDGES = [-700.0, -100.0, -40.0, -20.0, -7.0, -1e-3, -1e-12,
          1e-12, 1e-3, 7.0, 20.0, 40.0, 100.0, 700.0]
-# Inputs where two pieces of a function meet: only the values are compared.
+# Inputs where two pieces of a function meet.
 MEETINGS = [-6.0, -3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0]
 
 
@@ -257,11 +257,11 @@ def _activation(name, arguments=()):
 
 def _edge_case(name, function):
     x, meetings = tf.constant(EDGES, tf.float64), tf.constant(MEETINGS, tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
-    return {"name": name, "output": y, "input_gradient": tape.gradient(y, x),
-            "at_meetings": function(meetings)}
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, meetings])
+        y, z = function(x), function(meetings)
+    return {"name": name, "output": y, "input_gradient": tape.gradient(y, x), "at_meetings": z,
+            "gradient_at_meetings": tape.gradient(z, meetings)}
 
 
 def activations():
@@ -282,6 +282,6 @@ and `after` holds its moving mean and variance after the call; all other layers 
     "activations": (activations, """cases[i]: the activation `name`, called with an array of `shape` (by
 the recipe `input`) and `arguments`. The numbers are output, and input_gradient for an upstream gradient by the
 recipe `upstream`, in float64. Axes count as in Keras, from 0. edge_cases[i]: output and
-input_gradient for the inputs `edges` and an upstream gradient of 1; at_meetings: the output for the
-inputs `meetings`. The numbers of sparsemax are not Keras's, see layer_cases.py."""),
+input_gradient for the inputs `edges` and an upstream gradient of 1; at_meetings and gradient_at_meetings:
+the same for the inputs `meetings`. The numbers of sparsemax are not Keras's, see layer_cases.py."""),
 }

@@ -31,11 +31,14 @@ function named.relu(x, negative_slope, max_value, threshold)
   else
     y = ops.where(ops.gt(x, from), x, slope == 0 and 0 or (x - from) * slope)
   end
-  return max_value and ops.minimum(y, max_value) or y
+  return max_value and ops.where(ops.ge(y, max_value), max_value, y) or y
 end
 
---- relu6(x): max(x, 0), at most 6.
-function named.relu6(x) return ops.minimum(ops.relu(x), 6) end
+--- relu6(x): max(x, 0), at most 6; the gradient is 0 at both bounds, as in Keras.
+function named.relu6(x)
+  local y = ops.relu(x)
+  return ops.where(ops.ge(y, 6), 6, y)
+end
 
 --- leaky_relu(x, negative_slope = 0.2): x where x > 0, negative_slope x elsewhere.
 function named.leaky_relu(x, negative_slope)
@@ -53,10 +56,14 @@ function named.elu(x, alpha)
   return ops.where(ops.gt(x, 0), x, ops.expm1(negative_part(x)) * (alpha or 1))
 end
 
---- selu(x): elu scaled so that layers keep mean 0 and variance 1 (Klambauer et al., 2017).
-function named.selu(x) return named.elu(x, 1.6732632423543772) * 1.0507009873554805 end
+--- selu(x): elu scaled so that layers keep mean 0 and variance 1 (Klambauer et al., 2017). At 0 the gradient is that
+--- of the positive side, as in Keras.
+function named.selu(x)
+  return ops.where(ops.ge(x, 0), x, ops.expm1(negative_part(x)) * 1.6732632423543772) * 1.0507009873554805
+end
 
---- celu(x, alpha = 1): max(x, 0) + alpha (e^(min(x, 0) / alpha) - 1) (Barron, 2017).
+--- celu(x, alpha = 1): max(x, 0) + alpha (e^(min(x, 0) / alpha) - 1) (Barron, 2017). Its slope at 0 is 1; Keras
+--- counts both sides there and gives 2.
 function named.celu(x, alpha)
   alpha = alpha or 1
   return ops.relu(x) + ops.expm1(negative_part(x) / alpha) * alpha
@@ -115,7 +122,7 @@ end
 --- hard_sigmoid(x): max(0, min(1, x / 6 + 1/2)), Keras 3's formula.
 function named.hard_sigmoid(x)
   check_tensor("hard_sigmoid", x)
-  return ops.minimum(ops.relu(x + 3), 6) / 6
+  return named.relu6(x + 3) / 6
 end
 
 --- hard_swish(x), also hard_silu: x hard_sigmoid(x) (Howard et al., 2019).
@@ -123,7 +130,7 @@ function named.hard_swish(x) return x * named.hard_sigmoid(x) end
 named.hard_silu = named.hard_swish
 
 --- hard_tanh(x): x within [-1, 1].
-function named.hard_tanh(x) return ops.minimum(ops.maximum(x, -1), 1) end
+function named.hard_tanh(x) return require "mgpu.tensor.composite_ops".clip(x, -1, 1) end
 
 --- hard_shrink(x, threshold = 0.5): x where |x| > threshold, 0 elsewhere.
 function named.hard_shrink(x, threshold)

@@ -140,12 +140,13 @@ function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
 
 -- ---- element-wise -------------------------------------------------------------------------------
 
---- clip(t, low, high) -> t with smaller elements replaced by low, larger ones by high; nil leaves an end open.
+--- clip(t, low, high) -> t with smaller elements replaced by low, larger ones by high; nil leaves an end open. At a
+--- bound the gradient is 1, as in Keras.
 function M.clip(t, ...)
   local low, high = read_options("clip", { "low", "high" }, ...)
   t = as_tensor("clip", t)
-  if low ~= nil then t = ops.maximum(t, low) end
-  if high ~= nil then t = ops.minimum(t, high) end
+  if low ~= nil then t = ops.where(ops.lt(t, low), low, t) end
+  if high ~= nil then t = ops.where(ops.gt(t, high), high, t) end
   return t
 end
 

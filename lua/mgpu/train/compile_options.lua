@@ -53,7 +53,7 @@ local function metric_named(name)
 end
 
 -- A metric from its name or class, the name of a loss, a loss, or a function(y_true, y_pred).
-local function metric_of(value, loss, position)
+local function metric_of(value, position)
   local Metric = require "mgpu.nn.metrics.metric"
   local name, given = "metric_" .. position, type(value) == "string"
   if given then
@@ -70,7 +70,6 @@ local function metric_of(value, loss, position)
     fail("a metric must be a name, a function(y_true, y_pred), or made by mgpu.metrics, got %s",
       tostring(value))
   end
-  value.loss = loss and loss.kind
   return value
 end
 
@@ -89,11 +88,11 @@ local function rename_weighted(weighted, metrics)
 end
 
 -- The option metrics of one output as an array of metrics; a single metric needs no table.
-local function metric_list(given, loss)
+local function metric_list(given)
   if given == nil or given == false then return {} end
   if type(given) ~= "table" or given.update or given.per_sample then given = { given } end
   local list = {}
-  for i, value in ipairs(given) do list[i] = metric_of(value, loss, i) end
+  for i, value in ipairs(given) do list[i] = metric_of(value, i) end
   return list
 end
 
@@ -186,9 +185,9 @@ function M.outputs(chosen, names)
     some = some or own
     local factor = weight(i)
     if type(factor) == "table" then factor = factor[1] end
-    local plain = metric_list(metrics(i), own)
+    local plain = metric_list(metrics(i))
     outputs[i] = { name = name, loss = own, weight = check_weight(factor, name), metrics = plain,
-      weighted_metrics = rename_weighted(metric_list(weighted(i), own), plain) }
+      weighted_metrics = rename_weighted(metric_list(weighted(i)), plain) }
   end
   if not some then fail("no output has a loss") end
   check_names(outputs)

@@ -38,12 +38,12 @@ static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *
 }
 
 /* Any kind and dtype, a block of four words at a time: the elements [from, to) of a group. */
-static void fill_any(const mg_random_attrs *a, const uint32_t *words, char *out, mg_dtype t,
-                     int from, int to) {
+static void fill_any(const mg_random_attrs *a, const uint32_t *words, const uint32_t *low,
+                     char *out, mg_dtype t, int from, int to) {
     for (int i = from & ~3; i < to; i += 4) {
         double block[4];
         const int skip = i < from ? from - i : 0, n = (to - i < 4 ? to - i : 4) - skip;
-        mg_random_block(a, words + i, block);
+        mg_random_block(a, words + i, low + i, block);
         mg_from_double(out, block + skip, t, (size_t)n);
         out += (size_t)n * mg_dtype_size(t);
     }
@@ -58,13 +58,16 @@ static mg_status random_run(const mg_call *call) {
     const mg_simd_random *loops = mg_simd_used->random;
 #pragma omp parallel for if (count > MG_SERIAL_BELOW)
     for (int64_t g = begin / WORDS; g < (end + WORDS - 1) / WORDS; g++) {
-        uint32_t words[WORDS];
+        uint32_t words[WORDS], low[WORDS];
         /* the elements of this group that the tensor holds */
         const int from = (int)(g * WORDS < begin ? begin - g * WORDS : 0);
         const int to = (int)(end - g * WORDS < WORDS ? end - g * WORDS : WORDS);
         char *out = (char *)call->out[0] + (size_t)(g * WORDS + from - begin) * mg_dtype_size(t);
         loops->philox16(words, (uint64_t)(g * BLOCKS), call->rng.base, call->rng.seed,
                         (uint32_t)a->stream);
+        if (mg_random_takes_low(a))
+            loops->philox16(low, (uint64_t)(g * BLOCKS) | MG_RANDOM_LOW, call->rng.base,
+                            call->rng.seed, (uint32_t)a->stream);
         if (a->kind == MG_RANDOM_BERNOULLI && t == MG_BOOL)
             fill_bernoulli(a, words + from, (uint8_t *)out, to - from);
         else if (a->kind == MG_RANDOM_UNIFORM && t == MG_F32)
@@ -72,7 +75,7 @@ static mg_status random_run(const mg_call *call) {
         else if (a->kind == MG_RANDOM_NORMAL && t == MG_F32)
             fill_normal(a, words, (float *)out, from, to);
         else
-            fill_any(a, words, out, t, from, to);
+            fill_any(a, words, low, out, t, from, to);
     }
     return MG_OK;
 }

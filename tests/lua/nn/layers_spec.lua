@@ -104,7 +104,7 @@ local WRONG = {
   { L.Dropout { 0.5, noise_shape = { -1, 1, 4 } }, ones(2, 4), "noise_shape {None, 1, 4} does not fit" },
   { L.LayerNormalization { axis = 3 }, ones(2, 4), "axis 3 is out of range for the input {None, 4}" },
   { L.LayerNormalization { axis = { 1, 2 } }, ones(2, 4), "axis 1 is out of range" },
-  { L.LayerNormalization { axis = { 2, -1 } }, ones(2, 4), "axis -1 is given twice" },
+  { L.LayerNormalization { axis = { 2, -1 } }, ones(2, 4), "axis 2 is given twice" },
   { L.LayerNormalization { axis = {} }, ones(2, 4), "axis is an empty list" },
   { L.BatchNormalization { axis = 1 }, ones(2, 4), "axis 1 is out of range" },
   { L.BatchNormalization { axis = 3 }, ones(2, 4), "axis 3 is out of range" },
@@ -347,9 +347,23 @@ test("a user-defined layer without a call method is an error at the user's line"
   check.raises(function() mgpu.Sequential { L.Input { 2 }, Mute {} } end, "has no call", "usage")
 end)
 
-test("elu, selu and celu have the gradient of their negative side at 0", function()
-  for name, expected in pairs { elu = 1, selu = 1.0507009873554805 * 1.6732632423543772, celu = 1 } do
+test("elu and celu have slope 1 at 0, selu has Keras's: that of its positive side", function()
+  local scale = 1.0507009873554805
+  for name, expected in pairs { elu = { 1, 1, 1 }, selu = { scale, scale * 1.6732632423543772, scale },
+    celu = { 1, 1, 1 } } do
     local slope = mgpu.grad(function(x) return mgpu.activations[name](x):sum() end)(mgpu.tensor { 0, -1e-30, -0.0 })
-    check.near(slope:totable(), { expected, expected, expected }, 1e-6)
+    check.near(slope:totable(), expected, 1e-6)
   end
+end)
+
+-- Keras 3.15: LayerNormalization(axis=[1, -1]) has weights {4, 3} for x {2, 3, 4}, read row by row as {3, 4}.
+test("LayerNormalization over unsorted axes keeps its weights in Keras's order", function()
+  local layer, plain = L.LayerNormalization { axis = { 2, -1 } }, L.LayerNormalization { axis = { 2, 3 } }
+  local x = mgpu.rand { 2, 3, 4 }
+  layer(x)
+  plain(x)
+  check.equal({ layer.gamma:shape(), plain.gamma:shape() }, { { 4, 3 }, { 3, 4 } })
+  layer.gamma:assign(mgpu.arange(12):reshape { 4, 3 })
+  plain.gamma:assign(mgpu.arange(12):reshape { 3, 4 })
+  check.near(layer(x), plain(x):totable(), 1e-6)
 end)

@@ -385,3 +385,17 @@ for _, case in ipairs {
     check.raises(function() losses[case[1]](case[2], case[3], case[4]) end, case[5], "usage")
   end)
 end
+
+test("the function of a loss is the mean over the batch, per_sample one value a row", function()
+  local y, p = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.zeros { 2, 2 }
+  check.near(mgpu.losses.mean_squared_error(y, p):item(), 7.5)
+  check.near(mgpu.losses.mean_squared_error.per_sample(y, p), { 2.5, 12.5 })
+end)
+
+test("weights of rows weigh the rows at every rank, and zero gradients fall where Keras has them", function()
+  local y = mgpu.arange(24):reshape { 2, 2, 2, 3 }
+  local loss = mgpu.losses.MeanSquaredError {} (y, y * 0, { sample_weight = mgpu.tensor { 1, 0 } })
+  check.near(loss:item(), 21.083333, 1e-6)
+  local slope = mgpu.grad(function(p) return mgpu.losses.hinge(mgpu.tensor { { 1 }, { -1 } }, p) * 2 end)
+  check.equal(slope(mgpu.tensor { { 1 }, { -1 } }), { { -1 }, { 1 } })
+end)

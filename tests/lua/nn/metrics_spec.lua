@@ -232,8 +232,8 @@ test("compile takes metrics by name and gives sample weights to weighted_metrics
   model:compile { loss = binary, metrics = { "accuracy" }, weighted_metrics = { "auc", "precision", "recall" } }
   local r = model:test_on_batch(mgpu.ones { 2, 3 }, mgpu.zeros { 2, 4 }, { sample_weight = { 1, 2 } })
   check.equal(r.recall, 0)
-  -- 4 classes, none above 0.5: "accuracy" still follows the binary loss, which only has another name
-  check.equal(r.accuracy, mgpu.mean(mgpu.lt(model(mgpu.ones { 2, 3 }), 0.5):to "float32"):item())
+  -- 4 columns: the largest one counts, whatever the loss
+  check.equal(r.accuracy, mgpu.mean(mgpu.eq(model(mgpu.ones { 2, 3 }):argmax(-1), 0):to "float32"):item())
 end)
 
 -- ---- errors -------------------------------------------------------------------------------------
@@ -321,4 +321,12 @@ test("a metric copies data from another device to the device of its sums", funct
   local mean = mgpu.metrics.Mean {}
   mean:update(mgpu.tensor(3):to(other))
   check.equal(mean:result(), 3)
+end)
+
+test("accuracy of several columns is that of the largest one, also with binary_crossentropy", function()
+  local y, p = mgpu.tensor { { 1, 0, 1 }, { 0, 1, 0 } }, mgpu.tensor { { 0.9, 0.2, 0.8 }, { 0.6, 0.4, 0.1 } }
+  local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Activation "linear" }
+  model:compile { loss = "binary_crossentropy", metrics = { "accuracy", "binary_accuracy" } }
+  local r = model:test_on_batch(p, y)
+  check.near({ r.accuracy, r.binary_accuracy }, { 0.5, 4 / 6 }, 1e-6)
 end)

@@ -90,3 +90,10 @@ test("inside mgpu.jit clone returns its input, and a move is an error with the r
   check.raises(function() mgpu.jit(function(x) return x:to "ref:1" end)(mgpu.ones { 2 }) end,
     'gradients_spec.lua:%d+: to: inside mgpu.jit .* device = "ref:1"', "usage")
 end)
+
+test("at a bound clip passes the gradient on, as in Keras", function()
+  local slope = mgpu.grad(function(t) return t:clip(0, 1):sum() end)
+  check.equal(slope(mgpu.tensor { -1, 0, 0.5, 1, 2 }), { 0, 1, 1, 1, 0 })
+  check.equal(mgpu.tensor({ -5, 0, 5 }, { dtype = "int32" }):clip(-1, 1), { -1, 0, 1 })
+  check.equal(tostring(mgpu.tensor { 0 / 0 }:clip(0, 1):item()), tostring(0 / 0))
+end)

@@ -130,3 +130,40 @@ test("a 16-bit model does not fall back to the reference kernels", function()
     check.equal({ out, status }, { policy:match "_(.*)" .. "\n", 0 })
   end
 end)
+
+test("uniform numbers of 16 bits are below their upper bound, on every device", function()
+  for _, dtype in ipairs { "float16", "bfloat16" } do
+    local host
+    for _, device in ipairs { "ref:0", "cpu:0" } do
+      mgpu.seed(3)
+      local t = mgpu.with_device(device, function() return mgpu.rand({ 100000 }, { dtype = dtype }) end)
+      check.truthy(t:max():item() < 1 and t:min():item() >= 0, dtype)
+      check.near(t:to "float64":mean():item(), 0.5, 3e-3)
+      host = host or t:totable()
+      check.equal(t, host)
+    end
+    local t = core.ops.random { shape = { 20000 }, kind = "uniform", a = -3, b = -2.5, dtype = dtype }
+    check.truthy(t:max():item() < -2.5 and t:min():item() >= -3, dtype)
+  end
+end)
+
+test("float64 random numbers have all their digits, alike on every device", function()
+  for _, kind in ipairs { "uniform", "normal", "truncated_normal" } do
+    local host
+    for _, device in ipairs { "ref:0", "cpu:0" } do
+      mgpu.seed(3)
+      local t = mgpu.with_device(device, function()
+        return core.ops.random { shape = { 4096 }, kind = kind, a = 0, b = 1, dtype = "float64" }
+      end):totable()
+      host = host or t
+      check.near(t, host, 1e-15)
+      local seen, same, fine = {}, 0, 0
+      for _, v in ipairs(t) do
+        same, seen[v] = same + (seen[v] and 1 or 0), true
+        fine = fine + (v * 2 ^ 40 % 1 ~= 0 and 1 or 0)
+      end
+      check.equal(same, 0)
+      check.truthy(fine > 4000, kind)
+    end
+  end
+end)

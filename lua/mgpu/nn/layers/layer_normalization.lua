@@ -1,7 +1,8 @@
 --- LayerNormalization {axis = -1, epsilon = 1e-3, center = true, scale = true, rms_scaling = false, ...}
 -- x {batch, ...} -> the same shape: y = gamma (x - mean) / sqrt(variance + epsilon) + beta with mean and variance of
 -- each sample over the axes (one, or a list; 2 = the first after the batch, -1 = last).
--- Weights gamma and beta have the sizes of these axes.
+-- Weights gamma and beta have the sizes of these axes, sorted as they are given, negative ones first. They apply in the
+-- order of the axes of x, as in Keras: with axis = {2, -1} they are {last, first}, and are read as {first, last}.
 -- rms_scaling: y = gamma x / sqrt(variance + epsilon), whatever center and scale say. That is what Keras computes
 -- under this name, although a root mean square would be about 0 and the variance is about the mean.
 -- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer,
@@ -29,10 +30,11 @@ local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
 
 LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
 
--- The option axis as positions from 1, in rising order.
+-- The option axis as positions from 1, in rising order; and in the order of the weights' sizes.
 local function axes_of(self, shape)
-  local axes, seen = {}, {}
-  for _, axis in ipairs(type(self.axis) == "table" and self.axis or { self.axis }) do
+  local axes, seen, given = {}, {}, type(self.axis) == "table" and { unpack(self.axis) } or { self.axis }
+  table.sort(given)
+  for _, axis in ipairs(given) do
     local at = axis < 0 and axis + #shape + 1 or axis
     if at < 2 or at > #shape then
       self:fail("axis %d is out of range for the input %s (the batch is 1)", axis, self.shape_text(shape))
@@ -42,26 +44,26 @@ local function axes_of(self, shape)
     axes[#axes + 1] = at
   end
   if #axes == 0 then self:fail "axis is an empty list" end
+  local stored = { unpack(axes) }
   table.sort(axes)
-  return axes
+  return axes, stored
 end
 
 function LayerNormalization:build(shape)
-  self.axes = axes_of(self, shape)
-  local sizes = {}
-  for i, at in ipairs(self.axes) do sizes[i] = shape[at] end
+  local axes, stored = axes_of(self, shape)
+  local sizes, stored_sizes = {}, {}
+  for i, at in ipairs(axes) do sizes[i], stored_sizes[i] = shape[at], shape[stored[i]] end
   local function weight(name)
-    return self:add_weight { name = name, shape = sizes, initializer = self[name .. "_initializer"],
+    return self:add_weight { name = name, shape = stored_sizes, initializer = self[name .. "_initializer"],
       regularizer = self[name .. "_regularizer"], constraint = self[name .. "_constraint"] }
   end
   if self.scale or self.rms_scaling then self.gamma = weight "gamma" end
   if self.center and not self.rms_scaling then self.beta = weight "beta" end
-  self.sizes, self.rank = sizes, #shape
+  self.axes, self.sizes, self.rank = axes, sizes, #shape
 end
 
--- The shape in which gamma and beta broadcast against x; nil if the axes are the last ones, where they do anyway.
+-- The shape in which gamma and beta broadcast against x.
 local function broadcast_sizes(self)
-  if self.axes[1] == self.rank - #self.axes + 1 then return nil end
   local wide = {}
   for i = 1, self.rank do wide[i] = 1 end
   for i, at in ipairs(self.axes) do wide[at] = self.sizes[i] end
@@ -104,7 +106,7 @@ local function normalize_axes(self, x, count)
   local variance = ops.sum(ops.square(centered), over) / count
   local y = (self.rms_scaling and x or centered) * ops.rsqrt(variance + self.epsilon)
   local wide = broadcast_sizes(self)
-  local function placed(v) return wide and ops.reshape(v, { shape = wide }) or v end
+  local function placed(v) return ops.reshape(v, { shape = wide }) end
   if self.gamma then y = y * placed(self.gamma) end
   return self.beta and y + placed(self.beta) or y
 end

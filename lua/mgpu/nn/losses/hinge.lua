@@ -1,4 +1,5 @@
---- Hinge {reduction =, name =}, also hinge: max(1 - y_true y_pred, 0), averaged over the last axis.
+--- Hinge {reduction =, name =}, also hinge: max(1 - y_true y_pred, 0), averaged over the last axis. Where the two are
+-- equal, the gradient is that of 1 - y_true y_pred, as in Keras.
 -- y_true {rows, ..., n} of -1 and 1, y_pred likewise -> {rows, ...}. If all targets are 0 or 1, they are read as
 -- -1 and 1, as in Keras.
 local core = require "mgpu.core"
@@ -16,6 +17,7 @@ return Loss.define {
   class = "Hinge",
   declared = {},
   values = function(y_true, y_pred)
-    return Loss.last_mean(ops.relu(1 - signs(y_true) * y_pred))
+    local margin = 1 - signs(y_true) * y_pred
+    return Loss.last_mean(ops.where(ops.lt(margin, 0), 0, margin))
   end,
 }

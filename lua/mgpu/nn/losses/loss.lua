@@ -6,6 +6,12 @@
 --     mse.per_sample(y, model(x))     -- one value a row: {rows}
 --     mgpu.losses.CategoricalCrossentropy {from_logits = true} -- a loss with other options
 --
+-- NOT as Keras's functions of these names: mgpu.losses.mean_squared_error(y, p) is the MEAN over the batch, what
+-- Keras's classes return. One value a sample, which Keras's functions return, is mean_squared_error.per_sample(y, p).
+-- Where Keras 3.15 deviates from its own documentation, the documentation is followed:
+--   weights {rows} weigh the rows, whatever the rank of y_pred. Keras multiplies values {rows, steps} by them along the
+--   last axis, so that w[2] weighs step 2 of every row. The metrics differ from Keras's in the same place.
+--
 -- Every loss has the options name and reduction: "sum_over_batch_size" (default, also "mean"; the sum of the
 -- weighted values divided by the number of values), "sum", "mean_with_sample_weight" (divided by the sum of the
 -- weights; the weight of a row counts for each value of the row) or "none" (the weighted values). A division by 0

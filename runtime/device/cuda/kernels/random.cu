@@ -43,30 +43,42 @@ DEVICE void draw_words(const mg_draw *d, int64_t block, uint32_t words[4]) {
         }                                                                                          \
     }
 
+/* float64 numbers have a second word each. */
+#define LOW_WORDS                                                                                  \
+    uint32_t low[4];                                                                               \
+    draw_words(&p.draw, (int64_t)((uint64_t)block | MG_RANDOM_LOW), low)
+
 /* Numbers in [a, b). float16 and bfloat16 are rounded from the float32 number. */
 #define UNIFORM_F mg_random_uniform_f(words[i], (float)p.a, (float)p.b)
-#define UNIFORM_D mg_random_uniform_d(words[i], p.a, p.b)
-DRAW(uniform_bf16, uint16_t, 8, , UNIFORM_F, mg_float_to_bf16)
-DRAW(uniform_f16, uint16_t, 8, , UNIFORM_F, mg_float_to_f16)
+#define UNIFORM_HALF(bits) mg_random_uniform_half(words[i], (float)p.a, (float)p.b, bits)
+#define UNIFORM_D mg_random_uniform_d(words[i], low[i], p.a, p.b)
+DRAW(uniform_bf16, uint16_t, 8, , UNIFORM_HALF(8), mg_float_to_bf16)
+DRAW(uniform_f16, uint16_t, 8, , UNIFORM_HALF(11), mg_float_to_f16)
 DRAW(uniform_f32, float, 16, , UNIFORM_F, )
-DRAW(uniform_f64, double, 16, , UNIFORM_D, )
+DRAW(uniform_f64, double, 16, LOW_WORDS, UNIFORM_D, )
 
 /* Box-Muller: two words give two normal numbers. */
 #define PAIRS                                                                                      \
     double pairs[4];                                                                               \
     mg_random_normal_pair(words, pairs);                                                           \
     mg_random_normal_pair(words + 2, pairs + 2)
+#define PAIRS_D                                                                                    \
+    LOW_WORDS;                                                                                     \
+    double pairs[4];                                                                               \
+    mg_random_normal_pair_d(words, low, pairs);                                                    \
+    mg_random_normal_pair_d(words + 2, low + 2, pairs + 2)
 #define NORMAL p.a + p.b *pairs[i]
 DRAW(normal_bf16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_bf16)
 DRAW(normal_f16, uint16_t, 8, PAIRS, NORMAL, mg_double_to_f16)
 DRAW(normal_f32, float, 16, PAIRS, NORMAL, (float))
-DRAW(normal_f64, double, 16, PAIRS, NORMAL, )
+DRAW(normal_f64, double, 16, PAIRS_D, NORMAL, )
 
-#define TRUNCATED p.a + p.b *mg_random_truncated_normal(words[i])
+#define TRUNCATED p.a + p.b *mg_random_truncated_normal(mg_random_inside(words[i]))
+#define TRUNCATED_D p.a + p.b *mg_random_truncated_normal(mg_random_inside_d(words[i], low[i]))
 DRAW(truncated_normal_bf16, uint16_t, 8, , TRUNCATED, mg_double_to_bf16)
 DRAW(truncated_normal_f16, uint16_t, 8, , TRUNCATED, mg_double_to_f16)
 DRAW(truncated_normal_f32, float, 16, , TRUNCATED, (float))
-DRAW(truncated_normal_f64, double, 16, , TRUNCATED, )
+DRAW(truncated_normal_f64, double, 16, LOW_WORDS, TRUNCATED_D, )
 
 DRAW(bernoulli_bool, uint8_t, 4, , (words[i] >> 8) < p.threshold, (uint8_t))
 
