@@ -50,8 +50,8 @@ static bool read_limit(char *entry, mg_device *d) {
     return read;
 }
 
-/* MGPU_MEMORY="cpu:0=200M,cuda:0=4G". All of it is read for every device: what is misspelled is
- * nobody's limit, but was meant to be somebody's. */
+/* MGPU_MEMORY="cpu:0=200M,cuda:0=4G". Every device reads the whole list, so that a misspelled entry
+ * is an error and not a limit that silently has no effect. */
 static mg_status limit_memory(mg_device *d) {
     const char *p = getenv("MGPU_MEMORY");
     d->limit = INT64_MAX;

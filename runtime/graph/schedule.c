@@ -91,7 +91,8 @@ static bool literal_needed(const scheduler *s, int node) {
     return n->kind != MG_NODE_LITERAL || s->users_left[node] > 0;
 }
 
-/* Counts consuming units and roots per node; literals that nobody needs in memory are no units. */
+/* Counts the units and roots that use each node. A literal that is needed only as an immediate has
+ * no unit. */
 static void count_users(scheduler *s) {
     for (int u = 0; u < s->n_units; u++) {
         if (!s->units[u].exists) continue;

@@ -17,7 +17,7 @@ struct mg_cuda_image {
     int holders; /* references; the last one to go frees the image */
     enum { WANTED, BUSY, MADE, FAILED } state;
     bool from_disk;            /* read from the disk cache */
-    bool refused;              /* by the driver: nobody else gets it */
+    bool refused;              /* by the driver: it is not shared any more */
     char *name, *source, *key; /* owned */
     int major, minor;
     void *data;     /* owned: the machine code */
@@ -128,8 +128,7 @@ typedef struct batch {
     int n;
 } batch;
 
-/* What every thread does: compiles images of the batch as long as there are some that nobody took.
- */
+/* The body of each thread: compiles images of the batch until no WANTED one is left. */
 static void *compile_batch(void *given) {
     const batch *b = given;
     pthread_mutex_lock(&lock);
@@ -147,7 +146,7 @@ static void *compile_batch(void *given) {
     return NULL;
 }
 
-/* How many images of the batch nobody has begun to compile. */
+/* How many images of the batch are WANTED. */
 static int count_wanted(const batch *b) {
     int n = 0;
     pthread_mutex_lock(&lock);

@@ -7,9 +7,10 @@
  * that what `run` enqueues is captured once into a CUDA graph and replayed.
  *
  * Several threads may use a device: one runs a program while another allocates, frees or copies
- * memory, or runs a program of its own. While a thread captures or times, anything else on the
- * stream would become part of that. So whoever enqueues must hold the mutex `turn`. The functions
- * of memory.c lock it themselves; a kernel's `run` is called by a thread that holds it. */
+ * memory, or runs a program of its own. Whatever is enqueued while a thread captures a graph or
+ * times a kernel would be captured or timed with it, so a thread must hold the mutex `turn` to
+ * enqueue. The functions of memory.c lock it themselves; a kernel's `run` is called by a thread
+ * that holds it. */
 #ifndef MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 #define MG_DEVICE_CUDA_CONTEXT_CONTEXT_H
 
