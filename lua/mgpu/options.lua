@@ -205,7 +205,7 @@ local OTHER_NAMES = { lr = "learning_rate", nb_epoch = "epochs", bs = "batch_siz
 local function fail_unknown(who, declared, name)
   local other = find_option(declared, OTHER_NAMES[name]) and OTHER_NAMES[name]
   fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
-    other and (" (did you mean %q?)"):format(other) or core.did_you_mean(name, names_of(declared)))
+    core.did_you_mean(other or name, other and { other } or names_of(declared)))
 end
 
 -- The given options by name: positional fields get the names of the options they stand for.

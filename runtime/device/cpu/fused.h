@@ -4,12 +4,11 @@
  * There are two ways to run instructions over a tile. A loop applies one instruction to the whole
  * tile (simd/elementwise.h); its operands and its result are registers, which here are pieces of
  * scratch memory as long as a tile. Threaded code runs several instructions on a strip that stays
- * in vector registers (simd/fused_threaded.h). Neither can replace the other, measured with AVX-512
- * and one thread. With loops only, RMSprop and Adam over 2.35 million weights take 2 to 3.5 times
- * as long. With threaded code only, a single instruction takes 1.1 to 1.2 times as long (relu over
- * 10,000 or 3 million floats, a row added to each row of a matrix), because each strip costs jumps
- * that a loop does not have; results that are rounded to halves or integers take 1.3 to 1.6 times
- * as long. Longer tiles, and steps that load an operand or end the strip themselves, did not help.
+ * in vector registers (simd/fused_threaded.h). Both stay, since each is the faster one somewhere,
+ * measured with AVX-512 and one thread. With loops only, RMSprop and Adam over 2.35 million weights
+ * take 2 to 3.5 times as long. With threaded code only, a row added to each row of a matrix takes
+ * 1.0 to 1.2 times as long, relu over 3 million floats 1.2, results that are rounded to halves or
+ * integers 1.2 to 1.6 times. Not tried: typed stores in threaded code that round once.
  */
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
