@@ -255,8 +255,8 @@ static int core_deterministic(lua_State *L) {
     return 1;
 }
 
-/* fault{device=, op=, phase = "compute" | "commit", at = n, again=, stuck=, lost=}: plans a failure of a
- * device, for tests; see device/fault.h.
+/* fault{device=, op=, phase = "compute" | "commit", at = n, again=, stuck=, lost=}: plans a failure
+ * of a device, for tests; see device/fault.h.
  *
  * fault() takes it back. */
 static int core_fault(lua_State *L) {

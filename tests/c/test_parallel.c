@@ -167,9 +167,8 @@ static void begun_jobs_outlast_a_common_job(void **state) {
     assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_OK);
     assert_int_equal(mg_worker_begin(devices[1], slow_failure, NULL, 0), MG_USAGE);
     assert_false(mg_worker_done(devices[1], 1));
-    assert_int_equal(mg_workers_run(devices, DEVICES, count_call, calls, 1, NULL, statuses,
-                                    messages),
-                     MG_OK);
+    assert_int_equal(
+        mg_workers_run(devices, DEVICES, count_call, calls, 1, NULL, statuses, messages), MG_OK);
     for (int i = 0; i < DEVICES; i++) {
         assert_int_equal(calls[i], 1);
         assert_int_equal(statuses[i], MG_OK);
