@@ -68,6 +68,8 @@ local loaders = {
   Input = function() return require "mgpu.nn.layers".Input end,
   explain = function() return require "mgpu.parallel.explain" end,
   load_model = function() return require "mgpu.nn.saving".load_model end,
+  model_from_json = function() return require "mgpu.nn.saving".model_from_json end,
+  clone_model = function() return require "mgpu.nn.model_config".clone_model end,
   models = zoo,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do

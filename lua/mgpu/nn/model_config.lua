@@ -97,7 +97,8 @@ function M.guarded(path, fn, ...)
   if ok then return result end
   local code = core.error_code()
   local named = type(result) == "string" and result:find(path, 1, true)
-  if type(result) ~= "string" or code == "oom" or code == "interrupted" or named and code == "data" then
+  local tells = named and (code == "data" or code == "unsupported")
+  if type(result) ~= "string" or code == "oom" or code == "interrupted" or tells then
     error(result, 0)
   end
   -- core.fail has put the line of the user's call in front, and will do so again
@@ -122,6 +123,31 @@ function M.from_config(entry, custom, path)
   path = path or "configuration"
   if count_layers(entry) > MOST_LAYERS then damaged(path, ("it has more than %d layers"):format(MOST_LAYERS)) end
   return M.guarded(path, M.make, entry, custom or {}, path)
+end
+
+-- The classes of the model's own layers by name, as from_config takes them.
+local function own_classes(model)
+  local classes, layers = {}, require "mgpu.nn.layers"
+  model:each_layer(function(layer)
+    local name = layer.class_name
+    local known = not layer.is_network and rawget(layers, name)
+    if layer.is_network or (known and known.own_declared == layer.own_declared) then return end
+    if classes[name] and classes[name] ~= layer.new then
+      core.fail("usage", ("clone_model: two classes of layers are called %q"):format(name))
+    end
+    classes[name] = layer.new
+  end)
+  return classes
+end
+
+--- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.
+-- Errors: something that is no model; a layer with an option that is a function.
+function M.clone_model(model)
+  if type(model) ~= "table" or not model.is_network then
+    core.fail("usage", ("clone_model: expected a model, got %s"):format(
+      type(model) == "table" and tostring(model) or "a " .. type(model)))
+  end
+  return M.make({ class_name = model.class_name, config = model:get_config() }, own_classes(model), "clone_model")
 end
 
 return M

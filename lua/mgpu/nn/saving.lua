@@ -7,7 +7,7 @@
 --     save(model, path, parts)          parts.compiled: {config =, tensors =} of train/compiled_state.lua, or nil
 --     save_weights(model, path)
 --     load_weights(model, path, {by_name =, skip_mismatch =})
---     load_model(path, custom) -> model, compiled
+--     load_model(path, custom, compile) -> model, compiled
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
@@ -19,6 +19,10 @@ local M = {}
 local FORMATS = {
   { ".safetensors", "safetensors" },
   { ".npz", "npz" },
+  { ".weights.h5", "keras_weights" },
+  { ".h5", "keras_h5" },
+  { ".hdf5", "keras_h5" },
+  { ".keras", "keras_zip" },
 }
 
 -- ---- paths --------------------------------------------------------------------------------------
@@ -130,16 +134,19 @@ function methods.load_weights(model, path, given)
   need_built(model, "load_weights")
   format.load_weights(model, path, chosen)
 end
+
+--- model:to_json() -> the model's layers as text, in Keras's form. Errors: an option that is a function.
+function methods.to_json(model) return require "mgpu.nn.keras.json".to_json(model) end
 M.methods = methods
 
 -- ---- mgpu.load_model ----------------------------------------------------------------------------
 
 -- A class is a table that can be called; a bare {new = fn} is none.
-local function check_custom(custom)
+local function check_custom(custom, who)
   for name, class in pairs(custom) do
     local meta = type(class) == "table" and getmetatable(class)
     if not meta or not meta.__call or type(class.new) ~= "function" then
-      core.fail("usage", ("load_model: custom.%s must be a class made by mgpu.Layer:extend, got a %s"):format(
+      core.fail("usage", ("%s: custom.%s must be a class made by mgpu.Layer:extend, got a %s"):format(who,
         tostring(name), type(class)))
     end
   end
@@ -152,14 +159,27 @@ end
 -- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
 function M.load_model(path, given)
   local chosen = chosen_options("load_model", LOAD, given)
-  check_custom(chosen.custom)
+  check_custom(chosen.custom, "load_model")
   local format = format_of(path, "load_model", "mgpu.load_model")
-  local model, compiled = format.load_model(path, chosen.custom)
-  if chosen.compile and compiled then
+  local model, compiled = format.load_model(path, chosen.custom, chosen.compile)
+  if compiled then
     model_config.guarded(path, compiled_state.restore, model, compiled.config, compiled.tensors,
       { path = path, custom = chosen.custom })
   end
   return model
+end
+
+local FROM_JSON = options.declare { { "custom", "table", default = {} } }
+
+--- mgpu.model_from_json(text, {custom = {Name = class}}) -> the model, with new weights, not compiled.
+-- text: of model:to_json(), or Keras's. Errors: text that is no model's; an unknown class.
+function M.model_from_json(text, given)
+  local chosen = chosen_options("model_from_json", FROM_JSON, given)
+  check_custom(chosen.custom, "model_from_json")
+  if type(text) ~= "string" then
+    core.fail("usage", "model_from_json: expected text, got " .. (text == nil and "nothing" or "a " .. type(text)))
+  end
+  return require "mgpu.nn.keras.json".model_from_json(text, chosen.custom)
 end
 
 return M

@@ -74,9 +74,10 @@ local function is_layer(value) return type(value) == "table" and value.add_weigh
 -- Fields whose layers and variables do not belong to the layer; container: the Sequential that holds it.
 local NOT_CONTENTS = { weights = true, nodes = true, container = true }
 
---- layer:contents() -> the layers and variables in its fields, or in arrays in its fields, sorted by field name.
-function M:contents()
-  local keys, found = {}, {}
+--- layer:each_content(fn): calls fn(item, field, whether it is in an array) for the layers and variables in its fields,
+--- or in arrays in its fields, sorted by field name.
+function M:each_content(fn)
+  local keys = {}
   for key, value in pairs(self) do
     if not NOT_CONTENTS[key] and type(key) == "string" and value ~= self then
       keys[#keys + 1] = key
@@ -86,13 +87,19 @@ function M:contents()
   for _, key in ipairs(keys) do
     local value = rawget(self, key)
     if is_layer(value) or core.is_variable(value) then
-      found[#found + 1] = value
+      fn(value, key, false)
     elseif type(value) == "table" and not getmetatable(value) then
       for _, item in ipairs(value) do
-        if is_layer(item) or core.is_variable(item) then found[#found + 1] = item end
+        if is_layer(item) or core.is_variable(item) then fn(item, key, true) end
       end
     end
   end
+end
+
+--- layer:contents() -> array of what each_content finds.
+function M:contents()
+  local found = {}
+  self:each_content(function(item) found[#found + 1] = item end)
   return found
 end
 

@@ -143,4 +143,56 @@ function M.warn_nonfinite(path, names)
     #names > 3 and (" and %d more"):format(#names - 3) or ""))
 end
 
+-- ---- by layer -----------------------------------------------------------------------------------
+
+-- The pairs {group of the file, layer of the model}: by name if the names are the same or how.by_name is given, else by
+-- order. Both sides are arrays of {name =, tensors = or variables =}.
+local function paired_layers(path, groups, layers, how)
+  local by_name, common, pairs_found = {}, 0, {}
+  for _, group in ipairs(groups) do by_name[group.name] = group end
+  for i, layer in ipairs(layers) do
+    if by_name[layer.name] then
+      common = common + 1
+      pairs_found[common] = { by_name[layer.name], layers[i] }
+    end
+  end
+  if how.by_name or (common == #layers and #groups == #layers) then return pairs_found end
+  if #groups ~= #layers then
+    core.fail("data", ("%s: the file has weights of %d layers, the model of %d: to load those that both have, use "
+      .. "{by_name = true}"):format(path, #groups, #layers))
+  end
+  for i, layer in ipairs(layers) do pairs_found[i] = { groups[i], layer } end
+  return pairs_found
+end
+
+--- assign_layers(model, path, groups, layers, how): gives the model the tensors of a file that knows the weights of a
+--- layer by their order only.
+-- ARGS groups: the file's layers that have weights, array of {name =, tensors =}; layers: those of the model, array of
+-- {name =, variables =}; how: see the top. Errors: another number of layers or weights, or another shape; then nothing
+-- has changed.
+function M.assign_layers(model, path, groups, layers, how)
+  how = how or {}
+  local list = {}
+  for _, pair in ipairs(paired_layers(path, groups, layers, how)) do
+    local tensors, variables = pair[1].tensors, pair[2].variables
+    if #tensors ~= #variables and not how.skip_mismatch then
+      core.fail("data", ("%s: layer %q has %d weights in the file, %d in the model"):format(path, pair[2].name,
+        #tensors, #variables))
+    end
+    for i, v in ipairs(#tensors == #variables and variables or {}) do
+      if same_shape(model, { shape = tensors[i]:shape() }, v) then
+        list[#list + 1] = { v, tensors[i] }
+      elseif not how.skip_mismatch then
+        core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path, v.name,
+          model.shape_text(tensors[i]:shape()), model.shape_text(v:shape())))
+      end
+    end
+  end
+  for _, entry in ipairs(list) do
+    local v, t = entry[1], entry[2]
+    if t:dtype() ~= v:dtype() then t = t:cast(v:dtype()) end
+    v:assign(t:to(v:device()))
+  end
+end
+
 return M

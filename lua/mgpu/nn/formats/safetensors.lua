@@ -89,10 +89,11 @@ function M.load_weights(model, path, how)
   matching.assign_planned(model, names, read(f, path))
 end
 
---- load_model(path, custom) -> the model and its compiled state {config =, tensors =}, or nil in its place.
+--- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state {config =, tensors =}, or nil
+--- in its place.
 --
 -- The model is made with blank weights and compared with the file before the tensors are read.
-function M.load_model(path, custom)
+function M.load_model(path, custom, compile)
   local f = open(path)
   local saved = f.config
   if not saved then
@@ -110,7 +111,7 @@ function M.load_model(path, custom)
     for name in pairs(f.compiled) do compiled[name] = tensors[name] end
     return model
   end)
-  return model, config and { config = config, tensors = compiled } or nil
+  return model, compile and config and { config = config, tensors = compiled } or nil
 end
 
 return M

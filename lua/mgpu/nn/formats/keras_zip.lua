@@ -1,0 +1,57 @@
+--- Keras 3's .keras files: a zip archive of config.json, metadata.json and model.weights.h5.
+local blank_weights = require "mgpu.nn.blank_weights"
+local core = require "mgpu.core"
+local h5_file = require "mgpu.nn.keras.h5_file"
+local layouts = require "mgpu.nn.keras.layouts"
+local model_config = require "mgpu.nn.model_config"
+local models = require "mgpu.nn.keras.models"
+local optimizer_state = require "mgpu.nn.keras.optimizer_state"
+local training = require "mgpu.nn.keras.training"
+
+local M = {}
+
+local VERSION = "3.0.0" -- of the layout
+local WEIGHTS = "model.weights.h5"
+
+--- save(model, path, parts).
+function M.save(model, path, parts)
+  local config, entries, made = training.to_config(models.to_keras(model, "keras"), parts.compiled), {}, {}
+  layouts.by_path.add(entries, made, model)
+  if parts.compiled then
+    local _, tensors = optimizer_state.to_keras(model, parts.compiled)
+    if #tensors > 0 then layouts.by_path.add_numbered(entries, made, "optimizer", "optimizer", tensors) end
+  end
+  local image, file = core.h5_make(entries)
+  core.zip_write(path, {
+    { name = "metadata.json", bytes = core.json_encode { keras_version = VERSION } },
+    { name = "config.json", bytes = config },
+    { name = WEIGHTS, file = file },
+  })
+  return image -- kept until here: the file in memory
+end
+
+--- load_weights(model, path, how): from a whole model.
+function M.load_weights(model, path, how)
+  layouts.by_path.load(model, h5_file.open(core.zip_read(path), WEIGHTS), how)
+end
+
+--- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state, or nil in its place.
+function M.load_model(path, custom, compile)
+  local archive = core.zip_read(path)
+  local config = core.json_decode(archive:read "config.json")
+  local metadata = archive:size "metadata.json" and core.json_decode(archive:read "metadata.json")
+  local version = type(metadata) == "table" and metadata.keras_version
+  local at = { path = path, custom = custom, keras2 = type(version) == "string" and version:find "^[12]%." ~= nil }
+  local entry, file = models.read(config, at), h5_file.open(archive, WEIGHTS)
+  file.path = path
+  archive:close()
+  local model = blank_weights.with_room(file:count(), path, function()
+    local model = model_config.from_config(entry, custom, path)
+    layouts.by_path.load(model, file)
+    return model
+  end)
+  if not compile or type(config.compile_config) ~= "table" or not next(config.compile_config) then return model end
+  return model, training.read(model, config.compile_config, layouts.by_path.numbered(file, "optimizer"), nil, at)
+end
+
+return M

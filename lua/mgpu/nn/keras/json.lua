@@ -1,0 +1,23 @@
+--- Models as JSON, in Keras's form: their layers without the weights.
+--
+--     local text = model:to_json()
+--     local again = mgpu.model_from_json(text, { custom = { Scale = Scale } })
+local core = require "mgpu.core"
+local model_config = require "mgpu.nn.model_config"
+local models = require "mgpu.nn.keras.models"
+
+local M = {}
+
+--- to_json(model) -> text that Keras 3 reads too, if all layers are Keras's.
+function M.to_json(model) return core.json_encode(models.to_keras(model, "keras")) end
+
+--- model_from_json(text, custom) -> the model of Keras 2's or 3's text, with new weights.
+function M.model_from_json(text, custom)
+  local entry = core.json_decode(text)
+  local version = type(entry) == "table" and entry.keras_version
+  local at = { path = "model_from_json", custom = custom, keras2 = type(version) == "string"
+    and version:find "^[12]%." ~= nil }
+  return model_config.from_config(models.read(entry, at), custom, at.path)
+end
+
+return M

@@ -1,0 +1,199 @@
+--- Layers in Keras's configurations: {class_name =, config =} of Keras <-> that of model_config.lua.
+--
+-- Options have the same names and values, except: Keras counts axes from 0; initializers and the like have their own
+-- form (objects.lua); unknown sizes are null; and what ROWS lists. An option that we do not have must say nothing (null
+-- or false, or the value in ROWS), or the layer is refused.
+local core = require "mgpu.core"
+local objects = require "mgpu.nn.keras.objects"
+
+local M = {}
+
+local given = objects.given
+
+-- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras 2's
+-- name of an option; newer: options that Keras 2 does not have, left out where they have their default.
+local ROWS = {
+  BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
+  Concatenate = { axes = { axis = true } },
+  Conv2DTranspose = { unused = { groups = 1 } },
+  DepthwiseConv2D = { unused = { groups = 1 } },
+  Dot = { axes = { axes = true } },
+  Embedding = { unused = { input_length = "any" } },
+  LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
+  LeakyReLU = { renamed = { negative_slope = "alpha" } },
+  PReLU = { axes = { shared_axes = true } },
+  SeparableConv2D = { unused = { groups = 1, kernel_initializer = "any" } },
+  Softmax = { axes = { axis = true } },
+}
+local NO_ROW = {}
+
+-- Of every layer.
+local UNUSED = { name = "any", trainable = "any", dtype = "any", batch_input_shape = "any", batch_shape = "any",
+  build_input_shape = "any", autocast = true }
+
+-- What the first type of an option is made of.
+local function kind_of(option)
+  local kind = option[2]:match "[%w_]+"
+  return rawget(objects, "from_" .. kind) and kind or nil
+end
+
+-- A copy of a JSON value with -1 for null.
+local function with_unknown(value)
+  if value == core.null then return -1 end
+  if type(value) ~= "table" then return value end
+  local list = {}
+  for key, item in pairs(value) do list[key] = with_unknown(item) end
+  return list
+end
+
+-- ---- from Keras ---------------------------------------------------------------------------------
+
+--- shape_from(value, at) -> {sizes...} without the batch, -1 for unknown, and the batch size or nil, from [null, 28].
+function M.shape_from(value, at)
+  local sizes = type(value) == "table" and with_unknown(value) or {}
+  for _, size in ipairs(sizes) do
+    if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then sizes = {} end
+  end
+  if #sizes == 0 then objects.damaged(at, "a shape is no list of sizes") end
+  local batch = table.remove(sizes, 1)
+  return sizes, batch > 0 and batch or nil
+end
+
+--- input_from(config, at) -> the configuration of an Input.
+function M.input_from(config, at)
+  local shape = given(config.batch_shape) or given(config.batch_input_shape)
+  local sizes, batch = M.shape_from(shape, at)
+  if given(config.sparse) or given(config.ragged) then
+    objects.fail(at, "InputLayer %q: sparse and ragged inputs are not supported", tostring(config.name))
+  end
+  local dtype = given(config.dtype) and objects.from_policy(config.dtype, at)
+  return { name = given(config.name), shape = sizes, batch_size = batch,
+    dtype = dtype ~= core.floatx() and dtype or nil }
+end
+
+-- The value of an option in our form.
+local function option_from(option, value, row, at, where)
+  local kind = kind_of(option)
+  if kind then return objects["from_" .. kind](value, at, where) end
+  if row.axes and row.axes[option[1]] then
+    if type(value) ~= "number" and type(value) ~= "table" then objects.damaged(at, "%s is no axis", where) end
+    return objects.moved_axes(value, 1)
+  end
+  return with_unknown(value)
+end
+
+-- Raises if a field of Keras's configuration means something that our class does not have.
+local function check_unused(config, known, row, at, who)
+  local unused = row.unused or NO_ROW
+  for key, value in pairs(config) do
+    local harmless = UNUSED[key] or unused[key]
+    if not known[key] and given(value) and harmless ~= "any" and harmless ~= value then
+      objects.fail(at, "%s: the option %s = %s is not supported", who, tostring(key),
+        type(value) == "table" and tostring(value.class_name or "{...}") or tostring(value))
+    end
+  end
+end
+
+local function class_of(name, at)
+  if at.custom[name] then return at.custom[name] end
+  if name == "Lambda" or name == "TFOpLambda" or name == "SlicingOpLambda" then
+    objects.fail(at, "the model has a %s layer, whose Python code cannot be run: write it as a layer", name)
+  end
+  local layers = require "mgpu.nn.layers"
+  for _, known in ipairs(layers()) do
+    if known == name then return layers[name] end
+  end
+  core.fail("data", ("%s: unknown layer class %q: give it with {custom = {%s = ...}}"):format(at.path, name, name))
+end
+
+--- from_layer(entry, at) -> {class_name =, config =} in our form, from Keras's. dtype is the policy's name.
+function M.from_layer(entry, at)
+  local name, config = objects.class_and_config(entry)
+  if not name or type(config) ~= "table" then objects.damaged(at, "a layer has no class_name or config") end
+  if name == "InputLayer" then return { class_name = "Input", config = M.input_from(config, at) } end
+  local class, row = class_of(name, at), ROWS[name] or NO_ROW
+  local who = ("%s %q"):format(name, tostring(config.name))
+  local ours = { name = given(config.name), trainable = given(config.trainable),
+    dtype = given(config.dtype) and objects.from_policy(config.dtype, at) }
+  local known = {}
+  for _, option in ipairs(class.own_declared) do
+    local key = option[1]
+    known[key] = true
+    local value = given(config[key])
+    local old = row.renamed and row.renamed[key]
+    if old then
+      known[old] = true
+      if value == nil then value = given(config[old]) end
+    end
+    if value ~= nil then ours[key] = option_from(option, value, row, at, who .. ": " .. key) end
+  end
+  if at.custom[name] then -- an own class checks the options that it does not declare
+    for key, value in pairs(config) do
+      if not known[key] and not UNUSED[key] and given(value) ~= nil then ours[key] = with_unknown(value) end
+    end
+  else
+    check_unused(config, known, row, at, who)
+  end
+  if given(config.batch_input_shape) then ours.input_shape = (M.shape_from(config.batch_input_shape, at)) end
+  return { class_name = name, config = ours }
+end
+
+-- ---- to Keras -----------------------------------------------------------------------------------
+
+-- A copy with null for -1, in options whose type is a shape.
+local function with_null(sizes)
+  local list = {}
+  for i, size in ipairs(sizes) do list[i] = size == -1 and core.null or size end
+  return #list > 0 and list or core.empty_array
+end
+
+--- shape_to(sizes) -> [null, sizes...] from sizes without the batch.
+function M.shape_to(sizes, batch)
+  local list = with_null(sizes)
+  if list == core.empty_array then list = {} end
+  table.insert(list, 1, batch or core.null)
+  return list
+end
+
+--- to_input(config, style) -> Keras's InputLayer of our configuration of an Input.
+function M.to_input(config, style)
+  return { class_name = "InputLayer", module = "keras.layers", registered_name = core.null,
+    config = { name = config.name, dtype = config.dtype or core.floatx(), sparse = false,
+      [style == "h5" and "batch_input_shape" or "batch_shape"] = M.shape_to(config.shape, config.batch_size) } }
+end
+
+local function option_to(option, value, row)
+  local kind = kind_of(option)
+  if kind then return objects["to_" .. kind](value) end
+  if row.axes and row.axes[option[1]] then return objects.moved_axes(value, -1) end
+  if type(value) ~= "table" then return value end
+  return option[2] == "shape" and option[1] ~= "target_shape" and with_null(value) or value
+end
+
+--- to_layer(layer, config, style) -> Keras's form of a layer and its configuration.
+-- ARGS style: "h5" for what Keras 2 reads too, or "keras".
+function M.to_layer(layer, config, style)
+  if layer.is_input then return M.to_input(config, style) end
+  local name = layer.class_name
+  local class = rawget(require "mgpu.nn.layers", name)
+  local ours = class and class.own_declared == layer.own_declared
+  local row, out = ours and ROWS[name] or NO_ROW, {}
+  for key, value in pairs(config) do out[key] = value end
+  out.device, out.stream_name, out.input_shape = nil, nil, nil
+  if out.trainable then out.trainable = nil end -- the default; not all of Keras's layers have the option
+  for _, option in ipairs(layer.own_declared) do
+    local key, value = option[1], config[option[1]]
+    if key == "data_format" and value == nil then value = require "mgpu.nn.layers.images".default_format end
+    if row.newer and row.newer[key] and value == option.default then value, out[key] = nil, nil end
+    if value ~= nil then
+      out[key] = nil
+      out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row)
+    elseif kind_of(option) == "activation" then
+      out[key] = "linear"
+    end
+  end
+  return { class_name = name, config = out, module = ours and "keras.layers" or core.null,
+    registered_name = ours and core.null or name }
+end
+
+return M

@@ -1,0 +1,131 @@
+--- The weights of models in HDF5 files: the two layouts of Keras, read and written.
+--
+-- by_layer (.h5): a group for each layer with the names of its weights in an attribute.
+-- by_path (.weights.h5 and the file in a .keras archive): layers/dense_1/vars/0, numbered within the layer.
+local h5_file = require "mgpu.nn.keras.h5_file"
+local matching = require "mgpu.nn.formats.matching"
+local objects = require "mgpu.nn.keras.objects"
+local weights = require "mgpu.nn.keras.weights"
+
+local M = { by_layer = {}, by_path = {} }
+
+local function join(root, path) return root == "" and path or root .. "/" .. path end
+
+-- ---- by layer -----------------------------------------------------------------------------------
+
+--- by_layer.tensors(file, path) -> the tensors and names that the attribute weight_names of the group lists.
+function M.by_layer.tensors(file, path)
+  local tensors, names = {}, file:texts(path, "weight_names") or {}
+  for i, name in ipairs(names) do
+    tensors[i] = file.tensors[join(path, name)]
+    if not tensors[i] then objects.damaged(file, "it lists the weight %q of %q but does not hold it", name, path) end
+  end
+  return tensors, names
+end
+
+--- by_layer.load(model, file, root, how): root: "model_weights", or "" in a file of weights.
+function M.by_layer.load(model, file, root, how)
+  local groups, layers = {}, {}
+  for _, name in ipairs(file:texts(root, "layer_names") or objects.damaged(file, "it has no layer_names")) do
+    local tensors = M.by_layer.tensors(file, join(root, name))
+    if #tensors > 0 then groups[#groups + 1] = { name = name, tensors = tensors } end
+  end
+  for _, layer in ipairs(weights.layers_of(model)) do
+    local variables = weights.variables_of(layer)
+    if #variables > 0 then layers[#layers + 1] = { name = layer.name, variables = variables } end
+  end
+  matching.assign_layers(model, file.path, groups, layers, how)
+end
+
+-- The name, or name_1, ... if it is in `used`.
+local function unique(used, name)
+  local n, found = 1, name
+  while used[found] do found, n = name .. "_" .. n, n + 1 end
+  used[found] = true
+  return found
+end
+
+--- by_layer.add_tensors(entries, path, names, tensors): adds a group with the tensors and their names.
+function M.by_layer.add_tensors(entries, path, names, tensors)
+  local made, used, listed = {}, {}, {}
+  for above in path:gmatch "()/" do made[path:sub(1, above - 1)] = true end -- they exist
+  h5_file.add_group(entries, made, path)
+  for i, name in ipairs(names) do listed[i] = unique(used, name) end
+  h5_file.add_texts(entries, path, "weight_names", listed)
+  for i, name in ipairs(listed) do h5_file.add_dataset(entries, made, join(path, name), tensors[i]) end
+end
+
+--- by_layer.add(entries, model, root, version): adds the weights of the model; `version` is what the file says about
+--- the version of Keras.
+function M.by_layer.add(entries, model, root, version)
+  local names, layers = {}, weights.layers_of(model)
+  for i, layer in ipairs(layers) do names[i] = layer.name end
+  h5_file.add_group(entries, {}, root)
+  h5_file.add_texts(entries, root, "layer_names", names)
+  entries[#entries + 1] = { path = root, attribute = "backend", text = "tensorflow" }
+  entries[#entries + 1] = { path = root, attribute = "keras_version", text = version }
+  for _, layer in ipairs(layers) do
+    local tensors, listed = {}, {}
+    for i, v in ipairs(weights.variables_of(layer)) do tensors[i], listed[i] = v:value(), v.name end
+    M.by_layer.add_tensors(entries, join(root, layer.name), listed, tensors)
+  end
+end
+
+-- ---- by path ------------------------------------------------------------------------------------
+
+-- The tensors path/vars/0, path/vars/1, ...
+local function numbered(file, path)
+  local list = {}
+  while file.tensors[join(path, "vars/" .. #list)] do list[#list + 1] = file.tensors[join(path, "vars/" .. #list)] end
+  return list
+end
+
+--- by_path.numbered(file, path) -> the tensors path/vars/0, path/vars/1, ...
+M.by_path.numbered = numbered
+
+-- What a file of weights holds besides those of layers.
+local function is_other(path)
+  return path:find "^optimizer/" or path:find "^metrics/" or path:find "seed_generator/" or path:find "^_"
+end
+
+--- by_path.load(model, file, how).
+function M.by_path.load(model, file, how)
+  local groups, layers, seen = {}, {}, {}
+  for _, path in ipairs(file.groups) do
+    local owner = path:match "^(.*)/vars$" or path == "vars" and ""
+    local tensors = owner and not is_other(path) and numbered(file, owner) or {}
+    if #tensors > 0 then
+      local name = how and how.by_name and file:text(path, "name") or owner
+      groups[#groups + 1] = { name = name, tensors = tensors }
+    end
+  end
+  weights.each_path(model, "", function(path, layer, variables)
+    if #variables > 0 and not seen[layer] then
+      layers[#layers + 1] = { name = how and how.by_name and layer.name or path, variables = variables }
+    end
+    seen[layer] = true
+  end)
+  matching.assign_layers(model, file.path, groups, layers, how)
+end
+
+--- by_path.add_numbered(entries, made, path, name, tensors): adds the group path/vars with the tensors 0, 1, ...
+function M.by_path.add_numbered(entries, made, path, name, tensors)
+  local group = join(path, "vars")
+  h5_file.add_group(entries, made, group)
+  entries[#entries + 1] = { path = group, attribute = "name", text = name }
+  for i, t in ipairs(tensors) do h5_file.add_dataset(entries, made, ("%s/%d"):format(group, i - 1), t) end
+end
+
+--- by_path.add(entries, made, model): adds the weights of the model. made: see h5_file.
+function M.by_path.add(entries, made, model)
+  local seen = {}
+  weights.each_path(model, "", function(path, layer, variables)
+    if seen[layer] then return end
+    seen[layer] = true
+    local tensors = {}
+    for i, v in ipairs(variables) do tensors[i] = v:value() end
+    M.by_path.add_numbered(entries, made, path, layer.name, tensors)
+  end)
+end
+
+return M

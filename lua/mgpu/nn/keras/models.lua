@@ -1,0 +1,343 @@
+--- Models in Keras's configurations: Sequential and Functional of Keras 2 and 3 <-> those of model_config.lua.
+--
+-- A functional model of Keras names the inputs of each use (node) of a layer by {layer's name, which use of it, which
+-- output}, counted from 0; ours numbers the uses in an order in which they can be made.
+local core = require "mgpu.core"
+local layer_order = require "mgpu.nn.keras.layer_order"
+local layers = require "mgpu.nn.keras.layers"
+local model_config = require "mgpu.nn.model_config"
+local objects = require "mgpu.nn.keras.objects"
+
+local M = {}
+
+local given = objects.given
+
+-- ---- from Keras: sequential ---------------------------------------------------------------------
+
+-- Removes the dtype from layers whose policy is that of the model, which is returned: the first that a layer states.
+local function common_policy(list)
+  local policy
+  for _, layer in ipairs(list) do
+    if layer.class_name ~= "Input" then policy = policy or layer.config.dtype end
+  end
+  for _, layer in ipairs(list) do
+    if layer.config.dtype == policy and layer.class_name ~= "Input" then layer.config.dtype = nil end
+  end
+  return policy
+end
+
+local function sequential_from(config, at)
+  local list, ours = {}, { name = given(config.name), trainable = given(config.trainable) }
+  for i, entry in ipairs(config.layers) do
+    local layer = M.from_keras(entry, at)
+    if layer.class_name == "Input" and i == 1 then
+      ours.input_shape, ours.input_dtype = layer.config.shape, layer.config.dtype
+    else
+      list[#list + 1] = layer
+    end
+  end
+  local built = given(config.build_input_shape) or given(config.batch_input_shape)
+  if not ours.input_shape and type(built) == "table" and type(built[1]) ~= "table" then
+    ours.input_shape = layers.shape_from(built, at)
+  end
+  ours.layers, ours.dtype = list, common_policy(list)
+  return { class_name = "Sequential", config = ours }
+end
+
+-- ---- from Keras: functional ---------------------------------------------------------------------
+
+-- All places [name, use, output] in a structure of lists and objects, in Keras's order; `place(value)` recognises one.
+local function collect_places(value, place, list, at)
+  local found = place(value)
+  if found then
+    list[#list + 1] = found
+  elseif type(value) == "table" then
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    table.sort(keys, function(a, b)
+      if type(a) == type(b) then return a < b end
+      return type(a) == "number"
+    end)
+    for _, key in ipairs(keys) do collect_places(value[key], place, list, at) end
+  elseif given(value) ~= nil then
+    objects.fail(at, "a layer is called with %s: only outputs of layers can be inputs", tostring(value))
+  end
+  return list
+end
+
+-- ["dense", 0, 0], or nil.
+local function plain_place(value)
+  if type(value) ~= "table" or type(value[1]) ~= "string" or type(value[2]) ~= "number" then return nil end
+  return { name = value[1], use = value[2], output = type(value[3]) == "number" and value[3] or 0,
+    options = type(value[4]) == "table" and value[4] or nil }
+end
+
+-- {class_name = "__keras_tensor__", config = {keras_history = ["dense", 0, 0]}}, or nil.
+local function tensor_place(value)
+  if type(value) ~= "table" or value.class_name ~= "__keras_tensor__" then return nil end
+  return type(value.config) == "table" and plain_place(value.config.keras_history) or nil
+end
+
+-- `training` of a use, from the keyword arguments of the call. Errors: other arguments.
+local function training_of(options, name, at)
+  for key, value in pairs(options) do
+    if key ~= "training" and given(value) ~= nil then
+      objects.fail(at, "layer %q is called with the argument %s, which is not supported", name, tostring(key))
+    end
+  end
+  return given(options.training)
+end
+
+-- One use: {inputs = places, listed =, training =}.
+local function use_from(node, name, at)
+  if type(node) ~= "table" then objects.damaged(at, "a use of %q is no list", name) end
+  if node.args then -- Keras 3
+    if type(node.args) ~= "table" or #node.args ~= 1 then
+      objects.fail(at, "layer %q is called with several arguments, not with one list", name)
+    end
+    return { inputs = collect_places(node.args[1], tensor_place, {}, at), listed = not tensor_place(node.args[1]),
+      training = training_of(given(node.kwargs) or {}, name, at) }
+  end
+  local single = plain_place(node)
+  local places = single and { single } or collect_places(node, plain_place, {}, at)
+  if #places == 0 then objects.damaged(at, "a use of %q has no inputs", name) end
+  return { inputs = places, listed = #places > 1, training = training_of(places[1].options or {}, name, at) }
+end
+
+-- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key.
+local function uses_from(config, at)
+  local uses, by_place, position = {}, {}, {}
+  for i, entry in ipairs(config.layers) do
+    local name = type(entry) == "table" and (given(entry.name) or given((given(entry.config) or {}).name))
+    if type(name) ~= "string" then objects.damaged(at, "layer %d has no name", i) end
+    if position[name] then objects.damaged(at, "two layers are called %q", name) end
+    position[name], by_place[name] = i, {}
+    local nodes = given(entry.inbound_nodes) or {}
+    for n, node in ipairs(type(nodes) == "table" and nodes or {}) do
+      local use = use_from(node, name, at)
+      use.layer = i
+      uses[#uses + 1], by_place[name][n - 1] = use, use
+    end
+  end
+  return uses, by_place, position
+end
+
+-- Keras 2 counts the uses of an inner model from 1, since it has one use from the start; Keras 3 does so only where a
+-- functional model makes an output of the outer model. Makes them count from 0.
+local function count_from_zero(uses, outputs, by_place, class_of, at)
+  local places, lowest, highest = {}, {}, {}
+  for _, use in ipairs(uses) do
+    for _, place in ipairs(use.inputs) do places[#places + 1] = place end
+  end
+  for _, place in ipairs(outputs) do
+    if class_of(place) == "Model" then
+      place.use = math.max(0, place.use - 1)
+    else
+      places[#places + 1] = place
+    end
+  end
+  for _, place in ipairs(places) do
+    lowest[place.name] = math.min(lowest[place.name] or math.huge, place.use)
+    highest[place.name] = math.max(highest[place.name] or 0, place.use)
+  end
+  for _, place in ipairs(places) do
+    local class, name = class_of(place), place.name
+    local from_one = lowest[name] > 0 and (at.keras2 or not by_place[name][highest[name]])
+    if (class == "Sequential" or class == "Model") and from_one then place.use = place.use - 1 end
+  end
+end
+
+-- Sorts the uses so that each comes after those that it needs, and numbers them (Kahn's algorithm).
+local function sort_uses(uses, by_place, is_input, at)
+  local ready, waiting, order = {}, {}, {}
+  for _, use in ipairs(uses) do
+    use.missing = 0
+    for _, place in ipairs(use.inputs) do
+      local source = by_place[place.name] and by_place[place.name][place.use]
+      if source then
+        use.missing = use.missing + 1
+        waiting[source] = waiting[source] or {}
+        table.insert(waiting[source], use)
+      elseif not is_input(place) then
+        objects.damaged(at, "there is no use %d of a layer %q", place.use, place.name)
+      end
+    end
+    if use.missing == 0 then ready[#ready + 1] = use end
+  end
+  local at_use = 1
+  while ready[at_use] do
+    local use = ready[at_use]
+    at_use = at_use + 1
+    order[#order + 1], use.number = use, #order + 1
+    for _, other in ipairs(waiting[use] or {}) do
+      other.missing = other.missing - 1
+      if other.missing == 0 then ready[#ready + 1] = other end
+    end
+  end
+  if #order < #uses then objects.damaged(at, "layers need each other in a circle") end
+  return order
+end
+
+local function functional_from(config, at)
+  local list = {}
+  for i, entry in ipairs(config.layers) do list[i] = M.from_keras(entry, at) end
+  local uses, by_place, position = uses_from(config, at)
+  local input_places = collect_places(config.input_layers, plain_place, {}, at)
+  local output_places = collect_places(config.output_layers, plain_place, {}, at)
+  local function class_of(place)
+    local layer = list[position[place.name] or 0]
+    return layer and layer.class_name
+  end
+  count_from_zero(uses, output_places, by_place, class_of, at)
+  local input_number, inputs = {}, {}
+  for i, place in ipairs(input_places) do
+    if class_of(place) ~= "Input" then objects.damaged(at, "%q is no input", place.name) end
+    local layer = position[place.name]
+    input_number[place.name], inputs[i] = i, { layer = layer, shape = list[layer].config.shape }
+  end
+  local order = sort_uses(uses, by_place, function(place) return input_number[place.name] and place.use == 0 end, at)
+  local function ours(places)
+    local found = {}
+    for i, place in ipairs(places) do
+      local use = by_place[place.name] and by_place[place.name][place.use]
+      local input = input_number[place.name]
+      if not use and not input then objects.damaged(at, "there is no use %d of a layer %q", place.use, place.name) end
+      found[i] = use and { use.number, place.output + 1 } or { 0, input }
+    end
+    return found
+  end
+  local our_uses = {}
+  for n, use in ipairs(order) do
+    our_uses[n] = { layer = use.layer, inputs = ours(use.inputs), listed = use.listed, training = use.training }
+  end
+  local outputs = ours(output_places)
+  if #inputs == 0 or #outputs == 0 then objects.damaged(at, "the model has no inputs or no outputs") end
+  return { class_name = "Model", config = { name = given(config.name), trainable = given(config.trainable),
+    layers = list, dtype = common_policy(list), uses = our_uses, inputs = inputs, outputs = outputs,
+    listed = #inputs > 1, several = #outputs > 1 } }
+end
+
+--- from_keras(entry, at) -> {class_name =, config =} for model_config, from Keras's form of a model or layer.
+-- at: see objects.lua. Errors: unknown classes and options; whatever is not in a configuration.
+function M.from_keras(entry, at)
+  local name = type(entry) == "table" and entry.class_name
+  if name ~= "Sequential" and name ~= "Functional" and name ~= "Model" then return layers.from_layer(entry, at) end
+  local config = given(entry.config)
+  if name == "Sequential" and type(config) == "table" and config[1] then config = { layers = config } end -- Keras 1
+  if type(config) ~= "table" or type(config.layers) ~= "table" then
+    objects.damaged(at, "the model %s has no layers", name)
+  end
+  if name == "Sequential" then return sequential_from(config, at) end
+  return functional_from(config, at)
+end
+
+--- read(entry, at) -> what from_keras RETURNS; whatever is wrong with the entry is an error that names the file.
+function M.read(entry, at) return model_config.guarded(at.path, M.from_keras, entry, at) end
+
+-- ---- to Keras -----------------------------------------------------------------------------------
+
+-- A layer or inner model. It states its policy: Keras's models have none that their layers take over.
+local function to_entry(layer, style)
+  if layer.is_network then return M.to_keras(layer, style) end
+  local config = layer:get_config()
+  if layer.is_input and not layer.states_policy then config.dtype = nil end
+  return layers.to_layer(layer, config, style)
+end
+
+-- Keras's form of a model.
+local function model_entry(class_name, config, style)
+  return { class_name = class_name, config = config,
+    module = class_name == "Functional" and "keras.src.models.functional" or "keras",
+    registered_name = style == "keras" and class_name == "Functional" and class_name or core.null }
+end
+
+local function sequential_to(model, style)
+  local config, list = model:get_config(), {}
+  if config.input_shape then
+    list[1] = layers.to_input({ name = model.layers[1] and model.layers[1].name .. "_input" or "input_layer",
+      shape = config.input_shape, dtype = config.input_dtype }, style)
+  end
+  for _, layer in ipairs(model.layers) do list[#list + 1] = to_entry(layer, style) end
+  return model_entry("Sequential", { name = config.name, trainable = config.trainable,
+    layers = #list > 0 and list or core.empty_array,
+    build_input_shape = config.input_shape and layers.shape_to(config.input_shape) or nil }, style)
+end
+
+-- Keras's place of what our {use, output} means.
+local function place_of(place, names, input_names)
+  if place[1] == 0 then return { input_names[place[2]], 0, 0 } end
+  local use = names[place[1]]
+  return { use.name, use.number, place[2] - 1 }
+end
+
+-- A use of a layer as Keras 2 or 3 writes it.
+local function node_of(use, list, style, shape_of)
+  if style == "h5" then
+    local node = {}
+    for i, place in ipairs(list) do
+      local options = {}
+      if i == 1 then options.training = use.training end
+      node[i] = { place[1], place[2], place[3], options }
+    end
+    return node
+  end
+  local tensors = {}
+  for i, place in ipairs(list) do
+    local s = shape_of(use.inputs[i])
+    tensors[i] = { class_name = "__keras_tensor__", config = { keras_history = place, dtype = s:dtype(),
+      shape = layers.shape_to { unpack(s:shape(), 2) } } }
+  end
+  return { args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } }
+end
+
+-- Keras's entries of the layers, by layer, and the names of the inputs. An input that is the output of a layer outside
+-- the model becomes an InputLayer.
+local function entries_of(model, style)
+  local by_layer, outside, input_names = {}, {}, {}
+  for _, layer in ipairs(model.layers) do by_layer[layer] = to_entry(layer, style) end
+  for i, input in ipairs(model.inputs) do
+    local layer = input.node.layer
+    input_names[i] = by_layer[layer] and layer.name or model.input_names[i] .. "_input"
+    if not by_layer[layer] then
+      outside[#outside + 1] = layers.to_input({ name = input_names[i], shape = { unpack(input:shape(), 2) } }, style)
+      outside[#outside].name, outside[#outside].inbound_nodes = input_names[i], core.empty_array
+    end
+  end
+  for layer, entry in pairs(by_layer) do entry.name, entry.inbound_nodes = layer.name, core.empty_array end
+  return by_layer, outside, input_names
+end
+
+local function functional_to(model, style)
+  local config, by_layer, list, input_names = model:get_config(), entries_of(model, style)
+  for _, layer in ipairs(layer_order(model)) do list[#list + 1] = by_layer[layer] end
+  local function symbol(place)
+    if place[1] == 0 then return model.inputs[place[2]] end
+    return model.order[place[1]].outputs[place[2]]
+  end
+  local names, counts = {}, {}
+  for n, use in ipairs(config.uses) do
+    local entry, places = by_layer[model.layers[use.layer]], {}
+    names[n] = { name = entry.name, number = counts[entry] or 0 }
+    counts[entry] = names[n].number + 1
+    for i, place in ipairs(use.inputs) do places[i] = place_of(place, names, input_names) end
+    if entry.inbound_nodes == core.empty_array then entry.inbound_nodes = {} end
+    table.insert(entry.inbound_nodes, node_of(use, places, style, symbol))
+  end
+  local inputs, outputs = {}, {}
+  for i, name in ipairs(input_names) do inputs[i] = { name, 0, 0 } end
+  for i, place in ipairs(config.outputs) do
+    outputs[i] = place_of(place, names, input_names)
+    local use = config.uses[place[1]]
+    if use and model.layers[use.layer].class_name == "Model" then outputs[i][2] = outputs[i][2] + 1 end
+  end
+  return model_entry("Functional", { name = config.name, trainable = config.trainable, layers = list,
+    input_layers = inputs, output_layers = outputs }, style)
+end
+
+--- to_keras(model, style) -> Keras's form of the model. style: "h5" (read by Keras 2 and 3) or "keras" (Keras 3).
+-- Errors: an option that is a function.
+function M.to_keras(model, style)
+  return (model.class_name == "Sequential" and sequential_to or functional_to)(model, style)
+end
+
+return M

@@ -1,0 +1,141 @@
+--- The small objects in Keras's configurations: initializers, regularizers, constraints, activations, dtype policies;
+--- and what all translations share.
+--
+-- A translation gets `at` = {path = the file's name, custom = classes by name, keras2 = whether Keras 1 or 2 wrote it},
+-- and `where`, the layer and option, for messages. from_X reads Keras's form, to_X writes it.
+local core = require "mgpu.core"
+
+local M = {}
+
+--- given(value) -> the value, nil for JSON's null.
+function M.given(value)
+  if value == core.null then return nil end
+  return value
+end
+
+--- fail(at, message, ...): the file is fine, but it holds something that we do not have.
+function M.fail(at, message, ...) core.fail("unsupported", at.path .. ": " .. message:format(...)) end
+
+--- damaged(at, message, ...): the file is wrong.
+function M.damaged(at, message, ...)
+  core.fail("data", ("%s: the configuration is damaged: %s"):format(at.path, message:format(...)))
+end
+
+--- class_and_config(value) -> the two fields of {class_name =, config =}, or nil. A name alone has an empty config. The
+--- name is that after the last ">" of a registered name.
+function M.class_and_config(value)
+  if type(value) == "string" then return value, {} end
+  if type(value) ~= "table" or type(value.class_name) ~= "string" then return nil end
+  local config = M.given(value.config)
+  return value.class_name:match "[^>]*$", config == nil and {} or config
+end
+
+-- The fields of a configuration that are not null, without those that say nothing here.
+local function fields_of(config, left_out)
+  local fields = {}
+  for key, value in pairs(config) do
+    if M.given(value) ~= nil and not left_out[key] then fields[key] = value end
+  end
+  return fields
+end
+
+--- object(class_name, config, module) -> Keras's form of an object.
+function M.object(class_name, config, module)
+  return { class_name = class_name, config = config, module = module, registered_name = core.null }
+end
+
+--- camel(name) -> "GlorotUniform" for "glorot_uniform".
+function M.camel(name)
+  return (("_" .. name):gsub("_(%w)", function(letter) return letter:upper() end))
+end
+
+-- ---- initializers -------------------------------------------------------------------------------
+
+local UNUSED = { input_axes = true, output_axes = true, dtype = true, partition_info = true }
+
+function M.from_initializer(value, at, where)
+  local class, config = M.class_and_config(value)
+  local fields = type(config) == "table" and fields_of(config, UNUSED)
+  if not class or not fields then M.damaged(at, "%s is no initializer", where) end
+  fields.initializer = class:gsub("Initializer$", "")
+  local initializers = require "mgpu.nn.initializers"
+  local ok, made = pcall(initializers.get, fields)
+  if not ok then M.fail(at, "%s: the initializer %q cannot be used: %s", where, class, made) end
+  return made:get_config()
+end
+
+function M.to_initializer(value)
+  local config = require "mgpu.nn.initializers".get(value):get_config()
+  local name = config.initializer
+  config.initializer = nil
+  return M.object(M.camel(name), config, "keras.initializers")
+end
+
+-- ---- regularizers and constraints ---------------------------------------------------------------
+
+-- Each axis moved by `step` unless it counts from the end; a list of one axis becomes the axis.
+local function moved_axes(value, step)
+  if type(value) == "number" then return value < 0 and value or value + step end
+  local list = {}
+  for i, axis in ipairs(value) do list[i] = moved_axes(axis, step) end
+  return #list == 1 and list[1] or list
+end
+M.moved_axes = moved_axes
+
+-- Both have configurations {class_name =, config =} in our form too.
+local function from_class(kind, value, at, where)
+  local class, config = M.class_and_config(value)
+  local fields = type(config) == "table" and fields_of(config, {})
+  if not class or not fields then M.damaged(at, "%s is no %s", where, kind) end
+  if kind == "constraint" and fields.axis then fields.axis = moved_axes(fields.axis, 1) end
+  local get = require("mgpu.nn." .. kind .. "s").get
+  local ok, made = pcall(get, next(fields) and { class_name = class, config = fields } or class)
+  if not ok then M.fail(at, "%s: the %s %q cannot be used: %s", where, kind, class, made) end
+  return made:get_config()
+end
+
+local function to_class(kind, value)
+  local config = require("mgpu.nn." .. kind .. "s").get(value):get_config()
+  local fields = fields_of(config.config, {})
+  if kind == "constraint" and fields.axis then fields.axis = moved_axes(fields.axis, -1) end
+  return M.object(config.class_name, fields, ("keras.%ss"):format(kind))
+end
+
+function M.from_regularizer(...) return from_class("regularizer", ...) end
+function M.to_regularizer(value) return to_class("regularizer", value) end
+function M.from_constraint(...) return from_class("constraint", ...) end
+function M.to_constraint(value) return to_class("constraint", value) end
+
+-- ---- activations --------------------------------------------------------------------------------
+
+function M.from_activation(value, at, where)
+  local name = value
+  if type(value) == "table" then -- a function that Keras has registered
+    name = value.class_name == "function" and M.given(value.config) or value.class_name
+  end
+  if type(name) ~= "string" then M.damaged(at, "%s is no activation", where) end
+  if not rawget(require "mgpu.nn.activations", name) or name == "get" then
+    M.fail(at, "%s: the activation %q is not known", where, name)
+  end
+  if name == "hard_sigmoid" and at.keras2 then
+    M.fail(at, "%s: Keras 2 computes hard_sigmoid in another way than Keras 3 and mgpu", where)
+  end
+  return name
+end
+
+function M.to_activation(value) return value end
+
+-- ---- dtype policies -----------------------------------------------------------------------------
+
+--- from_policy(value, at) -> the policy's name. Errors: one that is not known (quantized ones, for example).
+function M.from_policy(value, at)
+  local class, config = M.class_and_config(value)
+  local name = class
+  if type(value) == "table" then name = type(config) == "table" and M.given(config.name) or nil end
+  if type(name) ~= "string" then M.damaged(at, "a dtype has no name") end
+  local ok = pcall(require "mgpu.nn.mixed_precision".get, name)
+  if not ok then M.fail(at, "the dtype policy %q is not known", name) end
+  return name
+end
+
+return M

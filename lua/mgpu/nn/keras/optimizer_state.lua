@@ -1,0 +1,162 @@
+--- The optimizer's variables in Keras's files <-> the tensors of train/compiled_state.lua ("optimizer/3/momentum").
+--
+-- Keras 3 writes: iteration; learning_rate, unless it is a schedule; with use_ema the averages; then the slots, for
+-- each variable all of PER_VARIABLE, and after these each of GROUPED for all variables; last the rule's own. Keras 2
+-- has the same slots under shorter names, in several orders, and no learning rate. So names decide where a file has
+-- them. LossScaleOptimizer's state is not among them.
+local core = require "mgpu.core"
+local weights = require "mgpu.nn.keras.weights"
+
+local M = {}
+
+-- The slots that are written for one variable after the other.
+local PER_VARIABLE = { SGD = { "momentum" }, RMSprop = {}, Adagrad = { "accumulator" },
+  Adadelta = { "accumulated_grad", "accumulated_delta_var" }, Adamax = { "momentum", "norm" },
+  Adam = { "momentum", "velocity" }, AdamW = { "momentum", "velocity" }, Nadam = { "momentum", "velocity" } }
+local GROUPED = { Adam = { "velocity_hat" }, AdamW = { "velocity_hat" },
+  RMSprop = { "velocity", "momentum", "average_gradient" } }
+
+-- Ends and parts of the names of weights: those of Keras 3, of Keras 2, and of the optimizers before 2.11.
+local PATTERNS = {
+  average = { "_average$" },
+  momentum = { "_momentum$", "^%w+/m/", "/m:0$", "^%w+/momentum/", "/momentum:0$" },
+  velocity = { "_velocity$", "^%w+/v/", "/v:0$", "^%w+/velocity/", "/rms:0$" },
+  velocity_hat = { "_velocity_hat$", "^%w+/vhat/", "/vhat:0$" },
+  accumulator = { "_accumulator$", "^%w+/accumulator/", "/accumulator:0$" },
+  accumulated_grad = { "_accumulated_grad$", "^%w+/accumulated_grad/", "/accum_grad:0$" },
+  accumulated_delta_var = { "_accumulated_delta_var$", "^%w+/accumulated_delta_var/", "/accum_var:0$" },
+  norm = { "_norm$", "^%w+/u/", "/v:0$" },
+  average_gradient = { "_average_gradient$", "^%w+/average_gradient/", "/mg:0$" },
+  learning_rate = { "learning_rate$", "/learning_rate:0$" },
+  iteration = { "iteration$", "^iteration:0$", "/iter:0$" },
+  u_product = { "/variable$" },
+}
+
+-- The slots that an optimizer of this configuration has. SGD of Keras 2 has momentum in any case.
+local function wanted_slots(optimizer, keras2)
+  local options, wanted = optimizer.config, {}
+  for _, list in ipairs { PER_VARIABLE[optimizer.class_name] or {}, GROUPED[optimizer.class_name] or {} } do
+    for _, slot in ipairs(list) do wanted[slot] = true end
+  end
+  if optimizer.class_name == "SGD" or optimizer.class_name == "RMSprop" then
+    wanted.momentum = (options.momentum or 0) > 0 or (keras2 and optimizer.class_name == "SGD") or nil
+  end
+  if not options.amsgrad then wanted.velocity_hat = nil end
+  if not options.centered then wanted.average_gradient = nil end
+  wanted.average = options.use_ema or nil
+  return wanted
+end
+
+-- The positions in model.variables of the variables that are trained, in Keras's order of layers.
+local function trained_positions(model)
+  local position, list = {}, {}
+  for i, v in ipairs(model.variables) do position[v] = i end
+  for _, v in ipairs(weights.trained_variables(model)) do list[#list + 1] = position[v] end
+  return list
+end
+
+-- Array of our names of the optimizer's variables, in the order in which Keras 3, or 2, has them.
+local function layout(model, optimizer, keras2)
+  local list, positions = { "optimizer/iterations" }, trained_positions(model)
+  local wanted = wanted_slots(optimizer, keras2)
+  local function add(position, slot)
+    if wanted[slot] then list[#list + 1] = ("optimizer/%d/%s"):format(position, slot) end
+  end
+  if not keras2 and type(optimizer.config.learning_rate) ~= "table" then list[2] = "optimizer/learning_rate" end
+  for _, position in ipairs(positions) do add(position, "average") end
+  for _, position in ipairs(positions) do
+    for _, slot in ipairs(PER_VARIABLE[optimizer.class_name]) do add(position, slot) end
+  end
+  for _, slot in ipairs(GROUPED[optimizer.class_name] or {}) do
+    for _, position in ipairs(positions) do add(position, slot) end
+  end
+  if not keras2 and optimizer.class_name == "Nadam" then list[#list + 1] = "optimizer/u_product" end
+  return list
+end
+
+-- ---- from Keras ---------------------------------------------------------------------------------
+
+local function matches(name, what)
+  for _, pattern in ipairs(PATTERNS[what]) do
+    if name:find(pattern) then return true end
+  end
+  return false
+end
+
+-- Our names for Keras's, by their patterns: the n-th momentum is that of the n-th trained variable.
+local function by_names(model, optimizer, names)
+  local found, counts, positions = {}, {}, trained_positions(model)
+  for i, name in ipairs(names) do
+    for _, what in ipairs { "iteration", "learning_rate", "u_product" } do
+      local ours = what == "iteration" and "iterations" or what
+      if matches(name, what) then found[i] = "optimizer/" .. ours end
+    end
+    for slot in pairs(found[i] and {} or wanted_slots(optimizer)) do
+      if matches(name, slot) then
+        counts[slot] = (counts[slot] or 0) + 1
+        found[i] = ("optimizer/%s/%s"):format(positions[counts[slot]], slot)
+      end
+    end
+  end
+  return found
+end
+
+-- Adds what Keras 2 does not store, from the configuration and the number of steps: Nadam's product of the factors
+-- beta_1 (1 - 0.96^t / 2) of all steps t so far.
+local function add_missing(found, optimizer)
+  local made = require "mgpu.nn.optimizers"[optimizer.class_name](optimizer.config)
+  local steps = found["optimizer/iterations"]
+  if not made.schedule and not found["optimizer/learning_rate"] then
+    found["optimizer/learning_rate"] = core.tensor(made.learning_rate)
+  end
+  if optimizer.class_name == "Nadam" and steps and steps:rank() == 0 and not found["optimizer/u_product"] then
+    local product = 1
+    for t = 1, math.min(tonumber(steps:item()), 1e5) do
+      product = product * made.options.beta_1 * (1 - 0.5 * 0.96 ^ t)
+    end
+    found["optimizer/u_product"] = core.tensor(product, { dtype = "float64" })
+  end
+end
+
+--- from_keras(model, optimizer, tensors, names, at) -> our tensors by name, or nil if they are not those of the
+--- optimizer.
+-- ARGS optimizer: {class_name =, config =}; tensors: in Keras's order; names: Keras's, or nil; at: see objects.lua.
+function M.from_keras(model, optimizer, tensors, names, at)
+  if not PER_VARIABLE[optimizer.class_name] or #tensors == 0 then return nil end
+  local ours, found = names and by_names(model, optimizer, names) or layout(model, optimizer, at.keras2), {}
+  for i, t in ipairs(tensors) do
+    if ours[i] then found[ours[i]] = t end
+  end
+  if not names and #ours ~= #tensors then return nil end
+  add_missing(found, optimizer)
+  local variables, state = model.variables, {}
+  for _, name in ipairs(layout(model, optimizer)) do
+    local t, position = found[name], tonumber(name:match "/(%d+)/")
+    local v = variables[position]
+    if not t or model.shape_text(t:shape()) ~= model.shape_text(v and v:shape() or {}) then return nil end
+    state[name] = t:cast(v and v:dtype() or name == "optimizer/iterations" and "int64" or "float64")
+  end
+  return state
+end
+
+-- ---- to Keras -----------------------------------------------------------------------------------
+
+--- to_keras(model, compiled) -> Keras's names and the tensors, in Keras 3's order; none if not all are there.
+function M.to_keras(model, compiled)
+  local optimizer, names, tensors = compiled.config.optimizer, {}, {}
+  if not PER_VARIABLE[optimizer.class_name] then return names, tensors end
+  local prefix = optimizer.class_name:lower() .. "/"
+  for i, name in ipairs(layout(model, optimizer)) do
+    local t, position, slot = compiled.tensors[name], name:match "/(%d+)/(.*)"
+    if not t then return {}, {} end
+    if slot then
+      names[i] = prefix .. model.variables[tonumber(position)].name:gsub("/", "_") .. "_" .. slot
+    else
+      names[i] = prefix .. (name:match "/(.*)":gsub("iterations", "iteration"):gsub("u_product", "variable"))
+    end
+    tensors[i] = t:dtype() == "float64" and not slot and t:cast "float32" or t
+  end
+  return names, tensors
+end
+
+return M

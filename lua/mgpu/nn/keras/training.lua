@@ -1,0 +1,296 @@
+--- What compile made of a model, in Keras's configurations <-> that of train/compiled_state.lua.
+--
+-- Keras has it as training_config in .h5 files and as compile_config in .keras files: {optimizer or optimizer_config,
+-- loss, loss_weights, metrics, weighted_metrics, ...}.
+local core = require "mgpu.core"
+local model_config = require "mgpu.nn.model_config"
+local objects = require "mgpu.nn.keras.objects"
+local optimizer_state = require "mgpu.nn.keras.optimizer_state"
+
+local M = {}
+
+local given = objects.given
+
+-- The fields of a configuration that are not null; those in `left_out` are dropped.
+local function fields_of(config, left_out)
+  local fields = {}
+  for key, value in pairs(config) do
+    if given(value) ~= nil and not (left_out and left_out[key]) then fields[key] = value end
+  end
+  return fields
+end
+
+local function known(kind, name)
+  for _, each in ipairs(require("mgpu.nn." .. kind)()) do
+    if each == name then return true end
+  end
+  return false
+end
+
+local function refuse(at, what, name)
+  objects.fail(at, "the %s %q is not known: give it with {custom = {%s = ...}}, or load with {compile = false}", what,
+    tostring(name), tostring(name))
+end
+
+-- The name of a function: a text, or {class_name = "function", config = name}; nil for anything else.
+local function function_name(value)
+  if type(value) == "string" then return value end
+  if type(value) ~= "table" or value.class_name ~= "function" then return nil end
+  return given(value.config) or nil
+end
+
+-- ---- losses -------------------------------------------------------------------------------------
+
+local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_divergence", MSE = "mse", MAE = "mae" }
+local UNUSED_LOSS = { dtype = true, fn = true }
+
+-- The options of a loss or metric, with axes from 1.
+local function options_from(config, left_out)
+  local fields = fields_of(config, left_out)
+  if type(fields.axis) == "number" and fields.axis >= 0 then fields.axis = fields.axis + 1 end
+  if fields.reduction == "auto" then fields.reduction = nil end
+  return fields
+end
+
+local function options_to(config)
+  local fields = fields_of(config)
+  if fields.axis == -1 then fields.axis = nil end -- Keras's sparse_categorical_crossentropy does not have it
+  if fields.axis and fields.axis > 0 then fields.axis = fields.axis - 1 end
+  return fields
+end
+
+local function loss_from(value, at)
+  if given(value) == nil then return nil end
+  local name = function_name(value)
+  if name then
+    name = LOSS_NAMES[name] or name
+    if not known("losses", name) and not at.custom[name] then refuse(at, "loss", name) end
+    return { class_name = name, config = {} }
+  end
+  local class, config = objects.class_and_config(value)
+  if not class or type(config) ~= "table" then objects.damaged(at, "a loss has no class_name or config") end
+  if class == "LossFunctionWrapper" or class == "MeanLossWrapper" then return loss_from(config.fn, at) end
+  if not known("losses", class) and not at.custom[class] then refuse(at, "loss", class) end
+  return { class_name = class, config = options_from(config, UNUSED_LOSS) }
+end
+
+local function loss_to(loss)
+  if not loss then return core.null end
+  return objects.object(loss.class_name, options_to(loss.config), "keras.losses")
+end
+
+-- ---- metrics ------------------------------------------------------------------------------------
+
+-- Keras's metrics that are functions -> our classes. Other functions are losses.
+local METRIC_FUNCTIONS = { accuracy = "Accuracy", acc = "Accuracy", binary_accuracy = "BinaryAccuracy",
+  categorical_accuracy = "CategoricalAccuracy", sparse_categorical_accuracy = "SparseCategoricalAccuracy",
+  top_k_categorical_accuracy = "TopKCategoricalAccuracy", mse = "MeanSquaredError", mae = "MeanAbsoluteError",
+  sparse_top_k_categorical_accuracy = "SparseTopKCategoricalAccuracy", MSE = "MeanSquaredError",
+  mean_squared_error = "MeanSquaredError", mean_absolute_error = "MeanAbsoluteError", MAE = "MeanAbsoluteError" }
+local UNUSED_METRIC = { dtype = true, fn = true, reduction = true }
+
+-- A metric that is the function `name`.
+local function metric_function(name, fields, at)
+  if METRIC_FUNCTIONS[name] then
+    fields.name = fields.name or name
+    return { class_name = METRIC_FUNCTIONS[name], config = fields }
+  end
+  local label = fields.name or name
+  fields.name = nil
+  local loss = loss_from(name, at)
+  for key, value in pairs(fields) do loss.config[key] = value end
+  return { loss = loss, name = label }
+end
+
+-- prefix: what Keras 2 puts before the names of metrics of a model with several outputs.
+local function metric_from(value, prefix, at)
+  local name = function_name(value)
+  if name then return metric_function(name, {}, at) end
+  local class, config = objects.class_and_config(value)
+  if not class or type(config) ~= "table" then objects.damaged(at, "a metric has no class_name or config") end
+  local fields = options_from(config, UNUSED_METRIC)
+  if type(fields.name) == "string" and fields.name:sub(1, #prefix) == prefix then
+    fields.name = fields.name:sub(#prefix + 1)
+  end
+  if class == "MeanMetricWrapper" then
+    return metric_function(function_name(config.fn) or refuse(at, "metric", fields.name), fields, at)
+  end
+  if METRIC_FUNCTIONS[class] or known("metrics", class) or at.custom[class] then
+    return { class_name = class, config = fields }
+  end
+  if known("losses", class) then -- Keras has metrics that are called like losses
+    local label = fields.name
+    fields.name = nil
+    return { loss = { class_name = class, config = fields }, name = label }
+  end
+  refuse(at, "metric", class)
+end
+
+local function metrics_from(list, prefix, at)
+  local metrics = {}
+  if given(list) == nil then return nil end
+  if type(list) ~= "table" or list.class_name then list = { list } end
+  for i, value in ipairs(list) do metrics[i] = metric_from(value, prefix, at) end
+  return #metrics > 0 and metrics or nil
+end
+
+local function metric_to(metric, output)
+  if metric.loss then
+    return objects.object("MeanMetricWrapper", { name = metric.name, fn = metric.loss.config.name
+      or metric.loss.class_name }, "keras.metrics")
+  elseif metric.class_name == "Accuracy" then
+    return metric.config.name == "acc" and "acc" or "accuracy"
+  end
+  local class = metric.class_name
+  if class == "TopK" then
+    local sparse = output.loss and output.loss.class_name == "SparseCategoricalCrossentropy"
+    class = sparse and "SparseTopKCategoricalAccuracy" or "TopKCategoricalAccuracy"
+  end
+  return objects.object(class, options_to(metric.config), "keras.metrics")
+end
+
+-- ---- optimizers ---------------------------------------------------------------------------------
+
+local UNUSED_OPTIMIZER = { is_legacy_optimizer = true, jit_compile = true, decay = true, dynamic = true }
+
+local function schedule_from(value, at)
+  local class, config = objects.class_and_config(value)
+  if not class or type(config) ~= "table" then
+    objects.damaged(at, "a learning rate is neither a number nor a schedule")
+  end
+  if not known("schedules", class) then refuse(at, "schedule", class) end
+  return { class_name = class, config = fields_of(config) }
+end
+
+local function optimizer_from(value, at)
+  local class, config = objects.class_and_config(value)
+  if not class or type(config) ~= "table" then objects.damaged(at, "the optimizer has no class_name or config") end
+  if not known("optimizers", class) then refuse(at, "optimizer", class) end
+  if type(given(config.decay)) == "number" and config.decay ~= 0 then
+    objects.fail(at, "the optimizer's option decay = %g of Keras 2 is not supported: load with {compile = false}",
+      config.decay)
+  end
+  local fields = fields_of(config, UNUSED_OPTIMIZER)
+  if fields.lr then fields.learning_rate, fields.lr = fields.lr, nil end
+  if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
+  if fields.inner_optimizer then
+    local inner = optimizer_from(fields.inner_optimizer, at)
+    fields.inner_optimizer = require "mgpu.nn.optimizers"[inner.class_name](inner.config)
+  end
+  return { class_name = require "mgpu.nn.optimizers"[class].class, config = fields }
+end
+
+local EMA = { use_ema = true, ema_momentum = true, ema_overwrite_frequency = true }
+
+-- Without averages their options are left out: the older optimizers of Keras 2, which it makes of .h5 files, do not
+-- know them.
+local function optimizer_to(optimizer)
+  local config = fields_of(optimizer.config, not optimizer.config.use_ema and EMA or nil)
+  config.exclude_from_weight_decay = nil
+  if type(config.learning_rate) == "table" then
+    config.learning_rate = objects.object(config.learning_rate.class_name, config.learning_rate.config,
+      "keras.optimizers.schedules")
+  end
+  if config.inner_optimizer then config.inner_optimizer = optimizer_to(config.inner_optimizer) end
+  return objects.object(optimizer.class_name, config, "keras.optimizers")
+end
+
+-- ---- the whole ----------------------------------------------------------------------------------
+
+-- The entry of output i of Keras's loss, loss_weights, ...: one for all, an array, or an object by names.
+local function of_output(value, i, names, is_one)
+  value = given(value)
+  if value == nil or #names == 1 and is_one(value) then return value end
+  if type(value) ~= "table" or is_one(value) then return value end
+  if value[names[i]] ~= nil then return value[names[i]] end
+  return value[i]
+end
+
+local function is_object(value) return type(value) ~= "table" or value.class_name ~= nil end
+
+-- Whether the value is the list of metrics of one output.
+local function is_metrics(value)
+  if type(value) ~= "table" or value.class_name then return true end
+  return value[1] ~= nil and is_object(value[1])
+end
+
+--- from_keras(model, config, tensors, names, at) -> {config =, tensors =} for compiled_state.restore; nil if the
+--- configuration has no optimizer.
+-- ARGS tensors: the optimizer's variables as Keras had them; names: their names, or nil; at: see objects.lua.
+-- Errors: classes that we do not have.
+function M.from_keras(model, config, tensors, names, at)
+  local output_names = model.output_names or { "output" }
+  local saved = given(config.optimizer_config) or given(config.optimizer)
+  if not saved then return nil end
+  local optimizer = optimizer_from(saved, at)
+  local outputs, several = {}, #output_names > 1
+  for i, name in ipairs(output_names) do
+    local function metrics(list)
+      return metrics_from(of_output(list, i, output_names, is_metrics), several and name .. "_" or "", at)
+    end
+    local weight = of_output(config.loss_weights, i, output_names, is_object)
+    outputs[i] = { name = name, loss = loss_from(of_output(config.loss, i, output_names, is_object), at),
+      weight = type(weight) == "number" and weight or nil, metrics = metrics(config.metrics),
+      weighted_metrics = metrics(config.weighted_metrics) }
+  end
+  local steps = given(config.steps_per_execution)
+  local state = optimizer_state.from_keras(model, optimizer, tensors, names, at)
+  if not state and #tensors > 0 then
+    require "mgpu".output(("load_model: %s: the state of the optimizer %s is not as ours and is left out: it starts "
+      .. "anew\n"):format(at.path, optimizer.class_name))
+  end
+  return { config = { optimizer = optimizer, outputs = outputs, run_eagerly = given(config.run_eagerly),
+    steps_per_execution = type(steps) == "number" and steps or nil }, tensors = state or {} }
+end
+
+--- read(model, config, tensors, names, at) -> what from_keras RETURNS; whatever is wrong with the configuration is an
+--- error that names the file.
+function M.read(model, config, tensors, names, at)
+  return model_config.guarded(at.path, M.from_keras, model, config, tensors, names, at)
+end
+
+-- The parts that both forms share. A single output has no lists.
+local function compile_config(compiled)
+  local config, single = compiled.config, #compiled.config.outputs == 1
+  local loss, loss_weights, metrics, weighted = {}, {}, {}, {}
+  for i, output in ipairs(config.outputs) do
+    local function list(of)
+      local entries = {}
+      for k, metric in ipairs(of or {}) do entries[k] = metric_to(metric, output) end
+      return #entries > 0 and entries or core.empty_array
+    end
+    loss[i], loss_weights[i] = loss_to(output.loss), output.weight or core.null
+    metrics[i], weighted[i] = list(output.metrics), list(output.weighted_metrics)
+  end
+  local function whole(list) return single and list[1] or list end
+  return { loss = whole(loss), loss_weights = single and core.null or loss_weights, metrics = whole(metrics),
+    weighted_metrics = whole(weighted), run_eagerly = config.run_eagerly or false,
+    steps_per_execution = config.steps_per_execution or 1, jit_compile = false }
+end
+
+-- JSON text of a configuration. Keras refuses these numbers without a decimal point.
+local function encode(config)
+  local text = core.json_encode(config)
+  for _, name in ipairs { "learning_rate", "momentum" } do
+    text = text:gsub(('("%s":%%-?%%d+)([,}])'):format(name), "%1.0%2")
+  end
+  return text
+end
+
+--- to_training_config(compiled) -> the text that .h5 files hold.
+function M.to_training_config(compiled)
+  local config = compile_config(compiled)
+  config.jit_compile, config.optimizer_config = nil, optimizer_to(compiled.config.optimizer)
+  return encode(config)
+end
+
+--- to_config(entry, compiled) -> the text of config.json in a .keras file, from Keras's form of the model.
+function M.to_config(entry, compiled)
+  if compiled then
+    entry.compile_config = compile_config(compiled)
+    entry.compile_config.optimizer = optimizer_to(compiled.config.optimizer)
+  end
+  return encode(entry)
+end
+
+return M

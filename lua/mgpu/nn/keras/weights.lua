@@ -1,0 +1,90 @@
+--- Where the weights of a model are in Keras's files, and which variables they belong to.
+--
+-- Two layouts. By layer (.h5): a group for each layer of the model, with the list of its weights: the trainable ones,
+-- then the others. By path (.weights.h5, .keras): layers/dense_1/vars/0 and so on, where layers have automatic names by
+-- class, counted in Keras's order.
+local core = require "mgpu.core"
+local layer_order = require "mgpu.nn.keras.layer_order"
+
+local M = {}
+
+--- layers_of(model) -> its layers in Keras's order, without the Input of a Sequential, which we do not keep.
+function M.layers_of(model)
+  return model.class_name == "Sequential" and model.layers or layer_order(model)
+end
+
+--- variables_of(layer) -> its variables and those of the layers inside it, the trainable ones first.
+function M.variables_of(layer)
+  local list = layer.trainable_variables
+  for _, v in ipairs(layer.non_trainable_variables) do list[#list + 1] = v end
+  return list
+end
+
+-- Adds the trainable variables of the layer, with those of inner models in Keras's order.
+local function add_trained(layer, list, seen)
+  if not layer.is_network then
+    for _, v in ipairs(layer.trainable_variables) do
+      if not seen[v] then list[#list + 1], seen[v] = v, true end
+    end
+  elseif layer.trainable then
+    for _, inner in ipairs(M.layers_of(layer)) do add_trained(inner, list, seen) end
+  end
+  return list
+end
+
+--- trained_variables(model) -> its trainable variables in the order of Keras's layers.
+function M.trained_variables(model) return add_trained(model, {}, {}) end
+
+-- The variables of the layer itself, the trainable ones first.
+local function own_variables(layer)
+  local list = {}
+  for _, trainable in ipairs { true, false } do
+    for _, v in ipairs(layer.weights) do
+      if v.trainable == trainable then list[#list + 1] = v end
+    end
+  end
+  return list
+end
+
+--- snake_case(class) -> the name that Keras gives to objects of a class: "conv2d_transpose".
+function M.snake_case(class)
+  local name = class == "Input" and "InputLayer" or class == "Model" and "Functional" or class
+  return (name:gsub("(.)(%u%l+)", "%1_%2"):gsub("(%l)(%u)", "%1_%2"):lower())
+end
+
+-- Returns a function that gives the layers of one container Keras's automatic names, one after the other.
+local function numbering()
+  local counts = {}
+  return function(layer)
+    local name = M.snake_case(layer.class_name)
+    local n = counts[name]
+    counts[name] = (n or 0) + 1
+    return n and name .. "_" .. n or name
+  end
+end
+
+-- The layers inside a layer: array of {layer, path}. Those of an own layer are under the names of their fields.
+local function inner_layers(layer)
+  local list, names = {}, { layers = numbering() }
+  if layer.is_network then
+    for _, inner in ipairs(M.layers_of(layer)) do list[#list + 1] = { inner, "layers/" .. names.layers(inner) } end
+    return list
+  end
+  layer:each_content(function(inner, field, in_array)
+    if core.is_variable(inner) then return end
+    names[field] = names[field] or numbering()
+    list[#list + 1] = { inner, in_array and field .. "/" .. names[field](inner) or field }
+  end)
+  return list
+end
+
+--- each_path(layer, path, visit): calls visit(path, layer, variables) for the layer and all layers inside it, with the
+--- path that Keras gives to each and its own variables.
+function M.each_path(layer, path, visit)
+  visit(path, layer, own_variables(layer))
+  for _, inner in ipairs(inner_layers(layer)) do
+    M.each_path(inner[1], path == "" and inner[2] or path .. "/" .. inner[2], visit)
+  end
+end
+
+return M
