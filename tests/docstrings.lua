@@ -106,7 +106,9 @@ local BASES = { "nn.losses.loss", "nn.metrics.metric", "nn.optimizers.optimizer"
 function M.check_all()
   local mgpu, core = require "mgpu", require "mgpu.core"
   local found = {}
-  for _, name in ipairs { "load_model", "model_from_json", "clone_model", "with_device", "explain" } do assert(mgpu[name]) end -- loads them
+  for _, name in ipairs { "load_model", "model_from_json", "clone_model", "with_device", "explain" } do
+    assert(mgpu[name]) -- loads it
+  end
   M.check_table(found, "mgpu", mgpu)
   M.check_table(found, "tensor", core.methods)
   for _, name in ipairs(NAMESPACES) do check_lazy(found, "mgpu." .. name, mgpu[name]) end

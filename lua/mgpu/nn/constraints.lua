@@ -42,7 +42,7 @@ local rules = { -- class = { declared, function(self, w) }
       local wanted = within(norms, self.min_value, self.max_value) * self.rate + norms * (1 - self.rate)
       return w * (wanted / (norms + EPSILON))
     end },
-  NonNeg = { options.declare { positional = 0 }, function(_, w) return ops.maximum(w, 0) end },
+  NonNeg = { options.declare {}, function(_, w) return ops.maximum(w, 0) end },
 }
 
 local SHORT = { max_norm = "MaxNorm", unit_norm = "UnitNorm", min_max_norm = "MinMaxNorm", non_neg = "NonNeg" }

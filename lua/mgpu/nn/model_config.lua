@@ -132,10 +132,11 @@ local function own_classes(model)
     local name = layer.class_name
     local known = not layer.is_network and rawget(layers, name)
     if layer.is_network or (known and known.own_declared == layer.own_declared) then return end
-    if classes[name] and classes[name] ~= layer.new then
+    if classes[name] and classes[name].new ~= layer.new then
       core.fail("usage", ("clone_model: two classes of layers are called %q"):format(name))
     end
-    classes[name] = layer.new
+    classes[name] = setmetatable({ new = layer.new }, { __index = layer, -- a layer has what its class has
+      __call = function(_, config) return layer.new(config) end })
   end)
   return classes
 end

@@ -147,17 +147,23 @@ local function count_from_zero(uses, outputs, by_place, class_of, at)
   end
 end
 
--- Sorts the uses so that each comes after those that it needs, and numbers them (Kahn's algorithm).
+-- Sorts the uses so that each comes after those that it needs and after earlier ones of its layer, and numbers them
+-- (Kahn's algorithm).
 local function sort_uses(uses, by_place, is_input, at)
-  local ready, waiting, order = {}, {}, {}
+  local ready, waiting, order, last = {}, {}, {}, {}
+  local function wait_for(source, use)
+    use.missing = use.missing + 1
+    waiting[source] = waiting[source] or {}
+    table.insert(waiting[source], use)
+  end
   for _, use in ipairs(uses) do
     use.missing = 0
+    if last[use.layer] then wait_for(last[use.layer], use) end
+    last[use.layer] = use
     for _, place in ipairs(use.inputs) do
       local source = by_place[place.name] and by_place[place.name][place.use]
       if source then
-        use.missing = use.missing + 1
-        waiting[source] = waiting[source] or {}
-        table.insert(waiting[source], use)
+        wait_for(source, use)
       elseif not is_input(place) then
         objects.damaged(at, "there is no use %d of a layer %q", place.use, place.name)
       end

@@ -1,0 +1,270 @@
+-- Keras's configurations and what is done with files: JSON, clones, own classes, loading by name, and what is refused.
+
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+
+local test = check.test
+local L = mgpu.layers
+
+local function dense_entry(options)
+  local config = { name = "d", units = 2 }
+  for key, value in pairs(options or {}) do config[key] = value end
+  return { class_name = "Dense", config = config }
+end
+
+-- The text of a Sequential with an input of 3 numbers and these layers.
+local function text_of(...)
+  local layers = { { class_name = "InputLayer", config = { batch_shape = { core.null, 3 }, dtype = "float32" } }, ... }
+  return core.json_encode { class_name = "Sequential", config = { name = "m", layers = layers } }
+end
+
+local function refused(text, expected, code)
+  check.raises(function() mgpu.model_from_json(text) end, expected, code)
+end
+
+-- ---- JSON ---------------------------------------------------------------------------------------
+
+local function two_branches()
+  local a, b = mgpu.Input { 4, name = "a" }, mgpu.Input { 4, name = "b" }
+  local shared = L.Dense { 4, name = "shared", activation = "tanh", kernel_constraint = "non_neg" }
+  local inner = mgpu.Sequential { L.Input { 4 }, L.Dense { 2, name = "in" }, name = "inner" }
+  local y = L.Add { name = "sum" } { inner(shared(a)), inner(L.Dropout { 0.5, name = "drop" } (shared(b), true)) }
+  return mgpu.Model { inputs = { a, b }, outputs = { y, inner(b) }, name = "branches" }
+end
+
+test("a model from its own JSON has the same JSON, names and shapes", function()
+  local model = two_branches()
+  local again = mgpu.model_from_json(model:to_json())
+  check.equal(again:to_json(), model:to_json())
+  check.equal(again.output_names, model.output_names)
+  check.equal(again:count_params(), model:count_params())
+  again:set_weights(model:get_weights())
+  local x = { mgpu.ones { 1, 4 }, mgpu.ones { 1, 4 } }
+  check.equal(again(x)[2], model(x)[2]:totable())
+end)
+
+test("every layer of ours survives the way to Keras's form and back", function()
+  local model = mgpu.load_model "tests/golden/keras/every_layer_3.keras"
+  check.equal(mgpu.model_from_json(model:to_json()):to_json(), model:to_json())
+end)
+
+test("an unbuilt Sequential and a stated dtype survive", function()
+  local model = mgpu.Sequential { L.Dense { 2, dtype = "float64" }, L.Dense { 3, name = "last" } }
+  local again = mgpu.model_from_json(model:to_json())
+  check.falsy(again.built, "built")
+  check.equal(again.layers[1].compute_dtype, "float64")
+  check.equal(again.layers[2].compute_dtype, "float32")
+end)
+
+test("the forms of Keras 1 and 2 are read", function()
+  local first = { class_name = "Dense", config = { name = "d", units = 2, batch_input_shape = { core.null, 3 },
+    kernel_regularizer = { class_name = "L1L2", config = { l1 = 0, l2 = 0.5 } }, dtype = { class_name = "Policy",
+      config = { name = "float32" } }, activation = "relu" } }
+  local model = mgpu.model_from_json(core.json_encode { class_name = "Sequential", keras_version = "2.2.4",
+    config = { first } })
+  check.equal(model.layers[1].kernel:shape(), { 3, 2 })
+  check.equal(model.layers[1].kernel_regularizer.l2, 0.5)
+end)
+
+test("classes and options that we do not have are refused by name", function()
+  refused(text_of { class_name = "LSTM", config = { name = "l", units = 2 } }, 'unknown layer class "LSTM"', "data")
+  refused(text_of { class_name = "Lambda", config = { name = "l" } }, "Python code cannot be run", "unsupported")
+  refused(text_of(dense_entry { lora_rank = 4 }), 'Dense "d": the option lora_rank = 4 is not supported', "unsupported")
+  refused(text_of(dense_entry { activation = "maxout" }), 'the activation "maxout" is not known', "unsupported")
+  refused(text_of(dense_entry { kernel_initializer = "stft" }), 'the initializer "stft" cannot be used', "unsupported")
+  refused(text_of(dense_entry { kernel_regularizer = { class_name = "Mine", config = {} } }), '"Mine" cannot be used',
+    "unsupported")
+  refused(text_of(dense_entry { kernel_constraint = "Radial" }), 'constraint "Radial" cannot be used', "unsupported")
+  local quantized = { class_name = "QuantizedDTypePolicy", config = { name = "int8_from_float32" } }
+  refused(text_of(dense_entry { dtype = quantized }), 'the dtype policy "int8_from_float32" is not known', "unsupported")
+  refused(text_of(dense_entry { units = -1 }), '"units" must be at least 1', "data")
+  local old = { class_name = "Sequential", keras_version = "2.15.0",
+    config = { layers = { dense_entry { activation = "hard_sigmoid" } } } }
+  refused(core.json_encode(old), "Keras 2 computes hard_sigmoid", "unsupported")
+end)
+
+test("what is no configuration is an error", function()
+  refused("{", "json", "data")
+  refused("[]", "configuration is damaged", "data")
+  refused("{}", "no class_name or config", "data")
+  refused('{"class_name": "Sequential"}', "has no layers", "data")
+  refused('{"class_name": "Functional", "config": {"layers": []}}', "no inputs", "data")
+  check.raises(function() mgpu.model_from_json(7) end, "keras_config_spec.lua:%d+: model_from_json: expected text",
+    "usage")
+  check.raises(function() mgpu.model_from_json("{}", { custm = {} }) end, 'unknown option "custm"', "usage")
+end)
+
+-- A generator of numbers below n, the same in every run.
+local function numbers(seed)
+  return function(n)
+    seed = (seed * 16807) % 2147483647
+    return seed % n
+  end
+end
+
+-- The values of a JSON tree as {table, key} places.
+local function places_of(value, list)
+  for key, item in pairs(value) do
+    list[#list + 1] = { value, key }
+    if type(item) == "table" then places_of(item, list) end
+  end
+  return list
+end
+
+test("a damaged configuration makes a model or an error, whatever is wrong with it", function()
+  local below = numbers(3)
+  local junk = { -1, 0, 3, 1e300, "", "x", true, false, core.null, core.empty_array, { "a", 0, 0 }, { -1, core.null },
+    {} }
+  local texts = { two_branches():to_json(), mgpu.load_model "tests/golden/keras/mnist_cnn_3.keras":to_json() }
+  for round = 1, 400 do
+    local tree = core.json_decode(texts[1 + round % 2])
+    for _ = 1, 1 + below(2) do
+      local places = places_of(tree, {})
+      table.sort(places, function(a, b) return tostring(a[2]) < tostring(b[2]) end)
+      local place = places[1 + below(#places)]
+      place[1][place[2]] = junk[1 + below(#junk)]
+    end
+    local encoded, text = pcall(core.json_encode, tree)
+    local ok, message = pcall(mgpu.model_from_json, encoded and text or "")
+    if not ok then
+      check.equal(type(message), "string")
+      local code = core.error_code()
+      check.truthy(code == "data" or code == "unsupported" or code == "oom", code .. ": " .. message)
+    end
+  end
+end)
+
+-- ---- own classes and clones ---------------------------------------------------------------------
+
+local Scale = mgpu.Layer:extend("Scale", { factor = 2, inner = "integer" })
+function Scale:init() self.dense, self.more = L.Dense { self.inner }, { L.Dense { self.inner, use_bias = false } } end
+function Scale:call(t) return self.more[1](self.dense(t)) * self.factor end
+
+local function with_scale() return mgpu.Sequential { L.Input { 3 }, Scale { factor = 3, inner = 4 }, L.Dense { 2 } } end
+
+test("own layers are written, and read with custom", function()
+  local x = mgpu.rand { 2, 3 }
+  core.eval(x)
+  for _, ending in ipairs { ".h5", ".keras" } do
+    local model, path = with_scale(), check.path("scale" .. ending)
+    model:save(path)
+    check.raises(function() mgpu.load_model(path) end, 'unknown layer class "Scale"', "data")
+    local again = mgpu.load_model(path, { custom = { Scale = Scale } })
+    check.equal(again(x), model(x):totable())
+  end
+  check.equal(mgpu.model_from_json(with_scale():to_json(), { custom = { Scale = Scale } }).layers[1].factor, 3)
+end)
+
+test("a clone has the layers, other weights and no connection with the model", function()
+  local model, x = with_scale(), mgpu.ones { 1, 3 }
+  model.layers[2].trainable = false
+  local clone = mgpu.clone_model(model)
+  check.equal(clone.layers[1].factor, 3)
+  check.equal(clone.layers[2].name, model.layers[2].name)
+  check.falsy(clone.layers[2].trainable, "trainable")
+  local before = model(x):totable()
+  clone:set_weights(model:get_weights())
+  check.equal(clone(x), before)
+  clone.layers[2].kernel:assign(clone.layers[2].kernel * 2)
+  check.equal(model(x), before)
+  check.equal(mgpu.clone_model(two_branches()):to_json(), two_branches():to_json())
+end)
+
+test("what cannot be cloned is an error", function()
+  check.raises(function() mgpu.clone_model(L.Dense { 1 }) end, "clone_model: expected a model, got Dense", "usage")
+  check.raises(function() mgpu.clone_model() end, "expected a model, got a nil", "usage")
+  local Other = mgpu.Layer:extend("Scale", {})
+  function Other:call(t) return t end -- luacheck: no self
+  local model = mgpu.Sequential { L.Input { 3 }, Scale { inner = 2 }, Other {} }
+  check.raises(function() mgpu.clone_model(model) end, 'two classes of layers are called "Scale"', "usage")
+end)
+
+-- ---- weights of .h5 files -----------------------------------------------------------------------
+
+local function network(units, names)
+  names = names or { "one", "two" }
+  return mgpu.Sequential { L.Input { 3 }, L.Dense { 4, name = names[1] }, L.Dense { units or 2, name = names[2] } }
+end
+
+test("weights are loaded by order, by name, and without those of other shapes", function()
+  for _, ending in ipairs { ".h5", ".weights.h5" } do
+    local source, path = network(), check.path("w" .. ending)
+    source:save_weights(path)
+    local other = network(2, { "three", "four" })
+    other:load_weights(path)
+    check.equal(other.layers[2].kernel:value(), source.layers[2].kernel:totable())
+    local wide = network(5)
+    local before = wide.layers[2].kernel:totable()
+    check.raises(function() wide:load_weights(path) end,
+      'two/kernel" has shape {4, 2} in the file, the model needs {4, 5}', "data")
+    wide:load_weights(path, { skip_mismatch = true })
+    check.equal(wide.layers[1].kernel:value(), source.layers[1].kernel:totable())
+    check.equal(wide.layers[2].kernel:value(), before)
+    local part = network(7, { "one", "other" })
+    before = part.layers[2].kernel:totable()
+    part:load_weights(path, { by_name = true })
+    check.equal(part.layers[1].kernel:value(), source.layers[1].kernel:totable())
+    check.equal(part.layers[2].kernel:value(), before)
+    local longer = mgpu.Sequential { L.Input { 3 }, L.Dense { 3 }, L.Dense { 4, name = "one" },
+      L.Dense { 2, name = "two" } }
+    check.raises(function() longer:load_weights(path) end, "the file has weights of 2 layers, the model of 3", "data")
+    longer:load_weights(path, { by_name = true })
+    check.equal(longer.layers[3].bias:value(), source.layers[2].bias:totable())
+  end
+end)
+
+test("names that need more than 64 KiB are cut into several attributes", function()
+  local parts = { L.Input { 1 } }
+  local name = "a_layer_with_a_name_of_sixty_characters_as_some_people_have_%05d"
+  for i = 1, 1100 do parts[i + 1] = L.ReLU { name = name:format(i) } end
+  parts[#parts + 1] = L.Dense { 1, name = "last" }
+  local model, path = mgpu.Sequential(parts), check.path "long.h5"
+  model:save_weights(path)
+  local cut = 0
+  for _, entry in ipairs(core.h5_read(path)) do
+    if entry.path == "" and entry.attribute and entry.attribute:find "^layer_names%d$" then cut = cut + 1 end
+  end
+  check.equal(cut, 2)
+  local kernel = model.layers[1101].kernel:totable()
+  model.layers[1101].kernel:assign(mgpu.tensor { { 7 } })
+  model:load_weights(path)
+  check.equal(model.layers[1101].kernel:value(), kernel)
+end)
+
+test("a file that is no model's is an error that says so", function()
+  local path = check.path "other.h5"
+  network():save_weights(path)
+  check.raises(function() mgpu.load_model(path) end, "the file holds weights only", "data")
+  core.h5_write(path, { { path = "" }, { path = "numbers", tensor = mgpu.ones { 2 } } })
+  check.raises(function() network():load_weights(path) end, "other.h5: the file has weights of 0 layers", "data")
+  check.raises(function() network():save(check.path "a.weights.h5") end, "a .weights.h5 file has no save", "usage")
+  check.write(path, "nothing")
+  check.raises(function() mgpu.load_model(path) end, "other.h5: it is not an HDF5 file", "data")
+  core.zip_write(check.path "other.keras", { { name = "a", bytes = "b" } })
+  check.raises(function() mgpu.load_model(check.path "other.keras") end, 'no "config.json"', "data")
+end)
+
+test("a configuration that wants more weights than the file has is refused before memory is taken", function()
+  local path, huge = check.path "huge.h5", network()
+  huge:save(path)
+  local list = core.h5_read(path)
+  for _, entry in ipairs(list) do
+    if entry.attribute == "model_config" then entry.text = entry.text:gsub('"units":4', '"units":400000000') end
+  end
+  core.h5_write(path, list)
+  check.raises(function() mgpu.load_model(path) end, "the file is too small for the model in it", "data")
+end)
+
+test("a loss or metric that we do not have is refused by name, and compile = false goes around it", function()
+  local path, model = check.path "loss.h5", network()
+  model:compile { optimizer = "adam", loss = "mse", metrics = { "mae" } }
+  model:save(path)
+  local list = core.h5_read(path)
+  for _, entry in ipairs(list) do
+    if entry.attribute == "training_config" then entry.text = entry.text:gsub("MeanSquaredError", "Dice") end
+  end
+  core.h5_write(path, list)
+  check.raises(function() mgpu.load_model(path) end, 'the loss "Dice" is not known', "unsupported")
+  check.falsy(mgpu.load_model(path, { compile = false }).compiled, "compiled")
+end)
