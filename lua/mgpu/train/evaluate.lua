@@ -91,6 +91,7 @@ function M.one_batch(model, kind, source)
   return with_own_sums(compiled.metrics, function()
     step_errors.guarded(function() return kind .. "_on_batch" end, step, 1, source.rows, source.layout, key, nil, nil,
       unpack(source.tensors))
+    if kind == "train" then step_errors.check_weights(model, "train_on_batch") end
   end)
 end
 

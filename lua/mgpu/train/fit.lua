@@ -172,10 +172,10 @@ local function attempt(run, fn, ...)
   if ok then return result end
   if step_errors.is_nonfinite(result) and run.callbacks:has "handle_nonfinite" then
     run.callbacks:call("handle_nonfinite", run.step)
-    run.model.stop_training = true
+    run.model.stop_training, run.nonfinite = true, true
     return nil
   end
-  step_errors.raise(result, place_of(run))
+  step_errors.raise(result, place_of(run), run.model)
 end
 
 -- One step, and what follows it; false at the end of the epoch.
@@ -199,6 +199,7 @@ local function train_epoch(run)
   if run.async and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
   run.trained, run.steps = true, run.steps or run.step
   local values = attempt(run, read) or read()
+  if not run.nonfinite then step_errors.check_weights(run.model, place_of(run)) end
   if run.async then values.staleness_mean, values.staleness_max = run.async:report() end
   return values
 end

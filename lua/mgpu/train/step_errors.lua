@@ -3,12 +3,16 @@
 -- A step runs compute, then guards, then commit, so a step that raises has changed nothing, unless a device failed in
 -- the commit phase: then the message says what has become of the step.
 local core = require "mgpu.core"
+local BatchNormalization = require "mgpu.nn.layers.batch_normalization"
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
 local train_step = require "mgpu.train.train_step"
 
 local M = {}
 
-local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE }
+local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE,
+  BatchNormalization.BAD_STATISTICS }
+local BAD_WEIGHT = "%s is not finite (NaN or infinite): the update overflowed; load saved weights and lower the "
+  .. "learning rate"
 local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
   .. "values in the data"
 
@@ -20,9 +24,17 @@ function M.is_nonfinite(message)
   end
 end
 
---- raise(message, place): raises `message` again, with the place if a step raised it. core.error_code alone does not
---- tell: it may be that of an error that was caught before.
-function M.raise(message, place)
+--- check_weights(model, place): raises if a variable of the compiled model is not finite. The guards of a step look
+--- at the weights that it starts with; this is for the last step.
+function M.check_weights(model, place)
+  local name = train_step.bad_variable(model)
+  if name then core.fail("nonfinite", ("%s: %s"):format(place, BAD_WEIGHT:format(name))) end
+end
+
+--- raise(message, place, model): raises `message` again, with the place if a step raised it. core.error_code alone
+--- does not tell: it may be that of an error that was caught before. With the compiled model a weight that is not
+--- finite is named.
+function M.raise(message, place, model)
   if type(message) ~= "string" then error(message, 0) end
   local code = core.error_code()
   if code == "interrupted" and message:find "interrupted!?$" then
@@ -31,8 +43,10 @@ function M.raise(message, place)
   if (code == "device" or code == "comm") and not message:find(place, 1, true) then
     core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
   end
-  local what = M.is_nonfinite(message)
-  if what then core.fail(code, ("%s: %s: %s"):format(place, what, REMEDY)) end
+  if M.is_nonfinite(message) then
+    if model then M.check_weights(model, place) end
+    core.fail(code, ("%s: %s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", "")), REMEDY))
+  end
   error(message, 0)
 end
 

@@ -61,19 +61,54 @@ local function total_loss(compiled, model, y, predictions, weight)
   return total, each
 end
 
--- Makes the step fail, before anything is committed, if the loss or a gradient is not finite. An optimizer with
--- loss scaling skips such a step instead.
-local function guard_finite(optimizer, loss, grads)
-  if optimizer.skips_steps then return end
-  core.guard_finite({ loss }, M.BAD_LOSS)
-  local by_device = {}
-  for _, g in ipairs(grads) do
-    if g then
-      local list = by_device[g:device()] or {}
-      by_device[g:device()], list[#list + 1] = list, g
+-- The tensors (entries that are false are left out) as arrays by device.
+local function by_device(tensors)
+  local lists = {}
+  for _, t in ipairs(tensors) do
+    if t then
+      local list = lists[t:device()] or {}
+      lists[t:device()], list[#list + 1] = list, t
     end
   end
-  for _, list in pairs(by_device) do core.guard_finite(list, M.BAD_GRADIENT) end
+  return lists
+end
+
+-- Makes the step fail, before anything is committed, if the loss, a gradient, or a weight that it starts with is not
+-- finite. An optimizer with loss scaling skips a step with such gradients instead.
+local function guard_finite(optimizer, loss, grads, variables)
+  if optimizer.skips_steps then return end
+  core.guard_finite({ loss }, M.BAD_LOSS)
+  local checked = { unpack(grads) }
+  for _, v in ipairs(variables) do checked[#checked + 1] = v:value() end
+  for _, list in pairs(by_device(checked)) do core.guard_finite(list, M.BAD_GRADIENT) end
+end
+
+-- Whether all variables that hold floating point numbers are finite: a jitted function.
+local function finite_step(variables)
+  return core.jit(function()
+    local values, finite = {}, {}
+    for _, v in ipairs(variables) do
+      if v:dtype():find "float" then values[#values + 1] = v:value() end
+    end
+    for _, list in pairs(by_device(values)) do
+      for first = 1, #list, 200 do -- a call takes 255 inputs
+        finite[#finite + 1] = ops.all_finite { unpack(list, first, math.min(first + 199, #list)) }
+      end
+    end
+    return finite
+  end)
+end
+
+--- bad_variable(model) -> the name of the first variable of the model that holds a NaN or infinity, or nil.
+function M.bad_variable(model)
+  local steps = model.compiled.steps
+  steps.finite = steps.finite or finite_step(model.variables)
+  local good = true
+  for _, finite in ipairs(steps.finite()) do good = good and finite:item() end
+  if good then return nil end
+  for _, v in ipairs(model.variables) do
+    if v:dtype():find "float" and not ops.all_finite({ v:value() }):item() then return v.name end
+  end
 end
 
 --- gradients(compiled, model, order, first, rows, layout, tensors) -> {grads, loss, each, y, weight, predictions,
@@ -88,7 +123,7 @@ function M.gradients(compiled, model, order, first, rows, layout, tensors)
     loss, each = total_loss(compiled, model, y, predictions, weight)
     return optimizer:scale_loss(loss)
   end, model.trainable_variables)()
-  guard_finite(optimizer, loss, grads)
+  guard_finite(optimizer, loss, grads, model.trainable_variables)
   return { grads = grads, loss = loss, each = each, y = y, weight = weight, predictions = predictions,
     rows = x[1]:shape()[1] }
 end
@@ -136,7 +171,8 @@ local function train_batch(compiled, model, batch, update)
   local variables, grads = model.trainable_variables, batch.grads
   if #variables > 0 then
     if compiled.accumulate > 1 then grads = accumulate(compiled, grads, variables, batch.rows, update) end
-    if update then compiled.optimizer:apply(grads, variables) end
+    local optimizer = compiled.optimizer
+    if update then optimizer:apply_unscaled(optimizer:unscale(grads), variables) end -- checked already
   end
   compiled.metrics:update(batch.loss, batch.each, batch.rows, batch.y, batch.predictions, batch.weight)
 end

@@ -29,6 +29,9 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
   { "gamma_constraint", "constraint" },
 })
 
+--- The end of the message of a step that would make the moving statistics infinite.
+BatchNormalization.BAD_STATISTICS = "the moving statistics are not finite (NaN or infinite)"
+
 -- The permutation that moves the channels to the last axis, and its inverse.
 local function permutations(axis, rank)
   local there, back = {}, {}
@@ -56,15 +59,22 @@ function BatchNormalization:build(shape)
   self.moving_variance = weight("moving_variance", false)
 end
 
--- The batch's mean and variance, {2, channels}. Updates the moving statistics.
+-- The batch's mean and variance, {2, channels}. Updates the moving statistics; a jitted step fails if they would not be
+-- finite. Activations in float16 may overflow in a step that the loss scale skips: then the statistics stay.
 local function batch_moments(self, x)
   local moments = ops.moments(x)
+  local half = self.compute_dtype == "float16"
   local function move(variable, row)
     local batch = ops.stop_gradient(moments[row])
-    variable:assign(variable * self.momentum + batch * (1 - self.momentum))
+    local value = variable * self.momentum + batch * (1 - self.momentum)
+    if half then value = ops.where(ops.isfinite(value), value, variable) end
+    variable:assign(value)
+    return value
   end
-  move(self.moving_mean, 1)
-  move(self.moving_variance, 2)
+  local moved = { move(self.moving_mean, 1), move(self.moving_variance, 2) }
+  if core.tracing() and not half then
+    core.guard_finite(moved, ("%s %q: %s"):format(self.class_name, self.name, BatchNormalization.BAD_STATISTICS))
+  end
   return moments
 end
 

@@ -32,6 +32,8 @@ local ops = core.ops
 
 local Optimizer = {}
 
+local MOST_GUARDS = 100 -- of a step: an asynchronous device takes 255 in all
+
 -- Options of every optimizer, after its own.
 local SHARED = {
   { "clipnorm", "number", min = 0 },
@@ -145,11 +147,32 @@ function Optimizer.check_apply(grads, variables)
   end
 end
 
+-- Makes a jitted step fail, before anything is committed, if a gradient or a variable is not finite. Each variable has
+-- a guard of its own, so that the message can name it; of many variables several share one.
+local function guard_finite(grads, variables)
+  local share, i = math.ceil(#variables / MOST_GUARDS), 1
+  while i <= #variables do
+    local first, device, list = variables[i], variables[i]:device(), {}
+    local last = math.min(i + share - 1, #variables)
+    while i <= last and variables[i]:device() == device do
+      list[#list + 1] = variables[i]:value()
+      if grads[i] then list[#list + 1] = core.place(grads[i], device) end
+      i = i + 1
+    end
+    local others = variables[i - 1] ~= first and (" or one up to " .. variables[i - 1].name) or ""
+    core.guard_finite(list, ("apply: %s%s, or its gradient, is not finite (NaN or infinite)"):format(first.name,
+      others))
+  end
+end
+
 --- opt:apply(grads, variables): one step. grads[i] is the gradient of variables[i], or false to leave it alone; see
---- mgpu.value_and_grad. Also apply_gradients. Errors: arrays of different lengths; no gradient at all.
+--- mgpu.value_and_grad. Also apply_gradients. A jitted step fails, and changes nothing, if a gradient or a variable
+--- is not finite. Errors: arrays of different lengths; no gradient at all.
 function Optimizer:apply(grads, variables)
   self.check_apply(grads, variables)
-  self:apply_unscaled(self:unscale(grads), variables)
+  grads = self:unscale(grads)
+  if core.tracing() then guard_finite(grads, variables) end
+  self:apply_unscaled(grads, variables)
 end
 
 --- opt:apply_unscaled(grads, variables): apply, with gradients that `unscale` returned.
