@@ -42,7 +42,7 @@ typedef struct mg_run {
     int world_rank;
     int threads;             /* of the host's cores; 0: all */
     const atomic_bool *stop; /* the compute phase ends when it is set. NULL: on an interrupt */
-    bool *unfinished;        /* set if the commit phase fails and has not made all its values */
+    bool *finished; /* set when the commit phase, though it fails, has made all its values */
 } mg_run;
 
 typedef struct mg_device_team {       /* who shares a communicator */

@@ -1,6 +1,5 @@
 /* What the commit phase of a run begins and ends with: its memory, the values that variables get,
  * and what has become of the step if a device failed in it. */
-#include "device/worker.h"
 #include "graph/plan.h"
 #include <stdio.h>
 
@@ -46,13 +45,6 @@ static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
     return false;
 }
 
-/* Whether the part's commit phase has not made all its values: its device failed in it or is lost.
- * A commit phase that failed may have gone on to its end. */
-static bool is_unfinished(const mg_plan *p, int k) {
-    const bool on_worker = p->n_parts > 1 || p->on_worker;
-    return p->parts[k].unfinished || (on_worker && mg_worker_is_away(p->parts[k].device));
-}
-
 /* Binds the new values of the parts whose commit phase was finished. A device where it was not
  * loses the variable, if another has it; copies on devices outside the plan are out of date and go.
  */
@@ -68,7 +60,7 @@ void mg_commit_bind(mg_plan *p) {
         for (int k = 0; k < p->n_parts; k++) {
             mg_part *part = &p->parts[k];
             if (!mg_plan_part_assigns(p, k, i)) continue;
-            if (is_unfinished(p, k)) {
+            if (p->parts[k].unfinished) {
                 mg_variable_remove_from(v, part->device);
                 continue;
             }
@@ -82,7 +74,7 @@ void mg_commit_bind(mg_plan *p) {
 /* Whether some device has finished the update of assigned variable i. */
 static bool is_assigned(const mg_plan *p, int i) {
     for (int k = 0; k < p->n_parts; k++)
-        if (mg_plan_part_assigns(p, k, i) && !is_unfinished(p, k)) return true;
+        if (mg_plan_part_assigns(p, k, i) && !p->parts[k].unfinished) return true;
     return false;
 }
 
@@ -92,7 +84,7 @@ mg_status mg_commit_explain(const mg_plan *p, mg_status status) {
     char message[1024];
     const char *outcome = "the update was finished all the same: the step counts";
     for (int k = 0; k < p->n_parts; k++)
-        if (is_unfinished(p, k))
+        if (p->parts[k].unfinished)
             outcome = "the other devices have finished the update: the step counts; go on without "
                       "this device";
     for (int i = 0; i < p->n_assigns; i++)

@@ -36,7 +36,8 @@ typedef struct mg_part { /* what one device does */
     int n_held;
     mg_update *updates; /* per assigned variable */
     double seconds;     /* in programs so far, on several devices */
-    bool unfinished;    /* of a run: the commit phase failed and has not made all its values */
+    bool finished;      /* of a run: mg_run.finished */
+    bool unfinished;    /* of a run: the commit phase has not made all its values */
     /* of a run: */
     void **address;     /* per external */
     mg_buffer **buffer; /* per external: owned, what this run made */

@@ -144,7 +144,7 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
                   .world_rank = i,
                   .threads = part->threads,
                   .stop = mg_worker_is_own() ? &p->stop : NULL,
-                  .unfinished = &part->unfinished};
+                  .finished = &part->finished};
     const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
     const mg_status status = part->device->api->run(part->program, &run);
     if (p->comms) part->seconds += mg_seconds() - start;
@@ -304,10 +304,21 @@ static mg_status check_guards(mg_plan *p) {
 
 /* ---- commit ---- */
 
+/* After a commit phase with this status: notes which parts did not finish theirs. A device that is
+ * lost may still finish it, too late. */
+static void note_unfinished(mg_plan *p, mg_status status) {
+    for (int k = 0; k < p->n_parts; k++) {
+        const mg_status own = p->n_parts > 1 ? p->statuses[k] : status;
+        const bool lost = (p->n_parts > 1 || p->on_worker) && mg_worker_is_away(p->parts[k].device);
+        p->parts[k].unfinished = lost || (own != MG_OK && !p->parts[k].finished);
+    }
+}
+
 /* New values are bound even if a part fails: memory has changed. */
 static mg_status run_commit(mg_plan *p) {
-    for (int k = 0; k < p->n_parts; k++) p->parts[k].unfinished = false;
+    for (int k = 0; k < p->n_parts; k++) p->parts[k].finished = false;
     const mg_status status = mg_plan_each(p, commit_part, NULL);
+    note_unfinished(p, status);
     const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(p, status);
     mg_commit_bind(p);
     if (p->n_draws && !p->begun) mg_rng_take(p->n_draws); /* else mg_plan_start has taken them */
@@ -331,8 +342,12 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     MG_TRY(prepare_part(p, 0));
     MG_TRY(collect_results(p, args, results));
     MG_TRY(mg_commit_prepare(p, 0, args));
-    MG_TRY(run_part(p, 0, MG_BOTH_PHASES));
+    p->parts[0].finished = false;
+    const mg_status status = run_part(p, 0, MG_BOTH_PHASES);
+    if (status != MG_OK && !p->parts[0].finished) return status; /* nothing is bound */
+    note_unfinished(p, status);
     mg_commit_bind(p);
+    if (status != MG_OK) return mg_commit_explain(p, status);
     MG_TRY(mg_async_guards_wait(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     if (!p->verdict) return MG_OK;

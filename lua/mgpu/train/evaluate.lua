@@ -89,9 +89,8 @@ function M.one_batch(model, kind, source)
   local key = train_step.plan_key(model)
   local step = train_step.get(compiled, kind, model, key)
   return with_own_sums(compiled.metrics, function()
-    step_errors.guarded(function() return kind .. "_on_batch" end, step, 1, source.rows, source.layout, key, nil, nil,
+    step_errors.guarded(function() return kind .. "_on_batch", model end, step, 1, source.rows, source.layout, key, nil, nil,
       unpack(source.tensors))
-    if kind == "train" then step_errors.check_weights(model, "train_on_batch") end
   end)
 end
 

@@ -50,8 +50,8 @@ function M.raise(message, place, model)
   error(message, 0)
 end
 
---- guarded(place, fn, ...) -> fn(...)'s first result. `place` is a function that returns the place as text, called
---- only after an error.
+--- guarded(place, fn, ...) -> fn(...)'s first result. `place` is a function that returns the place as text, and
+--- perhaps the model, as raise takes them; it is called only after an error.
 function M.guarded(place, fn, ...)
   local ok, result = pcall(fn, ...)
   if not ok then M.raise(result, place()) end

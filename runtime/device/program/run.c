@@ -126,9 +126,9 @@ static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int
         if (failed == MG_OK) snprintf(message, sizeof message, "%s", mg_error_message());
         if (failed == MG_OK) failed = status == MG_OOM ? MG_DEVICE : status;
         if (run_with_faults(p, &p->calls[i], run) == MG_OK) continue;
-        *run->unfinished = true;
-        break;
+        return mg_fail(failed, "%s", message);
     }
+    if (last == p->n_calls) *run->finished = true;
     return failed == MG_OK ? MG_OK : mg_fail(failed, "%s", message);
 }
 
