@@ -303,3 +303,19 @@ if arg[1] == "at once" then os.exit(3) end]])
     check.equal(status, code)
   end
 end)
+
+test("NCCL does not use the pointers of GPUs whose copies do not arrive, and registers no buffers", function()
+  local path = check.path "deaf.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local L = mgpu.layers
+    local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 3 } }
+    model:compile { loss = "mse", devices = { "cuda:0", "cuda:1" } }
+    model:fit(mgpu.rand { 32, 4 }, mgpu.rand { 32, 3 }, { batch_size = 8, verbose = 0 })
+    print(os.getenv "NCCL_P2P_DIRECT_DISABLE", os.getenv "NCCL_GRAPH_REGISTER")]])
+  local function run(settings)
+    return (check.run(("%s MGPU_CUDA_LIBRARIES=build/fake_cuda %s %s"):format(settings, check.program, path)))
+  end
+  check.equal(run "MGPU_FAKE_CUDA_DEAF=1", "1\t0\n")
+  check.equal(run "", "nil\t0\n")
+end)

@@ -236,11 +236,29 @@ local function after_failures(what, code, first, last)
 end
 
 for _, what in ipairs { "cuLaunchKernel", "cuStreamUpdateCaptureDependencies", "cuStreamGetCaptureInfo",
-  "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphLaunch" } do
-  test(what .. " fails while a step is recorded: nothing was done, and the step can be repeated", function()
-    check.truthy(after_failures(what, 1, 1, 6) > 0)
+  "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate" } do
+  test(what .. " fails while a step is recorded: the step runs unrecorded", function()
+    local call = what == "cuLaunchKernel" and 2 or 1 -- the first launch comes before the recording
+    check.equal(after_failures(what, 1, call, call), 0)
   end)
 end
+
+test("cuGraphLaunch fails: nothing was done, and the step can be repeated", function()
+  check.truthy(after_failures("cuGraphLaunch", 1, 1, 6) > 0)
+end)
+
+test("a failure while a step is recorded is told once", function()
+  local path = check.path "told.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local x = mgpu.ones({ 4 }, { device = "cuda:0" })
+    local f = mgpu.jit(function(t) return (t * 2):sum() end)
+    for _ = 1, 4 do f(x) end
+    print(f(x):item())]])
+  local output = check.run(("MGPU_FAKE_CUDA_FAIL=cuGraphInstantiate:-1:1 MGPU_CUDA_LIBRARIES=build/fake_cuda %s %s")
+    :format(check.program, path))
+  check.matches(output, "^[^\n]*cuda:0: a step is not captured into a CUDA graph: cuda:0: make a graph[^\n]*\n8\n$")
+end)
 
 for _, what in ipairs { "cuGraphInstantiate", "cuStreamEndCapture", "cuStreamBeginCapture" } do
   test(what .. " fails for want of memory: steps run without graphs", function()

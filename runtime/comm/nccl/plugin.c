@@ -2,6 +2,7 @@
 #include "comm/nccl/nccl.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include <stdlib.h>
 #include <string.h>
 
 mg_nccl_api mg_nccl;
@@ -88,9 +89,18 @@ static mg_status nccl_set_up(mg_nccl_comm *c, const mg_comm_team *team) {
     return mg_nccl_start_watcher(c);
 }
 
+/* Opens NCCL, with buffers of captured calls unregistered. While NCCL registers them (for NVLS,
+ * with addresses that it has not seen) all ranks of the machine wait for each other in the capture.
+ * But graphs are kept by addresses, and one rank may have to capture again when the others replay.
+ */
+static mg_status open_library(void) {
+    setenv("NCCL_GRAPH_REGISTER", "0", 1);
+    return mg_library_open(&library);
+}
+
 /* mg_comm_kind.join. */
 static mg_comm *nccl_join(const mg_comm_team *team) {
-    if (mg_library_open(&library) != MG_OK) return NULL;
+    if (open_library() != MG_OK) return NULL;
     mg_nccl_comm *c = mg_alloc_zero(sizeof *c + (size_t)team->here * sizeof *c->ranks);
     if (!c) return NULL;
     if (nccl_set_up(c, team) == MG_OK) return &c->comm;
@@ -102,7 +112,7 @@ static mg_comm *nccl_join(const mg_comm_team *team) {
 
 /* mg_comm_kind.make_id: an id names a team; every process of it joins with the same one. */
 static mg_status nccl_make_id(mg_comm_id *id) {
-    MG_TRY(mg_library_open(&library));
+    MG_TRY(open_library());
     const ncclResult_t result = mg_nccl.ncclGetUniqueId((ncclUniqueId *)id);
     return result == ncclSuccess
                ? MG_OK

@@ -22,9 +22,6 @@
 
 struct cudnnContext {
     CUstream stream;
-    /* Plans were made with it. Our code makes plans on threads that may not use the stream
-     * meanwhile, with handles of their own; so executing with such a handle is an error. */
-    bool plans;
 };
 
 /* Begins each function: counts the call, and fails it if that was asked for. Statuses of cuDNN are
@@ -97,7 +94,8 @@ typedef struct descriptor {
     int n;
     int engine;                     /* of an engine and an engine configuration */
     const struct descriptor *graph; /* of an engine configuration */
-    work work;                      /* of an execution plan */
+    work work;                      /* of an execution plan ... */
+    cudnnHandle_t handle;           /* ... and what it was finalised with */
 } descriptor;
 
 /* The first word of every live descriptor. */
@@ -323,8 +321,7 @@ static bool take_text(const attribute *a, work *w) {
     return true;
 }
 
-/* Finalises a plan, from an engine configuration or from text. The handle it is made with is for
- * making plans: execution needs another one (see struct cudnnContext). */
+/* Finalises a plan, from an engine configuration or from text. Execution needs the same handle. */
 static cudnnStatus_t finish_plan(descriptor *d) {
     const descriptor *config =
         child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -333,7 +330,7 @@ static cudnnStatus_t finish_plan(descriptor *d) {
     if (!read_attribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
         !handle)
         return dnn_say(CUDNN_STATUS_BAD_PARAM, "a plan wants a handle");
-    ((cudnnHandle_t)handle)->plans = true;
+    d->handle = handle;
     if (text)
         return take_text(text, &d->work) ? CUDNN_STATUS_SUCCESS
                                          : dnn_say(CUDNN_STATUS_BAD_PARAM, "a damaged plan");
@@ -474,7 +471,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     ENTER(cudnnBackendExecute);
     const descriptor *d = descriptor_of(plan), *p = descriptor_of(pack);
     if (!d || !d->final || !p || !p->final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
-    if (handle->plans) return dnn_say(CUDNN_STATUS_BAD_PARAM, "this handle is for making plans");
+    if (handle != d->handle)
+        return dnn_say(CUDNN_STATUS_BAD_PARAM, "the plan was finalised with another handle");
     work w = d->work;
     if (!set_address(p, &w.x) || !set_address(p, &w.w) || !set_address(p, &w.y) ||
         (w.bias && !set_address(p, &w.b)))

@@ -51,6 +51,9 @@ int fake_cuda_gpu(void);
  * thread captures, the capture becomes invalid and the result is an error; else CUDA_SUCCESS. */
 CUresult fake_cuda_forbid_capture(void);
 
+/* Whether work on the stream is being recorded. */
+bool fake_cuda_capturing(CUstream stream);
+
 /* Whether all `bytes` bytes from `address` on lie in one live allocation of device memory. */
 bool fake_cuda_owns(const void *address, size_t bytes);
 

@@ -92,7 +92,6 @@ void fake_cuda_queue_free(struct fake_cuda_queue *queue);
 
 /* CUDA_SUCCESS if the stream can take work from this thread now; waits for its queue. */
 CUresult fake_cuda_stream_error(CUstream stream);
-bool fake_cuda_capturing(CUstream stream);
 bool fake_cuda_graph_add(CUgraph graph, const fake_cuda_node *node); /* copies the node */
 
 /* Runs a kernel over a grid. Errors are fatal and are printed with the kernel's name and position.

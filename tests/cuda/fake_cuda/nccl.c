@@ -5,12 +5,16 @@
  * with it is launched. There it waits for the other ranks, as NCCL's kernels do on their GPUs,
  * until its own rank aborts. Ranks meet in a mapped file (nccl_team.h).
  *
- * Three properties of the real library are modelled because our code depends on them:
+ * These properties of the real library are modelled because our code depends on them:
  *   - a non-blocking communicator starts its first collective only while ncclCommGetAsyncError is
  * polled, by the thread that began it
  *   - a communicator ends only when all graphs with its collectives are gone; who ends it waits for
  * that
  *   - the messages of a group progress together, so that two ranks cannot wait for each other
+ *   - unless NCCL_GRAPH_REGISTER is 0, the buffers of a captured call are registered, for which all
+ * ranks must capture at once: such a call is refused
+ *   - unless NCCL_P2P_DIRECT_DISABLE is 1, ranks of one process use each other's pointers: where
+ * copies between GPUs do not work, they cannot join
  *
  * Not modelled: speed, topology, and the order in which the real NCCL adds numbers. */
 #include "nccl_team.h"
@@ -256,12 +260,24 @@ static ncclResult_t start_group(void) {
     return ncclInProgress;
 }
 
+/* Whether the environment variable has this value. */
+static bool is_set(const char *name, const char *value) {
+    const char *set = getenv(name);
+    return set && strcmp(set, value) == 0;
+}
+
+/* Whether the call is captured, and its buffers would be registered. */
+static bool would_register(CUstream stream) {
+    return fake_cuda_capturing(stream) && !is_set("NCCL_GRAPH_REGISTER", "0");
+}
+
 /* Checks a call and adds it to the thread's group, or runs it as a group of its own. */
 static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream, work w) {
     const int failure = fake_cuda_enter(name);
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
         return ncclInvalidArgument;
+    if (would_register(stream)) return ncclInternalError;
     /* A communicator cannot be used before all ranks have joined. */
     if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);
@@ -357,6 +373,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     if (failure) return (ncclResult_t)failure;
     if (n < 1 || n > TEAM_MOST || rank < 0 || rank >= n) return ncclInvalidArgument;
     if (gpu < 0) return ncclUnhandledCudaError;
+    if (getenv("MGPU_FAKE_CUDA_DEAF") && n > 1 && !is_set("NCCL_P2P_DIRECT_DISABLE", "1"))
+        return ncclUnhandledCudaError;
     *comm = calloc(1, sizeof **comm);
     if (!*comm) return ncclSystemError;
     (*comm)->rank = rank;

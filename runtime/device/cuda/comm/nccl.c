@@ -4,6 +4,7 @@
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/context/context.h"
 #include "core/placement.h"
+#include <stdlib.h>
 
 /* The callbacks: make the device's context current; wait for its stream. */
 static mg_status enter_device(void *device) {
@@ -23,11 +24,14 @@ static bool share_a_gpu(const mg_device_team *team) {
 }
 
 /* Lets NCCL's kernels access the pools of other GPUs of this process directly. Where that is
- * refused NCCL uses another transport. */
+ * refused, NCCL must copy through buffers of its own: inside one process it uses the pointers of
+ * other ranks as they are. It reads this setting when it makes its first communicator. */
 static void open_pools(const mg_device_team *team) {
+    bool all_open = true;
     for (int i = 0; i < team->here; i++)
         for (int k = 0; k < team->here; k++)
-            mg_cuda_enable_peer(team->devices[i], team->devices[k]);
+            all_open &= mg_cuda_enable_peer(team->devices[i], team->devices[k]);
+    if (!all_open) setenv("NCCL_P2P_DIRECT_DISABLE", "1", 0);
 }
 
 /* Hands over what NCCL needs of each device of this process. `mark` is a byte of device memory

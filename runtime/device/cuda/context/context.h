@@ -56,9 +56,9 @@ typedef struct mg_cuda {
     int half;               /* the half to fill next */
     uint8_t *answer;        /* pinned host memory for the readback of a byte */
     CUevent answered;       /* the byte is there */
-    void *dnn, *dnn_planner, *blas; /* handles of cuDNN and cuBLASLt, made on first use */
-    bool dead;                      /* a fatal error happened: every call fails with MG_DEVICE */
-    char death[200];                /* that error's message */
+    void *dnn, *blas;       /* handles of cuDNN and cuBLASLt, made on first use */
+    bool dead;              /* a fatal error happened: every call fails with MG_DEVICE */
+    char death[200];        /* that error's message */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {

@@ -111,7 +111,6 @@ typedef struct plan_choice { /* the problem of the tuning */
     const mg_dnn_conv *conv;
     mg_dnn_plan plans[MG_AUTOTUNE_CANDIDATES];
     int n;
-    cudnnHandle_t handle; /* on the device's stream, to run them */
 } plan_choice;
 
 /* Under mgpu.deterministic(true) only the plan that cuDNN's heuristics prefer is made: each takes
@@ -120,12 +119,13 @@ static mg_status list_plans(mg_autotune *t) {
     plan_choice *p = t->problem;
     const int most = mg_deterministic() ? 1 : MG_AUTOTUNE_CANDIDATES;
     mg_dnn_graph graph;
+    pthread_mutex_lock(&mg_cuda_of(t->device)->turn); /* for the handle */
     mg_status status = mg_dnn_graph_make(&graph, &p->target, p->conv);
     if (status == MG_OK)
         status = mg_dnn_plans(&p->target, &graph, p->conv->dtype, most, p->plans, &p->n);
     mg_dnn_graph_drop(&graph);
+    pthread_mutex_unlock(&mg_cuda_of(t->device)->turn);
     MG_TRY(status);
-    MG_TRY(mg_dnn_handle(p->plan->device, &p->handle));
     t->n = p->n;
     for (int i = 0; i < p->state->n; i++)
         t->buffer_bytes[i] = mg_value_bytes(port_of(p->plan, p->state, i)->value);
@@ -137,8 +137,8 @@ static mg_status list_plans(mg_autotune *t) {
 /* Over the trial's buffers, which are in the order of s->numbers. */
 static mg_status run_plan(mg_autotune *t, int i) {
     const plan_choice *p = t->problem;
-    return mg_dnn_plan_run(&p->plans[i], p->handle, p->state->n, p->state->numbers, t->buffers,
-                           t->workspace);
+    return mg_dnn_plan_run(&p->plans[i], p->target.handle, p->state->n, p->state->numbers,
+                           t->buffers, t->workspace);
 }
 
 /* As the text that cuDNN makes of a plan. */
@@ -150,7 +150,10 @@ static void *save_plan(mg_autotune *t, int i, size_t *bytes) {
 /* A plan that this version of cuDNN cannot read any more is made anew. */
 static bool load_plan(mg_autotune *t, const void *text, size_t bytes) {
     const plan_choice *p = t->problem;
-    return mg_dnn_plan_read(&p->state->plan, p->target.handle, text, bytes) == MG_OK;
+    pthread_mutex_lock(&mg_cuda_of(t->device)->turn);
+    const mg_status status = mg_dnn_plan_read(&p->state->plan, p->target.handle, text, bytes);
+    pthread_mutex_unlock(&mg_cuda_of(t->device)->turn);
+    return status == MG_OK;
 }
 
 /* The cache key: everything that the choice depends on. */
@@ -209,7 +212,6 @@ static mg_status prepare_conv(mg_kernel_plan *plan) {
     mg_dnn_conv c = conv_of(plan, s);
     MG_TRY(mg_cuda_enter(plan->device));
     MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* made now: not allowed in a capture */
-    MG_TRY(mg_dnn_planner(plan->device, &target.handle));
     mg_status status = choose_plan(plan, s, &target, &c);
     if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
         MG_TRY(mg_cuda_enter(plan->device)); /* fails if the device is lost */

@@ -42,36 +42,26 @@ mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
                    words[0] ? ": " : "", words);
 }
 
-/* The handle kept at *place, made now if there is none. */
-static mg_status get_handle(const mg_cuda *s, void **place, cudnnHandle_t *handle) {
-    if (!*place) {
+mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
+    mg_cuda *s = d->state;
+    if (!s->dnn) {
         cudnnHandle_t made = NULL;
         MG_TRY(mg_dnn_open());
         MG_TRY(mg_dnn_check(mg_dnn.cudnnCreate(&made), "start"));
         const mg_status status =
             mg_dnn_check(mg_dnn.cudnnSetStream(made, s->stream), "choose the stream");
         if (status == MG_OK)
-            *place = made;
+            s->dnn = made;
         else
             mg_dnn.cudnnDestroy(made);
         MG_TRY(status);
     }
-    *handle = *place;
+    *handle = s->dnn;
     return MG_OK;
 }
 
-/* For the thread with the device's turn, and below for the thread that compiles. */
-mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle) {
-    return get_handle(d->state, &mg_cuda_of(d)->dnn, handle);
-}
-
-mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle) {
-    return get_handle(d->state, &mg_cuda_of(d)->dnn_planner, handle);
-}
-
-/* The stream has been waited for: nothing uses the handles any more. */
+/* The stream has been waited for: nothing uses the handle any more. */
 void mg_dnn_close(mg_cuda *s) {
     if (s->dnn) mg_dnn.cudnnDestroy(s->dnn);
-    if (s->dnn_planner) mg_dnn.cudnnDestroy(s->dnn_planner);
-    s->dnn = s->dnn_planner = NULL;
+    s->dnn = NULL;
 }

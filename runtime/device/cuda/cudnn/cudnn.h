@@ -27,12 +27,12 @@ extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
 /* MG_UNSUPPORTED if the library is missing. */
 mg_status mg_dnn_open(void);
 
-/* The device's two handles, made on first use and freed by mg_dnn_close. The device's context must
- * be current. cuDNN lets only one thread at a time use a handle, so there is one to run plans, for
- * the thread that holds the device's turn, and one to make plans, for the thread that compiles a
- * program. The first must be made before a capture, in which making it is not allowed. */
+/* The device's handle, made on first use and freed by mg_dnn_close. The device's context must be
+ * current. cuDNN lets only one thread at a time use a handle: the one that holds the device's turn,
+ * to make plans as well as to run them, because nothing in cuDNN's documents says that a plan may
+ * run on another handle than it was finalised with. It must be made before a capture, in which
+ * making it is not allowed. */
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
-mg_status mg_dnn_planner(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
 

@@ -46,6 +46,7 @@ typedef struct program {
     mg_cuda_graph_inputs *inputs;
     bool draws[N_PHASES]; /* the phase draws random numbers relative to the run's state */
     capture_mode mode;
+    bool told;               /* that a capture has failed */
     uint64_t runs[N_PHASES]; /* so far */
     uint64_t clock;          /* counts launches of graphs */
     recording graphs[MOST_GRAPHS];
@@ -103,11 +104,20 @@ static recording *least_recent(program *p) {
 /* If the driver or a library refuses to be captured, the program runs without graphs from now on.
  */
 static void note_refusal(program *p, CUresult r) {
-    if (r < CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r > CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
-        return;
-    mg_log("fallback", "%s: a step is not captured into a CUDA graph: %s", p->device->name,
-           mg_error_message());
-    p->mode = NO_CAPTURE;
+    if (r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+        p->mode = NO_CAPTURE;
+}
+
+/* After a failure to capture, which has changed nothing: whether the calls can run without a graph.
+ * Says so once. A lost device and an aborted communicator cannot, and an interrupt must not. */
+static bool can_run_uncaptured(program *p, mg_status status) {
+    if (mg_cuda_of(p->device)->dead || status == MG_COMM || status == MG_INTERRUPTED) return false;
+    if (!p->told)
+        mg_log("fallback", "%s: a step is not captured into a CUDA graph: %s", p->device->name,
+               mg_error_message());
+    p->told = true;
+    mg_error_clear();
+    return true;
 }
 
 mg_status mg_cuda_advance_rng(const mg_device *d, uint64_t draws) {
@@ -195,10 +205,8 @@ static mg_status launch_graph(program *p, const mg_run *run, int first, int last
     mg_cuda *s = p->device->state;
     recording *r = find_graph(p, run, first);
     const mg_status status = r ? MG_OK : record_graph(p, run, first, last, &r);
-    if (status == MG_OOM || (status != MG_OK && p->mode == NO_CAPTURE)) { /* runs uncaptured */
-        mg_error_clear();
+    if (status != MG_OK && can_run_uncaptured(p, status))
         return mg_program_run_calls(p->calls, run, first, last);
-    }
     MG_TRY(status);
     r->used = ++p->clock;
     const CUresult result = mg_cu.cuGraphLaunch(r->graph, s->stream);
