@@ -247,6 +247,7 @@ reliability: all ## long checks of what must never happen: build/reliability.md
 bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
+	@$(PROGRAM) tests/bench/convs.lua
 	@$(PROGRAM) tests/bench/fit_loop.lua
 	@$(PROGRAM) tests/bench/checkpoint.lua
 

@@ -10,21 +10,10 @@
 -- round's time is the median of its steps or, with `--take minimum`, the fastest: for a machine that is busy with
 -- other work. Both sides report the sizes of the output and of all gradients, which must agree.
 
-local ffi = require "ffi"
-local HERE = "tests/bench/"
-
-local options = {
-  rounds = "7", threads = "2", pass = "step", take = "median", turn = "120",
-  venv = (os.getenv "XDG_CACHE_HOME" or os.getenv "HOME" .. "/.cache") .. "/mgpulua/bench-venv",
-}
-for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
-
-ffi.cdef [[
-void (*signal(int, void (*)(int)))(int);
-int setenv(const char *, const char *, int);
-]]
-ffi.C.signal(13, ffi.cast("void (*)(int)", 1)) -- writing to a peer that has ended is an error, not SIGPIPE
-ffi.C.setenv("MGPU_THREADS", options.threads, 1)
+package.path = "tests/bench/?.lua;" .. package.path
+local turns = require "turns"
+local options = turns.options { pass = "step" }
+assert(options.pass == "step" or options.pass == "forward", "--pass is step or forward")
 
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -139,97 +128,21 @@ local function make_step(row)
   return run, table.concat(sizes, " ")
 end
 
--- Milliseconds of each of n steps.
-local function run_ours(step, n)
-  local ms = {}
-  for i = 1, n do
-    local start = core.clock()
-    step()
-    ms[i] = (core.clock() - start) * 1e3
-  end
-  return ms
-end
-
--- ---- PyTorch's ----------------------------------------------------------------------------------
-
--- Starts the peer with named pipes; ends the program if there is no PyTorch.
-local function start_peer()
-  if os.execute(options.venv .. "/bin/python -c 'import torch' 2>/dev/null") ~= 0 then
-    print("skipped: no PyTorch in " .. options.venv .. " (tests/bench/run.lua installs it)")
-    os.exit(0, true)
-  end
-  local folder = io.popen("mktemp -d"):read "*l"
-  os.execute(("mkfifo %s/in %s/out"):format(folder, folder))
-  os.execute(("%s/bin/python %speer_torch_layers.py --threads %s --pass %s <%s/in >%s/out 2>%s/err &"):format(
-    options.venv, HERE, options.threads, options.pass, folder, folder, folder))
-  local peer = { folder = folder, input = assert(io.open(folder .. "/in", "w")),
-    output = assert(io.open(folder .. "/out")) }
-  peer.input:setvbuf "no"
-  return peer
-end
-
-local function ask(peer, line)
-  peer.input:write(line, "\n")
-  local answer = peer.output:read "*l"
-  if answer then return answer end
-  error("PyTorch ended: " .. io.popen("tail -n 1 " .. peer.folder .. "/err"):read "*a", 0)
-end
-
-local function run_peer(peer, layout, n)
-  local ms = {}
-  for number in ask(peer, ("run %d %s"):format(n, layout)):gmatch "[%d.e+-]+" do
-    ms[#ms + 1] = tonumber(number)
-  end
-  return ms
-end
-
 -- ---- the comparison -----------------------------------------------------------------------------
-
-local function median(list)
-  local sorted = { unpack(list) }
-  table.sort(sorted)
-  local n = #sorted
-  return n % 2 == 1 and sorted[(n + 1) / 2] or (sorted[n / 2] + sorted[n / 2 + 1]) / 2
-end
-
-local function minimum(list) return math.min(unpack(list)) end
-local taken = assert(({ median = median, minimum = minimum })[options.take], "--take is median or minimum")
-assert(options.pass == "step" or options.pass == "forward", "--pass is step or forward")
-
--- The ratio of two lists of times, one a round.
-local function ratio_of(theirs, ours)
-  local ratios = {}
-  for i, ms in ipairs(theirs) do ratios[i] = ms / ours[i] end
-  return median(ratios)
-end
 
 -- Times a row and prints it -> the ratio.
 local function compare(row, peer)
   mgpu.seed(1)
   local step, sizes = make_step(row)
-  local answer = ask(peer, "case " .. row[1])
+  local answer = turns.ask(peer, "case " .. row[1])
   local theirs, layouts = answer:match "^sizes ([%d ]+); layouts ([%w_ ]+)$"
   if theirs ~= sizes then
     error(("%s: our sizes %s, PyTorch's: %s"):format(row[1], sizes, answer), 0)
   end
-  local names, times, ours = {}, {}, {}
-  for layout in layouts:gmatch "%S+" do
-    names[#names + 1], times[layout] = layout, {}
-    run_peer(peer, layout, 3)
-  end
-  run_ours(step, 3)
-  local n = math.max(3, math.min(60, math.ceil(options.turn / median(run_ours(step, 3)))))
-  for round = 1, tonumber(options.rounds) do
-    for i = 0, #names do
-      local k = (i + round) % (#names + 1)
-      if k == 0 then ours[round] = taken(run_ours(step, n))
-      else times[names[k]][round] = taken(run_peer(peer, names[k], n)) end
-    end
-  end
-  local best = names[1]
-  for _, name in ipairs(names) do if median(times[name]) < median(times[best]) then best = name end end
-  local layout, ratio = #names > 1 and best or "", ratio_of(times[best], ours)
-  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], median(ours), median(times[best]), ratio, layout))
+  local names = {}
+  for layout in layouts:gmatch "%S+" do names[#names + 1] = layout end
+  local ours, best, ratio, layout = turns.race(step, peer, names)
+  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], ours, best, ratio, #names > 1 and layout or ""))
   io.flush()
   return ratio
 end
@@ -245,8 +158,7 @@ end
 print(("\nlayers, %s, float32, %s threads, %s times; PyTorch's better layout"):format(
   options.pass == "step" and "forward and backward" or "forward", options.threads, options.take))
 print(("  %-26s %9s %9s %7s"):format("", "ours ms", "torch ms", "ratio"))
-local peer = start_peer()
-ask(peer, "hello")
+local peer = turns.start("tests/bench/peer_torch_layers.py", "--pass " .. options.pass)
 local below = 0
 for _, row in ipairs(rows) do
   if not wanted or wanted[row[1]] then
@@ -256,6 +168,4 @@ for _, row in ipairs(rows) do
   end
 end
 print(("  %d rows below 1.00"):format(below))
-peer.input:close()
-peer.output:close()
-os.execute("rm -rf " .. peer.folder)
+turns.stop(peer)
