@@ -31,18 +31,18 @@ bool mg_cpu_free_kept(void);
 
 extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_small_conv2d_grad_weight, mg_cpu_winograd_conv2d, mg_cpu_winograd_conv2d_grad_input,
-    mg_cpu_winograd_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
-    mg_cpu_conv2d_grad_weight, mg_cpu_f64_conv2d, mg_cpu_f64_conv2d_grad_input,
-    mg_cpu_f64_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad,
-    mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments, mg_cpu_batch_norm,
-    mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_prod, mg_cpu_max, mg_cpu_min, mg_cpu_any,
-    mg_cpu_all, mg_cpu_argmax, mg_cpu_argmin, mg_cpu_all_finite, mg_cpu_cumsum, mg_cpu_layer_norm,
-    mg_cpu_layer_norm_grad, mg_cpu_layer_norm_reduce, mg_cpu_softmax, mg_cpu_softmax_grad,
-    mg_cpu_log_softmax, mg_cpu_softmax_cross_entropy, mg_cpu_softmax_cross_entropy_grad,
-    mg_cpu_sparse_softmax_cross_entropy, mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute,
-    mg_cpu_slice, mg_cpu_reverse, mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather,
-    mg_cpu_scatter_add, mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused,
-    mg_cpu_upcast;
+    mg_cpu_winograd_conv2d_grad_weight, mg_cpu_1x1_conv2d_grad_input, mg_cpu_1x1_conv2d_grad_weight,
+    mg_cpu_conv2d, mg_cpu_conv2d_grad_input, mg_cpu_conv2d_grad_weight, mg_cpu_f64_conv2d,
+    mg_cpu_f64_conv2d_grad_input, mg_cpu_f64_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d,
+    mg_cpu_max_pool2d_grad, mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments,
+    mg_cpu_batch_norm, mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_prod, mg_cpu_max, mg_cpu_min,
+    mg_cpu_any, mg_cpu_all, mg_cpu_argmax, mg_cpu_argmin, mg_cpu_all_finite, mg_cpu_cumsum,
+    mg_cpu_layer_norm, mg_cpu_layer_norm_grad, mg_cpu_layer_norm_reduce, mg_cpu_softmax,
+    mg_cpu_softmax_grad, mg_cpu_log_softmax, mg_cpu_softmax_cross_entropy,
+    mg_cpu_softmax_cross_entropy_grad, mg_cpu_sparse_softmax_cross_entropy,
+    mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute, mg_cpu_slice, mg_cpu_reverse,
+    mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather, mg_cpu_scatter_add,
+    mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random, mg_cpu_fused, mg_cpu_upcast;
 /* Fastest first per op, NULL at the end. */
 extern const mg_kernel *const mg_cpu_kernels[];
 

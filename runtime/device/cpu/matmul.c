@@ -6,7 +6,7 @@
  * matrices are shared among the threads. */
 #include "core/alloc.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/onednn.h"
+#include "device/cpu/matmul.h"
 #include "ops/attrs.h"
 #include <string.h>
 #include "ops/loops.h"
@@ -19,14 +19,59 @@ enum { SQUARE = 16, LARGE = 1 << 22, SMALL = 1 << 21 };
 typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
 
 typedef struct matmul_state {
-    int64_t m, n, k;
-    char transpose_a, transpose_b; /* 'N' or 'T' */
+    mg_product one; /* of the batch; the only one if shared_b */
     mg_shape batch;
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
     bool shared_b;                                        /* one b for all matrices a */
-    order order;
-    bool wide; /* float64 */
+    bool wide;                                            /* float64 */
 } matmul_state;
+
+/* ---- one product in float32 ---- */
+
+static order order_of(const mg_product *p) {
+    if (!p->transpose_b || p->transpose_a || p->m * p->n * p->k < LARGE) return DIRECT;
+    return p->n * p->k <= p->m * (p->n + p->k) ? TRANSPOSE_B : TRANSPOSE_RESULT;
+}
+
+/* The transposed b, or the transposed a and the result before it is transposed. */
+size_t mg_product_scratch(const mg_product *p) {
+    const order way = order_of(p);
+    if (way == DIRECT) return 0;
+    return (size_t)(way == TRANSPOSE_B ? p->n * p->k : p->m * (p->n + p->k)) * sizeof(float);
+}
+
+/* y {n, m} = transposed x {m, n}. */
+static void transpose(const float *x, float *y, int64_t m, int64_t n) {
+#pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
+    for (int64_t first = 0; first < n; first += SQUARE)
+        mg_simd_used->movement->transpose_columns(x, y, m, n, first,
+                                                  first + SQUARE < n ? first + SQUARE : n);
+}
+
+/* dnnl_sgemm is row-major; leading dimensions are row lengths as stored. */
+static dnnl_status_t multiply_direct(const mg_product *p, const float *a, const float *b,
+                                     float *y) {
+    return dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1,
+                      a, p->transpose_a ? p->m : p->k, b, p->transpose_b ? p->k : p->n, 0, y, p->n);
+}
+
+dnnl_status_t mg_product_run(const mg_product *p, const float *a, const float *b, float *y,
+                             float *scratch) {
+    const order way = order_of(p);
+    if (way == DIRECT) return multiply_direct(p, a, b, y);
+    if (way == TRANSPOSE_B) {
+        transpose(b, scratch, p->n, p->k);
+        return multiply_direct(&(mg_product){.m = p->m, .n = p->n, .k = p->k}, a, scratch, y);
+    }
+    float *transposed = scratch + p->m * p->k;
+    transpose(a, scratch, p->m, p->k);
+    const dnnl_status_t status =
+        multiply_direct(&(mg_product){.m = p->n, .n = p->m, .k = p->k}, b, scratch, transposed);
+    transpose(transposed, y, p->n, p->m);
+    return status;
+}
+
+/* ---- the op ---- */
 
 /* All operands have one dtype; halves are upcast first. */
 static const char *matmul_accepts(const mg_kernel_plan *plan) {
@@ -47,20 +92,12 @@ static mg_shape batch_axes(const mg_shape *s) {
     return mg_shape_of(s->rank - 2, s->dim);
 }
 
-/* Chooses the order and asks for scratch: for the transposed b, or for the transposed a and the
- * result before it is transposed. */
-static void choose_order(matmul_state *s, mg_kernel_plan *plan) {
+/* Asks for scratch; several matrices are multiplied without. */
+static void ask_for_scratch(const matmul_state *s, mg_kernel_plan *plan) {
     const int64_t matrices = s->shared_b ? 1 : mg_shape_count(&s->batch);
-    if (s->wide) {
-        plan->scratch = matrices == 1 ? mg_gemm_scratch(s->m, s->n, s->k) : 0;
-        return;
-    }
-    if (s->transpose_b != 'T' || s->transpose_a == 'T' || matrices > 1 ||
-        s->m * s->n * s->k < LARGE)
-        return;
-    const int64_t b = s->n * s->k, others = s->m * (s->n + s->k);
-    s->order = b <= others ? TRANSPOSE_B : TRANSPOSE_RESULT;
-    plan->scratch = (size_t)(b <= others ? b : others) * sizeof(float);
+    if (matrices == 1)
+        plan->scratch =
+            s->wide ? mg_gemm_scratch(s->one.m, s->one.n, s->one.k) : mg_product_scratch(&s->one);
 }
 
 /* Where all matrices a meet the same b, the batch axes of a are taken as more rows of one product.
@@ -74,77 +111,57 @@ static mg_status matmul_prepare(mg_kernel_plan *plan) {
     const mg_shape a = with_two_axes(raw_a, false), b = with_two_axes(raw_b, true);
     const bool transpose_a = attrs->transpose_a && raw_a->rank > 1;
     const bool transpose_b = attrs->transpose_b && raw_b->rank > 1;
-    s->transpose_a = transpose_a ? 'T' : 'N';
-    s->transpose_b = transpose_b ? 'T' : 'N';
-    s->m = a.dim[a.rank - 2 + transpose_a];
-    s->k = a.dim[a.rank - 1 - transpose_a];
-    s->n = b.dim[b.rank - 1 - transpose_b];
+    s->one = (mg_product){.m = a.dim[a.rank - 2 + transpose_a],
+                          .n = b.dim[b.rank - 1 - transpose_b],
+                          .k = a.dim[a.rank - 1 - transpose_a],
+                          .transpose_a = transpose_a,
+                          .transpose_b = transpose_b};
     const mg_shape lead_a = batch_axes(&a), lead_b = batch_axes(&b);
     s->shared_b = !transpose_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
     if (s->shared_b) {
-        s->m *= mg_shape_count(&lead_a);
-        choose_order(s, plan);
+        s->one.m *= mg_shape_count(&lead_a);
+        ask_for_scratch(s, plan);
         return MG_OK;
     }
     MG_TRY(mg_shape_broadcast(&lead_a, &lead_b, &s->batch, "matmul"));
     mg_shape_strides(&lead_a, &s->batch, s->stride_a);
     mg_shape_strides(&lead_b, &s->batch, s->stride_b);
-    choose_order(s, plan);
+    ask_for_scratch(s, plan);
     return MG_OK;
 }
 
-/* y {n, m} = transposed x {m, n}. */
-static void transpose(const float *x, float *y, int64_t m, int64_t n) {
-#pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
-    for (int64_t first = 0; first < n; first += SQUARE)
-        mg_simd_used->movement->transpose_columns(x, y, m, n, first,
-                                                  first + SQUARE < n ? first + SQUARE : n);
-}
-
 /* One product in float64. */
-static dnnl_status_t multiply_f64(const matmul_state *s, const double *a, const double *b,
-                                  double *y, double *scratch) {
-    const bool transpose_a = s->transpose_a == 'T', transpose_b = s->transpose_b == 'T';
+static dnnl_status_t multiply_f64(const mg_product *p, const double *a, const double *b, double *y,
+                                  double *scratch) {
     const mg_factor rows = {.read = mg_read_matrix,
                             .at = a,
-                            .lane = transpose_a ? 1 : s->k,
-                            .step = transpose_a ? s->m : 1};
+                            .lane = p->transpose_a ? 1 : p->k,
+                            .step = p->transpose_a ? p->m : 1};
     const mg_factor columns = {.read = mg_read_matrix,
                                .at = b,
-                               .lane = transpose_b ? s->k : 1,
-                               .step = transpose_b ? 1 : s->n};
-    mg_gemm(s->m, s->n, s->k, &rows, &columns, y, s->n, scratch);
+                               .lane = p->transpose_b ? p->k : 1,
+                               .step = p->transpose_b ? 1 : p->n};
+    mg_gemm(p->m, p->n, p->k, &rows, &columns, y, p->n, scratch);
     return dnnl_success;
 }
 
-/* One product in either dtype. dnnl_sgemm is row-major; leading dimensions are row lengths as
- * stored. */
-static dnnl_status_t multiply_matrix(const matmul_state *s, const void *a, const void *b, void *y,
-                                     void *scratch) {
-    if (s->wide) return multiply_f64(s, a, b, y, scratch);
-    return dnnl_sgemm(s->transpose_a, s->transpose_b, s->m, s->n, s->k, 1, a,
-                      s->transpose_a == 'T' ? s->m : s->k, b, s->transpose_b == 'T' ? s->k : s->n,
-                      0, y, s->n);
+/* The only product, in either dtype. */
+static dnnl_status_t multiply_one(const matmul_state *s, const void *a, const void *b, void *y,
+                                  void *scratch) {
+    return s->wide ? multiply_f64(&s->one, a, b, y, scratch)
+                   : mg_product_run(&s->one, a, b, y, scratch);
 }
 
-/* One float32 product whose b is transposed, by way of copies in scratch. */
-static dnnl_status_t multiply_transposed(const matmul_state *s, const float *a, const float *b,
-                                         float *y, float *scratch) {
-    if (s->order == TRANSPOSE_B) {
-        transpose(b, scratch, s->n, s->k);
-        return dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1, a, s->k, scratch, s->n, 0, y, s->n);
-    }
-    float *transposed = scratch + s->m * s->k;
-    transpose(a, scratch, s->m, s->k);
-    const dnnl_status_t status =
-        dnnl_sgemm('N', 'N', s->n, s->m, s->k, 1, b, s->k, scratch, s->m, 0, transposed, s->m);
-    transpose(transposed, y, s->n, s->m);
-    return status;
+/* One of several, which may run at the same time. */
+static dnnl_status_t multiply_without_scratch(const matmul_state *s, const void *a, const void *b,
+                                              void *y) {
+    return s->wide ? multiply_f64(&s->one, a, b, y, NULL) : multiply_direct(&s->one, a, b, y);
 }
 
 /* Products first .. end - 1 of the batch. */
 static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t end) {
     const matmul_state *s = call->plan->state;
+    const mg_product *p = &s->one;
     const int64_t size = s->wide ? sizeof(double) : sizeof(float);
     mg_loop a = {.shape = s->batch}, b = {.shape = s->batch};
     memcpy(a.stride, s->stride_a, sizeof a.stride);
@@ -152,9 +169,10 @@ static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t e
     dnnl_status_t status = dnnl_success;
     for (int64_t i = 0; i < end && status == dnnl_success; i++, mg_loop_next(&a), mg_loop_next(&b))
         if (i >= first)
-            status = multiply_matrix(s, (const char *)call->in[0] + a.offset * s->m * s->k * size,
-                                     (const char *)call->in[1] + b.offset * s->k * s->n * size,
-                                     (char *)call->out[0] + i * s->m * s->n * size, NULL);
+            status = multiply_without_scratch(
+                s, (const char *)call->in[0] + a.offset * p->m * p->k * size,
+                (const char *)call->in[1] + b.offset * p->k * p->n * size,
+                (char *)call->out[0] + i * p->m * p->n * size);
     return status;
 }
 
@@ -162,16 +180,12 @@ static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t e
 static mg_status multiply_all(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     dnnl_status_t status = dnnl_success;
-    if (s->order != DIRECT)
-        return mg_dnnl_check(
-            multiply_transposed(s, call->in[0], call->in[1], call->out[0], call->scratch),
-            call->plan);
-    if (s->shared_b)
-        return mg_dnnl_check(
-            multiply_matrix(s, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
-    const int64_t n = mg_shape_count(&s->batch), team = mg_cpu_threads();
+    const int64_t n = s->shared_b ? 1 : mg_shape_count(&s->batch), team = mg_cpu_threads();
+    if (n == 1)
+        return mg_dnnl_check(multiply_one(s, call->in[0], call->in[1], call->out[0], call->scratch),
+                             call->plan);
     /* large products, and few of them, are left to oneDNN's own threads */
-    if (n < 2 * team || s->m * s->n * s->k > SMALL)
+    if (n < 2 * team || s->one.m * s->one.n * s->one.k > SMALL)
         return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
 #pragma omp parallel for schedule(static)
     for (int64_t part = 0; part < team; part++) {
@@ -196,15 +210,15 @@ static mg_status matmul_run(const mg_call *call) {
     const bool relu = ((const mg_matmul_attrs *)call->plan->step->attrs)->relu;
     const void *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
     if (count == 0) return MG_OK;
-    if (s->k == 0)
+    if (s->one.k == 0)
         memset(call->out[0], 0, (size_t)count * mg_dtype_size(call->plan->out[0].value->dtype));
     else
         MG_TRY(multiply_all(call));
     if (!bias && !relu) return MG_OK;
     if (s->wide)
-        mg_finish_rows(call->out[0], count / s->n, s->n, bias, relu);
+        mg_finish_rows(call->out[0], count / s->one.n, s->one.n, bias, relu);
     else
-        add_bias_and_relu(call->out[0], count / s->n, s->n, bias, relu);
+        add_bias_and_relu(call->out[0], count / s->one.n, s->one.n, bias, relu);
     return MG_OK;
 }
 

@@ -12,7 +12,9 @@
 
 /* In order of preference for each op: a kernel that does not accept a step leaves it to the next
  * one. The upcast comes last, because it tries all others itself. */
-const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_small_conv2d,
+const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_1x1_conv2d_grad_input,
+                                           &mg_cpu_1x1_conv2d_grad_weight,
+                                           &mg_cpu_small_conv2d,
                                            &mg_cpu_small_conv2d_grad_input,
                                            &mg_cpu_small_conv2d_grad_weight,
                                            &mg_cpu_winograd_conv2d,
