@@ -15,7 +15,7 @@ const char *bind_path(lua_State *L, int index, const char *who) {
     const char *path = lua_tolstring(L, index, &n);
     if (!n) bind_fail(L, MG_USAGE, "%s: the path is empty", who);
     if (strlen(path) != n)
-        bind_fail(L, MG_USAGE, "%s: the path \"%.200s\" has a zero byte behind it", who, path);
+        bind_fail(L, MG_USAGE, "%s: the path \"%.200s...\" contains a zero byte", who, path);
     return path;
 }
 

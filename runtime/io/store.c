@@ -109,8 +109,8 @@ mg_status mg_store_save(const mg_store *s, const char *path) {
 
 /* The format of an open file, which is left at its beginning; NULL with an error if it has none.
  *
- * Contents count before the extension, so renamed files can be read. HDF5, which Keras writes, gets
- * a message of its own. */
+ * Contents count before the extension, so renamed files can be read. HDF5, which is read by
+ * other means (io/h5.h), gets a message of its own. */
 static const mg_store_format *recognise_format(mg_store_file *f) {
     unsigned char head[HEAD] = {0};
     size_t n;
@@ -123,8 +123,7 @@ static const mg_store_format *recognise_format(mg_store_file *f) {
     if (format_by_extension(path)) return format_by_extension(path);
     char list[128];
     if (n >= 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0)
-        mg_fail(MG_UNSUPPORTED, "%s is an HDF5 file, which cannot be read: convert it to one of %s",
-                path, known_extensions(list, sizeof list));
+        mg_fail(MG_UNSUPPORTED, "%s is an HDF5 file: give its name the ending .h5", path);
     else
         mg_fail(MG_DATA, "%s is in no known file format (known: %s)", path,
                 known_extensions(list, sizeof list));

@@ -17,6 +17,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -314,6 +315,26 @@ static void files_of_live_processes_are_not_swept(void **state) {
     for (int i = 0; i < 2; i++) close(go[i]), close(ready[i]);
 }
 
+/* Files of another boot or machine, whose locks may not be seen here, go after an hour. A link with
+ * such a name is no temporary file. */
+static void files_of_other_boots_are_swept_when_they_are_old(void **state) {
+    (void)state;
+    const struct timespec old[2] = {{.tv_sec = time(NULL) - 4000}, {.tv_sec = time(NULL) - 4000}};
+    const char *gone = in_folder(".mgpulua-ffffffff-0123456789abcdef.tmp");
+    const char *young = in_folder(".mgpulua-ffffffff-fedcba9876543210.tmp");
+    const char *link = in_folder(".mgpulua-ffffffff-00000000000000ff.tmp");
+    fclose(fopen(gone, "w"));
+    fclose(fopen(young, "w"));
+    assert_int_equal(utimensat(AT_FDCWD, gone, old, 0), 0);
+    assert_int_equal(write_text(in_folder("file"), "x"), MG_OK);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(utimensat(AT_FDCWD, in_folder("file"), old, 0), 0);
+    assert_int_equal(write_text(in_folder("other"), "x"), MG_OK);
+    assert_false(mg_io_exists(gone));
+    assert_true(mg_io_exists(young));
+    assert_contents(link, "x");
+}
+
 /* Two processes save to one path 200 times each; every reader sees one of the two, whole. */
 static void two_writers_lose_nothing(void **state) {
     (void)state;
@@ -410,6 +431,7 @@ int main(void) {
         TEST(a_file_system_without_unnamed_files_will_do),
         TEST(a_killed_process_leaves_the_old_file_and_no_orphan),
         TEST(files_of_live_processes_are_not_swept),
+        TEST(files_of_other_boots_are_swept_when_they_are_old),
         TEST(two_writers_lose_nothing),
         TEST(a_lock_is_held_by_one_process),
     };

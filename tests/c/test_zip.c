@@ -251,6 +251,107 @@ static void bombs_are_refused(void **state) {
     assert_non_null(strstr(mg_error_message(), "32 times the file's size"));
 }
 
+/* A change of the sample: `width` bytes at an offset from the record of "a" in the directory, from
+ * the end record, or from the start of the file, and what the refusal says. */
+typedef struct change {
+    enum { RECORD, END, START } from;
+    int offset, width;
+    uint32_t value;
+    mg_status code;
+    const char *part;
+} change;
+
+static void wrong_directories_are_refused(void **state) {
+    (void)state;
+    static const change changes[] = {
+        {RECORD, 0, 1, 'x', MG_DATA, "directory is damaged"},
+        {RECORD, 8, 2, 1, MG_UNSUPPORTED, "\"a\" is encrypted"},
+        {RECORD, 10, 2, 12, MG_UNSUPPORTED, "compression method 12"},
+        {RECORD, 10, 2, 0, MG_DATA, "\"a\" cannot have 3 bytes"},
+        {RECORD, 16, 4, 7, MG_DATA, "differ"},
+        {RECORD, 20, 4, 1 << 30, MG_DATA, "outside of the file"},
+        {RECORD, 24, 4, 1 << 30, MG_DATA, "cannot have 1073741824 bytes"},
+        {RECORD, 24, 4, 4, MG_DATA, "differ"},
+        {RECORD, 24, 4, UINT32_MAX, MG_DATA, "lacks its zip64 sizes"},
+        {RECORD, 28, 2, 0, MG_DATA, "has no name"},
+        {RECORD, 28, 2, 60000, MG_DATA, "directory is damaged"},
+        {RECORD, 32, 2, 60000, MG_DATA, "directory is damaged"},
+        {RECORD, 42, 4, 1 << 30, MG_DATA, "outside of the file"},
+        {RECORD, 46, 1, 0, MG_DATA, "directory is damaged"},
+        {RECORD, 46, 1, 'b', MG_DATA, "differ"},
+        {END, 4, 2, 1, MG_UNSUPPORTED, "several files"},
+        {END, 8, 2, 2, MG_UNSUPPORTED, "several files"},
+        {END, 8, 4, 2 << 16 | 2, MG_DATA, "longer than its entries"},
+        {END, 8, 4, 4 << 16 | 4, MG_DATA, "cannot hold 4 entries"},
+        {END, 8, 4, UINT32_MAX, MG_DATA, "zip64 record is damaged"},
+        {END, 12, 4, 1, MG_DATA, "not where the file's end says"},
+        {END, 16, 4, 1, MG_DATA, "not where the file's end says"},
+        {END, 20, 2, 1, MG_DATA, "its end is missing"},
+        {START, 6, 2, 1, MG_DATA, "differ"},
+        {START, 26, 2, 7, MG_DATA, "differ"},
+        {START, 30, 1, 'x', MG_DATA, "differ"},
+    };
+    size_t n;
+    assert_int_equal(write_sample((const unsigned char *)"xyz", 3), MG_OK);
+    unsigned char *file = read_file(&n), *end = file + n - 22;
+    unsigned char *const from[] = {file + (end[16] | end[17] << 8), end, file};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        const change *c = &changes[i];
+        unsigned char *p = from[c->from] + c->offset, kept[4];
+        memcpy(kept, p, 4);
+        for (int k = 0; k < c->width; k++) p[k] = (unsigned char)(c->value >> 8 * k);
+        write_file(file, n);
+        const mg_status status = read_all();
+        if (status != c->code || !strstr(mg_error_message(), c->part))
+            fail_msg("change %zu: %s", i, status == MG_OK ? "accepted" : mg_error_message());
+        memcpy(p, kept, 4);
+    }
+    free(file);
+}
+
+/* Two entries of one name, which mg_zip_commit would not write. */
+static void a_name_given_twice_is_refused(void **state) {
+    (void)state;
+    size_t n;
+    mg_zip_writer *w = mg_zip_create(path);
+    assert_int_equal(mg_zip_add(w, "x", 0, false), MG_OK);
+    assert_int_equal(mg_zip_add(w, "y", 0, false), MG_OK);
+    assert_int_equal(mg_zip_commit(w), MG_OK);
+    unsigned char *file = read_file(&n);
+    for (size_t i = 0; i < n; i++)
+        if (file[i] == 'y') file[i] = 'x';
+    write_file(file, n);
+    assert_int_equal(read_all(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "given twice"));
+    free(file);
+}
+
+/* A small archive with all of its numbers in zip64 fields, behind another extra field. */
+static void zip64_fields_are_read(void **state) {
+    (void)state;
+    static const char archive[] =
+        "\x50\x4b\x03\x04\x2d\x00\x00\x00\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff"
+        "\xff\xff\xff\xff\x01\x00\x14\x00\x7a\x01\x00\x10\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05"
+        "\x00\x00\x00\x00\x00\x00\x00\x68\x65\x6c\x6c\x6f\x50\x4b\x01\x02\x2d\x00\x2d\x00\x00\x00"
+        "\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x24\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x7a\x55\x54\x04\x00\x74\x69\x6d"
+        "\x65\x01\x00\x18\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06\x06\x2c\x00\x00\x00\x00\x00\x00\x00\x2d\x00\x2d"
+        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"
+        "\x00\x00\x00\x53\x00\x00\x00\x00\x00\x00\x00\x38\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06"
+        "\x07\x00\x00\x00\x00\x8b\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x50\x4b\x05\x06\x00"
+        "\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00";
+    size_t n;
+    write_file(archive, sizeof archive - 1);
+    mg_zip *z = mg_zip_open(path);
+    if (!z) fail_msg("%s", mg_error_message());
+    unsigned char *bytes = read_entry(z, "z", &n);
+    assert_int_equal(n, 5);
+    assert_memory_equal(bytes, "hello", 5);
+    free(bytes);
+    mg_zip_close(z);
+}
+
 /* Entries that share their data, as in the archives that inflate to petabytes. */
 static void overlapping_entries_are_refused(void **state) {
     (void)state;
@@ -323,6 +424,9 @@ int main(void) {
         cmocka_unit_test(archives_of_other_programs_are_read),
         cmocka_unit_test(flips_and_truncations_are_detected),
         cmocka_unit_test(bombs_are_refused),
+        cmocka_unit_test(wrong_directories_are_refused),
+        cmocka_unit_test(a_name_given_twice_is_refused),
+        cmocka_unit_test(zip64_fields_are_read),
         cmocka_unit_test(overlapping_entries_are_refused),
         cmocka_unit_test(failing_calls_leave_nothing),
     };
