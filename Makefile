@@ -96,7 +96,7 @@ build/found.mk: Makefile
 	$(call probe,luajit,lauxlib.h,luaL_newstate,-no-pie $(LUA_A) -lm -ldl,libluajit-5.1-dev,the Lua inside (required))
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
-	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,hashes of checkpoints (required))
+	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,checksums of files (required))
 	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_engine_create,-ldnnl,libdnnl-dev,the fast cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
