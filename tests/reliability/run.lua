@@ -5,12 +5,9 @@
 -- A check is a module here: {what =, count =, few =, run = function(n, folder, timed) -> failed, note, tried}.
 -- It tries something `count` times (times X), or `few` times as a test (tests/lua/files/reliability_spec.lua), and
 -- returns how often it failed, a remark, and how many were tried if that is not n. timed: limits on time count, too.
--- Each check runs in a process of its own. The table goes to build/reliability.md; the exit status is 1 if anything
--- failed.
+-- checks.lua lists them. Each runs in a process of its own. The table goes to build/reliability.md; the exit status is
+-- 1 if anything failed.
 package.path = "tests/?.lua;" .. package.path
-
-local CHECKS = { "kills", "writers", "faults", "flips", "hostile", "checkpoint_faults", "checkpoint_flips",
-  "checkpoint_kills", "checkpoint_resumes", "checkpoint_devices" }
 
 local function temporary_folder()
   local pipe = io.popen "mktemp -d"
@@ -40,7 +37,7 @@ local function main()
   end
   local check = require "check"
   local bad, lines = 0, { "| check | tried | failed | seconds | remark |", "| --- | --- | --- | --- | --- |" }
-  for _, name in ipairs(#names > 0 and names or CHECKS) do
+  for _, name in ipairs(#names > 0 and names or require "reliability.checks") do
     local out = check.run(("%s tests/reliability/run.lua --one %s %g"):format(check.program, name, scale))
     local row = { out:match "([^\t\n]*)\t(%d+)\t(%d+)\t(%d+)\t([^\n]*)\n$" }
     if not row[1] then row = { name, "0", "1", "0", (out:gsub("%s+", " ")) } end

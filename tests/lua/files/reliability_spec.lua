@@ -2,8 +2,7 @@
 
 local check = require "check"
 
-for _, name in ipairs { "kills", "writers", "faults", "flips", "hostile", "checkpoint_faults", "checkpoint_flips",
-  "checkpoint_kills", "checkpoint_resumes", "checkpoint_devices" } do
+for _, name in ipairs(require "reliability.checks") do
   local one = require("reliability." .. name)
   check.test(one.what, function()
     check.slow()
