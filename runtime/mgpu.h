@@ -157,6 +157,11 @@ void mg_recording_end(void);
  * MG_INTERRUPTED. Nothing of an unfinished step is committed, and everything stays usable. May be
  * called from any thread and from a signal handler. */
 void mg_interrupt(void);
+/* Asks a training that saves checkpoints (BackupAndRestore, fit's resume) to save after its current
+ * step and to stop with an "interrupted" error; `reason` is a signal's number or another that is
+ * not 0. False if no such training runs. May be called from any thread and from a signal handler.
+ */
+bool mg_stop_request(int reason);
 /* Sends log lines (chosen by the environment variable MGPU_LOG) to `sink`, one line a call without
  * its end, from whatever thread logs; NULL: to stderr. Call it before other threads use the
  * library. `line` is borrowed for the call. `context` is passed on and stays the caller's. */

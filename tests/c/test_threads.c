@@ -1,6 +1,7 @@
 /* Threads (core/threads): the interrupt flag, which a signal handler sets and long work polls, and
- * the number of cores. */
+ * the number of cores. And the wish to save and stop (core/stop). */
 #define _GNU_SOURCE
+#include "core/stop.h"
 #include "core/threads.h"
 #include <sched.h>
 #include <setjmp.h>
@@ -32,6 +33,26 @@ static void an_interrupt_is_seen_and_taken_once(void **state) {
     assert_false(mg_interrupt_pending() || mg_interrupt_take());
 }
 
+/* A wish is refused while nobody listens, and forgotten when the next training begins to. */
+static void a_wish_to_stop_needs_a_listener(void **state) {
+    (void)state;
+    assert_false(mg_stop_request(SIGTERM));
+    assert_int_equal(mg_stop_requested(), 0);
+    mg_stop_listen(true);
+    assert_int_equal(mg_stop_requested(), 0);
+    assert_true(mg_stop_request(SIGTERM));
+    assert_true(mg_stop_request(SIGUSR1)); /* the last one counts */
+    assert_int_equal(mg_stop_requested(), SIGUSR1);
+    assert_false(mg_stop_saved());
+    mg_stop_set_saved();
+    mg_stop_listen(false);
+    assert_true(mg_stop_saved());
+    assert_false(mg_stop_request(SIGTERM));
+    mg_stop_listen(true);
+    assert_false(mg_stop_saved() || mg_stop_requested());
+    mg_stop_listen(false);
+}
+
 /* The count follows the CPU affinity of the process, as taskset and containers set it, and not the
  * machine. */
 static void cores_are_those_this_process_may_use(void **state) {
@@ -55,6 +76,7 @@ static void cores_are_those_this_process_may_use(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_is_seen_and_taken_once),
+        cmocka_unit_test(a_wish_to_stop_needs_a_listener),
         cmocka_unit_test(cores_are_those_this_process_may_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,19 +88,18 @@ function Stream:start(_, position)
   self.next, self.taken = self.source.dataset:iter(position), 0
 end
 
--- A dataset that is not of mgpu.data, so that its iterators have no positions, begins a pass again.
+-- A dataset that is not of mgpu.data, so that its iterators have no positions, begins the pass again.
 function Stream:get_state()
   local it = self.next
-  return { passes = self.source.dataset.passes, taken = self.taken,
-    position = type(it) == "table" and it.position and it:position() or nil }
+  return { taken = self.taken, position = type(it) == "table" and it.position and it:position() or nil }
 end
 
 function Stream:set_state(state, pass)
   self:start(pass, state.position)
-  if not state.position then
+  if not state.position and not self.source.generator then
     for _ = 1, state.taken do self.next() end
   end
-  self.source.dataset.passes, self.taken = state.passes, state.taken
+  self.taken = state.taken
 end
 
 function Stream:skip_passes(n)

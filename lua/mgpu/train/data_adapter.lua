@@ -58,7 +58,7 @@ local function resumed(co)
 end
 
 -- A generator as a dataset. It has no beginning to go back to: every pass goes on where the last one ended, so the
--- number of steps must be known, and an end before that is an error.
+-- number of steps must be known, and an end before that is an error. taken() -> the batches it has given.
 local function from_generator(what, generator)
   local next_batch, taken = type(generator) == "thread" and resumed(generator) or generator, 0
   local function iterate()
@@ -67,7 +67,7 @@ local function from_generator(what, generator)
     taken = taken + 1
     return x, y, weight, more
   end
-  return { iter = function() return iterate end }
+  return { iter = function() return iterate end, taken = function() return taken end }
 end
 
 -- A batch of a dataset, as a source of all its rows; and the number of its rows.

@@ -150,6 +150,11 @@ local function train_batch_async(run)
   return false
 end
 
+local function call(backup, step, ...)
+  if backup then return backup:run_step(step, ...) end
+  step(...)
+end
+
 -- Runs the next step; false at the end of the epoch.
 local function train_batch(run, key)
   if run.async then return train_batch_async(run) end
@@ -159,7 +164,7 @@ local function train_batch(run, key)
   if not batch then return false end
   run.step = run.submitted
   local step = train_step.get(run.compiled, kind, run.model, key)
-  step(batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
+  call(run.backup, step, batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
   return true
 end
 

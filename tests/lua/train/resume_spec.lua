@@ -196,6 +196,30 @@ test("a model that is built by its first batch, and datasets of own making", fun
   check.equal(run(check.path "own"), straight)
 end)
 
+test("generators are called from their beginning, and go on where they were", function()
+  local function run(dir, stop)
+    mgpu.seed(4)
+    local model, steps = mgpu.Sequential { L.Input { 3 }, L.Dropout { 0.5 }, L.Dense { 1 } }, 0
+    model:compile { optimizer = "adam", loss = "mse" }
+    local function batches(salt)
+      return coroutine.create(function()
+        for i = 1, math.huge do coroutine.yield(mgpu.full({ 4, 3 }, i * salt % 7), mgpu.full({ 4, 1 }, i % 3)) end
+      end)
+    end
+    local callbacks = { { on_train_batch_end = function()
+      steps = steps + 1
+      if steps == stop then error("stop", 0) end
+    end } }
+    callbacks[2] = dir and backup(dir, { save_freq = 7 })
+    local ok, history = pcall(model.fit, model, batches(1), { epochs = 3, verbose = 0, steps_per_epoch = 5,
+      validation_data = batches(2), validation_steps = 3, callbacks = callbacks })
+    return ok and numbers(history, model) or history
+  end
+  local straight = run()
+  check.equal(run(check.path "generator", 9), "stop")
+  check.equal(run(check.path "generator"), straight)
+end)
+
 -- ---- resume, and what the user sees -------------------------------------------------------------
 
 test("resume saves after each epoch, and returns at once for a fit that is complete", function()
@@ -299,6 +323,30 @@ test("a damaged checkpoint is skipped with a sentence, and the one before is use
   output_of(function()
     check.raises(function() fit({}, backup(dir)) end, "none of the checkpoints in .* is whole", "data")
   end)
+end)
+
+test("a save does not make a fit run out of memory that would have enough without it", function()
+  check.needs "cpu"
+  local script = check.path "memory.lua"
+  check.write(script, [[
+    local mgpu = require "mgpu"
+    local L, dir = mgpu.layers, ...
+    mgpu.seed(1)
+    local x, y = mgpu.rand { 40, 500 }, mgpu.rand { 40, 1 }
+    local model = mgpu.Sequential { L.Input { 500 }, L.Dense { 1000 }, L.Dense { 1 } }
+    model:compile { optimizer = "adam", loss = "mse" }
+    local backup = dir ~= "none" and mgpu.callbacks.BackupAndRestore { dir, save_freq = 1 } or nil
+    local h = model:fit(x, y, { epochs = 2, batch_size = 4, verbose = 0, callbacks = backup })
+    print(("%.17g"):format(h.history.loss[2]))]])
+  local function run(megabytes, dir)
+    return check.run(("MGPU_MEMORY=cpu:0=%dM %s %s %s"):format(megabytes, check.program, script, dir))
+  end
+  local least, straight, status = 6, nil, 1
+  while status ~= 0 and least < 60 do
+    least = least + 1
+    straight, status = run(least, "none")
+  end
+  check.equal({ run(least, check.path "tight") }, { straight, 0 })
 end)
 
 -- Fits with a fault at the n-th file call from step 3 of the second epoch to its end. RETURNS the printed text.

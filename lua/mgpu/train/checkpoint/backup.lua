@@ -87,7 +87,7 @@ end
 
 -- ---- saving -------------------------------------------------------------------------------------
 
--- The tensors, with copies in place of those that the host cannot see.
+-- Puts copies in place of the tensors that the host cannot see.
 local function on_host(tensors)
   local is_visible, host = {}, nil
   for name, t in pairs(tensors) do
@@ -98,7 +98,6 @@ local function on_host(tensors)
       tensors[name] = core.copy_to(t, host)
     end
   end
-  return tensors
 end
 
 local function place_of(where)
@@ -130,7 +129,27 @@ local function save(self, run)
   if run.async then placement.place_state(run.compiled, run.model) end
   local tensors, data = run_state.capture(run)
   self.saving = { epoch = run.epoch, step = run.step, within = run.within }
-  self.writer:start(on_host(tensors), { format = "mgpulua checkpoint 1", fit = core.json_encode(data) })
+  local ours = {}
+  local function note()
+    for name, t in pairs(tensors) do
+      if not name:find "^state/" then ours[t] = true end -- those belong to callbacks
+    end
+  end
+  note()
+  on_host(tensors)
+  note()
+  self.writer:start(tensors, { format = "mgpulua checkpoint 1", fit = core.json_encode(data) })
+  for t in pairs(ours) do t:free() end -- the thread keeps what it needs as long as it needs it
+end
+
+--- run_step(step, ...): step(...). If memory is short, because a save in progress keeps the values from before the last
+--- steps, it waits for the save and tries again; a step that failed has changed nothing.
+function Backup:run_step(step, ...)
+  local ok, message = pcall(step, ...)
+  if ok then return end
+  if core.error_code() ~= "oom" or not self.saving then error(message, 0) end
+  self:collect()
+  step(...)
 end
 
 --- stop_requested() -> whether a signal has asked to save and stop.

@@ -64,6 +64,25 @@ local function callback_states(run, tensors)
   return states
 end
 
+-- How far a source of batches is, apart from the pass in progress: passes begun over a dataset of mgpu.data, or batches
+-- taken from a generator. nil for tensors and for own datasets.
+local function progress_of(source)
+  local dataset = source and source.dataset
+  return dataset and (source.generator and dataset.taken() or dataset.passes) or nil
+end
+
+-- A generator is called anew from its beginning.
+local function restore_progress(source, progress)
+  if not progress then return end
+  local dataset = source.dataset
+  if not source.generator then
+    dataset.passes = progress
+    return
+  end
+  local take = dataset.iter()
+  while dataset.taken() < progress do take() end
+end
+
 -- ---- capturing ----------------------------------------------------------------------------------
 
 --- capture(run) -> tensors, data. `run`: fit's state (fit.lua).
@@ -84,8 +103,7 @@ function M.capture(run)
   return tensors, { settings = settings(run), weights = names, streams = streams_of(model), callbacks = callbacks,
     shape = model.built_shape, epoch = run.epoch, within = run.within, step = run.step, trained = run.trained,
     ended = run.ended, steps = run.steps, pass = run.pass, started = run.started or false, cursor = cursor,
-    passes = run.train.dataset and run.train.dataset.passes,
-    validation_passes = run.validation and run.validation.dataset and run.validation.dataset.passes,
+    progress = progress_of(run.train), validation_progress = progress_of(run.validation),
     stopped = run.model.stop_training or false, random = core.rng_state() }
 end
 
@@ -163,10 +181,9 @@ local function restore_position(run, data)
   run.epoch, run.within, run.step, run.submitted = data.epoch, data.within, data.step, data.step
   run.trained, run.ended = data.trained, data.ended
   run.steps, run.pass, run.started = data.steps or run.steps, data.pass, data.started
-  if run.train.dataset then run.train.dataset.passes = data.passes end
   if run.started then run.cursor:set_state(data.cursor, data.pass - 1) end
-  local validation = run.validation and run.validation.dataset
-  if validation then validation.passes = data.validation_passes end
+  restore_progress(run.train, data.progress)
+  restore_progress(run.validation, data.validation_progress)
   run.model.stop_training = data.stopped
 end
 
