@@ -1,5 +1,6 @@
 /* Flags, as in threads.c: a lock-free atomic is all that a signal handler may touch. */
 #include "core/stop.h"
+#include "core/threads.h"
 #include <stdatomic.h>
 
 static atomic_bool listening, saved;
@@ -7,8 +8,11 @@ static atomic_int requested; /* a signal's number, or 0 */
 
 void mg_stop_listen(bool on) {
     atomic_store(&listening, on);
-    atomic_store(&requested, 0);
-    if (on) atomic_store(&saved, false);
+    const int late = atomic_exchange(&requested, 0);
+    if (on)
+        atomic_store(&saved, false);
+    else if (late && !atomic_load(&saved))
+        mg_interrupt_by(late);
 }
 
 bool mg_stop_request(int reason) {

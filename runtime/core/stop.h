@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* A training that can save listens from here on, or does not any more. Forgets what was before. */
+/* A training that can save listens from here on, or does not any more; forgets what was before. A
+ * wish that came too late to be fulfilled becomes an interrupt. */
 void mg_stop_listen(bool on);
 /* Asks the training to save and stop; `reason` is a signal's number. False if none listens. Safe in
  * a signal handler. */

@@ -50,7 +50,12 @@ static void a_wish_to_stop_needs_a_listener(void **state) {
     assert_false(mg_stop_request(SIGTERM));
     mg_stop_listen(true);
     assert_false(mg_stop_saved() || mg_stop_requested());
+    assert_false(mg_interrupt_pending());
+    /* One that comes too late interrupts. */
+    assert_true(mg_stop_request(SIGTERM));
     mg_stop_listen(false);
+    assert_true(mg_interrupt_take());
+    assert_int_equal(mg_interrupt_signal(), SIGTERM);
 }
 
 /* The count follows the CPU affinity of the process, as taskset and containers set it, and not the

@@ -237,7 +237,7 @@ local function first_epoch(run)
   if backup then epoch, within = backup:load(run) end
   local later = within and epoch <= given.epochs
   if epoch and not later then backup:restore(run) end
-  if backup then backup:begin() end
+  if backup then backup:begin(run) end
   return epoch or given.initial_epoch + 1, later
 end
 

@@ -13,6 +13,7 @@ ffi.cdef [[
   void mg_io_fail_after(int64_t, int);
   void mg_io_fail_from(int64_t, int);
   bool mg_io_fail_stop(void);
+  bool mg_stop_request(int);
 ]]
 local EIO, ENOSPC = 5, 28
 
@@ -132,6 +133,46 @@ test("with the callbacks that count epochs and keep the best weights", function(
   end }, { 4, 12, 25 })
 end)
 
+test("without jit, with several outputs, weights of rows, and metrics that keep more than two sums", function()
+  local function run(dir, stop)
+    mgpu.seed(6)
+    local x = mgpu.Input { 4 }
+    local hidden, steps = L.Dropout { 0.3 }(L.Dense { 6, activation = "relu" }(x)), 0
+    local model = mgpu.Model { inputs = x, outputs = { L.Dense { 1, name = "a" }(hidden),
+      L.Dense { 1, name = "b", activation = "sigmoid" }(hidden) } }
+    model:compile { optimizer = "rmsprop", loss = { a = "mse", b = "binary_crossentropy" }, run_eagerly = dir == nil,
+      metrics = { b = { mgpu.metrics.AUC { num_thresholds = 9 }, mgpu.metrics.Precision {} } } }
+    local rows = { mgpu.rand { 40, 4 }, mgpu.rand { 40, 1 }, mgpu.randint(0, 2, { 40, 1 }):to "float32",
+      mgpu.rand { 40 } }
+    local callbacks = { { on_train_batch_end = function()
+      steps = steps + 1
+      if steps == stop then error("stop", 0) end
+    end } }
+    callbacks[2] = dir and backup(dir, { save_freq = 7 })
+    local ok, history = pcall(model.fit, model, rows[1], { a = rows[2], b = rows[3] }, { epochs = 3, batch_size = 8,
+      verbose = 0, sample_weight = { a = rows[4] }, callbacks = callbacks })
+    return ok and history or error(history, 0), model
+  end
+  local straight, model = run()
+  check.raises(function() run(check.path "outputs", 9) end, "stop")
+  local history, again = run(check.path "outputs")
+  for name, list in pairs(straight.history) do check.near(history.history[name], { unpack(list) }, 1e-6) end
+  for i, w in ipairs(model:get_weights()) do check.near(again:get_weights()[i], w:totable(), 1e-5) end
+end)
+
+test("a fit in a callback of another may save, too", function()
+  local dir = check.path "outer"
+  fit({ epochs = 2, callbacks = function()
+    return { { on_epoch_end = function(_, epoch)
+      fit({ epochs = 1 }, backup(check.path("inner" .. epoch)))
+      check.truthy(ffi.C.mg_stop_request(15), "the outer fit listens")
+      check.truthy(core.stop_requested(), "the wish")
+      core.stop_listen(true) -- forgets it
+    end } }
+  end }, backup(dir))
+  check.falsy(ffi.C.mg_stop_request(15), "a listener")
+end)
+
 test("on several devices, and with the weights on one of them", function()
   check.needs "cpu"
   continues("mirrored", { devices = { "cpu:0", "cpu:1", "cpu:2" } }, { 12 })
@@ -249,7 +290,9 @@ end)
 test("own callbacks keep their state, whatever plain data it is", function()
   local dir, seen = check.path "own_state", nil
   local state = { best = math.huge, worst = -math.huge, odd = 0 / 0, list = { 1, { 2.5, "text" } }, [3] = true,
-    [false] = { -0.0 }, weights = { mgpu.tensor { 1, 2 } }, empty = {} }
+    [false] = { -0.0 }, weights = { mgpu.tensor { 1, 2 } }, empty = {}, long = {} }
+  for i = 1, 100 do state.long[i] = i / 3 end
+  state.long[7] = -math.huge
   local function own()
     return { get_state = function() return state end, set_state = function(_, s) seen = s end,
       on_epoch_end = function() end }
@@ -259,9 +302,11 @@ test("own callbacks keep their state, whatever plain data it is", function()
   check.equal({ seen.best, seen.worst, seen.list, seen[3], 1 / seen[false][1] },
     { math.huge, -math.huge, { 1, { 2.5, "text" } }, true, -math.huge })
   check.truthy(seen.odd ~= seen.odd, "not a number")
-  check.equal({ seen.weights[1], seen.empty }, { { 1, 2 }, {} })
+  check.equal({ seen.weights[1], seen.empty, seen.long }, { { 1, 2 }, {}, state.long })
   local function nothing() end
   local bad = { get_state = function() return { nothing } end, set_state = nothing, on_epoch_end = nothing }
+  bad.on_epoch_begin = nothing
+  bad.on_train_batch_begin = function() error "a step" end
   check.raises(function() fit({ callbacks = function() return { bad } end }, backup(check.path "bad_state")) end,
     "the state of the callback table 1: it holds a function, which cannot be saved", "usage")
 end)

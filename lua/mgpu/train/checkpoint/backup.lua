@@ -79,10 +79,21 @@ function Backup:restore(run)
   for _, number in ipairs(loaded.damaged) do core.checkpoint_remove(self.dir, number) end
 end
 
---- begin(): opens the folder, and from here on SIGTERM and SIGUSR1 are for this fit. Errors: the folder cannot be made.
-function Backup:begin()
+-- The state as the writer wants it. The tensors whose names do not begin with "state/" are not used by anybody else.
+local function captured(run)
+  local tensors, data = run_state.capture(run)
+  return tensors, { format = "mgpulua checkpoint 1", fit = core.json_encode(data) }
+end
+
+local n_listening = 0 -- fits that save: one may run in a callback of another
+
+--- begin(run): opens the folder, and from here on SIGTERM and SIGUSR1 are for this fit. Errors: the folder cannot be
+--- made; the state of a callback that cannot be saved.
+function Backup:begin(run)
+  captured(run)
   self.writer = core.checkpoint_writer(self.dir, self.keep)
-  core.stop_listen(true)
+  n_listening = n_listening + 1
+  if n_listening == 1 then core.stop_listen(true) end
 end
 
 -- ---- saving -------------------------------------------------------------------------------------
@@ -127,7 +138,7 @@ local function save(self, run)
   self:collect()
   self.since = 0
   if run.async then placement.place_state(run.compiled, run.model) end
-  local tensors, data = run_state.capture(run)
+  local tensors, notes = captured(run)
   self.saving = { epoch = run.epoch, step = run.step, within = run.within }
   local ours = {}
   local function note()
@@ -138,7 +149,7 @@ local function save(self, run)
   note()
   on_host(tensors)
   note()
-  self.writer:start(tensors, { format = "mgpulua checkpoint 1", fit = core.json_encode(data) })
+  self.writer:start(tensors, notes)
   for t in pairs(ours) do t:free() end -- the thread keeps what it needs as long as it needs it
 end
 
@@ -186,10 +197,11 @@ end
 
 --- finish(completed): waits for the last save; removes the checkpoints of a completed fit, if that is wanted.
 function Backup:finish(completed)
-  core.stop_listen(false)
   if not self.writer then return end
   self:collect()
   self.writer:close()
+  n_listening = n_listening - 1
+  if n_listening == 0 then core.stop_listen(false) end
   if not completed or not self.delete then return end
   local ok, message = pcall(core.checkpoint_remove_all, self.dir)
   if not ok then say("the checkpoints in %s could not be removed: %s", self.dir, message) end

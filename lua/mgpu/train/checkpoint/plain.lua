@@ -1,12 +1,13 @@
 --- Plain data for JSON: tables, strings, booleans, every number, and tensors.
 --
 -- JSON has no infinity, no NaN, no -0, and no tables with other keys than texts or 1..n. Such values are written as a
--- table with the field "$", which says what it is.
+-- table with the field "$", which says what it is. Long arrays of numbers become tensors: a long history is text only
+-- in its names.
 local core = require "mgpu.core"
 
 local M = {}
 
-local DEEPEST = 50
+local DEEPEST, LONG = 50, 32
 local SPECIAL = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0, ["-0"] = -0.0 }
 
 -- The name of a number that JSON cannot hold; nil for others.
@@ -27,11 +28,24 @@ local function kind_of(value)
   return others == 0 and "object" or "pairs"
 end
 
+-- Whether it is an array of at least LONG numbers.
+local function is_long_list(value)
+  if #value < LONG then return false end
+  for _, item in ipairs(value) do
+    if type(item) ~= "number" then return false end
+  end
+  return true
+end
+
 local encode
 
 local encode_table = {
   array = function(value, tensors, what, depth)
     local list = {}
+    if is_long_list(value) then
+      tensors[#tensors + 1] = core.tensor(value, { dtype = "float64" })
+      return { ["$"] = "numbers", number = #tensors }
+    end
     for i, item in ipairs(value) do list[i] = encode(item, tensors, what, depth) end
     return list
   end,
@@ -78,6 +92,7 @@ function M.decode(value, tensors)
   local kind, decoded = value["$"], {}
   if kind == "number" then return SPECIAL[value.value] end
   if kind == "tensor" then return tensors[value.number] end
+  if kind == "numbers" then return tensors[value.number]:totable() end
   if kind == "pairs" then
     for _, pair in ipairs(value.list) do decoded[M.decode(pair[1], tensors)] = M.decode(pair[2], tensors) end
     return decoded
