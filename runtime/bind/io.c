@@ -2,6 +2,7 @@
  * objects. */
 #include "bind/bind.h"
 #include "core/io.h"
+#include "io/tfrecord.h"
 #include <errno.h>
 #include <string.h>
 
@@ -61,6 +62,50 @@ static int core_make_folder(lua_State *L) {
     return 0;
 }
 
+/* The strings of the array at index, as records; they live as long as the array. */
+static mg_tfrecord *check_texts(lua_State *L, int index, const char *who, size_t *n) {
+    bind_want(L, index, LUA_TTABLE, who);
+    *n = lua_objlen(L, index);
+    mg_tfrecord *texts = lua_newuserdata(L, (*n + 1) * sizeof *texts);
+    for (size_t i = 0; i < *n; i++) {
+        lua_rawgeti(L, index, (int)i + 1);
+        if (lua_type(L, -1) != LUA_TSTRING)
+            bind_fail(L, MG_USAGE, "%s: entry %d is no string", who, (int)i + 1);
+        texts[i].bytes = lua_tolstring(L, -1, &texts[i].n);
+        lua_pop(L, 1);
+    }
+    return texts;
+}
+
+/* write_file(path, {text, ...}): a file of these strings one after another, whole or not at all. */
+static int core_write_file(lua_State *L) {
+    const char *path = bind_path(L, 1, "write_file");
+    size_t n;
+    const mg_tfrecord *texts = check_texts(L, 2, "write_file", &n);
+    mg_file *f = mg_io_create(path);
+    mg_status status = f ? MG_OK : mg_error_code();
+    for (size_t i = 0; i < n && status == MG_OK; i++)
+        status = mg_io_write(f, texts[i].bytes, texts[i].n);
+    if (status == MG_OK)
+        status = mg_io_commit(f);
+    else
+        mg_io_close(f);
+    bind_check(L, status);
+    return 0;
+}
+
+/* tfrecord_append(path, size, {record, ...}) -> the new size: writes records behind the first
+ * `size` bytes of a file; see io/tfrecord.h. */
+static int core_tfrecord_append(lua_State *L) {
+    const char *path = bind_path(L, 1, "tfrecord_append");
+    int64_t size = luaL_checkinteger(L, 2);
+    size_t n;
+    const mg_tfrecord *records = check_texts(L, 3, "tfrecord_append", &n);
+    bind_check(L, mg_tfrecord_append(path, &size, records, n));
+    lua_pushnumber(L, (double)size);
+    return 1;
+}
+
 /* file_fault{at = n, error = "EIO", always=}: makes the n-th file call from now fail, for tests;
  * see core/io.h. file_fault() takes it back and returns whether a call has failed. */
 static int core_file_fault(lua_State *L) {
@@ -87,5 +132,7 @@ static int core_file_fault(lua_State *L) {
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"check_creatable", core_check_creatable},
                                {"make_folder", core_make_folder},
+                               {"write_file", core_write_file},
+                               {"tfrecord_append", core_tfrecord_append},
                                {"file_fault", core_file_fault},
                                {NULL, NULL}};

@@ -193,6 +193,33 @@ mg_status mg_io_write(mg_file *f, const void *src, size_t n) {
     return MG_OK;
 }
 
+/* Cuts the file to `size` bytes. */
+static mg_status cut_at(mg_file *f, int64_t size) {
+    int64_t bytes;
+    int done;
+    MG_TRY(mg_io_size(f, &bytes));
+    if (bytes < size)
+        return mg_fail(MG_IO, "%s has %lld bytes, but %lld were written before", f->path,
+                       (long long)bytes, (long long)size);
+    MG_IO_RETRY(done, ftruncate(f->fd, size));
+    return done == 0 ? MG_OK : mg_io_fail_call("cut", f->path);
+}
+
+mg_file *mg_io_continue(const char *path, int64_t size) {
+    mg_file *f = mg_io_new_file(path);
+    if (!f) return NULL;
+    int fd;
+    MG_IO_RETRY(fd, open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+    if (fd < 0) {
+        mg_io_fail_call("open", path);
+    } else {
+        mg_io_set_open(f, fd);
+        if (cut_at(f, size) == MG_OK) return f;
+    }
+    mg_io_free_file(f);
+    return NULL;
+}
+
 /* ---- folders ---- */
 
 /* True if the folder exists afterwards. A file of that name counts as failure: ENOTDIR. */

@@ -33,6 +33,10 @@ mg_status mg_io_write(mg_file *f, const void *src, size_t n);
  * file is left; only a failure to sync the folder comes after the rename, and says so. */
 mg_status mg_io_commit(mg_file *f);
 
+/* Opens a file for writing behind its first `size` bytes, in place; it is made if it is not there,
+ * and what stands behind these bytes is cut off. MG_IO: the file is shorter than that. */
+mg_file *mg_io_continue(const char *path, int64_t size);
+
 /* Closes; an uncommitted new file is removed. Accepts NULL. */
 void mg_io_close(mg_file *f);
 

@@ -1,0 +1,34 @@
+/* TFRecord files: records of bytes one after another, each with its length and checksums. Event
+ * files of TensorBoard are TFRecord files of protobuf messages.
+ *
+ * A record: its length n (uint64), the masked CRC-32C of these 8 bytes (uint32), n bytes, and their
+ * masked CRC-32C, all little-endian. A file cut off anywhere is readable up to its last whole
+ * record, so files are appended to without a temporary copy. */
+#ifndef MG_IO_TFRECORD_H
+#define MG_IO_TFRECORD_H
+
+#include "core/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* The sizes of what stands before and behind the bytes of a record. */
+enum { MG_TFRECORD_HEAD = 12, MG_TFRECORD_TAIL = 4 };
+
+/* The masked CRC-32C of n bytes. The mask keeps checksums of data that hold checksums apart. */
+uint32_t mg_tfrecord_checksum(const void *bytes, size_t n);
+/* Fills in what stands before and behind the n bytes of a record. */
+void mg_tfrecord_frame(const void *bytes, size_t n, unsigned char head[MG_TFRECORD_HEAD],
+                       unsigned char tail[MG_TFRECORD_TAIL]);
+
+typedef struct mg_tfrecord {
+    const void *bytes; /* borrowed */
+    size_t n;
+} mg_tfrecord;
+
+/* Writes records behind the first *size bytes of a file, which is made if it is not there, and adds
+ * their length to *size. What stands behind these bytes, such as half a record of a write that
+ * failed, is cut off first. On failure *size stays, and the call can be repeated.
+ * MG_IO: the file is shorter than *size; the disk. */
+mg_status mg_tfrecord_append(const char *path, int64_t *size, const mg_tfrecord *records, size_t n);
+
+#endif

@@ -1,0 +1,108 @@
+/* TFRecord files (io/tfrecord): checksums, frames, appending, and writes that fail. */
+#include "core/io.h"
+#include "io/tfrecord.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char path[] = "/tmp/mgpu-test-tfrecord-XXXXXX";
+
+/* The contents of the file: their length. */
+static size_t contents(unsigned char bytes[256]) {
+    size_t got = 0;
+    mg_file *f = mg_io_open(path);
+    assert_non_null(f);
+    assert_int_equal(mg_io_read(f, bytes, 256, &got), MG_OK);
+    mg_io_close(f);
+    return got;
+}
+
+/* RFC 3720, B.4: the CRC-32C of 32 zeros is 8a9136aa, that of "123456789" e3069283. */
+static void checksums_are_masked_castagnoli(void **state) {
+    (void)state;
+    const unsigned char zeros[32] = {0};
+    const uint32_t crc = 0x8a9136aa, digits = 0xe3069283;
+    assert_int_equal(mg_tfrecord_checksum(zeros, 32), (crc >> 15 | crc << 17) + 0xa282ead8);
+    assert_int_equal(mg_tfrecord_checksum("123456789", 9),
+                     (digits >> 15 | digits << 17) + 0xa282ead8);
+}
+
+/* The bytes that TensorFlow 2.21's TFRecordWriter writes for the records "abc" and "". */
+static void records_are_those_of_tensorflow(void **state) {
+    (void)state;
+    static const unsigned char expected[] = {0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0,
+                                             0x99, 0x49, 0x0e, 0x61, 0x62, 0x63, 0x6e, 0x57, 0xf1,
+                                             0x21, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                             0x29, 0x03, 0x98, 0x07, 0xd8, 0xea, 0x82, 0xa2};
+    const mg_tfrecord records[] = {{"abc", 3}, {"", 0}};
+    unsigned char bytes[256];
+    int64_t size = 0;
+    /* Both at once, then one after the other. */
+    assert_int_equal(mg_tfrecord_append(path, &size, records, 2), MG_OK);
+    assert_int_equal(size, sizeof expected);
+    assert_int_equal(contents(bytes), sizeof expected);
+    assert_memory_equal(bytes, expected, sizeof expected);
+    size = 0;
+    assert_int_equal(mg_tfrecord_append(path, &size, records, 1), MG_OK);
+    assert_int_equal(mg_tfrecord_append(path, &size, records + 1, 1), MG_OK);
+    assert_int_equal(contents(bytes), sizeof expected);
+    assert_memory_equal(bytes, expected, sizeof expected);
+}
+
+/* Whatever file call fails, the same call succeeds later, and half a record is replaced. */
+static void a_failed_append_can_be_repeated(void **state) {
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, MG_IO_SHORT, EINTR};
+    const mg_tfrecord record = {"abc", 3};
+    unsigned char bytes[256];
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++)
+        for (int64_t at = 1;; at++) {
+            int64_t size = 0;
+            assert_int_equal(mg_tfrecord_append(path, &size, &record, 1), MG_OK);
+            mg_io_fail_after(at, errors[e]);
+            const mg_status status = mg_tfrecord_append(path, &size, &record, 1);
+            const bool hit = mg_io_fail_stop();
+            if (errors[e] == MG_IO_SHORT || errors[e] == EINTR) assert_int_equal(status, MG_OK);
+            if (status != MG_OK) {
+                assert_int_equal(status, MG_IO);
+                assert_int_equal(size, 19);
+                assert_int_equal(mg_tfrecord_append(path, &size, &record, 1), MG_OK);
+            }
+            assert_int_equal(contents(bytes), 38);
+            assert_memory_equal(bytes, bytes + 19, 19);
+            if (!hit) break;
+        }
+    assert_int_equal(mg_io_open_count(), 0);
+}
+
+/* A file that somebody made shorter is not continued with a gap. */
+static void a_file_that_is_too_short_is_refused(void **state) {
+    (void)state;
+    const mg_tfrecord record = {"abc", 3};
+    int64_t size = 1000;
+    assert_int_equal(mg_tfrecord_append(path, &size, &record, 1), MG_IO);
+    assert_non_null(strstr(mg_error_message(), "but 1000 were written before"));
+    assert_int_equal(size, 1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checksums_are_masked_castagnoli),
+        cmocka_unit_test(records_are_those_of_tensorflow),
+        cmocka_unit_test(a_failed_append_can_be_repeated),
+        cmocka_unit_test(a_file_that_is_too_short_is_refused),
+    };
+    const int fd = mkstemp(path);
+    if (fd < 0) return 1;
+    close(fd);
+    const int failed = cmocka_run_group_tests_name("tfrecord", tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}
