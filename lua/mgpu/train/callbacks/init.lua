@@ -12,5 +12,6 @@ return require "mgpu.strict_table".lazy("callback", "mgpu.train.callbacks", {
   ModelCheckpoint = "model_checkpoint",
   ReduceLROnPlateau = "reduce_lr_on_plateau",
   SamplesPerSec = "samples_per_sec",
+  TensorBoard = "tensor_board",
   TerminateOnNaN = "terminate_on_nan",
 })

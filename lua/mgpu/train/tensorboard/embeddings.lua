@@ -1,0 +1,67 @@
+--- Files for TensorBoard's projector: the tables of Embedding layers, and the configuration that names them.
+--
+-- The projector reads <log_dir>/projector_config.pbtxt, and the tables from files of tab-separated numbers. Keras
+-- names a checkpoint there instead, which the projector reads with TensorFlow only.
+local core = require "mgpu.core"
+
+local M = {}
+
+-- The Embedding layers of the model, of inner models too.
+local function embedding_layers(model)
+  local list = {}
+  model:each_layer(function(layer)
+    if layer.class_name == "Embedding" then list[#list + 1] = layer end
+  end)
+  return list
+end
+
+-- The name of a layer's file in the log folder.
+local function file_name(layer) return layer.name:gsub("[^%w_.-]", "_") .. ".tsv" end
+
+--- check(model, metadata): raises for metadata, a path or {layer's name = path}, of layers that are no Embedding layers
+--- of the model.
+function M.check(model, metadata)
+  local names, known = {}, {}
+  for i, layer in ipairs(embedding_layers(model)) do names[i], known[layer.name] = layer.name, true end
+  if #names == 0 then
+    core.fail("usage", "fit: TensorBoard: embeddings_freq is given, but the model has no Embedding layer")
+  end
+  for name in pairs(type(metadata) == "table" and metadata or {}) do
+    if not known[name] then
+      core.fail("usage", ("fit: TensorBoard: embeddings_metadata: there is no Embedding layer %q%s"):format(
+        tostring(name), core.did_you_mean(tostring(name), names)))
+    end
+  end
+end
+
+--- write_config(model, folder, metadata): writes projector_config.pbtxt.
+function M.write_config(model, folder, metadata)
+  local lines = {}
+  local function add(text, ...) lines[#lines + 1] = text:format(...) end
+  for _, layer in ipairs(embedding_layers(model)) do
+    local path = type(metadata) == "table" and metadata[layer.name] or type(metadata) == "string" and metadata
+    add("embeddings {\n  tensor_name: %q\n", layer.embeddings.name)
+    add("  tensor_shape: %d\n  tensor_shape: %d\n", layer.input_dim, layer.output_dim)
+    add("  tensor_path: %q\n", file_name(layer))
+    if path then add("  metadata_path: %q\n", path) end
+    add "}\n"
+  end
+  core.write_file(folder .. "/projector_config.pbtxt", lines)
+end
+
+--- write_tables(model, folder, host_value): writes the tables as they are now; host_value(v) -> the variable's value as
+--- floats in host memory.
+function M.write_tables(model, folder, host_value)
+  for _, layer in ipairs(embedding_layers(model)) do
+    local t = host_value(layer.embeddings)
+    local p, columns, lines = t:pointer(), layer.output_dim, {}
+    for row = 1, layer.input_dim do
+      local cells = {}
+      for k = 1, columns do cells[k] = ("%.9g"):format(p[(row - 1) * columns + k - 1]) end
+      lines[row] = table.concat(cells, "\t") .. "\n"
+    end
+    core.write_file(folder .. "/" .. file_name(layer), lines)
+  end
+end
+
+return M
