@@ -2,11 +2,13 @@
  *
  * Each block is preceded by one cache line that holds its size, so that mg_free can count the bytes
  * and mg_realloc knows how much to copy. */
+#define _GNU_SOURCE
 #include "core/alloc.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* A cache line: the alignment of every block, and the room before it. */
 enum { LINE = 64 };
@@ -140,4 +142,12 @@ void *mg_block_cache_drop(mg_block_cache *k, size_t *bytes) {
 void *mg_block_cache_excess(mg_block_cache *k, size_t more, size_t most, size_t *bytes) {
     return k->n == MG_BLOCK_CACHE_BLOCKS || k->bytes + more > most ? mg_block_cache_drop(k, bytes)
                                                                    : NULL;
+}
+
+/* Smaller blocks are not worth a call. madvise wants whole pages. */
+void mg_alloc_prefer_huge(void *block, size_t size) {
+    enum { PAGE = 4096, SMALL = 4 << 20 };
+    const uintptr_t begin = ((uintptr_t)block + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+    const uintptr_t end = ((uintptr_t)block + size) & ~(uintptr_t)(PAGE - 1);
+    if (size > SMALL) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }

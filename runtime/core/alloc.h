@@ -37,6 +37,10 @@ void mg_alloc_fail_after(int64_t n);
 const char *mg_size_text(double bytes, char *text, size_t room);
 #define MG_SIZE_TEXT(bytes) mg_size_text((double)(bytes), (char[32]){0}, 32)
 
+/* Asks the system to back a block that is about to be filled by huge pages, which cost a large one
+ * fewer page faults. Only a hint. */
+void mg_alloc_prefer_huge(void *block, size_t size);
+
 /* Overflow-safe a * b and a + b for sizes; false on overflow. */
 static inline bool mg_size_mul(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);

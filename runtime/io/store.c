@@ -225,6 +225,7 @@ mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e) {
     const bool visible = n && mg_device_kind_is_host_visible(d->api);
     if (!visible) room->block = mg_alloc(n);
     room->bytes = visible ? room->buffer->data : room->block;
+    mg_alloc_prefer_huge(room->bytes, n);
     return room->bytes ? MG_OK : MG_OOM;
 }
 
