@@ -57,7 +57,9 @@ uint64_t mg_safetensors_hash_header(char *header, size_t n, char *digits) {
 char *mg_safetensors_find_checksum(char *header, size_t n) {
     static const char before[] = "\"" SAFETENSORS_CHECKSUM "\":\"" SAFETENSORS_HASH;
     char *at = memmem(header, n, before, sizeof before - 1);
-    return at ? at + sizeof before - 1 - strlen(SAFETENSORS_HASH) : NULL;
+    if (!at) return NULL;
+    at += sizeof before - 1 - strlen(SAFETENSORS_HASH);
+    return header + n - at >= SAFETENSORS_CHECKSUM_SIZE ? at : NULL;
 }
 
 void mg_safetensors_put_hash(char *digits, uint64_t hash) {

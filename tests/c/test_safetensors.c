@@ -278,6 +278,19 @@ static void every_flipped_bit_is_detected(void **state) {
     free(bytes);
 }
 
+/* The checksum is found as text: an escaped key does not count, and what looks like a checksum at
+ * the end of the header must not be read beyond it. */
+static void a_checksum_in_disguise_is_refused(void **state) {
+    (void)state;
+    refused("{\"__metadata__\":{\"mgpulua\\u002echecksum\":\"xxh3-64:0000000000000000:"
+            "0000000000000000\"},\"a\":{\"mgpulua.checksum\":\"xxh3-64:\"}}",
+            0, MG_DATA, "its checksum is wrong");
+    refused("{\"__metadata__\":{\"mgpulua.checksum\":\"none\"}}", 0, MG_DATA,
+            "its checksum is wrong");
+    refused("{\"__metadata__\":{\"mgpulua.checksum\":\"xxh3-64:\"}}", 0, MG_DATA,
+            "its checksum is wrong");
+}
+
 /* Tensors and notes added in another order give the same file. */
 static void equal_stores_give_equal_bytes(void **state) {
     (void)state;
@@ -464,6 +477,7 @@ int main(void) {
         cmocka_unit_test(wrong_lengths_are_refused),
         cmocka_unit_test(a_boolean_is_zero_or_one),
         cmocka_unit_test(every_flipped_bit_is_detected),
+        cmocka_unit_test(a_checksum_in_disguise_is_refused),
         cmocka_unit_test(equal_stores_give_equal_bytes),
         cmocka_unit_test(an_open_file_tells_what_is_in_it),
         cmocka_unit_test(headers_that_are_too_long_are_refused),
