@@ -5,14 +5,19 @@
 -- the file RESULT, so that two runs can be compared byte by byte. It prints "first EPOCH STEP" for its first step and
 -- "saved EPOCH STEP" for each checkpoint that is known to be on disk. OPTIONS is the inside of a Lua table:
 --   kill = n          sends itself `signal` (9) after n steps
---   fault = {n, code}  the n-th file call from the sixth step on fails, as mg_io_fail_after says (core/io.h)
+--   fault = {n, code, always}  the n-th file call from the sixth step on fails (core/io.h); always: later ones, too
 --   dataset = true    a shuffled, mapped, prefetched dataset in place of tensors
 --   epochs = 3  freq = 5  optimizer = "adam"  validation = true, and others of compile and fit
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local mgpu = require "mgpu"
 
-ffi.cdef "int getpid(void); int kill(int, int); void mg_io_fail_after(int64_t, int);"
+ffi.cdef [[
+  int getpid(void);
+  int kill(int, int);
+  void mg_io_fail_after(int64_t, int);
+  void mg_io_fail_from(int64_t, int);
+]]
 
 local L = mgpu.layers
 local folder, result = arg[1], arg[2]
@@ -39,7 +44,10 @@ function watch.on_train_batch_end(_, batch)
   if saved and saved ~= watch.saved then print("saved", saved.epoch, saved.step) end
   watch.saved = saved
   io.flush()
-  if steps == 6 and chosen.fault then ffi.C.mg_io_fail_after(unpack(chosen.fault)) end
+  if steps == 6 and chosen.fault then
+    local n, code, always = unpack(chosen.fault)
+    if always then ffi.C.mg_io_fail_from(n, code) else ffi.C.mg_io_fail_after(n, code) end
+  end
   if steps == chosen.kill then ffi.C.kill(ffi.C.getpid(), chosen.signal or 9) end
 end
 

@@ -458,6 +458,17 @@ test("SIGTERM and SIGUSR1 save after the current step and end the program with 7
   check.equal(status, 138)
 end)
 
+test("a signal whose save fails ends the program with 74, and the checkpoint before is there", function()
+  local dir, result = check.path "failing", check.path "result"
+  local text, status = check.run(("%s %s %s 'freq=2,fault={1,%d,true},kill=8,signal=15'"):format(RUN, dir, result,
+    ENOSPC))
+  check.equal(status, 74)
+  check.matches(text, "fit: epoch 1, step 8: the checkpoint could not be saved: cannot .*No space left on device; the "
+    .. "newest checkpoint is .*checkpoint%-00000%d")
+  check.matches(text, "stopped by SIGTERM, but the checkpoint could not be saved %(see above%)")
+  core.checkpoint_verify(dir, core.checkpoint_list(dir)[1])
+end)
+
 test("a signal in the validation saves, and the validation is done again", function()
   local script, dir = check.path "validation.lua", check.path "validating"
   check.write(script, [[

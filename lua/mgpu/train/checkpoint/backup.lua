@@ -76,10 +76,13 @@ function Backup:restore(run)
   run_state.restore(run, loaded.tensors, loaded.data, loaded.path)
   placement.place_state(run.compiled, run.model)
   self.callback.last_saved = { number = loaded.number, path = loaded.path, epoch = run.epoch, step = run.step }
-  for _, number in ipairs(loaded.damaged) do core.checkpoint_remove(self.dir, number) end
+  for _, number in ipairs(loaded.damaged) do
+    local ok, message = pcall(core.checkpoint_remove, self.dir, number)
+    if not ok then say("the damaged checkpoint %d could not be removed: %s", number, message) end
+  end
 end
 
--- The state as the writer wants it. The tensors whose names do not begin with "state/" are not used by anybody else.
+-- The state as the writer wants it.
 local function captured(run)
   local tensors, data = run_state.capture(run)
   return tensors, { format = "mgpulua checkpoint 1", fit = core.json_encode(data) }
@@ -98,24 +101,35 @@ end
 
 -- ---- saving -------------------------------------------------------------------------------------
 
--- Puts copies in place of the tensors that the host cannot see.
+-- Puts copies in place of the tensors that the host cannot see. RETURNS the tensors that only this save uses, in an
+-- array: those in the states of callbacks are the callbacks' own.
 local function on_host(tensors)
-  local is_visible, host = {}, nil
+  local is_visible, host, temporary = {}, nil, {}
   for name, t in pairs(tensors) do
     local device = t:device()
+    if not name:find "^state/" then temporary[#temporary + 1] = t end
     if is_visible[device] == nil then is_visible[device] = core.device_info(device).host_visible end
     if not is_visible[device] then
       host = host or (#core.devices "cpu" > 0 and "cpu:0" or "ref:0")
       tensors[name] = core.copy_to(t, host)
+      temporary[#temporary + 1] = tensors[name]
     end
   end
+  return temporary
 end
 
 local function place_of(where)
   return ("epoch %d, %s"):format(where.epoch, where.within and "step " .. where.step or "complete")
 end
 
--- Takes note of how the last save ended. RETURNS whether it succeeded.
+-- Says that the save of the state at `where` failed.
+local function tell_failure(self, where, what, reason)
+  local last = self.callback.last_saved
+  say("%s: %s: %s; %sthe newest checkpoint is %s", place_of(where), what, reason,
+    self.stopping and "" or "training goes on, ", last and last.path or "not there yet")
+end
+
+-- Waits for the save in progress and takes note of how it ended. RETURNS whether it succeeded.
 function Backup:collect()
   local result, where = self.writer:wait(), self.saving
   if not result then return true end
@@ -125,32 +139,32 @@ function Backup:collect()
     self.callback.last_saved = where
   end
   if result.message then
-    local last = self.callback.last_saved
-    say("%s: %s; training goes on, the newest checkpoint is %s", place_of(where),
-      (result.saved and "the checkpoint is saved, but: " or "the checkpoint could not be saved: ") .. result.message,
-      last and last.path or "not there yet")
+    tell_failure(self, where, result.saved and "the checkpoint is saved, but" or "the checkpoint could not be saved",
+      result.message)
   end
   return result.saved
 end
 
--- Begins a save.
+-- Begins a save. RETURNS whether it has begun: if memory is short, it has not, and training goes on.
 local function save(self, run)
   self:collect()
   self.since = 0
   if run.async then placement.place_state(run.compiled, run.model) end
   local tensors, notes = captured(run)
-  self.saving = { epoch = run.epoch, step = run.step, within = run.within }
-  local ours = {}
-  local function note()
-    for name, t in pairs(tensors) do
-      if not name:find "^state/" then ours[t] = true end -- those belong to callbacks
-    end
+  local where = { epoch = run.epoch, step = run.step, within = run.within }
+  local ok, result = pcall(function()
+    local temporary = on_host(tensors)
+    self.writer:start(tensors, notes)
+    return temporary
+  end)
+  if not ok then
+    if core.error_code() ~= "oom" then error(result, 0) end
+    tell_failure(self, where, "the checkpoint could not be saved", result)
+    return false
   end
-  note()
-  on_host(tensors)
-  note()
-  self.writer:start(tensors, notes)
-  for t in pairs(ours) do t:free() end -- the thread keeps what it needs as long as it needs it
+  self.saving = where
+  for _, t in ipairs(result) do t:free() end -- the thread keeps what it needs as long as it needs it
+  return true
 end
 
 --- run_step(step, ...): step(...). If memory is short, because a save in progress keeps the values from before the last
@@ -168,10 +182,9 @@ function Backup.stop_requested() return core.stop_requested() ~= nil end
 
 --- stop(run): saves, waits for the save, and raises: the program ends with status 75.
 function Backup:stop(run)
-  local signal = core.stop_requested()
-  save(self, run)
-  local where = place_of(self.saving)
-  if not self:collect() then
+  local signal, where = core.stop_requested(), place_of(run)
+  self.stopping = true
+  if not (save(self, run) and self:collect()) then
     core.fail("io", ("fit: %s: stopped by %s, but the checkpoint could not be saved (see above)"):format(where, signal))
   end
   core.stop_saved()
