@@ -508,7 +508,7 @@ test("--resume is for the fits of a script, one folder each; --verify checks the
     for n = 1, 2 do
       model:fit(x, y, { epochs = 3, batch_size = 4, verbose = 0, callbacks = { on_epoch_end = function()
         epochs = epochs + 1
-        if epochs == tonumber(stop) then os.exit(9) end
+        if epochs == tonumber(stop) then os.exit(9, true) end
       end } })
     end
     for _, w in ipairs(model:get_weights()) do
