@@ -77,7 +77,7 @@ test("classes and options that we do not have are refused by name", function()
     "unsupported")
   refused(text_of(dense_entry { kernel_constraint = "Radial" }), 'constraint "Radial" cannot be used', "unsupported")
   local quantized = { class_name = "QuantizedDTypePolicy", config = { name = "int8_from_float32" } }
-  refused(text_of(dense_entry { dtype = quantized }), 'the dtype policy "int8_from_float32" is not known', "unsupported")
+  refused(text_of(dense_entry { dtype = quantized }), 'policy "int8_from_float32" is not known', "unsupported")
   refused(text_of(dense_entry { units = -1 }), '"units" must be at least 1', "data")
   local old = { class_name = "Sequential", keras_version = "2.15.0",
     config = { layers = { dense_entry { activation = "hard_sigmoid" } } } }
