@@ -256,6 +256,25 @@ test("a configuration that wants more weights than the file has is refused befor
   check.raises(function() mgpu.load_model(path) end, "the file is too small for the model in it", "data")
 end)
 
+test("a loss scale and its optimizer are continued, and bfloat16 weights are stored", function()
+  local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, dtype = "mixed_float16" }, L.Dense { 1 } }
+  model:compile { optimizer = "adam", loss = "mse" }
+  model:train_on_batch(mgpu.ones { 2, 3 }, mgpu.ones { 2, 1 })
+  local narrow = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, dtype = "bfloat16" } }
+  for _, ending in ipairs { ".h5", ".keras" } do
+    local path = check.path("scaled" .. ending)
+    model:save(path)
+    local again = mgpu.load_model(path)
+    check.equal(again.optimizer.class, "LossScaleOptimizer")
+    check.equal(again.optimizer:steps_taken(), 1)
+    check.equal(again.optimizer.step_counter:item(), 1)
+    local a, b = model.optimizer:variables(), again.optimizer:variables()
+    for i, v in ipairs(a) do check.near(b[i]:value(), v:totable(), 1e-9) end
+    narrow:save(path)
+    check.equal(mgpu.load_model(path).layers[1].kernel:value(), narrow.layers[1].kernel:totable())
+  end
+end)
+
 test("a loss or metric that we do not have is refused by name, and compile = false goes around it", function()
   local path, model = check.path "loss.h5", network()
   model:compile { optimizer = "adam", loss = "mse", metrics = { "mae" } }

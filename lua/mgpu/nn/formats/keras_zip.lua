@@ -13,13 +13,22 @@ local M = {}
 local VERSION = "3.0.0" -- of the layout
 local WEIGHTS = "model.weights.h5"
 
+-- Adds the variables of the optimizer; those after the first `outer` once more, as those of the optimizer inside.
+local function add_optimizer(entries, made, tensors, outer)
+  if #tensors == 0 then return end
+  layouts.by_path.add_numbered(entries, made, "optimizer", "optimizer", tensors)
+  if outer == 0 then return end
+  local inner = {}
+  for i = outer + 1, #tensors do inner[i - outer] = tensors[i] end
+  layouts.by_path.add_numbered(entries, made, "optimizer/inner_optimizer", "inner_optimizer", inner)
+end
+
 --- save(model, path, parts).
 function M.save(model, path, parts)
   local config, entries, made = training.to_config(models.to_keras(model, "keras"), parts.compiled), {}, {}
   layouts.by_path.add(entries, made, model)
   if parts.compiled then
-    local _, tensors = optimizer_state.to_keras(model, parts.compiled)
-    if #tensors > 0 then layouts.by_path.add_numbered(entries, made, "optimizer", "optimizer", tensors) end
+    add_optimizer(entries, made, select(2, optimizer_state.to_keras(model, parts.compiled)))
   end
   local image, file = core.h5_make(entries)
   core.zip_write(path, {

@@ -78,10 +78,14 @@ function M.add_texts(entries, path, name, list)
   end
 end
 
---- add_dataset(entries, made, path, tensor): adds a dataset and the groups above it that are not in `made` yet.
+--- add_dataset(entries, made, path, tensor): adds a dataset and the groups above it that are not in `made` yet. HDF5
+--- has no bfloat16; Keras knows it by an attribute.
 function M.add_dataset(entries, made, path, tensor)
   M.add_group(entries, made, path:match "^(.*)/[^/]*$")
   entries[#entries + 1] = { path = path, tensor = tensor }
+  if tensor:dtype() == "bfloat16" then
+    entries[#entries + 1] = { path = path, attribute = "dtype", text = "bfloat16" }
+  end
 end
 
 --- add_group(entries, made, path): adds the group and those above it that are not in `made` yet.

@@ -3,7 +3,8 @@
 -- Keras 3 writes: iteration; learning_rate, unless it is a schedule; with use_ema the averages; then the slots, for
 -- each variable all of PER_VARIABLE, and after these each of GROUPED for all variables; last the rule's own. Keras 2
 -- has the same slots under shorter names, in several orders, and no learning rate. So names decide where a file has
--- them. LossScaleOptimizer's state is not among them.
+-- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and those of
+-- the optimizer inside.
 local core = require "mgpu.core"
 local weights = require "mgpu.nn.keras.weights"
 
@@ -30,7 +31,15 @@ local PATTERNS = {
   learning_rate = { "learning_rate$", "/learning_rate:0$" },
   iteration = { "iteration$", "^iteration:0$", "/iter:0$" },
   u_product = { "/variable$" },
+  step_counter = { "/step_counter$" },
+  dynamic_scale = { "/dynamic_scale$" },
 }
+local SCALARS = { "iteration", "learning_rate", "u_product", "step_counter", "dynamic_scale" }
+
+local UNUSED = "" -- our name for a variable of Keras without meaning
+
+-- The optimizer inside a LossScaleOptimizer, or the optimizer itself.
+local function rule_of(optimizer) return optimizer.config.inner_optimizer or optimizer end
 
 -- The slots that an optimizer of this configuration has. SGD of Keras 2 has momentum in any case.
 local function wanted_slots(optimizer, keras2)
@@ -55,8 +64,8 @@ local function trained_positions(model)
   return list
 end
 
--- Array of our names of the optimizer's variables, in the order in which Keras 3, or 2, has them.
-local function layout(model, optimizer, keras2)
+-- Array of our names of the variables of an optimizer with slots, in the order in which Keras 3, or 2, has them.
+local function rule_layout(model, optimizer, keras2)
   local list, positions = { "optimizer/iterations" }, trained_positions(model)
   local wanted = wanted_slots(optimizer, keras2)
   local function add(position, slot)
@@ -74,6 +83,15 @@ local function layout(model, optimizer, keras2)
   return list
 end
 
+-- The same for any optimizer; nil for one of another class.
+local function layout(model, optimizer, keras2)
+  local rule, list = rule_of(optimizer), {}
+  if not PER_VARIABLE[rule.class_name] then return nil end
+  if rule ~= optimizer then list = { UNUSED, UNUSED, "optimizer/step_counter", "optimizer/dynamic_scale" } end
+  for _, name in ipairs(rule_layout(model, rule, keras2)) do list[#list + 1] = name end
+  return list
+end
+
 -- ---- from Keras ---------------------------------------------------------------------------------
 
 local function matches(name, what)
@@ -87,11 +105,11 @@ end
 local function by_names(model, optimizer, names)
   local found, counts, positions = {}, {}, trained_positions(model)
   for i, name in ipairs(names) do
-    for _, what in ipairs { "iteration", "learning_rate", "u_product" } do
+    for _, what in ipairs(SCALARS) do
       local ours = what == "iteration" and "iterations" or what
       if matches(name, what) then found[i] = "optimizer/" .. ours end
     end
-    for slot in pairs(found[i] and {} or wanted_slots(optimizer)) do
+    for slot in pairs(found[i] and {} or wanted_slots(rule_of(optimizer))) do
       if matches(name, slot) then
         counts[slot] = (counts[slot] or 0) + 1
         found[i] = ("optimizer/%s/%s"):format(positions[counts[slot]], slot)
@@ -101,15 +119,15 @@ local function by_names(model, optimizer, names)
   return found
 end
 
--- Adds what Keras 2 does not store, from the configuration and the number of steps: Nadam's product of the factors
--- beta_1 (1 - 0.96^t / 2) of all steps t so far.
+-- Adds what Keras does not store: how many steps a loss scale has skipped; in files of Keras 2 the learning rate of the
+-- configuration, and Nadam's product of the factors beta_1 (1 - 0.96^t / 2) of all steps t so far.
 local function add_missing(found, optimizer)
-  local made = require "mgpu.nn.optimizers"[optimizer.class_name](optimizer.config)
-  local steps = found["optimizer/iterations"]
+  local rule, steps = rule_of(optimizer), found["optimizer/iterations"]
+  local made = require "mgpu.nn.optimizers"[rule.class_name](rule.config)
   if not made.schedule and not found["optimizer/learning_rate"] then
     found["optimizer/learning_rate"] = core.tensor(made.learning_rate)
   end
-  if optimizer.class_name == "Nadam" and steps and steps:rank() == 0 and not found["optimizer/u_product"] then
+  if rule.class_name == "Nadam" and steps and steps:rank() == 0 and not found["optimizer/u_product"] then
     local product = 1
     for t = 1, math.min(tonumber(steps:item()), 1e5) do
       product = product * made.options.beta_1 * (1 - 0.5 * 0.96 ^ t)
@@ -118,45 +136,74 @@ local function add_missing(found, optimizer)
   end
 end
 
---- from_keras(model, optimizer, tensors, names, at) -> our tensors by name, or nil if they are not those of the
---- optimizer.
--- ARGS optimizer: {class_name =, config =}; tensors: in Keras's order; names: Keras's, or nil; at: see objects.lua.
-function M.from_keras(model, optimizer, tensors, names, at)
-  if not PER_VARIABLE[optimizer.class_name] or #tensors == 0 then return nil end
+-- The tensors by our names, or nil.
+local function named_tensors(model, optimizer, tensors, names, at)
   local ours, found = names and by_names(model, optimizer, names) or layout(model, optimizer, at.keras2), {}
+  if not names and #ours ~= #tensors then return nil end
   for i, t in ipairs(tensors) do
     if ours[i] then found[ours[i]] = t end
   end
-  if not names and #ours ~= #tensors then return nil end
   add_missing(found, optimizer)
-  local variables, state = model.variables, {}
-  for _, name in ipairs(layout(model, optimizer)) do
-    local t, position = found[name], tonumber(name:match "/(%d+)/")
-    local v = variables[position]
-    if not t or model.shape_text(t:shape()) ~= model.shape_text(v and v:shape() or {}) then return nil end
-    state[name] = t:cast(v and v:dtype() or name == "optimizer/iterations" and "int64" or "float64")
+  return found
+end
+
+-- Keras writes a LossScaleOptimizer that it has made itself as the optimizer inside.
+local function with_loss_scale(model, optimizer, tensors, names)
+  local scaled = { class_name = "LossScaleOptimizer", config = { inner_optimizer = optimizer } }
+  if optimizer.config.inner_optimizer then return optimizer end
+  for _, name in ipairs(names or {}) do
+    if matches(name, "step_counter") then return scaled end
   end
-  return state
+  local has_scale = not names and #tensors == #layout(model, scaled) and #tensors ~= #layout(model, optimizer)
+  return has_scale and scaled or optimizer
+end
+
+local DTYPES = { iterations = "int64", step_counter = "int64", dynamic_scale = "float32" }
+
+--- from_keras(model, optimizer, tensors, names, at) -> our tensors by name, or nil if they are not those of the
+--- optimizer; and the optimizer that they belong to: a LossScaleOptimizer around it, if there is one in the file.
+-- ARGS optimizer: {class_name =, config =}; tensors: in Keras's order; names: Keras's, or nil; at: see objects.lua.
+function M.from_keras(model, optimizer, tensors, names, at)
+  if not layout(model, optimizer) or #tensors == 0 then return nil, optimizer end
+  local scaled = with_loss_scale(model, optimizer, tensors, names)
+  local found, state = named_tensors(model, scaled, tensors, names, at), {}
+  for _, name in ipairs(found and layout(model, scaled) or {}) do
+    local t, position = found[name], tonumber(name:match "/(%d+)/")
+    local v = model.variables[position]
+    if name ~= UNUSED then
+      if not t or model.shape_text(t:shape()) ~= model.shape_text(v and v:shape() or {}) then return nil, optimizer end
+      state[name] = t:cast(v and v:dtype() or DTYPES[name:match "/(.*)"] or "float64")
+    end
+  end
+  if found and scaled.config.inner_optimizer then
+    state["optimizer/skipped"] = core.tensor(0, { dtype = "int64" })
+  end
+  return found and state, scaled
 end
 
 -- ---- to Keras -----------------------------------------------------------------------------------
 
---- to_keras(model, compiled) -> Keras's names and the tensors, in Keras 3's order; none if not all are there.
+--- to_keras(model, compiled) -> Keras's names and the tensors, in Keras 3's order, and how many of them belong to the
+--- optimizer around another. Nothing if not all are there.
 function M.to_keras(model, compiled)
   local optimizer, names, tensors = compiled.config.optimizer, {}, {}
-  if not PER_VARIABLE[optimizer.class_name] then return names, tensors end
-  local prefix = optimizer.class_name:lower() .. "/"
-  for i, name in ipairs(layout(model, optimizer)) do
+  local outer = optimizer.config.inner_optimizer and 4 or 0
+  for i, name in ipairs(layout(model, optimizer) or {}) do
     local t, position, slot = compiled.tensors[name], name:match "/(%d+)/(.*)"
-    if not t then return {}, {} end
-    if slot then
+    local prefix = (i > outer and rule_of(optimizer) or optimizer).class_name:lower() .. "/"
+    if name == UNUSED then
+      t = core.tensor(0, { dtype = i == 1 and "int64" or "float32" })
+      names[i] = prefix .. (i == 1 and "iteration" or "learning_rate")
+    elseif not t then
+      return {}, {}, 0
+    elseif slot then
       names[i] = prefix .. model.variables[tonumber(position)].name:gsub("/", "_") .. "_" .. slot
     else
       names[i] = prefix .. (name:match "/(.*)":gsub("iterations", "iteration"):gsub("u_product", "variable"))
     end
     tensors[i] = t:dtype() == "float64" and not slot and t:cast "float32" or t
   end
-  return names, tensors
+  return names, tensors, outer
 end
 
 return M

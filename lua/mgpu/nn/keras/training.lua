@@ -173,10 +173,7 @@ local function optimizer_from(value, at)
   local fields = fields_of(config, UNUSED_OPTIMIZER)
   if fields.lr then fields.learning_rate, fields.lr = fields.lr, nil end
   if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
-  if fields.inner_optimizer then
-    local inner = optimizer_from(fields.inner_optimizer, at)
-    fields.inner_optimizer = require "mgpu.nn.optimizers"[inner.class_name](inner.config)
-  end
+  if fields.inner_optimizer then fields.inner_optimizer = optimizer_from(fields.inner_optimizer, at) end
   return { class_name = require "mgpu.nn.optimizers"[class].class, config = fields }
 end
 
@@ -234,7 +231,8 @@ function M.from_keras(model, config, tensors, names, at)
       weighted_metrics = metrics(config.weighted_metrics) }
   end
   local steps = given(config.steps_per_execution)
-  local state = optimizer_state.from_keras(model, optimizer, tensors, names, at)
+  local state
+  state, optimizer = optimizer_state.from_keras(model, optimizer, tensors, names, at)
   if not state and #tensors > 0 then
     require "mgpu".output(("load_model: %s: the state of the optimizer %s is not as ours and is left out: it starts "
       .. "anew\n"):format(at.path, optimizer.class_name))
