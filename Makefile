@@ -72,7 +72,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist clean help uninstall format size gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
@@ -117,7 +117,8 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover \
-        gpu-bundle gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall clean help FORCE
+        gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall \
+        clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

@@ -1,18 +1,20 @@
 #!/bin/sh
 # Tests and benchmarks on a machine with a GPU, from the bundle in build/gpu; nothing is built there.
 #
-#     on_gpu.sh check       the specs in tests/cuda, then compute-sanitizer while time is left
+#     on_gpu.sh preflight   libraries, and steps with and without CUDA graphs; ends within two minutes
+#     on_gpu.sh check       that and the specs in tests/cuda, then compute-sanitizer while time is left
 #     on_gpu.sh sanitize    compute-sanitizer over the ops with our own kernels
 #     on_gpu.sh bench ...   tests/bench/gpu.lua with these options
 #     on_gpu.sh sources     prints a checksum of the sources that the bundle is built from
 #
-# A run ends within GPU_SECONDS (550) whatever happens. It prints its progress, also to a file in
+# Any other run ends within GPU_SECONDS (550) whatever happens. It prints its progress, also to a file in
 # RESULTS (build), and ends with the failures, shortened, and a line `N passed, N failed`.
 cd "$(dirname "$0")/../.." || exit 1
-P=build/gpu/mgpulua
-: "${RESULTS:=build}" "${GPU_SECONDS:=550}" "${GPU_BEGAN:=$(date +%s)}"
+: "${P:=build/gpu/mgpulua}" "${RESULTS:=build}" "${GPU_BEGAN:=$(date +%s)}"
+[ "$1" = preflight ] && : "${GPU_SECONDS:=120}"
+: "${GPU_SECONDS:=550}"
 # The last two are where containers get the driver mounted; the loader may not know these folders.
-export LD_LIBRARY_PATH="build/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib" \
+export P LD_LIBRARY_PATH="build/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib" \
   RESULTS GPU_SECONDS GPU_BEGAN
 
 # Seconds until the deadline; a checksum of all sources of the runtime.
@@ -54,17 +56,39 @@ look_around() {
   case "$devices" in *cuda:0*) ;; *) fail preflight "no cuda:0" && return 1 ;; esac
 }
 
-# Fails if the step fails, or if cuDNN or cuBLASLt was not used. The tests run all the same: there are our
-# own kernels for everything.
+# Whether two lists of losses agree, up to sums in another order.
+alike() {
+  awk -v a="$1" -v b="$2" 'BEGIN { n = split(a, x); if (!n || n != split(b, y)) exit 1
+    for (i = 1; i <= n; i++) if ((x[i] - y[i]) ^ 2 > 1e-6 * x[i] ^ 2) exit 1 }'
+}
+
+# Fails if a step fails or is not captured, if its losses depend on how it is captured, or if cuDNN or cuBLASLt was
+# not used. The tests run all the same: there are our own kernels for everything.
 preflight() {
-  text=$(MGPU_LOG=fallback,dispatch timeout 120 $P tests/cuda/preflight.lua 2>&1)
-  status=$?
-  echo "$text" | grep -v 'dispatch: ' | head -n 40
-  echo "$text" | grep -E 'dispatch: .*(conv2d|matmul)' | head -n 40
-  for wanted in 'preflight: ok' ': cuDNN' ': cuBLASLt'; do
-    if echo "$text" | grep -q "$wanted\$"; then echo "1 passed, 0 failed: $wanted"; else
-      fail preflight "status $status, no line ends in '$wanted'"
+  first=
+  for mode in parallel chain no; do
+    text=$(MGPU_CUDA_GRAPH=$mode MGPU_LOG=fallback,dispatch timeout $(($(left) / 2)) $P tests/cuda/preflight.lua 2>&1)
+    status=$?
+    losses=$(echo "$text" | sed -n 's/^losses: //p')
+    echo "MGPU_CUDA_GRAPH=$mode: losses $losses"
+    if echo "$text" | grep 'is not captured'; then fail preflight "a step is not captured with MGPU_CUDA_GRAPH=$mode"; fi
+    if [ $mode != parallel ]; then
+      if alike "$first" "$losses"; then echo "1 passed, 0 failed: losses with MGPU_CUDA_GRAPH=$mode"; else
+        fail preflight "the losses with MGPU_CUDA_GRAPH=$mode are '$losses', else '$first'"
+      fi
+      continue
     fi
+    first=$losses
+    echo "$text" | grep -v 'dispatch: ' | head -n 40
+    echo "-- each relu that runs behind its library call, and the times of each contest:"
+    echo "$text" | grep -E 'dispatch: .*(run behind|NaN| is out$| takes )' | head -n 120
+    echo "-- who took each convolution and product:"
+    echo "$text" | grep -E 'dispatch: .*(conv2d|matmul)' | grep -vE ' is out$| takes ' | head -n 40
+    for wanted in 'preflight: ok' ': cuDNN' ': cuBLASLt'; do
+      if echo "$text" | grep -q "$wanted\$"; then echo "1 passed, 0 failed: $wanted"; else
+        fail preflight "status $status, no line ends in '$wanted'"
+      fi
+    done
   done
 }
 
@@ -138,6 +162,7 @@ part() {
   case $1 in bench) kept=build/gpu-bench-cache ;; *) kept=build/gpu-cache ;; esac
   export MGPU_CACHE="${MGPU_CACHE:-$kept}" MGPU_TEST_GPU=1
   case $1 in
+  preflight) preflight ;;
   check) preflight; tests; sanitize "$QUICK" ;;
   sanitize) rm -f "$RESULTS"/gpu-memcheck.txt "$RESULTS"/gpu-racecheck.txt; sanitize "$REST|$QUICK" ;; # check has begun with QUICK
   bench) shift && $P tests/bench/gpu.lua --python "${PYTHON:-python3}" --seconds $(($(left) - 10)) "$@" ;;
@@ -157,7 +182,11 @@ verdict() {
 case $1 in
 sources) sources ;;
 part) shift && part "$@" ;;
-check | sanitize | bench)
+preflight | check | sanitize | bench)
+  if [ ! -x "$P" ]; then
+    echo "build/gpu is missing: run 'make gpu-bundle' on a machine with the CUDA toolkit and copy the tree with build/gpu here"
+    exit 1
+  fi
   log=$RESULTS/gpu-$1.txt
   timeout -k 5 $((GPU_SECONDS + 5)) sh "$0" part "$@" 2>&1 | tee "$log"
   [ "$1" = bench ] && exit
@@ -168,5 +197,5 @@ check | sanitize | bench)
   rm -f "$log.end"
   exit $status
   ;;
-*) sed -n '2,10s/^# *//p' "$0" ; exit 2 ;;
+*) sed -n '2,11s/^# *//p' "$0" ; exit 2 ;;
 esac

@@ -30,6 +30,8 @@ gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
 	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
 	  cp build/mgpu/core.so build/gpu/mgpu; sh tests/cuda/on_gpu.sh sources >build/gpu/sources; du -sh build/gpu
 ON_GPU = @RESULTS=$(RESULTS) sh tests/cuda/on_gpu.sh
+gpu-preflight: ## libraries and CUDA graphs of a GPU machine in two minutes, with the bundle
+	$(ON_GPU) preflight
 gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
 	$(ON_GPU) check
 gpu-sanitize: ## its own kernels under compute-sanitizer there

@@ -14,6 +14,7 @@
 #include "core/string_buffer.h"
 #include "ops/attrs.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_TENSORS = 4, ALIGNMENT = 16 };
@@ -214,7 +215,11 @@ static mg_status prepare_conv(mg_kernel_plan *plan) {
     MG_TRY(mg_dnn_handle(plan->device, &target.handle)); /* made now: not allowed in a capture */
     mg_status status = choose_plan(plan, s, &target, &c);
     if ((status == MG_UNSUPPORTED || status == MG_DEVICE) && (c.bias || c.relu)) {
+        char why[300];
+        snprintf(why, sizeof why, "%s", mg_error_message());
         MG_TRY(mg_cuda_enter(plan->device)); /* fails if the device is lost */
+        mg_log("dispatch", "%s: %s: bias and relu run behind cuDNN: %s", plan->device->name,
+               plan->step->op->name, why);
         mg_error_clear();
         c.bias = c.relu = false;
         s->n = 3;
