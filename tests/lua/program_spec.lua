@@ -170,6 +170,10 @@ test("--devices may name a kind once for several numbers, and one GPU several ti
   for _, text in ipairs { "cpu:", "cuda:0/", "cpu:1-2-3", "0" } do
     check.raises(function() parse(text) end, "cannot read", "usage")
   end
+  for _, text in ipairs { "null:0-511", "cuda:64" } do
+    check.raises(function() parse(text) end, ('%q: device numbers go up to 63, since a step takes at most 64 devices')
+      :format(text), "usage")
+  end
 end)
 
 test("--devices sets what mgpu.devices() returns", function()

@@ -53,7 +53,10 @@ function M.parse(text, all)
     low = tonumber(low or numbers:match "^%d+$")
     high = tonumber(high) or low
     if spelled ~= "" then kind, mark = spelled, between ~= "" and between or ":" end
-    if not kind or (not low and numbers .. between ~= "") or (low and (high < low or high > MOST)) then
+    if low and high > MOST then
+      return nil, ("%q: device numbers go up to %d, since a step takes at most %d devices"):format(item, MOST, MOST + 1)
+    end
+    if not kind or (not low and numbers .. between ~= "") or (low and high < low) then
       return nil, ("cannot read %q (write cpu, cuda:0,1 or cpu:0-3)"):format(item)
     end
     if low then
