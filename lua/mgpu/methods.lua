@@ -3,20 +3,28 @@ local core = require "mgpu.core"
 
 local M = {}
 
-local inner = setmetatable({}, { __mode = "k" }) -- what colon returned -> fn
+local inner = setmetatable({}, { __mode = "k" }) -- what checked returned -> fn
+
+--- checked(fn, check) -> fn, which calls check(first argument) before it does anything.
+function M.checked(fn, check)
+  local function outer(first, ...)
+    check(first)
+    return fn(first, ...)
+  end
+  inner[outer] = fn
+  return outer
+end
 
 --- colon(example, is_self, fn) -> the method fn, which raises, showing `example`, unless is_self(self): it was called
 --- with a dot.
 function M.colon(example, is_self, fn)
-  local function method(self, ...)
+  return M.checked(fn, function(self)
     if not is_self(self) then core.fail("usage", ("a method is called with a colon: write %s"):format(example)) end
-    return fn(self, ...)
-  end
-  inner[method] = fn
-  return method
+  end)
 end
 
---- inner(method) -> the function that colon was given for it, whose docstring is the method's; else the method itself.
+--- inner(method) -> the function that colon or checked was given for it, whose docstring is the method's; else the
+--- method itself.
 function M.inner(method) return inner[method] or method end
 
 --- no_field(call, fn) -> fn as a method that raises, showing `call`, when it is read as if it were a field: t.shape[1].

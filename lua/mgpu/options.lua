@@ -210,7 +210,7 @@ end
 
 -- The given options by name: positional fields get the names of the options they stand for.
 local function by_name(who, declared, given)
-  local positional, result = declared.positional or 1, {}
+  local positional, result = math.min(declared.positional or 1, #declared), {}
   for key, value in pairs(given) do
     if type(key) ~= "number" then
       if not find_option(declared, key) then fail_unknown(who, declared, key) end

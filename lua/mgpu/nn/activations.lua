@@ -6,15 +6,10 @@
 -- Arguments after x come in Keras's order and have its defaults; an axis counts from 1 (-1 = last).
 -- sigmoid, tanh, softplus and exponential (e^x) are the ops of these names.
 local core = require "mgpu.core"
+local methods = require "mgpu.methods"
 local ops = core.ops
 
 local named = {} -- what get finds
-
--- Raises unless x is a tensor (or symbolic). Functions whose first step is an op need it not: the op raises.
-local function check_tensor(who, x)
-  if type(x) == "userdata" or type(x) == "table" and getmetatable(x) then return end
-  core.fail("usage", ("%s: x must be a tensor, got %s"):format(who, x == nil and "nothing" or "a " .. type(x)))
-end
 
 -- ---- around relu --------------------------------------------------------------------------------
 
@@ -42,7 +37,6 @@ end
 
 --- leaky_relu(x, negative_slope = 0.2): x where x > 0, negative_slope x elsewhere.
 function named.leaky_relu(x, negative_slope)
-  check_tensor("leaky_relu", x)
   -- as a product, so that the gradient is multiplied by the same factor
   return x * ops.where(ops.gt(x, 0), ops.full({}, 1, x:dtype()), negative_slope or 0.2)
 end
@@ -95,7 +89,6 @@ named.swish = named.silu
 --- gelu(x, approximate = false): x times the normal distribution function at x, exactly or by tanh (Hendrycks &
 --- Gimpel, 2016).
 function named.gelu(x, approximate)
-  check_tensor("gelu", x)
   if approximate then
     return x * 0.5 * (ops.tanh((x + ops.pow(x, 3) * 0.044715) * 0.7978845608028654) + 1)
   end
@@ -113,7 +106,6 @@ function named.tanh_shrink(x) return x - ops.tanh(x) end
 
 --- log_sigmoid(x): log(1 / (1 + e^-x)).
 function named.log_sigmoid(x)
-  check_tensor("log_sigmoid", x)
   return -ops.softplus(-x)
 end
 
@@ -121,7 +113,6 @@ end
 
 --- hard_sigmoid(x): max(0, min(1, x / 6 + 1/2)), Keras 3's formula.
 function named.hard_sigmoid(x)
-  check_tensor("hard_sigmoid", x)
   return named.relu6(x + 3) / 6
 end
 
@@ -139,7 +130,6 @@ end
 
 --- soft_shrink(x, threshold = 0.5): x moved towards 0 by threshold, 0 where |x| <= threshold.
 function named.soft_shrink(x, threshold)
-  check_tensor("soft_shrink", x)
   threshold = threshold or 0.5
   if type(threshold) ~= "number" then
     core.fail("usage", "soft_shrink: threshold must be a number, got a " .. type(threshold))
@@ -150,13 +140,11 @@ end
 
 --- sparse_plus(x): 0 where x <= -1, (x + 1)^2 / 4 up to 1, x above (Keras).
 function named.sparse_plus(x)
-  check_tensor("sparse_plus", x)
   return ops.where(ops.le(x, -1), 0, ops.where(ops.lt(x, 1), ops.square(x + 1) / 4, x))
 end
 
 --- sparse_sigmoid(x): 0 where x <= -1, (x + 1) / 2 up to 1, 1 above (Keras).
 function named.sparse_sigmoid(x)
-  check_tensor("sparse_sigmoid", x)
   return ops.where(ops.le(x, -1), 0, ops.where(ops.ge(x, 1), 1, (x + 1) * 0.5))
 end
 
@@ -164,7 +152,6 @@ end
 
 -- The axis as a position from 1, and the shape of x.
 local function axis_of(who, x, axis)
-  check_tensor(who, x)
   local shape = x:shape()
   axis = axis == nil and -1 or axis
   if type(axis) ~= "number" or axis % 1 ~= 0 then -- NaN is no integer either
@@ -221,8 +208,17 @@ local names = {}
 for name in pairs(named) do names[#names + 1] = name end
 table.sort(names)
 
+-- Raises unless x is what ops take.
+local function check_operand(who, x)
+  if core.is_tensor(x) or core.is_variable(x) then return end
+  core.fail("usage", ("%s: x must be a tensor, got %s"):format(who, x == nil and "nothing" or "a " .. type(x)))
+end
+
 local M = {}
-for name, fn in pairs(named) do M[name] = fn end
+for name, fn in pairs(named) do
+  named[name] = methods.checked(fn, function(x) check_operand(name, x) end)
+  M[name] = named[name]
+end
 
 --- get(value, who) -> the activation function: value is a name, a function, or nil for linear. `who` begins the error
 --- message for an unknown name.
@@ -231,7 +227,7 @@ function M.get(value, who)
   if type(value) == "function" then return value end
   local fn = named[value]
   if fn then return fn end
-  core.fail("usage", ("%sunknown activation %q%s"):format(who and who .. ": " or "", tostring(value),
+  core.fail("usage", ("%sunknown activation %q%s"):format(type(who) == "string" and who .. ": " or "", tostring(value),
     core.did_you_mean(value, names)))
 end
 

@@ -151,6 +151,8 @@ end
 --- layer:build(shape): makes the weights with add_weight; called once, before the first call. Override it.
 -- ARGS shape: of the input, with -1 for the batch; an array of shapes for an array of inputs.
 function Layer:build() end -- luacheck: no self
+local no_build = Layer.build
+function Layer.computed.has_build(self) return self.build ~= no_build end
 
 --- layer:call(x, training) -> the output: a tensor, or an array of tensors. Every class must define it.
 function Layer:call()

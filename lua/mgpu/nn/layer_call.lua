@@ -154,6 +154,17 @@ local function on_device(self, x)
   return list
 end
 
+-- Raises for an array given to a layer that was built for one tensor, and the other way round. Layers without weights
+-- and shapes to check, such as Lambda, take what their function takes.
+local function check_number_of_inputs(self, x)
+  local shape = rawget(self, "built_shape")
+  if not shape or self.is_network or not self.has_build or type(shape[1]) == "table" == (type(x) == "table") then
+    return
+  end
+  self:fail(type(x) == "table" and "takes one tensor, got an array of %d" or "takes an array of inputs, got one tensor",
+    type(x) == "table" and #x or nil)
+end
+
 --- layer:apply(x, how), the same as layer(x, how) -> the output.
 --
 -- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
@@ -166,9 +177,10 @@ function M:apply(x, how)
     return symbolic_tensor.connect(self, x, training)
   end
   x = self:tensors(x)
-  if type(x) ~= "userdata" and type(x) ~= "table" then
+  if not core.is_tensor(x) and not core.is_variable(x) and type(x) ~= "table" then
     self:fail("expected a tensor, got %s", type(x))
   end
+  check_number_of_inputs(self, x)
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
   if training == nil then training = training_now or false end
   local y = run_call(self, mixed_precision.inputs(self, on_device(self, x)), training)

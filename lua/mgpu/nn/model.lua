@@ -107,7 +107,7 @@ function Model:apply(x, how)
   local list = {}
   for i, t in ipairs(self:arrange(x)) do
     t = self.as_float(type(t) == "table" and core.tensor(t) or t, self.input_dtypes[i])
-    if type(t) ~= "userdata" then
+    if not core.is_tensor(t) and not core.is_variable(t) then
       self:fail("expected a tensor for input %q, got %s", self.input_names[i], type(t))
     end
     t = self.with_rank(t, self.inputs[i]:shape())

@@ -90,7 +90,7 @@ end
 
 --- as_float(x, dtype) -> x as floats, unless `dtype` says that the model wants integers.
 function Network.as_float(x, dtype)
-  if type(x) ~= "userdata" or x:dtype():find "float" then return x end
+  if not core.is_tensor(x) or x:dtype():find "float" then return x end
   if dtype and dtype:find "int" then return x end
   return x:cast(core.floatx())
 end

@@ -3,6 +3,7 @@
 --     local model = mgpu.Sequential { L.Input {28, 28, 1}, L.Flatten {}, L.Dense {10} }
 -- It is built at once if the first layer states its input's shape, else at the first call. add(layer) and pop() change
 -- it. Options: name, trainable, dtype. Errors: an entry that is no layer; a layer or a layer's name given twice.
+local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
@@ -159,7 +160,7 @@ function Sequential:apply(x, how)
   x = self:tensors(x)
   local first = self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
-  if self.built and type(x) == "userdata" then
+  if self.built and (core.is_tensor(x) or core.is_variable(x)) then
     x = self.with_rank(x, self.built_shape)
     self:check_sample(x, self.built_shape)
   end

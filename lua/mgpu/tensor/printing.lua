@@ -51,6 +51,9 @@ end
 
 --- t:text() -> what print shows.
 return function(t)
+  if not core.is_tensor(t) and not core.is_variable(t) then
+    core.fail("usage", "text: expected a tensor, got " .. type(t))
+  end
   local shape, dtype = core.methods.shape(t), t:dtype()
   local head = ("tensor {%s} %s %s"):format(table.concat(shape, ", "), dtype, t:device())
   if core.tracing() then return head .. " (being traced)" end

@@ -34,7 +34,7 @@ local function to_tensor(value, what, label, device)
       fail(what, "%s is empty", label)
     end
     value = core.tensor(value)
-  elseif type(value) ~= "userdata" then
+  elseif not core.is_tensor(value) and not core.is_variable(value) then
     fail(what, "%s must be a tensor or an array of numbers, got a %s", label, type(value))
   end
   if value:rank() == 0 then

@@ -107,10 +107,13 @@ local function upcast(t)
   return is_half(t) and ops.cast(t, { dtype = "float32" }) or t
 end
 
+local function as_tensor(value)
+  return (core.is_tensor(value) or core.is_variable(value)) and value or core.tensor(value)
+end
+
 -- The values before any reduction, and a tensor that tells which of them count (nil: all do).
 local function unreduced(self, y_true, y_pred)
-  if type(y_pred) ~= "userdata" then y_pred = core.tensor(y_pred) end
-  if type(y_true) ~= "userdata" then y_true = core.tensor(y_true) end
+  y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
   y_true, y_pred = upcast(y_true), upcast(y_pred)
   if self.custom then return self.per_sample(y_true, y_pred) end
   if not y_pred:dtype():find "float" then

@@ -37,7 +37,8 @@ local function new_sum(name, shape)
 end
 
 local function check_type(self, value)
-  if type(value) ~= "userdata" and type(value) ~= "number" and type(value) ~= "table" then
+  local known = core.is_tensor(value) or core.is_variable(value) or type(value) == "number" or type(value) == "table"
+  if not known then
     core.fail("usage", ("%s: update needs tensors or numbers, got %s"):format(self.name,
       value == nil and "nothing" or "a " .. type(value)))
   end

@@ -48,15 +48,31 @@ local SHARED = {
   { "name", "string" },
 }
 
+local EXAMPLE = "opt:apply(grads, model.trainable_variables)"
+
 --- scalar(value, dtype, name) -> a variable of one number, not trainable.
 function Optimizer.scalar(value, dtype, name)
   return core.variable(core.tensor(value, { dtype = dtype }), { name = name, trainable = false })
+end
+
+-- Raises unless they are an array of variables.
+local function check_variables(who, variables)
+  if type(variables) ~= "table" then
+    core.fail("usage", ("%s: the variables must be an array, got %s, as in %s"):format(who, type(variables), EXAMPLE))
+  end
+  for i, v in ipairs(variables) do
+    if not core.is_variable(v) then
+      core.fail("usage", ("%s: entry %d of the variables is a %s, not a variable, as in %s"):format(who, i,
+        core.is_tensor(v) and "tensor" or type(v), EXAMPLE))
+    end
+  end
 end
 
 -- ---- slots --------------------------------------------------------------------------------------
 
 --- opt:build(variables): makes the slots of the variables that have none yet. `apply` does so too.
 function Optimizer:build(variables)
+  check_variables("build", variables)
   for _, v in ipairs(variables) do
     if not self.slots[v] then
       averages.check_new(self, v)
@@ -127,19 +143,11 @@ end
 
 --- check_apply(grads, variables): raises unless they are an array of tensors (or false) and one of variables.
 function Optimizer.check_apply(grads, variables)
-  local example = "as in opt:apply(grads, model.trainable_variables)"
   if type(grads) ~= "table" then
-    core.fail("usage", ("apply: the gradients must be an array of tensors, got %s, %s"):format(type(grads),
-      example))
-  elseif type(variables) ~= "table" then
-    core.fail("usage", ("apply: the variables must be an array, got %s, %s"):format(type(variables), example))
+    core.fail("usage", ("apply: the gradients must be an array of tensors, got %s, as in %s"):format(type(grads),
+      EXAMPLE))
   end
-  for i, v in ipairs(variables) do
-    if not core.is_variable(v) then
-      core.fail("usage", ("apply: entry %d of the variables is a %s, not a variable, %s"):format(i,
-        core.is_tensor(v) and "tensor" or type(v), example))
-    end
-  end
+  check_variables("apply", variables)
   for i, g in ipairs(grads) do
     if g and not core.is_tensor(g) then
       core.fail("usage", ("apply: the gradient %d must be a tensor or false, got a %s"):format(i, type(g)))
