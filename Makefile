@@ -25,10 +25,15 @@ MODE_tsan    = -O1 -fsanitize=thread
 MODE_cover   = -O0 --coverage
 MODE_fuzz    = -O1 -fsanitize=address,undefined,fuzzer-no-link
 
+# Against the exploitation of memory errors; tests/hardening.lua looks for all of it in what was built. Sanitizers
+# bring checks of their own.
+HARDEN = $(if $(filter release debug,$(MODE)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+LOCK   = -Wl,-z,relro,-z,now,-z,noexecstack
+
 WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
 # No contraction: the reference kernels give the same bits with every compiler. The cpu device asks
 # for it where it may (all but its random numbers, which must equal the reference's).
-FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
+FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) $(HARDEN) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
         -Iruntime
 OPENMP = -fopenmp -fno-trapping-math
 LUA   = $(firstword $(wildcard /usr/include/luajit-2.1 /usr/local/include/luajit-2.1))
@@ -93,7 +98,7 @@ endef
 
 build/found.mk: Makefile
 	@mkdir -p build; rm -f $@.new
-	$(call probe,luajit,lauxlib.h,luaL_newstate,-no-pie $(LUA_A) -lm -ldl,libluajit-5.1-dev,the Lua inside (required))
+	$(call probe,luajit,lauxlib.h,luaL_newstate,-pie -fPIE $(LUA_A) -lm -ldl,libluajit-5.1-dev,the Lua inside (required))
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
 	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,checksums of files (required))
@@ -162,14 +167,14 @@ PLUGIN_LIBS = $(DEFS) -lmgpu -lm -Wl,-rpath,'$$ORIGIN' # of every mgpu-<name>.so
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -shared -o $@ $(filter %.o,$^) -L$(OUT) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
+	$Q$(CC) $(FLAGS) -shared $(LOCK) -o $@ $(filter %.o,$^) -L$(OUT) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
 $(OUT)/mgpu-h5: $(call obj,$(H5_C)) $(OUT)/flags
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -pie -o $@ $(filter %.o,$^) $(HDF5)
-# All of LuaJIT, exported, for C modules that the script may load; it is no PIC, so no PIE.
+	$Q$(CC) $(FLAGS) -pie $(LOCK) -o $@ $(filter %.o,$^) $(HDF5)
+# All of LuaJIT, exported, for C modules that the script may load.
 $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -no-pie -o $@ $(filter %.o,$^) -Wl,--whole-archive $(LUA_A) \
+	$Q$(CC) $(FLAGS) -pie $(LOCK) -o $@ $(filter %.o,$^) -Wl,--whole-archive $(LUA_A) \
 	  -Wl,--no-whole-archive -Wl,-E -L$(OUT) -lmgpu -ljansson -lm -ldl -lpthread \
 	  -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib/mgpulua'
 
@@ -232,7 +237,8 @@ asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefine
 cover: ## line coverage of the C files
 	@$(MAKE) --no-print-directory MODE=cover cover-run
 FUZZ_SECONDS = 20
-fuzz: ## each fuzz target for FUZZ_SECONDS
+fuzz: all ## wrong calls of everything, then each fuzz target, for FUZZ_SECONDS each
+	@$(PROGRAM) tests/fuzz/wrong_calls.lua $(FUZZ_SECONDS)
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
 fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
 	@export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1; for f in $^; do echo "  fuzz $$f"; n=$${f##*/fuzz_}; \
@@ -272,6 +278,7 @@ lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck
 	@echo '  luacheck'; luacheck -q lua models examples tests
 	@echo '  docstrings'; [ -x $(PROGRAM) ] || { echo '     skipped: build first'; exit; }; $(PROGRAM) tests/docstrings.lua
 	@echo '  layers'; luajit tests/include_rules.lua $(C_FILES)
+	@echo '  hardening'; luajit tests/hardening.lua $(wildcard $(PRODUCTS))
 format: ## clang-format all C files in place
 	clang-format -i $(C_FILES)
 size: ## lines by folder, and the longest files

@@ -43,6 +43,7 @@ typedef struct run_mode {
     bool version;      /* print the version */
     bool executed;     /* an option does something by itself: no prompt without a script */
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
+    bool trusted;      /* --bytecode: the script may be bytecode */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
     int exit_status;   /* set by protected_main */
 } run_mode;
@@ -60,6 +61,7 @@ static const char usage[] =
     "  -E              ignore LUA_INIT, LUA_PATH and LUA_CPATH\n"
     "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
     "  -b ...          save or list bytecode\n"
+    "  --bytecode      let the script be bytecode, which is refused otherwise\n"
     "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --verify DIR    check the checkpoints in DIR\n"
@@ -250,11 +252,25 @@ static int run_text(lua_State *L, const char *text, const char *name, const char
     return run_loaded(L, luaL_loadbuffer(L, text, strlen(text), name), argument);
 }
 
+/* luaL_loadfile for text. Bytecode is not checked when it is loaded, and wrong bytecode can do
+ * anything to the process: it is loaded only where the user asks for it. */
+static int load_file(lua_State *L, const char *name, bool trusted) {
+    const int status = luaL_loadfilex(L, name, trusted ? NULL : "t");
+    if (status && strstr(lua_tostring(L, -1), "wrong mode")) {
+        lua_pop(L, 1);
+        lua_pushfstring(L,
+                        "%s is bytecode, which is not checked and can do anything: give --bytecode "
+                        "before the script if you trust it",
+                        name ? name : "standard input");
+    }
+    return status;
+}
+
 /* LUA_INIT: a chunk, or the name of a file after `@`. */
 static int run_init(lua_State *L) {
     const char *init = getenv("LUA_INIT");
     if (!init) return EXIT_SUCCESS;
-    if (init[0] == '@') return run_loaded(L, luaL_loadfile(L, init + 1), NULL);
+    if (init[0] == '@') return run_loaded(L, load_file(L, init + 1, false), NULL);
     return run_text(L, init, "=LUA_INIT", NULL);
 }
 
@@ -274,7 +290,7 @@ static void make_arg_table(lua_State *L, const run_mode *m) {
 static int run_script(lua_State *L, const run_mode *m) {
     const char *name = m->argv[m->script];
     if (strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0) name = NULL;
-    int status = luaL_loadfile(L, name), n = m->argc - m->script - 1;
+    int status = load_file(L, name, m->trusted), n = m->argc - m->script - 1;
     luaL_checkstack(L, n + 3, "too many arguments to script");
     for (int i = 0; status == 0 && i < n; i++) lua_pushstring(L, m->argv[m->script + 1 + i]);
     if (status == 0) status = mg_program_call(L, n, 0);
@@ -362,6 +378,10 @@ static int scan_long(run_mode *m, const char *name) {
     if (option) {
         m->executed |= option->alone;
         return option->takes_value;
+    }
+    if (strcmp(name, "--bytecode") == 0) {
+        m->trusted = true;
+        return 0;
     }
     if (strcmp(name, "--version") == 0) {
         m->version = m->executed = true;
@@ -460,7 +480,7 @@ static int run_all(lua_State *L, const run_mode *m) {
     if (m->interactive) {
         mg_repl(L);
     } else if (!has_script && !m->executed) {
-        if (!isatty(STDIN_FILENO)) return run_loaded(L, luaL_loadfile(L, NULL), NULL);
+        if (!isatty(STDIN_FILENO)) return run_loaded(L, load_file(L, NULL, m->trusted), NULL);
         print_version();
         mg_repl(L);
     }

@@ -196,3 +196,22 @@ test("a start loads the tensors only, and takes less than 10 MB of memory", func
   local kb = tonumber(peak:match "VmHWM:%s+(%d+)")
   check.truthy(kb < 10 * 1024, ("peak memory of %d KB"):format(kb))
 end)
+
+test("a script of bytecode is refused unless --bytecode asks for it", function()
+  local source, code = check.path "plain.lua", check.path "code.lua"
+  check.write(source, "print('ran', ...)")
+  check.write(code, string.dump(assert(loadfile(source))))
+  local text, status = run(code .. " x 2>&1")
+  check.matches(text, "code.lua is bytecode, .* give %-%-bytecode before the script")
+  check.equal(status, 1)
+  check.matches(run("- <" .. code .. " 2>&1"), "standard input is bytecode")
+  check.equal(run("--bytecode " .. code .. " x"), "ran\tx\n")
+  check.equal(run("--bytecode " .. source .. " x"), "ran\tx\n")
+end)
+
+test("the built files are position-independent, bound at start, and checked against overflows", function()
+  check.needs "/usr/bin/readelf"
+  local path = check.program:match "^'?(.-)'?$"
+  if not path:find "build/mgpulua$" then check.skip "only release builds have them" end
+  check.equal(require "hardening".faults(path, true), {})
+end)
