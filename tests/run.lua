@@ -2,12 +2,12 @@
 --
 --     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--deadline SECONDS] [--lua COMMAND] FILE...
 --
--- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of a
--- Lua file's tests, to run a long file as several processes. A crash, a time-out (--timeout for each
--- file), or a missing summary counts as one failure. So does a file that is still running, or has not
--- begun, when --deadline seconds have passed for all files together. The last line is `N passed, N
--- failed` and the number of skipped tests, if any. The exit status is 0 only if at least one test passed
--- and none failed.
+-- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of a Lua file's
+-- tests, to run a long file as several processes. A crash, a time-out, or a missing summary counts as one failure. So does a
+-- file that is still running, or has not begun, when --deadline seconds have passed for all files together. A file may
+-- take --timeout seconds; by default 300, times how much slower this machine is than the usual one, times how many
+-- processes share a core of it. The last line is `N passed, N failed` and the number of skipped tests, if any. The exit
+-- status is 0 only if at least one test passed and none failed.
 
 local ffi = require "ffi"
 ffi.cdef [[
@@ -16,7 +16,7 @@ ffi.cdef [[
   int fileno(void *);
 ]]
 
-local options = { jobs = 2, timeout = 300, deadline = 86400, lua = arg[-1] }
+local options = { jobs = 2, timeout = 0, deadline = 86400, lua = arg[-1] } -- timeout 0: see limit_now
 local files = {}
 
 local function read_arguments()
@@ -34,6 +34,51 @@ local function read_arguments()
     i = i + 1
   end
 end
+
+-- ---- how long a file may take -------------------------------------------------------------------
+
+local USUAL_LIMIT = 300 -- seconds, at least ten times what the slowest file takes on the usual machine
+local USUAL_TIME = 0.045 -- processor seconds of the work below there
+
+-- How many times slower than the usual machine this one is, at least 1: measured by a fixed piece of work.
+local function slowness()
+  local before, sums, kept = os.clock(), {}, 0
+  for round = 1, 6 do
+    for i = 1, 2e5 do sums[i % 1000] = (sums[i % 1000] or 0) + i % 7 * 0.5 end
+    local words = {}
+    for i = 1, 2e4 do words[i] = tostring(i + round) end
+    table.sort(words)
+    kept = kept + sums[round]
+  end
+  assert(kept > 0) -- so that the work is not optimized away
+  return math.max(1, (os.clock() - before) / USUAL_TIME)
+end
+
+local function read_number(path, pattern)
+  local f = io.open(path)
+  local text = f and f:read "*a" or ""
+  if f then f:close() end
+  return tonumber(text:match(pattern))
+end
+
+local function count_cores()
+  local pipe = io.popen "nproc 2>/dev/null"
+  local n = tonumber(pipe:read "*l")
+  pipe:close()
+  return n or 1
+end
+
+local slow, cores -- measured once
+
+-- The seconds that a file which starts now may take. It only stops hangs, so it is generous.
+local function limit_now()
+  if options.timeout > 0 then return options.timeout end
+  slow, cores = slow or slowness(), cores or count_cores()
+  local busy = (read_number("/proc/loadavg", "^([%d.]+)") or 0) + options.jobs
+  return math.ceil(USUAL_LIMIT * slow * math.max(1, busy / cores))
+end
+
+-- ---- running files --------------------------------------------------------------------------------
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
@@ -139,7 +184,7 @@ for _, file in ipairs(files) do
   if #running == options.jobs then finish(wait(running), totals) end
   local left = began + options.deadline - os.time()
   if left > 0 then
-    running[#running + 1] = start(file, math.min(options.timeout, left))
+    running[#running + 1] = start(file, math.min(limit_now(), left))
   else
     print(("FAIL %-44s not run: out of time"):format(file))
     totals.failed = totals.failed + 1
