@@ -3,11 +3,11 @@
 --     build/mgpulua tests/run.lua [--jobs N] [--timeout SECONDS] [--deadline SECONDS] [--lua COMMAND] FILE...
 --
 -- A FILE is a Lua test file (see check.lua) or a cmocka program; file.lua:3/8 is the third eighth of a Lua file's
--- tests, to run a long file as several processes. A crash, a time-out, or a missing summary counts as one failure. So does a
--- file that is still running, or has not begun, when --deadline seconds have passed for all files together. A file may
--- take --timeout seconds; by default 300, times how much slower this machine is than the usual one, times how many
--- processes share a core of it. The last line is `N passed, N failed` and the number of skipped tests, if any. The exit
--- status is 0 only if at least one test passed and none failed.
+-- tests, to run a long file as several processes. A crash, a time-out, or a missing summary counts as one failure. So
+-- does a file that is still running, or has not begun, when --deadline seconds have passed for all files together. A
+-- file may take --timeout seconds; by default 300, times how much slower this machine is than the usual one, times how
+-- many processes share a core of it. The last line is `N passed, N failed` and the number of skipped tests, if any. The
+-- exit status is 0 only if at least one test passed and none failed.
 
 local ffi = require "ffi"
 ffi.cdef [[

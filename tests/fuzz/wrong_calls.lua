@@ -27,8 +27,8 @@ local function run_children()
   local begun, calls, failed = os.time(), 0, false
   local function absolute(path) return path:find "^/" and path or root .. "/" .. path end
   while not failed and os.time() - begun < SECONDS do
-    local command = ("cd %s && MGPU_MEMORY=cpu:0=200M,ref:0=200M timeout -k 5 %d %s %s %d %d child "
-      .. ">out 2>&1"):format(quote(folder), PATIENCE, quote(absolute(arg[-1])), quote(absolute(here)), SECONDS, SEED)
+    local command = ("cd %s && MGPU_MEMORY=cpu:0=200M,ref:0=200M timeout -k 5 %d %s %s %d %d child >out 2>&1"
+      ):format(quote(folder), PATIENCE, quote(absolute(arg[-1])), quote(absolute(here)), SECONDS, SEED)
     local status = os.execute(command)
     local log = lines_of(folder .. "/log")
     calls = calls + #log
@@ -41,8 +41,8 @@ local function run_children()
     SEED = SEED + 1
   end
   os.execute("rm -rf " .. quote(folder))
-  print(("  fuzz wrong_calls: %d calls, %s"):format(calls, failed and "failed" or "no crash, no hang, every error at its "
-    .. "line"))
+  print(("  fuzz wrong_calls: %d calls, %s"):format(calls,
+    failed and "failed" or "no crash, no hang, every error at its line"))
   os.exit(failed and 1 or 0)
 end
 

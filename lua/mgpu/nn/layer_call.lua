@@ -2,6 +2,7 @@
 -- These are methods of every layer; layer.lua takes them over.
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
+local masks = require "mgpu.nn.masks"
 local mixed_precision = require "mgpu.nn.mixed_precision"
 local options = require "mgpu.options"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
@@ -154,6 +155,17 @@ local function on_device(self, x)
   return list
 end
 
+--- layer:compute_mask(x, mask) -> the mask of the output, or nil; mask: of x, or an array of them, or nil. Override it
+--- to make or change masks; this default passes the mask on if the class has supports_masking = true.
+function M:compute_mask(_, mask) return self.supports_masking and type(mask) ~= "table" and mask or nil end
+
+-- Gives y, the output for x, its mask. A network's output has that of its last layer.
+local function mask_output(self, x, mask, y)
+  if self.is_network or type(y) == "table" then return end
+  local out = self:compute_mask(x, mask)
+  if out then masks.set(y, out) end
+end
+
 -- Raises for an array given to a layer that was built for one tensor, and the other way round. Layers without weights
 -- and shapes to check, such as Lambda, take what their function takes.
 local function check_number_of_inputs(self, x)
@@ -183,7 +195,9 @@ function M:apply(x, how)
   check_number_of_inputs(self, x)
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
   if training == nil then training = training_now or false end
-  local y = run_call(self, mixed_precision.inputs(self, on_device(self, x)), training)
+  local mask = masks.of(x)
+  local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, on_device(self, x)), training)
+  mask_output(self, x, mask, y)
   if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end
   return y
 end

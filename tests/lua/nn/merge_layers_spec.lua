@@ -97,12 +97,6 @@ test("Embedding refuses ids outside its table", function()
   check.equal(layer(mgpu.tensor({ { 0, 3 } }, { dtype = "uint8" })):shape(), { 1, 2, 2 })
 end)
 
-test("Embedding refuses mask_zero, because masking is not supported", function()
-  check.raises(function() L.Embedding { 4, 2, mask_zero = true } end,
-    "masking is not supported", "unsupported")
-  check.truthy(L.Embedding { 4, 2, mask_zero = false })
-end)
-
 test("Embedding keeps ids exact in models, even 2^24 + 1, which float32 cannot represent", function()
   local rows = 2 ^ 24 + 2
   local layer = L.Embedding { rows, 1, embeddings_initializer = function(shape)

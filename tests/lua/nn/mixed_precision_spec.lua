@@ -128,7 +128,7 @@ local CASES = {
   GaussianNoise = { { 0.1 }, ROW }, GlobalAveragePooling1D = { {}, STEPS },
   GlobalAveragePooling2D = { {}, IMAGE }, GlobalMaxPooling1D = { {}, STEPS },
   GlobalMaxPooling2D = { {}, IMAGE }, Lambda = { { function(x) return x * 2 end }, ROW },
-  LayerNormalization = { {}, ROW }, LeakyReLU = { {}, ROW }, MaxPooling1D = { {}, STEPS },
+  Masking = { {}, STEPS }, LayerNormalization = { {}, ROW }, LeakyReLU = { {}, ROW }, MaxPooling1D = { {}, STEPS },
   MaxPooling2D = { {}, IMAGE }, Maximum = { {}, { ROW, ROW } }, Multiply = { {}, { ROW, ROW } },
   PReLU = { {}, ROW }, Permute = { { 2, 1 }, STEPS }, ReLU = { {}, ROW }, Reshape = { { 3, 4 }, ROW },
   SeparableConv2D = { { 3, 2 }, IMAGE }, Softmax = { { axis = { 2, 3 } }, STEPS },

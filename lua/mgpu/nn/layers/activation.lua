@@ -6,6 +6,8 @@ local Layer = require "mgpu.nn.layer"
 local Activation = Layer:extend("Activation", { positional = 1,
   { "activation", "activation", required = true } })
 
+Activation.supports_masking = true
+
 function Activation:init() self.activate = activations.get(self.activation, tostring(self)) end
 
 function Activation:call(x) return self.activate(x) end

@@ -10,6 +10,7 @@
 -- Source: Ioffe & Szegedy, Batch normalization, 2015; formulas of Keras.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
 
 local ops = core.ops
 
@@ -31,6 +32,8 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
 
 --- The end of the message of a step that would make the moving statistics infinite.
 BatchNormalization.BAD_STATISTICS = "the moving statistics are not finite (NaN or infinite)"
+
+BatchNormalization.supports_masking = true
 
 -- The permutation that moves the channels to the last axis, and its inverse.
 local function permutations(axis, rank)
@@ -59,10 +62,24 @@ function BatchNormalization:build(shape)
   self.moving_variance = weight("moving_variance", false)
 end
 
+-- Mean and variance of the steps that count, {2, channels}, by Keras's formula.
+local function masked_moments(self, x, mask)
+  if self.there then self:fail "a masked input must have its channels in the last axis" end
+  local axes = {}
+  for i = 1, self.rank - 1 do axes[i] = i end
+  local function row(t) return ops.reshape(t, { shape = { 1, self.channels } }) end
+  local weight = masks.wide(mask, x)
+  local count = ops.sum(weight) + 1e-7
+  local mean = ops.sum(weight * x, { axis = axes }) / count
+  local variance = ops.sum(weight * ops.square(x - mean), { axis = axes }) / count
+  return ops.concat({ row(mean), row(variance) }, { axis = 1 })
+end
+
 -- The batch's mean and variance, {2, channels}. Updates the moving statistics; a jitted step fails if they would not be
 -- finite. Activations in float16 may overflow in a step that the loss scale skips: then the statistics stay.
 local function batch_moments(self, x)
-  local moments = ops.moments(x)
+  local mask = masks.now()
+  local moments = mask and masked_moments(self, x, mask) or ops.moments(x)
   local half = self.compute_dtype == "float16"
   local function move(variable, row)
     local batch = ops.stop_gradient(moments[row])

@@ -3,6 +3,7 @@
 -- Errors: inputs with different numbers of axes or different sizes in another axis.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
 local merge = require "mgpu.nn.layers.merge"
 
 local Concatenate = Layer:extend("Concatenate", { positional = 1, { "axis", "integer", default = -1 } })
@@ -50,6 +51,17 @@ function Concatenate:output_shape(shapes)
   local at = axis_of(self, shapes[1])
   if at ~= 1 then merge.check_inputs(self, shapes) end
   return concatenated(self, shapes, at)
+end
+
+-- As Keras joins them: an input without a mask counts as a whole.
+function Concatenate:compute_mask(xs, given)
+  if not given then return nil end
+  local list = {}
+  for i, x in ipairs(xs) do
+    local ones = core.ops.full(x:shape(), 1, "bool")
+    list[i] = given[i] and core.ops.logical_and(masks.wide(given[i], ones), ones) or ones
+  end
+  return core.ops.any(core.ops.concat(list, { axis = axis_of(self, xs[1]:shape()) }), { axis = -1 })
 end
 
 function Concatenate:call(xs)

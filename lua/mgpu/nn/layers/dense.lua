@@ -22,6 +22,8 @@ local Dense = Layer:extend("Dense", { positional = 1,
   { "bias_constraint", "constraint" },
 })
 
+Dense.supports_masking = true
+
 function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
 
 function Dense:build(shape)

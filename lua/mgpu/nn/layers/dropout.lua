@@ -16,6 +16,8 @@ local Dropout = Layer:extend("Dropout", { positional = 1,
   { "seed", "integer", min = 0 },
 })
 
+Dropout.supports_masking = true
+
 -- The mask's shape for an input's.
 local function mask_shape(self, shape)
   local noise = self.noise_shape

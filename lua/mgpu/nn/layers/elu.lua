@@ -5,6 +5,8 @@ local Layer = require "mgpu.nn.layer"
 
 local ELU = Layer:extend("ELU", { positional = 1, { "alpha", "number", default = 1 } })
 
+ELU.supports_masking = true
+
 function ELU:output_shape(shape) return shape end -- luacheck: no self
 
 function ELU:call(x) return activations.elu(x, self.alpha) end

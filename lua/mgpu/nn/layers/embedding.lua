@@ -2,7 +2,8 @@
 -- embeddings_constraint =, mask_zero = false}
 -- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
 -- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
--- Errors: an id outside the table, found when the step runs; mask_zero = true, which is not supported.
+-- mask_zero: id 0 is padding; its steps are masked (nn/masks.lua), and 0 is still a row of the table.
+-- Errors: an id outside the table, found when the step runs.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 
@@ -19,13 +20,6 @@ local Embedding = Layer:extend("Embedding", { positional = 2,
 
 Embedding.takes_integers = true -- a model does not cast an input that only such layers read
 Embedding.autocast = false -- ids above 256 are not exact in bfloat16; the rows found are cast, not the table
-
-function Embedding:init()
-  if self.mask_zero then
-    core.fail("unsupported", tostring(self) .. ": mask_zero: masking is not supported; leave it out and "
-      .. "give id 0 a meaning, or weigh the samples")
-  end
-end
 
 function Embedding:build()
   self.embeddings = self:add_weight { name = "embeddings", shape = { self.input_dim, self.output_dim },
@@ -45,6 +39,8 @@ local function integer_ids(x)
   local ids = ops.cast(x, { dtype = "int32" })
   return ops.where(ops.eq(ops.cast(ids, { dtype = x:dtype() }), x), ids, -1)
 end
+
+function Embedding:compute_mask(x) return self.mask_zero and ops.ne(x, 0) or nil end
 
 function Embedding:call(x)
   local ids = integer_ids(x)

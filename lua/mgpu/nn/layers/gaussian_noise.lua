@@ -9,6 +9,8 @@ local GaussianNoise = Layer:extend("GaussianNoise", { positional = 1,
   { "seed", "integer", min = 0 },
 })
 
+GaussianNoise.supports_masking = true
+
 function GaussianNoise:build()
   self.stream = self:own_stream(self.seed)
 end

@@ -28,6 +28,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Lambda = "lambda",
   LayerNormalization = "layer_normalization",
   LeakyReLU = "leaky_relu",
+  Masking = "masking",
   MaxPooling1D = "pooling",
   MaxPooling2D = "pooling",
   Maximum = "merge",

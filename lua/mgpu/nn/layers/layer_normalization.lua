@@ -28,6 +28,7 @@ local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
   { "gamma_constraint", "constraint" },
 })
 
+LayerNormalization.supports_masking = true
 LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast
 
 -- The option axis as positions from 1, in rising order; and in the order of the weights' sizes.

@@ -6,6 +6,8 @@ local Layer = require "mgpu.nn.layer"
 local LeakyReLU = Layer:extend("LeakyReLU", { positional = 1,
   { "negative_slope", "number", default = 0.3, min = 0 } })
 
+LeakyReLU.supports_masking = true
+
 function LeakyReLU:output_shape(shape) return shape end -- luacheck: no self
 
 function LeakyReLU:call(x) return activations.leaky_relu(x, self.negative_slope) end

@@ -6,6 +6,7 @@
 -- RETURNS the classes by name, and the checks of inputs that Concatenate and Dot share.
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
 
 local ops = core.ops
 
@@ -73,6 +74,30 @@ local function merged_shape(layer, shapes)
   return out
 end
 
+--- any_mask(layer, xs, given) -> the steps that count in any of the inputs, as in Keras; nil if one has no mask.
+function M.any_mask(_, xs, given)
+  local out
+  for i = 1, given and #xs or 0 do
+    if not given[i] then return nil end
+    out = out and ops.logical_or(out, given[i]) or given[i]
+  end
+  return out
+end
+
+-- Multiply with masks, as in Keras: a masked step counts as 1, and as 0 where it is masked in all inputs.
+local function masked_product(layer, xs, given)
+  local y
+  for i, x in ipairs(xs) do
+    if given[i] then
+      local kept = ops.cast(masks.wide(given[i], x), { dtype = "bool" })
+      x = ops.where(kept, x, 1)
+    end
+    y = y and y * x or x
+  end
+  local all = layer:compute_mask(xs, given)
+  return all and y * masks.wide(all, y) or y
+end
+
 -- A layer class that folds its inputs with rule(a, b). finish(y, n): applied to the result of n inputs; inputs: how
 -- many there must be.
 local function define_merge(class_name, rule, finish, inputs)
@@ -89,12 +114,16 @@ local function define_merge(class_name, rule, finish, inputs)
     local shapes = M.shapes_of(self, xs, inputs)
     merged_shape(self, shapes)
     local rank, y = max_rank(shapes), nil
+    local given = masks.now()
+    if rule == ops.mul and given then return masked_product(self, xs, given) end
     for i, x in ipairs(xs) do
       if #shapes[i] < rank then x = ops.reshape(x, { shape = with_axes(shapes[i], rank) }) end
       y = y and rule(y, x) or x
     end
     return finish and finish(y, #xs) or y
   end
+
+  Merge.compute_mask = M.any_mask
 
   return Merge
 end

@@ -8,6 +8,7 @@
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
 local sequences = require "mgpu.nn.layers.sequences"
 
 local M = {}
@@ -110,6 +111,15 @@ local reductions = {
   end,
 }
 
+-- The mean over the steps that count, as in Keras.
+local function masked_mean(x, mask, axis, keepdims)
+  local shape, how = mask:shape(), { axis = axis, keepdims = keepdims }
+  table.insert(shape, axis == 2 and 3 or 2, 1)
+  local kept = core.ops.reshape(mask, { shape = shape })
+  local sum = core.ops.sum(core.ops.where(kept, x, 0), how)
+  return sum / core.ops.sum(core.ops.cast(kept, { dtype = x:dtype() }), how)
+end
+
 -- A class that reduces `axes` (1 or 2) axes of steps or of rows and columns.
 local function define_global(class_name, reduction, axes)
   local rank = axes + 2
@@ -137,6 +147,8 @@ local function define_global(class_name, reduction, axes)
 
   function Pool:call(x)
     self:need_rank(x:shape(), rank, meaning)
+    local mask = axes == 1 and reduction == "mean" and masks.now()
+    if mask then return masked_mean(x, mask, images.is_first(self) and 3 or 2, self.keepdims) end
     return reductions[reduction](x, { axis = reduced_axes(self), keepdims = self.keepdims })
   end
 
@@ -155,7 +167,7 @@ M.GlobalAveragePooling2D = define_global("GlobalAveragePooling2D", "mean", 2)
 -- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
 M.GlobalMaxPooling1D = define_global("GlobalMaxPooling1D", "max", 1)
 
---- GlobalAveragePooling1D {data_format =, keepdims = false}: the mean of each channel.
+--- GlobalAveragePooling1D {data_format =, keepdims = false}: the mean of each channel, without masked steps.
 -- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
 M.GlobalAveragePooling1D = define_global("GlobalAveragePooling1D", "mean", 1)
 

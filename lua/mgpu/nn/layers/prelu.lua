@@ -15,6 +15,8 @@ local PReLU = Layer:extend("PReLU", { positional = 0,
   { "shared_axes", "integer|integers" },
 })
 
+PReLU.supports_masking = true
+
 function PReLU:build(shape)
   local sizes = { unpack(shape, 2) }
   local shared = self.shared_axes or {}

@@ -10,6 +10,8 @@ local ReLU = Layer:extend("ReLU", { positional = 1,
   { "threshold", "number", default = 0, min = 0 },
 })
 
+ReLU.supports_masking = true
+
 function ReLU:output_shape(shape) return shape end -- luacheck: no self
 
 function ReLU:call(x)

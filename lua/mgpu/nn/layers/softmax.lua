@@ -9,6 +9,8 @@ local ops = core.ops
 local Softmax = Layer:extend("Softmax", { positional = 1,
   { "axis", "integer|integers", default = -1 } })
 
+Softmax.supports_masking = true
+
 -- The axes from 1.
 local function axes_of(self, shape)
   local axes, seen = {}, {}

@@ -12,6 +12,8 @@ local SpatialDropout2D = Layer:extend("SpatialDropout2D", { positional = 1,
   { "seed", "integer", min = 0 },
 })
 
+SpatialDropout2D.supports_masking = true
+
 SpatialDropout2D.call = Dropout.call
 
 function SpatialDropout2D:build(shape)

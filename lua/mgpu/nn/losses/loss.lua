@@ -23,6 +23,7 @@
 -- one) that counts from 1. Predictions in float16 or bfloat16 become float32 first: no loss is computed in them.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
+local masks = require "mgpu.nn.masks"
 local options = require "mgpu.options"
 local shapes = require "mgpu.nn.losses.shapes"
 
@@ -150,10 +151,22 @@ function Loss:reduce(values, weight, counted)
   return counted and ratio(total, ops.sum(counted)) or total / values:count()
 end
 
---- loss:value(y_true, y_pred, weight) -> the loss as a scalar tensor (with reduction "none": the values).
+-- Which of the values count: those that counted says, where the predictions are not masked.
+local function with_mask(self, values, counted, y_pred)
+  local mask = masks.get(y_pred)
+  if not mask then return counted end
+  if not shapes.same(mask:shape(), values:shape()) then
+    core.fail("usage", ("%s: the predictions have a mask of shape %s, but the loss has values of shape %s"):format(
+      self.name, shapes.show(mask:shape()), shapes.show(values:shape())))
+  end
+  return counted and ops.logical_and(ops.cast(counted, { dtype = "bool" }), mask) or mask
+end
+
+--- loss:value(y_true, y_pred, weight) -> the loss as a scalar tensor (with reduction "none": the values). Values whose
+--- prediction is masked (nn/masks.lua) do not count.
 function Loss:value(y_true, y_pred, weight)
   local values, counted = unreduced(self, y_true, y_pred)
-  return self:reduce(values, weight, counted)
+  return self:reduce(values, weight, with_mask(self, values, counted, y_pred))
 end
 
 -- This loss with other options.

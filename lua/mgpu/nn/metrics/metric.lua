@@ -11,6 +11,7 @@
 -- batches of any size.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
+local masks = require "mgpu.nn.masks"
 local methods = require "mgpu.methods"
 local options = require "mgpu.options"
 local shapes = require "mgpu.nn.losses.shapes"
@@ -77,13 +78,24 @@ function Metric:add(values, weight)
 end
 
 --- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to that of
---- the sums. Errors: y_true that does not fit y_pred.
+--- the sums. As in Keras, what the predictions' mask leaves out (nn/masks.lua) is left out of weighted updates only.
+--- Errors: y_true that does not fit y_pred.
 function Metric:update(y_true, y_pred, weight)
+  local mask = weight ~= nil and masks.get(y_pred)
   y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
   if weight ~= nil then check_type(self, weight) end
   if type(weight) == "userdata" then weight = to_tensor(self, weight) end
   if self.observe then return self:observe(y_true, y_pred, weight) end
-  self:add(self:values(y_true, y_pred), weight)
+  local values = self:values(y_true, y_pred)
+  if mask then
+    if not shapes.same(mask:shape(), values:shape()) then
+      core.fail("usage", ("%s: the predictions have a mask of shape %s, but the metric has values of shape %s: give it "
+        .. "among the metrics without weights"):format(self.name, shapes.show(mask:shape()),
+        shapes.show(values:shape())))
+    end
+    weight = shapes.weight(self.name, weight, values:shape(), values:dtype()) * masks.wide(mask, values)
+  end
+  self:add(values, weight)
 end
 
 --- metric:fit(y_true, y_pred, labels) -> y_true in the shape of the predictions, or, for class ids, without their last

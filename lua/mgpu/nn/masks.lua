@@ -1,0 +1,62 @@
+--- Masks: which steps of a sequence count, as Keras's masking says it.
+--
+-- A mask is a bool tensor {batch, steps} that belongs to a tensor {batch, steps, ...}. Embedding {mask_zero = true} and
+-- Masking make one; a layer whose class says supports_masking = true passes the mask of its input on to its output
+-- (or what its method compute_mask returns), any other layer drops it, as in Keras. Losses leave masked values out.
+-- layer_call.lua does so around each call; a layer that needs the mask in `call` reads it by now().
+local core = require "mgpu.core"
+
+local M = {}
+
+-- A mask is kept in the environment of its tensor's userdata, and so dies with it.
+local KEY = {}
+local made = false -- whether any mask was ever made: without masks a call costs nothing more
+local current -- the mask of the call in progress, or an array of masks for an array of inputs
+
+--- get(t) -> the mask of a tensor, or nil.
+function M.get(t)
+  local environment = made and type(t) == "userdata" and debug.getfenv(t)
+  return environment and rawget(environment, KEY) or nil
+end
+
+--- set(t, mask): the tensor has this mask from here on.
+function M.set(t, mask)
+  made = true
+  debug.setfenv(t, { [KEY] = mask })
+end
+
+--- of(x) -> the mask of a tensor; for an array of tensors an array of masks with false where there is none; nil if
+--- nothing is masked.
+function M.of(x)
+  if not made then return nil end
+  if type(x) ~= "table" then return M.get(x) end
+  local list, any = {}, false
+  for i, t in ipairs(x) do
+    list[i] = M.get(t) or false
+    any = any or list[i]
+  end
+  return any and list or nil
+end
+
+--- now() -> the mask of the input of the call in progress, or nil.
+function M.now() return current end
+
+--- with(mask, fn, ...) -> what fn(...) returns, with `mask` as that of the call in progress.
+function M.with(mask, fn, ...)
+  if mask == nil and current == nil then return fn(...) end
+  local before = current
+  current = mask
+  local results = { pcall(fn, ...) }
+  current = before
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
+end
+
+--- wide(mask, t) -> the mask with axes of size 1 at its end, so that it broadcasts against t, in the dtype of t.
+function M.wide(mask, t)
+  local shape = mask:shape()
+  while #shape < t:rank() do shape[#shape + 1] = 1 end
+  return core.ops.cast(core.ops.reshape(mask, { shape = shape }), { dtype = t:dtype() })
+end
+
+return M
