@@ -14,7 +14,8 @@ MODE     = release
 CUDA    ?= /usr/local/cuda
 # What `make deps` installs, and what `make lint` and `make fuzz` want besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
-           libcurl4-openssl-dev libssl-dev libhdf5-dev libcmocka-dev dataset-fashion-mnist
+           libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libturbojpeg0-dev libcmocka-dev \
+           dataset-fashion-mnist
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG
@@ -57,10 +58,11 @@ ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
 H5_C    := $(wildcard runtime/io/h5_helper/*.c)
+IMAGE_C := $(wildcard runtime/data/image_codec/*.c)
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := runtime/main.c runtime/repl.c
 TEST_C  := $(wildcard tests/c/test_*.c)
-FUZZ_C  := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(OPENMP)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
@@ -87,6 +89,8 @@ endif
 HAVE_cuda := $(and $(wildcard $(CUDA)/bin/nvcc),$(wildcard $(CUDA)/include/cudnn.h /usr/include/cudnn.h),\
   $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
 
+HAVE_image := $(and $(HAVE_png),$(HAVE_turbojpeg))
+
 # $(call probe,NAME,header,function,link flags,package,what it is for)
 define probe
 @printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
@@ -106,6 +110,8 @@ build/found.mk: Makefile
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
 	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
+	$(call probe,png,png.h,png_create_read_struct,-lpng,libpng-dev,PNG images)
+	$(call probe,turbojpeg,turbojpeg.h,tjInitDecompress,-lturbojpeg,libturbojpeg0-dev,JPEG images)
 	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
 	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
 
@@ -118,7 +124,8 @@ DEFS = $(if $(filter release debug cover,$(MODE)),-Xlinker -z -Xlinker defs)
 KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
-  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5)
+  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) \
+  $(if $(HAVE_image),$(OUT)/mgpu-image.so)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover \
@@ -158,11 +165,13 @@ endef
 $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-image.so: $(call obj,$(IMAGE_C)) $(OUT)/libmgpu.so
 LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
 LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-nccl.so   = -lpthread
 LIBS_mgpu-fetch.so  = -lcurl -lcrypto
+LIBS_mgpu-image.so  = -lpng -lturbojpeg
 PLUGIN_LIBS = $(DEFS) -lmgpu -lm -Wl,-rpath,'$$ORIGIN' # of every mgpu-<name>.so
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
@@ -190,9 +199,11 @@ $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
 	  -Wl,-rpath,$(abspath $(OUT))
+$B/tests/fuzz/fuzz_image: $(call obj,$(IMAGE_C))
+LIBS_fuzz_image = $(LIBS_mgpu-image.so)
 $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) -ljansson -lz -lm -ldl -lpthread
+	$Q$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(LIBS_$(@F)) -ljansson -lz -lm -ldl -lpthread
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 
@@ -262,7 +273,7 @@ bench: all ## speed, side by side with other frameworks
 
 C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
-           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)),$(filter %.c,$(C_FILES)))
+           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)) $(if $(HAVE_image),,$(IMAGE_C)),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths

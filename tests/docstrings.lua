@@ -97,7 +97,7 @@ local function check_named(found, module, names)
 end
 
 local NAMESPACES = { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" }
-local TABLES = { "parallel", "mixed_precision", "activations", "regularizers", "constraints", "Layer", "Model",
+local TABLES = { "parallel", "mixed_precision", "activations", "regularizers", "constraints", "image", "Layer", "Model",
   "Sequential" }
 local BASES = { "nn.losses.loss", "nn.metrics.metric", "nn.optimizers.optimizer", "nn.schedules.schedule",
   "train.callbacks.callback", "nn.network", "data.dataset", "data.iterator", "options", "strict_table" }

@@ -59,6 +59,8 @@ local LIBRARIES = {
   { "libgomp.so.1", "its threads", "libgomp1" },
   { "libcurl.so.4", "downloads", "libcurl4" },
   { "libcrypto.so.3", "checksums of downloads", "libssl3" },
+  { "libpng16.so.16", "PNG images", "libpng16-16" },
+  { "libturbojpeg.so.0", "JPEG images", "libturbojpeg0" },
 }
 
 -- Whether the dynamic loader finds the library.

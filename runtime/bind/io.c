@@ -77,10 +77,16 @@ static mg_tfrecord *check_texts(lua_State *L, int index, const char *who, size_t
     return texts;
 }
 
-/* write_file(path, {text, ...}): a file of these strings one after another, whole or not at all. */
+/* write_file(path, text) or write_file(path, {text, ...}): a file of the string, or of these strings
+ * one after another, whole or not at all. */
 static int core_write_file(lua_State *L) {
     const char *path = bind_path(L, 1, "write_file");
     size_t n;
+    if (lua_type(L, 2) == LUA_TSTRING) {
+        lua_createtable(L, 1, 0);
+        lua_insert(L, 2);
+        lua_rawseti(L, 2, 1);
+    }
     const mg_tfrecord *texts = check_texts(L, 2, "write_file", &n);
     mg_file *f = mg_io_create(path);
     mg_status status = f ? MG_OK : mg_error_code();

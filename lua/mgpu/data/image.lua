@@ -1,0 +1,148 @@
+--- mgpu.image: PNG and JPEG images as tensors of pixels.
+--
+--     local x = mgpu.image.load("cat.jpg", { channels = 3 })          -- uint8 {rows, columns, 3}
+--     mgpu.image.save("digits.png", digits.x:slice { { 1, 25 } })     -- 25 gray images as a grid
+-- A tensor to be written is uint8, or floating with values from 0 to 1, and {rows, columns}, {rows, columns, c} or
+-- {n, rows, columns, c} with 1 (gray), 3 (red, green, blue) or 4 (with alpha) channels; {n, rows, columns} is a batch of
+-- gray images unless its last size is 1, 3 or 4. Needs libpng and libturbojpeg (mgpu-image.so).
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+
+local M = {}
+
+local CHANNELS = { "channels", "integer", values = { 1, 3, 4 } }
+local GRID = { { "columns", "integer", min = 1 }, { "padding", "integer", default = 2, min = 0, max = 1000 } }
+local QUALITY = { "quality", "integer", default = 95, min = 1, max = 100 }
+local READ = options.declare { CHANNELS }
+local PNG = options.declare { GRID[1], GRID[2] }
+local JPEG = options.declare { GRID[1], GRID[2], QUALITY }
+
+local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
+
+local function chosen_options(who, declared, given)
+  if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
+    fail(who, "options are a table, got a %s", type(given))
+  end
+  return options.check(who, declared, given or {})
+end
+
+-- ---- tensors to images --------------------------------------------------------------------------
+
+-- RETURNS the tensor as a batch {n, rows, columns, channels}.
+local function as_batch(who, x)
+  if type(x) ~= "userdata" or not x.shape then fail(who, "the image must be a tensor, got a %s", type(x)) end
+  local shape = x:shape()
+  local last = shape[#shape]
+  local has_channels = last == 1 or last == 3 or last == 4
+  if #shape == 2 then
+    shape = { 1, shape[1], shape[2], 1 }
+  elseif #shape == 3 then
+    shape = has_channels and { 1, unpack(shape) } or { shape[1], shape[2], shape[3], 1 }
+  elseif #shape ~= 4 or not has_channels then
+    fail(who, "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, 1, 3 or 4}, or a batch of such",
+      table.concat(shape, ", "))
+  end
+  for _, size in ipairs(shape) do
+    if size == 0 then fail(who, "a tensor of shape {%s} has no pixels", table.concat(x:shape(), ", ")) end
+  end
+  return core.ops.reshape(x, { shape = shape })
+end
+
+-- RETURNS the batch as uint8. Floats that would round to a number outside of 0 to 255 are errors.
+local function as_bytes(who, x)
+  local dtype = x:dtype()
+  if dtype == "uint8" then return x end
+  if not dtype:find "float" then
+    fail(who, "the pixels are %s: give uint8 (0 to 255) or floats (0 to 1), as with x:to \"uint8\"", dtype)
+  end
+  local scaled = (x:to "float32" * 255 + 0.5):floor()
+  local least, most = scaled:min():item(), scaled:max():item()
+  if not (least >= 0 and most <= 255) then
+    fail(who, "floating pixels must be from 0 to 1, got values from %.4g to %.4g%s", x:min():item(), x:max():item(),
+      most > 255 and most < 66000 and ' (x / 255, or x:to "uint8", if they are from 0 to 255)' or "")
+  end
+  return scaled:to "uint8"
+end
+
+-- RETURNS the images of the batch as one {rows, columns, channels}, in a grid with black lines of `padding` pixels
+-- between and around them. One image is returned without lines.
+local function grid(x, chosen)
+  local n, h, w, c = unpack(x:shape())
+  if n == 1 then return core.ops.reshape(x, { shape = { h, w, c } }) end
+  local mgpu, p = require "mgpu", chosen.padding
+  local columns = math.min(n, chosen.columns or math.ceil(math.sqrt(n)))
+  local rows = math.ceil(n / columns)
+  local function black(...) return mgpu.zeros({ ... }, { dtype = "uint8", device = x:device() }) end
+  local function join(axis, ...) return mgpu.concat({ ... }, { axis = axis }) end
+  if rows * columns > n then x = join(1, x, black(rows * columns - n, h, w, c)) end
+  if p > 0 then
+    x = join(2, black(rows * columns, p, w, c), x)
+    x = join(3, black(rows * columns, h + p, p, c), x)
+  end
+  x = core.ops.reshape(x, { shape = { rows, columns, h + p, w + p, c } }):transpose { 1, 3, 2, 4, 5 }
+  x = core.ops.reshape(x, { shape = { rows * (h + p), columns * (w + p), c } })
+  if p > 0 then
+    x = join(1, x, black(p, columns * (w + p), c))
+    x = join(2, x, black(rows * (h + p) + p, p, c))
+  end
+  return x
+end
+
+-- RETURNS the bytes of the file; quality nil: of a PNG file.
+local function encode(who, x, chosen)
+  local image = grid(as_bytes(who, as_batch(who, x)), chosen)
+  if chosen.quality and image:shape()[3] == 4 then
+    fail(who, "a JPEG image has no alpha: give 3 channels, or save a .png")
+  end
+  return core.image_encode(image, chosen.quality or 0)
+end
+
+-- ---- the functions ------------------------------------------------------------------------------
+
+--- encode_png(tensor, {columns =, padding = 2}) -> the bytes of a PNG file, as a string.
+--- Options: those of save.
+function M.encode_png(x, given) return encode("image.encode_png", x, chosen_options("image.encode_png", PNG, given)) end
+
+--- encode_jpeg(tensor, {quality = 95, columns =, padding = 2}) -> the bytes of a JPEG file, as a string.
+--- Options: those of save.
+function M.encode_jpeg(x, given)
+  return encode("image.encode_jpeg", x, chosen_options("image.encode_jpeg", JPEG, given))
+end
+
+--- decode(bytes, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file.
+-- channels: 1, 3 or 4; those of the file if nil, where a palette counts as 3 and any alpha makes 4. Gray is
+-- 0.299 red + 0.587 green + 0.114 blue; alpha is dropped, not blended; 16 bits become 8; gamma is ignored.
+-- Errors: a damaged or truncated file, another format, more than 65,500 pixels a side or 256 MiB of pixels.
+function M.decode(bytes, given)
+  local chosen = chosen_options("image.decode", READ, given)
+  if type(bytes) ~= "string" then fail("image.decode", "the bytes must be a string, got a %s", type(bytes)) end
+  return core.image_decode(bytes, chosen.channels or 0)
+end
+
+--- load(path, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode. The format
+--- is that of the contents, whatever the name.
+function M.load(path, given)
+  local chosen = chosen_options("image.load", READ, given)
+  return core.image_load(path, chosen.channels or 0)
+end
+
+local WRITERS = { png = PNG, jpg = JPEG, jpeg = JPEG }
+
+--- save(path, tensor, {quality = 95, columns =, padding = 2}): writes a .png, .jpg or .jpeg file. After an error the
+--- file is the old one or none.
+-- A batch becomes a grid of images: columns (the square root of their number, rounded up) in a row, with black lines of
+-- `padding` pixels. quality, 1 to 100, is JPEG's.
+-- Errors: another ending; another shape or dtype; floats outside of 0 to 1; the disk.
+function M.save(path, x, given)
+  if type(path) ~= "string" then
+    fail("image.save", 'the path comes first, as in save("x.png", tensor); got a %s', type(path))
+  end
+  local ending = path:lower():match "%.([^./]*)$"
+  local declared = WRITERS[ending or ""]
+  if not declared then fail("image.save", "%s: the ending must be .png, .jpg or .jpeg", path) end
+  local chosen = chosen_options("image.save", declared, given)
+  core.check_creatable(path)
+  core.write_file(path, encode("image.save", x, chosen))
+end
+
+return M
