@@ -8,6 +8,8 @@
 --     save_weights(model, path)
 --     load_weights(model, path, {by_name =, skip_mismatch =})
 --     load_model(path, custom, compile) -> model, compiled
+--     inference_only                    true: save does not get parts.compiled
+--     check(model)                      raises if the model cannot be saved in the format
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
@@ -23,6 +25,7 @@ local FORMATS = {
   { ".h5", "keras_h5" },
   { ".hdf5", "keras_h5" },
   { ".keras", "keras_zip" },
+  { ".onnx", "onnx" },
 }
 
 -- ---- paths --------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ function methods.save(model, path, given)
   local format = M.check_path(path, "save", "model:save")
   check_overwrite(path, chosen, "save")
   need_built(model, "save")
-  format.save(model, path, { compiled = compiled_parts(model, chosen) })
+  format.save(model, path, { compiled = not format.inference_only and compiled_parts(model, chosen) or nil })
 end
 
 --- model:save_weights(path, {overwrite = true}): writes the weights alone. Errors: as save.

@@ -38,9 +38,10 @@ function ModelCheckpoint:init()
   self.best, self.batches, self.batch = self.initial_value_threshold, 0, 0
 end
 
--- Raises if the model has a part that no file can hold, such as a function as loss.
-local function check_savable(model)
+-- Raises if the model has a part that a file of the format cannot hold, such as a function as loss.
+local function check_savable(model, format)
   local ok, message = pcall(function()
+    if format.check then return format.check(model) end
     model:get_config()
     compiled_state.capture(model)
   end)
@@ -60,9 +61,9 @@ function ModelCheckpoint:check_fit(names)
     end
     sample[field] = 1
   end
-  if not self.save_weights_only then check_savable(self.model) end
-  saving.check_path(self.pattern:path(sample), self.save_weights_only and "save_weights" or "save",
+  local format = saving.check_path(self.pattern:path(sample), self.save_weights_only and "save_weights" or "save",
     "fit: ModelCheckpoint")
+  if not self.save_weights_only then check_savable(self.model, format) end
 end
 
 -- Whether to save, by save_best_only; notes the best value.

@@ -1,0 +1,116 @@
+--- ONNX (https://onnx.ai): the model as a graph of ops that other programs run; write only.
+--
+-- The file holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
+-- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any
+-- size. Layers become ops in nn/onnx/. Errors, before anything is written: a layer without ops in ONNX, by name.
+local core = require "mgpu.core"
+local exporters = require "mgpu.nn.onnx.layers"
+local Graph = require "mgpu.nn.onnx.graph"
+local layers = require "mgpu.nn.layers"
+
+local M = { inference_only = true } -- what compile made is not stored, and needs no form for files
+
+local LARGEST = 2 ^ 31 - 1 -- bytes of a protobuf message
+
+local export_layer -- (graph, layer, values, listed) -> array of values
+
+-- The exporter of the layer's class. A class of the user's with a name of ours is another class.
+local function exporter_of(layer)
+  local export = exporters[layer.class_name]
+  if export and (layer.is_input or layers[layer.class_name].meta == layer.meta) then return export end
+  layer:fail "ONNX has no op for this class: such a layer cannot be saved as .onnx"
+end
+
+local function check_inference(layer, training)
+  if training then layer:fail "it is used with training = true, which a .onnx file, for inference, has no place for" end
+end
+
+-- The value with an axis of size 1 added at its end, or dropped there, if that gives it the rank of `wanted`.
+local function with_rank(g, v, wanted)
+  local shape, rank = { unpack(v.shape) }, #v.shape
+  if rank == #wanted then return v end
+  local op_type = rank < #wanted and "Unsqueeze" or "Squeeze"
+  shape[math.max(rank, #wanted)] = rank < #wanted and 1 or nil
+  return g.value(g:op(op_type, { g:plain(v), g:integers { -1 } }), shape, v.dtype)
+end
+
+local function export_sequential(g, model, v)
+  v = with_rank(g, v, model.built_shape)
+  for _, layer in ipairs(model.layers) do v = export_layer(g, layer, { v }, false)[1] end
+  return { v }
+end
+
+local function export_model(g, model, inputs)
+  local values, list = {}, {}
+  for i, s in ipairs(model.inputs) do values[s] = with_rank(g, inputs[i], s:shape()) end
+  for _, node in ipairs(model.order) do
+    check_inference(node.layer, node.training)
+    local given = {}
+    for i, s in ipairs(node.inputs) do given[i] = values[s] end
+    local made = export_layer(g, node.layer, given, node.listed)
+    for i, s in ipairs(node.outputs) do values[s] = made[i] end
+  end
+  for i, s in ipairs(model.outputs) do list[i] = values[s] end
+  return list
+end
+
+-- The inputs cast to the layer's dtype, as a call does it.
+local function cast_inputs(g, layer, vs)
+  if not layer.autocast then return vs end
+  local list = {}
+  for i, v in ipairs(vs) do list[i] = v.dtype:find "float" and g:cast(v, layer.compute_dtype) or v end
+  return list
+end
+
+export_layer = function(g, layer, vs, listed)
+  if layer.is_network then
+    return (layer.order and export_model or export_sequential)(g, layer, layer.order and vs or vs[1])
+  end
+  local export = exporter_of(layer)
+  g.scope = layer.name
+  vs = cast_inputs(g, layer, vs)
+  return { export(g, layer, listed and vs or vs[1]) }
+end
+
+-- {name, shape, dtype} of each input.
+local function inputs_of(model)
+  if not model.order then
+    local first = model.layers[1]
+    local dtype = model.input_dtype or (first and first.takes_integers and "int32") or core.floatx()
+    return { { "input", model.built_shape, dtype } }
+  end
+  local list = {}
+  for i, s in ipairs(model.inputs) do list[i] = { model.input_names[i], s:shape(), model.input_dtypes[i] } end
+  return list
+end
+
+local function output_names(model)
+  if model.order then return model.output_names end
+  local last = model.layers[#model.layers]
+  return { last and last.name or "output" }
+end
+
+-- The model as a graph. Raises for a layer that ONNX lacks.
+local function graph_of(model)
+  local g, values = Graph.new(), {}
+  for i, input in ipairs(inputs_of(model)) do values[i] = g:add_input(unpack(input)) end
+  local names = {}
+  for i, name in ipairs(output_names(model)) do names[i] = g:unique(name) end
+  for i, v in ipairs(export_layer(g, model, values, true)) do g:add_output(names[i], v) end
+  return g
+end
+
+--- check(model): raises if the model cannot be saved.
+function M.check(model) graph_of(model) end
+
+--- save(model, path): writes the model.
+function M.save(model, path)
+  local message = graph_of(model):model(model.name)
+  if message.size > LARGEST then
+    core.fail("unsupported", ("%s: a .onnx file holds at most 2 GiB, the model needs %.1f GiB"):format(path,
+      message.size / 2 ^ 30))
+  end
+  core.write_file(path, message.pieces)
+end
+
+return M

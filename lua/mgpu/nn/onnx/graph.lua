@@ -1,0 +1,220 @@
+--- The graph of an ONNX model while it is built (onnx/onnx.proto, opset 17).
+--
+-- A value is a tensor of the graph: {shape =, dtype =, plain = name, first = name}. Its shape is that of the layers, -1
+-- for sizes that are not known, such as the batch. ONNX wants images with the channels as the second axis, most
+-- layers here have them last, so a value may exist in either order or in both: `plain` is the name of the tensor with
+-- this shape, `first` that of the one with the last axis moved behind the batch. graph:plain(v) and graph:first(v) add
+-- a transpose if the other one is wanted: a chain of image layers has transposes at its ends only.
+-- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, lists of them
+-- and texts as they are; {float = x} for floats.
+local core = require "mgpu.core"
+local ffi = require "ffi"
+local protobuf = require "mgpu.io.protobuf"
+
+local message = protobuf.message
+
+local OPSET, IR_VERSION = 17, 8
+local DATA_TYPES = { float32 = 1, uint8 = 2, int32 = 6, int64 = 7, bool = 9, float16 = 10, float64 = 11, bfloat16 = 16 }
+local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8, bfloat16 = 2 }
+local FLOAT, INT, STRING, INTS = 1, 2, 3, 7 -- AttributeProto.AttributeType
+
+local Graph = {}
+Graph.__index = Graph
+
+--- new() -> an empty graph. Its field `scope` begins the names of ops: the layer that they belong to.
+function Graph.new()
+  return setmetatable({ nodes = {}, initializers = {}, inputs = {}, outputs = {}, taken = {}, kept = {}, weights = {},
+    scope = "" }, Graph)
+end
+
+-- ---- names and values ---------------------------------------------------------------------------
+
+--- graph:unique(name) -> the name, or with _1, _2, ... if it is taken.
+function Graph:unique(name)
+  local found, n = name, 0
+  while self.taken[found] do
+    n = n + 1
+    found = name .. "_" .. n
+  end
+  self.taken[found] = true
+  return found
+end
+
+--- graph.value(name, shape, dtype) -> the value of a tensor with this shape.
+function Graph.value(name, shape, dtype) return { plain = name, shape = shape, dtype = dtype } end
+
+--- graph.first_value(name, shape, dtype) -> the value of a tensor with the last axis of the shape behind the batch.
+function Graph.first_value(name, shape, dtype)
+  if #shape < 3 then return Graph.value(name, shape, dtype) end
+  return { first = name, shape = shape, dtype = dtype }
+end
+
+--- graph:plain(v) -> the name of the tensor with the value's shape.
+function Graph:plain(v)
+  if not v.plain then
+    local perm = { 0 }
+    for i = 2, #v.shape - 1 do perm[i] = i end
+    perm[#v.shape] = 1
+    v.plain = self:op("Transpose", { v.first }, { perm = perm })
+  end
+  return v.plain
+end
+
+--- graph:first(v) -> the name of the tensor with the last axis behind the batch.
+function Graph:first(v)
+  if #v.shape < 3 then return v.plain end
+  if not v.first then
+    local perm = { 0, #v.shape - 1 }
+    for i = 3, #v.shape do perm[i] = i - 2 end
+    v.first = self:op("Transpose", { v.plain }, { perm = perm })
+  end
+  return v.first
+end
+
+--- graph:map(v, fn) -> the value of fn(name of the tensor), for an fn that does not care about the order of axes.
+function Graph:map(v, fn)
+  if v.plain then return self.value(fn(v.plain), v.shape, v.dtype) end
+  return self.first_value(fn(v.first), v.shape, v.dtype)
+end
+
+--- graph:cast(v, dtype) -> v in this dtype.
+function Graph:cast(v, dtype)
+  if v.dtype == dtype then return v end
+  v.casts = v.casts or {}
+  if not v.casts[dtype] then
+    local cast = self:map(v, function(name) return self:op("Cast", { name }, { to = DATA_TYPES[dtype] }) end)
+    cast.dtype, v.casts[dtype] = dtype, cast
+  end
+  return v.casts[dtype]
+end
+
+-- ---- ops ----------------------------------------------------------------------------------------
+
+local function attribute(name, value)
+  local m = message():bytes(1, name)
+  if type(value) == "string" then return m:bytes(4, value):varint(20, STRING) end
+  if type(value) == "number" then return m:varint(3, value):varint(20, INT) end
+  if value.float then return m:float(2, value.float):varint(20, FLOAT) end
+  for _, number in ipairs(value) do m:varint(8, number) end
+  return m:varint(20, INTS)
+end
+
+--- graph:ops(op_type, inputs, attributes, n) -> the names of the op's n outputs. An input "" is one that is left out.
+function Graph:ops(op_type, inputs, attributes, n)
+  local name, m, outputs, names = self:unique(self.scope .. "/" .. op_type), message(), {}, {}
+  for i, input in ipairs(inputs) do m:bytes(1, assert(input, i)) end
+  for i = 1, n do
+    outputs[i] = i == 1 and name or self:unique(name .. ":" .. i)
+    m:bytes(2, outputs[i])
+  end
+  m:bytes(3, name):bytes(4, op_type)
+  for key in pairs(attributes or {}) do names[#names + 1] = key end
+  table.sort(names)
+  for _, key in ipairs(names) do m:message(5, attribute(key, attributes[key])) end
+  self.nodes[#self.nodes + 1] = m
+  return outputs
+end
+
+--- graph:op(op_type, inputs, attributes) -> the name of the op's only output.
+function Graph:op(op_type, inputs, attributes) return self:ops(op_type, inputs, attributes, 1)[1] end
+
+-- ---- constants ----------------------------------------------------------------------------------
+
+-- Adds a constant with these bytes. RETURNS its name.
+local function add_constant(self, name, dtype, dims, bytes)
+  name = self:unique(name)
+  local m = message()
+  for _, size in ipairs(dims) do m:varint(1, size) end
+  self.initializers[#self.initializers + 1] = m:varint(2, DATA_TYPES[dtype]):bytes(8, name):bytes(9, bytes)
+  return name
+end
+
+-- kept[key], which make() makes at first.
+local function once(kept, key, make)
+  kept[key] = kept[key] or make()
+  return kept[key]
+end
+
+-- The elements of a tensor as bytes.
+local function bytes_of(t)
+  t = core.place(t, "cpu:0")
+  if t:count() == 0 then return "" end
+  return ffi.string(t:pointer(), t:count() * SIZES[t:dtype()])
+end
+
+--- graph:integers(list) -> the name of a constant int64 vector.
+function Graph:integers(list)
+  return once(self.kept, "int64 " .. table.concat(list, " "), function()
+    return add_constant(self, "integers", "int64", { #list }, protobuf.little_endian("int64_t", list))
+  end)
+end
+
+--- graph:floats(list) -> the name of a constant float32 vector.
+function Graph:floats(list)
+  return once(self.kept, "float32 " .. table.concat(list, " "), function()
+    return add_constant(self, "floats", "float32", { #list }, protobuf.little_endian("float", list))
+  end)
+end
+
+--- graph:number(x, dtype) -> the name of a constant scalar.
+function Graph:number(x, dtype)
+  return once(self.kept, ("%s %.17g"):format(dtype, x), function()
+    return add_constant(self, "number", dtype, {}, bytes_of(core.tensor(x, { dtype = dtype })))
+  end)
+end
+
+--- graph:weight(variable, dtype, how, fn) -> the name of a constant: the variable's value in the dtype, changed by fn,
+--- if that is given, which `how` names.
+function Graph:weight(variable, dtype, how, fn)
+  how = how and "/" .. how or ""
+  self.weights[variable] = self.weights[variable] or {}
+  return once(self.weights[variable], how .. " " .. dtype, function()
+    local t = variable:value()
+    if fn then t = fn(t) end
+    t = t:dtype() == dtype and t or t:to(dtype)
+    return add_constant(self, variable.name .. how, dtype, t:shape(), bytes_of(t))
+  end)
+end
+
+-- ---- the file -----------------------------------------------------------------------------------
+
+-- A ValueInfoProto. Sizes that are not known have names: the batch is the same one everywhere.
+local function value_info(name, shape, dtype)
+  local sizes = message()
+  for i, size in ipairs(shape) do
+    local dim = message()
+    if size >= 0 then dim:varint(1, size) else dim:bytes(2, i == 1 and "batch" or ("%s_%d"):format(name, i)) end
+    sizes:message(1, dim)
+  end
+  local tensor = message():varint(1, DATA_TYPES[dtype]):message(2, sizes)
+  return message():bytes(1, name):message(2, message():message(1, tensor))
+end
+
+--- graph:add_input(name, shape, dtype) -> the value of an input of the model.
+function Graph:add_input(name, shape, dtype)
+  name = self:unique(name)
+  self.inputs[#self.inputs + 1] = value_info(name, shape, dtype)
+  return self.value(name, shape, dtype)
+end
+
+--- graph:add_output(name, v): an output of the model; the name is one that unique has given.
+function Graph:add_output(name, v)
+  self.scope = "output"
+  local m = message():bytes(1, self:plain(v)):bytes(2, name):bytes(3, name):bytes(4, "Identity")
+  self.nodes[#self.nodes + 1] = m
+  self.outputs[#self.outputs + 1] = value_info(name, v.shape, v.dtype)
+end
+
+--- graph:model(name) -> the ModelProto.
+function Graph:model(name)
+  local m = message()
+  for _, node in ipairs(self.nodes) do m:message(1, node) end
+  m:bytes(2, name)
+  for _, tensor in ipairs(self.initializers) do m:message(5, tensor) end
+  for _, input in ipairs(self.inputs) do m:message(11, input) end
+  for _, output in ipairs(self.outputs) do m:message(12, output) end
+  return message():varint(1, IR_VERSION):bytes(2, "mgpulua"):message(7, m)
+    :message(8, message():bytes(1, ""):varint(2, OPSET))
+end
+
+return Graph
