@@ -77,8 +77,8 @@ static mg_tfrecord *check_texts(lua_State *L, int index, const char *who, size_t
     return texts;
 }
 
-/* write_file(path, text) or write_file(path, {text, ...}): a file of the string, or of these strings
- * one after another, whole or not at all. */
+/* write_file(path, text) or write_file(path, {text, ...}): a file of the string, or of these
+ * strings one after another, whole or not at all. */
 static int core_write_file(lua_State *L) {
     const char *path = bind_path(L, 1, "write_file");
     size_t n;
