@@ -95,3 +95,14 @@ test("the bits of a Winograd convolution do not depend on the number of threads"
   check.matches(outputs[1], "^%S+\n%S+\n%S+\n$")
   check.equal({ outputs[2], outputs[3] }, { outputs[1], outputs[1] })
 end)
+
+test("results too large for the caches are those of parts of the batch", function()
+  core.default_device "cpu:0"
+  mgpu.seed(7)
+  local x, w = mgpu.randn { 96, 28, 28, 64 }, mgpu.randn { 3, 3, 64, 72 }
+  local function conv(images) return core.ops.conv2d(images, w, { pads = { 1, 1, 1, 1 } }) end
+  local parts = { conv(x:slice { { 1, 48 } }), conv(x:slice { { 49, 96 } }) }
+  mgpu.eval(unpack(parts))
+  local off = (conv(x) - core.ops.concat(parts, { axis = 1 })):abs():max()
+  check.equal(off:item(), 0)
+end)

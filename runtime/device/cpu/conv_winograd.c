@@ -33,6 +33,7 @@ typedef struct winograd_conv {
     size_t filters_at, threads_at, thread_floats;        /* places in scratch, in floats */
     int team;
     bool bias, relu, rotated; /* rotated: the image's gradient */
+    bool past_caches;         /* image and result are too large to stay in the caches */
 } winograd_conv;
 
 /* ---- which convolutions ---- */
@@ -94,6 +95,7 @@ static winograd_conv winograd_sizes(const mg_value *image, const mg_value *resul
     s.strips = (s.k + strip - 1) / strip;
     s.filter_plane = s.strips * s.c * strip + PADDING;
     s.ld = round_up(s.c, 16) + PADDING;
+    s.past_caches = mg_value_bytes(image) + mg_value_bytes(result) > MG_LAST_CACHE;
     return s;
 }
 
@@ -187,7 +189,9 @@ static void make_results(const winograd_conv *s, const float *x, const float *u,
         const int64_t n = s->tiles - first < s->block ? s->tiles - first : s->block;
         simd->images(&s->image, x, first, n, v, s->image_plane, s->ld);
         multiply_results(s, v, u, n, m);
-        simd->results(&s->result, m, s->result_plane, s->block, y, first, n, bias, s->relu);
+        simd->results(&s->result, m, s->result_plane, s->block, y, first, n, bias, s->relu,
+                      s->past_caches);
+        if (s->past_caches) mg_simd_used->movement->end_stream();
     }
 }
 

@@ -183,7 +183,10 @@ MG_INLINE void transform_inner_tile(const float *x, int64_t row, int64_t pixel, 
                                     int64_t plane) {
     vec t[6][6], in[6], out[6];
     UNROLL for (int q = 0; q < 6; q++) {
-        UNROLL for (int r = 0; r < 6; r++) in[r] = load(x + r * row + q * pixel);
+        UNROLL for (int r = 0; r < 6; r++) {
+            in[r] = load(x + r * row + q * pixel);
+            if (q > 1) __builtin_prefetch(x + r * row + (q + 4) * pixel); /* of the next tile */
+        }
         image_line(in, &t[0][q], 6);
     }
     UNROLL for (int r = 0; r < 6; r++) {
@@ -261,8 +264,15 @@ static void transform_gradients(const mg_winograd_tiles *g, const float *dy, int
 
 typedef struct finish { /* what becomes of a result before it is written */
     vec bias;
-    bool relu;
+    bool relu, past_caches;
 } finish;
+
+MG_INLINE void store_result(float *p, vec v, int64_t lanes, bool past_caches) {
+    if (past_caches && lanes >= LANES && (uintptr_t)p % MG_VECTOR == 0)
+        MG_STREAM(p, (mg_floats)v);
+    else
+        store_lanes(p, v, lanes);
+}
 
 /* A vector of channels of a 4x4 tile of results, `high` x `wide` pixels of it in the image. */
 MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_winograd_tiles *g,
@@ -278,19 +288,20 @@ MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_win
         UNROLL for (int q = 0; q < 4; q++) {
             vec z = out[q] + f.bias;
             if (f.relu) z = clamp(z);
-            if (r < high && q < wide) store_lanes(y + (r * g->w + q) * g->c, z, lanes);
+            if (r < high && q < wide)
+                store_result(y + (r * g->w + q) * g->c, z, lanes, f.past_caches);
         }
     }
 }
 
 static void transform_results(const mg_winograd_tiles *g, const float *m, int64_t plane,
                               int64_t tiles, float *y, int64_t first, int64_t n, const float *bias,
-                              bool relu) {
+                              bool relu, bool past_caches) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(g, first + i);
         float *to = y + ((p.image * g->h + p.row * 4) * g->w + p.column * 4) * g->c;
         for (int64_t c = 0; c < g->c; c += LANES) {
-            finish f = {.relu = relu};
+            finish f = {.relu = relu, .past_caches = past_caches};
             if (bias) f.bias = load_lanes(bias + c, g->c - c);
             const float *from = m + (c / STRIP * tiles + i) * STRIP + c % STRIP;
             transform_result_tile(from, plane, g, g->h - p.row * 4, g->w - p.column * 4, g->c - c,

@@ -38,11 +38,12 @@ typedef struct mg_simd_winograd {
     void (*images)(const mg_winograd_tiles *g, const float *x, int64_t first, int64_t n, float *v,
                    int64_t plane, int64_t ld);
     /* 4x4 tiles of dy, or of the result: planes {strips, tiles, strip}. The result gets bias (or
-     * NULL) and relu. */
+     * NULL) and relu. Written past the caches, it is visible to other threads after end_stream. */
     void (*gradients)(const mg_winograd_tiles *g, const float *dy, int64_t first, int64_t n,
                       float *d, int64_t plane, int64_t tiles);
     void (*results)(const mg_winograd_tiles *g, const float *m, int64_t plane, int64_t tiles,
-                    float *y, int64_t first, int64_t n, const float *bias, bool relu);
+                    float *y, int64_t first, int64_t n, const float *bias, bool relu,
+                    bool past_caches);
 } mg_simd_winograd;
 
 #endif
