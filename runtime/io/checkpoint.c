@@ -19,18 +19,20 @@ enum {
 
 /* ---- names ---- */
 
+static mg_status fail_too_long(void) {
+    return mg_fail(MG_USAGE, "the path of the checkpoints is longer than %d bytes", PATH_ROOM);
+}
+
 /* Writes DIR/checkpoint-NNNNNN, the suffix and "/file" (if it is given) to `path`. */
 static mg_status name_of(char path[PATH_ROOM], const char *folder, int64_t number,
                          const char *suffix, const char *file) {
     const int n = snprintf(path, PATH_ROOM, "%s/%s%06" PRId64 "%s%s%s", folder, PREFIX, number,
                            suffix, file ? "/" : "", file ? file : "");
-    if (n < PATH_ROOM) return MG_OK;
-    return mg_fail(MG_USAGE, "the path of the checkpoints is longer than %d bytes", PATH_ROOM);
+    return n < PATH_ROOM ? MG_OK : fail_too_long();
 }
 
 static mg_status name_of_latest(char path[PATH_ROOM], const char *folder) {
-    if (snprintf(path, PATH_ROOM, "%s/%s", folder, LATEST) < PATH_ROOM) return MG_OK;
-    return mg_fail(MG_USAGE, "the path of the checkpoints is longer than %d bytes", PATH_ROOM);
+    return snprintf(path, PATH_ROOM, "%s/%s", folder, LATEST) < PATH_ROOM ? MG_OK : fail_too_long();
 }
 
 /* The number in the name checkpoint-NNNNNN; -1 for other names. *part: the name ends with ".part".
@@ -203,8 +205,8 @@ static mg_status remove_file(void *context, const char *name, int64_t bytes, int
     (void)bytes, (void)changed;
     const char *folder = context;
     char path[PATH_ROOM];
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_ROOM) return mg_io_remove(path);
-    return mg_fail(MG_USAGE, "the path of the checkpoints is longer than %d bytes", PATH_ROOM);
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_ROOM) return fail_too_long();
+    return mg_io_remove(path);
 }
 
 static mg_status remove_part(const char *folder, int64_t number) {
