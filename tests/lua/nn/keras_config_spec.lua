@@ -258,7 +258,8 @@ end)
 
 test("a loss scale and its optimizer are continued, and bfloat16 weights are stored", function()
   local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, dtype = "mixed_float16" }, L.Dense { 1 } }
-  model:compile { optimizer = "adam", loss = "mse" }
+  local adam = mgpu.optimizers.Adam { 0.01 }
+  model:compile { optimizer = mgpu.optimizers.LossScaleOptimizer { adam, initial_scale = 8 }, loss = "mse" }
   model:train_on_batch(mgpu.ones { 2, 3 }, mgpu.ones { 2, 1 })
   local narrow = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, dtype = "bfloat16" } }
   for _, ending in ipairs { ".h5", ".keras" } do
