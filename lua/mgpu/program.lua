@@ -61,6 +61,7 @@ local LIBRARIES = {
   { "libcrypto.so.3", "checksums of downloads", "libssl3" },
   { "libpng16.so.16", "PNG images", "libpng16-16" },
   { "libturbojpeg.so.0", "JPEG images", "libturbojpeg0" },
+  { "libhdf5_serial_hl.so.100", "Keras's .h5 and .keras files", "libhdf5-hl-100" },
 }
 
 -- Whether the dynamic loader finds the library.
