@@ -347,8 +347,7 @@ static bool has_begun_job(mg_worker *w) {
 
 mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
     MG_TRY(ensure_worker(d));
-    atomic_bool never = false;
-    MG_TRY(await_left(d, mg_deadline(), &never));
+    MG_TRY(mg_worker_await_return(d, mg_deadline()));
     if (has_begun_job(d->worker))
         return mg_fail(MG_USAGE,
                        "%s: a submitted run has not been waited for yet: call wait() on its "

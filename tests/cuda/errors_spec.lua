@@ -164,7 +164,7 @@ local ok, message = pcall(step)
 print(ok or message:match "the GPU's memory is full", a:value():totable()[1], b:value():totable()[1])
 ]]):format(call))
     local fails = call == 3 or call == 4
-    check.equal(out, (fails and "the GPU's memory is full" or "true") .. "\t5\t16\n")
+    check.equal(out:match "([^\n]*\n)$", (fails and "the GPU's memory is full" or "true") .. "\t5\t16\n")
   end
 end)
 
@@ -179,7 +179,7 @@ for _ = 1, 3 do step(x) end
 ffi.load("build/fake_cuda/libcuda.so.1").fake_cuda_fail("cuLaunchKernel", 3, 2)
 print(pcall(step, x), a:value():totable()[1])
 ]])
-  check.equal(out, "true\t17\n")
+  check.equal(out:match "([^\n]*\n)$", "true\t17\n")
 end)
 
 test("a compile error names the kernel, and the next use compiles it again", function()
