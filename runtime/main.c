@@ -9,7 +9,6 @@
  * signal. The timer must stay off, and the handler needs a stack of its own, because kernels that
  * oneDNN generates use memory below the stack pointer, or the stack pointer itself: a signal on the
  * normal stack corrupts it. */
-#define _GNU_SOURCE /* on_exit */
 #include "core/status.h"
 #include "core/stop.h"
 #include "core/threads.h"
@@ -302,6 +301,36 @@ static void print_version(void) {
     fflush(stdout);
 }
 
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+/* Ends the process. Output that could not be written, to a full disk for example, must not look
+ * like success. A thread that still computes, after Ctrl-C or on a lost device, may use what the
+ * libraries free at exit: then nothing is freed. */
+static void end_process(int status) {
+    errno = 0;
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written) {
+        fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
+                errno ? strerror(errno) : "a write failed");
+        if (status == EXIT_SUCCESS) status = EXIT_FILE;
+    }
+    mg_devices_close();
+    if (!written || mg_device_first()) {
+        fflush(NULL);
+        _exit(status);
+    }
+    exit(status);
+}
+
+/* os.exit([status [, close]]), as luajit's. */
+static int program_exit(lua_State *L) {
+    const int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                           : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    if (lua_toboolean(L, 2)) lua_close(L);
+    end_process(status);
+    return 0;
+}
+
 /* ---- finding the Lua files ------------------------------------------------------------------- */
 
 /* Writes the folder that holds lua/ and models/ to `root`: it is searched for relative to the
@@ -507,33 +536,16 @@ static int protected_main(lua_State *L) {
     }
     lua_gc(L, LUA_GCSTOP, 0);
     luaL_openlibs(L);
+    lua_getglobal(L, "os");
+    lua_pushcfunction(L, program_exit);
+    lua_setfield(L, -2, "exit");
+    lua_pop(L, 1);
     set_up_packages(L);
     make_arg_table(L, m);
     lua_gc(L, LUA_GCRESTART, -1);
     watch_for_interrupts(L);
     m->exit_status = run_all(L, m);
     return 0;
-}
-
-/* ---- the end of the process ------------------------------------------------------------------ */
-
-/* Called by exit, after lua_close or from os.exit(). Output that could not be written, to a full
- * disk for example, must not look like success. */
-static void end_process(int status, void *unused) {
-    (void)unused;
-    errno = 0;
-    const bool written = fflush(stdout) == 0 && !ferror(stdout);
-    if (!written)
-        fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
-                errno ? strerror(errno) : "a write failed");
-    mg_devices_close();
-    if (!written && status == EXIT_SUCCESS)
-        status = EXIT_FILE;
-    else if (!mg_device_first())
-        return;
-    /* A thread still computes, after Ctrl-C or in a lost device: what exit would free is in use. */
-    fflush(NULL);
-    _exit(status);
 }
 
 /* ---- the Lua state --------------------------------------------------------------------------- */
@@ -573,10 +585,9 @@ int main(int argc, char **argv) {
         fputs("mgpulua: not enough memory for a Lua state\n", stderr);
         return EXIT_FAILURE;
     }
-    on_exit(end_process, NULL);
     int status = lua_cpcall(L, protected_main, &m);
     if (status) m.exit_status = mg_program_report(L, status);
     luaJIT_profile_stop(L);
     lua_close(L);
-    return m.exit_status;
+    end_process(m.exit_status);
 }

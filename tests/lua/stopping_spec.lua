@@ -58,6 +58,18 @@ test("a script that is stopped while a device computes ends at once, with the si
   check.matches(output, "interrupted; the model can be used and trained on.*status 143\n$")
 end)
 
+test("a program may end while a device still computes: nothing that it uses is freed", function()
+  check.needs "cpu"
+  for _, ending in ipairs { "", "os.exit(3)" } do
+    local output = stopped(START .. [[
+      local x = mgpu.ones { 3000, 3000 }
+      mgpu.eval(x)
+      ready()
+      print(pcall(function() while true do x:matmul(x):sum():item() end end))]] .. ending, "INT")
+    check.matches(output, "^false\t[^\n]*interrupted!?\nstatus " .. (ending == "" and 0 or 3) .. "\n$")
+  end
+end)
+
 test("a function whose run was interrupted gives right values afterwards", function()
   local output = stopped(START .. [[
     core.default_device "ref:0"
