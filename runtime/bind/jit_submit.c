@@ -1,5 +1,5 @@
 /* Runs of jitted functions beside the caller: submit(...) begins a run on the device's thread and
- * returns a handle with done() and wait(). */
+ * returns a handle with done(), wait() and cancel(). */
 #include "bind/jit.h"
 #include "graph/graph.h"
 

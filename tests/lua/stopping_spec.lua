@@ -92,6 +92,17 @@ test("every wait ends at MGPU_DEADLINE, and the message names device and op", fu
   end
 end)
 
+test("a failure of one device names it and the op, outside of fit, too", function()
+  local x = mgpu.ones { 2, 2 }
+  mgpu.eval(x)
+  local device = x:device()
+  core.fault { device = device, op = "matmul" }
+  check.raises(function() x:matmul(x):sum():item() end, device .. ": matmul: failed", "device")
+  core.fault { device = device, op = "matmul" }
+  check.raises(function() mgpu.jit(function(t) return t:matmul(t) end)(x) end, device .. ": matmul: failed", "device")
+  core.fault()
+end)
+
 -- ---- a failure in the update --------------------------------------------------------------------
 
 local function model_on(devices, strategy)
@@ -101,6 +112,7 @@ local function model_on(devices, strategy)
   return model
 end
 
+-- Devices and strategy.
 local CASES = { { { "ref:0" } }, { { "ref:0", "ref:1", "ref:2" } }, { { "ref:0", "ref:1", "ref:2" }, "central" } }
 
 test("a failure in the update leaves no weight behind: the step has happened on all devices", function()
@@ -109,7 +121,7 @@ test("a failure in the update leaves no weight behind: the step has happened on 
   for _, case in ipairs(CASES) do
     for at = 1, 3 do
       local model, twin = model_on(unpack(case)), model_on "ref:3"
-      local central = case[2] and "cpu:0" or "ref:0"
+      local central = case[2] and "cpu:0" or "ref:0" -- where the weights are
       core.fault { device = central, phase = "commit", at = at }
       local ok, message = pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 })
       core.fault()

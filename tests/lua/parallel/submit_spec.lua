@@ -1,4 +1,5 @@
--- Runs of jitted functions beside the caller: core.jit(fn):submit(...) -> handle with done() and wait().
+-- Runs of jitted functions beside the caller: core.jit(fn):submit(...) -> handle with done(), wait()
+-- and cancel().
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -82,4 +83,21 @@ test("a submitted run whose handle is dropped frees its device", function()
   collectgarbage()
   collectgarbage()
   check.near(slow("ref:0", 1):submit(eye):wait():item(), 150, 1e-4)
+end)
+
+test("a cancelled run commits nothing, and its function and device can be used again at once", function()
+  local v = mgpu.variable(1, { name = "v" })
+  local f = core.jit(function(x)
+    local y = x
+    for _ = 1, 20 do y = mgpu.matmul(x, y) end
+    v:assign(v + 1)
+    return mgpu.sum(y)
+  end, { devices = { "ref:0" } })
+  local handle = f:submit(eye)
+  handle:cancel()
+  handle:cancel()
+  check.raises(function() handle:wait() end, "the result was taken already", "usage")
+  check.equal(v:item(), 1)
+  check.near(f(eye):item(), 150, 1e-4)
+  check.equal(v:item(), 2)
 end)
