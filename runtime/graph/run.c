@@ -359,7 +359,7 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
 /* Whether the caller should only wait while the device's worker runs the plan: the cpu device
  * blocks signals meanwhile, and Ctrl-C must not wait for a long run. A short run stays in the
  * calling thread, since handing it over takes about 20 us. Asynchronous devices are busy elsewhere
- * anyway. */
+ * anyway. A planned fault may hang, so its run counts as long. */
 static bool is_long(const mg_plan *p) {
     const mg_device_api *api = p->parts[0].device->api;
     if (p->n_parts > 1 || api->readback_wait || api->discards_data) return false;
