@@ -40,6 +40,11 @@ function Network:summary(given)
   write(require "mgpu.nn.summary".text(self) .. "\n")
 end
 
+--- model:plot(path, {nested = true, title =}): draws the graph of the layers, with the shapes of their outputs and their
+--- parameters, into an .svg file, which browsers show.
+-- nested: draws the layers of models inside the model. Errors: another ending, a model without layers, the disk.
+function Network:plot(path, given) require "mgpu.plot.model".plot(self, path, given) end
+
 --- model:layer_configs() -> array of {class_name =, config =}. A layer that has the model's dtype policy because it did
 --- not state one leaves it out, so that it takes the model's policy when it is loaded.
 function Network:layer_configs()
@@ -103,7 +108,7 @@ end
 -- ---- misuse that Lua would not explain ----------------------------------------------------------------
 
 local USED = { "compile", "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch",
-  "set_devices", "save", "save_weights", "load_weights", "summary", "get_layer", "get_weights", "set_weights",
+  "set_devices", "save", "save_weights", "load_weights", "summary", "plot", "get_layer", "get_weights", "set_weights",
   "count_params", "get_config" }
 
 -- Fields that a network may lack, though their names are near a method's.

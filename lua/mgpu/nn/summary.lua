@@ -18,7 +18,7 @@ local function row(widths, ...)
   return (table.concat(cells):gsub("%s+$", ""))
 end
 
--- 61706 -> "61,706"
+--- grouped(n) -> the number with commas: 61706 -> "61,706".
 local function grouped(n)
   local text = ("%d"):format(n)
   while true do
@@ -28,6 +28,7 @@ local function grouped(n)
   end
 end
 
+--- shape_text(shape) -> "(None, 28, 28)"; "?" for nil.
 local function shape_text(shape)
   if not shape then return "?" end
   local parts = {}
@@ -85,5 +86,7 @@ function M.text(model)
   lines[#lines + 1] = line
   return table.concat(lines, "\n")
 end
+
+M.grouped, M.shape_text = grouped, shape_text
 
 return M

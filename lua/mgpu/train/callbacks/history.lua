@@ -2,7 +2,11 @@
 --
 --     local h = model:fit(x, y, {epochs = 3})
 --     print(h.history.loss[3], h.epoch[3], h.params.epochs)
+--     h:plot "curves.svg"
+-- Fields: history (arrays of values by name), epoch (the epochs' numbers), epochs_of (for each name the epochs of its
+-- values, which validation_freq makes fewer), seconds (the time of each epoch, with its validation), params.
 local Callback = require "mgpu.train.callbacks.callback"
+local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
 
 local History = Callback:extend("History", {})
@@ -11,31 +15,43 @@ History.adds = {}
 
 --- on_train_begin(): starts again without epochs.
 function History:on_train_begin()
-  self.epoch, self.history = {}, logs.new()
+  self.epoch, self.history, self.epochs_of, self.seconds = {}, logs.new(), logs.new(), {}
 end
+
+--- on_epoch_begin(): starts the clock.
+function History:on_epoch_begin() self.began = core.clock() end
 
 --- on_epoch_end(epoch, logs): appends the epoch and its values.
 function History:on_epoch_end(epoch, values)
   self.epoch[#self.epoch + 1] = epoch
+  self.seconds[#self.epoch] = self.began and core.clock() - self.began
   for name, value in logs.each(values) do
-    if not rawget(self.history, name) then self.history[name] = {} end
+    if not rawget(self.history, name) then self.history[name], self.epochs_of[name] = {}, {} end
     table.insert(self.history[name], value)
+    table.insert(self.epochs_of[name], epoch)
   end
 end
 
 --- The epochs and their values.
 function History:get_state()
-  local names, values = {}, {}
+  local names, values, epochs = {}, {}, {}
   for name, list in logs.each(self.history) do
-    names[#names + 1], values[#values + 1] = name, list
+    names[#names + 1], values[#values + 1], epochs[#epochs + 1] = name, list, self.epochs_of[name]
   end
-  return { epoch = self.epoch, names = names, values = values }
+  return { epoch = self.epoch, names = names, values = values, epochs = epochs, seconds = self.seconds }
 end
 
 --- Continues from get_state's table.
 function History:set_state(state)
-  self.epoch, self.history = state.epoch, logs.new()
-  for i, name in ipairs(state.names) do self.history[name] = state.values[i] end
+  self.epoch, self.history, self.epochs_of, self.seconds = state.epoch, logs.new(), logs.new(), state.seconds
+  for i, name in ipairs(state.names) do self.history[name], self.epochs_of[name] = state.values[i], state.epochs[i] end
 end
+
+--- history:plot(path, {metrics =, scale = "auto", title =}): draws the values of the epochs, training and validation,
+--- into an .svg file, which browsers show.
+-- metrics: names of values, as {"loss", "accuracy"}; all if nil. scale: "linear", "log", or "auto", which is
+-- logarithmic for positive values that span two decades. Values that are not finite leave a gap.
+-- Errors: another ending, no epoch, an unknown name, the disk.
+function History:plot(path, given) require "mgpu.plot.history".plot(self, path, given) end
 
 return History

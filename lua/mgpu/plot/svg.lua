@@ -1,0 +1,89 @@
+--- SVG and HTML text: escaping, elements, and the colors that all pictures share.
+--
+-- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The eight
+-- colors of curves are the palette of Okabe and Ito, which color-blind people can tell apart, lightened for dark
+-- backgrounds.
+local M = {}
+
+M.COLORS = 8 -- classes c1 to c8: stroke and fill of curves
+
+local LIGHT = { paper = "#ffffff", ink = "#1b1b1f", soft = "#5d6068", grid = "#dfe1e6", box = "#f4f5f8",
+  "#0072b2", "#d55e00", "#009e73", "#b5458f", "#8a6d00", "#3d8fbf", "#6a4fc0", "#555555" }
+local DARK = { paper = "#17181c", ink = "#eceef2", soft = "#a3a8b3", grid = "#33363f", box = "#22242b",
+  "#56b4e9", "#ff8f4a", "#2bc79a", "#e58ac4", "#e8cf4a", "#9ad0ee", "#b39cff", "#bbbbbb" }
+
+local FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+--- escape(text) -> the text for use in XML; control characters, which XML forbids, and broken UTF-8 become "?".
+function M.escape(text)
+  text = tostring(text):gsub("[%z\1-\8\11\12\14-\31\127]", "?")
+  text = text:gsub("[\128-\255]+", function(run)
+    local kept = run:gsub("[\194-\223][\128-\191]", ""):gsub("[\224-\239][\128-\191][\128-\191]", "")
+      :gsub("[\240-\244][\128-\191][\128-\191][\128-\191]", "")
+    return kept ~= "" and ("?"):rep(#run) or run
+  end)
+  return (text:gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
+end
+
+--- number(x) -> a coordinate with at most one digit after the point.
+function M.number(x) return (("%.1f"):format(x):gsub("%.0$", "")) end
+
+--- element(name, attributes, content) -> "<name ...>content</name>". Numbers become coordinates, other values are
+--- escaped; content is XML already, nil for an empty element.
+function M.element(name, attributes, content)
+  local keys, parts = {}, { "<" .. name }
+  for key in pairs(attributes) do keys[#keys + 1] = key end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    local value = attributes[key]
+    parts[#parts + 1] = (' %s="%s"'):format(key, type(value) == "number" and M.number(value) or M.escape(value))
+  end
+  parts[#parts + 1] = content and (">%s</%s>"):format(content, name) or "/>"
+  return table.concat(parts)
+end
+
+--- text(x, y, words, class, anchor = "start") -> a text element.
+function M.text(x, y, words, class, anchor)
+  return M.element("text", { x = x, y = y, class = class, ["text-anchor"] = anchor or "start" }, M.escape(words))
+end
+
+local function variables(colors)
+  local list = {}
+  for key, value in pairs(colors) do
+    list[#list + 1] = ("--%s:%s"):format(type(key) == "number" and "c" .. key or key, value)
+  end
+  table.sort(list)
+  return table.concat(list, ";")
+end
+
+--- style(root) -> the style sheet; root: the selector of the element that gets the colors.
+function M.style(root)
+  local lines = {
+    ("%s{%s;color-scheme:light dark}"):format(root, variables(LIGHT)),
+    ("@media (prefers-color-scheme:dark){%s{%s}}"):format(root, variables(DARK)),
+    "svg text{font-family:" .. FONT .. ";font-size:12px;fill:var(--ink)}",
+    "svg .title{font-size:14px;font-weight:600}", "svg .soft{fill:var(--soft);font-size:11px}",
+    "svg .paper{fill:var(--paper)}", "svg .grid{stroke:var(--grid);fill:none}",
+    "svg .axis{stroke:var(--soft);fill:none}", "svg .box{fill:var(--box);stroke:var(--soft)}",
+    "svg .edge{fill:none;stroke:var(--soft);stroke-width:1.3}", "svg .head{fill:var(--soft)}",
+    "svg .group{fill:none;stroke:var(--c1);stroke-dasharray:5 3}",
+    "svg .curve{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}",
+    "svg .val{stroke-dasharray:6 4}",
+  }
+  for i = 1, M.COLORS do
+    lines[#lines + 1] = ("svg .s%d{stroke:var(--c%d)}svg .f%d{fill:var(--c%d)}"):format(i, i, i, i)
+  end
+  return table.concat(lines, "\n")
+end
+
+--- picture(width, height, content, title, styled = true) -> an <svg> element. styled = false leaves the style sheet
+--- out, for a page that has it.
+function M.picture(width, height, content, title, styled)
+  local inside = "<title>" .. M.escape(title) .. "</title>\n"
+  if styled ~= false then inside = inside .. "<style>" .. M.style(":root") .. "</style>\n" end
+  inside = inside .. M.element("rect", { width = width, height = height, class = "paper" }) .. "\n" .. content
+  return M.element("svg", { xmlns = "http://www.w3.org/2000/svg", width = width, height = height, role = "img",
+    viewBox = ("0 0 %s %s"):format(M.number(width), M.number(height)) }, inside)
+end
+
+return M
