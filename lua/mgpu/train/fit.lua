@@ -73,6 +73,7 @@ local function new_run(model, train, validation, given)
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
   run.history, run.async = History {}, async_of(compiled, model)
+  run.history:keep_settings(given)
   run.callbacks = new_callbacks(run)
   run.begins_batches = run.callbacks:has "on_train_batch_begin"
   run.ends_batches = run.callbacks:has "on_train_batch_end"

@@ -3,8 +3,10 @@
 --     local h = model:fit(x, y, {epochs = 3})
 --     print(h.history.loss[3], h.epoch[3], h.params.epochs)
 --     h:plot "curves.svg"
+--     h:report "report.html"
 -- Fields: history (arrays of values by name), epoch (the epochs' numbers), epochs_of (for each name the epochs of its
--- values, which validation_freq makes fewer), seconds (the time of each epoch, with its validation), params.
+-- values, which validation_freq makes fewer), seconds (the time of each epoch, with its validation), params, settings
+-- (the options of fit that are numbers, text or booleans), compiled (what compile made).
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
@@ -13,8 +15,17 @@ local History = Callback:extend("History", {})
 
 History.adds = {}
 
+--- history:keep_settings(given): notes the options of fit, without data.
+function History:keep_settings(given)
+  self.settings = {}
+  for name, value in pairs(given) do
+    if type(value) ~= "table" and type(value) ~= "userdata" then self.settings[name] = value end
+  end
+end
+
 --- on_train_begin(): starts again without epochs.
 function History:on_train_begin()
+  self.compiled = self.model and self.model.compiled
   self.epoch, self.history, self.epochs_of, self.seconds = {}, logs.new(), logs.new(), {}
 end
 
@@ -53,5 +64,9 @@ end
 -- logarithmic for positive values that span two decades. Values that are not finite leave a gap.
 -- Errors: another ending, no epoch, an unknown name, the disk.
 function History:plot(path, given) require "mgpu.plot.history".plot(self, path, given) end
+
+--- history:report(path, {title =}): writes an .html page about the run: curves, final and best values, the model,
+--- settings, times, devices and versions. It needs no other file. Errors: another ending, no epoch, the disk.
+function History:report(path, given) require "mgpu.plot.report".write(self, path, given) end
 
 return History

@@ -1,0 +1,259 @@
+--- history:report: a page about a run, as one HTML file without scripts, which loads nothing else.
+local core = require "mgpu.core"
+local curves = require "mgpu.plot.curves"
+local file = require "mgpu.plot.file"
+local model_picture = require "mgpu.plot.model"
+local options = require "mgpu.options"
+local plot = require "mgpu.plot.history"
+local summary = require "mgpu.nn.summary"
+local svg = require "mgpu.plot.svg"
+
+local M = {}
+
+local REPORT = options.declare { { "title", "string" } }
+
+local MOST_ROWS = 500 -- of the table of epochs; a longer run shows every k-th
+local MOST_LAYERS = 300 -- of the picture of the model
+
+local STYLE = [[
+body{margin:0 auto;max-width:60rem;padding:1.5rem 1.2rem 4rem;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
+h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}p{margin:.3rem 0}
+.soft{color:var(--soft)}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(--grid);vertical-align:top}
+td.n,th.n{text-align:right}th{font-weight:600;color:var(--soft)}
+.wide{overflow-x:auto}summary{cursor:pointer;color:var(--soft)}
+svg{max-width:100%;height:auto}.wide svg{max-width:none}]]
+
+-- ---- pieces of HTML -----------------------------------------------------------------------------
+
+-- A table. ARGS heads: array of texts, or nil; rows: arrays of texts; numeric: the first column of numbers, which are
+-- aligned to the right.
+local function table_of(heads, rows, numeric)
+  local out = {}
+  local function add(tag, cells)
+    local list = {}
+    for i, cell in ipairs(cells) do
+      list[i] = svg.element(tag, i >= numeric and { class = "n" } or {}, svg.escape(cell))
+    end
+    out[#out + 1] = "<tr>" .. table.concat(list) .. "</tr>"
+  end
+  if heads then add("th", heads) end
+  for _, row in ipairs(rows) do add("td", row) end
+  return '<div class="wide"><table>' .. table.concat(out, "\n") .. "</table></div>"
+end
+
+local function section(title, ...)
+  return ("<h2>%s</h2>\n%s"):format(svg.escape(title), table.concat({ ... }, "\n"))
+end
+
+local function folded(title, content)
+  return ("<details><summary>%s</summary>%s</details>"):format(svg.escape(title), content)
+end
+
+local function number(x)
+  if type(x) ~= "number" then return x == nil and "" or "…" end
+  return ("%.5g"):format(x)
+end
+
+local function duration(seconds)
+  if seconds < 60 then return ("%.3g s"):format(seconds) end
+  if seconds < 3600 then return ("%d min %d s"):format(seconds / 60, seconds % 60) end
+  return ("%d h %d min"):format(seconds / 3600, seconds % 3600 / 60)
+end
+
+-- A setting in words: simple values, and tables of them.
+local function words(value, depth)
+  depth = depth or 0
+  if type(value) == "number" then return ("%.10g"):format(value) end
+  if type(value) == "userdata" or type(value) == "function" then return type(value) end
+  if type(value) ~= "table" then return tostring(value) end
+  if getmetatable(value) and getmetatable(value).__tostring then return tostring(value) end
+  local keys, list = {}, {}
+  for key in pairs(value) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  for i, key in ipairs(keys) do
+    local text = depth < 2 and words(value[key], depth + 1) or "…"
+    list[i] = type(key) == "number" and text or ("%s = %s"):format(tostring(key), text)
+  end
+  return table.concat(list, ", ")
+end
+
+-- Rows of names and values, sorted by name. ARGS left_out: names that have a row elsewhere.
+local function rows_of(values, left_out)
+  local rows = {}
+  for name, value in pairs(values) do
+    if not left_out[name] then rows[#rows + 1] = { tostring(name), words(value) } end
+  end
+  table.sort(rows, function(a, b) return a[1] < b[1] end)
+  return rows
+end
+
+-- ---- the parts of the page ----------------------------------------------------------------------
+
+-- Whether more is better, by the name of the value; nil if that cannot be told.
+local function more_is_better(name)
+  if name:find "loss" or name:find "error" then return false end
+  for _, part in ipairs { "acc", "auc", "precision", "recall", "fmeasure", "top_k" } do
+    if name:find(part, 1, true) then return true end
+  end
+end
+
+local function best(values, epochs, more)
+  local at
+  for i, x in ipairs(values) do
+    local finite = type(x) == "number" and x - x == 0
+    if finite and (not at or (more and x > values[at]) or (not more and x < values[at])) then at = i end
+  end
+  if not at then return "", "" end
+  return number(values[at]), ("%d"):format(epochs[at])
+end
+
+local function results(history, each)
+  local rows = {}
+  for name, values in each(history.history) do
+    local more = more_is_better(name)
+    local value, epoch = "", ""
+    if more ~= nil then value, epoch = best(values, history.epochs_of[name], more) end
+    rows[#rows + 1] = { name, number(values[#values]), value, epoch }
+  end
+  return table_of({ "value", "last", "best", "in epoch" }, rows, 2)
+end
+
+-- RETURNS the epochs' values by name and epoch, and the names in order.
+local function by_epoch(history, each)
+  local found, names = {}, {}
+  for name, values in each(history.history) do
+    names[#names + 1], found[name] = name, {}
+    for i, value in ipairs(values) do found[name][history.epochs_of[name][i]] = value end
+  end
+  return found, names
+end
+
+local function epochs(history, each)
+  local found, names = by_epoch(history, each)
+  local step, rows = math.ceil(#history.epoch / MOST_ROWS), {}
+  for i, epoch in ipairs(history.epoch) do
+    if (#history.epoch - i) % step == 0 then -- the last one is there
+      local row = { ("%d"):format(epoch) }
+      for k, name in ipairs(names) do row[k + 1] = number(found[name][epoch]) end
+      row[#row + 1] = number(history.seconds[i])
+      rows[#rows + 1] = row
+    end
+  end
+  local heads = { "epoch", unpack(names) }
+  heads[#heads + 1] = "seconds"
+  return folded(step > 1 and ("every %dth epoch"):format(step) or "every epoch", table_of(heads, rows, 1))
+end
+
+local function timing(history)
+  local times, total = {}, 0
+  for i = 1, #history.epoch do
+    times[#times + 1] = history.seconds[i]
+    total = total + (history.seconds[i] or 0)
+  end
+  if #times == 0 then return "" end
+  local panel = { title = "seconds per epoch", curves = { { label = "seconds", values = times, epochs = history.epoch,
+    color = 3 } } }
+  local sorted = { unpack(times, 1, math.min(#times, 7000)) }
+  table.sort(sorted)
+  local rows = { { "all epochs", duration(total) }, { "fastest epoch", duration(sorted[1]) },
+    { "median epoch", duration(sorted[math.ceil(#sorted / 2)]) }, { "slowest epoch", duration(sorted[#sorted]) } }
+  local samples = history.params and history.params.samples
+  if samples and total > 0 then
+    rows[#rows + 1] = { "training samples per second", summary.grouped(math.floor(samples * #times / total)) }
+  end
+  return section("Time", '<p class="soft">with validation and callbacks</p>', table_of(nil, rows, 2),
+    curves.picture({ panel }, { styled = false }))
+end
+
+local function model_part(model)
+  local rows = {}
+  for i, layer in ipairs(model.layers) do
+    local shape = model.shapes and model.shapes[layer] or (layer.nodes and layer.nodes[1].outputs[1]:shape())
+    local total, trainable = layer:count_params()
+    rows[i] = { layer.name, layer.class_name, summary.shape_text(shape), summary.grouped(total),
+      summary.grouped(trainable) }
+  end
+  local total, trainable = model:count_params()
+  rows[#rows + 1] = { "all layers", "", "", summary.grouped(total), summary.grouped(trainable) }
+  local picture = #model.layers <= MOST_LAYERS and folded("graph", ('<div class="wide">%s</div>'):format(
+    model_picture.picture(model, { nested = true, styled = false }))) or ""
+  return section("Model " .. model.name, table_of({ "layer", "class", "output", "parameters", "trainable" }, rows, 4),
+    picture)
+end
+
+-- What compile was given, in words.
+local function compile_rows(compiled)
+  local losses = {}
+  for i, output in ipairs(compiled.outputs) do
+    local loss = output.loss and (output.loss.custom and "function" or output.loss.class) or "none"
+    losses[i] = #compiled.outputs > 1 and ("%s: %s"):format(output.name, loss) or loss
+  end
+  local optimizer = compiled.optimizer
+  local rows = { { "optimizer", optimizer.class or optimizer.name },
+    { "optimizer's options", words(optimizer:get_config()) }, { "loss", table.concat(losses, ", ") },
+    { "values", table.concat(compiled.metrics:names(), ", ") },
+    { "devices", table.concat(compiled.devices or { core.default_device() }, ", ") } }
+  for _, row in ipairs(rows_of(compiled.options, { optimizer = true, loss = true, metrics = true, devices = true,
+    weighted_metrics = true })) do
+    rows[#rows + 1] = row
+  end
+  return rows
+end
+
+local function machine_rows(compiled)
+  local rows = {}
+  for _, name in ipairs(compiled and compiled.devices or { core.default_device() }) do
+    local ok, info = pcall(core.device_info, name)
+    rows[#rows + 1] = { name, ok and info.text or "not there any more" }
+  end
+  rows[#rows + 1] = { "mgpulua", core.version }
+  rows[#rows + 1] = { "LuaJIT", ("%s, %s %s"):format(jit.version, jit.os, jit.arch) }
+  return rows
+end
+
+-- ---- the page -----------------------------------------------------------------------------------
+
+local PAGE = [[<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>
+<title>%s</title>
+<style>%s
+%s</style></head>
+<body>
+%s
+</body></html>]]
+
+--- html(history, title) -> the page as text.
+function M.html(history, title)
+  local panels = plot.panels("history:report", history)
+  local each = require "mgpu.train.logs".each
+  local model, compiled = history.model, history.compiled
+  title = title or ("Training of %s"):format(model and model.name or "a model")
+  local parts = { ("<h1>%s</h1>"):format(svg.escape(title)),
+    ('<p class="soft">%d epochs, %s, mgpulua %s</p>'):format(#history.epoch, os.date "%Y-%m-%d %H:%M", core.version),
+    section("Results", results(history, each)),
+    section("Curves", curves.picture(panels, { styled = false }), epochs(history, each)),
+    timing(history) }
+  local function add(text) parts[#parts + 1] = text end
+  if model then add(model_part(model)) end
+  if compiled then add(section("Compiled with", table_of(nil, compile_rows(compiled), 3))) end
+  local fit = rows_of(history.settings or {}, {})
+  if history.params and history.params.samples then
+    fit[#fit + 1] = { "training samples", summary.grouped(history.params.samples) }
+  end
+  if history.params and history.params.steps then
+    fit[#fit + 1] = { "steps of an epoch", summary.grouped(history.params.steps) }
+  end
+  add(section("Fitted with", table_of(nil, fit, 3)))
+  add(section("Devices and versions", table_of(nil, machine_rows(compiled), 3)))
+  return PAGE:format(svg.escape(title), svg.style ":root", STYLE, table.concat(parts, "\n"))
+end
+
+--- write(history, path, given): see History:report.
+function M.write(history, path, given)
+  local chosen = file.check("history:report", path, ".html", REPORT, given)
+  file.write(path, M.html(history, chosen.title))
+end
+
+return M
