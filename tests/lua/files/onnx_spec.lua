@@ -112,16 +112,14 @@ test("weights of shared layers are stored once, those of layers of one name apar
 end)
 
 test("the dtype of a model is that of its file; layers of another one get casts", function()
-  local codes = { float16 = 10, bfloat16 = 16, float64 = 11 }
-  for dtype, code in pairs(codes) do
+  for dtype, code in pairs { float16 = 10, bfloat16 = 1, float64 = 11 } do -- ONNX has few ops for bfloat16
     local model = mgpu.Sequential { L.Input { shape = { 3 }, dtype = dtype }, L.Dense { 2, dtype = dtype } }
     local graph = saved(model)
     check.equal({ graph.inputs[1].dtype, graph.outputs[1].dtype, graph.constants[1].dtype }, { code, code, code })
     check.equal(ops_of(graph), { "Gemm", "Identity" })
-    local t = core.place(model.variables[1]:value(), "cpu:0")
-    check.equal(#graph.constants[1].bytes, 6 * (dtype == "float64" and 8 or 2))
-    if dtype == "float64" then
-      check.equal(reader.numbers(graph.constants[1].bytes, 8), t:reshape { -1 }:totable())
+    if dtype ~= "float16" then
+      check.equal(reader.numbers(graph.constants[1].bytes, dtype == "float64" and 8 or 4),
+        model.variables[1]:value():reshape { -1 }:totable())
     end
   end
   local mixed = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, dtype = "mixed_float16" },

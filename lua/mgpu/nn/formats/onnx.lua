@@ -2,7 +2,7 @@
 --
 -- The file holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
 -- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any
--- size. Layers become ops in nn/onnx/. Errors, before anything is written: a layer without ops in ONNX, by name.
+-- size. bfloat16 layers compute in float32 there; onnxruntime has few ops for float64. Layers become ops in nn/onnx/. Errors, before anything is written: a layer without ops in ONNX, by name.
 local core = require "mgpu.core"
 local exporters = require "mgpu.nn.onnx.layers"
 local Graph = require "mgpu.nn.onnx.graph"

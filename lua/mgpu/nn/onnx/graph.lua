@@ -5,6 +5,7 @@
 -- layers here have them last, so a value may exist in either order or in both: `plain` is the name of the tensor with
 -- this shape, `first` that of the one with the last axis moved behind the batch. graph:plain(v) and graph:first(v) add
 -- a transpose if the other one is wanted: a chain of image layers has transposes at its ends only.
+-- bfloat16 is float32 in a graph: few ops of this opset take bfloat16, and onnxruntime runs none with it on a CPU.
 -- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, lists of them
 -- and texts as they are; {float = x} for floats.
 local core = require "mgpu.core"
@@ -14,8 +15,8 @@ local protobuf = require "mgpu.io.protobuf"
 local message = protobuf.message
 
 local OPSET, IR_VERSION = 17, 8
-local DATA_TYPES = { float32 = 1, uint8 = 2, int32 = 6, int64 = 7, bool = 9, float16 = 10, float64 = 11, bfloat16 = 16 }
-local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8, bfloat16 = 2 }
+local DATA_TYPES = { float32 = 1, uint8 = 2, int32 = 6, int64 = 7, bool = 9, float16 = 10, float64 = 11 }
+local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8 }
 local FLOAT, INT, STRING, INTS = 1, 2, 3, 7 -- AttributeProto.AttributeType
 
 local Graph = {}
@@ -40,13 +41,16 @@ function Graph:unique(name)
   return found
 end
 
+-- The dtype that stands for a layer's dtype.
+local function dtype_for(dtype) return dtype == "bfloat16" and "float32" or dtype end
+
 --- graph.value(name, shape, dtype) -> the value of a tensor with this shape.
-function Graph.value(name, shape, dtype) return { plain = name, shape = shape, dtype = dtype } end
+function Graph.value(name, shape, dtype) return { plain = name, shape = shape, dtype = dtype_for(dtype) } end
 
 --- graph.first_value(name, shape, dtype) -> the value of a tensor with the last axis of the shape behind the batch.
 function Graph.first_value(name, shape, dtype)
   if #shape < 3 then return Graph.value(name, shape, dtype) end
-  return { first = name, shape = shape, dtype = dtype }
+  return { first = name, shape = shape, dtype = dtype_for(dtype) }
 end
 
 --- graph:plain(v) -> the name of the tensor with the value's shape.
@@ -79,6 +83,7 @@ end
 
 --- graph:cast(v, dtype) -> v in this dtype.
 function Graph:cast(v, dtype)
+  dtype = dtype_for(dtype)
   if v.dtype == dtype then return v end
   v.casts = v.casts or {}
   if not v.casts[dtype] then
@@ -171,6 +176,7 @@ function Graph:weight(variable, dtype, how, fn)
   return once(self.weights[variable], how .. " " .. dtype, function()
     local t = variable:value()
     if fn then t = fn(t) end
+    dtype = dtype_for(dtype)
     t = t:dtype() == dtype and t or t:to(dtype)
     return add_constant(self, variable.name .. how, dtype, t:shape(), bytes_of(t))
   end)
@@ -192,9 +198,9 @@ end
 
 --- graph:add_input(name, shape, dtype) -> the value of an input of the model.
 function Graph:add_input(name, shape, dtype)
-  name = self:unique(name)
-  self.inputs[#self.inputs + 1] = value_info(name, shape, dtype)
-  return self.value(name, shape, dtype)
+  local v = self.value(self:unique(name), shape, dtype)
+  self.inputs[#self.inputs + 1] = value_info(v.plain, shape, v.dtype)
+  return v
 end
 
 --- graph:add_output(name, v): an output of the model; the name is one that unique has given.

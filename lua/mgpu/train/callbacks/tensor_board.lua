@@ -106,11 +106,13 @@ end
 -- ---- what is written ----------------------------------------------------------------------------
 
 --- Raises if nothing can be written in log_dir.
-function TensorBoard:check_fit()
+function TensorBoard:check_fit(names)
   for _, run in ipairs(RUNS) do
     local folder = self.log_dir .. "/" .. run
-    core.make_folder(folder)
-    core.check_creatable(folder .. "/events.out.tfevents")
+    if run == "train" or names.validated then
+      core.make_folder(folder)
+      core.check_creatable(folder .. "/events.out.tfevents")
+    end
   end
   if self.embeddings_freq > 0 then embeddings.check(self.model, self.embeddings_metadata) end
 end

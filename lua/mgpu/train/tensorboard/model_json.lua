@@ -39,7 +39,7 @@ local function functional(model, config)
   config.layers, config.output_layers = {}, {}
   for i, layer in ipairs(model.layers) do
     config.layers[i] = describe(layer)
-    if not layer.is_input then config.layers[i].inbound_nodes = inbound_nodes(model.order, layer) end
+    config.layers[i].inbound_nodes = layer.is_input and core.empty_array or inbound_nodes(model.order, layer)
   end
   config.input_layers = names_of(model.inputs)
   for i, s in ipairs(model.outputs) do config.output_layers[i] = history(s) end
