@@ -263,6 +263,39 @@ test("a disk that stays full ends in one complaint an epoch", function()
   check.equal(select(2, text:gsub("No space left", "")), 4) -- the first batch, two epochs, the end
 end)
 
+test("events are dropped when a disk refuses more than 64 MiB of them", function()
+  local protobuf = require "mgpu.io.protobuf"
+  local file = require "mgpu.train.tensorboard.event_file".new(check.path "large")
+  core.file_fault { at = 1, error = "ENOSPC", always = true }
+  file:add(1, { protobuf.message():bytes(1, ("x"):rep(2 ^ 20)) })
+  local first = file:write()
+  file:add(2, { protobuf.message():bytes(1, ("x"):rep(2 ^ 26)) })
+  local second, third = file:write(), file:write()
+  core.file_fault()
+  check.matches(first, "they are written later")
+  check.matches(second, "they are dropped")
+  check.falsy(third)
+end)
+
+test("after a kill the events before it can be read", function()
+  local script = check.path "killed.lua"
+  check.write(script, [[
+    local mgpu, core = require "mgpu", require "mgpu.core"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { optimizer = "sgd", loss = "mse" }
+    local killer = { on_train_batch_end = function(_, batch)
+      if batch == 7 then core.file_fault { at = tonumber(arg[2]), error = "kill" } end
+    end }
+    model:fit(mgpu.ones { 20, 2 }, mgpu.ones { 20, 1 }, { batch_size = 2, verbose = 0,
+      callbacks = { mgpu.callbacks.TensorBoard { arg[1], update_freq = 1 }, killer } })
+  ]])
+  for at = 1, 4 do
+    local log_dir = check.path("killed" .. at)
+    check.run(("%s '%s' '%s' %d"):format(check.program, script, log_dir, at))
+    check.truthy(#steps_of(log_dir, "^batch_loss") >= 7)
+  end
+end)
+
 test("files that are removed during training are begun anew", function()
   local log_dir = check.path "removed"
   local remover = { on_epoch_begin = function(_, epoch)

@@ -1,8 +1,9 @@
 --- ONNX (https://onnx.ai): the model as a graph of ops that other programs run; write only.
 --
 -- The file holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
--- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any
--- size. bfloat16 layers compute in float32 there; onnxruntime has few ops for float64. Layers become ops in nn/onnx/. Errors, before anything is written: a layer without ops in ONNX, by name.
+-- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any size.
+-- Layers become ops in nn/onnx/. bfloat16 layers compute in float32 there; float64 models are valid, but onnxruntime
+-- has few ops for that dtype. Errors, before anything is written: a layer without ops in ONNX, by name.
 local core = require "mgpu.core"
 local exporters = require "mgpu.nn.onnx.layers"
 local Graph = require "mgpu.nn.onnx.graph"
@@ -17,7 +18,7 @@ local export_layer -- (graph, layer, values, listed) -> array of values
 -- The exporter of the layer's class. A class of the user's with a name of ours is another class.
 local function exporter_of(layer)
   local export = exporters[layer.class_name]
-  if export and (layer.is_input or layers[layer.class_name].meta == layer.meta) then return export end
+  if export and layers[layer.class_name].meta == layer.meta then return export end
   layer:fail "ONNX has no op for this class: such a layer cannot be saved as .onnx"
 end
 

@@ -22,7 +22,7 @@ end
 -- ---- identities ---------------------------------------------------------------------------------
 
 local function identity(_, _, v) return v end
-for _, name in ipairs { "Dropout", "SpatialDropout2D", "GaussianNoise", "Input" } do M[name] = identity end
+for _, name in ipairs { "Dropout", "SpatialDropout2D", "GaussianNoise" } do M[name] = identity end
 
 -- ---- weights ------------------------------------------------------------------------------------
 

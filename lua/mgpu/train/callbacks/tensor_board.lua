@@ -79,7 +79,7 @@ local function write(self, at_epoch)
   for _, file in pairs(self.files) do
     local message = (at_epoch or not self.failing) and file:write()
     if message then
-      self.write("TensorBoard: events were not written, they are kept for the next time: %s", message)
+      self.write("TensorBoard: events were not written: %s", message)
       self.failing = true
       return
     end

@@ -79,8 +79,9 @@ function EventFile:write()
     return nil
   end
   if core.error_code() ~= "io" then error(message, 0) end
-  if self.bytes > MOST_WAITING then drop_waiting(self) end
-  return message
+  if self.bytes <= MOST_WAITING then return message .. "; they are written later" end
+  drop_waiting(self)
+  return message .. "; 64 MiB of events waited, they are dropped"
 end
 
 --- file:state() -> {path =, size =}: how far the file is written. size is 0 before the first write.
