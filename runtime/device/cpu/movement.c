@@ -155,16 +155,16 @@ static mg_status concat_run(const mg_call *call) {
     int n = 0;
     for (int k = 0; k < call->plan->step->n_in; k++) {
         const int64_t run = call->plan->in[k].value->shape.dim[axis] * out.inner;
-        walks[n++] = (mg_walk){.src = call->in[k],
-                               .dst = call->out[0],
-                               .size = element_size(call),
-                               .rank = 2,
-                               .n = {out.outer, run},
-                               .from = {run, 1},
-                               .to = {out.n * out.inner, 1},
-                               .to_first = first};
+        walks[n] = (mg_walk){.src = call->in[k],
+                             .dst = call->out[0],
+                             .size = element_size(call),
+                             .rank = 2,
+                             .n = {out.outer, run},
+                             .from = {run, 1},
+                             .to = {out.n * out.inner, 1},
+                             .to_first = first};
         first += run;
-        if (n < MG_MAX_LAUNCH && k + 1 < call->plan->step->n_in) continue;
+        if (++n < MG_MAX_LAUNCH && k + 1 < call->plan->step->n_in) continue;
         mg_walks_run(walks, n);
         n = 0;
     }
