@@ -114,9 +114,10 @@ static mg_status raise_first_failure(const mg_plan *p) {
     return mg_fail(status, "%s: %s", p->parts[found].device->name, message);
 }
 
-/* Puts the device's name before what it raises in the calling thread. */
+/* Puts the device's name before what it raises in the calling thread, unless it has done so. */
 static mg_status name_device(const mg_plan *p, mg_status status) {
-    if (status == MG_DEVICE) mg_error_prefix(p->parts[0].device->name);
+    const char *name = p->parts[0].device->name;
+    if (status == MG_DEVICE && !strstr(mg_error_message(), name)) mg_error_prefix(name);
     return status;
 }
 
