@@ -145,4 +145,4 @@ function M.save(path, x, given)
   core.write_file(path, encode("image.save", x, chosen))
 end
 
-return M
+return require "mgpu.strict_table" ("mgpu.image", M)

@@ -103,9 +103,6 @@ local function draw_legend(curves, out)
   end
 end
 
--- "…" for the end of a text that is too long.
-local function shortened(text, most) return #text > most and text:sub(1, most - 1) .. "…" or text end
-
 --- chart(panel, scale) -> the elements of a chart of WIDTH x HEIGHT.
 -- ARGS panel: {title =, curves = {{label =, epochs =, values =, color =, dashed =}, ...}}.
 function M.chart(panel, scale)
@@ -118,7 +115,7 @@ function M.chart(panel, scale)
   end
   if first > last then first, last = 1, 1 end
   local x_axis, y_axis, out = axis.epochs(first, last), axis.values(lists, scale), {}
-  out[1] = svg.text(LEFT, 20, shortened(panel.title, 44) .. (y_axis.log and " (log scale)" or ""), "title")
+  out[1] = svg.text(LEFT, 20, svg.shortened(panel.title, 44) .. (y_axis.log and " (log scale)" or ""), "title")
   draw_axes(x_axis, y_axis, out)
   for _, curve in ipairs(panel.curves) do draw_curve(curve, x_axis, y_axis, out) end
   draw_legend(panel.curves, out)
@@ -144,8 +141,9 @@ local function is_curve(values)
   return #values > 0
 end
 
---- panels(history, each) -> an array of panels for chart: loss first, and each val_NAME in the panel of NAME.
--- ARGS each: iterates over names and values (logs.each); wanted: names of values to show, or nil for all.
+--- panels(history, each, wanted = all) -> an array of panels for chart, in the order of the values; each val_NAME is in
+--- the panel of NAME.
+-- ARGS each: logs.each; wanted: array of names. Where NAME is wanted, val_NAME is, too.
 function M.panels(history, each, wanted)
   local by_name, list, shown = {}, {}, nil
   for _, name in ipairs(wanted or {}) do
@@ -173,7 +171,7 @@ function M.picture(panels, given)
   local columns = math.min(2, #panels)
   local top = given.title and 36 or 0
   local out = {}
-  if given.title then out[1] = svg.text(16, 26, shortened(given.title, 50 * columns), "title") end
+  if given.title then out[1] = svg.text(16, 26, svg.shortened(given.title, 50 * columns), "title") end
   for i, panel in ipairs(panels) do
     local x, y = (i - 1) % columns * WIDTH, top + math.floor((i - 1) / columns) * HEIGHT
     out[#out + 1] = svg.element("g", { transform = ("translate(%d %d)"):format(x, y) }, M.chart(panel, given.scale))

@@ -38,14 +38,12 @@ local function parameters_text(layer, built)
   return trainable == 0 and text .. ", frozen" or ("%s, %s of them trainable"):format(text, summary.grouped(trainable))
 end
 
-local function shortened(text) return #text > LONGEST and text:sub(1, LONGEST - 3) .. "..." or text end
-
 -- A node for the use of a layer. ARGS drawn: the layers that have a box already, and how often.
 local function new_node(layer, shapes, built, drawn, chosen)
   local uses = (drawn[layer] or 0) + 1
   drawn[layer] = uses
   local device = rawget(layer, "device") and " @" .. tostring(layer.device) or ""
-  local name = shortened(("%s (%s)%s"):format(layer.name, layer.class_name, device))
+  local name = svg.shortened(("%s (%s)%s"):format(layer.name, layer.class_name, device), LONGEST)
   local node = { lines = { name, shapes_text(shapes) } }
   node.lines[3] = uses > 1 and ("shared, use %d"):format(uses) or not layer.is_input and parameters_text(layer, built)
     or nil
@@ -157,7 +155,7 @@ end
 function M.picture(model, given)
   local graph = draw_graph(model, {}, given)
   local total, trainable = model:count_params()
-  local title = shortened(given.title or model.name)
+  local title = svg.shortened(given.title or model.name, LONGEST)
   local counts = model.built and ("%s parameters, %s trainable"):format(summary.grouped(total),
     summary.grouped(trainable)) or "not built yet"
   local width = math.max(graph.width, NAME_WIDTH * 1.2 * #title, SOFT_WIDTH * #counts) + 2 * MARGIN

@@ -14,6 +14,7 @@ local REPORT = options.declare { { "title", "string" } }
 
 local MOST_ROWS = 500 -- of the table of epochs; a longer run shows every k-th
 local MOST_LAYERS = 300 -- of the picture of the model
+local MOST_DEPTH = 5 -- of tables within a setting
 
 local STYLE = [[
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1.2rem 4rem;background:var(--paper);color:var(--ink);
@@ -73,10 +74,11 @@ local function words(value, depth)
   for key in pairs(value) do keys[#keys + 1] = key end
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
   for i, key in ipairs(keys) do
-    local text = depth < 2 and words(value[key], depth + 1) or "…"
+    local text = depth < MOST_DEPTH and words(value[key], depth + 1) or "…"
     list[i] = type(key) == "number" and text or ("%s = %s"):format(tostring(key), text)
   end
-  return table.concat(list, ", ")
+  local text = table.concat(list, ", ")
+  return depth > 0 and "{" .. text .. "}" or text
 end
 
 -- Rows of names and values, sorted by name. ARGS left_out: names that have a row elsewhere.
@@ -93,7 +95,9 @@ end
 
 -- Whether more is better, by the name of the value; nil if that cannot be told.
 local function more_is_better(name)
-  if name:find "loss" or name:find "error" then return false end
+  for _, part in ipairs { "loss", "error", "mse", "mae" } do
+    if name:find(part, 1, true) then return false end
+  end
   for _, part in ipairs { "acc", "auc", "precision", "recall", "fmeasure", "top_k" } do
     if name:find(part, 1, true) then return true end
   end

@@ -1,16 +1,14 @@
 --- SVG and HTML text: escaping, elements, and the colors that all pictures share.
 --
--- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The eight
--- colors of curves are the palette of Okabe and Ito, which color-blind people can tell apart, lightened for dark
--- backgrounds.
+-- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The colors of
+-- curves are from the palette of Okabe and Ito, which color-blind people can tell apart, lightened for dark
+-- backgrounds; the classes s1, s2, ... set them as stroke, f1, f2, ... as fill.
 local M = {}
 
-M.COLORS = 8 -- classes c1 to c8: stroke and fill of curves
-
 local LIGHT = { paper = "#ffffff", ink = "#1b1b1f", soft = "#5d6068", grid = "#dfe1e6", box = "#f4f5f8",
-  "#0072b2", "#d55e00", "#009e73", "#b5458f", "#8a6d00", "#3d8fbf", "#6a4fc0", "#555555" }
+  "#0072b2", "#d55e00", "#009e73" }
 local DARK = { paper = "#17181c", ink = "#eceef2", soft = "#a3a8b3", grid = "#33363f", box = "#22242b",
-  "#56b4e9", "#ff8f4a", "#2bc79a", "#e58ac4", "#e8cf4a", "#9ad0ee", "#b39cff", "#bbbbbb" }
+  "#56b4e9", "#ff8f4a", "#2bc79a" }
 
 local FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -23,6 +21,12 @@ function M.escape(text)
     return kept ~= "" and ("?"):rep(#run) or run
   end)
   return (text:gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
+end
+
+--- shortened(text, most) -> the text, or its beginning and "…" if it has more than `most` bytes.
+function M.shortened(text, most)
+  if #text <= most then return text end
+  return (text:sub(1, most - 3):gsub("[\192-\255][\128-\191]*$", "")) .. "…" -- the last character may be cut
 end
 
 --- number(x) -> a coordinate with at most one digit after the point.
@@ -70,7 +74,7 @@ function M.style(root)
     "svg .curve{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}",
     "svg .val{stroke-dasharray:6 4}",
   }
-  for i = 1, M.COLORS do
+  for i = 1, #LIGHT do
     lines[#lines + 1] = ("svg .s%d{stroke:var(--c%d)}svg .f%d{fill:var(--c%d)}"):format(i, i, i, i)
   end
   return table.concat(lines, "\n")

@@ -159,6 +159,7 @@ test("metrics chooses values, and text is escaped", function()
   check.equal(#curves(plotted(h, { metrics = "acc" })), 2)
   check.equal(#curves(plotted(h, { metrics = { "val_accuracy" } })), 1)
   check.equal(texts(plotted(h), "title")[3], "<b>&\"'??")
+  for most = 8, 9 do check.equal(svg.shortened(("é"):rep(40), most), "éé…") end
   check.equal(svg.escape "été 数 \240\159\152\128", "été 数 \240\159\152\128")
 end)
 
