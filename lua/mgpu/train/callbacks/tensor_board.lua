@@ -61,7 +61,7 @@ function TensorBoard:init()
   end
   if self.profile_batch ~= 0 then
     core.fail("unsupported", "TensorBoard: profile_batch: profiles are not supported, leave it 0; BatchTiming and "
-      .. "SamplesPerSec print times, and MGPU_LOG=dispatch those of kernels")
+      .. "SamplesPerSec print times")
   end
   if self.write_images then
     core.fail("unsupported", "TensorBoard: write_images: images of weights are not supported, leave it out; "
