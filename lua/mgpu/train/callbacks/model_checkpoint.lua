@@ -40,8 +40,8 @@ end
 
 -- Raises if the model has a part that a file of the format cannot hold, such as a function as loss.
 local function check_savable(model, format)
+  if format.check then return format.check(model) end
   local ok, message = pcall(function()
-    if format.check then return format.check(model) end
     model:get_config()
     compiled_state.capture(model)
   end)
