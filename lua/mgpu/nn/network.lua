@@ -40,8 +40,8 @@ function Network:summary(given)
   write(require "mgpu.nn.summary".text(self) .. "\n")
 end
 
---- model:plot(path, {nested = true, title =}): draws the graph of the layers, with the shapes of their outputs and their
---- parameters, into an .svg file, which browsers show.
+--- model:plot(path, {nested = true, title =}): draws the graph of the layers, with the shapes of their outputs and
+--- their parameters, into an .svg file, which browsers show.
 -- nested: draws the layers of models inside the model. Errors: another ending, a model without layers, the disk.
 function Network:plot(path, given) require "mgpu.plot.model".plot(self, path, given) end
 

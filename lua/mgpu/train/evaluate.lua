@@ -89,8 +89,8 @@ function M.one_batch(model, kind, source)
   local key = train_step.plan_key(model)
   local step = train_step.get(compiled, kind, model, key)
   return with_own_sums(compiled.metrics, function()
-    step_errors.guarded(function() return kind .. "_on_batch", model end, step, 1, source.rows, source.layout, key, nil, nil,
-      unpack(source.tensors))
+    step_errors.guarded(function() return kind .. "_on_batch", model end, step, 1, source.rows, source.layout, key, nil,
+      nil, unpack(source.tensors))
   end)
 end
 

@@ -269,8 +269,8 @@ test("TerminateOnNaN ends the training with loss scaling too, which skips steps 
   local h
   check.equal(printed(function() h = run(C.TerminateOnNaN {}) end), "Batch 2: Invalid loss, terminating training\n")
   check.equal({ #h.epoch, model.stop_training }, { 1, true })
-  check.raises(function() run(C.TerminateOnNaN { raise_error = true }) end, "fit: epoch 1, step 2: the loss is not finite",
-    "nonfinite")
+  check.raises(function() run(C.TerminateOnNaN { raise_error = true }) end,
+    "fit: epoch 1, step 2: the loss is not finite", "nonfinite")
   check.equal(#run({}).epoch, 3)
 end)
 
