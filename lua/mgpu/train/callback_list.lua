@@ -44,15 +44,20 @@ end
 -- The option `callbacks` as an array: it may be nil, one callback, or an array of them.
 local function to_array(what, given)
   if given == nil or next(given) == nil and not getmetatable(given) then return {} end
-  if getmetatable(given) or #given == 0 then
+  if getmetatable(given) or type(next(given)) == "string" and #given == 0 then
     check_callback(what, given, "callbacks")
     return { given }
   end
+  local n = 0
   for key, callback in pairs(given) do
     if type(key) ~= "number" then
       fail(what, "callbacks is an array, but has an entry %q: put the functions into a table", tostring(key))
     end
     check_callback(what, callback, ("callbacks[%d]"):format(key))
+    n = n + 1
+  end
+  for i = 1, n do
+    if given[i] == nil then fail(what, "callbacks[%d] is nil: an array has no holes", i) end
   end
   return given
 end

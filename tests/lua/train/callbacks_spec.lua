@@ -238,6 +238,7 @@ test("a value that is no callback, or a misspelled method, is an error before tr
     { { 1 }, "callbacks%[1%] must be made by mgpu.callbacks .* got a number" },
     { { callbacks.History }, "callbacks%[1%] is a class: call it, as in History {}" },
     { { callbacks.History {}, on_epoch_end = print }, 'callbacks is an array, but has an entry "on_epoch_end"' },
+    { { nil, callbacks.History {} }, "callbacks%[1%] is nil: an array has no holes" },
   } do
     check.raises(function() fit(model(), { callbacks = row[1] }) end, "callbacks_spec.lua:%d+: fit: " .. row[2],
       "usage")
