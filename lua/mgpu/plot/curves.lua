@@ -115,7 +115,8 @@ function M.chart(panel, scale)
   end
   if first > last then first, last = 1, 1 end
   local x_axis, y_axis, out = axis.epochs(first, last), axis.values(lists, scale), {}
-  out[1] = svg.text(LEFT, 20, svg.shortened(panel.title, 44) .. (y_axis.log and " (log scale)" or ""), "title")
+  local title = y_axis.log and svg.shortened(panel.title, 30) .. " (log scale)" or svg.shortened(panel.title, 42)
+  out[1] = svg.text(LEFT, 20, title, "title")
   draw_axes(x_axis, y_axis, out)
   for _, curve in ipairs(panel.curves) do draw_curve(curve, x_axis, y_axis, out) end
   draw_legend(panel.curves, out)
