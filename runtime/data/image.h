@@ -42,7 +42,8 @@ mg_status mg_image_load(const char *path, int channels, mg_image *image);
 mg_status mg_image_encode_png(const mg_image *image, mg_image_file *file);
 mg_status mg_image_encode_jpeg(const mg_image *image, int quality, mg_image_file *file);
 
-/* What the plug-in exports under MG_IMAGE_SYMBOL. On failure nothing is owned by the caller. */
+/* What the plug-in exports under MG_IMAGE_SYMBOL. The caller gives an empty image or file ({0}),
+ * and on failure it is empty again. */
 typedef struct mg_image_codecs {
     mg_status (*decode_png)(const uint8_t *bytes, size_t n, int channels, mg_image *image);
     mg_status (*decode_jpeg)(const uint8_t *bytes, size_t n, int channels, mg_image *image);
