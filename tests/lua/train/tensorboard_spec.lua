@@ -153,6 +153,25 @@ test("a fit writes its values, those of the validation data in a folder of their
   end
 end)
 
+test("evaluate alone writes its results, at the optimizer's step", function()
+  local log_dir, x, y = check.path "evaluated", fixtures.line(12)
+  local model = fixtures.linear()
+  model:fit(x, y, { batch_size = 4, verbose = 0 })
+  local loss = model:evaluate(x, y, { verbose = 0, callbacks = mgpu.callbacks.TensorBoard { log_dir } }).loss
+  local events = events_of(log_dir)
+  check.equal(steps_of(log_dir, "."), { "validation evaluation_loss_vs_iterations 3" })
+  check.near(events[1].values[1], loss, 1e-6)
+end)
+
+test("several devices: the histograms are those of the one model", function()
+  local log_dir, x, y = check.path "devices", fixtures.line(12)
+  local model = fixtures.linear { devices = { "cpu:0", "ref:0" } }
+  local callback = mgpu.callbacks.TensorBoard { log_dir, histogram_freq = 1 }
+  model:fit(x, y, { batch_size = 4, verbose = 0, callbacks = callback })
+  check.equal(#steps_of(log_dir, "kernel/histogram$"), 1)
+  check.equal(steps_of(log_dir, "^epoch_loss"), { "train epoch_loss 0" })
+end)
+
 test("the model's layers are in the conceptual graph", function()
   local log_dir = check.path "graph"
   local a, b = mgpu.Input { 2, name = "a" }, mgpu.Input { 2, name = "b" }
