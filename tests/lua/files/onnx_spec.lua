@@ -152,6 +152,9 @@ test("layers that ONNX lacks are refused by name, before anything is written", f
   refused(mgpu.Sequential { L.Input { 3 }, Dense { name = "fake" } }, 'Dense "fake": ONNX has no op')
   refused(mgpu.Sequential { L.Input { 3 }, L.Activation { function(x) return x end, name = "f" } },
     'Activation "f": its activation is a function')
+  refused(mgpu.Sequential { L.Input { 3 }, L.Embedding { 4, 2, mask_zero = true, name = "words" } },
+    'Embedding "words": mask_zero')
+  refused(mgpu.Sequential { L.Input { 3, 2 }, L.Masking { name = "masked" } }, 'Masking "masked": ONNX has no op')
   local x = mgpu.Input { 3 }
   refused(mgpu.Model { inputs = x, outputs = L.Dropout { 0.5, name = "always" } (x, { training = true }) },
     'Dropout "always": it is used with training = true')

@@ -213,6 +213,36 @@ test("histograms count finite numbers, and equal numbers in the last bucket", fu
   check.equal({ total, list[1], list[89], list[90] }, { 4, 2.5, 2.5, 4 })
 end)
 
+test("images of weights have Keras's forms and pixels", function()
+  local log_dir, encoded = check.path "images", pcall(mgpu.image.encode_png, mgpu.zeros { 1, 1 })
+  if not encoded then check.skip "no libpng" end
+  local model = mgpu.Sequential { L.Input { 5, 4, 2 }, L.Conv2D { 4, { 3, 2 }, name = "a" },
+    L.Conv2D { 1, 2, name = "b" }, L.Flatten {}, L.Dense { 2, name = "c" }, name = "net" }
+  model:compile { optimizer = mgpu.optimizers.SGD { 0 }, loss = "mse" }
+  local kernel = { { -1, 2 }, { 0.5, 0 / 0 }, { 0.25, 1 }, { 0, 0.1 } }
+  model:get_layer "c":set_weights { mgpu.tensor(kernel), mgpu.ones { 2 } }
+  local callback = mgpu.callbacks.TensorBoard { log_dir, histogram_freq = 1, write_images = true }
+  callback.model = model
+  callback:on_train_begin()
+  callback:on_epoch_begin(1)
+  callback:on_epoch_end(1, require "mgpu.train.logs".new())
+  local found = {}
+  for _, e in ipairs(events_of(log_dir)) do
+    if e.plugin == "images" then
+      check.equal(e.shape, { #e.texts })
+      found[#found + 1] = ("%s %sx%s %d"):format(e.tag, e.texts[1], e.texts[2], #e.texts - 2)
+      local pixels = mgpu.image.decode(e.texts[3])
+      check.equal({ pixels:shape()[2], pixels:shape()[1] }, { tonumber(e.texts[1]), tonumber(e.texts[2]) })
+      if e.tag == "net/c/kernel/image" then
+        check.equal(pixels:reshape { -1 }:totable(), { 0, 127, 63, 0, 255, 0, 255, 25 })
+      end
+    end
+  end
+  -- columns x rows, and how many: of a {3, 2, 2, 4} the first axis counts the images, as in Keras
+  check.equal(found, { "net/a/kernel/image 2x2 3", "net/a/bias/image 1x4 1", "net/b/kernel/image 2x2 3",
+    "net/c/kernel/image 4x2 1", "net/c/bias/image 1x2 1" })
+end)
+
 test("the projector gets the tables of embeddings as text", function()
   local log_dir = check.path "projector"
   local model = mgpu.Sequential { L.Input { 3 }, L.Embedding { 4, 2, name = "words" }, L.Flatten {}, L.Dense { 1 } }
@@ -357,7 +387,6 @@ test("options that cannot be served are refused, before the first step", functio
   check.raises(function() TensorBoard { update_freq = "step" } end, 'update_freq" must be "epoch", "batch"', "usage")
   check.raises(function() TensorBoard { log_dir = "" } end, "must name a folder", "usage")
   check.raises(function() TensorBoard { profile_batch = 2 } end, "profile_batch", "unsupported")
-  check.raises(function() TensorBoard { write_images = true } end, "write_images", "unsupported")
   check.raises(function() TensorBoard { histogram_frq = 1 } end, 'did you mean "histogram_freq"', "usage")
   local blocked = check.path "blocked"
   check.write(blocked, "")

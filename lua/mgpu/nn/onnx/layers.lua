@@ -42,6 +42,7 @@ end
 
 -- Fractions and ids outside the table are errors here; ONNX cuts fractions off.
 function M.Embedding(g, layer, v)
+  if layer.mask_zero then layer:fail "mask_zero: ONNX has no masks: such a layer cannot be saved as .onnx" end
   if not v.dtype:find "int" then v = g:cast(v, "int32") end
   local name = g:op("Gather", { g:weight(layer.embeddings, layer.compute_dtype), g:plain(v) }, { axis = 0 })
   return g.value(name, layer:output_shape(v.shape), layer.compute_dtype)

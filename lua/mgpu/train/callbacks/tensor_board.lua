@@ -9,6 +9,7 @@
 --   evaluation_loss_vs_iterations, ...                   after each validation or evaluate; step: the optimizer's
 --   batch_loss, batch_accuracy, batch_steps_per_second   with update_freq = "batch" or n: after every n-th batch
 --   NAME/histogram                                       of each weight, every histogram_freq epochs
+--   NAME/image                                           write_images: of each weight, with its histogram
 --   keras                                                write_graph: the layers, as the conceptual graph
 -- A value of several numbers gets a tag for each: epoch_f1_score_1, ... Only the batches that are written wait for the
 -- device. embeddings_freq = n: every n epochs, the tables of Embedding layers are written for the projector, with
@@ -17,7 +18,7 @@
 -- checkpoint continues the files, without the events of steps that it repeats.
 -- Differences to Keras: epoch values are written for every update_freq (Keras drops those of epochs whose last batch
 -- is no n-th one); there is no graph of single operations and no profile.
--- Errors: a folder that cannot be written; write_images and profile_batch, which are not supported.
+-- Errors: a folder that cannot be written; write_images without libpng; profile_batch, which is not supported.
 -- Source: Keras's TensorBoard.
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
@@ -26,6 +27,7 @@ local EventFile = require "mgpu.train.tensorboard.event_file"
 local logs = require "mgpu.train.logs"
 local model_json = require "mgpu.train.tensorboard.model_json"
 local summaries = require "mgpu.train.tensorboard.summaries"
+local weight_images = require "mgpu.train.tensorboard.weight_images"
 
 local TensorBoard = Callback:extend("TensorBoard", { positional = 1,
   { "log_dir", "string", default = "logs" },
@@ -63,10 +65,7 @@ function TensorBoard:init()
     core.fail("unsupported", "TensorBoard: profile_batch: profiles are not supported, leave it 0; BatchTiming and "
       .. "SamplesPerSec print times")
   end
-  if self.write_images then
-    core.fail("unsupported", "TensorBoard: write_images: images of weights are not supported, leave it out; "
-      .. "histogram_freq shows how weights change")
-  end
+  if self.write_images then weight_images.check() end
   if self.update_freq == "epoch" then -- fit calls no method for batches
     self.on_train_batch_begin, self.on_train_batch_end = false, false
   end
@@ -180,11 +179,13 @@ local function add_epoch(self, step, values)
   end
 end
 
--- The histograms of all weights, under Keras's names: those of a Sequential begin with the model's.
-local function add_histograms(self, step)
+-- Histograms and images of all weights, under Keras's names: those of a Sequential begin with the model's.
+local function add_weights(self, step)
   local prefix, list = self.model.class_name == "Sequential" and self.model.name .. "/" or "", {}
-  for i, v in ipairs(self.model.variables) do
-    list[i] = summaries.histogram(prefix .. v.name .. "/histogram", host_value(v))
+  for _, v in ipairs(self.model.variables) do
+    local name, t = prefix .. v.name, host_value(v)
+    list[#list + 1] = summaries.histogram(name .. "/histogram", t)
+    if self.write_images then list[#list + 1] = weight_images.value(name .. "/image", t) end
   end
   self.files.train:add(step, list)
 end
@@ -201,7 +202,7 @@ end
 function TensorBoard:on_epoch_end(epoch, values)
   local step = epoch - 1
   add_epoch(self, step, values)
-  if self.histogram_freq > 0 and step % self.histogram_freq == 0 then add_histograms(self, step) end
+  if self.histogram_freq > 0 and step % self.histogram_freq == 0 then add_weights(self, step) end
   if self.embeddings_freq > 0 and step % self.embeddings_freq == 0 then write_tables(self) end
   write(self, true)
 end

@@ -76,6 +76,13 @@ function M.histogram(tag, t)
   return value(tag, tensor(DT_DOUBLE, { BUCKETS, 3 }):bytes(4, numbers), "histograms")
 end
 
+--- images(tag, columns, rows, pngs) -> the value; pngs: images of this size, each the bytes of a PNG file.
+function M.images(tag, columns, rows, pngs)
+  local proto = tensor(DT_STRING, { #pngs + 2 }):bytes(8, tostring(columns)):bytes(8, tostring(rows))
+  for _, png in ipairs(pngs) do proto:bytes(8, png) end
+  return value(tag, proto, "images")
+end
+
 --- keras_model(tag, json) -> the value that the graph plugin shows as the conceptual graph (model_json.lua).
 function M.keras_model(tag, json)
   return value(tag, tensor(DT_STRING, {}):bytes(8, json), "graph_keras_model", "1")
