@@ -20,9 +20,11 @@ static int pixel_format(int channels) {
 
 static mg_status decode(tjhandle handle, const uint8_t *bytes, size_t n, int channels,
                         mg_image *image) {
-    int width, height, sampling, colors;
+    int width = 0, height = 0, sampling = 0, colors = 0; /* a file of tables alone sets none */
     if (tjDecompressHeader3(handle, bytes, n, &width, &height, &sampling, &colors) != 0)
         return fail_jpeg(handle, MG_DATA);
+    if (width < 1 || height < 1)
+        return mg_fail(MG_DATA, "JPEG: the file is truncated, or has no image");
     if (colors == TJCS_CMYK || colors == TJCS_YCCK)
         return mg_fail(MG_UNSUPPORTED, "JPEG: the image is in CMYK colors: save it as RGB");
     const int own = colors == TJCS_GRAY ? 1 : 3;

@@ -141,6 +141,13 @@ test("a file cut anywhere is refused", function()
   end
 end)
 
+test("a JPEG file that ends before its image has no size", function()
+  local bytes = bytes_of "rgb.jpg"
+  for _, n in ipairs { 3, 20, 100 } do
+    check.raises(function() image.decode(bytes:sub(1, n)) end, "JPEG: the file is truncated, or has no image", "data")
+  end
+end)
+
 test("a changed byte of a PNG file is an error or changes nothing", function()
   local bytes = bytes_of "palette_alpha.png"
   local pixels = image.decode(bytes):totable()
@@ -176,25 +183,28 @@ test("sizes that the file cannot hold, or beyond the limits, take no memory", fu
   check.raises(function() image.decode(bytes_of "cmyk.jpg") end, "CMYK", "unsupported")
 end)
 
-test("a failing disk leaves the old file, or none", function()
+test("a failing disk leaves the old file, or none, or the whole new one", function()
   local x, path = mgpu.ones { 4, 4 }, check.path "x.png"
-  for _, there in ipairs { false, true } do
-    if there then check.write(path, "old") end
+  local whole, failures = image.encode_png(x), 0
+  for _, old in ipairs { false, "old" } do
     for _, fault in ipairs { "EIO", "ENOSPC" } do
-      local at, ok = 0, false
-      while not ok do
-        at = at + 1
+      for at = 1, 40 do
+        os.remove(path)
+        if old then check.write(path, old) end
         core.file_fault { at = at, error = fault }
-        ok = pcall(image.save, path, x)
+        local ok, message = pcall(image.save, path, x)
         if not core.file_fault() then break end
-        check.truthy(not ok or at > 1, "a fault was not reported")
-        if core.file_exists(path) and check.read(path) ~= "old" then break end -- only the folder was not synced
+        local now = core.file_exists(path) and check.read(path)
+        if ok then check.truthy(now == whole, "a fault was not reported") end
+        check.truthy(now == old or now == whole, "a part of a file")
+        if not ok then
+          failures = failures + 1
+          check.matches(message, check.path "":gsub("/$", ""):gsub("%p", "%%%0")) -- names the file or its folder
+        end
       end
-      check.truthy(at > 3, "write calls that failed")
-      os.remove(path)
-      if there then check.write(path, "old") end
     end
   end
+  check.truthy(failures > 12, failures .. " failures")
   for at = 1, 40 do
     core.file_fault { at = at, error = "EIO" }
     local ok, message = pcall(image.load, FOLDER .. "rgb.png")
