@@ -106,27 +106,31 @@ local function numbers(seed)
   end
 end
 
--- The values of a JSON tree as {table, key} places.
-local function places_of(value, list)
+-- The values of a JSON tree as places {table, key, path}.
+local function places_of(value, list, path)
   for key, item in pairs(value) do
-    list[#list + 1] = { value, key }
-    if type(item) == "table" then places_of(item, list) end
+    local place = { value, key, path .. "/" .. tostring(key) }
+    list[#list + 1] = place
+    if type(item) == "table" then places_of(item, list, place[3]) end
   end
   return list
 end
 
+-- Wrong values; new ones at each call, because tables among them may be damaged in turn.
+local function junk()
+  return { -1, 0, 3, 1e300, "", "x", true, false, core.null, core.empty_array, { "a", 0, 0 }, { -1, core.null }, {} }
+end
+
 test("a damaged configuration makes a model or an error, whatever is wrong with it", function()
   local below = numbers(3)
-  local junk = { -1, 0, 3, 1e300, "", "x", true, false, core.null, core.empty_array, { "a", 0, 0 }, { -1, core.null },
-    {} }
   local texts = { two_branches():to_json(), mgpu.load_model "tests/golden/keras/mnist_cnn_3.keras":to_json() }
   for round = 1, 400 do
     local tree = core.json_decode(texts[1 + round % 2])
     for _ = 1, 1 + below(2) do
-      local places = places_of(tree, {})
-      table.sort(places, function(a, b) return tostring(a[2]) < tostring(b[2]) end)
+      local places, wrong = places_of(tree, {}, ""), junk()
+      table.sort(places, function(a, b) return a[3] < b[3] end)
       local place = places[1 + below(#places)]
-      place[1][place[2]] = junk[1 + below(#junk)]
+      place[1][place[2]] = wrong[1 + below(#wrong)]
     end
     local encoded, text = pcall(core.json_encode, tree)
     local ok, message = pcall(mgpu.model_from_json, encoded and text or "")
