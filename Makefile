@@ -80,7 +80,7 @@ ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(JOBS)
 endif
 ifneq ($(filter-out deps mnist clean help uninstall format size gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
-$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk) # look again
+$(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # look again, once
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
