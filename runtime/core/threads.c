@@ -1,6 +1,7 @@
 /* The interrupt flag, forks, the clock and waiting by it, and the count of physical cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
+#include "core/cgroup.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -94,13 +95,15 @@ static int core_of(int cpu) {
 }
 
 /* Counts each core once, however many hardware threads it has: two threads on one core share its
- * arithmetic units. */
+ * arithmetic units. A quota below that count is a limit as well: more threads than it pays for are
+ * stopped by the kernel for a part of each period. */
 int mg_core_count(void) {
     cpu_set_t allowed, cores;
     CPU_ZERO(&cores);
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed)) CPU_SET((size_t)core_of((int)cpu), &cores);
-    const int n = CPU_COUNT(&cores);
-    return n > 0 ? n : 1; /* at least the one we run on */
+    const int n = CPU_COUNT(&cores), quota = mg_cgroup_cpus("");
+    const int least = quota && quota < n ? quota : n;
+    return least > 0 ? least : 1; /* at least the one we run on */
 }

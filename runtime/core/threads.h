@@ -30,7 +30,8 @@ void mg_cond_init(pthread_cond_t *condition);
 struct timespec mg_time_after(double seconds);
 /* MGPU_DEADLINE, or 600: the seconds that devices wait for each other, and the caller for them. */
 double mg_deadline(void);
-/* Physical cores this process may use (affinity respected), at least 1. */
+/* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
+ * at least 1. */
 int mg_core_count(void);
 
 #endif
