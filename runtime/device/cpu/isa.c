@@ -7,8 +7,15 @@
 #include <cpuid.h>
 #endif
 
+/* The set that every processor of this kind runs. */
+#ifdef __aarch64__
+#define NARROWEST &mg_simd_neon
+#else
+#define NARROWEST &mg_simd_baseline
+#endif
+
 /* Never NULL, so that a kernel need not ask. */
-const mg_simd *mg_simd_used = &mg_simd_baseline;
+const mg_simd *mg_simd_used = NARROWEST;
 
 #ifdef __x86_64__
 /* Whether the processor has F16C, by its bit: not all compilers know it by name. */
@@ -29,7 +36,7 @@ int mg_simd_available(const mg_simd *sets[3]) {
         sets[n++] = &mg_simd_avx512;
     if (avx2) sets[n++] = &mg_simd_avx2;
 #endif
-    sets[n++] = &mg_simd_baseline;
+    sets[n++] = NARROWEST;
     return n;
 }
 
@@ -43,7 +50,7 @@ static mg_status use(const mg_simd *set) {
 /* An unknown name and an instruction set that the processor lacks are different mistakes, with
  * different messages. */
 mg_status mg_simd_choose(void) {
-    static const char *const names[] = {"avx512", "avx2", "baseline"};
+    static const char *const names[] = {"avx512", "avx2", "baseline", "neon"};
     const mg_simd *sets[3];
     const int n = mg_simd_available(sets);
     const char *wanted = getenv("MGPU_ISA");
@@ -57,5 +64,7 @@ mg_status mg_simd_choose(void) {
                            "has is %s",
                            wanted, sets[0]->name);
     return mg_fail(MG_USAGE,
-                   "MGPU_ISA=%s: unknown instruction set; choose avx512, avx2 or baseline", wanted);
+                   "MGPU_ISA=%s: unknown instruction set; choose avx512, avx2 or baseline (on "
+                   "aarch64 neon)",
+                   wanted);
 }

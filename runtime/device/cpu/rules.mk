@@ -7,11 +7,15 @@ FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 LIBS_mgpu-cpu.so = -ldnnl $(OPENMP)
 
 # The inner loops of the cpu device: every file of simd/ is compiled once per instruction set into
-# NAME.SET.o; isa.c chooses a set when the plug-in is opened. Processors other than x86-64 have the
-# baseline set only, with the vectors that their compiler takes for granted.
+# NAME.SET.o; isa.c chooses a set when the plug-in is opened. Every aarch64 processor has NEON; kinds
+# of processors that are not named have the baseline set only, with the vectors that their compiler
+# takes for granted.
 
 SIMD_C      := $(wildcard runtime/device/cpu/simd/*.c)
-ISAS        := baseline $(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),avx2 avx512)
+PROCESSOR   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
+ISAS_x86_64  = baseline avx2 avx512
+ISAS_aarch64 = neon
+ISAS        := $(or $(ISAS_$(PROCESSOR)),baseline)
 ISA_avx2   = -mavx2 -mfma -mf16c
 ISA_avx512 = $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 BY_RULE_cpu := $(SIMD_C)

@@ -141,6 +141,9 @@ static void from_f16(float *out, const uint16_t *x, int n) {
 #elif defined(__F16C__)
     UNROLL for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
+#elif defined(__aarch64__)
+    UNROLL for (; i + 4 <= n; i += 4)
+        vst1q_f32(out + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
 #endif
     for (; i < n; i++) out[i] = mg_f16_to_f32(x[i]);
 }
@@ -154,6 +157,9 @@ static void to_f16(uint16_t *out, const float *x, int n) {
 #elif defined(__F16C__)
     UNROLL for (; i + 8 <= n; i += 8) _mm_storeu_si128(
         (void *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    UNROLL for (; i + 4 <= n; i += 4)
+        vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x + i))));
 #endif
     for (; i < n; i++) out[i] = mg_f32_to_f16(x[i]);
 }

@@ -1,11 +1,11 @@
 /* The instruction set that a file of this folder is compiled for.
  *
  * The build compiles every .c file of this folder once per instruction set, with MG_ISA set to the
- * set's name (baseline, avx2 or avx512) and with the compiler's flags for it; see cpu/rules.mk. All
- * that may differ between the sets is derived here from the compiler's own macros: the width of a
- * vector, the number of vector registers, stores that bypass the caches. A kernel must not declare
- * a vector type wider than MG_VECTOR: gcc then keeps sums in memory instead of registers (2 to 3
- * GFLOP/s instead of 62 to 80).
+ * set's name (baseline, avx2, avx512 or neon) and with the compiler's flags for it; see
+ * cpu/rules.mk. All that may differ between the sets is derived here from the compiler's own
+ * macros: the width of a vector, the number of vector registers, stores that bypass the caches. A
+ * kernel must not declare a vector type wider than MG_VECTOR: gcc then keeps sums in memory instead
+ * of registers (2 to 3 GFLOP/s instead of 62 to 80).
  *
  * The files hold plain loops: no OpenMP regions, no memory allocation, no knowledge of plans. The
  * kernels one folder up share the work among threads and call these loops through the table that
@@ -15,6 +15,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #ifndef MG_ISA /* a linter that reads the file by itself */
@@ -45,7 +47,12 @@ typedef __m256 mg_floats;
 typedef __m128 mg_floats;
 #else
 #define MG_VECTOR 16
-#define MG_REGISTERS 32 /* NEON; there is no portable store past the caches */
+#ifdef __aarch64__
+#define MG_REGISTERS 32
+#else
+#define MG_REGISTERS 16
+#endif
+/* gcc has no store past the caches here. */
 #define MG_STREAM(place, v) (void)(*(mg_floats *)(void *)(place) = (v))
 typedef float mg_floats __attribute__((vector_size(MG_VECTOR)));
 #endif

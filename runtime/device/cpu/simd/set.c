@@ -28,6 +28,8 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .title = "AVX-512",
 #elif defined(__AVX2__)
     .title = "AVX2",
+#elif defined(__aarch64__)
+    .title = "NEON",
 #else
     .title = "baseline vectors",
 #endif

@@ -231,12 +231,16 @@ static inline int mg_simd_index(mg_dtype t) {
     return t == MG_F64;
 }
 
+/* The sets that are compiled: those of cpu/rules.mk for this kind of processor. */
+#if defined(__x86_64__)
+extern const mg_simd mg_simd_baseline, mg_simd_avx2, mg_simd_avx512;
+#elif defined(__aarch64__)
+extern const mg_simd mg_simd_neon;
+#else
 extern const mg_simd mg_simd_baseline;
-#ifdef __x86_64__
-extern const mg_simd mg_simd_avx2, mg_simd_avx512;
 #endif
 
-/* The set in use: baseline until mg_simd_choose has chosen. */
+/* The set in use: the narrowest until mg_simd_choose has chosen. */
 extern const mg_simd *mg_simd_used;
 
 /* Chooses the widest set that this processor runs, or the one that the environment variable
