@@ -107,3 +107,10 @@ int mg_core_count(void) {
     const int least = quota && quota < n ? quota : n;
     return least > 0 ? least : 1; /* at least the one we run on */
 }
+
+int mg_thread_count(void) {
+    const char *wanted = getenv("MGPU_THREADS");
+    if (!wanted) wanted = getenv("OMP_NUM_THREADS");
+    const int n = wanted ? atoi(wanted) : 0;
+    return n > 0 ? n : mg_core_count();
+}

@@ -33,5 +33,8 @@ double mg_deadline(void);
 /* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
  * at least 1. */
 int mg_core_count(void);
+/* The threads that the cpu devices of this process may have together: MGPU_THREADS, or
+ * OMP_NUM_THREADS, or the number of cores. */
+int mg_thread_count(void);
 
 #endif

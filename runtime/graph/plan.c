@@ -212,16 +212,16 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     return MG_OK;
 }
 
-/* Devices of one kind share the host's cores evenly. A program takes scratch memory for this many
+/* Devices of one kind share the host's threads evenly. A program takes scratch memory for this many
  * threads and must never run on more, so the number is kept in the part, whatever share its device
  * has in later plans. */
-static void divide_cores(mg_plan *p) {
-    const int cores = mg_core_count();
+static void divide_threads(mg_plan *p) {
+    const int threads = mg_thread_count();
     for (int i = 0; i < p->n_parts; i++) {
         int alike = 0; /* parts on devices of this kind, itself among them */
         for (int k = 0; k < p->n_parts; k++)
             alike += p->parts[k].device->api == p->parts[i].device->api;
-        p->parts[i].threads = cores > alike ? cores / alike : 1;
+        p->parts[i].threads = threads > alike ? threads / alike : 1;
         p->parts[i].device->threads = p->parts[i].threads;
     }
 }
@@ -343,7 +343,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     if (!p->abandoned) return MG_OOM;
     MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
-    divide_cores(p);
+    divide_threads(p);
     const mg_status status = mg_plan_each(p, compile_part, &p->stop);
     for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
         mg_abandoned_plan_keep(p, global->nodes[i].tensor);

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 /* A signal handler as the program mgpulua has it for Ctrl-C. */
@@ -78,11 +79,26 @@ static void cores_are_those_this_process_may_use(void **state) {
     assert_int_equal(mg_core_count(), cores);
 }
 
+/* MGPU_THREADS, then OMP_NUM_THREADS, then the cores; only a positive number counts. */
+static void the_environment_names_the_threads(void **state) {
+    (void)state;
+    unsetenv("MGPU_THREADS");
+    unsetenv("OMP_NUM_THREADS");
+    assert_int_equal(mg_thread_count(), mg_core_count());
+    setenv("OMP_NUM_THREADS", "700", 1);
+    assert_int_equal(mg_thread_count(), 700);
+    setenv("MGPU_THREADS", "900", 1);
+    assert_int_equal(mg_thread_count(), 900);
+    setenv("MGPU_THREADS", "-1", 1);
+    assert_int_equal(mg_thread_count(), mg_core_count());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_is_seen_and_taken_once),
         cmocka_unit_test(a_wish_to_stop_needs_a_listener),
         cmocka_unit_test(cores_are_those_this_process_may_use),
+        cmocka_unit_test(the_environment_names_the_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,6 @@
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* In order of preference for each op: a kernel that does not accept a step leaves it to the next
  * one. The upcast comes last, because it tries all others itself. */
@@ -86,16 +85,12 @@ static _Thread_local int share;
 /* Whether set_share has run in this thread. */
 static _Thread_local bool share_is_set;
 
-/* MGPU_THREADS and OMP_NUM_THREADS, in this order, take precedence over the number of physical
- * cores. */
+/* The share of a device among several; else all threads, which the environment may name. */
 int mg_cpu_threads(void) {
     static int threads;
     if (share) return share; /* a device among several: it may not take all cores */
-    if (threads) return threads;
-    const char *wanted = getenv("MGPU_THREADS");
-    if (!wanted) wanted = getenv("OMP_NUM_THREADS");
-    const int n = wanted ? atoi(wanted) : 0;
-    return threads = n > 0 ? n : mg_core_count();
+    if (!threads) threads = mg_thread_count();
+    return threads;
 }
 
 /* The first call chooses the instruction set, before oneDNN makes a kernel. */
