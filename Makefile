@@ -248,8 +248,9 @@ asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefine
 cover: ## line coverage of the C files
 	@$(MAKE) --no-print-directory MODE=cover cover-run
 FUZZ_SECONDS = 20
-fuzz: all ## wrong calls of everything, then each fuzz target, for FUZZ_SECONDS each
+fuzz: all ## wrong calls, cpu against ref on random cases, then each fuzz target, for FUZZ_SECONDS each
 	@$(PROGRAM) tests/fuzz/wrong_calls.lua $(FUZZ_SECONDS)
+	@$(PROGRAM) tests/fuzz/devices.lua $(FUZZ_SECONDS)
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
 fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
 	@export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1; for f in $^; do echo "  fuzz $$f"; n=$${f##*/fuzz_}; \
