@@ -3,7 +3,7 @@
 --     build/mgpulua tests/bench/convs.lua [--only PART OF A NAME] [the options of turns.lua]
 --
 -- The shapes are those without a Winograd kernel, and two with one. ratio = PyTorch's time in its better layout
--- / ours. For another instruction set: MGPU_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2.
+-- / ours. MGPU_ISA=avx2 narrows both sides (isa.lua).
 
 package.path = "tests/bench/?.lua;" .. package.path
 local turns = require "turns"

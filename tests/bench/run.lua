@@ -2,12 +2,14 @@
 --
 --     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5] [--rounds 7] [--venv FOLDER]
 --
+-- With MGPU_ISA=avx2 (or avx512, baseline) all contenders are narrowed to that instruction set: isa.lua.
 -- The peers are installed once, in a virtual environment outside the tree; one that cannot be installed is
 -- skipped with the reason. For GPUs see gpu.lua.
 
 local HERE = "tests/bench/"
 package.path = HERE .. "?.lua;" .. package.path
 local race = require "race"
+local isa = require "isa"
 local shell, median = race.shell, race.median
 
 local options = {
@@ -33,6 +35,12 @@ local function venv_python()
   return nil, "cannot be installed: " .. (output:match "([^\n]*)\n*$" or "?")
 end
 
+-- Whether torch.compile works, which needs a C++ compiler; or nil and the reason.
+local function compiles(python)
+  local output, status = shell(python .. " -c 'import torch; torch.compile(torch.sin)(torch.ones(8))'")
+  return status == 0 or nil, output:match "[%w_.]+Error: [^\n]*" or output:match "([^\n]*)\n*$"
+end
+
 local function contenders()
   local list, skipped = { { name = "mgpulua", command = arg[-1] .. " " .. HERE .. "ours.lua" } }, {}
   local python, reason = venv_python()
@@ -47,6 +55,13 @@ local function contenders()
   peer("Keras (tensorflow)", python, "peer_keras.py")
   peer("PyTorch", python, "peer_torch.py --layout default")
   peer("PyTorch channels_last", python, "peer_torch.py --layout channels_last")
+  local compiler = python
+  if python then
+    local works, problem = compiles(python)
+    if not works then compiler, reason = nil, problem end
+  end
+  peer("PyTorch compiled", compiler, "peer_torch.py --layout default --compile default")
+  peer("PyTorch compiled channels_last", compiler, "peer_torch.py --layout channels_last --compile default")
   local _, status = shell "/usr/bin/python3 -c 'import torch'"
   reason = "apt-get install python3-torch"
   local debian = status == 0 and "/usr/bin/python3" or nil
@@ -97,6 +112,7 @@ local function alone()
   print(("  %-52s %8.2f us"):format("a jitted step of ten tiny ops", step_overhead()))
 end
 
+print(isa.text)
 local list, skipped = contenders()
 for net in options.nets:gmatch "[^,]+" do compare(net, list) end
 alone()

@@ -5,12 +5,10 @@
 -- steps; and what the driver asks for itself.
 
 local ffi = require "ffi"
+local isa = require "isa"
 local M = {}
 
-ffi.cdef [[
-void (*signal(int, void (*)(int)))(int);
-int setenv(const char *, const char *, int);
-]]
+ffi.cdef "void (*signal(int, void (*)(int)))(int);"
 local SIGPIPE, SIG_IGN = 13, ffi.cast("void (*)(int)", 1)
 
 local options = {
@@ -34,13 +32,14 @@ local TAKE = { median = median, minimum = minimum }
 ---     take       median or minimum of a turn's steps
 ---     threads    of both processes
 ---     venv       the folder of a virtual environment with PyTorch
---- Sets the threads of the cpu device, so it is called before mgpu is loaded.
+--- Prints the instruction set (isa.lua), and sets the threads of the cpu device, so it is called before mgpu is loaded.
 function M.options(defaults)
   for name, value in pairs(defaults) do options[name] = value end
   for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
   assert(TAKE[options.take], "--take is median or minimum")
   ffi.C.signal(SIGPIPE, SIG_IGN) -- writing to a peer that has ended is an error
-  ffi.C.setenv("MGPU_THREADS", options.threads, 1)
+  isa.setenv("MGPU_THREADS", options.threads)
+  print("\n" .. isa.text)
   return options
 end
 
