@@ -1,13 +1,13 @@
--- Compares the cpu device with ref on random cases of the ops: `make fuzz` runs it.
+-- Compares the cpu device with ref on random ops and networks: `make fuzz` runs it.
 --
 --     build/mgpulua tests/fuzz/devices.lua [SECONDS = 20] [SEED = the time]
 --     build/mgpulua tests/fuzz/devices.lua --cases FIRST COUNT      those cases, in this process
 --
--- A case is an op with inputs and attributes that random_cases.lua draws; the number of the case is its seed. Its
--- result, and the gradients by its floating-point inputs, are computed on ref and twice on cpu: ref and cpu must agree
--- within the tolerance of the case, and the two of cpu to the bit. Cases run in processes of their own, 100 in each, in
--- turn with every instruction set that this processor has and with 1, 2 and 3 threads. After a failure, a crash or a
--- hang it prints the command that repeats the case.
+-- A case is an op with inputs and attributes (random_cases.lua) or a training step of a small network
+-- (random_networks.lua); the number of the case is its seed. Its result and gradients are computed on ref and twice on
+-- cpu: ref and cpu must agree within the tolerance of the case, and the two of cpu to the bit. Cases run in processes
+-- of their own, 100 in each, in turn with every instruction set that this processor has and with 1, 2 and 3 threads.
+-- After a failure, a crash or a hang it prints the command that repeats the case.
 package.path = "tests/?.lua;" .. package.path
 local check = require "check"
 
@@ -65,6 +65,7 @@ end
 
 local core = require "mgpu.core"
 local cases = require "ops.cases"
+local networks = require "fuzz.random_networks"
 local random_case = require "fuzz.random_cases"
 
 local differentiable = {}
@@ -74,26 +75,25 @@ local FLOATING = { float32 = true, float64 = true, float16 = true, bfloat16 = tr
 
 -- The gradients of sum(result * weights) by the floating-point inputs, as lists.
 local function gradients(case, list)
-  local which, xs = {}, {}
+  local found = {}
   for i, input in ipairs(list) do
     if FLOATING[input:dtype()] and not case[i + 1].choose and not case[i + 1].pooled then
-      which[#which + 1], xs[#xs + 1] = i, input
+      local gradient = core.grad(function(x)
+        local arguments = { unpack(list) }
+        arguments[i] = x
+        local y = cases.apply(case, arguments)
+        return (y * cases.tensor(cases.fill({ y:shape(), -1, 1 }, 99), y:shape(), y:dtype())):sum()
+      end)(input)
+      found[#found + 1] = gradient and cases.flat(gradient) or {}
     end
   end
-  if #xs == 0 then return {} end
-  local found = { core.grad(function(...)
-    local arguments = { unpack(list) }
-    for k, i in ipairs(which) do arguments[i] = (select(k, ...)) end
-    local y = cases.apply(case, arguments)
-    return (y * cases.tensor(cases.fill({ y:shape(), -1, 1 }, 99), y:shape(), y:dtype())):sum()
-  end)(unpack(xs)) }
-  for k = 1, #xs do found[k] = found[k] and cases.flat(found[k]) or {} end
   return found
 end
 
 -- The result on a device: shape, dtype, numbers and gradients.
 local function compute(case, dtype, device)
   return cases.with_device(device, function()
+    if case[1] == "network" then return networks.compute(case) end
     local list = cases.inputs(case, dtype, device)
     local y = cases.apply(case, list)
     local result = { shape = y:shape(), dtype = y:dtype(), values = cases.flat(y), gradients = {} }
@@ -105,17 +105,16 @@ end
 local function compare(case, dtype)
   local ok, expected = pcall(compute, case, dtype, "ref:0")
   local fine, got = pcall(compute, case, dtype, "cpu:0")
-  if ok ~= fine then error(("ref: %s, cpu: %s"):format(ok and "computed" or expected, fine and "computed" or got), 0) end
-  if not ok then
-    if got ~= expected then error(("ref: %s, cpu: %s"):format(expected, got), 0) end
-    return print("  refused: " .. expected)
+  if ok ~= fine or not ok and got ~= expected then
+    error(("ref: %s, cpu: %s"):format(ok and "computed" or expected, fine and "computed" or got), 0)
   end
+  if not ok then return print("  refused: " .. expected) end
   check.equal({ got.shape, got.dtype }, { expected.shape, expected.dtype })
   local tolerance = cases.tolerance(case, dtype)
   cases.compare(case, got.values, expected.values, tolerance)
   case.scale = math.max(case.scale or 0, 1)
   for i, gradient in ipairs(got.gradients) do
-    cases.compare(case, gradient, expected.gradients[i], 4 * tolerance, "gradient " .. i)
+    cases.compare(case, gradient, expected.gradients[i], 4 * tolerance, case[1] .. ", gradient " .. i)
   end
   check.equal(compute(case, dtype, "cpu:0"), got) -- the same bits again
 end

@@ -3,14 +3,15 @@
 --     salt     shifts the numbers of the inputs
 --     scale    results are compared relative to at least this number
 local check = require "check"
+local draw_network = require "fuzz.random_networks".draw
 local rows = dofile "tests/ops/rows.lua"
 
 local random, floor, max = math.random, math.floor, math.max
 local function pick(list) return list[random(#list)] end
 
 local ALL = { "float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool" }
-local SIZES = { 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 20, 24, 31, 32, 33, 47, 63, 64, 65, 100, 127, 130, 257,
-  1000, 4099 }
+local SIZES = { 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 20, 24, 31, 32, 33, 47, 63, 64, 65, 100, 127, 130,
+  257, 1000, 4099 }
 local CHANNELS = { 1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 48, 65 }
 local LARGEST = 40000 -- elements of an input or a result
 
@@ -222,7 +223,7 @@ end
 -- ---- the draw -----------------------------------------------------------------------------------
 
 local KINDS = { resized, resized, resized, resized, reduction, permutation, slice, reshape, matmul, matmul, convolution,
-  convolution, convolution, pool }
+  convolution, convolution, pool, draw_network }
 
 --- The case that belongs to a seed, and the dtype to run it with.
 return function(seed, dtypes_of)

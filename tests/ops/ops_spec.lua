@@ -2,7 +2,6 @@
 -- gradient in float64 on ref compared with central differences, and the messages about wrong input. Every op
 -- must have a case.
 local check = require "check"
-local mgpu = require "mgpu"
 local core = require "mgpu.core"
 local cases = require "ops.cases"
 local rows = dofile "tests/ops/rows.lua"
