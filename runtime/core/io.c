@@ -152,27 +152,40 @@ mg_status mg_io_changed(mg_file *f, int64_t *changed) {
 }
 
 /* Reads to dst or, if that is NULL, writes from src, once, or again if a signal interrupts it; -1
- * with errno. */
-static ssize_t transfer(mg_file *f, void *dst, const void *src, size_t n) {
+ * with errno. `position`: where to read, or HERE, which reads or writes where the file stands. */
+enum { HERE = -1 };
+static ssize_t transfer(mg_file *f, void *dst, const void *src, size_t n, int64_t position) {
     ssize_t moved = -1;
     for (int tries = 0; tries < MG_IO_RETRIES; tries++) {
         size_t some = n;
-        if (!mg_io_fault(&some)) moved = dst ? read(f->fd, dst, some) : write(f->fd, src, some);
+        if (!mg_io_fault(&some))
+            moved = position != HERE ? pread(f->fd, dst, some, position)
+                    : dst            ? read(f->fd, dst, some)
+                                     : write(f->fd, src, some);
         if (moved >= 0 || errno != EINTR) break;
     }
     return moved;
 }
 
 /* Repeats short reads. */
-mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got) {
+static mg_status read_all(mg_file *f, void *dst, size_t n, int64_t position, size_t *got) {
     *got = 0;
     while (*got < n) {
-        const ssize_t r = transfer(f, (char *)dst + *got, NULL, n - *got);
+        const int64_t at = position == HERE ? HERE : position + (int64_t)*got;
+        const ssize_t r = transfer(f, (char *)dst + *got, NULL, n - *got, at);
         if (r < 0) return mg_io_fail_call("read", f->path);
         if (r == 0) break; /* the end of the file */
         *got += (size_t)r;
     }
     return MG_OK;
+}
+
+mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got) {
+    return read_all(f, dst, n, HERE, got);
+}
+
+mg_status mg_io_read_at(mg_file *f, void *dst, size_t n, int64_t position, size_t *got) {
+    return read_all(f, dst, n, position, got);
 }
 
 /* From the start of the file. */
@@ -185,7 +198,7 @@ mg_status mg_io_seek(mg_file *f, int64_t position) {
 /* Repeats short writes. */
 mg_status mg_io_write(mg_file *f, const void *src, size_t n) {
     for (size_t done = 0; done < n;) {
-        const ssize_t w = transfer(f, NULL, (const char *)src + done, n - done);
+        const ssize_t w = transfer(f, NULL, (const char *)src + done, n - done, HERE);
         if (w == 0) errno = ENOSPC;
         if (w <= 0) return mg_io_fail_call("write", f->path);
         done += (size_t)w;

@@ -18,6 +18,9 @@ mg_status mg_io_size(mg_file *f, int64_t *bytes);
 mg_status mg_io_changed(mg_file *f, int64_t *changed);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
+/* The same at a position, from the start of the file; the current position stays. Several threads
+ * may read from one file in this way. */
+mg_status mg_io_read_at(mg_file *f, void *dst, size_t n, int64_t position, size_t *got);
 mg_status mg_io_seek(mg_file *f, int64_t position);
 /* The file's descriptor, to be handed to another process. */
 int mg_io_descriptor(const mg_file *f);

@@ -197,6 +197,7 @@ mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry
     if (status == MG_OK) status = a->source(a->context, bytes, n * size);
     if (status == MG_OK && a->big_endian) swap_bytes(bytes, size, n);
     if (status == MG_OK && reorder) to_c_order(room.bytes, bytes, size, &a->shape);
+    if (status == MG_OK) e->nonfinite = mg_store_has_nonfinite(a->dtype, room.bytes, n);
     if (status == MG_OK) status = mg_store_file_take(f, e, &room);
     if (reorder) mg_free(bytes);
     mg_store_room_free(&room);

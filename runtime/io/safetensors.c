@@ -284,32 +284,16 @@ static void safetensors_close(mg_store_file *f) {
     mg_free(f->state);
 }
 
-/* ---- reading the tensors ---- */
-
-/* Reads one tensor. The file stands at its first byte, because the entries are sorted and tile the
- * data: nothing is sought. */
-static mg_status read_tensor(mg_store_file *f, mg_store_entry *e, XXH3_state_t *hash) {
-    const size_t n = (size_t)(e->end - e->begin);
-    mg_store_room room;
-    mg_status status = mg_store_room_new(&room, e);
-    if (status == MG_OK) status = mg_store_file_exactly(f, room.bytes, n, e->name);
-    if (status == MG_OK) {
-        XXH3_64bits_update(hash, room.bytes, n);
-        status = mg_store_file_take(f, e, &room);
-    }
-    mg_store_room_free(&room);
-    return status;
-}
+/* ---- the row ---- */
 
 /* The `read` of the format's row.
  *
  * What was read before a failure stays in the store, which mg_store_close frees. */
 static mg_status safetensors_read(mg_store_file *f) {
     const reader *r = f->state;
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
-    for (int i = 0; i < f->n_entries; i++) MG_TRY(read_tensor(f, &f->entries[i], &hash));
-    if (!r->has_checksum || XXH3_64bits_digest(&hash) == r->data_hash) return MG_OK;
+    uint64_t hash;
+    MG_TRY(mg_safetensors_read_data(f, f->size - r->data_size, &hash));
+    if (!r->has_checksum || hash == r->data_hash) return MG_OK;
     return fail_checksum(f, "the data");
 }
 

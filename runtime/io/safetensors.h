@@ -24,6 +24,10 @@ mg_status mg_safetensors_save(const mg_store *s, const char *path);
 #define SAFETENSORS_HASH "xxh3-64:" /* what the checksum's text begins with */
 enum { SAFETENSORS_DIGITS = 16, SAFETENSORS_CHECKSUM_SIZE = 8 + 16 + 1 + 16 };
 
+/* safetensors_data.c: reads the tensors of an open file, whose entries are sorted and tile the
+ * data, which begins at `start`. *hash becomes that of all their bytes. */
+mg_status mg_safetensors_read_data(mg_store_file *f, int64_t start, uint64_t *hash);
+
 /* The dtype's name in a file. */
 const char *mg_safetensors_dtype(mg_dtype t);
 /* MG_DATA or MG_UNSUPPORTED if a header of n bytes is too long for that many bytes of data: parsing

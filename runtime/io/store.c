@@ -200,9 +200,9 @@ static mg_status check_booleans(const mg_store_file *f, const mg_store_entry *e,
     return MG_OK;
 }
 
-/* Whether one of n elements of a floating dtype has all bits of the exponent set: a NaN or an
- * infinity. One loop for each width, so that the compiler can vectorize them. */
-static bool has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
+/* All bits of the exponent are set. One loop for each width, so that the compiler can vectorize
+ * them. */
+bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
     const uint16_t *h = bytes, half = dtype == MG_F16 ? 0x7c00 : 0x7f80;
     const uint32_t *f = bytes;
     const uint64_t *d = bytes, wide = (uint64_t)0x7ff << 52;
@@ -234,10 +234,9 @@ void mg_store_room_free(mg_store_room *room) {
     mg_free(room->block);
 }
 
-mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const mg_store_room *room) {
+mg_status mg_store_file_take(mg_store_file *f, const mg_store_entry *e, const mg_store_room *room) {
     mg_buffer *b = room->buffer;
     MG_TRY(check_booleans(f, e, room->bytes));
-    e->nonfinite = has_nonfinite(e->dtype, room->bytes, (size_t)mg_shape_count(&e->shape));
     if (room->block && b->bytes)
         MG_TRY(b->device->api->copy_in(b->device, b->data, room->block, b->bytes));
     mg_tensor *t = mg_tensor_from_buffer(b, e->dtype, &e->shape);

@@ -110,9 +110,11 @@ typedef struct mg_store_room {
 /* Room for the entry's tensor. On failure, too, mg_store_room_free is due. MG_OOM. */
 mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e);
 void mg_store_room_free(mg_store_room *room);
+/* Whether a NaN or an infinity is among n elements. */
+bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n);
 /* Adds the tensor of entry `e` to the store; the room has its elements. MG_DATA for booleans other
- * than 0 and 1. */
-mg_status mg_store_file_take(mg_store_file *f, mg_store_entry *e, const mg_store_room *room);
+ * than 0 and 1. The caller sets e->nonfinite. */
+mg_status mg_store_file_take(mg_store_file *f, const mg_store_entry *e, const mg_store_room *room);
 /* Sets *bytes to the elements of a tensor, which is evaluated if need be. They are in its own
  * memory, or in *block, which the caller frees (mg_free), also on failure. */
 mg_status mg_store_view(mg_tensor *t, const void **bytes, void **block);
