@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define BIND_OWNER "mgpu.owner"
+
 /* ---- paths and owners ---- */
 
 const char *bind_path(lua_State *L, int index, const char *who) {
@@ -27,14 +29,14 @@ void bind_release_owner(bind_owner *o) {
 }
 
 static int owner_gc(lua_State *L) {
-    bind_release_owner(lua_touserdata(L, 1));
+    bind_release_owner(luaL_checkudata(L, 1, BIND_OWNER));
     return 0;
 }
 
 bind_owner *bind_new_owner(lua_State *L, void (*release)(void *)) {
     bind_owner *o = lua_newuserdata(L, sizeof *o);
     *o = (bind_owner){NULL, release};
-    if (luaL_newmetatable(L, "mgpu.owner")) {
+    if (luaL_newmetatable(L, BIND_OWNER)) {
         lua_pushcfunction(L, owner_gc);
         lua_setfield(L, -2, "__gc");
     }

@@ -41,7 +41,8 @@ static void push_template(lua_State *L, void *outputs) {
     }
     const int type = lua_type(L, -1);
     /* these could not be made anew for each run */
-    if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TTHREAD)
+    if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA ||
+        type == LUA_TTHREAD)
         bind_fail(L, MG_USAGE,
                   "mgpu.jit: the function returned a %s; results are tensors, numbers, "
                   "strings, booleans and tables of these",
@@ -81,7 +82,7 @@ static void push_result(lua_State *L, void *list) {
 
 /* __gc, for a run that failed half-way. */
 static int release_results(lua_State *L) {
-    bind_results *r = lua_touserdata(L, 1);
+    bind_results *r = luaL_checkudata(L, 1, BIND_RESULTS);
     for (int i = 0; i < r->n; i++) mg_tensor_release(r->list[i]);
     r->n = 0;
     return 0;

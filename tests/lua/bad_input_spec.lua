@@ -85,6 +85,24 @@ test("metamethods that a script calls itself check their arguments", function()
   check.equal(mgpu.ones { 2 }:sum():item(), 2) -- an evaluation lets go of the variables above
 end)
 
+test("the collector's functions check their arguments, too", function()
+  local core = require "mgpu.core"
+  core.json_encode { 1 } -- makes owners
+  mgpu.jit(function(x) return x end)(mgpu.ones { 1 })
+  for _, name in ipairs { "mgpu.owner", "mgpu.jit.results" } do
+    local collect = debug.getregistry()[name].__gc
+    check.falsy(pcall(collect))
+    check.falsy(pcall(collect, mgpu.ones { 1 }))
+  end
+end)
+
+test("a jitted function that returns a light userdata is refused", function()
+  local pointer = require "mgpu.core".address(mgpu.ones { 1 })
+  for _, result in ipairs { pointer, { a = pointer } } do
+    check.raises(function() mgpu.jit(function() return result end)() end, "returned a userdata", "usage")
+  end
+end)
+
 test("a forked process refuses to compute, because it lacks its parent's threads", function()
   local path = check.path "fork.lua"
   check.write(path, [[
