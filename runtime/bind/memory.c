@@ -144,6 +144,14 @@ static int core_memory(lua_State *L) {
     return 1;
 }
 
+/* alloc_fault(n [, always]): makes the n-th allocation of the library from now fail, for tests, and
+ * if `always` all later ones; see core/alloc.h. alloc_fault() takes it back. */
+static int core_alloc_fault(lua_State *L) {
+    const int64_t n = luaL_optinteger(L, 1, 0);
+    (lua_toboolean(L, 2) ? mg_alloc_fail_from : mg_alloc_fail_after)(n);
+    return 0;
+}
+
 /* live_tensors() -> how many tensors exist, in all Lua states. */
 static int core_live_tensors(lua_State *L) {
     lua_pushnumber(L, (double)mg_tensor_live_count());
@@ -151,6 +159,7 @@ static int core_live_tensors(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_memory[] = {{"memory", core_memory},
+                                   {"alloc_fault", core_alloc_fault},
                                    {"live_tensors", core_live_tensors},
                                    {"tidy", core_tidy},
                                    {NULL, NULL}};

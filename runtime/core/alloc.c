@@ -16,6 +16,7 @@ enum { LINE = 64 };
 /* What exists now, and calls ever made. fail_in: calls until the injected failure, 0 if none is
  * planned. */
 static atomic_llong live_bytes, live_blocks, total_calls, fail_in;
+static atomic_bool fail_on; /* after the planned failure every call fails */
 
 const char *mg_size_text(double bytes, char *text, size_t room) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -25,9 +26,10 @@ const char *mg_size_text(double bytes, char *text, size_t room) {
     return text;
 }
 
-/* Whether this call is the one that mg_alloc_fail_after has chosen to fail. The counter goes down
- * by one per call and stays at 0 afterwards. */
+/* Whether this call is one that was chosen to fail. The counter goes down by one per call; it stays
+ * at 0 after a single failure and goes below 0 while all later calls fail. */
 static bool fault_now(void) {
+    if (atomic_load(&fail_on)) return atomic_fetch_sub(&fail_in, 1) <= 1;
     return atomic_load(&fail_in) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
 }
 
@@ -105,7 +107,13 @@ mg_alloc_stats mg_alloc_get_stats(void) {
 
 /* For tests: see fault_now. */
 void mg_alloc_fail_after(int64_t n) {
+    atomic_store(&fail_on, false);
     atomic_store(&fail_in, n);
+}
+
+void mg_alloc_fail_from(int64_t n) {
+    atomic_store(&fail_in, n);
+    atomic_store(&fail_on, n > 0);
 }
 
 /* ---- block caches: lists of at most MG_BLOCK_CACHE_BLOCKS, searched from end to end ---- */

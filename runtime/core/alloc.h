@@ -32,6 +32,8 @@ mg_alloc_stats mg_alloc_get_stats(void);
 
 /* The n-th allocation from now fails once (1 = the next); 0 switches faults off. */
 void mg_alloc_fail_after(int64_t n);
+/* The n-th allocation from now and all later ones fail, until mg_alloc_fail_after(0). */
+void mg_alloc_fail_from(int64_t n);
 
 /* "1.5 GiB", "200 B": writes at most `room` characters and returns text. */
 const char *mg_size_text(double bytes, char *text, size_t room);

@@ -99,6 +99,17 @@ static void the_nth_allocation_fails_once(void **state) {
     mg_free(a), mg_free(b), mg_free(c), mg_free(d);
 }
 
+/* After mg_alloc_fail_from(n) the n-th allocation and all later ones fail. */
+static void all_allocations_fail_from_the_nth_on(void **state) {
+    (void)state;
+    mg_alloc_fail_from(2);
+    char *a = mg_alloc(1), *b = mg_alloc(1), *c = mg_alloc(1);
+    mg_alloc_fail_after(0);
+    char *d = mg_alloc(1);
+    assert_true(a && !b && !c && d);
+    mg_free(a), mg_free(d);
+}
+
 /* mg_size_mul and mg_size_add return false instead of a wrapped result. */
 static void sizes_are_multiplied_and_added_without_overflow(void **state) {
     (void)state;
@@ -122,6 +133,7 @@ int main(void) {
         cmocka_unit_test(resizing_keeps_the_contents),
         cmocka_unit_test(too_large_a_size_is_an_error_with_its_number),
         cmocka_unit_test(the_nth_allocation_fails_once),
+        cmocka_unit_test(all_allocations_fail_from_the_nth_on),
         cmocka_unit_test(sizes_are_multiplied_and_added_without_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, no_block_is_left);
