@@ -86,7 +86,6 @@ test("metamethods that a script calls itself check their arguments", function()
 end)
 
 test("the collector's functions check their arguments, too", function()
-  local core = require "mgpu.core"
   core.json_encode { 1 } -- makes owners
   mgpu.jit(function(x) return x end)(mgpu.ones { 1 })
   for _, name in ipairs { "mgpu.owner", "mgpu.jit.results" } do
