@@ -229,7 +229,12 @@ include tests/cuda/fake_cuda/rules.mk
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-RUN = $(PROGRAM) tests/run.lua --jobs $(JOBS)
+# ThreadSanitizer does not see libgomp's barriers, since libgomp is not instrumented. LLVM's libomp has the same entry
+# points, so it can take libgomp's place, and its tool Archer tells the sanitizer of them.
+ARCHER  = $(or $(lastword $(wildcard /usr/lib/llvm-*/lib/libarcher.so)),\
+  $(error MODE=tsan wants libarcher.so: apt-get install libomp-dev))
+OMP_ENV = $(if $(filter tsan,$(MODE)),LD_PRELOAD=$(dir $(ARCHER))libomp.so.5 OMP_TOOL_LIBRARIES=$(ARCHER))
+RUN = $(OMP_ENV) $(PROGRAM) tests/run.lua --jobs $(JOBS)
 test: all $(C_TESTS) ## build and run all tests
 	@$(RUN) $(C_TESTS) $(SPECS)
 test-fast: all $(C_TESTS) ## the tests without the slow ones
@@ -242,7 +247,8 @@ fault: all $(C_TESTS) ## tests in which memory, files or devices fail
 # Lua's own memory comes from malloc in these builds (MG_ASAN, MGPU_MALLOC), so it is checked too.
 SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 UBSAN_OPTIONS=print_stacktrace=1 \
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1 \
-  LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:use_tls=0 TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp
+  LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:use_tls=0 \
+  TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:ignore_noninstrumented_modules=1
 asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefined, leaks)
 	@$(SANITIZED) $(MAKE) --no-print-directory MODE=$@ test
 cover: ## line coverage of the C files
