@@ -76,7 +76,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 
 # ---- what this machine has: each line is a probe, compiled and linked ----------------------------
 
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 ifneq ($(filter-out deps mnist clean help uninstall format size gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
