@@ -7,7 +7,7 @@
 --
 --     core <- ops <- device <- graph <- bind
 --
--- comm stands on core alone, data on the devices, io on graph. There are no exceptions. A folder
+-- comm stands on core alone, io on graph, data on the devices and on io. There are no exceptions. A folder
 -- inside runtime/device is reached only through the device interface, apart from device/program, which
 -- the devices share; only the bindings and the program know Lua.
 
@@ -18,7 +18,7 @@ local may_include = {
   comm = { core = true },
   device = { core = true, ops = true, comm = true },
   graph = { core = true, ops = true, device = true, comm = true },
-  data = { core = true, device = true },
+  data = { core = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
   bind = { core = true, ops = true, device = true, graph = true, data = true, io = true },
   program = { core = true, device = true }, -- runtime/main.c and its neighbours

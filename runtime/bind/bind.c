@@ -2,6 +2,7 @@
  * strings that begin with the user's file and line. */
 #define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
+#include "bind/source.h"
 #include "core/context.h"
 #include "core/io.h"
 #include "core/threads.h"
@@ -314,7 +315,7 @@ int luaopen_mgpu_core(lua_State *L) {
         core_functions,     mg_bind_tensor, mg_bind_tensor_methods, mg_bind_variable, mg_bind_grad,
         mg_bind_jit,        mg_bind_device, mg_bind_memory,         mg_bind_random,   mg_bind_data,
         mg_bind_io,         mg_bind_json,   mg_bind_store,          mg_bind_zip,      mg_bind_h5,
-        mg_bind_checkpoint, mg_bind_nested, mg_bind_image,
+        mg_bind_checkpoint, mg_bind_nested, mg_bind_image,          mg_bind_source,
     };
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
@@ -335,6 +336,7 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_setfield(L, -2, "ops");
     bind_open_jit(L);
     bind_open_data(L);
+    bind_open_source(L);
     bind_open_checkpoint(L);
     bind_open_json(L);
     return 1;

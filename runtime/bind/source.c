@@ -1,0 +1,103 @@
+/* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
+#include "bind/source.h"
+#include "bind/bind.h"
+
+#define BIND_SOURCE "mgpu.source"
+#define BIND_TRANSFORM "mgpu.transform"
+
+/* ---- userdata ---- */
+
+static int source_gc(lua_State *L) {
+    mg_source **place = luaL_checkudata(L, 1, BIND_SOURCE);
+    mg_source_release(*place);
+    *place = NULL;
+    return 0;
+}
+
+static int transform_gc(lua_State *L) {
+    mg_transform **place = luaL_checkudata(L, 1, BIND_TRANSFORM);
+    mg_transform_release(*place);
+    *place = NULL;
+    return 0;
+}
+
+static void *new_userdata(lua_State *L, const char *type) {
+    void **place = lua_newuserdata(L, sizeof *place);
+    *place = NULL;
+    luaL_getmetatable(L, type);
+    lua_setmetatable(L, -2);
+    return place;
+}
+
+mg_source **bind_new_source(lua_State *L) {
+    return new_userdata(L, BIND_SOURCE);
+}
+
+mg_transform **bind_new_transform(lua_State *L) {
+    return new_userdata(L, BIND_TRANSFORM);
+}
+
+/* What the userdata at index holds; NULL if it is not of this type or is empty. */
+static void *held(lua_State *L, int index, const char *type) {
+    void **place = lua_touserdata(L, index);
+    if (!place || !lua_getmetatable(L, index)) return NULL;
+    luaL_getmetatable(L, type);
+    const bool right = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return right ? *place : NULL;
+}
+
+mg_source *bind_to_source(lua_State *L, int index, const char *who) {
+    mg_source *s = held(L, index, BIND_SOURCE);
+    if (!s) bind_fail(L, MG_USAGE, "%s: expected a source, got a %s", who, luaL_typename(L, index));
+    return s;
+}
+
+mg_transform *bind_to_transform(lua_State *L, int index, const char *who) {
+    mg_transform *t = held(L, index, BIND_TRANSFORM);
+    if (!t)
+        bind_fail(L, MG_USAGE, "%s: expected a transform, got a %s", who, luaL_typename(L, index));
+    return t;
+}
+
+static void define_userdata(lua_State *L, const char *type, lua_CFunction gc) {
+    luaL_newmetatable(L, type);
+    lua_pushcfunction(L, gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
+}
+
+void bind_open_source(lua_State *L) {
+    define_userdata(L, BIND_SOURCE, source_gc);
+    define_userdata(L, BIND_TRANSFORM, transform_gc);
+}
+
+/* ---- what a source holds ---- */
+
+static void push_field(lua_State *L, const mg_field *f) {
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, f->text ? "string" : mg_dtype_name(f->dtype));
+    lua_setfield(L, -2, "dtype");
+    lua_createtable(L, f->shape.rank, 0);
+    for (int i = 0; i < f->shape.rank; i++) {
+        lua_pushnumber(L, (double)f->shape.dim[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "shape");
+}
+
+/* source_info(source) -> {rows = n, {dtype =, shape =}, ...}: the number of rows, and each field; a
+ * size that differs from row to row is -1, and a field of strings has dtype "string". */
+static int core_source_info(lua_State *L) {
+    const mg_source *s = bind_to_source(L, 1, "source_info");
+    lua_createtable(L, s->n_fields, 1);
+    lua_pushnumber(L, (double)s->n_rows);
+    lua_setfield(L, -2, "rows");
+    for (int k = 0; k < s->n_fields; k++) {
+        push_field(L, &s->field[k]);
+        lua_rawseti(L, -2, k + 1);
+    }
+    return 1;
+}
+
+const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info}, {NULL, NULL}};

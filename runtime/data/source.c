@@ -1,0 +1,52 @@
+/* Sources and transforms: making, sharing and freeing them. */
+#include "data/source.h"
+#include "core/alloc.h"
+#include "data/transform.h"
+
+/* ---- sources ---- */
+
+void *mg_source_alloc(const mg_source_api *api, size_t size) {
+    mg_source *s = mg_alloc_zero(size);
+    if (!s) return NULL;
+    s->api = api;
+    atomic_init(&s->references, 1);
+    return s;
+}
+
+mg_source *mg_source_retain(mg_source *s) {
+    atomic_fetch_add(&s->references, 1);
+    return s;
+}
+
+void mg_source_release(mg_source *s) {
+    if (s && atomic_fetch_sub(&s->references, 1) == 1) s->api->free(s);
+}
+
+bool mg_field_varies(const mg_field *f) {
+    for (int i = 0; i < f->shape.rank; i++)
+        if (f->shape.dim[i] < 0) return true;
+    return false;
+}
+
+size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape) {
+    return (size_t)mg_shape_count(shape) * mg_dtype_size(f->dtype);
+}
+
+/* ---- transforms ---- */
+
+void *mg_transform_alloc(const mg_transform_api *api, size_t size) {
+    mg_transform *t = mg_alloc_zero(size);
+    if (!t) return NULL;
+    t->api = api;
+    atomic_init(&t->references, 1);
+    return t;
+}
+
+mg_transform *mg_transform_retain(mg_transform *t) {
+    atomic_fetch_add(&t->references, 1);
+    return t;
+}
+
+void mg_transform_release(mg_transform *t) {
+    if (t && atomic_fetch_sub(&t->references, 1) == 1) t->api->free(t);
+}

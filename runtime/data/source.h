@@ -1,0 +1,65 @@
+/* Sources: where the rows of a data set come from: tensors, files of records, folders of images.
+ *
+ * A source has a fixed number of rows, and any of them can be read at any time, by several threads
+ * at once. Which rows come when is the business of order.h; what is done to a row after it was
+ * read, that of transform.h; stream.h puts the three together. A row has one cell for each field of
+ * the source, such as an image and its label. */
+#ifndef MG_DATA_SOURCE_H
+#define MG_DATA_SOURCE_H
+
+#include "core/dtype.h"
+#include "core/shape.h"
+#include <stdatomic.h>
+
+enum { MG_SOURCE_FIELDS = 8 }; /* the most that go together: x, y, weights, ... */
+
+/* What the cells of a field have in common. */
+typedef struct mg_field {
+    mg_dtype dtype;
+    mg_shape shape; /* of one row; a size of -1 differs from row to row */
+    bool text;      /* bytes (uint8 {-1}) that Lua gets as a string */
+} mg_field;
+
+/* The value of a field in one row. */
+typedef struct mg_cell {
+    mg_shape shape;
+    void *data; /* row-major */
+} mg_cell;
+
+typedef struct mg_source mg_source;
+
+/* A kind of source. */
+typedef struct mg_source_api {
+    const char *name; /* of the function that users call; begins messages: "tfrecord" */
+    /* Reads a row, 0 <= row < n_rows, into cell[0 .. n_fields-1]. May be called by several threads
+     * at once. For a field of a fixed shape the cell has this shape and room for the values at
+     * data, which read fills. For one that varies the cell comes empty ({0}): read sets shape and
+     * data, a block for mg_free, which is the caller's also if read fails. A failure says where:
+     * file and offset, or line, or the row's number. MG_IO, MG_DATA, MG_OOM. */
+    mg_status (*read)(mg_source *s, int64_t row, mg_cell cell[]);
+    /* Frees what the source owns, and the source. Accepts one that was made in part. */
+    void (*free)(mg_source *s);
+} mg_source_api;
+
+/* The beginning of every source. What a kind adds comes behind it. Immutable after it was made,
+ * apart from the counter and what the kind guards itself. */
+struct mg_source {
+    const mg_source_api *api;
+    atomic_int references;
+    int n_fields;
+    mg_field field[MG_SOURCE_FIELDS];
+    int64_t n_rows;
+};
+
+/* A block of size bytes, zeroed, that begins with a source with one reference. NULL: MG_OOM. */
+void *mg_source_alloc(const mg_source_api *api, size_t size);
+mg_source *mg_source_retain(mg_source *s);
+/* The last release frees the source. Accepts NULL. */
+void mg_source_release(mg_source *s);
+
+/* Whether a size of the field differs from row to row. */
+bool mg_field_varies(const mg_field *f);
+/* Bytes of a cell of this shape. */
+size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape);
+
+#endif
