@@ -92,7 +92,8 @@ return setmetatable(mgpu, {
   __index = function(_, name)
     local loader = loaders[name]
     if not loader then
-      core.fail("usage", ("mgpu has no %q%s"):format(tostring(name), core.did_you_mean(name, names())))
+      local hint = require "mgpu.foreign_names".hint("mgpu", name, names())
+      core.fail("usage", ("mgpu has no %q%s"):format(tostring(name), hint))
     end
     local value = loader()
     rawset(mgpu, name, value)

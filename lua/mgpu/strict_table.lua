@@ -18,8 +18,10 @@ local function sorted_keys(t)
   return names
 end
 
-local function fail_unknown(what, name, names)
-  core.fail("usage", ("%s %q%s"):format(what, tostring(name), core.did_you_mean(name, names)))
+-- kind: of foreign_names.lua
+local function fail_unknown(what, name, names, kind)
+  local hint = require "mgpu.foreign_names".hint(kind, name, names)
+  core.fail("usage", ("%s %q%s"):format(what, tostring(name), hint))
 end
 
 --- lazy(kind, folder, files, later): see the top.
@@ -31,7 +33,7 @@ function M.lazy(kind, folder, files, later)
       if planned[name] then
         core.fail("unsupported", ("the %s %s is planned, but not built yet"):format(kind, name))
       end
-      if not files[name] then fail_unknown("unknown " .. kind, name, names) end
+      if not files[name] then fail_unknown("unknown " .. kind, name, names, kind) end
       local value = require(folder .. "." .. files[name])
       if type(value) == "table" and not getmetatable(value) and value[name] then value = value[name] end
       rawset(self, name, value)

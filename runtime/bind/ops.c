@@ -197,13 +197,20 @@ static const mg_attr *find_attr(const mg_op *op, const char *name) {
     return NULL;
 }
 
+/* The names that PyTorch has for two common options. */
+static const char *own_name(const char *name) {
+    if (strcmp(name, "dim") == 0) return "axis";
+    if (strcmp(name, "keepdim") == 0) return "keepdims";
+    return name;
+}
+
 /* Raises for a name that no attribute has, with the nearest that one has. */
 static void fail_unknown_option(op_call *c, const char *name) {
     const char *names[16];
     int n = 0;
     for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
     bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s", c->op->name, name,
-              mg_did_you_mean(name, names, n));
+              mg_did_you_mean(own_name(name), names, n));
 }
 
 /* Whether the table at index has a string key. */

@@ -200,8 +200,8 @@ static int core_address(lua_State *L) {
 
 /* t[i] calls the Lua function `entry`; t.name is a method. Upvalue 1: the table of methods.
  *
- * A name that no method has is an error, where Lua would give nil, so that a misspelt call says so.
- */
+ * A name that no method has is an error, where Lua would give nil, so that a misspelt call says so:
+ * the Lua function `unknown` raises it. */
 static int tensor_index(lua_State *L) {
     if (lua_type(L, 2) == LUA_TNUMBER) {
         lua_getfield(L, lua_upvalueindex(1), "entry");
@@ -217,13 +217,10 @@ static int tensor_index(lua_State *L) {
                          "for ranges, :gather for a tensor of ids and :where for a mask",
                          bind_to_tensor(L, 2) ? "tensor" : luaL_typename(L, 2));
     if (lua_isnil(L, -1)) {
-        const char *names[256];
-        int n = 0;
-        for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)) && n < 256; lua_pop(L, 1))
-            names[n++] = lua_tostring(L, -2);
-        const char *name = lua_tostring(L, 2);
-        return bind_fail(L, MG_USAGE, "a tensor has no method \"%s\"%s", name,
-                         mg_did_you_mean(name, names, n));
+        lua_getfield(L, lua_upvalueindex(1), "unknown");
+        lua_insert(L, 1);
+        lua_settop(L, 3);
+        lua_call(L, 2, 0); /* raises */
     }
     return 1;
 }

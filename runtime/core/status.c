@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include <ctype.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,15 +83,18 @@ static int distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-/* The name nearest to `given`, or NULL if none is near. The allowed distance grows with the name: 1
- * for two letters, a third of the length otherwise. */
+/* The name nearest to `given`, or NULL if none is near: at most one change for every three letters
+ * of the shorter name, or one letter behind two. Of names that are equally near, the first that
+ * begins with the same letter. */
 static const char *nearest_name(const char *given, const char *const *names, int n) {
     const int length = (int)strlen(given);
-    int best = length <= 2 ? 2 : (length + 5) / 3; /* the first distance that is too far */
+    int best = FAR;
     const char *found = NULL;
     for (int i = 0; i < n; i++) {
-        const int d = distance(given, names[i]);
-        if (d < best) best = d, found = names[i];
+        const int d = 2 * distance(given, names[i]) + (given[0] != names[i][0]);
+        const int shorter = smaller(length, (int)strlen(names[i]));
+        const bool goes_on = length >= 2 && d == 2 && strncmp(given, names[i], (size_t)length) == 0;
+        if ((goes_on || d / 2 <= shorter / 3) && d < best) best = d, found = names[i];
     }
     return found;
 }

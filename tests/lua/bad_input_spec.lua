@@ -23,7 +23,7 @@ local cases = {
   { "an unknown loss", function() model():compile { loss = "categorical_crosentropy" } end,
     'did you mean "categorical_crossentropy"?' },
   { "an unknown optimizer", function() model():compile { optimizer = "rmspropp", loss = "mse" } end,
-    'did you mean "RMSprop"?' },
+    'did you mean "rmsprop"?' },
   { "an unknown option of a layer", function() local l = L.Dense { 3, activaton = "relu" }; return l end,
     'Dense: unknown option "activaton" (did you mean "activation"?)' },
   { "an unknown dtype", function() local t = mgpu.zeros({ 2 }, { dtype = "flaot32" }); return t end,

@@ -46,6 +46,50 @@ test("x.shape[1] says that shape is a method", function()
   check.equal(mgpu.ones { 2, 3 }:shape(), { 2, 3 })
 end)
 
+test("names of other frameworks lead to ours", function()
+  local x, model, opt = mgpu.ones { 2, 2 }, dense(), mgpu.optimizers.Adam {}
+  check.raises(function() return x:view(4) end, 'mistakes_spec.lua:%d+: a tensor has no method "view": write '
+    .. 't:reshape', "usage")
+  check.raises(function() return x:mm(x) end, "t:matmul%(u%)", "usage")
+  check.raises(function() return x:backward() end, "mgpu.value_and_grad", "usage")
+  check.raises(function() return mgpu.nn.Linear(3) end, 'mgpu has no "nn": write mgpu.layers', "usage")
+  check.raises(function() return L.Linear { 3 } end, 'unknown layer "Linear": write Dense', "usage")
+  check.raises(function() return L.Conv2d { 3, 3 } end, "Conv2D", "usage")
+  check.raises(function() return model:parameters() end, "model.trainable_variables", "usage")
+  check.raises(function() return opt:step() end, "write opt:apply%(grads, variables%)", "usage")
+  check.raises(function() return opt.lr end, "opt.learning_rate", "usage")
+  check.raises(function() model:compile { loss = "crossentropy" } end, "sparse_categorical_crossentropy", "usage")
+  check.raises(function() return x:softmax { dim = 1 } end, 'did you mean "axis"', "usage")
+end)
+
+test("only what is near is suggested, and first what begins alike", function()
+  local x, v = mgpu.ones { 2 }, mgpu.variable(mgpu.tensor { 2, 3 })
+  check.raises(function() return x:wibble() end, 'a tensor has no method "wibble"$')
+  check.raises(function() return mgpu.nm end, 'mgpu has no "nm"$')
+  check.raises(function() return v:asign(x) end, 'a variable has no method "asign" %(did you mean "assign"%?%)$')
+  check.raises(function() return x:matmull(x) end, 'a tensor has no method "matmull" %(did you mean "matmul"%?%)$')
+end)
+
+test("what is advised for a foreign name exists", function()
+  local n = 0
+  require "mgpu.foreign_names".each(function(kind, name, ours)
+    n = n + 1
+    for method in ours:gmatch "%f[%a]t:([%a_]+)" do
+      check.truthy(core.methods[method], ("%s %s: t:%s"):format(kind, name, method))
+    end
+    for field in ours:gmatch "mgpu%.([%a_]+)" do
+      check.truthy(mgpu[field], ("%s %s: mgpu.%s"):format(kind, name, field))
+    end
+    for method in ours:gmatch "model:([%a_]+)" do
+      check.truthy(dense()[method], ("%s %s: model:%s"):format(kind, name, method))
+    end
+    if kind == "layer" and ours:match "^%u" then check.truthy(L[ours:match "^%w+"], name) end
+    if kind == "tensor" then check.truthy(not core.methods[name], name .. " is a method") end
+    if kind == "layer" then check.truthy(not pcall(function() return L[name] end), name .. " is a layer") end
+  end)
+  check.truthy(n > 150)
+end)
+
 -- ---- options and names --------------------------------------------------------------------------
 
 test("options by the names of other frameworks are answered with ours", function()

@@ -3,6 +3,7 @@
 -- The methods for training (compile, fit, ...) come from train/compile.lua and train/model_methods.lua,
 -- those for saving from saving.lua. A network has `layers`, and is itself a layer.
 local core = require "mgpu.core"
+local foreign_names = require "mgpu.foreign_names"
 local Layer = require "mgpu.nn.layer"
 local methods = require "mgpu.methods"
 local options = require "mgpu.options"
@@ -120,10 +121,13 @@ for _, name in ipairs(USED) do
   Network[name] = methods.colon(("model:%s(...)"):format(name), is_network, Network[name])
 end
 
---- model:unknown_field(key): raises for the misspelt name of a method, as in model:evalute(x, y); any other field that
---- a model lacks is nil.
+--- model:unknown_field(key): raises for the misspelt name of a method, as in model:evalute(x, y), and for the names
+--- that other frameworks use; any other field that a model lacks is nil.
 function Network:unknown_field(key)
-  if type(key) ~= "string" or #key < 4 or ABSENT[key] then return end
+  if type(key) ~= "string" or ABSENT[key] then return end
+  local advice = foreign_names.advice("model", key)
+  if advice then self:fail("there is no %q%s", key, advice) end
+  if #key < 4 then return end
   local hint = core.did_you_mean(key, USED)
   local near = hint:match '"(.*)"'
   if not near or near:sub(1, 1) ~= key:sub(1, 1) or math.abs(#near - #key) > 2 then return end

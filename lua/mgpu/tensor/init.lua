@@ -148,6 +148,16 @@ M.to_categorical = M.one_hot
 --- t:entry(i), the same as t[i] -> entry i of the first axis, from 1, or from the end if negative.
 function methods.entry(t, i) return M.slice(t, { i }) end
 
+--- t:unknown(name): raises the error of t.name for a name that no method has.
+function methods.unknown(t, name)
+  local is_variable, names = core.is_variable(t), {}
+  if is_variable then names = { "assign", "value", "name", "trainable" } end
+  for known in pairs(methods) do names[#names + 1] = known end
+  local foreign = require "mgpu.foreign_names"
+  local advice = is_variable and foreign.advice("variable", name) or foreign.hint("tensor", name, names)
+  fail("a %s has no method %q%s", is_variable and "variable" or "tensor", name, advice)
+end
+
 -- ---- dtype, device, copies ----------------------------------------------------------------------
 
 --- t:to(dtype | device) -> the same numbers in another dtype, or on another device. Errors: an unknown name.

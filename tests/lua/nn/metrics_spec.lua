@@ -77,7 +77,7 @@ test("a million equal values add up exactly", function()
 end)
 
 test("an unknown metric is an error with the nearest name", function()
-  check.raises(function() return metrics.accurcy end, "Accuracy", "usage")
+  check.raises(function() return metrics.accurcy end, "accuracy", "usage")
 end)
 
 -- ---- Keras's numbers ----------------------------------------------------------------------------

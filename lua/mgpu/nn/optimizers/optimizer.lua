@@ -22,6 +22,7 @@ local averages = require "mgpu.nn.optimizers.averages"
 local clipping = require "mgpu.nn.optimizers.clipping"
 local constraints = require "mgpu.nn.constraints"
 local core = require "mgpu.core"
+local foreign_names = require "mgpu.foreign_names"
 local decay = require "mgpu.nn.optimizers.decay"
 local learning_rate = require "mgpu.nn.optimizers.learning_rate"
 local methods = require "mgpu.methods"
@@ -66,6 +67,12 @@ local function check_variables(who, variables)
         core.is_tensor(v) and "tensor" or type(v), EXAMPLE))
     end
   end
+end
+
+-- Raises for names that other frameworks use: opt:step(), opt.lr.
+local function check_name(self, key)
+  local advice = foreign_names.advice("optimizer", key)
+  if advice then core.fail("usage", ("%s: there is no %q%s"):format(tostring(self), key, advice)) end
 end
 
 -- ---- slots --------------------------------------------------------------------------------------
@@ -271,7 +278,9 @@ function Optimizer.define(definition)
   -- learning_rate is read from and written to a variable; other keys are fields and methods.
   function meta.__index(self, key)
     if key == "learning_rate" then return learning_rate.get(self) end
-    return class[key]
+    local value = class[key]
+    if value == nil then check_name(self, key) end
+    return value
   end
   function meta.__newindex(self, key, value)
     if key == "learning_rate" then learning_rate.set(self, value) else rawset(self, key, value) end
