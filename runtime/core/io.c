@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* ---- faults ---- */
@@ -231,6 +233,39 @@ mg_file *mg_io_continue(const char *path, int64_t size) {
     }
     mg_io_free_file(f);
     return NULL;
+}
+
+/* Unlinked at once, so that nothing stays behind whatever happens to the process. The path, for
+ * messages, is the folder's. */
+mg_file *mg_io_unnamed(void) {
+    const char *set = getenv("TMPDIR"), *folder = set && *set ? set : "/tmp";
+    const size_t room = strlen(folder) + sizeof "/mgpulua-XXXXXX";
+    mg_file *f = mg_io_new_file(folder);
+    char *name = f ? mg_alloc(room) : NULL;
+    int fd = -1;
+    if (name) {
+        snprintf(name, room, "%s/mgpulua-XXXXXX", folder);
+        fd = mg_io_fault(NULL) ? -1 : mkostemp(name, O_CLOEXEC);
+        if (fd < 0) mg_io_fail_call("make a temporary file in", folder);
+    }
+    if (fd >= 0) {
+        unlink(name);
+        mg_io_set_open(f, fd);
+    } else if (f) {
+        mg_io_free_file(f);
+        f = NULL;
+    }
+    mg_free(name);
+    return f;
+}
+
+mg_status mg_io_free_space(mg_file *f, int64_t *bytes) {
+    struct statvfs v;
+    int done;
+    MG_IO_RETRY(done, fstatvfs(f->fd, &v));
+    if (done != 0) return mg_io_fail_call("look at the disk of", f->path);
+    if (__builtin_mul_overflow(v.f_bavail, v.f_frsize, bytes)) *bytes = INT64_MAX;
+    return MG_OK;
 }
 
 /* ---- folders ---- */

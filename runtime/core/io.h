@@ -40,6 +40,12 @@ mg_status mg_io_commit(mg_file *f);
  * and what stands behind these bytes is cut off. MG_IO: the file is shorter than that. */
 mg_file *mg_io_continue(const char *path, int64_t size);
 
+/* A new file without a name in the folder TMPDIR (/tmp), to be written and then read at positions.
+ * Closing frees its space. */
+mg_file *mg_io_unnamed(void);
+/* Bytes that can still be written to the file's disk. */
+mg_status mg_io_free_space(mg_file *f, int64_t *bytes);
+
 /* Closes; an uncommitted new file is removed. Accepts NULL. */
 void mg_io_close(mg_file *f);
 

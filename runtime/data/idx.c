@@ -7,13 +7,11 @@
  * accepted: real images shrink to a fifth, not to a thousandth. */
 #include "data/idx.h"
 #include "core/alloc.h"
-#include "core/io.h"
 #include "device/buffer.h"
+#include "io/unpack.h"
 #include <string.h>
-#include <zlib.h>
 
 enum {
-    CHUNK = 64 << 10,     /* bytes that inflate reads and writes at once */
     FIRST_ROOM = 1 << 20, /* the first block for gzipped elements */
     FREE_BYTES = 64 << 20,
     MAX_RATIO = 32
@@ -27,101 +25,27 @@ static const struct {
                  {0x0C, 4, MG_I32}, {0x0D, 4, MG_F32}, {0x0E, 8, MG_F64}};
 enum { N_TYPES = sizeof idx_types / sizeof idx_types[0] };
 
-typedef struct idx_source { /* a file that is read as if it were not gzipped */
-    mg_file *file;
+typedef struct idx_source {
+    mg_unpacked *bytes;
     const char *path;
-    int64_t file_size, at; /* at: bytes read so far, after inflating */
-    bool gzip, ended;      /* ended: after the last gzip member */
-    z_stream z;
-    unsigned char *in; /* owned: what inflate reads from */
+    int64_t file_size, at; /* at: bytes read so far, unpacked */
+    bool gzip;
 } idx_source;
 
 /* ---- bytes ---- */
 
-/* zlib's memory comes from the library's allocator, so that it is counted and can be made to fail.
- */
-static void *zlib_alloc(void *context, unsigned n, unsigned size) {
-    (void)context;
-    return mg_alloc((size_t)n * size);
-}
-
-static void zlib_free(void *context, void *block) {
-    (void)context;
-    mg_free(block);
-}
-
-/* Opens the file; source_close is due even if this fails. gzip is recognised by its two magic
- * bytes, not by the file's name. */
+/* Opens the file; mg_unpacked_close is due even if this fails. */
 static mg_status source_open(idx_source *s, const char *path) {
-    unsigned char head[2];
-    size_t n;
-    *s = (idx_source){.path = path, .file = mg_io_open(path)};
-    if (!s->file) return mg_error_code();
-    MG_TRY(mg_io_size(s->file, &s->file_size));
-    MG_TRY(mg_io_read(s->file, head, 2, &n));
-    MG_TRY(mg_io_seek(s->file, 0));
-    if (n < 2 || head[0] != 0x1f || head[1] != 0x8b) return MG_OK;
-    s->in = mg_alloc(CHUNK);
-    if (!s->in) return MG_OOM;
-    s->z.zalloc = zlib_alloc;
-    s->z.zfree = zlib_free;
-    if (inflateInit2(&s->z, 15 + 16) != Z_OK)
-        return mg_fail(MG_OOM, "out of memory while opening %s", path);
-    s->gzip = true;
+    *s = (idx_source){.path = path, .bytes = mg_unpacked_open(path, MG_PACKED_AUTO)};
+    if (!s->bytes) return mg_error_code();
+    s->file_size = mg_unpacked_file_size(s->bytes);
+    s->gzip = mg_unpacked_is_packed(s->bytes);
     return MG_OK;
-}
-
-/* Also after source_open failed. */
-static void source_close(idx_source *s) {
-    if (s->gzip) inflateEnd(&s->z);
-    mg_free(s->in);
-    mg_io_close(s->file);
-}
-
-/* Reads the next chunk for inflate if it has used up the last; at the end of the file none. */
-static mg_status refill_input(idx_source *s) {
-    size_t n;
-    if (s->z.avail_in) return MG_OK;
-    MG_TRY(mg_io_read(s->file, s->in, CHUNK, &n));
-    s->z.next_in = s->in;
-    s->z.avail_in = (uInt)n;
-    return MG_OK;
-}
-
-/* One call of inflate. A gzip file may hold several members, one after another; at the end of each,
- * zlib has verified its checksum. */
-static mg_status inflate_some(idx_source *s) {
-    MG_TRY(refill_input(s));
-    const bool dry = s->z.avail_in == 0; /* the file has no more bytes */
-    const int code = inflate(&s->z, Z_NO_FLUSH);
-    if (code == Z_STREAM_END) {
-        MG_TRY(refill_input(s));
-        if (s->z.avail_in)
-            inflateReset(&s->z);
-        else
-            s->ended = true;
-        return MG_OK;
-    }
-    if (code == Z_MEM_ERROR) return mg_fail(MG_OOM, "out of memory while reading %s", s->path);
-    if (code == Z_OK || (code == Z_BUF_ERROR && !dry)) return MG_OK;
-    if (dry)
-        return mg_fail(MG_DATA, "%s: the gzip data ends too early: the file is truncated", s->path);
-    return mg_fail(MG_DATA, "%s: the gzip data is damaged near byte %lld: %s", s->path,
-                   (long long)s->at, s->z.msg ? s->z.msg : "unknown error");
 }
 
 /* Reads up to n bytes; *got < n only at the end of the data. */
 static mg_status source_read(idx_source *s, void *dst, size_t n, size_t *got) {
-    *got = 0;
-    mg_status status = MG_OK;
-    if (!s->gzip) status = mg_io_read(s->file, dst, n, got);
-    while (s->gzip && status == MG_OK && *got < n && !s->ended) {
-        const size_t room = n - *got < CHUNK ? n - *got : CHUNK;
-        s->z.next_out = (unsigned char *)dst + *got;
-        s->z.avail_out = (uInt)room;
-        status = inflate_some(s);
-        *got += room - s->z.avail_out;
-    }
+    const mg_status status = mg_unpacked_read(s->bytes, dst, n, got);
     s->at += (int64_t)*got;
     return status;
 }
@@ -256,7 +180,7 @@ mg_tensor *mg_idx_load(const char *path) {
     if (status == MG_OK) status = check_size(&s, &shape, type, &bytes);
     if (status == MG_OK) status = read_growing(&s, bytes, &block);
     if (status == MG_OK) status = check_end(&s);
-    source_close(&s);
+    mg_unpacked_close(s.bytes);
     mg_tensor *t = status == MG_OK ? tensor_from_bytes(block, type, &shape) : NULL;
     mg_free(block);
     return t;

@@ -1,0 +1,200 @@
+/* Unpacking with zlib. */
+#include "io/unpack.h"
+#include "core/alloc.h"
+#include <stdio.h>
+#include <zlib.h>
+
+enum {
+    CHUNK = 64 << 10,     /* bytes that inflate reads and writes at once */
+    ASK_EVERY = 16 << 20, /* bytes between two looks at the free space */
+    LEAVE = 64 << 20      /* bytes of the disk that unpacking leaves free */
+};
+
+struct mg_unpacked {
+    mg_file *file;
+    char *path;
+    int64_t file_size, at; /* at: bytes read so far, unpacked */
+    mg_packing packing;    /* not AUTO */
+    bool inflating;        /* z is to be ended */
+    bool ended;            /* after the last byte that is packed */
+    z_stream z;
+    unsigned char *in; /* owned: what inflate reads from */
+};
+
+/* zlib's memory comes from the library's allocator, so that it is counted and can be made to fail.
+ */
+static void *zlib_alloc(void *context, unsigned n, unsigned size) {
+    (void)context;
+    return mg_alloc((size_t)n * size);
+}
+
+static void zlib_free(void *context, void *block) {
+    (void)context;
+    mg_free(block);
+}
+
+/* ---- opening ---- */
+
+static mg_status start_inflate(mg_unpacked *u) {
+    u->in = mg_alloc(CHUNK);
+    if (!u->in) return MG_OOM;
+    u->z.zalloc = zlib_alloc;
+    u->z.zfree = zlib_free;
+    if (inflateInit2(&u->z, u->packing == MG_PACKED_GZIP ? 15 + 16 : 15) != Z_OK)
+        return mg_fail(MG_OOM, "out of memory while opening %s", u->path);
+    u->inflating = true;
+    return MG_OK;
+}
+
+/* mg_unpacked_close is due even if this fails. */
+static mg_status open_file(mg_unpacked *u, const char *path, mg_packing packing) {
+    unsigned char head[2];
+    size_t n;
+    u->path = mg_strdup(path);
+    u->file = u->path ? mg_io_open(path) : NULL;
+    if (!u->file) return mg_error_code();
+    MG_TRY(mg_io_size(u->file, &u->file_size));
+    if (packing == MG_PACKED_AUTO) {
+        MG_TRY(mg_io_read_at(u->file, head, 2, 0, &n));
+        const bool gzip = n == 2 && head[0] == 0x1f && head[1] == 0x8b;
+        packing = gzip ? MG_PACKED_GZIP : MG_PACKED_NONE;
+    }
+    u->packing = packing;
+    return packing == MG_PACKED_NONE ? MG_OK : start_inflate(u);
+}
+
+mg_unpacked *mg_unpacked_open(const char *path, mg_packing packing) {
+    mg_unpacked *u = mg_alloc_zero(sizeof *u);
+    if (!u || open_file(u, path, packing) == MG_OK) return u;
+    mg_unpacked_close(u);
+    return NULL;
+}
+
+void mg_unpacked_close(mg_unpacked *u) {
+    if (!u) return;
+    if (u->inflating) inflateEnd(&u->z);
+    mg_free(u->in);
+    mg_io_close(u->file);
+    mg_free(u->path);
+    mg_free(u);
+}
+
+bool mg_unpacked_is_packed(const mg_unpacked *u) {
+    return u->packing != MG_PACKED_NONE;
+}
+
+int64_t mg_unpacked_file_size(const mg_unpacked *u) {
+    return u->file_size;
+}
+
+/* ---- reading ---- */
+
+/* Reads the next chunk for inflate if it has used up the last; at the end of the file none. */
+static mg_status refill_input(mg_unpacked *u) {
+    size_t n;
+    if (u->z.avail_in) return MG_OK;
+    MG_TRY(mg_io_read(u->file, u->in, CHUNK, &n));
+    u->z.next_in = u->in;
+    u->z.avail_in = (uInt)n;
+    return MG_OK;
+}
+
+/* After the end of a gzip member or of zlib data, whose checksum zlib has verified. */
+static mg_status start_next_member(mg_unpacked *u) {
+    MG_TRY(refill_input(u));
+    u->ended = u->z.avail_in == 0;
+    if (u->ended) return MG_OK;
+    if (u->packing == MG_PACKED_ZLIB)
+        return mg_fail(MG_DATA, "%s: there are bytes after the end of the zlib data", u->path);
+    inflateReset(&u->z);
+    return MG_OK;
+}
+
+/* One call of inflate. */
+static mg_status inflate_some(mg_unpacked *u) {
+    MG_TRY(refill_input(u));
+    const bool dry = u->z.avail_in == 0; /* the file has no more bytes */
+    const char *name = u->packing == MG_PACKED_GZIP ? "gzip" : "zlib";
+    const int code = inflate(&u->z, Z_NO_FLUSH);
+    if (code == Z_STREAM_END) return start_next_member(u);
+    if (code == Z_MEM_ERROR) return mg_fail(MG_OOM, "out of memory while reading %s", u->path);
+    if (code == Z_OK || (code == Z_BUF_ERROR && !dry)) return MG_OK;
+    if (dry)
+        return mg_fail(MG_DATA, "%s: the %s data ends too early: the file is truncated", u->path,
+                       name);
+    return mg_fail(MG_DATA, "%s: the %s data is damaged near byte %lld: %s", u->path, name,
+                   (long long)u->at, u->z.msg ? u->z.msg : "unknown error");
+}
+
+static mg_status read_packed(mg_unpacked *u, void *dst, size_t n, size_t *got) {
+    while (*got < n && !u->ended) {
+        const size_t room = n - *got < CHUNK ? n - *got : CHUNK;
+        u->z.next_out = (unsigned char *)dst + *got;
+        u->z.avail_out = (uInt)room;
+        MG_TRY(inflate_some(u));
+        *got += room - u->z.avail_out;
+        u->at += (int64_t)(room - u->z.avail_out);
+    }
+    if (u->at / MG_UNPACK_RATIO <= u->file_size + MG_UNPACK_FREE / MG_UNPACK_RATIO) return MG_OK;
+    return mg_fail(MG_DATA,
+                   "%s: its %lld bytes unpack to more than %d MiB and %d times their number: "
+                   "refused; if that is right, unpack the file yourself",
+                   u->path, (long long)u->file_size, MG_UNPACK_FREE >> 20, MG_UNPACK_RATIO);
+}
+
+mg_status mg_unpacked_read(mg_unpacked *u, void *dst, size_t n, size_t *got) {
+    *got = 0;
+    return u->inflating ? read_packed(u, dst, n, got) : mg_io_read(u->file, dst, n, got);
+}
+
+/* ---- unpacking ---- */
+
+static mg_status check_space(mg_file *out, int64_t size) {
+    int64_t space;
+    if (size % ASK_EVERY) return MG_OK;
+    MG_TRY(mg_io_free_space(out, &space));
+    if (space >= LEAVE + ASK_EVERY) return MG_OK;
+    return mg_fail(MG_IO, "the disk has only %s left", MG_SIZE_TEXT(space));
+}
+
+/* Adds to the stored message what was being written where. */
+static void note_writing(const mg_unpacked *u, int64_t size) {
+    char note[512];
+    snprintf(note, sizeof note,
+             "%.300s: unpacking it to a temporary file (%s so far; TMPDIR names the folder)",
+             u->path, MG_SIZE_TEXT(size));
+    mg_error_prefix(note);
+}
+
+static mg_status copy_all(mg_unpacked *u, mg_file *out, int64_t *size) {
+    unsigned char *block = mg_alloc(CHUNK);
+    mg_status status = block ? MG_OK : MG_OOM;
+    size_t got = CHUNK;
+    for (*size = 0; status == MG_OK && got == CHUNK; *size += (int64_t)got) {
+        status = mg_unpacked_read(u, block, CHUNK, &got);
+        if (status != MG_OK) break;
+        status = check_space(out, *size);
+        if (status == MG_OK) status = mg_io_write(out, block, got);
+        if (status != MG_OK) note_writing(u, *size);
+    }
+    mg_free(block);
+    return status;
+}
+
+/* The plain file is handed over; a packed one is copied. */
+mg_file *mg_unpack(const char *path, mg_packing packing, int64_t *size) {
+    mg_unpacked *u = mg_unpacked_open(path, packing);
+    mg_file *f = NULL;
+    if (u && !u->inflating) {
+        f = u->file, *size = u->file_size;
+        u->file = NULL;
+    } else if (u) {
+        f = mg_io_unnamed();
+        if (f && copy_all(u, f, size) != MG_OK) {
+            mg_io_close(f);
+            f = NULL;
+        }
+    }
+    mg_unpacked_close(u);
+    return f;
+}
