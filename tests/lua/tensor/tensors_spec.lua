@@ -276,6 +276,31 @@ test("print shows shape, dtype, device and at most a screenful of numbers", func
   check.matches(tostring(mgpu.zeros { 0, 3 }), "tensor {0, 3}")
 end)
 
+test("numbers are printed as NumPy prints them", function()
+  local function body(t) return (tostring(t):gsub("^[^\n]*\n", "")) end
+  check.equal(body(mgpu.tensor { { 1, 2.5, 0 }, { -0.25, 4, 1 } }), "{{ 1,     2.5,   0},\n {-0.25,  4,     1}}")
+  check.equal(body(mgpu.tensor { 0.1, 0.2, 0.3 }), "{0.1, 0.2, 0.3}") -- no digits of float32's rounding
+  check.equal(body(mgpu.tensor({ 1 / 3 }, { dtype = "float64" })), "{0.33333333}")
+  check.equal(body(mgpu.tensor { 1e-5, 1 }), "{1e-05, 1e+00}")
+  check.equal(body(mgpu.tensor { 123456.75, 0.5 }), "{1.2345675e+05, 5.0000000e-01}")
+  check.equal(body(mgpu.tensor { 1, 1 / 0, -1 / 0, 0 / 0 }), "{   1,  inf, -inf,  nan}")
+  check.equal(body(mgpu.tensor { true, false }), "{ true, false}")
+  check.equal(body(mgpu.tensor({ 7, -100 }, { dtype = "int64" })), "{   7, -100}")
+  check.equal(body(mgpu.tensor({ 0.1, -0.3 }, { dtype = "float16" })), "{ 0.1, -0.3}")
+  check.equal(tostring(mgpu.tensor(3.14159)):match "%S+$", "3.14159")
+  check.equal(body(mgpu.zeros { 2, 2, 1 }), "{{{0},\n  {0}},\n\n {{0},\n  {0}}}")
+end)
+
+test("a row that is too long for a line goes on below its first number", function()
+  local lines = {}
+  for line in tostring(mgpu.arange(100)):gmatch "[^\n]+" do lines[#lines + 1] = line end
+  check.equal(#lines, 6)
+  for i = 2, #lines do
+    check.truthy(#lines[i] <= 96)
+    check.matches(lines[i]:sub(1, 2), i == 2 and "{" or " ")
+  end
+end)
+
 test("garbage collection keeps the memory of tensors bounded", function()
   local before = core.memory(core.default_device()).used
   for _ = 1, 400 do mgpu.zeros { 1e6 }:clone() end -- 1.6 GB in all
