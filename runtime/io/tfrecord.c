@@ -2,31 +2,15 @@
 #include "io/tfrecord.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "io/crc32c.h"
 #include <string.h>
 
-/* ---- checksums ---- */
-
-/* CRC-32C (Castagnoli) of the four bits 0 to 15. */
-static const uint32_t crc_of_bits[16] = {
-    0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-    0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
-
-static uint32_t crc32c(const unsigned char *bytes, size_t n) {
-    uint32_t crc = ~UINT32_C(0);
-    for (size_t i = 0; i < n; i++) {
-        crc ^= bytes[i];
-        crc = crc >> 4 ^ crc_of_bits[crc & 15];
-        crc = crc >> 4 ^ crc_of_bits[crc & 15];
-    }
-    return ~crc;
-}
-
 uint32_t mg_tfrecord_checksum(const void *bytes, size_t n) {
-    const uint32_t crc = crc32c(bytes, n);
+    const uint32_t crc = mg_crc32c(bytes, n);
     return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-/* ---- records ---- */
+/* ---- frames ---- */
 
 /* Writes the lowest `size` bytes of v, the lowest first. */
 static void put(unsigned char *p, uint64_t v, int size) {
@@ -39,6 +23,23 @@ void mg_tfrecord_frame(const void *bytes, size_t n, unsigned char head[MG_TFRECO
     put(head + 8, mg_tfrecord_checksum(head, 8), 4);
     put(tail, mg_tfrecord_checksum(bytes, n), 4);
 }
+
+static uint64_t get(const unsigned char *p, int size) {
+    uint64_t v = 0;
+    for (int i = 0; i < size; i++) v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+bool mg_tfrecord_length(const unsigned char head[MG_TFRECORD_HEAD], uint64_t *n) {
+    *n = get(head, 8);
+    return get(head + 8, 4) == mg_tfrecord_checksum(head, 8);
+}
+
+bool mg_tfrecord_intact(const unsigned char *bytes, size_t n) {
+    return get(bytes + n, MG_TFRECORD_TAIL) == mg_tfrecord_checksum(bytes, n);
+}
+
+/* ---- appending ---- */
 
 /* The records as they stand in a file, *total bytes. Owned; NULL: MG_OOM. */
 static unsigned char *framed(const mg_tfrecord *records, size_t n, size_t *total) {

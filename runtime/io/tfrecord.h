@@ -8,6 +8,7 @@
 #define MG_IO_TFRECORD_H
 
 #include "core/status.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,12 @@ uint32_t mg_tfrecord_checksum(const void *bytes, size_t n);
 /* Fills in what stands before and behind the n bytes of a record. */
 void mg_tfrecord_frame(const void *bytes, size_t n, unsigned char head[MG_TFRECORD_HEAD],
                        unsigned char tail[MG_TFRECORD_TAIL]);
+
+/* Reading: *n is the length that stands in a record's head, and the result is whether it matches
+ * its checksum. */
+bool mg_tfrecord_length(const unsigned char head[MG_TFRECORD_HEAD], uint64_t *n);
+/* Whether the n bytes of a record match the checksum that follows them, bytes n to n + 3. */
+bool mg_tfrecord_intact(const unsigned char *bytes, size_t n);
 
 typedef struct mg_tfrecord {
     const void *bytes; /* borrowed */

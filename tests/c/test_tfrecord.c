@@ -1,5 +1,6 @@
 /* TFRecord files (io/tfrecord): checksums, frames, appending, and writes that fail. */
 #include "core/io.h"
+#include "io/crc32c.h"
 #include "io/tfrecord.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -32,6 +33,38 @@ static void checksums_are_masked_castagnoli(void **state) {
     assert_int_equal(mg_tfrecord_checksum(zeros, 32), (crc >> 15 | crc << 17) + 0xa282ead8);
     assert_int_equal(mg_tfrecord_checksum("123456789", 9),
                      (digits >> 15 | digits << 17) + 0xa282ead8);
+}
+
+/* The CPU's instruction and the table agree on every length and alignment up to a few words. */
+static void checksums_do_not_depend_on_the_cpu(void **state) {
+    (void)state;
+    unsigned char bytes[80];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i * 37 + 11);
+    assert_int_equal(mg_crc32c_by_table("123456789", 9), 0xe3069283);
+    for (size_t first = 0; first < 9; first++)
+        for (size_t n = 0; n <= sizeof bytes - first; n++)
+            assert_int_equal(mg_crc32c(bytes + first, n), mg_crc32c_by_table(bytes + first, n));
+}
+
+/* What mg_tfrecord_frame writes is read again, and no bit of it can flip unnoticed. */
+static void every_flipped_bit_of_a_record_is_noticed(void **state) {
+    (void)state;
+    unsigned char head[MG_TFRECORD_HEAD], bytes[3 + MG_TFRECORD_TAIL] = "abc";
+    uint64_t n;
+    mg_tfrecord_frame(bytes, 3, head, bytes + 3);
+    assert_true(mg_tfrecord_length(head, &n));
+    assert_int_equal(n, 3);
+    assert_true(mg_tfrecord_intact(bytes, 3));
+    for (size_t bit = 0; bit < 8 * sizeof head; bit++) {
+        head[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_false(mg_tfrecord_length(head, &n));
+        head[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_false(mg_tfrecord_intact(bytes, 3));
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
 }
 
 /* The bytes that TensorFlow 2.21's TFRecordWriter writes for the records "abc" and "". */
@@ -95,6 +128,8 @@ static void a_file_that_is_too_short_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksums_are_masked_castagnoli),
+        cmocka_unit_test(checksums_do_not_depend_on_the_cpu),
+        cmocka_unit_test(every_flipped_bit_of_a_record_is_noticed),
         cmocka_unit_test(records_are_those_of_tensorflow),
         cmocka_unit_test(a_failed_append_can_be_repeated),
         cmocka_unit_test(a_file_that_is_too_short_is_refused),
