@@ -47,8 +47,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # ---- sources and products ------------------------------------------------------------------------
 
 LIB_C   := $(filter-out %_plugin.c,$(wildcard \
-           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c))) \
-           $(filter-out runtime/main.c runtime/repl.c,$(wildcard runtime/*.c))
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
 BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
@@ -60,7 +59,7 @@ FETCH_C := runtime/data/fetch_plugin.c
 H5_C    := $(wildcard runtime/io/h5_helper/*.c)
 IMAGE_C := $(wildcard runtime/data/image_codec/*.c)
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
-MAIN_C  := runtime/main.c runtime/repl.c
+MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
@@ -147,7 +146,8 @@ $B/%.o: %.c | build/found.mk
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
-FLAGS_runtime              = -I$(LUA)
+FLAGS_runtime/program      = -I$(LUA)
+FLAGS_runtime/prompt       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
 $B/runtime/device/kinds.o: $B/kinds

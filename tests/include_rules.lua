@@ -21,7 +21,9 @@ local may_include = {
   data = { core = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
   bind = { core = true, ops = true, device = true, graph = true, data = true, io = true },
-  program = { core = true, device = true }, -- runtime/main.c and its neighbours
+  program = { core = true, device = true, prompt = true },
+  prompt = { core = true, program = true },
+  host = {}, -- runtime/mgpu.h
 }
 
 local LONG, TOO_LONG = 600, 1000
@@ -38,7 +40,7 @@ local function line_count(text)
   return n
 end
 
-local function folder_of(path) return path:match "^runtime/([^/]+)/" or "program" end
+local function folder_of(path) return path:match "^runtime/([^/]+)/" or "host" end
 
 local function exists(path)
   local f = io.open(path)
@@ -48,7 +50,7 @@ end
 
 local function include_problem(path, header)
   if not header:find "/" and exists(path:match "^.*/" .. header) then return nil end -- beside the file
-  local mine, theirs = folder_of(path), header:match "^([^/]+)/" or "program"
+  local mine, theirs = folder_of(path), header:match "^([^/]+)/" or "host"
   if theirs == "device" and header:find "^device/[^/]+/" and not header:find "^device/program/" then
     local inside = header:match "^(device/[^/]+/)"
     if path:find("runtime/" .. inside, 1, true) then return nil end
@@ -74,7 +76,7 @@ local function broken_rules(path, text)
     local reason = include_problem(path, header)
     if reason then problem(('#include "%s": %s'):format(header, reason)) end
   end
-  local knows_lua = mine == "bind" or mine == "program"
+  local knows_lua = mine == "bind" or mine == "program" or mine == "prompt"
   if not knows_lua and text:find "#include <l[ua]+[a-z]*%.h>" then problem "includes Lua" end
   return problems
 end

@@ -4,7 +4,8 @@
  * statements. A trailing `;` suppresses printing. An incomplete input continues on the next line,
  * behind the prompt `>>`. `_` holds the first value of the last input. Ctrl-C discards the input
  * that is being typed, or stops the computation that is running. */
-#include "program.h"
+#include "program/program.h"
+#include "prompt/prompt.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -119,20 +120,20 @@ static void print_values(lua_State *L, int first, bool quiet) {
     if (quiet) return;
     lua_getglobal(L, "print");
     lua_insert(L, first);
-    int status = mg_program_call(L, n, 0);
-    if (status) mg_program_report(L, status);
+    int status = mg_main_call(L, n, 0);
+    if (status) mg_main_report(L, status);
 }
 
-void mg_repl(lua_State *L) {
+void mg_prompt_run(lua_State *L) {
     bool quiet = false;
     for (;;) {
         lua_settop(L, 0);
         int status = read_input(L, &quiet);
         if (status < 0) break;
         if (lua_gettop(L) > 1) lua_remove(L, 1); /* the input's text */
-        if (status == 0) status = mg_program_call(L, 0, LUA_MULTRET);
+        if (status == 0) status = mg_main_call(L, 0, LUA_MULTRET);
         if (status)
-            mg_program_report(L, status);
+            mg_main_report(L, status);
         else
             print_values(L, 1, quiet);
     }

@@ -1,0 +1,154 @@
+/* The command line: which options there are, and carrying them out.
+ *
+ * It is read twice: first to find the script and what is to be done (mg_command_line_scan), then,
+ * inside Lua, to carry out the options in order (mg_command_line_run). */
+#include "program/command_line.h"
+#include "program/program.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char mg_command_line_usage[] =
+    "usage: mgpulua [options] [script [args]]\n"
+    "  -e CHUNK        run a piece of Lua\n"
+    "  -l NAME         require a library\n"
+    "  -i              go to the prompt after the script\n"
+    "  -v, --version   show the version\n"
+    "  -E              ignore LUA_INIT, LUA_PATH and LUA_CPATH\n"
+    "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
+    "  -b ...          save or list bytecode\n"
+    "  --bytecode      let the script be bytecode, which is refused otherwise\n"
+    "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
+    "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
+    "  --verify DIR    check the checkpoints in DIR\n"
+    "  --list-devices  show the devices that are there\n"
+    "  --doctor        show what is installed, what is missing, and try each device\n"
+    "  --help          this text\n"
+    "  --              no more options;  -  read the script from standard input\n";
+
+/* ---- options as pieces of Lua: each is called with the option's value --------------------------
+ *
+ * -j and -O are parsed as luajit's own front end does. */
+
+static const char jit_command[] =
+    "local name, options = (...):match '^([^=]*)=?(.*)$'\n"
+    "local start = jit[name]\n"
+    "if type(start) ~= 'function' then\n"
+    "  local ok, module = pcall(require, 'jit.' .. name)\n"
+    "  if not ok then error('unknown luaJIT command or jit.* modules not installed', 0) end\n"
+    "  start = module.start\n"
+    "end\n"
+    "local list = {}\n"
+    "for option in options:gmatch '[^,]+' do list[#list + 1] = option end\n"
+    "start(unpack(list))\n";
+static const char jit_optimizer[] =
+    "local list = {}\n"
+    "for option in (...):gmatch '[^,]+' do list[#list + 1] = option end\n"
+    "require('jit.opt').start(unpack(list))\n";
+static const char require_global[] = "local name = ...; _G[name] = require(name)\n";
+static const char set_devices[] = "require('mgpu.program').set_devices((...))\n";
+static const char list_devices[] = "require('mgpu.program').list_devices()\n";
+static const char resume[] = "require('mgpu.program').set_resume((...))\n";
+static const char verify[] = "require('mgpu.program').verify((...))\n";
+static const char doctor[] = "require('mgpu.program').doctor()\n";
+
+/* ---- reading and running --------------------------------------------------------------------- */
+
+typedef struct program_option {
+    const char *name, *code; /* code: Lua that carries the option out */
+    bool takes_value;        /* the next argument is its value */
+    bool alone;              /* without a script the program ends after it */
+} program_option;
+
+static const program_option long_options[] = {
+    {"--devices", set_devices, .takes_value = true},
+    {"--list-devices", list_devices, .alone = true},
+    {"--doctor", doctor, .alone = true},
+    {"--resume", resume, .takes_value = true},
+    {"--verify", verify, .takes_value = true, .alone = true},
+};
+
+static const program_option *find_long(const char *name) {
+    for (size_t i = 0; i < sizeof long_options / sizeof *long_options; i++)
+        if (strcmp(long_options[i].name, name) == 0) return &long_options[i];
+    return NULL;
+}
+
+/* Reads one `--name`. Returns how many further arguments are its value, or -1 for an unknown
+ * option.
+ */
+static int scan_long(mg_command_line *m, const char *name) {
+    const program_option *option = find_long(name);
+    if (option) {
+        m->executed |= option->alone;
+        return option->takes_value;
+    }
+    if (strcmp(name, "--bytecode") == 0) {
+        m->trusted = true;
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        m->version = m->executed = true;
+        return 0;
+    }
+    return -1;
+}
+
+/* The same for one `-x`. A value may stand in the same argument: -lname. */
+static int scan_short(mg_command_line *m, const char *option) {
+    const char *rest = option + 2;
+    switch (option[1]) {
+    case 'i': m->interactive = m->version = true; return rest[0] ? -1 : 0;
+    case 'v': m->version = m->executed = true; return rest[0] ? -1 : 0;
+    case 'E': m->no_env = true; return rest[0] ? -1 : 0;
+    case 'e': m->executed = true; return rest[0] == '\0';
+    case 'l': return rest[0] == '\0';
+    case 'j': return rest[0] == '\0';
+    case 'O': return 0;
+    case 'b': m->bytecode = true; return 0;
+    default: return -1;
+    }
+}
+
+void mg_command_line_scan(mg_command_line *m) {
+    int i = 1;
+    for (; i < m->argc && !m->bytecode; i++) {
+        const char *a = m->argv[i];
+        if (a[0] != '-' || a[1] == '\0') break;
+        if (strcmp(a, "--") == 0) {
+            i++;
+            break;
+        }
+        int values = a[1] == '-' ? scan_long(m, a) : scan_short(m, a);
+        if (values < 0 || i + values >= m->argc) {
+            m->wrong = a;
+            return;
+        }
+        i += values;
+    }
+    m->script = i;
+}
+
+int mg_command_line_run(lua_State *L, const mg_command_line *m) {
+    for (int i = 1; i < m->script; i++) {
+        const char *a = m->argv[i], *value = a + 2;
+        int status = EXIT_SUCCESS;
+        if (a[1] == '-') {
+            const program_option *option = find_long(a);
+            if (!option) continue;
+            status = mg_main_run_text(L, option->code, "=mgpulua",
+                                      option->takes_value ? m->argv[++i] : NULL);
+        } else if (strchr("elj", a[1])) {
+            if (*value == '\0') value = m->argv[++i];
+            if (a[1] == 'e') status = mg_main_run_text(L, value, "=(command line)", NULL);
+            if (a[1] == 'l') status = mg_main_run_text(L, require_global, "=mgpulua", value);
+            if (a[1] == 'j') status = mg_main_run_text(L, jit_command, "=mgpulua", value);
+        } else if (a[1] == 'O') {
+            status = mg_main_run_text(L, jit_optimizer, "=mgpulua", value);
+        }
+        if (status) return status;
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,77 @@
+/* What becomes of an error: its traceback, the program's message, and the exit status. */
+#include "core/status.h"
+#include "core/stop.h"
+#include "core/threads.h"
+#include "program/program.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Exit statuses besides 0, 1 and MG_EXIT_FILE, by the code of the library's error. */
+enum { EXIT_INTERNAL = 70, EXIT_SAVED = 75, EXIT_PEER = 76, EXIT_DEVICE = 77 };
+
+/* Lua does not ask tensors when `<` compares one with a number, so its message cannot name the
+ * remedy: adds it to the message at index 1. */
+static void explain_comparison(lua_State *L) {
+    const char *message = lua_tostring(L, 1);
+    if (!strstr(message, "attempt to compare ") || !strstr(message, "userdata")) return;
+    lua_pushliteral(L,
+                    ": tensors are not ordered with < or <=: use :lt, :le, :gt or :ge, element by "
+                    "element");
+    lua_concat(L, 2);
+}
+
+/* Whether the message is the library's last error. */
+static bool is_last_error(const char *message) {
+    const char *last = mg_error_message();
+    return last[0] && strstr(message, last);
+}
+
+/* Whether the message is that of a training that a signal has ended after a save. */
+static bool is_stop_after_save(const char *message) {
+    return mg_stop_saved() && mg_error_code() == MG_INTERRUPTED && is_last_error(message);
+}
+
+/* As luajit's: messages that are strings or have __tostring get a traceback, other error values are
+ * left alone. A stop after a save is no mistake of the script: it gets none. */
+int mg_main_traceback(lua_State *L) {
+    if (!lua_isstring(L, 1)) {
+        if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
+            return 1;
+        lua_remove(L, 1);
+    }
+    lua_settop(L, 1);
+    if (is_stop_after_save(lua_tostring(L, 1))) return 1;
+    explain_comparison(L);
+    luaL_traceback(L, L, lua_tostring(L, 1), 1);
+    return 1;
+}
+
+int mg_main_exit_status(const char *message) {
+    if (!is_last_error(message)) return EXIT_FAILURE;
+    switch (mg_error_code()) {
+    case MG_IO: return MG_EXIT_FILE;
+    case MG_COMM: return EXIT_PEER;
+    case MG_DEVICE: return EXIT_DEVICE;
+    case MG_INTERNAL: return EXIT_INTERNAL;
+    case MG_INTERRUPTED:
+        if (mg_stop_saved()) return EXIT_SAVED;
+        return mg_interrupt_signal() ? 128 + mg_interrupt_signal() : EXIT_FAILURE;
+    default: return EXIT_FAILURE;
+    }
+}
+
+int mg_main_report(lua_State *L, int status) {
+    if (status == 0) return EXIT_SUCCESS;
+    const char *message = lua_tostring(L, -1);
+    if (!message && !lua_isnil(L, -1)) message = "(error object is not a string)";
+    fflush(stdout);
+    if (message) fprintf(stderr, "mgpulua: %s\n", message);
+    fflush(stderr);
+    int exit_status = message ? mg_main_exit_status(message) : EXIT_FAILURE;
+    if (status == LUA_ERRFILE) exit_status = MG_EXIT_FILE; /* the script cannot be read */
+    lua_pop(L, 1);
+    return exit_status;
+}

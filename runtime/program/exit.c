@@ -1,0 +1,37 @@
+/* The end of the process.
+ *
+ * Output that could not be written, to a full disk for example, must not look like success. A
+ * thread that still computes, after Ctrl-C or on a lost device, may use what the libraries free at
+ * exit: then nothing is freed. */
+#include "device/device.h"
+#include "program/program.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void mg_main_end(int status) {
+    errno = 0;
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written) {
+        fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
+                errno ? strerror(errno) : "a write failed");
+        if (status == EXIT_SUCCESS) status = MG_EXIT_FILE;
+    }
+    mg_devices_close();
+    if (!written || mg_device_first()) {
+        fflush(NULL);
+        _exit(status);
+    }
+    exit(status);
+}
+
+int mg_main_os_exit(lua_State *L) {
+    const int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                           : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    if (lua_toboolean(L, 2)) lua_close(L);
+    mg_main_end(status);
+}

@@ -1,0 +1,98 @@
+/* Ctrl-C and SIGTERM as errors of the script.
+ *
+ * Ctrl-C must also stop loops that LuaJIT has compiled. A debug hook is never called in compiled
+ * code, but while LuaJIT's profiler is on, compiled loops check a flag that its signal sets. So the
+ * profiler is started with its timer disabled, and the handler of Ctrl-C raises the profiler's
+ * signal. The timer must stay off, and the handler needs a stack of its own, because kernels that
+ * oneDNN generates use memory below the stack pointer, or the stack pointer itself: a signal on the
+ * normal stack corrupts it. */
+#include "core/status.h"
+#include "core/stop.h"
+#include "core/threads.h"
+#include "program/program.h"
+
+#include <lauxlib.h>
+#include <luajit.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static const double SECOND_INTERRUPT = 2; /* seconds: a second Ctrl-C so soon ends the process */
+
+static lua_State *running; /* the Lua thread that Ctrl-C stops */
+
+/* The debug hook that raises the error. If a call into the library has answered the interrupt
+ * meanwhile, there is nothing left to raise. */
+static void raise_interrupted(lua_State *L, lua_Debug *ar) {
+    (void)ar;
+    lua_sethook(L, NULL, 0, 0);
+    if (!mg_interrupt_take()) return;
+    mg_fail(MG_INTERRUPTED, "interrupted!");
+    luaL_error(L, "interrupted!");
+}
+
+/* Interpreted code calls the hook at its next instruction, call or return. Safe in a signal
+ * handler. */
+static void stop_soon(lua_State *L) {
+    lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
+/* Ctrl-C or SIGTERM. A second one ends the process at once if it comes soon after the first, or if
+ * the first has not been answered by then. */
+static void on_interrupt(int signal_number) {
+    static double last = -SECOND_INTERRUPT;
+    const double now = mg_seconds();
+    if (mg_interrupt_pending() || now - last < SECOND_INTERRUPT) _exit(128 + signal_number);
+    last = now;
+    mg_interrupt_by(signal_number); /* for calls into the library */
+    stop_soon(running);             /* for interpreted code */
+    raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
+}
+
+/* SIGTERM or SIGUSR1. A training that can save does so and then ends; otherwise SIGTERM is like
+ * Ctrl-C, and SIGUSR1 does what it does to other programs. */
+static void on_stop(int signal_number) {
+    if (mg_stop_request(signal_number)) return;
+    if (signal_number == SIGTERM) {
+        on_interrupt(signal_number);
+    } else {
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
+}
+
+/* Called by the profiler when a compiled loop has seen its flag. */
+static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
+    (void)data, (void)samples, (void)vmstate;
+    if (mg_interrupt_pending()) stop_soon(L);
+}
+
+void mg_main_watch(lua_State *L) {
+    static char memory[1 << 16];
+    const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
+    sigaltstack(&own, NULL);
+    luaJIT_profile_start(L, "li10", on_tick, NULL);
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
+}
+
+int mg_main_call(lua_State *L, int n_args, int n_results) {
+    int base = lua_gettop(L) - n_args;
+    lua_pushcfunction(L, mg_main_traceback);
+    lua_insert(L, base);
+    static const struct handled {
+        int number;
+        void (*handler)(int);
+    } signals[] = {{SIGINT, on_interrupt}, {SIGTERM, on_stop}, {SIGUSR1, on_stop}};
+    struct sigaction before[3];
+    running = L;
+    for (int i = 0; i < 3; i++) {
+        struct sigaction action = {.sa_handler = signals[i].handler, .sa_flags = SA_ONSTACK};
+        sigaction(signals[i].number, &action, &before[i]);
+    }
+    int status = lua_pcall(L, n_args, n_results, base);
+    for (int i = 0; i < 3; i++) sigaction(signals[i].number, &before[i], NULL);
+    lua_remove(L, base);
+    if (status) lua_gc(L, LUA_GCCOLLECT, 0);
+    return status;
+}

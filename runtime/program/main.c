@@ -1,0 +1,151 @@
+/* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
+#include "program/command_line.h"
+#include "program/program.h"
+#include "prompt/prompt.h"
+
+#include <lauxlib.h>
+#include <luajit.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char jit_bytecode[] = "require('jit.bcsave').start(unpack(arg))\n";
+
+/* Sets the global table `arg`: the script's name at 0, its arguments from 1 on, and what stands
+ * before the script at negative indexes. */
+static void make_arg_table(lua_State *L, const mg_command_line *m) {
+    int script = m->script < m->argc ? m->script : 0;
+    lua_createtable(L, m->argc - script, script);
+    for (int i = 0; i < m->argc; i++) {
+        lua_pushstring(L, m->argv[i]);
+        lua_rawseti(L, -2, i - script);
+    }
+    lua_setglobal(L, "arg");
+}
+
+/* `-` is standard input, unless it stands after `--`. */
+static int run_script(lua_State *L, const mg_command_line *m) {
+    const char *name = m->argv[m->script];
+    if (strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0) name = NULL;
+    int status = mg_main_load(L, name, m->trusted), n = m->argc - m->script - 1;
+    luaL_checkstack(L, n + 3, "too many arguments to script");
+    for (int i = 0; status == 0 && i < n; i++) lua_pushstring(L, m->argv[m->script + 1 + i]);
+    if (status == 0) status = mg_main_call(L, n, 0);
+    return mg_main_report(L, status);
+}
+
+static void print_version(void) {
+    printf("mgpulua " MG_MAIN_VERSION " -- " LUAJIT_VERSION "\n");
+    fflush(stdout);
+}
+
+/* luajit -b: jit.bcsave finds the rest of the command line in `arg`. */
+static int run_bytecode(lua_State *L, const mg_command_line *m) {
+    lua_newtable(L);
+    int n = 0, i = 1;
+    while (strncmp(m->argv[i], "-b", 2) != 0) i++;
+    if (m->argv[i][2]) {
+        lua_pushfstring(L, "-%s", m->argv[i] + 2);
+        lua_rawseti(L, -2, ++n);
+    }
+    for (i++; i < m->argc; i++) {
+        lua_pushstring(L, m->argv[i]);
+        lua_rawseti(L, -2, ++n);
+    }
+    lua_setglobal(L, "arg");
+    return mg_main_run_text(L, jit_bytecode, "=mgpulua", NULL);
+}
+
+/* Everything that the command line asks for, in luajit's order. Returns the exit status. */
+static int run_all(lua_State *L, const mg_command_line *m) {
+    int status = m->no_env ? EXIT_SUCCESS : mg_main_run_variable(L, "LUA_INIT");
+    if (status == EXIT_SUCCESS && m->bytecode) return run_bytecode(L, m);
+    if (m->version) print_version();
+    if (status == EXIT_SUCCESS) status = mg_command_line_run(L, m);
+    if (status) return status;
+    bool has_script = m->script < m->argc;
+    if (has_script) status = run_script(L, m);
+    if (status && !m->interactive) return status;
+    if (m->interactive) {
+        mg_prompt_run(L);
+    } else if (!has_script && !m->executed) {
+        if (!isatty(STDIN_FILENO)) return mg_main_run(L, mg_main_load(L, NULL, m->trusted), NULL);
+        print_version();
+        mg_prompt_run(L);
+    }
+    return status;
+}
+
+/* The argument of protected_main. */
+typedef struct run_call {
+    const mg_command_line *line;
+    int exit_status;
+} run_call;
+
+/* The part of main that may raise Lua errors. */
+static int protected_main(lua_State *L) {
+    run_call *call = lua_touserdata(L, 1);
+    const mg_command_line *m = call->line;
+    lua_settop(L, 0);
+    if (m->no_env) {
+        lua_pushboolean(L, 1);
+        lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+    }
+    lua_gc(L, LUA_GCSTOP, 0);
+    luaL_openlibs(L);
+    lua_getglobal(L, "os");
+    lua_pushcfunction(L, mg_main_os_exit);
+    lua_setfield(L, -2, "exit");
+    lua_pop(L, 1);
+    mg_main_set_up_packages(L);
+    make_arg_table(L, m);
+    lua_gc(L, LUA_GCRESTART, -1);
+    mg_main_watch(L);
+    call->exit_status = run_all(L, m);
+    return 0;
+}
+
+/* An allocator on top of malloc: leak and address checkers then see Lua's own memory. */
+static void *plain_allocator(void *data, void *block, size_t old_size, size_t size) {
+    (void)data, (void)old_size;
+    if (size > 0) return realloc(block, size);
+    free(block);
+    return NULL;
+}
+
+static lua_State *new_state(void) {
+#ifdef MG_ASAN
+    bool plain = true;
+#else
+    bool plain = getenv("MGPU_MALLOC") != NULL;
+#endif
+    return plain ? lua_newstate(plain_allocator, NULL) : luaL_newstate();
+}
+
+int main(int argc, char **argv) {
+    mg_command_line m = {.argv = argv, .argc = argc};
+    mg_command_line_scan(&m);
+    if (m.wrong && strcmp(m.wrong, "--help") == 0) {
+        fputs(mg_command_line_usage, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (m.wrong) {
+        fprintf(stderr, "mgpulua: %s %s\n%s",
+                strcmp(m.wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m.wrong,
+                mg_command_line_usage);
+        return EXIT_FAILURE;
+    }
+    lua_State *L = new_state();
+    if (!L) {
+        fputs("mgpulua: not enough memory for a Lua state\n", stderr);
+        return EXIT_FAILURE;
+    }
+    run_call call = {.line = &m};
+    int status = lua_cpcall(L, protected_main, &call);
+    if (status) call.exit_status = mg_main_report(L, status);
+    luaJIT_profile_stop(L);
+    lua_close(L);
+    mg_main_end(call.exit_status);
+}

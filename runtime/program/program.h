@@ -1,0 +1,65 @@
+/* What the files of the program mgpulua share, and what its prompt uses of them.
+ *
+ * Names begin with mg_main_: mg_program_ are those of device/program, and the program exports its
+ * symbols. */
+#ifndef MG_PROGRAM_PROGRAM_H
+#define MG_PROGRAM_PROGRAM_H
+
+#include <lua.h>
+#include <stdbool.h>
+
+#define MG_MAIN_VERSION "0.1.0"
+
+/* The exit status of the program if a file cannot be read or written. Those of the other failures
+ * are in errors.c. */
+enum { MG_EXIT_FILE = 74 };
+
+/* ---- interrupts.c ---- */
+
+/* Gives signal handlers a stack, and makes compiled loops stoppable. Once, before the first call.
+ */
+void mg_main_watch(lua_State *L);
+/* Calls the function that lies below its n_args arguments on the stack, as lua_pcall does. Errors
+ * get a traceback, and Ctrl-C or SIGTERM becomes an error of the script. Returns a Lua status; on
+ * failure the message is on top of the stack. */
+int mg_main_call(lua_State *L, int n_args, int n_results);
+
+/* ---- errors.c ---- */
+
+/* The error handler of calls (a lua_CFunction): appends a traceback to the message. */
+int mg_main_traceback(lua_State *L);
+/* The exit status for a Lua error message: by the code of the library's last error if the message
+ * contains that error, else 1. */
+int mg_main_exit_status(const char *message);
+/* Prints and pops the message of a call with this Lua status, and returns the program's exit status
+ * for it. Without a failure it does nothing and returns 0. */
+int mg_main_report(lua_State *L, int status);
+
+/* ---- chunks.c: loading and running; all return an exit status ---- */
+
+/* luaL_loadfile for text; bytecode only if it is trusted. NULL: standard input. Returns a Lua
+ * status, with the function or the message on top of the stack. */
+int mg_main_load(lua_State *L, const char *name, bool trusted);
+/* Calls the chunk on top of the stack, which was loaded with this Lua status, with the argument
+ * unless that is NULL; or reports why it did not load. */
+int mg_main_run(lua_State *L, int status, const char *argument);
+int mg_main_run_text(lua_State *L, const char *text, const char *name, const char *argument);
+/* Runs what the environment variable holds, if it is set: a chunk, or the name of a file after `@`.
+ */
+int mg_main_run_variable(lua_State *L, const char *variable);
+
+/* ---- packages.c ---- */
+
+/* Puts mgpu's Lua files first on package.path, and the C binding and the aliases of modules into
+ * package.preload. */
+void mg_main_set_up_packages(lua_State *L);
+
+/* ---- exit.c ---- */
+
+/* Ends the process, with another status if standard output could not be written. Does not return.
+ */
+void mg_main_end(int status) __attribute__((noreturn));
+/* os.exit([status [, close]]), as luajit's (a lua_CFunction). */
+int mg_main_os_exit(lua_State *L);
+
+#endif
