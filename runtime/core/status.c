@@ -84,8 +84,8 @@ static int distance(const char *a, const char *b) {
 }
 
 /* The name nearest to `given`, or NULL if none is near: at most one change for every three letters
- * of the shorter name, or one letter behind two. Of names that are equally near, the first that
- * begins with the same letter. */
+ * of the shorter name, or one letter too few or too many at the end. Of names that are equally
+ * near, the first that begins with the same letter. */
 static const char *nearest_name(const char *given, const char *const *names, int n) {
     const int length = (int)strlen(given);
     int best = FAR;
@@ -93,8 +93,9 @@ static const char *nearest_name(const char *given, const char *const *names, int
     for (int i = 0; i < n; i++) {
         const int d = 2 * distance(given, names[i]) + (given[0] != names[i][0]);
         const int shorter = smaller(length, (int)strlen(names[i]));
-        const bool goes_on = length >= 2 && d == 2 && strncmp(given, names[i], (size_t)length) == 0;
-        if ((goes_on || d / 2 <= shorter / 3) && d < best) best = d, found = names[i];
+        const bool begins =
+            shorter >= 2 && d == 2 && strncmp(given, names[i], (size_t)shorter) == 0;
+        if ((begins || d / 2 <= shorter / 3) && d < best) best = d, found = names[i];
     }
     return found;
 }

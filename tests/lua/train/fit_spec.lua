@@ -383,11 +383,11 @@ fails("an unknown loss is named with the nearest", "categorical_crossentropy", f
   linear { loss = "categorical_crossentropi" }
 end)
 
-fails("an unknown optimizer is named with the nearest", "RMSprop", function()
+fails("an unknown optimizer is named with the nearest", "rmsprop", function()
   linear { optimizer = "rmsporp" }
 end)
 
-fails("an unknown metric is named with the nearest", "Accuracy", function()
+fails("an unknown metric is named with the nearest", "accuracy", function()
   linear { metrics = { "accurasy" } }
 end)
 

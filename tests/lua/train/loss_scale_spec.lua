@@ -166,7 +166,7 @@ test("LossScaleOptimizer refuses a value that is no optimizer, and a scale of 0"
   check.raises(function() optimizers.LossScaleOptimizer {} end, 'option "inner_optimizer" is missing', "usage")
   check.raises(function() optimizers.LossScaleOptimizer { 3 } end,
     "LossScaleOptimizer: inner_optimizer must be a name or made by mgpu.optimizers, got 3", "usage")
-  check.raises(function() optimizers.LossScaleOptimizer { "adm" } end, 'did you mean "Adam"', "usage")
+  check.raises(function() optimizers.LossScaleOptimizer { "adm" } end, 'did you mean "adam"', "usage")
   check.raises(function() optimizers.LossScaleOptimizer { "sgd", initial_scale = 0 } end, '"initial_scale" must be',
     "usage")
   check.raises(function() optimizers.LossScaleOptimizer { optimizers.LossScaleOptimizer "sgd" } end,
