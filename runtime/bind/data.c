@@ -3,18 +3,21 @@
  * The data set objects themselves are written in Lua (lua/mgpu/data/), which checks the arguments
  * of users and gives these functions well-formed tables. */
 #include "bind/bind.h"
+#include "bind/source.h"
 #include "core/rng.h"
+#include "core/threads.h"
 #include "data/digits.h"
 #include "data/fetch.h"
 #include "data/idx.h"
 #include "data/stream.h"
 #include "device/buffer.h"
+#include "device/device.h"
 #include "graph/graph.h"
 #include <math.h>
 
 #define BIND_STREAM "mgpu.stream"
 /* Limits of one call; the Philox stream of core_stream_seed. */
-enum { MOST_STAGES = 64, SEED_STREAM = 0x64617400 };
+enum { MOST_STAGES = 64, MOST_DEFAULT_THREADS = 16, SEED_STREAM = 0x64617400 };
 enum { MOST_DIGITS = 1000 * 1000, PIXELS = MG_DIGIT_SIDE * MG_DIGIT_SIDE };
 
 /* idx_load(path) -> tensor. If memory is short, collects garbage once and tries again. */
@@ -138,30 +141,35 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
-/* Reads the array of tensors at index; they are borrowed from it. */
-static void read_tensors(lua_State *L, int index, mg_stream_spec *spec) {
-    spec->n_tensors = (int)lua_objlen(L, index);
-    if (spec->n_tensors < 1 || spec->n_tensors > MG_STREAM_TENSORS)
-        bind_fail(L, MG_USAGE, "from_tensors: got %d tensors; 1 to %d are possible",
-                  spec->n_tensors, MG_STREAM_TENSORS);
-    for (int i = 0; i < spec->n_tensors; i++) {
-        lua_rawgeti(L, index, i + 1);
-        spec->tensors[i] = bind_to_tensor(L, -1); /* the table keeps it */
+/* Reads the names of the devices for each field, from the array `devices` of the table at index. */
+static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
+    lua_getfield(L, index, "devices");
+    luaL_checktype(L, -1, LUA_TTABLE);
+    for (int k = 0; k < spec->source->n_fields; k++) {
+        lua_rawgeti(L, -1, k + 1);
+        spec->device[k] = bind_device(L, luaL_checkstring(L, -1));
+        if (!mg_device_kind_is_host_visible(spec->device[k]->api))
+            bind_fail(L, MG_USAGE, "a dataset's stream: %s is not in the host's memory",
+                      spec->device[k]->name);
         lua_pop(L, 1);
-        if (!spec->tensors[i])
-            bind_fail(L, MG_USAGE, "from_tensors: entry %d is not a tensor", i + 1);
     }
+    lua_pop(L, 1);
 }
 
-/* stream({tensor, ...}, {stage, ...}, {pass=, element=, depth=, dense=}) -> a stream.
+/* How many threads make batches, where the user does not say: one is enough for copies. */
+static int default_threads(const mg_source *source) {
+    const int cores = source->cheap ? 1 : mg_core_count();
+    return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
+}
+
+/* stream(source, {stage, ...}, {devices=, pass=, element=, depth=, threads=, dense=}) -> a stream.
  *
- * See mg_stream_spec for the fields. The stream retains the tensors. */
+ * See mg_stream_spec for the fields. The stream retains the source. */
 static int core_stream(lua_State *L) {
-    mg_stream_spec spec = {0};
+    mg_stream_spec spec = {.source = bind_to_source(L, 1, "stream")};
     mg_stage stages[MOST_STAGES];
-    for (int i = 1; i <= 3; i++) luaL_checktype(L, i, LUA_TTABLE);
+    for (int i = 2; i <= 3; i++) luaL_checktype(L, i, LUA_TTABLE);
     bind_poll(L);
-    read_tensors(L, 1, &spec);
     spec.n_stages = (int)lua_objlen(L, 2);
     if (spec.n_stages > MOST_STAGES)
         return bind_fail(L, MG_USAGE, "a dataset of %d steps in a row; at most %d are possible",
@@ -172,33 +180,63 @@ static int core_stream(lua_State *L) {
         lua_pop(L, 1);
     }
     spec.stages = stages;
+    read_devices(L, 3, &spec);
     lua_settop(L, 3); /* count_field reads the table on top */
     spec.pass = (uint64_t)count_field(L, "pass", 0);
     spec.element = count_field(L, "element", 0);
     spec.depth = count_field(L, "depth", 0);
     spec.dense = (int)count_field(L, "dense", 0);
+    const int64_t threads = count_field(L, "threads", 1);
+    spec.threads = threads == MG_ENDLESS         ? default_threads(spec.source)
+                   : threads < MG_STREAM_THREADS ? (int)threads
+                                                 : MG_STREAM_THREADS;
     stream_userdata *box = new_stream_userdata(L);
     box->stream = mg_stream_new(&spec);
     if (!box->stream) return bind_raise(L);
     return 1;
 }
 
-/* Pushes {{tensor, ...}, ...}: the tensors of each part of the element. They share its buffers. */
+/* Pushes the texts from *next on as strings, in arrays for the axes of `shape` from `axis` on. */
+static void push_texts(lua_State *L, const mg_shape *shape, int axis, const mg_cell **next) {
+    if (axis == shape->rank) {
+        lua_pushlstring(L, (*next)->data, (size_t)mg_shape_count(&(*next)->shape));
+        ++*next;
+        return;
+    }
+    luaL_checkstack(L, 2, "a batch of texts");
+    lua_createtable(L, (int)shape->dim[axis], 0);
+    for (int64_t i = 0; i < shape->dim[axis]; i++) {
+        push_texts(L, shape, axis + 1, next);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+}
+
+/* Pushes a value: a tensor, which shares the element's buffer, or texts. */
+static void push_value(lua_State *L, const mg_field *field, const mg_field_value *v) {
+    if (field->text) {
+        const mg_cell *next = v->cell;
+        push_texts(L, &v->shape, 0, &next);
+        return;
+    }
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_tensor_from_buffer(v->buffer, field->dtype, &v->shape));
+}
+
+/* Pushes {{value, ...}, ...}: the values of each part of the element. */
 static void push_parts(lua_State *L, const mg_element *e) {
     lua_createtable(L, (int)e->n_parts, 0);
     for (int64_t part = 0; part < e->n_parts; part++) {
-        lua_createtable(L, e->n_tensors, 0);
-        for (int k = 0; k < e->n_tensors; k++) {
-            mg_buffer *b = e->buffer[part * e->n_tensors + k];
-            mg_tensor **place = bind_new_tensor(L);
-            bind_fill(L, place, mg_tensor_from_buffer(b, e->dtype[k], &e->shape[k]));
+        lua_createtable(L, e->n_fields, 0);
+        for (int k = 0; k < e->n_fields; k++) {
+            push_value(L, &e->field[k], &e->value[part * e->n_fields + k]);
             lua_rawseti(L, -2, k + 1);
         }
         lua_rawseti(L, -2, (int)part + 1);
     }
 }
 
-/* stream_next(stream) -> the parts, and the sizes of the batches around them; nothing at the end.
+/* stream_next(stream) -> the parts, and the sizes of the batches around them; nothing at the end. A
+ * text is a string, and in a batch an array of strings.
  *
  * If memory is short, collects garbage once and tries again. An element that an error left behind
  * is freed by the next call. */
@@ -211,6 +249,7 @@ static int core_stream_next(lua_State *L) {
                          "a dataset's iterator: not available inside mgpu.jit: iterate outside and "
                          "give the function the batch");
     mg_element_free(box->element); /* left by an error */
+    box->element = NULL;
     mg_status status = mg_stream_next(box->stream, &box->element);
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);

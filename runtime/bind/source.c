@@ -1,6 +1,8 @@
 /* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
 #include "bind/source.h"
 #include "bind/bind.h"
+#include "data/sources/tensors.h"
+#include "data/sources/transformed.h"
 
 #define BIND_SOURCE "mgpu.source"
 #define BIND_TRANSFORM "mgpu.transform"
@@ -100,4 +102,43 @@ static int core_source_info(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info}, {NULL, NULL}};
+/* ---- sources made of what Lua has ---- */
+
+/* source_tensors({tensor, ...}) -> a source of their rows. They must be evaluated and in host
+ * memory. */
+static int core_source_tensors(lua_State *L) {
+    mg_tensor *tensors[MG_SOURCE_FIELDS];
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int n = (int)lua_objlen(L, 1);
+    if (n < 1 || n > MG_SOURCE_FIELDS)
+        bind_fail(L, MG_USAGE, "from_tensors: got %d tensors; 1 to %d are possible", n,
+                  MG_SOURCE_FIELDS);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 1, i + 1);
+        tensors[i] = bind_to_tensor(L, -1); /* the table keeps it */
+        lua_pop(L, 1);
+        if (!tensors[i]) bind_fail(L, MG_USAGE, "from_tensors: entry %d is not a tensor", i + 1);
+    }
+    mg_source **place = bind_new_source(L);
+    if (!(*place = mg_tensors_source(tensors, n))) return bind_raise(L);
+    return 1;
+}
+
+/* source_transform(source, field, transform) -> a source of the same rows, the field (from 1) after
+ * the transform. */
+static int core_source_transform(lua_State *L) {
+    mg_source *inner = bind_to_source(L, 1, "source_transform");
+    const lua_Number field = luaL_checknumber(L, 2);
+    mg_transform *transform = bind_to_transform(L, 3, "source_transform");
+    if (!(field >= 1 && field <= inner->n_fields))
+        bind_fail(L, MG_USAGE, "%s: there is no field %g: the rows have %d", transform->api->name,
+                  field, inner->n_fields);
+    mg_source **place = bind_new_source(L);
+    if (!(*place = mg_transformed_source(inner, (int)field - 1, transform))) return bind_raise(L);
+    return 1;
+}
+
+const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info},
+                                   {"source_tensors", core_source_tensors},
+                                   {"source_transform", core_source_transform},
+                                   {NULL, NULL}};

@@ -39,6 +39,7 @@ struct mg_order {
     int n;
     bool (*stop)(void *context);
     void *context;
+    uint64_t epoch;       /* the pass of stage 0 that the last seek began with */
     uint32_t steps;       /* since the last seek, for check_stop */
     order_stage stages[]; /* stage 0 gives the row numbers 0, 1, 2, ...; the caller's follow */
 };
@@ -97,9 +98,9 @@ static mg_status grow_rows(int64_t **block, int64_t *room, int64_t wanted, int64
 }
 
 /* Appends n row numbers. */
-static mg_status append_rows(mg_rows *rows, const int64_t *row, int64_t n) {
-    MG_TRY(grow_rows(&rows->row, &rows->capacity, rows->n + n, 1));
-    memcpy(rows->row + rows->n, row, (size_t)n * sizeof *row);
+static mg_status append_rows(mg_rows *rows, const int64_t *number, int64_t n) {
+    MG_TRY(grow_rows(&rows->number, &rows->capacity, rows->n + n, 1));
+    memcpy(rows->number + rows->n, number, (size_t)n * sizeof *number);
     rows->n += n;
     return MG_OK;
 }
@@ -194,7 +195,7 @@ static mg_status draw_entry(mg_order *o, int i, int64_t **entry) {
         MG_TRY(stage_next(o, i - 1, e));
         int64_t *place = s->window + s->held * s->stride;
         memcpy(place, e->dim, (size_t)s->rank * sizeof *place);
-        memcpy(place + s->rank, e->row, (size_t)e->n * sizeof *place);
+        memcpy(place + s->rank, e->number, (size_t)e->n * sizeof *place);
         s->held++;
     }
     *entry = s->window + random_entry(s) * s->stride;
@@ -234,12 +235,21 @@ static mg_status next_of_kind(mg_order *o, int i, mg_rows *rows) {
     return stage_next(o, i - 1, rows);
 }
 
+/* Stage 0. (After 2^63 rows numbers begin anew, and epochs repeat.) */
+static mg_status next_row(const mg_order *o, mg_rows *rows) {
+    const order_stage *s = &o->stages[0];
+    const uint64_t passes = s->pass - o->epoch;
+    int64_t number = s->at;
+    if (passes) number += (int64_t)(passes % (uint64_t)(INT64_MAX / s->length)) * s->length;
+    rows->rank = 0;
+    return append_rows(rows, &number, 1);
+}
+
 static mg_status stage_next(mg_order *o, int i, mg_rows *rows) {
     order_stage *s = &o->stages[i];
     assert(s->at < s->length);
     MG_TRY(check_stop(o));
-    if (i == 0) rows->rank = 0;
-    MG_TRY(i == 0 ? append_rows(rows, &s->at, 1) : next_of_kind(o, i, rows));
+    MG_TRY(i == 0 ? next_row(o, rows) : next_of_kind(o, i, rows));
     s->at++;
     return MG_OK;
 }
@@ -325,7 +335,7 @@ void mg_order_free(mg_order *o) {
     if (!o) return;
     for (int i = 0; i < o->n; i++) {
         mg_free(o->stages[i].window);
-        mg_free(o->stages[i].element.row);
+        mg_free(o->stages[i].element.number);
     }
     mg_free(o);
 }
@@ -338,12 +348,15 @@ int64_t mg_order_length(const mg_order *o) {
 mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element) {
     o->steps = 0;
     start_pass(o, o->n - 1, pass);
+    o->epoch = o->stages[0].pass;
     return stage_leap(o, o->n - 1, element);
 }
 
 mg_status mg_order_next(mg_order *o, mg_rows *rows, bool *got) {
     const order_stage *last = &o->stages[o->n - 1];
     rows->n = 0;
+    rows->n_rows = o->stages[0].length;
+    rows->epoch = o->epoch;
     *got = last->at < last->length;
     return *got ? stage_next(o, o->n - 1, rows) : MG_OK;
 }

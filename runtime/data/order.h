@@ -9,7 +9,7 @@
 #ifndef MG_DATA_ORDER_H
 #define MG_DATA_ORDER_H
 
-#include "core/shape.h"
+#include "data/source.h"
 
 typedef enum mg_stage_kind {
     MG_SHUFFLE, /* gives out random elements of a window of n; n >= the length: a permutation */
@@ -29,14 +29,25 @@ typedef struct mg_stage {
     bool drop_remainder; /* batch only: drop a smaller last one */
 } mg_stage;
 
-/* An element: n row numbers, n being the product of dim[0 .. rank-1]. A batch of batches has rank
- * 2; dim[0] is the size of the innermost batch. */
+/* An element: n rows, n being the product of dim[0 .. rank-1]. A batch of batches has rank 2;
+ * dim[0] is the size of the innermost batch. Numbers count on over the passes over the rows that an
+ * element is made of (row + passes * n_rows), so that each takes 8 bytes; mg_rows_key takes them
+ * apart. */
 typedef struct mg_rows {
     int rank;
     int64_t dim[MG_MAX_RANK];
-    int64_t n, capacity; /* row numbers; room for them */
-    int64_t *row;        /* owned */
+    int64_t n, capacity; /* numbers; room for them */
+    int64_t *number;     /* owned */
+    int64_t n_rows;      /* of the order */
+    uint64_t epoch;      /* of the numbers below n_rows */
 } mg_rows;
+
+/* The i-th row, and the pass over the rows that it belongs to: each round of a cycle is another. */
+static inline mg_row_key mg_rows_key(const mg_rows *rows, int64_t i) {
+    const int64_t number = rows->number[i];
+    if (number < rows->n_rows) return (mg_row_key){rows->epoch, number};
+    return (mg_row_key){rows->epoch + (uint64_t)(number / rows->n_rows), number % rows->n_rows};
+}
 
 typedef struct mg_order mg_order;
 
@@ -53,7 +64,7 @@ int64_t mg_order_length(const mg_order *o);
 /* Goes to element number `element` of pass number `pass`, both from 0. Call it before the first
  * mg_order_next and after every failure. */
 mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element);
-/* Puts the next element into *rows, whose block is reused (the caller frees rows->row with
+/* Puts the next element into *rows, whose block is reused (the caller frees rows->number with
  * mg_free); *got is false at the end of the pass. MG_USAGE: batches of different sizes cannot be
  * batched again. MG_OOM, MG_INTERRUPTED. */
 mg_status mg_order_next(mg_order *o, mg_rows *rows, bool *got);

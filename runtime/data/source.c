@@ -22,6 +22,14 @@ void mg_source_release(mg_source *s) {
     if (s && atomic_fetch_sub(&s->references, 1) == 1) s->api->free(s);
 }
 
+mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]) {
+    return s->api->read_epoch ? s->api->read_epoch(s, key, cell) : s->api->read(s, key.row, cell);
+}
+
+mg_status mg_source_prepare(mg_source *s) {
+    return s->api->prepare ? s->api->prepare(s) : MG_OK;
+}
+
 bool mg_field_varies(const mg_field *f) {
     for (int i = 0; i < f->shape.rank; i++)
         if (f->shape.dim[i] < 0) return true;
@@ -30,6 +38,11 @@ bool mg_field_varies(const mg_field *f) {
 
 size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape) {
     return (size_t)mg_shape_count(shape) * mg_dtype_size(f->dtype);
+}
+
+void mg_cells_free(const mg_source *s, mg_cell cell[]) {
+    for (int k = 0; k < s->n_fields; k++)
+        if (mg_field_varies(&s->field[k])) mg_free(cell[k].data), cell[k] = (mg_cell){0};
 }
 
 /* ---- transforms ---- */

@@ -28,6 +28,12 @@ typedef struct mg_cell {
 
 typedef struct mg_source mg_source;
 
+/* Which reading of which row this is. */
+typedef struct mg_row_key {
+    uint64_t epoch; /* the pass over the source: another number each time */
+    int64_t row;    /* in the source, from 0 */
+} mg_row_key;
+
 /* A kind of source. */
 typedef struct mg_source_api {
     const char *name; /* of the function that users call; begins messages: "tfrecord" */
@@ -39,6 +45,11 @@ typedef struct mg_source_api {
     mg_status (*read)(mg_source *s, int64_t row, mg_cell cell[]);
     /* Frees what the source owns, and the source. Accepts one that was made in part. */
     void (*free)(mg_source *s);
+    /* In place of read, for sources whose rows are not the same in each epoch. */
+    mg_status (*read_epoch)(mg_source *s, mg_row_key key, mg_cell cell[]);
+    /* What must be done once before rows are read, and may take long; it looks for Ctrl-C
+     * (MG_INTERRUPTED). Several threads may call it. NULL: nothing. */
+    mg_status (*prepare)(mg_source *s);
 } mg_source_api;
 
 /* The beginning of every source. What a kind adds comes behind it. Immutable after it was made,
@@ -49,6 +60,7 @@ struct mg_source {
     int n_fields;
     mg_field field[MG_SOURCE_FIELDS];
     int64_t n_rows;
+    bool cheap; /* reading a row is a copy of memory: several threads do not pay by default */
 };
 
 /* A block of size bytes, zeroed, that begins with a source with one reference. NULL: MG_OOM. */
@@ -57,9 +69,16 @@ mg_source *mg_source_retain(mg_source *s);
 /* The last release frees the source. Accepts NULL. */
 void mg_source_release(mg_source *s);
 
+/* Reads a row into cell[0 .. n_fields-1], as mg_source_api says of read. */
+mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]);
+/* Before the first row is read. */
+mg_status mg_source_prepare(mg_source *s);
+
 /* Whether a size of the field differs from row to row. */
 bool mg_field_varies(const mg_field *f);
 /* Bytes of a cell of this shape. */
 size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape);
+/* Frees the blocks of the cells of fields that vary: what a read that failed leaves. */
+void mg_cells_free(const mg_source *s, mg_cell cell[]);
 
 #endif

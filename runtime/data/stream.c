@@ -1,133 +1,124 @@
-/* Streams: copying rows into buffers, in the caller's thread or ahead of it in a thread of the
- * stream.
+/* Streams: making elements, in the caller's thread or ahead of it in threads of the stream.
  *
- * The thread owns the order and the row numbers; what it shares with the caller is guarded by the
- * mutex. It pauses after a failure until the caller has been told, then tries the same element
- * again. For that, an element's row numbers are kept until they are copied, and an order that
- * failed half-way is sought again. */
+ * The elements that are being made are jobs in a queue, in the order of the pass. A thread takes
+ * the first task that it finds: to make room for a job's element, to read a chunk of its rows, to
+ * finish it, or else to draw the row numbers of a further job from the order, if the queue has
+ * room. So several threads work on one large batch, and the first element is never waited for
+ * because of a later one. A caller without threads goes through the same tasks itself.
+ *
+ * A failure stays with its job, and no task of this job or a later one is begun until the caller
+ * has been told of it. Then these jobs begin anew, with the same row numbers. Where several rows of
+ * a job fail, the first is reported: the rows before it had been begun earlier, so every number of
+ * threads reports the same one. An order that failed half-way is sought again. */
 #define _GNU_SOURCE
 #include "data/stream.h"
 #include "core/alloc.h"
 #include "core/threads.h"
-#include "device/buffer.h"
-#include "device/device.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-/* How often a waiting caller looks for Ctrl-C; how many rows are copied between two such checks. */
-enum { ROWS_BETWEEN_CHECKS = 64 };
+enum { MOST_CHUNK = 64, CHUNKS_PER_THREAD = 4 }; /* rows in a task */
+/* How often a waiting caller looks for Ctrl-C. */
 static const double POLL_SECONDS = 0.05;
 
+/* An element that is being made. */
+typedef struct job {
+    mg_rows rows;
+    mg_element *element; /* owned; NULL: no room has been made yet */
+    int64_t begun, read; /* rows that a thread has begun to read; that are read */
+    int working;         /* threads that are at it */
+    bool finishing;      /* a thread makes room for it or finishes it */
+    bool ready;
+    mg_status status; /* a failure that the caller has not been told of */
+    int64_t failed;   /* the row of the failure */
+    char message[512];
+    struct job *next;
+} job;
+
 struct mg_stream {
-    mg_tensor *tensors[MG_STREAM_TENSORS]; /* retained */
-    size_t row_bytes[MG_STREAM_TENSORS];   /* of each tensor */
-    int n_tensors;
-    int dense;       /* see mg_stream_spec */
+    mg_element_kind kind; /* with a retained source */
+    int64_t depth;        /* most jobs in the queue, one if it is 0 */
+    /* used by the thread that is drawing */
     mg_order *order; /* owned */
     mg_rows rows;    /* the next element's row numbers, if rows_ready */
-    bool rows_ready; /* they are not copied yet */
+    bool rows_ready; /* they have no job yet */
     bool needs_seek; /* the order is new, or it failed half-way */
     uint64_t pass;
     int64_t element; /* the element that the order gives next */
-    /* shared with the thread, under the mutex */
-    int64_t depth; /* most elements in the queue */
-    bool threaded; /* there is a thread */
-    pthread_t thread;
+    /* shared by the threads, under the mutex */
+    int n_threads;
+    pthread_t thread[MG_STREAM_THREADS];
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    atomic_bool closing;      /* the stream is being freed */
-    mg_element *first, *last; /* the queue of finished elements; owned */
-    int64_t n_ready;          /* elements in the queue */
-    bool finished;            /* the pass has ended */
-    mg_status status;         /* a failure of the thread that the caller has not been told of */
-    char message[512];        /* its message: error messages are per thread */
+    pthread_cond_t work, done; /* for the threads: there may be a task; for the caller */
+    atomic_bool closing;       /* the stream is being freed */
+    job *first, *last;         /* owned */
+    int64_t n_jobs;
+    bool drawing;     /* a thread gets row numbers for a new job */
+    bool finished;    /* the pass has ended */
+    mg_status status; /* a failure of the order that the caller has not been told of */
+    char message[512];
 };
 
-/* ---- elements ---- */
-
-void mg_element_free(mg_element *e) {
-    if (!e) return;
-    for (int64_t i = 0; i < e->n_parts * e->n_tensors; i++) mg_buffer_release(e->buffer[i]);
-    mg_free(e);
-}
-
-/* The sizes of batches from .. to-1 as a shape. rows->dim lists the innermost batch first, a shape
- * the outermost. */
-static mg_shape shape_of_batches(const mg_rows *rows, int from, int to) {
-    mg_shape shape = {.rank = to - from};
-    for (int i = from; i < to; i++) shape.dim[to - 1 - i] = rows->dim[i];
-    return shape;
-}
-
-/* An element of the right shapes for s->rows, without buffers. Owned; NULL: MG_OOM. */
-static mg_element *new_element(const mg_stream *s) {
-    const mg_rows *rows = &s->rows;
-    const int dense = s->dense < rows->rank ? s->dense : rows->rank;
-    const mg_shape inner = shape_of_batches(rows, 0, dense),
-                   outer = shape_of_batches(rows, dense, rows->rank);
-    const int64_t n_parts = mg_shape_count(&outer);
-    mg_element *e = mg_alloc_zero(sizeof *e + (size_t)(n_parts * s->n_tensors) * sizeof(void *));
-    if (!e) return NULL;
-    e->outer = outer;
-    e->n_parts = n_parts;
-    e->n_tensors = s->n_tensors;
-    for (int k = 0; k < s->n_tensors; k++) {
-        const mg_tensor *t = s->tensors[k];
-        e->dtype[k] = (mg_dtype)t->dtype;
-        e->shape[k] = inner;
-        for (int a = 1; a < t->shape.rank; a++)
-            e->shape[k].dim[e->shape[k].rank++] = t->shape.dim[a];
-    }
-    return e;
-}
-
-/* Whether work should stop: the stream is being freed, or, without a thread, the user pressed
- * Ctrl-C. (With one, the waiting caller looks for Ctrl-C itself.) */
+/* Whether work should stop: the stream is being freed, or, without threads, the user pressed
+ * Ctrl-C. (With them, the waiting caller looks for Ctrl-C itself.) */
 static bool stop_wanted(void *context) {
     const mg_stream *s = context;
-    return atomic_load(&s->closing) || (!s->threaded && mg_interrupt_pending());
+    return atomic_load_explicit(&s->closing, memory_order_relaxed) ||
+           (s->depth == 0 && mg_interrupt_pending());
 }
 
-/* Copies n rows of tensor k to dst. */
-static mg_status copy_rows(mg_stream *s, char *dst, int k, const int64_t *row, int64_t n) {
-    const char *src = s->tensors[k]->buffer->data;
-    const size_t bytes = s->row_bytes[k];
-    for (int64_t i = 0; i < n; i++) {
-        if (i % ROWS_BETWEEN_CHECKS == 0 && stop_wanted(s))
-            return mg_fail(MG_INTERRUPTED, "interrupted");
-        memcpy(dst + (size_t)i * bytes, src + (size_t)row[i] * bytes, bytes);
-    }
-    return MG_OK;
+/* ---- jobs ---- */
+
+static void free_job(job *j) {
+    if (!j) return;
+    mg_element_free(j->element);
+    mg_free(j->rows.number);
+    mg_free(j);
 }
 
-/* Allocates and fills the element's buffers, on the device of each tensor.
- *
- * Buffer i is that of tensor i % n_tensors in part i / n_tensors. On failure the caller frees the
- * element. */
-static mg_status copy_element(mg_stream *s, mg_element *e) {
-    const int64_t n = s->rows.n / e->n_parts;
-    for (int64_t i = 0; i < e->n_parts * e->n_tensors; i++) {
-        const int k = (int)(i % e->n_tensors);
-        const int64_t *row = s->rows.row + i / e->n_tensors * n;
-        size_t bytes;
-        if (!mg_size_mul((size_t)n, s->row_bytes[k], &bytes))
-            return mg_fail(MG_OOM, "out of memory: a batch of %lld rows", (long long)n);
-        e->buffer[i] = mg_buffer_new(s->tensors[k]->buffer->device, bytes);
-        if (!e->buffer[i]) return MG_OOM;
-        MG_TRY(copy_rows(s, e->buffer[i]->data, k, row, n));
-        e->bytes += bytes;
-    }
-    return MG_OK;
+/* Forgets what was made of the element, to begin anew. */
+static void restart_job(job *j) {
+    mg_element_free(j->element);
+    j->element = NULL;
+    j->begun = j->read = 0;
+    j->ready = false;
+    j->status = MG_OK;
 }
+
+static void remove_first_job(mg_stream *s) {
+    job *j = s->first;
+    s->first = j->next;
+    if (!s->first) s->last = NULL;
+    s->n_jobs--;
+    free_job(j);
+}
+
+static void append_job(mg_stream *s, job *j) {
+    if (s->last)
+        s->last->next = j;
+    else
+        s->first = j;
+    s->last = j;
+    s->n_jobs++;
+}
+
+/* With the mutex held: keeps the failure that comes first in the element. */
+static void record_failure(job *j, mg_status status, int64_t row) {
+    if (j->status != MG_OK && j->failed <= row) return;
+    j->status = status;
+    j->failed = row;
+    snprintf(j->message, sizeof j->message, "%s", mg_error_message());
+}
+
+/* ---- tasks: begun and ended with the mutex held, which is released while they work ---- */
 
 /* Gets the row numbers of the next element into s->rows; rows_ready stays false at the end. */
 static mg_status next_rows(mg_stream *s) {
-    bool got;
     if (s->needs_seek) MG_TRY(mg_order_seek(s->order, s->pass, s->element));
     s->needs_seek = true; /* until the call below succeeds */
+    bool got;
     MG_TRY(mg_order_next(s->order, &s->rows, &got));
     s->needs_seek = false;
     s->rows_ready = got;
@@ -135,208 +126,255 @@ static mg_status next_rows(mg_stream *s) {
     return MG_OK;
 }
 
-/* Makes the next element; *out is NULL at the end. Runs in the thread if there is one. */
-static mg_status make_element(mg_stream *s, mg_element **out) {
+/* A job of the next element; *out is NULL at the end. */
+static mg_status new_job(mg_stream *s, job **out) {
     *out = NULL;
     if (!s->rows_ready) MG_TRY(next_rows(s));
     if (!s->rows_ready) return MG_OK;
-    mg_element *e = new_element(s);
-    if (!e) return MG_OOM;
-    const mg_status status = copy_element(s, e);
-    if (status != MG_OK) {
-        mg_element_free(e);
-        return status;
-    }
+    job *j = mg_alloc_zero(sizeof *j);
+    if (!j) return MG_OOM;
+    j->rows = s->rows;
+    s->rows = (mg_rows){0};
     s->rows_ready = false;
-    *out = e;
+    *out = j;
     return MG_OK;
 }
 
-/* ---- the thread ---- */
-
-/* With the mutex held: records the result of make_element, which is a failure, the end or an
- * element for the queue. */
-static void publish_element(mg_stream *s, mg_status status, mg_element *e) {
-    if (status != MG_OK) {
-        s->status = status;
-        snprintf(s->message, sizeof s->message, "%s", mg_error_message());
-    } else if (!e) {
-        s->finished = true;
-    } else {
-        if (s->last)
-            s->last->next = e;
-        else
-            s->first = e;
-        s->last = e;
-        s->n_ready++;
-    }
+/* Appends a job to the queue, or notes the end or a failure. */
+static void draw_job(mg_stream *s) {
+    job *j;
+    s->drawing = true;
+    pthread_mutex_unlock(&s->mutex);
+    const mg_status status = new_job(s, &j);
+    pthread_mutex_lock(&s->mutex);
+    s->drawing = false;
+    s->status = status;
+    s->finished = status == MG_OK && !j;
+    if (j) append_job(s, j);
+    if (status != MG_OK) snprintf(s->message, sizeof s->message, "%s", mg_error_message());
 }
 
-/* Makes elements while the queue has room; sleeps at the end and after a failure. */
-static void *prefetch_thread(void *argument) {
+/* Makes room for the job's element, or finishes it. */
+static void change_element(mg_stream *s, job *j) {
+    const bool is_new = !j->element;
+    mg_status status = MG_OK;
+    j->finishing = true;
+    pthread_mutex_unlock(&s->mutex);
+    if (is_new)
+        status = (j->element = mg_element_new(&s->kind, &j->rows)) ? MG_OK : MG_OOM;
+    else
+        status = mg_element_finish(j->element, &s->kind, &j->rows);
+    pthread_mutex_lock(&s->mutex);
+    j->finishing = false;
+    j->ready = !is_new && status == MG_OK;
+    if (status != MG_OK) record_failure(j, status, j->rows.n);
+}
+
+static int64_t chunk_of(const mg_stream *s, const job *j) {
+    const int64_t share = j->rows.n / ((s->n_threads + 1) * CHUNKS_PER_THREAD);
+    return share < 1 ? 1 : share > MOST_CHUNK ? MOST_CHUNK : share;
+}
+
+static void read_chunk(mg_stream *s, job *j) {
+    const int64_t from = j->begun, wanted = from + chunk_of(s, j),
+                  to = wanted < j->rows.n ? wanted : j->rows.n;
+    int64_t failed;
+    j->begun = to;
+    pthread_mutex_unlock(&s->mutex);
+    const mg_status status = mg_element_read(j->element, &s->kind, &j->rows, from, to, &failed);
+    pthread_mutex_lock(&s->mutex);
+    j->read += to - from;
+    if (status != MG_OK) record_failure(j, status, failed);
+}
+
+/* Whether something is left to begin for the job. */
+static bool has_task(const job *j) {
+    if (j->ready || j->finishing) return false;
+    return !j->element || j->begun < j->rows.n || j->read == j->rows.n;
+}
+
+/* Does the first task there is; false if there is none to begin now. */
+static bool do_task(mg_stream *s) {
+    job *j = s->first;
+    while (j && j->status == MG_OK && !has_task(j)) j = j->next;
+    if (j && j->status != MG_OK) return false;
+    if (!j) {
+        if (s->drawing || s->finished || s->status != MG_OK || s->n_jobs >= s->depth + !s->depth)
+            return false;
+        draw_job(s);
+    } else {
+        j->working++;
+        if (j->element && j->begun < j->rows.n)
+            read_chunk(s, j);
+        else
+            change_element(s, j);
+        j->working--;
+    }
+    pthread_cond_broadcast(&s->work);
+    pthread_cond_signal(&s->done);
+    return true;
+}
+
+/* ---- threads ---- */
+
+static void *stream_thread(void *argument) {
     mg_stream *s = argument;
     pthread_mutex_lock(&s->mutex);
-    while (!atomic_load(&s->closing)) {
-        if (s->finished || s->status != MG_OK || s->n_ready >= s->depth) {
-            pthread_cond_wait(&s->changed, &s->mutex);
-            continue;
-        }
-        pthread_mutex_unlock(&s->mutex);
-        mg_element *e;
-        const mg_status status = make_element(s, &e);
-        pthread_mutex_lock(&s->mutex);
-        publish_element(s, status, e);
-        pthread_cond_broadcast(&s->changed);
-    }
+    while (!atomic_load(&s->closing))
+        if (!do_task(s)) pthread_cond_wait(&s->work, &s->mutex);
     pthread_mutex_unlock(&s->mutex);
     return NULL;
 }
 
-/* Starts the prefetching thread.
+/* Starts the threads; fewer than wanted will do.
  *
- * It blocks all signals: they are for the host program's threads. */
-static mg_status start_thread(mg_stream *s) {
+ * They block all signals, which are for the host program's threads. */
+static mg_status start_threads(mg_stream *s, int n) {
     sigset_t all, before;
+    bool failed = false;
     sigfillset(&all);
-    s->threaded = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&s->thread, NULL, prefetch_thread, s);
+    pthread_mutex_lock(&s->mutex);
+    while (!failed && s->n_threads < n) {
+        failed = pthread_create(&s->thread[s->n_threads], NULL, stream_thread, s);
+        s->n_threads += !failed;
+    }
+    pthread_mutex_unlock(&s->mutex);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed) return MG_OK;
-    s->threaded = false;
+    if (s->n_threads > 0) return MG_OK;
     return mg_fail(MG_OOM, "prefetch: cannot start a thread: leave :prefetch out or free memory");
 }
 
-/* With the mutex held: waits for an element, a failure or the end. MG_INTERRUPTED after Ctrl-C. */
-static mg_status wait_for_element(mg_stream *s) {
-    while (!s->first && !s->finished && s->status == MG_OK) {
-        const struct timespec until = mg_time_after(POLL_SECONDS);
-        pthread_cond_timedwait(&s->changed, &s->mutex, &until);
-        if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    }
-    return MG_OK;
+/* With the mutex held: waits until the threads have changed something. MG_INTERRUPTED after Ctrl-C.
+ */
+static mg_status wait_for_threads(mg_stream *s) {
+    const struct timespec until = mg_time_after(POLL_SECONDS);
+    pthread_cond_timedwait(&s->done, &s->mutex, &until);
+    return mg_interrupt_take() ? mg_fail(MG_INTERRUPTED, "interrupted") : MG_OK;
 }
 
-/* With the mutex held: takes an element from the queue, or reports the thread's failure and lets it
- * try again. Queued elements come before a failure. */
-static mg_status take_element(mg_stream *s, mg_element **element) {
-    mg_element *e = s->first;
-    if (e) {
-        s->first = e->next;
-        if (!s->first) s->last = NULL;
-        s->n_ready--;
-        e->next = NULL;
-        *element = e;
-    } else if (s->status != MG_OK) {
-        const mg_status status = s->status;
+/* ---- what the caller gets ---- */
+
+/* Whether the threads are still at a job: it must not be changed then. */
+static bool anyone_working(const mg_stream *s) {
+    for (const job *j = s->first; j; j = j->next)
+        if (j->working) return true;
+    return false;
+}
+
+/* Whether the first job's element is there, or its failure can be reported, or nothing will come.
+ */
+static bool is_settled(const mg_stream *s) {
+    const job *j = s->first;
+    if (!j) return !s->drawing && (s->finished || s->status != MG_OK);
+    return j->ready || (j->status != MG_OK && !anyone_working(s));
+}
+
+/* Takes the first element, or reports the failure; everything unready is made anew then, so that a
+ * shortage of memory is not kept up by later elements. */
+static mg_status take_first(mg_stream *s, mg_element **element) {
+    job *j = s->first;
+    mg_status status = MG_OK;
+    if (!j) {
+        status = s->status;
         s->status = MG_OK;
-        pthread_cond_broadcast(&s->changed);
-        return mg_fail(status, "%s", s->message);
+        if (status != MG_OK) status = mg_fail(status, "%s", s->message);
+    } else if (j->ready) {
+        *element = j->element;
+        j->element = NULL;
+        remove_first_job(s);
+    } else {
+        status = mg_fail(j->status, "%s", j->message);
+        for (; j; j = j->next) restart_job(j);
     }
-    pthread_cond_broadcast(&s->changed);
-    return MG_OK;
+    return status;
 }
 
-/* ---- streams ---- */
-
-/* What mg_stream_new promises to refuse. */
-static mg_status check_tensors(const mg_stream_spec *spec) {
-    int batches = 0;
-    for (int i = 0; i < spec->n_stages; i++) batches += spec->stages[i].kind == MG_BATCH;
-    for (int k = 0; k < spec->n_tensors; k++) {
-        const mg_tensor *t = spec->tensors[k];
-        if (!t->buffer || !mg_device_kind_is_host_visible(t->device->api))
-            return mg_fail(
-                MG_USAGE,
-                "from_tensors: tensor %d is not in the host's memory: move it with :to \"cpu\"",
-                k + 1);
-        if (t->shape.rank == 0)
-            return mg_fail(MG_USAGE,
-                           "from_tensors: tensor %d is a single number, but its first axis must be "
-                           "rows",
-                           k + 1);
-        if (t->shape.dim[0] != spec->tensors[0]->shape.dim[0])
-            return mg_fail(MG_USAGE, "from_tensors: tensor 1 has %lld rows but tensor %d has %lld",
-                           (long long)spec->tensors[0]->shape.dim[0], k + 1,
-                           (long long)t->shape.dim[0]);
-        if (t->shape.rank - 1 + batches > MG_MAX_RANK)
-            return mg_fail(
-                MG_USAGE, "batch: a batch of tensor %d would have %d axes, at most %d are possible",
-                k + 1, t->shape.rank - 1 + batches, MG_MAX_RANK);
-    }
-    return MG_OK;
-}
-
-/* Retains the tensors and notes the bytes of a row of each. */
-static void take_tensors(mg_stream *s, const mg_stream_spec *spec) {
-    s->n_tensors = spec->n_tensors;
-    for (int k = 0; k < s->n_tensors; k++) {
-        const mg_tensor *t = s->tensors[k] = mg_tensor_retain(spec->tensors[k]);
-        const int64_t rows = t->shape.dim[0];
-        s->row_bytes[k] = rows ? mg_tensor_bytes(t) / (size_t)rows : 0;
-    }
-}
-
-/* The thread is started last, when everything it reads is in place.
- *
- * mg_stream_free also frees a stream that was made in part. */
-mg_stream *mg_stream_new(const mg_stream_spec *spec) {
-    if (check_tensors(spec) != MG_OK) return NULL;
-    mg_stream *s = mg_alloc_zero(sizeof *s);
-    if (!s) return NULL;
-    pthread_mutex_init(&s->mutex, NULL);
-    mg_cond_init(&s->changed);
-    take_tensors(s, spec);
-    s->dense = spec->dense;
-    s->depth = spec->depth;
-    s->pass = spec->pass;
-    s->element = spec->element;
-    s->needs_seek = true;
-    s->order = mg_order_new(spec->tensors[0]->shape.dim[0], spec->stages, spec->n_stages);
-    if (s->order) mg_order_set_stop(s->order, stop_wanted, s);
-    if (s->order && (s->depth == 0 || start_thread(s) == MG_OK)) return s;
-    mg_stream_free(s);
-    return NULL;
-}
-
-/* With a thread, the caller only waits; without one, it makes the element here, and an interrupt
- * that ended the work is taken. */
-mg_status mg_stream_next(mg_stream *s, mg_element **element) {
-    *element = NULL;
-    if (s->threaded && mg_threads_forked())
-        return mg_fail(MG_UNSUPPORTED, "prefetch: the thread that reads ahead belongs to the "
-                                       "process that this one was forked from");
-    if (s->threaded) {
-        pthread_mutex_lock(&s->mutex);
-        mg_status status = wait_for_element(s);
-        if (status == MG_OK) status = take_element(s, element);
-        pthread_mutex_unlock(&s->mutex);
-        return status;
-    }
-    const mg_status status = make_element(s, element);
+/* Without threads, the caller does the tasks, and an interrupt that ended one is taken. */
+static mg_status next_without_threads(mg_stream *s, mg_element **element) {
+    while (!is_settled(s)) do_task(s);
+    const mg_status status = take_first(s, element);
     if (status == MG_INTERRUPTED) mg_interrupt_take();
     return status;
 }
 
-/* The thread sees `closing` at the latest after the rows of one check. A forked process has no such
- * thread, which may have held the mutex: there the stream is left as it is. */
+static mg_status next_of_threads(mg_stream *s, mg_element **element) {
+    mg_status status = MG_OK;
+    while (status == MG_OK && !is_settled(s)) status = wait_for_threads(s);
+    if (status == MG_OK) status = take_first(s, element);
+    pthread_cond_broadcast(&s->work);
+    return status;
+}
+
+mg_status mg_stream_next(mg_stream *s, mg_element **element) {
+    *element = NULL;
+    if (s->depth && mg_threads_forked())
+        return mg_fail(MG_UNSUPPORTED, "prefetch: the threads that read ahead belong to the "
+                                       "process that this one was forked from");
+    pthread_mutex_lock(&s->mutex);
+    const mg_status status =
+        s->depth ? next_of_threads(s, element) : next_without_threads(s, element);
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+/* ---- streams ---- */
+
+static mg_status check_axes(const mg_stream_spec *spec) {
+    int batches = 0;
+    for (int i = 0; i < spec->n_stages; i++) batches += spec->stages[i].kind == MG_BATCH;
+    for (int k = 0; k < spec->source->n_fields; k++) {
+        const int axes = spec->source->field[k].shape.rank + batches;
+        if (axes > MG_MAX_RANK)
+            return mg_fail(MG_USAGE,
+                           "batch: a batch of field %d would have %d axes, at most %d are possible",
+                           k + 1, axes, MG_MAX_RANK);
+    }
+    return MG_OK;
+}
+
+/* The threads are started last, when everything they read is in place.
+ *
+ * mg_stream_free also frees a stream that was made in part. */
+mg_stream *mg_stream_new(const mg_stream_spec *spec) {
+    if (check_axes(spec) != MG_OK || mg_source_prepare(spec->source) != MG_OK) return NULL;
+    mg_stream *s = mg_alloc_zero(sizeof *s);
+    if (!s) return NULL;
+    pthread_mutex_init(&s->mutex, NULL);
+    mg_cond_init(&s->work);
+    mg_cond_init(&s->done);
+    s->kind = (mg_element_kind){.source = mg_source_retain(spec->source),
+                                .dense = spec->dense,
+                                .stop = stop_wanted,
+                                .context = s};
+    memcpy(s->kind.device, spec->device, sizeof s->kind.device);
+    s->depth = spec->depth;
+    s->pass = spec->pass;
+    s->element = spec->element;
+    s->needs_seek = true;
+    s->order = mg_order_new(spec->source->n_rows, spec->stages, spec->n_stages);
+    if (s->order) mg_order_set_stop(s->order, stop_wanted, s);
+    const int threads = spec->threads < MG_STREAM_THREADS ? spec->threads : MG_STREAM_THREADS;
+    if (s->order && (s->depth == 0 || start_threads(s, threads) == MG_OK)) return s;
+    mg_stream_free(s);
+    return NULL;
+}
+
+/* The threads see `closing` at the latest after the row that each is reading. A forked process has
+ * no such threads, one of which may have held the mutex: there the stream is left as it is. */
 void mg_stream_free(mg_stream *s) {
-    if (!s || (s->threaded && mg_threads_forked())) return;
-    if (s->threaded) {
-        pthread_mutex_lock(&s->mutex);
-        atomic_store(&s->closing, true);
-        pthread_cond_broadcast(&s->changed);
-        pthread_mutex_unlock(&s->mutex);
-        pthread_join(s->thread, NULL);
-    }
-    for (mg_element *e = s->first, *next; e; e = next) {
-        next = e->next;
-        mg_element_free(e);
-    }
-    for (int k = 0; k < s->n_tensors; k++) mg_tensor_release(s->tensors[k]);
+    if (!s || (s->n_threads && mg_threads_forked())) return;
+    pthread_mutex_lock(&s->mutex);
+    atomic_store(&s->closing, true);
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->mutex);
+    for (int i = 0; i < s->n_threads; i++) pthread_join(s->thread[i], NULL);
+    while (s->first) remove_first_job(s);
+    mg_source_release(s->kind.source);
     mg_order_free(s->order);
-    mg_free(s->rows.row);
-    pthread_cond_destroy(&s->changed);
+    mg_free(s->rows.number);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
     pthread_mutex_destroy(&s->mutex);
     mg_free(s);
 }

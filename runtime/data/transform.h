@@ -8,12 +8,6 @@
 
 #include "data/source.h"
 
-/* Which reading of which row this is. */
-typedef struct mg_row_key {
-    uint64_t epoch; /* the pass over the source, from 0 */
-    int64_t row;    /* in the source */
-} mg_row_key;
-
 typedef struct mg_transform mg_transform;
 
 /* A kind of transform. */

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "data/sources/tensors.h"
 #include "data/stream.h"
 #include "device/buffer.h"
 #include "device/device.h"
@@ -49,11 +50,11 @@ static int listed(mg_order *o, int64_t *out, int limit, int *n_elements) {
         assert_int_equal(mg_order_next(o, &rows, &got), MG_OK);
         if (!got) break;
         for (int i = 0; i < rows.rank; i++) out[n++] = rows.dim[i];
-        for (int64_t i = 0; i < rows.n; i++) out[n++] = rows.row[i];
+        for (int64_t i = 0; i < rows.n; i++) out[n++] = mg_rows_key(&rows, i).row;
         (*n_elements)++;
         assert_in_range(n, 0, MOST / 2);
     }
-    mg_free(rows.row);
+    mg_free(rows.number);
     return n;
 }
 
@@ -114,7 +115,7 @@ static void batches_of_batches_have_two_sizes(void **state) {
     assert_int_equal(mg_order_seek(o, 0, 1), MG_OK);
     assert_int_equal(mg_order_next(o, &rows, &got), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), "sizes {2} and {1}"));
-    mg_free(rows.row);
+    mg_free(rows.number);
     mg_order_free(o);
 }
 
@@ -258,18 +259,31 @@ static mg_tensor *numbers(mg_dtype dtype, int64_t rows) {
                                dtype == MG_I32 ? &column : &table, mg_device_find("ref:0"));
 }
 
-/* A stream over the two tensors. dense: how many batch axes lie in one buffer; depth: how many
- * elements a thread prepares, 0 for no thread. Owned. */
+/* A source of the table and the column. Owned. */
+static mg_source *rows_source(void) {
+    mg_tensor *t[] = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)};
+    mg_source *s = mg_tensors_source(t, 2);
+    assert_non_null(s);
+    /* The source keeps its own references to the tensors. */
+    mg_tensor_release(t[0]), mg_tensor_release(t[1]);
+    return s;
+}
+
+/* What a stream of this source is made from; batches lie on ref:0. */
+static mg_stream_spec spec_of(mg_source *source, const mg_stage *stages, int n_stages) {
+    mg_stream_spec spec = {.source = source, .stages = stages, .n_stages = n_stages, .threads = 1};
+    for (int k = 0; k < MG_SOURCE_FIELDS; k++) spec.device[k] = mg_device_find("ref:0");
+    return spec;
+}
+
+/* A stream over the table and the column. dense: how many batch axes lie in one buffer; depth: how
+ * many elements a thread prepares, 0 for no thread. Owned. */
 static mg_stream *stream_of(const mg_stage *stages, int n_stages, int dense, int64_t depth) {
-    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)},
-                           .n_tensors = 2,
-                           .stages = stages,
-                           .n_stages = n_stages,
-                           .dense = dense,
-                           .depth = depth};
-    /* The stream keeps its own references to the tensors. */
+    mg_stream_spec spec = spec_of(rows_source(), stages, n_stages);
+    spec.dense = dense;
+    spec.depth = depth;
     mg_stream *s = mg_stream_new(&spec);
-    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+    mg_source_release(spec.source); /* the stream keeps its own reference */
     assert_non_null(s);
     return s;
 }
@@ -280,10 +294,11 @@ static int rows_of(const mg_element *e, int32_t *rows) {
     int n = 0;
     /* A part is a buffer of each tensor. */
     for (int64_t part = 0; part < e->n_parts; part++) {
-        const double *x = e->buffer[part * 2]->data;
-        const int32_t *y = e->buffer[part * 2 + 1]->data;
-        const int64_t count = mg_shape_count(&e->shape[1]);
-        assert_int_equal(mg_shape_count(&e->shape[0]), count * COLUMNS);
+        const mg_field_value *table = &e->value[part * 2], *column = table + 1;
+        const double *x = table->buffer->data;
+        const int32_t *y = column->buffer->data;
+        const int64_t count = mg_shape_count(&column->shape);
+        assert_int_equal(mg_shape_count(&table->shape), count * COLUMNS);
         for (int64_t i = 0; i < count; i++) {
             /* The table's row with the number y[i]. */
             for (int c = 0; c < COLUMNS; c++)
@@ -347,7 +362,7 @@ static void outer_batches_come_in_parts(void **state) {
         assert_int_equal(mg_stream_next(s, &e), MG_OK);
         assert_int_equal(e->n_parts, parts[dense]);
         assert_int_equal(e->outer.rank, 2 - dense);
-        assert_int_equal(e->shape[0].rank, dense + 1);
+        assert_int_equal(e->value[0].shape.rank, dense + 1);
         if (dense < 2) assert_int_equal(e->outer.dim[0], 5);
         assert_int_equal(rows_of(e, rows), 10);
         for (int i = 0; i < 10; i++) assert_int_equal(rows[i], i);
@@ -409,11 +424,8 @@ static void failing_memory_loses_no_element(void **state) {
     (void)state;
     static const mg_stage stages[] = {SHUFFLE(40, 1), BATCH(3), SHUFFLE(2, 2), CYCLE(2)};
     int32_t expected[MOST], rows[MOST];
-    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS)},
-                           .n_tensors = 2,
-                           .stages = stages,
-                           .n_stages = 4,
-                           .dense = 1};
+    mg_stream_spec spec = spec_of(rows_source(), stages, 4);
+    spec.dense = 1;
     /* Without a thread, then with one that works two elements ahead. */
     for (spec.depth = 0; spec.depth < 3; spec.depth += 2) {
         int n_failures = 0;
@@ -428,7 +440,7 @@ static void failing_memory_loses_no_element(void **state) {
         }
         assert_int_equal(n_failures, calls);
     }
-    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+    mg_source_release(spec.source);
 }
 
 /* A memory limit of the device, as MGPU_MEMORY sets it, fails every call until it is lifted; then
@@ -454,8 +466,8 @@ static void a_stream_goes_on_when_there_is_memory_again(void **state) {
     for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i], i);
     mg_stream_free(s);
     /* The same with a thread, whose errors reach the caller. */
-    mg_tensor *x = numbers(MG_F64, ROWS);
-    const mg_stream_spec spec = {.tensors = {x}, .n_tensors = 1, .depth = 2};
+    mg_stream_spec spec = spec_of(rows_source(), NULL, 0);
+    spec.depth = 2;
     d->limit = atomic_load(&d->used) + 16;
     s = mg_stream_new(&spec);
     for (int i = 0; i < 3; i++) {
@@ -464,7 +476,7 @@ static void a_stream_goes_on_when_there_is_memory_again(void **state) {
     }
     mg_stream_free(s);
     d->limit = limit;
-    mg_tensor_release(x);
+    mg_source_release(spec.source);
 }
 
 /* An interrupt ends one call with MG_INTERRUPTED and loses no element. */
@@ -548,17 +560,17 @@ static void what_is_no_table_of_rows_is_refused(void **state) {
     /* Nine stages, each of which adds an axis: more than are allowed of both. */
     static const mg_stage ninth[] = {BATCH(1), BATCH(1), BATCH(1), BATCH(1), BATCH(1),
                                      BATCH(1), BATCH(1), BATCH(1), BATCH(1)};
-    mg_stream_spec spec = {.tensors = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS - 1)},
-                           .n_tensors = 2};
-    assert_null(mg_stream_new(&spec));
+    mg_tensor *t[] = {numbers(MG_F64, ROWS), numbers(MG_I32, ROWS - 1)};
+    assert_null(mg_tensors_source(t, 2));
     assert_int_equal(mg_error_code(), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), "tensor 1 has 20 rows but tensor 2 has 19"));
+    mg_tensor_release(t[0]), mg_tensor_release(t[1]);
     /* The table has two axes, of which one is rows; eight batches make nine; nine stages are one
      * too many. */
-    spec.n_tensors = 1, spec.stages = ninth, spec.n_stages = 8;
+    const mg_stream_spec spec = spec_of(rows_source(), ninth, 8);
     assert_null(mg_stream_new(&spec));
     assert_non_null(strstr(mg_error_message(), "9 axes, at most 8"));
-    mg_tensor_release(spec.tensors[0]), mg_tensor_release(spec.tensors[1]);
+    mg_source_release(spec.source);
     assert_null(mg_order_new(3, ninth, 9));
     assert_non_null(strstr(mg_error_message(), "more than 8"));
 }

@@ -35,6 +35,19 @@ local function check_count(who, n, least)
   end
 end
 
+-- given: nil or a table that holds no other options than those in `known`.
+local function check_options(who, given, known)
+  if given == nil then return end
+  if type(given) ~= "table" then
+    fail(who, "the options must be a table such as {%s = ...}, got %s", known[1], type(given))
+  end
+  for key in pairs(given) do
+    local found = false
+    for _, name in ipairs(known) do found = found or key == name end
+    if not found then fail(who, "unknown option %q (there is %s)", tostring(key), table.concat(known, ", ")) end
+  end
+end
+
 -- A copy with the given fields replaced.
 local function changed(self, fields)
   local copy = { passes = 0 } -- passes begun over the copy
@@ -56,15 +69,25 @@ local function with_stage(self, stage, count, level)
   return changed(self, { stages = stages, count = count, level = level })
 end
 
---- of_rows(tensors, homes, rows) -> a dataset of the rows of these tensors.
--- ARGS
---   tensors   in host memory, with the same number of rows
---   homes     the device for the batches of each; false: that of the tensor
---   rows      how many there are
-function Dataset.of_rows(tensors, homes, rows)
-  return setmetatable({ tensors = tensors, homes = homes, count = rows, stages = {}, maps = {}, level = 0,
-    depth = 0, passes = 0 }, Dataset)
+--- of_source(source, homes) -> a dataset of the rows of a source, a userdata of a core.source_* function.
+-- homes: the device for the values of each field; nil, or false for a field: the host.
+function Dataset.of_source(source, homes)
+  local fields, devices = core.source_info(source), {}
+  for k = 1, #fields do devices[k] = homes and homes[k] or false end
+  return setmetatable({ source = source, homes = devices, count = fields.rows, stages = {}, maps = {}, level = 0,
+    depth = 0, threads = false, passes = 0 }, Dataset)
 end
+
+--- transformed(ds, who, field, transform) -> the dataset with a transform (a userdata of core.transform_*) applied to
+--- this field, from 1, of each row. It acts on rows, whatever their order, so stages may come before it. Errors, which
+--- begin with `who`: after a map, whose results are no rows; what the transform cannot be applied to.
+function Dataset.transformed(ds, who, field, transform)
+  if next(ds.maps) then fail(who, "it works on rows as they are read, so it must come before map") end
+  return changed(ds, { source = core.source_transform(ds.source, field, transform) })
+end
+
+--- is_plain(ds) -> whether its elements are the rows of its source in their order: no steps so far.
+function Dataset.is_plain(ds) return #ds.stages == 0 and next(ds.maps) == nil end
 
 --- ds:shuffle(n, seed): elements in random order, drawn from a window of n elements, anew in each pass. n at or above
 --- the number of elements shuffles fully. The order depends on the seed alone (nil: drawn from mgpu.seed's state now).
@@ -78,17 +101,12 @@ end
 --- ds:batch(n, {drop_remainder = false}): n elements as one, along a new first axis; the last batch may be smaller.
 function methods:batch(n, given)
   check_count("batch", n, 1)
-  if given ~= nil and type(given) ~= "table" then
-    fail("batch", "the options must be a table such as {drop_remainder = true}, got %s", type(given))
+  check_options("batch", given, { "drop_remainder" })
+  local drop = given and given.drop_remainder
+  if drop ~= nil and type(drop) ~= "boolean" then
+    fail("batch", "drop_remainder must be true or false, got %s", tostring(drop))
   end
-  for key, value in pairs(given or {}) do
-    if key ~= "drop_remainder" then
-      fail("batch", "unknown option %q (there is drop_remainder)", tostring(key))
-    elseif type(value) ~= "boolean" then
-      fail("batch", "drop_remainder must be true or false, got %s", tostring(value))
-    end
-  end
-  local drop = given and given.drop_remainder or false
+  drop = drop or false
   local count = self.count == math.huge and math.huge or (drop and math.floor or math.ceil)(self.count / n)
   return with_stage(self, { kind = "batch", n = n, drop_remainder = drop }, count, self.level + 1)
 end
@@ -136,11 +154,15 @@ function methods:map(fn)
   return changed(self, { maps = maps })
 end
 
---- ds:prefetch(n): a thread copies the rows of the next n elements while this one is used. Its place in the chain
---- makes no difference.
-function methods:prefetch(n)
+--- ds:prefetch(n, {threads = the cores of this machine}): threads read the rows of the next n elements while this one
+--- is used. Any number of them gives the same elements; where rows are only copied, as those of from_tensors, one is the
+--- default. Its place in the chain makes no difference.
+function methods:prefetch(n, given)
   check_count("prefetch", n, 1)
-  return changed(self, { depth = math.max(n, self.depth) })
+  check_options("prefetch", given, { "threads" })
+  local threads = given and given.threads
+  if threads ~= nil then check_count("prefetch: threads", threads, 1) end
+  return changed(self, { depth = math.max(n, self.depth), threads = threads or self.threads })
 end
 
 --- ds:length() -> elements in a pass; nil if it has no end.

@@ -46,12 +46,12 @@ local function tensor_of(value, i)
     type(value) == "number" and ": one column of numbers is {{1, 2, 3}}" or "")
 end
 
--- The evaluated tensor in host memory, and the device for its batches (false: the host, where it was).
+-- The evaluated tensor in host memory, and the device for its batches: the one it was on.
 local function on_host(t)
   core.eval(t)
   local device = t:device()
-  if core.device_info(device).host_visible then return t, false end
-  return core.copy_to(t, #core.devices "cpu" > 0 and "cpu:0" or "ref:0"), device
+  if core.device_info(device).host_visible then return t, device end
+  return core.copy_to(t, require "mgpu.data.iterator".host_device()), device
 end
 
 --- from_tensors {x, y, ...}: see the top.
@@ -64,5 +64,5 @@ return function(given)
     if rows and n ~= rows then fail("entry 1 has %d rows, entry %d has %d", rows, i, n) end
     rows, tensors[i], homes[i] = n, on_host(t)
   end
-  return Dataset.of_rows(tensors, homes, rows)
+  return Dataset.of_source(core.source_tensors(tensors), homes)
 end

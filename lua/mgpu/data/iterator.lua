@@ -27,13 +27,28 @@ local function level_of_first_map(dataset)
   return dataset.level
 end
 
+--- host_device() -> a device whose memory is the host's, for data that belong to no other.
+function Iterator.host_device() return #core.devices "cpu" > 0 and "cpu:0" or "ref:0" end
+
+-- Where the stream puts each field, which must be the host's memory, and which of them must be moved from there.
+local function placed(homes)
+  local devices, moves = {}, {}
+  for k, home in ipairs(homes) do
+    local visible = home and core.device_info(home).host_visible
+    devices[k] = visible and home or Iterator.host_device()
+    moves[k] = not visible and home
+  end
+  return devices, moves
+end
+
 --- new(dataset, pass, element) -> an iterator that begins at that element (from 0) of that pass (from 0).
 function Iterator.new(dataset, pass, element)
   local dense = level_of_first_map(dataset)
-  local stream = core.stream(dataset.tensors, dataset.stages,
-    { pass = pass, element = element, depth = dataset.depth, dense = dense })
+  local devices, moves = placed(dataset.homes)
+  local stream = core.stream(dataset.source, dataset.stages, { devices = devices, pass = pass, element = element,
+    depth = dataset.depth, threads = dataset.threads or nil, dense = dense })
   return setmetatable({ stream = stream, dense = dense, level = dataset.level, maps = dataset.maps,
-    homes = dataset.homes, pass = pass, element = element, ended = false }, Iterator)
+    moves = moves, pass = pass, element = element, ended = false }, Iterator)
 end
 
 -- ---- from parts to an element -------------------------------------------------------------------
@@ -65,18 +80,21 @@ local function mapped(parts, maps)
   return parts
 end
 
+local function stacked_tensors(rows)
+  for i, t in ipairs(rows) do rows[i] = ops.reshape(t, { shape = { 1, unpack(t:shape()) } }) end
+  local whole = #rows == 1 and rows[1] or concat(rows, { axis = 1 })
+  core.eval(whole)
+  return whole
+end
+
 -- Parts first .. first + n - 1 stacked along a new first axis.
 local function stacked(parts, first, n)
   local whole = {}
   for k = 1, #parts[first] do
     local rows = {}
-    for i = 1, n do
-      local t = parts[first + i - 1][k]
-      rows[i] = ops.reshape(t, { shape = { 1, unpack(t:shape()) } })
-    end
-    whole[k] = n == 1 and rows[1] or concat(rows, { axis = 1 })
+    for i = 1, n do rows[i] = parts[first + i - 1][k] end
+    whole[k] = core.is_tensor(rows[1]) and stacked_tensors(rows) or rows -- an array of strings
   end
-  core.eval(unpack(whole))
   return whole
 end
 
@@ -87,17 +105,17 @@ local function batched(parts, n)
 end
 
 -- Moves the tensors to the devices that their batches belong on.
-local function move_home(parts, homes)
+local function move_home(parts, moves)
   for _, part in ipairs(parts) do
-    for k, home in ipairs(homes) do
-      if home and part[k]:device() ~= home then part[k] = core.copy_to(part[k], home) end
+    for k, home in ipairs(moves) do
+      if home and core.is_tensor(part[k]) then part[k] = core.copy_to(part[k], home) end
     end
   end
 end
 
 -- The element made of these parts. outer: the sizes of the batches after the first map, the last one first.
 local function assemble(self, parts, outer)
-  move_home(parts, self.homes)
+  move_home(parts, self.moves)
   for level = self.dense, self.level do
     parts = mapped(parts, self.maps[level])
     if level < self.level then parts = batched(parts, outer[self.level - level]) end

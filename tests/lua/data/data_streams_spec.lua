@@ -504,8 +504,8 @@ test("examples/custom_loop.lua runs", function()
   end
 end)
 
--- The errors of core.stream, on which datasets are built.
-test("core.stream checks its tensors", function()
-  check.raises(function() core.stream({ 1 }, {}, {}) end, "entry 1 is not a tensor", "usage")
-  check.raises(function() core.stream({}, {}, {}) end, "1 to 8 are possible", "usage")
+-- The errors of core.source_tensors, on which from_tensors is built.
+test("core.source_tensors checks its tensors", function()
+  check.raises(function() core.source_tensors { 1 } end, "entry 1 is not a tensor", "usage")
+  check.raises(function() core.source_tensors {} end, "1 to 8 are possible", "usage")
 end)

@@ -1,0 +1,174 @@
+/* Putting rows together into batches.
+ *
+ * A field of a fixed shape has its buffer from the start, and the source writes each row into its
+ * place there. Cells that vary in shape are blocks of their own until all are known; then they are
+ * copied into one buffer, except texts, which stay as they are. */
+#include "data/element.h"
+#include "core/alloc.h"
+#include "device/buffer.h"
+#include <string.h>
+
+/* ---- making room ---- */
+
+/* The sizes of batches from .. to-1 as a shape. rows->dim lists the innermost batch first, a shape
+ * the outermost. */
+static mg_shape shape_of_batches(const mg_rows *rows, int from, int to) {
+    mg_shape shape = {.rank = to - from};
+    for (int i = from; i < to; i++) shape.dim[to - 1 - i] = rows->dim[i];
+    return shape;
+}
+
+/* The shape of a part's batches, with the cell's behind them. */
+static mg_shape joined_shape(const mg_shape *batches, const mg_shape *cell) {
+    mg_shape shape = *batches;
+    for (int a = 0; a < cell->rank; a++) shape.dim[shape.rank++] = cell->dim[a];
+    return shape;
+}
+
+static mg_status too_many_rows(int64_t n) {
+    return mg_fail(MG_OOM, "out of memory: a batch of %lld rows", (long long)n);
+}
+
+/* A buffer for all rows of a part. */
+static mg_status make_buffer(mg_element *e, const mg_element_kind *kind, int64_t i,
+                             const mg_shape *cell) {
+    const int k = (int)(i % e->n_fields);
+    mg_field_value *v = &e->value[i];
+    size_t bytes;
+    if (!mg_size_mul((size_t)e->part_rows, mg_cell_bytes(&e->field[k], cell), &bytes))
+        return too_many_rows(e->part_rows);
+    v->shape = joined_shape(&e->inner, cell);
+    v->buffer = mg_buffer_new(kind->device[k], bytes);
+    e->bytes += bytes;
+    return v->buffer ? MG_OK : MG_OOM;
+}
+
+/* Empty cells for all rows of a part. */
+static mg_status make_cells(mg_element *e, int64_t i) {
+    size_t bytes;
+    if (!mg_size_mul((size_t)e->part_rows, sizeof(mg_cell), &bytes))
+        return too_many_rows(e->part_rows);
+    e->value[i].shape = e->inner;
+    e->value[i].cell = mg_alloc_zero(bytes);
+    return e->value[i].cell ? MG_OK : MG_OOM;
+}
+
+mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
+    const mg_source *s = kind->source;
+    const int dense = kind->dense < rows->rank ? kind->dense : rows->rank;
+    const mg_shape outer = shape_of_batches(rows, dense, rows->rank);
+    const int64_t n_parts = mg_shape_count(&outer), n = n_parts * s->n_fields;
+    mg_element *e = mg_alloc_zero(sizeof *e + (size_t)n * sizeof e->value[0]);
+    if (!e) return NULL;
+    e->outer = outer;
+    e->inner = shape_of_batches(rows, 0, dense);
+    e->n_parts = n_parts;
+    e->part_rows = rows->n / n_parts;
+    e->n_fields = s->n_fields;
+    memcpy(e->field, s->field, sizeof e->field);
+    for (int k = 0; k < e->n_fields; k++)
+        if (!mg_field_varies(&e->field[k]))
+            e->cell_bytes[k] = mg_cell_bytes(&e->field[k], &e->field[k].shape);
+    for (int64_t i = 0; i < n; i++) {
+        const mg_field *f = &e->field[i % e->n_fields];
+        const mg_status status =
+            mg_field_varies(f) ? make_cells(e, i) : make_buffer(e, kind, i, &f->shape);
+        if (status == MG_OK) continue;
+        mg_element_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* ---- reading ---- */
+
+/* Where the cells of a row go: places in buffers, or empty cells. */
+static void cells_of_row(mg_element *e, int64_t row, mg_cell cell[]) {
+    const mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
+    const size_t at = (size_t)(row % e->part_rows);
+    for (int k = 0; k < e->n_fields; k++) {
+        if (part[k].cell)
+            cell[k] = (mg_cell){0};
+        else
+            cell[k] =
+                (mg_cell){e->field[k].shape, (char *)part[k].buffer->data + at * e->cell_bytes[k]};
+    }
+}
+
+/* Keeps the cells that the source has made for a row. */
+static void keep_cells(mg_element *e, int64_t row, const mg_cell cell[]) {
+    mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
+    for (int k = 0; k < e->n_fields; k++)
+        if (part[k].cell) part[k].cell[row % e->part_rows] = cell[k];
+}
+
+mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
+                          int64_t from, int64_t to, int64_t *failed) {
+    mg_cell cell[MG_SOURCE_FIELDS];
+    for (int64_t i = from; i < to; i++) {
+        *failed = i;
+        if (kind->stop(kind->context)) return mg_fail(MG_INTERRUPTED, "interrupted");
+        cells_of_row(e, i, cell);
+        const mg_status status = mg_source_read(kind->source, mg_rows_key(rows, i), cell);
+        keep_cells(e, i, cell);
+        MG_TRY(status);
+    }
+    return MG_OK;
+}
+
+/* ---- joining cells that vary ---- */
+
+static mg_status differing_shapes(const mg_element *e, const mg_rows *rows, int64_t i,
+                                  int64_t row) {
+    const int64_t first = i / e->n_fields * e->part_rows;
+    const mg_cell *cell = e->value[i].cell;
+    return mg_fail(MG_USAGE,
+                   "batch: rows %lld and %lld cannot be in one batch: their cells of field %d have "
+                   "shapes %s and %s: bring them to one shape before :batch, or use :padded_batch",
+                   (long long)mg_rows_key(rows, first).row + 1,
+                   (long long)mg_rows_key(rows, first + row).row + 1, (int)(i % e->n_fields) + 1,
+                   MG_SHAPE_TEXT(&cell[0].shape), MG_SHAPE_TEXT(&cell[row].shape));
+}
+
+/* Moves the cells of value i into a buffer. */
+static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
+                            int64_t i) {
+    mg_field_value *v = &e->value[i];
+    const mg_shape shape = v->cell[0].shape;
+    for (int64_t row = 1; row < e->part_rows; row++)
+        if (!mg_shape_equal(&shape, &v->cell[row].shape)) return differing_shapes(e, rows, i, row);
+    MG_TRY(make_buffer(e, kind, i, &shape));
+    const size_t bytes = mg_cell_bytes(&e->field[i % e->n_fields], &shape);
+    for (int64_t row = 0; row < e->part_rows; row++) {
+        memcpy((char *)v->buffer->data + (size_t)row * bytes, v->cell[row].data, bytes);
+        mg_free(v->cell[row].data);
+    }
+    mg_free(v->cell);
+    v->cell = NULL;
+    return MG_OK;
+}
+
+mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
+    for (int64_t i = 0; i < e->n_parts * e->n_fields; i++) {
+        const mg_field_value *v = &e->value[i];
+        if (!v->cell) continue;
+        if (!e->field[i % e->n_fields].text) {
+            MG_TRY(join_cells(e, kind, rows, i));
+            continue;
+        }
+        for (int64_t row = 0; row < e->part_rows; row++)
+            e->bytes += (size_t)mg_shape_count(&v->cell[row].shape);
+    }
+    return MG_OK;
+}
+
+void mg_element_free(mg_element *e) {
+    if (!e) return;
+    for (int64_t i = 0; i < e->n_parts * e->n_fields; i++) {
+        mg_field_value *v = &e->value[i];
+        mg_buffer_release(v->buffer);
+        for (int64_t row = 0; v->cell && row < e->part_rows; row++) mg_free(v->cell[row].data);
+        mg_free(v->cell);
+    }
+    mg_free(e);
+}

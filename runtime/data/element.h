@@ -1,0 +1,52 @@
+/* Elements: rows of a source, put together into batches.
+ *
+ * An element is made in three steps: mg_element_new makes room for its rows, mg_element_read reads
+ * a range of them (several threads may read different ranges), and mg_element_finish joins the
+ * cells whose sizes were not known before. */
+#ifndef MG_DATA_ELEMENT_H
+#define MG_DATA_ELEMENT_H
+
+#include "core/tensor.h"
+#include "data/order.h"
+
+/* Where the rows of elements come from and where batches are put. */
+typedef struct mg_element_kind {
+    mg_source *source;                   /* retained by the owner of this struct */
+    mg_device *device[MG_SOURCE_FIELDS]; /* host-visible: where the batches of a field lie */
+    int dense;                           /* this many of the innermost batches become axes of one
+                                            buffer; each entry of the batches around them becomes a part */
+    bool (*stop)(void *context);         /* asked while rows are read: whether to end with
+                                            MG_INTERRUPTED */
+    void *context;
+} mg_element_kind;
+
+/* The values of a field in one part. */
+typedef struct mg_field_value {
+    mg_shape shape;    /* of a text: of the batches alone */
+    mg_buffer *buffer; /* owned; NULL for a text */
+    mg_cell *cell; /* owned: the rows of a text, and before the end those of a field that varies */
+} mg_field_value;
+
+typedef struct mg_element {
+    mg_shape outer; /* sizes of the batches that give parts; n_parts is their product */
+    mg_shape inner; /* sizes of the batches that are axes */
+    int64_t n_parts, part_rows;
+    int n_fields;
+    mg_field field[MG_SOURCE_FIELDS];
+    size_t cell_bytes[MG_SOURCE_FIELDS]; /* of fields that do not vary */
+    size_t bytes;                        /* of all values */
+    mg_field_value value[];              /* of field k in part p: [p * n_fields + k] */
+} mg_element;
+
+/* An element of these rows, which are not read yet. Owned. NULL: MG_OOM. */
+mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows);
+/* Reads rows from .. to-1. Fails at the first row that cannot be read and tells which in *failed:
+ * the source's errors; MG_INTERRUPTED. */
+mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
+                          int64_t from, int64_t to, int64_t *failed);
+/* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM. */
+mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows);
+/* Accepts NULL. */
+void mg_element_free(mg_element *e);
+
+#endif

@@ -1,0 +1,150 @@
+/* Transformed rows: a list of steps, each of which replaces the cell of one field.
+ *
+ * A field's cell moves through its steps: the source writes the first one, and the last step writes
+ * the one that the caller wants. Those between are here only: fixed sizes share one block for the
+ * row, what varies is freed as soon as the next step has read it. */
+#include "data/sources/transformed.h"
+#include "core/alloc.h"
+#include <stdalign.h>
+
+enum { ALIGNMENT = 64, SMALL_SCRATCH = 8192 }; /* scratch up to this many bytes is on the stack */
+
+typedef struct row_step {
+    mg_transform *transform; /* retained */
+    int field;
+    bool last;     /* of its field */
+    mg_field in;   /* what it is given */
+    size_t offset; /* of the cell that it is given, in the scratch; unused if that varies */
+} row_step;
+
+typedef struct transformed_source {
+    mg_source base;
+    mg_source *inner; /* retained */
+    size_t scratch;   /* bytes for a row */
+    int n;
+    row_step step[];
+} transformed_source;
+
+/* ---- reading ---- */
+
+/* An empty cell, or one with room at data, as reads and transforms want it. */
+static mg_cell cell_for(const mg_field *f, char *room) {
+    return mg_field_varies(f) ? (mg_cell){0} : (mg_cell){f->shape, room};
+}
+
+/* The cells that the inner source is to fill: the caller's for fields without steps. */
+static void cells_for_inner(const transformed_source *s, mg_cell cell[], char *scratch,
+                            mg_cell now[]) {
+    for (int k = 0; k < s->base.n_fields; k++) now[k] = cell[k];
+    for (int i = s->n - 1; i >= 0; i--) {
+        const row_step *t = &s->step[i];
+        now[t->field] = cell_for(&t->in, scratch + t->offset);
+    }
+}
+
+/* Applies step i: now[field] becomes its result. */
+static mg_status apply_step(const transformed_source *s, int i, mg_row_key key, mg_cell cell[],
+                            char *scratch, mg_cell now[]) {
+    const row_step *t = &s->step[i], *next = t + 1;
+    mg_cell out = cell[t->field];
+    if (!t->last) {
+        while (next->field != t->field) next++;
+        out = cell_for(&next->in, scratch + next->offset);
+    }
+    const mg_status status =
+        t->transform->api->apply(t->transform, key, &t->in, &now[t->field], &out);
+    if (mg_field_varies(&t->in)) mg_free(now[t->field].data);
+    now[t->field] = out;
+    return status;
+}
+
+/* Whether the cell of field k, before step i, is a block for mg_free. */
+static bool is_block(const transformed_source *s, int k, int i) {
+    for (; i < s->n; i++)
+        if (s->step[i].field == k) return mg_field_varies(&s->step[i].in);
+    return mg_field_varies(&s->base.field[k]);
+}
+
+static mg_status read_with(const transformed_source *s, mg_row_key key, mg_cell cell[],
+                           char *scratch) {
+    mg_cell now[MG_SOURCE_FIELDS];
+    cells_for_inner(s, cell, scratch, now);
+    mg_status status = mg_source_read(s->inner, key, now);
+    int i = 0;
+    for (; status == MG_OK && i < s->n; i++) status = apply_step(s, i, key, cell, scratch, now);
+    for (int k = 0; k < s->base.n_fields; k++) {
+        if (status == MG_OK)
+            cell[k] = now[k];
+        else if (is_block(s, k, i))
+            mg_free(now[k].data);
+    }
+    return status;
+}
+
+static mg_status read_epoch(mg_source *base, mg_row_key key, mg_cell cell[]) {
+    const transformed_source *s = (const transformed_source *)base;
+    alignas(ALIGNMENT) char small[SMALL_SCRATCH];
+    if (s->scratch <= sizeof small) return read_with(s, key, cell, small);
+    char *scratch = mg_alloc(s->scratch);
+    if (!scratch) return MG_OOM;
+    const mg_status status = read_with(s, key, cell, scratch);
+    mg_free(scratch);
+    return status;
+}
+
+static mg_status prepare(mg_source *base) {
+    return mg_source_prepare(((transformed_source *)base)->inner);
+}
+
+static void free_source(mg_source *base) {
+    transformed_source *s = (transformed_source *)base;
+    for (int i = 0; i < s->n; i++) mg_transform_release(s->step[i].transform);
+    mg_source_release(s->inner);
+    mg_free(s);
+}
+
+static const mg_source_api api = {
+    .name = "transform", .read_epoch = read_epoch, .prepare = prepare, .free = free_source};
+
+/* ---- making ---- */
+
+/* Appends the step and reserves scratch for what it is given. */
+static mg_status add_step(transformed_source *s, int field, mg_transform *transform) {
+    row_step *t = &s->step[s->n];
+    mg_field *f = &s->base.field[field];
+    t->in = *f;
+    MG_TRY(transform->api->infer(transform, &t->in, f));
+    t->field = field;
+    t->last = true;
+    for (int i = 0; i < s->n; i++)
+        if (s->step[i].field == field) s->step[i].last = false;
+    if (!mg_field_varies(&t->in)) {
+        t->offset = s->scratch;
+        const size_t bytes = mg_cell_bytes(&t->in, &t->in.shape) + ALIGNMENT - 1;
+        s->scratch += bytes / ALIGNMENT * ALIGNMENT;
+    }
+    t->transform = mg_transform_retain(transform);
+    s->n++;
+    return MG_OK;
+}
+
+/* The steps of an inner source of this kind are taken over, so that one call goes through all. */
+mg_source *mg_transformed_source(mg_source *inner, int field, mg_transform *transform) {
+    const transformed_source *before =
+        inner->api == &api ? (const transformed_source *)inner : NULL;
+    const int n = before ? before->n : 0;
+    transformed_source *s = mg_source_alloc(&api, sizeof *s + ((size_t)n + 1) * sizeof s->step[0]);
+    if (!s) return NULL;
+    mg_source *rows = before ? before->inner : inner;
+    s->inner = mg_source_retain(rows);
+    s->base.n_rows = rows->n_rows;
+    s->base.n_fields = rows->n_fields;
+    for (int k = 0; k < rows->n_fields; k++) s->base.field[k] = rows->field[k];
+    mg_status status = MG_OK;
+    for (int i = 0; status == MG_OK && i < n; i++)
+        status = add_step(s, before->step[i].field, before->step[i].transform);
+    if (status == MG_OK) status = add_step(s, field, transform);
+    if (status == MG_OK) return &s->base;
+    mg_source_release(&s->base);
+    return NULL;
+}
