@@ -155,7 +155,7 @@ function methods:map(fn)
 end
 
 --- ds:prefetch(n, {threads = the cores of this machine}): threads read the rows of the next n elements while this one
---- is used. Any number of them gives the same elements; where rows are only copied, as those of from_tensors, one is the
+--- is used. Any number of them gives the same elements; where rows are only copied, as from_tensors does, one is the
 --- default. Its place in the chain makes no difference.
 function methods:prefetch(n, given)
   check_count("prefetch", n, 1)
