@@ -29,7 +29,8 @@ typedef struct transformed_source {
 
 /* An empty cell, or one with room at data, as reads and transforms want it. */
 static mg_cell cell_for(const mg_field *f, char *room) {
-    return mg_field_varies(f) ? (mg_cell){0} : (mg_cell){f->shape, room};
+    if (mg_field_varies(f)) return (mg_cell){0};
+    return (mg_cell){f->shape, room};
 }
 
 /* The cells that the inner source is to fill: the caller's for fields without steps. */
