@@ -1,6 +1,7 @@
 /* Unpacking with zlib. */
 #include "io/unpack.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <stdio.h>
 #include <zlib.h>
 
@@ -176,8 +177,16 @@ static mg_status copy_all(mg_unpacked *u, mg_file *out, int64_t *size) {
         status = check_space(out, *size);
         if (status == MG_OK) status = mg_io_write(out, block, got);
         if (status != MG_OK) note_writing(u, *size);
+        if (status == MG_OK && mg_interrupt_take()) status = mg_fail(MG_INTERRUPTED, "interrupted");
     }
     mg_free(block);
+    return status;
+}
+
+mg_status mg_unpack_into(const char *path, mg_packing packing, mg_file *out, int64_t *size) {
+    mg_unpacked *u = mg_unpacked_open(path, packing);
+    const mg_status status = u ? copy_all(u, out, size) : mg_error_code();
+    mg_unpacked_close(u);
     return status;
 }
 

@@ -38,4 +38,8 @@ void mg_unpacked_close(mg_unpacked *u);
  * the disk free. Sets *size to their number. Owned (mg_io_close). NULL: as mg_unpacked_read. */
 mg_file *mg_unpack(const char *path, mg_packing packing, int64_t *size);
 
+/* Writes the unpacked bytes to `out`, a file of mg_io_unnamed, where it stands: for many files in
+ * one. MG_INTERRUPTED: Ctrl-C; else as mg_unpack. */
+mg_status mg_unpack_into(const char *path, mg_packing packing, mg_file *out, int64_t *size);
+
 #endif

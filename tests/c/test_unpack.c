@@ -2,6 +2,7 @@
  * in order or at positions. Damage and bombs are refused, and every allocation and file call fails
  * once. */
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "io/unpack.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -101,6 +102,29 @@ static void the_caller_may_know_better(void **state) {
     refused(MG_PACKED_ZLIB, MG_DATA, "the zlib data is damaged");
 }
 
+static void several_files_go_into_one(void **state) {
+    (void)state;
+    unsigned char got[2 * N];
+    int64_t size;
+    size_t n;
+    mg_file *all = mg_io_unnamed();
+    assert_non_null(all);
+    for (int zlib = 0; zlib < 2; zlib++) {
+        write_bytes(packed, pack_text(packed, N, zlib ? 15 : 31));
+        const mg_packing packing = zlib ? MG_PACKED_ZLIB : MG_PACKED_GZIP;
+        assert_int_equal(mg_unpack_into(path, packing, all, &size), MG_OK);
+        assert_int_equal(size, N);
+    }
+    assert_int_equal(mg_io_read_at(all, got, sizeof got, 0, &n), MG_OK);
+    assert_int_equal(n, 2 * N);
+    assert_memory_equal(got, text, N);
+    assert_memory_equal(got + N, text, N);
+    mg_interrupt();
+    assert_int_equal(mg_unpack_into(path, MG_PACKED_ZLIB, all, &size), MG_INTERRUPTED);
+    assert_false(mg_interrupt_pending());
+    mg_io_close(all);
+}
+
 static void damage_is_refused(void **state) {
     (void)state;
     for (int zlib = 0; zlib < 2; zlib++) {
@@ -198,6 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_gzip_and_zlib_give_the_same_bytes),
         cmocka_unit_test(the_caller_may_know_better),
+        cmocka_unit_test(several_files_go_into_one),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(bombs_are_refused),
         cmocka_unit_test(other_files_are_refused),
