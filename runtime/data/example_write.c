@@ -1,0 +1,92 @@
+/* Writing messages of type tf.train.Example: lengths first, from the innermost list outwards, since
+ * each stands before what it measures. */
+#include "core/alloc.h"
+#include "data/example.h"
+#include <string.h>
+
+enum { MOST_BYTES = INT32_MAX }; /* of a protocol buffer */
+
+/* The bytes of v as a varint: 7 bits each. */
+static size_t varint_size(uint64_t v) {
+    size_t n = 1;
+    while (v >>= 7) n++;
+    return n;
+}
+
+/* The bytes of a field of n bytes, with its key (one byte, for fields below 16) and length. */
+static size_t field_size(size_t n) {
+    return 1 + varint_size(n) + n;
+}
+
+static uint8_t *put_varint(uint8_t *p, uint64_t v) {
+    for (; v >= 128; v >>= 7) *p++ = (uint8_t)(v | 128);
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+/* Writes the key and length of a field of n bytes, whose wire type is 2. */
+static uint8_t *put_head(uint8_t *p, int field, size_t n) {
+    *p++ = (uint8_t)(field << 3 | 2);
+    return put_varint(p, n);
+}
+
+/* The bytes of the values of a list: packed numbers, or a string. */
+static size_t values_size(const mg_feature_value *v) {
+    const int64_t *integers = v->data;
+    size_t n = 0;
+    if (v->kind == MG_FEATURE_BYTES) return v->count;
+    if (v->kind == MG_FEATURE_FLOAT) return v->count * sizeof(float);
+    for (size_t i = 0; i < v->count; i++) n += varint_size((uint64_t)integers[i]);
+    return n;
+}
+
+static uint8_t *put_values(uint8_t *p, const mg_feature_value *v, size_t size) {
+    const int64_t *integers = v->data;
+    if (v->kind != MG_FEATURE_INT64) {
+        if (size) memcpy(p, v->data, size);
+        return p + size;
+    }
+    for (size_t i = 0; i < v->count; i++) p = put_varint(p, (uint64_t)integers[i]);
+    return p;
+}
+
+/* The sizes of a feature's messages, each inside the next. */
+typedef struct sizes {
+    size_t values, list, feature, entry;
+} sizes;
+
+/* An empty list of numbers has no field; an empty string has one. */
+static sizes measure(const mg_feature_value *v) {
+    sizes s = {.values = values_size(v)};
+    s.list = s.values || v->kind == MG_FEATURE_BYTES ? field_size(s.values) : 0;
+    s.feature = field_size(s.list);
+    s.entry = field_size(strlen(v->name)) + field_size(s.feature);
+    return s;
+}
+
+static uint8_t *put_entry(uint8_t *p, const mg_feature_value *v) {
+    const sizes s = measure(v);
+    const size_t name = strlen(v->name);
+    p = put_head(p, 1, s.entry);
+    p = put_head(p, 1, name);
+    memcpy(p, v->name, name);
+    p = put_head(p + name, 2, s.feature);
+    p = put_head(p, v->kind, s.list);
+    if (!s.list) return p;
+    return put_values(put_head(p, 1, s.values), v, s.values);
+}
+
+uint8_t *mg_example_encode(const mg_feature_value *values, int n, size_t *size) {
+    size_t features = 0;
+    for (int i = 0; i < n; i++) features += field_size(measure(&values[i]).entry);
+    *size = field_size(features);
+    if (*size > MOST_BYTES) {
+        mg_fail(MG_UNSUPPORTED, "a record of %s: at most 2 GiB are possible", MG_SIZE_TEXT(*size));
+        return NULL;
+    }
+    uint8_t *bytes = mg_alloc(*size);
+    if (!bytes) return NULL;
+    uint8_t *p = put_head(bytes, 1, features);
+    for (int i = 0; i < n; i++) p = put_entry(p, &values[i]);
+    return bytes;
+}
