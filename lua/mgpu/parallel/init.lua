@@ -6,19 +6,22 @@
 -- but not a `device =` that a layer states.
 --
 --     parallel.multi_gpu_model(model, { gpus = 8 })                       Keras 2
---     parallel.make_parallel(model, { "cuda:0", "cuda:1" })               keras_experiments
+--     parallel.make_parallel(model, { "cuda:0", "cuda:1" })               keras_experiments, and ModelMGPU
 --     parallel.strategy("mirrored", { devices = 2 }):scope(function() ... end)   tf.distribute
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
+local view = require "mgpu.parallel.view"
 
 local M = {}
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
---- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1. Errors: fewer are visible.
+--- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1.
+-- Without a GPU, several visible devices take their place, as those of --devices cpu:0-3. Errors: fewer are visible.
 function M.get_available_gpus(n)
   local names = core.devices "gpu"
+  if #names == 0 and #core.devices() > 1 then names = core.devices() end
   if n == nil or n == -1 then return names end
   if type(n) ~= "number" or n < 0 or n % 1 ~= 0 then
     fail("get_available_gpus", "the number of GPUs must be a whole number, got %s", tostring(n))
@@ -30,35 +33,7 @@ function M.get_available_gpus(n)
   return { unpack(names, 1, n) }
 end
 
--- Prints once that an option of another framework has no effect here.
-local told = {}
-local function tell_once(who, name, why)
-  if told[who .. name] then return end
-  told[who .. name] = true
-  require "mgpu".output(("%s: the option %s has no effect: %s\n"):format(who, name, why))
-end
-
 -- ---- a parallel model ---------------------------------------------------------------------------
-
--- A view of the model for other devices: it has its own compiled state and shares everything else.
-local function view_of(model, spread)
-  local view = { spread = spread }
-  local meta = {
-    __index = function(_, key) return model[key] end,
-    __newindex = function(self, key, value)
-      if key == "trainable" then model.trainable = value else rawset(self, key, value) end
-    end,
-    __call = function(_, x, how) return model(x, how) end,
-    __tostring = function() return tostring(model) end,
-  }
-  return setmetatable(view, meta)
-end
-
-local function check_model(who, model)
-  if type(model) ~= "table" or type(model.compile) ~= "function" then
-    fail(who, "the first argument must be a model, got %s", type(model))
-  end
-end
 
 local MULTI = options.declare { positional = 1,
   { "gpus", "any" },
@@ -83,8 +58,11 @@ local function gpu_list(gpus)
   end
   if type(gpus) == "string" then return { gpus } end
   if type(gpus) ~= "table" then fail("multi_gpu_model", "gpus must be a count or a list") end
-  local list = {}
-  for i, gpu in pairs(gpus) do list[i] = type(gpu) == "number" and ("cuda:%d"):format(gpu) or gpu end
+  local list, there = {}, M.get_available_gpus()
+  local by_number = #there > 0 and not there[1]:find "^cuda" and there or {} -- of devices that stand for GPUs
+  for i, gpu in pairs(gpus) do
+    list[i] = type(gpu) == "number" and (by_number[gpu + 1] or ("cuda:%d"):format(gpu)) or gpu
+  end
   return list
 end
 
@@ -93,52 +71,21 @@ end
 -- on the CPU (strategy "central"). cpu_merge has no effect: outputs are never merged before the loss.
 -- Errors: fewer than 2 GPUs, or fewer visible than asked for.
 function M.multi_gpu_model(model, given)
-  check_model("multi_gpu_model", model)
+  view.check_model("multi_gpu_model", "the first argument", model)
   local chosen = options.check("multi_gpu_model", MULTI, given or {})
   local list = devices.resolve("multi_gpu_model", gpu_list(chosen.gpus)[1] and gpu_list(chosen.gpus))
   if not list or #list < 2 then
     fail("multi_gpu_model", "at least 2 GPUs are needed, but these are visible: %s", devices.visible())
   end
   if chosen.cpu_merge == false then
-    tell_once("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
+    view.tell_once("multi_gpu_model", "cpu_merge", "losses are computed where the rows are; outputs are merged "
       .. "only by predict, on the first device")
   end
-  return view_of(model, { devices = list, strategy = chosen.cpu_relocation and "central" or "mirrored" })
+  return view.view_of(model, { devices = list, strategy = chosen.cpu_relocation and "central" or "mirrored" })
 end
 
-local MAKE = options.declare {
-  { "ps_device", "string" },
-  { "usenccl", "boolean" },
-  { "initsync", "boolean" },
-  { "syncopt", "boolean" },
-  { "enqueue", "boolean" },
-}
-
---- make_parallel(model, gdev_list, {ps_device =, usenccl =, initsync =, syncopt =, enqueue =}) -> the model on these
---- devices, as in keras_experiments; with fewer than two devices the model itself.
--- ps_device: the weights are kept and updated there (strategy "central"), unless usenccl is true. The other options
--- have no effect, since replicas are always equal at the start, gradients always averaged and batches always staged; a
--- value other than the original's default prints a note.
-function M.make_parallel(model, gdev_list, given)
-  check_model("make_parallel", model)
-  if type(gdev_list) == "string" then gdev_list = { gdev_list } end
-  if type(gdev_list) ~= "table" then fail("make_parallel", "the second argument is a list of devices") end
-  local chosen, list = options.check("make_parallel", MAKE, given or {}), devices.spelled("make_parallel", gdev_list)
-  if #list < 2 then return model end
-  for _, special in ipairs { { "initsync", false }, { "syncopt", true }, { "enqueue", true } } do
-    if chosen[special[1]] == special[2] then
-      tell_once("make_parallel", special[1], "replicas are equal at the start, gradients are averaged and batches "
-        .. "are staged in any case")
-    end
-  end
-  if chosen.usenccl then
-    tell_once("make_parallel", "usenccl", "NCCL is used between GPUs if it is installed")
-  end
-  local central = chosen.ps_device and not chosen.usenccl
-  return view_of(model, { devices = devices.resolve("make_parallel", list),
-    strategy = central and "central" or "mirrored",
-    home = central and core.device_name(chosen.ps_device, true) or nil })
-end
+for name, value in pairs(require "mgpu.parallel.keras_experiments") do M[name] = value end
+M.optimizers = require "mgpu.parallel.optimizers"
 
 -- ---- strategies ---------------------------------------------------------------------------------
 
@@ -181,8 +128,19 @@ function M.strategy(name, given)
     num_replicas_in_sync = name == "async" and 1 or #list }, Strategy)
 end
 
+-- The devices that the optimizer was made for (optimizers.lua), or nil. Raises if the model has others.
+local function optimizer_devices(optimizer, list)
+  local own = type(optimizer) == "table" and rawget(optimizer, "gdev_list")
+  if not own or not list then return own or nil end
+  if table.concat(own, ", ") ~= table.concat(list, ", ") then
+    fail("compile", "the optimizer's gdev_list is %s, but the model is on %s", table.concat(own, ", "),
+      table.concat(list, ", "))
+  end
+end
+
 --- resolve(model, chosen) -> {devices, weights, stages, strategy, home} from compile's options, the strategy the model
---- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already.
+--- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already, or others
+--- than those of the optimizer.
 function M.resolve(model, chosen)
   if type(model) ~= "table" or not model.is_network then
     fail("resolve", "the first argument must be a model, got %s", model == nil and "nothing" or "a " .. type(model))
@@ -195,8 +153,10 @@ function M.resolve(model, chosen)
   local list, weights, stages = devices.resolve("compile", chosen.devices)
   if spread then
     if list then fail("compile", "the model is parallel already: leave devices out") end
+    optimizer_devices(chosen.optimizer, spread.devices)
     return { devices = spread.devices, strategy = spread.strategy, home = spread.home }
   end
+  list = optimizer_devices(chosen.optimizer, list) or list
   if type(strategy) == "string" then
     return { devices = list, weights = weights, stages = stages,
       strategy = M.strategy(strategy, { devices = list }).name }

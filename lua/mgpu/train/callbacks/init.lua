@@ -13,5 +13,6 @@ return require "mgpu.strict_table".lazy("callback", "mgpu.train.callbacks", {
   ReduceLROnPlateau = "reduce_lr_on_plateau",
   SamplesPerSec = "samples_per_sec",
   TensorBoard = "tensor_board",
+  TensorBoardEmbedding = "tensor_board_embedding",
   TerminateOnNaN = "terminate_on_nan",
 })

@@ -13,7 +13,8 @@
 --   keras                                                write_graph: the layers, as the conceptual graph
 -- A value of several numbers gets a tag for each: epoch_f1_score_1, ... Only the batches that are written wait for the
 -- device. embeddings_freq = n: every n epochs, the tables of Embedding layers are written for the projector, with
--- projector_config.pbtxt; embeddings_metadata: a path, or {name of the layer = path}, relative to log_dir.
+-- projector_config.pbtxt; embeddings_metadata: a path, or {name of the layer = path}, relative to log_dir;
+-- embeddings_layer_names: only these layers.
 -- A write that fails is reported; training goes on, and the events are written later. A fit that continues from a
 -- checkpoint continues the files, without the events of steps that it repeats.
 -- Differences to Keras: epoch values are written for every update_freq (Keras drops those of epochs whose last batch
@@ -39,6 +40,7 @@ local TensorBoard = Callback:extend("TensorBoard", { positional = 1,
   { "profile_batch", "integer|integers|string", default = 0 },
   { "embeddings_freq", "integer", default = 0, min = 0 },
   { "embeddings_metadata", "string|table" },
+  { "embeddings_layer_names", "table" },
 })
 
 TensorBoard.adds = {}
@@ -113,7 +115,9 @@ function TensorBoard:check_fit(names)
       core.check_creatable(folder .. "/events.out.tfevents")
     end
   end
-  if self.embeddings_freq > 0 then embeddings.check(self.model, self.embeddings_metadata) end
+  if self.embeddings_freq > 0 then
+    embeddings.check(self.model, self.embeddings_metadata, self.embeddings_layer_names)
+  end
 end
 
 --- Starts files, which the first write makes.
@@ -124,7 +128,7 @@ function TensorBoard:on_train_begin()
     self.files.train:add(0, { summaries.keras_model("keras", model_json(self.model)) })
   end
   if self.embeddings_freq > 0 then
-    embeddings.write_config(self.model, self.log_dir, self.embeddings_metadata)
+    embeddings.write_config(self.model, self.log_dir, self.embeddings_metadata, self.embeddings_layer_names)
   end
 end
 
@@ -192,7 +196,7 @@ end
 
 -- Writes the tables for the projector. The disk must not end the training.
 local function write_tables(self)
-  local ok, message = pcall(embeddings.write_tables, self.model, self.log_dir, host_value)
+  local ok, message = pcall(embeddings.write_tables, self.model, self.log_dir, host_value, self.embeddings_layer_names)
   if ok then return end
   if core.error_code() ~= "io" then error(message, 0) end
   self.write("TensorBoard: the embeddings were not written: %s", message)

@@ -6,11 +6,12 @@ local core = require "mgpu.core"
 
 local M = {}
 
--- The Embedding layers of the model, of inner models too.
-local function embedding_layers(model)
-  local list = {}
+-- The Embedding layers of the model, of inner models too; with an array of names only these.
+local function embedding_layers(model, names)
+  local list, wanted = {}, {}
+  for _, name in ipairs(names or {}) do wanted[name] = true end
   model:each_layer(function(layer)
-    if layer.class_name == "Embedding" then list[#list + 1] = layer end
+    if layer.class_name == "Embedding" and (next(wanted) == nil or wanted[layer.name]) then list[#list + 1] = layer end
   end)
   return list
 end
@@ -18,27 +19,32 @@ end
 -- The name of a layer's file in the log folder.
 local function file_name(layer) return layer.name:gsub("[^%w_.-]", "_") .. ".tsv" end
 
---- check(model, metadata): raises for metadata, a path or {layer's name = path}, of layers that are no Embedding layers
---- of the model.
-function M.check(model, metadata)
+-- Raises for a name that is not known.
+local function check_name(option, name, known, names)
+  if known[name] then return end
+  core.fail("usage", ("fit: TensorBoard: %s: there is no Embedding layer %q%s"):format(option, tostring(name),
+    core.did_you_mean(tostring(name), names)))
+end
+
+--- check(model, metadata, wanted): raises for metadata, a path or {layer's name = path}, and for an array of wanted
+--- names (nil: all) that name layers that are no Embedding layers of the model.
+function M.check(model, metadata, wanted)
   local names, known = {}, {}
   for i, layer in ipairs(embedding_layers(model)) do names[i], known[layer.name] = layer.name, true end
   if #names == 0 then
     core.fail("usage", "fit: TensorBoard: embeddings_freq is given, but the model has no Embedding layer")
   end
   for name in pairs(type(metadata) == "table" and metadata or {}) do
-    if not known[name] then
-      core.fail("usage", ("fit: TensorBoard: embeddings_metadata: there is no Embedding layer %q%s"):format(
-        tostring(name), core.did_you_mean(tostring(name), names)))
-    end
+    check_name("embeddings_metadata", name, known, names)
   end
+  for _, name in ipairs(wanted or {}) do check_name("embeddings_layer_names", name, known, names) end
 end
 
---- write_config(model, folder, metadata): writes projector_config.pbtxt.
-function M.write_config(model, folder, metadata)
+--- write_config(model, folder, metadata, wanted): writes projector_config.pbtxt.
+function M.write_config(model, folder, metadata, wanted)
   local lines = {}
   local function add(text, ...) lines[#lines + 1] = text:format(...) end
-  for _, layer in ipairs(embedding_layers(model)) do
+  for _, layer in ipairs(embedding_layers(model, wanted)) do
     local path = type(metadata) == "table" and metadata[layer.name] or type(metadata) == "string" and metadata
     add("embeddings {\n  tensor_name: %q\n", layer.embeddings.name)
     add("  tensor_shape: %d\n  tensor_shape: %d\n", layer.input_dim, layer.output_dim)
@@ -49,10 +55,10 @@ function M.write_config(model, folder, metadata)
   core.write_file(folder .. "/projector_config.pbtxt", lines)
 end
 
---- write_tables(model, folder, host_value): writes the tables as they are now; host_value(v) -> the variable's value as
---- floats in host memory.
-function M.write_tables(model, folder, host_value)
-  for _, layer in ipairs(embedding_layers(model)) do
+--- write_tables(model, folder, host_value, wanted): writes the tables as they are now; host_value(v) -> the variable's
+--- value as floats in host memory.
+function M.write_tables(model, folder, host_value, wanted)
+  for _, layer in ipairs(embedding_layers(model, wanted)) do
     local t = host_value(layer.embeddings)
     local p, columns, lines = t:pointer(), layer.output_dim, {}
     for row = 1, layer.input_dim do
