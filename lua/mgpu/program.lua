@@ -1,4 +1,5 @@
--- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --doctor, --resume and --verify.
+-- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --doctor, --resume,
+-- --verify.
 
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"

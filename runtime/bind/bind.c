@@ -247,16 +247,6 @@ static int core_interrupted(lua_State *L) {
     return 1;
 }
 
-/* columns() -> the width of the terminal on standard output (80 if it does not say), or nil if
- * standard output is no terminal: progress bars. */
-static int core_columns(lua_State *L) {
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO)) return 0;
-    int known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    lua_pushinteger(L, known ? size.ws_col : 80);
-    return 1;
-}
-
 static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"error_code", core_error_code},
                                           {"guard", core_guard},
@@ -264,7 +254,6 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"did_you_mean", core_did_you_mean},
                                           {"clock", core_clock},
                                           {"sleep", core_sleep},
-                                          {"columns", core_columns},
                                           {"op_rows", bind_op_rows},
                                           {"interrupted", core_interrupted},
                                           {NULL, NULL}};
@@ -312,13 +301,13 @@ static void set_core_root(lua_State *L) {
 int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {
-        core_functions,     mg_bind_tensor,     mg_bind_tensor_methods,
-        mg_bind_variable,   mg_bind_grad,       mg_bind_jit,
-        mg_bind_device,     mg_bind_memory,     mg_bind_random,
-        mg_bind_data,       mg_bind_io,         mg_bind_json,
-        mg_bind_store,      mg_bind_zip,        mg_bind_h5,
-        mg_bind_checkpoint, mg_bind_nested,     mg_bind_image,
-        mg_bind_source,     mg_bind_source_csv,
+        core_functions,     mg_bind_tensor,   mg_bind_tensor_methods,
+        mg_bind_variable,   mg_bind_grad,     mg_bind_jit,
+        mg_bind_device,     mg_bind_memory,   mg_bind_random,
+        mg_bind_data,       mg_bind_io,       mg_bind_json,
+        mg_bind_store,      mg_bind_zip,      mg_bind_h5,
+        mg_bind_checkpoint, mg_bind_nested,   mg_bind_image,
+        mg_bind_source,     mg_bind_terminal, mg_bind_source_csv,
     };
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");

@@ -97,6 +97,13 @@ local function encode(who, x, chosen)
   return core.image_encode(image, chosen.quality or 0)
 end
 
+--- grid(tensor, {columns =, padding = 2}) -> uint8 {rows, columns, channels}: an image as it is, or a batch of images
+--- as one picture, as save writes it.
+function M.grid(x, given)
+  local chosen = chosen_options("image.grid", PNG, given)
+  return grid(as_bytes("image.grid", as_batch("image.grid", x)), chosen)
+end
+
 -- ---- the functions ------------------------------------------------------------------------------
 
 --- encode_png(tensor, {columns =, padding = 2}) -> the bytes of a PNG file, as a string.

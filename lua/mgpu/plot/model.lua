@@ -151,6 +151,10 @@ function draw_graph(model, drawn, chosen)
   return { width = width, height = height, content = table.concat(out, "\n") }
 end
 
+--- graph(model) -> nodes and edges: nodes in topological order, {lines = {name and class, shape, parameters or nil}},
+--- and edges {from, to} between them.
+function M.graph(model) return (model.order and of_graph or of_sequential)(model, {}, {}) end
+
 --- picture(model, {nested = true, title =, styled = true}) -> an <svg> element.
 function M.picture(model, given)
   local graph = draw_graph(model, {}, given)

@@ -1,0 +1,56 @@
+--- show(value, options): draws it in the terminal: images, curves, the graph of a model.
+--
+--     mgpu.show(train.x:slice { { 1, 20 } })        -- 20 images as a grid
+--     mgpu.show(history)                            -- the curves of a fit
+--     mgpu.show(model)                              -- its layers and how they are connected
+-- value:
+--   a tensor {rows, columns}, {rows, columns, c} or a batch of such, as mgpu.image takes it: an image, or a grid of
+--     images. uint8 is shown as it is, floats from 0 to 1 too; other numbers are scaled, the least black, the greatest
+--     white. Options: columns (of the grid), padding = 2, width (in columns of the terminal), protocol.
+--   a tensor {n}: a curve. Options: width, height.
+--   what fit returns: a chart for each value. Options: metrics, scale = "auto", "linear" or "log", width, height.
+--   a model: a line for each use of a layer, with lines for the ways of the data.
+-- protocol: how images are drawn: "kitty", "iterm", "sixel", "blocks" (half blocks in color) or "ascii"; by default
+-- what the terminal can do, or MGPULUA_GRAPHICS. Errors: a value that is none of these; a tensor that is no image.
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+local terminal = require "mgpu.show.terminal"
+
+local WIDTH = { "width", "integer", min = 8, max = 1000 }
+local HEIGHT = { "height", "integer", min = 3, max = 200, default = 12 }
+local IMAGE = options.declare { { "columns", "integer", min = 1 }, { "padding", "integer", default = 2, min = 0 },
+  WIDTH, { "protocol", "string", values = terminal.PROTOCOLS } }
+local CURVE = options.declare { WIDTH, HEIGHT }
+local HISTORY = options.declare { { "metrics", "string|table" },
+  { "scale", "string", default = "auto", values = { "auto", "linear", "log" } }, WIDTH, HEIGHT }
+local MODEL = options.declare {}
+
+local function is_history(value)
+  return type(value) == "table" and type(value.history) == "table" and value.epoch ~= nil
+end
+
+local function is_model(value) return type(value) == "table" and value.is_network == true end
+
+local function text_of(value, given)
+  if core.is_variable(value) then value = value:value() end
+  if core.is_tensor(value) and value:rank() == 1 then
+    return require "mgpu.show.chart".of_numbers(value, options.check("show", CURVE, given))
+  elseif core.is_tensor(value) then
+    return require "mgpu.show.image".text(value, options.check("show", IMAGE, given))
+  elseif is_history(value) then
+    return require "mgpu.show.chart".of_history(value, options.check("show", HISTORY, given))
+  elseif is_model(value) then
+    options.check("show", MODEL, given)
+    return require "mgpu.show.model".text(value)
+  end
+  core.fail("usage", ("show: draws images (tensors), what fit returns, and models; got %s"):format(
+    type(value) == "table" and "a table" or tostring(value)))
+end
+
+--- show(value, options): see the top.
+return function(value, given)
+  if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
+    core.fail("usage", ("show: options are a table, such as {width = 40}, got a %s"):format(type(given)))
+  end
+  require "mgpu".output(text_of(value, given or {}))
+end

@@ -1,0 +1,98 @@
+/* The terminal in Lua: its size, and what it answers to a question. */
+#include "bind/bind.h"
+#include "core/status.h"
+#include "core/threads.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { ANSWER_BYTES = 256 };
+
+/* columns() -> the width of the terminal on standard output (80 if it does not say), or nil if
+ * standard output is no terminal: progress bars. */
+static int core_columns(lua_State *L) {
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    int known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    lua_pushinteger(L, known ? size.ws_col : 80);
+    return 1;
+}
+
+/* terminal_size() -> columns, rows, width and height in pixels of the terminal on standard output;
+ * 0 for what it does not say; nothing if standard output is no terminal. */
+static int core_terminal_size(lua_State *L) {
+    struct winsize size = {0};
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+    lua_pushinteger(L, size.ws_col);
+    lua_pushinteger(L, size.ws_row);
+    lua_pushinteger(L, size.ws_xpixel);
+    lua_pushinteger(L, size.ws_ypixel);
+    return 4;
+}
+
+/* Writes everything; false after a failure. */
+static bool write_all(int fd, const char *bytes, size_t n) {
+    while (n > 0) {
+        const ssize_t done = write(fd, bytes, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        bytes += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+/* Reads until the byte `last` or the deadline. Returns how many bytes there are in `answer`. */
+static size_t read_answer(int fd, char last, double seconds, char *answer) {
+    const double deadline = mg_seconds() + seconds;
+    size_t n = 0;
+    while (n < ANSWER_BYTES) {
+        const double left = deadline - mg_seconds();
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (left <= 0 || poll(&wait, 1, (int)(left * 1000) + 1) <= 0) break;
+        if (read(fd, &answer[n], 1) != 1) break;
+        if (answer[n++] == last) break;
+    }
+    return n;
+}
+
+/* Asks with the terminal in a mode that neither echoes the answer nor waits for a line. */
+static size_t ask(int fd, const char *question, size_t n, char last, double seconds, char *answer) {
+    struct termios before, raw;
+    if (tcgetattr(fd, &before) != 0) return 0;
+    raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    if (tcsetattr(fd, TCSADRAIN, &raw) != 0) return 0;
+    const size_t got = write_all(fd, question, n) ? read_answer(fd, last, seconds, answer) : 0;
+    tcsetattr(fd, TCSADRAIN, &before);
+    return got;
+}
+
+/* terminal_ask(question, last, seconds) -> what the controlling terminal answers up to the byte
+ * `last`; "" if it says nothing in that time, or if the process has no terminal in the foreground.
+ */
+static int core_terminal_ask(lua_State *L) {
+    size_t n;
+    const char *question = luaL_checklstring(L, 1, &n), *last = luaL_checkstring(L, 2);
+    const double seconds = luaL_checknumber(L, 3);
+    char answer[ANSWER_BYTES];
+    size_t got = 0;
+    const int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (tcgetpgrp(fd) == getpgrp()) got = ask(fd, question, n, last[0], seconds, answer);
+        close(fd);
+    }
+    lua_pushlstring(L, answer, got);
+    return 1;
+}
+
+const luaL_Reg mg_bind_terminal[] = {{"columns", core_columns},
+                                     {"terminal_size", core_terminal_size},
+                                     {"terminal_ask", core_terminal_ask},
+                                     {NULL, NULL}};
