@@ -31,8 +31,8 @@ typedef struct job {
     int working;         /* threads that are at it */
     bool finishing;      /* a thread makes room for it or finishes it */
     bool ready;
-    mg_status status; /* a failure that the caller has not been told of */
-    int64_t failed;   /* the row of the failure */
+    mg_status status; /* a failure, at the row `failed` */
+    int64_t failed;
     char message[512];
     struct job *next;
 } job;
@@ -57,8 +57,9 @@ struct mg_stream {
     int64_t n_jobs;
     bool drawing;     /* a thread gets row numbers for a new job */
     bool finished;    /* the pass has ended */
-    mg_status status; /* a failure of the order that the caller has not been told of */
+    mg_status status; /* a failure of the order */
     char message[512];
+    bool told; /* the caller has been told of the first failure */
 };
 
 /* Whether work should stop: the stream is being freed, or, without threads, the user pressed
@@ -270,24 +271,28 @@ static bool is_settled(const mg_stream *s) {
     return j->ready || (j->status != MG_OK && !anyone_working(s));
 }
 
-/* Takes the first element, or reports the failure; everything unready is made anew then, so that a
- * shortage of memory is not kept up by later elements. */
+/* Takes the first element, or reports the failure. */
 static mg_status take_first(mg_stream *s, mg_element **element) {
     job *j = s->first;
-    mg_status status = MG_OK;
-    if (!j) {
-        status = s->status;
-        s->status = MG_OK;
-        if (status != MG_OK) status = mg_fail(status, "%s", s->message);
-    } else if (j->ready) {
+    if (j && j->ready) {
         *element = j->element;
         j->element = NULL;
         remove_first_job(s);
-    } else {
-        status = mg_fail(j->status, "%s", j->message);
-        for (; j; j = j->next) restart_job(j);
+        return MG_OK;
     }
-    return status;
+    const mg_status status = j ? j->status : s->status;
+    if (status == MG_OK) return MG_OK; /* the end */
+    s->told = true;
+    return mg_fail(status, "%s", j ? j->message : s->message);
+}
+
+/* After a failure: makes all elements in the queue anew, so that no later one keeps the memory that
+ * the first one lacks. */
+static void try_again(mg_stream *s) {
+    for (job *j = s->first; j; j = j->next) restart_job(j);
+    s->status = MG_OK;
+    s->told = false;
+    pthread_cond_broadcast(&s->work);
 }
 
 /* Without threads, the caller does the tasks, and an interrupt that ended one is taken. */
@@ -312,6 +317,7 @@ mg_status mg_stream_next(mg_stream *s, mg_element **element) {
         return mg_fail(MG_UNSUPPORTED, "prefetch: the threads that read ahead belong to the "
                                        "process that this one was forked from");
     pthread_mutex_lock(&s->mutex);
+    if (s->told) try_again(s);
     const mg_status status =
         s->depth ? next_of_threads(s, element) : next_without_threads(s, element);
     pthread_mutex_unlock(&s->mutex);
