@@ -70,7 +70,7 @@ local function with_stage(self, stage, count, level)
 end
 
 --- of_source(source, homes) -> a dataset of the rows of a source, a userdata of a core.source_* function.
--- homes: the device for the values of each field; nil, or false for a field: the host.
+-- homes: the device for the values of each field; nil, or false for a field: the default device when iter is called.
 function Dataset.of_source(source, homes)
   local fields, devices = core.source_info(source), {}
   for k = 1, #fields do devices[k] = homes and homes[k] or false end
@@ -84,6 +84,13 @@ end
 function Dataset.transformed(ds, who, field, transform)
   if next(ds.maps) then fail(who, "it works on rows as they are read, so it must come before map") end
   return changed(ds, { source = core.source_transform(ds.source, field, transform) })
+end
+
+--- fields(ds) -> {{dtype =, shape =}, ...} of the rows; a size that differs from row to row is -1, and strings have the
+--- dtype "string". nil after a map, whose results are not known before.
+function Dataset.fields(ds)
+  if next(ds.maps) then return nil end
+  return core.source_info(ds.source)
 end
 
 --- is_plain(ds) -> whether its elements are the rows of its source in their order: no steps so far.

@@ -27,14 +27,15 @@ local function level_of_first_map(dataset)
   return dataset.level
 end
 
---- host_device() -> a device whose memory is the host's, for data that belong to no other.
+--- host_device() -> a device whose memory is the host's.
 function Iterator.host_device() return #core.devices "cpu" > 0 and "cpu:0" or "ref:0" end
 
--- Where the stream puts each field, which must be the host's memory, and which of them must be moved from there.
+-- Where the stream puts each field, which must be the host's memory, and the devices to move them to from there.
 local function placed(homes)
   local devices, moves = {}, {}
   for k, home in ipairs(homes) do
-    local visible = home and core.device_info(home).host_visible
+    home = home or core.default_device()
+    local visible = core.device_info(home).host_visible
     devices[k] = visible and home or Iterator.host_device()
     moves[k] = not visible and home
   end
