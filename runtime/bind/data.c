@@ -125,19 +125,27 @@ static int64_t count_field(lua_State *L, const char *name, int64_t least) {
     return v >= 0x1p63 ? MG_ENDLESS : v >= (double)least ? (int64_t)v : least;
 }
 
-/* Reads the stage on top of the stack: {kind=, n=, seed=, drop_remainder=}. */
+/* Reads the stage on top of the stack: {kind=, n=, seed=, drop_remainder=, index=, shift=,
+ * stride=}.
+ */
 static mg_stage read_stage(lua_State *L) {
     static const char *const kinds[] = {
-        [MG_SHUFFLE] = "shuffle", [MG_BATCH] = "batch", [MG_CYCLE] = "cycle",
-        [MG_TAKE] = "take",       [MG_SKIP] = "skip",   NULL};
+        [MG_SHUFFLE] = "shuffle", [MG_BATCH] = "batch", [MG_CYCLE] = "cycle",   [MG_TAKE] = "take",
+        [MG_SKIP] = "skip",       [MG_SHARD] = "shard", [MG_WINDOW] = "window", NULL};
     luaL_checktype(L, -1, LUA_TTABLE);
     lua_getfield(L, -1, "kind");
     mg_stage stage = {.kind = (mg_stage_kind)luaL_checkoption(L, -1, NULL, kinds)};
     lua_getfield(L, -2, "drop_remainder");
     stage.drop_remainder = lua_toboolean(L, -1);
     lua_pop(L, 2);
-    stage.n = count_field(L, "n", stage.kind == MG_SHUFFLE || stage.kind == MG_BATCH);
+    const bool may_be_0 = stage.kind == MG_CYCLE || stage.kind == MG_TAKE || stage.kind == MG_SKIP;
+    stage.n = count_field(L, "n", !may_be_0);
     if (stage.kind == MG_SHUFFLE) stage.seed = (uint64_t)count_field(L, "seed", 0);
+    if (stage.kind == MG_SHARD) stage.index = count_field(L, "index", 0);
+    if (stage.kind == MG_WINDOW) {
+        stage.shift = count_field(L, "shift", 1);
+        stage.stride = count_field(L, "stride", 1);
+    }
     return stage;
 }
 

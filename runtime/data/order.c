@@ -22,17 +22,18 @@ enum { STREAM = 0x6f726400 }; /* of random words: kept apart from other uses of 
 typedef struct order_stage {
     mg_stage spec;
     int64_t length; /* elements in a pass */
-    int rank;       /* of its elements: the batch stages up to this one */
+    int rank;       /* of its elements: the batches and windows up to this one */
     uint64_t pass;
     int64_t at; /* elements given out in this pass */
     /* cycle: the current round, and the elements given out in it */
     uint64_t round;
     int64_t round_at;
-    /* shuffle: a window of `held` entries of `stride` numbers each (an element's sizes, then its
-       row numbers), with room for `room` */
+    /* shuffle and window: `held` entries of `stride` numbers each (an element's sizes, then its row
+       numbers), with room for `room` */
     int64_t *window; /* owned */
     int64_t held, room, stride;
-    mg_rows element; /* shuffle: the element on its way into the window */
+    mg_rows element; /* the element on its way into the window */
+    int64_t base;    /* window: the number of the first entry's element */
 } order_stage;
 
 struct mg_order {
@@ -51,6 +52,12 @@ static int64_t saturating_product(int64_t a, int64_t b) {
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
+/* How many elements of the stage before a whole window reaches over. */
+static int64_t span_of(const mg_stage *s) {
+    const int64_t steps = saturating_product(s->n - 1, s->stride);
+    return steps < INT64_MAX ? steps + 1 : steps;
+}
+
 /* The length of a pass after stage s, given the length before it. */
 static int64_t length_after(const mg_stage *s, int64_t before) {
     switch (s->kind) {
@@ -64,6 +71,13 @@ static int64_t length_after(const mg_stage *s, int64_t before) {
     case MG_SKIP:
         if (before == MG_ENDLESS) return before;
         return before < s->n ? 0 : before - s->n;
+    case MG_SHARD:
+        if (before == MG_ENDLESS) return before;
+        return before <= s->index ? 0 : (before - s->index - 1) / s->n + 1;
+    case MG_WINDOW:
+        if (before == MG_ENDLESS) return before;
+        if (!s->drop_remainder) return before / s->shift + (before % s->shift > 0);
+        return before < span_of(s) ? 0 : (before - span_of(s)) / s->shift + 1;
     }
     return 0;
 }
@@ -72,7 +86,7 @@ static int64_t length_after(const mg_stage *s, int64_t before) {
 static int64_t most_rows(const mg_order *o, int i) {
     int64_t most = 1;
     for (int k = 1; k < i; k++) {
-        if (o->stages[k].spec.kind != MG_BATCH) continue;
+        if (!mg_stage_is_batch(&o->stages[k].spec)) continue;
         const int64_t n = o->stages[k].spec.n, before = o->stages[k - 1].length;
         most = saturating_product(most, n < before ? n : before);
     }
@@ -126,7 +140,7 @@ static void start_pass(mg_order *o, int i, uint64_t pass) {
         order_stage *s = &o->stages[i];
         s->pass = pass;
         s->round = 0;
-        s->at = s->round_at = s->held = 0;
+        s->at = s->round_at = s->held = s->base = 0;
         if (i > 0 && s->spec.kind == MG_CYCLE) pass = pass_of_round(s);
     }
 }
@@ -184,20 +198,34 @@ static int64_t random_entry(const order_stage *s) {
     return (int64_t)(((unsigned __int128)((uint64_t)w[0] << 32 | w[1]) * (uint64_t)s->held) >> 64);
 }
 
+/* Appends the next element of the stage before to the window. */
+static mg_status hold_next(mg_order *o, int i) {
+    order_stage *s = &o->stages[i];
+    const int rank = s[-1].rank;
+    mg_rows *e = &s->element;
+    MG_TRY(grow_rows(&s->window, &s->room, s->held + 1, s->stride));
+    e->n = 0;
+    MG_TRY(stage_next(o, i - 1, e));
+    int64_t *place = s->window + s->held * s->stride;
+    memcpy(place, e->dim, (size_t)rank * sizeof *place);
+    memcpy(place + rank, e->number, (size_t)e->n * sizeof *place);
+    s->held++;
+    return MG_OK;
+}
+
+/* Appends an entry of the window to rows. */
+static mg_status append_entry(const order_stage *s, const int64_t *entry, mg_rows *rows) {
+    int64_t n = 1;
+    rows->rank = s[-1].rank;
+    for (int k = 0; k < rows->rank; k++) n *= rows->dim[k] = entry[k];
+    return append_rows(rows, entry + rows->rank, n);
+}
+
 /* Fills the window from the stage before and sets *entry to the entry that comes next. */
 static mg_status draw_entry(mg_order *o, int i, int64_t **entry) {
     order_stage *s = &o->stages[i];
     const order_stage *before = s - 1;
-    mg_rows *e = &s->element;
-    while (s->held < s->spec.n && before->at < before->length) {
-        MG_TRY(grow_rows(&s->window, &s->room, s->held + 1, s->stride));
-        e->n = 0;
-        MG_TRY(stage_next(o, i - 1, e));
-        int64_t *place = s->window + s->held * s->stride;
-        memcpy(place, e->dim, (size_t)s->rank * sizeof *place);
-        memcpy(place + s->rank, e->number, (size_t)e->n * sizeof *place);
-        s->held++;
-    }
+    while (s->held < s->spec.n && before->at < before->length) MG_TRY(hold_next(o, i));
     *entry = s->window + random_entry(s) * s->stride;
     return MG_OK;
 }
@@ -208,19 +236,55 @@ static void remove_entry(order_stage *s, int64_t *entry) {
     if (entry != last) memcpy(entry, last, (size_t)s->stride * sizeof *entry);
 }
 
-/* Unpacks the drawn entry: sizes, then row numbers. */
 static mg_status next_shuffled(mg_order *o, int i, mg_rows *rows) {
     order_stage *s = &o->stages[i];
-    int64_t *entry, n = 1;
+    int64_t *entry;
     MG_TRY(draw_entry(o, i, &entry));
-    for (int k = 0; k < s->rank; k++) n *= rows->dim[k] = entry[k];
-    rows->rank = s->rank;
-    MG_TRY(append_rows(rows, entry + s->rank, n));
+    MG_TRY(append_entry(s, entry, rows));
     remove_entry(s, entry);
     return MG_OK;
 }
 
-/* Cycle, skip and take pass on the element of the stage before. A skip leaps first, once a pass. */
+/* Drops the entries before element number `first`, or leaves those out that are not held yet. */
+static mg_status advance_window(mg_order *o, int i, int64_t first) {
+    order_stage *s = &o->stages[i];
+    const int64_t gone = first - s->base, kept = s->held - gone;
+    if (kept < 0) MG_TRY(stage_leap(o, i - 1, -kept));
+    s->held = kept > 0 ? kept : 0;
+    if (gone > 0 && kept > 0)
+        memmove(s->window, s->window + gone * s->stride,
+                (size_t)(kept * s->stride) * sizeof *s->window);
+    s->base = first;
+    return MG_OK;
+}
+
+/* The window that begins at element at * shift, or what is left of it, and one dimension more. */
+static mg_status next_window(mg_order *o, int i, mg_rows *rows) {
+    order_stage *s = &o->stages[i];
+    const int64_t first = saturating_product(s->at, s->spec.shift), stride = s->spec.stride;
+    const int64_t left = (s[-1].length - first - 1) / stride + 1;
+    const int64_t count = s->spec.n < left ? s->spec.n : left;
+    MG_TRY(advance_window(o, i, first));
+    while (s->held <= (count - 1) * stride) MG_TRY(hold_next(o, i));
+    const size_t bytes = (size_t)s[-1].rank * sizeof *s->window;
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t *entry = s->window + k * stride * s->stride;
+        if (memcmp(s->window, entry, bytes) != 0)
+            return differing_sizes(s->window, entry, s[-1].rank);
+        MG_TRY(append_entry(s, entry, rows));
+    }
+    rows->dim[rows->rank++] = count;
+    return MG_OK;
+}
+
+/* How many elements of the stage before a shard has used when it has given out n. */
+static int64_t used_by_shard(const mg_stage *s, int64_t n) {
+    const int64_t more = n ? saturating_product(n - 1, s->n) : 0;
+    return n == 0 ? 0 : more > INT64_MAX - s->index - 1 ? INT64_MAX : more + s->index + 1;
+}
+
+/* Cycle, skip, take and shard pass on an element of the stage before. A skip leaps first, once a
+ * pass; a shard each time. */
 static mg_status next_of_kind(mg_order *o, int i, mg_rows *rows) {
     order_stage *s = &o->stages[i];
     switch (s->spec.kind) {
@@ -231,6 +295,8 @@ static mg_status next_of_kind(mg_order *o, int i, mg_rows *rows) {
         if (s->at == 0) MG_TRY(stage_leap(o, i - 1, s->spec.n));
         break;
     case MG_TAKE: break;
+    case MG_SHARD: MG_TRY(stage_leap(o, i - 1, s->at == 0 ? s->spec.index : s->spec.n - 1)); break;
+    case MG_WINDOW: return next_window(o, i, rows);
     }
     return stage_next(o, i - 1, rows);
 }
@@ -295,6 +361,11 @@ static mg_status stage_leap(mg_order *o, int i, int64_t n) {
             MG_TRY(stage_leap(o, i - 1, n));
             break;
         case MG_TAKE: MG_TRY(stage_leap(o, i - 1, n)); break;
+        case MG_SHARD:
+            MG_TRY(stage_leap(o, i - 1,
+                              used_by_shard(&s->spec, s->at + n) - used_by_shard(&s->spec, s->at)));
+            break;
+        case MG_WINDOW: break; /* next_window leaps */
         }
     }
     s->at += n;
@@ -312,13 +383,13 @@ mg_order *mg_order_new(int64_t n_rows, const mg_stage *stages, int n_stages) {
     for (int i = 1; i < o->n; i++) {
         order_stage *s = &o->stages[i];
         s->spec = stages[i - 1];
-        assert(s->spec.n >= (s->spec.kind == MG_SHUFFLE || s->spec.kind == MG_BATCH));
+        assert(s->spec.n >= 0);
         s->length = length_after(&s->spec, s[-1].length);
-        s->rank = s[-1].rank + (s->spec.kind == MG_BATCH);
+        s->rank = s[-1].rank + mg_stage_is_batch(&s->spec);
         /* a window entry holds the sizes and the rows; INT64_MAX makes grow_rows fail with MG_OOM
          */
         const int64_t most = most_rows(o, i);
-        s->stride = most < INT64_MAX - s->rank ? most + s->rank : INT64_MAX;
+        s->stride = most < INT64_MAX - MG_MAX_RANK ? most + s[-1].rank : INT64_MAX;
     }
     if (o->stages[n_stages].rank <= MG_MAX_RANK) return o;
     mg_fail(MG_USAGE, "batch: more than %d batches of batches", MG_MAX_RANK);

@@ -16,7 +16,10 @@ typedef enum mg_stage_kind {
     MG_BATCH,   /* n elements become one; a smaller last one is kept or dropped */
     MG_CYCLE,   /* n passes of the stages before, one after another; may be MG_ENDLESS */
     MG_TAKE,    /* the first n */
-    MG_SKIP     /* all but the first n */
+    MG_SKIP,    /* all but the first n */
+    MG_SHARD,   /* every n-th, from number `index` on */
+    MG_WINDOW   /* n elements, `stride` apart, become one; the next begins `shift` further. Like a
+                   batch, whose shift is n; smaller last ones are kept or dropped */
 } mg_stage_kind;
 
 #define MG_ENDLESS INT64_MAX
@@ -24,10 +27,17 @@ typedef enum mg_stage_kind {
 /* One stage, as the caller describes it. */
 typedef struct mg_stage {
     mg_stage_kind kind;
-    int64_t n;           /* at least 1 for shuffle and batch, else at least 0 */
-    uint64_t seed;       /* shuffle only */
-    bool drop_remainder; /* batch only: drop a smaller last one */
+    int64_t n;             /* at least 0 for cycle, take and skip, else at least 1 */
+    uint64_t seed;         /* shuffle only */
+    bool drop_remainder;   /* batch and window: drop smaller last ones */
+    int64_t index;         /* shard only: 0 .. n-1 */
+    int64_t shift, stride; /* window only: at least 1 */
 } mg_stage;
+
+/* Whether the elements of such a stage have an axis more than those before it. */
+static inline bool mg_stage_is_batch(const mg_stage *s) {
+    return s->kind == MG_BATCH || s->kind == MG_WINDOW;
+}
 
 /* An element: n rows, n being the product of dim[0 .. rank-1]. A batch of batches has rank 2;
  * dim[0] is the size of the innermost batch. Numbers count on over the passes over the rows that an
@@ -52,7 +62,7 @@ static inline mg_row_key mg_rows_key(const mg_rows *rows, int64_t i) {
 typedef struct mg_order mg_order;
 
 /* An order of rows 0 .. n_rows-1. The stages are copied. Owned. NULL: MG_OOM, or MG_USAGE for more
- * than MG_MAX_RANK batch stages. Seek before the first next. */
+ * than MG_MAX_RANK batches of batches. Seek before the first next. */
 mg_order *mg_order_new(int64_t n_rows, const mg_stage *stages, int n_stages);
 /* stop(context) is called now and then during long work (a shuffle that fills its window, a long
  * skip); if it returns true, the work ends with MG_INTERRUPTED. */

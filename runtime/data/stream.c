@@ -328,7 +328,7 @@ mg_status mg_stream_next(mg_stream *s, mg_element **element) {
 
 static mg_status check_axes(const mg_stream_spec *spec) {
     int batches = 0;
-    for (int i = 0; i < spec->n_stages; i++) batches += spec->stages[i].kind == MG_BATCH;
+    for (int i = 0; i < spec->n_stages; i++) batches += mg_stage_is_batch(&spec->stages[i]);
     for (int k = 0; k < spec->source->n_fields; k++) {
         const int axes = spec->source->field[k].shape.rank + batches;
         if (axes > MG_MAX_RANK)

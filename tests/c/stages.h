@@ -17,6 +17,12 @@
     { .kind = MG_TAKE, .n = (count) }
 #define SKIP(count)                                                                                \
     { .kind = MG_SKIP, .n = (count) }
+#define SHARD(at, of)                                                                              \
+    { .kind = MG_SHARD, .n = (of), .index = (at) }
+#define WINDOW(size, by, apart)                                                                    \
+    { .kind = MG_WINDOW, .n = (size), .shift = (by), .stride = (apart) }
+#define FULL_WINDOW(size, by, apart)                                                               \
+    { .kind = MG_WINDOW, .n = (size), .shift = (by), .stride = (apart), .drop_remainder = true }
 /* The room for row numbers in each test. */
 enum { MOST = 4096 };
 

@@ -90,6 +90,52 @@ static void batches_of_batches_have_two_sizes(void **state) {
     mg_order_free(o);
 }
 
+/* Every n-th element, of a shuffled order and of batches, too; more shards than elements. */
+static void shards_share_the_elements_out(void **state) {
+    (void)state;
+    static const mg_stage second[] = {SHARD(1, 3)}, last[] = {SHARD(4, 5)},
+                          of_batches[] = {BATCH(2), SHARD(1, 2)},
+                          after_cycle[] = {CYCLE(2), SHARD(0, 4)},
+                          endless[] = {CYCLE(MG_ENDLESS), SHARD(1, 2), TAKE(4)};
+    CHECK_ROWS(8, second, 1, 4, 7);
+    CHECK_ROWS(7, second, 1, 4);
+    CHECK_ROWS(5, last, 4);
+    check_rows(4, last, 1, NULL, 0);
+    CHECK_ROWS(7, of_batches, 2, 2, 3, 1, 6);
+    CHECK_ROWS(5, after_cycle, 0, 4, 3);
+    CHECK_ROWS(3, endless, 1, 0, 2, 1);
+    /* Together, the shards of a shuffled order have each element once. */
+    int seen[20] = {0};
+    for (int i = 0; i < 3; i++) {
+        const mg_stage stages[] = {SHUFFLE(9, 3), SHARD(i, 3)};
+        int64_t rows[MOST];
+        int n;
+        mg_order *o = mg_order_new(20, stages, 2);
+        mg_order_seek(o, 1, 0);
+        listed(o, rows, MOST, &n);
+        for (int k = 0; k < n; k++) seen[rows[k]]++;
+        mg_order_free(o);
+    }
+    for (int i = 0; i < 20; i++) assert_int_equal(seen[i], 1);
+}
+
+/* As tf.data's window(size, shift, stride) with each window made a batch: overlapping, with gaps
+ * within and between windows, and with windows that the end cuts short. */
+static void windows_may_overlap(void **state) {
+    (void)state;
+    static const mg_stage overlapping[] = {WINDOW(3, 1, 1)}, full[] = {FULL_WINDOW(3, 1, 1)},
+                          apart[] = {WINDOW(2, 3, 2)}, gaps[] = {FULL_WINDOW(2, 4, 1)},
+                          as_batch[] = {WINDOW(2, 2, 1)},
+                          of_batches[] = {BATCH(1), WINDOW(2, 1, 1)};
+    CHECK_ROWS(4, overlapping, 3, 0, 1, 2, 3, 1, 2, 3, 2, 2, 3, 1, 3);
+    CHECK_ROWS(4, full, 3, 0, 1, 2, 3, 1, 2, 3);
+    check_rows(2, full, 1, NULL, 0);
+    CHECK_ROWS(8, apart, 2, 0, 2, 2, 3, 5, 1, 6);
+    CHECK_ROWS(7, gaps, 2, 0, 1, 2, 4, 5);
+    CHECK_ROWS(5, as_batch, 2, 0, 1, 2, 2, 3, 1, 4);
+    CHECK_ROWS(3, of_batches, 1, 2, 0, 1, 1, 2, 1, 2, 1, 1, 2);
+}
+
 /* Stages that leave no element end at once, even before an endless cycle. */
 static void nothing_comes_of_nothing(void **state) {
     (void)state;
@@ -180,7 +226,10 @@ static void seeking_gives_what_reading_would(void **state) {
         {SKIP(2), SHUFFLE(100, 2), BATCH(2), CYCLE(3), SHUFFLE(3, 4), FULL_BATCH(1)},
         {CYCLE(MG_ENDLESS), SHUFFLE(7, 3), BATCH(3), SKIP(1), TAKE(20), CYCLE(2)},
         {SHUFFLE(6, 1), SHUFFLE(3, 1), CYCLE(2), SHUFFLE(9, 2), SKIP(4), BATCH(1)},
-        {SHUFFLE(4, 8), CYCLE(MG_ENDLESS), FULL_BATCH(3), SKIP(5), BATCH(2), TAKE(11)}};
+        {SHUFFLE(4, 8), CYCLE(MG_ENDLESS), FULL_BATCH(3), SKIP(5), BATCH(2), TAKE(11)},
+        {SHUFFLE(6, 1), SHARD(2, 3), CYCLE(7), WINDOW(4, 2, 2), SHARD(0, 2), SHUFFLE(3, 1)},
+        {CYCLE(MG_ENDLESS), FULL_WINDOW(2, 5, 1), SHARD(1, 2), WINDOW(3, 1, 2), TAKE(9), SKIP(1)},
+        {WINDOW(5, 1, 1), SHUFFLE(4, 2), SKIP(2), CYCLE(3), SHARD(3, 4), SHARD(0, 2)}};
     int64_t whole[MOST], rest[MOST];
     int count, left;
     for (size_t c = 0; c < sizeof chains / sizeof chains[0]; c++) {
@@ -224,6 +273,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_act_in_their_order),
         cmocka_unit_test(batches_of_batches_have_two_sizes),
+        cmocka_unit_test(shards_share_the_elements_out),
+        cmocka_unit_test(windows_may_overlap),
         cmocka_unit_test(nothing_comes_of_nothing),
         cmocka_unit_test(a_shuffle_gives_each_element_once_and_reaches_its_window),
         cmocka_unit_test(a_seed_and_a_pass_decide_the_order),

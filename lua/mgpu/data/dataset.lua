@@ -2,8 +2,8 @@
 --
 --     local ds = mgpu.data.from_tensors { x, y }:shuffle(1000, 1):batch(32):prefetch(2)
 --     for x, y in ds:iter() do ... end
--- Methods: shuffle, batch, map, cycle, take, skip, prefetch, iter, length; they have the meaning and order of
--- tf.data's.
+-- Methods: shuffle, batch, unbatch, window, map, cycle, take, skip, shard, prefetch, iter, length; they have the
+-- meaning and order of tf.data's.
 -- An element is one row of each tensor (without the axis of rows) until :batch.
 --
 -- A dataset is a description: `stages` say which rows come in which order (runtime/data/order.h), and maps[k] holds
@@ -48,6 +48,15 @@ local function check_options(who, given, known)
   end
 end
 
+-- The option `name`, true or false; false where it is not given.
+local function check_flag(who, given, name)
+  local value = given and given[name]
+  if value ~= nil and type(value) ~= "boolean" then
+    fail(who, "%s must be true or false, got %s", name, tostring(value))
+  end
+  return value or false
+end
+
 -- A copy with the given fields replaced.
 local function changed(self, fields)
   local copy = { passes = 0 } -- passes begun over the copy
@@ -68,6 +77,9 @@ local function with_stage(self, stage, count, level)
   stages[#stages + 1] = stage
   return changed(self, { stages = stages, count = count, level = level })
 end
+
+-- The dataset as one of values (flow/), which can do what rows cannot.
+local function flow_of(self) return require "mgpu.data.flow.flow".of(self) end
 
 --- of_source(source, homes) -> a dataset of the rows of a source, a userdata of a core.source_* function.
 -- homes: the device for the values of each field; nil, or false for a field: the default device when iter is called.
@@ -109,13 +121,46 @@ end
 function methods:batch(n, given)
   check_count("batch", n, 1)
   check_options("batch", given, { "drop_remainder" })
-  local drop = given and given.drop_remainder
-  if drop ~= nil and type(drop) ~= "boolean" then
-    fail("batch", "drop_remainder must be true or false, got %s", tostring(drop))
-  end
-  drop = drop or false
+  local drop = check_flag("batch", given, "drop_remainder")
   local count = self.count == math.huge and math.huge or (drop and math.floor or math.ceil)(self.count / n)
-  return with_stage(self, { kind = "batch", n = n, drop_remainder = drop }, count, self.level + 1)
+  return with_stage(self, { kind = "batch", n = n, drop_remainder = drop, before = self.count }, count, self.level + 1)
+end
+
+--- ds:unbatch(): the entries of each batch as elements. After :batch, that batch is left out again.
+function methods:unbatch()
+  local last = self.stages[#self.stages]
+  if not last or last.kind ~= "batch" or self.maps[self.level] then return flow_of(self):unbatch() end
+  local stages = { unpack(self.stages) }
+  stages[#stages] = nil
+  local ds = changed(self, { stages = stages, count = last.before, level = self.level - 1 })
+  if not last.drop_remainder or last.before == math.huge then return ds end
+  return ds:take(last.before - last.before % last.n)
+end
+
+--- ds:window(size, {shift = size, stride = 1, drop_remainder = false}): size elements, stride apart, as one, along a
+--- new first axis; the next begins shift further, so with shift < size they overlap. The last ones may be smaller.
+function methods:window(size, given)
+  check_count("window", size, 1)
+  check_options("window", given, { "shift", "stride", "drop_remainder" })
+  local shift, stride = given and given.shift or size, given and given.stride or 1
+  check_count("window: shift", shift, 1)
+  check_count("window: stride", stride, 1)
+  local drop, count = check_flag("window", given, "drop_remainder"), self.count
+  if count < math.huge then
+    local reach = drop and (size - 1) * stride or 0
+    count = math.max(math.ceil((count - reach) / shift), 0)
+  end
+  return with_stage(self, { kind = "window", n = size, shift = shift, stride = stride, drop_remainder = drop },
+    count, self.level + 1)
+end
+
+--- ds:shard(i, n): every n-th element from the i-th on (from 1), so that n programs share the elements out.
+function methods:shard(i, n)
+  check_count("shard: the number of shards", n, 1)
+  check_count("shard", i, 1)
+  if i > n then fail("shard", "there is no shard %d of %d: they are counted from 1", i, n) end
+  return with_stage(self, { kind = "shard", n = n, index = i - 1 }, math.max(math.ceil((self.count - i + 1) / n), 0),
+    self.level)
 end
 
 --- ds:cycle(n): n passes one after another; without n, passes without end.

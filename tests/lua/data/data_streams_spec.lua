@@ -74,11 +74,47 @@ test("stages act in the order in which they are written", function()
   check.equal(elements(ds:batch(2):cycle(2)), { { 0, 1 }, { 2 }, { 0, 1 }, { 2 } })
 end)
 
+test("shards share the elements of a pass out", function()
+  local ds = count_to(7)
+  check.equal(elements(ds:shard(1, 3)), { 0, 3, 6 })
+  check.equal(elements(ds:shard(3, 3)), { 2, 5 })
+  check.equal(elements(ds:shard(8, 9)), {})
+  check.equal(elements(ds:batch(2):shard(2, 2)), { { 2, 3 }, { 6 } })
+  check.equal(elements(ds:map(double):shard(2, 4)), { 2, 10 })
+  local seen = {}
+  for i = 1, 3 do
+    for _, x in ipairs(elements(ds:shuffle(7, 5):shard(i, 3))) do seen[#seen + 1] = x end
+  end
+  check.equal(sorted(seen), { 0, 1, 2, 3, 4, 5, 6 })
+end)
+
+test("windows overlap by their shift and have gaps by their stride", function()
+  local ds = count_to(6)
+  check.equal(elements(ds:window(3, { shift = 1, drop_remainder = true })),
+    { { 0, 1, 2 }, { 1, 2, 3 }, { 2, 3, 4 }, { 3, 4, 5 } })
+  check.equal(elements(ds:window(4)), { { 0, 1, 2, 3 }, { 4, 5 } })
+  check.equal(elements(ds:window(2, { stride = 2, shift = 3 })), { { 0, 2 }, { 3, 5 } })
+  check.equal(elements(ds:map(double):window(2, { shift = 3 })), { { 0, 2 }, { 6, 8 } })
+  check.equal(elements(ds:window(2, { shift = 2, drop_remainder = true }):map(function(x) return x:sum() end)),
+    { 1, 5, 9 })
+end)
+
+test("unbatch takes a batch apart", function()
+  local ds = count_to(5)
+  check.equal(elements(ds:batch(2):unbatch()), { 0, 1, 2, 3, 4 })
+  check.equal(elements(ds:batch(2, { drop_remainder = true }):unbatch()), { 0, 1, 2, 3 })
+  check.equal(elements(ds:batch(2):batch(2, { drop_remainder = true }):unbatch()), { { 0, 1 }, { 2, 3 } })
+  check.equal(ds:cycle():batch(2, { drop_remainder = true }):unbatch():length(), nil)
+end)
+
 test("length counts the elements of a pass", function()
   local ds = count_to(10)
   for _, case in ipairs { { ds, 10 }, { ds:batch(3), 4 }, { ds:batch(3, { drop_remainder = true }), 3 },
     { ds:shuffle(3, 1):cycle(3):batch(4), 8 }, { ds:cycle():take(7):skip(2), 5 }, { ds:skip(11), 0 },
-    { ds:map(double):batch(4):prefetch(2), 3 }, { ds:cycle(0), 0 }, { ds:take(0):cycle(), 0 } } do
+    { ds:map(double):batch(4):prefetch(2), 3 }, { ds:cycle(0), 0 }, { ds:take(0):cycle(), 0 },
+    { ds:shard(3, 4), 2 }, { ds:shard(4, 4), 2 }, { ds:shard(11, 20), 0 }, { ds:window(4), 3 },
+    { ds:window(4, { shift = 1 }), 10 }, { ds:window(4, { shift = 1, stride = 2, drop_remainder = true }), 4 },
+    { ds:window(11, { drop_remainder = true }), 0 }, { ds:batch(4, { drop_remainder = true }):unbatch(), 8 } } do
     check.equal(case[1]:length(), case[2])
     check.equal(#elements(case[1]), case[2])
   end
@@ -269,6 +305,26 @@ test("an iterator continues exactly at a given position", function()
   end
 end)
 
+test("a chain of every stage continues exactly at each position, with any number of threads", function()
+  local function chain()
+    return from_tensors { numbers(23), numbers(23) * 10 }:shuffle(7, 1):cycle(2):shard(2, 3):skip(1)
+      :window(3, { shift = 2 }):shuffle(3, 2):take(6)
+  end
+  local function pairs_of(ds, position)
+    local list = {}
+    for x, y in ds:iter(position) do list[#list + 1] = { x:totable(), y:totable() } end
+    return list
+  end
+  local all = pairs_of(chain())
+  check.equal(#all, 6)
+  for i = 0, 6 do
+    local rest = { unpack(all, i + 1) }
+    for _, threads in ipairs { 1, 2, 4 } do
+      check.equal(pairs_of(chain():prefetch(2, { threads = threads }), { pass = 0, element = i }), rest)
+    end
+  end
+end)
+
 test("a pass that continued from a position is followed by the next pass", function()
   local ds, resumed = count_to(9):shuffle(9, 1), count_to(9):shuffle(9, 1)
   local one, two = elements(ds), elements(ds)
@@ -300,6 +356,7 @@ test("prefetching does not change the elements", function()
   check.equal(#expected, 14)
   for _, depth in ipairs { 1, 2, 100, 2 ^ 40 } do
     check.equal(pairs_of(ds:prefetch(depth)), expected)
+    check.equal(pairs_of(ds:prefetch(depth, { threads = 3 })), expected)
     check.equal(pairs_of(ds:map(function(x, y) return x, y end):prefetch(depth)), expected)
   end
 end)
@@ -384,6 +441,15 @@ test("wrong arguments of the methods are errors at the user's line", function()
   check.raises(function() ds:shuffle(0) end, "shuffle", "usage")
   check.raises(function() ds:shuffle(2, 0.5) end, "shuffle: the seed", "usage")
   check.raises(function() ds:prefetch(0) end, "prefetch", "usage")
+  check.raises(function() ds:prefetch(2, { threads = 0 }) end, "prefetch: threads: expected a whole number", "usage")
+  check.raises(function() ds:prefetch(2, { thread = 1 }) end, 'unknown option "thread" (there is threads)', "usage")
+  check.raises(function() ds:shard(3, 2) end, "there is no shard 3 of 2", "usage")
+  check.raises(function() ds:shard(0, 2) end, "shard: expected a whole number of at least 1, got 0", "usage")
+  check.raises(function() ds:shard(1) end, "shard: the number of shards", "usage")
+  check.raises(function() ds:window(2, { shift = 0 }) end, "window: shift: expected", "usage")
+  check.raises(function() ds:window(2, { stride = 0.5 }) end, "window: stride: expected", "usage")
+  check.raises(function() ds:window(2, { step = 1 }) end, "there is shift, stride, drop_remainder", "usage")
+  check.raises(function() ds:window(2, { drop_remainder = 1 }) end, "drop_remainder must be true or false", "usage")
   check.raises(function() ds:map(3) end, "map: expected a function, got number", "usage")
   check.raises(function() ds:bacth(2) end, 'no method "bacth" (did you mean "batch"?)', "usage")
   check.raises(function()
