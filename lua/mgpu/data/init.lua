@@ -1,4 +1,5 @@
 --- mgpu.data: sources of datasets, one line each, loaded on first use.
 return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
+  csv = "csv",
   from_tensors = "from_tensors",
 })

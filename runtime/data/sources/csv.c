@@ -306,6 +306,7 @@ mg_source *mg_csv_source(const mg_csv_table *t, const mg_csv_missing *missing,
     if (!s) return NULL;
     s->base.n_fields = n_fields;
     s->base.n_rows = t->n_rows;
+    s->base.cheap = true;
     mg_status status = MG_OK;
     for (int k = 0; k < n_fields && status == MG_OK; k++) status = start_field(&l, k);
     if (status == MG_OK) status = load_files(&l);
