@@ -63,6 +63,18 @@ typedef struct mg_pool_attrs {   /* max_pool2d avg_pool2d and their backward ops
     mg_ints shape;               /* input_shape of avg_pool2d_grad: 4 entries */
 } mg_pool_attrs;
 
+typedef struct mg_resize_attrs {      /* image_resize image_resize_grad */
+    mg_ints size;                     /* rows, columns of the result: 2 entries after inference */
+    int64_t interpolation, antialias; /* enum mg_resize_kind */
+} mg_resize_attrs;
+
+typedef struct mg_transform_attrs { /* affine_transform affine_transform_grad */
+    mg_ints size;                   /* rows, columns of the result: 2 entries after inference */
+    int64_t interpolation;          /* 0 nearest, 1 bilinear */
+    int64_t fill_mode;              /* enum mg_transform_fill */
+    double fill_value;
+} mg_transform_attrs;
+
 typedef struct mg_norm_attrs { /* batch_norm batch_norm_reduce */
     double epsilon;
 } mg_norm_attrs;

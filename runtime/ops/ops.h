@@ -20,6 +20,8 @@
     X(softmax)                                                                                     \
     X(cross_entropy)                                                                               \
     X(gather)                                                                                      \
+    X(resize)                                                                                      \
+    X(transform)                                                                                   \
     X(collective)                                                                                  \
     X(random)
 

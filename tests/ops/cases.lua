@@ -13,6 +13,7 @@ local function unit(i, salt) return (0.5 + i * 0.6180339887498949 + salt * 0.754
 --- The numbers of an input as a list; `salt` shifts them.
 function M.fill(input, salt)
   local values = {}
+  if input.numbers then return input.numbers end
   for i = 1, check.count(input[1]) do
     local u = unit(i, salt)
     if input.ints then

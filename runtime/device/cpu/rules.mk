@@ -1,9 +1,12 @@
 # The cpu device needs oneDNN and OpenMP.
 
 SKIP_KINDS += $(if $(HAVE_dnnl),,cpu)
-# Contraction to fused multiply-adds is allowed everywhere but in the random numbers, which must equal the reference's.
+# Contraction to fused multiply-adds is allowed everywhere but in the random numbers, and in the places where images are
+# read, which must equal the reference's.
 FLAGS_runtime/device/cpu = $(OPENMP) -ffp-contract=fast
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/resize.c = -ffp-contract=off
+FLAGS_runtime/device/cpu/transform.c = -ffp-contract=off
 LIBS_mgpu-cpu.so = -ldnnl $(OPENMP)
 
 # The inner loops of the cpu device: every file of simd/ is compiled once per instruction set into

@@ -1,5 +1,5 @@
-/* The loops that exist in float and in double: reductions over lanes, pools, layer norms, softmax
- * and cross-entropy.
+/* The loops that exist in float and in double: reductions over lanes, pools, resized images, layer
+ * norms, softmax and cross-entropy.
  *
  * Each *_loops.h below is included twice, with REAL set to the type, NAME(x) to a name with the
  * type's suffix and EXP to the type's exponential, and ends with a table. */
@@ -71,6 +71,7 @@ typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
+#include "device/cpu/simd/resize_loops.h"
 #include "device/cpu/simd/softmax_loops.h"
 #undef REAL
 #undef NAME
@@ -82,4 +83,5 @@ typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
+#include "device/cpu/simd/resize_loops.h"
 #include "device/cpu/simd/softmax_loops.h"

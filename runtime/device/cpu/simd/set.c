@@ -14,6 +14,7 @@ extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
+extern const mg_simd_resize TABLE(resize_f32), TABLE(resize_f64);
 extern const mg_simd_layer_norm TABLE(layer_norm_f32), TABLE(layer_norm_f64);
 extern const mg_simd_softmax TABLE(softmax_f32), TABLE(softmax_f64);
 extern const mg_simd_cross_entropy TABLE(cross_entropy_f32), TABLE(cross_entropy_f64);
@@ -42,6 +43,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .conv_small = &TABLE(conv_small),
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},
+    .resize = {&TABLE(resize_f32), &TABLE(resize_f64)},
     .layer_norm = {&TABLE(layer_norm_f32), &TABLE(layer_norm_f64)},
     .softmax = {&TABLE(softmax_f32), &TABLE(softmax_f64)},
     .cross_entropy = {&TABLE(cross_entropy_f32), &TABLE(cross_entropy_f64)},

@@ -174,6 +174,36 @@ typedef struct mg_simd_pool {
     int64_t size; /* bytes of an element */
 } mg_simd_pool;
 
+/* ---- resized and transformed images ---- */
+
+/* How an axis is made of another: cell p is the sum over k < count[p] of weight[p * most + k] *
+ * cell first[p] + k of the other. */
+typedef struct mg_taps {
+    int64_t n, most;
+    int32_t *first, *count;
+    void *weight;
+} mg_taps;
+
+/* A point of an image: `rows` x `columns` pixels (0 to 2 each) from pixel `first` on, with the
+ * product of a row's and a column's weight. */
+typedef struct mg_sample {
+    int64_t first;
+    int32_t rows, columns;
+    double row[2], column[2];
+    double outside; /* the weight of the fill value */
+} mg_sample;
+
+/* Images have rows of `width` pixels with c channels. */
+typedef struct mg_simd_resize {
+    void (*blend_rows)(const void *x, int64_t row, const void *weight, int64_t n, int64_t width,
+                       void *y);
+    void (*blend_columns)(const mg_taps *taps, const void *x, int64_t c, void *y);
+    void (*sample_row)(const mg_sample *s, int64_t n, const void *image, int64_t width, int64_t c,
+                       double fill, void *y);
+    void (*spread_row)(const mg_sample *s, int64_t n, const void *dy, int64_t width, int64_t c,
+                       void *dx);
+} mg_simd_resize;
+
 /* ---- rows: normalised, softmax, cross-entropy ---- */
 
 typedef struct mg_simd_layer_norm {
@@ -221,6 +251,7 @@ typedef struct mg_simd {
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_folds *folds[2];
     const mg_simd_pool *pool[2];
+    const mg_simd_resize *resize[2];
     const mg_simd_layer_norm *layer_norm[2];
     const mg_simd_softmax *softmax[2];
     const mg_simd_cross_entropy *cross_entropy[2];

@@ -1,0 +1,49 @@
+--- Reductions made of other ops. An axis may be a number or a list; without one, the reduction is over all axes.
+local core = require "mgpu.core"
+local arguments = require "mgpu.tensor.arguments"
+
+local M, ops = {}, core.ops
+local as_tensor, axis_set, floating, read_options = arguments.as_tensor, arguments.axis_set, arguments.floating,
+  arguments.read_options
+
+local REDUCTION = { "axis", "keepdims" }
+
+-- rule(who, t, axis, keepdims) for a reduction. As in Keras, float16 and bfloat16 are summed in float32 and the result
+-- is cast back.
+local function reduce_in_float32(rule, who, t, ...)
+  local axis, keepdims = read_options(who, REDUCTION, ...)
+  t = floating(as_tensor(who, t))
+  local dtype = t:dtype()
+  if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
+  return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)
+end
+
+local function mean_over(who, t, axis, keepdims)
+  local shape, n = t:shape(), 1
+  for i in pairs(axis_set(who, axis, #shape)) do n = n * shape[i] end
+  return ops.sum(t, { axis = axis, keepdims = keepdims }) / n
+end
+
+local function variance(who, t, axis, keepdims)
+  return mean_over(who, ops.square(t - mean_over(who, t, axis, true)), axis, keepdims)
+end
+
+local function deviation(...) return ops.sqrt(variance(...)) end
+
+local function length(_, t, axis, keepdims)
+  return ops.sqrt(ops.sum(ops.square(t), { axis = axis, keepdims = keepdims }))
+end
+
+--- mean(t, axis = all, keepdims = false) -> the mean over the axes; integers give float32.
+function M.mean(t, ...) return reduce_in_float32(mean_over, "mean", t, ...) end
+
+--- var(t, axis = all, keepdims = false) -> the variance: the mean squared distance from the mean (biased).
+function M.var(t, ...) return reduce_in_float32(variance, "var", t, ...) end
+
+--- std(t, axis = all, keepdims = false) -> the standard deviation: the square root of var.
+function M.std(t, ...) return reduce_in_float32(deviation, "std", t, ...) end
+
+--- norm(t, axis = all, keepdims = false) -> the Euclidean norm: the square root of the sum of squares.
+function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
+
+return M

@@ -1,0 +1,112 @@
+/* Loops over pixels of images, for one type: see reals.c. Resizing goes along rows first and then
+ * along columns; transforms read up to four pixels around a point. KNOWN_WIDTHS (pool_loops.h) are
+ * the numbers of channels for which the loops are compiled by themselves. */
+
+/* y[e] = the sum over k < n of weight[k] * x[k * row + e], for e < width. */
+static void NAME(blend_rows)(const void *from, int64_t row, const void *weights, int64_t n,
+                             int64_t width, void *to) {
+    const REAL *x = from, *weight = weights;
+    REAL *restrict y = to;
+    if (n == 2) {
+        const REAL a = weight[0], b = weight[1];
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++) y[e] = a * x[e] + b * x[row + e];
+        return;
+    }
+    const REAL first = n > 0 ? weight[0] : 0;
+#pragma omp simd
+    for (int64_t e = 0; e < width; e++) y[e] = n > 0 ? first * x[e] : 0;
+    for (int64_t k = 1; k < n; k++) {
+        const REAL w = weight[k], *restrict line = x + k * row;
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++) y[e] += w * line[e];
+    }
+}
+
+/* The pixels of a row, of c channels each, from another row; see mg_taps. */
+MG_INLINE void NAME(blend_pixels)(const mg_taps *taps, const REAL *x, REAL *y, int64_t c) {
+    for (int64_t p = 0; p < taps->n; p++, y += c) {
+        const REAL *weight = (const REAL *)taps->weight + p * taps->most;
+        const REAL *cell = x + taps->first[p] * c;
+        const int64_t n = taps->count[p];
+        if (n == 2) {
+#pragma omp simd
+            for (int64_t k = 0; k < c; k++) y[k] = weight[0] * cell[k] + weight[1] * cell[c + k];
+            continue;
+        }
+#pragma omp simd
+        for (int64_t k = 0; k < c; k++) y[k] = n > 0 ? weight[0] * cell[k] : 0;
+        for (int64_t i = 1; i < n; i++)
+#pragma omp simd
+            for (int64_t k = 0; k < c; k++) y[k] += weight[i] * cell[i * c + k];
+    }
+}
+
+static void NAME(blend_columns)(const mg_taps *taps, const void *from, int64_t c, void *to) {
+    switch (c) {
+#define CASE(n)                                                                                    \
+    case n: NAME(blend_pixels)(taps, from, to, n); break;
+        KNOWN_WIDTHS(CASE)
+#undef CASE
+    default: NAME(blend_pixels)(taps, from, to, c); break;
+    }
+}
+
+/* ---- transforms ---- */
+
+/* The four products of weights, or fewer; `width` is the image's row in pixels. */
+MG_INLINE void NAME(read_pixels)(const mg_sample *s, int64_t n, const REAL *image, int64_t width,
+                                 REAL fill, REAL *y, int64_t c) {
+    for (int64_t p = 0; p < n; p++, s++, y += c) {
+        const REAL *x = image + s->first * c;
+        if (s->rows == 2 && s->columns == 2) {
+            const REAL *below = x + width * c;
+            const REAL a = (REAL)(s->row[0] * s->column[0]), b = (REAL)(s->row[0] * s->column[1]);
+            const REAL d = (REAL)(s->row[1] * s->column[0]), e = (REAL)(s->row[1] * s->column[1]);
+#pragma omp simd
+            for (int64_t k = 0; k < c; k++)
+                y[k] = a * x[k] + b * x[c + k] + (d * below[k] + e * below[c + k]);
+            continue;
+        }
+        const REAL rest = s->outside > 0 ? (REAL)s->outside * fill : 0;
+        for (int64_t k = 0; k < c; k++) y[k] = rest;
+        for (int i = 0; i < s->rows; i++)
+            for (int j = 0; j < s->columns; j++) {
+                const REAL w = (REAL)(s->row[i] * s->column[j]);
+                for (int64_t k = 0; k < c; k++) y[k] += w * x[(i * width + j) * c + k];
+            }
+    }
+}
+
+static void NAME(sample_row)(const mg_sample *s, int64_t n, const void *image, int64_t width,
+                             int64_t c, double fill, void *out) {
+    switch (c) {
+#define CASE(known)                                                                                \
+    case known: NAME(read_pixels)(s, n, image, width, (REAL)fill, out, known); break;
+        KNOWN_WIDTHS(CASE)
+#undef CASE
+    default: NAME(read_pixels)(s, n, image, width, (REAL)fill, out, c); break;
+    }
+}
+
+/* The transpose of sample_row without the fill: adds dy to the pixels of dx that it was made of. */
+static void NAME(spread_row)(const mg_sample *s, int64_t n, const void *slope, int64_t width,
+                             int64_t c, void *image) {
+    const REAL *dy = slope;
+    for (int64_t p = 0; p < n; p++, s++, dy += c) {
+        REAL *dx = (REAL *)image + s->first * c;
+        for (int i = 0; i < s->rows; i++)
+            for (int j = 0; j < s->columns; j++) {
+                const REAL w = (REAL)(s->row[i] * s->column[j]);
+#pragma omp simd
+                for (int64_t k = 0; k < c; k++) dx[(i * width + j) * c + k] += w * dy[k];
+            }
+    }
+}
+
+const mg_simd_resize MG_ISA_NAME(NAME(mg_simd_resize)) = {
+    .blend_rows = NAME(blend_rows),
+    .blend_columns = NAME(blend_columns),
+    .sample_row = NAME(sample_row),
+    .spread_row = NAME(spread_row),
+};
