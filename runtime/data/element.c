@@ -67,7 +67,9 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
     e->n_fields = s->n_fields;
     memcpy(e->field, s->field, sizeof e->field);
     for (int k = 0; k < e->n_fields; k++)
-        if (!mg_field_varies(&e->field[k]))
+        if (mg_field_varies(&e->field[k]))
+            e->varies = true;
+        else
             e->cell_bytes[k] = mg_cell_bytes(&e->field[k], &e->field[k].shape);
     for (int64_t i = 0; i < n; i++) {
         const mg_field *f = &e->field[i % e->n_fields];
@@ -82,24 +84,29 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
 
 /* ---- reading ---- */
 
-/* Where the cells of a row go: places in buffers, or empty cells. */
-static void cells_of_row(mg_element *e, int64_t row, mg_cell cell[]) {
+/* The cells of a row: places in buffers, or empty ones for fields that vary. */
+static void cells_of_row(const mg_element *e, int64_t row, mg_cell cell[]) {
     const mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
-    const size_t at = (size_t)(row % e->part_rows);
     for (int k = 0; k < e->n_fields; k++) {
+        const size_t at = (size_t)(row % e->part_rows) * e->cell_bytes[k];
         if (part[k].cell)
             cell[k] = (mg_cell){0};
         else
-            cell[k] =
-                (mg_cell){e->field[k].shape, (char *)part[k].buffer->data + at * e->cell_bytes[k]};
+            cell[k] = (mg_cell){e->field[k].shape, (char *)part[k].buffer->data + at};
     }
 }
 
-/* Keeps the cells that the source has made for a row. */
-static void keep_cells(mg_element *e, int64_t row, const mg_cell cell[]) {
+/* From the cells of a row to those of the next one in the same part. */
+static void step_cells(const mg_element *e, mg_cell cell[]) {
+    for (int k = 0; k < e->n_fields; k++)
+        if (e->cell_bytes[k]) cell[k].data = (char *)cell[k].data + e->cell_bytes[k];
+}
+
+/* Keeps the cells that the source has made for a row, and empties them. */
+static void keep_cells(mg_element *e, int64_t row, mg_cell cell[]) {
     mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
     for (int k = 0; k < e->n_fields; k++)
-        if (part[k].cell) part[k].cell[row % e->part_rows] = cell[k];
+        if (part[k].cell) part[k].cell[row % e->part_rows] = cell[k], cell[k] = (mg_cell){0};
 }
 
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
@@ -108,9 +115,12 @@ mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_r
     for (int64_t i = from; i < to; i++) {
         *failed = i;
         if (kind->stop(kind->context)) return mg_fail(MG_INTERRUPTED, "interrupted");
-        cells_of_row(e, i, cell);
+        if (i == from || i % e->part_rows == 0)
+            cells_of_row(e, i, cell);
+        else
+            step_cells(e, cell);
         const mg_status status = mg_source_read(kind->source, mg_rows_key(rows, i), cell);
-        keep_cells(e, i, cell);
+        if (e->varies) keep_cells(e, i, cell);
         MG_TRY(status);
     }
     return MG_OK;

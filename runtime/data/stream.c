@@ -53,7 +53,8 @@ struct mg_stream {
     pthread_mutex_t mutex;
     pthread_cond_t work, done; /* for the threads: there may be a task; for the caller */
     atomic_bool closing;       /* the stream is being freed */
-    job *first, *last;         /* owned */
+    job *first, *last;         /* the queue; owned */
+    job *spare;                /* owned; NULL: none */
     int64_t n_jobs;
     bool drawing;     /* a thread gets row numbers for a new job */
     bool finished;    /* the pass has ended */
@@ -88,12 +89,16 @@ static void restart_job(job *j) {
     j->status = MG_OK;
 }
 
+/* Keeps the job for the next element: its block of row numbers has the right size. */
 static void remove_first_job(mg_stream *s) {
     job *j = s->first;
     s->first = j->next;
     if (!s->first) s->last = NULL;
     s->n_jobs--;
-    free_job(j);
+    restart_job(j);
+    j->next = NULL;
+    free_job(s->spare);
+    s->spare = j;
 }
 
 static void append_job(mg_stream *s, job *j) {
@@ -127,32 +132,39 @@ static mg_status next_rows(mg_stream *s) {
     return MG_OK;
 }
 
-/* A job of the next element; *out is NULL at the end. */
-static mg_status new_job(mg_stream *s, job **out) {
-    *out = NULL;
+/* Turns *j, or a new job if that is NULL, into one of the next element. *got is false at the end.
+ */
+static mg_status fill_job(mg_stream *s, job **j, bool *got) {
+    *got = false;
     if (!s->rows_ready) MG_TRY(next_rows(s));
     if (!s->rows_ready) return MG_OK;
-    job *j = mg_alloc_zero(sizeof *j);
-    if (!j) return MG_OOM;
-    j->rows = s->rows;
-    s->rows = (mg_rows){0};
+    if (!*j) *j = mg_alloc_zero(sizeof **j);
+    if (!*j) return MG_OOM;
+    const mg_rows used = (*j)->rows;
+    (*j)->rows = s->rows;
+    s->rows = (mg_rows){.number = used.number, .capacity = used.capacity};
     s->rows_ready = false;
-    *out = j;
+    *got = true;
     return MG_OK;
 }
 
 /* Appends a job to the queue, or notes the end or a failure. */
 static void draw_job(mg_stream *s) {
-    job *j;
+    job *j = s->spare;
+    bool got;
+    s->spare = NULL;
     s->drawing = true;
     pthread_mutex_unlock(&s->mutex);
-    const mg_status status = new_job(s, &j);
+    const mg_status status = fill_job(s, &j, &got);
     pthread_mutex_lock(&s->mutex);
     s->drawing = false;
     s->status = status;
-    s->finished = status == MG_OK && !j;
-    if (j) append_job(s, j);
+    s->finished = status == MG_OK && !got;
     if (status != MG_OK) snprintf(s->message, sizeof s->message, "%s", mg_error_message());
+    if (got)
+        append_job(s, j);
+    else
+        free_job(j);
 }
 
 /* Makes room for the job's element, or finishes it. */
@@ -171,8 +183,10 @@ static void change_element(mg_stream *s, job *j) {
     if (status != MG_OK) record_failure(j, status, j->rows.n);
 }
 
+/* Rows for one task. A thread that is alone looks up now and then; several share a batch evenly. */
 static int64_t chunk_of(const mg_stream *s, const job *j) {
-    const int64_t share = j->rows.n / ((s->n_threads + 1) * CHUNKS_PER_THREAD);
+    if (s->n_threads < 2) return MOST_CHUNK;
+    const int64_t share = j->rows.n / (s->n_threads * CHUNKS_PER_THREAD);
     return share < 1 ? 1 : share > MOST_CHUNK ? MOST_CHUNK : share;
 }
 
@@ -188,31 +202,52 @@ static void read_chunk(mg_stream *s, job *j) {
     if (status != MG_OK) record_failure(j, status, failed);
 }
 
+/* Whether the threads are still at a job: it must not be changed then. */
+static bool anyone_working(const mg_stream *s) {
+    for (const job *j = s->first; j; j = j->next)
+        if (j->working) return true;
+    return false;
+}
+
+/* Whether the first job's element is there, or its failure can be reported, or nothing will come.
+ */
+static bool is_settled(const mg_stream *s) {
+    const job *j = s->first;
+    if (!j) return !s->drawing && (s->finished || s->status != MG_OK);
+    return j->ready || (j->status != MG_OK && !anyone_working(s));
+}
+
 /* Whether something is left to begin for the job. */
 static bool has_task(const job *j) {
     if (j->ready || j->finishing) return false;
     return !j->element || j->begun < j->rows.n || j->read == j->rows.n;
 }
 
-/* Does the first task there is; false if there is none to begin now. */
+/* Begins and ends a task of the job. */
+static void work_on(mg_stream *s, job *j) {
+    j->working++;
+    if (j->element && j->begun < j->rows.n)
+        read_chunk(s, j);
+    else
+        change_element(s, j);
+    j->working--;
+}
+
+/* Does the first task there is; false if there is none to begin now. The others are woken if they
+ * may find a task that they did not find before, the caller only when it need not wait longer. */
 static bool do_task(mg_stream *s) {
     job *j = s->first;
     while (j && j->status == MG_OK && !has_task(j)) j = j->next;
     if (j && j->status != MG_OK) return false;
-    if (!j) {
-        if (s->drawing || s->finished || s->status != MG_OK || s->n_jobs >= s->depth + !s->depth)
-            return false;
+    const bool opens = !j || !j->element; /* it will let others work on the job */
+    if (j)
+        work_on(s, j);
+    else if (s->drawing || s->finished || s->status != MG_OK || s->n_jobs >= s->depth + !s->depth)
+        return false;
+    else
         draw_job(s);
-    } else {
-        j->working++;
-        if (j->element && j->begun < j->rows.n)
-            read_chunk(s, j);
-        else
-            change_element(s, j);
-        j->working--;
-    }
-    pthread_cond_broadcast(&s->work);
-    pthread_cond_signal(&s->done);
+    if (opens && s->n_threads > 1) pthread_cond_broadcast(&s->work);
+    if (is_settled(s)) pthread_cond_signal(&s->done);
     return true;
 }
 
@@ -255,21 +290,6 @@ static mg_status wait_for_threads(mg_stream *s) {
 }
 
 /* ---- what the caller gets ---- */
-
-/* Whether the threads are still at a job: it must not be changed then. */
-static bool anyone_working(const mg_stream *s) {
-    for (const job *j = s->first; j; j = j->next)
-        if (j->working) return true;
-    return false;
-}
-
-/* Whether the first job's element is there, or its failure can be reported, or nothing will come.
- */
-static bool is_settled(const mg_stream *s) {
-    const job *j = s->first;
-    if (!j) return !s->drawing && (s->finished || s->status != MG_OK);
-    return j->ready || (j->status != MG_OK && !anyone_working(s));
-}
 
 /* Takes the first element, or reports the failure. */
 static mg_status take_first(mg_stream *s, mg_element **element) {
@@ -376,6 +396,7 @@ void mg_stream_free(mg_stream *s) {
     pthread_mutex_unlock(&s->mutex);
     for (int i = 0; i < s->n_threads; i++) pthread_join(s->thread[i], NULL);
     while (s->first) remove_first_job(s);
+    free_job(s->spare);
     mg_source_release(s->kind.source);
     mg_order_free(s->order);
     mg_free(s->rows.number);
