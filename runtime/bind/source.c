@@ -1,6 +1,7 @@
 /* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
 #include "bind/source.h"
 #include "bind/bind.h"
+#include "data/sources/joined.h"
 #include "data/sources/tensors.h"
 #include "data/sources/transformed.h"
 
@@ -138,7 +139,42 @@ static int core_source_transform(lua_State *L) {
     return 1;
 }
 
+/* ---- sources made of sources ---- */
+
+enum { MOST_JOINED = 1000 };
+
+typedef mg_source *join_function(mg_source *const *sources, int n);
+
+/* fn of the sources in the array at 1. */
+static int join_sources(lua_State *L, const char *who, join_function *fn) {
+    mg_source *sources[MOST_JOINED];
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int n = (int)lua_objlen(L, 1);
+    if (n < 1 || n > MOST_JOINED)
+        bind_fail(L, MG_USAGE, "%s: got %d datasets; 1 to %d are possible", who, n, MOST_JOINED);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 1, i + 1);
+        sources[i] = bind_to_source(L, -1, who); /* the table keeps it */
+        lua_pop(L, 1);
+    }
+    mg_source **place = bind_new_source(L);
+    if (!(*place = fn(sources, n))) return bind_raise(L);
+    return 1;
+}
+
+/* source_zip({source, ...}) -> a source of rows with the fields of all of them. */
+static int core_source_zip(lua_State *L) {
+    return join_sources(L, "zip", mg_zipped_source);
+}
+
+/* source_concatenate({source, ...}) -> a source of the rows of one after the other. */
+static int core_source_concatenate(lua_State *L) {
+    return join_sources(L, "concatenate", mg_concatenated_source);
+}
+
 const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info},
                                    {"source_tensors", core_source_tensors},
                                    {"source_transform", core_source_transform},
+                                   {"source_zip", core_source_zip},
+                                   {"source_concatenate", core_source_concatenate},
                                    {NULL, NULL}};

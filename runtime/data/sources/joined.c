@@ -1,0 +1,131 @@
+/* Joining sources: both kinds hold an array of sources, and a row is read from all or one of them.
+ */
+#include "data/sources/joined.h"
+#include "core/alloc.h"
+
+typedef struct joined_source {
+    mg_source base;
+    int n;
+    mg_source *part[]; /* retained */
+} joined_source;
+
+static mg_status prepare(mg_source *base) {
+    const joined_source *s = (const joined_source *)base;
+    for (int i = 0; i < s->n; i++) MG_TRY(mg_source_prepare(s->part[i]));
+    return MG_OK;
+}
+
+static void free_source(mg_source *base) {
+    joined_source *s = (joined_source *)base;
+    for (int i = 0; i < s->n; i++) mg_source_release(s->part[i]);
+    mg_free(s);
+}
+
+static joined_source *new_joined(const mg_source_api *api, mg_source *const *sources, int n) {
+    joined_source *s = mg_source_alloc(api, sizeof *s + (size_t)n * sizeof s->part[0]);
+    if (!s) return NULL;
+    s->base.cheap = true;
+    for (; s->n < n; s->n++) {
+        s->part[s->n] = mg_source_retain(sources[s->n]);
+        s->base.cheap = s->base.cheap && sources[s->n]->cheap;
+    }
+    return s;
+}
+
+static mg_source *refused(joined_source *s) {
+    mg_source_release(&s->base);
+    return NULL;
+}
+
+/* ---- side by side ---- */
+
+static mg_status read_zipped(mg_source *base, mg_row_key key, mg_cell cell[]) {
+    const joined_source *s = (const joined_source *)base;
+    for (int i = 0; i < s->n; i++) {
+        MG_TRY(mg_source_read(s->part[i], key, cell));
+        cell += s->part[i]->n_fields;
+    }
+    return MG_OK;
+}
+
+static const mg_source_api zipped = {
+    .name = "zip", .read_epoch = read_zipped, .prepare = prepare, .free = free_source};
+
+mg_source *mg_zipped_source(mg_source *const *sources, int n) {
+    joined_source *s = new_joined(&zipped, sources, n);
+    if (!s) return NULL;
+    for (int i = 0; i < n; i++) {
+        const mg_source *p = sources[i];
+        if (i == 0 || p->n_rows < s->base.n_rows) s->base.n_rows = p->n_rows;
+        if (s->base.n_fields + p->n_fields > MG_SOURCE_FIELDS) {
+            mg_fail(MG_USAGE, "zip: the elements would have more than %d parts", MG_SOURCE_FIELDS);
+            return refused(s);
+        }
+        for (int k = 0; k < p->n_fields; k++) s->base.field[s->base.n_fields++] = p->field[k];
+    }
+    return &s->base;
+}
+
+/* ---- one behind the other ---- */
+
+/* Makes room for the cells that have a fixed shape in this source, but not in all. */
+static mg_status make_room(const mg_source *all, const mg_source *part, mg_cell cell[]) {
+    for (int k = 0; k < all->n_fields; k++) {
+        const mg_field *f = &part->field[k];
+        if (!mg_field_varies(&all->field[k]) || mg_field_varies(f)) continue;
+        cell[k].shape = f->shape;
+        cell[k].data = mg_alloc(mg_cell_bytes(f, &f->shape));
+        if (!cell[k].data) return MG_OOM;
+    }
+    return MG_OK;
+}
+
+static mg_status read_concatenated(mg_source *base, mg_row_key key, mg_cell cell[]) {
+    const joined_source *s = (const joined_source *)base;
+    int i = 0;
+    for (; key.row >= s->part[i]->n_rows; i++) key.row -= s->part[i]->n_rows;
+    MG_TRY(make_room(base, s->part[i], cell));
+    return mg_source_read(s->part[i], key, cell);
+}
+
+static const mg_source_api concatenated = {.name = "concatenate",
+                                           .read_epoch = read_concatenated,
+                                           .prepare = prepare,
+                                           .free = free_source};
+
+/* What the cells of both fields have in common. `part` and `k` are for the message, from 0. */
+static mg_status merge_field(mg_field *f, const mg_field *other, int part, int k) {
+    if (f->dtype != other->dtype || f->text != other->text)
+        return mg_fail(MG_USAGE, "concatenate: field %d is %s in dataset 1, but %s in dataset %d",
+                       k + 1, f->text ? "string" : mg_dtype_name(f->dtype),
+                       other->text ? "string" : mg_dtype_name(other->dtype), part + 1);
+    if (f->shape.rank != other->shape.rank)
+        return mg_fail(MG_USAGE,
+                       "concatenate: field %d has shape %s in dataset 1, but %s in dataset %d",
+                       k + 1, MG_SHAPE_TEXT(&f->shape), MG_SHAPE_TEXT(&other->shape), part + 1);
+    for (int a = 0; a < f->shape.rank; a++)
+        if (f->shape.dim[a] != other->shape.dim[a]) f->shape.dim[a] = -1;
+    return MG_OK;
+}
+
+/* Adds the rows of part i; the fields of the first are there. */
+static mg_status append_part(mg_source *s, const mg_source *part, int i) {
+    if (part->n_fields != s->n_fields)
+        return mg_fail(MG_USAGE,
+                       "concatenate: elements have %d parts in dataset 1, but %d in dataset %d",
+                       s->n_fields, part->n_fields, i + 1);
+    for (int k = 0; k < s->n_fields; k++) MG_TRY(merge_field(&s->field[k], &part->field[k], i, k));
+    if (__builtin_add_overflow(s->n_rows, part->n_rows, &s->n_rows))
+        return mg_fail(MG_USAGE, "concatenate: more rows than a number can count");
+    return MG_OK;
+}
+
+mg_source *mg_concatenated_source(mg_source *const *sources, int n) {
+    joined_source *s = new_joined(&concatenated, sources, n);
+    if (!s) return NULL;
+    s->base.n_fields = sources[0]->n_fields;
+    for (int k = 0; k < s->base.n_fields; k++) s->base.field[k] = sources[0]->field[k];
+    for (int i = 0; i < n; i++)
+        if (append_part(&s->base, sources[i], i) != MG_OK) return refused(s);
+    return &s->base;
+}

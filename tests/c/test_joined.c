@@ -1,0 +1,106 @@
+/* Sources made of sources (data/sources): zip and concatenate. */
+#define _GNU_SOURCE
+#include "data/sources/joined.h"
+#include "mixed_source.h"
+
+/* Joins two sources, whose references it takes. */
+static mg_source *joined(mg_source *(*join)(mg_source *const *, int), mg_source *a, mg_source *b) {
+    mg_source *const parts[] = {a, b};
+    mg_source *s = join(parts, 2);
+    mg_source_release(a), mg_source_release(b);
+    return s;
+}
+
+static mg_source *column(int64_t rows) {
+    mg_tensor *t = numbers(MG_I32, rows);
+    mg_source *s = mg_tensors_source(&t, 1);
+    mg_tensor_release(t);
+    return s;
+}
+
+static void zip_puts_rows_side_by_side(void **state) {
+    (void)state;
+    check_stream(joined(mg_zipped_source, column(9), mixed(2, 3)), NULL, 0, 0,
+                 "{} 0; {} 0; {1} 0; {} 'row 0'; \n"
+                 "{} 1; {} 1; {2} 1 1; {} 'row 1'; \n");
+    static const mg_stage pairs[] = {SKIP(2), BATCH(2)};
+    check_stream(joined(mg_zipped_source, mixed(4, 1), column(4)), pairs, 2, 1,
+                 "{2} 2 3; {2, 1} 2 3; {2} 'row 2' 'row 3'; {2} 2 3; \n");
+}
+
+static void concatenate_appends_rows(void **state) {
+    (void)state;
+    static const mg_stage fives[] = {BATCH(5)};
+    check_stream(joined(mg_concatenated_source, column(3), column(2)), fives, 1, 1,
+                 "{5} 0 1 2 0 1; \n");
+    check_stream(joined(mg_concatenated_source, mixed(1, 1), mixed(2, 2)), NULL, 0, 0,
+                 "{} 0; {1} 0; {} 'row 0'; \n"
+                 "{} 0; {1} 0; {} 'row 0'; \n"
+                 "{} 1; {2} 1 1; {} 'row 1'; \n");
+}
+
+/* Tables of 3 columns and of 2 make a field whose size differs from row to row. */
+static void sizes_that_differ_become_unknown(void **state) {
+    (void)state;
+    static const float values[6] = {0, 1, 2, 3, 4, 5};
+    const mg_shape rows2 = MG_SHAPE(2, 3), rows3 = MG_SHAPE(3, 2);
+    mg_device *ref = mg_device_find("ref:0");
+    mg_tensor *wide = mg_tensor_from_host(values, MG_F32, &rows2, ref),
+              *narrow = mg_tensor_from_host(values, MG_F32, &rows3, ref);
+    mg_source *s =
+        joined(mg_concatenated_source, mg_tensors_source(&wide, 1), mg_tensors_source(&narrow, 1));
+    mg_tensor_release(wide), mg_tensor_release(narrow);
+    assert_int_equal(s->field[0].shape.dim[0], -1);
+    static const mg_stage some[] = {SKIP(1), TAKE(2)};
+    check_stream(s, some, 2, 0, "{3} 3 4 5; \n{2} 0 1; \n");
+}
+
+/* The cells of the parts before it are freed. */
+static void a_row_that_a_part_cannot_read_is_an_error(void **state) {
+    (void)state;
+    mg_source *broken = mixed(3, 2);
+    atomic_store(&((mixed_source *)broken)->broken, 1);
+    mg_source *s =
+        joined(mg_zipped_source, column(3), joined(mg_concatenated_source, mixed(1, 3), broken));
+    mg_stream *stream = open_stream(s, NULL, 0, 0, 0, 1);
+    mg_source_release(s);
+    mg_element *e;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mg_stream_next(stream, &e), MG_OK);
+        mg_element_free(e);
+    }
+    assert_int_equal(mg_stream_next(stream, &e), MG_DATA);
+    assert_string_equal(mg_error_message(), "mixed: row 1");
+    mg_stream_free(stream);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    mg_tensor *t = numbers(MG_F64, 3);
+    mg_source *table = mg_tensors_source(&t, 1);
+    mg_tensor_release(t);
+    assert_null(joined(mg_concatenated_source, mixed(3, 1), column(3)));
+    assert_string_equal(mg_error_message(),
+                        "concatenate: elements have 3 parts in dataset 1, but 1 in dataset 2");
+    assert_null(joined(mg_concatenated_source, column(3), mg_source_retain(table)));
+    assert_string_equal(mg_error_message(),
+                        "concatenate: field 1 is int32 in dataset 1, but float64 in dataset 2");
+    mg_source *two[] = {table, table}, *four[] = {mixed(1, 1), mixed(1, 1), mixed(1, 1)};
+    mg_source *flat = mg_concatenated_source(two, 2);
+    assert_int_equal(flat->n_rows, 6);
+    mg_source_release(flat), mg_source_release(table);
+    assert_null(mg_zipped_source(four, 3));
+    assert_string_equal(mg_error_message(), "zip: the elements would have more than 8 parts");
+    for (int i = 0; i < 3; i++) mg_source_release(four[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zip_puts_rows_side_by_side),
+        cmocka_unit_test(concatenate_appends_rows),
+        cmocka_unit_test(sizes_that_differ_become_unknown),
+        cmocka_unit_test(a_row_that_a_part_cannot_read_is_an_error),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, nothing_is_left);
+}
