@@ -67,16 +67,18 @@ bind_owner *bind_push_store(lua_State *L) {
     return o;
 }
 
-/* store_save(path, {name = tensor, ...}, [{key = text, ...}]).
+/* store_save(path, {name = tensor, ...}, [{key = text, ...}], [format]): in the format of that
+ * name, or else the one that the path's extension names.
  *
  * Values that are not tensors yet are converted, so variables can be given as they are. */
 static int core_store_save(lua_State *L) {
     const char *path = bind_path(L, 1, "store_save");
+    const char *format = luaL_optstring(L, 4, NULL);
     luaL_checktype(L, 2, LUA_TTABLE);
-    lua_settop(L, 3);
+    lua_settop(L, 4);
     bind_poll(L);
     bind_owner *o = bind_push_store(L);
-    bind_check(L, mg_store_save(o->held, path));
+    bind_check(L, format ? mg_store_save_as(o->held, path, format) : mg_store_save(o->held, path));
     bind_release_owner(o);
     return 0;
 }

@@ -188,14 +188,12 @@ static mg_status next_batch(mg_order *o, int i, mg_rows *rows) {
     return MG_OK;
 }
 
-/* The number of the window's entry that comes next: a 64-bit random number, scaled to the entries
- * held. A function of seed, pass and position; a Philox block serves two positions. */
-static int64_t random_entry(const order_stage *s) {
-    const uint64_t seed = s->spec.seed, at = (uint64_t)s->at;
+/* A 64-bit random number, scaled to the entries held. A Philox block serves two positions. */
+int64_t mg_order_draw(uint64_t seed, uint64_t pass, uint64_t at, int64_t held) {
     uint32_t words[4];
-    mg_philox(words, at / 2, s->pass, (uint32_t)seed, STREAM + (uint32_t)(seed >> 32));
+    mg_philox(words, at / 2, pass, (uint32_t)seed, STREAM + (uint32_t)(seed >> 32));
     const uint32_t *w = words + 2 * (at % 2);
-    return (int64_t)(((unsigned __int128)((uint64_t)w[0] << 32 | w[1]) * (uint64_t)s->held) >> 64);
+    return (int64_t)(((unsigned __int128)((uint64_t)w[0] << 32 | w[1]) * (uint64_t)held) >> 64);
 }
 
 /* Appends the next element of the stage before to the window. */
@@ -226,7 +224,7 @@ static mg_status draw_entry(mg_order *o, int i, int64_t **entry) {
     order_stage *s = &o->stages[i];
     const order_stage *before = s - 1;
     while (s->held < s->spec.n && before->at < before->length) MG_TRY(hold_next(o, i));
-    *entry = s->window + random_entry(s) * s->stride;
+    *entry = s->window + mg_order_draw(s->spec.seed, s->pass, (uint64_t)s->at, s->held) * s->stride;
     return MG_OK;
 }
 

@@ -79,4 +79,8 @@ mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element);
  * batched again. MG_OOM, MG_INTERRUPTED. */
 mg_status mg_order_next(mg_order *o, mg_rows *rows, bool *got);
 
+/* Which of the `held` elements (at least 1) in its window a shuffle gives out as element number
+ * `at` of a pass, from 0. A function of its arguments alone. */
+int64_t mg_order_draw(uint64_t seed, uint64_t pass, uint64_t at, int64_t held);
+
 #endif

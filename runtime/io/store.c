@@ -107,6 +107,12 @@ mg_status mg_store_save(const mg_store *s, const char *path) {
                    path, known_extensions(list, sizeof list));
 }
 
+mg_status mg_store_save_as(const mg_store *s, const char *path, const char *format) {
+    for (int i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i]->name, format) == 0) return formats[i]->save(s, path);
+    return mg_fail(MG_USAGE, "%s: there is no format \"%s\"", path, format);
+}
+
 /* The format of an open file, which is left at its beginning; NULL with an error if it has none.
  *
  * Contents count before the extension, so renamed files can be read. HDF5, which is read by

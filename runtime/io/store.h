@@ -81,6 +81,8 @@ mg_store *mg_store_load(const char *path);
  * (the message lists the known ones) and for names that the format cannot hold; MG_IO, MG_OOM.
  * Tensors that have no value yet are evaluated. */
 mg_status mg_store_save(const mg_store *s, const char *path);
+/* The same in the format of that name, whatever the path's extension. */
+mg_status mg_store_save_as(const mg_store *s, const char *path, const char *format);
 
 /* ---- formats ---- */
 
