@@ -26,7 +26,7 @@ MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cas
            "initializer_cases", "functional_cases", "more_layer_cases", "metric_cases",
            "conv_layer_cases", "merge_cases", "mixed_cases", "callback_cases",
            "constraint_cases", "tensorboard_cases", "masking_cases",
-           "zoo_cases", "image_op_cases"]
+           "zoo_cases", "image_op_cases", "flow_cases"]
 
 
 def write(name, origin, note, value):

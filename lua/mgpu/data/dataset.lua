@@ -9,15 +9,16 @@
 -- A dataset is a description: `stages` say which rows come in which order (runtime/data/order.h), and maps[k] holds
 -- the functions to call after k batches. A map gives one element for each element, so that what comes after it can
 -- be done to row numbers before it; only a batch has to stack its results.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
+local flow = require "mgpu.data.flow.flow"
 local Iterator = require "mgpu.data.iterator"
 
-local MOST_STAGES, LARGEST = 64, 2 ^ 53
+local MOST_STAGES = 64
+local fail, check_count = checks.fail, checks.count
 
-local Dataset, methods = {}, {}
+local Dataset, methods = { is_dataset = true }, {}
 Dataset.__tostring = function(self) return "dataset of " .. (self:length() or "endless") .. " elements" end
-
-local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
 function Dataset.__index(_, name)
   local method = methods[name]
@@ -27,12 +28,6 @@ function Dataset.__index(_, name)
     fail("dataset", "there is no method %q%s", name, core.did_you_mean(name, names))
   end
   return method
-end
-
-local function check_count(who, n, least)
-  if type(n) ~= "number" or n % 1 ~= 0 or n < least or n > LARGEST then
-    fail(who, "expected a whole number of at least %d, got %s", least, tostring(n))
-  end
 end
 
 -- given: nil or a table that holds no other options than those in `known`.
@@ -77,9 +72,6 @@ local function with_stage(self, stage, count, level)
   stages[#stages + 1] = stage
   return changed(self, { stages = stages, count = count, level = level })
 end
-
--- The dataset as one of values (flow/), which can do what rows cannot.
-local function flow_of(self) return require "mgpu.data.flow.flow".of(self) end
 
 --- of_source(source, homes) -> a dataset of the rows of a source, a userdata of a core.source_* function.
 -- homes: the device for the values of each field; nil, or false for a field: the default device when iter is called.
@@ -129,7 +121,7 @@ end
 --- ds:unbatch(): the entries of each batch as elements. After :batch, that batch is left out again.
 function methods:unbatch()
   local last = self.stages[#self.stages]
-  if not last or last.kind ~= "batch" or self.maps[self.level] then return flow_of(self):unbatch() end
+  if not last or last.kind ~= "batch" or self.maps[self.level] then return flow.methods.unbatch(self) end
   local stages = { unpack(self.stages) }
   stages[#stages] = nil
   local ds = changed(self, { stages = stages, count = last.before, level = self.level - 1 })
@@ -183,15 +175,10 @@ function methods:skip(n)
   return with_stage(self, { kind = "skip", n = n }, math.max(self.count - n, 0), self.level)
 end
 
-local function is_callable(value)
-  local meta = debug.getmetatable(value)
-  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
-end
-
 --- ds:map(fn): fn(x, y, ...) of each element, traced once per shape by mgpu.jit. fn returns one or more tensors; it may
 --- be a jitted function, a layer or a model.
 function methods:map(fn)
-  if not is_callable(fn) then fail("map", "expected a function, got %s", type(fn)) end
+  if not checks.is_callable(fn) then fail("map", "expected a function, got %s", type(fn)) end
   local maps = {}
   for level, list in pairs(self.maps) do maps[level] = list end
   maps[self.level] = { unpack(maps[self.level] or {}) }
@@ -220,25 +207,10 @@ end
 --- ds:length() -> elements in a pass; nil if it has no end.
 function methods:length() return self.count < math.huge and self.count or nil end
 
-local POSITION = "a position is what iterator:position() gave, a table {pass =, element =}"
-
-local function check_position(self, position)
-  if type(position) ~= "table" then fail("iter", "%s; got %s", POSITION, tostring(position)) end
-  for key in pairs(position) do
-    if key ~= "pass" and key ~= "element" then fail("iter", "%s; got a field %q", POSITION, tostring(key)) end
-  end
-  check_count("iter: the position's pass", position.pass, 0)
-  check_count("iter: the position's element", position.element, 0)
-  if position.element > self.count then
-    fail("iter", "the position is past element %d, but a pass of this dataset has %d", position.element,
-      self.count)
-  end
-end
-
 --- ds:iter(position) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is what
 --- iterator:position() gave. It may be left early. Errors: a position past the end.
 function methods:iter(position)
-  if position ~= nil then check_position(self, position) end
+  if position ~= nil then checks.position(position, self.count) end
   local pass, element = self.passes, 0
   if position then pass, element = position.pass, position.element end
   local it = Iterator.new(self, pass, element)
@@ -247,5 +219,6 @@ function methods:iter(position)
 end
 
 Dataset.methods = methods
+flow.lift(methods) -- the methods that need values
 
 return Dataset

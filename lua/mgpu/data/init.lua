@@ -2,4 +2,8 @@
 return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   csv = "csv",
   from_tensors = "from_tensors",
+  generator = "generator",
+  zip = "zip",
+  concatenate = "concatenate",
+  interleave = "interleave",
 })

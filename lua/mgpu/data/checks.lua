@@ -1,0 +1,51 @@
+--- Checks of the arguments of datasets' methods. Errors begin with the method's name, at the user's line.
+local core = require "mgpu.core"
+
+local M = {}
+
+local LARGEST = 2 ^ 53
+local POSITION = "a position is what iterator:position() gave, a table {pass =, element =}"
+
+--- fail(who, message, ...): raises "who: message", the message being formatted with what follows.
+function M.fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
+
+--- count(who, n, least): raises unless n is a whole number of at least `least`.
+function M.count(who, n, least)
+  if type(n) ~= "number" or n % 1 ~= 0 or n < least or n > LARGEST then
+    M.fail(who, "expected a whole number of at least %d, got %s", least, tostring(n))
+  end
+end
+
+--- shard(i, n): raises unless they are the number of a shard, from 1, and that of all shards.
+function M.shard(i, n)
+  M.count("shard: the number of shards", n, 1)
+  M.count("shard: the shard's number", i, 1)
+  if i > n then M.fail("shard", "there is no shard %d of %d: they are counted from 1", i, n) end
+end
+
+--- is_callable(value) -> whether it is a function, or has __call: a jitted function, a layer, a model.
+function M.is_callable(value)
+  local meta = debug.getmetatable(value)
+  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+end
+
+--- is_dataset(value) -> whether it is one of mgpu.data's.
+function M.is_dataset(value)
+  local meta = debug.getmetatable(value)
+  return type(value) == "table" and type(meta) == "table" and rawget(meta, "is_dataset") == true
+end
+
+--- position(position, count): raises unless it is a position in a pass of `count` elements (nil: unknown).
+function M.position(position, count)
+  if type(position) ~= "table" then M.fail("iter", "%s; got %s", POSITION, tostring(position)) end
+  for key in pairs(position) do
+    if key ~= "pass" and key ~= "element" then M.fail("iter", "%s; got a field %q", POSITION, tostring(key)) end
+  end
+  M.count("iter: the position's pass", position.pass, 0)
+  M.count("iter: the position's element", position.element, 0)
+  if count and position.element > count then
+    M.fail("iter", "the position is past element %d, but a pass of this dataset has %d", position.element, count)
+  end
+end
+
+return M

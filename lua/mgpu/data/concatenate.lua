@@ -1,0 +1,12 @@
+--- concatenate {a, b, ...}: the elements of one dataset after those of another. Also ds:concatenate(other, ...).
+--
+-- Errors: no dataset; something that is none; elements with different components, when they come.
+local Flow = require "mgpu.data.flow.flow"
+local joins = require "mgpu.data.flow.operators.joins"
+local list = require "mgpu.data.flow.list"
+
+--- concatenate {a, b, ...}: see the top.
+return function(given)
+  local inputs = list.datasets("concatenate", given)
+  return Flow.new(joins.Concatenate, { inputs = inputs, count = list.total(inputs), level = list.least_level(inputs) })
+end

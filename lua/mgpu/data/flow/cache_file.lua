@@ -1,0 +1,202 @@
+--- Files of cached elements: what ds:cache(path) writes.
+--
+-- The format is safetensors. Leaf i of the elements (structure.lua) is the tensor "i" of shape {n, ...}, with a row for
+-- each element. Where shapes differ, rows are padded to the largest, and "i/shapes" {n, axes} holds the shapes. Text is
+-- its bytes one string after another, "i", with "i/lengths". Batches of text have "i/counts", the number of strings in
+-- each. Metadata: format, count and structure, the elements' structure as JSON.
+local core = require "mgpu.core"
+local stack = require "mgpu.data.flow.stack"
+local structure = require "mgpu.data.flow.structure"
+
+local M = {}
+
+local FORMAT = "mgpulua cache 1"
+local CHUNK = 4096 -- numbers that are turned into text at a time
+
+local function fail(path, message, ...) core.fail("data", ("cache: %s: " .. message):format(path, ...)) end
+
+-- A tensor of whole numbers, perhaps none.
+local function numbers(list, dtype) -- {} alone would have no dtype
+  if #list == 0 then return core.ops.full { shape = { 0 }, value = 0, dtype = dtype } end
+  return core.tensor(list, { dtype = dtype })
+end
+
+local function kind_of(leaf)
+  if core.is_tensor(leaf) then return ("%s %d"):format(leaf:dtype(), leaf:rank()) end
+  return type(leaf) == "string" and "text" or "texts"
+end
+
+-- ---- writing ------------------------------------------------------------------------------------
+
+-- The largest size on each axis, and the shapes of all tensors one after another if they are not equal.
+local function shapes_of(list)
+  local cell, all, differ = list[1]:shape(), {}, false
+  for _, t in ipairs(list) do
+    for axis, size in ipairs(t:shape()) do
+      differ = differ or size ~= cell[axis]
+      cell[axis] = math.max(cell[axis], size)
+      all[#all + 1] = size
+    end
+  end
+  return cell, differ and all
+end
+
+local function put_tensors(tensors, i, list)
+  local cell, differing = shapes_of(list)
+  tensors[i] = stack.tensors(list, cell)
+  if differing then tensors[i .. "/shapes"] = core.tensor(differing, { dtype = "int64" }):reshape { #list, #cell } end
+end
+
+local function put_text(tensors, i, strings)
+  local bytes, lengths = {}, {}
+  for k, text in ipairs(strings) do
+    lengths[k] = #text
+    for at = 1, #text do bytes[#bytes + 1] = text:byte(at) end
+  end
+  tensors[i], tensors[i .. "/lengths"] = numbers(bytes, "uint8"), numbers(lengths, "int64")
+end
+
+local function put_texts(tensors, i, batches)
+  local strings, counts = {}, {}
+  for k, batch in ipairs(batches) do
+    counts[k] = #batch
+    for _, text in ipairs(batch) do strings[#strings + 1] = text end
+  end
+  put_text(tensors, i, strings)
+  tensors[i .. "/counts"] = numbers(counts, "int64")
+end
+
+-- The leaves of all elements by their number. Errors: elements that are not alike.
+local function columns_of(path, elements)
+  local columns, first = {}, nil
+  for k, element in ipairs(elements) do
+    local leaves, paths = structure.flatten(element)
+    first = first or paths
+    if paths ~= first then
+      fail(path, "element %d has %s, element 1 has %s: elements that differ cannot be cached in a file", k, paths,
+        first)
+    end
+    for i, leaf in ipairs(leaves) do
+      columns[i] = columns[i] or {}
+      columns[i][k] = leaf
+      if kind_of(leaf) ~= kind_of(columns[i][1]) then
+        fail(path, "%s is %s in element %d, but %s in element 1: elements that differ cannot be cached in a file",
+          structure.path(element, i), kind_of(leaf), k, kind_of(columns[i][1]))
+      end
+    end
+  end
+  return columns
+end
+
+--- write(path, elements): writes the file, whole or not at all. Errors: I/O; elements of different structures, dtypes
+--- or numbers of axes.
+function M.write(path, elements)
+  local tensors, kinds = {}, {}
+  for i, list in ipairs(columns_of(path, elements)) do
+    kinds[i] = kind_of(list[1]):match "^%a+%d*"
+    local put = kinds[i] == "text" and put_text or kinds[i] == "texts" and put_texts or put_tensors
+    put(tensors, tostring(i), list)
+  end
+  local like = #elements > 0 and structure.unflatten(elements[1], kinds) or core.empty_array
+  core.store_save(path, tensors, { format = FORMAT, count = ("%d"):format(#elements),
+    structure = core.json_encode(like) }, "safetensors")
+end
+
+-- ---- reading ------------------------------------------------------------------------------------
+
+-- The tensor of that name. Errors: it is not in the file, or has another number of rows or axes than expected.
+local function find(file, name, rows, rank)
+  local t = file.tensors[name]
+  if not t then fail(file.path, "the file is damaged: it has no tensor %q", name) end
+  if rows and t:shape()[1] ~= rows or rank and t:rank() ~= rank then
+    fail(file.path, "the file is damaged: the tensor %q has shape {%s}", name, table.concat(t:shape(), ", "))
+  end
+  return t
+end
+
+-- The entries of a tensor of whole numbers from 0 on; their sum must be `total`, if given.
+local function whole_numbers(file, name, rows, total)
+  local list, sum = find(file, name, rows, 1):totable(), 0
+  for _, n in ipairs(list) do
+    if n < 0 then fail(file.path, "the file is damaged: %q has a number below 0", name) end
+    sum = sum + n
+  end
+  if total and sum ~= total then fail(file.path, "the file is damaged: %q does not fit the text", name) end
+  return list, sum
+end
+
+local function cut(file, t, shape, name, k)
+  local start = {}
+  for axis, size in ipairs(shape) do
+    if size < 0 or size > t:shape()[axis] then
+      fail(file.path, "the file is damaged: %q has a wrong shape for element %d", name, k)
+    end
+    start[axis] = 0
+  end
+  return core.ops.slice(t, { start = start, stop = shape })
+end
+
+local function take_tensors(file, i, count)
+  local list, name = stack.rows_of(find(file, i, count)), i .. "/shapes"
+  if not file.tensors[name] then return list end
+  local shapes = find(file, name, count, 2):totable()
+  for k, t in ipairs(list) do
+    if #shapes[k] ~= t:rank() then fail(file.path, "the file is damaged: %q does not fit %q", name, i) end
+    list[k] = cut(file, t, shapes[k], name, k)
+    core.eval(list[k])
+  end
+  return list
+end
+
+local function take_text(file, i, count)
+  local bytes, list = find(file, i, nil, 1):totable(), {}
+  for k, length in ipairs((whole_numbers(file, i .. "/lengths", count, #bytes))) do list[k] = length end
+  local at = 0
+  for k, length in ipairs(list) do
+    local parts = {}
+    for first = at + 1, at + length, CHUNK do
+      parts[#parts + 1] = string.char(unpack(bytes, first, math.min(first + CHUNK - 1, at + length)))
+    end
+    list[k], at = table.concat(parts), at + length
+  end
+  return list
+end
+
+local function take_texts(file, i, count)
+  local counts, total = whole_numbers(file, i .. "/counts", count)
+  local strings, list, at = take_text(file, i, total), {}, 0
+  for k, n in ipairs(counts) do
+    list[k] = structure.text {}
+    for j = 1, n do list[k][j] = strings[at + j] end
+    at = at + n
+  end
+  return list
+end
+
+local function take(file, i, kind, count)
+  local takers = { text = take_text, texts = take_texts }
+  return (takers[kind] or take_tensors)(file, tostring(i), count)
+end
+
+--- read(path) -> the elements. Errors: I/O; a file that is damaged or no cache.
+function M.read(path)
+  local tensors, notes = core.store_load(path)
+  local count = tonumber(notes.count)
+  if notes.format ~= FORMAT or not count or not notes.structure then
+    fail(path, "the file is no cache of this version: give another path, or delete the file")
+  end
+  local file, like = { path = path, tensors = tensors }, core.json_decode(notes.structure)
+  local columns, elements = {}, {}
+  if type(like) ~= "table" or like[1] == nil and count > 0 then
+    fail(path, "the file is damaged: it has no structure")
+  end
+  for i, kind in ipairs((structure.flatten(like))) do columns[i] = take(file, i, kind, count) end
+  for k = 1, count do
+    local leaves = {}
+    for i, list in ipairs(columns) do leaves[i] = list[k] end
+    elements[k] = structure.unflatten(like, leaves)
+  end
+  return elements
+end
+
+return M

@@ -1,0 +1,319 @@
+--- Flows: datasets that work on elements as values, once a step needs them.
+--
+-- A dataset of rows (dataset.lua) is an order of row numbers that C turns into batches. filter, padded_batch, zip and
+-- the other methods here need the values, and so does every step after them: they make a flow, whose operators
+-- (operators/) draw elements from one another. Users see one kind of dataset: methods have the same names and
+-- meanings, those of tf.data.
+--
+-- A flow is {operator = its class of operators, input or inputs = datasets, count = elements in a pass (math.huge: no
+-- end; false: unknown), level = batches so far, passes = passes begun over it} and options of its operator. A field
+-- that it does not have is false, because reading nil is an error.
+local batches = require "mgpu.data.flow.operators.batches"
+local Cache = require "mgpu.data.flow.operators.cache"
+local checks = require "mgpu.data.checks"
+local core = require "mgpu.core"
+local functions = require "mgpu.data.flow.operators.functions"
+local Iterator = require "mgpu.data.flow.iterator"
+local joins = require "mgpu.data.flow.operators.joins"
+local options = require "mgpu.options"
+local order = require "mgpu.data.flow.operators.order"
+local stack = require "mgpu.data.flow.stack"
+local user_function = require "mgpu.data.flow.user_function"
+
+local Flow, methods = { is_dataset = true }, {}
+Flow.__tostring = function(self)
+  local n = self.count
+  return "dataset of " .. (not n and "an unknown number of" or n == math.huge and "endless" or n) .. " elements"
+end
+
+function Flow.__index(_, name)
+  local method = methods[name]
+  if method == nil and type(name) == "string" then
+    local names = {}
+    for known in pairs(methods) do names[#names + 1] = known end
+    checks.fail("dataset", "there is no method %q%s", name, core.did_you_mean(name, names))
+  end
+  return method
+end
+
+--- new(operator, fields) -> a flow. Fields that are not given: level, that of the input; count, unknown.
+function Flow.new(operator, fields)
+  fields.input, fields.inputs, fields.count = fields.input or false, fields.inputs or false, fields.count or false
+  fields.level = fields.level or fields.input and fields.input.level or 0
+  fields.operator, fields.passes = operator, 0
+  return setmetatable(fields, Flow)
+end
+
+-- fn of the number of elements; unknown and endless ones stay what they are.
+local function count_after(count, fn)
+  if not count or count == math.huge then return count end
+  return fn(count)
+end
+
+local function divided(n, drop_remainder)
+  return function(count) return (drop_remainder and math.floor or math.ceil)(count / n) end
+end
+
+-- ---- functions ----------------------------------------------------------------------------------
+
+--- ds:map(fn): fn(x, y, ...) of each element. It returns components: tensors, text, or tables of them by position or by
+--- name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments.
+function methods:map(fn)
+  return Flow.new(functions.Map, { input = self, count = self.count, fn = user_function.new("map", fn) })
+end
+
+--- ds:filter(fn): the elements for which fn(x, y, ...) is true. fn returns a bool tensor of shape {} or a Lua boolean.
+--- Traced as map's function is: compare with :eq, :gt, ..., and do not read numbers.
+function methods:filter(fn)
+  return Flow.new(functions.Filter, { input = self, count = self.count == 0 and 0,
+    fn = user_function.new("filter", fn) })
+end
+
+-- ---- batches ------------------------------------------------------------------------------------
+
+local BATCH = options.declare { { "drop_remainder", "boolean", default = false } }
+local PADDED_BATCH = options.declare { { "drop_remainder", "boolean", default = false },
+  { "padded_shapes", "table" }, { "padding_values", "number|table" } }
+local WINDOW = options.declare { { "shift", "integer", min = 1 }, { "stride", "integer", min = 1, default = 1 },
+  { "drop_remainder", "boolean", default = false } }
+
+local function checked_options(who, declared, given)
+  if given ~= nil and type(given) ~= "table" then
+    checks.fail(who, "the options must be a table such as {drop_remainder = true}, got %s", type(given))
+  end
+  return options.check(who, declared, given or {})
+end
+
+local function batched(self, n, drop_remainder, combine)
+  return Flow.new(batches.Batch, { input = self, size = n, drop_remainder = drop_remainder, combine = combine,
+    count = count_after(self.count, divided(n, drop_remainder)), level = self.level + 1 })
+end
+
+--- ds:batch(n, {drop_remainder = false}): n elements as one, along a new first axis; the last batch may be smaller.
+--- Strings become an array of strings. Errors: elements of different shapes.
+function methods:batch(n, given)
+  checks.count("batch", n, 1)
+  return batched(self, n, checked_options("batch", BATCH, given).drop_remainder,
+    function(elements, place) return stack.batch("batch", elements, place) end)
+end
+
+-- What is given for each component, as a function of a component's number. A lone value stands for all components.
+local function by_component(given, is_lone)
+  if given == nil then return function() return nil end end
+  return function(i)
+    if is_lone(given) then return given end
+    return given[i]
+  end
+end
+
+local function is_number(value) return type(value) == "number" end
+local function is_shape(value) return value[1] == nil or type(value[1]) == "number" end
+
+local function check_shape(shape)
+  for _, size in ipairs(shape) do
+    if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then
+      checks.fail("padded_batch", "padded_shapes: expected sizes from 0 on, or -1 for that of the largest, got %s",
+        tostring(size))
+    end
+  end
+end
+
+-- Checks the two options, each for all components or an array with an entry for each.
+local function check_padding(given)
+  local shapes, values = given.padded_shapes, given.padding_values
+  if shapes then
+    for _, shape in ipairs(is_shape(shapes) and { shapes } or shapes) do
+      if type(shape) ~= "table" then
+        checks.fail("padded_batch", "padded_shapes: expected an array of sizes for each component, got a %s",
+          type(shape))
+      end
+      check_shape(shape)
+    end
+  end
+  for _, value in ipairs(type(values) == "table" and values or {}) do
+    if type(value) ~= "number" then
+      checks.fail("padded_batch", "padding_values: expected a number for each component, got a %s", type(value))
+    end
+  end
+end
+
+--- ds:padded_batch(n, {padded_shapes =, padding_values = 0, drop_remainder = false}): n elements as one, along a new
+--- first axis, after padding them at the end of each axis to padded_shapes: for each component an array of sizes, -1
+--- for that of the largest in the batch (the default). A lone shape or number stands for all components. Errors: an
+--- element larger than its padded shape; elements of different dtypes or numbers of axes; text.
+function methods:padded_batch(n, given)
+  checks.count("padded_batch", n, 1)
+  local chosen = checked_options("padded_batch", PADDED_BATCH, given)
+  check_padding(chosen)
+  local padding = { shapes = by_component(chosen.padded_shapes, is_shape),
+    values = by_component(chosen.padding_values, is_number) }
+  return batched(self, n, chosen.drop_remainder,
+    function(elements, place) return stack.padded("padded_batch", elements, place, padding) end)
+end
+
+--- ds:unbatch(): the rows of each element as elements. Errors: components without rows, or with different numbers.
+function methods:unbatch()
+  return Flow.new(batches.Unbatch, { input = self, level = math.max(self.level - 1, 0),
+    count = self.count == 0 and 0 })
+end
+
+--- ds:window(size, {shift = size, stride = 1, drop_remainder = false}): batches of `size` elements that begin `shift`
+--- elements apart; within a window only every stride-th element counts. The last windows may be smaller. tf.data's
+--- windows are datasets: this is its window(...).flat_map(lambda w: w.batch(size)).
+function methods:window(size, given)
+  checks.count("window", size, 1)
+  local chosen = checked_options("window", WINDOW, given)
+  local shift, drop = chosen.shift or size, chosen.drop_remainder
+  local span = (size - 1) * chosen.stride + 1
+  return Flow.new(batches.Window, { input = self, size = size, shift = shift, stride = chosen.stride,
+    drop_remainder = drop, level = self.level + 1, count = count_after(self.count, function(count)
+      return drop and math.max(0, math.floor((count - span) / shift) + 1) or math.ceil(count / shift)
+    end) })
+end
+
+-- ---- order --------------------------------------------------------------------------------------
+
+--- ds:take(n): the first n elements of each pass.
+function methods:take(n)
+  checks.count("take", n, 0)
+  local count = n == 0 and 0 or self.count == math.huge and n or count_after(self.count, function(count)
+    return math.min(count, n)
+  end)
+  return Flow.new(order.Take, { input = self, n = n, count = count })
+end
+
+--- ds:skip(n): the elements of each pass after the first n.
+function methods:skip(n)
+  checks.count("skip", n, 0)
+  return Flow.new(order.Skip, { input = self, n = n,
+    count = count_after(self.count, function(count) return math.max(count - n, 0) end) })
+end
+
+--- ds:shard(i, n): the elements i, i + n, i + 2 n, ... of each pass, i from 1 to n.
+function methods:shard(i, n)
+  checks.shard(i, n)
+  return Flow.new(order.Shard, { input = self, index = i, shards = n, count = count_after(self.count, function(count)
+    return math.ceil(math.max(count - i + 1, 0) / n)
+  end) })
+end
+
+--- ds:cycle(n): n passes one after another; without n, passes without end.
+function methods:cycle(n)
+  if n ~= nil then checks.count("cycle", n, 0) end
+  local count = self.count
+  if n and count == math.huge then checks.fail("cycle", "the dataset has no end already") end
+  if n == 0 or count == 0 then
+    count = 0
+  elseif not n then
+    count = math.huge -- also where a pass turns out to have no element
+  else
+    count = count and count * n
+  end
+  return Flow.new(order.Cycle, { input = self, rounds = n or false, count = count })
+end
+
+--- ds:shuffle(n, seed): elements in random order, drawn from a window of n elements, anew in each pass. The order
+--- depends on the seed alone (nil: drawn from mgpu.seed's state now).
+function methods:shuffle(n, seed)
+  checks.count("shuffle", n, 1)
+  if seed == nil then seed = core.stream_seed() end
+  checks.count("shuffle: the seed", seed, 0)
+  return Flow.new(order.Shuffle, { input = self, window = n, seed = seed, count = self.count })
+end
+
+--- ds:enumerate(start = 0): elements i, element, with i an int64 tensor that counts from start. An element of several
+--- components becomes one component, an array.
+function methods:enumerate(start)
+  checks.count("enumerate", start == nil and 0 or start, 0)
+  return Flow.new(order.Enumerate, { input = self, start = start or 0, count = self.count })
+end
+
+--- ds:cache(path): the elements of the first pass, kept in memory, are those of every pass: what comes before, shuffles
+--- too, is not done again. With a path they are also written to that file, at the end of the first whole pass, and read
+--- from it by the next program: delete the file when the steps before it change. A file is written whole or not at all.
+--- Errors: a file that cannot be written, is damaged, or is no cache.
+function methods:cache(path)
+  if path ~= nil and type(path) ~= "string" then
+    checks.fail("cache", "expected the path of a file, got a %s", type(path))
+  end
+  return Flow.new(Cache, { input = self, count = self.count, kept = Cache.memory(path) })
+end
+
+-- The dataset with fn(dataset) in place of each dataset of rows that it draws on.
+local function with_rows(dataset, fn)
+  if getmetatable(dataset) ~= Flow then return fn(dataset) end
+  local copy = {}
+  for key, value in pairs(dataset) do copy[key] = value end
+  copy.passes = 0
+  copy.input = copy.input and with_rows(copy.input, fn)
+  if copy.inputs then
+    copy.inputs = {}
+    for i, input in ipairs(dataset.inputs) do copy.inputs[i] = with_rows(input, fn) end
+  end
+  return setmetatable(copy, Flow)
+end
+
+--- ds:prefetch(n, {threads =}): threads read the rows that come next while an element is used, n ahead for each dataset
+--- of tensors or files that this one draws on. Its place in the chain makes no difference.
+function methods:prefetch(n, given)
+  checks.count("prefetch", n, 1)
+  return with_rows(self, function(rows) return rows:prefetch(n, given) end)
+end
+
+-- ---- several datasets ---------------------------------------------------------------------------
+
+--- ds:zip(other, ...): see mgpu.data.zip.
+function methods:zip(...) return require "mgpu.data.zip" { self, ... } end
+
+--- ds:concatenate(other, ...): see mgpu.data.concatenate.
+function methods:concatenate(...) return require "mgpu.data.concatenate" { self, ... } end
+
+local INTERLEAVE = options.declare { { "cycle_length", "integer", min = 1 },
+  { "block_length", "integer", min = 1, default = 1 } }
+local CYCLE_LENGTH = 8 -- if the number of datasets is unknown
+
+--- interleave_options(given) -> the checked options of interleave; cycle_length may be nil.
+function Flow.interleave_options(given) return checked_options("interleave", INTERLEAVE, given) end
+
+--- ds:interleave(fn, {cycle_length = 8, block_length = 1}): fn(x, y, ...) makes a dataset of each element; cycle_length
+--- of them are open at a time and give block_length elements each in turn. fn is not traced.
+function methods:interleave(fn, given)
+  local chosen = Flow.interleave_options(given)
+  return Flow.new(joins.Interleave, { input = self, fn = user_function.new("interleave", fn, false), level = 0,
+    cycle_length = chosen.cycle_length or CYCLE_LENGTH, block_length = chosen.block_length,
+    count = self.count == 0 and 0 })
+end
+
+--- ds:flat_map(fn): fn(x, y, ...) makes a dataset of each element; their elements come one dataset after another.
+function methods:flat_map(fn)
+  return Flow.new(joins.Interleave, { input = self, fn = user_function.new("flat_map", fn, false), level = 0,
+    cycle_length = 1, block_length = 1, count = self.count == 0 and 0 })
+end
+
+-- ---- passes -------------------------------------------------------------------------------------
+
+--- ds:length() -> elements in a pass; nil if it has no end, or is known only after a pass.
+function methods:length()
+  local count = self.count
+  return count and count < math.huge and count or nil
+end
+
+--- ds:iter(position) -> an iterator over a fresh pass, or over the rest of one: `position` is what iterator:position()
+--- gave. It may be left early. What comes before the position is left out without computing it where that is possible,
+--- and made again where it decides what follows (filter, shuffle).
+function methods:iter(position)
+  if position ~= nil then checks.position(position, self.count) end
+  local pass, element = self.passes, 0
+  if position then pass, element = position.pass, position.element end
+  self.passes = pass + 1
+  return Iterator.new(self, pass, element)
+end
+
+--- lift(methods): gives a table of methods of datasets of rows those of flows that it lacks.
+function Flow.lift(known)
+  for name, method in pairs(methods) do known[name] = known[name] or method end
+end
+
+Flow.methods = methods
+
+return Flow

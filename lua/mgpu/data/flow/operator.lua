@@ -1,0 +1,43 @@
+--- Operators: each gives the elements of one dataset in one pass, drawing on those of the datasets before it.
+--
+--     op:pull()    the next element, an array of its components; nil at the end
+--     op:leap(n)   leaves out n elements, or all that are left; returns how many it left out
+--     op:close()   ends the pass here: frees threads and files
+-- Elements are not changed after they were given out. An operator that raised is not used again: iterators begin the
+-- pass anew and leap to where they were.
+local M = {}
+
+local Base = {}
+
+-- Without knowing more, elements are made and dropped.
+function Base:leap(n)
+  for left_out = 0, n - 1 do
+    if not self:pull() then return left_out end
+  end
+  return n
+end
+
+function Base:close()
+  if self.input then self.input:close() end
+end
+
+--- class(opens_later) -> a class of operators, whose pull, leap, close and begin(self) are to be defined. The fields of
+--- an operator are dataset, pass, at = 0 (for the number of elements given so far) and input, the operator of
+--- dataset.input, unless the class opens that later itself.
+function M.class(opens_later)
+  local class = setmetatable({ opens_later = opens_later }, { __index = Base })
+  class.__index = class
+  return class
+end
+
+--- open(dataset, pass) -> an operator at the beginning of that pass (from 0) over the dataset.
+function M.open(dataset, pass)
+  local class = rawget(dataset, "operator") or require "mgpu.data.flow.operators.rows"
+  local op = setmetatable({ dataset = dataset, pass = pass, at = 0 }, class)
+  local input = rawget(dataset, "input")
+  op.input = input and not class.opens_later and M.open(input, pass) or nil
+  if op.begin then op:begin() end
+  return op
+end
+
+return M

@@ -1,0 +1,175 @@
+--- Elements into batches, and batches into elements.
+local core = require "mgpu.core"
+local checks = require "mgpu.data.checks"
+local Iterator = require "mgpu.data.iterator"
+local structure = require "mgpu.data.flow.structure"
+
+local M = {}
+
+local function shape_text(shape) return "{" .. table.concat(shape, ", ") .. "}" end
+
+local function is_visible(t) return core.device_info(t:device()).host_visible end
+
+-- fn on tensors that are copied to the host where necessary; its result goes to where they came from.
+local function in_host_memory(list, fn)
+  if is_visible(list[1]) then return fn(list) end
+  local host, copies = Iterator.host_device(), {}
+  for i, t in ipairs(list) do copies[i] = core.copy_to(t, host) end
+  local home, result = list[1]:device(), fn(copies)
+  if type(result) ~= "table" then return core.copy_to(result, home) end
+  for i, t in ipairs(result) do result[i] = core.copy_to(t, home) end
+  return result
+end
+
+--- tensors(list, cell, fill) -> a tensor of shape {#list, cell...}: what a tensor does not cover of its cell (nil: the
+--- shape of the first) is `fill` (0).
+function M.tensors(list, cell, fill)
+  return in_host_memory(list, function(tensors) return core.stack(tensors, cell, fill) end)
+end
+
+--- rows_of(t) -> copies of the tensor's rows, as an array.
+function M.rows_of(t)
+  return in_host_memory({ t }, function(list) return core.unstack(list[1]) end)
+end
+
+-- ---- stacking -----------------------------------------------------------------------------------
+
+-- The leaves number i of all elements.
+local function column(flat, i)
+  local list = {}
+  for k, leaves in ipairs(flat) do list[k] = leaves[i] end
+  return list
+end
+
+-- Raises because the elements' leaves do not go together; place(k): the number of element k in the pass.
+local function fail_mixed(who, place, k, what, one, other)
+  checks.fail(who, "%s of element %d is %s, but %s in element %d, which begins the batch", what, place(k), other,
+    one, place(1))
+end
+
+local function kind_of(leaf)
+  return core.is_tensor(leaf) and leaf:dtype() or structure.is_text(leaf) and "text" or type(leaf)
+end
+
+-- Raises unless all leaves are tensors of one dtype and rank, or all are text.
+local function check_kinds(who, list, what, place)
+  local kind = kind_of(list[1])
+  for k, leaf in ipairs(list) do
+    if kind_of(leaf) ~= kind then fail_mixed(who, place, k, what, kind, kind_of(leaf)) end
+    if core.is_tensor(leaf) and leaf:rank() ~= list[1]:rank() then
+      fail_mixed(who, place, k, what, "a tensor of shape " .. shape_text(list[1]:shape()),
+        "a tensor of shape " .. shape_text(leaf:shape()))
+    end
+  end
+end
+
+local function stacked(who, list, what, place)
+  local first = list[1]:shape()
+  for k, t in ipairs(list) do
+    for axis, size in ipairs(t:shape()) do
+      if size ~= first[axis] then
+        checks.fail(who, "the elements of a batch must have equal shapes, but %s has %s in element %d and %s in "
+          .. "element %d: use padded_batch, or give them one shape with map", what, shape_text(first), place(1),
+          shape_text(t:shape()), place(k))
+      end
+    end
+  end
+  return M.tensors(list)
+end
+
+-- The elements as one: combine(list, what, i) makes a leaf of the leaves number i, which are called `what`.
+local function joined(who, elements, place, combine)
+  local flat, first, paths = {}, elements[1], nil
+  for k, element in ipairs(elements) do
+    local leaves, found = structure.flatten(element)
+    if found ~= (paths or found) then
+      checks.fail(who, "the elements of a batch must be alike: element %d has %s, element %d has %s", place(1), paths,
+        place(k), found)
+    end
+    flat[k], paths = leaves, found
+  end
+  local made = {}
+  for i = 1, #flat[1] do
+    local list, what = column(flat, i), structure.path(first, i)
+    check_kinds(who, list, what, place)
+    made[i] = type(list[1]) == "string" and structure.text(list) or combine(list, what, i)
+  end
+  return structure.unflatten(first, made)
+end
+
+--- batch(who, elements, place) -> the elements as one, with a new first axis. place(k): the number of element k in the
+--- pass, for messages. Strings become a batch of text. Errors: elements of different structures, dtypes or shapes.
+function M.batch(who, elements, place)
+  return joined(who, elements, place, function(list, what)
+    if not core.is_tensor(list[1]) then checks.fail(who, "%s is a batch of text already", what) end
+    return stacked(who, list, what, place)
+  end)
+end
+
+-- ---- padding ------------------------------------------------------------------------------------
+
+-- The shape to which the tensors are padded. wanted: sizes, -1 for that of the largest; nil: all -1.
+local function padded_shape(who, list, what, wanted, place)
+  local cell = list[1]:shape()
+  if wanted and #wanted ~= #cell then
+    checks.fail(who, "padded_shapes has %d sizes for %s, whose shape is %s", #wanted, what, shape_text(cell))
+  end
+  for axis in ipairs(cell) do
+    local limit = wanted and wanted[axis] ~= -1 and wanted[axis] or nil
+    for k, t in ipairs(list) do
+      local size = t:shape()[axis]
+      if limit and size > limit then
+        checks.fail(who, "%s of element %d has shape %s, which is larger than the padded shape %s", what, place(k),
+          shape_text(t:shape()), shape_text(wanted))
+      end
+      cell[axis] = limit or math.max(cell[axis], size)
+    end
+  end
+  return cell
+end
+
+--- padded(who, elements, place, options) -> the elements as one, with a new first axis; tensors are padded at the end
+--- of each axis. options: shapes and values, functions of a leaf's number that return its padded shape (nil: that of
+--- the largest) and the number to pad with. Errors: as for batch, apart from shapes; a tensor larger than its padded
+--- shape.
+function M.padded(who, elements, place, options)
+  return joined(who, elements, place, function(list, what, i)
+    if not core.is_tensor(list[1]) then checks.fail(who, "%s is a batch of text, which cannot be padded", what) end
+    local cell = padded_shape(who, list, what, options.shapes(i), place)
+    return M.tensors(list, cell, options.values(i))
+  end)
+end
+
+-- ---- unstacking ---------------------------------------------------------------------------------
+
+--- rows(element, number) -> the number of rows of its components. Errors: a component without rows; different numbers.
+function M.rows(element, number)
+  local n
+  for i, leaf in ipairs((structure.flatten(element))) do
+    local rows
+    if core.is_tensor(leaf) then rows = leaf:shape()[1] elseif type(leaf) == "table" then rows = #leaf end
+    if not rows then
+      checks.fail("unbatch", "%s of element %d is %s: it has no rows", structure.path(element, i), number,
+        core.is_tensor(leaf) and "a single number" or "one string")
+    end
+    if n and n ~= rows then
+      checks.fail("unbatch", "%s of element %d has %d rows, but %s has %d", structure.path(element, 1), number, n,
+        structure.path(element, i), rows)
+    end
+    n = rows
+  end
+  return n
+end
+
+--- unbatch(element, n) -> its n rows as an array of elements.
+function M.unbatch(element, n)
+  local leaves, columns = structure.flatten(element), {}
+  for i, leaf in ipairs(leaves) do
+    columns[i] = core.is_tensor(leaf) and M.rows_of(leaf) or leaf
+  end
+  local elements = {}
+  for row = 1, n do elements[row] = structure.unflatten(element, column(columns, row)) end
+  return elements
+end
+
+return M

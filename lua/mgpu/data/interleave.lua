@@ -1,0 +1,17 @@
+--- interleave({a, b, ...}, {cycle_length =, block_length = 1}): the elements of several datasets in turns.
+--
+-- As in tf.data: cycle_length of them (all, unless given) are open at a time; each in its turn gives block_length
+-- elements. One that has ended makes place, at its next turn, for the next that has not begun. ds:interleave(fn, ...)
+-- is the same for datasets that fn makes of elements.
+-- Errors: no dataset; something that is none; elements with different components, when they come.
+local Flow = require "mgpu.data.flow.flow"
+local joins = require "mgpu.data.flow.operators.joins"
+local list = require "mgpu.data.flow.list"
+
+--- interleave({a, b, ...}, options): see the top.
+return function(given, options)
+  local inputs = list.datasets("interleave", given)
+  local chosen = Flow.interleave_options(options)
+  return Flow.new(joins.Interleave, { inputs = inputs, cycle_length = chosen.cycle_length or #inputs,
+    block_length = chosen.block_length, count = list.total(inputs), level = list.least_level(inputs) })
+end
