@@ -218,6 +218,9 @@ function methods:iter(position)
   return it
 end
 
+--- ds:augment {horizontal_flip = true, ...}: random and fixed changes of images, in C; the options are in augment.lua.
+function methods:augment(given) return require "mgpu.data.augment" (self, given) end
+
 Dataset.methods = methods
 flow.lift(methods) -- the methods that need values
 

@@ -1,0 +1,204 @@
+/* Tables of input positions and weights for resizing, cropping, flipping, shifting and zooming. */
+#include "data/transforms/axis.h"
+#include "core/alloc.h"
+#include <assert.h>
+#include <string.h>
+
+static mg_status allocate(mg_axis *a, int64_t n, int taps) {
+    assert(n >= 1 && taps >= 1);
+    *a = (mg_axis){.n = n, .taps = taps};
+    size_t entries, bytes;
+    if (!mg_size_mul((size_t)n, (size_t)taps, &entries) ||
+        !mg_size_mul(entries, sizeof(float), &bytes))
+        return mg_fail(MG_OOM, "augment: a resize of %lld positions is too large", (long long)n);
+    a->index = mg_alloc(bytes);
+    if (a->index && taps > 1) a->weight = mg_alloc(bytes);
+    if (a->index && (taps == 1 || a->weight)) return MG_OK;
+    mg_axis_free(a);
+    return MG_OOM;
+}
+
+void mg_axis_free(mg_axis *a) {
+    mg_free(a->index);
+    mg_free(a->weight);
+    *a = (mg_axis){0};
+}
+
+static int64_t clamp(int64_t v, int64_t lo, int64_t hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+mg_status mg_axis_identity(mg_axis *a, int64_t n) {
+    MG_TRY(allocate(a, n, 1));
+    for (int64_t i = 0; i < n; i++) a->index[i] = (int32_t)i;
+    return MG_OK;
+}
+
+/* ---- resizing ---- */
+
+/* float, as TensorFlow: the same neighbor where two are equally near. */
+static mg_status resize_nearest(mg_axis *a, int64_t in, int64_t n) {
+    const float scale = (float)in / (float)n;
+    MG_TRY(allocate(a, n, 1));
+    for (int64_t i = 0; i < n; i++) {
+        const float at = floorf(((float)i + 0.5f) * scale);
+        a->index[i] = (int32_t)clamp((int64_t)at, 0, in - 1);
+    }
+    return MG_OK;
+}
+
+static mg_status resize_bilinear(mg_axis *a, int64_t in, int64_t n) {
+    const double scale = (double)in / (double)n;
+    MG_TRY(allocate(a, n, 2));
+    for (int64_t i = 0; i < n; i++) {
+        const double at = ((double)i + 0.5) * scale - 0.5, low = floor(at);
+        a->index[2 * i] = (int32_t)clamp((int64_t)low, 0, in - 1);
+        a->index[2 * i + 1] = (int32_t)clamp((int64_t)low + 1, 0, in - 1);
+        a->weight[2 * i + 1] = (float)(at - low);
+        a->weight[2 * i] = 1 - a->weight[2 * i + 1];
+    }
+    return MG_OK;
+}
+
+/* Fills entry i with the weights of positions first .. first + count - 1, which `weight` gives, and
+ * makes their sum 1. Taps that are left over repeat the last position with weight 0. */
+static void set_span(mg_axis *a, int64_t i, int64_t first, int count, const double *weight) {
+    double sum = 0;
+    for (int t = 0; t < count; t++) sum += weight[t];
+    for (int t = 0; t < a->taps; t++) {
+        a->index[i * a->taps + t] = (int32_t)(first + (t < count ? t : count - 1));
+        a->weight[i * a->taps + t] = t < count ? (float)(weight[t] / sum) : 0;
+    }
+}
+
+/* A triangle twice as wide as an output pixel, cut off at the borders. */
+static mg_status resize_antialiased(mg_axis *a, int64_t in, int64_t n, double *weight) {
+    const double scale = (double)in / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        const double center = ((double)i + 0.5) * scale;
+        const int64_t first = clamp((int64_t)ceil(center - scale - 0.5), 0, in - 1);
+        const int64_t last = clamp((int64_t)floor(center + scale - 0.5), first, in - 1);
+        for (int64_t k = first; k <= last; k++) {
+            const double distance = fabs((double)k + 0.5 - center) / scale;
+            weight[k - first] = distance < 1 ? 1 - distance : 0;
+        }
+        set_span(a, i, first, (int)(last - first + 1), weight);
+    }
+    return MG_OK;
+}
+
+/* The part of each input pixel that the output pixel covers. */
+static mg_status resize_area(mg_axis *a, int64_t in, int64_t n, double *weight) {
+    const double scale = (double)in / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        const double from = (double)i * scale, to = ((double)i + 1) * scale;
+        const int64_t first = clamp((int64_t)floor(from), 0, in - 1);
+        int count = 0;
+        for (int64_t k = first; k < in && (k == first || (double)k < to); k++) {
+            const double covered = fmin(to, (double)k + 1) - fmax(from, (double)k);
+            if (count > 0 && covered < 1e-9) break; /* rounding of `to` */
+            weight[count++] = fmax(covered, 1e-9);
+        }
+        set_span(a, i, first, count, weight);
+    }
+    return MG_OK;
+}
+
+/* A table with several taps, whose number depends on the scale. */
+static mg_status resize_spans(mg_axis *a, int64_t in, int64_t n, mg_interpolation method) {
+    const double scale = (double)in / (double)n;
+    const double most = method == MG_AREA ? ceil(scale) + 2 : 2 * ceil(scale) + 2;
+    const int taps = (int)fmin(most, (double)in);
+    double *weight = mg_alloc(((size_t)most + 1) * sizeof *weight);
+    if (!weight) return MG_OOM;
+    mg_status status = allocate(a, n, taps < 2 ? 2 : taps);
+    if (status == MG_OK)
+        status = (method == MG_AREA ? resize_area : resize_antialiased)(a, in, n, weight);
+    mg_free(weight);
+    return status;
+}
+
+mg_status mg_axis_resize(mg_axis *a, int64_t first, int64_t in, int64_t n, mg_interpolation method,
+                         bool antialias) {
+    *a = (mg_axis){0};
+    if (in == n)
+        MG_TRY(mg_axis_identity(a, n));
+    else if (method == MG_NEAREST)
+        MG_TRY(resize_nearest(a, in, n));
+    else if (method == MG_AREA || (antialias && in > n))
+        MG_TRY(resize_spans(a, in, n, method));
+    else
+        MG_TRY(resize_bilinear(a, in, n));
+    for (int64_t i = 0; i < a->n * a->taps; i++) a->index[i] += (int32_t)first;
+    return MG_OK;
+}
+
+/* ---- affine maps ---- */
+
+static mg_status affine_nearest(mg_axis *a, int64_t in, int64_t n, double scale, double offset,
+                                mg_fill fill) {
+    MG_TRY(allocate(a, n, 1));
+    for (int64_t i = 0; i < n; i++) {
+        double at = scale * (double)i + offset;
+        const bool inside = mg_fill_coordinate(&at, in, fill);
+        a->index[i] = inside ? (int32_t)clamp((int64_t)floor(at + 0.5), 0, in - 1) : -1;
+    }
+    return MG_OK;
+}
+
+mg_status mg_axis_affine(mg_axis *a, int64_t in, int64_t n, double scale, double offset,
+                         mg_interpolation method, mg_fill fill) {
+    assert(method != MG_AREA);
+    const bool copies = scale == rint(scale) && offset == rint(offset);
+    if (method == MG_NEAREST || copies) return affine_nearest(a, in, n, scale, offset, fill);
+    MG_TRY(allocate(a, n, 2));
+    for (int64_t i = 0; i < n; i++) {
+        double at = scale * (double)i + offset;
+        const bool inside = mg_fill_coordinate(&at, in, fill);
+        const double low = floor(at);
+        a->index[2 * i] = inside ? (int32_t)clamp((int64_t)low, 0, in - 1) : -1;
+        a->index[2 * i + 1] = inside ? (int32_t)clamp((int64_t)low + 1, 0, in - 1) : 0;
+        a->weight[2 * i + 1] = inside ? (float)(at - low) : 0;
+        a->weight[2 * i] = 1 - a->weight[2 * i + 1];
+    }
+    return MG_OK;
+}
+
+/* ---- changes of a table ---- */
+
+mg_status mg_axis_crop(mg_axis *a, int64_t first, int64_t n, mg_fill fill) {
+    mg_axis cut;
+    const size_t taps = (size_t)a->taps;
+    MG_TRY(allocate(&cut, n, a->taps));
+    for (int64_t i = 0; i < n; i++) {
+        double at = (double)(first + i);
+        if (!mg_fill_coordinate(&at, a->n, fill)) {
+            memset(cut.index + i * a->taps, 0, taps * sizeof *cut.index);
+            if (cut.weight) memset(cut.weight + i * a->taps, 0, taps * sizeof *cut.weight);
+            cut.index[i * a->taps] = -1;
+            continue;
+        }
+        const int64_t from = (int64_t)at * a->taps;
+        memcpy(cut.index + i * a->taps, a->index + from, taps * sizeof *cut.index);
+        if (cut.weight)
+            memcpy(cut.weight + i * a->taps, a->weight + from, taps * sizeof *cut.weight);
+    }
+    mg_axis_free(a);
+    *a = cut;
+    return MG_OK;
+}
+
+void mg_axis_flip(mg_axis *a) {
+    for (int64_t i = 0, j = a->n - 1; i < j; i++, j--) {
+        for (int t = 0; t < a->taps; t++) {
+            const int64_t p = i * a->taps + t, q = j * a->taps + t;
+            const int32_t index = a->index[p];
+            a->index[p] = a->index[q];
+            a->index[q] = index;
+            if (!a->weight) continue;
+            const float weight = a->weight[p];
+            a->weight[p] = a->weight[q];
+            a->weight[q] = weight;
+        }
+    }
+}
