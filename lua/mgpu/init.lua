@@ -68,6 +68,7 @@ local loaders = {
   Input = function() return require "mgpu.nn.layers".Input end,
   explain = function() return require "mgpu.parallel.explain" end,
   show = function() return require "mgpu.show" end,
+  ImageDataGenerator = function() return require "mgpu.data.image_data_generator" end,
   image = function() return require "mgpu.data.image" end,
   load_model = function() return require "mgpu.nn.saving".load_model end,
   model_from_json = function() return require "mgpu.nn.saving".model_from_json end,

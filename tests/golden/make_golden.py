@@ -22,11 +22,28 @@ import lua_table  # noqa: E402
 import tensor_file  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODULES = ["nets", "layer_cases", "optimizer_cases", "schedule_cases", "loss_cases",
-           "initializer_cases", "functional_cases", "more_layer_cases", "metric_cases",
-           "conv_layer_cases", "merge_cases", "mixed_cases", "callback_cases",
-           "constraint_cases", "tensorboard_cases", "masking_cases",
-           "zoo_cases", "image_op_cases", "flow_cases"]
+MODULES = [
+    "nets",
+    "layer_cases",
+    "optimizer_cases",
+    "schedule_cases",
+    "loss_cases",
+    "initializer_cases",
+    "functional_cases",
+    "more_layer_cases",
+    "metric_cases",
+    "conv_layer_cases",
+    "merge_cases",
+    "mixed_cases",
+    "callback_cases",
+    "constraint_cases",
+    "tensorboard_cases",
+    "masking_cases",
+    "zoo_cases",
+    "image_op_cases",
+    "flow_cases",
+    "augmentation_cases",
+]
 
 
 def write(name, origin, note, value):
