@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { LARGEST_SIDE = 65500 }; /* MG_IMAGE_SIDE */
+#define LARGEST_NUMBER 1e12    /* so that coordinates fit into 64 bits */
 
 /* ---- fields of the table of options, at 1 ---- */
 
@@ -57,6 +58,9 @@ static int numbers(lua_State *L, const char *name, double *v, int most) {
     for (size_t i = 0; i < n; i++) {
         lua_rawgeti(L, -1, (int)i + 1);
         v[i] = luaL_checknumber(L, -1);
+        if (!(fabs(v[i]) <= LARGEST_NUMBER))
+            bind_fail(L, MG_USAGE, "augment: %s must be from -%g to %g, got %g", name,
+                      LARGEST_NUMBER, LARGEST_NUMBER, v[i]);
         lua_pop(L, 1);
     }
     lua_pop(L, 1);

@@ -271,6 +271,12 @@ static void *copy_of(const void *from, size_t bytes, bool *short_of) {
 }
 
 mg_transform *mg_augment_new(const mg_augment_spec *spec) {
+    const mg_range *area = &spec->area, *aspect = &spec->aspect;
+    if (spec->zoomed_height &&
+        !(area->lo > 0 && area->lo <= area->hi && aspect->lo > 0 && aspect->lo <= aspect->hi)) {
+        mg_fail(MG_USAGE, "augment: the random resized crop needs an area and an aspect above 0");
+        return NULL;
+    }
     augment *a = mg_transform_alloc(&api, sizeof *a);
     if (!a) return NULL;
     bool short_of = false;

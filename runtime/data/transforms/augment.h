@@ -90,7 +90,8 @@ typedef struct mg_augment_choice {
 /* Makes the transform of an image {rows, columns} or {rows, columns, channels}. The spec is copied,
  * with its arrays. The result has spec->dtype if that is given; else the dtype of the image, but
  * float32 for an integer image if a step computes new values (any step from the channel shift to
- * the whitening). Values of uint8 results are rounded and saturate. Owned. NULL: MG_OOM. */
+ * the whitening). Values of uint8 results are rounded and saturate. Owned. NULL: MG_OOM, or
+ * MG_USAGE for a random resized crop without area and aspect. */
 mg_transform *mg_augment_new(const mg_augment_spec *spec);
 
 /* The choices that the transform makes for an image of height x width pixels. */
