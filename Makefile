@@ -150,6 +150,7 @@ FLAGS_runtime/program      = -I$(LUA)
 FLAGS_runtime/prompt       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
+FLAGS_runtime/data/transforms = -fno-trapping-math # else clamps are branches, not vectors
 $B/runtime/device/kinds.o: $B/kinds
 $B/kinds: FORCE
 	@mkdir -p $(@D); echo '$(ALL_KINDS)' | cmp -s - $@ || echo '$(ALL_KINDS)' >$@

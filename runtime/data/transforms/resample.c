@@ -63,8 +63,10 @@ static mg_status copy_pixels(const mg_pixels *src, const mg_axis *rows, const mg
 
 /* ---- mixing ---- */
 
+/* In steps for which compilers have vectors. Not a number becomes 0. */
 static inline uint8_t to_byte(float v) {
-    return (uint8_t)((v > 0 ? v < 255 ? v : 255 : 0) + 0.5f);
+    const float from = v > 0 ? v : 0, both = from < 255 ? from : 255;
+    return (uint8_t)(int32_t)(both + 0.5f);
 }
 
 static void to_bytes(uint8_t *restrict dst, const float *restrict src, int64_t n) {
