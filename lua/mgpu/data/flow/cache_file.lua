@@ -182,7 +182,7 @@ end
 function M.read(path)
   local tensors, notes = core.store_load(path)
   local count = tonumber(notes.count)
-  if notes.format ~= FORMAT or not count or not notes.structure then
+  if notes.format ~= FORMAT or not count or count < 0 or count % 1 ~= 0 or not notes.structure then
     fail(path, "the file is no cache of this version: give another path, or delete the file")
   end
   local file, like = { path = path, tensors = tensors }, core.json_decode(notes.structure)

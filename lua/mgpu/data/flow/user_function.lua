@@ -36,20 +36,23 @@ local function has_text(leaves)
 end
 
 -- What pcall returned, as an array with the number of results; an error gets the place where it happened.
-local function received(self, number, ok, ...)
+local function received(who, name, number, ok, ...)
   if ok then return { n = select("#", ...), ... } end
   local message = ...
-  if type(message) == "string" and core.error_code() ~= "interrupted" then
-    message = ("%s (%s: %s, element %d)"):format(message, self.who, self.name, number)
+  if type(message) == "string" and not message:find "interrupted!?$" then
+    message = ("%s (%s: %s, element %d)"):format(message, who, name, number)
   end
   error(message, 0)
 end
 
---- fn:call(element, number) -> its results, an array with their number n. number: that of the element in the pass, from
---- 1, for messages.
+--- call(who, name, number, fn, ...) -> the results of fn(...), an array with their number n. An error gets the place:
+--- the method, the function's name (place_of) and the number of the element in the pass, from 1.
+function M.call(who, name, number, fn, ...) return received(who, name, number, pcall(fn, ...)) end
+
+--- fn:call(element, number) -> its results, as of M.call.
 function Function:call(element, number)
   local fn = has_text((structure.flatten(element))) and self.plain or self.traced
-  return received(self, number, pcall(fn, unpack(element)))
+  return M.call(self.who, self.name, number, fn, unpack(element))
 end
 
 --- fn:fail(number, message, ...): raises for what the function did with the element of that number.

@@ -45,21 +45,23 @@ local function use_once(self, call)
   self.call, self.once = call, once
 end
 
--- RETURNS the first results of fn if these are an element rather than what gives the elements.
+local function called(self, fn) return user_function.call("generator", self.name, self.at + 1, fn) end
+
+-- RETURNS the results of the first call for an element.
 local function begin(self)
   local fn, once = self.dataset.fn, self.dataset.once
   self.name = type(fn) == "thread" and "the coroutine" or user_function.place_of(fn)
   if once.next or type(fn) == "thread" then
     use_once(self, once.next or resumer(fn))
-    return self.call()
+    return called(self, self.call)
   end
-  local results = { fn() }
-  if #results == 1 and is_source(results[1]) then
+  local results = called(self, fn)
+  if results.n == 1 and is_source(results[1]) then
     self.call = as_function(results[1])
-    return self.call()
+    return called(self, self.call)
   end
   use_once(self, fn)
-  return unpack(results)
+  return results
 end
 
 local function check_length(self)
@@ -81,31 +83,27 @@ local function end_pass(self)
 end
 
 -- The values as an element; numbers get the dtypes of the options.
-local function element_of(self, ...)
+local function element_of(self, values)
   local function refuse(value, path)
     checks.fail("generator", "%s must give tensors, numbers or text, but value %s of element %d is %s", self.name, path,
       self.at + 1, structure.kind_of(value))
   end
-  local element = { ... }
-  for i = 1, select("#", ...) do
-    element[i] = structure.component(element[i], refuse, tostring(i), self.dataset.dtypes[i])
+  local element = {}
+  for i = 1, values.n do
+    element[i] = structure.component(values[i], refuse, tostring(i), self.dataset.dtypes[i])
   end
-  return element
-end
-
-local function received(self, ...)
-  if (...) == nil then return end_pass(self) end
-  local element = element_of(self, ...)
-  if self.once then self.once.given = true end
-  self.at = self.at + 1
-  if self.dataset.count and self.at > self.dataset.count then check_length(self) end
   return element
 end
 
 function Generator:pull()
   if self.ended then return nil end
-  if self.call then return received(self, self.call()) end
-  return received(self, begin(self))
+  local values = self.call and called(self, self.call) or begin(self)
+  if values[1] == nil then return end_pass(self) end
+  if self.once then self.once.given = true end
+  local element = element_of(self, values)
+  self.at = self.at + 1
+  if self.dataset.count and self.at > self.dataset.count then check_length(self) end
+  return element
 end
 
 return Generator
