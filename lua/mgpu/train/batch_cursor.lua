@@ -83,8 +83,11 @@ function Stream:take()
   return { count = 1, rows = rows, layout = part.layout, tensors = part.tensors }
 end
 
--- Datasets of mgpu.data count their passes, each of which has an order of its own.
+-- Datasets of mgpu.data count their passes, each of which has an order of its own. Their iterators have threads, which
+-- the pass before may still keep.
 function Stream:start(_, position)
+  local before = self.next
+  if type(before) == "table" and before.close then before:close() end
   self.next, self.taken = self.source.dataset:iter(position), 0
 end
 

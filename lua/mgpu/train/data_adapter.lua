@@ -5,6 +5,7 @@
 -- A source of a dataset is {dataset, length (nil if unknown), check, what}; its batches are checked one by one.
 -- batch_cursor.lua goes through either.
 local batch_layout = require "mgpu.train.batch_layout"
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
 
@@ -99,6 +100,16 @@ local function check_batched(what, model, dataset, x)
   end
 end
 
+-- Text of a dataset comes as strings and arrays of them.
+local function check_no_text(what, ...)
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    if type(value) == "string" or type(value) == "table" and type(value[1]) == "string" then
+      fail(what, "component %d of the dataset's batches is text: make numbers of it with map", i)
+    end
+  end
+end
+
 local function from_dataset(what, model, dataset, given)
   local generator = M.is_generator(dataset)
   if generator then dataset = from_generator(what, dataset) end
@@ -112,16 +123,29 @@ local function from_dataset(what, model, dataset, given)
     if more ~= nil then
       fail(what, "the dataset's batches have more than three parts: x, y and the weights of the rows")
     end
+    check_no_text(what, x, y, weight)
     check_batched(what, model, dataset, x)
     return checked_batch(what, model, given, x, y, weight)
   end
   return source
 end
 
---- check_steps(source, steps, option): raises for a generator whose number of batches is not given by that option.
+--- check_steps(source, steps, option): raises for a generator, or a dataset without end, whose number of batches is not
+--- given by that option.
 function M.check_steps(source, steps, option)
-  if source.generator and not steps then
+  if steps then return end
+  if source.generator then
     fail(source.what, "a generator does not tell how many batches it gives: give %s", option)
+  elseif checks.is_dataset(source.dataset) and source.dataset.count == math.huge then
+    fail(source.what, "the dataset has no end: give %s, or take", option)
+  end
+end
+
+--- check_end(source): raises for a dataset of the user's making that does not tell its length. One of mgpu.data of
+--- unknown length ends: it comes after a filter, say, and not after an endless cycle.
+function M.check_end(source)
+  if source.dataset and not source.length and not checks.is_dataset(source.dataset) then
+    fail(source.what, "the dataset does not tell its length, so it may be endless: give steps_per_epoch")
   end
 end
 

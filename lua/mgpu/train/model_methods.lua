@@ -137,9 +137,7 @@ end
 local function check_length(train, validation, given)
   data_adapter.check_steps(train, given.steps_per_epoch, "steps_per_epoch")
   if validation then data_adapter.check_steps(validation, given.validation_steps, "validation_steps") end
-  if train.dataset and not train.length and not given.steps_per_epoch then
-    core.fail("usage", "fit: the dataset does not tell its length, so it may be endless: give steps_per_epoch")
-  end
+  if not given.steps_per_epoch then data_adapter.check_end(train) end
 end
 
 --- model:fit(x, y, options) or model:fit(dataset, options) -> history: trains the model, as Keras's fit.

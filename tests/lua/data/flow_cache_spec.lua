@@ -142,7 +142,7 @@ end)
 
 test("every failing file call leaves either no file or a whole one", function()
   local path = check.path "faults.cache"
-  local n, ended = 0, nil
+  local n, ended = 0
   repeat
     n = n + 1
     os.remove(path)
