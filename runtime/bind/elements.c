@@ -25,6 +25,24 @@ static mg_shape read_cell(lua_State *L, int index, const mg_tensor *like) {
     return cell;
 }
 
+/* first_unlike({value, ...}) -> the position of the first value that is no tensor of the dtype and
+ * shape of the first, or nil if there is none. */
+static int core_first_unlike(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int n = (int)lua_objlen(L, 1);
+    const mg_tensor *first = NULL;
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, 1, i);
+        const mg_tensor *t = bind_to_tensor(L, -1);
+        lua_pop(L, 1);
+        if (i == 1) first = t;
+        if (t && t->dtype == first->dtype && mg_shape_equal(&t->shape, &first->shape)) continue;
+        lua_pushinteger(L, i);
+        return 1;
+    }
+    return 0;
+}
+
 /* stack({tensor, ...}, [cell], [fill]) -> a tensor of shape {n, cell...}, see data/stack.h. cell:
  * nil for the shape of the first tensor. */
 static int core_stack(lua_State *L) {
@@ -97,7 +115,8 @@ static int core_shuffle_draw(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_elements[] = {{"stack", core_stack},
+const luaL_Reg mg_bind_elements[] = {{"first_unlike", core_first_unlike},
+                                     {"stack", core_stack},
                                      {"unstack", core_unstack},
                                      {"shuffle_draw", core_shuffle_draw},
                                      {NULL, NULL}};

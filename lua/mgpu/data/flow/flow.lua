@@ -239,25 +239,26 @@ function methods:cache(path)
   return Flow.new(Cache, { input = self, count = self.count, kept = Cache.memory(path) })
 end
 
--- The dataset with fn(dataset) in place of each dataset of rows that it draws on.
-local function with_rows(dataset, fn)
-  if getmetatable(dataset) ~= Flow then return fn(dataset) end
+local MOST_AHEAD = 4096 -- rows; a batch ahead may be many of them
+
+-- The dataset with the datasets of rows that it draws on prefetching what n of its elements need.
+local function prefetching(dataset, n, given)
+  if getmetatable(dataset) ~= Flow then return dataset:prefetch(math.min(n, MOST_AHEAD), given) end
   local copy = {}
   for key, value in pairs(dataset) do copy[key] = value end
-  copy.passes = 0
-  copy.input = copy.input and with_rows(copy.input, fn)
-  if copy.inputs then
-    copy.inputs = {}
-    for i, input in ipairs(dataset.inputs) do copy.inputs[i] = with_rows(input, fn) end
-  end
+  local needed = dataset.operator == batches.Batch and n * dataset.size or n
+  copy.passes, copy.input = 0, dataset.input and prefetching(dataset.input, needed, given)
+  copy.inputs = dataset.inputs and {}
+  for i, input in ipairs(dataset.inputs or {}) do copy.inputs[i] = prefetching(input, needed, given) end
   return setmetatable(copy, Flow)
 end
 
---- ds:prefetch(n, {threads =}): threads read the rows that come next while an element is used, n ahead for each dataset
---- of tensors or files that this one draws on. Its place in the chain makes no difference.
+--- ds:prefetch(n, {threads =}): threads read the rows of the next n elements while this one is used, for each dataset
+--- of tensors or files that this one draws on; what needs values is done when an element is asked for. Its place in
+--- the chain makes no difference.
 function methods:prefetch(n, given)
   checks.count("prefetch", n, 1)
-  return with_rows(self, function(rows) return rows:prefetch(n, given) end)
+  return prefetching(self, n, given)
 end
 
 -- ---- several datasets ---------------------------------------------------------------------------

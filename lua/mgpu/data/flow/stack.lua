@@ -53,31 +53,33 @@ end
 
 -- Raises unless all leaves are tensors of one dtype and rank, or all are text.
 local function check_kinds(who, list, what, place)
-  local kind = kind_of(list[1])
+  local first = list[1]
+  local kind = kind_of(first)
   for k, leaf in ipairs(list) do
     if kind_of(leaf) ~= kind then fail_mixed(who, place, k, what, kind, kind_of(leaf)) end
-    if core.is_tensor(leaf) and leaf:rank() ~= list[1]:rank() then
-      fail_mixed(who, place, k, what, "a tensor of shape " .. shape_text(list[1]:shape()),
+    if core.is_tensor(leaf) and leaf:rank() ~= first:rank() then
+      fail_mixed(who, place, k, what, "a tensor of shape " .. shape_text(first:shape()),
         "a tensor of shape " .. shape_text(leaf:shape()))
     end
   end
 end
 
 local function stacked(who, list, what, place)
-  local first = list[1]:shape()
-  for k, t in ipairs(list) do
-    for axis, size in ipairs(t:shape()) do
-      if size ~= first[axis] then
-        checks.fail(who, "the elements of a batch must have equal shapes, but %s has %s in element %d and %s in "
-          .. "element %d: use padded_batch, or give them one shape with map", what, shape_text(first), place(1),
-          shape_text(t:shape()), place(k))
-      end
-    end
-  end
-  return M.tensors(list)
+  local odd = core.first_unlike(list)
+  if not odd then return M.tensors(list) end
+  check_kinds(who, list, what, place)
+  checks.fail(who, "the elements of a batch must have equal shapes, but %s has %s in element %d and %s in element %d: "
+    .. "use padded_batch, or give them one shape with map", what, shape_text(list[1]:shape()), place(1),
+    shape_text(list[odd]:shape()), place(odd))
 end
 
--- The elements as one: combine(list, what, i) makes a leaf of the leaves number i, which are called `what`.
+local function texts(who, list, what, place)
+  check_kinds(who, list, what, place)
+  if type(list[1]) ~= "string" then checks.fail(who, "%s is a batch of text already", what) end
+  return structure.text(list)
+end
+
+-- The elements as one: combine(list, what, i) makes a tensor of the leaves number i, which are called `what`.
 local function joined(who, elements, place, combine)
   local flat, first, paths = {}, elements[1], nil
   for k, element in ipairs(elements) do
@@ -91,8 +93,7 @@ local function joined(who, elements, place, combine)
   local made = {}
   for i = 1, #flat[1] do
     local list, what = column(flat, i), structure.path(first, i)
-    check_kinds(who, list, what, place)
-    made[i] = type(list[1]) == "string" and structure.text(list) or combine(list, what, i)
+    made[i] = core.is_tensor(list[1]) and combine(list, what, i) or texts(who, list, what, place)
   end
   return structure.unflatten(first, made)
 end
@@ -101,7 +102,6 @@ end
 --- pass, for messages. Strings become a batch of text. Errors: elements of different structures, dtypes or shapes.
 function M.batch(who, elements, place)
   return joined(who, elements, place, function(list, what)
-    if not core.is_tensor(list[1]) then checks.fail(who, "%s is a batch of text already", what) end
     return stacked(who, list, what, place)
   end)
 end
@@ -134,7 +134,7 @@ end
 --- shape.
 function M.padded(who, elements, place, options)
   return joined(who, elements, place, function(list, what, i)
-    if not core.is_tensor(list[1]) then checks.fail(who, "%s is a batch of text, which cannot be padded", what) end
+    check_kinds(who, list, what, place)
     local cell = padded_shape(who, list, what, options.shapes(i), place)
     return M.tensors(list, cell, options.values(i))
   end)
