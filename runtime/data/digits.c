@@ -2,12 +2,11 @@
  * slant, tilt and position, the corners are moved at random, and the lines are drawn with a pen of
  * random width; then noise is added.
  *
- * Image i uses the Philox blocks of ordinal i, so it depends on the seed, i and its label alone.
+ * An image depends on the seed, its number and its label alone (drawing_rng.h).
  * Only + - * / and sqrt are used, which are exact to rounding everywhere, so every machine draws
  * the same bytes. */
 #include "data/digits.h"
-#include "core/alloc.h"
-#include "core/rng.h"
+#include "data/drawing_rng.h"
 #include <math.h>
 #include <string.h>
 
@@ -36,40 +35,20 @@ typedef struct point {
     float x, y;
 } point;
 
-/* The random numbers of one image, in the order in which they are asked for. */
-typedef struct digit_rng {
-    uint32_t seed, stream;
-    uint64_t ordinal, block; /* the image; the next block */
-    int used;                /* words of the current block that were given out */
-    uint32_t words[4];
-} digit_rng;
-
-/* The next random number, uniform in [low, high). */
-static float digit_uniform(digit_rng *d, float low, float high) {
-    if (d->used == 4) {
-        mg_philox(d->words, d->block++, d->ordinal, d->seed, d->stream);
-        d->used = 0;
-    }
-    return low + (high - low) * (float)mg_uniform_of(d->words[d->used++]);
-}
-
-/* Goes on with the numbers of the given block. */
-static void use_block(digit_rng *d, uint64_t block) {
-    d->block = block;
-    d->used = 4;
-}
-
 /* Writes the corners of the digit, in pixels, to out; returns their number. */
-static int place_corners(digit_rng *d, int label, point *out) {
-    use_block(d, 0);
-    const float width = digit_uniform(d, 0.95f, 1.6f), height = digit_uniform(d, 1.5f, 2.1f);
-    const float slant = digit_uniform(d, -0.35f, 0.35f), tilt = digit_uniform(d, -0.15f, 0.15f);
-    const float x0 = 14 + digit_uniform(d, -2.5f, 2.5f), y0 = 14 + digit_uniform(d, -2.5f, 2.5f);
+static int place_corners(mg_drawing_rng *d, int label, point *out) {
+    mg_drawing_seek(d, 0);
+    const float width = mg_drawing_uniform(d, 0.95f, 1.6f),
+                height = mg_drawing_uniform(d, 1.5f, 2.1f);
+    const float slant = mg_drawing_uniform(d, -0.35f, 0.35f),
+                tilt = mg_drawing_uniform(d, -0.15f, 0.15f);
+    const float x0 = 14 + mg_drawing_uniform(d, -2.5f, 2.5f),
+                y0 = 14 + mg_drawing_uniform(d, -2.5f, 2.5f);
     int n = 0;
-    use_block(d, SHAKE_BLOCK);
+    mg_drawing_seek(d, SHAKE_BLOCK);
     for (const int8_t *p = strokes[label]; *p >= 0; p += 2) {
-        const float x = (float)p[0] * 0.1f - 5 + digit_uniform(d, -0.45f, 0.45f);
-        const float y = (float)p[1] * 0.1f - 5 + digit_uniform(d, -0.45f, 0.45f);
+        const float x = (float)p[0] * 0.1f - 5 + mg_drawing_uniform(d, -0.45f, 0.45f);
+        const float y = (float)p[1] * 0.1f - 5 + mg_drawing_uniform(d, -0.45f, 0.45f);
         out[n++] = (point){x0 + width * x - slant * height * y, y0 + height * y + tilt * width * x};
     }
     return n;
@@ -107,31 +86,26 @@ static void draw_line(float *ink, point a, point b, float pen) {
 }
 
 /* One image: lines, then noise over all pixels. */
-static void draw_digit(digit_rng *d, int label, uint8_t *image) {
+static void draw_digit(mg_drawing_rng *d, int label, uint8_t *image) {
     float ink[SIDE * SIDE] = {0};
     point corners[MAX_POINTS];
     const int n = place_corners(d, label, corners);
-    const float pen = digit_uniform(d, 0.6f, 1.5f), strength = digit_uniform(d, 190, 256),
-                noise = digit_uniform(d, 0, 24);
+    const float pen = mg_drawing_uniform(d, 0.6f, 1.5f), strength = mg_drawing_uniform(d, 190, 256),
+                noise = mg_drawing_uniform(d, 0, 24);
     for (int i = 0; i + 1 < n; i++) draw_line(ink, corners[i], corners[i + 1], pen);
-    use_block(d, NOISE_BLOCK);
+    mg_drawing_seek(d, NOISE_BLOCK);
     for (int i = 0; i < SIDE * SIDE; i++) {
-        const float v = strength * ink[i] + digit_uniform(d, -noise, noise);
+        const float v = strength * ink[i] + mg_drawing_uniform(d, -noise, noise);
         image[i] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
     }
 }
 
-/* A permutation of 0 .. n-1, each modulo 10, makes the labels. */
 mg_status mg_digits_draw(int64_t n, uint64_t seed, uint8_t *images, int32_t *labels) {
-    digit_rng d = {.seed = (uint32_t)seed, .stream = STREAM + (uint32_t)(seed >> 32)};
-    int64_t *order = mg_alloc((size_t)n * sizeof *order);
-    if (!order) return MG_OOM;
-    mg_permutation(order, n, d.seed, d.stream + 1, 0);
+    mg_drawing_rng d = mg_drawing_rng_of(seed, STREAM);
+    MG_TRY(mg_drawing_labels(&d, n, labels));
     for (int64_t i = 0; i < n; i++) {
-        labels[i] = (int32_t)(order[i] % 10);
         d.ordinal = (uint64_t)i;
         draw_digit(&d, labels[i], images + i * SIDE * SIDE);
     }
-    mg_free(order);
     return MG_OK;
 }
