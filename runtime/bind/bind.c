@@ -308,7 +308,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_store,      mg_bind_zip,       mg_bind_h5,
         mg_bind_checkpoint, mg_bind_nested,    mg_bind_image,
         mg_bind_source,     mg_bind_terminal,  mg_bind_source_csv,
-        mg_bind_elements,   mg_bind_transform,
+        mg_bind_elements,   mg_bind_transform, mg_bind_datasets,
     };
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");

@@ -147,7 +147,8 @@ static void copy_pixels(const mg_taps *columns, const char *x, char *y, size_t b
         CASE(2)
         CASE(3)
         CASE(4)
-        CASE(8) CASE(12) CASE(16)
+        CASE(8)
+        CASE(12) CASE(16)
 #undef CASE
             default
             : for (int64_t p = 0; p < columns->n; p++)

@@ -98,11 +98,53 @@ test("processes that want the same file download it once", function()
   check.equal(#check.read(path), 5000000)
 end)
 
+local function wait_for(path)
+  while not core.file_exists(path) do os.execute "sleep 0.05" end
+end
+
+-- Starts a server that answers n requests; returns its address and its port file.
+local function start_server(name, n)
+  local port_file = check.path(name)
+  os.execute(("%s tests/lua/files/http_server.lua %s %d &"):format(check.program, port_file, n))
+  wait_for(port_file)
+  return "http://127.0.0.1:" .. check.read(port_file), port_file
+end
+
+test("processes that want a file while it arrives wait for it: the server is asked once", function()
+  local server, port_file = start_server("slow_port", 1)
+  local path, log = check.path "once", check.path "once.log"
+  check.write(check.path "once.lua", ([[
+    require "mgpu.core".fetch("%s/slow", "%s", "%s", 5)
+    print "there"
+  ]]):format(server, path, HELLO))
+  local one = ("%s %s >>%s 2>&1 &"):format(check.program, check.path "once.lua", log)
+  os.execute(one:rep(4, " "))
+  wait_for(path .. ".lock")
+  check.falsy(core.file_exists(path), "half a file")
+  check.write(port_file .. ".go", "")
+  while select(2, check.read(log):gsub("\n", "")) < 4 do os.execute "sleep 0.05" end
+  check.equal(check.read(log), ("there\n"):rep(4))
+  check.equal(check.read(path), "hello")
+end)
+
+test("a process that dies while it downloads leaves no file, and the next one downloads it", function()
+  local server, port_file = start_server("dying_port", 2)
+  local path = check.path "dying"
+  check.write(check.path "dying.lua", ('require "mgpu.core".fetch("%s/slow", "%s", "%s", 5)'):format(server, path,
+    HELLO))
+  local process = io.popen(("%s %s >/dev/null 2>&1 & echo $!"):format(check.program, check.path "dying.lua"))
+  local pid = process:read "*n"
+  process:close()
+  wait_for(path .. ".lock")
+  os.execute(("kill -9 %d; while kill -0 %d 2>/dev/null; do sleep 0.05; done"):format(pid, pid))
+  check.falsy(core.file_exists(path), "half a file")
+  check.write(port_file .. ".go", "")
+  core.fetch(server .. "/slow", path, HELLO, 5)
+  check.equal(check.read(path), "hello")
+end)
+
 test("a redirect to plain http is refused, and a body without end is cut off", function()
-  local port_file = check.path "port"
-  os.execute(("%s tests/lua/files/http_server.lua %s 3 &"):format(check.program, port_file))
-  while not core.file_exists(port_file) do os.execute "sleep 0.05" end
-  local server, path = "http://127.0.0.1:" .. check.read(port_file), check.path "downloaded"
+  local server, path = start_server("port", 3), check.path "downloaded"
   core.fetch(server .. "/body", path, HELLO, 5)
   check.equal(check.read(path), "hello")
   check.raises(function() core.fetch(server .. "/moved", path) end, "cannot download .*/moved: ", "io")

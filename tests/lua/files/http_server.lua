@@ -2,8 +2,9 @@
 --
 --     build/mgpulua tests/lua/files/http_server.lua PORT_FILE N
 --
--- It writes its port to PORT_FILE, answers N requests, and ends. /body is "hello"; /endless has no end (16 MiB, in
--- truth); everything else is a redirect to /body.
+-- It writes its port to PORT_FILE, answers N requests, and ends. /body is "hello"; /slow is the same, but "lo" comes
+-- only when a file PORT_FILE.go is there; /endless has no end (16 MiB, in truth); everything else is a redirect to
+-- /body.
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -16,6 +17,7 @@ ffi.cdef [[
   long read(int, void *, unsigned long);
   long send(int, const void *, unsigned long, int);
   int close(int);
+  int usleep(unsigned);
 ]]
 local INET, STREAM, NO_SIGNAL = 2, 1, 0x4000
 
@@ -37,6 +39,10 @@ for _ = 1, tonumber(arg[2]) do
   local function say(text) return ffi.C.send(connection, text, #text, NO_SIGNAL) >= 0 end
   if path == "/body" then
     say "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+  elseif path == "/slow" then
+    say "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhel"
+    while not io.open(arg[1] .. ".go") do ffi.C.usleep(10000) end
+    say "lo"
   elseif path == "/endless" then
     say "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
     local chunk = ("x"):rep(65536)

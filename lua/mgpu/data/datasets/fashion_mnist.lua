@@ -1,4 +1,4 @@
---- fashion_mnist.load_data() -> train, test: 70,000 pictures of clothes in ten classes, 28 x 28 grey.
+--- fashion_mnist.load_data {data_dir =} -> train, test: 70,000 pictures of clothes in ten classes, 28 x 28 grey.
 --
 --     local train, test = mgpu.datasets.fashion_mnist.load_data()
 --     train.x    -- uint8 {60000, 28, 28}
@@ -8,6 +8,8 @@
 return require("mgpu.data.datasets.images").define {
   name = "fashion_mnist",
   classes = 10,
+  class_names = { "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+    "Ankle boot" },
   folders = { "fashion-mnist", "fashion_mnist", "FashionMNIST" },
   hint = ", or: apt-get install dataset-fashion-mnist",
   url = "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",

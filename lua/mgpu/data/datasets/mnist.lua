@@ -1,4 +1,4 @@
---- mnist.load_data() -> train, test: 70,000 handwritten digits, 28 x 28 grey.
+--- mnist.load_data {data_dir =} -> train, test: 70,000 handwritten digits, 28 x 28 grey.
 --
 --     local train, test = mgpu.datasets.mnist.load_data()
 --     train.x    -- uint8 {60000, 28, 28}
