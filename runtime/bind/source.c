@@ -1,6 +1,7 @@
 /* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
 #include "bind/source.h"
 #include "bind/bind.h"
+#include "data/sources/cached.h"
 #include "data/sources/joined.h"
 #include "data/sources/tensors.h"
 #include "data/sources/transformed.h"
@@ -172,9 +173,21 @@ static int core_source_concatenate(lua_State *L) {
     return join_sources(L, "concatenate", mg_concatenated_source);
 }
 
+/* source_cache(source, [path]) -> a source of the same rows, which are kept in memory or in a file.
+ */
+static int core_source_cache(lua_State *L) {
+    mg_source *inner = bind_to_source(L, 1, "cache");
+    const char *path = lua_isnoneornil(L, 2) ? NULL : bind_path(L, 2, "cache");
+    mg_source **place = bind_new_source(L);
+    *place = path ? mg_cache_file_source(inner, path) : mg_cached_source(inner);
+    if (!*place) return bind_raise(L);
+    return 1;
+}
+
 const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info},
                                    {"source_tensors", core_source_tensors},
                                    {"source_transform", core_source_transform},
                                    {"source_zip", core_source_zip},
                                    {"source_concatenate", core_source_concatenate},
+                                   {"source_cache", core_source_cache},
                                    {NULL, NULL}};

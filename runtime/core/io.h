@@ -25,6 +25,13 @@ mg_status mg_io_seek(mg_file *f, int64_t position);
 /* The file's descriptor, to be handed to another process. */
 int mg_io_descriptor(const mg_file *f);
 
+/* Makes the first `bytes` bytes readable at *data, until mg_io_unmap; the file may be closed
+ * before. Whoever cuts the file meanwhile kills this process at the next access (SIGBUS): only for
+ * files that nobody changes in place. NULL for 0 bytes. */
+mg_status mg_io_map(mg_file *f, size_t bytes, const void **data);
+/* Accepts NULL. */
+void mg_io_unmap(const void *data, size_t bytes);
+
 /* Writing, atomically: the bytes go to a temporary file in the folder of PATH; nothing is seen at
  * PATH before commit. If PATH is a symbolic link, the file it points to is replaced and the link
  * stays. A file that is there keeps its mode and, where that is allowed, its owner and group; other

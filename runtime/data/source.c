@@ -2,6 +2,7 @@
 #include "data/source.h"
 #include "core/alloc.h"
 #include "data/transform.h"
+#include <string.h>
 
 /* ---- sources ---- */
 
@@ -40,9 +41,10 @@ size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape) {
     return (size_t)mg_shape_count(shape) * mg_dtype_size(f->dtype);
 }
 
-void mg_cells_free(const mg_source *s, mg_cell cell[]) {
-    for (int k = 0; k < s->n_fields; k++)
-        if (mg_field_varies(&s->field[k])) mg_free(cell[k].data), cell[k] = (mg_cell){0};
+void mg_source_copy_fields(mg_source *s, const mg_source *other) {
+    memcpy(s->field, other->field, sizeof s->field);
+    s->n_fields = other->n_fields;
+    s->n_rows = other->n_rows;
 }
 
 /* ---- transforms ---- */

@@ -8,10 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Row i is the int32 i, i % cycle + 1 float32 numbers i, and the text "row i". */
+/* With cycle 0, row i is the int32 i alone; else it is the int32 i, i % cycle + 1 float32 numbers
+ * i, and the text "row i". */
 typedef struct mixed_source {
     mg_source base;
-    int cycle;           /* 1: all rows have one number */
+    int cycle;           /* 1: all rows have one float32 */
     atomic_llong broken; /* this row and those behind it cannot be read */
     atomic_int slow;     /* the row after which reading takes a while, to mix the threads up */
     atomic_int reads;    /* rows read */
@@ -25,6 +26,7 @@ static inline mg_status read_mixed(mg_source *base, int64_t row, mg_cell cell[])
     if (row % 7 == atomic_load(&s->slow)) usleep(300);
     const int32_t number = (int32_t)row;
     memcpy(cell[NUMBER].data, &number, sizeof number);
+    if (s->cycle == 0) return MG_OK;
     const int64_t n = row % s->cycle + 1;
     float *list = cell[LIST].data = mg_alloc((size_t)n * sizeof *list);
     if (!list) return MG_OOM;
@@ -48,7 +50,7 @@ static inline mg_source *mixed(int64_t n_rows, int cycle) {
     mixed_source *s = mg_source_alloc(&mixed_api, sizeof *s);
     assert_non_null(s);
     s->base.n_rows = n_rows;
-    s->base.n_fields = N_FIELDS;
+    s->base.n_fields = cycle ? N_FIELDS : 1;
     s->base.field[NUMBER] = (mg_field){.dtype = MG_I32};
     s->base.field[LIST] = (mg_field){.dtype = MG_F32, .shape = MG_SHAPE(-1)};
     s->base.field[TEXT] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1), .text = true};

@@ -138,9 +138,7 @@ mg_source *mg_transformed_source(mg_source *inner, int field, mg_transform *tran
     if (!s) return NULL;
     mg_source *rows = before ? before->inner : inner;
     s->inner = mg_source_retain(rows);
-    s->base.n_rows = rows->n_rows;
-    s->base.n_fields = rows->n_fields;
-    for (int k = 0; k < rows->n_fields; k++) s->base.field[k] = rows->field[k];
+    mg_source_copy_fields(&s->base, rows);
     mg_status status = MG_OK;
     for (int i = 0; status == MG_OK && i < n; i++)
         status = add_step(s, before->step[i].field, before->step[i].transform);
