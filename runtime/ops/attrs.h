@@ -26,7 +26,8 @@ typedef struct mg_reduce_attrs { /* sum max min prod all any */
     int64_t keepdims;
 } mg_reduce_attrs;
 
-typedef struct mg_axis_attrs { /* argmax argmin cumsum softmax log_softmax concat gather reverse */
+typedef struct mg_axis_attrs { /* argmax argmin cumsum softmax log_softmax concat gather reverse
+                                  take_along_axis linear_scan */
     int64_t axis;
 } mg_axis_attrs;
 
@@ -43,7 +44,12 @@ typedef struct mg_pad_attrs { /* pad; interior: cells put between neighbours */
     double value;
 } mg_pad_attrs;
 
-typedef struct mg_scatter_attrs { /* scatter_add: the result has `size` slices along `axis` */
+typedef struct mg_sort_attrs { /* argsort: the first `count` positions */
+    int64_t axis, descending, count;
+} mg_sort_attrs;
+
+typedef struct mg_scatter_attrs { /* scatter_add scatter_along_axis: the result has `size` slices
+                                     along `axis` */
     int64_t axis, size;
 } mg_scatter_attrs;
 

@@ -6,7 +6,8 @@
  *
  * Each is linear and the gradient of the other. Ids are 0-based. An id outside 0 .. n-1 gathers NaN
  * (0 in integer tensors) and scatters nothing, on every device alike: kernels cannot raise, so
- * callers add a guard where ids come from data.
+ * callers add a guard where ids come from data. scatter_last tells which slice a place would get if
+ * slices were put there one after another instead of added.
  *
  * Split rules: split by ids, each device gathers its own slices, and scatter_add makes a term of a
  * sum; split along another axis of x, each device works on its part. */
@@ -120,6 +121,30 @@ static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("gather", &attrs, 2, dy, y->inputs[1]);
 }
 
+/* ---- scatter_last(ids) ---- */
+
+/* {size}, in int32. */
+static mg_status last_infer(mg_infer *f) {
+    const mg_scatter_attrs *a = f->attrs;
+    MG_TRY(mg_infer_rank(f, 0, 1, "ids"));
+    MG_TRY(mg_infer_integer(f, 0));
+    if (a->size < 0 || mg_infer_shape(f, 0)->dim[0] > INT32_MAX)
+        return mg_infer_fail(f, MG_USAGE, "%lld ids for a size of %lld",
+                             (long long)mg_infer_shape(f, 0)->dim[0], (long long)a->size);
+    f->shape = MG_SHAPE(a->size);
+    f->dtype = MG_I32;
+    return MG_OK;
+}
+
+/* A later id overwrites an earlier one. */
+static void last_ref(const mg_ref *r) {
+    const int64_t n = r->in_shape[0].dim[0], size = r->shape.dim[0];
+    mg_fill(r->out, size, -1);
+    for (int64_t i = 0; i < n; i++)
+        if (r->in[0][i] >= 0 && r->in[0][i] < (double)size)
+            r->out[(int64_t)r->in[0][i]] = (double)i;
+}
+
 /* ---- split rules ---- */
 
 /* Split ids: each device gathers the slices of its own ids from the whole x. Split x along another
@@ -177,6 +202,14 @@ static const mg_op gather_rows[] = {
      .grad = scatter_grad,
      .split = scatter_split,
      .ref = scatter_ref},
+    {.name = "scatter_last",
+     .doc = "for each of `size` places the position of the last id that names it, or -1; int32",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .flags = MG_OP_HIDDEN,
+     MG_ATTRS(mg_scatter_attrs, scatter_attrs),
+     .infer = last_infer,
+     .ref = last_ref},
 };
 
 const mg_op_family mg_ops_gather = {"gather", gather_rows,

@@ -20,6 +20,7 @@
     X(softmax)                                                                                     \
     X(cross_entropy)                                                                               \
     X(gather)                                                                                      \
+    X(along_axis)                                                                                  \
     X(resize)                                                                                      \
     X(transform)                                                                                   \
     X(collective)                                                                                  \

@@ -43,6 +43,7 @@ MODULES = [
     "image_op_cases",
     "flow_cases",
     "augmentation_cases",
+    "tensor_op_cases",
 ]
 
 

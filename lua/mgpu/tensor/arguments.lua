@@ -97,4 +97,11 @@ function M.floating(t)
   return ops.cast(t, "float32")
 end
 
+--- whole(who, what, value, low) -> the value, a whole number of at least `low`. Errors: anything else.
+function M.whole(who, what, value, low)
+  if type(value) == "number" and value % 1 == 0 and value >= low and value < math.huge then return value end
+  fail("%s: %s must be a whole number%s, got %s", who, what, low > -math.huge and " of at least " .. low or "",
+    tostring(value))
+end
+
 return M

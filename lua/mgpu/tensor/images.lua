@@ -40,7 +40,8 @@ end
 -- fill_mode: what lies outside: "constant" (fill_value), "nearest" (the edge), "reflect" (mirrored) or "wrap".
 -- size: {rows, columns} of the result; by default that of the images. "nearest" keeps any dtype, "bilinear" makes
 -- float32 of integers. A point at infinity, or further than 2^30 pixels away, gives fill_value.
--- images {n, h, w, c} or {h, w, c}; gradient: to the images, none to the transforms. Errors: transforms of another shape.
+-- images {n, h, w, c} or {h, w, c}; gradient: to the images, none to the transforms.
+-- Errors: transforms of another shape.
 function M.affine_transform(images, transforms, ...)
   local interpolation, fill_mode, fill_value, size = arguments.read_options("affine_transform",
     { "interpolation", "fill_mode", "fill_value", "size" }, ...)

@@ -6,6 +6,7 @@ local slice = require "mgpu.tensor.slicing"
 local M, ops = {}, core.ops
 local as_tensor, axis_at, axis_set, check_array, fail, no_axis, read_options = arguments.as_tensor, arguments.axis_at,
   arguments.axis_set, arguments.check_array, arguments.fail, arguments.no_axis, arguments.read_options
+local whole = arguments.whole
 
 --- slice(t, ranges) -> a part of t, as t:slice {{1, 10}, {}, 3}; see slicing.lua.
 function M.slice(t, ranges)
@@ -120,6 +121,118 @@ function M.split(t, ...)
     parts[i] = slice(t, ranges)
   end
   return parts
+end
+
+-- ---- in another order, and repeated -------------------------------------------------------------
+
+--- flip(t, axis = all) -> the elements of an axis, or of several, in opposite order.
+function M.flip(t, ...)
+  local axis = read_options("flip", { "axis" }, ...)
+  t = as_tensor("flip", t)
+  local shape, start, stop, step = t:shape(), {}, {}, {}
+  local flipped = axis_set("flip", axis, #shape)
+  for i, size in ipairs(shape) do
+    start[i], stop[i], step[i] = 0, size, 1
+    if flipped[i] and size > 0 then start[i], stop[i], step[i] = size - 1, -1, -1 end
+  end
+  return ops.slice(t, { start = start, stop = stop, step = step })
+end
+
+-- A list of as many whole numbers as there are axes, or one for all of them.
+local function per_axis(who, what, value, axes)
+  local list = type(value) == "table" and value or { value }
+  if type(value) == "table" then check_array(who, list) end
+  if #list ~= axes then fail("%s: %d of %s for %d axes", who, #list, what, axes) end
+  for _, n in ipairs(list) do whole(who, what, n, -math.huge) end
+  return list
+end
+
+--- roll(t, shift, axis = none) -> the elements moved along the axis by `shift` places, from the end back to the start.
+-- shift and axis may be lists of equal length. Without an axis the elements are moved in row-major order.
+function M.roll(t, ...)
+  local shift, axis = read_options("roll", { "shift", "axis" }, ...)
+  t = as_tensor("roll", t)
+  local shape = t:shape()
+  if no_axis(axis) then
+    whole("roll", "shift", shift, -math.huge)
+    return ops.reshape(M.roll(M.flatten(t), { shift = shift, axis = 1 }), { shape = shape })
+  end
+  local axes = type(axis) == "table" and axis or { axis }
+  check_array("roll", axes)
+  local shifts = per_axis("roll", "shift", shift, #axes)
+  for i, a in ipairs(axes) do
+    local at = axis_at("roll", a, #shape)
+    local by = shape[at] > 0 and shifts[i] % shape[at] or 0
+    if by > 0 then
+      local head, tail = {}, {}
+      for k = 1, #shape do head[k], tail[k] = {}, {} end
+      head[at], tail[at] = { 1, shape[at] - by }, { shape[at] - by + 1, shape[at] }
+      t = ops.concat({ slice(t, tail), slice(t, head) }, { axis = at })
+    end
+  end
+  return t
+end
+
+-- t with each element of axis `at` repeated n times in a row (each = true), or the whole axis n times.
+local function repeat_axis(t, at, n, each)
+  local shape, apart, wide = t:shape(), {}, {}
+  if #shape == 8 then -- no room for one more axis
+    local rest = { 1, shape[at], 1 }
+    for i, size in ipairs(shape) do
+      if i ~= at then rest[i < at and 1 or 3] = rest[i < at and 1 or 3] * size end
+    end
+    shape[at] = shape[at] * n
+    return ops.reshape(repeat_axis(ops.reshape(t, { shape = rest }), 2, n, each), { shape = shape })
+  end
+  for i, size in ipairs(shape) do
+    if i == at and not each then apart[#apart + 1], wide[#wide + 1] = 1, n end
+    apart[#apart + 1], wide[#wide + 1] = size, size
+    if i == at and each then apart[#apart + 1], wide[#wide + 1] = 1, n end
+  end
+  shape[at] = shape[at] * n
+  return ops.reshape(ops.broadcast_to(ops.reshape(t, { shape = apart }), { shape = wide }), { shape = shape })
+end
+
+--- tile(t, repeats) -> t repeated along its axes: repeats has a number for each axis, or fewer for the last ones, or
+--- more for new axes in front. Errors: a number below 0.
+function M.tile(t, ...)
+  local repeats = read_options("tile", { "repeats" }, ...)
+  t = as_tensor("tile", t)
+  local list = type(repeats) == "table" and repeats or { repeats }
+  check_array("tile", list)
+  if #list == 0 then return t end
+  local shape = t:shape()
+  while #shape < #list do table.insert(shape, 1, 1) end
+  t = ops.reshape(t, { shape = shape })
+  for i, n in ipairs(list) do
+    whole("tile", "each of repeats", n, 0)
+    if n ~= 1 then t = repeat_axis(t, #shape - #list + i, n, false) end
+  end
+  return t
+end
+
+--- repeat_elements(t, repeats, axis = none) -> each element of the axis `repeats` times in a row: NumPy's repeat,
+--- whose name is a word of Lua.
+-- repeats: a number, or a list with a number for each element. Without an axis t is flattened first.
+function M.repeat_elements(t, ...)
+  local repeats, axis = read_options("repeat_elements", { "repeats", "axis" }, ...)
+  t = as_tensor("repeat_elements", t)
+  if axis == nil then t, axis = M.flatten(t), 1 end
+  local shape = t:shape()
+  local at = axis_at("repeat_elements", axis, #shape)
+  if type(repeats) ~= "table" then
+    return repeat_axis(t, at, whole("repeat_elements", "repeats", repeats, 0), true)
+  end
+  check_array("repeat_elements", repeats)
+  if #repeats ~= shape[at] then
+    fail("repeat_elements: %d numbers of repeats for %d elements of axis %d", #repeats, shape[at], at)
+  end
+  local ids = {}
+  for i, n in ipairs(repeats) do
+    for _ = 1, whole("repeat_elements", "each of repeats", n, 0) do ids[#ids + 1] = i - 1 end
+  end
+  if #ids == 0 then return repeat_axis(t, at, 0, true) end
+  return ops.gather(t, core.tensor(ids, { dtype = "int32", device = t:device() }), { axis = at })
 end
 
 return M

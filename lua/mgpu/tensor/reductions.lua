@@ -46,4 +46,34 @@ function M.std(t, ...) return reduce_in_float32(deviation, "std", t, ...) end
 --- norm(t, axis = all, keepdims = false) -> the Euclidean norm: the square root of the sum of squares.
 function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
 
+-- As Keras: the largest element is taken out first, so that nothing overflows; one that is infinite stays.
+local function log_of_sum(_, t, axis, keepdims)
+  local top = ops.stop_gradient(ops.max(t, { axis = axis, keepdims = true }))
+  top = ops.where(ops.isfinite(top), top, ops.cast(core.tensor(0), t:dtype()))
+  local y = ops.log(ops.sum(ops.exp(t - top), { axis = axis, keepdims = true })) + top
+  return keepdims and y or ops.reshape(y, { shape = ops.sum(y, { axis = axis }):shape() })
+end
+
+--- logsumexp(t, axis = all, keepdims = false) -> the logarithm of the sum of exp(t), without overflow.
+function M.logsumexp(t, ...) return reduce_in_float32(log_of_sum, "logsumexp", t, ...) end
+
+--- count_nonzero(t, axis = all, keepdims = false) -> how many elements are not 0; int32.
+function M.count_nonzero(t, ...)
+  local axis, keepdims = read_options("count_nonzero", REDUCTION, ...)
+  return ops.sum(ops.ne(as_tensor("count_nonzero", t), 0), { axis = axis, keepdims = keepdims })
+end
+
+--- cumprod(t, axis = 1) -> the running product along the axis; bool and uint8 give int32. The gradient is right for
+--- zeros too: it divides by nothing.
+function M.cumprod(t, ...)
+  local axis = read_options("cumprod", { "axis" }, ...)
+  t = as_tensor("cumprod", t)
+  local shape, line = t:shape(), {}
+  local at = arguments.axis_at("cumprod", axis or 1, #shape)
+  if t:dtype() == "bool" or t:dtype() == "uint8" then t = ops.cast(t, "int32") end
+  for i, size in ipairs(shape) do line[i] = i == at and size or 1 end
+  local is_first = ops.eq(ops.iota(line, at, "int32"), 0) -- the recurrence begins with t itself
+  return ops.linear_scan(t, ops.where(is_first, t, ops.cast(core.tensor(0), t:dtype())), { axis = at })
+end
+
 return M

@@ -42,7 +42,8 @@ extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
     mg_cpu_softmax_cross_entropy_grad, mg_cpu_sparse_softmax_cross_entropy,
     mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute, mg_cpu_slice, mg_cpu_reverse,
     mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather, mg_cpu_scatter_add,
-    mg_cpu_image_resize, mg_cpu_image_resize_grad, mg_cpu_affine_transform,
+    mg_cpu_take_along_axis, mg_cpu_scatter_along_axis, mg_cpu_scatter_last, mg_cpu_linear_scan,
+    mg_cpu_argsort, mg_cpu_image_resize, mg_cpu_image_resize_grad, mg_cpu_affine_transform,
     mg_cpu_affine_transform_grad, mg_cpu_reshape, mg_cpu_full, mg_cpu_iota, mg_cpu_random,
     mg_cpu_fused, mg_cpu_upcast;
 /* Fastest first per op, NULL at the end. */

@@ -136,23 +136,23 @@ static mg_status resize_grad_prepare(mg_kernel_plan *plan) {
 }
 
 /* Copies the pixels, of `bytes` each, that the table names. */
+static inline __attribute__((always_inline)) void copy_each(const mg_taps *columns, const char *x,
+                                                            char *y, size_t bytes) {
+    for (int64_t p = 0; p < columns->n; p++)
+        memcpy(y + (size_t)p * bytes, x + (size_t)columns->first[p] * bytes, bytes);
+}
+
+/* The same; the usual sizes are constants, so that a copy is a move or two. */
 static void copy_pixels(const mg_taps *columns, const char *x, char *y, size_t bytes) {
     switch (bytes) {
-#define CASE(size)                                                                                 \
-    case size:                                                                                     \
-        for (int64_t p = 0; p < columns->n; p++)                                                   \
-            memcpy(y + p * size, x + (int64_t)columns->first[p] * size, size);                     \
-        break;
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(8)
-        CASE(12) CASE(16)
-#undef CASE
-            default
-            : for (int64_t p = 0; p < columns->n; p++)
-                  memcpy(y + p * (int64_t)bytes, x + columns->first[p] * (int64_t)bytes, bytes);
+    case 1: copy_each(columns, x, y, 1); break;
+    case 2: copy_each(columns, x, y, 2); break;
+    case 3: copy_each(columns, x, y, 3); break;
+    case 4: copy_each(columns, x, y, 4); break;
+    case 8: copy_each(columns, x, y, 8); break;
+    case 12: copy_each(columns, x, y, 12); break;
+    case 16: copy_each(columns, x, y, 16); break;
+    default: copy_each(columns, x, y, bytes);
     }
 }
 
