@@ -7,6 +7,7 @@
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
+#include "ops/sort_formulas.h"
 #include <omp.h>
 #include <string.h>
 
@@ -32,41 +33,33 @@ typedef struct line {
 
 /* ---- keys ---- */
 
-/* The bits of a float as a number that is ordered as the float; NaN becomes `none`. */
-static uint64_t key_of_bits(uint64_t u, uint64_t sign, bool is_nan, bool flip, uint64_t none) {
-    if (is_nan) return none;
-    if (u == sign) u = 0; /* -0 equals 0 */
-    u = u & sign ? ~u & (sign | (sign - 1)) : u | sign;
-    return flip ? ~u & (sign | (sign - 1)) : u;
-}
-
 static uint64_t key_of_float(float v, bool flip) {
     uint32_t u;
     memcpy(&u, &v, sizeof u);
-    return key_of_bits(u, 1u << 31, v != v, flip, UINT32_MAX);
+    return mg_sort_key_of_float(u, 1u << 31, v != v, flip);
 }
 
 static uint64_t key_of_double(double v, bool flip) {
     uint64_t u;
     memcpy(&u, &v, sizeof u);
-    return key_of_bits(u, 1ull << 63, v != v, flip, UINT64_MAX);
+    return mg_sort_key_of_float(u, 1ull << 63, v != v, flip);
 }
 
 /* The key of element i. */
 static uint64_t key_at(const line *l, int64_t i) {
     const void *x = l->x + i * l->step * (int64_t)mg_dtype_size(l->dtype);
-    const uint64_t flip = l->descending ? UINT64_MAX : 0;
+    const bool flip = l->descending;
     double v;
     switch (l->dtype) {
-    case MG_F32: return key_of_float(*(const float *)x, l->descending);
-    case MG_F64: return key_of_double(*(const double *)x, l->descending);
-    case MG_I32: return (uint32_t)((uint32_t) * (const int32_t *)x ^ 1u << 31 ^ (uint32_t)flip);
-    case MG_I64: return (uint64_t) * (const int64_t *)x ^ 1ull << 63 ^ flip;
-    case MG_BOOL: return (uint8_t)((*(const uint8_t *)x != 0) ^ (uint8_t)flip);
-    case MG_U8: return (uint8_t)(*(const uint8_t *)x ^ (uint8_t)flip);
-    default: /* halves */
+    case MG_F32: return key_of_float(*(const float *)x, flip);
+    case MG_F64: return key_of_double(*(const double *)x, flip);
+    case MG_I32: return mg_sort_key_of_integer(*(const uint32_t *)x, 1u << 31, UINT32_MAX, flip);
+    case MG_I64: return mg_sort_key_of_integer(*(const uint64_t *)x, 1ull << 63, UINT64_MAX, flip);
+    case MG_U8: return mg_sort_key_of_integer(*(const uint8_t *)x, 0, UINT8_MAX, flip);
+    case MG_BOOL: return mg_sort_key_of_integer(*(const uint8_t *)x != 0, 0, UINT8_MAX, flip);
+    default: /* halves, which are exact in float */
         mg_to_double(&v, x, l->dtype, 1);
-        return key_of_float((float)v, l->descending);
+        return key_of_float((float)v, flip);
     }
 }
 
