@@ -17,6 +17,8 @@ extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_c
 extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
     mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
 extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
+extern const mg_kernel mg_cuda_take_along_axis, mg_cuda_scatter_along_axis, mg_cuda_scatter_last,
+    mg_cuda_argsort, mg_cuda_linear_scan;
 extern const mg_kernel mg_cuda_image_resize, mg_cuda_image_resize_grad, mg_cuda_affine_transform;
 extern const mg_kernel mg_cuda_conv2d, mg_cuda_conv2d_grad_input, mg_cuda_conv2d_grad_weight;
 extern const mg_kernel mg_cuda_full, mg_cuda_iota, mg_cuda_random;

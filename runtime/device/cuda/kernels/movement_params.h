@@ -1,5 +1,5 @@
 /* The parameters of the kernels that move and make elements: movement.cu, gather.cu, scatter.cu,
- * create.cu and random.cu. */
+ * along_axis.cu, create.cu and random.cu. */
 #ifndef MG_DEVICE_CUDA_KERNELS_MOVEMENT_PARAMS_H
 #define MG_DEVICE_CUDA_KERNELS_MOVEMENT_PARAMS_H
 
@@ -113,6 +113,41 @@ typedef struct scatter_params {
     int id_bytes;
     int width; /* columns of a block of scatter_join, a power of two */
 } scatter_params;
+
+/* ---- along_axis.cu ---- */
+
+/* x {outer, n, inner}; ids {outer, k, inner}, or {outer, k, 1} if by_row. */
+typedef struct along_params {
+    const void *x, *ids;
+    void *out;
+    long long n, count;  /* size of the axis; elements or columns that the threads share */
+    mg_divisor k, inner; /* ids of a column; size behind the axis */
+    int id_bytes, by_row;
+    /* One element, written where an id is out of range; aligned because kernels read up to 16 bytes
+     * at once. */
+    unsigned long long value[2] __attribute__((aligned(16)));
+} along_params;
+
+/* Entries that a block sorts at most, and the dtypes. */
+enum { MG_SORT_ROOM = 2048 };
+enum {
+    MG_SORT_BOOL,
+    MG_SORT_U8,
+    MG_SORT_I32,
+    MG_SORT_I64,
+    MG_SORT_F16,
+    MG_SORT_BF16,
+    MG_SORT_F32,
+    MG_SORT_F64
+};
+
+typedef struct sort_lines_params {
+    const void *x; /* {outer, n, inner}: `lines` is outer * inner */
+    int *out;      /* {outer, count, inner} */
+    long long lines, inner;
+    int n, count, room, type; /* room: n rounded up to a power of two */
+    int flip, unused;         /* descending */
+} sort_lines_params;
 
 /* ---- create.cu and random.cu ---- */
 
