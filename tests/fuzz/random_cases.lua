@@ -39,7 +39,8 @@ local function scale_of(n) return 0.3 * math.sqrt(n) end
 -- Attributes of these ops depend on the sizes, or their results are too large.
 local OWN = { conv2d = 1, conv2d_grad_input = 1, conv2d_grad_weight = 1, max_pool2d = 1, avg_pool2d = 1,
   max_pool2d_grad = 1, avg_pool2d_grad = 1, max_pool2d_pick = 1, slice = 1, reshape = 1, matmul = 1, sum = 1, prod = 1,
-  max = 1, min = 1, all = 1, any = 1 }
+  max = 1, min = 1, all = 1, any = 1, image_resize = 1, image_resize_grad = 1, affine_transform = 1,
+  affine_transform_grad = 1, argsort = 1, take_along_axis = 1, scatter_along_axis = 1 }
 local resizable = {}
 for _, row in ipairs(rows) do
   if not OWN[row[1]] and not row.error then resizable[#resizable + 1] = row end
@@ -220,10 +221,64 @@ local function pool()
   return case
 end
 
+-- ---- resized and transformed images -------------------------------------------------------------
+
+local function resized_image()
+  local n, c = pick { 1, 1, 2, 3 }, pick(CHANNELS)
+  local x = { n, random(24), random(24), c }
+  local size = { random(40), random(40) }
+  local case = { "image_resize", { x, -1, 1 }, size = size, antialias = random(3) == 1,
+    interpolation = pick { "nearest", "bilinear", "bilinear", "bicubic", "area" }, tol = 1e-5 }
+  if random(3) == 1 then
+    case[1], case[2], case.size = "image_resize_grad", { { n, size[1], size[2], c }, -1, 1 }, { x[2], x[3] }
+    case.scale = 1
+  end
+  return case
+end
+
+-- Numbers like these put no point exactly between two pixels.
+local function transformed_image()
+  local n, c, numbers = pick { 1, 1, 2, 3 }, pick(CHANNELS), pick { 6, 8 }
+  local x, size = { n, random(24), random(24), c }, { random(24), random(24) }
+  local transforms = { pick { { numbers }, { 1, numbers }, { n, numbers } }, -1.4142, 1.7321,
+    dtype = pick { "float32", "float64" } }
+  local case = { "affine_transform", { x, -1, 1 }, transforms, size = size, fill_value = 0.5,
+    interpolation = pick { "nearest", "bilinear" }, fill_mode = pick { "constant", "nearest", "reflect", "wrap" },
+    tol = 1e-5 }
+  if random(3) == 1 then
+    case[1], case[2], case.size = "affine_transform_grad", { { n, size[1], size[2], c }, -1, 1 }, { x[2], x[3] }
+    case.fill_value, case.scale = nil, 1
+  end
+  return case
+end
+
+-- ---- along an axis ------------------------------------------------------------------------------
+
+local function along_axis()
+  local shape = shape_of(random(4))
+  local axis, ids = random(#shape), {}
+  local name = pick { "argsort", "argsort", "take_along_axis", "scatter_along_axis" }
+  if name == "argsort" then
+    local case = { name, { shape, -3, 300 }, axis = axis, descending = random(2) == 1, dtypes = ALL }
+    if random(2) == 1 then case[2] = { shape, choose = { 0, 0 / 0, 1, 1, -2, 1 / 0, -1 / 0 } } end
+    if case[2].choose then case.dtypes = { "float32", "float64", "float16", "bfloat16" } end
+    if random(2) == 1 then case.count = random(0, shape[axis]) end
+    return case
+  end
+  local whole, ones = shape[axis], random(2) == 1
+  for i, size in ipairs(shape) do ids[i] = i > axis and ones and 1 or size end
+  ids[axis] = math.min(pick(SIZES), max(1, floor(LARGEST * shape[axis] / check.count(shape))))
+  local case = { name, { shape, -1, 1 }, { ids, ints = whole, dtype = pick { "int32", "int64" } }, axis = axis }
+  if name == "scatter_along_axis" then
+    shape[axis], case.size, case.tol, case.scale = ids[axis], whole, 1e-5, 3
+  end
+  return case
+end
+
 -- ---- the draw -----------------------------------------------------------------------------------
 
 local KINDS = { resized, resized, resized, resized, reduction, permutation, slice, reshape, matmul, matmul, convolution,
-  convolution, convolution, pool, draw_network }
+  convolution, convolution, pool, draw_network, resized_image, transformed_image, along_axis }
 
 --- The case that belongs to a seed, and the dtype to run it with.
 return function(seed, dtypes_of)
