@@ -1,28 +1,12 @@
 /* CSV files in Lua. lua/mgpu/data/csv.lua checks what users give; the checks here only guard C. */
 #include "bind/bind.h"
 #include "bind/source.h"
+#include "bind/source_files.h"
 #include "core/alloc.h"
 #include "data/sources/csv.h"
 #include <string.h>
 
 /* ---- arguments ---- */
-
-/* The strings of the array at index, which must stay on the stack; their number in *n. Pushes the
- * block that holds them. */
-static const char **take_texts(lua_State *L, int index, int *n) {
-    luaL_checktype(L, index, LUA_TTABLE);
-    *n = (int)lua_objlen(L, index);
-    const char **texts = lua_newuserdata(L, (size_t)(*n + 1) * sizeof *texts);
-    for (int i = 0; i < *n; i++) {
-        size_t bytes;
-        lua_rawgeti(L, index, i + 1);
-        texts[i] = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &bytes) : NULL;
-        if (!texts[i] || strlen(texts[i]) != bytes)
-            bind_fail(L, MG_USAGE, "csv: entry %d of a list is no text without zero bytes", i + 1);
-        lua_pop(L, 1);
-    }
-    return texts;
-}
 
 /* The first byte of a field of the table at `at`; 0 if it is empty or not there. */
 static char byte_field(lua_State *L, int at, const char *name) {
@@ -32,22 +16,15 @@ static char byte_field(lua_State *L, int at, const char *name) {
     return c;
 }
 
-static bool true_field(lua_State *L, int at, const char *name) {
-    lua_getfield(L, at, name);
-    const bool value = lua_toboolean(L, -1);
-    lua_pop(L, 1);
-    return value;
-}
-
 /* Fills in the table from the arguments 1 and 2. */
 static void take_table(lua_State *L, mg_csv_table *t) {
-    t->paths = take_texts(L, 1, &t->n_paths);
+    t->paths = bind_take_texts(L, 1, "csv", &t->n_paths);
     luaL_checktype(L, 2, LUA_TTABLE);
     if (!t->n_paths) bind_fail(L, MG_USAGE, "csv: the list of paths is empty");
     t->format = (mg_csv_format){.delimiter = byte_field(L, 2, "delimiter"),
                                 .quote = byte_field(L, 2, "quote"),
                                 .comment = byte_field(L, 2, "comment"),
-                                .trim = true_field(L, 2, "trim")};
+                                .trim = bind_true_field(L, 2, "trim")};
     lua_getfield(L, 2, "skip");
     t->format.skip = (int64_t)lua_tonumber(L, -1);
     lua_getfield(L, 2, "header");
@@ -55,7 +32,7 @@ static void take_table(lua_State *L, mg_csv_table *t) {
                 : lua_toboolean(L, -1) ? MG_CSV_HEADER
                                        : MG_CSV_NO_HEADER;
     lua_getfield(L, 2, "no_value");
-    t->no_value = take_texts(L, lua_gettop(L), &t->n_no_value);
+    t->no_value = bind_take_texts(L, lua_gettop(L), "csv", &t->n_no_value);
 }
 
 /* Pushes {rows =, {name =, kind =, missing =}, ...}: what the scan found. */
@@ -96,10 +73,10 @@ static const int *take_columns(lua_State *L, int at, int *n) {
 
 /* The field that the table at `at` describes; leaves on the stack what it borrows. */
 static mg_csv_field take_field(lua_State *L, int at) {
-    mg_csv_field f = {.matrix = true_field(L, at, "matrix"), .dtype = MG_I32};
+    mg_csv_field f = {.matrix = bind_true_field(L, at, "matrix"), .dtype = MG_I32};
     f.columns = take_columns(L, at, &f.n_columns);
     lua_getfield(L, at, "classes");
-    if (lua_istable(L, -1)) f.classes = take_texts(L, lua_gettop(L), &f.n_classes);
+    if (lua_istable(L, -1)) f.classes = bind_take_texts(L, lua_gettop(L), "csv", &f.n_classes);
     lua_getfield(L, at, "dtype");
     const char *dtype = luaL_checkstring(L, -1);
     if (strcmp(dtype, "string") == 0)

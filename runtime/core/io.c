@@ -351,6 +351,15 @@ int mg_io_folder_exists(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+mg_status mg_io_identify(const char *path, mg_io_identity *identity) {
+    struct stat own, s;
+    int done;
+    MG_IO_RETRY(done, lstat(path, &own) == 0 ? stat(path, &s) : -1);
+    if (done != 0) return mg_io_fail_call("look at", path);
+    *identity = (mg_io_identity){s.st_dev, s.st_ino, S_ISLNK(own.st_mode)};
+    return MG_OK;
+}
+
 mg_status mg_io_rename(const char *from, const char *to) {
     int done;
     MG_IO_RETRY(done, rename(from, to));

@@ -73,6 +73,13 @@ mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context);
 mg_status mg_io_each_folder(const char *folder, mg_io_visit *visit, void *context);
 /* 1 if a folder is there, else 0. */
 int mg_io_folder_exists(const char *path);
+/* Which file or folder a path leads to, whatever its name, and whether the path itself is a link.
+ */
+typedef struct mg_io_identity {
+    uint64_t device, file;
+    bool is_link;
+} mg_io_identity;
+mg_status mg_io_identify(const char *path, mg_io_identity *identity);
 /* Renames a file or folder, without syncing. */
 mg_status mg_io_rename(const char *from, const char *to);
 /* Removes an empty folder. */

@@ -37,6 +37,10 @@ mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, mg_image
 /* The same for a file; messages begin with its path. MG_IO. */
 mg_status mg_image_load(const char *path, int channels, mg_image *image);
 
+/* Sets the size and the channels that a file's header says, without pixels; only the header is
+ * read. Messages begin with the path. MG_DATA and MG_UNSUPPORTED as mg_image_decode, MG_IO. */
+mg_status mg_image_probe(const char *path, mg_image *image);
+
 /* Encodes an image. PNG is lossless. JPEG has a quality from 1 to 100, colors at full resolution,
  * and no alpha. MG_USAGE, MG_UNSUPPORTED: the plug-in is missing; MG_OOM. */
 mg_status mg_image_encode_png(const mg_image *image, mg_image_file *file);

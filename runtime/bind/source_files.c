@@ -1,0 +1,112 @@
+/* Sources of files in Lua: folders of images. The functions of lua/mgpu/data check what users give;
+ * the checks here only guard C. */
+#include "bind/source_files.h"
+#include "bind/bind.h"
+#include "bind/source.h"
+#include "data/sources/image_folder.h"
+#include <string.h>
+
+/* ---- arguments ---- */
+
+const char **bind_take_texts(lua_State *L, int index, const char *who, int *n) {
+    luaL_checktype(L, index, LUA_TTABLE);
+    *n = (int)lua_objlen(L, index);
+    const char **texts = lua_newuserdata(L, (size_t)(*n + 1) * sizeof *texts);
+    for (int i = 0; i < *n; i++) {
+        size_t bytes;
+        lua_rawgeti(L, index, i + 1);
+        texts[i] = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &bytes) : NULL;
+        if (!texts[i] || strlen(texts[i]) != bytes)
+            bind_fail(L, MG_USAGE, "%s: entry %d of a list is no text without zero bytes", who,
+                      i + 1);
+        lua_pop(L, 1);
+    }
+    return texts;
+}
+
+bool bind_true_field(lua_State *L, int at, const char *name) {
+    lua_getfield(L, at, name);
+    const bool value = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+static lua_Number number_field(lua_State *L, int at, const char *name) {
+    lua_getfield(L, at, name);
+    const lua_Number value = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* ---- folders of images ---- */
+
+static void release_list(void *list) {
+    mg_image_list_release(list);
+}
+
+/* The field `labels` of the table at `at`. */
+static mg_folder_labels take_labels(lua_State *L, int at) {
+    static const char *const names[] = {"none", "int", "binary", "categorical", NULL};
+    lua_getfield(L, at, "labels");
+    const int labels = luaL_checkoption(L, -1, NULL, names);
+    lua_pop(L, 1);
+    return (mg_folder_labels)labels;
+}
+
+/* What the arguments 1 and 2 say; leaves on the stack what it borrows. */
+static mg_image_folder take_folder(lua_State *L) {
+    mg_image_folder f = {.path = bind_path(L, 1, "image_folder")};
+    luaL_checktype(L, 2, LUA_TTABLE);
+    f.labels = take_labels(L, 2);
+    f.follow_links = bind_true_field(L, 2, "follow_links");
+    f.skip_bad = bind_true_field(L, 2, "skip_bad");
+    lua_getfield(L, 2, "extensions");
+    f.extensions = bind_take_texts(L, lua_gettop(L), "image_folder", &f.n_extensions);
+    lua_getfield(L, 2, "classes");
+    if (lua_istable(L, -1))
+        f.classes = bind_take_texts(L, lua_gettop(L), "image_folder", &f.n_classes);
+    return f;
+}
+
+static void push_path_list(lua_State *L, const mg_path_list *l) {
+    lua_createtable(L, (int)l->n, 0);
+    for (int64_t i = 0; i < l->n; i++) {
+        lua_pushstring(L, mg_path_list_get(l, i));
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+}
+
+/* Pushes the source of a subset, named by the string at index; nil: of all files. */
+static void push_subset(lua_State *L, mg_image_list *l, int index) {
+    const char *name = lua_tostring(L, index);
+    const bool validates = name && strcmp(name, "validation") == 0;
+    const mg_image_split split = {
+        .subset = !name       ? MG_SUBSET_ALL
+                  : validates ? MG_SUBSET_VALIDATION
+                              : MG_SUBSET_TRAINING,
+        .validation = number_field(L, 2, "validation_split"),
+        .seed = (uint64_t)number_field(L, 2, "seed"),
+    };
+    mg_source **place = bind_new_source(L);
+    *place = mg_image_folder_source(l, (int)number_field(L, 2, "channels"), &split);
+    if (!*place) bind_raise(L);
+}
+
+/* image_folder_source(path, {labels =, classes =, extensions =, follow_links =, skip_bad =,
+ * channels =, validation_split =, seed =}, subset, ...) -> names of classes, paths left out, and a
+ * source for each subset ("training", "validation"; nil: all). */
+static int core_image_folder_source(lua_State *L) {
+    const int n = lua_gettop(L);
+    bind_poll(L);
+    luaL_checkstack(L, n + 16, "image_folder");
+    const mg_image_folder f = take_folder(L);
+    mg_image_list *l = bind_new_owner(L, release_list)->held = mg_image_list_new(&f);
+    if (!l) return bind_raise(L);
+    push_path_list(L, mg_image_list_classes(l));
+    push_path_list(L, mg_image_list_skipped(l));
+    for (int i = 3; i <= n; i++) push_subset(L, l, i);
+    return n;
+}
+
+const luaL_Reg mg_bind_source_files[] = {{"image_folder_source", core_image_folder_source},
+                                         {NULL, NULL}};
