@@ -6,4 +6,5 @@ return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   zip = "zip",
   concatenate = "concatenate",
   interleave = "interleave",
+  image_folder = "image_folder",
 })

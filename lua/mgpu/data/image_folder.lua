@@ -1,0 +1,100 @@
+--- image_folder(path, {size =, channels = 3, labels = "int", classes =, ...}) -> a dataset of images, one folder for
+--- each class.
+--
+--     pets/cat/1.jpg  pets/cat/2.png  pets/dog/1.jpg
+--     local train, test = mgpu.data.image_folder("pets", { size = { 180, 180 }, validation_split = 0.2, seed = 1,
+--       subset = "both" })
+--     for x, y in train:shuffle(1000):batch(32):prefetch(2):iter() do ... end
+-- A row is an image and its label. Images are uint8 {rows, columns, channels} of their own size; with `size` they are
+-- resized to float32 {size[1], size[2], channels} from 0 to 255, as by Keras's image_dataset_from_directory. Class ids
+-- begin at 0, in the order of the sorted names of the folders, which are dataset.classes. Rows are sorted by class, by
+-- folder and by name: shuffle them. What begins with a point is left out. Files are decoded when rows are read, by the
+-- threads of prefetch.
+-- ARGS
+--   size              {rows, columns}, or one number for both; nil: images of their own size, which a batch refuses
+--                     unless they are equal
+--   interpolation     "bilinear", "nearest" or "area"; antialias = true: widen the bilinear kernel when shrinking
+--   dtype             of resized images: "float32", or "uint8" (rounded), which "nearest" gives by default
+--   channels          3, 1 (gray) or 4 (with alpha), whatever the file has
+--   labels            "int" (int32), "categorical" (float32 one-hot), "binary" (float32 {1}, of two classes), or
+--                     "none": images only, from all folders below the path
+--   classes           the names of the folders to read, in the order of their ids; nil: all
+--   extensions        {"png", "jpg", "jpeg"}
+--   follow_links      true: also follow links to folders inside the folders of classes
+--   skip_bad          true: leave out files whose headers are no images'; dataset.skipped has their paths
+--   validation_split  the share of the images that are for validation, drawn with `seed`
+--   subset            "training", "validation", or "both": two datasets
+-- Errors: no folder, no images; binary labels of another number of classes; when a row is read, with its path, a file
+-- that cannot be read or is damaged.
+local core = require "mgpu.core"
+local Dataset = require "mgpu.data.dataset"
+local options = require "mgpu.options"
+
+local OPTIONS = options.declare {
+  { "size", "pair" }, { "dtype", "string", values = { "float32", "uint8" } },
+  { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
+  { "antialias", "boolean", default = false }, { "channels", "integer", default = 3, values = { 1, 3, 4 } },
+  { "labels", "string", default = "int", values = { "int", "categorical", "binary", "none" } },
+  { "classes", "table" }, { "extensions", "table", default = { "png", "jpg", "jpeg" } },
+  { "follow_links", "boolean", default = false }, { "skip_bad", "boolean", default = false },
+  { "validation_split", "number", min = 0, below = 1 },
+  { "subset", "string", values = { "training", "validation", "both" } },
+  { "seed", "integer", min = 0, max = 2 ^ 53 },
+}
+
+local function fail(message, ...) core.fail("usage", "image_folder: " .. message:format(...)) end
+
+local function check_names(name, list)
+  local fault, seen = core.array_fault(list), {}
+  if fault then fail("option %q: %s", name, fault) end
+  if #list == 0 then fail("option %q is empty", name) end
+  for i, text in ipairs(list) do
+    if type(text) ~= "string" or text == "" or text:find "[%z/]" or text == "." or text == ".." then
+      fail("option %q: entry %d must be a name, got %s", name, i, type(text) == "string" and ("%q"):format(text)
+        or type(text))
+    end
+    if seen[text] then fail("option %q: %q is there twice", name, text) end
+    seen[text] = true
+  end
+end
+
+local function check_split(chosen)
+  if (chosen.validation_split == nil) ~= (chosen.subset == nil) then
+    fail 'validation_split and subset ("training", "validation" or "both") are given together, or not at all'
+  elseif chosen.subset and chosen.seed == nil then
+    fail "validation_split needs a seed, so that training and validation share no images"
+  elseif chosen.labels == "none" and chosen.classes then
+    fail 'classes have no use with labels = "none"'
+  end
+end
+
+-- The dataset of a source, whose images are resized if that is wanted.
+local function dataset_of(source, chosen, classes, skipped)
+  local ds = Dataset.of_source(source)
+  if chosen.size then
+    local dtype = chosen.dtype or chosen.interpolation == "nearest" and "uint8" or "float32"
+    ds = ds:augment { dtype = dtype, resize = { chosen.size[1], chosen.size[2], method = chosen.interpolation,
+      antialias = chosen.antialias } }
+  end
+  ds.classes = chosen.labels ~= "none" and classes or nil
+  ds.skipped = chosen.skip_bad and skipped or nil
+  return ds
+end
+
+--- image_folder(path, options): see the top.
+return function(path, given)
+  if type(path) ~= "string" then fail("expected the path of a folder, got %s", type(path)) end
+  local chosen = options.check("image_folder", OPTIONS, given == nil and {} or given)
+  if chosen.classes then check_names("classes", chosen.classes) end
+  check_names("extensions", chosen.extensions)
+  local extensions = {}
+  for i, text in ipairs(chosen.extensions) do extensions[i] = text:gsub("^%.", "") end
+  chosen.extensions = extensions
+  check_split(chosen)
+  if chosen.subset == "both" then
+    local classes, skipped, training, validation = core.image_folder_source(path, chosen, "training", "validation")
+    return dataset_of(training, chosen, classes, skipped), dataset_of(validation, chosen, classes, skipped)
+  end
+  local classes, skipped, source = core.image_folder_source(path, chosen, chosen.subset)
+  return dataset_of(source, chosen, classes, skipped)
+end
