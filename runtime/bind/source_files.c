@@ -1,9 +1,10 @@
-/* Sources of files in Lua: folders of images. The functions of lua/mgpu/data check what users give;
- * the checks here only guard C. */
+/* Sources of files in Lua: folders of images, lines of text. The functions of lua/mgpu/data check
+ * what users give; the checks here only guard C. */
 #include "bind/source_files.h"
 #include "bind/bind.h"
 #include "bind/source.h"
 #include "data/sources/image_folder.h"
+#include "data/sources/text_lines.h"
 #include <string.h>
 
 /* ---- arguments ---- */
@@ -108,5 +109,20 @@ static int core_image_folder_source(lua_State *L) {
     return n;
 }
 
+/* ---- lines of text ---- */
+
+/* text_lines_source(paths, skip) -> a source of texts. */
+static int core_text_lines_source(lua_State *L) {
+    int n;
+    const lua_Number skip = luaL_checknumber(L, 2);
+    const char **paths = bind_take_texts(L, 1, "text_lines", &n);
+    if (!n) bind_fail(L, MG_USAGE, "text_lines: the list of paths is empty");
+    bind_poll(L);
+    mg_source **place = bind_new_source(L);
+    *place = mg_text_lines_source(paths, n, (int64_t)skip);
+    return *place ? 1 : bind_raise(L);
+}
+
 const luaL_Reg mg_bind_source_files[] = {{"image_folder_source", core_image_folder_source},
+                                         {"text_lines_source", core_text_lines_source},
                                          {NULL, NULL}};

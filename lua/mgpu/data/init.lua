@@ -7,4 +7,5 @@ return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   concatenate = "concatenate",
   interleave = "interleave",
   image_folder = "image_folder",
+  text_lines = "text_lines",
 })

@@ -1,0 +1,232 @@
+/* Lines of text files (data/sources/text_lines) and sets of files (io/file_set), of which few are
+ * open at a time. Every allocation and file call fails once. */
+#include "core/alloc.h"
+#include "core/io.h"
+#include "core/threads.h"
+#include "data/sources/text_lines.h"
+#include "io/file_set.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <cmocka.h>
+
+static char path[] = "/tmp/mgpu_test_lines_XXXXXX", other[] = "/tmp/mgpu_test_lines_XXXXXX";
+static const char *const PATHS[] = {path, other};
+
+static void write_to(const char *file, const char *text, size_t n) {
+    FILE *f = fopen(file, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    fclose(f);
+}
+
+/* Asserts that the lines of the source are the `expected` ones, each followed by '|'. */
+static void lines_are(int n_paths, int64_t skip, const char *expected) {
+    char found[4096] = "";
+    size_t n = 0;
+    mg_source *s = mg_text_lines_source(PATHS, n_paths, skip);
+    if (!s) fail_msg("%s", mg_error_message());
+    assert_true(s->field[0].text);
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        mg_cell cell = {{0}, NULL};
+        assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, &cell), MG_OK);
+        assert_int_equal(cell.shape.rank, 1);
+        memcpy(found + n, cell.data, (size_t)cell.shape.dim[0]);
+        n += (size_t)cell.shape.dim[0];
+        found[n++] = '|';
+        mg_cells_free(s, &cell);
+    }
+    mg_source_release(s);
+    assert_string_equal(found, expected);
+}
+
+static void lines_end_with_lf_or_crlf_or_the_file(void **state) {
+    static const struct {
+        const char *text, *lines;
+    } cases[] = {{"a\nbc\n", "a|bc|"},
+                 {"a\r\nb\rc\r\n", "a|b\rc|"},
+                 {"a\n\n\r\nb", "a|||b|"},
+                 {"\n", "|"},
+                 {"a", "a|"},
+                 {"a\r", "a\r|"},
+                 {"\xef\xbb\xbfx\ny", "x|y|"},
+                 {"\n\na", "||a|"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_to(path, cases[i].text, strlen(cases[i].text));
+        lines_are(1, 0, cases[i].lines);
+    }
+}
+
+static void several_files_and_skipped_lines(void **state) {
+    (void)state;
+    write_to(path, "head\na\nb\n", 9);
+    write_to(other, "head\r\nc", 7);
+    lines_are(2, 0, "head|a|b|head|c|");
+    lines_are(2, 1, "a|b|c|");
+    lines_are(2, 2, "b|");
+    write_to(path, "", 0);
+    lines_are(2, 1, "c|");
+    write_to(other, "head\n", 5);
+    assert_null(mg_text_lines_source(PATHS, 2, 1));
+    assert_int_equal(mg_error_code(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "there are no lines in"));
+}
+
+static void gzip_is_unpacked(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        gzFile f = gzopen(PATHS[i], "wb");
+        assert_true(gzputs(f, i ? "c\nd\n" : "a\nb") > 0);
+        gzclose(f);
+    }
+    lines_are(2, 0, "a|b|c|d|");
+    write_to(path, "x\n", 2);
+    lines_are(2, 0, "x|c|d|");
+}
+
+/* A line end at every place around a chunk's border, and lines longer than a chunk. */
+static void chunks_make_no_difference(void **state) {
+    enum { CHUNK = 1 << 20 };
+    static char text[2 * CHUNK + 100];
+    (void)state;
+    for (int shift = -2; shift <= 2; shift++) {
+        memset(text, 'x', sizeof text);
+        text[CHUNK + shift] = '\n';
+        text[CHUNK + shift - 1] = '\r';
+        text[2 * CHUNK + 7] = '\n';
+        write_to(path, text, sizeof text);
+        mg_source *s = mg_text_lines_source(PATHS, 1, 0);
+        const int64_t lengths[] = {CHUNK + shift - 1, CHUNK + 6 - shift, 92};
+        assert_int_equal(s->n_rows, 3);
+        for (int64_t row = 0; row < 3; row++) {
+            mg_cell cell = {{0}, NULL};
+            assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, &cell), MG_OK);
+            assert_int_equal(cell.shape.dim[0], lengths[row]);
+            mg_cells_free(s, &cell);
+        }
+        mg_source_release(s);
+    }
+}
+
+static void long_lines_are_refused(void **state) {
+    (void)state;
+    FILE *f = fopen(path, "wb");
+    fputs("a\nb\n", f);
+    fseek(f, MG_TEXT_LINE + 10, SEEK_SET);
+    fputs("\n", f);
+    fclose(f);
+    assert_null(mg_text_lines_source(PATHS, 1, 1));
+    assert_int_equal(mg_error_code(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "line 3 has more than 64 MiB"));
+}
+
+/* More files than are open at a time; one of them changes. */
+static void many_files_share_descriptors(void **state) {
+    enum { N = MG_FILE_SET_OPEN + 30 };
+    static char names[N][64];
+    const char *paths[N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        char text[32];
+        snprintf(names[i], sizeof names[i], "%s.%d", path, i);
+        paths[i] = names[i];
+        write_to(paths[i], text, (size_t)snprintf(text, sizeof text, "%d\n", i));
+    }
+    mg_source *s = mg_text_lines_source(paths, N, 0);
+    assert_true(mg_io_open_count() <= MG_FILE_SET_OPEN);
+    for (int64_t k = 0; k < 3 * N; k++) {
+        char text[32] = "";
+        mg_cell cell = {{0}, NULL};
+        assert_int_equal(mg_source_read(s, (mg_row_key){0, k * 37 % N}, &cell), MG_OK);
+        memcpy(text, cell.data, (size_t)cell.shape.dim[0]);
+        assert_int_equal(atoi(text), k * 37 % N);
+        mg_cells_free(s, &cell);
+    }
+    assert_true(mg_io_open_count() <= MG_FILE_SET_OPEN);
+    int failed = 0;
+    for (int i = 0; i < N; i++) write_to(paths[i], "", 0);
+    for (int64_t row = 0; row < N; row++) {
+        mg_cell cell = {{0}, NULL};
+        const mg_status status = mg_source_read(s, (mg_row_key){0, row}, &cell);
+        failed += status == MG_IO && strstr(mg_error_message(), "since the data set was opened");
+        mg_cells_free(s, &cell);
+    }
+    assert_int_equal(failed, N);
+    mg_source_release(s);
+    for (int i = 0; i < N; i++) unlink(paths[i]);
+}
+
+static void arm_file(int64_t n) {
+    mg_io_fail_after(n, EIO);
+}
+
+/* Opens the source and reads the last line; in the n-th round `arm` makes the n-th call fail. */
+static void survives(void (*arm)(int64_t n), mg_status code) {
+    const int64_t blocks = mg_alloc_get_stats().live_blocks;
+    bool whole = false;
+    int64_t n = 1;
+    for (; !whole; n++) {
+        mg_cell cell = {{0}, NULL};
+        arm(n);
+        mg_source *s = mg_text_lines_source(PATHS, 2, 0);
+        whole = s && mg_source_read(s, (mg_row_key){0, s->n_rows - 1}, &cell) == MG_OK;
+        arm(0);
+        if (s) mg_cells_free(s, &cell);
+        mg_source_release(s);
+        assert_int_equal(mg_io_open_count(), 0);
+        assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
+        if (!whole) assert_int_equal(mg_error_code(), code);
+    }
+    assert_true(n > 8);
+}
+
+static void every_failing_allocation_and_file_call_is_survived(void **state) {
+    (void)state;
+    write_to(path, "a\nb\n", 4);
+    gzFile f = gzopen(other, "wb");
+    assert_true(gzputs(f, "c\nd\n") > 0);
+    gzclose(f);
+    survives(mg_alloc_fail_after, MG_OOM);
+    survives(arm_file, MG_IO);
+    mg_interrupt();
+    assert_null(mg_text_lines_source(PATHS, 1, 0));
+    assert_int_equal(mg_error_code(), MG_INTERRUPTED);
+    assert_null(mg_text_lines_source((const char *const[]){"/nowhere/x"}, 1, 0));
+    assert_int_equal(mg_error_code(), MG_IO);
+}
+
+static int make_files(void **state) {
+    (void)state;
+    const int a = mkstemp(path), b = mkstemp(other);
+    if (a >= 0) close(a);
+    if (b >= 0) close(b);
+    return a >= 0 && b >= 0 ? 0 : -1;
+}
+
+static int check_all_freed(void **state) {
+    (void)state;
+    unlink(path);
+    unlink(other);
+    return mg_alloc_get_stats().live_blocks || mg_io_open_count() ? -1 : 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_end_with_lf_or_crlf_or_the_file),
+        cmocka_unit_test(several_files_and_skipped_lines),
+        cmocka_unit_test(gzip_is_unpacked),
+        cmocka_unit_test(chunks_make_no_difference),
+        cmocka_unit_test(long_lines_are_refused),
+        cmocka_unit_test(many_files_share_descriptors),
+        cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),
+    };
+    return cmocka_run_group_tests(tests, make_files, check_all_freed);
+}
