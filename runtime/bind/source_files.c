@@ -1,9 +1,10 @@
-/* Sources of files in Lua: folders of images, lines of text. The functions of lua/mgpu/data check
- * what users give; the checks here only guard C. */
+/* Sources of files in Lua: folders of images, lines of text, NumPy's arrays. The functions of
+ * lua/mgpu/data check what users give; the checks here only guard C. */
 #include "bind/source_files.h"
 #include "bind/bind.h"
 #include "bind/source.h"
 #include "data/sources/image_folder.h"
+#include "data/sources/numpy.h"
 #include "data/sources/text_lines.h"
 #include <string.h>
 
@@ -123,6 +124,29 @@ static int core_text_lines_source(lua_State *L) {
     return *place ? 1 : bind_raise(L);
 }
 
+/* ---- NumPy's arrays ---- */
+
+/* numpy_source(who, paths, names) -> a source whose fields are the arrays of these names (false: of
+ * a .npy file) in these files. */
+static int core_numpy_source(lua_State *L) {
+    mg_numpy_field fields[MG_SOURCE_FIELDS];
+    int n;
+    const char *who = luaL_checkstring(L, 1);
+    const char **paths = bind_take_texts(L, 2, who, &n);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    if (n < 1 || n > MG_SOURCE_FIELDS)
+        bind_fail(L, MG_USAGE, "%s: got %d arrays; 1 to %d are possible", who, n, MG_SOURCE_FIELDS);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 3, i + 1); /* stays on the stack */
+        fields[i] = (mg_numpy_field){paths[i], lua_tostring(L, -1)};
+    }
+    bind_poll(L);
+    mg_source **place = bind_new_source(L);
+    *place = mg_numpy_source(who, fields, n);
+    return *place ? 1 : bind_raise(L);
+}
+
 const luaL_Reg mg_bind_source_files[] = {{"image_folder_source", core_image_folder_source},
                                          {"text_lines_source", core_text_lines_source},
+                                         {"numpy_source", core_numpy_source},
                                          {NULL, NULL}};

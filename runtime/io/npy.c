@@ -159,8 +159,8 @@ mg_status mg_npy_read_header(mg_npy_array *a) {
                    (long long)elements);
 }
 
-/* Turns each of n elements of `size` bytes around. */
-static void swap_bytes(unsigned char *p, size_t size, size_t n) {
+void mg_npy_swap(void *bytes, size_t size, size_t n) {
+    unsigned char *p = bytes;
     for (size_t i = 0; i < n; i++, p += size)
         for (size_t a = 0, b = size - 1; a < b; a++, b--) {
             const unsigned char kept = p[a];
@@ -187,19 +187,26 @@ static void to_c_order(unsigned char *dst, const unsigned char *src, size_t size
     }
 }
 
-mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e) {
+mg_status mg_npy_read_values(mg_npy_array *a, void *dst) {
     const size_t size = mg_dtype_size(a->dtype), n = (size_t)mg_shape_count(&a->shape);
     const bool reorder = a->fortran && a->shape.rank > 1;
+    unsigned char *bytes = reorder ? mg_alloc(n * size) : dst;
+    if (!bytes) return MG_OOM;
+    mg_status status = a->source(a->context, bytes, n * size);
+    if (status == MG_OK && a->big_endian) mg_npy_swap(bytes, size, n);
+    if (status == MG_OK && reorder) to_c_order(dst, bytes, size, &a->shape);
+    if (reorder) mg_free(bytes);
+    return status;
+}
+
+mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e) {
     mg_store_room room;
     mg_status status = mg_store_room_new(&room, e);
-    unsigned char *bytes = reorder ? mg_alloc(n * size) : room.bytes;
-    if (status == MG_OK && !bytes) status = MG_OOM;
-    if (status == MG_OK) status = a->source(a->context, bytes, n * size);
-    if (status == MG_OK && a->big_endian) swap_bytes(bytes, size, n);
-    if (status == MG_OK && reorder) to_c_order(room.bytes, bytes, size, &a->shape);
-    if (status == MG_OK) e->nonfinite = mg_store_has_nonfinite(a->dtype, room.bytes, n);
+    if (status == MG_OK) status = mg_npy_read_values(a, room.bytes);
+    if (status == MG_OK)
+        e->nonfinite =
+            mg_store_has_nonfinite(a->dtype, room.bytes, (size_t)mg_shape_count(&a->shape));
     if (status == MG_OK) status = mg_store_file_take(f, e, &room);
-    if (reorder) mg_free(bytes);
     mg_store_room_free(&room);
     return status;
 }

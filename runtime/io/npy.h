@@ -31,6 +31,10 @@ typedef struct mg_npy_array {
 
 /* Reads the header and compares it with a->bytes. MG_DATA, MG_UNSUPPORTED for other dtypes. */
 mg_status mg_npy_read_header(mg_npy_array *a);
+/* Reads the elements after the header to dst, row-major and little-endian. */
+mg_status mg_npy_read_values(mg_npy_array *a, void *dst);
+/* Turns each of n elements of `size` bytes around: from big-endian to little-endian. */
+void mg_npy_swap(void *bytes, size_t size, size_t n);
 /* Reads the elements after the header and adds the tensor of entry `e` to f->store. */
 mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e);
 

@@ -55,6 +55,9 @@ mg_status mg_zip_start(mg_zip *z, const mg_zip_entry *e);
  * the size and the checksum of the directory: then what was read is not to be used. */
 mg_status mg_zip_read(mg_zip *z, void *dst, size_t n, size_t *got);
 
+/* Where the next byte of the entry is in the file; -1 if the entry is compressed. */
+int64_t mg_zip_position(const mg_zip *z);
+
 /* ---- writing ---- */
 
 typedef struct mg_zip_writer mg_zip_writer;

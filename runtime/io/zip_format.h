@@ -41,6 +41,7 @@ struct mg_zip {
     size_t n;
     /* the entry being read */
     const mg_zip_entry *entry;
+    int64_t data;              /* where its data begins in the file */
     int64_t left, packed_left; /* bytes of its contents and of its data in the file */
     uint32_t crc;
     bool inflating; /* z is to be ended */

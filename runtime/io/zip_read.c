@@ -146,15 +146,14 @@ static mg_status finish_entry(mg_zip *z) {
 }
 
 mg_status mg_zip_start(mg_zip *z, const mg_zip_entry *e) {
-    int64_t data = 0;
     if (z->inflating) inflateEnd(&z->z);
     z->inflating = false;
     z->entry = e;
     z->left = e->size;
     z->packed_left = e->packed;
     z->crc = 0;
-    MG_TRY(read_local_header(z, e, &data));
-    MG_TRY(mg_io_seek(z->file, data));
+    MG_TRY(read_local_header(z, e, &z->data));
+    MG_TRY(mg_io_seek(z->file, z->data));
     if (e->deflated) MG_TRY(start_inflate(z));
     return e->size ? MG_OK : finish_entry(z);
 }
@@ -183,4 +182,8 @@ mg_status mg_zip_read(mg_zip *z, void *dst, size_t n, size_t *got) {
         if (!z->left) MG_TRY(finish_entry(z));
     }
     return MG_OK;
+}
+
+int64_t mg_zip_position(const mg_zip *z) {
+    return z->entry->deflated ? -1 : z->data + z->entry->size - z->left;
 }

@@ -7,5 +7,7 @@ return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   concatenate = "concatenate",
   interleave = "interleave",
   image_folder = "image_folder",
+  npy = "npy",
+  npz = "npz",
   text_lines = "text_lines",
 })

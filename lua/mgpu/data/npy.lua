@@ -1,0 +1,18 @@
+--- npy(paths) -> a dataset of the rows of an array of NumPy in a .npy file, or of several, given as a list: as {x, y}.
+--
+--     local ds = mgpu.data.npy { "x_train.npy", "y_train.npy" }
+-- A row is one entry of the first axis of each array, of the array's dtype: float64, float32, float16, int64, int32,
+-- uint8 or bool. Rows are read from the files when they are wanted, so that arrays may be larger than memory; an array
+-- in Fortran's order is read into memory. The files must not change meanwhile.
+-- Errors: a damaged file; another dtype; arrays with different numbers of rows, or none; more than 8 files; when a row
+-- is read, a file that has become shorter.
+local core = require "mgpu.core"
+local Dataset = require "mgpu.data.dataset"
+local paths = require "mgpu.data.paths"
+
+--- npy(paths): see the top.
+return function(given)
+  local files, names = paths("npy", given), {}
+  for i = 1, #files do names[i] = false end
+  return Dataset.of_source(core.numpy_source("npy", files, names))
+end

@@ -1,0 +1,43 @@
+--- npz(path, names) -> a dataset of the rows of arrays of NumPy in a .npz file.
+--
+--     local ds = mgpu.data.npz("mnist.npz", { "x_train", "y_train" }):batch(32)
+-- names: an array's name or a list of them, the fields of a row; nil if the file has one array. Dtypes and errors are
+-- those of npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted; one of
+-- numpy.savez_compressed, or in Fortran's order, is read into memory.
+-- Errors, besides: no array of that name, with those that are there.
+local core = require "mgpu.core"
+local Dataset = require "mgpu.data.dataset"
+
+local function fail(message, ...) core.fail("usage", "npz: " .. message:format(...)) end
+
+-- The names of the arrays in the file.
+local function names_in(path)
+  local zip, names = core.zip_read(path), {}
+  for i, name in ipairs(zip:names()) do names[i] = name:gsub("%.npy$", "") end
+  zip:close()
+  return names
+end
+
+local function check_names(path, given)
+  if given == nil then
+    local names = names_in(path)
+    if #names == 1 then return names end
+    fail("%s holds %d arrays: give the names of those wanted, as in {%q, ...}; there are: %s", path, #names,
+      names[1] or "x", table.concat(names, ", "))
+  end
+  local names = type(given) == "table" and given or { given }
+  local fault = core.array_fault(names)
+  if fault or #names == 0 then fail("the names of the arrays: %s", fault or "the list is empty") end
+  for i, name in ipairs(names) do
+    if type(name) ~= "string" then fail("name %d is a %s, not the name of an array", i, type(name)) end
+  end
+  return names
+end
+
+--- npz(path, names): see the top.
+return function(path, given)
+  if type(path) ~= "string" or path == "" then fail("expected the path of a file, got a %s", type(path)) end
+  local names, paths = check_names(path, given), {}
+  for i = 1, #names do paths[i] = path end
+  return Dataset.of_source(core.numpy_source("npz", paths, names))
+end

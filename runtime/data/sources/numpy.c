@@ -1,0 +1,181 @@
+/* Rows of NumPy's arrays, read at their place in the file.
+ *
+ * Files are read with mg_io_read_at and not mapped to memory: a file that becomes shorter is an
+ * error then, and not a signal that ends the process. */
+#include "data/sources/numpy.h"
+#include "core/alloc.h"
+#include "io/npy.h"
+#include "io/zip.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The rows of an array: in a file, or in memory. */
+typedef struct array_rows {
+    mg_file *file;       /* owned; NULL: in memory */
+    unsigned char *rows; /* owned: all of them, or NULL */
+    int64_t begin;       /* of the first row in the file */
+    size_t row_bytes;
+    mg_dtype dtype;
+    bool big_endian; /* in the file */
+    char *path;      /* owned */
+} array_rows;
+
+typedef struct numpy_source {
+    mg_source base;
+    char *who; /* owned */
+    array_rows array[MG_SOURCE_FIELDS];
+} numpy_source;
+
+/* ---- the source ---- */
+
+/* Other bytes than 0 and 1 in a bool tensor would break kernels. */
+static mg_status check_booleans(const numpy_source *s, const array_rows *a, int64_t row,
+                                const unsigned char *bytes) {
+    for (size_t i = 0; a->dtype == MG_BOOL && i < a->row_bytes; i++)
+        if (bytes[i] > 1)
+            return mg_fail(MG_DATA, "%s: %s: byte %zu of row %lld is %d, which is not a boolean",
+                           s->who, a->path, i, (long long)row, bytes[i]);
+    return MG_OK;
+}
+
+static mg_status read_row(const numpy_source *s, const array_rows *a, int64_t row, void *dst) {
+    const int64_t at = row * (int64_t)a->row_bytes;
+    size_t got = a->row_bytes;
+    if (a->rows)
+        memcpy(dst, a->rows + at, a->row_bytes);
+    else
+        MG_TRY(mg_io_read_at(a->file, dst, a->row_bytes, a->begin + at, &got));
+    if (got < a->row_bytes)
+        return mg_fail(MG_IO, "%s: %s ends within row %lld: it became shorter after it was opened",
+                       s->who, a->path, (long long)row);
+    const size_t size = mg_dtype_size(a->dtype);
+    if (a->file && a->big_endian) mg_npy_swap(dst, size, a->row_bytes / size);
+    return check_booleans(s, a, row, dst);
+}
+
+static mg_status numpy_read(mg_source *base, int64_t row, mg_cell cell[]) {
+    const numpy_source *s = (const numpy_source *)base;
+    for (int k = 0; k < base->n_fields; k++) MG_TRY(read_row(s, &s->array[k], row, cell[k].data));
+    return MG_OK;
+}
+
+static void numpy_free(mg_source *base) {
+    numpy_source *s = (numpy_source *)base;
+    for (int k = 0; k < MG_SOURCE_FIELDS; k++) {
+        mg_io_close(s->array[k].file);
+        mg_free(s->array[k].rows);
+        mg_free(s->array[k].path);
+    }
+    mg_free(s->who);
+    mg_free(s);
+}
+
+static const mg_source_api numpy_api = {.name = "npz", .read = numpy_read, .free = numpy_free};
+
+/* ---- opening ---- */
+
+static mg_status read_plain(void *context, void *dst, size_t n) {
+    size_t got;
+    MG_TRY(mg_io_read(context, dst, n, &got));
+    return got == n ? MG_OK : mg_fail(MG_DATA, "the file ends too early");
+}
+
+static mg_status read_zipped(void *context, void *dst, size_t n) {
+    size_t got;
+    MG_TRY(mg_zip_read(context, dst, n, &got));
+    return got == n ? MG_OK : mg_fail(MG_DATA, "the array ends too early");
+}
+
+/* Takes over what the header says. at: where the elements begin in the file; -1: they must be
+ * loaded, as must those in Fortran's order. */
+static mg_status take_array(numpy_source *s, int k, mg_npy_array *a, int64_t at) {
+    array_rows *r = &s->array[k];
+    const mg_shape *shape = &a->shape;
+    mg_field *field = &s->base.field[k];
+    if (!shape->rank || !shape->dim[0])
+        return mg_fail(MG_USAGE, "%s: array \"%.80s\" of shape %s has no rows", a->path, a->name,
+                       MG_SHAPE_TEXT(shape));
+    if (k && shape->dim[0] != s->base.n_rows)
+        return mg_fail(MG_USAGE, "%s: array \"%.80s\" has %lld rows, the first array has %lld",
+                       a->path, a->name, (long long)shape->dim[0], (long long)s->base.n_rows);
+    s->base.n_rows = shape->dim[0];
+    field->dtype = r->dtype = a->dtype;
+    field->shape = mg_shape_of(shape->rank - 1, shape->dim + 1);
+    r->row_bytes = mg_cell_bytes(field, &field->shape);
+    r->big_endian = a->big_endian;
+    r->begin = at;
+    if (at >= 0 && !(a->fortran && shape->rank > 1)) return MG_OK;
+    r->rows = mg_alloc((size_t)s->base.n_rows * r->row_bytes);
+    return r->rows ? mg_npy_read_values(a, r->rows) : MG_OOM;
+}
+
+static mg_status open_plain(numpy_source *s, int k) {
+    array_rows *r = &s->array[k];
+    mg_npy_array a = {.path = r->path, .name = "arr_0", .source = read_plain, .context = r->file};
+    MG_TRY(mg_io_size(r->file, &a.bytes));
+    MG_TRY(mg_npy_read_header(&a));
+    const int64_t bytes = mg_shape_count(&a.shape) * (int64_t)mg_dtype_size(a.dtype);
+    return take_array(s, k, &a, a.bytes - bytes);
+}
+
+/* MG_USAGE: the archive has no such array, but these. */
+static mg_status fail_name(const char *path, const mg_zip *z, const char *name) {
+    char list[512] = "";
+    size_t n, used = 0;
+    const mg_zip_entry *e = mg_zip_entries(z, &n);
+    for (size_t i = 0; i < n && used < sizeof list - 100; i++) {
+        const int length = (int)strlen(e[i].name) - 4; /* without ".npy" */
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%.*s", i ? ", " : "",
+                                 length < 0    ? 0
+                                 : length > 80 ? 80
+                                               : length,
+                                 e[i].name);
+    }
+    return mg_fail(MG_USAGE, "%s: there is no array \"%.80s\"; there are: %s", path, name, list);
+}
+
+static mg_status open_in(numpy_source *s, int k, mg_zip *z, const char *name) {
+    array_rows *r = &s->array[k];
+    char file[300];
+    snprintf(file, sizeof file, "%.280s.npy", name);
+    const mg_zip_entry *e = mg_zip_find(z, file);
+    if (!e) return fail_name(r->path, z, name);
+    mg_npy_array a = {
+        .path = r->path, .name = name, .bytes = e->size, .source = read_zipped, .context = z};
+    MG_TRY(mg_zip_start(z, e));
+    MG_TRY(mg_npy_read_header(&a));
+    return take_array(s, k, &a, mg_zip_position(z));
+}
+
+static mg_status open_zipped(numpy_source *s, int k, const char *name) {
+    mg_zip *z = mg_zip_from(s->array[k].file, s->array[k].path);
+    const mg_status status = z ? open_in(s, k, z, name) : mg_error_code();
+    mg_zip_close(z);
+    return status;
+}
+
+static mg_status open_array(numpy_source *s, int k, const mg_numpy_field *f) {
+    array_rows *r = &s->array[k];
+    r->path = mg_strdup(f->path);
+    r->file = r->path ? mg_io_open(f->path) : NULL;
+    if (!r->file) return mg_error_code();
+    MG_TRY(f->name ? open_zipped(s, k, f->name) : open_plain(s, k));
+    if (!r->rows) return MG_OK;
+    mg_io_close(r->file);
+    r->file = NULL;
+    return MG_OK;
+}
+
+mg_source *mg_numpy_source(const char *who, const mg_numpy_field *fields, int n) {
+    numpy_source *s = mg_source_alloc(&numpy_api, sizeof *s);
+    if (!s) return NULL;
+    s->who = mg_strdup(who);
+    s->base.n_fields = n;
+    s->base.cheap = true;
+    mg_status status = s->who ? MG_OK : MG_OOM;
+    for (int k = 0; k < n && status == MG_OK; k++) status = open_array(s, k, &fields[k]);
+    if (status == MG_OK) return &s->base;
+    if (s->who && status != MG_OOM) mg_error_prefix(who);
+    mg_source_release(&s->base);
+    return NULL;
+}
