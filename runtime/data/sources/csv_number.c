@@ -25,22 +25,20 @@ static double parse_slowly(const char *text) {
 
 /* ---- the fast way ---- */
 
-/* A decimal number as digits * 10^exponent; exact: the digits are below 2^53. */
+/* A decimal number: digits * 10^exponent, unless there are too many digits. */
 typedef struct decimal {
-    uint64_t digits;
+    uint64_t digits; /* those read until they reach EXACT */
     int exponent;
-    bool exact, negative;
+    bool negative;
 } decimal;
 
+#define EXACT ((uint64_t)1 << 53) /* whole numbers below it are exact doubles */
+
 /* Reads digits; returns how many there are. */
-static size_t read_digits(decimal *d, const char *text, bool behind_point) {
-    const size_t n = strspn(text, DIGITS);
-    for (size_t i = 0; i < n && d->exact; i++) {
-        d->digits = 10 * d->digits + (uint64_t)(text[i] - '0');
-        d->exact = d->digits < (uint64_t)1 << 53;
-    }
-    if (behind_point) d->exact = d->exact && n < 100;
-    if (behind_point && d->exact) d->exponent = -(int)n;
+static size_t read_digits(decimal *d, const char *text) {
+    size_t n = 0;
+    for (; text[n] >= '0' && text[n] <= '9'; n++)
+        if (d->digits < EXACT) d->digits = 10 * d->digits + (uint64_t)(text[n] - '0');
     return n;
 }
 
@@ -61,7 +59,7 @@ static bool combine(const decimal *d, double *value) {
     static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    if (!d->exact || d->exponent < -22 || d->exponent > 22) return false;
+    if (d->digits >= EXACT || d->exponent < -22 || d->exponent > 22) return false;
     const double v = (double)d->digits;
     *value = d->exponent < 0 ? v / tens[-d->exponent] : v * tens[d->exponent];
     if (d->negative) *value = -*value;
@@ -74,20 +72,22 @@ static bool only_spaces(const char *p) {
 
 /* Characters of "infinity" or "inf" at p; 0: neither is there. */
 static size_t infinity_at(const char *p) {
+    if (*p != 'i' && *p != 'I') return 0;
     if (strncasecmp(p, "infinity", 8) == 0) return 8;
     return strncasecmp(p, "inf", 3) == 0 ? 3 : 0;
 }
 
 bool mg_csv_number(const char *text, double *value) {
     const char *start = text + strspn(text, SPACES), *p = start;
-    decimal d = {.exact = true, .negative = *p == '-'};
+    decimal d = {.negative = *p == '-'};
     if (*p == '-' || *p == '+') p++;
     const size_t infinity = infinity_at(p);
     if (infinity) *value = d.negative ? -__builtin_inf() : __builtin_inf();
     if (infinity) return only_spaces(p + infinity);
-    const size_t before = read_digits(&d, p, false);
+    const size_t before = read_digits(&d, p);
     p += before;
-    const size_t behind = *p == '.' ? read_digits(&d, p + 1, true) : 0;
+    const size_t behind = *p == '.' ? read_digits(&d, p + 1) : 0;
+    d.exponent = -(int)behind;
     if (*p == '.') p += 1 + behind;
     p = before + behind ? read_exponent(&d, p) : NULL;
     if (!p || !only_spaces(p)) return false;

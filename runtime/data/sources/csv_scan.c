@@ -5,7 +5,7 @@
 
 bool mg_csv_is_missing(const mg_csv_table *t, const char *cell) {
     for (int i = 0; i < t->n_no_value; i++)
-        if (strcmp(cell, t->no_value[i]) == 0) return true;
+        if (*cell == *t->no_value[i] && strcmp(cell, t->no_value[i]) == 0) return true;
     return false;
 }
 
