@@ -7,10 +7,7 @@
 #ifndef MG_IO_TFRECORD_H
 #define MG_IO_TFRECORD_H
 
-#include "core/status.h"
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "io/unpack.h"
 
 /* The sizes of what stands before and behind the bytes of a record. */
 enum { MG_TFRECORD_HEAD = 12, MG_TFRECORD_TAIL = 4 };
@@ -37,5 +34,23 @@ typedef struct mg_tfrecord {
  * failed, is cut off first. On failure *size stays, and the call can be repeated.
  * MG_IO: the file is shorter than *size; the disk. */
 mg_status mg_tfrecord_append(const char *path, int64_t *size, const mg_tfrecord *records, size_t n);
+
+/* ---- whole files ---- */
+
+/* A new file. Nothing is seen at its path before commit (core/io.h). */
+typedef struct mg_tfrecord_writer mg_tfrecord_writer;
+
+/* packing: MG_PACKED_GZIP, MG_PACKED_ZLIB, or another for a plain file. Owned. NULL: MG_IO, MG_OOM.
+ */
+mg_tfrecord_writer *mg_tfrecord_writer_open(const char *path, mg_packing packing);
+/* MG_IO; MG_UNSUPPORTED: 2 GiB or more. */
+mg_status mg_tfrecord_writer_add(mg_tfrecord_writer *w, const void *bytes, size_t n);
+/* Writes what is left, after the last record: so that the disk is full before any of several files
+ * is committed. */
+mg_status mg_tfrecord_writer_finish(mg_tfrecord_writer *w);
+/* After finish: puts the file at its path. */
+mg_status mg_tfrecord_writer_commit(mg_tfrecord_writer *w);
+/* Throws the file away unless it was committed. Accepts NULL. */
+void mg_tfrecord_writer_free(mg_tfrecord_writer *w);
 
 #endif

@@ -1,4 +1,5 @@
 /* TFRecord files (io/tfrecord): checksums, frames, appending, and writes that fail. */
+#include "core/alloc.h"
 #include "core/io.h"
 #include "io/crc32c.h"
 #include "io/tfrecord.h"
@@ -125,6 +126,69 @@ static void a_file_that_is_too_short_is_refused(void **state) {
     assert_int_equal(size, 1000);
 }
 
+/* Small records, one larger than the buffer, and an empty one. */
+static mg_status write_records(mg_packing packing) {
+    static unsigned char large[200 * 1000];
+    for (size_t i = 0; i < sizeof large; i++) large[i] = (unsigned char)(i * 2654435761u >> 13);
+    mg_tfrecord_writer *w = mg_tfrecord_writer_open(path, packing);
+    mg_status status = w ? MG_OK : mg_error_code();
+    for (int i = 0; i < 30 && status == MG_OK; i++)
+        status = mg_tfrecord_writer_add(w, large, i == 20 ? sizeof large : (size_t)i * 300);
+    if (status == MG_OK) status = mg_tfrecord_writer_finish(w);
+    if (status == MG_OK) status = mg_tfrecord_writer_commit(w);
+    mg_tfrecord_writer_free(w);
+    return status;
+}
+
+/* Plain, gzip and zlib files hold the same records. */
+static void whole_files_are_written(void **state) {
+    (void)state;
+    static unsigned char first[400 * 1000], bytes[400 * 1000];
+    size_t expected = 0, got;
+    for (mg_packing packing = MG_PACKED_NONE; packing <= MG_PACKED_ZLIB; packing++) {
+        assert_int_equal(write_records(packing), MG_OK);
+        mg_unpacked *u = mg_unpacked_open(path, packing);
+        assert_int_equal(mg_unpacked_read(u, bytes, sizeof bytes, &got), MG_OK);
+        mg_unpacked_close(u);
+        if (packing == MG_PACKED_NONE) {
+            memcpy(first, bytes, expected = got);
+            uint64_t n, records = 0;
+            for (size_t at = 0; at < got; records++, at += 16 + n) {
+                assert_true(mg_tfrecord_length(bytes + at, &n));
+                assert_true(mg_tfrecord_intact(bytes + at + 12, n));
+            }
+            assert_int_equal(records, 30);
+        }
+        assert_int_equal(got, expected);
+        assert_memory_equal(bytes, first, got);
+    }
+}
+
+/* Whatever fails, the old file stays, and nothing else does. */
+static void a_file_that_cannot_be_written_leaves_the_old_one(void **state) {
+    (void)state;
+    unsigned char bytes[256];
+    const mg_tfrecord record = {"abc", 3};
+    for (mg_packing packing = MG_PACKED_NONE; packing <= MG_PACKED_ZLIB; packing++)
+        for (int memory = 0; memory < 2; memory++)
+            for (int64_t n = 1, size = 0;; n++, size = 0) {
+                assert_int_equal(mg_tfrecord_append(path, &size, &record, 1), MG_OK);
+                if (memory)
+                    mg_alloc_fail_after(n);
+                else
+                    mg_io_fail_after(n, ENOSPC);
+                const mg_status status = write_records(packing);
+                mg_alloc_fail_after(0);
+                mg_io_fail_stop();
+                assert_int_equal(mg_io_open_count(), 0);
+                assert_int_equal(mg_alloc_get_stats().live_blocks, 0);
+                if (status == MG_OK) break;
+                assert_int_equal(status, memory ? MG_OOM : MG_IO);
+                if (!strstr(mg_error_message(), "is written, but"))
+                    assert_int_equal(contents(bytes), 19);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksums_are_masked_castagnoli),
@@ -133,6 +197,8 @@ int main(void) {
         cmocka_unit_test(records_are_those_of_tensorflow),
         cmocka_unit_test(a_failed_append_can_be_repeated),
         cmocka_unit_test(a_file_that_is_too_short_is_refused),
+        cmocka_unit_test(whole_files_are_written),
+        cmocka_unit_test(a_file_that_cannot_be_written_leaves_the_old_one),
     };
     const int fd = mkstemp(path);
     if (fd < 0) return 1;

@@ -1,0 +1,51 @@
+/* Rows of TFRecord files: each record is a message of type tf.train.Example (data/example.h), and a
+ * schema says which of its features become the cells of a row, and how. */
+#ifndef MG_DATA_SOURCES_TFRECORD_H
+#define MG_DATA_SOURCES_TFRECORD_H
+
+#include "data/source.h"
+#include "io/unpack.h"
+
+/* How a feature holds a cell. */
+typedef enum mg_record_form {
+    MG_RECORD_LIST, /* a list of floats (dtype float32) or integers (int64, int32) */
+    MG_RECORD_RAW,  /* one string: the elements as they are in memory, little-endian */
+    MG_RECORD_TEXT, /* one string */
+    MG_RECORD_IMAGE /* one string: a PNG or JPEG file, decoded to uint8 */
+} mg_record_form;
+
+typedef struct mg_record_field {
+    char *name; /* of the feature; owned */
+    mg_record_form form;
+    mg_dtype dtype;
+    /* Of a cell. One size of a list or of raw elements may be -1: as many as there are; then a
+     * feature that is missing is empty. For images {height, width, channels}, where -1 is the size
+     * of each image, or {height, width} for gray ones. {} for text. */
+    mg_shape shape;
+    int channels;   /* images are decoded to 1, 3 or 4; 0: those of each image */
+    void *fallback; /* owned: the cell where the feature is missing; NULL: that is an error */
+    size_t fallback_bytes;
+    int quality; /* for writing images: of JPEG, 1 to 100; 0: PNG */
+} mg_record_field;
+
+typedef struct mg_tfrecord_spec {
+    const char *const *paths; /* borrowed */
+    int n_paths;
+    mg_packing packing; /* MG_PACKED_AUTO: found by content */
+    mg_record_field
+        *field;    /* what they own is taken over by mg_tfrecord_source, also if it fails */
+    int n_fields;  /* 1 to MG_SOURCE_FIELDS */
+    bool skip_bad; /* leave out damaged records; see tfrecord_index.h */
+} mg_tfrecord_spec;
+
+/* A source of the records of the files, in their order. Owned. NULL: as mg_record_files_open and
+ * mg_record_index_build. */
+mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec);
+/* With skip_bad: the records left out, and the bytes behind places where a file cannot be read
+ * further. */
+void mg_tfrecord_source_skipped(const mg_source *s, int64_t *records, int64_t *bytes);
+
+/* Frees what the field owns. */
+void mg_record_field_clear(mg_record_field *f);
+
+#endif
