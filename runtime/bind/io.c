@@ -1,9 +1,12 @@
 /* Files and folders in Lua, and what the other bindings of files share: paths, and owners of C
  * objects. */
 #include "bind/bind.h"
+#include "core/alloc.h"
 #include "core/io.h"
 #include "io/tfrecord.h"
 #include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BIND_OWNER "mgpu.owner"
@@ -62,6 +65,35 @@ static int core_check_creatable(lua_State *L) {
 static int core_make_folder(lua_State *L) {
     bind_check(L, mg_io_make_folder(bind_path(L, 1, "make_folder")));
     return 0;
+}
+
+/* By bytes, so that the order is the same in every locale. */
+static int compare_paths(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void release_glob(void *found) {
+    globfree(found);
+    mg_free(found);
+}
+
+/* glob(pattern) -> the paths that match, sorted by their bytes; an empty array if there is none. */
+static int core_glob(lua_State *L) {
+    const char *pattern = bind_path(L, 1, "glob");
+    bind_owner *owner = bind_new_owner(L, release_glob);
+    glob_t *found = owner->held = mg_alloc_zero(sizeof *found);
+    if (!found) return bind_raise(L);
+    const int code = glob(pattern, GLOB_NOSORT, NULL, found);
+    if (code != 0 && code != GLOB_NOMATCH)
+        return bind_fail(L, code == GLOB_NOSPACE ? MG_OOM : MG_IO, "cannot look for %s", pattern);
+    qsort(found->gl_pathv, found->gl_pathc, sizeof found->gl_pathv[0], compare_paths);
+    lua_createtable(L, (int)found->gl_pathc, 0);
+    for (size_t i = 0; i < found->gl_pathc; i++) {
+        lua_pushstring(L, found->gl_pathv[i]);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    bind_release_owner(owner);
+    return 1;
 }
 
 /* The strings of the array at index, as records; they live as long as the array. */
@@ -139,6 +171,7 @@ static int core_file_fault(lua_State *L) {
 
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"check_creatable", core_check_creatable},
+                               {"glob", core_glob},
                                {"make_folder", core_make_folder},
                                {"write_file", core_write_file},
                                {"tfrecord_append", core_tfrecord_append},

@@ -10,4 +10,6 @@ return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   npy = "npy",
   npz = "npz",
   text_lines = "text_lines",
+  tfrecord = "tfrecord",
+  write_tfrecord = "write_tfrecord",
 })
