@@ -90,9 +90,9 @@ bind_record_fields *bind_push_record_fields(lua_State *L, int index, const char 
         mg_alloc_zero(sizeof *fields + (size_t)n * sizeof fields->field[0]);
     if (!fields) bind_raise(L);
     owner->held = fields;
-    for (; fields->n < n; fields->n++) {
+    while (fields->n < n) { /* counted first: an error leaves a field in part */
         lua_rawgeti(L, index, fields->n + 1);
-        take_field(L, &fields->field[fields->n], who);
+        take_field(L, &fields->field[fields->n++], who);
         lua_pop(L, 1);
     }
     return fields;
