@@ -10,6 +10,7 @@
 
 /* Where messages come from: "write_tfrecord: row 3: feature \"label\"". */
 enum { WHO = 512 };
+#define TWO_63 9223372036854775808.0
 
 /* Numbers in host memory, in a block on the Lua stack. */
 typedef struct numbers {
@@ -61,7 +62,7 @@ static int64_t whole(lua_State *L, const numbers *given, const double *v, size_t
     int64_t least, most;
     range_of(range, &least, &most);
     const bool exact = given->dtype == MG_I64;
-    const bool is_whole = v[i] >= -0x1p63 && v[i] < 0x1p63 && v[i] == (double)(int64_t)v[i];
+    const bool is_whole = v[i] >= -TWO_63 && v[i] < TWO_63 && v[i] == (double)(int64_t)v[i];
     const int64_t value = exact ? ((const int64_t *)given->data)[i] : is_whole ? (int64_t)v[i] : 0;
     if ((!exact && !is_whole) || value < least || value > most)
         bind_fail(L, MG_USAGE, "%s: element %d is %.17g, which %s cannot hold", who, (int)i + 1,

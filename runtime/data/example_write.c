@@ -71,7 +71,7 @@ static uint8_t *put_entry(uint8_t *p, const mg_feature_value *v) {
     p = put_head(p, 1, name);
     memcpy(p, v->name, name);
     p = put_head(p + name, 2, s.feature);
-    p = put_head(p, v->kind, s.list);
+    p = put_head(p, (int)v->kind, s.list);
     if (!s.list) return p;
     return put_values(put_head(p, 1, s.values), v, s.values);
 }

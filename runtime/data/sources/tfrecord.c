@@ -120,15 +120,17 @@ static mg_status read_list(const mg_record_field *f, bool varies, const mg_featu
     return status;
 }
 
-static mg_status read_raw(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
+static mg_status read_raw(const mg_record_field *f, bool varies, const mg_feature *found,
                           mg_cell *cell) {
+    size_t n;
+    const uint8_t *bytes = mg_feature_string(found, &n);
     const size_t element = mg_dtype_size(f->dtype);
     char unit[64];
     if (n % element)
         return mg_fail(MG_DATA, "feature \"%s\": %zu bytes are no whole number of %s", f->name, n,
                        mg_dtype_name(f->dtype));
     snprintf(unit, sizeof unit, "%s element", mg_dtype_name(f->dtype));
-    MG_TRY(size_cell(f, varies, NULL, n / element, unit, cell));
+    MG_TRY(size_cell(f, varies, found, n / element, unit, cell));
     if (n) memcpy(cell->data, bytes, n);
     for (size_t i = 0; f->dtype == MG_BOOL && i < n; i++)
         ((uint8_t *)cell->data)[i] = ((uint8_t *)cell->data)[i] != 0;
@@ -204,9 +206,9 @@ static mg_status read_cell(const mg_record_field *f, bool varies, const mg_featu
     if (f->form == MG_RECORD_LIST) return read_list(f, varies, found, cell);
     if (found->kind != MG_FEATURE_BYTES || found->count != 1)
         return mismatch(f, found, "one string");
+    if (f->form == MG_RECORD_RAW) return read_raw(f, varies, found, cell);
     const uint8_t *bytes = mg_feature_string(found, &n);
     if (f->form == MG_RECORD_TEXT) return read_text(bytes, n, cell);
-    if (f->form == MG_RECORD_RAW) return read_raw(f, varies, bytes, n, cell);
     return read_image(f, varies, bytes, n, cell);
 }
 
