@@ -47,6 +47,11 @@ void mg_source_copy_fields(mg_source *s, const mg_source *other) {
     s->n_rows = other->n_rows;
 }
 
+void mg_cells_free(const mg_source *s, mg_cell cell[]) {
+    for (int k = 0; k < s->n_fields; k++)
+        if (mg_field_varies(&s->field[k])) mg_free(cell[k].data), cell[k] = (mg_cell){0};
+}
+
 /* ---- transforms ---- */
 
 void *mg_transform_alloc(const mg_transform_api *api, size_t size) {

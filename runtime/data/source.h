@@ -78,6 +78,8 @@ mg_status mg_source_prepare(mg_source *s);
 bool mg_field_varies(const mg_field *f);
 /* Bytes of a cell of this shape. */
 size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape);
+/* Frees the blocks of the cells of fields that vary, for a caller that reads row by row. */
+void mg_cells_free(const mg_source *s, mg_cell cell[]);
 /* Gives s the fields and the number of rows of another source. */
 void mg_source_copy_fields(mg_source *s, const mg_source *other);
 
