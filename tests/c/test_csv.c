@@ -489,15 +489,17 @@ static void many_classes_are_sorted(void **state) {
 /* The file grows, shrinks, or gets longer texts between the two readings. */
 static void files_that_change_are_refused(void **state) {
     (void)state;
-    static const char *const later[] = {"1,a\n2,b\n3,c\n", "1,a\n", "1,a\n2,bbbbbbbb\n", "1\n2\n"};
-    const mg_csv_field f = {.as = MG_CSV_STRINGS, .columns = &COLUMN[1], .n_columns = 1};
-    for (int i = 0; i < 4; i++) {
+    static const char *const later[] = {"1,a\n2,b\n3,c\n", "1,a\n", "1\n2\n", "1,a\n2,bbbbbbbb\n"};
+    const mg_csv_field fields[] = {numbers(MG_F64, 0),
+                                   {.as = MG_CSV_STRINGS, .columns = &COLUMN[1], .n_columns = 1}};
+    for (int i = 0; i < 8; i++) {
+        if (i == 6) continue; /* a longer text beside the numbers makes no difference */
         mg_class_names *classes;
         mg_csv_table t = table_of(1);
         write_text("1,a\n2,b\n");
         assert_int_equal(mg_csv_scan(&t), MG_OK);
-        write_text(later[i]);
-        assert_null(mg_csv_source(&t, ZERO, &f, 1, &classes));
+        write_text(later[i / 2]);
+        assert_null(mg_csv_source(&t, ZERO, &fields[i % 2], 1, &classes));
         assert_non_null(strstr(mg_error_message(), "changed while it was read"));
         mg_csv_table_clear(&t);
     }
