@@ -78,6 +78,7 @@ static mg_status fail_length(const mg_csv_reader *r) {
 
 /* Adds n bytes to the record's text. */
 static mg_status add_bytes(mg_csv_reader *r, const void *bytes, size_t n) {
+    if (!n) return MG_OK;
     if (r->n_text + n > MG_CSV_RECORD) return fail_length(r);
     if (r->n_text + n > r->text_room) {
         const size_t room = 2 * (r->n_text + n) + 256;
