@@ -131,10 +131,11 @@ static mg_status add_folders_in(walk *w, int64_t i) {
 }
 
 /* Adds the wanted files in one folder. */
-static mg_status add_files_in(const char *folder, collecting *c, mg_path_list *paths) {
+static mg_status add_files_in(const char *folder, mg_folder_wanted *wanted, void *context,
+                              mg_path_list *paths) {
     mg_path_list names = {0};
-    c->names = &names;
-    mg_status status = mg_io_each(folder, collect, c);
+    collecting c = {&names, wanted, context};
+    mg_status status = mg_io_each(folder, collect, &c);
     if (status == MG_OK && mg_interrupt_take()) status = mg_fail(MG_INTERRUPTED, "interrupted");
     mg_path_list_sort(&names);
     for (int64_t k = 0; k < names.n && status == MG_OK; k++)
@@ -146,12 +147,11 @@ static mg_status add_files_in(const char *folder, collecting *c, mg_path_list *p
 mg_status mg_folder_files(const char *folder, bool follow_links, mg_folder_wanted *wanted,
                           void *context, mg_path_list *paths) {
     walk w = {.follow_links = follow_links};
-    collecting c = {.wanted = wanted, .context = context};
     mg_status status = add_folder(&w, NULL, folder);
     for (int64_t i = 0; i < w.folders.n && status == MG_OK; i++) status = add_folders_in(&w, i);
     mg_path_list_sort(&w.folders);
     for (int64_t i = 0; i < w.folders.n && status == MG_OK; i++)
-        status = add_files_in(mg_path_list_get(&w.folders, i), &c, paths);
+        status = add_files_in(mg_path_list_get(&w.folders, i), wanted, context, paths);
     mg_path_list_clear(&w.folders);
     mg_free(w.identity);
     return status;
