@@ -3,12 +3,17 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/plugin.h"
+#include <stdatomic.h>
 #include <string.h>
 
-/* The plug-in's functions; NULL after MG_UNSUPPORTED. */
+/* The plug-in's functions; NULL after MG_UNSUPPORTED. They are looked for once: that takes about as
+ * long as decoding a small image. */
 static const mg_image_codecs *find_codecs(void) {
+    static _Atomic(const mg_image_codecs *) known;
     const char *why = NULL;
-    const mg_image_codecs *codecs = mg_plugin_symbol("image", MG_IMAGE_SYMBOL, &why);
+    const mg_image_codecs *codecs = atomic_load(&known);
+    if (!codecs) codecs = mg_plugin_symbol("image", MG_IMAGE_SYMBOL, &why);
+    atomic_store(&known, codecs);
     if (!codecs)
         mg_fail(MG_UNSUPPORTED,
                 "cannot read or write images: mgpu-image.so: %s; install libpng-dev and "
