@@ -208,6 +208,9 @@ local function field_of(i, columns, given, missing)
 end
 
 local function label_field(labels, chosen, columns, given, missing)
+  if chosen.classes and (#labels > 1 or given[labels[1]]) then
+    fail(#labels > 1 and "classes are for a single label" or "a label with classes has no other dtype")
+  end
   if #labels > 1 then return { columns = labels, dtype = matrix_dtype(labels, columns, given), matrix = true } end
   local field = field_of(labels[1], columns, given, missing)
   if chosen.classes or (field.dtype == "string" and not given[labels[1]]) then
@@ -230,6 +233,7 @@ end
 local function choose(chosen, columns)
   set_names(columns, chosen.names)
   local find, labels, fields, names = finder(columns), {}, {}, {}
+  if chosen.classes and chosen.label == nil then fail "classes are those of a label: give `label` too" end
   if chosen.label ~= nil then
     local list = type(chosen.label) == "table" and chosen.label or { chosen.label }
     labels = find_all(find, list, "label")

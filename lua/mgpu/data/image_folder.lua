@@ -63,8 +63,16 @@ local function check_split(chosen)
     fail 'validation_split and subset ("training", "validation" or "both") are given together, or not at all'
   elseif chosen.subset and chosen.seed == nil then
     fail "validation_split needs a seed, so that training and validation share no images"
+  elseif chosen.seed and not chosen.subset then
+    fail "the seed is that of validation_split; ds:shuffle(n, seed) shuffles"
   elseif chosen.labels == "none" and chosen.classes then
     fail 'classes have no use with labels = "none"'
+  end
+end
+
+local function check_resize(chosen, given)
+  for _, name in ipairs { "dtype", "interpolation", "antialias" } do
+    if given[name] ~= nil and not chosen.size then fail("option %q is for resized images: give a size too", name) end
   end
 end
 
@@ -84,7 +92,9 @@ end
 --- image_folder(path, options): see the top.
 return function(path, given)
   if type(path) ~= "string" then fail("expected the path of a folder, got %s", type(path)) end
-  local chosen = options.check("image_folder", OPTIONS, given == nil and {} or given)
+  given = given == nil and {} or given
+  local chosen = options.check("image_folder", OPTIONS, given)
+  check_resize(chosen, given)
   if chosen.classes then check_names("classes", chosen.classes) end
   check_names("extensions", chosen.extensions)
   local extensions = {}
