@@ -13,7 +13,7 @@
 --                the call into one temporary file, in the folder TMPDIR (/tmp)
 --   skip_bad     true: reads all records at the call and leaves out those that do not match their checksum; what
 --                follows a damaged length, up to the end of the file, is lost. dataset.skipped counts the records left
---                out, dataset.lost_bytes the bytes; the log says where
+--                out, dataset.lost_bytes the bytes; the log says where. Damaged gzip or zlib data are still errors
 -- Errors: no such file; a damaged or truncated file, with record (from 1) and byte; a feature that is missing, of
 -- another kind or of another length, with file, record, and what was expected and found.
 local core = require "mgpu.core"
