@@ -149,19 +149,22 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
-/* Reads the names of the devices for each field, from the array `devices` of the table at index. */
+/* Reads the device for each field, from the array `devices` of the table at index, and the one that
+ * batches are made on for devices that are not in the host's memory, `host`. */
 static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
+    lua_getfield(L, index, "host");
+    spec->host = bind_device(L, luaL_checkstring(L, -1));
+    if (!mg_device_kind_is_host_visible(spec->host->api))
+        bind_fail(L, MG_USAGE, "a dataset's stream: %s is not in the host's memory",
+                  spec->host->name);
     lua_getfield(L, index, "devices");
     luaL_checktype(L, -1, LUA_TTABLE);
     for (int k = 0; k < spec->source->n_fields; k++) {
         lua_rawgeti(L, -1, k + 1);
         spec->device[k] = bind_device(L, luaL_checkstring(L, -1));
-        if (!mg_device_kind_is_host_visible(spec->device[k]->api))
-            bind_fail(L, MG_USAGE, "a dataset's stream: %s is not in the host's memory",
-                      spec->device[k]->name);
         lua_pop(L, 1);
     }
-    lua_pop(L, 1);
+    lua_pop(L, 2);
 }
 
 /* How many threads make batches, where the user does not say: one is enough for copies. */
@@ -170,7 +173,8 @@ static int default_threads(const mg_source *source) {
     return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
 }
 
-/* stream(source, {stage, ...}, {devices=, pass=, element=, depth=, threads=, dense=}) -> a stream.
+/* stream(source, {stage, ...}, {devices=, host=, pass=, element=, depth=, threads=, dense=}) -> a
+ * stream.
  *
  * See mg_stream_spec for the fields. The stream retains the source. */
 static int core_stream(lua_State *L) {

@@ -6,6 +6,7 @@
 #include "data/element.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
+#include "device/device.h"
 #include <string.h>
 
 /* ---- making room ---- */
@@ -29,6 +30,12 @@ static mg_status too_many_rows(int64_t n) {
     return mg_fail(MG_OOM, "out of memory: a batch of %lld rows", (long long)n);
 }
 
+/* Where the rows of field k are put together. */
+static mg_device *host_of(const mg_element_kind *kind, int k) {
+    mg_device *d = kind->device[k];
+    return mg_device_kind_is_host_visible(d->api) ? d : kind->host;
+}
+
 /* A buffer for all rows of a part. */
 static mg_status make_buffer(mg_element *e, const mg_element_kind *kind, int64_t i,
                              const mg_shape *cell) {
@@ -38,7 +45,7 @@ static mg_status make_buffer(mg_element *e, const mg_element_kind *kind, int64_t
     if (!mg_size_mul((size_t)e->part_rows, mg_cell_bytes(&e->field[k], cell), &bytes))
         return too_many_rows(e->part_rows);
     v->shape = joined_shape(&e->inner, cell);
-    v->buffer = mg_buffer_new(kind->device[k], bytes);
+    v->buffer = mg_buffer_new(host_of(kind, k), bytes);
     e->bytes += bytes;
     return v->buffer ? MG_OK : MG_OOM;
 }
@@ -158,16 +165,36 @@ static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg
     return MG_OK;
 }
 
+/* ---- to the devices ---- */
+
+/* Replaces the buffer by a copy on its field's device. */
+static mg_status send_to_device(mg_buffer **buffer, mg_device *device) {
+    mg_buffer *host = *buffer, *there = mg_buffer_new(device, host->bytes);
+    if (!there) return MG_OOM;
+    const mg_status status =
+        mg_device_copy(device, there->data, host->device, host->data, host->bytes);
+    *buffer = there;
+    mg_buffer_release(host);
+    return status;
+}
+
+static int64_t text_bytes(const mg_element *e, const mg_field_value *v) {
+    int64_t bytes = 0;
+    for (int64_t row = 0; row < e->part_rows; row++) bytes += mg_shape_count(&v->cell[row].shape);
+    return bytes;
+}
+
 mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
     for (int64_t i = 0; i < e->n_parts * e->n_fields; i++) {
-        const mg_field_value *v = &e->value[i];
-        if (!v->cell) continue;
-        if (!e->field[i % e->n_fields].text) {
-            MG_TRY(join_cells(e, kind, rows, i));
+        const int k = (int)(i % e->n_fields);
+        mg_field_value *v = &e->value[i];
+        if (e->field[k].text) {
+            e->bytes += (size_t)text_bytes(e, v);
             continue;
         }
-        for (int64_t row = 0; row < e->part_rows; row++)
-            e->bytes += (size_t)mg_shape_count(&v->cell[row].shape);
+        if (v->cell) MG_TRY(join_cells(e, kind, rows, i));
+        if (v->buffer->device != kind->device[k])
+            MG_TRY(send_to_device(&v->buffer, kind->device[k]));
     }
     return MG_OK;
 }

@@ -12,7 +12,9 @@
 /* Where the rows of elements come from and where batches are put. */
 typedef struct mg_element_kind {
     mg_source *source;                   /* retained by the owner of this struct */
-    mg_device *device[MG_SOURCE_FIELDS]; /* host-visible: where the batches of a field lie */
+    mg_device *device[MG_SOURCE_FIELDS]; /* where the batches of a field go */
+    mg_device *host;                     /* host-visible: where they are put together for a device
+                                            that is not */
     int dense;                           /* this many of the innermost batches become axes of one
                                             buffer; each entry of the batches around them becomes a part */
     bool (*stop)(void *context);         /* asked while rows are read: whether to end with
@@ -45,7 +47,7 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows);
  * the source's errors; MG_INTERRUPTED. */
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed);
-/* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM. */
+/* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM, MG_DEVICE. */
 mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows);
 /* Accepts NULL. */
 void mg_element_free(mg_element *e);

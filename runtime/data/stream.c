@@ -370,6 +370,7 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     mg_cond_init(&s->work);
     mg_cond_init(&s->done);
     s->kind = (mg_element_kind){.source = mg_source_retain(spec->source),
+                                .host = spec->host,
                                 .dense = spec->dense,
                                 .stop = stop_wanted,
                                 .context = s};

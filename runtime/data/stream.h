@@ -14,7 +14,8 @@ enum { MG_STREAM_THREADS = 64 }; /* at most */
 /* What mg_stream_new is to make; the caller's. */
 typedef struct mg_stream_spec {
     mg_source *source;                   /* retained by the stream */
-    mg_device *device[MG_SOURCE_FIELDS]; /* host-visible: where the batches of a field lie */
+    mg_device *device[MG_SOURCE_FIELDS]; /* where the batches of a field go ... */
+    mg_device *host;                     /* ... from this one, if they are not host-visible */
     const mg_stage *stages;              /* copied */
     int n_stages;
     int dense;     /* this many of the innermost batches become axes of one tensor; each entry of
@@ -32,8 +33,8 @@ typedef struct mg_stream mg_stream;
 mg_stream *mg_stream_new(const mg_stream_spec *spec);
 /* Sets *element to the next element (owned by the caller; free it with mg_element_free), or to NULL
  * at the end of the pass. Failures of the threads are reported here, after the elements before:
- * those of the source, MG_OOM, MG_USAGE, MG_INTERRUPTED. After a failure, the next call tries the
- * same element again. */
+ * those of the source, MG_OOM, MG_USAGE, MG_DEVICE, MG_INTERRUPTED. After a failure, the next call
+ * tries the same element again. */
 mg_status mg_stream_next(mg_stream *s, mg_element **element);
 /* Stops the threads, waits for them and frees everything. Accepts NULL. */
 void mg_stream_free(mg_stream *s);

@@ -41,7 +41,8 @@ static inline mg_source *rows_source(void) {
 /* What a stream of this source is made from; batches lie on ref:0. */
 static inline mg_stream_spec spec_of(mg_source *source, const mg_stage *stages, int n_stages) {
     mg_stream_spec spec = {.source = source, .stages = stages, .n_stages = n_stages, .threads = 1};
-    for (int k = 0; k < MG_SOURCE_FIELDS; k++) spec.device[k] = mg_device_find("ref:0");
+    spec.host = mg_device_find("ref:0");
+    for (int k = 0; k < MG_SOURCE_FIELDS; k++) spec.device[k] = spec.host;
     return spec;
 }
 

@@ -8,5 +8,7 @@ local list = require "mgpu.data.flow.list"
 --- concatenate {a, b, ...}: see the top.
 return function(given)
   local inputs = list.datasets("concatenate", given)
+  local rows = require "mgpu.data.dataset".concatenated(inputs)
+  if rows then return rows end
   return Flow.new(joins.Concatenate, { inputs = inputs, count = list.total(inputs), level = list.least_level(inputs) })
 end

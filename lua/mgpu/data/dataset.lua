@@ -13,6 +13,7 @@ local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local flow = require "mgpu.data.flow.flow"
 local Iterator = require "mgpu.data.iterator"
+local user_function = require "mgpu.data.flow.user_function"
 
 local MOST_STAGES = 64
 local fail, check_count = checks.fail, checks.count
@@ -148,9 +149,7 @@ end
 
 --- ds:shard(i, n): every n-th element from the i-th on (from 1), so that n programs share the elements out.
 function methods:shard(i, n)
-  check_count("shard: the number of shards", n, 1)
-  check_count("shard", i, 1)
-  if i > n then fail("shard", "there is no shard %d of %d: they are counted from 1", i, n) end
+  checks.shard(i, n)
   return with_stage(self, { kind = "shard", n = n, index = i - 1 }, math.max(math.ceil((self.count - i + 1) / n), 0),
     self.level)
 end
@@ -175,21 +174,14 @@ function methods:skip(n)
   return with_stage(self, { kind = "skip", n = n }, math.max(self.count - n, 0), self.level)
 end
 
---- ds:map(fn): fn(x, y, ...) of each element, traced once per shape by mgpu.jit. fn returns one or more tensors; it may
---- be a jitted function, a layer or a model.
+--- ds:map(fn): fn(x, y, ...) of each element. It returns components: tensors, text, or tables of them by position or
+--- by name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments.
+--- It may be a jitted function, a layer or a model.
 function methods:map(fn)
-  if not checks.is_callable(fn) then fail("map", "expected a function, got %s", type(fn)) end
   local maps = {}
   for level, list in pairs(self.maps) do maps[level] = list end
   maps[self.level] = { unpack(maps[self.level] or {}) }
-  local name, call = "the function", fn
-  if type(fn) == "function" then
-    local place = debug.getinfo(fn, "S")
-    name = ("the function at %s:%d"):format(place.short_src, place.linedefined)
-  else -- a jitted function, a layer or a model
-    call = function(...) return fn(...) end
-  end
-  table.insert(maps[self.level], { call = core.jit(call), name = name })
+  table.insert(maps[self.level], user_function.new("map", fn))
   return changed(self, { maps = maps })
 end
 
@@ -207,15 +199,82 @@ end
 --- ds:length() -> elements in a pass; nil if it has no end.
 function methods:length() return self.count < math.huge and self.count or nil end
 
---- ds:iter(position) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is what
---- iterator:position() gave. It may be left early. Errors: a position past the end.
-function methods:iter(position)
+--- ds:iter(position, device) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is
+--- what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch they are
+--- sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device. Errors: a
+--- position past the end.
+function methods:iter(position, device)
   if position ~= nil then checks.position(position, self.count) end
   local pass, element = self.passes, 0
   if position then pass, element = position.pass, position.element end
-  local it = Iterator.new(self, pass, element)
+  local it = Iterator.new(self, pass, element, device)
   self.passes = pass + 1
   return it
+end
+
+-- Stages that give out all rows, in any pass the same; and those that leave out rows, or not always the same.
+local USES_ALL = { batch = true, window = true, cycle = true }
+local REPEATABLE = { batch = true, window = true, cycle = true, take = true, skip = true, shard = true }
+
+local function has_only(stages, kinds)
+  for _, stage in ipairs(stages) do
+    if not kinds[stage.kind] then return false end
+  end
+  return true
+end
+
+--- ds:cache(path): each row is read and transformed once, and kept in memory for later passes; what augment chose at
+--- random stays. With a path, all rows are kept in that file instead: iter makes it where there is none, whole or not
+--- at all, and every later program reads it. Remove the file when the steps before it change. After a shuffle or a map
+--- the elements of the first pass are kept, in their order. Errors: a file that cannot be written, is damaged, holds
+--- rows of another dataset or is no cache.
+function methods:cache(path)
+  if path ~= nil and type(path) ~= "string" then
+    fail("cache", "expected the path of a file, got a %s", type(path))
+  end
+  if next(self.maps) or not has_only(self.stages, path and USES_ALL or REPEATABLE) then
+    return flow.methods.cache(self, path)
+  end
+  return changed(self, { source = core.source_cache(self.source, path) })
+end
+
+-- The sources and devices of datasets that are rows without steps, of equally many fields; nil if one is not.
+local function plain_rows(list)
+  local sources, homes, depth = {}, {}, 0
+  for key, ds in pairs(list) do
+    if type(key) ~= "number" or getmetatable(ds) ~= Dataset or not Dataset.is_plain(ds) then return nil end
+    sources[key], homes[key], depth = ds.source, ds.homes, math.max(depth, ds.depth)
+  end
+  if core.array_fault(sources) then return nil end
+  for _, devices in ipairs(homes) do
+    if #devices ~= #homes[1] then return nil end
+  end
+  return sources, homes, depth
+end
+
+--- zipped(list) -> the datasets side by side, row by row; nil unless each is rows of one field without steps.
+function Dataset.zipped(list)
+  local sources, homes, depth = plain_rows(list)
+  if not sources or #homes[1] ~= 1 then return nil end
+  local devices = {}
+  for i, home in ipairs(homes) do devices[i] = home[1] end
+  return changed(Dataset.of_source(core.source_zip(sources), devices), { depth = depth })
+end
+
+--- concatenated(list) -> the rows of one dataset after those of another; nil unless they are rows without steps, of
+--- the same fields and devices.
+function Dataset.concatenated(list)
+  local sources, homes, depth = plain_rows(list)
+  if not sources then return nil end
+  local first = core.source_info(sources[1])
+  for i, source in ipairs(sources) do
+    for k, field in ipairs(core.source_info(source)) do
+      if field.dtype ~= first[k].dtype or #field.shape ~= #first[k].shape or homes[i][k] ~= homes[1][k] then
+        return nil
+      end
+    end
+  end
+  return changed(Dataset.of_source(core.source_concatenate(sources), homes[1]), { depth = depth })
 end
 
 --- ds:augment {horizontal_flip = true, ...}: random and fixed changes of images, in C; the options are in augment.lua.

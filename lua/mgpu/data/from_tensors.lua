@@ -8,6 +8,7 @@
 -- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 8 tensors.
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
+local host_device = require "mgpu.data.host"
 
 local MOST = 8
 
@@ -51,7 +52,7 @@ local function on_host(t)
   core.eval(t)
   local device = t:device()
   if core.device_info(device).host_visible then return t, device end
-  return core.copy_to(t, require "mgpu.data.iterator".host_device()), device
+  return core.copy_to(t, host_device()), device
 end
 
 --- from_tensors {x, y, ...}: see the top.

@@ -43,6 +43,8 @@ return function(given)
     checks.fail("zip", "expected datasets, as in {a, b}, got %s",
       checks.is_dataset(given) and "one dataset" or structure.kind_of(given))
   end
+  local rows = require "mgpu.data.dataset".zipped(given)
+  if rows then return rows end
   local inputs = {}
   local like = numbered(given, inputs, "")
   return Flow.new(joins.Zip, { inputs = inputs, like = #given > 0 and like or { like }, count = shortest(inputs),

@@ -27,8 +27,8 @@ static mg_stream *open_rows(mg_source *inner) {
     const int cores = inner->cheap ? 1 : mg_core_count();
     mg_stream_spec spec = {.source = inner, .threads = cores < MOST_THREADS ? cores : MOST_THREADS};
     spec.depth = (int64_t)spec.threads * ROWS_PER_THREAD;
-    for (int k = 0; k < inner->n_fields; k++)
-        if (!(spec.device[k] = mg_device_find("ref:0"))) return NULL;
+    if (!(spec.host = mg_device_find("ref:0"))) return NULL;
+    for (int k = 0; k < inner->n_fields; k++) spec.device[k] = spec.host;
     return mg_stream_new(&spec);
 }
 

@@ -107,6 +107,7 @@ static const mg_source_api
     varying = {.name = "cache", .read = read_varying, .prepare = prepare, .free = free_source};
 
 mg_source *mg_cached_source(mg_source *inner) {
+    if (inner->cheap) return mg_source_retain(inner); /* nothing is gained by another copy */
     const bool varies = any_varies(inner);
     cached_source *s = mg_source_alloc(varies ? &varying : &fixed, sizeof *s);
     if (!s) return NULL;

@@ -53,6 +53,16 @@ static uint64_t hash_of(const row_entry *table, const field_record *fields, trai
     return XXH3_64bits_digest(&state);
 }
 
+/* The bytes of each row of s; 0 if a field varies. */
+static size_t bytes_of_rows(const mg_source *s) {
+    mg_cell cell[MG_SOURCE_FIELDS];
+    for (int k = 0; k < s->n_fields; k++) {
+        if (mg_field_varies(&s->field[k])) return 0;
+        cell[k].shape = s->field[k].shape;
+    }
+    return mg_packed_bytes(s, cell);
+}
+
 /* ---- writing ---- */
 
 struct mg_row_writer {
@@ -68,17 +78,13 @@ struct mg_row_writer {
 
 /* Before much is written: whether rows of known size have room on the disk. */
 static mg_status check_space(const mg_row_writer *w, const char *path) {
-    mg_cell cell[MG_SOURCE_FIELDS];
+    const size_t row = bytes_of_rows(w->source);
     int64_t left;
     size_t needed;
-    for (int k = 0; k < w->source->n_fields; k++) {
-        if (mg_field_varies(&w->source->field[k])) return MG_OK;
-        cell[k].shape = w->source->field[k].shape;
-    }
+    if (!row) return MG_OK;
     MG_TRY(mg_io_free_space(w->file, &left));
-    if (mg_size_mul(mg_packed_bytes(w->source, cell) + sizeof(row_entry), (size_t)w->source->n_rows,
-                    &needed) &&
-        (left < 0 || needed <= (size_t)left))
+    if (mg_size_mul(row + sizeof(row_entry), (size_t)w->source->n_rows, &needed) &&
+        needed <= (size_t)left)
         return MG_OK;
     return mg_fail(MG_IO, "cannot write %s: it needs %s, but the disk has only %s left", path,
                    MG_SIZE_TEXT(needed), MG_SIZE_TEXT(left));
@@ -171,7 +177,8 @@ struct mg_row_file {
     size_t bytes;
     const row_entry *table; /* in data */
     int64_t n_rows, rows_end;
-    atomic_uchar *checked; /* owned: of each row, whether its hash is right */
+    size_t row_bytes;      /* of each row, if no field varies; else 0 */
+    atomic_uchar *checked; /* owned: of each row, whether its place and its hash are right */
 };
 
 static mg_status damaged(const char *path, const char *where) {
@@ -258,6 +265,7 @@ static mg_status open_file(mg_row_file *f, const mg_source *s) {
     MG_TRY(check_fields(f, &t, fields, s));
     f->n_rows = t.n_rows;
     f->rows_end = t.rows_end;
+    f->row_bytes = bytes_of_rows(s);
     f->checked = mg_alloc_zero((size_t)t.n_rows * sizeof f->checked[0]);
     return f->checked ? MG_OK : MG_OOM;
 }
@@ -276,17 +284,30 @@ static mg_status damaged_row(const mg_row_file *f, int64_t row) {
     return damaged(f->path, where);
 }
 
+/* Where the table says that the row is. MG_DATA: not in the file, or not where rows of one size
+ * are.
+ */
+static mg_status find_row(const mg_row_file *f, int64_t row, int64_t *from, size_t *bytes) {
+    *from = f->table[row].offset;
+    const int64_t to = row + 1 < f->n_rows ? f->table[row + 1].offset : f->rows_end;
+    if (*from < 0 || to < *from || to > f->rows_end) return damaged_row(f, row);
+    *bytes = (size_t)(to - *from);
+    const bool right =
+        !f->row_bytes || (*bytes == f->row_bytes && (size_t)*from == (size_t)row * f->row_bytes);
+    return right ? MG_OK : damaged_row(f, row);
+}
+
+/* A row that was checked, and has the size of all rows, is found without the table. */
 mg_status mg_row_file_read(mg_row_file *f, const mg_source *s, int64_t row, mg_cell cell[]) {
-    const int64_t from = f->table[row].offset,
-                  to = row + 1 < f->n_rows ? f->table[row + 1].offset : f->rows_end;
-    if (from < 0 || to < from || to > f->rows_end) return damaged_row(f, row);
-    const char *packed = f->data + from;
-    const size_t bytes = (size_t)(to - from);
-    if (!atomic_load_explicit(&f->checked[row], memory_order_relaxed)) {
-        if (XXH3_64bits(packed, bytes) != f->table[row].hash) return damaged_row(f, row);
+    const bool checked = atomic_load_explicit(&f->checked[row], memory_order_relaxed);
+    int64_t from = row * (int64_t)f->row_bytes;
+    size_t bytes = f->row_bytes;
+    if (!checked || !f->row_bytes) MG_TRY(find_row(f, row, &from, &bytes));
+    if (!checked) {
+        if (XXH3_64bits(f->data + from, bytes) != f->table[row].hash) return damaged_row(f, row);
         atomic_store_explicit(&f->checked[row], 1, memory_order_relaxed);
     }
-    const mg_status status = mg_unpack_row(s, packed, bytes, cell);
+    const mg_status status = mg_unpack_row(s, f->data + from, bytes, cell);
     return status == MG_DATA ? damaged_row(f, row) : status;
 }
 

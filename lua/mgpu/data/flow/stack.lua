@@ -1,7 +1,7 @@
 --- Elements into batches, and batches into elements.
 local core = require "mgpu.core"
 local checks = require "mgpu.data.checks"
-local Iterator = require "mgpu.data.iterator"
+local host_device = require "mgpu.data.host"
 local structure = require "mgpu.data.flow.structure"
 
 local M = {}
@@ -13,7 +13,7 @@ local function is_visible(t) return core.device_info(t:device()).host_visible en
 -- fn on tensors that are copied to the host where necessary; its result goes to where they came from.
 local function in_host_memory(list, fn)
   if is_visible(list[1]) then return fn(list) end
-  local host, copies = Iterator.host_device(), {}
+  local host, copies = host_device(), {}
   for i, t in ipairs(list) do copies[i] = core.copy_to(t, host) end
   local home, result = list[1]:device(), fn(copies)
   if type(result) ~= "table" then return core.copy_to(result, home) end

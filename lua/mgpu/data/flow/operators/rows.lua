@@ -1,7 +1,6 @@
 --- The elements of a chain on row numbers (dataset.lua), which comes before the first step that needs values.
 local Iterator = require "mgpu.data.iterator"
 local operator = require "mgpu.data.flow.operator"
-local structure = require "mgpu.data.flow.structure"
 
 local Rows = operator.class()
 
@@ -12,9 +11,6 @@ function Rows:pull()
   local element = { self.rows() }
   if element[1] == nil then return nil end
   self.at = self.at + 1
-  for _, component in ipairs(element) do
-    if type(component) == "table" then structure.text(component) end
-  end
   return element
 end
 
