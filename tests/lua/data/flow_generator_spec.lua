@@ -124,6 +124,12 @@ test("a length that is given is the dataset's length, and checked", function()
     "gave more than 3 elements in pass 1, but its length was given as 3", "usage")
 end)
 
+test("more elements than the given length are an error at the first of them", function()
+  local it = generator(count_to(math.huge), { length = 3 }):iter()
+  check.equal({ it():item(), it():item(), it():item() }, { 1, 2, 3 })
+  check.raises(it, "gave more than 3 elements", "usage")
+end)
+
 test("an error of the function has its message, place and element", function()
   local ds = generator(function()
     local i = 0

@@ -150,11 +150,58 @@ test("a shuffle of values has the order of a shuffle of rows", function()
   for _, window in ipairs { 1, 3, 7, 20, 100 } do
     local rows, values = range(20):shuffle(window, 5), range(20):filter(all):shuffle(window, 5)
     for _ = 1, 3 do check.equal(pass(values), pass(rows)) end
-    local twice = range(20):shuffle(window, 5):cycle(2)
-    check.equal(pass(range(20):filter(all):shuffle(window, 5):cycle(2)), pass(twice))
+    local twice, values_twice = range(20):shuffle(window, 5):cycle(2), range(20):filter(all):shuffle(window, 5):cycle(2)
+    for _ = 1, 2 do check.equal(pass(values_twice), pass(twice)) end
   end
   local endless = range(5):shuffle(5, 1):cycle():take(23)
   check.equal(pass(range(5):filter(all):shuffle(5, 1):cycle():take(23)), pass(endless))
+end)
+
+-- Random steps that rows and values both know; the same for both datasets.
+local function random_step(random, a, b)
+  local n = random(1, 6)
+  local name = ({ "take", "skip", "cycle", "batch", "shuffle", "shard", "unbatch" })[random(1, 7)]
+  if a.level > 0 and (name == "batch" or name == "unbatch") then
+    return a, b -- the last batch is smaller, so batches cannot be batched
+  elseif name == "unbatch" then
+    return a:batch(n):unbatch(), b:batch(n):unbatch()
+  elseif name == "batch" then
+    local options = { drop_remainder = random(1, 2) == 1 }
+    return a:batch(n, options), b:batch(n, options)
+  elseif name == "shard" then
+    local i = random(1, n)
+    return a:shard(i, n), b:shard(i, n)
+  elseif name == "shuffle" then
+    return a:shuffle(n, 7), b:shuffle(n, 7)
+  end
+  n = name == "cycle" and math.min(n, 3) or n
+  return a[name](a, n), b[name](b, n)
+end
+
+test("chains on values give what chains on rows give, from every position of every pass", function()
+  local state = 1
+  local function random(low, high)
+    state = state * 16807 % 2147483647
+    return low + state % (high - low + 1)
+  end
+  for _ = 1, 100 do
+    local rows = range(random(0, 12))
+    local values = mgpu.data.zip { rows }
+    for _ = 1, random(1, 4) do rows, values = random_step(random, rows, values) end
+    for number = 0, 2 do
+      local whole = pass(rows, { pass = number, element = 0 })
+      if values:length() then check.equal(values:length(), #whole) end
+      for k = 0, #whole, math.max(1, math.floor(#whole / 5)) do
+        check.equal(pass(values, { pass = number, element = k }), { unpack(whole, k + 1) })
+      end
+    end
+  end
+end)
+
+test("many elements are left out at once", function()
+  check.equal(pass(mgpu.data.zip { range(1000) }:shard(3, 400)), { 2, 402, 802 })
+  check.equal(pass(mgpu.data.zip { range(1000) }:cycle():shard(1, 700):take(4)), { 0, 700, 400, 100 })
+  check.equal(pass(mgpu.data.zip { range(10) }:cycle():skip(5):shard(1, 32):take(3)), { 5, 7, 9 })
 end)
 
 test("shuffles before a filter have another order in each pass", function()
@@ -263,7 +310,10 @@ test("a batch of elements that do not go together is an error that names both", 
   check.raises(function() pass(words("a", "b"):batch(1):batch(2)) end,
     "component 1 is a batch of text already", "usage")
   local ds = given { { mgpu.ones { 1 } }, { mgpu.ones { 1 } }, { mgpu.ones { 1 } }, { mgpu.ones { 2 } } }
-  check.raises(function() pass(ds:batch(2)) end, "{1} in element 3 and {2} in element 4", "usage")
+  for k = 0, 1 do -- also where the first batch was left out
+    check.raises(function() pass(ds:batch(2), { pass = 0, element = k }) end, "{1} in element 3 and {2} in element 4",
+      "usage")
+  end
 end)
 
 test("batches have the dtype and the device of their elements", function()
@@ -386,6 +436,8 @@ test("prefetch reaches the rows below and changes no element", function()
   local plain_ds = range(30):shuffle(30, 4):filter(even):batch(4)
   check.equal(pass(plain_ds:prefetch(3)), pass(plain_ds))
   check.equal(pass(mgpu.data.zip({ range(3), range(3) }):prefetch(2)), { { 0, 0 }, { 1, 1 }, { 2, 2 } })
+  local first = pass(plain_ds, { pass = 0, element = 0 })
+  check.equal(pass(plain_ds:prefetch(2)), first) -- a new dataset begins with its first pass
 end)
 
 test("running out of memory is an error at the next pull, which can be repeated", function()

@@ -15,11 +15,8 @@ end
 function Zip:pull()
   local leaves = {}
   for i, input in ipairs(self.inputs) do
-    local element = not self.ended and input:pull()
-    if not element then
-      self.ended = true
-      return nil
-    end
+    local element = input:pull()
+    if not element then return nil end
     leaves[i] = #element == 1 and element[1] or element
   end
   return structure.unflatten(self.dataset.like, leaves)
@@ -28,7 +25,6 @@ end
 function Zip:leap(n)
   local least = n
   for _, input in ipairs(self.inputs) do least = math.min(least, input:leap(n)) end
-  self.ended = self.ended or least < n
   return least
 end
 
