@@ -1,4 +1,4 @@
--- Steps of datasets that work on elements as values, with tensors on the GPU: they are stacked in host memory, and their
+-- Steps of datasets that work on elements as values, with tensors on the GPU: they are stacked in host memory, and the
 -- batches are on the GPU again.
 
 require "tests.cuda.device"
