@@ -141,10 +141,25 @@ def _chains():
     yield evens + [step("cache"), step("cycle", 2), step("map", by="double")]
     yield evens + [step("enumerate")]
     yield evens + [step("enumerate", start=5), step("skip", 2)]
+    pairs = step("pairs", 8)
+    yield [r10, step("batch", 3), step("unbatch"), step("batch", 4)]
+    yield [r10, step("batch", 4, drop_remainder=True), step("unbatch"), step("skip", 3)]
+    yield [r10, step("shard", 3, i=2), step("batch", 2)]
+    yield [r10, step("skip", 3), step("shard", 3, i=3), step("cycle", 2), step("skip", 1), step("take", 2)]
+    yield [r10, step("batch", 2), step("shard", 2, i=2), step("unbatch"), step("cycle"), step("take", 9)]
+    yield [pairs, step("batch", 2), step("window", 2, shift=1)]
+    yield [pairs, step("window", 2, shift=1, drop_remainder=True), step("batch", 3), step("shard", 2, i=1)]
+    yield [pairs, step("window", 3, shift=2), step("unbatch"), step("skip", 2), step("window", 2)]
+    yield [pairs, step("cache"), step("shard", 4, i=4), step("cycle", 2), step("enumerate")]
+    yield [step("zip", of=[[r10], [step("range", 4)]]), step("batch", 3), step("unbatch"), step("window", 2)]
+    yield [step("zip", of=[[pairs], [r10, step("take", 3)]]), step("cycle", 2)]
+    yield [r10, step("take", 3), step("concatenate", **{"with": [step("range", 4)]}), step("shard", 2, i=2)]
+    yield [step("range", 3), step("concatenate", **{"with": [step("range", 4)]}), step("batch", 2), step("cycle", 2)]
     for options in ({}, {"drop_remainder": True}, {"shift": 1}, {"shift": 1, "drop_remainder": True},
                     {"shift": 2, "stride": 2}, {"shift": 2, "stride": 2, "drop_remainder": True},
                     {"shift": 4}, {"shift": 5, "stride": 3, "drop_remainder": False}):
         yield evens + [step("window", 3, **options)]
+        yield [r10, step("window", 3, **options)]
         yield [step("pairs", 8), step("map", by="swap"), step("filter", by="first_even"),
                step("window", 2, **options)]
     yield [step("rows", 5, size=3), step("filter", by="sum_even"), step("batch", 2)]
