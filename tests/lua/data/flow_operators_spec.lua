@@ -432,6 +432,16 @@ test("a pass may be left early, in every kind of step", function()
   end
 end)
 
+test("an iterator inside mgpu.jit is refused", function()
+  local it = words("a", "b"):iter()
+  local traced = mgpu.jit(function(x)
+    it()
+    return x
+  end)
+  check.raises(function() traced(mgpu.ones {}) end, "a dataset's iterator: not available inside mgpu.jit", "usage")
+  check.equal(it(), "a")
+end)
+
 test("prefetch reaches the rows below and changes no element", function()
   local plain_ds = range(30):shuffle(30, 4):filter(even):batch(4)
   check.equal(pass(plain_ds:prefetch(3)), pass(plain_ds))

@@ -2,6 +2,7 @@
 --
 -- After an error the next call begins the pass anew and leaps to where it was, so it tries the same element again.
 local checks = require "mgpu.data.checks"
+local core = require "mgpu.core"
 local operator = require "mgpu.data.flow.operator"
 
 local Iterator = {}
@@ -36,6 +37,9 @@ end
 
 function Iterator:__call()
   if self.ended then return nil end
+  if core.tracing() then
+    checks.fail("a dataset's iterator", "not available inside mgpu.jit: iterate outside and give the function the batch")
+  end
   local ok, element = pcall(pull, self)
   if not ok then
     release(self)
