@@ -38,7 +38,8 @@ end
 function Iterator:__call()
   if self.ended then return nil end
   if core.tracing() then
-    checks.fail("a dataset's iterator", "not available inside mgpu.jit: iterate outside and give the function the batch")
+    checks.fail("a dataset's iterator",
+      "not available inside mgpu.jit: iterate outside and give the function the batch")
   end
   local ok, element = pcall(pull, self)
   if not ok then
