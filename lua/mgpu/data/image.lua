@@ -152,4 +152,39 @@ function M.save(path, x, given)
   core.write_file(path, encode("image.save", x, chosen))
 end
 
+-- ---- resizing -----------------------------------------------------------------------------------
+
+local RESIZE = options.declare { positional = 2, { "height", "integer", required = true, min = 1, max = 65500 },
+  { "width", "integer", required = true, min = 1, max = 65500 },
+  { "method", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
+  { "antialias", "boolean", default = false },
+  { "dtype", "string", values = { "uint8", "float16", "bfloat16", "float32", "float64" } } }
+
+--- resize(tensor, {height, width, method = "bilinear", antialias = false, dtype =}) -> the image or images in this
+--- size.
+-- tensor: {rows, columns}, {rows, columns, channels} or {n, rows, columns, channels}. method: "bilinear", "nearest" or
+-- "area"; antialias: all pixels count where a bilinear image shrinks. The values are those of tf.image.resize, in the
+-- dtype of the tensor (rounded for uint8) or in `dtype`. For a dataset: ds:augment { resize = ... }; as an op with a
+-- gradient: mgpu.image_resize. Errors: no pixels; whole numbers other than uint8, which only "nearest" can resize.
+function M.resize(x, given)
+  if type(given) ~= "table" or getmetatable(given) then
+    fail("image.resize", "the size comes second, as in resize(x, {32, 32}); got a %s", type(given))
+  end
+  local chosen = options.check("image.resize", RESIZE, given)
+  if not core.is_tensor(x) then fail("image.resize", "the image must be a tensor, got a %s", type(x)) end
+  local shape = x:shape()
+  if #shape < 2 or #shape > 4 then
+    fail("image.resize", "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, channels}, or a batch of "
+      .. "the latter", table.concat(shape, ", "))
+  end
+  local size = { chosen.height, chosen.width }
+  local transform = core.augment { resize = size, method = chosen.method, antialias = chosen.antialias,
+    dtype = chosen.dtype }
+  if #shape < 4 then return core.transform_apply(transform, x, 0, 0) end
+  if shape[1] == 0 then fail("image.resize", "there are no images") end
+  local rows = require "mgpu.data".from_tensors { x }
+  local ds = require "mgpu.data.dataset".transformed(rows, "image.resize", 1, transform)
+  return (ds:batch(shape[1]):iter()())
+end
+
 return require "mgpu.strict_table" ("mgpu.image", M)

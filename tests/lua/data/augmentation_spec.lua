@@ -388,3 +388,26 @@ test("images that an option does not suit are errors", function()
   check.equal(all(from { x:to "int32" }:augment { horizontal_flip = 1 }, 2):dtype(), "int32")
   check.raises(function() from { x }:map(function(t) return t end):augment {} end, "augment: .*before map", "usage")
 end)
+
+-- ---- mgpu.image.resize ----------------------------------------------------------------------------
+
+test("mgpu.image.resize resizes one image or a batch, as augment does", function()
+  local x = images(3, 6, 5, 2)
+  for _, method in ipairs { "bilinear", "nearest", "area" } do
+    local wanted = all(from { x }:augment { resize = { 4, 7, method = method } }, 3)
+    check.equal(mgpu.image.resize(x, { 4, 7, method = method }), wanted)
+    check.equal(mgpu.image.resize(x:slice { 2 }, { 4, 7, method = method }), wanted:slice { 2 })
+  end
+  check.equal(mgpu.image.resize(mgpu.tensor(GRID), { 6, 8 }):shape(), { 6, 8 })
+  check.equal(mgpu.image.resize(x, { 4, 7, antialias = true, dtype = "float32" }):dtype(), "float32")
+  local function refused(image, given, message)
+    check.raises(function() mgpu.image.resize(image, given) end, message, "usage")
+  end
+  refused(x, 3, "the size comes second, as in resize%(x, {32, 32}%); got a number")
+  refused(x, { 3 }, 'image.resize: option "width" is missing')
+  refused(x, { 0, 3 }, 'option "height" must be at least 1')
+  refused(3, { 3, 3 }, "the image must be a tensor")
+  refused(mgpu.zeros { 3 }, { 3, 3 }, "a tensor of shape {3} is no image")
+  refused(mgpu.zeros { 0, 3, 3, 1 }, { 3, 3 }, "there are no images")
+  refused(x:to "int32", { 3, 3 }, "pixels of int32 cannot be mixed")
+end)
