@@ -208,11 +208,23 @@ static int core_augment(lua_State *L) {
 
 /* ---- using it ---- */
 
+/* A number from 0 to 2^53, rounded down. */
+static int64_t count_argument(lua_State *L, int index) {
+    const double v = luaL_checknumber(L, index);
+    luaL_argcheck(L, v >= 0 && v <= 0x1p53, index, "expected a number from 0 to 2^53");
+    return (int64_t)v;
+}
+
+/* The epoch at index, then the row. */
+static mg_row_key row_key(lua_State *L, int index) {
+    return (mg_row_key){(uint64_t)count_argument(L, index), count_argument(L, index + 1)};
+}
+
 static mg_augment_choice choose(lua_State *L, mg_row_key *key, int64_t *height, int64_t *width) {
     const mg_augment_spec *s = mg_augment_spec_of(bind_to_transform(L, 1, "augment_choose"));
     if (!s) bind_fail(L, MG_USAGE, "augment_choose: expected a transform of core.augment");
-    *key = (mg_row_key){(uint64_t)luaL_checknumber(L, 2), (int64_t)luaL_checknumber(L, 3)};
-    *height = (int64_t)luaL_checknumber(L, 4), *width = (int64_t)luaL_checknumber(L, 5);
+    *key = row_key(L, 2);
+    *height = count_argument(L, 4), *width = count_argument(L, 5);
     return mg_augment_choose(s, *key, *height, *width);
 }
 
@@ -257,7 +269,7 @@ static void free_block(void *block) {
 static int core_transform_apply(lua_State *L) {
     const mg_transform *t = bind_to_transform(L, 1, "transform_apply");
     mg_tensor *x = bind_take_tensor(L, 2, NULL, "augment");
-    const mg_row_key key = {(uint64_t)luaL_checknumber(L, 3), (int64_t)luaL_checknumber(L, 4)};
+    const mg_row_key key = row_key(L, 3);
     const mg_field field = {.dtype = (mg_dtype)x->dtype, .shape = x->shape};
     mg_field made;
     bind_poll(L);

@@ -174,8 +174,8 @@ function M.resize(x, given)
   if not core.is_tensor(x) then fail("image.resize", "the image must be a tensor, got a %s", type(x)) end
   local shape = x:shape()
   if #shape < 2 or #shape > 4 then
-    fail("image.resize", "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, channels}, or a batch of "
-      .. "the latter", table.concat(shape, ", "))
+    fail("image.resize", "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, channels}, or a batch "
+      .. "of the latter", table.concat(shape, ", "))
   end
   local size = { chosen.height, chosen.width }
   local transform = core.augment { resize = size, method = chosen.method, antialias = chosen.antialias,

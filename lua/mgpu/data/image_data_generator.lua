@@ -19,13 +19,23 @@ local options = require "mgpu.options"
 local Options = require "mgpu.data.image_data_generator_options"
 local Statistics = require "mgpu.data.image_statistics"
 
-local Generator = {}
-Generator.__index = Generator
+local Generator, methods = {}, {}
 Generator.__tostring = function() return "ImageDataGenerator" end
 
 local WHO = "ImageDataGenerator"
 
 local function fail(message, ...) core.fail("usage", WHO .. ": " .. message:format(...)) end
+
+-- Fields that may be nil: options, and what fit measures.
+local OPTIONAL = { mean = true, std = true, whitening = true, rescale = true, preprocessing_function = true,
+  brightness_range = true }
+
+function Generator.__index(_, name)
+  if methods[name] or OPTIONAL[name] then return methods[name] end
+  local names = {}
+  for known in pairs(methods) do names[#names + 1] = known end
+  fail("there is no method or option %q%s", tostring(name), core.did_you_mean(tostring(name), names))
+end
 
 local function new(given)
   local self = Options.check(given)
@@ -73,7 +83,7 @@ end
 
 --- generator:standardize(x) -> one image {rows, columns, channels} after preprocessing_function, rescale and the
 --- normalizations.
-function Generator:standardize(x)
+function methods:standardize(x)
   x = tensor_of("standardize", x, 3)
   if self.preprocessing_function then x = self.preprocessing_function(x:to(self.dtype)) end
   return apply(set_standardization(self, Options.base_table(self)), x)
@@ -115,9 +125,12 @@ end
 --- generator:get_random_transform(shape, seed) -> {theta =, tx =, ty =, shear =, zx =, zy =, flip_horizontal =,
 --- flip_vertical =, channel_shift_intensity =, brightness =} for an image of that shape, as Keras; the last two are nil
 --- where they are off.
-function Generator:get_random_transform(shape, seed)
-  if type(shape) ~= "table" or #shape ~= 3 then
-    fail "get_random_transform: expected a shape {rows, columns, channels}"
+function methods:get_random_transform(shape, seed)
+  for i = 1, 3 do
+    local size = type(shape) == "table" and #shape == 3 and shape[i]
+    if type(size) ~= "number" or size % 1 ~= 0 or size < 1 or size > 65500 then
+      fail "get_random_transform: expected a shape {rows, columns, channels}"
+    end
   end
   self.random.seed = check_seed(seed)
   local first = self.channel_axis == 2 and 2 or 1
@@ -148,7 +161,7 @@ end
 
 --- generator:apply_transform(x, parameters) -> the image {rows, columns, channels} after the transform that
 --- get_random_transform describes, in the generator's dtype. Both zooms must be above 0.
-function Generator:apply_transform(x, given)
+function methods:apply_transform(x, given)
   x = tensor_of("apply_transform", x, 3)
   check_parameters(given)
   local flat = Options.base_table(self)
@@ -171,7 +184,7 @@ function Generator:apply_transform(x, given)
 end
 
 --- generator:random_transform(x, seed) -> the image after a random transform.
-function Generator:random_transform(x, seed)
+function methods:random_transform(x, seed)
   return apply(self.random, tensor_of("random_transform", x, 3), check_seed(seed))
 end
 
@@ -187,7 +200,7 @@ end
 --- generator:fit(x, {augment = false, rounds = 1, seed =}): measures the images for the feature-wise switches: the mean
 --- and the deviation of each channel, and the whitening matrix, after rescale and, with augment, after `rounds` random
 --- transforms of each image. Errors: images of another rank.
-function Generator:fit(x, given)
+function methods:fit(x, given)
   x = tensor_of("fit", x, 4)
   local chosen = options.check(WHO .. ": fit", FIT, given or {})
   if x:shape()[1] == 0 then fail "fit: there are no images" end
@@ -237,7 +250,7 @@ end
 --- of augmented images and their labels. y may be left out.
 -- subset: "validation" for the first validation_split of the rows, "training" for the others.
 -- Errors: different numbers of rows; an empty subset; a feature-wise switch without fit.
-function Generator:flow(x, y, given)
+function methods:flow(x, y, given)
   if given == nil and type(y) == "table" and not getmetatable(y) and y[1] == nil then y, given = nil, y end
   local chosen = options.check(WHO .. ": flow", FLOW, given or {})
   if chosen.sample_weight ~= nil and y == nil then fail "flow: sample_weight needs y" end

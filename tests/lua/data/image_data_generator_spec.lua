@@ -201,6 +201,8 @@ test("wrong options and images are errors", function()
   fails(function() generator:apply_transform(x:slice { 1 }, { theta = true }) end,
     '"theta" must be a number, got a boolean')
   fails(function() generator:apply_transform(x:slice { 1 }, { zx = 0 }) end, "zx and zy must be above 0")
+  fails(function() generator:get_random_transform { 3, "a", 3 } end, "expected a shape {rows, columns, channels}")
+  fails(function() return generator.flows end, 'there is no method or option "flows" %(did you mean "flow"%?%)')
   fails(function() generator:random_transform(x) end, "random_transform: expected an image")
   fails(function() generator:random_transform(x:slice { 1 }, -1) end, "the seed must be a whole number")
 end)
