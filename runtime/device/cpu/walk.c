@@ -112,8 +112,26 @@ static void transpose_block(const block *b) {
             dst[r * b->to_row + i] = src[r + i * b->from];
 }
 
-/* Picks the loop for a block without contiguous rows: a transposition, or single elements. */
+/* Rows that are contiguous on both sides, but so short that a copy must be one or two moves: the
+ * channels of a pixel. Returns false for other lengths. */
+static bool copy_short_rows(const block *b, int64_t size) {
+    const int64_t from = b->from_row * size, to = b->to_row * size;
+    if (b->from != 1 || b->to != 1) return false;
+    switch (b->n * size) {
+#define CASE(bytes)                                                                                \
+    case bytes:                                                                                    \
+        for (int64_t r = 0; r < b->rows; r++) memcpy(b->dst + r * to, b->src + r * from, bytes);   \
+        return true;
+        CASE(2)
+        CASE(3) CASE(4) CASE(6) CASE(8) CASE(12)
+#undef CASE
+            default : return false;
+    }
+}
+
+/* Picks the loop for a block: a transposition, short rows, or single elements. */
 static void copy_block(const block *b, int64_t size) {
+    if (copy_short_rows(b, size)) return;
     if (b->to == 1 && b->from_row == 1 && size == 4) {
         transpose_block(b);
         return;

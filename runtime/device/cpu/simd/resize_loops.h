@@ -13,6 +13,13 @@ static void NAME(blend_rows)(const void *from, int64_t row, const void *weights,
         for (int64_t e = 0; e < width; e++) y[e] = a * x[e] + b * x[row + e];
         return;
     }
+    if (n == 4) {
+        const REAL a = weight[0], b = weight[1], c = weight[2], d = weight[3];
+#pragma omp simd
+        for (int64_t e = 0; e < width; e++)
+            y[e] = a * x[e] + b * x[row + e] + (c * x[2 * row + e] + d * x[3 * row + e]);
+        return;
+    }
     const REAL first = n > 0 ? weight[0] : 0;
 #pragma omp simd
     for (int64_t e = 0; e < width; e++) y[e] = n > 0 ? first * x[e] : 0;
@@ -34,11 +41,14 @@ MG_INLINE void NAME(blend_pixels)(const mg_taps *taps, const REAL *x, REAL *y, i
             for (int64_t k = 0; k < c; k++) y[k] = weight[0] * cell[k] + weight[1] * cell[c + k];
             continue;
         }
+        for (int64_t from = 0; from < c; from += MG_LANES) {
+            REAL sum[MG_LANES] = {0};
+            const int64_t run = c - from < MG_LANES ? c - from : MG_LANES;
+            for (int64_t i = 0; i < n; i++)
 #pragma omp simd
-        for (int64_t k = 0; k < c; k++) y[k] = n > 0 ? weight[0] * cell[k] : 0;
-        for (int64_t i = 1; i < n; i++)
-#pragma omp simd
-            for (int64_t k = 0; k < c; k++) y[k] += weight[i] * cell[i * c + k];
+                for (int64_t k = 0; k < run; k++) sum[k] += weight[i] * cell[i * c + from + k];
+            memcpy(y + from, sum, (size_t)run * sizeof *y);
+        }
     }
 }
 
