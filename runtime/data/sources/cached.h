@@ -8,7 +8,8 @@
 #include "data/source.h"
 
 /* Keeps each row in memory when it is read for the first time; where reading is cheap, it is the
- * source itself. Retains the source. Owned. NULL: MG_OOM. A read fails with MG_OOM if there is no room for a row. */
+ * source itself. Retains the source. Owned. NULL: MG_OOM. A read fails with MG_OOM if there is no
+ * room for a row. */
 mg_source *mg_cached_source(mg_source *inner);
 
 /* Keeps all rows in the file at `path`. Where there is none, mg_source_prepare writes it, whole or

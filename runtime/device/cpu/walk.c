@@ -123,7 +123,8 @@ static bool copy_short_rows(const block *b, int64_t size) {
         for (int64_t r = 0; r < b->rows; r++) memcpy(b->dst + r * to, b->src + r * from, bytes);   \
         return true;
         CASE(2)
-        CASE(3) CASE(4) CASE(6) CASE(8) CASE(12)
+        CASE(3)
+        CASE(4) CASE(6) CASE(8) CASE(12)
 #undef CASE
             default : return false;
     }

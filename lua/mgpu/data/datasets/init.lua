@@ -4,7 +4,9 @@ return require "mgpu.strict_table".lazy("data set", "mgpu.data.datasets", {
   cifar100 = "cifar100",
   digits = "digits",
   fashion_mnist = "fashion_mnist",
+  imdb = "imdb",
   kmnist = "kmnist",
   mnist = "mnist",
+  reuters = "reuters",
   shapes = "shapes",
 })

@@ -1,0 +1,17 @@
+--- imdb.load_data {num_words =, length =, ...} -> train, test: 50,000 film reviews, good (1) or bad (0), as lists of
+--- word numbers.
+--
+--     local train, test = mgpu.datasets.imdb.load_data { num_words = 10000, length = 200 }
+--     train.x    -- int32 {25000, 200}; without length an array of 25000 arrays of numbers
+--     train.y    -- int32 {25000}
+-- Options and errors: see texts.lua. Source: Maas et al., Learning word vectors for sentiment analysis, 2011; Keras.
+return require("mgpu.data.datasets.texts").define {
+  name = "imdb",
+  classes = 2,
+  class_names = { "negative", "positive" },
+  folders = { "imdb" },
+  file = "imdb.npz",
+  sha256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
+  bytes = 17464789,
+  names = { { "x_train", "y_train" }, { "x_test", "y_test" } },
+}

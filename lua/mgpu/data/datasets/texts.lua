@@ -1,0 +1,160 @@
+--- Data sets of texts as lists of word numbers: imdb and reuters, from the files that Keras publishes.
+--
+-- Options of load_data, as in Keras: the words are numbered by frequency, from 1.
+--   num_words       words with this number or a higher one are left out (after index_from was added)
+--   skip_top = 0    so are words with a lower number than this
+--   maxlen          texts of this length or longer are left out (with the word start_char)
+--   seed = 113      of the order of the texts, which is that of Keras
+--   start_char = 1  begins each text; oov_char = 2: takes the place of words that are left out; false: none
+--   index_from = 3  is added to the number of each word, so that 0 is free for padding
+--   length          gives x as a tensor int32 {texts, length} of the last `length` words of each text, after zeros
+--   data_dir        see files.lua
+-- Without length, x is an array of arrays of numbers. Errors: files that are missing or damaged; no text left.
+local core = require "mgpu.core"
+local files = require "mgpu.data.datasets.files"
+local numpy_shuffle = require "mgpu.data.datasets.numpy_shuffle"
+local object_array = require "mgpu.data.datasets.object_array"
+
+local M = {}
+
+local URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+
+local OPTIONS = {
+  { "num_words", "integer", min = 1 },
+  { "skip_top", "integer", default = 0, min = 0 },
+  { "maxlen", "integer", min = 1 },
+  { "seed", "integer", default = 113, min = 0, max = 2 ^ 32 - 1 },
+  { "start_char", "integer|boolean", default = 1, min = 0 },
+  { "oov_char", "integer|boolean", default = 2, min = 0 },
+  { "index_from", "integer", default = 3, min = 0 },
+  { "length", "integer", min = 1 },
+}
+
+-- ---- the file -----------------------------------------------------------------------------------
+
+-- The rows and labels of the entries x and y of the archive.
+local function read_pair(zip, path, x, y)
+  for _, name in ipairs { x, y } do
+    if not zip:size(name .. ".npy") then core.fail("data", ("%s: the archive has no %s.npy"):format(path, name)) end
+  end
+  local rows = object_array.rows(("%s, %s"):format(path, x), zip:read(x .. ".npy"))
+  local labels = object_array.numbers(("%s, %s"):format(path, y), zip:read(y .. ".npy"))
+  if #rows ~= #labels then
+    core.fail("data", ("%s: %s has %d texts, and %s %d labels"):format(path, x, #rows, y, #labels))
+  end
+  return { rows = rows, labels = labels }
+end
+
+-- Array of {rows =, labels =}, one for each pair of names {x, y} in the .npz file.
+local function read(path, names)
+  local zip, sets = core.zip_read(path), {}
+  local ok, message = pcall(function()
+    for i, pair in ipairs(names) do sets[i] = read_pair(zip, path, pair[1], pair[2]) end
+  end)
+  zip:close()
+  if not ok then error(message, 0) end
+  return sets
+end
+
+-- ---- words --------------------------------------------------------------------------------------
+
+-- The set in the order that shuffled(n) gives, with start_char and index_from, without texts that are too long.
+local function prepare(set, chosen, shuffled)
+  local out = { rows = {}, labels = {} }
+  for _, at in ipairs(shuffled(#set.rows)) do
+    local row = { chosen.start_char or nil }
+    for _, word in ipairs(set.rows[at]) do row[#row + 1] = word + chosen.index_from end
+    if not chosen.maxlen or #row < chosen.maxlen then
+      out.rows[#out.rows + 1], out.labels[#out.labels + 1] = row, set.labels[at]
+    end
+  end
+  return out
+end
+
+-- Replaces or removes the words that are left out, in place.
+local function limit_words(sets, chosen)
+  local most = chosen.num_words or 0
+  for _, set in ipairs(chosen.num_words and {} or sets) do
+    for _, row in ipairs(set.rows) do
+      for _, word in ipairs(row) do most = math.max(most, word) end
+    end
+  end
+  for _, set in ipairs(sets) do
+    for i, row in ipairs(set.rows) do
+      local kept = {}
+      for _, word in ipairs(row) do
+        local known = word >= chosen.skip_top and word < most
+        if known or chosen.oov_char then kept[#kept + 1] = known and word or chosen.oov_char end
+      end
+      set.rows[i] = kept
+    end
+  end
+end
+
+-- The rows as a tensor: their last `length` words, after zeros.
+local function padded(rows, length)
+  local values = {}
+  for _, row in ipairs(rows) do
+    for _ = #row + 1, length do values[#values + 1] = 0 end
+    for k = math.max(1, #row - length + 1), #row do values[#values + 1] = row[k] end
+  end
+  return core.tensor(values, { dtype = "int32" }):reshape { #rows, length }
+end
+
+local function part(set, chosen, of)
+  local x = chosen.length and padded(of.rows, chosen.length) or of.rows
+  return files.part(set, x, core.tensor(of.labels, { dtype = "int32" }))
+end
+
+-- Rows first to last of a set.
+local function rows_of(set, first, last)
+  local out = { rows = {}, labels = {} }
+  for i = first, last do out.rows[i - first + 1], out.labels[i - first + 1] = set.rows[i], set.labels[i] end
+  return out
+end
+
+-- The sets apart: one that holds all texts is divided.
+local function apart(sets, test_split)
+  if #sets == 2 then return sets[1], sets[2] end
+  local all = sets[1]
+  local n = math.floor(#all.rows * (1 - test_split))
+  return rows_of(all, 1, n), rows_of(all, n + 1, #all.rows)
+end
+
+--- define(set) -> {load_data = function(options) -> train, test}, also as load.
+-- ARGS
+--   set.name, set.classes   copied into the loaded tables
+--   set.folders             see files.lua
+--   set.file, set.sha256, set.bytes   the published file
+--   set.names               its entries: {{x, y}} of all texts, or those of training and test
+--   set.test_split          the default of this option, for a set that is to be divided
+function M.define(set)
+  local more = { unpack(OPTIONS) }
+  if set.test_split then
+    more[#more + 1] = { "test_split", "number", default = set.test_split, min = 0, max = 1 }
+  end
+  local file = { names = { set.file }, kept = set.file, url = URL .. set.file, sha256 = set.sha256,
+    bytes = set.bytes }
+  --- load_data {num_words =, skip_top = 0, maxlen =, seed = 113, start_char = 1, oov_char = 2, index_from = 3,
+  --- length =, data_dir =} -> train, test: tables {x =, y =, classes =, name =}; see the top of texts.lua.
+  local function load_data(given)
+    local chosen = files.check(set.name, given, more)
+    if chosen.start_char == true or chosen.oov_char == true then
+      core.fail("usage", set.name .. ": start_char and oov_char are numbers, or false")
+    end
+    local sets = read(files.obtain(set, file, set.file, chosen.data_dir), set.names)
+    local shuffled = numpy_shuffle(chosen.seed)
+    for i, each in ipairs(sets) do
+      sets[i] = prepare(each, chosen, shuffled)
+      if #sets[i].rows == 0 then
+        core.fail("usage", ("%s: no text is shorter than maxlen = %d words"):format(set.name, chosen.maxlen or 0))
+      end
+    end
+    limit_words(sets, chosen)
+    local train, test = apart(sets, chosen.test_split)
+    return part(set, chosen, train), part(set, chosen, test)
+  end
+  return { load_data = load_data, load = load_data }
+end
+
+return M
