@@ -11,7 +11,7 @@
 --   classes = 1000, classifier_activation = "softmax" ("linear": the logits)
 --   weights                 path of a file of weights, in any format that load_weights reads
 --   name                    of the model
--- Errors: images smaller than 32 x 32, or of unknown size with the top; weights that do not fit.
+-- Errors: images smaller than 32 x 32, or of unknown size with the top; weights that are missing or do not fit.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local L = require "mgpu.nn.layers"
@@ -76,6 +76,15 @@ local function head(x, chosen, named)
   return L.Dense { chosen.classes, activation = chosen.classifier_activation, name = "predictions" } (x)
 end
 
+-- Raises before any work if there is no such file of weights.
+local function check_weights(who, path)
+  if path == "imagenet" then
+    core.fail("usage", who .. ': no weights are downloaded: give the path of a file in place of "imagenet"')
+  elseif path and not core.file_exists(path) then
+    core.fail("io", ("%s: weights: there is no file %s"):format(who, path))
+  end
+end
+
 local function declare(more)
   local list = {}
   for _, option in ipairs(OPTIONS) do list[#list + 1] = option end
@@ -96,6 +105,7 @@ function M.define(set)
   local declared = declare(set.options)
   local function make(given)
     local chosen = options.check(set.name, declared, given == nil and {} or given)
+    check_weights(set.name, chosen.weights)
     local shape = input_shape(set.name, chosen)
     local input = L.Input(shape)
     local x = set.features(input, chosen)

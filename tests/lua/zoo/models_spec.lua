@@ -154,6 +154,10 @@ test("weights are loaded from a file, with and without the top", function()
   check.equal(models.mobilenet_v2(options):predict(x), model:predict(x))
   options.classes = 4
   check.raises(function() models.mobilenet_v2(options) end, "predictions")
+  check.raises(function() models.vgg16 { weights = check.path "none.h5" } end,
+    "vgg16: weights: there is no file .*none.h5", "io")
+  check.raises(function() models.vgg16 { weights = "imagenet" } end,
+    'vgg16: no weights are downloaded: give the path of a file in place of "imagenet"', "usage")
 end)
 
 test("models without the top take images of any size, in both data formats", function()
@@ -192,4 +196,29 @@ test("options that a model cannot have are errors that name it", function()
   refused('cifar10_cnn: option "dropout" must be three rates, got 1', "cifar10_cnn", { dropout = { 0.1 } })
   refused('mnist_tfrecord_cnn: option "dropout" must be two rates, got 3', "mnist_tfrecord_cnn",
     { dropout = { 0.1, 0.1, 0.1 } })
+end)
+
+test("the loss of vae_deconv is that of Keras's example", function()
+  local vae, encoder, decoder = models.vae_deconv { input_shape = { 4, 6, 1 }, filters = 2, units = 3 }
+  for _, v in ipairs(vae.variables) do v:assign(mgpu.zeros(v:shape())) end
+  vae:get_layer "z_mean".bias:assign(mgpu.tensor { 1, -2 })
+  vae:get_layer "z_log_var".bias:assign(mgpu.tensor { 0.5, 0 })
+  vae:compile { loss = models.vae_deconv.reconstruction }
+  local x = mgpu.rand { 3, 4, 6, 1 }
+  -- all weights but these are 0, so that each pixel is predicted as 0.5 and costs log 2
+  local divergence = -0.5 * ((1 + 0.5 - 1 - math.exp(0.5)) + (1 + 0 - 4 - 1)) / 2
+  check.near(vae:evaluate(x, x, { verbose = 0 }).loss, 24 * math.log(2) + divergence, 1e-5)
+  check.equal(encoder:predict(x), { { 1, -2 }, { 1, -2 }, { 1, -2 } })
+  check.near(decoder:predict(mgpu.zeros { 1, 2 }), mgpu.full({ 1, 4, 6, 1 }, 0.5), 1e-6)
+end)
+
+test("a saved vae_deconv is loaded with its layer", function()
+  local vae = models.vae_deconv { input_shape = { 4, 4, 1 }, filters = 2, units = 3 }
+  local path = check.path "vae.safetensors"
+  vae:save(path)
+  local again = mgpu.load_model(path, { custom = { Sampling = models.vae_deconv.Sampling } })
+  for i, w in ipairs(again:get_weights()) do check.equal(w, vae:get_weights()[i]) end
+  mgpu.seed(2)
+  local first, x = vae:predict(mgpu.ones { 1, 4, 4, 1 }), mgpu.ones { 1, 4, 4, 1 }
+  check.truthy((vae:predict(x) - first):abs():max():item() > 0, "new noise at each call")
 end)
