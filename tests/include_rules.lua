@@ -21,7 +21,7 @@ local may_include = {
   data = { core = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
   bind = { core = true, ops = true, device = true, graph = true, data = true, io = true },
-  program = { core = true, device = true, prompt = true },
+  program = { core = true, device = true, bind = true, prompt = true },
   prompt = { core = true, program = true },
   host = {}, -- runtime/mgpu.h
 }

@@ -21,10 +21,8 @@
 
 /* ---- the user's line ---- */
 
-/* True for Lua files of this project: lua/mgpu/, and the model zoo models/ beside it.
- *
- * Errors are reported at the first caller outside them, which is the user's line. */
-static bool is_ours(lua_State *L, const char *source) {
+/* Errors are reported at the first caller outside these files, which is the user's line. */
+bool bind_is_ours(lua_State *L, const char *source) {
     if (source[0] != '@') return false;
     if (strstr(source, "lua/mgpu/")) return true;
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
@@ -41,7 +39,7 @@ static void push_user_line(lua_State *L) {
     lua_Debug frame;
     for (int level = 0; lua_getstack(L, level, &frame); level++) {
         lua_getinfo(L, "Sl", &frame);
-        if (frame.currentline < 0 || is_ours(L, frame.source)) continue;
+        if (frame.currentline < 0 || bind_is_ours(L, frame.source)) continue;
         lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
         return;
     }
@@ -281,7 +279,7 @@ static void push_root_of_library(lua_State *L) {
 
 /* Sets core.root: what the program stored in the registry, else MGPU_ROOT, else found.
  *
- * The registry keeps it for is_ours. */
+ * The registry keeps it for bind_is_ours. */
 static void set_core_root(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     if (lua_isnil(L, -1)) {

@@ -45,7 +45,8 @@ int mg_main_traceback(lua_State *L) {
     lua_settop(L, 1);
     if (is_stop_after_save(lua_tostring(L, 1))) return 1;
     explain_comparison(L);
-    luaL_traceback(L, L, lua_tostring(L, 1), 1);
+    mg_main_push_traceback(L, 1);
+    lua_concat(L, 2);
     return 1;
 }
 

@@ -20,7 +20,8 @@
 
 static const double SECOND_INTERRUPT = 2; /* seconds: a second Ctrl-C so soon ends the process */
 
-static lua_State *running; /* the Lua thread that Ctrl-C stops */
+static lua_State *running;    /* the Lua thread that Ctrl-C stops */
+static double last_interrupt; /* when it came; reset at each call */
 
 /* The debug hook that raises the error. If a call into the library has answered the interrupt
  * meanwhile, there is nothing left to raise. */
@@ -41,10 +42,10 @@ static void stop_soon(lua_State *L) {
 /* Ctrl-C or SIGTERM. A second one ends the process at once if it comes soon after the first, or if
  * the first has not been answered by then. */
 static void on_interrupt(int signal_number) {
-    static double last = -SECOND_INTERRUPT;
     const double now = mg_seconds();
-    if (mg_interrupt_pending() || now - last < SECOND_INTERRUPT) _exit(128 + signal_number);
-    last = now;
+    if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
+        _exit(128 + signal_number);
+    last_interrupt = now;
     mg_interrupt_by(signal_number); /* for calls into the library */
     stop_soon(running);             /* for interpreted code */
     raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
@@ -86,12 +87,15 @@ int mg_main_call(lua_State *L, int n_args, int n_results) {
     } signals[] = {{SIGINT, on_interrupt}, {SIGTERM, on_stop}, {SIGUSR1, on_stop}};
     struct sigaction before[3];
     running = L;
+    last_interrupt = -SECOND_INTERRUPT;
     for (int i = 0; i < 3; i++) {
         struct sigaction action = {.sa_handler = signals[i].handler, .sa_flags = SA_ONSTACK};
         sigaction(signals[i].number, &action, &before[i]);
     }
     int status = lua_pcall(L, n_args, n_results, base);
     for (int i = 0; i < 3; i++) sigaction(signals[i].number, &before[i], NULL);
+    if (mg_interrupt_take())
+        lua_sethook(L, NULL, 0, 0); /* it came too late: nothing is left to stop */
     lua_remove(L, base);
     if (status) lua_gc(L, LUA_GCCOLLECT, 0);
     return status;

@@ -69,11 +69,12 @@ static int run_all(lua_State *L, const mg_command_line *m) {
     if (has_script) status = run_script(L, m);
     if (status && !m->interactive) return status;
     if (m->interactive) {
-        mg_prompt_run(L);
+        const int ended = mg_prompt_run(L, !m->no_env);
+        if (ended) status = ended;
     } else if (!has_script && !m->executed) {
         if (!isatty(STDIN_FILENO)) return mg_main_run(L, mg_main_load(L, NULL, m->trusted), NULL);
         print_version();
-        mg_prompt_run(L);
+        status = mg_prompt_run(L, !m->no_env);
     }
     return status;
 }

@@ -24,6 +24,12 @@ void mg_main_watch(lua_State *L);
  * failure the message is on top of the stack. */
 int mg_main_call(lua_State *L, int n_args, int n_results);
 
+/* ---- traceback.c ---- */
+
+/* Pushes a traceback of the user's functions from this level of the stack on: a newline, "stack
+ * traceback:" and a line for each, or "" if there are none to show. */
+void mg_main_push_traceback(lua_State *L, int from);
+
 /* ---- errors.c ---- */
 
 /* The error handler of calls (a lua_CFunction): appends a traceback to the message. */

@@ -1,142 +1,209 @@
-/* The prompt: reads Lua statements or expressions, runs them and prints their values.
+/* The prompt's part in C: what mgpu/prompt/init.lua gets as `terminal`.
  *
- * An input is first compiled as an expression (`return ` before it) and then, if that fails, as
- * statements. A trailing `;` suppresses printing. An incomplete input continues on the next line,
- * behind the prompt `>>`. `_` holds the first value of the last input. Ctrl-C discards the input
- * that is being typed, or stops the computation that is running. */
-#include "program/program.h"
+ *     terminal.editor        "readline", "libedit", or nil: lines are read without an editor
+ *     terminal.interactive   whether standard input is a terminal
+ *     terminal.read(prompt) -> line; nil, "interrupted" after Ctrl-C; nil at the end
+ *     terminal.call(fn, ...) -> true and the results; or false, the message with its traceback, and
+ *                            whether the prompt must end (SIGTERM)
+ *     terminal.set_history{entry, ...}, terminal.add_history(entry)
+ *     terminal.locked(path, fn)   calls fn while this process holds the lock file; new files are
+ *                            readable by their owner only
+ *     terminal.list(folder)  -> array of the names in it, those of folders with a slash; nil: it
+ *                            cannot be read
+ *     terminal.complete      set by Lua: complete(line, cursor) -> insert, listing
+ */
+#define _GNU_SOURCE /* DT_DIR */
 #include "prompt/prompt.h"
+#include "program/program.h"
+#include "prompt/line_editor.h"
+#include "prompt/read_line.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <lauxlib.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-/* A handler that does nothing: without SA_RESTART its signal makes read() fail with EINTR. */
-static void wake_read(int signal_number) {
-    (void)signal_number;
-}
+static const char TERMINAL[] = "mgpu.terminal"; /* its name in the registry */
 
-/* Reads a line and removes its newline; the caller frees it. NULL at the end of input, and on
- * Ctrl-C, which sets *interrupted. The prompt is shown on terminals only. */
-static char *read_line(const char *prompt, bool *interrupted) {
-    struct sigaction action = {.sa_handler = wake_read}, before;
-    if (isatty(STDIN_FILENO)) fputs(prompt, stdout);
-    fflush(stdout);
-    sigaction(SIGINT, &action, &before);
+static bool has_editor, interactive;
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int terminal_read(lua_State *L) {
+    const char *prompt = luaL_checkstring(L, 1);
     char *line = NULL;
-    size_t room = 0;
-    errno = 0;
-    ssize_t n = getline(&line, &room, stdin);
-    *interrupted = n < 0 && errno == EINTR;
-    sigaction(SIGINT, &before, NULL);
-    if (n < 0) {
+    const mg_read_result result = has_editor ? mg_line_editor_read(prompt, &line)
+                                             : mg_read_line(interactive ? prompt : NULL, &line);
+    if (result == MG_READ_LINE) {
+        lua_pushstring(L, line);
         free(line);
-        clearerr(stdin);
-        return NULL;
+        return 1;
     }
-    if (n > 0 && line[n - 1] == '\n') line[n - 1] = '\0';
-    return line;
+    lua_pushnil(L);
+    if (result == MG_READ_END) return 1;
+    if (!has_editor) fputc('\n', interactive ? stderr : stdout);
+    lua_pushliteral(L, "interrupted");
+    return 2;
 }
 
-/* Whether the compiler's message on top of the stack says that the input ended too early: Lua names
- * the token at which it stopped. */
-static bool is_incomplete(lua_State *L, int status) {
-    if (status != LUA_ERRSYNTAX) return false;
-    size_t n;
-    const char *message = lua_tolstring(L, -1, &n), *mark = "'<eof>'";
-    return n >= strlen(mark) && strcmp(message + n - strlen(mark), mark) == 0;
-}
-
-/* Compiles the string at stack index `text` as an expression, or else as statements, and pushes the
- * function or the message. Sets *quiet if the input ends in `;`. Returns a Lua status. */
-static int compile_input(lua_State *L, int text, bool *quiet) {
-    size_t n;
-    const char *source = lua_tolstring(L, text, &n);
-    while (n > 0 && strchr(" \t\n", source[n - 1])) n--;
-    *quiet = n > 0 && source[n - 1] == ';';
-    if (*quiet) n--;
-    lua_pushliteral(L, "return ");
-    lua_pushlstring(L, source, n);
-    lua_concat(L, 2);
-    size_t length;
-    const char *expression = lua_tolstring(L, -1, &length);
-    int status = luaL_loadbuffer(L, expression, length, "=stdin");
-    lua_remove(L, -2);
-    if (status == 0) return 0;
-    lua_pop(L, 1);
-    source = lua_tolstring(L, text, &n);
-    return luaL_loadbuffer(L, source, n, "=stdin");
-}
-
-/* Appends a line to the string on top of the stack. */
-static void append_line(lua_State *L, const char *line) {
-    lua_pushliteral(L, "\n");
+/* The mg_completer: asks terminal.complete. The strings stay on the stack below, in the registry's
+ * table, until the next call. An error in it is a completion that finds nothing. */
+static void complete(void *context, const char *line, int cursor, const char **insert,
+                     const char **listing) {
+    lua_State *L = context;
+    const int top = lua_gettop(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, TERMINAL);
+    lua_getfield(L, -1, "complete");
     lua_pushstring(L, line);
-    lua_concat(L, 3);
+    lua_pushinteger(L, cursor);
+    if (lua_pcall(L, 2, 2, 0) == 0) {
+        lua_setfield(L, top + 1, "listing"); /* keeps the strings alive */
+        lua_setfield(L, top + 1, "insert");
+        lua_getfield(L, top + 1, "listing");
+        lua_getfield(L, top + 1, "insert");
+        *listing = lua_tostring(L, -2);
+        *insert = lua_tostring(L, -1);
+    }
+    lua_settop(L, top);
 }
 
-/* Reads and compiles one input of one or more lines. Returns -1 at the end of standard input, else
- * a Lua status, with the function or the message on top of the stack. The input itself may be left
- * below, at index 1. After Ctrl-C the input is empty. */
-static int read_input(lua_State *L, bool *quiet) {
-    bool interrupted;
-    char *line = read_line("> ", &interrupted);
-    if (interrupted) {
-        fputc('\n', stdout);
-        return luaL_loadstring(L, "");
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int terminal_call(lua_State *L) {
+    lua_pushboolean(L, 1);
+    lua_insert(L, 1);
+    if (mg_main_call(L, lua_gettop(L) - 2, LUA_MULTRET) == 0) return lua_gettop(L);
+    lua_pushboolean(L, 0);
+    lua_replace(L, 1);
+    const char *message = lua_tostring(L, 2);
+    if (message && mg_main_exit_status(message) == 128 + SIGTERM) mg_read_caught.end = SIGTERM;
+    lua_pushboolean(L, mg_read_caught.end != 0);
+    if (isatty(STDOUT_FILENO)) clearerr(stdout); /* Ctrl-C interrupted a write */
+    return 3;
+}
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+static int terminal_add_history(lua_State *L) {
+    if (has_editor) mg_line_editor_add_history(luaL_checkstring(L, 1));
+    return 0;
+}
+
+static int terminal_set_history(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    if (!has_editor) return 0;
+    mg_line_editor_clear_history();
+    const int n = (int)lua_objlen(L, 1);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, 1, i);
+        if (lua_isstring(L, -1)) mg_line_editor_add_history(lua_tostring(L, -1));
+        lua_pop(L, 1);
     }
-    if (!line) return -1;
-    lua_pushstring(L, line[0] == '=' ? line + 1 : line);
-    free(line);
-    for (;;) {
-        int status = compile_input(L, 1, quiet);
-        if (!is_incomplete(L, status)) return status;
-        line = read_line(">> ", &interrupted);
-        if (interrupted) {
-            fputc('\n', stdout);
-            lua_settop(L, 0);
-            return luaL_loadstring(L, "");
-        }
-        if (!line) return status; /* the input stays incomplete: that is the error */
-        lua_settop(L, 1);
-        append_line(L, line);
-        free(line);
+    return 0;
+}
+
+/* Another prompt holds the lock for milliseconds. One that was stopped meanwhile must not hang this
+ * one: after a second the lock is done without. */
+static void wait_for_lock(int fd) {
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    for (int i = 0; i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return;
+        nanosleep(&pause, NULL);
     }
 }
 
-/* Prints the values from stack index `first` on by Lua's `print`, and stores the first in `_`. */
-static void print_values(lua_State *L, int first, bool quiet) {
-    int n = lua_gettop(L) - first + 1;
-    if (n <= 0) return;
-    if (!lua_isnil(L, first)) {
-        lua_pushvalue(L, first);
-        lua_setglobal(L, "_");
-    }
-    if (quiet) return;
-    lua_getglobal(L, "print");
-    lua_insert(L, first);
-    int status = mg_main_call(L, n, 0);
-    if (status) mg_main_report(L, status);
+static int terminal_locked(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    lua_settop(L, 2);
+    const mode_t mask = umask(077);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) wait_for_lock(fd);
+    const int status = lua_pcall(L, 0, 0, 0);
+    if (fd >= 0) close(fd);
+    umask(mask);
+    return status ? lua_error(L) : 0;
 }
 
-void mg_prompt_run(lua_State *L) {
-    bool quiet = false;
-    for (;;) {
-        lua_settop(L, 0);
-        int status = read_input(L, &quiet);
-        if (status < 0) break;
-        if (lua_gettop(L) > 1) lua_remove(L, 1); /* the input's text */
-        if (status == 0) status = mg_main_call(L, 0, LUA_MULTRET);
-        if (status)
-            mg_main_report(L, status);
-        else
-            print_values(L, 1, quiet);
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool is_folder(DIR *folder, const struct dirent *entry) {
+    struct stat about;
+    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK) return entry->d_type == DT_DIR;
+    return fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 && S_ISDIR(about.st_mode);
+}
+
+static int terminal_list(lua_State *L) {
+    DIR *folder = opendir(luaL_checkstring(L, 1));
+    if (!folder) return 0;
+    lua_newtable(L);
+    int n = 0;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        lua_pushfstring(L, "%s%s", entry->d_name, is_folder(folder, entry) ? "/" : "");
+        lua_rawseti(L, -2, ++n);
     }
-    lua_settop(L, 0);
-    if (isatty(STDIN_FILENO)) fputc('\n', stdout);
+    closedir(folder);
+    return 1;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* Loads the editor unless the terminal cannot show it, or MGPU_LINE_EDITOR says "none". */
+static const char *open_editor(lua_State *L) {
+    const char *wanted = getenv("MGPU_LINE_EDITOR"), *term = getenv("TERM");
+    if (!interactive || !isatty(STDOUT_FILENO)) return NULL;
+    if (!term || !*term || strcmp(term, "dumb") == 0) return NULL;
+    if (wanted && strcmp(wanted, "none") == 0) return NULL;
+    return mg_line_editor_open(wanted && *wanted ? wanted : NULL, complete, L);
+}
+
+/* Pushes the table `terminal`. */
+static void push_terminal(lua_State *L) {
+    static const luaL_Reg functions[] = {{"read", terminal_read},
+                                         {"call", terminal_call},
+                                         {"add_history", terminal_add_history},
+                                         {"set_history", terminal_set_history},
+                                         {"locked", terminal_locked},
+                                         {"list", terminal_list},
+                                         {NULL, NULL}};
+    lua_newtable(L);
+    for (const luaL_Reg *f = functions; f->name; f++) {
+        lua_pushcfunction(L, f->func);
+        lua_setfield(L, -2, f->name);
+    }
+    const char *editor = open_editor(L);
+    has_editor = editor != NULL;
+    lua_pushstring(L, editor);
+    lua_setfield(L, -2, "editor");
+    lua_pushboolean(L, interactive);
+    lua_setfield(L, -2, "interactive");
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, TERMINAL);
+}
+
+int mg_prompt_run(lua_State *L, bool init) {
+    interactive = isatty(STDIN_FILENO);
+    lua_pushcfunction(L, mg_main_traceback);
+    const int base = lua_gettop(L);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "mgpu.prompt");
+    int status = lua_pcall(L, 1, 1, base);
+    if (status == 0) {
+        mg_read_begin();
+        push_terminal(L);
+        lua_pushboolean(L, init);
+        status = lua_pcall(L, 2, 0, base);
+        mg_read_end();
+    }
+    const int exit_status = mg_main_report(L, status);
+    lua_settop(L, base - 1);
+    return mg_read_caught.end ? 128 + mg_read_caught.end : exit_status;
 }

@@ -3,8 +3,10 @@
 #define MG_PROMPT_PROMPT_H
 
 #include <lua.h>
+#include <stdbool.h>
 
-/* Runs the prompt until standard input ends. */
-void mg_prompt_run(lua_State *L);
+/* Runs the prompt until the user leaves it. `init`: run the user's init files first. Returns the
+ * exit status: 0, or that of the signal that ended it. */
+int mg_prompt_run(lua_State *L, bool init);
 
 #endif

@@ -1,0 +1,124 @@
+--- The prompt: reads inputs, runs them, and prints their values.
+--
+-- require "mgpu.prompt" RETURNS run(terminal, init). `terminal` is what runtime/prompt/prompt.c offers. An input is a
+-- piece of Lua (input.lua), a command such as :time (commands.lua), or a question: ?name, ??name (docs.lua). What the
+-- user's code raises is shown and forgotten.
+local core = require "mgpu.core"
+local history = require "mgpu.prompt.history"
+local input = require "mgpu.prompt.input"
+local Session = require "mgpu.prompt.session"
+local show_value = require "mgpu.prompt.show_value"
+
+local PROMPT, CONTINUED = "> ", ">> "
+
+-- The prompt's state; commands get it as their first argument.
+local Prompt = {}
+Prompt.__index = Prompt
+
+--- prompt:say(text): prints a line.
+function Prompt.say(_, text) -- luacheck: no self
+  io.stdout:write(text, "\n")
+  io.stdout:flush()
+end
+
+--- prompt:complain(message): shows an error. Error values that are no strings show as the prompt prints values.
+function Prompt.complain(_, message)
+  io.stdout:flush()
+  io.stderr:write(type(message) == "string" and message or show_value(message), "\n")
+  io.stderr:flush()
+end
+
+--- prompt:show(n, ...): prints n values, in one line if all fit in one.
+function Prompt:show(n, ...)
+  local texts, lines = {}, false
+  for i = 1, n do
+    texts[i] = show_value((select(i, ...)), { width = core.columns() })
+    lines = lines or texts[i]:find "\n" ~= nil
+  end
+  self:say(table.concat(texts, lines and "\n" or "\t"))
+end
+
+local function pass(...) return ... end
+
+-- Handles what terminal.call returned. RETURNS whether fn ran, and its results.
+local function finish(self, ok, ...)
+  if ok then return true, ... end
+  local message, must_end = ...
+  self:complain(message)
+  if must_end then self.leaving = true end
+  return false
+end
+
+--- prompt:call(fn, ...) -> true and fn's results; or false, after its error was shown. Ctrl-C stops fn.
+function Prompt:call(fn, ...) return finish(self, self.terminal.call(fn, ...)) end
+
+--- prompt:run(compiled, text, call = compiled.fn): runs a compiled input and prints its values. `call` stands for the
+--- input's function.
+function Prompt:run(compiled, text, call)
+  self.session:prepare(compiled, text)
+  local function keep(ran, ...)
+    if not ran then return end
+    local n = select("#", ...)
+    self.session:record(compiled, text, n, (...))
+    if compiled.is_expression and not compiled.quiet and n > 0 then self:call(self.show, self, n, ...) end
+  end
+  keep(self:call(call or compiled.fn, pass))
+end
+
+-- The input that begins with this line: the commands and questions are one line. RETURNS its text and what
+-- input.compile made of it, or nil if Ctrl-C discarded it.
+local function read_rest(self, line)
+  local text = line
+  if text:find "^%s*[:?]" then return text end
+  while true do
+    local compiled, message, incomplete = input.compile(text, self.session)
+    if not incomplete then return text, compiled, message end
+    self.pending = text .. "\n"
+    local more, why = self.terminal.read(CONTINUED)
+    self.pending = nil
+    if why == "interrupted" then return nil end
+    if not more then return text, nil, message end -- the end of input: it stays incomplete
+    text = text .. "\n" .. more
+  end
+end
+
+--- prompt:step() -> false at the end of input. Reads one input and does what it says.
+function Prompt:step()
+  local line, why = self.terminal.read(PROMPT)
+  if not line then return why == "interrupted" end
+  if not line:find "%S" then return true end
+  local text, compiled, message = read_rest(self, line)
+  if not text then return true end
+  self.history:add(text)
+  if text:find "^%s*[:?]" then
+    require "mgpu.prompt.commands".run(self, text)
+  elseif compiled then
+    self:run(compiled, text)
+  else
+    self:complain(message)
+  end
+  return true
+end
+
+-- Puts `mgpu` and `L` where the user has no globals of these names.
+local function add_globals(self)
+  local ok, mgpu = pcall(require, "mgpu")
+  if not ok then return self:complain(mgpu) end
+  if rawget(_G, "mgpu") == nil then rawset(_G, "mgpu", mgpu) end
+  if rawget(_G, "L") == nil then rawset(_G, "L", mgpu.layers) end
+end
+
+--- run(terminal, init): the prompt, until the user leaves it. init: run the user's init files first.
+return function(terminal, init)
+  local self = setmetatable({ terminal = terminal, leaving = false }, Prompt)
+  add_globals(self)
+  self.session = Session.new()
+  self.history = history.open(terminal)
+  terminal.complete = function(line, cursor) return require "mgpu.prompt.complete".line(self, line, cursor) end
+  local shown = terminal.interactive and core.columns() -- standard output is a terminal, too
+  if shown then self:say "Expressions print themselves; Tab completes; ?name explains; :help" end
+  if init then require "mgpu.prompt.init_files".run(self) end
+  while not self.leaving and self:step() do end
+  self.history:close()
+  if shown and terminal.editor ~= "readline" then self:say "" end -- readline has done so
+end
