@@ -13,24 +13,37 @@ function Listing.new(word, any)
     private = word:sub(1, 1) == "_" }, Listing)
 end
 
-local function common_start(a, b)
-  if b:sub(1, #a) == a then return a end
-  local n = 0
-  while n < #a and a:byte(n + 1) == b:byte(n + 1) do n = n + 1 end
-  return a:sub(1, n)
+-- How many bytes at their starts are equal, at most n. This and is_name loop over bytes, since LuaJIT compiles neither
+-- string.sub without making strings nor patterns.
+local function common_length(a, b, n)
+  for i = 1, n do
+    if a:byte(i) ~= b:byte(i) then return i - 1 end
+  end
+  return n
+end
+
+local IN_NAMES = {}
+for byte = 0, 255 do IN_NAMES[byte] = string.char(byte):find "[%w_\128-\255]" ~= nil end
+
+local function is_name(text)
+  for i = 1, #text do
+    if not IN_NAMES[text:byte(i)] then return false end
+  end
+  local first = text:byte(1)
+  return first ~= nil and (first < 48 or first > 57) -- no digit
 end
 
 --- listing:add(name, text, ending): text: how it is listed, if not as the name; ending: what follows the name once it
 --- is the only one.
 function Listing:add(name, text, ending)
-  if type(name) ~= "string" or name:sub(1, self.length) ~= self.word or self.seen[name] then return end
-  if not self.any and (not name:find "^[%a_\128-\255][%w_\128-\255]*$"
-    or (not self.private and name:byte() == 95)) then
+  if type(name) ~= "string" or common_length(name, self.word, self.length) < self.length or self.seen[name] then
     return
   end
+  if not self.any and (not is_name(name) or (not self.private and name:byte(1) == 95)) then return end
   self.seen[name] = text or true
   self.count = self.count + 1
-  self.common = self.common and common_start(self.common, name) or name
+  self.common = self.common or name
+  self.n_common = common_length(self.common, name, self.n_common or #name)
   self.ending = ending
   if self.count <= MOST then self.names[self.count] = name end
 end
@@ -78,7 +91,7 @@ end
 --- listing:result(width, rest) -> insert, listing, as complete.line returns them. rest: what follows the cursor.
 function Listing:result(width, rest)
   if self.count == 0 then return nil, nil end
-  local insert = self.common:sub(self.length + 1)
+  local insert = self.common:sub(self.length + 1, self.n_common)
   if self.count == 1 then
     local ending = self.ending or ""
     if ending ~= "" and rest:sub(1, #ending) ~= ending then insert = insert .. ending end

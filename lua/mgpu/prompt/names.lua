@@ -11,7 +11,8 @@ local M = {}
 local LOOKED_UP = { class = true, methods = true, loaders = true, names = true }
 local DEEPEST = 20 -- classes above a class
 
-local VARIABLE = { name = true, trainable = true, value = true, assign = true } -- bind/variable.c
+local function method() end
+local VARIABLE = { name = "", trainable = true, value = method, assign = method } -- as in bind/variable.c
 
 -- Whether the function is one of lua/mgpu/.
 local function is_ours(fn)
