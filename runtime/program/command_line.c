@@ -58,16 +58,16 @@ static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 typedef struct program_option {
     const char *name, *code; /* code: Lua that carries the option out */
-    bool takes_value;        /* the next argument is its value */
+    const char *value;       /* the next argument is its value, called so in messages; or NULL */
     bool alone;              /* without a script the program ends after it */
 } program_option;
 
 static const program_option long_options[] = {
-    {"--devices", set_devices, .takes_value = true},
+    {"--devices", set_devices, .value = "LIST"},
     {"--list-devices", list_devices, .alone = true},
     {"--doctor", doctor, .alone = true},
-    {"--resume", resume, .takes_value = true},
-    {"--verify", verify, .takes_value = true, .alone = true},
+    {"--resume", resume, .value = "DIR"},
+    {"--verify", verify, .value = "DIR", .alone = true},
 };
 
 static const program_option *find_long(const char *name) {
@@ -83,7 +83,7 @@ static int scan_long(mg_command_line *m, const char *name) {
     const program_option *option = find_long(name);
     if (option) {
         m->executed |= option->alone;
-        return option->takes_value;
+        return option->value != NULL;
     }
     if (strcmp(name, "--bytecode") == 0) {
         m->trusted = true;
@@ -112,6 +112,13 @@ static int scan_short(mg_command_line *m, const char *option) {
     }
 }
 
+/* What the value of an option is called that takes one. */
+static const char *value_of(const char *option) {
+    const program_option *known = find_long(option);
+    if (known) return known->value;
+    return option[1] == 'e' ? "CHUNK" : option[1] == 'l' ? "NAME" : "CMD";
+}
+
 void mg_command_line_scan(mg_command_line *m) {
     int i = 1;
     for (; i < m->argc && !m->bytecode; i++) {
@@ -124,6 +131,7 @@ void mg_command_line_scan(mg_command_line *m) {
         int values = a[1] == '-' ? scan_long(m, a) : scan_short(m, a);
         if (values < 0 || i + values >= m->argc) {
             m->wrong = a;
+            if (values > 0) m->lacks = value_of(a);
             return;
         }
         i += values;
@@ -138,8 +146,8 @@ int mg_command_line_run(lua_State *L, const mg_command_line *m) {
         if (a[1] == '-') {
             const program_option *option = find_long(a);
             if (!option) continue;
-            status = mg_main_run_text(L, option->code, "=mgpulua",
-                                      option->takes_value ? m->argv[++i] : NULL);
+            status =
+                mg_main_run_text(L, option->code, "=mgpulua", option->value ? m->argv[++i] : NULL);
         } else if (strchr("elj", a[1])) {
             if (*value == '\0') value = m->argv[++i];
             if (a[1] == 'e') status = mg_main_run_text(L, value, "=(command line)", NULL);

@@ -15,6 +15,7 @@ typedef struct mg_command_line {
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
     bool trusted;      /* --bytecode: the script may be bytecode */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
+    const char *lacks; /* what the value is that the wrong option lacks, "DIR"; NULL: unknown */
 } mg_command_line;
 
 /* The text of --help. */

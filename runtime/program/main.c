@@ -125,6 +125,18 @@ static lua_State *new_state(void) {
     return plain ? lua_newstate(plain_allocator, NULL) : luaL_newstate();
 }
 
+/* Says what is wrong with the command line. */
+static int refuse(const mg_command_line *m) {
+    if (m->lacks)
+        fprintf(stderr, "mgpulua: %s needs a value: %s %s\n%s", m->wrong, m->wrong, m->lacks,
+                mg_command_line_usage);
+    else
+        fprintf(stderr, "mgpulua: %s %s\n%s",
+                strcmp(m->wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m->wrong,
+                mg_command_line_usage);
+    return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv) {
     mg_command_line m = {.argv = argv, .argc = argc};
     mg_command_line_scan(&m);
@@ -132,12 +144,7 @@ int main(int argc, char **argv) {
         fputs(mg_command_line_usage, stdout);
         return EXIT_SUCCESS;
     }
-    if (m.wrong) {
-        fprintf(stderr, "mgpulua: %s %s\n%s",
-                strcmp(m.wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m.wrong,
-                mg_command_line_usage);
-        return EXIT_FAILURE;
-    }
+    if (m.wrong) return refuse(&m);
     lua_State *L = new_state();
     if (!L) {
         fputs("mgpulua: not enough memory for a Lua state\n", stderr);

@@ -63,9 +63,12 @@ test("an unknown option is named and ends with 1", function()
   local text, status = run "--bogus"
   check.matches(text, "--bogus")
   check.equal(status, 1)
-  text, status = run "-e"
-  check.matches(text, "-e")
-  check.equal(status, 1)
+  for option, value in pairs { ["-e"] = "CHUNK", ["-l"] = "NAME", ["-j"] = "CMD", ["--resume"] = "DIR",
+    ["--verify"] = "DIR", ["--devices"] = "LIST" } do
+    text, status = run(option)
+    check.equal(text:match "^[^\n]*", ("mgpulua: %s needs a value: %s %s"):format(option, option, value))
+    check.equal(status, 1)
+  end
 end)
 
 test("an error shows a traceback and ends with 1", function()

@@ -531,5 +531,5 @@ test("--resume is for the fits of a script, one folder each; --verify checks the
   check.equal(status, 74)
   check.matches(text, dir .. "/fit%-2/latest  .*is damaged")
   text, status = check.run(("%s --verify %s"):format(check.program, check.path "nowhere"))
-  check.equal({ text, status }, { check.path "nowhere" .. "  holds no checkpoint\n", 74 })
+  check.equal({ text, status }, { check.path "nowhere" .. " holds no checkpoint\n", 74 })
 end)

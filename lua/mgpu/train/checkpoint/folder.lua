@@ -86,7 +86,7 @@ function M.verify(folder, report)
     local more_whole, more_damaged = verify_one(inner, report)
     whole, damaged = whole + more_whole, damaged + more_damaged
   end
-  if whole + damaged == 0 then report(folder .. "  holds no checkpoint") end
+  if whole + damaged == 0 then report(folder .. " holds no checkpoint") end
   return whole > 0 and damaged == 0
 end
 

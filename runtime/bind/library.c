@@ -1,0 +1,45 @@
+/* The versions of optional libraries in Lua, for --doctor. */
+#include "core/library.h"
+#include "bind/bind.h"
+#include <string.h>
+
+/* library_version(file, function, form) -> the number that the function of the library tells, or
+ * nil and why there is none. The library is sought as the devices seek theirs. form: how the number
+ * is told: "result" size_t f(void); "pointer" int f(int *); "pair" int f(int *major, int *minor),
+ * which gives 1000 * major + minor. */
+static int core_library_version(lua_State *L) {
+    static const char *const forms[] = {"result", "pointer", "pair", NULL};
+    const char *const symbols[] = {luaL_checkstring(L, 2), NULL};
+    const int form = luaL_checkoption(L, 3, NULL, forms);
+    void *address[1] = {NULL};
+    mg_library library = {.file = luaL_checkstring(L, 1),
+                          .what = "it",
+                          .install = "see above",
+                          .symbols = symbols,
+                          .table = address};
+    if (mg_library_open(&library) != MG_OK) {
+        mg_error_clear();
+        lua_pushnil(L);
+        lua_pushstring(L, library.problem);
+        return 2;
+    }
+    union {
+        void *address;
+        size_t (*result)(void);
+        int (*pointer)(int *);
+        int (*pair)(int *, int *);
+    } function = {.address = address[0]};
+    int major = 0, minor = 0;
+    if (form == 0) {
+        lua_pushnumber(L, (double)function.result());
+    } else if (form == 1) {
+        function.pointer(&major);
+        lua_pushinteger(L, major);
+    } else {
+        function.pair(&major, &minor);
+        lua_pushinteger(L, 1000 * major + minor);
+    }
+    return 1;
+}
+
+const luaL_Reg mg_bind_library[] = {{"library_version", core_library_version}, {NULL, NULL}};
