@@ -1,5 +1,4 @@
--- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --doctor, --resume,
--- --verify.
+-- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --resume, --verify ...
 
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
@@ -52,58 +51,9 @@ function M.list_devices(report)
   end
 end
 
--- ---- doctor -------------------------------------------------------------------------------------
-
--- Shared libraries that the plug-ins need: file, what it is for, and the Debian package that has it.
-local LIBRARIES = {
-  { "libdnnl.so.2", "the fast cpu device", "libdnnl2" },
-  { "libgomp.so.1", "its threads", "libgomp1" },
-  { "libcurl.so.4", "downloads", "libcurl4" },
-  { "libcrypto.so.3", "checksums of downloads", "libssl3" },
-  { "libpng16.so.16", "PNG images", "libpng16-16" },
-  { "libturbojpeg.so.0", "JPEG images", "libturbojpeg0" },
-  { "libhdf5_serial_hl.so.100", "Keras's .h5 and .keras files", "libhdf5-hl-100" },
-}
-
--- Whether the dynamic loader finds the library.
-local function library_loads(name)
-  local ok, ffi = pcall(require, "ffi")
-  return ok and (pcall(ffi.load, name))
-end
-
--- Checks a small matrix product on the device, then times larger ones for half a second. Returns the result in words.
-local function self_test(name)
-  local mgpu = require "mgpu"
-  local n, rounds, start = 256, 0, core.clock()
-  local a = mgpu.tensor({ { 1, 2 }, { 3, 4 } }, { device = name })
-  local got = mgpu.matmul(a, a):totable()
-  if got[1][1] ~= 7 or got[2][2] ~= 22 then return "WRONG: {{1,2},{3,4}} squared is off" end
-  local x = mgpu.ones { n, n }:to(name)
-  repeat
-    mgpu.eval(mgpu.matmul(x, x))
-    rounds = rounds + 1
-  until core.clock() - start > 0.5
-  local rate = 2 * n ^ 3 * rounds / (core.clock() - start) / 1e9
-  return ("works, matmul of 256 x 256 at %.1f GFLOP/s"):format(rate)
-end
-
---- --doctor: versions, libraries, devices, and a short test of each device.
+--- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
-  report = report or print
-  report(("mgpulua %s, %s, %s %s"):format(core.version, jit.version, jit.os, jit.arch))
-  report("Lua files and models: " .. tostring(core.root))
-  for _, library in ipairs(LIBRARIES) do
-    local name, use, package = unpack(library)
-    report(library_loads(name) and ("ok       %-14s %s"):format(name, use)
-      or ("missing  %-14s %s: apt-get install %s"):format(name, use, package))
-  end
-  M.list_devices(report)
-  for _, kind in ipairs(core.device_kinds()) do
-    for _, name in ipairs(core.devices(kind)) do
-      local works, words = pcall(self_test, name)
-      report(("%-8s %s"):format(name, works and words or "FAILS: " .. tostring(words)))
-    end
-  end
+  if not require "mgpu.doctor"(report or print) then os.exit(1) end
 end
 
 return M

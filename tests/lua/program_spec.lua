@@ -162,8 +162,37 @@ test("--list-devices names the reference device and --doctor tries it", function
   check.equal(status, 0)
   check.slow()
   text, status = run "--doctor"
-  check.matches(text, "ref:0 +works")
+  check.matches(text, "ref:0 +works, trains, matmul of 256 x 256 at [%d.]+ GFLOP/s")
+  check.matches(text, "mgpulua [%d.]+, LuaJIT 2.*ok +libdnnl[^ ]+ +%d+%.%d+.*cpu +logical CPUs .*memory +[%d.]+ GiB")
+  check.matches(text, "%.safetensors files +works")
+  check.falsy(text:find "FAILS", text)
   check.equal(status, 0)
+end)
+
+test("--doctor tells what is missing and how to install it, limits, and self-tests that fail", function()
+  check.slow()
+  local text = check.run(("MGPU_CUDA_LIBRARIES=/nonexistent MGPU_THREADS=1 sh -c 'ulimit -n 300; %s --doctor'")
+    :format(program:gsub("'", "")))
+  check.matches(text, "missing +libcudnn.so.9 +cuDNN, only for GPUs: apt%-get install libcudnn9%-cuda%-13\n")
+  check.matches(text, "limit +Max open files +300 %(ulimit%)\n")
+  check.matches(text, "set +MGPU_THREADS +1\n")
+  check.write(check.path "fault.lua", [[
+    require "mgpu.core".fault { device = "ref:0", op = "matmul" }
+    require "mgpu.program".doctor() ]])
+  local status
+  text, status = run(check.path "fault.lua")
+  check.matches(text, "ref:0 +FAILS: [^\n]*matmul: failed")
+  check.equal(status, 1)
+end)
+
+test("--doctor shows the versions of CUDA's libraries", function()
+  check.slow()
+  local fake = io.open "build/fake_cuda/libcudnn.so.9"
+  if not fake then check.skip "make fake_cuda" end
+  fake:close()
+  local text = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda %s --doctor"):format(program))
+  check.matches(text, "ok +libcudnn.so.9 +9%.%d+  cuDNN\n")
+  check.matches(text, "ok +libcuda.so.1 +13%.%d+  the NVIDIA driver\n")
 end)
 
 test("--devices may name a kind once for several numbers, and one GPU several times", function()
