@@ -315,11 +315,15 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR
 	@install -m 644 $(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))) $(INSTALL_TO)/lib/mgpulua
 	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu
 	@cp -R lua models examples $(INSTALL_TO)/share/mgpulua
+	@install -D -m 644 share/mgpulua.1 $(INSTALL_TO)/share/man/man1/mgpulua.1
+	@install -D -m 644 share/mgpulua.bash $(INSTALL_TO)/share/bash-completion/completions/mgpulua
+	@install -D -m 644 share/_mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
 	@install -m 644 README.md LICENSE $(INSTALL_TO)/share/mgpulua
 	@echo 'installed to $(INSTALL_TO)'
 uninstall: ## remove what install put there
 	rm -rf $(INSTALL_TO)/bin/mgpulua $(INSTALL_TO)/include/mgpu.h $(INSTALL_TO)/lib/mgpulua \
-	  $(INSTALL_TO)/share/mgpulua
+	  $(INSTALL_TO)/share/mgpulua $(INSTALL_TO)/share/man/man1/mgpulua.1 \
+	  $(INSTALL_TO)/share/bash-completion/completions/mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
 clean: ## remove everything built
 	rm -rf build
 help: ## this list

@@ -69,6 +69,52 @@ test("an installed prefix works and make uninstall removes it", function()
   if status ~= 0 then check.fail(text) end
   check.equal(check.run(("cd / && %s/opt/x/bin/mgpulua %s"):format(root, train_script())),
     "trained\n")
+  for _, path in ipairs { "man/man1/mgpulua.1", "bash-completion/completions/mgpulua",
+    "zsh/site-functions/_mgpulua" } do
+    check.truthy(#check.read(("%s/opt/x/share/%s"):format(root, path)) > 0, path)
+  end
   check.run(("MAKEFLAGS= make uninstall PREFIX=/opt/x DESTDIR=%s"):format(root))
   check.equal(check.run(("find %s -type f"):format(root)), "")
+end)
+
+-- The options of --help, as a set.
+local function options()
+  local set = {}
+  for line in check.run(check.program .. " --help"):gmatch "[^\n]+" do
+    local names = line:match "^  (%-.-)  " or line:match "^  (%-%S+)"
+    for name in (names or ""):gmatch "%-%-?%w[%w-]*" do set[name] = true end
+  end
+  return set
+end
+
+test("the man page and the completions of bash and zsh know every option, and no other", function()
+  local known = options()
+  check.truthy(known["-e"] and known["--doctor"] and known["--version"], "the options were found")
+  for _, path in ipairs { "share/mgpulua.1", "share/mgpulua.bash", "share/_mgpulua" } do
+    local text = check.read(path):gsub("\\%-", "-")
+    for name in pairs(known) do
+      check.truthy(text:find("%f[%w-]" .. name:gsub("%-", "%%-") .. "%f[^%w-]"), path .. " lacks " .. name)
+    end
+    for name in text:gmatch "%f[%w-]%-%-%w[%w-]+" do check.truthy(known[name], path .. " has " .. name) end
+  end
+end)
+
+test("bash completes options, their values and scripts", function()
+  check.needs "/bin/bash"
+  local function completed(...)
+    local words = { ... }
+    local command = ("source share/mgpulua.bash; compopt() { :; }; COMP_WORDS=(mgpulua %s); COMP_CWORD=%d; "
+      .. "_mgpulua %s; echo \"${COMPREPLY[*]}\""):format(table.concat(words, " "), #words, check.program)
+    return (check.run("bash -c '" .. command:gsub("'", "'\\''") .. "'"):gsub("%s+$", ""))
+  end
+  check.equal(completed "--do", "--doctor")
+  check.equal(completed("--verify", "exam"), "examples")
+  check.matches(completed("--devices", "re"), "ref:0")
+  check.matches(completed "examples/train_mn", "examples/train_mnist.lua")
+  check.equal(completed("a.lua", "--do"), "")
+end)
+
+test("the man page is well-formed", function()
+  if check.run "command -v groff" == "" then check.skip "groff is not installed" end
+  check.equal(check.run "groff -man -ww -Tutf8 share/mgpulua.1 2>&1 >/dev/null", "")
 end)

@@ -1,0 +1,43 @@
+# Completion of mgpulua's command line in bash.
+
+_mgpulua() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} i
+  COMPREPLY=()
+  # behind the script, everything is the script's: files
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+      -e | -l | -j | --devices | --resume | --verify) ((i++)) ;;
+      --) break ;;
+      -*) ;;
+      *)
+        compopt -o default
+        return
+        ;;
+    esac
+  done
+  case $before in
+    --resume | --verify)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -d -- "$word")
+      return
+      ;;
+    --devices)
+      mapfile -t COMPREPLY < <(compgen -W "$("$1" --list-devices 2>/dev/null | sed -n 's/^\([a-z]*:[0-9]*\) .*/\1/p') cpu cuda" -- "$word")
+      __ltrim_colon_completions "$word" 2>/dev/null
+      return
+      ;;
+    -j)
+      mapfile -t COMPREPLY < <(compgen -W "on off flush v dump p" -- "$word")
+      return
+      ;;
+    -e | -l) return ;;
+  esac
+  if [[ $word == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b --bytecode --devices --resume --verify
+      --list-devices --doctor --version --help" -- "$word")
+  else
+    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")
+  fi
+}
+complete -F _mgpulua mgpulua
