@@ -104,6 +104,8 @@ static bool load(const char *file) {
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
+static bool is_readline;
+static int prompt_width;
 static mg_completer *complete;
 static void *completer_context;
 
@@ -115,22 +117,46 @@ static bool is_pasted(void) {
     return ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting >= PASTED;
 }
 
+/* GNU readline shows an inserted text by itself. libedit must draw the line anew, and does so from
+ * where the cursor is: it goes to the line's start first. */
+static void show_insertion(int old_point) {
+    if (is_readline) return;
+    struct winsize size;
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    int cells = prompt_width;
+    for (int i = 0; i < old_point; i++) cells += ((*api.line)[i] & 0xC0) != 0x80; /* UTF-8 */
+    if (known && cells >= size.ws_col) printf("\033[%dA", cells / size.ws_col);
+    printf("\r\033[J");
+    fflush(stdout);
+    api.redraw();
+}
+
+/* Shows the list below the line, and the line again below the list. */
+static void show_listing(const char *listing) {
+    printf("\n%s", listing);
+    fflush(stdout);
+    api.on_new_line();
+    api.redraw();
+}
+
 /* The command for Tab. */
 static int on_tab(int count, int key) {
     const char *insert = NULL, *listing = NULL;
+    const int point = *api.point;
     (void)count, (void)key;
     if (is_pasted())
         insert = "\t";
     else
-        complete(completer_context, *api.line, *api.point, &insert, &listing);
-    if (listing) {
-        printf("\n%s", listing);
-        api.on_new_line();
+        complete(completer_context, *api.line, point, &insert, &listing);
+    if (insert) {
+        api.insert(insert);
+        show_insertion(point);
+    } else if (listing) {
+        show_listing(listing);
+    } else {
+        fputc('\a', stdout);
+        fflush(stdout);
     }
-    if (insert) api.insert(insert);
-    if (!listing && !insert) fputc('\a', stdout);
-    fflush(stdout);
-    api.redraw();
     return 0;
 }
 
@@ -140,6 +166,7 @@ const char *mg_line_editor_open(const char *wanted, mg_completer *completer, voi
         if ((!wanted || strcmp(wanted, libraries[i].name) == 0) && load(libraries[i].file))
             found = &libraries[i];
     if (!found) return NULL;
+    is_readline = strcmp(found->name, "readline") == 0;
     complete = completer;
     completer_context = context;
     *api.name = "mgpulua"; /* for $if in an inputrc */
@@ -216,6 +243,7 @@ static bool handle_signals(void) {
 static bool edit(const char *prompt, const sigset_t *open) {
     done = false;
     result = NULL;
+    prompt_width = (int)strlen(prompt);
     if (api.reset_size) api.reset_size();
     api.install(prompt, on_line);
     while (!done) {

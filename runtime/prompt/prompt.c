@@ -80,7 +80,10 @@ static void complete(void *context, const char *line, int cursor, const char **i
 static int terminal_call(lua_State *L) {
     lua_pushboolean(L, 1);
     lua_insert(L, 1);
-    if (mg_main_call(L, lua_gettop(L) - 2, LUA_MULTRET) == 0) return lua_gettop(L);
+    mg_read_pause(true);
+    const int status = mg_main_call(L, lua_gettop(L) - 2, LUA_MULTRET);
+    mg_read_pause(false);
+    if (status == 0) return lua_gettop(L);
     lua_pushboolean(L, 0);
     lua_replace(L, 1);
     const char *message = lua_tostring(L, 2);

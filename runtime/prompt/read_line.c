@@ -44,6 +44,15 @@ void mg_read_end(void) {
     for (int i = 0; i < N_HANDLED; i++) sigaction(handled[i], &before[i], NULL);
 }
 
+void mg_read_pause(bool pause) {
+    const struct sigaction ours = {.sa_handler = mg_read_on_signal};
+    for (int i = 0; i < N_HANDLED; i++) {
+        if (handled[i] == SIGINT || handled[i] == SIGTERM) continue; /* mg_main_call's */
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(handled[i], pause ? &before[i] : &ours, NULL);
+    }
+}
+
 /* Waits for a line of the terminal. The signals are blocked outside of the wait, so none of them
  * can come between a look at the flags and the wait. False: one has come. */
 static bool wait_for_line(const sigset_t *open) {

@@ -25,6 +25,9 @@ void mg_read_on_signal(int number);
 /* Between these two calls Ctrl-C and SIGTERM, SIGHUP and SIGQUIT only set flags. */
 void mg_read_begin(void);
 void mg_read_end(void);
+/* While the user's code runs, SIGHUP and SIGQUIT do again what they did before mg_read_begin: end
+ * the program. */
+void mg_read_pause(bool pause);
 
 /* Reads a line from standard input without its newline: from a terminal after the prompt, or with
  * NULL from anything else. On MG_READ_LINE the caller frees *line. */

@@ -91,7 +91,7 @@ function Prompt:step()
   if not text then return true end
   self.history:add(text)
   if text:find "^%s*[:?]" then
-    require "mgpu.prompt.commands".run(self, text)
+    self:call(require "mgpu.prompt.commands".run, self, text)
   elseif compiled then
     self:run(compiled, text)
   else
@@ -116,6 +116,10 @@ return function(terminal, init)
   self.history = history.open(terminal)
   terminal.complete = function(line, cursor) return require "mgpu.prompt.complete".line(self, line, cursor) end
   local shown = terminal.interactive and core.columns() -- standard output is a terminal, too
+  local wanted = os.getenv "MGPU_LINE_EDITOR"
+  if terminal.interactive and wanted and wanted ~= "" and wanted ~= "none" and not terminal.editor then
+    self:complain(("MGPU_LINE_EDITOR=%s: there is no such line editor here: readline, libedit or none"):format(wanted))
+  end
   if shown then self:say "Expressions print themselves; Tab completes; ?name explains; :help" end
   if init then require "mgpu.prompt.init_files".run(self) end
   while not self.leaving and self:step() do end

@@ -3,8 +3,8 @@
 -- input.compile(text, session) -> {fn, quiet, is_expression, names}; or nil, message, incomplete. fn takes a function
 -- that returns its arguments: an expression calls it with its values, since `return f()` would be a tail call, which
 -- loses the line of an error. names: of the locals to declare.
--- Text is compiled as an expression first, then as statements. A `;` at its end suppresses printing, a `=` at its
--- beginning is luajit's spelling of an expression. Locals at the outermost level become locals of the session: the
+-- Text is compiled as an expression first, then as statements. A `;` at its end suppresses printing; a `=` at its
+-- beginning is luajit's spelling of `return`. Locals at the outermost level become locals of the session: the
 -- keyword is blanked out and the name declared in session.lua's environment.
 local lexer = require "mgpu.prompt.lexer"
 
@@ -74,10 +74,16 @@ local function without_semicolon(text)
   return text:sub(1, last.first - 1), true
 end
 
+--- expression_of(text) -> the expression in `= x` and `return x`, the text itself otherwise; and whether a `;` at its
+--- end was taken off.
+function M.expression_of(text)
+  return without_semicolon(text:match "^%s*=(.*)$" or text:match "^%s*return%f[^%w_](.*)$" or text)
+end
+
 --- compile(text, session): see the top. Nothing is declared yet: that is session:run's.
 function M.compile(text, session)
   local chunk = session:chunk_name()
-  local expression, quiet = without_semicolon(text:match "^%s*=(.*)$" or text)
+  local expression, quiet = M.expression_of(text)
   local fn, message = load("return " .. expression, chunk, "t")
   if fn then
     fn = load("return (...)(" .. expression .. "\n)", chunk, "t") or fn

@@ -3,6 +3,7 @@
 -- A local of the outermost level lives as long as the session. It is kept in an environment that chunks get once there
 -- is a local: there it hides the global of its name, as a local does, and code from files does not see it. `_` is the
 -- last value that an input had; the next value replaces it, so at most one value is kept alive. `_ = nil` frees it.
+local input = require "mgpu.prompt.input"
 local lexer = require "mgpu.prompt.lexer"
 
 local Session = {}
@@ -37,16 +38,16 @@ local function declare(self, name)
 end
 
 --- session:prepare(input, text): counts the compiled input and gives it the session's locals.
-function Session:prepare(input, text)
+function Session:prepare(compiled, text)
   self.texts[self:chunk_name()] = text
   self.count = self.count + 1
-  for _, name in ipairs(input.names) do declare(self, name) end
-  if next(self.declared) then setfenv(input.fn, self.environment) end
+  for _, name in ipairs(compiled.names) do declare(self, name) end
+  if next(self.declared) then setfenv(compiled.fn, self.environment) end
 end
 
---- session:record(input, text, n, value): the input ran and had n values, the first of them `value`.
-function Session:record(input, text, n, value)
-  self.inputs[#self.inputs + 1] = { text = text, is_expression = input.is_expression, quiet = input.quiet,
+--- session:record(compiled, text, n, value): the input ran and had n values, the first of them `value`.
+function Session:record(compiled, text, n, value)
+  self.inputs[#self.inputs + 1] = { text = text, is_expression = compiled.is_expression, quiet = compiled.quiet,
     values = n }
   if n > 0 and value ~= nil then rawset(_G, "_", value) end
 end
@@ -74,8 +75,7 @@ local function is_statement(text) return load(text) ~= nil end
 local function as_statement(inputs, i)
   local entry = inputs[i]
   if not entry.is_expression then return entry.text end
-  local expression = entry.text:gsub("^%s*=", "")
-  if entry.quiet then expression = expression:gsub(";%s*$", "") end
+  local expression = input.expression_of(entry.text)
   if is_used_later(inputs, i) then
     return "_ = " .. expression .. (entry.quiet and "" or "\nprint(_)")
   end

@@ -13,7 +13,7 @@ end
 
 test("expressions print their values, several of them in one line", function()
   check.equal(prompt "1 + 1\n'a', nil, true\nnil\n", "2\na\tnil\ttrue\nnil\n")
-  check.equal(prompt "= 2 * 3\n", "6\n")
+  check.equal(prompt "= 2 * 3\nreturn 4\nreturn 5;\nreturn\n", "6\n4\n")
   check.equal(prompt "(function() end)()\nx = 3\nx -- a comment\n", "3\n")
 end)
 
@@ -110,7 +110,7 @@ end)
 test(":save writes the inputs that ran as a script, and :load runs a file", function()
   local path = check.path "saved.lua"
   os.remove(path)
-  local inputs = "local x = 2\nx * 3\n_ + 1\nprint 'hello'\nerror 'not this'\n'hushed';\nfunction f()\n"
+  local inputs = "local x = 2\nreturn x * 3\n_ + 1\nprint 'hello'\nerror 'not this'\n'hushed';\nfunction f()\n"
     .. "  return x\nend\nf()\n"
   check.matches(prompt(inputs .. ":save " .. path .. "\n:save " .. path .. "\n:save! " .. path .. "\n"),
     "7 inputs written to [^\n]*\n[^\n]*is there already; :save! [^\n]*\n7 inputs written")

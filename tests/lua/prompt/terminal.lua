@@ -23,7 +23,7 @@ ffi.cdef [[
   long write(int fd, const void *bytes, size_t n);
 ]]
 
-local DEADLINE = 120 -- seconds; only stops a hang
+local DEADLINE = 10 -- seconds; only stops a hang
 local SET_SIZE, WITHOUT_HANG = 0x5414, 1
 local SIGNALS = { HUP = 1, INT = 2, QUIT = 3, KILL = 9, TERM = 15, CONT = 18, STOP = 19, TSTP = 20 }
 

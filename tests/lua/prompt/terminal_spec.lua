@@ -55,12 +55,33 @@ test("Tab lists what fits if there is a choice, and the line goes on", function(
     t:expect "Conv1D"
     t:expect "Conv2D"
     t:expect "L.Conv"
-    t:send "1\t"
-    t:expect "L.Conv1D"
+    t:send "1"
+    t:expect "1"
+    t:send "\t"
+    t:expect "D"
     t:ask(" ~= nil", "true")
     t:send "L.Dense { 3, use_b\t"
     t:expect "use_bias = "
     t:ask("5 }", 'Dense: option "use_bias" must be true or false')
+    check.equal(t:close(), 0)
+  end, "readline", "libedit")
+end)
+
+test("Tab in a line that wraps draws nothing twice", function()
+  each_editor(function(editor, open)
+    local t = open { columns = 30 }
+    t:send "x = { 1111111111, 2222222222, 3333333333, L.Dense { 3, use_b"
+    t:expect "_b"
+    local before = #t.raw
+    t:send "\t"
+    t:expect "= "
+    if editor == "readline" then
+      check.falsy(t.raw:sub(before + 1):find("x = {", 1, true), t.raw:sub(before + 1))
+    else -- it draws the line anew, from its start two rows above
+      check.matches(t.raw:sub(before + 1), "\27%[2A\r\27%[J")
+    end
+    t:send "\3"
+    t:expect "> "
     check.equal(t:close(), 0)
   end, "readline", "libedit")
 end)
@@ -283,6 +304,27 @@ test("Ctrl-Z suspends the program at the prompt, and the line is there when it g
     t:expect "shell% "
     check.equal(t:close(), 0)
   end, "readline", "libedit")
+end)
+
+test("a terminal that goes away ends the program, also while it computes", function()
+  each_editor(function(_, open)
+    local t = open()
+    t:signal "HUP"
+    check.equal(t:wait(), 129)
+    t = open()
+    t:type "io.write('go', 'ing') io.flush() while true do end"
+    t:expect "going"
+    t:signal "HUP"
+    check.equal(t:wait(), 129)
+  end, "readline", "libedit", "none")
+end)
+
+test("an unknown line editor is said, and lines are read without one", function()
+  local t = terminal.open { env = { MGPU_LINE_EDITOR = "emacs" } }
+  t:expect "MGPU_LINE_EDITOR=emacs: there is no such line editor"
+  t:expect "> "
+  t:ask("1 + 1", "2")
+  check.equal(t:close(), 0)
 end)
 
 test("SIGTERM ends the prompt, also while it computes", function()
