@@ -125,13 +125,13 @@ end
 local function explain_function(prompt, name, fn)
   local inner = methods.inner(fn)
   local info = debug.getinfo(inner, "S")
-  if info.what == "C" then
+  if info.what == "C" or info.short_src:find "^%[builtin" then
     local row = core.ops[name] and row_of(name)
     if row then return explain_op(row) end
     if core[name] == fn or core.methods[name] ~= nil then
       return c_functions[name] or docstrings.search(prompt.terminal, name)
     end
-    return ("%s: a function of Lua's library, or written in C; see the Lua 5.1 and LuaJIT manuals"):format(name)
+    return require "mgpu.prompt.lua_functions"(fn) or name .. ": a function written in C"
   end
   local lines, where = lines_of_function(prompt, info)
   local text = docstrings.above(lines, info.linedefined, not names.is_ours(inner))

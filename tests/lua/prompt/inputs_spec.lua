@@ -147,6 +147,20 @@ test("every function of mgpu and every method of tensors is explained", function
   check.falsy(prompt(table.concat(lines)):match "[^\n]*nothing is known[^\n]*")
 end)
 
+test("every function of Lua's library is explained", function()
+  local about = require "mgpu.prompt.lua_functions"
+  for _, library in ipairs { "_G", "string", "table", "math", "io", "os", "coroutine", "bit" } do
+    for name, fn in pairs(_G[library]) do
+      local internal = name == "gcinfo" or name == "newproxy" or name == "module" or name == "gfind"
+      if type(fn) == "function" and not internal then
+        check.matches(about(fn) or "", name:gsub("%p", "%%%0"), library .. "." .. name)
+      end
+    end
+  end
+  check.matches(prompt "?string.gsub\n?('x').rep\n?bit.band\n?print\n",
+    "^string.gsub%(s, .*captures\nstring.rep%(.*\nbit.band%(.*\nprint%(%.%.%.%)")
+end)
+
 test("??name shows the source of a class, a function, and a function from the prompt", function()
   check.matches(prompt "??L.Dense\n", "layers/dense.lua\n.*function Dense:build")
   check.matches(prompt "??mgpu.arange\n", "tensor/init.lua:%d+\nfunction M.arange.*\nend\n$")
