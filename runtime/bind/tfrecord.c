@@ -2,6 +2,7 @@
  * only guard C. tfrecord_values.c turns the values of rows that are written into features. */
 #include "bind/tfrecord.h"
 #include "bind/source.h"
+#include "bind/source_files.h"
 #include "core/alloc.h"
 #include <string.h>
 
@@ -105,20 +106,6 @@ static mg_packing take_packing(lua_State *L, int index) {
     return (mg_packing)luaL_checkoption(L, index, "auto", names);
 }
 
-/* The strings of the array at index, which must stay on the stack; pushes the block that holds
- * them. */
-static const char **take_paths(lua_State *L, int index, int *n, const char *who) {
-    luaL_checktype(L, index, LUA_TTABLE);
-    *n = (int)lua_objlen(L, index);
-    const char **paths = lua_newuserdata(L, (size_t)(*n + 1) * sizeof *paths);
-    for (int i = 0; i < *n; i++) {
-        lua_rawgeti(L, index, i + 1);
-        paths[i] = bind_path(L, -1, who);
-        lua_pop(L, 1);
-    }
-    return paths;
-}
-
 /* tfrecord_source(paths, schema, packing, skip_bad) -> source, records left out, bytes left out.
  *
  * schema: {{name =, form = "list", "raw", "text" or "image", dtype =, shape =, channels =, default
@@ -128,7 +115,7 @@ static int core_tfrecord_source(lua_State *L) {
     int64_t records, bytes;
     bind_poll(L);
     lua_settop(L, 2);
-    spec.paths = take_paths(L, 1, &spec.n_paths, "tfrecord");
+    spec.paths = bind_take_texts(L, 1, "tfrecord", &spec.n_paths);
     bind_record_fields *fields = bind_push_record_fields(L, 2, "tfrecord");
     if (fields->n < 1 || fields->n > MG_SOURCE_FIELDS)
         bind_fail(L, MG_USAGE, "tfrecord: %d fields; 1 to %d are possible", fields->n,
@@ -174,7 +161,7 @@ static int core_tfrecord_writer(lua_State *L) {
     const mg_packing packing = take_packing(L, 3);
     int n;
     lua_settop(L, 2);
-    const char **paths = take_paths(L, 1, &n, "write_tfrecord");
+    const char **paths = bind_take_texts(L, 1, "write_tfrecord", &n);
     bind_record_fields *fields = bind_push_record_fields(L, 2, "write_tfrecord");
     record_writer *w = lua_newuserdata(L, sizeof *w + (size_t)n * sizeof w->shard[0]);
     *w = (record_writer){.fields = fields};

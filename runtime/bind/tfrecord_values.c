@@ -102,24 +102,15 @@ static const void *convert(lua_State *L, const numbers *given, mg_dtype dtype, m
 
 /* ---- shapes ---- */
 
-static bool fits(const mg_shape *wanted, const mg_shape *given) {
-    if (wanted->rank != given->rank) return false;
-    for (int i = 0; i < wanted->rank; i++)
-        if (wanted->dim[i] >= 0 && wanted->dim[i] != given->dim[i]) return false;
-    return true;
-}
-
-static bool varies(const mg_shape *shape) {
-    bool found = false;
-    for (int i = 0; i < shape->rank; i++) found = found || shape->dim[i] < 0;
-    return found;
+static bool varies(const mg_record_field *f) {
+    return mg_field_varies(&(mg_field){.shape = f->shape});
 }
 
 /* {} stands for no values, whatever the other sizes. */
 static void check_shape(lua_State *L, const mg_record_field *f, const numbers *given,
                         const char *who) {
-    if (fits(&f->shape, &given->shape)) return;
-    if (varies(&f->shape) && mg_shape_count(&given->shape) == 0) return;
+    if (mg_record_shape_fits(f, &given->shape)) return;
+    if (varies(f) && mg_shape_count(&given->shape) == 0) return;
     bind_fail(L, MG_USAGE, "%s: expected shape %s, got %s", who, MG_SHAPE_TEXT(&f->shape),
               MG_SHAPE_TEXT(&given->shape));
 }
@@ -167,7 +158,7 @@ static mg_feature_value raw_value(lua_State *L, int index, const mg_record_field
     if (lua_type(L, index) == LUA_TSTRING) {
         const mg_feature_value v = string_value(L, index, f);
         const size_t n = (size_t)mg_shape_count(&f->shape) * element;
-        if (varies(&f->shape) ? v.count % element != 0 : v.count != n)
+        if (varies(f) ? v.count % element != 0 : v.count != n)
             bind_fail(L, MG_USAGE, "%s: a string of %d bytes does not have shape %s of %s", who,
                       (int)v.count, MG_SHAPE_TEXT(&f->shape), mg_dtype_name(f->dtype));
         return v;

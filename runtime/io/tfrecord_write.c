@@ -2,6 +2,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "io/tfrecord.h"
+#include "io/zip_format.h"
 #include <string.h>
 #include <zlib.h>
 
@@ -15,22 +16,10 @@ struct mg_tfrecord_writer {
     z_stream z;
 };
 
-/* zlib's memory comes from the library's allocator, so that it is counted and can be made to fail.
- */
-static void *zlib_alloc(void *context, unsigned n, unsigned size) {
-    (void)context;
-    return mg_alloc((size_t)n * size);
-}
-
-static void zlib_free(void *context, void *block) {
-    (void)context;
-    mg_free(block);
-}
-
 static mg_status start_deflate(mg_tfrecord_writer *w, mg_packing packing) {
     const int bits = packing == MG_PACKED_GZIP ? 15 + 16 : 15, memory = 8;
-    w->z.zalloc = zlib_alloc;
-    w->z.zfree = zlib_free;
+    w->z.zalloc = mg_zip_alloc;
+    w->z.zfree = mg_zip_free;
     if (deflateInit2(&w->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, bits, memory, Z_DEFAULT_STRATEGY) !=
         Z_OK)
         return mg_fail(MG_OOM, "out of memory: no room to compress a TFRecord file");

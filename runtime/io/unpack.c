@@ -2,6 +2,7 @@
 #include "io/unpack.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "io/zip_format.h"
 #include <stdio.h>
 #include <zlib.h>
 
@@ -22,25 +23,13 @@ struct mg_unpacked {
     unsigned char *in; /* owned: what inflate reads from */
 };
 
-/* zlib's memory comes from the library's allocator, so that it is counted and can be made to fail.
- */
-static void *zlib_alloc(void *context, unsigned n, unsigned size) {
-    (void)context;
-    return mg_alloc((size_t)n * size);
-}
-
-static void zlib_free(void *context, void *block) {
-    (void)context;
-    mg_free(block);
-}
-
 /* ---- opening ---- */
 
 static mg_status start_inflate(mg_unpacked *u) {
     u->in = mg_alloc(CHUNK);
     if (!u->in) return MG_OOM;
-    u->z.zalloc = zlib_alloc;
-    u->z.zfree = zlib_free;
+    u->z.zalloc = mg_zip_alloc;
+    u->z.zfree = mg_zip_free;
     if (inflateInit2(&u->z, u->packing == MG_PACKED_GZIP ? 15 + 16 : 15) != Z_OK)
         return mg_fail(MG_OOM, "out of memory while opening %s", u->path);
     u->inflating = true;

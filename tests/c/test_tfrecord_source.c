@@ -6,7 +6,7 @@
 #include "core/threads.h"
 #include "data/example.h"
 #include "data/sources/tfrecord.h"
-#include "data/sources/tfrecord_files.h"
+#include "io/file_set.h"
 #include "io/tfrecord.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { ROWS = 5, MANY = 3 * MG_RECORD_FILES_OPEN, THREADS = 4, ROOM = 4096 };
+enum { ROWS = 5, MANY = 3 * MG_FILE_SET_OPEN, THREADS = 4, ROOM = 4096 };
 
 static char folder[] = "/tmp/mgpu-test-records-XXXXXX", path[64];
 
@@ -234,7 +234,7 @@ static void threads_read_from_more_files_than_are_open(void **state) {
         assert_int_equal(readers[i].status, MG_OK);
     }
     for (int i = 0; i < 2 * MANY; i++) assert_int_equal(read_row(s, i, i), MG_OK);
-    assert_in_range(mg_io_open_count(), 2, MG_RECORD_FILES_OPEN + THREADS + 1);
+    assert_in_range(mg_io_open_count(), 2, MG_FILE_SET_OPEN + THREADS + 1);
     /* Sometime all plain files have been closed; one that has another size then is not read. */
     write_rows(names[1], MG_PACKED_NONE, 0, 3);
     assert_int_equal(read_row(s, 2, -1), MG_IO);

@@ -12,7 +12,7 @@
 
 typedef struct tfrecord_source {
     mg_source base;
-    mg_record_files *files; /* owned */
+    mg_file_set *files; /* owned */
     mg_record_index index;
     const char *names[MG_SOURCE_FIELDS]; /* those of the fields */
     mg_record_field field[MG_SOURCE_FIELDS];
@@ -35,7 +35,7 @@ static mg_status at_record(const tfrecord_source *s, int row, mg_status status) 
         snprintf(number, sizeof number, "record %d", row - first + 1);
     }
     snprintf(text, sizeof text, "tfrecord: %s: %s at byte %" PRId64,
-             mg_record_files_path(s->files, place->file), number, place->position);
+             mg_file_set_path(s->files, place->file), number, place->position);
     mg_error_prefix(text);
     return status;
 }
@@ -145,13 +145,6 @@ static mg_status read_text(const void *bytes, size_t n, mg_cell *cell) {
     return MG_OK;
 }
 
-/* Whether an image of this shape is one of the field's. */
-static bool fits(const mg_shape *wanted, const mg_shape *shape) {
-    for (int i = 0; i < wanted->rank; i++)
-        if (wanted->dim[i] >= 0 && wanted->dim[i] != shape->dim[i]) return false;
-    return true;
-}
-
 static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
                             mg_cell *cell) {
     mg_image image;
@@ -163,15 +156,15 @@ static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t
         return status;
     }
     mg_shape shape = MG_SHAPE(image.height, image.width, image.channels);
-    if (!fits(&f->shape, &shape)) {
+    const mg_shape found = shape;
+    if (f->shape.rank == 2) shape.dim[--shape.rank] = 0; /* one channel */
+    if (!mg_record_shape_fits(f, &shape)) {
         mg_free(image.pixels);
         return mg_fail(MG_DATA,
                        "feature \"%s\": expected an image of shape %s, found one of shape %s (a "
                        "shape of {-1, -1, %d} lets sizes vary)",
-                       f->name, MG_SHAPE_TEXT(&f->shape), MG_SHAPE_TEXT(&shape), image.channels);
+                       f->name, MG_SHAPE_TEXT(&f->shape), MG_SHAPE_TEXT(&found), image.channels);
     }
-    shape.dim[2] = f->shape.rank == 2 ? 0 : shape.dim[2]; /* {height, width}: one channel */
-    shape.rank = f->shape.rank;
     if (varies) {
         *cell = (mg_cell){shape, image.pixels};
         return MG_OK;
@@ -233,8 +226,8 @@ static mg_status read_row(mg_source *base, int64_t row, mg_cell cell[]) {
     uint8_t *bytes = mg_alloc((size_t)place->bytes + MG_TFRECORD_TAIL);
     if (!bytes) return MG_OOM;
     mg_status status =
-        mg_record_files_read(s->files, place->file, bytes, (size_t)place->bytes + MG_TFRECORD_TAIL,
-                             place->position + MG_TFRECORD_HEAD);
+        mg_file_set_read(s->files, place->file, bytes, (size_t)place->bytes + MG_TFRECORD_TAIL,
+                         place->position + MG_TFRECORD_HEAD);
     if (status == MG_OK) status = read_cells(s, bytes, place->bytes, cell);
     mg_free(bytes);
     return status == MG_OK ? MG_OK : at_record(s, (int)row, status);
@@ -243,7 +236,7 @@ static mg_status read_row(mg_source *base, int64_t row, mg_cell cell[]) {
 static void free_source(mg_source *base) {
     tfrecord_source *s = (tfrecord_source *)base;
     for (int k = 0; k < base->n_fields; k++) mg_record_field_clear(&s->field[k]);
-    mg_record_files_close(s->files);
+    mg_file_set_close(s->files);
     mg_free(s->index.place);
     mg_free(s);
 }
@@ -254,6 +247,16 @@ static const mg_source_api api = {.name = "tfrecord", .read = read_row, .free = 
 static mg_field row_field(const mg_record_field *f) {
     if (f->form == MG_RECORD_TEXT) return (mg_field){MG_U8, MG_SHAPE(-1), true};
     return (mg_field){f->dtype, f->shape, false};
+}
+
+/* A record begins with a length and its checksum, which no compressed data match; gzip data begin
+ * with 1f 8b 08, zlib data with two bytes that say "deflate" and are together a multiple of 31. */
+static mg_packing packing_of(const unsigned char *head, size_t n) {
+    uint64_t length;
+    if (n >= MG_TFRECORD_HEAD && mg_tfrecord_length(head, &length)) return MG_PACKED_NONE;
+    if (n >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8) return MG_PACKED_GZIP;
+    const bool zlib = n >= 2 && (head[0] & 15) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
+    return zlib ? MG_PACKED_ZLIB : MG_PACKED_NONE;
 }
 
 mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec) {
@@ -269,7 +272,7 @@ mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec) {
         s->base.field[k] = row_field(&s->field[k]);
         spec->field[k] = (mg_record_field){0};
     }
-    s->files = mg_record_files_open(spec->paths, spec->n_paths, spec->packing);
+    s->files = mg_file_set_open(spec->paths, spec->n_paths, spec->packing, packing_of);
     if (s->files && mg_record_index_build(s->files, spec->skip_bad, &s->index) == MG_OK) {
         s->base.n_rows = s->index.n;
         return &s->base;
@@ -283,6 +286,13 @@ void mg_tfrecord_source_skipped(const mg_source *base, int64_t *records, int64_t
     const tfrecord_source *s = (const tfrecord_source *)base;
     *records = s->index.skipped;
     *bytes = s->index.lost_bytes;
+}
+
+bool mg_record_shape_fits(const mg_record_field *f, const mg_shape *shape) {
+    if (f->shape.rank != shape->rank) return false;
+    for (int i = 0; i < shape->rank; i++)
+        if (f->shape.dim[i] >= 0 && f->shape.dim[i] != shape->dim[i]) return false;
+    return true;
 }
 
 void mg_record_field_clear(mg_record_field *f) {

@@ -38,13 +38,15 @@ typedef struct mg_tfrecord_spec {
     bool skip_bad; /* leave out damaged records; see tfrecord_index.h */
 } mg_tfrecord_spec;
 
-/* A source of the records of the files, in their order. Owned. NULL: as mg_record_files_open and
+/* A source of the records of the files, in their order. Owned. NULL: as mg_file_set_open and
  * mg_record_index_build. */
 mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec);
 /* With skip_bad: the records left out, and the bytes behind places where a file cannot be read
  * further. */
 void mg_tfrecord_source_skipped(const mg_source *s, int64_t *records, int64_t *bytes);
 
+/* Whether a cell of the field may have this shape. */
+bool mg_record_shape_fits(const mg_record_field *f, const mg_shape *shape);
 /* Frees what the field owns. */
 void mg_record_field_clear(mg_record_field *f);
 

@@ -16,7 +16,7 @@ enum {
 
 /* Part of a file in memory. */
 typedef struct window {
-    mg_record_files *files;
+    mg_file_set *files;
     unsigned char *bytes; /* owned */
     size_t room, n;
     int file;
@@ -28,7 +28,7 @@ typedef struct window {
 static mg_status look(window *w, int64_t position, size_t n, size_t more,
                       const unsigned char **bytes) {
     if (position < w->start || position + (int64_t)n > w->start + (int64_t)w->n) {
-        const int64_t left = mg_record_files_size(w->files, w->file) - position;
+        const int64_t left = mg_file_set_size(w->files, w->file) - position;
         if ((int64_t)more > left) more = (size_t)left;
         if (more > w->room) {
             mg_free(w->bytes);
@@ -38,7 +38,7 @@ static mg_status look(window *w, int64_t position, size_t n, size_t more,
             w->room = more;
         }
         w->n = 0;
-        MG_TRY(mg_record_files_read(w->files, w->file, w->bytes, more, position));
+        MG_TRY(mg_file_set_read(w->files, w->file, w->bytes, more, position));
         w->n = more;
         w->start = position;
     }
@@ -131,15 +131,15 @@ static mg_status add_file(pass *p) {
     return MG_OK;
 }
 
-mg_status mg_record_index_build(mg_record_files *files, bool skip_bad, mg_record_index *index) {
+mg_status mg_record_index_build(mg_file_set *files, bool skip_bad, mg_record_index *index) {
     mg_status status = MG_OK;
     window w = {.files = files};
-    for (int i = 0; i < mg_record_files_count(files) && status == MG_OK; i++) {
+    for (int i = 0; i < mg_file_set_count(files) && status == MG_OK; i++) {
         pass p = {.w = &w,
                   .index = index,
                   .skip_bad = skip_bad,
-                  .path = mg_record_files_path(files, i),
-                  .size = mg_record_files_size(files, i),
+                  .path = mg_file_set_path(files, i),
+                  .size = mg_file_set_size(files, i),
                   .number = 1};
         w.file = i;
         w.n = 0;
@@ -148,8 +148,8 @@ mg_status mg_record_index_build(mg_record_files *files, bool skip_bad, mg_record
     mg_free(w.bytes);
     if (status == MG_OK && index->n == 0 && index->skipped + index->lost_bytes > 0)
         status = mg_fail(MG_DATA, "%s%s: no intact record: no TFRecord file, or damaged",
-                         mg_record_files_path(files, 0),
-                         mg_record_files_count(files) > 1 ? " and the others" : "");
+                         mg_file_set_path(files, 0),
+                         mg_file_set_count(files) > 1 ? " and the others" : "");
     if (status == MG_OK && index->n) { /* gives back what doubling took too much */
         void *exact = mg_realloc(index->place, (size_t)index->n * sizeof *index->place);
         if (exact) index->place = exact;

@@ -5,7 +5,7 @@
 #ifndef MG_DATA_SOURCES_TFRECORD_INDEX_H
 #define MG_DATA_SOURCES_TFRECORD_INDEX_H
 
-#include "data/sources/tfrecord_files.h"
+#include "io/file_set.h"
 
 typedef struct mg_record_place {
     int64_t position; /* of the record in its file; its bytes are MG_TFRECORD_HEAD further */
@@ -29,6 +29,6 @@ typedef struct mg_record_index {
  * MG_DATA: a length is damaged, a file is truncated, or with skip_bad no record is left of files
  * that are not empty; MG_UNSUPPORTED: a record of 2 GiB, or a billion records; MG_IO, MG_OOM,
  * MG_INTERRUPTED. */
-mg_status mg_record_index_build(mg_record_files *files, bool skip_bad, mg_record_index *index);
+mg_status mg_record_index_build(mg_file_set *files, bool skip_bad, mg_record_index *index);
 
 #endif
