@@ -126,7 +126,8 @@ static bool copy_short_rows(const block *b, int64_t size) {
         CASE(3)
         CASE(4)
         CASE(6)
-        CASE(8) CASE(12)
+        CASE(8)
+        CASE(12)
 #undef CASE
             default : return false;
     }
