@@ -139,7 +139,8 @@ static mg_status load_integer(loading *l, int column, mg_dtype dtype, char *dst)
 static mg_status load_float(loading *l, int column, mg_dtype dtype, char *dst) {
     const char *text = l->record->cell[column].text;
     double value;
-    if (!mg_csv_number(text, &value)) return fail_cell(l, column, "\"%.60s\" is no number", text);
+    if (!mg_csv_number(text, &value))
+        return fail_cell(l, column, "\"%.60s\" is no number (`columns` can leave texts out)", text);
     const bool written_as_number = strpbrk(text, "0123456789") != NULL;
     const double most = dtype == MG_F32 ? FLT_MAX : DBL_MAX;
     if (written_as_number && fabs(value) > most)
