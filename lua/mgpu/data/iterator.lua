@@ -73,7 +73,8 @@ end
 local function batched(parts, n)
   local made = {}
   for first = 1, #parts, n do
-    local list = { unpack(parts, first, first + n - 1) }
+    local list = {}
+    for k = first, math.min(first + n - 1, #parts) do list[#list + 1] = parts[k] end
     made[#made + 1] = stack.batch("batch", list, function(k) return first + k - 1 end)
   end
   return made

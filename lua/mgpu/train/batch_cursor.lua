@@ -5,6 +5,7 @@
 --     local batch = cursor:take(n)    -- at most n batches of equal size for one step, nil at the end of the pass
 -- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua. If the
 -- source is tensors, nothing is copied: the step itself gathers the rows order[first], ... from the whole tensors.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 
 local SHUFFLE_STREAM = 1 -- number of the random stream for shuffling; the layers have others
@@ -88,7 +89,9 @@ end
 function Stream:start(_, position)
   local before = self.next
   if type(before) == "table" and before.close then before:close() end
-  self.next, self.taken = self.source.dataset:iter(position), 0
+  local dataset = self.source.dataset
+  self.next = checks.is_dataset(dataset) and dataset:iter(position, self.device) or dataset:iter(position)
+  self.taken = 0
 end
 
 -- A dataset that is not of mgpu.data, so that its iterators have no positions, begins the pass again.
@@ -110,7 +113,7 @@ function Stream:skip_passes(n)
   if dataset.passes then dataset.passes = math.max(dataset.passes, n) end
 end
 
-function Stream:settle() end -- luacheck: no self
+function Stream:settle(device) self.device = device end
 
 -- ---- making them --------------------------------------------------------------------------------
 
@@ -118,8 +121,8 @@ local M = {}
 
 --- new(source, batch_size, shuffle, position): `position` is train_step.position's, or nil. Call start before take.
 function M.new(source, batch_size, shuffle, position)
-  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle, position = position },
-    source.dataset and Stream or Rows)
+  return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle, position = position,
+    device = source.device }, source.dataset and Stream or Rows)
 end
 
 return M

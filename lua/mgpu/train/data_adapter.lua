@@ -2,7 +2,8 @@
 --
 -- A source of tensors is {tensors, layout, order, rows}: the whole tensors (batch_layout.lua says which is which) and
 -- an int32 tensor of the row numbers to use, in order. A validation split is the same tensors with another order.
--- A source of a dataset is {dataset, length (nil if unknown), check, what}; its batches are checked one by one.
+-- A source of a dataset is {dataset, length (nil if unknown), check, what, device (where batches are wanted; nil: on
+-- several)}; its batches are checked one by one.
 -- batch_cursor.lua goes through either.
 local batch_layout = require "mgpu.train.batch_layout"
 local checks = require "mgpu.data.checks"
@@ -117,7 +118,7 @@ local function from_dataset(what, model, dataset, given)
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
   local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what,
-    generator = generator }
+    generator = generator, device = data_device(model) }
   if source.length == 0 then M.no_batch(source) end
   function source.check(x, y, weight, more)
     if more ~= nil then

@@ -85,6 +85,22 @@ test("weights of rows, several inputs and outputs, by position and by name", fun
   check.near(linear():fit(weighted, quiet).history.loss, { unpack(of_tensors.history.loss) }, 1e-6)
 end)
 
+test("datasets are told where batches are wanted", function()
+  check.needs "cpu"
+  local x, y = line(8)
+  local ds, asked = mgpu.data.from_tensors { x, y }:batch(4), {}
+  rawset(ds, "iter", function(self, position, device)
+    asked[#asked + 1] = device or "several"
+    return getmetatable(self).__index(self, "iter")(self, position, device)
+  end)
+  local model = linear { devices = "cpu:1" }
+  model:fit(ds, quiet)
+  model:evaluate(ds, quiet)
+  model:predict(ds)
+  linear { devices = { "cpu:0", "cpu:1" } }:fit(ds, quiet)
+  check.equal(asked, { "cpu:1", "cpu:1", "cpu:1", "several" })
+end)
+
 test("functions that give rows train through mgpu.data.generator, without a number of steps", function()
   local x, y = line(12)
   local ds = mgpu.data.generator(function()

@@ -325,6 +325,13 @@ test("batches have the dtype and the device of their elements", function()
   end
 end)
 
+test("a batch may have more elements than a call has arguments", function()
+  for _, ds in ipairs { range(20000):map(function(x) return x + 1 end), mgpu.data.zip { range(20000) }:filter(all) } do
+    local it = ds:batch(12000):iter()
+    check.equal({ it():shape(), it():shape(), it() }, { { 12000 }, { 8000 } })
+  end
+end)
+
 test("padded_batch pads every axis at its end, each component with its own number", function()
   local function box(rows, columns) return mgpu.arange(1, rows * columns + 1):reshape { rows, columns } end
   local ds = given { { box(1, 3), mgpu.tensor({ 1 }, { dtype = "int64" }) },
