@@ -182,6 +182,8 @@ def _chains():
     yield [step("zip", of=[evens + [step("cycle")], [r10]]), step("skip", 3), step("take", 4)]
     yield [step("pairs", 9), step("filter", by="first_even"), step("map", by="nest"), step("take", 4),
            step("batch", 3)]
+    yield [pairs, step("map", by="nest"), step("take", 4), step("batch", 3), step("cycle", 2)]
+    yield [pairs, step("map", by="nest"), step("batch", 3), step("unbatch"), step("skip", 2)]
     yield evens + [step("concatenate", **{"with": small})]
     yield small + [step("concatenate", **{"with": evens}), step("batch", 3)]
     yield small + [step("concatenate", **{"with": [r10, step("take", 0)]}),
