@@ -182,7 +182,7 @@ test("a file that is no cache, or is damaged, is refused", function()
   local path = check.path "bad.cache"
   local function refuses(expected)
     check.raises(function() pass(given(numbers(3)):cache(path)) end,
-      "flow_cache_spec.lua:%d+: .*bad.cache.*" .. expected)
+      "flow_cache_spec.lua:%d+: cache: .*bad.cache.*" .. expected)
   end
   check.write(path, "hello, world: this is no cache at all")
   refuses ""

@@ -178,9 +178,16 @@ local function take(file, i, kind, count)
   return (takers[kind] or take_tensors)(file, tostring(i), count)
 end
 
+local function load(path)
+  local ok, tensors, notes = pcall(core.store_load, path)
+  if ok then return tensors, notes end
+  if core.error_code() == "interrupted" then error(tensors, 0) end
+  core.fail(core.error_code(), "cache: " .. tensors:gsub("^[^:]*:%d+: ", ""))
+end
+
 --- read(path) -> the elements. Errors: I/O; a file that is damaged or no cache.
 function M.read(path)
-  local tensors, notes = core.store_load(path)
+  local tensors, notes = load(path)
   local count = tonumber(notes.count)
   if notes.format ~= FORMAT or not count or count < 0 or count % 1 ~= 0 or not notes.structure then
     fail(path, "the file is no cache of this version: give another path, or delete the file")
