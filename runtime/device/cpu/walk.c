@@ -129,7 +129,7 @@ static bool copy_short_rows(const block *b, int64_t size) {
         CASE(8)
         CASE(12)
 #undef CASE
-            default : return false;
+    default: return false;
     }
 }
 
