@@ -8,6 +8,8 @@
 #include "mixed_source.h"
 #include <errno.h>
 #include <sys/stat.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 static char folder[] = "/tmp/mgpu-cached-XXXXXX", path[64];
 
@@ -300,6 +302,60 @@ static void every_damage_is_found(void **state) {
     mg_source_release(s), mg_source_release(inner);
 }
 
+/* A file with hashes that are right, as only its enemies make it: numbers behind `rows` are 8 bytes
+ * each. */
+typedef struct hostile {
+    char *bytes;
+    size_t n;
+    int64_t *trailer; /* n_rows, n_fields, rows_end, table, hash, magic */
+} hostile;
+
+/* The table's entry of a row: offset and hash. */
+static int64_t *entry(const hostile *h, int row) {
+    return (int64_t *)(void *)(h->bytes + h->trailer[3]) + 2 * row;
+}
+
+/* Writes the file, with the trailer's hash made right. It must be refused as damaged. */
+static void check_refused(const hostile *h, const mg_source *like) {
+    XXH3_state_t state;
+    h->trailer[4] = 0;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, h->bytes + h->trailer[3], h->n - 48 - (size_t)h->trailer[3]);
+    XXH3_64bits_update(&state, h->trailer, 48);
+    h->trailer[4] = (int64_t)XXH3_64bits_digest(&state);
+    put_file(h->bytes, h->n);
+    assert_int_equal(read_file(like), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "is damaged"));
+}
+
+/* Offsets outside the rows and in a wrong order, and sizes of cells that overflow or are more than
+ * the row holds: with right hashes, too, they are errors. */
+static void hostile_files_are_refused(void **state) {
+    (void)state;
+    static const int64_t odd[] = {-1, INT64_MIN, INT64_MAX, INT64_MAX / 4, 1 << 20, 26};
+    mg_source *inner = mixed(5, 3), *s = cached(mg_source_retain(inner), path);
+    assert_int_equal(mg_source_prepare(s), MG_OK);
+    hostile h = {.bytes = NULL};
+    h.bytes = file_bytes(&h.n);
+    h.trailer = (int64_t *)(void *)(h.bytes + h.n - 48);
+    for (int i = 0; i < 6; i++) {
+        const int64_t offset = entry(&h, 2)[0];
+        entry(&h, 2)[0] = odd[i];
+        check_refused(&h, inner);
+        entry(&h, 2)[0] = offset;
+    }
+    /* the number of float32 values in row 1, which ends where row 2 begins */
+    char *row = h.bytes + entry(&h, 1)[0];
+    const size_t bytes = (size_t)(entry(&h, 2)[0] - entry(&h, 1)[0]);
+    for (int i = 0; i < 6; i++) {
+        memcpy(row + 4, &odd[i], sizeof odd[i]);
+        entry(&h, 1)[1] = (int64_t)XXH3_64bits(row, bytes);
+        check_refused(&h, inner);
+    }
+    free(h.bytes);
+    mg_source_release(s), mg_source_release(inner);
+}
+
 static void damage_is_told_at_the_row(void **state) {
     (void)state;
     mg_source *inner = mixed(5, 3), *s = cached(mg_source_retain(inner), path);
@@ -373,6 +429,7 @@ int main(void) {
         TEST(failing_files_leave_nothing),
         TEST(failing_memory_leaves_nothing),
         TEST(every_damage_is_found),
+        TEST(hostile_files_are_refused),
         TEST(damage_is_told_at_the_row),
         TEST(other_files_are_refused),
         TEST(fields_are_compared),
