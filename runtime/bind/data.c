@@ -167,9 +167,10 @@ static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
     lua_pop(L, 2);
 }
 
-/* How many threads make batches, where the user does not say: one is enough for copies. */
-static int default_threads(const mg_source *source) {
-    const int cores = source->cheap ? 1 : mg_core_count();
+/* How many threads make batches, where the user does not say: one is enough for copies. Without a
+ * depth there are none, and counting the cores takes a while. */
+static int default_threads(const mg_stream_spec *spec) {
+    const int cores = spec->depth == 0 || spec->source->cheap ? 1 : mg_core_count();
     return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
 }
 
@@ -199,7 +200,7 @@ static int core_stream(lua_State *L) {
     spec.depth = count_field(L, "depth", 0);
     spec.dense = (int)count_field(L, "dense", 0);
     const int64_t threads = count_field(L, "threads", 1);
-    spec.threads = threads == MG_ENDLESS         ? default_threads(spec.source)
+    spec.threads = threads == MG_ENDLESS         ? default_threads(&spec)
                    : threads < MG_STREAM_THREADS ? (int)threads
                                                  : MG_STREAM_THREADS;
     stream_userdata *box = new_stream_userdata(L);
