@@ -402,12 +402,17 @@ static void fields_are_compared(void **state) {
     mg_source_release(a), mg_source_release(b);
 }
 
-/* A folder that is not there, and an interrupt. */
+/* A folder that is not there, a disk that is too small, and an interrupt. */
 static void a_cache_that_cannot_be_made_says_why(void **state) {
     (void)state;
     mg_source *s = cached(mixed(5, 3), "/tmp/mgpu-no-such-folder/rows");
     assert_int_equal(mg_source_prepare(s), MG_IO);
     assert_non_null(strstr(mg_error_message(), "/tmp/mgpu-no-such-folder"));
+    mg_source_release(s);
+    s = cached(mixed((int64_t)1 << 50, 0), path); /* 2^50 rows of 4 bytes, and 16 in the table */
+    assert_int_equal(mg_source_prepare(s), MG_IO);
+    assert_non_null(strstr(mg_error_message(), "/rows: it needs 20"));
+    assert_non_null(strstr(mg_error_message(), "but the disk has only "));
     mg_source_release(s);
     s = cached(mixed(5, 3), path);
     mg_interrupt();

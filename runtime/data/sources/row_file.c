@@ -92,11 +92,13 @@ static mg_status check_space(const mg_row_writer *w, const char *path) {
 
 static mg_status open_writer(mg_row_writer *w, const char *path) {
     size_t bytes;
+    if (!(w->file = mg_io_create(path))) return mg_error_code();
+    MG_TRY(check_space(w, path));
     if (!mg_size_mul((size_t)w->source->n_rows, sizeof *w->table, &bytes))
         return mg_fail(MG_OOM, "out of memory: a table of %lld rows", (long long)w->source->n_rows);
-    if (!(w->table = mg_alloc(bytes)) || !(w->buffer = mg_alloc(BUFFER))) return MG_OOM;
-    w->file = mg_io_create(path);
-    return w->file ? check_space(w, path) : mg_error_code();
+    w->table = mg_alloc(bytes);
+    w->buffer = mg_alloc(BUFFER);
+    return w->table && w->buffer ? MG_OK : MG_OOM;
 }
 
 mg_row_writer *mg_row_writer_new(const char *path, const mg_source *s) {

@@ -63,6 +63,60 @@ test("an error in a map names the function and the element", function()
   check.raises(it, "(map: the function at tests/lua/data/rows_spec.lua:61, element 2)", "usage")
 end)
 
+-- ---- files that cannot be read --------------------------------------------------------------------
+
+-- A folder of n gray PNG files, each of one shade of gray: its number. RETURNS its path and that of the file named bad.
+local function pictures(n, bad)
+  local top = check.path "pictures"
+  core.make_folder(top)
+  for i = 1, n do
+    local x = mgpu.full({ 8, 8, 1 }, i, { dtype = "uint8" })
+    check.write(("%s/%02d.png"):format(top, i), mgpu.image.encode_png(x))
+  end
+  return top, ("%s/%02d.png"):format(top, bad)
+end
+
+test("a damaged file ends its batch only, with its name, whatever the number of threads", function()
+  if not pcall(mgpu.image.encode_png, mgpu.zeros({ 1, 1 }, { dtype = "uint8" })) then check.skip "no libpng" end
+  local top, bad = pictures(12, 8)
+  local good = check.read(bad)
+  local ds = mgpu.data.image_folder(top, { labels = "none", channels = 1 }):batch(3)
+  for threads = 0, 4 do
+    check.write(bad, good:sub(1, #good - 20) .. ("x"):rep(20))
+    local it = (threads == 0 and ds or ds:prefetch(3, { threads = threads })):iter()
+    local shades = {}
+    local function take(n)
+      for _ = 1, n do
+        for _, shade in ipairs(it():max { axis = { 2, 3, 4 } }:totable()) do shades[#shades + 1] = shade end
+      end
+    end
+    take(2)
+    for _ = 1, 2 do
+      local message = check.raises(it, "08.png", "data")
+      check.falsy(message:find("10.png", 1, true))
+    end
+    check.write(bad, good)
+    take(2)
+    check.equal(shades, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 })
+    check.equal(it(), nil)
+  end
+end)
+
+test("images of different sizes cannot be in one batch", function()
+  if not pcall(mgpu.image.encode_png, mgpu.zeros({ 1, 1 }, { dtype = "uint8" })) then check.skip "no libpng" end
+  local top = check.path "sizes"
+  core.make_folder(top)
+  for i = 1, 3 do
+    check.write(("%s/%d.png"):format(top, i), mgpu.image.encode_png(mgpu.zeros({ i, 9, 3 }, { dtype = "uint8" })))
+  end
+  local ds = mgpu.data.image_folder(top, { labels = "none" })
+  local rows = {}
+  for x in ds:iter() do rows[#rows + 1] = x:shape()[1] end
+  check.equal(rows, { 1, 2, 3 })
+  local message = check.raises(ds:batch(3):iter(), "rows 1 and 2 cannot be in one batch", "usage")
+  check.matches(message, "field 1 have shapes {1, 9, 3} and {2, 9, 3}: bring them to one shape")
+end)
+
 -- ---- cache ----------------------------------------------------------------------------------------
 
 test("a cache in memory keeps what augment chose", function()
