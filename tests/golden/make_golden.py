@@ -44,6 +44,7 @@ MODULES = [
     "flow_cases",
     "augmentation_cases",
     "tensor_op_cases",
+    "preprocessing_cases",
 ]
 
 

@@ -21,6 +21,7 @@ local ROWS = {
   Embedding = { unused = { input_length = "any" } },
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
   LeakyReLU = { renamed = { negative_slope = "alpha" } },
+  Normalization = { axes = { axis = true } },
   PReLU = { axes = { shared_axes = true } },
   SeparableConv2D = { unused = { groups = 1, kernel_initializer = "any" } },
   Softmax = { axes = { axis = true } },

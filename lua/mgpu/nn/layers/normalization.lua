@@ -1,0 +1,160 @@
+--- Normalization {axis = -1, mean =, variance =, invert = false}: (x - mean) / sqrt(variance), which layer:adapt(data)
+--- measures.
+-- axis: the axes, from 1 (the batch), that have a mean and a variance for each index; {} for one of all values. The
+-- divisor is at least 1e-7. invert: x * sqrt(variance) + mean.
+-- x of any shape and dtype, integers too -> the same shape, floating. Weights, unless mean and variance are given as
+-- numbers or lists: mean, variance {sizes of the axes}, count {}; not trainable, 0 and 1 before adapt.
+-- Errors: an axis that x lacks or whose size is unknown; mean without variance.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local EPSILON = 1e-7 -- Keras's backend.epsilon()
+
+local Normalization = Layer:extend("Normalization", { positional = 1,
+  { "axis", "integer|integers", default = -1 },
+  { "mean", "number|table" },
+  { "variance", "number|table" },
+  { "invert", "boolean", default = false },
+})
+
+Normalization.supports_masking = true
+
+function Normalization:init()
+  if (self.mean == nil) ~= (self.variance == nil) then self:fail "mean and variance must be given together" end
+end
+
+function Normalization:output_shape(shape) return shape end -- luacheck: no self
+
+-- The kept axes in order, and the others.
+local function split_axes(self, shape)
+  local kept, reduced, is_kept = {}, {}, {}
+  for _, axis in ipairs(type(self.axis) == "number" and { self.axis } or self.axis) do
+    local at = axis < 0 and axis + #shape + 1 or axis
+    if at < 1 or at > #shape then
+      self:fail("axis %d is out of range for the input %s", axis, self.shape_text(shape))
+    end
+    if shape[at] == -1 then self:fail("axis %d has no fixed size in the input %s", axis, self.shape_text(shape)) end
+    is_kept[at] = true
+  end
+  for i = 1, #shape do table.insert(is_kept[i] and kept or reduced, i) end
+  return kept, reduced
+end
+
+function Normalization:build(shape)
+  self.kept, self.reduced = split_axes(self, shape)
+  self.sizes, self.wide = {}, {}
+  for i = 1, #shape do self.wide[i] = 1 end
+  for i, at in ipairs(self.kept) do self.sizes[i], self.wide[at] = shape[at], shape[at] end
+  if self.mean ~= nil then return end
+  self.adapt_mean = self:add_weight { name = "mean", shape = self.sizes, initializer = "zeros", trainable = false }
+  self.adapt_variance = self:add_weight { name = "variance", shape = self.sizes, initializer = "ones",
+    trainable = false }
+  self.count = self:add_weight { name = "count", shape = {}, dtype = "int32", initializer = "zeros",
+    trainable = false }
+end
+
+-- ---- measuring ------------------------------------------------------------------------------------
+
+-- The count, mean and variance of the reduced axes of a batch, in float64.
+local function moments(self, x)
+  local shape, n = x:shape(), 1
+  for i, size in ipairs(shape) do
+    if self.wide[i] == nil or self.wide[i] ~= 1 and self.wide[i] ~= size then
+      self:fail("adapt: the layer was built for %s, got data of shape %s", self.shape_text(self.built_shape),
+        self.shape_text(shape))
+    end
+  end
+  if #shape ~= #self.wide then
+    self:fail("adapt: the layer was built for %s, got data of shape %s", self.shape_text(self.built_shape),
+      self.shape_text(shape))
+  end
+  for _, at in ipairs(self.reduced) do n = n * shape[at] end
+  x = x:to "float64"
+  if #self.reduced == 0 then return 1, x, x * 0 end
+  local mean = x:mean(self.reduced, true)
+  local difference = x - mean
+  local variance = (difference * difference):mean(self.reduced, true)
+  local function small(t) return ops.reshape(t, { shape = self.sizes }) end
+  return n, small(mean), small(variance)
+end
+
+-- Mean and variance of two groups together (Chan et al.).
+local function merge(total, n, mean, variance)
+  if not total then return { n = n, mean = mean, variance = variance } end
+  local all = total.n + n
+  local a, b = total.n / all, n / all
+  local together = total.mean * a + mean * b
+  local function from(m, v) return v + (m - together) * (m - together) end
+  local merged = { n = all, mean = together,
+    variance = from(total.mean, total.variance) * a + from(mean, variance) * b }
+  core.eval(merged.mean, merged.variance)
+  return merged
+end
+
+-- Calls fn with each batch of the data: a tensor, nested numbers, or a dataset, whose first field counts.
+local function each_batch(self, data, fn)
+  if type(data) == "table" and getmetatable(data) and data.iter then
+    for x in data:iter() do fn(x) end
+    return
+  end
+  local x = type(data) == "table" and not getmetatable(data) and core.tensor(data) or data
+  if not core.is_tensor(x) then self:fail("adapt takes a tensor or a dataset of batches, got a %s", type(data)) end
+  fn(x)
+end
+
+--- layer:adapt(data): measures mean and variance over a tensor or a dataset of batches, whose first field counts.
+--- What was measured before is forgotten. Errors: no data; another shape than the layer was built for; mean and
+--- variance that were given as options.
+function Normalization:adapt(data)
+  if self.mean ~= nil then self:fail "adapt: mean and variance were given as options" end
+  local total
+  each_batch(self, data, function(x)
+    local shape = x:shape()
+    if #shape == 0 then self:fail "adapt: the data have no axis: use a dataset of batches" end
+    if shape[1] == 0 then return end
+    shape[1] = -1
+    self:ensure_built(shape)
+    total = merge(total, moments(self, x))
+  end)
+  if not total then self:fail "adapt: there are no data" end
+  self.adapt_mean:assign(total.mean:to(self.adapt_mean:dtype()))
+  self.adapt_variance:assign(total.variance:to(self.adapt_variance:dtype()))
+  self.count:assign(core.tensor(math.min(total.n, 2 ^ 31 - 1), { dtype = "int32" }))
+  core.eval(self.adapt_mean:value(), self.adapt_variance:value(), self.count:value())
+end
+
+-- ---- the call -----------------------------------------------------------------------------------
+
+-- A given number or list as a tensor that broadcasts against x.
+local function given(self, name, x)
+  local value = self[name]
+  local t = core.tensor(value, { dtype = x:dtype(), device = x:device() })
+  local n = 1
+  for _, size in ipairs(self.sizes) do n = n * size end
+  local count = 1
+  for _, size in ipairs(t:shape()) do count = count * size end
+  if count == 1 then return ops.reshape(t, { shape = {} }) end
+  if count ~= n then
+    self:fail("option %q has %d numbers, but the axes of the input have %d", name, count, n)
+  end
+  return ops.reshape(t, { shape = self.wide })
+end
+
+function Normalization:call(x)
+  if #x:shape() ~= #self.wide then self:need_rank(x:shape(), #self.wide, "as when the layer was built") end
+  x = ops.cast(x, { dtype = self.compute_dtype })
+  local mean, variance
+  if self.mean ~= nil then
+    mean, variance = given(self, "mean", x), given(self, "variance", x)
+  else
+    mean = ops.reshape(self.adapt_mean, { shape = self.wide })
+    variance = ops.reshape(self.adapt_variance, { shape = self.wide })
+  end
+  local deviation = variance:sqrt():maximum(EPSILON)
+  if self.invert then return x * deviation + mean end
+  return (x - mean) / deviation
+end
+
+return Normalization
