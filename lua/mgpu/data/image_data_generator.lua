@@ -227,6 +227,11 @@ local function augmented(self, ds, seed)
   return transformed(ds, flat):map(function(x, ...) return standardize(x), ... end)
 end
 
+local function batches(ds, chosen, seed)
+  if chosen.shuffle then ds = ds:shuffle(math.max(1, ds:length()), seed) end
+  return ds:batch(chosen.batch_size)
+end
+
 local FLOW = options.declare { positional = 0, { "batch_size", "integer", default = 32, min = 1 },
   { "shuffle", "boolean", default = true }, { "seed", "integer", min = 0, max = 2 ^ 53 },
   { "sample_weight", "any" }, { "subset", "string", values = { "training", "validation" } } }
@@ -267,8 +272,39 @@ function methods:flow(x, y, given)
   if chosen.subset then tensors = subset_of(self, tensors, chosen.subset) end
   local seed = check_seed(chosen.seed)
   local ds = augmented(self, require "mgpu.data".from_tensors(tensors), seed)
-  if chosen.shuffle then ds = ds:shuffle(math.max(1, tensors[1]:shape()[1]), seed) end
-  return ds:batch(chosen.batch_size)
+  return batches(ds, chosen, seed)
+end
+
+local DIRECTORY = options.declare { positional = 0, { "target_size", "pair", default = { 256, 256 } },
+  { "color_mode", "string", default = "rgb", values = { "grayscale", "rgb", "rgba" } }, { "classes", "table" },
+  { "class_mode", "string", default = "categorical", values = { "categorical", "binary", "sparse", "none" } },
+  { "batch_size", "integer", default = 32, min = 1 }, { "shuffle", "boolean", default = true },
+  { "seed", "integer", min = 0, max = 2 ^ 53 }, { "follow_links", "boolean", default = false },
+  { "subset", "string", values = { "training", "validation" } },
+  { "interpolation", "string", default = "nearest", values = { "nearest", "bilinear", "area" } } }
+
+local CHANNELS = { grayscale = 1, rgb = 3, rgba = 4 }
+local LABELS = { categorical = "categorical", binary = "binary", sparse = "int", none = "none" }
+local SPLIT_SEED = 0 -- one division into subsets, whatever the seeds of the generators
+
+--- generator:flow_from_directory(path, {target_size = {256, 256}, color_mode = "rgb", class_mode = "categorical", ...})
+--- -> a dataset of batches of augmented images and labels from a folder with one folder for each class.
+-- Further options: classes, batch_size = 32, shuffle = true, seed, follow_links = false, subset = "training" or
+-- "validation", interpolation = "nearest". class_mode: "categorical" (one-hot), "binary", "sparse" (ids) or "none". The
+-- files are read by mgpu.data.image_folder. Errors: those of image_folder; data_format = "channels_first".
+function methods:flow_from_directory(path, given)
+  local chosen = options.check(WHO .. ": flow_from_directory", DIRECTORY, given or {})
+  if self.data_format == "channels_first" then
+    fail('flow_from_directory: images of files have their channels last: make a generator with '
+      .. 'data_format = "channels_last"')
+  end
+  if chosen.subset and self.validation_split == 0 then fail "flow_from_directory: a subset needs validation_split" end
+  local ds = require "mgpu.data".image_folder(path, { size = chosen.target_size, channels = CHANNELS[chosen.color_mode],
+    labels = LABELS[chosen.class_mode], classes = chosen.classes, interpolation = chosen.interpolation,
+    follow_links = chosen.follow_links, subset = chosen.subset, seed = chosen.subset and SPLIT_SEED,
+    validation_split = chosen.subset and self.validation_split })
+  local seed = check_seed(chosen.seed)
+  return batches(augmented(self, ds, seed), chosen, seed)
 end
 
 return new

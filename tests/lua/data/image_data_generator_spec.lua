@@ -206,3 +206,52 @@ test("wrong options and images are errors", function()
   fails(function() generator:random_transform(x) end, "random_transform: expected an image")
   fails(function() generator:random_transform(x:slice { 1 }, -1) end, "the seed must be a whole number")
 end)
+
+-- A folder with two classes: three images of value 10 and two of value 200.
+local function folder()
+  local path = check.path "pets"
+  os.execute(("mkdir -p '%s/cat' '%s/dog'"):format(path, path))
+  for i = 1, 5 do
+    mgpu.image.save(("%s/%s/%d.png"):format(path, i <= 3 and "cat" or "dog", i),
+      mgpu.full({ 6, 8, 3 }, i <= 3 and 10 or 200):to "uint8")
+  end
+  return path
+end
+
+test("flow_from_directory gives images of one size, and labels of each kind", function()
+  local path = folder()
+  local generator = Generator { rescale = 0.1, horizontal_flip = true }
+  local function whole(given)
+    given.shuffle = false
+    return first(generator:flow_from_directory(path, given))
+  end
+  local x, y = whole { target_size = 4 }
+  check.equal(x:shape(), { 5, 4, 4, 3 })
+  check.near(x:mean { 2, 3, 4 }, { 1, 1, 1, 20, 20 }, 1e-6)
+  check.equal(y, { { 1, 0 }, { 1, 0 }, { 1, 0 }, { 0, 1 }, { 0, 1 } })
+  x, y = whole { color_mode = "grayscale", class_mode = "sparse", interpolation = "bilinear" }
+  check.equal(x:shape(), { 5, 256, 256, 1 })
+  check.equal(y, { 0, 0, 0, 1, 1 })
+  x, y = whole { class_mode = "none", classes = nil, target_size = { 3, 2 } }
+  check.equal(x:shape(), { 5, 3, 2, 3 })
+  check.equal(y, nil)
+  local _, ids = whole { class_mode = "binary", target_size = 2, classes = { "dog", "cat" } }
+  check.equal(ids:reshape { -1 }, { 0, 0, 1, 1, 1 })
+end)
+
+test("flow_from_directory divides the files into subsets without a common one", function()
+  local path, n = folder(), 0
+  local generator = Generator { validation_split = 0.4 }
+  for i, subset in ipairs { "training", "validation" } do
+    for x in generator:flow_from_directory(path, { subset = subset, seed = i, target_size = 2 }):iter() do
+      n = n + x:shape()[1]
+    end
+  end
+  check.equal(n, 5)
+  check.raises(function() Generator {}:flow_from_directory(path, { subset = "training" }) end,
+    "a subset needs validation_split", "usage")
+  check.raises(function() Generator { data_format = "channels_first" }:flow_from_directory(path) end,
+    "have their channels last", "usage")
+  check.raises(function() Generator {}:flow_from_directory(path, { size = 3 }) end, 'unknown option "size"', "usage")
+  check.raises(function() Generator {}:flow_from_directory(path .. "/none") end, "none")
+end)

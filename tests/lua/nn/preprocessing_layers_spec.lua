@@ -166,6 +166,14 @@ test("Normalization is saved with what it measured, and Keras's layout keeps it"
   end
 end)
 
+test("Keras's configurations count the axes of Normalization from 0", function()
+  local m = mgpu.Sequential { L.Input { 2, 2, 3 }, L.Normalization { axis = { 2, 4 } }, L.Normalization { axis = {} } }
+  check.matches(m:to_json(), '"axis": ?%[1, ?3%]')
+  local same = mgpu.model_from_json(m:to_json())
+  check.equal(same.layers[#same.layers - 1].axis, { 2, 4 })
+  check.equal(same:predict(pixels { 2, 2, 2, 3 }), m:predict(pixels { 2, 2, 2, 3 }))
+end)
+
 test("wrong options and inputs are errors that name the layer", function()
   local function refused(fn, message) check.raises(fn, message, "usage") end
   local x = pixels { 2, 4, 4, 3 }
