@@ -39,8 +39,9 @@ typedef struct mg_transform_axis {
 MG_FORMULA int mg_transform_point(const double t[8], int64_t column, int64_t row, double *x,
                                   double *y) {
     const double u = (double)column, v = (double)row, k = t[6] * u + t[7] * v + 1;
-    *x = (t[0] * u + t[1] * v + t[2]) / k;
-    *y = (t[3] * u + t[4] * v + t[5]) / k;
+    *x = t[0] * u + t[1] * v + t[2];
+    *y = t[3] * u + t[4] * v + t[5];
+    if (k != 1) *x /= k, *y /= k; /* a division takes longer than all the rest */
     return fabs(*x) < MG_TRANSFORM_FAR && fabs(*y) < MG_TRANSFORM_FAR;
 }
 
