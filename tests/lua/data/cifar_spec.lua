@@ -161,17 +161,20 @@ end
 
 local FOUR = { "cpu:0", "cpu:1", "cpu:2", "cpu:3" }
 
-test("the first steps of cifar10_cnn on shapes are the same on one and on four devices", function()
-  local x, y = scaled((datasets.shapes(200)))
-  local losses = {}
-  for i, devices in ipairs { "cpu:0", FOUR } do
-    mgpu.seed(5)
-    local history = compiled(mgpu.models.cifar10_cnn {}, devices):fit(x, y,
-      { batch_size = 50, epochs = 2, verbose = 0 }).history
-    losses[i] = history.loss
-  end
-  -- dropout included; sums in float32 are taken in another order, and eight steps of RMSprop magnify that
-  check.near(losses[2], losses[1], 1e-3)
+test("the first steps of cifar10_cnn on shapes are the same on one and on four devices, dropout included", function()
+  local set, losses = datasets.shapes(60), {}
+  -- in float64: in float32 RMSprop turns the sign of a gradient that is almost 0 into a step of its full size
+  mgpu.set_floatx "float64"
+  local ok, message = pcall(function()
+    for i, devices in ipairs { "cpu:0", FOUR } do
+      mgpu.seed(5)
+      losses[i] = compiled(mgpu.models.cifar10_cnn {}, devices):fit(set.x:to "float64" / 127.5 - 1, set.y,
+        { batch_size = 20, epochs = 2, verbose = 0 }).history.loss
+    end
+  end)
+  mgpu.set_floatx "float32"
+  check.truthy(ok, message)
+  check.near(losses[2], losses[1], 1e-10) -- gradients are summed in another order
 end)
 
 test("cifar10_cnn reaches 0.95 on shapes in three epochs, on one device and on four; linear models do not", function()
