@@ -78,7 +78,7 @@ static void add_level(lua_State *L, luaL_Buffer *b, int level) {
 static int choose(lua_State *L, int from, int levels[MOST_INNER + MOST_OUTER + 1]) {
     const bool all = wants_all();
     const int depth = depth_of(L);
-    int n = 0, level = from, outer[MOST_OUTER], n_outer = 0;
+    int n = 0, level = from, outer[MOST_OUTER] = {0}, n_outer = 0;
     for (; level < depth && level - from < LOOKED_AT && n < MOST_INNER; level++)
         if (is_shown(L, level, all)) levels[n++] = level;
     const int lowest = depth - LOOKED_AT > level ? depth - LOOKED_AT : level;

@@ -148,4 +148,23 @@ function Terminal:close()
   return self:wait()
 end
 
-return { open = open }
+local FILES = { readline = "libreadline.so.8", libedit = "libedit.so.2" }
+
+--- each_editor(fn, editor, ...): runs fn(editor, start) for each of these ways of reading lines that is installed;
+--- start(options) is open with it, and waits for the prompt.
+local function each_editor(fn, ...)
+  for _, editor in ipairs { ... } do
+    if not FILES[editor] or pcall(ffi.load, FILES[editor]) then
+      fn(editor, function(options)
+        options = options or {}
+        options.env = options.env or {}
+        options.env.MGPU_LINE_EDITOR = editor
+        local t = open(options)
+        t:expect "> "
+        return t
+      end)
+    end
+  end
+end
+
+return { open = open, each_editor = each_editor }
