@@ -276,6 +276,7 @@ bench: all ## speed, side by side with other frameworks
 	@$(PROGRAM) tests/bench/convs.lua
 	@$(PROGRAM) tests/bench/fit_loop.lua
 	@$(PROGRAM) tests/bench/checkpoint.lua
+	@$(PROGRAM) tests/bench/data.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

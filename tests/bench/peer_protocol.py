@@ -62,6 +62,34 @@ def _run_ahead(step, n):
             host_us=round((enqueued - start) / n * 1e6, 2))
 
 
+def _answer_requests(run, memory_mb):
+    """Answers until told to end; run(n) does n steps and answers."""
+    for line in iter(sys.stdin.readline, ""):
+        words = line.split()
+        if words == ["quit"]:
+            return
+        if words == ["memory"]:
+            _answer(mb=round(memory_mb(), 1))
+        elif len(words) == 2 and words[0] == "run" and words[1].isdigit():
+            run(int(words[1]))
+        elif words:
+            _answer(error=f"unknown request: {line.strip()} (there are run N, memory, quit)")
+
+
+def _take_batches(take, n):
+    start = time.perf_counter()
+    for _ in range(n):
+        take()
+    _answer(ms=[round((time.perf_counter() - start) / n * 1e3, 5)])
+
+
+def serve_batches(take, memory_mb=_peak_memory_mb):
+    """Takes a few batches, then answers until told to end. take() waits for the next batch."""
+    for _ in range(8):
+        take()
+    _answer_requests(lambda n: _take_batches(take, n), memory_mb)
+
+
 def serve(step, options, memory_mb=_peak_memory_mb):
     """Warms up, then answers until told to end. step() trains one batch; its loss has .item()."""
     run = _run_ahead if options.read == "last" else _run
@@ -71,13 +99,4 @@ def serve(step, options, memory_mb=_peak_memory_mb):
         run(step, options.steps)
         _answer(mb=round(memory_mb(), 1))
         return
-    for line in iter(sys.stdin.readline, ""):
-        words = line.split()
-        if words == ["quit"]:
-            return
-        if words == ["memory"]:
-            _answer(mb=round(memory_mb(), 1))
-        elif len(words) == 2 and words[0] == "run" and words[1].isdigit():
-            run(step, int(words[1]))
-        elif words:
-            _answer(error=f"unknown request: {line.strip()} (there are run N, memory, quit)")
+    _answer_requests(lambda n: run(step, n), memory_mb)
