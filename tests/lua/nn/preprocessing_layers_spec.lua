@@ -119,6 +119,21 @@ test("random layers change images in training only, each in its own way", functi
   end
 end)
 
+test("RandomCrop takes each part of the images, and at inference resizes the middle", function()
+  local x = mgpu.arange(2 * 5 * 6):reshape { 2, 5, 6, 1 }
+  local layer, seen, n = L.RandomCrop { 3, 4 }, {}, 0
+  for _ = 1, 200 do
+    local y = layer(x, { training = true })
+    local first = y:slice { 1, 1, 1, 1 }:item()
+    local row, column = math.floor(first / 6), first % 6
+    check.equal(y, x:slice { {}, { row + 1, row + 3 }, { column + 1, column + 4 } })
+    if not seen[first] then seen[first], n = true, n + 1 end
+  end
+  check.equal(n, 9) -- 3 x 3 places; one is missed in 200 draws with probability 1e-9
+  check.equal(layer(x), L.CenterCrop { 3, 4 }(L.Resizing { 3, 4, crop_to_aspect_ratio = true }(x)))
+  check.equal(L.RandomCrop { 8, 4 }(x, { training = true }), L.Resizing { 8, 4, crop_to_aspect_ratio = true }(x))
+end)
+
 test("what random layers draw is uniform over its range", function()
   local n = 4000
   local x = mgpu.full({ n, 1, 1, 1 }, 100)
