@@ -30,7 +30,7 @@ $(FAKE_CUDA)/%.o: %.c $(FAKE_CUDA_H) $(FAKE_CUDA_DIR)/rules.mk
 	$(call say,cc,$<)
 	$Q$(FAKE_CUDA_CC) $(WARN) $(FAKE_CUDA_FLAGS_$(*F)) -c -o $@ $<
 FAKE_CUDA_FLAGS_nvrtc = -DFAKE_CUDA_INCLUDE='"$(abspath $(FAKE_CUDA_DIR))"'
-$(FAKE_CUDA)/%.o: %.cu $(FAKE_CUDA_H) $(wildcard runtime/device/cuda/kernels/*.h runtime/ops/elementwise_*.h)
+$(FAKE_CUDA)/%.o: %.cu $(FAKE_CUDA_H) $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h runtime/ops/elementwise_*.h)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
 	$Q$(KERNEL_CC) -c -o $@ $<
