@@ -250,7 +250,8 @@ static bool edit(const char *prompt, const sigset_t *open) {
         struct pollfd key = {.fd = STDIN_FILENO, .events = POLLIN};
         fflush(stdout);
         const int n = ppoll(&key, 1, NULL, open);
-        if (n < 0 && errno != EINTR) {
+        const bool gone = n > 0 && (key.revents & (POLLHUP | POLLERR | POLLNVAL));
+        if (gone || (n < 0 && errno != EINTR)) { /* libedit would not say that there is no more */
             leave_line("\n");
             return true;
         }

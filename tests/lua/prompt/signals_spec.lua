@@ -152,6 +152,20 @@ test("a terminal that goes away ends the program, also while it computes", funct
   end, "readline", "libedit", "none")
 end)
 
+test("a terminal that is closed ends the program, even if SIGHUP is ignored", function()
+  each_editor(function(editor, open)
+    local t = open()
+    t:hang_up()
+    check.equal(t:wait(), 129)
+    t = terminal.open { env = { MGPU_LINE_EDITOR = editor },
+      command = ("sh -c 'trap \"\" HUP; exec %s'"):format((check.program:gsub("'", ""))) }
+    t:expect "> "
+    t:ask("1 + 1", "2")
+    t:hang_up()
+    check.falsy(t:wait() >= 128, "a signal")
+  end, "readline", "libedit", "none")
+end)
+
 test("an unknown line editor is said, and lines are read without one", function()
   local t = terminal.open { env = { MGPU_LINE_EDITOR = "emacs" } }
   t:expect "MGPU_LINE_EDITOR=emacs: there is no such line editor"

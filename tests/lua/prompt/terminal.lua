@@ -125,19 +125,27 @@ function Terminal:resize(rows, columns)
   ffi.C.ioctl(self.fd, SET_SIZE, ffi.new("struct winsize", rows, columns))
 end
 
+--- t:hang_up(): closes the terminal.
+function Terminal:hang_up()
+  ffi.C.close(self.fd)
+  self.fd = -1
+end
+
 --- t:wait() -> the exit status, 128 + the number for a signal, after the program has ended.
 function Terminal:wait()
   local status, deadline = ffi.new "int[1]", seconds() + DEADLINE
   repeat
-    receive(self, 20)
+    if self.fd >= 0 then receive(self, 20) else ffi.C.poll(nil, 0, 20) end
     local ended = ffi.C.waitpid(self.process, status, WITHOUT_HANG)
     if ended == 0 and seconds() > deadline then
       self:signal "KILL"
       check.fail("the program did not end; since the last match:\n" .. self.output:sub(self.at))
     end
   until ended ~= 0
-  while receive(self, 0) and self.raw ~= self.drained do self.drained = self.raw end
-  ffi.C.close(self.fd)
+  if self.fd >= 0 then
+    while receive(self, 0) and self.raw ~= self.drained do self.drained = self.raw end
+    self:hang_up()
+  end
   local code = status[0]
   return code % 128 ~= 0 and 128 + code % 128 or math.floor(code / 256)
 end
