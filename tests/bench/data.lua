@@ -91,7 +91,8 @@ local PEERS = {
 }
 
 local function compare(work, title, folder, steps)
-  local ours = ("%s %sdata.lua --serve %s --folder %s --threads %s"):format(arg[-1], HERE, work, folder, options.threads)
+  local ours = ("%s %sdata.lua --serve %s --folder %s --threads %s"):format(arg[-1], HERE, work, folder,
+    options.threads)
   local list = { { name = "mgpulua", command = ours } }
   local python = options.venv .. "/bin/python"
   if select(2, race.shell(python .. " -c 'import torch, tensorflow'")) == 0 then
