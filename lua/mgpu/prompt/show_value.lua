@@ -1,9 +1,12 @@
 --- What the prompt prints for a value.
 --
 -- show_value(value, {width = 80}) -> text. Strings stand as they are, as print shows them, but quoted inside tables.
--- Values with __tostring (tensors, models) show that. Tables show their entries, at most DEEP tables deep and MOST
+-- Models show their summary, layers their options, datasets what their elements are, functions their place
+-- (describe.lua); other values with __tostring show that. Tables show their entries, at most DEEP tables deep and MOST
 -- entries of each, the array first and then the other keys in order; a table inside itself shows as <cycle>. One that
 -- fits the width is on one line.
+local describe = require "mgpu.prompt.describe"
+
 local M = {}
 
 local DEEP, MOST, MOST_NAMES = 4, 20, 60
@@ -74,14 +77,18 @@ end
 
 function entry_text(value, width, depth, open)
   if type(value) == "string" then return quoted(value) end
+  if type(value) == "function" then return describe.place(value) end
   if type(value) ~= "table" or has_text(value) then return tostring(value) end
   return table_text(value, width, depth, open)
 end
 
 --- show_value(value, options): see the top.
 function M.show_value(value, options)
+  local width = options and options.width or 80
+  local text = describe.describe(value, function(t) return table_text(t, width, 0, {}) end)
+  if text then return text end
   if type(value) ~= "table" or has_text(value) then return tostring(value) end
-  return table_text(value, options and options.width or 80, 0, {})
+  return table_text(value, width, 0, {})
 end
 
 return M.show_value

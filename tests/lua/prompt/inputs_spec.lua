@@ -52,8 +52,20 @@ test("tables show their entries in order, to a depth, with cycles marked", funct
   check.equal(prompt "setmetatable({ 1 }, { __index = function() error 'called' end })\n", "{ 1 }\n")
 end)
 
+test("models show their summary, layers their options, datasets their elements, functions their place", function()
+  check.matches(prompt "mgpu.Sequential { L.Input { 2 }, L.Dense { 3 } }\n", "Total params: 9")
+  check.equal(prompt "L.Dropout { 0.5, name = 'd' }\n", 'Dropout "d" { rate = 0.5 }\n')
+  check.equal(prompt "mgpu.data.from_tensors { mgpu.ones { 10, 3, 2 }, mgpu.zeros { 10 } }:batch(3)\n",
+    "dataset of 4 elements: float32 {n, 3, 2}, float32 {n}\n")
+  check.equal(prompt "mgpu.data.from_tensors { mgpu.ones { 4 } }:filter(function() return true end)\n",
+    "dataset of an unknown number of elements\n")
+  check.equal(prompt "function f() end\n{ f }\n", "{ function: stdin[1]:1 }\n")
+  check.matches(prompt "print\n", "^function: builtin")
+end)
+
 test("mgpu and L are there, unless the user has globals of these names", function()
-  check.matches(prompt "mgpu.ones { 2 }\nL.Dense { 3 }\n", 'tensor {2} float32 [^\n]*\n{1, 1}\nDense "dense"\n$')
+  check.matches(prompt "mgpu.ones { 2 }\nL.Dense { 3 }\n",
+    'tensor {2} float32 [^\n]*\n{1, 1}\nDense "dense" {.*units = 3')
   check.equal(check.run(("echo L | %s -E -e 'L = 5' -i"):format(check.program)):gsub("^[^\n]*\n", ""), "5\n")
 end)
 

@@ -28,7 +28,7 @@ local SESSION = {
   { "}", 'Dense: unknown option "activaton" (did you mean "activation"?)' },
   { "model = mgpu.Sequential { L.Conv2D { 4, 3, activation = 'relu', input_shape = { 8, 8, 1 } }, L.Flatten {},"
     .. " L.Dense { 3, activation = 'softmax' } }", "" },
-  { "model", 'Sequential "' },
+  { "model", "Total params: 475" },
   { "model:summary()", { "Layer (type)", "Total params: 475" } },
   { "model:fit(images, labels)", "compile" },
   { "model:compile { optimizer = 'adam', loss = 'sparse_categorical_crossentropy', metrics = 'accuracy' }", "" },
