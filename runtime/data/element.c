@@ -74,9 +74,7 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
     e->n_fields = s->n_fields;
     memcpy(e->field, s->field, sizeof e->field);
     for (int k = 0; k < e->n_fields; k++)
-        if (mg_field_varies(&e->field[k]))
-            e->varies = true;
-        else
+        if (!mg_field_varies(&e->field[k]))
             e->cell_bytes[k] = mg_cell_bytes(&e->field[k], &e->field[k].shape);
     for (int64_t i = 0; i < n; i++) {
         const mg_field *f = &e->field[i % e->n_fields];
@@ -103,31 +101,45 @@ static void cells_of_row(const mg_element *e, int64_t row, mg_cell cell[]) {
     }
 }
 
-/* From the cells of a row to those of the next one in the same part. */
-static void step_cells(const mg_element *e, mg_cell cell[]) {
-    for (int k = 0; k < e->n_fields; k++)
-        if (e->cell_bytes[k]) cell[k].data = (char *)cell[k].data + e->cell_bytes[k];
-}
-
-/* Keeps the cells that the source has made for a row, and empties them. */
-static void keep_cells(mg_element *e, int64_t row, mg_cell cell[]) {
+/* Keeps the cells that the source has made for a row. */
+static void keep_cells(mg_element *e, int64_t row, const mg_cell cell[]) {
     mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
     for (int k = 0; k < e->n_fields; k++)
-        if (part[k].cell) part[k].cell[row % e->part_rows] = cell[k], cell[k] = (mg_cell){0};
+        if (part[k].cell) part[k].cell[row % e->part_rows] = cell[k];
+}
+
+static mg_status stopped(const mg_element_kind *kind) {
+    return kind->stop(kind->context) ? mg_fail(MG_INTERRUPTED, "interrupted") : MG_OK;
+}
+
+/* Copies rows from .. to-1, blocks of one part at a time. */
+static mg_status copy_rows(const mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
+                           int64_t from, int64_t to) {
+    enum { BLOCK = 64 };
+    int64_t row[BLOCK];
+    mg_cell cell[MG_SOURCE_FIELDS];
+    for (int n; from < to; from += n) {
+        const int64_t in_part = e->part_rows - from % e->part_rows;
+        MG_TRY(stopped(kind));
+        for (n = 0; n < BLOCK && n < in_part && from + n < to; n++)
+            row[n] = mg_rows_key(rows, from + n).row;
+        cells_of_row(e, from, cell);
+        kind->source->api->copy_rows(kind->source, row, n, cell);
+    }
+    return MG_OK;
 }
 
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed) {
     mg_cell cell[MG_SOURCE_FIELDS];
+    *failed = from;
+    if (kind->source->api->copy_rows) return copy_rows(e, kind, rows, from, to);
     for (int64_t i = from; i < to; i++) {
         *failed = i;
-        if (kind->stop(kind->context)) return mg_fail(MG_INTERRUPTED, "interrupted");
-        if (i == from || i % e->part_rows == 0)
-            cells_of_row(e, i, cell);
-        else
-            step_cells(e, cell);
+        MG_TRY(stopped(kind));
+        cells_of_row(e, i, cell);
         const mg_status status = mg_source_read(kind->source, mg_rows_key(rows, i), cell);
-        if (e->varies) keep_cells(e, i, cell);
+        keep_cells(e, i, cell);
         MG_TRY(status);
     }
     return MG_OK;

@@ -36,7 +36,6 @@ typedef struct mg_element {
     int n_fields;
     mg_field field[MG_SOURCE_FIELDS];
     size_t cell_bytes[MG_SOURCE_FIELDS]; /* of fields that do not vary, else 0 */
-    bool varies;                         /* some field does */
     size_t bytes;                        /* of all values */
     mg_field_value value[];              /* of field k in part p: [p * n_fields + k] */
 } mg_element;

@@ -50,6 +50,9 @@ typedef struct mg_source_api {
     /* What must be done once before rows are read, and may take long; it looks for Ctrl-C
      * (MG_INTERRUPTED). Several threads may call it. NULL: nothing. */
     mg_status (*prepare)(mg_source *s);
+    /* Copies n rows, where reading one is a copy of memory and no field varies: the values of the
+     * first go to the cells' places, those of the next ones behind them. NULL: row by row. */
+    void (*copy_rows)(const mg_source *s, const int64_t row[], int n, const mg_cell cell[]);
 } mg_source_api;
 
 /* The beginning of every source. What a kind adds comes behind it. Immutable after it was made,
