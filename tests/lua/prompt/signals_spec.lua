@@ -85,7 +85,7 @@ test("the terminal has its modes again after any end", function()
     t:expect "RESTORED 0"
     t:wait()
     t = watched()
-    t:type "os.exit(3)"
+    t:type "os.exit(3, true)"
     t:expect "RESTORED 3"
     t:wait()
     t = watched()
