@@ -90,14 +90,21 @@ test("methods of tensors, variables, models, optimizers, datasets and strings co
 end)
 
 test("completion calls no code of the user's", function()
-  local function fail() error "called" end
+  local called = false
+  local function fail()
+    called = true
+    error "called"
+  end
   local guarded = setmetatable({ known = 1 }, { __index = fail, __call = fail, __tostring = fail, __len = fail })
   with_globals({ guarded = guarded, child = setmetatable({}, { __index = guarded }) }, function()
     inserts("guarded.kno", "wn")
     inserts("child.kno", "wn")
     check.equal({ tab "guarded.other." }, {})
+    check.equal({ tab "guarded.other.more:" }, {})
     check.equal({ tab "guarded().kno" }, {})
     lists("{ guarded.known, ", "guarded", "print") -- the globals
+    check.equal({ tab "guarded.other { opt" }, {})
+    check.falsy(called, "a metamethod was called")
   end)
 end)
 
