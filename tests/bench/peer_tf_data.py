@@ -18,7 +18,8 @@ os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2")
 import peer_protocol  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-IMAGES, BATCH, SIDE, SHIFT, CROP = 20000, 128, 32, 3, 224
+IMAGES, SIDE, SHIFT, CROP = 20000, 32, 3, 224
+BATCH = {"augment": 128, "records": 32}
 AUTO = tf.data.AUTOTUNE
 
 
@@ -42,12 +43,12 @@ def _augment(setting):
     y = tf.random.uniform((IMAGES,), 0, 10, tf.int32)
     rows = tf.data.Dataset.from_tensor_slices((tf.cast(x, tf.uint8), y)).shuffle(IMAGES).repeat()
     if setting == "batch":
-        return rows.batch(BATCH).map(
+        return rows.batch(BATCH["augment"]).map(
             lambda x, y: (_shifted(tf.image.random_flip_left_right(x), (0, SIDE, SIDE, 3)), y),
             num_parallel_calls=AUTO)
     return rows.map(
         lambda x, y: (_shifted(tf.image.random_flip_left_right(x), (SIDE, SIDE, 3)), y),
-        num_parallel_calls=AUTO).batch(BATCH)
+        num_parallel_calls=AUTO).batch(BATCH["augment"])
 
 
 def _parse(record):
@@ -64,7 +65,7 @@ def _parse(record):
 
 def _records(folder):
     rows = tf.data.TFRecordDataset(os.path.join(folder, "images.tfrecord")).cache()
-    return rows.shuffle(600).repeat().map(_parse, num_parallel_calls=AUTO).batch(BATCH)
+    return rows.shuffle(600).repeat().map(_parse, num_parallel_calls=AUTO).batch(BATCH["records"])
 
 
 def main():

@@ -22,7 +22,8 @@ import peer_protocol  # noqa: E402
 import torch  # noqa: E402
 from PIL import Image  # noqa: E402
 
-IMAGES, BATCH, SIDE, SHIFT, CROP = 20000, 128, 32, 3, 224
+IMAGES, SIDE, SHIFT, CROP = 20000, 32, 3, 224
+BATCH = {"augment": 128, "records": 32}
 
 
 class Small(torch.utils.data.Dataset):
@@ -92,7 +93,7 @@ def main():
     torch.set_num_threads(1)
     rows = Small() if options.work == "augment" else Photos(options.folder)
     workers = options.threads if options.setting == "workers" else 0
-    loader = torch.utils.data.DataLoader(rows, batch_size=BATCH, shuffle=True, num_workers=workers,
+    loader = torch.utils.data.DataLoader(rows, batch_size=BATCH[options.work], shuffle=True, num_workers=workers,
                                          persistent_workers=workers > 0)
     batches = _endless(loader)
     peer_protocol.serve_batches(lambda: next(batches))
