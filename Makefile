@@ -157,8 +157,8 @@ $B/kinds: FORCE
 FLAGS_runtime/io/h5_helper = -isystem $(HDF5_H)
 FLAGS_runtime/comm/nccl    = -isystem $(CUDA)/include
 
-$(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags
-$(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so
+$(OUT)/libmgpu.so: $(call obj,$(LIB_C)) $(OUT)/flags runtime/mgpu.map
+$(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so: $(call obj,$(BIND_C)) $(OUT)/libmgpu.so runtime/mgpu-lua.map
 define kind_rule
 $(OUT)/mgpu-$1.so: $(call obj,$(filter-out $(BY_RULE_$1),$(wildcard runtime/device/$1/*.c runtime/device/$1/*/*.c))) \
   $(OBJECTS_$1) $(OUT)/libmgpu.so
@@ -167,17 +167,26 @@ $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-image.so: $(call obj,$(IMAGE_C)) $(OUT)/libmgpu.so
-LIBS_libmgpu.so     = $(DEFS) -Wl,-soname,libmgpu.so -ljansson -lz -lm -ldl -lpthread
-LIBS_core.so        = -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
-LIBS_libmgpu-lua.so = $(DEFS) -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 -Wl,-rpath,'$$ORIGIN'
+MAP = -Wl,--no-undefined-version,--version-script
+LIBS_libmgpu.so     = $(DEFS) $(MAP)=runtime/mgpu.map -ljansson -lz -lm -ldl -lpthread
+LIBS_core.so        = $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
+LIBS_libmgpu-lua.so = $(DEFS) $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -l:libluajit-5.1.so.2 \
+  -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-nccl.so   = -lpthread
 LIBS_mgpu-fetch.so  = -lcurl -lcrypto
 LIBS_mgpu-image.so  = -lpng -lturbojpeg
+# The libraries for host programs are files libNAME.so.0, found by the linker through the link libNAME.so. The number
+# changes when a program that was built with an older one would no longer run.
+ABI_libmgpu.so := .0
+ABI_libmgpu-lua.so := .0
+comma := ,
 PLUGIN_LIBS = $(DEFS) -lmgpu -lm -Wl,-rpath,'$$ORIGIN' # of every mgpu-<name>.so
 $(filter %.so,$(PRODUCTS)):
 	@mkdir -p $(@D)
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -shared $(LOCK) -o $@ $(filter %.o,$^) -L$(OUT) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
+	$Q$(CC) $(FLAGS) -shared $(LOCK) -o $@$(ABI_$(@F)) $(filter %.o,$^) -L$(OUT) \
+	  $(if $(ABI_$(@F)),-Wl$(comma)-soname$(comma)$(@F)$(ABI_$(@F))) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
+	$(if $(ABI_$(@F)),$Qln -sf $(@F)$(ABI_$(@F)) $@)
 $(OUT)/mgpu-h5: $(call obj,$(H5_C)) $(OUT)/flags
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -pie $(LOCK) -o $@ $(filter %.o,$^) $(HDF5)
@@ -280,7 +289,7 @@ bench: all ## speed, side by side with other frameworks
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
+C_FILES  = $(shell find runtime examples tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)) $(if $(HAVE_image),,$(IMAGE_C)),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
@@ -307,24 +316,35 @@ doc: all ## the manual's table of ops, from the rows: build/ops.md
 	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
 
 INSTALL_TO = $(DESTDIR)$(PREFIX)
+VERSION = $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' runtime/bind/bind.c)
+# The links that a linker finds, and what pkg-config reads: lib/libNAME.so.0 -> mgpulua/libNAME.so.0.
+HOST_LIBS = libmgpu.so libmgpu-lua.so
+HOST_LINKS = $(foreach l,$(HOST_LIBS),$l $l$(ABI_$l))
 install: all ## install to PREFIX (/usr/local), below DESTDIR
-	@install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(INSTALL_TO)/lib/mgpulua/mgpu \
+	@install -d $(INSTALL_TO)/bin $(INSTALL_TO)/include $(INSTALL_TO)/lib/mgpulua/mgpu $(INSTALL_TO)/lib/pkgconfig \
 	  $(INSTALL_TO)/share/mgpulua
 	@install -m 755 build/mgpulua $(INSTALL_TO)/bin
 	@$(if $(HAVE_hdf5),install -m 755 build/mgpu-h5 $(INSTALL_TO)/lib/mgpulua)
-	@install -m 644 $(wildcard runtime/mgpu.h) $(INSTALL_TO)/include
-	@install -m 644 $(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))) $(INSTALL_TO)/lib/mgpulua
+	@install -m 644 runtime/mgpu.h $(INSTALL_TO)/include
+	@install -m 644 $(foreach p,$(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))),$p$(ABI_$(notdir $p))) \
+	  $(INSTALL_TO)/lib/mgpulua
 	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu
+	@$(foreach l,$(HOST_LIBS),ln -sf mgpulua/$l$(ABI_$l) $(INSTALL_TO)/lib/$l$(ABI_$l); \
+	  ln -sf $l$(ABI_$l) $(INSTALL_TO)/lib/$l; \
+	  sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' runtime/$(l:lib%.so=%).pc \
+	  >$(INSTALL_TO)/lib/pkgconfig/$(l:lib%.so=%).pc;)
 	@cp -R lua models examples $(INSTALL_TO)/share/mgpulua
 	@install -D -m 644 share/mgpulua.1 $(INSTALL_TO)/share/man/man1/mgpulua.1
 	@install -D -m 644 share/mgpulua.bash $(INSTALL_TO)/share/bash-completion/completions/mgpulua
 	@install -D -m 644 share/_mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
 	@install -m 644 README.md LICENSE $(INSTALL_TO)/share/mgpulua
+	@$(if $(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),,[ $$(id -u) != 0 ] || ldconfig)
 	@echo 'installed to $(INSTALL_TO)'
 uninstall: ## remove what install put there
-	rm -rf $(INSTALL_TO)/bin/mgpulua $(INSTALL_TO)/include/mgpu.h $(INSTALL_TO)/lib/mgpulua \
-	  $(INSTALL_TO)/share/mgpulua $(INSTALL_TO)/share/man/man1/mgpulua.1 \
-	  $(INSTALL_TO)/share/bash-completion/completions/mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
+	rm -rf $(INSTALL_TO)/lib/mgpulua $(INSTALL_TO)/share/mgpulua
+	rm -f $(addprefix $(INSTALL_TO)/,bin/mgpulua include/mgpu.h $(HOST_LINKS:%=lib/%) \
+	  $(HOST_LIBS:lib%.so=lib/pkgconfig/%.pc) share/man/man1/mgpulua.1 \
+	  share/bash-completion/completions/mgpulua share/zsh/site-functions/_mgpulua)
 clean: ## remove everything built
 	rm -rf build
 help: ## this list

@@ -170,10 +170,14 @@ void mg_log_set_sink(void (*sink)(const char *line, void *context), void *contex
 /* ---- Lua (libmgpu-lua and mgpu/core.so only) ---- */
 
 struct lua_State;
-/* Opens the module mgpu.core: pushes its table and returns 1. Register it as
- * package.preload["mgpu.core"]; then `require "mgpu"` finds the front end through package.path
- * (lua/?.lua;lua/?/init.lua). The folder that holds lua/ and models/ is looked for beside the
- * library, unless the string LUA_REGISTRYINDEX["mgpu.root"] names it before this call. */
+/* Opens the module mgpu as `require "mgpu"` does: pushes its table, returns 1, and puts the front
+ * end's Lua files in front of package.path. The folder that holds lua/ and models/ is looked for
+ * from where the library lies, unless the string LUA_REGISTRYINDEX["mgpu.root"] or the environment
+ * variable MGPU_ROOT names it. L needs the standard libraries (luaL_openlibs). Raises a Lua error
+ * on failure: call it with lua_cpcall or lua_pcall. */
+int luaopen_mgpu(struct lua_State *L);
+/* Opens only the module mgpu.core, for hosts that set package.path themselves: pushes its table and
+ * returns 1. Register it as package.preload["mgpu.core"]. */
 int luaopen_mgpu_core(struct lua_State *L);
 
 #ifdef __cplusplus

@@ -1,13 +1,11 @@
 /* luaopen_mgpu_core, the functions that belong to no other file, and how errors reach Lua: as
  * strings that begin with the user's file and line. */
-#define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
 #include "bind/source.h"
 #include "core/context.h"
 #include "core/io.h"
 #include "core/threads.h"
 #include "graph/graph.h"
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -256,47 +254,8 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"interrupted", core_interrupted},
                                           {NULL, NULL}};
 
-/* Pushes the folder that holds lua/ and models/, looked for from where this library lies (in a
- * build tree or under an installed prefix), or nil. */
-static void push_root_of_library(lua_State *L) {
-    static const char *const places[] = {"..", "../..", "../../share/mgpulua",
-                                         "../../../share/mgpulua"};
-    Dl_info self;
-    if (dladdr((const void *)(uintptr_t)&push_root_of_library, &self) && self.dli_fname) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        const int n = slash ? (int)(slash - self.dli_fname) : 1;
-        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-            char root[1024], index[1100];
-            snprintf(root, sizeof root, "%.*s/%s", n, slash ? self.dli_fname : ".", places[i]);
-            snprintf(index, sizeof index, "%s/lua/mgpu/init.lua", root);
-            if (!mg_io_exists(index)) continue;
-            lua_pushstring(L, root);
-            return;
-        }
-    }
-    lua_pushnil(L);
-}
-
-/* Sets core.root: what the program stored in the registry, else MGPU_ROOT, else found.
- *
- * The registry keeps it for bind_is_ours. */
-static void set_core_root(lua_State *L) {
-    lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
-    if (lua_isnil(L, -1)) {
-        lua_pop(L, 1);
-        if (getenv("MGPU_ROOT"))
-            lua_pushstring(L, getenv("MGPU_ROOT"));
-        else
-            push_root_of_library(L);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.root");
-    }
-    lua_setfield(L, -2, "root");
-}
-
 /* Builds the table mgpu.core: flat functions, `methods` (the methods of tensors, which are the
  * visible ops and what lua/mgpu/tensor/init.lua adds) and `ops` (all of them, for tests). */
-int luaopen_mgpu_core(lua_State *L);
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {
         core_functions,       mg_bind_tensor,    mg_bind_tensor_methods,
@@ -313,7 +272,7 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) bind_register(L, lists[i]);
-    set_core_root(L);
+    bind_set_root(L);
     lua_pushliteral(L, VERSION);
     lua_setfield(L, -2, "version");
     lua_newtable(L); /* methods */

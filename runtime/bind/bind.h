@@ -130,7 +130,13 @@ bind_owner *bind_push_store(lua_State *L);
 /* Pushes a table of the store's tensors and one of its notes; frees the store. May raise. */
 void bind_push_store_tables(lua_State *L, mg_store *store);
 
+int luaopen_mgpu(lua_State *L);
+int luaopen_mgpu_core(lua_State *L);
+
 /* ---- registration: called by luaopen_mgpu_core ---- */
+
+/* Sets the field root of the table on top: the folder that holds lua/ and models/, or nil. */
+void bind_set_root(lua_State *L);
 
 /* The functions that each file adds to mgpu.core; each list ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],

@@ -1,13 +1,12 @@
 /* Where require finds mgpu: its Lua files, the C binding, and the short names of modules. */
 #include "program/program.h"
+#include "bind/bind.h"
 
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-int luaopen_mgpu_core(lua_State *L);
 
 /* Short module names such as mgpu.layers; aliases.lua appends the searcher that finds them. */
 static const char load_aliases[] = "table.insert(package.loaders, function(name)\n"

@@ -61,20 +61,100 @@ test("the build tree works from another working directory", function()
   check.equal(check.run(("cd / && %s/%s/mgpulua %s"):format(here, build, path)), "trained\n")
 end)
 
-test("an installed prefix works and make uninstall removes it", function()
-  check.slow()
+-- Runs make with PREFIX and DESTDIR: the text, or a failed test.
+local function make(target, prefix, destdir)
   if build ~= "build" then check.skip "not the release build" end
-  local root = check.path "root"
-  local text, status = check.run(("MAKEFLAGS= make install PREFIX=/opt/x DESTDIR=%s"):format(root))
+  local text, status = check.run(("MAKEFLAGS= make %s PREFIX=%s DESTDIR=%s"):format(target, prefix, destdir))
   if status ~= 0 then check.fail(text) end
+end
+
+-- The files and links below a folder, one a line.
+local function tree(root) return check.run(("cd %s && find . ! -type d | sort"):format(root)) end
+
+test("an installed prefix works and make uninstall removes it, and nothing else", function()
+  check.slow()
+  local root = check.path "root"
+  check.run(("mkdir -p %s/opt/x/lib/pkgconfig %s/opt/x/include"):format(root, root))
+  check.write(root .. "/opt/x/lib/pkgconfig/other.pc", "")
+  check.write(root .. "/opt/x/include/other.h", "")
+  local before = tree(root)
+  make("install", "/opt/x", root)
   check.equal(check.run(("cd / && %s/opt/x/bin/mgpulua %s"):format(root, train_script())),
     "trained\n")
   for _, path in ipairs { "man/man1/mgpulua.1", "bash-completion/completions/mgpulua",
     "zsh/site-functions/_mgpulua" } do
     check.truthy(#check.read(("%s/opt/x/share/%s"):format(root, path)) > 0, path)
   end
-  check.run(("MAKEFLAGS= make uninstall PREFIX=/opt/x DESTDIR=%s"):format(root))
-  check.equal(check.run(("find %s -type f"):format(root)), "")
+  check.equal(check.run(("find %s -xtype l"):format(root)), "", "links that lead nowhere")
+  check.matches(check.read(root .. "/opt/x/lib/pkgconfig/mgpu.pc"), "^prefix=/opt/x\n")
+  make("uninstall", "/opt/x", root)
+  check.equal(tree(root), before)
+end)
+
+local SAVE = [[
+local mgpu = require "mgpu"
+local L = mgpu.layers
+mgpu.seed(7)
+local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 8, activation = "tanh" },
+  L.Dense { 2, activation = "softmax" } }
+model:save(arg[1])
+for _, number in ipairs(model:predict(mgpu.tensor { { 0.5, -1, 2 } }, { verbose = 0 }):totable()[1]) do
+  print(("%.9g"):format(number))
+end
+]]
+
+test("a C program finds the library with pkg-config, and predicts what mgpulua predicts", function()
+  check.slow()
+  if check.run "command -v pkg-config" == "" then check.skip "pkg-config is not installed" end
+  local prefix, example = check.path "prefix", check.path "embed"
+  make("install", prefix, "")
+  local function pkg_config(arguments)
+    return (check.run(("PKG_CONFIG_PATH=%s/lib/pkgconfig pkg-config %s"):format(prefix, arguments)):gsub("%s+$", ""))
+  end
+  check.equal(pkg_config "--modversion mgpu-lua", require("mgpu").version)
+  check.equal(pkg_config "--cflags --libs mgpu", ("-I%s/include -L%s/lib -lmgpu"):format(prefix, prefix))
+  local text, status = check.run(("cp -R examples/embed %s && cd %s && MAKEFLAGS= make CFLAGS=-Werror "
+    .. "PKG_CONFIG_PATH=%s/lib/pkgconfig"):format(example, example, prefix))
+  if status ~= 0 then check.fail(text) end
+  local script, model = check.path "save.lua", check.path "model.safetensors"
+  check.write(script, SAVE)
+  local expected = check.run(("%s %s %s"):format(check.program, script, model))
+  check.matches(expected, "^%d%S+\n%d%S+\n$")
+  check.equal(check.run(("cd / && %s/predict %s 0.5 -1 2"):format(example, model)), expected)
+  text, status = check.run(("%s/predict %s/missing.safetensors 1"):format(example, prefix))
+  check.equal(status, 1)
+  check.matches(text, "^predict: .*missing%.safetensors")
+end)
+
+-- The names that a library exports at a version, sorted.
+local function exported(library, version)
+  local names = {}
+  for name, at in check.run("readelf --dyn-syms -W " .. build .. "/" .. library):gmatch "(%S+)@@([%w_.]+)" do
+    if at == version and name ~= version then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+test("libmgpu exports what mgpu.h declares as its interface, and all else as private", function()
+  local declared, of_lua = {}, {}
+  for name in check.read("runtime/mgpu.h"):gsub("/%*.-%*/", ""):gmatch "[%w_]+%f[(]" do
+    if name:find "^mg_" then declared[#declared + 1] = name end
+    if name:find "^luaopen_" then of_lua[#of_lua + 1] = name end
+  end
+  table.sort(declared)
+  table.sort(of_lua)
+  check.truthy(#declared > 20, "functions were found")
+  check.equal(exported("libmgpu.so", "MGPU_0.1"), declared)
+  check.equal(exported("libmgpu-lua.so", "MGPU_LUA_0.1"), of_lua)
+  for _, name in ipairs(exported("libmgpu.so", "MGPU_PRIVATE")) do check.matches(name, "^mg_") end
+  for _, library in ipairs { "libmgpu.so", "libmgpu-lua.so" } do
+    local soname = check.run(("readelf -d %s/%s"):format(build, library)):match "soname: %[(.-)%]"
+    check.equal(soname, library .. ".0")
+    for line in check.run(("readelf --dyn-syms -W %s/%s"):format(build, library)):gmatch "[^\n]+" do
+      check.truthy(line:find "UND" or not line:find "FUNC" or line:find "@@MGPU_", line)
+    end
+  end
 end)
 
 -- The options of --help, as a set.

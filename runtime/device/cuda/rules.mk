@@ -27,8 +27,8 @@ $B/kernels.o: $(IMAGES)
 
 # A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
 gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
-	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so build/mgpu-cuda.so build/mgpu-nccl.so \
-	  $$(ldd build/libmgpu.so | awk '/jansson|libz/ { print $$3 }') build/gpu; \
+	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so.0 build/mgpu-cuda.so build/mgpu-nccl.so \
+	  $$(ldd build/libmgpu.so.0 | awk '/jansson|libz/ { print $$3 }') build/gpu; \
 	  cp build/mgpu/core.so build/gpu/mgpu; sh tests/cuda/on_gpu.sh sources >build/gpu/sources; du -sh build/gpu
 ON_GPU = @RESULTS=$(RESULTS) sh tests/cuda/on_gpu.sh
 gpu-preflight: ## libraries and CUDA graphs of a GPU machine in two minutes, with the bundle

@@ -124,7 +124,7 @@ test("without mgpu-h5 the error names the package to install", function()
   local hidden = check.path "plug-ins"
   core.make_folder(hidden)
   local here = check.program:match "^(.*)/[^/]*$"
-  local output = check.run(("cp %s/libmgpu.so %s/mgpulua %s && MGPU_ROOT=%s %s/mgpulua -e "
+  local output = check.run(("cp %s/libmgpu.so.0 %s/mgpulua %s && MGPU_ROOT=%s %s/mgpulua -e "
     .. "'require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"'"):format(here, here, hidden, core.root, hidden))
   check.matches(output, "HDF5 files need the program mgpu-h5, which is not installed: install the package "
     .. "libhdf5-dev and build again")

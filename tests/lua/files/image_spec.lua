@@ -216,7 +216,7 @@ end)
 
 test("without the plug-in the error names the packages", function()
   local bare = check.path "bare"
-  local output, status = check.run(("mkdir '%s' && cp build/libmgpu.so build/mgpulua '%s' && "
+  local output, status = check.run(("mkdir '%s' && cp build/libmgpu.so.0 build/mgpulua '%s' && "
     .. "LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua' '%s/mgpulua' "
     .. "-e 'require [[mgpu]].image.encode_png(require [[mgpu]].ones{2,2})' 2>&1")
     :format(bare, bare, core.root, core.root, bare))
