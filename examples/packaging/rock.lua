@@ -1,0 +1,6 @@
+-- require "mgpu" from a rock: leads to where the rock has the library and its Lua files.
+if not jit then error("mgpu: this is " .. _VERSION .. "; the rock is for LuaJIT (run the script with luajit)", 0) end
+local root = "@ROOT@"
+package.path = ("%s/share/mgpulua/lua/?.lua;%s/share/mgpulua/lua/?/init.lua;"):format(root, root) .. package.path
+package.cpath = root .. "/lib/mgpulua/?.so;" .. package.cpath
+return dofile(root .. "/share/mgpulua/lua/mgpu/init.lua")
