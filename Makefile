@@ -15,7 +15,7 @@ CUDA    ?= /usr/local/cuda
 # What `make deps` installs, and what `make lint` and `make fuzz` want besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libturbojpeg0-dev libcmocka-dev \
-           dataset-fashion-mnist
+           dataset-fashion-mnist lua-argparse
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG

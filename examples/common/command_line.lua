@@ -1,0 +1,89 @@
+--- What several example scripts share: options read by argparse, and the devices that --mgpu asks for.
+--
+--     local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
+--     local parser = command_line.parser("Trains a network.")
+--     command_line.add_mgpu(parser)
+--     local options = command_line.read(parser)
+local mgpu = require "mgpu"
+
+local M = {}
+
+local SCRIPT = arg[0]:match "[^/]*$"
+
+--- stop(message, ...): ends the program with status 1.
+function M.stop(message, ...)
+  io.stderr:write(SCRIPT, ": ", message:format(...), "\n")
+  os.exit(1)
+end
+
+--- parser(description) -> a parser of argparse, which has --help. Ends the program where argparse is not installed.
+function M.parser(description)
+  local found, argparse = pcall(require, "argparse")
+  if not found then M.stop "the Lua module argparse is missing: apt-get install lua-argparse" end
+  local parser = argparse("mgpulua " .. SCRIPT, description)
+  parser:help_max_width(100)
+  parser.error = function(_, message) M.stop("%s (see --help)", message) end
+  return parser
+end
+
+--- count(least) -> a function that reads an option's text as a whole number >= least.
+function M.count(least)
+  return function(text)
+    local n = tonumber(text)
+    if n and n % 1 == 0 and n >= least and n < 2 ^ 53 then return n end
+    return nil, ("'%s' must be a whole number from %d on"):format(text, least)
+  end
+end
+
+--- add_epochs(parser, default)
+function M.add_epochs(parser, default)
+  parser:option("--epochs", "Passes over the training data.", tostring(default)):argname "N":convert(M.count(1))
+end
+
+--- add_limit(parser)
+function M.add_limit(parser)
+  parser:option("--limit", "Use only the first N images of each set."):argname "N":convert(M.count(1))
+end
+
+--- add_mgpu(parser)
+function M.add_mgpu(parser)
+  parser:option("--mgpu", "Train on the first N devices; without N, on all. They are GPUs, or those that mgpulua "
+    .. "--devices names. Without the option: one device."):args "?":argname "N":convert(M.count(1))
+end
+
+--- read(parser) -> the options. gpus: the devices of --mgpu, empty unless there are two or more; ngpus: their number,
+--- or 1.
+function M.read(parser)
+  local options = parser:parse()
+  local ok, gpus = pcall(mgpu.parallel.get_available_gpus, options.mgpu and (options.mgpu[1] or -1) or 0)
+  if not ok then M.stop("--mgpu %d: %s", options.mgpu[1], (gpus:gsub("^.-get_available_gpus: ", ""))) end
+  options.gpus = #gpus > 1 and gpus or {}
+  options.ngpus = math.max(#options.gpus, 1)
+  return options
+end
+
+--- load(load_data, ...) -> train, test: what load_data(...) returns. Ends the program with one sentence where the files
+--- of the data set are missing.
+function M.load(load_data, ...)
+  local found, train, test = pcall(load_data, ...)
+  if not found then M.stop("%s", (train:gsub("^%S+:%d+: ", ""))) end
+  return train, test
+end
+
+--- first_rows(set, limit) -> x, y: the first rows of a data set, or all of them without a limit.
+function M.first_rows(set, limit)
+  local last = math.min(limit or math.huge, set.x:shape()[1])
+  return set.x:slice { { 1, last } }, set.y:slice { { 1, last } }
+end
+
+--- shape_text(t) -> "(60000, 28, 28, 1)"
+function M.shape_text(t) return "(" .. table.concat(t:shape(), ", ") .. ")" end
+
+--- exists(path) -> whether there is a file that can be read.
+function M.exists(path)
+  local file = io.open(path, "rb")
+  if file then file:close() end
+  return file ~= nil
+end
+
+return M
