@@ -122,13 +122,12 @@ static mg_status compute_roots(mg_tensor **roots, int n) {
     return status;
 }
 
-/* The wanted tensors without a value, once each, and this thread's pending variable values, as far
- * as they lie on the first one's device: a plan of mg_eval is for one. The others are left to later
- * calls. Retained, because an evaluation on the way may prune the variables. */
-static int list_roots(mg_tensor *const *t, int n, mg_tensor **roots) {
+/* The wanted tensors without a value, once each, and this thread's first n_pending pending variable
+ * values, as far as they lie on the first one's device: a plan of mg_eval is for one. The others
+ * are left to later calls. Retained, because an evaluation on the way may prune the variables. */
+static int list_roots(mg_tensor *const *t, int n, int n_pending, mg_tensor **roots) {
     const uint32_t number = mg_toposort_new_visit();
     int n_roots = 0;
-    const int n_pending = is_tracing() ? 0 : mg_variables_n_pending();
     for (int i = 0; i < n + n_pending; i++) {
         const mg_variable *v = i < n ? NULL : mg_variables_pending(i - n);
         mg_tensor *x = i < n ? t[i] : v ? v->value : NULL;
@@ -159,11 +158,15 @@ static mg_tensor *find_place_op(const mg_toposort *walk) {
     return NULL;
 }
 
-/* Evaluates a place op by itself: its input there, then a copy here. */
+static mg_status eval_some(mg_tensor *const *t, int n, int n_pending);
+
+/* Evaluates a place op by itself: its input there, then a copy here. No pending variable is
+ * evaluated on the way: its value may itself need this place op, which would never end. */
 static mg_status copy_from_device(mg_tensor *t) {
     mg_tensor *from = mg_tensor_retain(t->inputs[0]), *held = mg_tensor_retain(t);
-    mg_tensor *value = mg_eval(&from, 1) == MG_OK ? mg_value_copy(from, t->device) : NULL;
-    mg_status status = value ? MG_OK : mg_error_code();
+    mg_status status = from->buffer ? MG_OK : eval_some(&from, 1, 0);
+    mg_tensor *value = status == MG_OK ? mg_value_copy(from, t->device) : NULL;
+    if (status == MG_OK && !value) status = mg_error_code();
     if (status == MG_OK && is_lazy(t, NULL)) status = attach_value(t, value);
     mg_tensor_release(value);
     mg_tensor_release(from);
@@ -189,13 +192,12 @@ static mg_status copy_from_devices(mg_toposort *walk, mg_tensor **roots, int *n)
 }
 
 /* One plan: the wanted tensors of one device. Other devices' are left lazy. */
-static mg_status eval_some(mg_tensor *const *t, int n) {
-    mg_tensor **wanted = mg_alloc((size_t)(n + mg_variables_n_pending() + 1) * sizeof *wanted),
-              **roots = NULL;
+static mg_status eval_some(mg_tensor *const *t, int n, int n_pending) {
+    mg_tensor **wanted = mg_alloc((size_t)(n + n_pending + 1) * sizeof *wanted), **roots = NULL;
     mg_toposort walk = {0};
     if (!wanted) return MG_OOM;
     /* 1. the wanted tensors, 2. what they need from other devices, 3. what else is worth keeping */
-    int n_wanted = list_roots(t, n, wanted);
+    int n_wanted = list_roots(t, n, n_pending, wanted);
     mg_status status = n_wanted ? copy_from_devices(&walk, wanted, &n_wanted) : MG_OK;
     if (n_wanted && status == MG_OK) {
         int n_roots = n_wanted;
@@ -217,14 +219,15 @@ static mg_status eval_some(mg_tensor *const *t, int n) {
 mg_status mg_eval(mg_tensor *const *t, int n) {
     MG_TRY(check_not_tracing(t, n));
     for (int i = 0; i < n; i++)
-        if (!t[i]->buffer) MG_TRY(eval_some(t, n));
+        if (!t[i]->buffer) MG_TRY(eval_some(t, n, is_tracing() ? 0 : mg_variables_n_pending()));
     return MG_OK;
 }
 
 /* One call of eval_some evaluates those of one device; the others stay pending. */
 mg_status mg_eval_variables(void) {
     for (int i = 0; i < mg_variables_n_pending(); i++)
-        if (mg_variables_pending(i)) return eval_some(NULL, 0);
+        if (mg_variables_pending(i))
+            return eval_some(NULL, 0, is_tracing() ? 0 : mg_variables_n_pending());
     return MG_OK;
 }
 

@@ -150,6 +150,12 @@ test("a variable can be collected while it waits for a value from another device
   end
 end)
 
+test("a variable's new value may come from its own device by way of another", function()
+  local v = mgpu.variable(mgpu.ones({ 2 }, { device = "ref:0" }))
+  v:assign(core.place(core.place(v:value() + 1, "ref:1") * 2, "ref:0"))
+  check.equal(v:value(), { 4, 4 })
+end)
+
 test("a model on several devices has the same outputs and gradients without jit", function()
   in_float64(function()
     local serial, model, x = network(), network("ref:1", "ref:2"), data()
