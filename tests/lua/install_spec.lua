@@ -126,6 +126,29 @@ test("a C program finds the library with pkg-config, and predicts what mgpulua p
   check.matches(text, "^predict: .*missing%.safetensors")
 end)
 
+test("luaopen_mgpu opens the module once, finds the Lua files, and says so when it cannot", function()
+  check.needs "/usr/bin/luajit"
+  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  local script, bare = check.path "open.lua", check.path "bare"
+  check.write(script, [[
+    local open = assert(package.loadlib(arg[1] .. "/mgpu/core.so", "luaopen_mgpu"))
+    package.preload.mgpu = open
+    local mgpu = require "mgpu"
+    local path = package.path
+    assert(select("#", open()) == 1 and open() == mgpu and package.loaded.mgpu == mgpu and package.path == path)
+    print(mgpu.ones { 2, 3 }:sum():item(), require "mgpu.layers" == mgpu.layers, require "mgpu.core".root)
+  ]])
+  local function luajit(environment, library)
+    return (check.run(("cd / && %s luajit %s %s"):format(environment, script, library)))
+  end
+  local here = check.run("pwd"):gsub("\n", "")
+  check.matches(luajit("", here .. "/" .. build), "^6\ttrue\t")
+  check.run(("mkdir -p %s/lib/mgpu && cp %s/libmgpu.so.0 %s/lib && cp %s/mgpu/core.so %s/lib/mgpu")
+    :format(bare, build, bare, build, bare))
+  check.matches(luajit("", bare .. "/lib"), "luaopen_mgpu: the Lua files of mgpu were not found .* set MGPU_ROOT")
+  check.equal(luajit("MGPU_ROOT=" .. here, bare .. "/lib"), "6\ttrue\t" .. here .. "\n")
+end)
+
 -- The names that a library exports at a version, sorted.
 local function exported(library, version)
   local names = {}
