@@ -331,7 +331,7 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR
 	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu
 	@$(foreach l,$(HOST_LIBS),ln -sf mgpulua/$l$(ABI_$l) $(INSTALL_TO)/lib/$l$(ABI_$l); \
 	  ln -sf $l$(ABI_$l) $(INSTALL_TO)/lib/$l; \
-	  sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' runtime/$(l:lib%.so=%).pc \
+	  sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' runtime/$(l:lib%.so=%).pc \
 	  >$(INSTALL_TO)/lib/pkgconfig/$(l:lib%.so=%).pc;)
 	@cp -R lua models examples $(INSTALL_TO)/share/mgpulua
 	@install -D -m 644 share/mgpulua.1 $(INSTALL_TO)/share/man/man1/mgpulua.1
