@@ -334,9 +334,9 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR
 	  sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' runtime/$(l:lib%.so=%).pc \
 	  >$(INSTALL_TO)/lib/pkgconfig/$(l:lib%.so=%).pc;)
 	@cp -R lua models examples $(INSTALL_TO)/share/mgpulua
-	@install -D -m 644 share/mgpulua.1 $(INSTALL_TO)/share/man/man1/mgpulua.1
-	@install -D -m 644 share/mgpulua.bash $(INSTALL_TO)/share/bash-completion/completions/mgpulua
-	@install -D -m 644 share/_mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
+	@install -D -m 644 runtime/program/share/mgpulua.1 $(INSTALL_TO)/share/man/man1/mgpulua.1
+	@install -D -m 644 runtime/program/share/mgpulua.bash $(INSTALL_TO)/share/bash-completion/completions/mgpulua
+	@install -D -m 644 runtime/program/share/_mgpulua $(INSTALL_TO)/share/zsh/site-functions/_mgpulua
 	@install -m 644 README.md LICENSE $(INSTALL_TO)/share/mgpulua
 	@$(if $(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),,[ $$(id -u) != 0 ] || ldconfig)
 	@echo 'installed to $(INSTALL_TO)'

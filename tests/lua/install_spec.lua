@@ -64,7 +64,8 @@ end)
 -- Runs make with PREFIX and DESTDIR; the lock keeps it apart from packaging_spec's.
 local function make(target, prefix, destdir)
   if build ~= "build" then check.skip "not the release build" end
-  local text, status = check.run(("MAKEFLAGS= flock build make %s PREFIX=%s DESTDIR=%s"):format(target, prefix, destdir))
+  local command = "MAKEFLAGS= flock build make %s PREFIX=%s DESTDIR=%s"
+  local text, status = check.run(command:format(target, prefix, destdir))
   if status ~= 0 then check.fail(text) end
 end
 
@@ -180,6 +181,8 @@ test("libmgpu exports what mgpu.h declares as its interface, and all else as pri
   end
 end)
 
+local SHARE = "runtime/program/share/"
+
 -- The options of --help, as a set.
 local function options()
   local set = {}
@@ -193,7 +196,7 @@ end
 test("the man page and the completions of bash and zsh know every option, and no other", function()
   local known = options()
   check.truthy(known["-e"] and known["--doctor"] and known["--version"], "the options were found")
-  for _, path in ipairs { "share/mgpulua.1", "share/mgpulua.bash", "share/_mgpulua" } do
+  for _, path in ipairs { SHARE .. "mgpulua.1", SHARE .. "mgpulua.bash", SHARE .. "_mgpulua" } do
     local text = check.read(path):gsub("\\%-", "-")
     for name in pairs(known) do
       check.truthy(text:find("%f[%w-]" .. name:gsub("%-", "%%-") .. "%f[^%w-]"), path .. " lacks " .. name)
@@ -206,7 +209,7 @@ test("bash completes options, their values and scripts", function()
   check.needs "/bin/bash"
   local function completed(...)
     local words = { ... }
-    local command = ("source share/mgpulua.bash; compopt() { :; }; COMP_WORDS=(mgpulua %s); COMP_CWORD=%d; "
+    local command = ("source " .. SHARE .. "mgpulua.bash; compopt() { :; }; COMP_WORDS=(mgpulua %s); COMP_CWORD=%d; "
       .. "_mgpulua %s; echo \"${COMPREPLY[*]}\""):format(table.concat(words, " "), #words, check.program)
     return (check.run("bash -c '" .. command:gsub("'", "'\\''") .. "'"):gsub("%s+$", ""))
   end
@@ -219,5 +222,5 @@ end)
 
 test("the man page is well-formed", function()
   if check.run "command -v groff" == "" then check.skip "groff is not installed" end
-  check.equal(check.run "groff -man -ww -Tutf8 share/mgpulua.1 2>&1 >/dev/null", "")
+  check.equal(check.run ("groff -man -ww -Tutf8 " .. SHARE .. "mgpulua.1 2>&1 >/dev/null"), "")
 end)

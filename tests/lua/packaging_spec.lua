@@ -17,9 +17,9 @@ test("luarocks makes a rock, and luajit finds mgpu in it", function()
   if check.run "command -v luarocks" == "" then check.skip "luarocks is not installed" end
   check.needs "/usr/bin/luajit"
   if check.program:match "^(%S*)/mgpulua" ~= "build" then check.skip "not the release build" end
-  local rocks, script = check.path "rocks", check.path "train.lua"
+  local home, rocks, script = check.path "home", check.path "rocks", check.path "train.lua"
   -- A home of its own: LuaRocks keeps settings and caches there. The lock keeps its make apart from install_spec's.
-  local luarocks = ("HOME=%s MAKEFLAGS= flock build luarocks --lua-version 5.1 --tree %s "):format(check.path "home", rocks)
+  local luarocks = ("HOME=%s MAKEFLAGS= flock build luarocks --lua-version 5.1 --tree %s "):format(home, rocks)
   run(luarocks .. "make " .. ROCKSPEC)
   check.write(script, [[
     local mgpu = require "mgpu"
