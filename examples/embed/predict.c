@@ -23,7 +23,7 @@ typedef struct job {
 /* Runs in lua_cpcall, so that every error of Lua ends here and not the process. */
 static int predict(lua_State *L) {
     const job *j = lua_touserdata(L, 1);
-    if (luaL_loadstring(L, script)) return lua_error(L);
+    if (luaL_loadbuffer(L, script, sizeof script - 1, "=predict.c")) return lua_error(L);
     luaopen_mgpu(L);
     lua_pushstring(L, j->model);
     lua_newtable(L);
