@@ -248,6 +248,7 @@ static bool edit(const char *prompt, const sigset_t *open) {
     api.install(prompt, on_line);
     while (!done) {
         struct pollfd key = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (handle_signals()) return false; /* also those that came before the line */
         fflush(stdout);
         const int n = ppoll(&key, 1, NULL, open);
         const bool gone = n > 0 && (key.revents & (POLLHUP | POLLERR | POLLNVAL));
@@ -255,10 +256,7 @@ static bool edit(const char *prompt, const sigset_t *open) {
             leave_line("\n");
             return true;
         }
-        if (n > 0)
-            api.read_char();
-        else if (handle_signals())
-            return false;
+        if (n > 0) api.read_char();
     }
     return true;
 }

@@ -82,6 +82,7 @@ mg_read_result mg_read_line(const char *prompt, char **line) {
     *line = NULL;
     fflush(stdout);
     mg_read_caught.interrupt = 0;
+    if (mg_read_caught.end) return MG_READ_END; /* it came between two lines */
     const ssize_t n =
         prompt ? read_from_terminal(prompt, line, &room) : getline(line, &room, stdin);
     if (n >= 0) {

@@ -1,6 +1,7 @@
 -- The prompt and signals: Ctrl-C, Ctrl-Z, SIGTERM, SIGHUP, and the terminal's modes afterwards.
 
 local check = require "check"
+local ffi = require "ffi"
 local terminal = require "lua.prompt.terminal"
 local each_editor = terminal.each_editor
 local test = check.test
@@ -184,5 +185,23 @@ test("SIGTERM ends the prompt, also while it computes", function()
     t:expect "going"
     t:signal "TERM"
     check.equal(t:wait(), 143)
+  end, "readline", "libedit", "none")
+end)
+
+-- With each line the prompt waits for the lock of the history, for a second at most.
+ffi.cdef "int flock(int fd, int operation); int fileno(void *file);"
+
+test("a signal that comes between two lines ends the prompt", function()
+  each_editor(function(_, open)
+    for name, status in pairs { TERM = 143, HUP = 129 } do
+      local t = open()
+      local lock = assert(io.open(check.path "home" .. "/.local/state/mgpulua/history.lock", "r+"))
+      check.equal(ffi.C.flock(ffi.C.fileno(lock), 2), 0)
+      t:type("io.write 'a line' -- " .. name)
+      t:expect "\n"
+      t:signal(name)
+      lock:close()
+      check.equal(t:wait(), status)
+    end
   end, "readline", "libedit", "none")
 end)
