@@ -153,9 +153,9 @@ end)
 
 local function scaled(set) return set.x:to "float32" / 127.5 - 1, set.y end
 
-local function compiled(model, devices, rate)
-  model:compile { optimizer = mgpu.optimizers.RMSprop { rate or 1e-3 }, loss = "sparse_categorical_crossentropy",
-    metrics = "accuracy", devices = devices }
+local function compiled(model, devices, optimizer)
+  model:compile { optimizer = optimizer, loss = "sparse_categorical_crossentropy", metrics = "accuracy",
+    devices = devices }
   return model
 end
 
@@ -168,7 +168,7 @@ test("the first steps of cifar10_cnn on shapes are the same on one and on four d
   local ok, message = pcall(function()
     for i, devices in ipairs { "cpu:0", FOUR } do
       mgpu.seed(5)
-      losses[i] = compiled(mgpu.models.cifar10_cnn {}, devices):fit(set.x:to "float64" / 127.5 - 1, set.y,
+      losses[i] = compiled(mgpu.models.cifar10_cnn {}, devices, "rmsprop"):fit(set.x:to "float64" / 127.5 - 1, set.y,
         { batch_size = 20, epochs = 2, verbose = 0 }).history.loss
     end
   end)
@@ -177,20 +177,24 @@ test("the first steps of cifar10_cnn on shapes are the same on one and on four d
   check.near(losses[2], losses[1], 1e-10) -- gradients are summed in another order
 end)
 
-test("cifar10_cnn reaches 0.95 on shapes in three epochs, on one device and on four; linear models do not", function()
+-- Small images and Adam, so that seconds of training are enough; other seeds give 0.94 to 0.97.
+test("cifar10_cnn reaches 0.9 on shapes in five epochs, on one device and on four; linear models do not", function()
   check.slow()
-  local train, held_out = datasets.shapes(6000, { seed = 1 })
+  local size = 20
+  local train, held_out = datasets.shapes(3000, { seed = 1, size = size })
   local x, y = scaled(train)
   local test_x, test_y = scaled(held_out)
   local function accuracy(model)
-    model:fit(x, y, { batch_size = 32, epochs = 3, verbose = 0 })
+    model:fit(x, y, { batch_size = 32, epochs = 5, verbose = 0 })
     return model:evaluate(test_x, test_y, { verbose = 0 }).accuracy
   end
   for _, devices in ipairs { "cpu:0", FOUR } do
     mgpu.seed(1)
-    check.truthy(accuracy(compiled(mgpu.models.cifar10_cnn {}, devices)) >= 0.95, "an accuracy of 0.95")
+    local model = mgpu.models.cifar10_cnn { input_shape = { size, size, 3 } }
+    local reached = accuracy(compiled(model, devices, "adam"))
+    check.truthy(reached >= 0.9, "an accuracy of 0.9, not " .. reached)
   end
   local L = mgpu.layers
-  local linear = mgpu.Sequential { L.Input { 32, 32, 3 }, L.Flatten {}, L.Dense { 10, activation = "softmax" } }
-  check.truthy(accuracy(compiled(linear)) < 0.3, "no linear problem")
+  local linear = mgpu.Sequential { L.Input { size, size, 3 }, L.Flatten {}, L.Dense { 10, activation = "softmax" } }
+  check.truthy(accuracy(compiled(linear, nil, "adam")) < 0.3, "no linear problem")
 end)
