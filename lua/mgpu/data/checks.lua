@@ -35,6 +35,11 @@ function M.is_dataset(value)
   return type(value) == "table" and type(meta) == "table" and rawget(meta, "is_dataset") == true
 end
 
+--- ends(who, ds): raises for a dataset of mgpu.data without end.
+function M.ends(who, ds)
+  if M.is_dataset(ds) and ds.count == math.huge then M.fail(who, "the dataset has no end: use :take(n)") end
+end
+
 --- position(position, count): raises unless it is a position in a pass of `count` elements (nil: unknown).
 function M.position(position, count)
   if type(position) ~= "table" then M.fail("iter", "%s; got %s", POSITION, tostring(position)) end

@@ -14,7 +14,9 @@
 --   schema       as for tfrecord; see record_schema.lua
 --   compression  "gzip" or "zlib"; nil: none
 --   shards       files: rows go in turn to path-00000-of-00004 and so on; at most 512. nil: one file, at path itself
--- Errors: a value that is missing, has another shape or cannot be held, with row (from 1) and feature; the disk.
+-- Errors: a dataset without end; a value that is missing, has another shape or cannot be held, with row (from 1) and
+-- feature; the disk.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local record_schema = require "mgpu.data.record_schema"
@@ -96,6 +98,7 @@ return function(path, rows, schema, given)
   if type(path) ~= "string" then fail("the path comes first, got a %s", type(path)) end
   local chosen = options.check("write_tfrecord", OPTIONS, given or {})
   local fields = record_schema("write_tfrecord", schema)
+  checks.ends("write_tfrecord", rows)
   local next_row = reader(rows, fields)
   local writer = core.tfrecord_writer(shard_paths(path, chosen.shards), fields, chosen.compression or "none")
   local function write(...)

@@ -228,6 +228,9 @@ test("a file that changes while it is used is an error", function()
 end)
 
 test("files that are none are errors", function()
+  local endless = mgpu.data.from_tensors { mgpu.arange(3) }:cycle()
+  check.raises(function() mgpu.data.write_tfrecord(check.path "endless", endless, LABEL) end,
+    "write_tfrecord: the dataset has no end: use :take%(n%)", "usage")
   check.raises(function() mgpu.data.tfrecord("/nowhere/file", LABEL) end, "cannot open /nowhere/file", "io")
   check.raises(function() mgpu.data.tfrecord("tests", LABEL) end, "tests is not a regular file", "io")
   check.raises(function() mgpu.data.tfrecord("tests/golden/images/rgb.png", LABEL) end, "this is no TFRecord file",

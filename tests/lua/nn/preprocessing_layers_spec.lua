@@ -213,6 +213,8 @@ test("wrong options and inputs are errors that name the layer", function()
   refused(function() L.Normalization { mean = 1, variance = 1 }:adapt(x) end, "were given as options")
   refused(function() L.Normalization {}:adapt(3) end, "adapt takes a tensor or a dataset of batches, got a number")
   refused(function() L.Normalization {}:adapt(mgpu.zeros { 0, 3 }) end, "there are no data")
+  refused(function() L.Normalization {}:adapt(mgpu.data.from_tensors { x }:batch(2):cycle()) end,
+    "adapt: the dataset has no end: use :take%(n%)")
   local layer = L.Normalization {}
   layer:adapt(x)
   refused(function() layer:adapt(x:reshape { 2, 4, 6, 2 }) end,

@@ -5,6 +5,7 @@
 -- x of any shape and dtype, integers too -> the same shape, floating. Weights, unless mean and variance are given as
 -- numbers or lists: mean, variance {sizes of the axes}, count {}; not trainable, 0 and 1 before adapt.
 -- Errors: an axis that x lacks or whose size is unknown; mean without variance.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 
@@ -96,6 +97,7 @@ end
 -- Calls fn with each batch of the data: a tensor, nested numbers, or a dataset, whose first field counts.
 local function each_batch(self, data, fn)
   if type(data) == "table" and getmetatable(data) and data.iter then
+    checks.ends("Normalization: adapt", data)
     for x in data:iter() do fn(x) end
     return
   end
@@ -105,8 +107,8 @@ local function each_batch(self, data, fn)
 end
 
 --- layer:adapt(data): measures mean and variance over a tensor or a dataset of batches, whose first field counts.
---- What was measured before is forgotten. Errors: no data; another shape than the layer was built for; mean and
---- variance that were given as options.
+--- What was measured before is forgotten. Errors: no data; a dataset without end; another shape than the layer was
+--- built for; mean and variance that were given as options.
 function Normalization:adapt(data)
   if self.mean ~= nil then self:fail "adapt: mean and variance were given as options" end
   local total
