@@ -40,6 +40,13 @@ function M.ends(who, ds)
   if M.is_dataset(ds) and ds.count == math.huge then M.fail(who, "the dataset has no end: use :take(n)") end
 end
 
+--- one_argument(who, example, ...): raises, showing `example`, if there are more arguments.
+function M.one_argument(who, example, ...)
+  if select("#", ...) > 0 then
+    M.fail(who, "expected %s, got %d arguments", example, select("#", ...) + 1)
+  end
+end
+
 --- position(position, count): raises unless it is a position in a pass of `count` elements (nil: unknown).
 function M.position(position, count)
   if type(position) ~= "table" then M.fail("iter", "%s; got %s", POSITION, tostring(position)) end

@@ -6,6 +6,7 @@
 -- Takes nested tables of numbers too; a data set of mgpu.datasets stands for {x, y}. Rows are copied from host memory:
 -- a tensor on another device is copied to the host once, by this call, and its batches go back to its device. The
 -- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 8 tensors.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local host_device = require "mgpu.data.host"
@@ -56,7 +57,8 @@ local function on_host(t)
 end
 
 --- from_tensors {x, y, ...}: see the top.
-return function(given)
+return function(given, ...)
+  checks.one_argument("from_tensors", "one table of tensors, as in {x, y}", ...)
   local tensors, homes, rows = {}, {}, nil
   for i, value in ipairs(list_of(given)) do
     local t = tensor_of(value, i)

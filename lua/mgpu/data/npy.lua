@@ -6,12 +6,14 @@
 -- in Fortran's order is read into memory. The files must not change meanwhile.
 -- Errors: a damaged file; another dtype; arrays with different numbers of rows, or none; more than 8 files; when a row
 -- is read, a file that has become shorter.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local paths = require "mgpu.data.paths"
 
 --- npy(paths): see the top.
-return function(given)
+return function(given, ...)
+  checks.one_argument("npy", "a path, or one list of paths", ...)
   local files, names = paths("npy", given), {}
   for i = 1, #files do names[i] = false end
   return Dataset.of_source(core.numpy_source("npy", files, names))

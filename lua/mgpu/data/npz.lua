@@ -5,6 +5,7 @@
 -- those of npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted; one of
 -- numpy.savez_compressed, or in Fortran's order, is read into memory.
 -- Errors, besides: no array of that name, with those that are there.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 
@@ -35,7 +36,8 @@ local function check_names(path, given)
 end
 
 --- npz(path, names): see the top.
-return function(path, given)
+return function(path, given, ...)
+  checks.one_argument("npz", "the names of the arrays as one list, as in {\"x\", \"y\"}", ...)
   if type(path) ~= "string" or path == "" then fail("expected the path of a file, got a %s", type(path)) end
   local names, paths = check_names(path, given), {}
   for i = 1, #names do paths[i] = path end

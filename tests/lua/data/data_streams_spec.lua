@@ -417,6 +417,8 @@ test("from_tensors refuses a value that is no table of rows", function()
   check.raises(function() from_tensors { x = x, y = x } end, "in order, as in {x, y}, but there is an entry", "usage")
   check.raises(function() from_tensors {} end, "at least one tensor", "usage")
   check.raises(function() from_tensors() end, "got nil", "usage")
+  check.raises(function() from_tensors(x, x) end, "expected one table of tensors, as in {x, y}, got 2 arguments",
+    "usage")
   check.raises(function() from_tensors { x, nil, x } end, "entry 2 is nil", "usage")
   check.raises(function() from_tensors { x, x, x, x, x, x, x, x, x } end, "at most 8 tensors, got 9", "usage")
   check.raises(function() from_tensors { 1, 2, 3 } end, "entry 1 is a number, not a tensor", "usage")

@@ -95,6 +95,10 @@ test("wrong arrays and names are refused", function()
     'array "b" has 1000 rows, the first array has 2', "usage")
   check.raises(function() npz(FOLDER .. "stored.npz", { 1 }) end, "npz: name 1 is a number", "usage")
   check.raises(function() npz(FOLDER .. "stored.npz", {}) end, "the list is empty", "usage")
+  check.raises(function() npz(FOLDER .. "stored.npz", "a", "dense/kernel") end, "as one list, .*, got 2 arguments",
+    "usage")
+  check.raises(function() npy(FOLDER .. "float32.npy", FOLDER .. "float32.npy") end,
+    "npy: expected a path, or one list of paths, got 2 arguments", "usage")
   check.raises(function() npz { "x.npz" } end, "npz: expected the path of a file, got a table", "usage")
   check.raises(function() npz("/nowhere/x.npz", "x") end, "npz: cannot open /nowhere/x%.npz", "io")
   check.raises(function() npz(FOLDER .. "float32.npy", "x") end, "float32%.npy", "data")
