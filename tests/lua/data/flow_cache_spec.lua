@@ -178,6 +178,17 @@ local function written(path, change)
   core.store_save(path, tensors, notes, "safetensors")
 end
 
+test("a file of another number of elements is refused", function()
+  local path = check.path "other.cache"
+  local function mapped(n)
+    return mgpu.data.from_tensors { mgpu.arange(n) }:map(function(x) return x end):cache(path)
+  end
+  check.equal(values(mapped(4)), { 0, 1, 2, 3 })
+  check.raises(mapped(3):iter(), "cache: .*other.cache has 4 elements, the dataset here has 3: it holds elements of "
+    .. "another dataset: give another path, or remove the file, and it is made anew", "data")
+  check.equal(#values(given(numbers(9)):cache(path)), 4) -- of unknown length: the file is believed
+end)
+
 test("a file that is no cache, or is damaged, is refused", function()
   local path = check.path "bad.cache"
   local function refuses(expected)

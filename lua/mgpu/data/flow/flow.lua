@@ -231,7 +231,7 @@ end
 --- ds:cache(path): the elements of the first pass, kept in memory, are those of every pass: what comes before, shuffles
 --- too, is not done again. With a path they are also written to that file, at the end of the first whole pass, and read
 --- from it by the next program: delete the file when the steps before it change. A file is written whole or not at all.
---- Errors: a file that cannot be written, is damaged, or is no cache.
+--- Errors: a file that cannot be written, is damaged, is no cache, or has another number of elements.
 function methods:cache(path)
   if path ~= nil and type(path) ~= "string" then
     checks.fail("cache", "expected the path of a file, got a %s", type(path))

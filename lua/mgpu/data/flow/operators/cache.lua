@@ -12,11 +12,21 @@ local Cache = operator.class(true)
 --- memory(path) -> the empty `kept` of a dataset.
 function Cache.memory(path) return { elements = {}, path = path } end
 
+-- Raises unless the file has as many elements as the dataset, where their number is known.
+local function check_count(dataset, n)
+  if not dataset.count or dataset.count == n then return end
+  core.fail("data", ("cache: %s has %d elements, the dataset here has %s: it holds elements of another dataset: give "
+    .. "another path, or remove the file, and it is made anew"):format(dataset.kept.path, n,
+    dataset.count == math.huge and "no end" or dataset.count))
+end
+
 -- Reads the file if it is there.
 function Cache:begin()
   local kept = self.dataset.kept
   if not kept.complete and kept.path and core.file_exists(kept.path) then
-    kept.elements, kept.complete = cache_file.read(kept.path), true
+    local elements = cache_file.read(kept.path)
+    check_count(self.dataset, #elements)
+    kept.elements, kept.complete = elements, true
   end
 end
 
