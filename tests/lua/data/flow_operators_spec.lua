@@ -358,6 +358,10 @@ test("padded_batch refuses what it cannot pad", function()
   refuses(ds, { padded_shapes = { { 3 }, "x" } },
     "padded_shapes: expected an array of sizes for each component, got a string")
   refuses(ds, { padding_values = { "x" } }, "padding_values: expected a number for each component, got a string")
+  local bytes = given { { mgpu.ones({ 2 }, { dtype = "uint8" }) }, { mgpu.ones({ 4 }, { dtype = "uint8" }) } }
+  for _, value in ipairs { -1, 256, 0.5 } do
+    refuses(bytes, { padding_values = value }, "padding_values: component 1 is uint8, which cannot hold ")
+  end
   refuses(ds, { pad = 1 }, 'unknown option "pad"')
   refuses(words("a", "b"):batch(1), {}, "component 1 is a batch of text already")
   refuses(given { { mgpu.ones { 2 } }, { mgpu.ones { 2, 2 } } }, {},

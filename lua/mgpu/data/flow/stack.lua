@@ -128,13 +128,21 @@ local function padded_shape(who, list, what, wanted, place)
   return cell
 end
 
+-- Integers would take another number than the one given, such as 0 for -1 in uint8.
+local function check_fill(who, t, what, fill)
+  local dtype = t:dtype()
+  if fill == nil or not dtype:find "int" or core.tensor(fill, { dtype = dtype }):item() == fill then return end
+  checks.fail(who, "padding_values: %s is %s, which cannot hold %s", what, dtype, tostring(fill))
+end
+
 --- padded(who, elements, place, options) -> the elements as one, with a new first axis; tensors are padded at the end
 --- of each axis. options: shapes and values, functions of a leaf's number that return its padded shape (nil: that of
 --- the largest) and the number to pad with. Errors: as for batch, apart from shapes; a tensor larger than its padded
---- shape.
+--- shape; a number that a tensor of integers cannot hold.
 function M.padded(who, elements, place, options)
   return joined(who, elements, place, function(list, what, i)
     check_kinds(who, list, what, place)
+    check_fill(who, list[1], what, options.values(i))
     local cell = padded_shape(who, list, what, options.shapes(i), place)
     return M.tensors(list, cell, options.values(i))
   end)
