@@ -128,7 +128,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover \
-        gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc install uninstall \
+        gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -314,6 +314,10 @@ size: ## lines by folder, and the longest files
 	@luajit tests/include_rules.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
 doc: all ## the manual's table of ops, from the rows: build/ops.md
 	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
+docs: all ## the reference as HTML, from the docstrings and mgpu.h: build/docs
+	@which doxygen >/dev/null || { echo 'docs: wants doxygen (apt-get install doxygen)'; exit 1; }
+	@rm -rf build/docs; mkdir -p build/docs/c
+	@$(PROGRAM) tests/reference.lua build/docs && doxygen share/Doxyfile && echo build/docs/index.html
 
 INSTALL_TO = $(DESTDIR)$(PREFIX)
 VERSION = $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' runtime/bind/bind.c)

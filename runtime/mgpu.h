@@ -31,6 +31,7 @@ extern "C" {
 /* ---- errors ---- */
 
 #ifndef MG_CORE_STATUS_H /* files of the library itself have these types from core/ */
+/* What a function reports: success, or the kind of the failure. */
 typedef enum mg_status {
     MG_OK = 0,      /* success */
     MG_USAGE,       /* a wrong argument: a shape, dtype, option or name */
@@ -57,6 +58,7 @@ const char *mg_status_name(mg_status code);
 /* ---- element types and shapes ---- */
 
 #ifndef MG_CORE_DTYPE_H
+/* What the elements of a tensor are. */
 typedef enum mg_dtype {
     MG_BOOL, /* one byte, 0 or 1 */
     MG_U8,
@@ -75,11 +77,13 @@ const char *mg_dtype_name(mg_dtype t);
 size_t mg_dtype_size(mg_dtype t);
 
 #ifndef MG_CORE_SHAPE_H
+/* The most axes that a tensor has. */
 #define MG_MAX_RANK 8
-typedef struct mg_shape { /* sizes, outermost axis first; elements are stored in row-major order */
-    int32_t rank;
-    int32_t unused; /* must be 0 */
-    int64_t dim[MG_MAX_RANK];
+/* The sizes of a tensor, outermost axis first; elements are stored in row-major order. */
+typedef struct mg_shape {
+    int32_t rank;             /* the number of axes */
+    int32_t unused;           /* must be 0 */
+    int64_t dim[MG_MAX_RANK]; /* their sizes */
 } mg_shape;
 #endif
 
@@ -88,6 +92,7 @@ mg_shape mg_shape_of(int rank, const int64_t *dims);
 
 /* ---- devices ---- */
 
+/* A device, such as "cpu:0". */
 typedef struct mg_device mg_device;
 
 /* The device of that name ("cpu", "cpu:1", "ref:0", "cuda:0"), opened at first use. Borrowed, valid
@@ -146,9 +151,10 @@ mg_status mg_eval(mg_tensor *const *t, int n);
  * NULL: MG_USAGE if y is not one floating point number, MG_UNSUPPORTED if a path leads through an
  * op without a gradient, MG_OOM. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
-/* Tensors that are evaluated lose their history, and with it their gradient, except between these
- * two calls. They nest, per thread. */
+/* Tensors that are evaluated lose their history, and with it their gradient, except between this
+ * call and mg_recording_end. They nest, per thread. */
 void mg_recording_begin(void);
+/* Ends what mg_recording_begin has begun. */
 void mg_recording_end(void);
 
 /* ---- the running program ---- */
