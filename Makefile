@@ -317,7 +317,7 @@ doc: all ## the manual's table of ops, from the rows: build/ops.md
 docs: all ## the reference as HTML, from the docstrings and mgpu.h: build/docs
 	@which doxygen >/dev/null || { echo 'docs: wants doxygen (apt-get install doxygen)'; exit 1; }
 	@rm -rf build/docs; mkdir -p build/docs/c
-	@$(PROGRAM) tests/reference.lua build/docs && doxygen share/Doxyfile && echo build/docs/index.html
+	@$(PROGRAM) tests/reference.lua build/docs && doxygen runtime/docs/Doxyfile && echo build/docs/index.html
 
 INSTALL_TO = $(DESTDIR)$(PREFIX)
 VERSION = $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' runtime/bind/bind.c)
