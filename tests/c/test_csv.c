@@ -436,10 +436,38 @@ static void wrong_cells_are_named(void **state) {
     load_fails("1,a\n2,\n", &classes, MG_DATA, "line 2, column 2: there is no value");
     load_fails("1,cat\n2,cow\n", &given, MG_DATA, "\"cow\" is none of the 2 classes");
     load_fails("1,cat\n2,cow\n", &twice, MG_USAGE, "the class \"cat\" is given twice");
-    mg_csv_missing half[6] = {{0}, {.has_number = true, .number = 0.5}};
+}
+
+/* A value for missing cells is held to the same limits as one in a cell. */
+static void values_for_missing_ones_must_fit(void **state) {
+    (void)state;
+    static const struct {
+        mg_dtype dtype;
+        double number;
+        const char *text; /* how a message spells the number; NULL: it fits */
+    } cases[] = {
+        {MG_I32, 0.5, "0.5"},
+        {MG_I32, 0x1p31, "2147483648"},
+        {MG_I64, 0x1p63, "9.2233720368547758e+18"},
+        {MG_I64, -0x1p63, NULL},
+        {MG_U8, -1, "-1"},
+        {MG_F32, 1e39, "9.9999999999999994e+38"},
+        {MG_F32, -INFINITY, NULL},
+        {MG_F64, 1e39, NULL},
+    };
     write_text("1,2\n3,NA\n");
-    assert_null(load(1, half, &i32, 1, NULL));
-    assert_non_null(strstr(mg_error_message(), "the value for missing ones, 0.5, does not fit"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const mg_csv_missing missing[6] = {{0}, {.has_number = true, .number = cases[i].number}};
+        const mg_csv_field field = numbers(cases[i].dtype, 1);
+        char expected[128];
+        mg_source *s = load(1, missing, &field, 1, NULL);
+        assert_int_equal(s != NULL, cases[i].text == NULL);
+        mg_source_release(s);
+        if (!cases[i].text) continue;
+        snprintf(expected, sizeof expected,
+                 "line 2, column 2: the value for missing ones, %s, does", cases[i].text);
+        if (!strstr(mg_error_message(), expected)) fail_msg("%s", mg_error_message());
+    }
 }
 
 /* Given classes keep their order, and may be more than the file has. */
@@ -585,6 +613,7 @@ int main(void) {
         cmocka_unit_test(a_matrix_and_its_classes_are_read),
         cmocka_unit_test(every_dtype_and_text_are_read),
         cmocka_unit_test(wrong_cells_are_named),
+        cmocka_unit_test(values_for_missing_ones_must_fit),
         cmocka_unit_test(given_classes_have_their_ids),
         cmocka_unit_test(many_classes_are_sorted),
         cmocka_unit_test(files_that_change_are_refused),

@@ -136,14 +136,18 @@ static mg_status load_integer(loading *l, int column, mg_dtype dtype, char *dst)
     return MG_OK;
 }
 
+/* The largest number of a floating dtype. */
+static double most_of(mg_dtype dtype) {
+    return dtype == MG_F32 ? FLT_MAX : DBL_MAX;
+}
+
 static mg_status load_float(loading *l, int column, mg_dtype dtype, char *dst) {
     const char *text = l->record->cell[column].text;
     double value;
     if (!mg_csv_number(text, &value))
         return fail_cell(l, column, "\"%.60s\" is no number (`columns` can leave texts out)", text);
     const bool written_as_number = strpbrk(text, "0123456789") != NULL;
-    const double most = dtype == MG_F32 ? FLT_MAX : DBL_MAX;
-    if (written_as_number && fabs(value) > most)
+    if (written_as_number && fabs(value) > most_of(dtype))
         return fail_cell(l, column, "%.60s does not fit %s", text, mg_dtype_name(dtype));
     mg_from_double(dst, &value, dtype, 1);
     return MG_OK;
@@ -156,8 +160,9 @@ static mg_status load_number(loading *l, int column, mg_dtype dtype, char *dst) 
         return (integer ? load_integer : load_float)(l, column, dtype, dst);
     const mg_csv_missing *m = &l->missing[column];
     if (!m->has_number) return fail_missing(l, column);
-    const bool fits = !integer || (m->number == floor(m->number) && m->number >= (double)least &&
-                                   m->number <= (double)most);
+    const bool fits = integer ? m->number == floor(m->number) && m->number >= (double)least &&
+                                    m->number < (double)most + 1 /* 2^63 for int64, exactly */
+                              : !isfinite(m->number) || fabs(m->number) <= most_of(dtype);
     if (!fits)
         return fail_cell(l, column, "the value for missing ones, %.17g, does not fit %s", m->number,
                          mg_dtype_name(dtype));
