@@ -9,15 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048, NAME_BYTES = 64, FAR = 1 << 20 };
+enum { NAME_BYTES = 64, FAR = 1 << 20 };
 
 /* The last error of this thread: its text, never a format, and its code. */
-static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local char message[MG_ERROR_BYTES];
 static _Thread_local mg_status last_code;
 
 /* Formats into a second buffer first: the arguments may point into the old message. */
 mg_status mg_fail(mg_status code, const char *format, ...) {
-    char text[MESSAGE_BYTES];
+    char text[MG_ERROR_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -38,7 +38,7 @@ mg_status mg_error_code(void) {
 
 /* Both parts are limited so that the whole fits. */
 void mg_error_prefix(const char *text) {
-    char old[MESSAGE_BYTES];
+    char old[MG_ERROR_BYTES];
     memcpy(old, message, sizeof old);
     snprintf(message, sizeof message, "%.512s: %.1500s", text, old);
 }

@@ -22,6 +22,9 @@ typedef enum mg_status {
 
 #define MG_N_STATUS 11
 
+/* Room for a message, with its zero byte; longer ones are cut off. */
+enum { MG_ERROR_BYTES = 2048 };
+
 /* Stores the message (never used as a format again) and returns code. */
 mg_status mg_fail(mg_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -33,7 +33,7 @@ typedef struct job {
     bool ready;
     mg_status status; /* a failure, at the row `failed` */
     int64_t failed;
-    char message[512];
+    char message[MG_ERROR_BYTES];
     struct job *next;
 } job;
 
@@ -59,7 +59,7 @@ struct mg_stream {
     bool drawing;     /* a thread gets row numbers for a new job */
     bool finished;    /* the pass has ended */
     mg_status status; /* a failure of the order */
-    char message[512];
+    char message[MG_ERROR_BYTES];
     bool told; /* the caller has been told of the first failure */
 };
 

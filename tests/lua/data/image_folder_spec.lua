@@ -104,6 +104,15 @@ test("damaged images are errors that name the file, or are skipped", function()
   end, "/cat/5%.png: PNG: ", "data")
 end)
 
+test("what is wrong with an image stands behind a long path, too", function()
+  local deep = ("d"):rep(250)
+  local top = make { [("cat/%s/%s/1.png"):format(deep, deep)] = "GIF89a" }
+  local ds = folder(top)
+  for _, rows in ipairs { ds, ds:prefetch(2) } do
+    check.raises(rows:iter(), "neither a PNG nor a JPEG image", "data")
+  end
+end)
+
 test("a part for validation is drawn with a seed", function()
   local files = {}
   for i = 1, 30 do files[("c%02d/x.png"):format(i)] = stripes(0, 0, 1) end
