@@ -88,11 +88,12 @@ static mg_status skip_bad(mg_image_list *l, int64_t first) {
         const char *path = mg_path_list_get(&l->files, i);
         if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
         const mg_status status = mg_image_probe(path, &image);
-        if (status == MG_OOM) return status;
         if (status == MG_OK)
             l->files.begin[kept++] = l->files.begin[i];
-        else
+        else if (status == MG_DATA || status == MG_UNSUPPORTED)
             MG_TRY(mg_path_list_add(&l->skipped, NULL, path));
+        else
+            return status; /* the file may be a good image that cannot be read now */
     }
     l->files.n = kept;
     return MG_OK;
