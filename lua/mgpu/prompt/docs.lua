@@ -136,6 +136,7 @@ local function explain_function(prompt, name, fn)
   local lines, where = lines_of_function(prompt, info)
   local text = docstrings.above(lines, info.linedefined, not names.is_ours(inner))
     or (names.is_ours(inner) and docstrings.named(lines, name))
+  if text and text:find "see the top%.$" then text = docstrings.top(lines) or text end
   return ("%s\n%s:%d"):format(text or signature(name, inner), where, info.linedefined)
 end
 

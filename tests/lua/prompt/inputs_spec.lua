@@ -140,6 +140,8 @@ test("?name explains layers, ops, functions, methods and one's own functions", f
   check.matches(prompt "?softmax\n", "^softmax: .*\n  axis .*Differentiable")
   check.matches(prompt "?mgpu.arange\n", "^arange%(n, options%).*tensor/init.lua:%d+\n$")
   check.matches(prompt "?mgpu.grad\n", "^grad%(fn%) %-> ")
+  check.matches(prompt "?mgpu.data.csv\n", "^csv%(path, {label.*Errors, with file, line.*data/csv.lua:%d+\n$")
+  check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^shapes%(n = 1000.*\n.*datasets/shapes.lua:%d+\n$")
   check.matches(prompt "?fit\n", "^model:fit%(x, y")
   check.matches(prompt "m = mgpu.Sequential {};\n?m.fit\n?m:fit\n", "^model:fit%(x, y.*\nmodel:fit%(x, y")
   check.matches(prompt "?Adam\n", "Adam {learning_rate.*amsgrad")
