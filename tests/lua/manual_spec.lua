@@ -40,6 +40,21 @@ for _, path in ipairs(PAGES) do
   end)
 end
 
+test("the session that prompt.md shows is what the prompt prints", function()
+  check.needs "cpu"
+  local inputs, expected = {}, {}
+  for line in check.read("lua/manual/prompt.md"):match "^(.-)\n## ":gmatch "\n    ([^\n]+)" do
+    local typed = line:match "^> (.*)"
+    if typed and not typed:find "<Tab>" then table.insert(inputs, typed) end
+    if not typed then table.insert(expected, line) end
+  end
+  local path = check.path "inputs.lua"
+  check.write(path, table.concat(inputs, "\n") .. "\n")
+  local output = check.run(("%s --devices cpu:0 -i <%s"):format(check.program, path))
+  check.matches(output, table.concat(expected, "\n"))
+  check.equal(#inputs, 3)
+end)
+
 test("environment.md names every variable that the code reads", function()
   local page = check.read "lua/manual/environment.md"
   local reads = check.run [[grep -rhoE 'getenv[( ]*"[A-Z_]+"' runtime lua]]

@@ -32,7 +32,7 @@ local function parallelism()
     arrow(x + 67, 174, x + 67, 190)
     arrow(x + 67, 224, 300, 270)
   end
-  box(130, 270, 340, "cpu:0: mean of the gradients, update of the weights", "home")
+  box(105, 270, 390, "cpu:0: mean of the gradients, update of the weights", "home")
   add '</svg>'
   local file = assert(io.open(FOLDER .. "parallelism.svg", "w"))
   file:write(table.concat(lines, "\n"), "\n")
