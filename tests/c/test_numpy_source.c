@@ -2,6 +2,7 @@
  * call fails once. tests/lua/data/npz_spec.lua has the rest. */
 #include "core/alloc.h"
 #include "core/io.h"
+#include "core/threads.h"
 #include "data/sources/numpy.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -49,9 +50,22 @@ static void every_failing_allocation_and_file_call_is_survived(void **state) {
     survives(zipped, 2, arm_file, MG_IO);
 }
 
+/* Unpacking a large array takes seconds. */
+static void ctrl_c_ends_unpacking(void **state) {
+    static const mg_numpy_field field = {FOLDER "deflated.npz", "a"};
+    (void)state;
+    mg_interrupt();
+    assert_null(mg_numpy_source("npz", &field, 1));
+    assert_int_equal(mg_error_code(), MG_INTERRUPTED);
+    assert_string_equal(mg_error_message(), "interrupted");
+    assert_false(mg_interrupt_pending());
+    assert_int_equal(mg_io_open_count(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),
+        cmocka_unit_test(ctrl_c_ends_unpacking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

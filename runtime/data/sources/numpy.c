@@ -4,10 +4,13 @@
  * error then, and not a signal that ends the process. */
 #include "data/sources/numpy.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "io/npy.h"
 #include "io/zip.h"
 #include <stdio.h>
 #include <string.h>
+
+enum { PIECE = 16 << 20 }; /* bytes that are unpacked between two looks for Ctrl-C */
 
 /* The rows of an array: in a file, or in memory. */
 typedef struct array_rows {
@@ -80,10 +83,15 @@ static mg_status read_plain(void *context, void *dst, size_t n) {
     return got == n ? MG_OK : mg_fail(MG_DATA, "the file ends too early");
 }
 
+/* In pieces, since unpacking takes long. */
 static mg_status read_zipped(void *context, void *dst, size_t n) {
-    size_t got;
-    MG_TRY(mg_zip_read(context, dst, n, &got));
-    return got == n ? MG_OK : mg_fail(MG_DATA, "the array ends too early");
+    for (size_t done = 0, got; done < n; done += got) {
+        const size_t piece = n - done < PIECE ? n - done : PIECE;
+        if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
+        MG_TRY(mg_zip_read(context, (char *)dst + done, piece, &got));
+        if (got < piece) return mg_fail(MG_DATA, "the array ends too early");
+    }
+    return MG_OK;
 }
 
 /* Takes over what the header says. at: where the elements begin in the file; -1: they must be
@@ -175,7 +183,7 @@ mg_source *mg_numpy_source(const char *who, const mg_numpy_field *fields, int n)
     mg_status status = s->who ? MG_OK : MG_OOM;
     for (int k = 0; k < n && status == MG_OK; k++) status = open_array(s, k, &fields[k]);
     if (status == MG_OK) return &s->base;
-    if (s->who && status != MG_OOM) mg_error_prefix(who);
+    if (s->who && status != MG_OOM && status != MG_INTERRUPTED) mg_error_prefix(who);
     mg_source_release(&s->base);
     return NULL;
 }
