@@ -1,5 +1,6 @@
 --- Checks of the arguments of datasets' methods. Errors begin with the method's name, at the user's line.
 local core = require "mgpu.core"
+local misuse = require "mgpu.methods"
 
 local M = {}
 
@@ -23,17 +24,27 @@ function M.shard(i, n)
   if i > n then M.fail("shard", "there is no shard %d of %d: they are counted from 1", i, n) end
 end
 
---- is_callable(value) -> whether it is a function, or has __call: a jitted function, a layer, a model.
-function M.is_callable(value)
-  local meta = debug.getmetatable(value)
-  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
-end
-
 --- is_dataset(value) -> whether it is one of mgpu.data's.
 function M.is_dataset(value)
   local meta = debug.getmetatable(value)
   return type(value) == "table" and type(meta) == "table" and rawget(meta, "is_dataset") == true
 end
+
+--- is_callable(value) -> whether it is a function, or acts as one: a jitted function, a layer, a model.
+function M.is_callable(value)
+  local meta = debug.getmetatable(value)
+  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil and not M.is_dataset(value)
+end
+
+--- colons(methods): makes the methods of datasets explain a dot in place of a colon.
+function M.colons(methods)
+  for name, method in pairs(methods) do
+    methods[name] = misuse.colon(("ds:%s(...)"):format(name), M.is_dataset, method)
+  end
+end
+
+--- not_called(): raises for a dataset in the place of an iterator, as in `for x in ds do`.
+function M.not_called() M.fail("dataset", "go through it with ds:iter(), as in `for x, y in ds:iter() do`") end
 
 --- ends(who, ds): raises for a dataset of mgpu.data without end.
 function M.ends(who, ds)

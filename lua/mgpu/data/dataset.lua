@@ -21,6 +21,8 @@ local fail, check_count = checks.fail, checks.count
 local Dataset, methods = { is_dataset = true }, {}
 Dataset.__tostring = function(self) return "dataset of " .. (self:length() or "endless") .. " elements" end
 
+Dataset.__call = checks.not_called
+
 function Dataset.__index(_, name)
   local method = methods[name]
   if method == nil and type(name) == "string" then
@@ -280,6 +282,7 @@ end
 --- ds:augment {horizontal_flip = true, ...}: random and fixed changes of images, in C; the options are in augment.lua.
 function methods:augment(given) return require "mgpu.data.augment" (self, given) end
 
+checks.colons(methods)
 Dataset.methods = methods
 flow.lift(methods) -- the methods that need values
 

@@ -174,6 +174,8 @@ test("chain methods leave the dataset they are called on alone", function()
   check.equal(pass(ds), ALL)
 end)
 
+local function all() return true end
+
 for what, case in pairs {
   ["tensors of different lengths"] = { function() from { ten(), mgpu.ones { 3 } } end,
     "entry 1 has 10 rows, entry 2 has 3" },
@@ -190,6 +192,15 @@ for what, case in pairs {
   ["a map that returns nothing"] = { function() pass(from { ten() }:map(function() end)) end,
     "must return tensors" },
   ["a position that is none"] = { function() from { ten() }:iter(5) end, "position" },
+  ["a dot for a colon"] = { function() from { ten() }.batch(4) end, "a method is called with a colon: write ds:batch" },
+  ["a dot for a colon of a step that needs values"] = { function() from { ten() }.filter(all) end, "write ds:filter" },
+  ["a dot for a colon after such a step"] = { function() from { ten() }:filter(all).take(2) end, "write ds:take" },
+  ["a dataset as a loop's iterator"] = { function() for x in from { ten() } do x() end end,
+    "for x, y in ds:iter%(%) do" },
+  ["a flow as a loop's iterator"] = { function() for x in from { ten() }:filter(all) do x() end end, "ds:iter%(%)" },
+  ["mapping by a dataset"] = { function() from { ten() }:map(from { ten() }) end, "expected a function, got table" },
+  ["augmenting after a filter"] = { function() from { ten() }:filter(all):augment { horizontal_flip = true } end,
+    "augment: it works on rows as they are read, so it must come before filter" },
   ["cycling something endless n times"] = { function() from { ten() }:cycle():cycle(2) end, "no end" },
 } do
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)

@@ -26,6 +26,8 @@ Flow.__tostring = function(self)
   return "dataset of " .. (not n and "an unknown number of" or n == math.huge and "endless" or n) .. " elements"
 end
 
+Flow.__call = checks.not_called
+
 function Flow.__index(_, name)
   local method = methods[name]
   if method == nil and type(name) == "string" then
@@ -310,11 +312,18 @@ function methods:iter(position)
   return Iterator.new(self, pass, element)
 end
 
+--- ds:augment {...}: raises: only rows can be augmented (dataset.lua).
+function methods:augment() -- luacheck: no self
+  checks.fail("augment", "it works on rows as they are read, so it must come before filter, padded_batch and the other "
+    .. "steps that need values")
+end
+
 --- lift(methods): gives a table of methods of datasets of rows those of flows that it lacks.
 function Flow.lift(known)
   for name, method in pairs(methods) do known[name] = known[name] or method end
 end
 
+checks.colons(methods)
 Flow.methods = methods
 
 return Flow
