@@ -108,7 +108,9 @@ local function finder(columns)
       fail("option %q: two columns are called %q: give the position", option, what)
     elseif not at[what] then
       fail("option %q: there is no column %q%s", option, what, #names == 0
-        and ": the file has no header, so columns are positions (or give `names`)" or core.did_you_mean(what, names))
+        and ": the file has no header, so columns are positions (or give `names`)"
+        or #columns == 1 and (": the only column is %q: is its `delimiter` another?"):format(names[1])
+        or core.did_you_mean(what, names))
     end
     return at[what]
   end

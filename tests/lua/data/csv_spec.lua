@@ -147,6 +147,8 @@ test("wrong options name what is there", function()
   refused("csv: a label with classes has no other dtype", { label = 3, classes = { "a" }, dtypes = { kind = "int32" } })
   refused("csv: 9 columns as fields; at most 8 are possible", nil, file(("1,"):rep(8) .. "1\n", "wide.csv"))
   refused("csv: there is no column besides the label", { label = 1 }, file("1\n2\n", "one.csv"))
+  refused('csv: option "label": there is no column "b": the only column is "a;b": is its `delimiter` another%?',
+    { label = "b" }, file("a;b\n1;2\n", "semicolons.csv"))
   refused("csv: a path, or a list of paths, is needed", nil, {})
   refused("csv: the first argument is a number, not a path", nil, 5)
   refused("csv: path 2 is a boolean, not a path", nil, { path, true })
