@@ -28,13 +28,15 @@ end)
 if not pcall(require, "argparse") then check.skip "lua-argparse is not installed" end
 check.needs "cpu"
 
-for _, name in ipairs { "cifar10_cnn_mgpu", "cifar10_cnn_mgpu_queue", "mnist_tfrecord_mgpu" } do
+for name, count in pairs { cifar10_cnn_mgpu = "epochs", cifar10_cnn_mgpu_queue = "epochs",
+  mnist_tfrecord_mgpu = "epochs", vae_deconv = "epochs", make_imagenet_records = "images",
+  resnet50_tfrecord = "epochs", mnist_multi_gpu = "epochs", strategies = "epochs" } do
   test(name .. ".lua has help and knows its options", function()
     check.matches(output_of(name, "--help"), "Usage: mgpulua " .. name .. ".lua")
     local output, status = run(name, "--nonsense")
     check.equal(status, 1)
     check.equal(output, name .. ".lua: unknown option '--nonsense' (see --help)\n")
-    output, status = run(name, "--epochs many")
+    output, status = run(name, ("--%s many"):format(count))
     check.equal(status, 1)
     check.equal(output, name .. ".lua: 'many' must be a whole number from 1 on (see --help)\n")
   end)
@@ -112,4 +114,75 @@ test("mnist_tfrecord_mgpu.lua writes records once, and trains from them on one d
   check.matches(output, "Using GPUs: cpu:0, cpu:1\n")
   check.matches(output, "\n\nTest loss: [%d.]+\nTest accuracy: [%d.]+\n$")
   check.matches(check.read(check.path "saved_wt.h5"), "^\137HDF")
+end)
+
+test("resnet50_tfrecord.lua trains from the records of make_imagenet_records.lua", function()
+  local output = output_of("make_imagenet_records", "--datadir imagenet --images 40 --shards 2")
+  check.equal(output, "Wrote 40 train images to imagenet\nWrote 8 validation images to imagenet\n")
+  local words = "--network resnet18 --image_size 32 --classes 10 --batch_size 8 --epochs 1 "
+  output = output_of("resnet50_tfrecord", words .. "--distort_color", "cpu:0")
+  check.matches(output, "^Num images: 40\n")
+  check.matches(output, "5/5 ") -- 40 images in batches of 8
+  check.matches(output, "%[TRAINING%] finished in [%d.]+ s\n\nTest loss, acc: [%d.]+, [%d.]+\n$")
+  output = output_of("resnet50_tfrecord", words .. "--mgpu --imgs_per_epoch 16", "cpu:0-1")
+  check.matches(output, "Using GPUs: cpu:0, cpu:1\n")
+  check.matches(output, "1/1 ") -- 16 images in batches of 16
+  check.matches(output, "\n\nTest loss, acc: [%d.]+, [%d.]+\n$")
+end)
+
+test("without records resnet50_tfrecord.lua says so in a sentence", function()
+  local output, status = run("resnet50_tfrecord", "--datadir nowhere")
+  check.equal(status, 1)
+  check.equal(output, "resnet50_tfrecord.lua: tfrecord: there is no file nowhere/train-*\n")
+end)
+
+-- ---- the autoencoder ----------------------------------------------------------------------------
+
+for _, devices in ipairs { "cpu:0", "cpu:0-1" } do
+  test("vae_deconv.lua draws the latent plane and digits, on " .. devices, function()
+    local output = output_of("vae_deconv", "--data digits --limit 100 --epochs 1 --mgpu", devices)
+    check.equal(output:find("Using GPUs: cpu:0, cpu:1\n", 1, true) ~= nil, devices == "cpu:0-1")
+    check.matches(output, "\nVAE VALIDATION LOSS: [%d.]+\nWrote vae_scatter.svg and vae_digit.png\n$")
+    local _, dots = check.read(check.path "vae_scatter.svg"):gsub("<circle", "")
+    check.equal(dots, 110) -- 100 images and the legend of 10 classes
+    local picture = mgpu.image.load(check.path "vae_digit.png")
+    check.equal(picture:shape(), { 15 * 28, 15 * 28, 1 })
+  end)
+end
+
+-- ---- the notebook and the article ---------------------------------------------------------------
+
+test("mnist_multi_gpu.lua prints the notebook's lines for one device and for three", function()
+  local output = output_of("mnist_multi_gpu", "--data digits --limit 24 --batch_size 4 --epochs 1", "cpu:0-2")
+  check.matches(output, "^%['cpu:0', 'cpu:1', 'cpu:2'%]\nUsing 3 GPUs.\n"
+    .. "X_train shape: %(24, 28, 28, 1%)\n24 train samples\n24 test samples\n")
+  local epoch = "Train on 24 samples, validate on 24 samples\nEpoch 1/1\n %- %d+s %- loss: [%d.]+ %- acc: [%d.]+ "
+    .. "%- val_loss: [%d.]+ %- val_acc: [%d.]+\n"
+  local score = "Test score: [%d.]+\nTest accuracy: [%d.]+\nTotal Duration %([%d.]+ sec%)\n"
+  check.matches(output, "NOT Using Multi%-GPU\n" .. epoch .. score)
+  check.matches(output, "\nUsing Multi%-GPU: 3 GPUs\n" .. epoch .. score .. "$")
+  check.equal(mgpu.load_model(check.path "model.h5"):count_params(), 2354250)
+end)
+
+test("mnist_multi_gpu.lua trains channels first on one device", function()
+  local output = output_of("mnist_multi_gpu",
+    "--data digits --limit 8 --epochs 1 --data_format channels_first --save first.h5", "cpu:0")
+  check.matches(output, "^%[%]\nUsing 0 GPUs.\nX_train shape: %(8, 1, 28, 28%)\n")
+  check.falsy(output:find("\nUsing Multi", 1, true))
+  check.equal(mgpu.load_model(check.path "first.h5"):count_params(), 2354250)
+end)
+
+test("strategies.lua trains by each strategy, on one device and on three", function()
+  for devices, replicas in pairs { ["cpu:0"] = 1, ["cpu:0-2"] = 3 } do
+    local output = output_of("strategies", "--limit 200 --epochs 1", devices)
+    check.matches(output, "^three%-way: the loss was 2, and is 1.28 after a step\n")
+    check.equal(output:find("dense_2 (Dense) @cpu:1", 1, true) ~= nil, replicas == 3)
+    check.matches(output, "\nlayer ranges: test accuracy [%d.]+\n")
+    check.matches(output, ("\nmirrored: number of replicas in sync: %d\n"):format(replicas))
+    local best = output:match "val_accuracy: ([%d.]+)[^\n]*\nmirrored: test accuracy"
+    check.equal(output:match "\nloaded from the checkpoint: test accuracy ([%d.]+)\n", best)
+    check.matches(output, "\nEpoch 2/2\n.*\ncontinued on one device: test accuracy [%d.]+\n")
+    check.matches(output, ("\ncentral: number of replicas in sync: %d\n.*\ncentral: test accuracy "):format(replicas))
+    check.matches(output, "\nasync: number of replicas in sync: 1\n.*\nasync: test accuracy [%d.]+\n$")
+  end
 end)
