@@ -82,6 +82,9 @@ function Backup:restore(run)
   end
 end
 
+-- Whether a tensor of this name is in the state of a callback, and so not only the save's.
+local function is_of_callback(name) return name:find "^state/" ~= nil end
+
 -- The state as the writer wants it.
 local function captured(run)
   local tensors, data = run_state.capture(run)
@@ -93,7 +96,11 @@ local n_listening = 0 -- fits that save: one may run in a callback of another
 --- begin(run): opens the folder, and from here on SIGTERM and SIGUSR1 are for this fit. Errors: the folder cannot be
 --- made; the state of a callback that cannot be saved.
 function Backup:begin(run)
-  captured(run)
+  -- What was captured is freed at once: until the collector came to it, and for longer where a compiled trace holds
+  -- the table, the first step could not write over the values that it shares.
+  for name, t in pairs((captured(run))) do
+    if not is_of_callback(name) then t:free() end
+  end
   self.writer = core.checkpoint_writer(self.dir, self.keep)
   n_listening = n_listening + 1
   if n_listening == 1 then core.stop_listen(true) end
@@ -107,7 +114,7 @@ local function on_host(tensors)
   local is_visible, host, temporary = {}, nil, {}
   for name, t in pairs(tensors) do
     local device = t:device()
-    if not name:find "^state/" then temporary[#temporary + 1] = t end
+    if not is_of_callback(name) then temporary[#temporary + 1] = t end
     if is_visible[device] == nil then is_visible[device] = core.device_info(device).host_visible end
     if not is_visible[device] then
       host = host or (#core.devices "cpu" > 0 and "cpu:0" or "ref:0")
