@@ -17,15 +17,19 @@ static const char *const interpolations[] = {"nearest", "bilinear", NULL};
 static const char *const fill_modes[] = {"constant", "nearest", "reflect", "wrap", NULL};
 
 /* The attributes of both ops; only the meaning of size differs. */
-#define TRANSFORM_ATTRS(size_text)                                                                   \
-    {"size", MG_ATTR_INTS, offsetof(mg_transform_attrs, size), 0, NULL, size_text},                  \
-        {"interpolation", MG_ATTR_CHOICE,       offsetof(mg_transform_attrs, interpolation), 1,      \
-         interpolations,  "nearest or bilinear"},                                                    \
-        {"fill_mode",      MG_ATTR_CHOICE, offsetof(mg_transform_attrs, fill_mode),                  \
-         MG_FILL_CONSTANT, fill_modes,     "what lies outside: constant, nearest, reflect or wrap"}, \
-    {                                                                                                \
-        "fill_value", MG_ATTR_NUMBER, offsetof(mg_transform_attrs, fill_value), 0, NULL,             \
-            "what lies outside with fill_mode constant"                                              \
+#define TRANSFORM_ATTRS(size_text)                                                                 \
+    {"size", MG_ATTR_INTS, offsetof(mg_transform_attrs, size), 0, NULL, size_text},                \
+        {"interpolation", MG_ATTR_CHOICE,       offsetof(mg_transform_attrs, interpolation), 1,    \
+         interpolations,  "nearest or bilinear"},                                                  \
+        {"fill_mode",                                                                              \
+         MG_ATTR_CHOICE,                                                                           \
+         offsetof(mg_transform_attrs, fill_mode),                                                  \
+         MG_OUTSIDE_CONSTANT,                                                                      \
+         fill_modes,                                                                               \
+         "what lies outside: constant, nearest, reflect or wrap"},                                 \
+    {                                                                                              \
+        "fill_value", MG_ATTR_NUMBER, offsetof(mg_transform_attrs, fill_value), 0, NULL,           \
+            "what lies outside with fill_mode constant"                                            \
     }
 
 static const mg_attr transform_attrs[] = {

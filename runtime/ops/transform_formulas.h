@@ -14,10 +14,10 @@
 #endif
 
 enum mg_transform_fill {
-    MG_FILL_CONSTANT, /* what lies outside is the fill value */
-    MG_FILL_NEAREST,  /* the edge repeats: a a | a b c d | d d */
-    MG_FILL_REFLECT,  /* the image is mirrored at the edge: b a | a b c d | d c */
-    MG_FILL_WRAP      /* the image repeats: c d | a b c d | a b */
+    MG_OUTSIDE_CONSTANT, /* what lies outside is the fill value */
+    MG_OUTSIDE_NEAREST,  /* the edge repeats: a a | a b c d | d d */
+    MG_OUTSIDE_REFLECT,  /* the image is mirrored at the edge: b a | a b c d | d c */
+    MG_OUTSIDE_WRAP      /* the image repeats: c d | a b c d | a b */
 };
 
 /* Further away than this many cells there is nothing. */
@@ -50,22 +50,22 @@ MG_FORMULA double mg_transform_whole(double v) {
     return (double)(int64_t)v;
 }
 
-/* The place in an axis of n pixels, 0 .. n - 1, that stands for `at`; with MG_FILL_CONSTANT `at`
+/* The place in an axis of n pixels, 0 .. n - 1, that stands for `at`; with MG_OUTSIDE_CONSTANT `at`
  * itself. The period of a wrapped image is n, but what counts as one period is n - 1, as in
  * TensorFlow and SciPy. */
 MG_FORMULA double mg_transform_fold(double at, int64_t n, int fill) {
     const double size = (double)n, edge = size - 1, both = 2 * size;
-    if (fill == MG_FILL_CONSTANT) return at;
+    if (fill == MG_OUTSIDE_CONSTANT) return at;
     if (n <= 1) return 0;
-    if (fill == MG_FILL_REFLECT && at < 0) {
+    if (fill == MG_OUTSIDE_REFLECT && at < 0) {
         at += both * mg_transform_whole(-at / both);
         at = at < -size ? at + both : -at - 1;
-    } else if (fill == MG_FILL_REFLECT && at > edge) {
+    } else if (fill == MG_OUTSIDE_REFLECT && at > edge) {
         at -= both * mg_transform_whole(at / both);
         if (at >= size) at = both - at - 1;
-    } else if (fill == MG_FILL_WRAP && at < 0) {
+    } else if (fill == MG_OUTSIDE_WRAP && at < 0) {
         at += size * (mg_transform_whole(-at / edge) + 1);
-    } else if (fill == MG_FILL_WRAP && at > edge) {
+    } else if (fill == MG_OUTSIDE_WRAP && at > edge) {
         at -= size * mg_transform_whole(at / edge);
     }
     return at < 0 ? 0 : at > edge ? edge : at;
