@@ -50,6 +50,20 @@ local NAMES = {
     set_random_seed = "mgpu.seed(n)", Tensor = "mgpu.tensor {1, 2, 3}", torch = "mgpu.tensor and its methods",
     utils = "mgpu.data, mgpu.image ...", Variable = "mgpu.variable(t)",
   },
+  dataset = {
+    as_numpy_iterator = "ds:iter()", cardinality = "ds:length()", element_spec = "ds:iter()(), an element",
+    ["repeat"] = "ds:cycle(n)", rejection_resample = "ds:filter(fn)", make_one_shot_iterator = "ds:iter()",
+    scan = "for x in ds:iter() do", reduce = "for x in ds:iter() do", size = "ds:length()",
+  },
+  ["data source"] = {
+    CsvDataset = "mgpu.data.csv(path)", Dataset = "mgpu.data.from_tensors {x, y}",
+    DataLoader = "mgpu.data.from_tensors {x, y}:batch(32)", from_generator = "mgpu.data.generator(fn)",
+    from_tensor_slices = "mgpu.data.from_tensors {x, y}", image = "mgpu.image",
+    image_dataset_from_directory = "mgpu.data.image_folder(path)", ImageDataGenerator = "mgpu.ImageDataGenerator {...}",
+    ImageFolder = "mgpu.data.image_folder(path)", make_csv_dataset = "mgpu.data.csv(path)",
+    range = "mgpu.data.from_tensors {mgpu.arange(n)}", TensorDataset = "mgpu.data.from_tensors {x, y}",
+    TextLineDataset = "mgpu.data.text_lines(path)", TFRecordDataset = "mgpu.data.tfrecord(files, schema)",
+  },
   layer = {
     AdaptiveAvgPool2d = "GlobalAveragePooling2D", AvgPool2D = "AveragePooling2D", AvgPool2d = "AveragePooling2D",
     BatchNorm = "BatchNormalization", BatchNorm1d = "BatchNormalization", BatchNorm2d = "BatchNormalization",
@@ -93,7 +107,7 @@ local NAMES = {
 }
 
 --- advice(kind, name) -> ": write t:reshape {rows, -1}" for a foreign name, or nil.
--- kind: tensor, variable, mgpu, layer, loss, optimizer or model.
+-- kind: tensor, variable, mgpu, dataset, data source, layer, loss, optimizer or model.
 function M.advice(kind, name)
   local ours = NAMES[kind] and NAMES[kind][name]
   return ours and ": write " .. ours or nil

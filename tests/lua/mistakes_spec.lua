@@ -71,7 +71,7 @@ test("only what is near is suggested, and first what begins alike", function()
 end)
 
 test("what is advised for a foreign name exists", function()
-  local n = 0
+  local n, dataset = 0, require "mgpu.data.dataset"
   require "mgpu.foreign_names".each(function(kind, name, ours)
     n = n + 1
     for method in ours:gmatch "%f[%a]t:([%a_]+)" do
@@ -83,6 +83,10 @@ test("what is advised for a foreign name exists", function()
     for method in ours:gmatch "model:([%a_]+)" do
       check.truthy(dense()[method], ("%s %s: model:%s"):format(kind, name, method))
     end
+    for method in ours:gmatch "%f[%a]ds:([%a_]+)" do check.truthy(dataset.methods[method], name) end
+    for source in ours:gmatch "mgpu%.data%.([%a_]+)" do check.truthy(mgpu.data[source], name) end
+    if kind == "dataset" then check.falsy(dataset.methods[name], name .. " is a method") end
+    if kind == "data source" then check.falsy(pcall(function() return mgpu.data[name] end), name .. " is a source") end
     if kind == "layer" and ours:match "^%u" then check.truthy(L[ours:match "^%w+"], name) end
     if kind == "tensor" then check.truthy(not core.methods[name], name .. " is a method") end
     if kind == "layer" then check.truthy(not pcall(function() return L[name] end), name .. " is a layer") end

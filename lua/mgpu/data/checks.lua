@@ -1,6 +1,7 @@
 --- Checks of the arguments of datasets' methods. Errors begin with the method's name, at the user's line.
 local core = require "mgpu.core"
 local misuse = require "mgpu.methods"
+local options = require "mgpu.options"
 
 local M = {}
 
@@ -13,8 +14,23 @@ function M.fail(who, message, ...) core.fail("usage", who .. ": " .. message:for
 --- count(who, n, least): raises unless n is a whole number of at least `least`.
 function M.count(who, n, least)
   if type(n) ~= "number" or n % 1 ~= 0 or n < least or n > LARGEST then
-    M.fail(who, "expected a whole number of at least %d, got %s", least, tostring(n))
+    M.fail(who, "expected a whole number of at least %d, got %s", least, type(n) == "table" and "table" or tostring(n))
   end
+end
+
+--- options(who, declared, given) -> the chosen options (options.lua); given: a table, or nil for none.
+function M.options(who, declared, given)
+  if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
+    M.fail(who, "the options must be a table such as {%s = ...}, got %s", declared[1][1], type(given))
+  end
+  return options.check(who, declared, given or {})
+end
+
+--- no_method(name, methods): raises because datasets have no method of that name, with what to write instead.
+function M.no_method(name, methods)
+  local names = {}
+  for known in pairs(methods) do names[#names + 1] = known end
+  M.fail("dataset", "there is no method %q%s", name, require "mgpu.foreign_names".hint("dataset", name, names))
 end
 
 --- shard(i, n): raises unless they are the number of a shard, from 1, and that of all shards.

@@ -2,7 +2,8 @@
 --
 --     local ds = mgpu.data.from_tensors { x, y }:shuffle(1000, 1):batch(32):prefetch(2)
 --     for x, y in ds:iter() do ... end
--- Methods: shuffle, batch, unbatch, window, map, cycle, take, skip, shard, prefetch, iter, length; they have the
+-- Methods: shuffle, batch, unbatch, window, map, cycle, take, skip, shard, prefetch, cache, augment, iter, length, and
+-- those of flow/flow.lua: filter, padded_batch, enumerate, zip, concatenate, interleave, flat_map. They have the
 -- meaning and order of tf.data's.
 -- An element is one row of each tensor (without the axis of rows) until :batch.
 --
@@ -25,11 +26,7 @@ Dataset.__call = checks.not_called
 
 function Dataset.__index(_, name)
   local method = methods[name]
-  if method == nil and type(name) == "string" then
-    local names = {}
-    for known in pairs(methods) do names[#names + 1] = known end
-    fail("dataset", "there is no method %q%s", name, core.did_you_mean(name, names))
-  end
+  if method == nil and type(name) == "string" then checks.no_method(name, methods) end
   return method
 end
 

@@ -24,10 +24,7 @@ return function(fn, given)
   if type(fn) ~= "thread" and not checks.is_callable(fn) then
     checks.fail("generator", "expected a function or a coroutine, got %s", type(fn))
   end
-  if given ~= nil and type(given) ~= "table" then
-    checks.fail("generator", "the options must be a table such as {length = 10}, got %s", type(given))
-  end
-  local chosen = options.check("generator", GENERATOR, given or {})
+  local chosen = checks.options("generator", GENERATOR, given)
   local dtypes = type(chosen.dtypes) == "string" and { chosen.dtypes } or chosen.dtypes
   return Flow.new(Generator, { fn = fn, dtypes = dtypes or {}, count = chosen.length, once = {} })
 end

@@ -357,6 +357,9 @@ test("padded_batch refuses what it cannot pad", function()
     "padded_shapes: expected sizes from 0 on, or %-1 for that of the largest, got %-2")
   refuses(ds, { padded_shapes = { { 3 }, "x" } },
     "padded_shapes: expected an array of sizes for each component, got a string")
+  refuses(ds, { padded_shapes = { { 3 }, { 3 } } }, "padded_shapes is for 2 components, but the elements have 1")
+  refuses(ds, { padding_values = { 1, 2 } }, "padding_values is for 2 components, but the elements have 1")
+  refuses(ds, { padding_values = { x = 1 } }, 'padding_values: the name "x" stands in an array')
   refuses(ds, { padding_values = { "x" } }, "padding_values: expected a number for each component, got a string")
   local bytes = given { { mgpu.ones({ 2 }, { dtype = "uint8" }) }, { mgpu.ones({ 4 }, { dtype = "uint8" }) } }
   for _, value in ipairs { -1, 256, 0.5 } do
@@ -415,6 +418,18 @@ for what, case in pairs {
   ["a window that stays"] = { function() range(2):window(2, { shift = 0 }) end, "at least 1" },
   ["options that are no table"] = { function() range(2):filter(all):batch(2, true) end,
     "batch: the options must be a table" },
+  ["interleave with a number"] = { function() mgpu.data.interleave({ range(2) }, 3) end,
+    "interleave: the options must be a table such as {cycle_length = ...}, got number" },
+  ["generator with a number"] = { function() mgpu.data.generator(print, 3) end,
+    "generator: the options must be a table such as {length = ...}, got number" },
+  ["a table for a number"] = { function() range(2):take {} end, "at least 0, got table$" },
+  ["augment after filter"] = { function() range(2):filter(all):augment { rescale = 2 } end,
+    "augment: it works on rows as they are read, so it must come before filter" },
+  ["a name of tf.data"] = { function() range(2):filter(all):cardinality() end,
+    'no method "cardinality": write ds:length%(%)' },
+  ["a name of tf.data, of rows"] = { function() range(2)["repeat"](3) end, 'no method "repeat": write ds:cycle%(n%)' },
+  ["a source of tf.data"] = { function() mgpu.data.from_tensor_slices {} end,
+    'unknown data source "from_tensor_slices": write mgpu.data.from_tensors {x, y}' },
   ["an unknown method"] = { function() range(2):filter(all):bacth(2) end, 'no method "bacth" %(did you mean "batch"' },
   ["cycling something endless"] = { function() range(2):filter(all):cycle():cycle(2) end, "no end already" },
   ["a cache at a number"] = { function() range(2):filter(all):cache(5) end,

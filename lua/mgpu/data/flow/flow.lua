@@ -17,6 +17,7 @@ local Iterator = require "mgpu.data.flow.iterator"
 local joins = require "mgpu.data.flow.operators.joins"
 local options = require "mgpu.options"
 local order = require "mgpu.data.flow.operators.order"
+local padding = require "mgpu.data.flow.padding"
 local stack = require "mgpu.data.flow.stack"
 local user_function = require "mgpu.data.flow.user_function"
 
@@ -30,11 +31,7 @@ Flow.__call = checks.not_called
 
 function Flow.__index(_, name)
   local method = methods[name]
-  if method == nil and type(name) == "string" then
-    local names = {}
-    for known in pairs(methods) do names[#names + 1] = known end
-    checks.fail("dataset", "there is no method %q%s", name, core.did_you_mean(name, names))
-  end
+  if method == nil and type(name) == "string" then checks.no_method(name, methods) end
   return method
 end
 
@@ -74,17 +71,8 @@ end
 -- ---- batches ------------------------------------------------------------------------------------
 
 local BATCH = options.declare { { "drop_remainder", "boolean", default = false } }
-local PADDED_BATCH = options.declare { { "drop_remainder", "boolean", default = false },
-  { "padded_shapes", "table" }, { "padding_values", "number|table" } }
 local WINDOW = options.declare { { "shift", "integer", min = 1 }, { "stride", "integer", min = 1, default = 1 },
   { "drop_remainder", "boolean", default = false } }
-
-local function checked_options(who, declared, given)
-  if given ~= nil and type(given) ~= "table" then
-    checks.fail(who, "the options must be a table such as {drop_remainder = true}, got %s", type(given))
-  end
-  return options.check(who, declared, given or {})
-end
 
 local function batched(self, n, drop_remainder, combine)
   return Flow.new(batches.Batch, { input = self, size = n, drop_remainder = drop_remainder, combine = combine,
@@ -95,48 +83,8 @@ end
 --- Strings become an array of strings. Errors: elements of different shapes.
 function methods:batch(n, given)
   checks.count("batch", n, 1)
-  return batched(self, n, checked_options("batch", BATCH, given).drop_remainder,
+  return batched(self, n, checks.options("batch", BATCH, given).drop_remainder,
     function(elements, place) return stack.batch("batch", elements, place) end)
-end
-
--- What is given for each component, as a function of a component's number. A lone value stands for all components.
-local function by_component(given, is_lone)
-  if given == nil then return function() return nil end end
-  return function(i)
-    if is_lone(given) then return given end
-    return given[i]
-  end
-end
-
-local function is_number(value) return type(value) == "number" end
-local function is_shape(value) return value[1] == nil or type(value[1]) == "number" end
-
-local function check_shape(shape)
-  for _, size in ipairs(shape) do
-    if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then
-      checks.fail("padded_batch", "padded_shapes: expected sizes from 0 on, or -1 for that of the largest, got %s",
-        tostring(size))
-    end
-  end
-end
-
--- Checks the two options, each for all components or an array with an entry for each.
-local function check_padding(given)
-  local shapes, values = given.padded_shapes, given.padding_values
-  if shapes then
-    for _, shape in ipairs(is_shape(shapes) and { shapes } or shapes) do
-      if type(shape) ~= "table" then
-        checks.fail("padded_batch", "padded_shapes: expected an array of sizes for each component, got a %s",
-          type(shape))
-      end
-      check_shape(shape)
-    end
-  end
-  for _, value in ipairs(type(values) == "table" and values or {}) do
-    if type(value) ~= "number" then
-      checks.fail("padded_batch", "padding_values: expected a number for each component, got a %s", type(value))
-    end
-  end
 end
 
 --- ds:padded_batch(n, {padded_shapes =, padding_values = 0, drop_remainder = false}): n elements as one, along a new
@@ -145,12 +93,9 @@ end
 --- element larger than its padded shape; elements of different dtypes or numbers of axes; text.
 function methods:padded_batch(n, given)
   checks.count("padded_batch", n, 1)
-  local chosen = checked_options("padded_batch", PADDED_BATCH, given)
-  check_padding(chosen)
-  local padding = { shapes = by_component(chosen.padded_shapes, is_shape),
-    values = by_component(chosen.padding_values, is_number) }
+  local chosen = padding(given)
   return batched(self, n, chosen.drop_remainder,
-    function(elements, place) return stack.padded("padded_batch", elements, place, padding) end)
+    function(elements, place) return stack.padded("padded_batch", elements, place, chosen) end)
 end
 
 --- ds:unbatch(): the rows of each element as elements. Errors: components without rows, or with different numbers.
@@ -164,13 +109,19 @@ end
 --- windows are datasets: this is its window(...).flat_map(lambda w: w.batch(size)).
 function methods:window(size, given)
   checks.count("window", size, 1)
-  local chosen = checked_options("window", WINDOW, given)
+  local chosen = checks.options("window", WINDOW, given)
   local shift, drop = chosen.shift or size, chosen.drop_remainder
   local span = (size - 1) * chosen.stride + 1
   return Flow.new(batches.Window, { input = self, size = size, shift = shift, stride = chosen.stride,
     drop_remainder = drop, level = self.level + 1, count = count_after(self.count, function(count)
       return drop and math.max(0, math.floor((count - span) / shift) + 1) or math.ceil(count / shift)
     end) })
+end
+
+--- ds:augment {...}: only of rows, so before the steps that need values.
+function methods:augment() -- luacheck: no self
+  checks.fail("augment", "it works on rows as they are read, so it must come before filter, zip, cache after a map and "
+    .. "other steps that need values")
 end
 
 -- ---- order --------------------------------------------------------------------------------------
@@ -276,7 +227,7 @@ local INTERLEAVE = options.declare { { "cycle_length", "integer", min = 1 },
 local CYCLE_LENGTH = 8 -- if the number of datasets is unknown
 
 --- interleave_options(given) -> the checked options of interleave; cycle_length may be nil.
-function Flow.interleave_options(given) return checked_options("interleave", INTERLEAVE, given) end
+function Flow.interleave_options(given) return checks.options("interleave", INTERLEAVE, given) end
 
 --- ds:interleave(fn, {cycle_length = 8, block_length = 1}): fn(x, y, ...) makes a dataset of each element; cycle_length
 --- of them are open at a time and give block_length elements each in turn. fn is not traced.

@@ -79,7 +79,7 @@ local function texts(who, list, what, place)
   return structure.text(list)
 end
 
--- The elements as one: combine(list, what, i) makes a tensor of the leaves number i, which are called `what`.
+-- The elements as one: combine(list, what, i, n) makes a tensor of the leaves number i of n, which are called `what`.
 local function joined(who, elements, place, combine)
   local flat, first, paths = {}, elements[1], nil
   for k, element in ipairs(elements) do
@@ -93,7 +93,7 @@ local function joined(who, elements, place, combine)
   local made = {}
   for i = 1, #flat[1] do
     local list, what = column(flat, i), structure.path(first, i)
-    made[i] = core.is_tensor(list[1]) and combine(list, what, i) or texts(who, list, what, place)
+    made[i] = core.is_tensor(list[1]) and combine(list, what, i, #flat[1]) or texts(who, list, what, place)
   end
   return structure.unflatten(first, made)
 end
@@ -136,15 +136,16 @@ local function check_fill(who, t, what, fill)
 end
 
 --- padded(who, elements, place, options) -> the elements as one, with a new first axis; tensors are padded at the end
---- of each axis. options: shapes and values, functions of a leaf's number that return its padded shape (nil: that of
---- the largest) and the number to pad with. Errors: as for batch, apart from shapes; a tensor larger than its padded
---- shape; a number that a tensor of integers cannot hold.
+--- of each axis. options: shapes and values, functions of a leaf's number and of how many there are that return its
+--- padded shape (nil: that of the largest) and the number to pad with. Errors: as for batch, apart from shapes; a
+--- tensor larger than its padded shape; a number that a tensor of integers cannot hold.
 function M.padded(who, elements, place, options)
-  return joined(who, elements, place, function(list, what, i)
+  return joined(who, elements, place, function(list, what, i, n)
     check_kinds(who, list, what, place)
-    check_fill(who, list[1], what, options.values(i))
-    local cell = padded_shape(who, list, what, options.shapes(i), place)
-    return M.tensors(list, cell, options.values(i))
+    local cell = padded_shape(who, list, what, options.shapes(i, n), place)
+    local fill = options.values(i, n)
+    check_fill(who, list[1], what, fill)
+    return M.tensors(list, cell, fill)
   end)
 end
 
