@@ -13,6 +13,7 @@ local REDUCTION = { "axis", "keepdims" }
 local function reduce_in_float32(rule, who, t, ...)
   local axis, keepdims = read_options(who, REDUCTION, ...)
   t = floating(as_tensor(who, t))
+  axis_set(who, axis, t:rank()) -- raises under this op's name, not that of one it is made of
   local dtype = t:dtype()
   if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
   return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)
@@ -60,7 +61,9 @@ function M.logsumexp(t, ...) return reduce_in_float32(log_of_sum, "logsumexp", t
 --- count_nonzero(t, axis = all, keepdims = false) -> how many elements are not 0; int32.
 function M.count_nonzero(t, ...)
   local axis, keepdims = read_options("count_nonzero", REDUCTION, ...)
-  return ops.sum(ops.ne(as_tensor("count_nonzero", t), 0), { axis = axis, keepdims = keepdims })
+  t = as_tensor("count_nonzero", t)
+  axis_set("count_nonzero", axis, t:rank())
+  return ops.sum(ops.ne(t, 0), { axis = axis, keepdims = keepdims })
 end
 
 --- cumprod(t, axis = 1) -> the running product along the axis; bool and uint8 give int32. The gradient is right for

@@ -219,3 +219,12 @@ test("mistakes are named", function()
     check.raises(row[1], row[2])
   end
 end)
+
+test("an axis out of range is told under the name of the op that was called", function()
+  for _, name in ipairs { "mean", "var", "std", "norm", "logsumexp", "count_nonzero" } do
+    for _, axis in ipairs { 3, 0 } do
+      check.raises(function() mgpu[name](mgpu.ones { 2, 2 }, axis) end, "%d: " .. name .. ": axis " .. axis
+        .. " is out of range", "usage")
+    end
+  end
+end)
