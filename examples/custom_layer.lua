@@ -7,26 +7,12 @@
 
 local mgpu = require "mgpu"
 local L = mgpu.layers
+local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local HELP = [[
-usage: mgpulua custom_layer.lua [options]
-  --epochs N        passes over the training data (8)
-  --save FILE       file that the model is saved in (custom.safetensors)
-  --help            this text]]
-
-local options, i = { epochs = "8", save = "custom.safetensors" }, 1
-while arg[i] do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if name == "help" then
-    print(HELP)
-    return
-  elseif not name or not options[name] or not arg[i + 1] then
-    io.stderr:write("custom_layer.lua: ", name and options[name] and arg[i] .. " needs a value"
-      or "unknown option " .. arg[i], " (see --help)\n")
-    os.exit(1)
-  end
-  options[name], i = arg[i + 1], i + 2
-end
+local parser = command_line.parser "Own layer classes: trained, saved, loaded."
+command_line.add_epochs(parser, 8)
+parser:option("--save", "File that the model is saved in.", "custom.safetensors"):argname "FILE"
+local options = parser:parse()
 
 -- x * scale + shift, with a scale and a shift for each feature. `rate` is an option with a default.
 local Scale = mgpu.Layer:extend("Scale", { rate = 1e-3 })
@@ -64,7 +50,7 @@ model:summary()
 local train, test = mgpu.datasets.digits(4000)
 model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
 local x_train, x_test = train.x:to "float32" / 255, test.x:to "float32" / 255
-model:fit(x_train, train.y, { epochs = tonumber(options.epochs), batch_size = 64, verbose = 2 })
+model:fit(x_train, train.y, { epochs = options.epochs, batch_size = 64, verbose = 2 })
 print(("test accuracy: %.3f"):format(model:evaluate(x_test, test.y, { verbose = 0 }).accuracy))
 
 model:save(options.save)

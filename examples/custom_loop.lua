@@ -6,45 +6,22 @@
 -- prefetch.
 
 local mgpu = require "mgpu"
+local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local HELP = [[
-usage: mgpulua custom_loop.lua [options]
-  --data NAME       mnist, fashion or digits (digits, which need no files)
-  --epochs N        passes over the training data (3)
-  --batch-size N    images a step (128)
-  --help            this text]]
-
-local function usage(text, ...)
-  io.stderr:write("custom_loop.lua: ", text:format(...), " (see --help)\n")
-  os.exit(1)
-end
-
-local options, i = { data = "digits", epochs = "3", ["batch-size"] = "128" }, 1
-while arg[i] do
-  local name = arg[i]:match "^%-%-([%a-]+)$"
-  if name == "help" then
-    print(HELP)
-    return
-  elseif not name or not options[name] then
-    usage("unknown option %s", arg[i])
-  elseif not arg[i + 1] then
-    usage("%s needs a value", arg[i])
-  end
-  options[name], i = arg[i + 1], i + 2
-end
-local epochs = tonumber(options.epochs) or usage("--epochs: cannot read %q as a number", options.epochs)
-local batch_size = tonumber(options["batch-size"])
-  or usage("--batch-size: cannot read %q as a number", options["batch-size"])
+local parser = command_line.parser "A hand-written training loop."
+parser:option("--data", "Which images; digits are drawn and need no files.", "digits")
+  :choices { "mnist", "fashion", "digits" }
+command_line.add_epochs(parser, 3)
+parser:option("--batch-size", "Images a step.", "128"):argname "N":convert(command_line.count(1))
+local options = parser:parse()
 
 local train, test
 if options.data == "mnist" then
   train, test = mgpu.datasets.mnist.load_data()
 elseif options.data == "fashion" then
   train, test = mgpu.datasets.fashion_mnist.load_data()
-elseif options.data == "digits" then
-  train, test = mgpu.datasets.digits(6000)
 else
-  usage("--data %s: there are mnist, fashion and digits", options.data)
+  train, test = mgpu.datasets.digits(6000)
 end
 
 mgpu.seed(42)
@@ -64,8 +41,8 @@ local function prepared(x, y) return x:to "float32" / 255, y end
 
 local rows = train.x:shape()[1]
 local batches = mgpu.data.from_tensors { train.x:reshape { rows, 28, 28, 1 }, train.y }
-  :shuffle(rows, 1):batch(batch_size):map(prepared):prefetch(2)
-for epoch = 1, epochs do
+  :shuffle(rows, 1):batch(options.batch_size):map(prepared):prefetch(2)
+for epoch = 1, options.epochs do
   local mean = mgpu.metrics.Mean {}
   for x, y in batches:iter() do mean:update(step(x, y)) end
   print(("epoch %d  loss %.4f"):format(epoch, mean:result()))

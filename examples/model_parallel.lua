@@ -6,35 +6,15 @@
 
 local mgpu = require "mgpu"
 local L = mgpu.layers
+local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local HELP = [[
-usage: mgpulua model_parallel.lua [options]
-  --devices A,B,C   where the two branches and their sum are computed (cpu:0,cpu:1,cpu:2)
-  --epochs N        passes over the data (5)
-  --help            this text]]
-
-local function usage(text, ...)
-  io.stderr:write("model_parallel.lua: ", text:format(...), " (see --help)\n")
-  os.exit(1)
-end
-
-local options, i = { devices = "cpu:0,cpu:1,cpu:2", epochs = "5" }, 1
-while arg[i] do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if name == "help" then
-    print(HELP)
-    return
-  elseif not name or not options[name] then
-    usage("unknown option %s", arg[i])
-  elseif not arg[i + 1] then
-    usage("%s needs a value", arg[i])
-  end
-  options[name], i = arg[i + 1], i + 2
-end
+local parser = command_line.parser "One model on three devices."
+parser:option("--devices", "Where the two branches and their sum are computed.", "cpu:0,cpu:1,cpu:2"):argname "A,B,C"
+command_line.add_epochs(parser, 5)
+local options = parser:parse()
 local devices = {}
 for name in options.devices:gmatch "[^,]+" do devices[#devices + 1] = name end
-if #devices ~= 3 then usage("--devices needs three names, got %d", #devices) end
-local epochs = tonumber(options.epochs) or usage("--epochs: cannot read %q as a number", options.epochs)
+if #devices ~= 3 then command_line.stop("--devices needs three names, got %d (see --help)", #devices) end
 
 -- y = the dot product of the rows of a and b: each branch sees one of them.
 mgpu.seed(1)
@@ -58,5 +38,5 @@ local model = mgpu.Model { inputs = { in_a, in_b }, outputs = joined, name = "tw
 model:summary()
 
 model:compile { optimizer = "adam", loss = "mse", devices = devices[1] }
-model:fit({ a, b }, y, { batch_size = 64, epochs = epochs, verbose = 2 })
+model:fit({ a, b }, y, { batch_size = 64, epochs = options.epochs, verbose = 2 })
 print(("mean squared error: %.5f"):format(model:evaluate({ a, b }, y, { verbose = 0 }).loss))

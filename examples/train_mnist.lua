@@ -7,64 +7,27 @@
 
 local mgpu = require "mgpu"
 local clock = require("mgpu.core").clock -- seconds
+local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local HELP = [[
-usage: mgpulua train_mnist.lua [options]
-  --model NAME      mnist_cnn, lenet5 or mlp (mnist_cnn with a GPU, else lenet5)
-  --epochs N        passes over the training data (12 with a GPU, else 3)
-  --batch-size N    images a step (128)
-  --devices LIST    where to train: cuda:0, cuda:0,1 or cpu:0-3 (the first of mgpu.devices())
-  --strategy NAME   on several devices: mirrored, central or async (mirrored)
-  --bn NAME         batch normalization over all rows (sync) or the rows of each device (local) (sync)
-  --precision NAME  float32, mixed_bfloat16 or mixed_float16 (float32)
-  --data NAME       mnist, fashion or digits (mnist; if it cannot be loaded, another one, with a note)
-  --limit N         use only the first N images of each set
-  --seed N          seed of the random numbers (42)
-  --lr X            learning rate (that of RMSprop: 0.001)
-  --save FILE       file that the model is saved in (model.safetensors)
-  --evaluate [FILE] do not train; test the model in FILE (by default that of --save)
-  --verbose N       0 silent, 1 progress bar, 2 one line an epoch (1)
-  --help            this text]]
-
--- ---- options ------------------------------------------------------------------------------------
-
-local function usage(text, ...)
-  io.stderr:write("train_mnist.lua: ", text:format(...), " (see --help)\n")
-  os.exit(1)
-end
-
-local function read_options(words)
-  local kinds = { model = "word", epochs = "count", batch_size = "count", devices = "word",
-    strategy = "word", bn = "word", precision = "word", data = "word", limit = "count", seed = "count",
-    lr = "number", save = "word", evaluate = "flag", verbose = "count", help = "flag" }
-  local options, i = {}, 1
-  while words[i] do
-    local name, value = words[i]:gsub("^%-%-", ""):gsub("%-", "_"), words[i + 1]
-    local kind = words[i]:find "^%-%-" and kinds[name]
-    if not kind then usage("unknown option %s", words[i]) end
-    if kind == "flag" and (not value or value:find "^%-%-" or name == "help") then
-      options[name] = true
-    elseif not value then
-      usage("%s needs a value", words[i])
-    else
-      if kind == "number" or kind == "count" then value = tonumber(value) end
-      if not value or kind == "count" and (value < 0 or value % 1 ~= 0) then
-        usage("%s: cannot read %q as a number", words[i], words[i + 1])
-      end
-      options[name], i = value, i + 1
-    end
-    i = i + 1
-  end
-  return options
-end
-
--- Stops the program unless the value is nil or one of the names.
-local function choice(option, value, names)
-  for _, name in ipairs(names) do
-    if value == nil or value == name then return value end
-  end
-  usage("--%s %s: there are %s", option, value, table.concat(names, ", "))
-end
+local parser = command_line.parser "Trains a small network on MNIST, tests it and saves it."
+parser:option("--model", "The network; mnist_cnn with a GPU, else lenet5."):choices { "mnist_cnn", "lenet5", "mlp" }
+parser:option("--epochs", "Passes over the training data; 12 with a GPU, else 3."):argname "N"
+  :convert(command_line.count(1))
+parser:option("--batch-size", "Images a step.", "128"):argname "N":convert(command_line.count(1))
+parser:option("--devices", "Where to train: cuda:0, cuda:0,1 or cpu:0-3; the first of mgpu.devices()."):argname "LIST"
+parser:option("--strategy", "On several devices; mirrored."):choices { "mirrored", "central", "async" }
+parser:option("--bn", "Batch normalization over all rows (sync) or the rows of each device (local); sync.")
+  :choices { "sync", "local" }
+parser:option("--precision", "The dtype policy; float32."):choices { "float32", "mixed_bfloat16", "mixed_float16" }
+parser:option("--data", "Which images; mnist, or if it cannot be loaded another one, with a note.")
+  :choices { "mnist", "fashion", "digits" }
+command_line.add_limit(parser)
+parser:option("--seed", "Seed of the random numbers.", "42"):argname "N":convert(command_line.count(0))
+parser:option("--lr", "Learning rate; that of RMSprop: 0.001."):argname "X":convert(tonumber)
+parser:option("--save", "File that the model is saved in.", "model.safetensors"):argname "FILE"
+parser:option("--evaluate", "Do not train; test the model in FILE, by default that of --save."):args "?":argname "FILE"
+parser:option("--verbose", "0 silent, 1 progress bar, 2 one line an epoch.", "1"):argname "N"
+  :convert(command_line.count(0))
 
 -- ---- data ---------------------------------------------------------------------------------------
 
@@ -97,18 +60,8 @@ local function report(model, x, y)
   print(("Test accuracy: %.4f"):format(score.accuracy))
 end
 
-local options = read_options(arg)
-if options.help then
-  print(HELP)
-  return
-end
-if options.limit == 0 then usage "--limit 0 leaves no images" end
-choice("data", options.data, { "mnist", "fashion", "digits" })
-choice("model", options.model, { "mnist_cnn", "lenet5", "mlp" })
-choice("strategy", options.strategy, { "mirrored", "central", "async" })
-choice("bn", options.bn, { "sync", "local" })
-choice("precision", options.precision, { "float32", "mixed_bfloat16", "mixed_float16" })
-mgpu.seed(options.seed or 42)
+local options = parser:parse()
+mgpu.seed(options.seed)
 
 local gpus = #mgpu.devices "cuda"
 local devices = options.devices and require "mgpu.program".parse_devices(options.devices)
@@ -123,7 +76,6 @@ print(("X_train shape: (%s)"):format(table.concat(x_train:shape(), ", ")))
 print(x_train:shape()[1] .. " train samples")
 print(x_test:shape()[1] .. " test samples")
 
-local path = options.save or "model.safetensors"
 local compile_options = {
   optimizer = mgpu.optimizers.RMSprop { learning_rate = options.lr },
   loss = "categorical_crossentropy",
@@ -135,7 +87,7 @@ local compile_options = {
 }
 
 if options.evaluate then
-  local model = mgpu.load_model(options.evaluate == true and path or options.evaluate)
+  local model = mgpu.load_model(options.evaluate[1] or options.save)
   model:compile(compile_options)
   report(model, x_test, y_test)
   return
@@ -148,7 +100,7 @@ model:compile(compile_options)
 
 local start = clock()
 model:fit(x_train, y_train, {
-  batch_size = options.batch_size or 128,
+  batch_size = options.batch_size,
   epochs = options.epochs or gpus > 0 and 12 or 3,
   verbose = options.verbose,
   style = options.verbose == 2 and "keras2" or nil,
@@ -157,5 +109,5 @@ model:fit(x_train, y_train, {
 report(model, x_test, y_test)
 print(("Total Duration (%.3f sec)"):format(clock() - start))
 
-model:save(path)
-print("Saved the model in " .. path)
+model:save(options.save)
+print("Saved the model in " .. options.save)

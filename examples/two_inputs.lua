@@ -8,22 +8,11 @@
 
 local mgpu = require "mgpu"
 local L = mgpu.layers
+local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local HELP = [[
-usage: mgpulua two_inputs.lua [options]
-  --epochs N        passes over the training data (6)
-  --help            this text]]
-
-local epochs = 6
-if arg[1] == "--help" then
-  print(HELP)
-  return
-elseif arg[1] == "--epochs" and tonumber(arg[2]) then
-  epochs = tonumber(arg[2])
-elseif arg[1] then
-  io.stderr:write("two_inputs.lua: unknown option ", arg[1], " (see --help)\n")
-  os.exit(1)
-end
+local parser = command_line.parser "A model with two inputs and two outputs."
+command_line.add_epochs(parser, 6)
+local options = parser:parse()
 
 -- Inputs: an image of a digit, and a number from 0 to 1. Targets: the digit, and digit + number.
 local train, test = mgpu.datasets.digits(6000)
@@ -54,6 +43,6 @@ model:compile {
   loss_weights = { digit = 1, sum = 0.2 },
   metrics = { digit = "accuracy", sum = "mae" },
 }
-model:fit(x, y, { epochs = epochs, batch_size = 64, verbose = 2, validation_data = { x_test, y_test } })
+model:fit(x, y, { epochs = options.epochs, batch_size = 64, verbose = 2, validation_data = { x_test, y_test } })
 local score = model:evaluate(x_test, y_test, { verbose = 0 })
 print(("test: digits right %.3f, mean error of the sum %.3f"):format(score.digit_accuracy, score.sum_mae))

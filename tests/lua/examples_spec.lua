@@ -23,7 +23,7 @@ for name, case in pairs {
   test(name .. ".lua has help and knows its options", function()
     local output, status = run(name, "--help")
     check.equal(status, 0)
-    check.matches(output, "usage: mgpulua " .. name .. ".lua")
+    check.matches(output, "Usage: mgpulua " .. name .. ".lua")
     output, status = run(name, "--nonsense")
     check.equal(status, 1)
     check.matches(output, "unknown option")
