@@ -26,7 +26,7 @@ local HISTORY = options.declare { { "metrics", "string|table" },
 local MODEL = options.declare {}
 
 local function is_history(value)
-  return type(value) == "table" and type(value.history) == "table" and value.epoch ~= nil
+  return type(value) == "table" and getmetatable(value) ~= nil and value.class == "History"
 end
 
 local function is_model(value) return type(value) == "table" and value.is_network == true end
