@@ -78,7 +78,7 @@ end)
 test("the staleness of asynchronous training may be monitored, and only there", function()
   local stop = C.EarlyStopping { "staleness_max", mode = "min" }
   fit(stop, {}, fixtures.linear { devices = { "cpu:0", "cpu:1" }, strategy = "async" })
-  check.equal(stop.best, 1)
+  check.truthy(stop.best >= 1) -- more than 1 where the machine stops one device's thread for a while
   check.raises(function() fit(stop) end, 'the logs have no value "staleness_max"', "usage")
 end)
 
