@@ -6,7 +6,22 @@ local mgpu = require "mgpu"
 
 local test = check.test
 
-local MODELS = { lenet5 = { 28, 28, 1 }, mnist_cnn = { 28, 28, 1 }, mlp = { 28, 28, 1 } }
+local MNIST, CIFAR = { 28, 28, 1 }, { 32, 32, 3 }
+-- The images of each model, and whether its steps are too much for the fake CUDA.
+local MODELS = {
+  lenet5 = { MNIST }, mlp = { MNIST }, mnist_cnn = { MNIST, slow = true }, mnist_tfrecord_cnn = { MNIST, slow = true },
+  cifar10_cnn = { CIFAR, slow = true }, cifar10_cnn_small = { CIFAR }, vae_deconv = { MNIST, slow = true },
+  unet = { CIFAR, slow = true }, mobilenet_v2 = { CIFAR, slow = true },
+}
+for _, name in ipairs { "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg16", "vgg19" } do
+  MODELS[name] = { CIFAR, slow = true }
+end
+
+-- What is to be learned, and the loss: class ids unless the model is here.
+local TARGETS = {
+  unet = { "mgpu.zeros({ 4, 32, 32 }, { dtype = 'int32' })", "'sparse_categorical_crossentropy'" },
+  vae_deconv = { "x", "mgpu.models.vae_deconv.reconstruction" },
+}
 
 -- Runs a script -> its log of ops that fell back to the host; "": none.
 local function fallbacks(script)
@@ -17,21 +32,23 @@ local function fallbacks(script)
   return out
 end
 
-for name, shape in pairs(MODELS) do
+for name, case in pairs(MODELS) do
   test(name .. " trains and predicts without host fallback", function()
-    if name == "mnist_cnn" and not device.real then check.skip "too slow on the fake CUDA" end
+    if case.slow and not device.real then check.skip "too slow on the fake CUDA" end
+    local target = TARGETS[name] or { "mgpu.zeros({ 4 }, { dtype = 'int32' })", "'sparse_categorical_crossentropy'" }
+    local shape = table.concat(case[1], ", ")
     for _, precision in ipairs { "float32", "mixed_float16" } do
       local out = fallbacks(([[
 package.path = "./?.lua;" .. package.path
 require("mgpu.core").default_device "cuda:0"
 local mgpu = require "mgpu"
-local model = mgpu.models.%s { input_shape = { %d, %d, %d }, classes = 10 }
-model:compile { loss = "sparse_categorical_crossentropy", optimizer = "adam", metrics = { "accuracy" },
-  precision = "%s" }
-local x, y = mgpu.rand { 4, 28, 28, 1 }, mgpu.zeros({ 4 }, { dtype = "int32" })
+local model = mgpu.models.%s { input_shape = { %s }%s }
+local x = mgpu.rand { 4, %s }
+local y = %s
+model:compile { loss = %s, optimizer = "adam", precision = "%s" }
 model:fit(x, y, { batch_size = 2, epochs = 1, verbose = 0, validation_data = { x, y } })
 model:predict(x)
-]]):format(name, shape[1], shape[2], shape[3], precision))
+]]):format(name, shape, name ~= "vae_deconv" and ", classes = 10" or "", shape, target[1], target[2], precision))
       check.equal(out, "")
     end
   end)
