@@ -5,7 +5,6 @@
 #include "core/threads.h"
 #include "data/sources/text_lines.h"
 #include "io/file_set.h"
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,16 +15,9 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <cmocka.h>
+#include "two_files.h"
 
-static char path[] = "/tmp/mgpu_test_lines_XXXXXX", other[] = "/tmp/mgpu_test_lines_XXXXXX";
 static const char *const PATHS[] = {path, other};
-
-static void write_to(const char *file, const char *text, size_t n) {
-    FILE *f = fopen(file, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, n, f), n);
-    fclose(f);
-}
 
 /* Asserts that the lines of the source are the `expected` ones, each followed by '|'. */
 static void lines_are(int n_paths, int64_t skip, const char *expected) {
@@ -164,10 +156,6 @@ static void many_files_share_descriptors(void **state) {
     for (int i = 0; i < N; i++) unlink(paths[i]);
 }
 
-static void arm_file(int64_t n) {
-    mg_io_fail_after(n, EIO);
-}
-
 /* Opens the source and reads the last line; in the n-th round `arm` makes the n-th call fail. */
 static void survives(void (*arm)(int64_t n), mg_status code) {
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
@@ -201,21 +189,6 @@ static void every_failing_allocation_and_file_call_is_survived(void **state) {
     assert_int_equal(mg_error_code(), MG_INTERRUPTED);
     assert_null(mg_text_lines_source((const char *const[]){"/nowhere/x"}, 1, 0));
     assert_int_equal(mg_error_code(), MG_IO);
-}
-
-static int make_files(void **state) {
-    (void)state;
-    const int a = mkstemp(path), b = mkstemp(other);
-    if (a >= 0) close(a);
-    if (b >= 0) close(b);
-    return a >= 0 && b >= 0 ? 0 : -1;
-}
-
-static int check_all_freed(void **state) {
-    (void)state;
-    unlink(path);
-    unlink(other);
-    return mg_alloc_get_stats().live_blocks || mg_io_open_count() ? -1 : 0;
 }
 
 int main(void) {

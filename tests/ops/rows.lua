@@ -13,10 +13,16 @@
 --     why      the reason for another tolerance
 --   errors     cases at the end that must be refused: { "op", inputs..., options, error = pattern }
 --
--- To add an op, add its cases here: an op without a case fails a test.
+-- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua): an op without a case
+-- fails a test.
 
 local rows = {}
 local function case(c) rows[#rows + 1] = c end
+-- A case that must be refused.
+local function bad(c)
+  c.grad = false
+  case(c)
+end
 
 -- ---- element-wise -------------------------------------------------------------------------------
 
@@ -269,61 +275,6 @@ moved { "gather", { { 9, 64 }, -3, 300 }, { { 65537 }, ints = 10 }, axis = 1, as
 moved { "gather", { { 9, 64 }, -3, 300 }, { { 0 }, ints = 9 }, axis = 1, as = "int32" }
 moved { "gather", { { 0, 4 }, -3, 300 }, { { 3 }, ints = 1 }, axis = 1, as = "int32" }
 
--- ---- along an axis: picked, ordered, scanned ---------------------------------------------------------
-
-for _, c in ipairs { { { 3, 5 }, { 3, 4 }, 2 }, { { 5, 3 }, { 4, 3 }, 1 }, { { 5, 3, 2 }, { 7, 1, 1 }, 1 },
-  { { 2, 5, 3 }, { 2, 4, 1 }, 2 }, { { 2, 5, 3 }, { 2, 4, 3 }, 2 }, { { 5 }, { 3 }, 1 },
-  { { 2, 6, 7, 9 }, { 2, 3, 7, 9 }, 2 },
-  { { 0, 5 }, { 0, 4 }, 2 }, { { 3, 5 }, { 3, 0 }, 2 } } do
-  local x, ids, axis = c[1], c[2], c[3]
-  local dy = { unpack(x) }
-  dy[axis] = ids[axis]
-  case { "take_along_axis", { x, -1, 1 }, { ids, ints = x[axis] }, axis = axis }
-  case { "scatter_along_axis", { dy, -1, 1 }, { ids, ints = x[axis] }, axis = axis, size = x[axis], tol = 5e-6,
-    why = "equal ids: sums in another order" }
-end
-for _, as in ipairs { "uint8", "int32", "int64" } do
-  case { "take_along_axis", { { 20, 70, 40 }, -3, 300 }, { { 20, 90, 40 }, ints = 70 }, axis = 2, as = as, dtypes = ALL,
-    grad = false }
-  case { "scatter_along_axis", { { 20, 90, 70 }, -1, 1 }, { { 20, 90, 1 }, ints = 70 }, axis = 2, size = 70, as = as,
-    grad = false, tol = 5e-6, why = "equal ids: sums in another order" }
-end
-case { "take_along_axis", { { 3, 9 }, -3, 300 }, { { 3, 5 }, choose = { 0, 9, -1, 8 } }, axis = 2, as = "int32",
-  dtypes = ALL, grad = false }
-case { "take_along_axis", { { 3, 0 }, -3, 300 }, { { 3, 5 }, ints = 1 }, axis = 2, grad = false }
-case { "scatter_along_axis", { { 3, 5 }, -1, 1 }, { { 3, 5 }, choose = { 0, 9, -1, 8 } }, axis = 2, size = 9,
-  grad = false }
-case { "scatter_along_axis", { { 30, 5 }, ints = 90 }, { { 30, 5 }, ints = 5 }, axis = 2, size = 5 }
-case { "scatter_last", { { 9 }, ints = 6 }, size = 6 }
-case { "scatter_last", { { 9 }, choose = { 0, 9, -1, 8 } }, size = 9 }
-case { "scatter_last", { { 0 }, ints = 6 }, size = 3 }
-case { "scatter_last", { { 3000 }, ints = 200 }, size = 250, as = "uint8" }
-for _, shape in ipairs { { 7 }, { 5, 39 }, { 6, 41, 3 }, { 300, 2 }, { 3, 0, 2 }, { 0, 4 } } do
-  for axis = 1, #shape do
-    for _, descending in ipairs { false, true } do
-      case { "argsort", { shape, -3, 300 }, axis = axis, descending = descending, dtypes = ALL, grad = false }
-      case { "argsort", { shape, choose = { 1, 0 / 0, -0.5, 0, 1 / 0, -1 / 0, 1, 0 / 0, 0 * -1 } }, axis = axis,
-        descending = descending, dtypes = FLOATS, grad = false }
-      if shape[axis] > 2 then
-        case { "argsort", { shape, choose = { 1, 0 / 0, -3, 0, 7, 1, 2 } }, axis = axis, descending = descending,
-          count = 2, dtypes = FLOATS, grad = false }
-      end
-    end
-  end
-end
-case { "argsort", { { 3, 20000 }, -1, 1 }, grad = false }
-case { "argsort", { { 3, 20000 }, choose = { 1, 2, 0 / 0, 3, 2 } }, count = 70, descending = true, dtypes = FLOATS,
-  grad = false }
-local SCANNED = { tol = 1e-5, why = "products and sums of rounded terms" }
-for _, c in ipairs { { { 7 }, 1 }, { { 3, 5 }, 2 }, { { 4, 3, 2 }, 1 }, { { 2, 1, 3 }, 2 }, { { 3, 0 }, 2 } } do
-  case { "linear_scan", { c[1], -1, 1 }, { c[1], -1, 1 }, axis = c[2], tol = SCANNED.tol, why = SCANNED.why }
-end
-case { "linear_scan", { { 5, 130, 70 }, -0.9, 0.9 }, { { 5, 130, 70 }, -1, 1 }, axis = 2, tol = SCANNED.tol,
-  why = SCANNED.why, grad = false }
-case { "linear_scan", { { 40, 600 }, -0.9, 0.9 }, { { 40, 600 }, -1, 1 }, axis = 2, tol = SCANNED.tol,
-  why = SCANNED.why, grad = false }
-case { "linear_scan", { { 4, 5 }, ints = 4 }, { { 4, 5 }, ints = 9 }, axis = 2 }
-
 -- ---- matmul -------------------------------------------------------------------------------------
 
 local MATMUL = { tol = 1e-5, why = "products summed in another order" }
@@ -448,68 +399,6 @@ case { "avg_pool2d_grad", { { 2, 3, 2, 3 }, -1, 1 }, input_shape = { 2, 6, 4, 3 
 case { "avg_pool2d_grad", { { 2, 4, 3, 16 }, -1, 1 }, size = { 3, 3 }, strides = { 2, 2 },
   pads = { 1, 1, 1, 1 }, input_shape = { 2, 7, 5, 16 } }
 
--- ---- images: resized and transformed --------------------------------------------------------------
-
-local BLENDED = { tol = 5e-6, why = "weights in float32, and sums in another order" }
-local function resize(x, size, o)
-  o = o or {}
-  for _, interpolation in ipairs(o.only or { "nearest", "bilinear", "bicubic", "area" }) do
-    local shrunk = { x[1], size[1], size[2], x[4] }
-    case { "image_resize", { x, -1, 1 }, size = size, interpolation = interpolation, antialias = o.antialias,
-      tol = BLENDED.tol, why = BLENDED.why, grad = o.grad }
-    case { "image_resize_grad", { shrunk, -1, 1 }, size = { x[2], x[3] }, interpolation = interpolation,
-      antialias = o.antialias, tol = BLENDED.tol, why = BLENDED.why, grad = o.grad }
-  end
-end
-resize({ 2, 3, 4, 2 }, { 6, 8 })
-resize({ 1, 5, 7, 3 }, { 3, 2 })
-resize({ 2, 6, 5, 1 }, { 6, 9 })
-resize({ 1, 4, 5, 17 }, { 7, 5 })
-resize({ 3, 1, 1, 5 }, { 4, 3 })
-resize({ 1, 6, 4, 2 }, { 1, 1 })
-resize({ 1, 4, 3, 2 }, { 4, 3 })
-resize({ 0, 4, 3, 2 }, { 2, 6 }, { grad = false })
-resize({ 2, 4, 3, 0 }, { 2, 6 }, { grad = false })
-resize({ 2, 9, 13, 3 }, { 4, 5 }, { antialias = true })
-resize({ 1, 3, 13, 1 }, { 5, 4 }, { antialias = true, only = { "bilinear", "bicubic" } })
-resize({ 3, 40, 56, 3 }, { 97, 61 }, { grad = false })
-resize({ 2, 100, 90, 4 }, { 33, 41 }, { grad = false })
-resize({ 2, 17, 19, 65 }, { 34, 38 }, { grad = false })
-case { "image_resize", { { 2, 5, 6, 3 }, -3, 300 }, size = { 7, 4 }, interpolation = "nearest", dtypes = ALL,
-  grad = false }
-case { "image_resize", { { 30, 50, 40, 3 }, ints = 250 }, size = { 70, 44 }, interpolation = "nearest", as = "uint8" }
-
--- Angles and shifts at which no point lies halfway between two pixels.
-local TURN = { 0.8912, -0.3271, 1.2345, 0.4123, 0.9377, -0.7213, 0.00131, -0.00217 }
-local function transform(x, size, transforms, o)
-  o = o or {}
-  for _, interpolation in ipairs { "nearest", "bilinear" } do
-    for _, mode in ipairs { "constant", "nearest", "reflect", "wrap" } do
-      local tall, wide = unpack(size or { x[2], x[3] })
-      case { "affine_transform", { x, -1, 1 }, transforms, size = size, interpolation = interpolation,
-        fill_mode = mode, fill_value = 0.75, tol = BLENDED.tol, why = BLENDED.why, grad = o.grad == nil and { 1 } }
-      case { "affine_transform_grad", { { x[1], tall, wide, x[4] }, -1, 1 }, transforms, size = { x[2], x[3] },
-        interpolation = interpolation, fill_mode = mode, tol = BLENDED.tol, why = BLENDED.why,
-        grad = o.grad == nil and { 1 } }
-    end
-  end
-end
-transform({ 2, 5, 6, 2 }, nil, { { 8 }, numbers = TURN, dtype = "float64" })
-transform({ 3, 4, 5, 1 }, { 7, 3 }, { { 3, 8 }, -1.37, 2.11, dtype = "float64" })
-transform({ 3, 4, 5, 3 }, { 6, 6 }, { { 3, 6 }, -5.37, 8.11, dtype = "float32" })
-transform({ 1, 1, 1, 4 }, { 3, 3 }, { { 1, 6 }, -5.37, 8.11, dtype = "float32" })
-transform({ 0, 4, 5, 3 }, nil, { { 1, 8 }, numbers = TURN, dtype = "float32" }, { grad = false })
-transform({ 5, 60, 70, 3 }, nil, { { 8 }, numbers = TURN, dtype = "float32" }, { grad = false })
-transform({ 2, 30, 33, 17 }, { 44, 21 }, { { 1, 6 }, numbers = { unpack(TURN, 1, 6) }, dtype = "float64" },
-  { grad = false })
-case { "affine_transform", { { 2, 5, 6, 3 }, -3, 300 }, { { 8 }, numbers = TURN, dtype = "float32" },
-  interpolation = "nearest", fill_value = 9, dtypes = ALL, grad = false }
--- points at infinity, nowhere, far away, and exactly between two pixels
-for _, numbers in ipairs { { 1, 0, 0, 0, 1, 0, -1, 0 }, { 0, 0, 0 / 0, 0, 1, 0 }, { 1, 0, 1e30, 0, 1, 1e12 },
-  { 1e-30, 0, -1 / 0, 0, 1, 0 }, { 1, 0, -0.5, 0, 1, 0.5 }, { -1, 0, 4, 0, -1, 3 } } do
-  transform({ 1, 4, 5, 2 }, nil, { { #numbers }, numbers = numbers, dtype = "float32" }, { grad = false })
-end
-
 -- ---- normalisation ------------------------------------------------------------------------------
 
 local NORM = { tol = 1e-5, why = "means over many rows" }
@@ -613,7 +502,6 @@ case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 
 
 -- ---- errors: the messages about wrong input ------------------------------------------------------
 
-local function bad(c) c.grad = false; rows[#rows + 1] = c end
 bad { "add", { { 2, 3 }, 0, 1 }, { { 2, 4 }, 0, 1 }, error = "add: shapes {2, 3} and {2, 4}" }
 bad { "matmul", { { 2, 3 }, 0, 1 }, { { 4, 5 }, 0, 1 }, error = "inner sizes" }
 bad { "reshape", { { 2, 3 }, 0, 1 }, shape = { 4 }, error = "reshape" }
@@ -634,25 +522,11 @@ bad { "conv2d", { { 2, 5, 5 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "4 axes
 bad { "max_pool2d", { { 2, 1, 1, 3 }, 0, 1 }, size = { 2, 2 }, error = "max_pool2d" }
 bad { "gather", { { 5, 2 }, 0, 1 }, { { 3 }, 0, 1 }, axis = 1, error = "integer" }
 bad { "batch_norm", { { 4, 3 }, 0, 1 }, { { 2, 2 }, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "batch_norm" }
-bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, error = "\"size\" is missing" }
-bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, size = { 3, 0 }, error = "size must be at least 1" }
-bad { "image_resize", { { 5, 5, 3 }, 0, 1 }, size = 3, error = "4 axes" }
-bad { "image_resize", { { 2, 5, 0, 3 }, 0, 1 }, size = 3, error = "cannot resize images of shape {2, 5, 0, 3}" }
-bad { "image_resize", { { 2, 5, 5, 3 }, ints = 9 }, size = 3, error = "floating point" }
-bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, size = 3, interpolation = "cubic", error = "unknown value \"cubic\"" }
-bad { "affine_transform", { { 2, 5, 5, 3 }, 0, 1 }, { { 3, 8 }, 0, 1 }, error = "shape {2, 8}, {1, 8} or {8}" }
-bad { "affine_transform", { { 2, 5, 5, 3 }, 0, 1 }, { { 2, 7 }, 0, 1 }, error = "got {2, 7}" }
-bad { "affine_transform", { { 2, 5, 5, 3 }, 0, 1 }, { { 8 }, ints = 2 }, error = "floating point" }
-bad { "affine_transform", { { 2, 5, 5, 3 }, ints = 3 }, { { 8 }, 0, 1 }, error = "floating point" }
-bad { "affine_transform", { { 2, 0, 5, 3 }, 0, 1 }, { { 8 }, 0, 1 }, error = "cannot transform images" }
-bad { "take_along_axis", { { 3, 5 }, 0, 1 }, { { 2, 5 }, ints = 3 }, axis = 2, error = "shape {2, 5} do not fit" }
-bad { "take_along_axis", { { 3, 5 }, 0, 1 }, { { 3 }, ints = 3 }, axis = 2, error = "do not fit {3, 5} along axis 2" }
-bad { "take_along_axis", { { 3, 5 }, 0, 1 }, { { 3, 2 }, 0, 1 }, axis = 2, error = "must hold integers" }
-bad { "argsort", { { 3, 5 }, 0, 1 }, count = 6, error = "count must be 0 to 5" }
-bad { "argsort", { {}, 0, 1 }, error = "axis" }
-bad { "linear_scan", { { 3, 5 }, 0, 1 }, { { 3, 4 }, 0, 1 }, error = "shapes {3, 5} and {3, 4} differ" }
 bad { "random", shape = { 3 }, kind = "bernoulli", a = 2, dtype = "bool", error = "random" }
 bad { "place", { { 2, 3 }, 0, 1 }, error = "no device was given" } -- model_parallel_spec tests its value
 bad { "sum", { { 2, 3 }, 0, 1 }, axs = 1, error = "did you mean \"axis\"" }
+
+dofile "tests/ops/axis_rows.lua"(case, bad, FLOATS, ALL)
+dofile "tests/ops/image_rows.lua"(case, bad, ALL)
 
 return rows
