@@ -12,7 +12,7 @@ local parser = command_line.parser "A hand-written training loop."
 parser:option("--data", "Which images; digits are drawn and need no files.", "digits")
   :choices { "mnist", "fashion", "digits" }
 command_line.add_epochs(parser, 3)
-parser:option("--batch-size", "Images a step.", "128"):argname "N":convert(command_line.count(1))
+command_line.add_count(parser, "--batch-size", 1, "Images a step.", "128")
 local options = parser:parse()
 
 local train, test

@@ -11,9 +11,8 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 local parser = command_line.parser("Writes a tiny data set in the format of ImageNet's TFRecord files, to try "
   .. "resnet50_tfrecord.lua with.")
 parser:option("--datadir", "The folder for the files, which is made.", "imagenet"):argname "DIR"
-parser:option("--images", "Images for training; a fifth as many are for validation.", "1000"):argname "N"
-  :convert(command_line.count(1))
-parser:option("--shards", "Files for training.", "4"):argname "N":convert(command_line.count(1))
+command_line.add_count(parser, "--images", 1, "Images for training; a fifth as many are for validation.", "1000")
+command_line.add_count(parser, "--shards", 1, "Files for training.", "4")
 local options = parser:parse()
 if options.shards > 512 then command_line.stop "--shards: at most 512" end
 

@@ -15,16 +15,14 @@ local parser = command_line.parser("Trains ResNet-50 from ImageNet's TFRecord fi
   .. "make_imagenet_records.lua writes a tiny set of such files.")
 command_line.add_mgpu(parser)
 command_line.add_epochs(parser, 10)
-parser:option("--batch_size", "Images of a step for each device.", "64"):argname "N":convert(command_line.count(1))
-parser:option("--imgs_per_epoch", "Images of an epoch; 0: all.", "0"):argname "N":convert(command_line.count(0))
+command_line.add_count(parser, "--batch_size", 1, "Images of a step for each device.", "64")
+command_line.add_count(parser, "--imgs_per_epoch", 0, "Images of an epoch; 0: all.", "0")
 parser:option("--datadir", "The folder with the files train-* and validation-*.", "imagenet"):argname "DIR"
 parser:flag("--distort_color", "Change brightness, saturation, hue and contrast of the training images.")
 parser:option("--network", "The network: " .. table.concat(NETWORKS, ", ") .. ".", NETWORKS[1]):choices(NETWORKS)
   :argname "NAME"
-parser:option("--classes", "Classes, without that of the background.", "1000"):argname "N"
-  :convert(command_line.count(1))
-parser:option("--image_size", "Rows and columns of the images that the network sees.", "224"):argname "N"
-  :convert(command_line.count(32))
+command_line.add_count(parser, "--classes", 1, "Classes, without that of the background.", "1000")
+command_line.add_count(parser, "--image_size", 32, "Rows and columns of the images that the network sees.", "224")
 local options = command_line.read(parser)
 local size, batch_size = options.image_size, options.batch_size * options.ngpus
 

@@ -11,9 +11,8 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 
 local parser = command_line.parser "Trains a small network on MNIST, tests it and saves it."
 parser:option("--model", "The network; mnist_cnn with a GPU, else lenet5."):choices { "mnist_cnn", "lenet5", "mlp" }
-parser:option("--epochs", "Passes over the training data; 12 with a GPU, else 3."):argname "N"
-  :convert(command_line.count(1))
-parser:option("--batch-size", "Images a step.", "128"):argname "N":convert(command_line.count(1))
+command_line.add_count(parser, "--epochs", 1, "Passes over the training data; 12 with a GPU, else 3.")
+command_line.add_count(parser, "--batch-size", 1, "Images a step.", "128")
 parser:option("--devices", "Where to train: cuda:0, cuda:0,1 or cpu:0-3; the first of mgpu.devices()."):argname "LIST"
 parser:option("--strategy", "On several devices; mirrored."):choices { "mirrored", "central", "async" }
 parser:option("--bn", "Batch normalization over all rows (sync) or the rows of each device (local); sync.")
@@ -22,12 +21,11 @@ parser:option("--precision", "The dtype policy; float32."):choices { "float32", 
 parser:option("--data", "Which images; mnist, or if it cannot be loaded another one, with a note.")
   :choices { "mnist", "fashion", "digits" }
 command_line.add_limit(parser)
-parser:option("--seed", "Seed of the random numbers.", "42"):argname "N":convert(command_line.count(0))
+command_line.add_count(parser, "--seed", 0, "Seed of the random numbers.", "42")
 parser:option("--lr", "Learning rate; that of RMSprop: 0.001."):argname "X":convert(tonumber)
 parser:option("--save", "File that the model is saved in.", "model.safetensors"):argname "FILE"
 parser:option("--evaluate", "Do not train; test the model in FILE, by default that of --save."):args "?":argname "FILE"
-parser:option("--verbose", "0 silent, 1 progress bar, 2 one line an epoch.", "1"):argname "N"
-  :convert(command_line.count(0))
+command_line.add_count(parser, "--verbose", 0, "0 silent, 1 progress bar, 2 one line an epoch.", "1")
 
 -- ---- data ---------------------------------------------------------------------------------------
 

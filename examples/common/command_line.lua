@@ -26,29 +26,34 @@ function M.parser(description)
   return parser
 end
 
---- count(least) -> a function that reads an option's text as a whole number >= least.
-function M.count(least)
+--- count(least, option) -> a function that reads the text of the option of that name as a whole number >= least.
+function M.count(least, option)
   return function(text)
     local n = tonumber(text)
     if n and n % 1 == 0 and n >= least and n < 2 ^ 53 then return n end
-    return nil, ("'%s' must be a whole number from %d on"):format(text, least)
+    return nil, ("%s %s: it must be a whole number from %d on"):format(option, text, least)
   end
+end
+
+--- add_count(parser, option, least, description, default): an option that takes a whole number >= least.
+function M.add_count(parser, option, least, description, default)
+  parser:option(option, description, default):argname "N":convert(M.count(least, option))
 end
 
 --- add_epochs(parser, default)
 function M.add_epochs(parser, default)
-  parser:option("--epochs", "Passes over the training data.", tostring(default)):argname "N":convert(M.count(1))
+  M.add_count(parser, "--epochs", 1, "Passes over the training data.", tostring(default))
 end
 
 --- add_limit(parser)
 function M.add_limit(parser)
-  parser:option("--limit", "Use only the first N images of each set."):argname "N":convert(M.count(1))
+  M.add_count(parser, "--limit", 1, "Use only the first N images of each set.")
 end
 
 --- add_mgpu(parser)
 function M.add_mgpu(parser)
   parser:option("--mgpu", "Train on the first N devices; without N, on all. They are GPUs, or those that mgpulua "
-    .. "--devices names. Without the option: one device."):args "?":argname "N":convert(M.count(1))
+    .. "--devices names. Without the option: one device."):args "?":argname "N":convert(M.count(1, "--mgpu"))
 end
 
 --- read(parser) -> the options. gpus: the devices of --mgpu, empty unless there are two or more; ngpus: their number,

@@ -45,7 +45,7 @@ local function version_of(library)
   return ask and told and version or ""
 end
 
--- Libraries of NVIDIA: what they are, file, function for the version and its form (core.library_version), the version
+-- Libraries of NVIDIA: what they are, file, function for the version and its form (core.version_of), the version
 -- as text, and what installs them.
 local function dotted(big, small)
   return function(n) return ("%d.%d"):format(math.floor(n / big), math.floor(n % big / small)) end
@@ -77,7 +77,7 @@ local function report_versions(report)
   end
   for _, library in ipairs(NVIDIA) do
     local name, file, fn, form, text, install = unpack(library)
-    local number, why = core.library_version(file, fn, form)
+    local number, why = core.version_of(file, fn, form)
     if number then
       line(report, "ok", file, text(number) .. "  " .. name)
     elseif why:find "is missing" then

@@ -3,11 +3,11 @@
 #include "bind/bind.h"
 #include <string.h>
 
-/* library_version(file, function, form) -> the number that the function of the library tells, or
+/* version_of(file, function, form) -> the number that the function of the library tells, or
  * nil and why there is none. The library is sought as the devices seek theirs. form: how the number
  * is told: "result" size_t f(void); "pointer" int f(int *); "pair" int f(int *major, int *minor),
  * which gives 1000 * major + minor. */
-static int core_library_version(lua_State *L) {
+static int core_version_of(lua_State *L) {
     static const char *const forms[] = {"result", "pointer", "pair", NULL};
     const char *const symbols[] = {luaL_checkstring(L, 2), NULL};
     const int form = luaL_checkoption(L, 3, NULL, forms);
@@ -42,4 +42,4 @@ static int core_library_version(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_library[] = {{"library_version", core_library_version}, {NULL, NULL}};
+const luaL_Reg mg_bind_library[] = {{"version_of", core_version_of}, {NULL, NULL}};

@@ -38,7 +38,7 @@ for name, count in pairs { cifar10_cnn_mgpu = "epochs", cifar10_cnn_mgpu_queue =
     check.equal(output, name .. ".lua: unknown option '--nonsense' (see --help)\n")
     output, status = run(name, ("--%s many"):format(count))
     check.equal(status, 1)
-    check.equal(output, name .. ".lua: 'many' must be a whole number from 1 on (see --help)\n")
+    check.equal(output, ("%s.lua: --%s many: it must be a whole number from 1 on (see --help)\n"):format(name, count))
   end)
 end
 
