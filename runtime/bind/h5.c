@@ -111,7 +111,8 @@ static void add_entry(lua_State *L, mg_h5_tree *tree, int at) {
 static mg_h5_tree *take_tree(lua_State *L, int at) {
     luaL_checktype(L, at, LUA_TTABLE);
     bind_poll(L);
-    mg_h5_tree *tree = bind_new_owner(L, release_tree)->held = mg_h5_new();
+    bind_owner *owner = bind_new_owner(L, release_tree);
+    mg_h5_tree *tree = owner->held = mg_h5_new();
     if (!tree) bind_raise(L);
     const int top = lua_gettop(L);
     for (int i = 1; i <= (int)lua_objlen(L, at); i++) {

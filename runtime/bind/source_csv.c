@@ -136,7 +136,8 @@ static int core_csv_source(lua_State *L) {
     lua_settop(L, 3);
     bind_want(L, 3, LUA_TFUNCTION, "csv_source");
     bind_poll(L);
-    mg_csv_table *t = bind_new_owner(L, release_table)->held = mg_alloc_zero(sizeof *t);
+    bind_owner *owner = bind_new_owner(L, release_table);
+    mg_csv_table *t = owner->held = mg_alloc_zero(sizeof *t);
     if (!t) return bind_raise(L);
     take_table(L, t);
     bind_check(L, mg_csv_scan(t));

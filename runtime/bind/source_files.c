@@ -102,7 +102,8 @@ static int core_image_folder_source(lua_State *L) {
     bind_poll(L);
     luaL_checkstack(L, n + 16, "image_folder");
     const mg_image_folder f = take_folder(L);
-    mg_image_list *l = bind_new_owner(L, release_list)->held = mg_image_list_new(&f);
+    bind_owner *owner = bind_new_owner(L, release_list);
+    mg_image_list *l = owner->held = mg_image_list_new(&f);
     if (!l) return bind_raise(L);
     push_path_list(L, mg_image_list_classes(l));
     push_path_list(L, mg_image_list_skipped(l));

@@ -101,8 +101,8 @@ test("absent files are one sentence that names them and their folder", function(
   local folder = check.path "empty"
   core.make_folder(folder)
   check.raises(function() datasets.cifar10.load_data { data_dir = folder } end,
-    "cifar10: .*/empty has no cifar%-10%-binary.tar.gz, or data_batch_1.bin ... "
-    .. "test_batch.bin from it,", "io")
+    "cifar10: .*/empty has no cifar%-10%-binary.tar.gz or its files data_batch_1.bin ... "
+    .. "test_batch.bin", "io")
   check.raises(function() datasets.mnist.load_data { data_dir = folder .. "/none" } end,
     "mnist: .*/empty/none has no train%-images%-idx3%-ubyte, ", "io")
   check.raises(function() datasets.mnist.load_data { datadir = folder } end, 'did you mean "data_dir"', "usage")
@@ -110,9 +110,9 @@ test("absent files are one sentence that names them and their folder", function(
   local script = check.path "absent.lua"
   check.write(script, "require('mgpu').datasets[arg[1]].load_data() print 'work'")
   for name, expected in pairs {
-    cifar10 = "cifar10: cannot download it %(.*%): put cifar%-10%-binary.tar.gz, or data_batch_1.bin ... "
-      .. "test_batch.bin from it, into .*/empty/cifar10\n",
-    cifar100 = "cifar100: cannot download it %(.*%): put cifar%-100%-binary.tar.gz, or train.bin ... test.bin from it, "
+    cifar10 = "cifar10: cannot download it %(.*%): put cifar%-10%-binary.tar.gz or its files data_batch_1.bin ... "
+      .. "test_batch.bin into .*/empty/cifar10\n",
+    cifar100 = "cifar100: cannot download it %(.*%): put cifar%-100%-binary.tar.gz or its files train.bin ... test.bin "
       .. "into .*/empty/cifar100\n",
     kmnist = "kmnist: cannot download it %(.*%): put train%-images%-idx3%-ubyte, .* into .*/empty/kmnist\n" } do
     local out, status = check.run(("http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 MGPU_DATA=%s HOME=%s "

@@ -43,7 +43,7 @@ end
 --   set.label_classes            the number of classes of each label of a record
 --   set.modes                    the names of the labels, for the option label_mode; nil if there is one
 function M.define(set)
-  local wanted = ("%s, or %s ... %s from it,"):format(set.archive, set.train[1], set.test[1])
+  local wanted = ("%s or its files %s ... %s"):format(set.archive, set.train[1], set.test[1])
   local more = set.modes and { { "label_mode", "string", default = set.modes[#set.modes], values = set.modes } }
   --- load_data {data_dir =, label_mode =} -> train, test: tables {x =, y =, classes =, class_names =, name =}, x uint8
   --- {rows, 32, 32, 3}, y int32 {rows}.
