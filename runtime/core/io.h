@@ -38,6 +38,9 @@ void mg_io_unmap(const void *data, size_t bytes);
  * hard links to it keep the old contents. A read-only file is refused, also for root. Temporary
  * files of processes that were killed are removed (core/io_temporary.c). */
 mg_file *mg_io_create(const char *path);
+/* Reserves room for a new file of so many bytes: a full disk is found before the first byte is
+ * written, and the file system takes the bytes faster. Nothing happens where it cannot reserve. */
+mg_status mg_io_reserve(mg_file *f, int64_t bytes);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
 /* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary
  * file is left; only a failure to sync the folder comes after the rename, and says so. */

@@ -13,6 +13,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { MAX_LINKS = 40, TRIES = 100 };
@@ -145,6 +147,16 @@ mg_file *mg_io_create(const char *path) {
     if (status == MG_OK) return f;
     mg_io_free_file(f);
     return NULL;
+}
+
+/* tmpfs is left out: it has nothing to lay out, and would touch each page twice. */
+mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
+    int done;
+    struct statfs s;
+    MG_IO_RETRY(done, fstatfs(f->fd, &s));
+    if (done == 0 && s.f_type == TMPFS_MAGIC) return MG_OK;
+    if (done == 0) MG_IO_RETRY(done, fallocate(f->fd, 0, 0, bytes));
+    return done == 0 || mg_io_unsupported() ? MG_OK : mg_io_fail_call("write", f->path);
 }
 
 /* The links of the path are followed, and the folder looked at, as mg_io_create will do. */

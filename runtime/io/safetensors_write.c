@@ -3,11 +3,10 @@
 #include "io/safetensors.h"
 #include "core/alloc.h"
 #include "graph/graph.h"
+#include "io/hash_thread.h"
 #include "io/json.h"
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 /* The checksum until the hashes are known. */
 static const char NO_CHECKSUM[] = SAFETENSORS_HASH "0000000000000000:0000000000000000";
@@ -92,16 +91,16 @@ static mg_status make_header(const mg_store *s, const mg_stored *const *order, j
 }
 
 /* The header as text of *n bytes, padded with spaces to a multiple of 8, so that the data begins at
- * one. Owned (mg_free); NULL: as make_header, or MG_UNSUPPORTED for a header that is too long. */
+ * one; *data becomes the number of bytes behind it. Owned (mg_free); NULL: as make_header, or
+ * MG_UNSUPPORTED for a header that is too long. */
 static char *header_text(const mg_store *s, const mg_stored *const *order, const char *path,
-                         size_t *n) {
-    int64_t data = 0;
+                         size_t *n, int64_t *data) {
     json_t *header = json_object();
     if (!header) {
         mg_fail(MG_OOM, "out of memory while writing %s", path);
         return NULL;
     }
-    mg_status status = make_header(s, order, header, &data);
+    mg_status status = make_header(s, order, header, data);
     char *text = status == MG_OK ? mg_json_text(header, 0, n) : NULL;
     json_decref(header);
     if (!text) return NULL;
@@ -110,7 +109,7 @@ static char *header_text(const mg_store *s, const mg_stored *const *order, const
     if (padded) {
         memset(padded + *n, ' ', padding);
         *n += padding;
-        if (mg_safetensors_check_header(path, *n, data) == MG_OK) return padded;
+        if (mg_safetensors_check_header(path, *n, *data) == MG_OK) return padded;
         text = padded;
     }
     mg_free(text);
@@ -125,29 +124,43 @@ static mg_status write_header(mg_file *f, const char *text, size_t n) {
     return mg_io_write(f, text, n);
 }
 
-/* One tensor at a time is copied to the host, if it is not there. */
-static mg_status write_tensor(mg_file *f, mg_tensor *t, XXH3_state_t *hash) {
+/* One tensor at a time is copied to the host, if it is not there. It is hashed while it is written.
+ */
+static mg_status write_tensor(mg_file *f, mg_tensor *t, mg_hash_thread *hash) {
     const size_t n = mg_tensor_bytes(t);
     const void *bytes = NULL;
     void *block = NULL;
     mg_status status = mg_store_view(t, &bytes, &block);
     if (status == MG_OK && n) {
-        XXH3_64bits_update(hash, bytes, n);
+        mg_hash_thread_add(hash, bytes, n);
         status = mg_io_write(f, bytes, n);
     }
+    if (block) mg_hash_thread_wait(hash);
     mg_free(block);
+    return status;
+}
+
+/* Writes the tensors; *digest becomes the hash of their bytes. */
+static mg_status write_data(mg_file *f, const mg_store *s, const mg_stored *const *order,
+                            int64_t data, uint64_t *digest) {
+    mg_hash_thread hash;
+    mg_status status = MG_OK;
+    mg_hash_thread_start(&hash, data);
+    for (size_t i = 0; i < s->n_tensors && status == MG_OK; i++)
+        status = write_tensor(f, order[i]->tensor, &hash);
+    *digest = mg_hash_thread_end(&hash);
     return status;
 }
 
 /* Writes all, the header a second time once the hashes are known. */
 static mg_status write_all(mg_file *f, const mg_store *s, const mg_stored *const *order,
-                           char *header, size_t n) {
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
+                           char *header, size_t n, int64_t data) {
+    uint64_t digest;
+    MG_TRY(mg_io_reserve(f, (int64_t)n + data));
     MG_TRY(write_header(f, header, n));
-    for (size_t i = 0; i < s->n_tensors; i++) MG_TRY(write_tensor(f, order[i]->tensor, &hash));
+    MG_TRY(write_data(f, s, order, data, &digest));
     char *digits = mg_safetensors_find_checksum(header, n) + strlen(SAFETENSORS_HASH);
-    mg_safetensors_put_hash(digits + SAFETENSORS_DIGITS + 1, XXH3_64bits_digest(&hash));
+    mg_safetensors_put_hash(digits + SAFETENSORS_DIGITS + 1, digest);
     mg_safetensors_put_hash(digits, mg_safetensors_hash_header(header, n, digits));
     MG_TRY(mg_io_seek(f, 0));
     return write_header(f, header, n);
@@ -157,13 +170,14 @@ static mg_status write_all(mg_file *f, const mg_store *s, const mg_stored *const
  * at `path` before everything is written. */
 mg_status mg_safetensors_save(const mg_store *s, const char *path) {
     size_t n = 0;
+    int64_t data = 0;
     const mg_stored **order = mg_alloc((s->n_tensors + 1) * sizeof *order);
     if (!order) return MG_OOM;
     for (size_t i = 0; i < s->n_tensors; i++) order[i] = &s->tensors[i];
     qsort(order, s->n_tensors, sizeof *order, compare_for_writing);
-    char *header = header_text(s, order, path, &n);
+    char *header = header_text(s, order, path, &n, &data);
     mg_file *f = header ? mg_io_create(path) : NULL;
-    mg_status status = f ? write_all(f, s, order, header, n) : mg_error_code();
+    mg_status status = f ? write_all(f, s, order, header, n, data) : mg_error_code();
     if (f && status == MG_OK)
         status = mg_io_commit(f);
     else

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +39,7 @@ static const char *in_folder(const char *name) {
 static mg_status write_text(const char *path, const char *text) {
     mg_file *f = mg_io_create(path);
     if (!f) return mg_error_code();
-    mg_status status = MG_OK;
+    mg_status status = mg_io_reserve(f, (int64_t)strlen(text));
     for (const char *p = text; *p && status == MG_OK; p++) status = mg_io_write(f, p, 1);
     if (status == MG_OK) return mg_io_commit(f);
     mg_io_close(f);
@@ -232,6 +234,25 @@ static void a_file_system_without_unnamed_files_will_do(void **state) {
         if (named) return;
     }
     fail_msg("%s", "no call led to a file with a name");
+}
+
+/* Where the file system can reserve room, which one in memory does not. */
+static void a_file_that_cannot_fit_is_refused_before_it_is_written(void **state) {
+    (void)state;
+    struct statfs s;
+    const char *path = in_folder("huge");
+    assert_int_equal(write_text(path, "old"), MG_OK);
+    mg_file *f = mg_io_create(path);
+    assert_non_null(f);
+    assert_int_equal(fstatfs(mg_io_descriptor(f), &s), 0);
+    const mg_status status = mg_io_reserve(f, INT64_C(1) << 60);
+    if (s.f_type == EXT4_SUPER_MAGIC) {
+        assert_int_equal(status, MG_IO);
+        assert_non_null(strstr(mg_error_message(), path));
+    }
+    mg_io_close(f);
+    assert_contents(path, "old");
+    assert_int_equal(files_in_folder(), 1);
 }
 
 /* ---- processes ---- */
@@ -429,6 +450,7 @@ int main(void) {
         TEST(the_old_file_survives_every_failing_call),
         TEST(a_failed_allocation_leaves_no_file_behind),
         TEST(a_file_system_without_unnamed_files_will_do),
+        TEST(a_file_that_cannot_fit_is_refused_before_it_is_written),
         TEST(a_killed_process_leaves_the_old_file_and_no_orphan),
         TEST(files_of_live_processes_are_not_swept),
         TEST(files_of_other_boots_are_swept_when_they_are_old),
