@@ -39,7 +39,7 @@ end
 function M.no_axis(axis) return axis == nil or (type(axis) == "table" and next(axis) == nil) end
 
 --- axis_set(who, axis, rank) -> the set of positions from 1 that the option axis (nil: all axes, a number, or a list)
--- means.
+-- means. Errors: out of range; an axis that is given twice.
 function M.axis_set(who, axis, rank)
   local set = {}
   if type(axis) == "table" then M.check_array(who, axis) end
@@ -48,7 +48,9 @@ function M.axis_set(who, axis, rank)
     return set
   end
   for _, a in ipairs(type(axis) == "table" and axis or { axis }) do
-    set[M.axis_at(who, a, rank)] = true
+    local at = M.axis_at(who, a, rank)
+    if set[at] then fail("%s: axis %d is given twice", who, at) end
+    set[at] = true
   end
   return set
 end

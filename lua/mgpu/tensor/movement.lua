@@ -194,10 +194,11 @@ local function repeat_axis(t, at, n, each)
 end
 
 --- tile(t, repeats) -> t repeated along its axes: repeats has a number for each axis, or fewer for the last ones, or
---- more for new axes in front. Errors: a number below 0.
+--- more for new axes in front. Errors: no repeats; a number below 0.
 function M.tile(t, ...)
   local repeats = read_options("tile", { "repeats" }, ...)
   t = as_tensor("tile", t)
+  if repeats == nil then fail("tile: repeats is missing: how often along each axis, as in t:tile {2, 1}") end
   local list = type(repeats) == "table" and repeats or { repeats }
   check_array("tile", list)
   if #list == 0 then return t end

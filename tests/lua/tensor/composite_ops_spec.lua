@@ -182,6 +182,10 @@ test("mistakes are named", function()
   local ids = mgpu.tensor({ { 3 }, { 0 } }, { dtype = "int32" })
   for _, row in ipairs {
     { function() x:flip(3) end, "flip: axis 3 is out of range" },
+    { function() x:flip { 1, 1 } end, "flip: axis 1 is given twice" },
+    { function() x:flip { 2, -1 } end, "flip: axis 2 is given twice" },
+    { function() x:quantile(0.5, { 1, 1 }) end, "quantile: axis 1 is given twice" },
+    { function() x:tile() end, "tile: repeats is missing: how often along each axis, as in t:tile {2, 1}" },
     { function() x:roll(1.5, 1) end, "roll: shift must be a whole number, got 1.5" },
     { function() x:roll({ 1, 2 }, 1) end, "roll: 2 of shift for 1 axes" },
     { function() x:tile { -1 } end, "each of repeats must be a whole number of at least 0, got -1" },
