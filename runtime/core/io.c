@@ -146,11 +146,18 @@ mg_status mg_io_size(mg_file *f, int64_t *bytes) {
     return MG_OK;
 }
 
-mg_status mg_io_changed(mg_file *f, int64_t *changed) {
+mg_status mg_io_look(mg_file *f, mg_io_state *now) {
     struct stat s;
     MG_TRY(look_at(f, &s));
-    *changed = change_time(&s);
+    *now = (mg_io_state){.bytes = s.st_size, .changed = change_time(&s)};
     return MG_OK;
+}
+
+mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before) {
+    mg_io_state now;
+    MG_TRY(mg_io_look(f, &now));
+    if (now.bytes == before->bytes && now.changed == before->changed) return MG_OK;
+    return mg_fail(MG_IO, "%s has changed since the data set was opened", f->path);
 }
 
 /* Reads to dst or, if that is NULL, writes from src, once, or again if a signal interrupts it; -1

@@ -14,8 +14,15 @@ typedef struct mg_file mg_file;
 /* Reading. mg_io_open fails with MG_IO "cannot open PATH: reason". */
 mg_file *mg_io_open(const char *path);
 mg_status mg_io_size(mg_file *f, int64_t *bytes);
-/* The time of the file's last change, in nanoseconds. */
-mg_status mg_io_changed(mg_file *f, int64_t *changed);
+/* A file that was changed later differs in one of these. (Not in its inode's number alone: some
+ * network file systems number files anew.) */
+typedef struct mg_io_state {
+    int64_t bytes;
+    int64_t changed; /* the time of the last change, in nanoseconds */
+} mg_io_state;
+mg_status mg_io_look(mg_file *f, mg_io_state *now);
+/* MG_IO if the file is not as it was. */
+mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
 /* The same at a position, from the start of the file; the current position stays. Several threads

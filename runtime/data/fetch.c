@@ -32,12 +32,11 @@ static char *with_ending(const char *path, const char *ending) {
 
 /* Writes "SHA-256 SIZE TIME" of the file at path, as it is if it was not changed since. */
 static mg_status describe(const char *path, const char *sha256, char text[TEXT]) {
-    int64_t size = 0, changed = 0;
+    mg_io_state now = {0};
     mg_file *f = mg_io_open(path);
-    mg_status status = f ? mg_io_size(f, &size) : mg_error_code();
-    if (status == MG_OK) status = mg_io_changed(f, &changed);
+    const mg_status status = f ? mg_io_look(f, &now) : mg_error_code();
     mg_io_close(f);
-    snprintf(text, TEXT, "%s %" PRId64 " %" PRId64 "\n", sha256, size, changed);
+    snprintf(text, TEXT, "%s %" PRId64 " %" PRId64 "\n", sha256, now.bytes, now.changed);
     return status;
 }
 

@@ -5,10 +5,10 @@
 #include <pthread.h>
 
 typedef struct set_file {
-    char *path;      /* owned */
-    int64_t size;    /* unpacked */
-    int64_t changed; /* the time of its last change when the set was opened */
-    int64_t first;   /* where it begins in the unpacked file; -1: it is not compressed */
+    char *path;        /* owned */
+    mg_io_state state; /* when the set was opened */
+    int64_t size;      /* unpacked */
+    int64_t first;     /* where it begins in the unpacked file; -1: it is not compressed */
     /* Of a file that is not compressed, guarded by the lock: */
     mg_file *file; /* owned; NULL: closed */
     int readers;   /* threads that read from it now */
@@ -16,6 +16,7 @@ typedef struct set_file {
 } set_file;
 
 struct mg_file_set {
+    struct mg_file_set *next, *previous; /* in the list of all sets */
     pthread_mutex_t lock;
     int n_open;
     uint64_t clock;    /* openings and readings so far */
@@ -24,6 +25,55 @@ struct mg_file_set {
     int n;
     set_file files[];
 };
+
+/* ---- all sets, for forks ----
+ * A forked process has only the thread that forked: a lock that another thread held would stay
+ * locked, and what it guards half changed. So all locks are taken before a fork, and released after
+ * it on both sides. */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static mg_file_set *all_sets;
+
+static void before_fork(void) {
+    pthread_mutex_lock(&list_lock);
+    for (mg_file_set *s = all_sets; s; s = s->next) pthread_mutex_lock(&s->lock);
+}
+
+static void after_fork(void) {
+    for (mg_file_set *s = all_sets; s; s = s->next) pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* The threads that were reading are not here. */
+static void after_fork_in_child(void) {
+    for (mg_file_set *s = all_sets; s; s = s->next)
+        for (int i = 0; i < s->n; i++) s->files[i].readers = 0;
+    after_fork();
+}
+
+static void register_fork_handlers(void) {
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+static void add_to_list(mg_file_set *s) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
+    pthread_mutex_lock(&list_lock);
+    s->next = all_sets;
+    if (all_sets) all_sets->previous = s;
+    all_sets = s;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void remove_from_list(mg_file_set *s) {
+    pthread_mutex_lock(&list_lock);
+    if (s->next) s->next->previous = s->previous;
+    if (s->previous)
+        s->previous->next = s->next;
+    else
+        all_sets = s->next;
+    pthread_mutex_unlock(&list_lock);
+}
 
 /* ---- descriptors ---- */
 
@@ -43,13 +93,9 @@ static void make_room(mg_file_set *s) {
 
 /* Opens a file again, if it is still the one that was there. */
 static mg_status reopen(mg_file_set *s, set_file *f) {
-    int64_t size, changed;
     make_room(s);
     mg_file *file = mg_io_open(f->path);
-    mg_status status = file ? mg_io_size(file, &size) : mg_error_code();
-    if (status == MG_OK) status = mg_io_changed(file, &changed);
-    if (status == MG_OK && (size != f->size || changed != f->changed))
-        status = mg_fail(MG_IO, "%s has changed since the data set was opened", f->path);
+    const mg_status status = file ? mg_io_check_unchanged(file, &f->state) : mg_error_code();
     if (status != MG_OK) {
         mg_io_close(file);
         return status;
@@ -95,8 +141,8 @@ static mg_status open_first(mg_file_set *s, set_file *f, mg_packing packing,
     if (!f->file) return mg_error_code();
     s->n_open++;
     f->used = ++s->clock;
-    MG_TRY(mg_io_size(f->file, &f->size));
-    MG_TRY(mg_io_changed(f->file, &f->changed));
+    MG_TRY(mg_io_look(f->file, &f->state));
+    f->size = f->state.bytes;
     MG_TRY(mg_io_read_at(f->file, head, sizeof head, 0, &n));
     if (packing == MG_PACKED_AUTO) packing = (tell ? tell : tell_gzip)(head, n);
     if (packing == MG_PACKED_NONE) return MG_OK;
@@ -119,6 +165,7 @@ mg_file_set *mg_file_set_open(const char *const *paths, int n, mg_packing packin
         s = mg_alloc_zero(bytes);
     if (!s) return NULL;
     pthread_mutex_init(&s->lock, NULL);
+    add_to_list(s);
     for (s->n = 0; s->n < n; s->n++) {
         set_file *f = &s->files[s->n];
         f->path = mg_strdup(paths[s->n]);
@@ -132,6 +179,7 @@ mg_file_set *mg_file_set_open(const char *const *paths, int n, mg_packing packin
 
 void mg_file_set_close(mg_file_set *s) {
     if (!s) return;
+    remove_from_list(s);
     for (int i = 0; i < s->n; i++) {
         mg_io_close(s->files[i].file);
         mg_free(s->files[i].path);
@@ -155,18 +203,19 @@ int64_t mg_file_set_size(const mg_file_set *s, int file) {
     return s->files[file].size;
 }
 
+/* The file's state is looked at after the bytes were read: a change before that is noticed. */
 mg_status mg_file_set_read(mg_file_set *s, int file, void *dst, size_t n, int64_t position) {
     set_file *f = &s->files[file];
-    mg_file *from = s->unpacked;
     size_t got = 0;
-    if (f->first < 0) {
+    if (f->first >= 0) {
+        MG_TRY(mg_io_read_at(s->unpacked, dst, n, f->first + position, &got));
+    } else {
         MG_TRY(take(s, f));
-        from = f->file;
+        mg_status status = mg_io_read_at(f->file, dst, n, position, &got);
+        if (status == MG_OK) status = mg_io_check_unchanged(f->file, &f->state);
+        give_back(s, f);
+        MG_TRY(status);
     }
-    const int64_t at = f->first < 0 ? position : f->first + position;
-    mg_status status = mg_io_read_at(from, dst, n, at, &got);
-    if (f->first < 0) give_back(s, f);
-    if (status == MG_OK && got < n)
-        status = mg_fail(MG_IO, "%s has become shorter since the data set was opened", f->path);
-    return status;
+    if (got == n) return MG_OK;
+    return mg_fail(MG_IO, "%s has become shorter since the data set was opened", f->path);
 }

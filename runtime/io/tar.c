@@ -1,6 +1,7 @@
 /* Reading tar archives: blocks of 512 bytes, a header before the contents of each entry. */
 #include "io/tar.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "io/unpack.h"
 #include <stdbool.h>
 #include <string.h>
@@ -64,9 +65,15 @@ mg_status mg_tar_read(mg_tar *t, void *dst, size_t n, size_t *got) {
     return read_exactly(t, dst, *got);
 }
 
+/* Skipping a large entry takes long. */
+static mg_status stopped(void) {
+    return mg_interrupt_take() ? mg_fail(MG_INTERRUPTED, "interrupted") : MG_OK;
+}
+
 static mg_status skip(mg_tar *t, int64_t n) {
     while (n > 0) {
         const size_t some = n < SKIP ? (size_t)n : SKIP;
+        MG_TRY(stopped());
         MG_TRY(read_exactly(t, t->skipped, some));
         n -= (int64_t)some;
     }
@@ -77,7 +84,10 @@ static mg_status skip(mg_tar *t, int64_t n) {
 static mg_status read_to_end(mg_tar *t) {
     size_t got = 1;
     t->ended = true;
-    while (got) MG_TRY(mg_unpacked_read(t->bytes, t->skipped, SKIP, &got));
+    while (got) {
+        MG_TRY(stopped());
+        MG_TRY(mg_unpacked_read(t->bytes, t->skipped, SKIP, &got));
+    }
     return MG_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct mg_tar_entry {
 /* Owned. NULL: MG_IO, MG_OOM. */
 mg_tar *mg_tar_open(const char *path);
 /* Sets *entry to the next file, NULL after the last; borrowed until the next call. MG_IO, MG_OOM,
- * MG_DATA. */
+ * MG_DATA, MG_INTERRUPTED. */
 mg_status mg_tar_next(mg_tar *t, const mg_tar_entry **entry);
 /* Reads up to n bytes of the entry; *got < n only at its end. MG_DATA if the archive ends before.
  */

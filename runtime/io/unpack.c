@@ -15,7 +15,8 @@ enum {
 struct mg_unpacked {
     mg_file *file;
     char *path;
-    int64_t file_size, at; /* at: bytes read so far, unpacked */
+    mg_io_state state; /* of the file when it was opened */
+    int64_t at;        /* bytes read so far, unpacked */
     mg_packing packing;    /* not AUTO */
     bool inflating;        /* z is to be ended */
     bool ended;            /* after the last byte that is packed */
@@ -43,7 +44,7 @@ static mg_status open_file(mg_unpacked *u, const char *path, mg_packing packing)
     u->path = mg_strdup(path);
     u->file = u->path ? mg_io_open(path) : NULL;
     if (!u->file) return mg_error_code();
-    MG_TRY(mg_io_size(u->file, &u->file_size));
+    MG_TRY(mg_io_look(u->file, &u->state));
     if (packing == MG_PACKED_AUTO) {
         MG_TRY(mg_io_read_at(u->file, head, 2, 0, &n));
         const bool gzip = n == 2 && head[0] == 0x1f && head[1] == 0x8b;
@@ -74,7 +75,15 @@ bool mg_unpacked_is_packed(const mg_unpacked *u) {
 }
 
 int64_t mg_unpacked_file_size(const mg_unpacked *u) {
-    return u->file_size;
+    return u->state.bytes;
+}
+
+mg_io_state mg_unpacked_state(const mg_unpacked *u) {
+    return u->state;
+}
+
+mg_status mg_unpacked_check_unchanged(const mg_unpacked *u, const mg_io_state *before) {
+    return mg_io_check_unchanged(u->file, before);
 }
 
 /* ---- reading ---- */
@@ -125,11 +134,11 @@ static mg_status read_packed(mg_unpacked *u, void *dst, size_t n, size_t *got) {
         *got += room - u->z.avail_out;
         u->at += (int64_t)(room - u->z.avail_out);
     }
-    if (u->at / MG_UNPACK_RATIO <= u->file_size + MG_UNPACK_FREE / MG_UNPACK_RATIO) return MG_OK;
+    if (u->at / MG_UNPACK_RATIO <= u->state.bytes + MG_UNPACK_FREE / MG_UNPACK_RATIO) return MG_OK;
     return mg_fail(MG_DATA,
                    "%s: its %lld bytes unpack to more than %d MiB and %d times their number: "
                    "refused; if that is right, unpack the file yourself",
-                   u->path, (long long)u->file_size, MG_UNPACK_FREE >> 20, MG_UNPACK_RATIO);
+                   u->path, (long long)u->state.bytes, MG_UNPACK_FREE >> 20, MG_UNPACK_RATIO);
 }
 
 mg_status mg_unpacked_read(mg_unpacked *u, void *dst, size_t n, size_t *got) {
@@ -184,7 +193,7 @@ mg_file *mg_unpack(const char *path, mg_packing packing, int64_t *size) {
     mg_unpacked *u = mg_unpacked_open(path, packing);
     mg_file *f = NULL;
     if (u && !u->inflating) {
-        f = u->file, *size = u->file_size;
+        f = u->file, *size = u->state.bytes;
         u->file = NULL;
     } else if (u) {
         f = mg_io_unnamed();

@@ -30,6 +30,9 @@ mg_status mg_unpacked_read(mg_unpacked *u, void *dst, size_t n, size_t *got);
 /* Whether the file is compressed, and the size of the file itself. */
 bool mg_unpacked_is_packed(const mg_unpacked *u);
 int64_t mg_unpacked_file_size(const mg_unpacked *u);
+/* The file itself as it was when it was opened; and MG_IO if it is not as it was before. */
+mg_io_state mg_unpacked_state(const mg_unpacked *u);
+mg_status mg_unpacked_check_unchanged(const mg_unpacked *u, const mg_io_state *before);
 /* Accepts NULL. */
 void mg_unpacked_close(mg_unpacked *u);
 

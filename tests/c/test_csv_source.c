@@ -213,21 +213,23 @@ static void many_classes_are_sorted(void **state) {
     mg_class_names_free(classes);
 }
 
-/* The file grows, shrinks, or gets longer texts between the two readings. */
+/* The file grows, shrinks, gets longer texts, or other cells of the same lengths between the two
+ * readings. */
 static void files_that_change_are_refused(void **state) {
     (void)state;
-    static const char *const later[] = {"1,a\n2,b\n3,c\n", "1,a\n", "1\n2\n", "1,a\n2,bbbbbbbb\n"};
+    static const char *const later[] = {"1,a\n2,b\n3,c\n", "1,a\n", "1\n2\n", "1,a\n2,bbbbbbbb\n",
+                                  "3,a\n2,c\n"};
     const mg_csv_field fields[] = {numbers(MG_F64, 0),
                                    {.as = MG_CSV_STRINGS, .columns = &COLUMN[1], .n_columns = 1}};
-    for (int i = 0; i < 8; i++) {
-        if (i == 6) continue; /* a longer text beside the numbers makes no difference */
+    for (int i = 0; i < 10; i++) {
         mg_class_names *classes;
         mg_csv_table t = table_of(1);
         write_text("1,a\n2,b\n");
         assert_int_equal(mg_csv_scan(&t), MG_OK);
-        write_text(later[i / 2]);
+        rewrite(path, later[i / 2], strlen(later[i / 2]));
         assert_null(mg_csv_source(&t, ZERO, &fields[i % 2], 1, &classes));
-        assert_non_null(strstr(mg_error_message(), "changed while it was read"));
+        assert_non_null(strstr(mg_error_message(), "csv: /tmp/mgpu_test_"));
+        assert_non_null(strstr(mg_error_message(), " changed "));
         mg_csv_table_clear(&t);
     }
 }

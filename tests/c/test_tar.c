@@ -2,6 +2,7 @@
  * gzipped; archives that are cut off or damaged anywhere are refused; every allocation fails once.
  */
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "data/cifar.h"
 #include "io/tar.h"
 #include <setjmp.h>
@@ -175,6 +176,29 @@ static void damaged_archives_are_refused(void **state) {
     assert_non_null(strstr(mg_error_message(), "no header of a tar archive at byte 0"));
 }
 
+/* Ctrl-C while an entry is skipped, and while the end is looked for. */
+static void skipping_can_be_interrupted(void **state) {
+    (void)state;
+    const mg_tar_entry *e = NULL;
+    static char zeros[MOST / 2];
+    used = 0;
+    add_entry("large", '0', zeros, sizeof zeros);
+    add_entry("a.txt", '0', "hello", 5);
+    finish(false);
+    mg_tar *t = mg_tar_open(path);
+    assert_int_equal(mg_tar_next(t, &e), MG_OK);
+    mg_interrupt();
+    assert_int_equal(mg_tar_next(t, &e), MG_INTERRUPTED);
+    assert_false(mg_interrupt_pending());
+    mg_tar_close(t);
+    t = mg_tar_open(path);
+    for (int i = 0; i < 2; i++) assert_int_equal(mg_tar_next(t, &e), MG_OK);
+    assert_string_equal(e->name, "a.txt");
+    mg_interrupt();
+    assert_int_equal(mg_tar_next(t, &e), MG_INTERRUPTED);
+    mg_tar_close(t);
+}
+
 /* ---- CIFAR ---- */
 
 static const mg_cifar_format TWO = {.labels = 2, .classes = {20, 100}};
@@ -280,6 +304,7 @@ int main(void) {
         cmocka_unit_test(regular_files_are_found_and_all_else_is_skipped),
         cmocka_unit_test(long_names_are_put_together),
         cmocka_unit_test(damaged_archives_are_refused),
+        cmocka_unit_test(skipping_can_be_interrupted),
         cmocka_unit_test(records_are_read_from_files_and_archives),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(short_memory_is_reported),

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <cmocka.h>
@@ -156,6 +157,78 @@ static void many_files_share_descriptors(void **state) {
     for (int i = 0; i < N; i++) unlink(paths[i]);
 }
 
+/* The same number of bytes, but other lines: found while the file is open, too. */
+static void a_file_written_again_in_place_is_refused(void **state) {
+    (void)state;
+    write_to(path, "one\ntwo\n", 8);
+    mg_source *s = mg_text_lines_source(PATHS, 1, 0);
+    mg_cell cell = {{0}, NULL};
+    assert_int_equal(mg_source_read(s, (mg_row_key){0, 1}, &cell), MG_OK);
+    mg_cells_free(s, &cell);
+    rewrite(path, "a\nbcdef\n", 8);
+    for (int64_t row = 0; row < 2; row++) {
+        assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, &cell), MG_IO);
+        assert_non_null(strstr(mg_error_message(), "text_lines: /tmp/mgpu_test_"));
+        assert_non_null(strstr(mg_error_message(), "has changed since the data set was opened"));
+        mg_cells_free(s, &cell);
+    }
+    mg_source_release(s);
+}
+
+/* ---- forks ---- */
+
+/* Files that are opened again and again, under the set's lock. */
+typedef struct shared_set {
+    mg_file_set *files;
+    atomic_bool stop;
+} shared_set;
+
+static void *read_in_turns(void *argument) {
+    shared_set *s = argument;
+    char byte;
+    for (int i = 0; !atomic_load(&s->stop); i++)
+        mg_file_set_read(s->files, i * 7 % mg_file_set_count(s->files), &byte, 1, 0);
+    return NULL;
+}
+
+/* Reads from each file in a forked process, which SIGALRM ends if it waits for a lock. */
+static bool child_can_read(mg_file_set *files) {
+    const pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        alarm(60);
+        for (int i = 0; i < mg_file_set_count(files); i++)
+            if (mg_file_set_read(files, i, &byte, 1, 0) != MG_OK || byte != 'x') _exit(1);
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0;
+}
+
+static void a_forked_process_can_read(void **state) {
+    enum { N = MG_FILE_SET_OPEN + 30, FORKS = 40 };
+    static char names[N][64];
+    const char *paths[N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "%s.%d", path, i);
+        paths[i] = names[i];
+        write_to(paths[i], "x\n", 2);
+    }
+    shared_set s = {.files = mg_file_set_open(paths, N, MG_PACKED_AUTO, NULL)};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_in_turns, &s), 0);
+    bool good = true;
+    for (int i = 0; i < FORKS && good; i++) good = child_can_read(s.files);
+    atomic_store(&s.stop, true);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_true(good);
+    mg_file_set_close(s.files);
+    for (int i = 0; i < N; i++) unlink(paths[i]);
+}
+
 /* Opens the source and reads the last line; in the n-th round `arm` makes the n-th call fail. */
 static void survives(void (*arm)(int64_t n), mg_status code) {
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
@@ -198,6 +271,8 @@ int main(void) {
         cmocka_unit_test(gzip_is_unpacked),
         cmocka_unit_test(chunks_make_no_difference),
         cmocka_unit_test(long_lines_are_refused),
+        cmocka_unit_test(a_file_written_again_in_place_is_refused),
+        cmocka_unit_test(a_forked_process_can_read),
         cmocka_unit_test(many_files_share_descriptors),
         cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),
     };

@@ -5,9 +5,11 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char path[] = "/tmp/mgpu_test_XXXXXX", other[] = "/tmp/mgpu_test_XXXXXX";
@@ -17,6 +19,16 @@ static inline void write_to(const char *file, const char *text, size_t n) {
     assert_non_null(f);
     assert_int_equal(fwrite(text, 1, n, f), n);
     fclose(f);
+}
+
+/* Writes a file again in place, as if that were a second later: file systems count time in steps of
+ * milliseconds. */
+static inline void rewrite(const char *file, const char *text, size_t n) {
+    struct stat s;
+    assert_int_equal(stat(file, &s), 0);
+    write_to(file, text, n);
+    const struct timespec later[2] = {s.st_atim, {s.st_mtim.tv_sec + 1, s.st_mtim.tv_nsec}};
+    assert_int_equal(utimensat(AT_FDCWD, file, later, 0), 0);
 }
 
 /* Makes the n-th file call fail, as mg_alloc_fail_after does with allocations. */

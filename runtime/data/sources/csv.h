@@ -8,6 +8,7 @@
 #ifndef MG_DATA_SOURCES_CSV_H
 #define MG_DATA_SOURCES_CSV_H
 
+#include "core/io.h"
 #include "data/source.h"
 #include "data/sources/class_names.h"
 
@@ -44,6 +45,9 @@ mg_csv_reader *mg_csv_reader_open(const char *path, const mg_csv_format *format)
  * the line: a zero byte, a quote that is never closed, a record that is too long. MG_INTERRUPTED.
  */
 mg_status mg_csv_reader_next(mg_csv_reader *r, const mg_csv_record **record);
+/* The file as it was when it was opened; and MG_IO if it is not as it was before. */
+mg_io_state mg_csv_reader_state(const mg_csv_reader *r);
+mg_status mg_csv_reader_check_unchanged(const mg_csv_reader *r, const mg_io_state *before);
 /* Accepts NULL. */
 void mg_csv_reader_close(mg_csv_reader *r);
 
@@ -77,6 +81,7 @@ typedef struct mg_csv_table {
     const char *const *no_value; /* texts that say that there is no value, such as "" and "NA" */
     int n_paths, n_no_value;
     mg_csv_column *columns; /* owned */
+    mg_io_state *states;    /* owned: of each file when it was scanned */
     int n_columns;
     int64_t n_rows;
 } mg_csv_table;

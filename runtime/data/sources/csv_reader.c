@@ -258,6 +258,14 @@ mg_csv_reader *mg_csv_reader_open(const char *path, const mg_csv_format *format)
     return NULL;
 }
 
+mg_io_state mg_csv_reader_state(const mg_csv_reader *r) {
+    return mg_unpacked_state(r->file);
+}
+
+mg_status mg_csv_reader_check_unchanged(const mg_csv_reader *r, const mg_io_state *before) {
+    return mg_unpacked_check_unchanged(r->file, before);
+}
+
 void mg_csv_reader_close(mg_csv_reader *r) {
     if (!r) return;
     mg_unpacked_close(r->file);

@@ -106,15 +106,20 @@ static mg_status scan_first(mg_csv_table *t, mg_csv_reader *r) {
     return scan_rows(t, t->paths[0], r);
 }
 
-mg_status mg_csv_scan(mg_csv_table *t) {
-    mg_csv_reader *r = mg_csv_reader_open(t->paths[0], &t->format);
-    mg_status status = r ? scan_first(t, r) : mg_error_code();
+static mg_status scan_file(mg_csv_table *t, int i) {
+    mg_csv_reader *r =
+        i ? mg_csv_table_open(t, i) : mg_csv_reader_open(t->paths[0], &t->format);
+    if (!r) return mg_error_code();
+    t->states[i] = mg_csv_reader_state(r);
+    const mg_status status = i ? scan_rows(t, t->paths[i], r) : scan_first(t, r);
     mg_csv_reader_close(r);
-    for (int i = 1; i < t->n_paths && status == MG_OK; i++) {
-        r = mg_csv_table_open(t, i);
-        status = r ? scan_rows(t, t->paths[i], r) : mg_error_code();
-        mg_csv_reader_close(r);
-    }
+    return status;
+}
+
+mg_status mg_csv_scan(mg_csv_table *t) {
+    t->states = mg_alloc((size_t)t->n_paths * sizeof *t->states);
+    mg_status status = t->states ? MG_OK : MG_OOM;
+    for (int i = 0; i < t->n_paths && status == MG_OK; i++) status = scan_file(t, i);
     if (status == MG_OK && t->n_rows == 0)
         return mg_fail(MG_DATA, "csv: %s has a header, but no rows", t->paths[0]);
     return status;
@@ -123,6 +128,8 @@ mg_status mg_csv_scan(mg_csv_table *t) {
 void mg_csv_table_clear(mg_csv_table *t) {
     for (int i = 0; i < t->n_columns; i++) mg_free(t->columns[i].name);
     mg_free(t->columns);
+    mg_free(t->states);
     t->columns = NULL;
+    t->states = NULL;
     t->n_columns = 0;
 }

@@ -15,6 +15,7 @@ enum { PIECE = 16 << 20 }; /* bytes that are unpacked between two looks for Ctrl
 /* The rows of an array: in a file, or in memory. */
 typedef struct array_rows {
     mg_file *file;       /* owned; NULL: in memory */
+    mg_io_state state;   /* of the file when it was opened */
     unsigned char *rows; /* owned: all of them, or NULL */
     int64_t begin;       /* of the first row in the file */
     size_t row_bytes;
@@ -51,6 +52,10 @@ static mg_status read_row(const numpy_source *s, const array_rows *a, int64_t ro
     if (got < a->row_bytes)
         return mg_fail(MG_IO, "%s: %s ends within row %lld: it became shorter after it was opened",
                        s->who, a->path, (long long)row);
+    if (!a->rows && mg_io_check_unchanged(a->file, &a->state) != MG_OK) {
+        mg_error_prefix(s->who);
+        return MG_IO;
+    }
     const size_t size = mg_dtype_size(a->dtype);
     if (a->file && a->big_endian) mg_npy_swap(dst, size, a->row_bytes / size);
     return check_booleans(s, a, row, dst);
@@ -167,6 +172,7 @@ static mg_status open_array(numpy_source *s, int k, const mg_numpy_field *f) {
     r->path = mg_strdup(f->path);
     r->file = r->path ? mg_io_open(f->path) : NULL;
     if (!r->file) return mg_error_code();
+    MG_TRY(mg_io_look(r->file, &r->state));
     MG_TRY(f->name ? open_zipped(s, k, f->name) : open_plain(s, k));
     if (!r->rows) return MG_OK;
     mg_io_close(r->file);
