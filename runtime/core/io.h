@@ -21,7 +21,8 @@ typedef struct mg_io_state {
     int64_t changed; /* the time of the last change, in nanoseconds */
 } mg_io_state;
 mg_status mg_io_look(mg_file *f, mg_io_state *now);
-/* MG_IO if the file is not as it was. */
+/* MG_IO if the file is not as it was. Any thread. It is looked at once in a tick of the system's
+ * clock (1 to 10 ms), the unit in which file systems note times of change. */
 mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);

@@ -9,11 +9,12 @@
 /* A file that is read, a new file that is written, or a lock file. */
 struct mg_file {
     int fd;
-    char *path;      /* owned: as the user named it */
-    char *target;    /* owned: new files: what is replaced: path with its links followed */
-    char *folder;    /* owned: new files: the folder of target */
-    char *temporary; /* owned: the temporary name, or NULL while the file has none */
-    bool replaces;   /* new files: there is a file at target, with this mode and owner */
+    _Atomic int64_t checked; /* the tick in which it was last seen to be unchanged; 0: none */
+    char *path;              /* owned: as the user named it */
+    char *target;            /* owned: new files: what is replaced: path with its links followed */
+    char *folder;            /* owned: new files: the folder of target */
+    char *temporary;         /* owned: the temporary name, or NULL while the file has none */
+    bool replaces;           /* new files: there is a file at target, with this mode and owner */
     struct stat old;
 };
 

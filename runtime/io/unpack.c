@@ -15,11 +15,11 @@ enum {
 struct mg_unpacked {
     mg_file *file;
     char *path;
-    mg_io_state state; /* of the file when it was opened */
-    int64_t at;        /* bytes read so far, unpacked */
-    mg_packing packing;    /* not AUTO */
-    bool inflating;        /* z is to be ended */
-    bool ended;            /* after the last byte that is packed */
+    mg_io_state state;  /* of the file when it was opened */
+    int64_t at;         /* bytes read so far, unpacked */
+    mg_packing packing; /* not AUTO */
+    bool inflating;     /* z is to be ended */
+    bool ended;         /* after the last byte that is packed */
     z_stream z;
     unsigned char *in; /* owned: what inflate reads from */
 };

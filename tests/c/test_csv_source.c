@@ -218,7 +218,7 @@ static void many_classes_are_sorted(void **state) {
 static void files_that_change_are_refused(void **state) {
     (void)state;
     static const char *const later[] = {"1,a\n2,b\n3,c\n", "1,a\n", "1\n2\n", "1,a\n2,bbbbbbbb\n",
-                                  "3,a\n2,c\n"};
+                                        "3,a\n2,c\n"};
     const mg_csv_field fields[] = {numbers(MG_F64, 0),
                                    {.as = MG_CSV_STRINGS, .columns = &COLUMN[1], .n_columns = 1}};
     for (int i = 0; i < 10; i++) {

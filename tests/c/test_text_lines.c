@@ -145,6 +145,7 @@ static void many_files_share_descriptors(void **state) {
     }
     assert_true(mg_io_open_count() <= MG_FILE_SET_OPEN);
     int failed = 0;
+    usleep(30 * 1000);
     for (int i = 0; i < N; i++) write_to(paths[i], "", 0);
     for (int64_t row = 0; row < N; row++) {
         mg_cell cell = {{0}, NULL};

@@ -21,10 +21,11 @@ static inline void write_to(const char *file, const char *text, size_t n) {
     fclose(f);
 }
 
-/* Writes a file again in place, as if that were a second later: file systems count time in steps of
- * milliseconds. */
+/* Writes a file again in place, as if that were a second later: file systems count time in ticks of
+ * milliseconds, and readers look at a file once in a tick. */
 static inline void rewrite(const char *file, const char *text, size_t n) {
     struct stat s;
+    usleep(30 * 1000);
     assert_int_equal(stat(file, &s), 0);
     write_to(file, text, n);
     const struct timespec later[2] = {s.st_atim, {s.st_mtim.tv_sec + 1, s.st_mtim.tv_nsec}};

@@ -107,8 +107,7 @@ static mg_status scan_first(mg_csv_table *t, mg_csv_reader *r) {
 }
 
 static mg_status scan_file(mg_csv_table *t, int i) {
-    mg_csv_reader *r =
-        i ? mg_csv_table_open(t, i) : mg_csv_reader_open(t->paths[0], &t->format);
+    mg_csv_reader *r = i ? mg_csv_table_open(t, i) : mg_csv_reader_open(t->paths[0], &t->format);
     if (!r) return mg_error_code();
     t->states[i] = mg_csv_reader_state(r);
     const mg_status status = i ? scan_rows(t, t->paths[i], r) : scan_first(t, r);
