@@ -150,7 +150,8 @@ static mg_stage read_stage(lua_State *L) {
 }
 
 /* Reads the device for each field, from the array `devices` of the table at index, and the one that
- * batches are made on for devices that are not in the host's memory, `host`. */
+ * batches are made on for devices that are not in the host's memory, `host`. Leaves the devices
+ * below the table, which is then on top. */
 static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
     lua_getfield(L, index, "host");
     spec->host = bind_device(L, luaL_checkstring(L, -1));
@@ -159,12 +160,16 @@ static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
                   spec->host->name);
     lua_getfield(L, index, "devices");
     luaL_checktype(L, -1, LUA_TTABLE);
-    for (int k = 0; k < spec->source->n_fields; k++) {
-        lua_rawgeti(L, -1, k + 1);
-        spec->device[k] = bind_device(L, luaL_checkstring(L, -1));
+    const int n = spec->source->n_fields;
+    mg_device **devices = lua_newuserdata(L, (size_t)n * sizeof(mg_device *));
+    for (int k = 0; k < n; k++) {
+        lua_rawgeti(L, -2, k + 1);
+        devices[k] = bind_device(L, luaL_checkstring(L, -1));
         lua_pop(L, 1);
     }
-    lua_pop(L, 2);
+    spec->device = devices;
+    lua_insert(L, index);
+    lua_settop(L, index + 1);
 }
 
 /* How many threads make batches, where the user does not say: one is enough for copies. Without a
@@ -193,8 +198,8 @@ static int core_stream(lua_State *L) {
         lua_pop(L, 1);
     }
     spec.stages = stages;
-    read_devices(L, 3, &spec);
-    lua_settop(L, 3); /* count_field reads the table on top */
+    lua_settop(L, 3);
+    read_devices(L, 3, &spec); /* the table stays on top, where count_field reads it */
     spec.pass = (uint64_t)count_field(L, "pass", 0);
     spec.element = count_field(L, "element", 0);
     spec.depth = count_field(L, "depth", 0);

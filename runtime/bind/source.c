@@ -109,12 +109,12 @@ static int core_source_info(lua_State *L) {
 /* source_tensors({tensor, ...}) -> a source of their rows. They must be evaluated and in host
  * memory. */
 static int core_source_tensors(lua_State *L) {
-    mg_tensor *tensors[MG_SOURCE_FIELDS];
     luaL_checktype(L, 1, LUA_TTABLE);
     const int n = (int)lua_objlen(L, 1);
     if (n < 1 || n > MG_SOURCE_FIELDS)
         bind_fail(L, MG_USAGE, "from_tensors: got %d tensors; 1 to %d are possible", n,
                   MG_SOURCE_FIELDS);
+    mg_tensor **tensors = lua_newuserdata(L, (size_t)n * sizeof(mg_tensor *));
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, 1, i + 1);
         tensors[i] = bind_to_tensor(L, -1); /* the table keeps it */

@@ -131,7 +131,6 @@ static void push_names(lua_State *L, const mg_class_names *names) {
  * fields {{dtype =, columns =, matrix =, classes =}, ...}, whose dtype may be "string" or
  * "classes", and the values for missing ones, by column. */
 static int core_csv_source(lua_State *L) {
-    mg_csv_field fields[MG_SOURCE_FIELDS];
     mg_class_names *classes = NULL;
     lua_settop(L, 3);
     bind_want(L, 3, LUA_TFUNCTION, "csv_source");
@@ -145,12 +144,20 @@ static int core_csv_source(lua_State *L) {
     push_columns(L, t);
     lua_call(L, 1, 2);
     const int chosen = lua_gettop(L) - 1, n = (int)lua_objlen(L, chosen);
-    if (n < 1 || n > MG_SOURCE_FIELDS) bind_fail(L, MG_USAGE, "csv: %d fields", n);
-    luaL_checkstack(L, 16 * n, "csv");
+    if (n < 1 || n > MG_SOURCE_FIELDS)
+        bind_fail(
+            L, MG_USAGE,
+            "csv: %d columns as fields; at most %d are possible: name some with `columns`, or "
+            "give `label` or `matrix = true` for one x of all of them",
+            n, MG_SOURCE_FIELDS);
+    mg_csv_field *fields = lua_newuserdata(L, (size_t)n * sizeof *fields);
+    lua_newtable(L);
+    const int kept = lua_gettop(L);
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, chosen, i + 1);
         luaL_checktype(L, -1, LUA_TTABLE);
         fields[i] = take_field(L, lua_gettop(L));
+        bind_keep(L, kept);
     }
     const mg_csv_missing *missing = take_missing(L, chosen + 1, t->n_columns);
     bind_owner *names = bind_new_owner(L, release_names);

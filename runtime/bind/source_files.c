@@ -26,6 +26,10 @@ const char **bind_take_texts(lua_State *L, int index, const char *who, int *n) {
     return texts;
 }
 
+void bind_keep(lua_State *L, int at) {
+    for (int n = (int)lua_objlen(L, at); lua_gettop(L) > at;) lua_rawseti(L, at, ++n);
+}
+
 bool bind_true_field(lua_State *L, int at, const char *name) {
     lua_getfield(L, at, name);
     const bool value = lua_toboolean(L, -1);
@@ -130,16 +134,17 @@ static int core_text_lines_source(lua_State *L) {
 /* numpy_source(who, paths, names) -> a source whose fields are the arrays of these names (false: of
  * a .npy file) in these files. */
 static int core_numpy_source(lua_State *L) {
-    mg_numpy_field fields[MG_SOURCE_FIELDS];
     int n;
     const char *who = luaL_checkstring(L, 1);
     const char **paths = bind_take_texts(L, 2, who, &n);
     luaL_checktype(L, 3, LUA_TTABLE);
     if (n < 1 || n > MG_SOURCE_FIELDS)
         bind_fail(L, MG_USAGE, "%s: got %d arrays; 1 to %d are possible", who, n, MG_SOURCE_FIELDS);
+    mg_numpy_field *fields = lua_newuserdata(L, (size_t)n * sizeof *fields);
     for (int i = 0; i < n; i++) {
-        lua_rawgeti(L, 3, i + 1); /* stays on the stack */
+        lua_rawgeti(L, 3, i + 1); /* the table keeps it */
         fields[i] = (mg_numpy_field){paths[i], lua_tostring(L, -1)};
+        lua_pop(L, 1);
     }
     bind_poll(L);
     mg_source **place = bind_new_source(L);

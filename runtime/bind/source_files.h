@@ -11,4 +11,7 @@ const char **bind_take_texts(lua_State *L, int index, const char *who, int *n);
 /* Whether the field of the table at `at` is true. */
 bool bind_true_field(lua_State *L, int at, const char *name);
 
+/* Moves what is on the stack above the table at `at` into the table, which keeps it alive. */
+void bind_keep(lua_State *L, int at);
+
 #endif

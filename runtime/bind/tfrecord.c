@@ -189,12 +189,16 @@ static int core_tfrecord_write(lua_State *L) {
                          "write_tfrecord: row %lld has %d values, the schema %d fields",
                          (long long)w->rows + 1, lua_gettop(L) - 1, n_fields);
     lua_settop(L, FIRST - 1 + n_fields);
-    luaL_checkstack(L, 8 * n_fields + 8, "write_tfrecord");
+    luaL_checkstack(L, 32, "write_tfrecord");
     mg_feature_value *values = lua_newuserdata(L, (size_t)(n_fields + 1) * sizeof *values);
+    lua_newtable(L);
+    const int kept = lua_gettop(L);
     int n = 0;
-    for (int k = 0; k < n_fields; k++)
-        if (!lua_isnil(L, FIRST + k) || !w->fields->field[k].fallback)
-            values[n++] = bind_record_value(L, FIRST + k, &w->fields->field[k], w->rows + 1);
+    for (int k = 0; k < n_fields; k++) {
+        if (lua_isnil(L, FIRST + k) && w->fields->field[k].fallback) continue;
+        values[n++] = bind_record_value(L, FIRST + k, &w->fields->field[k], w->rows + 1);
+        bind_keep(L, kept);
+    }
     size_t size;
     uint8_t *message = mg_example_encode(values, n, &size);
     if (!message) return bind_raise(L);

@@ -65,14 +65,18 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
     const int dense = kind->dense < rows->rank ? kind->dense : rows->rank;
     const mg_shape outer = shape_of_batches(rows, dense, rows->rank);
     const int64_t n_parts = mg_shape_count(&outer), n = n_parts * s->n_fields;
-    mg_element *e = mg_alloc_zero(sizeof *e + (size_t)n * sizeof e->value[0]);
+    const size_t values = (size_t)n * sizeof(mg_field_value),
+                 fields = (size_t)s->n_fields * (sizeof(mg_field) + sizeof(size_t));
+    mg_element *e = mg_alloc_zero(sizeof *e + values + fields);
     if (!e) return NULL;
+    e->field = (mg_field *)(void *)(e->value + n);
+    e->cell_bytes = (size_t *)(void *)(e->field + s->n_fields);
     e->outer = outer;
     e->inner = shape_of_batches(rows, 0, dense);
     e->n_parts = n_parts;
     e->part_rows = rows->n / n_parts;
     e->n_fields = s->n_fields;
-    memcpy(e->field, s->field, sizeof e->field);
+    memcpy(e->field, s->field, (size_t)s->n_fields * sizeof *e->field);
     for (int k = 0; k < e->n_fields; k++)
         if (!mg_field_varies(&e->field[k]))
             e->cell_bytes[k] = mg_cell_bytes(&e->field[k], &e->field[k].shape);
@@ -117,7 +121,7 @@ static mg_status copy_rows(const mg_element *e, const mg_element_kind *kind, con
                            int64_t from, int64_t to) {
     enum { BLOCK = 64 };
     int64_t row[BLOCK];
-    mg_cell cell[MG_SOURCE_FIELDS];
+    mg_cell cell[e->n_fields];
     for (int n; from < to; from += n) {
         const int64_t in_part = e->part_rows - from % e->part_rows;
         MG_TRY(stopped(kind));
@@ -131,7 +135,7 @@ static mg_status copy_rows(const mg_element *e, const mg_element_kind *kind, con
 
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed) {
-    mg_cell cell[MG_SOURCE_FIELDS];
+    mg_cell cell[e->n_fields];
     *failed = from;
     if (kind->source->api->copy_rows) return copy_rows(e, kind, rows, from, to);
     for (int64_t i = from; i < to; i++) {

@@ -11,14 +11,14 @@
 
 /* Where the rows of elements come from and where batches are put. */
 typedef struct mg_element_kind {
-    mg_source *source;                   /* retained by the owner of this struct */
-    mg_device *device[MG_SOURCE_FIELDS]; /* where the batches of a field go */
-    mg_device *host;                     /* host-visible: where they are put together for a device
-                                            that is not */
-    int dense;                           /* this many of the innermost batches become axes of one
-                                            buffer; each entry of the batches around them becomes a part */
-    bool (*stop)(void *context);         /* asked while rows are read: whether to end with
-                                            MG_INTERRUPTED */
+    mg_source *source;           /* retained by the owner of this struct */
+    mg_device *const *device;    /* where the batches of each field go */
+    mg_device *host;             /* host-visible: where they are put together for a device
+                                    that is not */
+    int dense;                   /* this many of the innermost batches become axes of one
+                                    buffer; each entry of the batches around them becomes a part */
+    bool (*stop)(void *context); /* asked while rows are read: whether to end with
+                                    MG_INTERRUPTED */
     void *context;
 } mg_element_kind;
 
@@ -34,10 +34,10 @@ typedef struct mg_element {
     mg_shape inner; /* sizes of the batches that are axes */
     int64_t n_parts, part_rows;
     int n_fields;
-    mg_field field[MG_SOURCE_FIELDS];
-    size_t cell_bytes[MG_SOURCE_FIELDS]; /* of fields that do not vary, else 0 */
-    size_t bytes;                        /* of all values */
-    mg_field_value value[];              /* of field k in part p: [p * n_fields + k] */
+    mg_field *field;        /* of each field, in the block of the element, like the next */
+    size_t *cell_bytes;     /* of fields that do not vary, else 0 */
+    size_t bytes;           /* of all values */
+    mg_field_value value[]; /* of field k in part p: [p * n_fields + k] */
 } mg_element;
 
 /* An element of these rows, which are not read yet. Owned. NULL: MG_OOM. */

@@ -2,14 +2,25 @@
 #include "data/source.h"
 #include "core/alloc.h"
 #include "data/transform.h"
+#include <assert.h>
+#include <stdalign.h>
 #include <string.h>
 
 /* ---- sources ---- */
 
-void *mg_source_alloc(const mg_source_api *api, size_t size) {
-    mg_source *s = mg_alloc_zero(size);
+/* The fields lie behind what the kind needs. */
+void *mg_source_alloc(const mg_source_api *api, size_t size, int n_fields) {
+    const size_t before = (size + alignof(mg_field) - 1) / alignof(mg_field) * alignof(mg_field);
+    if (n_fields > MG_SOURCE_FIELDS) {
+        mg_fail(MG_USAGE, "%s: a row would have %d fields; at most %d are possible", api->name,
+                n_fields, MG_SOURCE_FIELDS);
+        return NULL;
+    }
+    mg_source *s = mg_alloc_zero(before + (size_t)n_fields * sizeof *s->field);
     if (!s) return NULL;
     s->api = api;
+    s->n_fields = n_fields;
+    s->field = (mg_field *)(void *)((char *)s + before);
     atomic_init(&s->references, 1);
     return s;
 }
@@ -42,14 +53,9 @@ size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape) {
 }
 
 void mg_source_copy_fields(mg_source *s, const mg_source *other) {
-    memcpy(s->field, other->field, sizeof s->field);
-    s->n_fields = other->n_fields;
+    assert(s->n_fields == other->n_fields);
+    memcpy(s->field, other->field, (size_t)s->n_fields * sizeof *s->field);
     s->n_rows = other->n_rows;
-}
-
-void mg_cells_free(const mg_source *s, mg_cell cell[]) {
-    for (int k = 0; k < s->n_fields; k++)
-        if (mg_field_varies(&s->field[k])) mg_free(cell[k].data), cell[k] = (mg_cell){0};
 }
 
 /* ---- transforms ---- */

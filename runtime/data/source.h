@@ -11,7 +11,8 @@
 #include "core/shape.h"
 #include <stdatomic.h>
 
-enum { MG_SOURCE_FIELDS = 8 }; /* the most that go together: x, y, weights, ... */
+/* The most fields of a row: arrays with a cell for each are on the stack. */
+enum { MG_SOURCE_FIELDS = 1024 };
 
 /* What the cells of a field have in common. */
 typedef struct mg_field {
@@ -60,14 +61,15 @@ typedef struct mg_source_api {
 struct mg_source {
     const mg_source_api *api;
     atomic_int references;
-    int n_fields;
-    mg_field field[MG_SOURCE_FIELDS];
+    int n_fields;    /* at least 1 */
+    mg_field *field; /* in the block of the source */
     int64_t n_rows;
     bool cheap; /* reading a row is a copy of memory: several threads do not pay by default */
 };
 
-/* A block of size bytes, zeroed, that begins with a source with one reference. NULL: MG_OOM. */
-void *mg_source_alloc(const mg_source_api *api, size_t size);
+/* A block of size bytes, zeroed, that begins with a source of n_fields fields, with one reference.
+ * NULL: MG_OOM; MG_USAGE: more fields than MG_SOURCE_FIELDS. */
+void *mg_source_alloc(const mg_source_api *api, size_t size, int n_fields);
 mg_source *mg_source_retain(mg_source *s);
 /* The last release frees the source. Accepts NULL. */
 void mg_source_release(mg_source *s);
@@ -81,9 +83,7 @@ mg_status mg_source_prepare(mg_source *s);
 bool mg_field_varies(const mg_field *f);
 /* Bytes of a cell of this shape. */
 size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape);
-/* Frees the blocks of the cells of fields that vary, for a caller that reads row by row. */
-void mg_cells_free(const mg_source *s, mg_cell cell[]);
-/* Gives s the fields and the number of rows of another source. */
+/* Gives s the fields and the number of rows of another source of as many fields. */
 void mg_source_copy_fields(mg_source *s, const mg_source *other);
 
 #endif

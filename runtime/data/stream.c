@@ -60,7 +60,8 @@ struct mg_stream {
     bool finished;    /* the pass has ended */
     mg_status status; /* a failure of the order */
     char message[MG_ERROR_BYTES];
-    bool told; /* the caller has been told of the first failure */
+    bool told;           /* the caller has been told of the first failure */
+    mg_device *device[]; /* of each field */
 };
 
 /* Whether work should stop: the stream is being freed, or, without threads, the user pressed
@@ -364,17 +365,19 @@ static mg_status check_axes(const mg_stream_spec *spec) {
  * mg_stream_free also frees a stream that was made in part. */
 mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     if (check_axes(spec) != MG_OK || mg_source_prepare(spec->source) != MG_OK) return NULL;
-    mg_stream *s = mg_alloc_zero(sizeof *s);
+    const size_t devices = (size_t)spec->source->n_fields * sizeof *spec->device;
+    mg_stream *s = mg_alloc_zero(sizeof *s + devices);
     if (!s) return NULL;
+    memcpy(s->device, spec->device, devices);
     pthread_mutex_init(&s->mutex, NULL);
     mg_cond_init(&s->work);
     mg_cond_init(&s->done);
     s->kind = (mg_element_kind){.source = mg_source_retain(spec->source),
+                                .device = s->device,
                                 .host = spec->host,
                                 .dense = spec->dense,
                                 .stop = stop_wanted,
                                 .context = s};
-    memcpy(s->kind.device, spec->device, sizeof s->kind.device);
     s->depth = spec->depth;
     s->pass = spec->pass;
     s->element = spec->element;

@@ -13,10 +13,10 @@ enum { MG_STREAM_THREADS = 64 }; /* at most */
 
 /* What mg_stream_new is to make; the caller's. */
 typedef struct mg_stream_spec {
-    mg_source *source;                   /* retained by the stream */
-    mg_device *device[MG_SOURCE_FIELDS]; /* where the batches of a field go ... */
-    mg_device *host;                     /* ... from this one, if they are not host-visible */
-    const mg_stage *stages;              /* copied */
+    mg_source *source;        /* retained by the stream */
+    mg_device *const *device; /* where the batches of each field go; copied */
+    mg_device *host;          /* ... from this one, if they are not host-visible */
+    const mg_stage *stages;   /* copied */
     int n_stages;
     int dense;     /* this many of the innermost batches become axes of one tensor; each entry of
                       the batches around them becomes a part, with tensors of its own */

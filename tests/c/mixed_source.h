@@ -47,7 +47,7 @@ static inline void free_mixed(mg_source *s) {
 static const mg_source_api mixed_api = {.name = "mixed", .read = read_mixed, .free = free_mixed};
 
 static inline mg_source *mixed(int64_t n_rows, int cycle) {
-    mixed_source *s = mg_source_alloc(&mixed_api, sizeof *s);
+    mixed_source *s = mg_source_alloc(&mixed_api, sizeof *s, N_FIELDS);
     assert_non_null(s);
     s->base.n_rows = n_rows;
     s->base.n_fields = cycle ? N_FIELDS : 1;

@@ -16,6 +16,7 @@
 
 /* The size of the tensors in the streams below. */
 enum { ROWS = 20, COLUMNS = 3 };
+enum { MOST_FIELDS = 8 }; /* of the sources of these tests */
 
 /* Row i is {3i + 0.5, 3i + 1.5, 3i + 2.5} in a float64 table, and i in an int32 column. Owned. */
 static inline mg_tensor *numbers(mg_dtype dtype, int64_t rows) {
@@ -42,7 +43,9 @@ static inline mg_source *rows_source(void) {
 static inline mg_stream_spec spec_of(mg_source *source, const mg_stage *stages, int n_stages) {
     mg_stream_spec spec = {.source = source, .stages = stages, .n_stages = n_stages, .threads = 1};
     spec.host = mg_device_find("ref:0");
-    for (int k = 0; k < MG_SOURCE_FIELDS; k++) spec.device[k] = spec.host;
+    static mg_device *devices[MOST_FIELDS];
+    for (int k = 0; k < MOST_FIELDS; k++) devices[k] = spec.host;
+    spec.device = devices;
     return spec;
 }
 

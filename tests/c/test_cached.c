@@ -204,6 +204,7 @@ static void failing_memory_leaves_nothing(void **state) {
     for (int in_file = 0; in_file < 2; in_file++) {
         bool failed = true;
         int fail_at = 1;
+        mg_device *ref = mg_device_find("ref:0");
         for (; failed; fail_at++) {
             mg_alloc_fail_after(fail_at);
             mg_source *s = in_file ? mg_cache_file_source(inner, path) : mg_cached_source(inner);
@@ -214,9 +215,8 @@ static void failing_memory_leaves_nothing(void **state) {
                 failed = true;
             }
             mg_stream *stream = NULL;
-            while (
-                !(stream = mg_stream_new(&(mg_stream_spec){
-                      .source = s, .device = {mg_device_find("ref:0"), mg_device_find("ref:0")}})))
+            while (!(stream = mg_stream_new(
+                         &(mg_stream_spec){.source = s, .device = (mg_device *[]){ref, ref, ref}})))
                 failed = true;
             char *text = malloc(4096);
             size_t n = 0;

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "free_cells.h"
 
 #define IMAGES "tests/golden/images/"
 static char top[] = "/tmp/mgpu_test_folder_XXXXXX";
@@ -227,7 +228,7 @@ static void images_are_read_with_their_labels(void **state) {
             assert_int_equal(cell[0].shape.dim[2], 3);
             assert_int_equal(id, ids[row]);
         }
-        mg_cells_free(s, cell);
+        free_cells(s, cell);
     }
     mg_source_release(s);
 }
@@ -258,7 +259,7 @@ static void labels_have_other_forms(void **state) {
     float y[3] = {-1, -1, -1};
     mg_cell cell[2] = {{{0}, NULL}, {{0}, y}};
     assert_int_equal(mg_source_read(s, (mg_row_key){0, 4}, cell), MG_OK);
-    mg_cells_free(s, cell);
+    free_cells(s, cell);
     assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1);
     mg_source_release(s);
     mg_image_list_release(l);
@@ -275,7 +276,7 @@ static void labels_have_other_forms(void **state) {
     for (int64_t row = 0; row < 4; row += 3) {
         mg_cell one[2] = {{{0}, NULL}, {{0}, y}};
         assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, one), MG_OK);
-        mg_cells_free(s, one);
+        free_cells(s, one);
         assert_true(y[0] == (row == 3));
     }
     mg_source_release(s);
@@ -317,7 +318,7 @@ static void a_split_has_every_file_once(void **state) {
                 int32_t id;
                 mg_cell cell[2] = {{{0}, NULL}, {{0}, &id}};
                 assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, cell), MG_OK);
-                mg_cells_free(s, cell);
+                free_cells(s, cell);
                 assert_true(id > before);
                 before = id;
                 seen[seed][id] += part;

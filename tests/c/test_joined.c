@@ -85,13 +85,18 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_null(joined(mg_concatenated_source, column(3), mg_source_retain(table)));
     assert_string_equal(mg_error_message(),
                         "concatenate: field 1 is int32 in dataset 1, but float64 in dataset 2");
-    mg_source *two[] = {table, table}, *four[] = {mixed(1, 1), mixed(1, 1), mixed(1, 1)};
+    mg_source *two[] = {table, table}, *three = mixed(1, 1), *many[MG_SOURCE_FIELDS / N_FIELDS + 1];
     mg_source *flat = mg_concatenated_source(two, 2);
     assert_int_equal(flat->n_rows, 6);
     mg_source_release(flat), mg_source_release(table);
-    assert_null(mg_zipped_source(four, 3));
-    assert_string_equal(mg_error_message(), "zip: the elements would have more than 8 parts");
-    for (int i = 0; i < 3; i++) mg_source_release(four[i]);
+    const int n = (int)(sizeof many / sizeof many[0]);
+    for (int i = 0; i < n; i++) many[i] = three;
+    assert_null(mg_zipped_source(many, n));
+    assert_string_equal(mg_error_message(),
+                        "zip: a row would have 1026 fields; at most 1024 are possible");
+    flat = mg_zipped_source(many, n - 1);
+    assert_int_equal(flat->n_fields, MG_SOURCE_FIELDS / N_FIELDS * N_FIELDS);
+    mg_source_release(flat), mg_source_release(three);
 }
 
 int main(void) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <cmocka.h>
+#include "free_cells.h"
 #include "two_files.h"
 
 static const char *const PATHS[] = {path, other};
@@ -34,7 +35,7 @@ static void lines_are(int n_paths, int64_t skip, const char *expected) {
         memcpy(found + n, cell.data, (size_t)cell.shape.dim[0]);
         n += (size_t)cell.shape.dim[0];
         found[n++] = '|';
-        mg_cells_free(s, &cell);
+        free_cells(s, &cell);
     }
     mg_source_release(s);
     assert_string_equal(found, expected);
@@ -103,7 +104,7 @@ static void chunks_make_no_difference(void **state) {
             mg_cell cell = {{0}, NULL};
             assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, &cell), MG_OK);
             assert_int_equal(cell.shape.dim[0], lengths[row]);
-            mg_cells_free(s, &cell);
+            free_cells(s, &cell);
         }
         mg_source_release(s);
     }
@@ -141,7 +142,7 @@ static void many_files_share_descriptors(void **state) {
         assert_int_equal(mg_source_read(s, (mg_row_key){0, k * 37 % N}, &cell), MG_OK);
         memcpy(text, cell.data, (size_t)cell.shape.dim[0]);
         assert_int_equal(atoi(text), k * 37 % N);
-        mg_cells_free(s, &cell);
+        free_cells(s, &cell);
     }
     assert_true(mg_io_open_count() <= MG_FILE_SET_OPEN);
     int failed = 0;
@@ -151,7 +152,7 @@ static void many_files_share_descriptors(void **state) {
         mg_cell cell = {{0}, NULL};
         const mg_status status = mg_source_read(s, (mg_row_key){0, row}, &cell);
         failed += status == MG_IO && strstr(mg_error_message(), "since the data set was opened");
-        mg_cells_free(s, &cell);
+        free_cells(s, &cell);
     }
     assert_int_equal(failed, N);
     mg_source_release(s);
@@ -165,13 +166,13 @@ static void a_file_written_again_in_place_is_refused(void **state) {
     mg_source *s = mg_text_lines_source(PATHS, 1, 0);
     mg_cell cell = {{0}, NULL};
     assert_int_equal(mg_source_read(s, (mg_row_key){0, 1}, &cell), MG_OK);
-    mg_cells_free(s, &cell);
+    free_cells(s, &cell);
     rewrite(path, "a\nbcdef\n", 8);
     for (int64_t row = 0; row < 2; row++) {
         assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, &cell), MG_IO);
         assert_non_null(strstr(mg_error_message(), "text_lines: /tmp/mgpu_test_"));
         assert_non_null(strstr(mg_error_message(), "has changed since the data set was opened"));
-        mg_cells_free(s, &cell);
+        free_cells(s, &cell);
     }
     mg_source_release(s);
 }
@@ -241,7 +242,7 @@ static void survives(void (*arm)(int64_t n), mg_status code) {
         mg_source *s = mg_text_lines_source(PATHS, 2, 0);
         whole = s && mg_source_read(s, (mg_row_key){0, s->n_rows - 1}, &cell) == MG_OK;
         arm(0);
-        if (s) mg_cells_free(s, &cell);
+        if (s) free_cells(s, &cell);
         mg_source_release(s);
         assert_int_equal(mg_io_open_count(), 0);
         assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);

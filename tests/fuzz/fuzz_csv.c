@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "../c/free_cells.h"
+
+enum { MOST_FIELDS = 1 };
 
 static const char *const NO_VALUE[] = {"", "NA"};
 static const char *const NAMES[] = {"a", "b"};
@@ -17,12 +20,12 @@ static const char *const NAMES[] = {"a", "b"};
 static void read_and_free(mg_source *s) {
     const int64_t rows[] = {0, s->n_rows - 1};
     for (int i = 0; i < 2; i++) {
-        double room[MG_SOURCE_FIELDS][64];
-        mg_cell cell[MG_SOURCE_FIELDS] = {{.data = NULL}};
+        double room[MOST_FIELDS][64];
+        mg_cell cell[MOST_FIELDS] = {{.data = NULL}};
         for (int k = 0; k < s->n_fields; k++)
             if (!mg_field_varies(&s->field[k])) cell[k] = (mg_cell){s->field[k].shape, room[k]};
         if (mg_source_read(s, (mg_row_key){0, rows[i]}, cell) != MG_OK) abort();
-        mg_cells_free(s, cell);
+        free_cells(s, cell);
     }
     mg_source_release(s);
 }

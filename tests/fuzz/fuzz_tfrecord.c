@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "../c/free_cells.h"
 
 enum { FIELDS = 6, SKIP_BAD = 1, MESSAGE = 2 };
 
@@ -42,7 +43,7 @@ static void read_rows(mg_source *s) {
         mg_cell cell[FIELDS] = {[1] = {MG_SHAPE(2), fixed}};
         const mg_status status = mg_source_read(s, (mg_row_key){.row = row}, cell);
         if (status == MG_OK && cell[3].shape.rank != 1) abort();
-        mg_cells_free(s, cell);
+        free_cells(s, cell);
     }
 }
 

@@ -30,13 +30,12 @@
 --   skip       lines before the first record that are left out, 0
 --   trim       true: spaces around cells do not count
 -- Errors, with file, line and column: records of different lengths, a cell that does not fit its dtype or has no value,
--- a quote that is never closed, records of more than 16 MiB, zero bytes, UTF-16; more than 8 fields.
+-- a quote that is never closed, records of more than 16 MiB, zero bytes, UTF-16; more than 1024 fields.
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"
 local paths = require "mgpu.data.paths"
 
-local MOST_FIELDS = 8
 local NO_VALUE = { "", "NA", "N/A", "NaN", "nan", "null", "NULL", "None" }
 
 local OPTIONS = options.declare {
@@ -250,10 +249,6 @@ local function choose(chosen, columns)
     for k, i in ipairs(x) do fields[k] = field_of(i, columns, given, missing) end
   end
   if #labels > 0 then fields[#fields + 1] = label_field(labels, chosen, columns, given, missing) end
-  if #fields > MOST_FIELDS then
-    fail("%d columns as fields; at most %d are possible: name some with `columns`, or give `label` or `matrix = true` "
-      .. "for one x of all of them", #fields, MOST_FIELDS)
-  end
   for k, i in ipairs(x) do names[k] = columns[i].name or i end
   return fields, missing, names
 end

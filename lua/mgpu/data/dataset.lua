@@ -174,8 +174,8 @@ function methods:skip(n)
 end
 
 --- ds:map(fn): fn(x, y, ...) of each element. It returns components: tensors, text, or tables of them by position or
---- by name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments.
---- It may be a jitted function, a layer or a model.
+--- by name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments,
+--- or there are more than 32. It may be a jitted function, a layer or a model.
 function methods:map(fn)
   local maps = {}
   for level, list in pairs(self.maps) do maps[level] = list end

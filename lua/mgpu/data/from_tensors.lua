@@ -1,17 +1,15 @@
---- from_tensors {x, y, ...}: a dataset of the rows of up to 8 tensors.
+--- from_tensors {x, y, ...}: a dataset of the rows of tensors.
 --
 --     local batches = mgpu.data.from_tensors { train.x, train.y }
 --       :shuffle(60000, 1):batch(128):map(function(x, y) return x:to "float32" / 255, y end):prefetch(2)
 --     for x, y in batches:iter() do ... end
 -- Takes nested tables of numbers too; a data set of mgpu.datasets stands for {x, y}. Rows are copied from host memory:
 -- a tensor on another device is copied to the host once, by this call, and its batches go back to its device. The
--- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 8 tensors.
+-- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 1024 tensors.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local host_device = require "mgpu.data.host"
-
-local MOST = 8
 
 local function fail(message, ...) core.fail("usage", "from_tensors: " .. message:format(...)) end
 
@@ -36,7 +34,6 @@ local function list_of(given)
   for i = 1, n do
     if given[i] == nil then fail("entry %d is nil", i) end
   end
-  if n > MOST then fail("at most %d tensors, got %d", MOST, n) end
   return given
 end
 

@@ -5,7 +5,7 @@
 --       { { "image", "png", shape = { 28, 28, 1 } }, { "label", "int64" } })
 --     for x, y in ds:shuffle(10000):batch(128):iter() do ... end    -- x uint8 {128, 28, 28, 1}, y int64 {128}
 -- files: a path, a pattern (its files in the order of their names), or a list of both. schema: record_schema.lua says
--- which features become fields, at most 8, and how.
+-- which features become fields, at most 1024, and how.
 -- Rows are read when they are needed, in any order, by several threads; in memory are 16 bytes for each record, whose
 -- lengths are read at the call. Checksums are verified at each reading.
 -- ARGS
@@ -22,7 +22,6 @@ local options = require "mgpu.options"
 local paths = require "mgpu.data.paths"
 local record_schema = require "mgpu.data.record_schema"
 
-local MOST_FIELDS = 8
 local OPTIONS = options.declare {
   { "compression", "string", values = { "gzip", "zlib", "none" } }, { "skip_bad", "boolean", default = false },
 }
@@ -31,9 +30,6 @@ local OPTIONS = options.declare {
 return function(files, schema, given)
   local chosen = options.check("tfrecord", OPTIONS, given or {})
   local fields = record_schema("tfrecord", schema)
-  if #fields > MOST_FIELDS then
-    core.fail("usage", ("tfrecord: %d fields, at most %d can be read"):format(#fields, MOST_FIELDS))
-  end
   local source, skipped, lost = core.tfrecord_source(paths("tfrecord", files), fields, chosen.compression or "auto",
     chosen.skip_bad)
   local ds = Dataset.of_source(source)

@@ -24,16 +24,18 @@ typedef struct cache_source {
 
 /* The rows of `inner`, one by one. */
 static mg_stream *open_rows(mg_source *inner) {
+    mg_device *devices[inner->n_fields];
     const int cores = inner->cheap ? 1 : mg_core_count();
     mg_stream_spec spec = {.source = inner, .threads = cores < MOST_THREADS ? cores : MOST_THREADS};
     spec.depth = (int64_t)spec.threads * ROWS_PER_THREAD;
     if (!(spec.host = mg_device_find("ref:0"))) return NULL;
-    for (int k = 0; k < inner->n_fields; k++) spec.device[k] = spec.host;
+    for (int k = 0; k < inner->n_fields; k++) devices[k] = spec.host;
+    spec.device = devices;
     return mg_stream_new(&spec);
 }
 
 static mg_status add_element(mg_row_writer *w, const mg_element *e) {
-    mg_cell cell[MG_SOURCE_FIELDS];
+    mg_cell cell[e->n_fields];
     for (int k = 0; k < e->n_fields; k++)
         cell[k] = e->value[k].cell ? e->value[k].cell[0]
                                    : (mg_cell){e->value[k].shape, e->value[k].buffer->data};
@@ -113,7 +115,7 @@ static const mg_source_api api = {
     .name = "cache", .read = read_row, .prepare = prepare, .free = free_source};
 
 mg_source *mg_cache_file_source(mg_source *inner, const char *path) {
-    cache_source *s = mg_source_alloc(&api, sizeof *s);
+    cache_source *s = mg_source_alloc(&api, sizeof *s, inner->n_fields);
     if (!s) return NULL;
     pthread_mutex_init(&s->preparing, NULL);
     s->inner = mg_source_retain(inner);

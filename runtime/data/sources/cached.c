@@ -54,7 +54,7 @@ static mg_status read_fixed(mg_source *base, int64_t row, mg_cell cell[]) {
 }
 
 static bool make_places(cached_source *s) {
-    mg_cell cell[MG_SOURCE_FIELDS];
+    mg_cell cell[s->base.n_fields];
     size_t bytes;
     for (int k = 0; k < s->base.n_fields; k++) cell[k].shape = s->base.field[k].shape;
     s->row_bytes = mg_packed_bytes(&s->base, cell);
@@ -109,7 +109,7 @@ static const mg_source_api
 mg_source *mg_cached_source(mg_source *inner) {
     if (inner->cheap) return mg_source_retain(inner); /* nothing is gained by another copy */
     const bool varies = any_varies(inner);
-    cached_source *s = mg_source_alloc(varies ? &varying : &fixed, sizeof *s);
+    cached_source *s = mg_source_alloc(varies ? &varying : &fixed, sizeof *s, inner->n_fields);
     if (!s) return NULL;
     s->inner = mg_source_retain(inner);
     mg_source_copy_fields(&s->base, inner);

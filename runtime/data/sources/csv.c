@@ -20,7 +20,7 @@ typedef struct csv_data {
 
 typedef struct csv_source {
     mg_source base;
-    csv_data data[MG_SOURCE_FIELDS];
+    csv_data data[]; /* of each field */
 } csv_source;
 
 /* ---- the source ---- */
@@ -48,7 +48,7 @@ static mg_status csv_read(mg_source *base, int64_t row, mg_cell cell[]) {
 
 static void csv_free(mg_source *base) {
     csv_source *s = (csv_source *)base;
-    for (int k = 0; k < MG_SOURCE_FIELDS; k++) {
+    for (int k = 0; k < base->n_fields; k++) {
         mg_free(s->data[k].values);
         mg_free(s->data[k].text);
         mg_free(s->data[k].text_end);
@@ -314,11 +314,11 @@ static mg_status start_field(loading *l, int k) {
 
 mg_source *mg_csv_source(const mg_csv_table *t, const mg_csv_missing *missing,
                          const mg_csv_field *fields, int n_fields, mg_class_names **classes) {
-    csv_source *s = mg_source_alloc(&csv_api, sizeof *s);
+    const size_t data = (size_t)n_fields * sizeof(csv_data);
+    csv_source *s = mg_source_alloc(&csv_api, sizeof *s + data, n_fields);
     loading l = {.t = t, .missing = missing, .fields = fields, .s = s, .path = t->paths[0]};
     *classes = NULL;
     if (!s) return NULL;
-    s->base.n_fields = n_fields;
     s->base.n_rows = t->n_rows;
     s->base.cheap = true;
     mg_status status = MG_OK;

@@ -223,7 +223,7 @@ static mg_status set_fields(folder_source *s) {
     if (l->labels == MG_LABELS_BINARY && l->classes.n != 2)
         return mg_fail(MG_USAGE, "image_folder: binary labels need two classes, but %s has %lld",
                        l->path, (long long)l->classes.n);
-    s->base.n_fields = l->labels == MG_LABELS_NONE ? 1 : 2;
+    if (l->labels == MG_LABELS_NONE) s->base.n_fields = 1;
     s->base.field[0] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1, -1, s->channels)};
     s->base.field[1].dtype = l->labels == MG_LABELS_INT ? MG_I32 : MG_F32;
     if (l->labels == MG_LABELS_BINARY) s->base.field[1].shape = MG_SHAPE(1);
@@ -232,7 +232,7 @@ static mg_status set_fields(folder_source *s) {
 }
 
 mg_source *mg_image_folder_source(mg_image_list *l, int channels, const mg_image_split *split) {
-    folder_source *s = mg_source_alloc(&folder_api, sizeof *s);
+    folder_source *s = mg_source_alloc(&folder_api, sizeof *s, 2);
     if (!s) return NULL;
     s->list = mg_image_list_retain(l);
     s->channels = channels;

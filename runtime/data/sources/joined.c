@@ -2,6 +2,7 @@
  */
 #include "data/sources/joined.h"
 #include "core/alloc.h"
+#include <string.h>
 
 typedef struct joined_source {
     mg_source base;
@@ -21,8 +22,9 @@ static void free_source(mg_source *base) {
     mg_free(s);
 }
 
-static joined_source *new_joined(const mg_source_api *api, mg_source *const *sources, int n) {
-    joined_source *s = mg_source_alloc(api, sizeof *s + (size_t)n * sizeof s->part[0]);
+static joined_source *new_joined(const mg_source_api *api, mg_source *const *sources, int n,
+                                 int n_fields) {
+    joined_source *s = mg_source_alloc(api, sizeof *s + (size_t)n * sizeof s->part[0], n_fields);
     if (!s) return NULL;
     s->base.cheap = true;
     for (; s->n < n; s->n++) {
@@ -52,16 +54,17 @@ static const mg_source_api zipped = {
     .name = "zip", .read_epoch = read_zipped, .prepare = prepare, .free = free_source};
 
 mg_source *mg_zipped_source(mg_source *const *sources, int n) {
-    joined_source *s = new_joined(&zipped, sources, n);
+    int n_fields = 0;
+    for (int i = 0; i < n; i++) n_fields += sources[i]->n_fields;
+    joined_source *s = new_joined(&zipped, sources, n, n_fields);
     if (!s) return NULL;
+    mg_field *field = s->base.field;
+    s->base.n_rows = sources[0]->n_rows;
     for (int i = 0; i < n; i++) {
         const mg_source *p = sources[i];
-        if (i == 0 || p->n_rows < s->base.n_rows) s->base.n_rows = p->n_rows;
-        if (s->base.n_fields + p->n_fields > MG_SOURCE_FIELDS) {
-            mg_fail(MG_USAGE, "zip: the elements would have more than %d parts", MG_SOURCE_FIELDS);
-            return refused(s);
-        }
-        for (int k = 0; k < p->n_fields; k++) s->base.field[s->base.n_fields++] = p->field[k];
+        if (p->n_rows < s->base.n_rows) s->base.n_rows = p->n_rows;
+        memcpy(field, p->field, (size_t)p->n_fields * sizeof *field);
+        field += p->n_fields;
     }
     return &s->base;
 }
@@ -121,9 +124,8 @@ static mg_status append_part(mg_source *s, const mg_source *part, int i) {
 }
 
 mg_source *mg_concatenated_source(mg_source *const *sources, int n) {
-    joined_source *s = new_joined(&concatenated, sources, n);
+    joined_source *s = new_joined(&concatenated, sources, n, sources[0]->n_fields);
     if (!s) return NULL;
-    s->base.n_fields = sources[0]->n_fields;
     for (int k = 0; k < s->base.n_fields; k++) s->base.field[k] = sources[0]->field[k];
     for (int i = 0; i < n; i++)
         if (append_part(&s->base, sources[i], i) != MG_OK) return refused(s);

@@ -26,8 +26,8 @@ typedef struct array_rows {
 
 typedef struct numpy_source {
     mg_source base;
-    char *who; /* owned */
-    array_rows array[MG_SOURCE_FIELDS];
+    char *who;          /* owned */
+    array_rows array[]; /* of each field */
 } numpy_source;
 
 /* ---- the source ---- */
@@ -69,7 +69,7 @@ static mg_status numpy_read(mg_source *base, int64_t row, mg_cell cell[]) {
 
 static void numpy_free(mg_source *base) {
     numpy_source *s = (numpy_source *)base;
-    for (int k = 0; k < MG_SOURCE_FIELDS; k++) {
+    for (int k = 0; k < base->n_fields; k++) {
         mg_io_close(s->array[k].file);
         mg_free(s->array[k].rows);
         mg_free(s->array[k].path);
@@ -181,10 +181,9 @@ static mg_status open_array(numpy_source *s, int k, const mg_numpy_field *f) {
 }
 
 mg_source *mg_numpy_source(const char *who, const mg_numpy_field *fields, int n) {
-    numpy_source *s = mg_source_alloc(&numpy_api, sizeof *s);
+    numpy_source *s = mg_source_alloc(&numpy_api, sizeof *s + (size_t)n * sizeof s->array[0], n);
     if (!s) return NULL;
     s->who = mg_strdup(who);
-    s->base.n_fields = n;
     s->base.cheap = true;
     mg_status status = s->who ? MG_OK : MG_OOM;
     for (int k = 0; k < n && status == MG_OK; k++) status = open_array(s, k, &fields[k]);

@@ -34,7 +34,7 @@ typedef struct trailer {
 } trailer;
 
 static void record_fields(const mg_source *s, field_record record[]) {
-    memset(record, 0, MG_SOURCE_FIELDS * sizeof *record);
+    memset(record, 0, (size_t)s->n_fields * sizeof *record);
     for (int k = 0; k < s->n_fields; k++) {
         const mg_field *f = &s->field[k];
         record[k] =
@@ -55,7 +55,7 @@ static uint64_t hash_of(const row_entry *table, const field_record *fields, trai
 
 /* The bytes of each row of s; 0 if a field varies. */
 static size_t bytes_of_rows(const mg_source *s) {
-    mg_cell cell[MG_SOURCE_FIELDS];
+    mg_cell cell[s->n_fields];
     for (int k = 0; k < s->n_fields; k++) {
         if (mg_field_varies(&s->field[k])) return 0;
         cell[k].shape = s->field[k].shape;
@@ -146,7 +146,7 @@ mg_status mg_row_writer_add(mg_row_writer *w, const mg_cell cell[]) {
 mg_status mg_row_writer_commit(mg_row_writer *w) {
     static const char zeros[ALIGNMENT];
     const int64_t end = w->offset, padding = (ALIGNMENT - end % ALIGNMENT) % ALIGNMENT;
-    field_record fields[MG_SOURCE_FIELDS];
+    field_record fields[w->source->n_fields];
     trailer t = {
         .n_rows = w->n, .n_fields = w->source->n_fields, .rows_end = end, .table = end + padding};
     memcpy(t.magic, MAGIC, sizeof t.magic);
@@ -231,7 +231,7 @@ static mg_status check_fields(const mg_row_file *f, const trailer *t, const fiel
     static const char *const what =
         "it holds rows of another dataset: give another path, or remove "
         "the file, and it is made anew";
-    field_record here[MG_SOURCE_FIELDS];
+    field_record here[s->n_fields];
     record_fields(s, here);
     if (t->n_fields != s->n_fields)
         return mg_fail(MG_USAGE, "%s has %lld fields, the rows here have %d: %s", f->path,

@@ -4,18 +4,22 @@
 #include "core/alloc.h"
 #include <string.h>
 
+typedef struct rows_of {
+    mg_tensor *tensor; /* retained */
+    size_t row_bytes;
+} rows_of;
+
 typedef struct tensors_source {
     mg_source base;
-    mg_tensor *tensor[MG_SOURCE_FIELDS]; /* retained */
-    size_t row_bytes[MG_SOURCE_FIELDS];
+    rows_of part[]; /* of each field */
 } tensors_source;
 
 /* Field by field, so that nothing comes between the copies. */
 static void copy_rows(const mg_source *base, const int64_t row[], int n, const mg_cell cell[]) {
     const tensors_source *s = (const tensors_source *)base;
     for (int k = 0; k < base->n_fields; k++) {
-        const size_t bytes = s->row_bytes[k];
-        const char *rows = s->tensor[k]->buffer->data;
+        const size_t bytes = s->part[k].row_bytes;
+        const char *rows = s->part[k].tensor->buffer->data;
         char *dst = cell[k].data;
         for (int i = 0; i < n; i++)
             memcpy(dst + (size_t)i * bytes, rows + (size_t)row[i] * bytes, bytes);
@@ -29,7 +33,7 @@ static mg_status read_row(mg_source *base, int64_t row, mg_cell cell[]) {
 
 static void free_source(mg_source *base) {
     tensors_source *s = (tensors_source *)base;
-    for (int k = 0; k < base->n_fields; k++) mg_tensor_release(s->tensor[k]);
+    for (int k = 0; k < base->n_fields; k++) mg_tensor_release(s->part[k].tensor);
     mg_free(s);
 }
 
@@ -58,17 +62,16 @@ static mg_status check_tensors(mg_tensor *const *tensors, int n) {
 
 mg_source *mg_tensors_source(mg_tensor *const *tensors, int n) {
     if (check_tensors(tensors, n) != MG_OK) return NULL;
-    tensors_source *s = mg_source_alloc(&api, sizeof *s);
+    tensors_source *s = mg_source_alloc(&api, sizeof *s + (size_t)n * sizeof s->part[0], n);
     if (!s) return NULL;
-    s->base.n_fields = n;
     s->base.n_rows = tensors[0]->shape.dim[0];
     s->base.cheap = true;
     for (int k = 0; k < n; k++) {
-        mg_tensor *t = s->tensor[k] = mg_tensor_retain(tensors[k]);
+        mg_tensor *t = s->part[k].tensor = mg_tensor_retain(tensors[k]);
         mg_field *f = &s->base.field[k];
         f->dtype = (mg_dtype)t->dtype;
         f->shape = mg_shape_of(t->shape.rank - 1, t->shape.dim + 1);
-        s->row_bytes[k] = mg_cell_bytes(f, &f->shape);
+        s->part[k].row_bytes = mg_cell_bytes(f, &f->shape);
     }
     return &s->base;
 }

@@ -144,9 +144,8 @@ static const mg_source_api lines_api = {
     .name = "text_lines", .read = lines_read, .free = lines_free};
 
 mg_source *mg_text_lines_source(const char *const *paths, int n, int64_t skip) {
-    lines_source *s = mg_source_alloc(&lines_api, sizeof *s);
+    lines_source *s = mg_source_alloc(&lines_api, sizeof *s, 1);
     if (!s) return NULL;
-    s->base.n_fields = 1;
     s->base.field[0] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1), .text = true};
     if (find_lines(s, paths, n, skip) == MG_OK) return &s->base;
     mg_source_release(&s->base);

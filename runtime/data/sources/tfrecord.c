@@ -14,8 +14,8 @@ typedef struct tfrecord_source {
     mg_source base;
     mg_file_set *files; /* owned */
     mg_record_index index;
-    const char *names[MG_SOURCE_FIELDS]; /* those of the fields */
-    mg_record_field field[MG_SOURCE_FIELDS];
+    const char **names; /* owned: those of the fields */
+    mg_record_field field[];
 } tfrecord_source;
 
 /* ---- messages ---- */
@@ -210,7 +210,7 @@ static mg_status read_cell(const mg_record_field *f, bool varies, const mg_featu
 /* Turns the bytes of a record into cells. */
 static mg_status read_cells(const tfrecord_source *s, const uint8_t *bytes, size_t n,
                             mg_cell cell[]) {
-    mg_feature found[MG_SOURCE_FIELDS];
+    mg_feature found[s->base.n_fields];
     if (!mg_tfrecord_intact(bytes, n))
         return mg_fail(MG_DATA, "its bytes do not match their checksum: the file is damaged "
                                 "(skip_bad = true leaves such records out)");
@@ -238,6 +238,7 @@ static void free_source(mg_source *base) {
     for (int k = 0; k < base->n_fields; k++) mg_record_field_clear(&s->field[k]);
     mg_file_set_close(s->files);
     mg_free(s->index.place);
+    mg_free(s->names);
     mg_free(s);
 }
 
@@ -260,19 +261,21 @@ static mg_packing packing_of(const unsigned char *head, size_t n) {
 }
 
 mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec) {
-    tfrecord_source *s = mg_source_alloc(&api, sizeof *s);
+    const size_t fields = (size_t)spec->n_fields * sizeof(mg_record_field);
+    tfrecord_source *s = mg_source_alloc(&api, sizeof *s + fields, spec->n_fields);
     if (!s) {
         for (int k = 0; k < spec->n_fields; k++) mg_record_field_clear(&spec->field[k]);
         return NULL;
     }
-    s->base.n_fields = spec->n_fields;
     for (int k = 0; k < spec->n_fields; k++) {
         s->field[k] = spec->field[k];
-        s->names[k] = s->field[k].name;
         s->base.field[k] = row_field(&s->field[k]);
         spec->field[k] = (mg_record_field){0};
     }
-    s->files = mg_file_set_open(spec->paths, spec->n_paths, spec->packing, packing_of);
+    s->names = mg_alloc((size_t)spec->n_fields * sizeof *s->names);
+    for (int k = 0; s->names && k < spec->n_fields; k++) s->names[k] = s->field[k].name;
+    if (s->names)
+        s->files = mg_file_set_open(spec->paths, spec->n_paths, spec->packing, packing_of);
     if (s->files && mg_record_index_build(s->files, spec->skip_bad, &s->index) == MG_OK) {
         s->base.n_rows = s->index.n;
         return &s->base;

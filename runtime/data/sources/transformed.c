@@ -68,7 +68,7 @@ static bool is_block(const transformed_source *s, int k, int i) {
 
 static mg_status read_with(const transformed_source *s, mg_row_key key, mg_cell cell[],
                            char *scratch) {
-    mg_cell now[MG_SOURCE_FIELDS];
+    mg_cell now[s->base.n_fields];
     cells_for_inner(s, cell, scratch, now);
     mg_status status = mg_source_read(s->inner, key, now);
     int i = 0;
@@ -134,7 +134,8 @@ mg_source *mg_transformed_source(mg_source *inner, int field, mg_transform *tran
     const transformed_source *before =
         inner->api == &api ? (const transformed_source *)inner : NULL;
     const int n = before ? before->n : 0;
-    transformed_source *s = mg_source_alloc(&api, sizeof *s + ((size_t)n + 1) * sizeof s->step[0]);
+    transformed_source *s =
+        mg_source_alloc(&api, sizeof *s + ((size_t)n + 1) * sizeof s->step[0], inner->n_fields);
     if (!s) return NULL;
     mg_source *rows = before ? before->inner : inner;
     s->inner = mg_source_retain(rows);

@@ -145,7 +145,6 @@ test("wrong options name what is there", function()
   refused("csv: classes are those of a label", { classes = { "a" } })
   refused("csv: classes are for a single label", { label = { 1, 2 }, classes = { "a" } })
   refused("csv: a label with classes has no other dtype", { label = 3, classes = { "a" }, dtypes = { kind = "int32" } })
-  refused("csv: 9 columns as fields; at most 8 are possible", nil, file(("1,"):rep(8) .. "1\n", "wide.csv"))
   refused("csv: there is no column besides the label", { label = 1 }, file("1\n2\n", "one.csv"))
   refused('csv: option "label": there is no column "b": the only column is "a;b": is its `delimiter` another%?',
     { label = "b" }, file("a;b\n1;2\n", "semicolons.csv"))

@@ -114,9 +114,6 @@ test("wrong arrays and names are refused", function()
   check.raises(function() npy(FOLDER .. "scalar.npy") end, "of shape {} has no rows", "usage")
   check.raises(function() npy(FOLDER .. "empty.npy") end, "of shape {0, 3} has no rows", "usage")
   check.raises(function() npy {} end, "npy: a path, or a list of paths, is needed", "usage")
-  local nine = {}
-  for i = 1, 9 do nine[i] = FOLDER .. "float32.npy" end
-  check.raises(function() npy(nine) end, "npy: got 9 arrays; 1 to 8 are possible", "usage")
 end)
 
 test("fit trains on arrays of a .npz file", function()

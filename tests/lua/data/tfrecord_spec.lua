@@ -271,9 +271,6 @@ test("wrong schemas are refused, with the field", function()
   raises({ { "a", "int64", default = "x" } }, 'field "a": default: expected numbers, got a string')
   raises({ { "a", "string", raw = true } }, "only numbers can be raw")
   raises({ { "a", "uint8", raw = false } }, "a feature has no list of uint8")
-  local nine = {}
-  for i = 1, 9 do nine[i] = { "f" .. i, "int64" } end
-  raises(nine, "9 fields, at most 8 can be read")
   check.raises(function() mgpu.data.tfrecord(path, LABEL, { compression = "zip" }) end, '"compression"', "usage")
 end)
 

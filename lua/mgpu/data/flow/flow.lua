@@ -56,7 +56,8 @@ end
 -- ---- functions ----------------------------------------------------------------------------------
 
 --- ds:map(fn): fn(x, y, ...) of each element. It returns components: tensors, text, or tables of them by position or by
---- name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments.
+--- name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments,
+--- or there are more than 32.
 function methods:map(fn)
   return Flow.new(functions.Map, { input = self, count = self.count, fn = user_function.new("map", fn) })
 end

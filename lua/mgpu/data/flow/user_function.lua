@@ -1,7 +1,8 @@
 --- The functions that users give to map, filter and flat_map.
 --
 -- A function whose arguments are tensors is traced, once for each of their shapes, by mgpu.jit. With text among them it
--- runs as it is: the text would be a constant of the trace.
+-- runs as it is: the text would be a constant of the trace. So it does with more tensors than a jitted function surely
+-- takes.
 local core = require "mgpu.core"
 local checks = require "mgpu.data.checks"
 local structure = require "mgpu.data.flow.structure"
@@ -28,11 +29,13 @@ function M.new(who, fn, traced)
     traced = traced ~= false and core.jit(plain) or plain }, Function)
 end
 
-local function has_text(leaves)
+local MOST_TRACED = 32
+
+local function can_be_traced(leaves)
   for _, leaf in ipairs(leaves) do
-    if structure.is_text(leaf) then return true end
+    if structure.is_text(leaf) then return false end
   end
-  return false
+  return #leaves <= MOST_TRACED
 end
 
 -- What pcall returned, as an array with the number of results; an error gets the place where it happened.
@@ -51,7 +54,7 @@ function M.call(who, name, number, fn, ...) return received(who, name, number, p
 
 --- fn:call(element, number) -> its results, as of M.call.
 function Function:call(element, number)
-  local fn = has_text((structure.flatten(element))) and self.plain or self.traced
+  local fn = can_be_traced((structure.flatten(element))) and self.traced or self.plain
   return M.call(self.who, self.name, number, fn, unpack(element))
 end
 
