@@ -42,8 +42,8 @@ end
 -- The text without spaces at the ends of lines and of the text.
 local function trimmed(text) return (text:gsub("[ \t]+\n", "\n"):gsub("%s+$", "")) end
 
--- Whether the text is the expected one, in which "..." stands for anything.
-local function fits(text, expected)
+--- fits(text, expected): whether the text is the expected one, in which "..." stands for anything.
+function M.fits(text, expected)
   local pattern = trimmed(expected):gsub("%%", "%%%%"):gsub("[%^%$%(%)%.%[%]%*%+%-%?]", "%%%0")
   return trimmed(text):find("^" .. pattern:gsub("%%%.%%%.%%%.", ".-") .. "$") ~= nil
 end
@@ -57,7 +57,7 @@ function M.faults(page, output)
       local to = from and output:find("<<block ", from, true)
       local printed = from and output:sub(from + 1, to and to - 1) or "(it was not reached)"
       local expected = table.concat(page.lines, "\n", block.first, block.last)
-      if not fits(printed, expected) then
+      if not M.fits(printed, expected) then
         table.insert(faults, ("%s:%d: expected\n%s\nbut the block printed\n%s"):format(page.path, block.first, expected,
           trimmed(printed)))
       end

@@ -1,231 +1,16 @@
 -- Writes the reference of all public names as HTML, from what ?name shows at the prompt: `make docs`.
 --
 --     build/mgpulua tests/reference.lua FOLDER
+--     build/mgpulua tests/reference.lua --missing
 --
--- A page for each table of classes or functions, and index.html with every name. A name without documentation is a
--- warning, and the program ends with status 1.
+-- A page for each table of classes or functions, and index.html with every name. A name without documentation or an
+-- example is a warning, and the program ends with status 1. --missing only prints the warnings.
 package.path = arg[0]:gsub("[^/]*$", "") .. "?.lua;" .. package.path
 
-local core = require "mgpu.core"
-local docs = require "mgpu.prompt.docs"
-local docstrings = require "mgpu.prompt.docstrings"
 local html = require "reference_page"
-local known_options = require "mgpu.prompt.known_options"
-local listing = require "mgpu.prompt.listing"
-local methods = require "mgpu.methods"
 local mgpu = require "mgpu"
-local names = require "mgpu.prompt.names"
 
--- What the documentation asks of a prompt: the entries of a folder, folders with a slash.
-local prompt = { session = { locals = {}, text_of = function() end }, terminal = { list = function(folder)
-  local list, pipe = {}, io.popen("ls -p " .. folder)
-  for entry in pipe:lines() do table.insert(list, entry) end
-  pipe:close()
-  return list
-end } }
-
-local pages, warnings = {}, {}
-
-local function warn(message, ...) table.insert(warnings, message:format(...)) end
-
--- The text that explains the value, and its place in the source.
-local function explained(name, value)
-  local text = docs.explain(prompt, { name = name, value = value })
-  local root = (core.root .. "/"):gsub("%p", "%%%0")
-  local where = text:match("\n" .. root .. "([^\n]*)$") or text:match "\n(%S+%.lua:?%d*)$"
-  if where then text = text:gsub("\n[^\n]*$", "") end
-  local plain = text:gsub("^%s+", "")
-  if plain:find "^[%w_]+%b()$" or plain:find "written in C" or plain:find "^nothing is known" or plain == name then
-    warn("%s has no documentation", name)
-  end
-  return text, where and where:gsub("^" .. root, "")
-end
-
-local Page = {}
-Page.__index = Page
-
--- A new page of the reference.
-local function begin(title, file, introduction)
-  local page = setmetatable({ title = title, file = file, introduction = introduction, entries = {} }, Page)
-  table.insert(pages, page)
-  return page
-end
-
--- Adds a section: a name, its documentation, and the place in the source.
-function Page:add(name, text, where)
-  table.insert(self.entries, { name = name, html = html.entry(name, text, where) })
-end
-
--- Adds a function; `name` may begin with the name of a module.
-function Page:add_function(name, value) self:add(name, explained(name:match "[%w_]+$", value)) end
-
-local function sorted_keys(t)
-  local list = {}
-  for key in pairs(t) do table.insert(list, key) end
-  table.sort(list)
-  return list
-end
-
--- The first docstring of a module's file.
-local function introduction_of(module)
-  return docstrings.top(docstrings.lines_of(assert(package.searchpath(module, package.path))))
-end
-
--- Options that all layers have; Layer's own page explains them.
-local COMMON = { name = true, trainable = true, dtype = true, input_shape = true, device = true, stream_name = true }
-
--- The docstring of a class with these names, and its declared options.
-local function class_text(class)
-  local lines, text = docstrings.lines_of(class.path), nil
-  for _, name in ipairs(class.names) do
-    local found = docstrings.named(lines, name)
-    text = text or (found and not found:find "see the top" and found)
-  end
-  if not text and (lines[1] or ""):find "^%-%-%-" then -- its first word may have a colon or a method behind it
-    for _, name in ipairs(class.names) do
-      if lines[1]:find("^%-%-%- " .. name .. "%f[^%w_]") then text = docstrings.top(lines) end
-    end
-  end
-  if not text then
-    warn("%s: no docstring begins with %s", class.path, class.names[1])
-    return class.names[1]
-  end
-  local texts, options = { text }, known_options(class.value, class.names[1]) or {}
-  for _, option in ipairs(options) do
-    if not COMMON[option[1]] then
-      texts[2] = "Options" .. ((options.positional or 0) > 0 and (", the first %d also by position:"):format(
-        options.positional) or ":")
-      table.insert(texts, "  " .. listing.option_text(option))
-    end
-  end
-  return table.concat(texts, "\n")
-end
-
--- A table that loads its classes on first use: all names of a class are one entry.
-local function lazy_page(name)
-  local namespace = mgpu[name]
-  local meta, classes = getmetatable(namespace), {}
-  local page = begin("mgpu." .. name, name, introduction_of(meta.folder))
-  for _, key in ipairs(sorted_keys(meta.files)) do
-    local path = assert(package.searchpath(meta.folder .. "." .. meta.files[key], package.path))
-    local id = path .. "\0" .. tostring(namespace[key])
-    if not classes[id] then
-      classes[id] = { names = {}, path = path, value = namespace[key] }
-      table.insert(classes, classes[id])
-    end
-    table.insert(classes[id].names, key)
-  end
-  for _, class in ipairs(classes) do
-    page:add(table.concat(class.names, ", "), class_text(class), class.path:sub(#core.root + 2))
-  end
-end
-
--- Whether it is a function in C that the introduction of the page explains.
-local function is_in(introduction, name, value)
-  return debug.getinfo(methods.inner(value), "S").what == "C" and not core.methods[name]
-    and (introduction or ""):find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
-end
-
--- Functions of a table that are no ops and not private.
-local function function_page(title, file, introduction, tables)
-  local page, seen = begin(title, file, introduction), {}
-  for prefix, t in pairs(tables) do
-    for _, key in ipairs(sorted_keys(t)) do
-      local value = rawget(t, key)
-      local wanted = type(value) == "function" and not key:find "^_" and not core.ops[key]
-      if wanted and not seen[prefix .. key] and not is_in(introduction, key, value) then
-        seen[prefix .. key] = true
-        page:add_function(prefix .. key, value)
-      end
-    end
-  end
-end
-
--- A table whose names are made on the fly and explained in the comment at the top of its module.
-local function named_page(name, module)
-  local list = {}
-  for _, known in ipairs(mgpu[name]()) do table.insert(list, known) end
-  begin("mgpu." .. name, name, introduction_of(module) .. "\n\nNames: " .. table.concat(list, ", "))
-end
-
-local function models_page()
-  local page = begin("mgpu.models", "models")
-  for _, entry in ipairs(prompt.terminal.list(core.root .. "/models")) do
-    local name = entry:match "^([%w_]+)%.lua$"
-    local text = name and docstrings.named(docstrings.lines_of(core.root .. "/models/" .. entry), name)
-    if name and not text then warn("models/%s has no documentation", entry) end
-    if text then page:add(name, text, "models/" .. entry) end
-  end
-end
-
-local ROW = '<tr id="%s"><td><code>%s</code></td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>'
-
-local function ops_page()
-  local rows, out = core.op_rows(), {}
-  table.sort(rows, function(a, b) return a.name < b.name end)
-  for _, row in ipairs(rows) do
-    if not row.hidden then
-      local options = {}
-      for _, attr in ipairs(row.attrs) do
-        table.insert(options, ("<code>%s</code> %s"):format(attr.name, html.escape(attr.doc)))
-      end
-      table.insert(out, ROW:format(row.name, row.name, row.inputs < 0 and "any" or row.inputs, html.escape(row.doc),
-        table.concat(options, "<br>"), row.differentiable and "yes" or "no"))
-    end
-  end
-  local page = begin("Ops", "ops", "Each is a method and a function: t:sum(2) = mgpu.sum(t, {axis = 2}).")
-  page.body = "<table><tr><th>op</th><th>inputs</th><th>result</th><th>options</th><th>gradient</th></tr>\n"
-    .. table.concat(out, "\n") .. "</table>"
-end
-
-local function module_page()
-  local page = begin("mgpu", "mgpu", introduction_of "mgpu")
-  local list = {}
-  names.each(prompt.terminal, mgpu, function(name) list[name] = true end)
-  for _, name in ipairs(sorted_keys(list)) do
-    local value = names.get(mgpu, name)
-    if type(value) == "function" and not core.ops[name] then page:add_function("mgpu." .. name, value) end
-  end
-end
-
-local function each_method(class)
-  local found = {}
-  while type(class) == "table" do
-    for name, value in pairs(class) do
-      if type(value) == "function" and found[name] == nil and type(name) == "string" then found[name] = value end
-    end
-    local meta = getmetatable(class)
-    local base = type(meta) == "table" and rawget(meta, "__index")
-    class = base ~= class and base or nil
-  end
-  for name, value in pairs(found) do
-    local text = docs.explain(prompt, { name = name, value = value })
-    if text:find "^[%w_]+%b()\n" then found[name] = nil end -- hooks that a base class documents
-  end
-  return found
-end
-
-local function collect()
-  module_page()
-  function_page("Tensors", "tensors", introduction_of "mgpu.tensor", { ["t:"] = core.methods })
-  ops_page()
-  function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
-  function_page("Layers of your own", "layer", introduction_of "mgpu.nn.layer",
-    { ["layer:"] = each_method(mgpu.Layer) })
-  for _, name in ipairs { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" } do
-    lazy_page(name)
-  end
-  function_page("Datasets: steps", "dataset", introduction_of "mgpu.data.dataset",
-    { ["ds:"] = require "mgpu.data.dataset".methods })
-  named_page("initializers", "mgpu.nn.initializers")
-  named_page("regularizers", "mgpu.nn.regularizers")
-  named_page("constraints", "mgpu.nn.constraints")
-  function_page("mgpu.activations", "activations", introduction_of "mgpu.nn.activations",
-    { ["activations."] = mgpu.activations })
-  models_page()
-  function_page("mgpu.parallel", "parallel", introduction_of "mgpu.parallel", { ["parallel."] = mgpu.parallel })
-  function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
-end
+local pages, warnings = require "reference_names".collect()
 
 local function write(folder)
   local index = {}
@@ -234,9 +19,8 @@ local function write(folder)
     for _, entry in ipairs(page.entries) do
       table.insert(links, ('<a href="%s.html#%s">%s</a>'):format(page.file, html.escape(entry.name),
         html.escape(entry.name)))
-      table.insert(body, entry.html)
+      table.insert(body, html.entry(entry.name, entry.text, entry.where))
     end
-    table.insert(body, page.body)
     local file = assert(io.open(("%s/%s.html"):format(folder, page.file), "w"))
     file:write(html.page(page.title, table.concat(body, "\n")))
     file:close()
@@ -249,7 +33,7 @@ local function write(folder)
   file:close()
 end
 
-collect()
-write(assert(arg[1], "usage: mgpulua tests/reference.lua FOLDER"))
+local target = assert(arg[1], "usage: mgpulua tests/reference.lua FOLDER or --missing")
+if target ~= "--missing" then write(target) end
 for _, warning in ipairs(warnings) do io.stderr:write("reference: ", warning, "\n") end
 os.exit(warnings[1] and 1 or 0)

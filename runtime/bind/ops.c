@@ -312,8 +312,8 @@ void bind_open_ops(lua_State *L, bool hidden) {
     }
 }
 
-/* op_rows() -> array of {name, doc, inputs (-1: any number), hidden, differentiable, elementwise,
- * attrs}, for help texts, the manual and tests. */
+/* op_rows() -> array of {name, doc, example, inputs (-1: any number), hidden, differentiable,
+ * elementwise, attrs}, for help texts, the manual and tests. */
 int bind_op_rows(lua_State *L) {
     lua_createtable(L, mg_op_count(), 0);
     for (int i = 0; i < mg_op_count(); i++) {
@@ -321,6 +321,7 @@ int bind_op_rows(lua_State *L) {
         lua_newtable(L);
         lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
         lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
+        lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
         lua_pushinteger(L, op->max_inputs == 255 ? -1 : op->min_inputs),
             lua_setfield(L, -2, "inputs");
         lua_pushboolean(L, op->flags & MG_OP_HIDDEN), lua_setfield(L, -2, "hidden");

@@ -101,6 +101,8 @@ enum mg_op_flags {
 struct mg_op {
     const char *name;
     const char *doc;                /* one line; {2,3} style shapes */
+    const char *example;            /* Lua code that tests run, with "--> text" for what it prints;
+                                       NULL only for hidden ops */
     uint8_t min_inputs, max_inputs; /* 255 = any number */
     uint8_t flags;
     uint8_t data;        /* bit i: input i is data, which may be of a half dtype; the other inputs,

@@ -18,8 +18,25 @@ test("the reference is written without warnings and has every class", function()
     end
   end
   check.matches(check.read(folder .. "/layers.html"), "pool_size")
-  check.matches(check.read(folder .. "/ops.html"), '<tr id="matmul">')
+  check.matches(check.read(folder .. "/ops.html"), '<h2 id="matmul">')
   check.matches(check.read(folder .. "/tensors.html"), '<h2 id="t:item">')
+end)
+
+test("a docstring is found by each name that it explains, and its example is its last paragraph", function()
+  local docstrings = require "mgpu.prompt.docstrings"
+  local path = check.path "named.lua"
+  check.write(path, "--- Base: the base.\n-- More.\n-- Example:\n--     f(1)  --> 2\n--\n--     g()\n\n"
+    .. "--- Error {name =}, also error_rate,\n--- wrong and bad: e.\nx = 1\n--- file.read(path) -> it.\n")
+  local lines = docstrings.lines_of(path)
+  local code, before = docstrings.example(docstrings.named(lines, "Base"))
+  check.equal({ code, before }, { "f(1)  --> 2\n\ng()", "Base: the base.\nMore." })
+  check.equal(docstrings.named(lines, "base"), docstrings.named(lines, "Base"))
+  for _, name in ipairs { "Error", "error_rate", "wrong", "bad" } do
+    check.matches(docstrings.named(lines, name), "^Error")
+  end
+  check.equal(docstrings.named(lines, "e"), nil)
+  check.matches(docstrings.named(lines, "file"), "^file.read")
+  check.equal(docstrings.example "Text.\nExample:\n    f()\nMore.", nil)
 end)
 
 test("a class without a docstring is a warning", function()

@@ -2,11 +2,6 @@
 --
 --     L.Dense { 10, kernel_constraint = "max_norm" }
 --     L.Dense { 10, kernel_constraint = mgpu.constraints.MaxNorm { 3, axis = 1 } }
---   MaxNorm {max_value = 2, axis = 1}   also max_norm: slices along the axis have at most this Euclidean norm
---   UnitNorm {axis = 1}                 also unit_norm: they have norm 1
---   MinMaxNorm {min_value = 0, max_value = 1, rate = 1, axis = 1}  also min_max_norm: norms move into these bounds,
---                                       by the share `rate` of the way
---   NonNeg {}                           also non_neg: negative numbers become 0
 -- axis: the axis that a norm is taken along, or a list of them. A kernel {inputs, units} has one norm for each unit
 -- with axis = 1; a filter {rows, columns, inputs, filters} one for each filter with axis = {1, 2, 3}.
 -- A constraint is called with a tensor and RETURNS one of the same shape; a function(tensor) -> tensor is one, too. The
@@ -28,13 +23,35 @@ local function within(norms, low, high) return ops.minimum(ops.maximum(norms, lo
 local AXIS = { "axis", "integer|integers", default = 1 }
 
 local rules = { -- class = { declared, function(self, w) }
+  --- MaxNorm {max_value = 2, axis = 1}, also max_norm: scales down the slices along the axis whose Euclidean norm is
+  --- larger than max_value.
+  -- Example:
+  --     local w = mgpu.tensor { { 3, 0.6 }, { 4, 0.8 } } -- the columns have the norms 5 and 1
+  --     print((mgpu.constraints.MaxNorm { 2 } (w) * 10):round())
+  --     --> tensor {2, 2} float32 cpu:0
+  --     --> {{12, 6},
+  --     -->  {16, 8}}
   MaxNorm = { options.declare { positional = 1, { "max_value", "number", default = 2, min = 0 }, AXIS },
     function(self, w)
       local norms = norms_of(self, w)
       return w * (ops.minimum(norms, self.max_value) / (norms + EPSILON))
     end },
+  --- UnitNorm {axis = 1}, also unit_norm: scales each slice along the axis to the Euclidean norm 1.
+  -- Example:
+  --     local unit = mgpu.constraints.UnitNorm {} (mgpu.tensor { { 3, 0 }, { 4, 2 } })
+  --     print((unit * 10):round())
+  --     --> tensor {2, 2} float32 cpu:0
+  --     --> {{ 6,  0},
+  --     -->  { 8, 10}}
   UnitNorm = { options.declare { positional = 0, AXIS },
     function(self, w) return w / (norms_of(self, w) + EPSILON) end },
+  --- MinMaxNorm {min_value = 0, max_value = 1, rate = 1, axis = 1}, also min_max_norm: scales the slices along the axis
+  --- whose Euclidean norm is outside the bounds, by the share `rate` of the way.
+  -- Example:
+  --     local half_way = mgpu.constraints.MinMaxNorm { 1, 2, rate = 0.5 } (mgpu.tensor { { 0.6, 1.5, 4 } })
+  --     print((half_way * 10):round())
+  --     --> tensor {1, 3} float32 cpu:0
+  --     --> {{ 8, 15, 30}}
   MinMaxNorm = { options.declare { positional = 2, { "min_value", "number", default = 0, min = 0 },
     { "max_value", "number", default = 1, min = 0 }, { "rate", "number", default = 1, min = 0, max = 1 }, AXIS },
     function(self, w)
@@ -42,6 +59,11 @@ local rules = { -- class = { declared, function(self, w) }
       local wanted = within(norms, self.min_value, self.max_value) * self.rate + norms * (1 - self.rate)
       return w * (wanted / (norms + EPSILON))
     end },
+  --- NonNeg {}, also non_neg: negative numbers become 0.
+  -- Example:
+  --     print(mgpu.constraints.NonNeg {} (mgpu.tensor { -1, 0, 2 }))
+  --     --> tensor {3} float32 cpu:0
+  --     --> {0, 0, 2}
   NonNeg = { options.declare {}, function(_, w) return ops.maximum(w, 0) end },
 }
 

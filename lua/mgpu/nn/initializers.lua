@@ -2,20 +2,7 @@
 --
 --     L.Dense { 10, kernel_initializer = "he_normal" }
 --     L.Dense { 10, kernel_initializer = mgpu.initializers.glorot_uniform { seed = 1 } }
--- Both spellings of a name are read ("GlorotUniform", "glorot_uniform"); options of each, all but the first three and
--- identity with seed:
---   zeros {}  ones {}
---   constant {value = 0}
---   identity {gain = 1}               gain on the diagonal of a matrix
---   random_normal {mean = 0, stddev = 0.05}     also "normal"
---   random_uniform {minval = -0.05, maxval = 0.05}     also "uniform"
---   truncated_normal {mean = 0, stddev = 0.05}  a normal cut at two standard deviations
---   variance_scaling {scale = 1, mode = "fan_in", distribution = "truncated_normal"}  variance scale / n, n being
---                                     fan_in, fan_out or their mean (fan_avg); also "untruncated_normal", "uniform"
---   glorot_uniform {}  glorot_normal {}   scale 1, fan_avg (Glorot & Bengio, 2010)
---   he_uniform {}  he_normal {}           scale 2, fan_in (He et al., 2015)
---   lecun_uniform {}  lecun_normal {}     scale 1, fan_in (LeCun et al., 1998)
---   orthogonal {gain = 1}                 rows or columns orthogonal (Saxe et al., 2014)
+-- Both spellings of a name are read ("GlorotUniform", "glorot_uniform"). Those that draw random numbers take a seed.
 -- An initializer is called with (shape, dtype, stream) and RETURNS a tensor. Without a seed the numbers come from the
 -- program's state (mgpu.seed), from a random stream for each weight; with one they are a function of the seed alone.
 -- Errors: an unknown name or option; a shape with too few axes (identity, orthogonal).
@@ -117,38 +104,114 @@ local function scaled(scale, mode, distribution)
 end
 
 local rules = { -- name = { declared, function, fixed fields }
+  --- zeros {}: all numbers are 0, as biases begin.
+  -- Example:
+  --     print(mgpu.initializers.zeros {} { 2, 3 })
+  --     --> tensor {2, 3} float32 cpu:0
+  --     --> {{0, 0, 0},
+  --     -->  {0, 0, 0}}
   zeros = { options.declare {}, function(_, shape, dtype) return ops.full(shape, 0, dtype) end },
+  --- ones {}: all numbers are 1, as the scales of normalization begin.
+  -- Example:
+  --     local dense = L.Dense { 1, kernel_initializer = "ones" }
+  --     print(dense(mgpu.tensor { { 1, 2, 3 } }):item())  --> 6
   ones = { options.declare {}, function(_, shape, dtype) return ops.full(shape, 1, dtype) end },
+  --- constant {value = 0}: all numbers are `value`.
+  -- Example:
+  --     local dense = L.Dense { 2, bias_initializer = mgpu.initializers.constant { 0.5 } }
+  --     dense:build { -1, 3 }
+  --     print(dense.bias)
+  --     --> tensor {2} float32 cpu:0
+  --     --> {0.5, 0.5}
   constant = { options.declare { positional = 1, { "value", "number", default = 0 } },
     function(self, shape, dtype) return ops.full(shape, self.value, dtype) end },
+  --- identity {gain = 1}: a matrix with `gain` on the diagonal and 0 elsewhere. Errors: a shape of other than 2 axes.
+  -- Example:
+  --     print(mgpu.initializers.identity { 2 } { 2, 3 })
+  --     --> tensor {2, 3} float32 cpu:0
+  --     --> {{2, 0, 0},
+  --     -->  {0, 2, 0}}
   identity = { options.declare { positional = 1, { "gain", "number", default = 1 } },
     function(self, shape, dtype)
       if #shape ~= 2 then core.fail("usage", "identity: the shape must have 2 axes") end
       local row, column = ops.iota(shape, 1, "int32"), ops.iota(shape, 2, "int32")
       return ops.cast(ops.eq(row, column), dtype) * self.gain
     end },
+  --- random_normal {mean = 0, stddev = 0.05, seed =}, also normal: a normal distribution.
+  -- Example:
+  --     local w = mgpu.initializers.random_normal { mean = 3, stddev = 0.1, seed = 1 } { 10000 }
+  --     print(("%.2f %.2f"):format(w:mean():item(), w:std():item()))  --> 3.00 0.10
   random_normal = { options.declare { positional = 2, { "mean", "number", default = 0 },
     { "stddev", "number", default = 0.05, min = 0 }, SEED },
     function(self, shape, dtype, stream)
       return draw(self, shape, dtype, stream, "normal", self.mean, self.stddev)
     end },
+  --- random_uniform {minval = -0.05, maxval = 0.05, seed =}, also uniform: all numbers between the two bounds are
+  --- equally likely.
+  -- Example:
+  --     local w = mgpu.initializers.random_uniform { minval = -1, maxval = 1, seed = 1 } { 10000 }
+  --     print(w:abs():max():item() <= 1, ("%.1f"):format(w:abs():mean():item()))  --> true 0.5
   random_uniform = { options.declare { positional = 2, { "minval", "number", default = -0.05 },
     { "maxval", "number", default = 0.05 }, SEED },
     function(self, shape, dtype, stream)
       return draw(self, shape, dtype, stream, "uniform", self.minval, self.maxval)
     end },
+  --- truncated_normal {mean = 0, stddev = 0.05, seed =}: a normal distribution without what lies farther than two
+  --- standard deviations from the mean.
+  -- Example:
+  --     local w = mgpu.initializers.truncated_normal { stddev = 1, seed = 1 } { 10000 }
+  --     print(w:abs():max():item() <= 2)  --> true
   truncated_normal = { options.declare { positional = 2, { "mean", "number", default = 0 },
     { "stddev", "number", default = 0.05, min = 0 }, SEED },
     function(self, shape, dtype, stream)
       return draw(self, shape, dtype, stream, "truncated_normal", self.mean, self.stddev)
     end },
+  --- variance_scaling {scale = 1, mode = "fan_in", distribution = "truncated_normal", seed =}: variance scale / n.
+  --- mode, n: "fan_in", the inputs of a unit; "fan_out", the units that an input reaches; "fan_avg", their mean.
+  --- distribution: also "untruncated_normal" or "uniform".
+  -- Example:
+  --     local init = mgpu.initializers.variance_scaling { scale = 2, mode = "fan_out", seed = 1 }
+  --     print(("%.2f"):format(init { 100, 200 }:std():item()))  --> 0.10
   variance_scaling = { options.declare(VARIANCE), variance_scaling },
+  --- glorot_uniform {seed =}: uniform with variance 2 / (fan_in + fan_out), so at most
+  --- sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio, 2010). The default of kernels.
+  -- Example:
+  --     local w = mgpu.initializers.glorot_uniform { seed = 1 } { 300, 300 }
+  --     print(("%.2f"):format(w:abs():max():item()))  --> 0.10
   glorot_uniform = scaled(1, "fan_avg", "uniform"),
+  --- glorot_normal {seed =}: normal with variance 2 / (fan_in + fan_out), cut at two standard deviations (Glorot &
+  --- Bengio, 2010).
+  -- Example:
+  --     local w = mgpu.initializers.glorot_normal { seed = 1 } { 150, 50 }
+  --     print(("%.2f"):format(w:std():item()))  --> 0.10
   glorot_normal = scaled(1, "fan_avg", "truncated_normal"),
+  --- he_uniform {seed =}: uniform with variance 2 / fan_in, so at most sqrt(6 / fan_in) (He et al., 2015).
+  -- Example:
+  --     local w = mgpu.initializers.he_uniform { seed = 1 } { 600, 10 }
+  --     print(("%.2f"):format(w:abs():max():item()))  --> 0.10
   he_uniform = scaled(2, "fan_in", "uniform"),
+  --- he_normal {seed =}: normal with variance 2 / fan_in, cut at two standard deviations, for layers with relu (He et
+  --- al., 2015).
+  -- Example:
+  --     local w = mgpu.initializers.he_normal { seed = 1 } { 200, 100 }
+  --     print(("%.2f"):format(w:std():item()))  --> 0.10
   he_normal = scaled(2, "fan_in", "truncated_normal"),
+  --- lecun_uniform {seed =}: uniform with variance 1 / fan_in, so at most sqrt(3 / fan_in) (LeCun et al., 1998).
+  -- Example:
+  --     local w = mgpu.initializers.lecun_uniform { seed = 1 } { 300, 10 }
+  --     print(("%.2f"):format(w:abs():max():item()))  --> 0.10
   lecun_uniform = scaled(1, "fan_in", "uniform"),
+  --- lecun_normal {seed =}: normal with variance 1 / fan_in, cut at two standard deviations, for layers with selu
+  --- (LeCun et al., 1998).
+  -- Example:
+  --     local w = mgpu.initializers.lecun_normal { seed = 1 } { 100, 100 }
+  --     print(("%.2f"):format(w:std():item()))  --> 0.10
   lecun_normal = scaled(1, "fan_in", "truncated_normal"),
+  --- orthogonal {gain = 1, seed =}: the rows of a matrix, or its columns if there are fewer, are orthogonal and have
+  --- length `gain` (Saxe et al., 2014). Errors: a shape with fewer than 2 axes.
+  -- Example:
+  --     local q = mgpu.initializers.orthogonal { seed = 1 } { 2, 5 }
+  --     print((q:matmul(q:transpose()) - mgpu.eye(2)):abs():max():item() < 1e-6)  --> true
   orthogonal = { options.declare { positional = 1, { "gain", "number", default = 1 }, SEED },
     orthogonal },
 }

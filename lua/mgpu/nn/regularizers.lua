@@ -2,13 +2,7 @@
 --
 --     L.Dense { 10, kernel_regularizer = "l2" }
 --     L.Dense { 10, kernel_regularizer = mgpu.regularizers.L1L2 { l1 = 1e-5, l2 = 1e-4 } }
---   L1 {l1 = 0.01}      also l1: l1 * sum |w|
---   L2 {l2 = 0.01}      also l2: l2 * sum w^2
---   L1L2 {l1 = 0, l2 = 0}  both; also l1_l2, which by name alone has 0.01 for both
---   OrthogonalRegularizer {factor = 0.01, mode = "rows"}  also orthogonal_regularizer: factor * sum |cosines between
---                       different rows (or columns) of a matrix| / number of pairs
--- A regularizer is called with a tensor and RETURNS a scalar tensor. Errors: an unknown name; a factor below 0; a
--- weight that is no matrix (OrthogonalRegularizer).
+-- A regularizer is called with a tensor and RETURNS a scalar tensor. Errors: an unknown name; a factor below 0.
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -37,15 +31,33 @@ end
 local function factor(name, default) return { name, "number", default = default, min = 0 } end
 
 local rules = { -- class = { declared, function(self, w) }
+  --- L1 {l1 = 0.01}, also l1: l1 * sum |w|, which drives weights to 0.
+  -- Example:
+  --     print(mgpu.regularizers.L1 { 0.5 } (mgpu.tensor { 3, -4 }):item())  --> 3.5
   L1 = { options.declare { positional = 1, factor("l1", 0.01) },
     function(self, w) return l1(w, self.l1) end },
+  --- L2 {l2 = 0.01}, also l2: l2 * sum w^2, which keeps weights small.
+  -- Example:
+  --     local dense = L.Dense { 1, kernel_initializer = "ones", kernel_regularizer = mgpu.regularizers.L2 { 0.5 } }
+  --     dense(mgpu.ones { 1, 4 })
+  --     print(dense:losses()[1]:item())  --> 2
   L2 = { options.declare { positional = 1, factor("l2", 0.01) },
     function(self, w) return l2(w, self.l2) end },
+  --- L1L2 {l1 = 0, l2 = 0}, also l1_l2: l1 * sum |w| + l2 * sum w^2. The name "l1_l2" alone has 0.01 for both.
+  -- Example:
+  --     local w = mgpu.tensor { 3, -4 }
+  --     print(mgpu.regularizers.L1L2 { l1 = 1, l2 = 10 } (w):item())  --> 257
+  --     print(("%.2f"):format(mgpu.regularizers.l1_l2() (w):item()))  --> 0.32
   L1L2 = { options.declare { positional = 2, factor("l1", 0), factor("l2", 0) },
     function(self, w)
       if self.l1 == 0 then return l2(w, self.l2) end
       return self.l2 == 0 and l1(w, self.l1) or l1(w, self.l1) + l2(w, self.l2)
     end },
+  --- OrthogonalRegularizer {factor = 0.01, mode = "rows"}, also orthogonal_regularizer: factor * the mean |cosine| of
+  --- the angles between different rows, or columns with mode = "columns". Errors: a weight that is no matrix.
+  -- Example:
+  --     local r = mgpu.regularizers.OrthogonalRegularizer { 1 }
+  --     print(r(mgpu.tensor { { 1, 0 }, { 0, 2 } }):item(), r(mgpu.tensor { { 1, 0 }, { 2, 0 } }):item())  --> 0 1
   OrthogonalRegularizer = { options.declare { positional = 1, factor("factor", 0.01),
     { "mode", "string", default = "rows", values = { "rows", "columns" } } }, orthogonal },
 }

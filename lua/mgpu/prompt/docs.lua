@@ -100,8 +100,11 @@ local function explain_op(row)
   local lines = { ("%s: %s"):format(row.name, row.doc) }
   if row.attrs[1] then lines[2] = "Options, by position or by name:" end
   for _, attr in ipairs(row.attrs) do lines[#lines + 1] = ("  %-18s %s"):format(attr.name, attr.doc) end
-  lines[#lines + 1] = ("A method and a function: t:%s(...) = mgpu.%s(t, ...). %s"):format(row.name, row.name,
-    row.differentiable and "Differentiable." or "It has no gradient.")
+  local inputs = row.inputs == 1 and "a tensor" or (row.inputs < 0 and "any number of" or row.inputs) .. " tensors"
+  local use = row.inputs == 0 and "A function" or "A method and a function of " .. inputs .. ": t:NAME(...)"
+  lines[#lines + 1] = ("%s = mgpu.NAME(%s...). %s"):format(use, row.inputs == 0 and "" or "t, ",
+    row.differentiable and "Differentiable." or "It has no gradient."):gsub("NAME", row.name)
+  lines[#lines + 1] = docstrings.as_example(row.example)
   return table.concat(lines, "\n")
 end
 
@@ -140,17 +143,22 @@ local function explain_function(prompt, name, fn)
   return ("%s\n%s:%d"):format(text or signature(name, inner), where, info.linedefined)
 end
 
+--- with_options(text, options) -> the docstring of a class with a list of these declared options before the example.
+function M.with_options(text, options)
+  if #options == 0 then return text end
+  local example, before = docstrings.example(text)
+  local texts = { before, "Options" .. ((options.positional or 0) > 0 and (", the first %d also by position:"):format(
+    options.positional) or ":") }
+  for _, option in ipairs(options) do texts[#texts + 1] = "  " .. listing.option_text(option) end
+  texts[#texts + 1] = docstrings.as_example(example)
+  return table.concat(texts, "\n")
+end
+
 -- Of a class: the docstring of its file, and its options.
 local function explain_class(found)
   local lines = docstrings.lines_of(found.path)
   local text = docstrings.named(lines, found.name) or docstrings.top(lines) or found.name
-  local options = known_options(found.value, found.name)
-  if not options or #options == 0 then return text .. "\n" .. found.path end
-  local texts = { text, "Options" .. (options.positional and options.positional > 0
-    and (", the first %d also by position:"):format(options.positional) or ":") }
-  for _, option in ipairs(options) do texts[#texts + 1] = "  " .. listing.option_text(option) end
-  texts[#texts + 1] = found.path
-  return table.concat(texts, "\n")
+  return M.with_options(text, known_options(found.value, found.name) or {}) .. "\n" .. found.path
 end
 
 -- The file of a class, from the functions it has of its own; nil for tables that are no classes.
@@ -201,7 +209,7 @@ function M.explain(prompt, found)
   end
   if found.name == "shape" and value == core.methods.shape then return c_functions.shape end
   if kind == "function" then return explain_function(prompt, found.name, value) or signature(found.name, value) end
-  if kind == "table" and not rawget(value, "name") then
+  if kind == "table" and (found.path or not rawget(value, "name")) then
     local text = explain_table(prompt, found)
     if text ~= "" then return text end
   end

@@ -31,20 +31,51 @@ function M.above(lines, at, plain)
   return block(lines, first)
 end
 
---- named(lines, name) -> the first docstring whose first line begins with the name or mentions "also NAME"; else nil.
+-- Whether the docstring lists the name among the other names of what it explains: "also A", "also A and B".
+local function is_also(text, name)
+  for at in text:gmatch "%f[%w_]also%s+()" do
+    local list = text:sub(at)
+    while list do
+      local other, rest = list:match "^([%w_]+)(.*)$"
+      if other == name then return true end
+      list = rest and (rest:match "^%s+and%s+(.*)" or rest:match "^,%s+(.*)")
+    end
+  end
+  return false
+end
+
+-- The name in small letters without underscores: Keras has class names and snake case for one thing.
+local function plain(name) return name:gsub("_", ""):lower() end
+
+--- named(lines, name) -> the first docstring that begins with the name or says "also NAME"; else the first one that
+--- begins with its other spelling (rmsprop: RMSprop) or with a function of it (mnist: mnist.load); else nil.
 function M.named(lines, name)
+  local similar
   for i, line in ipairs(lines) do
     local begins = line:find "^%s*%-%-%-" and not (lines[i - 1] or ""):find "^%s*%-%-"
     if begins then
       local text = block(lines, i)
-      local head = text:match "^[%w_.:]+" or ""
-      if head:match "[%w_]+$" == name or (" " .. text):find("also " .. name .. "%f[^%w_]") then return text end
+      local head = text:match "^[%w_.:]*[%w_]" or ""
+      if head:match "[%w_]+$" == name or is_also(text, name) then return text end
+      if plain(head) == plain(name) or head:match "^[%w_]+%." == name .. "." then similar = similar or text end
     end
   end
+  return similar
 end
 
 --- top(lines) -> the docstring at the top of a file, or nil.
 function M.top(lines) return (lines[1] or ""):find "^%-%-" and block(lines, 1) or nil end
+
+--- example(text) -> the code of a docstring's example, its last paragraph: a line "Example:" and lines indented by four
+--- spaces; and the docstring without it. nil if it has none.
+function M.example(text)
+  local before, code = ("\n" .. text):match "^(.*)\nExample:\n(    .*)$"
+  if not code or (code .. "\n"):find "\n ? ? ?[^ \n]" then return nil, text end
+  return code:gsub("\n    ", "\n"):sub(5), before:sub(2)
+end
+
+--- as_example(code) -> the code as the last paragraph of a docstring; nil for nil.
+function M.as_example(code) return code and "Example:\n    " .. code:gsub("\n", "\n    ") end
 
 --- search(terminal, name) -> the docstring of a function of this name anywhere in lua/mgpu/, and its file; or nil.
 function M.search(terminal, name)

@@ -143,6 +143,8 @@ test("?name explains layers, ops, functions, methods and one's own functions", f
   check.matches(prompt "?mgpu.data.csv\n", "^csv%(path, {label.*Errors, with file, line.*data/csv.lua:%d+\n$")
   check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^shapes%(n = 1000.*\n.*datasets/shapes.lua:%d+\n$")
   check.matches(prompt "?fit\n", "^model:fit%(x, y")
+  check.matches(prompt "?Callback\n", "^Callback: the base of all callbacks")
+  check.matches(prompt "?mgpu.losses.bce\n", "^BinaryCrossentropy {from_logits.*binary_crossentropy.lua\n$")
   check.matches(prompt "m = mgpu.Sequential {};\n?m.fit\n?m:fit\n", "^model:fit%(x, y.*\nmodel:fit%(x, y")
   check.matches(prompt "?Adam\n", "Adam {learning_rate.*amsgrad")
   check.matches(prompt "do\n-- Twice.\nfunction twice(a) return 2 * a end\nend\n?twice\n", "Twice.\nstdin%[1%]:3\n$")
@@ -173,6 +175,11 @@ test("every function of Lua's library is explained", function()
   end
   check.matches(prompt "?string.gsub\n?('x').rep\n?bit.band\n?print\n",
     "^string.gsub%(s, .*captures\nstring.rep%(.*\nbit.band%(.*\nprint%(%.%.%.%)")
+end)
+
+test("?name shows the example of a name, after its options", function()
+  check.matches(prompt "?l1_l2\n", "^L1L2 {.*\nExample:\n    local w = .*%-%-> 257\n.*regularizers.lua:%d+\n$")
+  check.matches(prompt "?mgpu.initializers.he_normal\n", "^he_normal {.*\nExample:\n    local w")
 end)
 
 test("??name shows the source of a class, a function, and a function from the prompt", function()

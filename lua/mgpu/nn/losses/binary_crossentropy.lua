@@ -1,5 +1,5 @@
 --- BinaryCrossentropy {from_logits = false, label_smoothing = 0, axis = -1, reduction =, name =}, also
---- binary_crossentropy: -y log p - (1 - y) log(1 - p), averaged over an axis.
+--- binary_crossentropy and bce: -y log p - (1 - y) log(1 - p), averaged over an axis.
 -- y_true {rows, ..., n} in 0..1, y_pred likewise -> one value per row and further axis. The axis cannot be 1, the
 -- batch. label_smoothing s: y (1 - s) + s / 2 takes the place of y.
 -- If y_pred comes from a sigmoid, the loss is computed from its logits; otherwise y_pred is clipped to

@@ -1,4 +1,4 @@
---- Accuracy {name =}, also "accuracy" and "acc": the accuracy that fits the shapes, by the rule of Keras 3.
+--- Accuracy {name =}, also accuracy and acc: the accuracy that fits the shapes, by the rule of Keras 3.
 -- BinaryAccuracy if y_pred has one column; SparseCategoricalAccuracy if y_true has no axis of classes or one of size 1;
 -- CategoricalAccuracy otherwise, whatever the loss: several labels a row, trained with binary_crossentropy, want
 -- "binary_accuracy" by name. (Keras 2 chose by the loss.)

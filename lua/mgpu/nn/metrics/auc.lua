@@ -1,4 +1,4 @@
---- AUC {num_thresholds = 200, curve = "ROC", summation_method = "interpolation", ...}, also "auc": the area under
+--- AUC {num_thresholds = 200, curve = "ROC", summation_method = "interpolation", ...}, also auc: the area under
 --- a curve of thresholds by Riemann sums, as in Keras.
 -- curve: "ROC" (true positive rate over false positive rate), "PR" (precision over recall) or "PRGAIN" (both as
 -- gains over always saying yes). summation_method: "interpolation", "minoring" or "majoring". y_true of 0 and 1,

@@ -1,4 +1,4 @@
---- BinaryAccuracy {threshold = 0.5, name =}, also "binary_accuracy": how often y_pred > threshold agrees with
+--- BinaryAccuracy {threshold = 0.5, name =}, also binary_accuracy: how often y_pred > threshold agrees with
 --- y_true. y_true of 0 and 1 and y_pred of one shape; averaged over all elements.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

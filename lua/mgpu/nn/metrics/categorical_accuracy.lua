@@ -1,4 +1,4 @@
---- CategoricalAccuracy {name =}, also "categorical_accuracy": how often the largest prediction is that of the class.
+--- CategoricalAccuracy {name =}, also categorical_accuracy: how often the largest prediction is that of the class.
 -- y_true {rows, ..., classes} one-hot, y_pred likewise.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

@@ -1,4 +1,4 @@
---- MeanAbsoluteError {name =}, also "mean_absolute_error" and "mae": |y_pred - y_true|, averaged over all elements.
+--- MeanAbsoluteError {name =}, also mean_absolute_error and mae: |y_pred - y_true|, averaged over all elements.
 -- y_true and y_pred have one shape.
 local Metric = require "mgpu.nn.metrics.metric"
 local loss = require "mgpu.nn.losses.mean_absolute_error"

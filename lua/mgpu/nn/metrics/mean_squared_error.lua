@@ -1,4 +1,4 @@
---- MeanSquaredError {name =}, also "mean_squared_error" and "mse": (y_pred - y_true)^2, averaged over all elements.
+--- MeanSquaredError {name =}, also mean_squared_error and mse: (y_pred - y_true)^2, averaged over all elements.
 -- y_true and y_pred have one shape.
 local Metric = require "mgpu.nn.metrics.metric"
 local loss = require "mgpu.nn.losses.mean_squared_error"

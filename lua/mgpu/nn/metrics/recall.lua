@@ -1,4 +1,4 @@
---- Recall {thresholds = 0.5, top_k =, class_id =, name =}, also "recall": true positives / (true positives + false
+--- Recall {thresholds = 0.5, top_k =, class_id =, name =}, also recall: true positives / (true positives + false
 --- negatives), 0 if there are none.
 -- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
 -- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.

@@ -1,4 +1,4 @@
---- SparseCategoricalAccuracy {name =}, also "sparse_categorical_accuracy": how often the largest prediction is that
+--- SparseCategoricalAccuracy {name =}, also sparse_categorical_accuracy: how often the largest prediction is that
 --- of the class id. y_true {rows, ...} or {rows, ..., 1} of ids from 0, y_pred {rows, ..., classes}.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

@@ -1,4 +1,4 @@
---- SparseTopKCategoricalAccuracy {k = 5, name =}, also "sparse_top_k_categorical_accuracy": how often the label is
+--- SparseTopKCategoricalAccuracy {k = 5, name =}, also sparse_top_k_categorical_accuracy: how often the label is
 --- among the k largest predictions.
 -- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th count as among them; an
 -- id that is no class, and a prediction that is not finite, do not count.

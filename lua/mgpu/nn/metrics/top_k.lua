@@ -1,4 +1,4 @@
---- TopK {k = 5, name =}, also "top_k": top-k accuracy for class ids or for one-hot targets, by the shape of y_true.
+--- TopK {k = 5, name =}, also top_k: top-k accuracy for class ids or for one-hot targets, by the shape of y_true.
 local Metric = require "mgpu.nn.metrics.metric"
 local one_hot = require "mgpu.nn.metrics.top_k_categorical_accuracy"
 local sparse = require "mgpu.nn.metrics.sparse_top_k_categorical_accuracy"

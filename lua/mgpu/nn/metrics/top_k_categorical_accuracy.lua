@@ -1,4 +1,4 @@
---- TopKCategoricalAccuracy {k = 5, name =}, also "top_k_categorical_accuracy": how often the class is among the k
+--- TopKCategoricalAccuracy {k = 5, name =}, also top_k_categorical_accuracy: how often the class is among the k
 --- largest predictions (predictions equal to the k-th count). y_true {rows, ..., classes} one-hot, y_pred likewise.
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
