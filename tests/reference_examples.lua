@@ -21,8 +21,9 @@ function M.expected(code)
   return lines[1] and table.concat(lines, "\n") or nil
 end
 
--- The text with single spaces, and none at the beginning of lines: tabs between printed values are not stated.
-local function single_spaced(text) return (("\n" .. text):gsub("[ \t]+", " "):gsub("\n ", "\n"):sub(2)) end
+-- The text with single spaces, none at the beginning of lines, and without empty lines: an example does not state the
+-- tabs between printed values.
+local function single_spaced(text) return (("\n" .. text):gsub("[ \t]+", " "):gsub("\n[\n ]*", "\n"):sub(2)) end
 
 -- Settings of the process that an example may change: RETURNS a function that sets them back.
 local function keep_settings(mgpu)

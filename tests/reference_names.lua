@@ -19,9 +19,8 @@ local prompt = { session = { locals = {}, text_of = function() end }, terminal =
 end } }
 
 -- Pages some of whose names still lack an example, by file.
-local WITHOUT = {}
-for file in ([[mgpu tensors ops model layer layers losses metrics optimizers schedules callbacks datasets data dataset
-  activations models parallel image]]):gmatch "%S+" do WITHOUT[file] = true end
+local WITHOUT = { mgpu = true, tensors = true, ops = true, model = true, layer = true, datasets = true, data = true,
+  dataset = true, activations = true, models = true, parallel = true, image = true }
 
 local pages, warnings = {}, {} -- what collect returns
 

@@ -39,7 +39,7 @@ test("a docstring is found by each name that it explains, and its example is its
   check.equal(docstrings.example "Text.\nExample:\n    f()\nMore.", nil)
 end)
 
-test("a class without a docstring is a warning", function()
+test("a class without a docstring, and a name without an example, is a warning", function()
   local folder = check.path "undocumented"
   check.run("mkdir " .. folder)
   check.write(folder .. "/bare.lua", "return {}\n")
@@ -54,6 +54,7 @@ test("a class without a docstring is a warning", function()
     end
     dofile "tests/reference.lua"]]):format(folder .. "/?.lua;", folder, folder .. "/bare.lua"))
   local output, status = check.run(("%s %s/run.lua"):format(check.program, folder))
-  check.matches(output, "bare.lua: no docstring begins with Bare")
+  check.matches(output, "bare.lua: no docstring begins with Bare or says")
+  check.matches(output, "mgpu.schedules: Bare has no example")
   check.equal(status, 1)
 end)

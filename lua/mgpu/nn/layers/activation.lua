@@ -1,5 +1,10 @@
 --- Activation {activation}: any activation, by name or as a function; see mgpu.activations.
 -- x of any shape -> the same shape (softmax and the like: as the function says). Errors: an unknown name.
+-- Example:
+--     local model = mgpu.Sequential { L.Activation { "relu" }, L.Activation { function(x) return x * x end } }
+--     print(model(mgpu.tensor { { -3, 3 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{0, 9}}
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

@@ -2,6 +2,13 @@
 -- operator: "add", "sub", "mul", "div", "mod", "pow" or "neg". With a number x {batch, ...} -> x * number, or
 -- number * x with reversed, of the same shape; without one it is called with two inputs, {a, b} -> a / b, which
 -- broadcast. The dtype stays. Errors: an operator that wants a number or a second input.
+-- Example:
+--     local x = mgpu.Input { 2 }
+--     -- the same as outputs = L.Arithmetic { "sub", number = 1, reversed = true } (x)
+--     local model = mgpu.Model { inputs = x, outputs = 1 - x }
+--     print(model(mgpu.tensor { { 0.25, 3 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{ 0.75, -2}}
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -8,6 +8,15 @@
 -- Weights {channels}: gamma, beta, moving_mean, moving_variance. With float16 or bfloat16 x all but x and y is
 -- computed in float32. Errors: an axis that x lacks; an x with another number of channels than at the first call.
 -- Source: Ioffe & Szegedy, Batch normalization, 2015; formulas of Keras.
+-- Example:
+--     local bn = L.BatchNormalization {}
+--     local y = bn(mgpu.tensor { { 1 }, { 3 } }, { training = true }) -- mean 2, variance 1
+--     print(y:round())
+--     --> tensor {2, 1} float32 cpu:0
+--     --> {{-1},
+--     -->  { 1}}
+--     -- 0 * 0.99 + 2 * 0.01
+--     print(("%.2f"):format(bn.moving_mean:value():item()))  --> 0.02
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"

@@ -1,6 +1,12 @@
 --- CenterCrop {height, width, data_format =}: the middle of images, in training and at inference.
 -- Images with fewer rows or columns are cropped to the aspect height : width and resized (bilinear).
 -- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating.
+-- Example:
+--     local image = mgpu.arange(16):reshape { 1, 4, 4, 1 }
+--     print(L.CenterCrop { 2, 2 } (image):reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{ 5,  6},
+--     -->  { 9, 10}}
 local image_draws = require "mgpu.nn.layers.image_draws"
 local image_window = require "mgpu.nn.layers.image_window"
 local images = require "mgpu.nn.layers.images"

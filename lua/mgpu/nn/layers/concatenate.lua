@@ -1,6 +1,11 @@
 --- Concatenate {axis = -1} {a, b, ...}: the inputs one after another along an axis (1 = batch, -1 = last).
 -- Inputs with equal sizes in all other axes -> one tensor whose size along the axis is their sum.
 -- Errors: inputs with different numbers of axes or different sizes in another axis.
+-- Example:
+--     local wide, deep = mgpu.ones { 1, 2 }, mgpu.zeros { 1, 3 }
+--     print(L.Concatenate {} { wide, deep })
+--     --> tensor {1, 5} float32 cpu:0
+--     --> {{1, 1, 0, 0, 0}}
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"

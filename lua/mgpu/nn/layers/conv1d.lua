@@ -7,6 +7,11 @@
 -- kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint.
 -- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
 -- than the input.
+-- Example:
+--     local sum = L.Conv1D { 1, 3, padding = "causal", kernel_initializer = "ones" }
+--     print(sum(mgpu.arange(1, 6):reshape { 1, 5, 1 }):reshape { -1 }) -- each step and the two before it
+--     --> tensor {5} float32 cpu:0
+--     --> { 1,  3,  6,  9, 12}
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

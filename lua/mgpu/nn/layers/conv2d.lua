@@ -6,6 +6,11 @@
 -- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
 -- bias_constraint. Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels;
 -- a kernel larger than the input.
+-- Example:
+--     local conv = L.Conv2D { 32, 3, strides = 2, padding = "same", activation = "relu" }
+--     print(unpack(conv(mgpu.ones { 8, 28, 28, 1 }):shape()))  --> 8 14 14 32
+--     -- 3 * 3 * 1 * 32 + 32
+--     print((conv:count_params()))  --> 320
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

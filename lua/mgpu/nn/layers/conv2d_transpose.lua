@@ -8,6 +8,9 @@
 -- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
 -- bias_constraint. Errors: strides and dilation_rate both above 1; output_padding not below the stride; an empty
 -- output.
+-- Example:
+--     local up = L.Conv2DTranspose { 16, 3, strides = 2, padding = "same" }
+--     print(unpack(up(mgpu.ones { 8, 7, 7, 64 }):shape()))  --> 8 14 14 16
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

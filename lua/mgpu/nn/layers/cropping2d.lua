@@ -2,6 +2,8 @@
 -- cropping: a number, {rows, columns}, or {{top, bottom}, {left, right}}.
 -- x {batch, rows, columns, channels} -> {batch, rows - top - bottom, columns - left - right, channels}.
 -- Errors: a cropping that leaves nothing.
+-- Example:
+--     print(unpack(L.Cropping2D { { { 1, 0 }, { 2, 2 } } } (mgpu.ones { 1, 10, 10, 3 }):shape()))  --> 1 9 6 3
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

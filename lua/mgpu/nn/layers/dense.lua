@@ -3,6 +3,11 @@
 -- Weights: kernel W {inputs, units}, bias b {units}.
 -- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer,
 -- kernel_constraint, bias_constraint. Errors: x with fewer than 2 axes, or another last axis than at the first call.
+-- Example:
+--     local dense = L.Dense { 4, activation = "relu" }
+--     print(unpack(dense(mgpu.ones { 2, 3 }):shape()))  --> 2 4
+--     -- 3 * 4 + 4
+--     print((dense:count_params()))  --> 16
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"

@@ -6,6 +6,9 @@
 -- depthwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer, bias_regularizer,
 -- activity_regularizer, depthwise_constraint, bias_constraint. Errors: a kernel larger than the input; another
 -- number of channels than at the first call.
+-- Example:
+--     local conv = L.DepthwiseConv2D { 3, depth_multiplier = 2, padding = "same" }
+--     print(unpack(conv(mgpu.ones { 1, 8, 8, 5 }):shape()))  --> 1 8 8 10
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

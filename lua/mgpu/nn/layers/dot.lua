@@ -3,6 +3,11 @@
 -- the other axes of a, then those of b; {batch, 1} if there are none. normalize: scales the slices to length 1
 -- first, so that the products are cosines.
 -- Errors: other than two inputs; axes out of range or of different sizes.
+-- Example:
+--     local a, b = mgpu.tensor { { 3, 4 } }, mgpu.tensor { { 4, 3 } }
+--     print(L.Dot { -1 } ({ a, b }):item())  --> 24
+--     -- the cosine
+--     print(("%.2f"):format(L.Dot { -1, normalize = true } ({ a, b }):item()))  --> 0.96
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

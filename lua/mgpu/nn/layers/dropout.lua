@@ -5,6 +5,12 @@
 -- share one decision. The mask is a function of seed, layer name, step and element, hence the same on any number
 -- of devices. Errors: a rate outside 0..1; a noise_shape that does not fit x.
 -- Source: Srivastava et al., Dropout, 2014.
+-- Example:
+--     local drop = L.Dropout { 0.25 }
+--     local y = drop(mgpu.ones { 100, 100 }, { training = true })
+--     print(("%.3f"):format(y:max():item()), math.abs(y:mean():item() - 1) < 0.05)  --> 1.333 true
+--     -- at inference
+--     print(drop(mgpu.ones { 100, 100 }):sum():item())  --> 10000
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

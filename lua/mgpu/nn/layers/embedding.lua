@@ -4,6 +4,9 @@
 -- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
 -- mask_zero: id 0 is padding; its steps are masked (nn/masks.lua), and 0 is still a row of the table.
 -- Errors: an id outside the table, found when the step runs.
+-- Example:
+--     local words = L.Embedding { 1000, 16 } -- 1000 words, 16 numbers for each
+--     print(unpack(words(mgpu.tensor { { 4, 8, 15 }, { 16, 23, 42 } }):shape()))  --> 2 3 16
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -1,5 +1,7 @@
 --- Flatten {data_format =}: x {batch, ...} -> {batch, product of the other sizes}.
 -- channels_first data are flattened in channels_last order, as in Keras.
+-- Example:
+--     print(unpack(L.Flatten {} (mgpu.ones { 8, 7, 7, 64 }):shape()))  --> 8 3136
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local images = require "mgpu.nn.layers.images"

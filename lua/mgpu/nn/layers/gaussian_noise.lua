@@ -1,6 +1,10 @@
 --- GaussianNoise {stddev, seed =}: adds normal noise of mean 0 in training; at inference it does nothing.
 -- x of any shape and a floating dtype -> the same. The noise is a function of seed, layer name, step and element,
 -- hence the same on any number of devices. Errors: stddev below 0; x of integers.
+-- Example:
+--     local noise = L.GaussianNoise { 0.1 }
+--     local y = noise(mgpu.zeros { 100, 100 }, { training = true })
+--     print(("%.1f"):format(y:std():item()))  --> 0.1
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -2,6 +2,10 @@
 -- The first entry of a Sequential, or the start of a functional model (symbolic_tensor.lua).
 -- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it), name, batch_size
 -- (accepted as in Keras and ignored: any batch fits). RETURNS a symbolic tensor {-1, sizes...}.
+-- Example:
+--     local x = mgpu.Input { 28, 28, 1 }
+--     local model = mgpu.Model { inputs = x, outputs = L.Dense { 10 } (L.Flatten {} (x)) }
+--     print(unpack(model(mgpu.zeros { 2, 28, 28, 1 }):shape()))  --> 2 10
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"

@@ -2,6 +2,11 @@
 -- output_shape: the sizes of a sample of the output, or a function of the input's shape; without it the function is
 -- called with zeros to find out. Errors: a function that returns no tensor; saving: write a class with
 -- mgpu.Layer:extend to get a layer that can be saved.
+-- Example:
+--     local double = L.Lambda { function(x) return x * 2 end }
+--     print(double(mgpu.tensor { { 1, 2 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{2, 4}}
 local Layer = require "mgpu.nn.layer"
 
 local Lambda = Layer:extend("Lambda", { positional = 1,

@@ -8,6 +8,12 @@
 -- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer,
 -- beta_constraint, gamma_constraint. With float16 or bfloat16 x all but x and y is computed in float32. Errors: an
 -- axis out of range or given twice. Source: Ba, Kiros & Hinton, Layer normalization, 2016; formulas of Keras.
+-- Example:
+--     local y = L.LayerNormalization {} (mgpu.tensor { { 1, 2, 3 }, { 10, 20, 30 } })
+--     print((y * 10):round()) -- each row has mean 0 and variance 1
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{-12,   0,  12},
+--     -->  {-12,   0,  12}}
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

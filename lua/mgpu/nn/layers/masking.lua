@@ -1,5 +1,9 @@
 --- Masking {mask_value = 0}: steps whose numbers all equal mask_value are masked, and become 0.
 -- x {batch, steps, ...} -> the same shape and dtype, with a mask {batch, steps}: see nn/masks.lua.
+-- Example:
+--     local model = mgpu.Sequential { L.Masking { 0 }, L.GlobalAveragePooling1D {} }
+--     -- the mean of the steps that are not 0
+--     print(model(mgpu.tensor { { { 4 }, { 6 }, { 0 } } }):item())  --> 5
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"

@@ -129,18 +129,43 @@ local function define_merge(class_name, rule, finish, inputs)
 end
 
 --- Add {} {a, b, ...}: the sum of the inputs.
+-- Example:
+--     local a, b = mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 10, 20 } }
+--     print(L.Add {} { a, b })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{11, 22}}
+--     local x = mgpu.Input { 8 }
+--     local residual = mgpu.Model { inputs = x, outputs = L.Add {} { x, L.Dense { 8 } (x) } }
+--     print((residual:count_params()))  --> 72
 M.Add = define_merge("Add", ops.add)
 
 --- Subtract {} {a, b}: a - b. Errors: other than two inputs.
+-- Example:
+--     print(L.Subtract {} { mgpu.tensor { { 5, 7 } }, mgpu.tensor { { 1, 2 } } })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{4, 5}}
 M.Subtract = define_merge("Subtract", ops.sub, nil, 2)
 
 --- Multiply {} {a, b, ...}: the product of the inputs.
+-- Example:
+--     local gate, x = mgpu.tensor { { 0, 0.5, 1 } }, mgpu.tensor { { 4, 4, 4 } }
+--     print(L.Multiply {} { gate, x })
+--     --> tensor {1, 3} float32 cpu:0
+--     --> {{0, 2, 4}}
 M.Multiply = define_merge("Multiply", ops.mul)
 
 --- Average {} {a, b, ...}: the mean of the inputs.
+-- Example:
+--     print(L.Average {} { mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 3, 6 } } })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{2, 4}}
 M.Average = define_merge("Average", ops.add, function(sum, n) return sum / n end)
 
 --- Maximum {} {a, b, ...}: the largest of the inputs.
+-- Example:
+--     print(L.Maximum {} { mgpu.tensor { { 1, 6 } }, mgpu.tensor { { 3, 2 } } })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{3, 6}}
 M.Maximum = define_merge("Maximum", ops.maximum)
 
 return M

@@ -5,6 +5,13 @@
 -- x of any shape and dtype, integers too -> the same shape, floating. Weights, unless mean and variance are given as
 -- numbers or lists: mean, variance {sizes of the axes}, count {}; not trainable, 0 and 1 before adapt.
 -- Errors: an axis that x lacks or whose size is unknown; mean without variance.
+-- Example:
+--     local norm = L.Normalization {}
+--     norm:adapt(mgpu.tensor { { 1, 100 }, { 3, 300 } })
+--     print(norm(mgpu.tensor { { 3, 100 }, { 2, 200 } }))
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{ 1, -1},
+--     -->  { 0,  0}}
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"

@@ -1,5 +1,8 @@
 --- Permute {2, 1}: the axes of a sample in another order; 1 is the first axis after the batch.
 -- x {batch, a, b} -> {batch, b, a} for {2, 1}. Errors: dims that do not hold 1 .. n once each, or another n than x.
+-- Example:
+--     -- channels first
+--     print(unpack(L.Permute { 3, 1, 2 } (mgpu.ones { 8, 28, 28, 3 }):shape()))  --> 8 3 28 28
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

@@ -83,18 +83,40 @@ end
 
 --- MaxPooling2D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the largest of each window.
 -- x {batch, rows, columns, channels} -> {batch, rows', columns', channels}.
+-- Example:
+--     local image = mgpu.arange(16):reshape { 1, 4, 4, 1 }
+--     print(L.MaxPooling2D {} (image):reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{ 5,  7},
+--     -->  {13, 15}}
 M.MaxPooling2D = define_pool2d("MaxPooling2D", "max_pool2d")
 
 --- AveragePooling2D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the mean of each window.
 -- x {batch, rows, columns, channels} -> {batch, rows', columns', channels}.
+-- Example:
+--     local image = mgpu.arange(16):reshape { 1, 4, 4, 1 }
+--     print(L.AveragePooling2D { 2 } (image):reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{ 2.5,  4.5},
+--     -->  {10.5, 12.5}}
 M.AveragePooling2D = define_pool2d("AveragePooling2D", "avg_pool2d")
 
 --- MaxPooling1D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the largest of each window.
 -- x {batch, steps, channels} -> {batch, steps', channels}.
+-- Example:
+--     local steps = mgpu.tensor { 3, 1, 4, 1, 5, 9 }:reshape { 1, 6, 1 }
+--     print(L.MaxPooling1D { 3 } (steps):reshape { -1 })
+--     --> tensor {2} float32 cpu:0
+--     --> {4, 9}
 M.MaxPooling1D = define_pool1d("MaxPooling1D", "max_pool2d")
 
 --- AveragePooling1D {pool_size = 2, strides = pool_size, padding = "valid", data_format =}: the mean of each window.
 -- x {batch, steps, channels} -> {batch, steps', channels}.
+-- Example:
+--     local steps = mgpu.tensor { 1, 3, 5, 7 }:reshape { 1, 4, 1 }
+--     print(L.AveragePooling1D { 2, strides = 1 } (steps):reshape { -1 })
+--     --> tensor {3} float32 cpu:0
+--     --> {2, 4, 6}
 M.AveragePooling1D = define_pool1d("AveragePooling1D", "avg_pool2d")
 
 -- ---- whole images and sequences -------------------------------------------------------------------
@@ -157,18 +179,33 @@ end
 
 --- GlobalMaxPooling2D {data_format =, keepdims = false}: the largest of each channel.
 -- x {batch, rows, columns, channels} -> {batch, channels}; with keepdims {batch, 1, 1, channels}.
+-- Example:
+--     print(L.GlobalMaxPooling2D {} (mgpu.arange(8):reshape { 1, 2, 2, 2 }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{6, 7}}
 M.GlobalMaxPooling2D = define_global("GlobalMaxPooling2D", "max", 2)
 
 --- GlobalAveragePooling2D {data_format =, keepdims = false}: the mean of each channel.
 -- x {batch, rows, columns, channels} -> {batch, channels}; with keepdims {batch, 1, 1, channels}.
+-- Example:
+--     local features = mgpu.ones { 2, 7, 7, 64 }
+--     print(unpack(L.GlobalAveragePooling2D {} (features):shape()))  --> 2 64
 M.GlobalAveragePooling2D = define_global("GlobalAveragePooling2D", "mean", 2)
 
 --- GlobalMaxPooling1D {data_format =, keepdims = false}: the largest of each channel.
 -- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
+-- Example:
+--     local sentences = L.Embedding { 100, 16 } (mgpu.tensor { { 4, 8, 15 }, { 16, 23, 42 } })
+--     print(unpack(L.GlobalMaxPooling1D {} (sentences):shape()))  --> 2 16
 M.GlobalMaxPooling1D = define_global("GlobalMaxPooling1D", "max", 1)
 
 --- GlobalAveragePooling1D {data_format =, keepdims = false}: the mean of each channel, without masked steps.
 -- x {batch, steps, channels} -> {batch, channels}; with keepdims {batch, 1, channels}.
+-- Example:
+--     local steps = mgpu.tensor { { { 1, 10 }, { 3, 20 } } }
+--     print(L.GlobalAveragePooling1D {} (steps))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{ 2, 15}}
 M.GlobalAveragePooling1D = define_global("GlobalAveragePooling1D", "mean", 1)
 
 return M

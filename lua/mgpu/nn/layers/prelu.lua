@@ -3,6 +3,11 @@
 -- Weight: alpha {sizes of a sample}, with size 1 along shared_axes (one or a list; 2 = the first after the batch).
 -- Errors: an axis out of range; an x of another shape than at the first call.
 -- Source: He et al., Delving deep into rectifiers, 2015.
+-- Example:
+--     local prelu = L.PReLU { alpha_initializer = mgpu.initializers.constant { 0.25 } }
+--     print(prelu(mgpu.tensor { { -4, 4 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{-1,  4}}
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

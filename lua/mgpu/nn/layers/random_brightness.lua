@@ -2,6 +2,9 @@
 -- x + f * (value_range[2] - value_range[1]) with f from lower to upper for each image, clipped to value_range. factor:
 -- {lower, upper} from -1 to 1, or a number v for {-v, v}.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local layer = L.RandomBrightness { { 0.2, 0.2 }, value_range = { 0, 1 } } -- always by 20 %
+--     print(layer(mgpu.zeros { 1, 2, 2, 1 }, { training = true }):mean():item() > 0.19)  --> true
 local image_draws = require "mgpu.nn.layers.image_draws"
 local images = require "mgpu.nn.layers.images"
 

@@ -2,6 +2,12 @@
 -- (x - mean) * c + mean with the mean of each channel of each image and c from 1 - lower to 1 + upper, clipped to
 -- value_range. factor: {lower, upper} or one number for both, from 0 to 1.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local images = mgpu.rand { 8, 16, 16, 3 }
+--     local layer = L.RandomContrast { 0.5, value_range = { 0, 1 } }
+--     print(unpack(layer(images, { training = true }):shape()))  --> 8 16 16 3
+--     -- at inference
+--     print((layer(images) - images):abs():max():item())  --> 0
 local image_draws = require "mgpu.nn.layers.image_draws"
 local images = require "mgpu.nn.layers.images"
 

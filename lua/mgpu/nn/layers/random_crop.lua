@@ -3,6 +3,9 @@
 -- At inference, and where images have fewer rows or columns: the largest part in the middle with the aspect height :
 -- width, resized (bilinear).
 -- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating.
+-- Example:
+--     local crop = L.RandomCrop { 24, 24 }
+--     print(unpack(crop(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 24 24 3
 local core = require "mgpu.core"
 local image_draws = require "mgpu.nn.layers.image_draws"
 local image_window = require "mgpu.nn.layers.image_window"

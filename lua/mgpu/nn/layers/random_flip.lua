@@ -2,6 +2,13 @@
 --- probability 1/2.
 -- mode: "horizontal", "vertical", or both, which are chosen independently (Keras 3 does both or neither).
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local images = mgpu.tensor { 0, 1 }:reshape { 1, 1, 2, 1 }:broadcast_to { 1000, 1, 2, 1 }
+--     local flipped = L.RandomFlip { "horizontal" } (images, { training = true })
+--     -- half of the images are flipped
+--     print((flipped:mean(1) * 10):round():reshape { -1 })
+--     --> tensor {2} float32 cpu:0
+--     --> {5, 5}
 local core = require "mgpu.core"
 local image_draws = require "mgpu.nn.layers.image_draws"
 local images = require "mgpu.nn.layers.images"

@@ -3,6 +3,12 @@
 -- factor: a share of a full turn, {lower, upper} from -1 to 1, or a number v for {-v, v}; positive turns go
 -- counterclockwise. fill_mode and interpolation as in RandomTranslation.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local turn = L.RandomRotation { { 0.25, 0.25 } } -- always a quarter turn
+--     print(turn(mgpu.arange(4):reshape { 1, 2, 2, 1 }, { training = true }):round():reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 3},
+--     -->  {0, 2}}
 local image_draws = require "mgpu.nn.layers.image_draws"
 local random_affine = require "mgpu.nn.layers.random_affine"
 

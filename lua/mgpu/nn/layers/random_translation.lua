@@ -3,6 +3,12 @@
 -- height_factor, width_factor: {lower, upper} from -1 to 1, or a number v for {-v, v}. fill_mode: what comes in:
 -- "reflect", "wrap", "constant" (fill_value = 0) or "nearest". interpolation: "bilinear" or "nearest"; seed.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     -- always half a width to the right
+--     local move = L.RandomTranslation { { 0, 0 }, { 0.5, 0.5 }, fill_mode = "constant" }
+--     print(move(mgpu.tensor { 1, 2, 3, 4 }:reshape { 1, 1, 4, 1 }, { training = true }):reshape { -1 })
+--     --> tensor {4} float32 cpu:0
+--     --> {0, 0, 1, 2}
 local image_draws = require "mgpu.nn.layers.image_draws"
 local random_affine = require "mgpu.nn.layers.random_affine"
 

@@ -4,6 +4,9 @@
 -- width_factor: the same for the columns; nil: that of the rows. fill_mode, interpolation, fill_value, data_format as
 -- in RandomTranslation.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local augment = mgpu.Sequential { L.RandomFlip { "horizontal" }, L.RandomZoom { 0.2 } }
+--     print(unpack(augment(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 32 32 3
 local image_draws = require "mgpu.nn.layers.image_draws"
 local random_affine = require "mgpu.nn.layers.random_affine"
 

@@ -1,6 +1,10 @@
 --- ReLU {max_value =, negative_slope = 0, threshold = 0}
 -- max_value where x >= max_value; x where x > threshold; negative_slope (x - threshold) elsewhere (Keras's formula).
 -- x of any shape -> the same shape. Errors: an option below 0.
+-- Example:
+--     print(L.ReLU { max_value = 6 } (mgpu.tensor { -1, 3, 8 }))
+--     --> tensor {3} float32 cpu:0
+--     --> {0, 3, 6}
 local activations = require "mgpu.nn.activations"
 local Layer = require "mgpu.nn.layer"
 

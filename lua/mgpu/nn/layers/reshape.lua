@@ -1,5 +1,7 @@
 --- Reshape {7, 7, 64}: the new shape of one sample; one size may be -1 and is computed.
 -- x {batch, ...} -> {batch, 7, 7, 64}. Errors: a sample with another number of elements; several -1.
+-- Example:
+--     print(unpack(L.Reshape { 7, 7, -1 } (mgpu.ones { 2, 3136 }):shape()))  --> 2 7 7 64
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 

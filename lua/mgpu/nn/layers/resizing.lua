@@ -5,6 +5,11 @@
 -- pad_to_aspect_ratio: margins of fill_value = 0 (fill_mode "constant") give the image this aspect.
 -- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating. data_format as usual.
 -- Errors: cropping and padding together.
+-- Example:
+--     print(L.Resizing { 2, 2, interpolation = "area" } (mgpu.arange(16):reshape { 1, 4, 4, 1 }):reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{ 2.5,  4.5},
+--     -->  {10.5, 12.5}}
 local image_draws = require "mgpu.nn.layers.image_draws"
 local image_window = require "mgpu.nn.layers.image_window"
 local images = require "mgpu.nn.layers.images"

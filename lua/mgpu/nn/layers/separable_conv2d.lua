@@ -7,6 +7,11 @@
 -- pointwise_initializer = "glorot_uniform", bias_initializer = "zeros", depthwise_regularizer,
 -- pointwise_regularizer, bias_regularizer, activity_regularizer, depthwise_constraint, pointwise_constraint,
 -- bias_constraint. Errors: a kernel larger than the input; another number of channels than at the first call.
+-- Example:
+--     local conv = L.SeparableConv2D { 64, 3 }
+--     print(unpack(conv(mgpu.ones { 1, 8, 8, 32 }):shape()))  --> 1 6 6 64
+--     -- 3 * 3 * 32 + 32 * 64 + 64; Conv2D has 18496
+--     print((conv:count_params()))  --> 2400
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local convolve = require "mgpu.nn.layers.depthwise_conv2d".convolve

@@ -1,5 +1,9 @@
 --- Softmax {axis = -1}: e^x / sum(e^x) along an axis, or over a list of axes together (1 = batch, -1 = last).
 -- x of any shape -> the same shape. Errors: an axis out of range or given twice.
+-- Example:
+--     print(L.Softmax {} (mgpu.tensor { { 0, 0, 0, 0 } }))
+--     --> tensor {1, 4} float32 cpu:0
+--     --> {{0.25, 0.25, 0.25, 0.25}}
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"

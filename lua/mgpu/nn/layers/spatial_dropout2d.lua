@@ -2,6 +2,10 @@
 -- x {batch, rows, columns, channels} -> the same shape. In training each channel of each image is zero with
 -- probability `rate`; the others are multiplied by 1 / (1 - rate). At inference it does nothing.
 -- Errors: as Dropout. Source: Tompson et al., Efficient object localization, 2015.
+-- Example:
+--     local y = L.SpatialDropout2D { 0.5 } (mgpu.ones { 1, 4, 4, 100 }, { training = true })
+--     local channels = y:mean { axis = { 2, 3 } } -- each is all 0 or all 2
+--     print(channels:eq(0):logical_or(channels:eq(2)):all():item())  --> true
 local Dropout = require "mgpu.nn.layers.dropout"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

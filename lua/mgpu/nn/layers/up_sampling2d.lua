@@ -1,6 +1,11 @@
 --- UpSampling2D {size = {2, 2}, interpolation = "nearest", data_format =}: enlarges images.
 -- "nearest" repeats rows and columns; "bilinear" interpolates between pixel centres, as tf.image.resize does, and
 -- makes floats of integers. x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
+-- Example:
+--     print(L.UpSampling2D { 2 } (mgpu.tensor { 1, 2 }:reshape { 1, 1, 2, 1 }):reshape { 2, 4 })
+--     --> tensor {2, 4} float32 cpu:0
+--     --> {{1, 1, 2, 2},
+--     -->  {1, 1, 2, 2}}
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

@@ -1,6 +1,12 @@
 --- ZeroPadding2D {padding = 1, data_format =}: adds rows and columns of zeros at the edges of images.
 -- padding: a number, {rows, columns}, or {{top, bottom}, {left, right}}.
 -- x {batch, rows, columns, channels} -> {batch, rows + top + bottom, columns + left + right, channels}.
+-- Example:
+--     print(L.ZeroPadding2D { 1 } (mgpu.ones { 1, 1, 2, 1 }):reshape { 3, 4 })
+--     --> tensor {3, 4} float32 cpu:0
+--     --> {{0, 0, 0, 0},
+--     -->  {0, 1, 1, 0},
+--     -->  {0, 0, 0, 0}}
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"

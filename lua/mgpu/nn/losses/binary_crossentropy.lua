@@ -4,6 +4,12 @@
 -- batch. label_smoothing s: y (1 - s) + s / 2 takes the place of y.
 -- If y_pred comes from a sigmoid, the loss is computed from its logits; otherwise y_pred is clipped to
 -- [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape.
+-- Example:
+--     local bce = mgpu.losses.BinaryCrossentropy {}
+--     local labels, sure = mgpu.tensor { { 1 }, { 0 } }, mgpu.tensor { { 0.99 }, { 0.01 } }
+--     print(("%.2f"):format(bce(labels, sure):item()))  --> 0.01
+--     -- log 2
+--     print(("%.2f"):format(bce(labels, mgpu.full({ 2, 1 }, 0.5)):item()))  --> 0.69
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

@@ -4,6 +4,12 @@
 -- label_smoothing s: y (1 - s) + s / classes takes the place of y.
 -- If y_pred comes from a softmax, the loss is computed from its logits; otherwise y_pred is normalised and clipped
 -- to [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape (for class ids the message names the remedy).
+-- Example:
+--     local y_true = mgpu.one_hot(mgpu.tensor { 2, 0 }, 3)
+--     local y_pred = mgpu.tensor { { 0.1, 0.1, 0.8 }, { 0.5, 0.25, 0.25 } }
+--     local loss = mgpu.losses.categorical_crossentropy
+--     -- (-log 0.8 - log 0.5) / 2
+--     print(("%.3f"):format(loss(y_true, y_pred):item()))  --> 0.458
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

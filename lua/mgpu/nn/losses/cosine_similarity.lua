@@ -1,6 +1,11 @@
 --- CosineSimilarity {axis = -1, reduction =, name =}, also cosine_similarity: minus the cosine between y_true and
 --- y_pred along an axis, -1 where they have the same direction, 1 where the opposite one.
 -- y_true and y_pred {rows, ..., n} -> {rows, ...}. The axis cannot be 1, the batch. Formula of Keras.
+-- Example:
+--     local up, others = mgpu.tensor { { 0, 1 }, { 0, 1 }, { 0, 1 } }, mgpu.tensor { { 0, 5 }, { 2, 0 }, { 0, -1 } }
+--     print(mgpu.losses.cosine_similarity.per_sample(up, others))
+--     --> tensor {3} float32 cpu:0
+--     --> {-1,  0,  1}
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 

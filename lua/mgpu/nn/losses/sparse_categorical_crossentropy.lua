@@ -4,6 +4,11 @@
 -- the classes in y_pred. Samples labelled ignore_class (any id) have loss 0 and do not count in a mean.
 -- If y_pred comes from a softmax, the loss is computed from its logits; otherwise it is clipped to
 -- [1e-7, 1 - 1e-7], as in Keras. Errors: y_true of another shape; a label out of range, found when the step runs.
+-- Example:
+--     local labels, logits = mgpu.tensor { 2, 0 }, mgpu.tensor { { 0, 0, 9 }, { 0, 0, 0 } }
+--     local loss = mgpu.losses.SparseCategoricalCrossentropy { from_logits = true }
+--     -- (0 + log 3) / 2
+--     print(("%.3f"):format(loss(labels, logits):item()))  --> 0.549
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local logits_of = require "mgpu.nn.losses.logits"

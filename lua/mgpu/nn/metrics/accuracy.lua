@@ -2,6 +2,11 @@
 -- BinaryAccuracy if y_pred has one column; SparseCategoricalAccuracy if y_true has no axis of classes or one of size 1;
 -- CategoricalAccuracy otherwise, whatever the loss: several labels a row, trained with binary_crossentropy, want
 -- "binary_accuracy" by name. (Keras 2 chose by the loss.)
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, activation = "softmax" } }
+--     model:compile { loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
+--     local logs = model:evaluate(mgpu.zeros { 4, 4 }, mgpu.tensor { 0, 0, 0, 1 }, { verbose = 0 }) -- it answers 0
+--     print(("%.2f"):format(logs.accuracy))  --> 0.75
 local Metric = require "mgpu.nn.metrics.metric"
 local binary = require "mgpu.nn.metrics.binary_accuracy"
 local categorical = require "mgpu.nn.metrics.categorical_accuracy"

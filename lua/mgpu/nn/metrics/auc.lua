@@ -8,6 +8,11 @@
 -- then their mean), label_weights (one a column, of that mean; without multi_label of the samples).
 -- Errors: predictions that do not fit num_labels or label_weights.
 -- Source: Davis & Goadrich, The relationship between precision-recall and ROC curves, 2006, for "PR".
+-- Example:
+--     local auc = mgpu.metrics.AUC {}
+--     auc:update(mgpu.tensor { 0, 0, 1, 1 }, mgpu.tensor { 0.1, 0.4, 0.35, 0.8 })
+--     -- 3 of the 4 pairs are in order
+--     print(("%.2f"):format(auc:result()))  --> 0.75
 local confusion = require "mgpu.nn.metrics.confusion"
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

@@ -1,5 +1,9 @@
 --- BinaryAccuracy {threshold = 0.5, name =}, also binary_accuracy: how often y_pred > threshold agrees with
 --- y_true. y_true of 0 and 1 and y_pred of one shape; averaged over all elements.
+-- Example:
+--     local accuracy = mgpu.metrics.BinaryAccuracy { threshold = 0.4 }
+--     accuracy:update(mgpu.tensor { { 1 }, { 1 }, { 0 }, { 0 } }, mgpu.tensor { { 0.9 }, { 0.45 }, { 0.45 }, { 0.1 } })
+--     print(accuracy:result())  --> 0.75
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

@@ -1,5 +1,9 @@
 --- CategoricalAccuracy {name =}, also categorical_accuracy: how often the largest prediction is that of the class.
 -- y_true {rows, ..., classes} one-hot, y_pred likewise.
+-- Example:
+--     local accuracy = mgpu.metrics.CategoricalAccuracy {}
+--     accuracy:update(mgpu.tensor { { 1, 0 }, { 0, 1 } }, mgpu.tensor { { 0.6, 0.4 }, { 0.7, 0.3 } })
+--     print(accuracy:result())  --> 0.5
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

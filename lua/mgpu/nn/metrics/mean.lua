@@ -4,6 +4,11 @@
 --     for x, y in batches:iter() do mean:update(step(x, y)) end
 --     print(mean:result())
 -- A value is a number or a tensor, whose elements count one by one.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:update(4)
+--     mean:update(mgpu.tensor { 1, 1 }) -- two values
+--     print(mean:result())  --> 2
 local Metric = require "mgpu.nn.metrics.metric"
 
 return Metric.define {

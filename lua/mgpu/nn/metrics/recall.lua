@@ -2,6 +2,11 @@
 --- negatives), 0 if there are none.
 -- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
 -- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
+-- Example:
+--     local recall = mgpu.metrics.Recall { thresholds = { 0.5, 0.75 } }
+--     recall:update(mgpu.tensor { 1, 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1, 0.2 })
+--     -- 2 of the 4 positives, then 1 of them
+--     print(unpack(recall:result()))  --> 0.5 0.25
 local confusion = require "mgpu.nn.metrics.confusion"
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"

@@ -2,6 +2,10 @@
 --- among the k largest predictions.
 -- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th count as among them; an
 -- id that is no class, and a prediction that is not finite, do not count.
+-- Example:
+--     local top = mgpu.metrics.SparseTopKCategoricalAccuracy { k = 2 }
+--     top:update(mgpu.tensor { 2, 0 }, mgpu.tensor { { 0.5, 0.2, 0.3 }, { 0.1, 0.4, 0.5 } })
+--     print(top:result())  --> 0.5
 local core = require "mgpu.core"
 local Metric = require "mgpu.nn.metrics.metric"
 

@@ -6,6 +6,11 @@
 --     b <- rho b + (1 - rho) d^2
 --     v <- v - rate d                             the paper's rate is 1
 -- Options of all optimizers: optimizer.lua. Source: Zeiler, ADADELTA: an adaptive learning rate method, 2012.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 5 })
+--     local opt = mgpu.optimizers.Adadelta { learning_rate = 1, epsilon = 1e-2 }
+--     for _ = 1, 200 do opt:apply({ v * 2 }, { v }) end -- 2 v is the gradient of v^2
+--     print(math.abs(v:value():item()) < 0.1)  --> true
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

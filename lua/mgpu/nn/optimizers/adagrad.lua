@@ -4,6 +4,17 @@
 --     a <- a + g^2                                a starts at initial_accumulator_value
 --     v <- v - rate g / sqrt(a + epsilon)
 -- Options of all optimizers: optimizer.lua. Source: Duchi, Hazan & Singer, Adaptive subgradient methods, 2011.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 0 })
+--     local opt = mgpu.optimizers.Adagrad { learning_rate = 1, initial_accumulator_value = 0 }
+--     for _ = 1, 4 do
+--       opt:apply({ mgpu.tensor { 1 } }, { v }) -- steps of 1, 1 / sqrt(2), 1 / sqrt(3), 1 / 2
+--       print(("%.2f"):format(v:value():item()))
+--     end
+--     --> -1.00
+--     --> -1.71
+--     --> -2.28
+--     --> -2.78
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

@@ -5,6 +5,13 @@
 --     s <- s + (1 - beta_2) (g^2 - s)                amsgrad: the largest s so far takes its place
 --     v <- v - rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(s) + epsilon)
 -- Options of all optimizers: optimizer.lua. Source: Kingma & Ba, Adam, 2015; Reddi et al., 2018 (amsgrad); Keras.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.Adam { learning_rate = 0.1, clipnorm = 1 }, loss = "mse" }
+--     local x = mgpu.rand { 256, 1 }
+--     model:fit(x, x * 3 + 1, { epochs = 40, verbose = 0 })
+--     -- 3 * 2 + 1
+--     print(model:predict(mgpu.tensor { { 2 } }):round():item())  --> 7
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

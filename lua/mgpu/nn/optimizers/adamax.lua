@@ -5,6 +5,12 @@
 --     u <- max(beta_2 u, |g|)
 --     v <- v - rate / (1 - beta_1^t) * m / (u + epsilon)
 -- Options of all optimizers: optimizer.lua. Source: Kingma & Ba, Adam, 2015, section 7.1.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 1, 1 })
+--     mgpu.optimizers.Adamax { learning_rate = 0.25 }:apply({ mgpu.tensor { 0.01, 100 } }, { v })
+--     print((v:value() * 100):round()) -- the first step has the same size for every gradient
+--     --> tensor {2} float32 cpu:0
+--     --> {75, 75}
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

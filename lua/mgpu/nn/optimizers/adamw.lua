@@ -4,6 +4,11 @@
 --     v <- v - rate * weight_decay * v, then Adam's step
 -- Further options: amsgrad = false, and those of all optimizers (optimizer.lua).
 -- Source: Loshchilov & Hutter, Decoupled weight decay regularization, 2019.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 8 })
+--     local opt = mgpu.optimizers.AdamW { learning_rate = 0.5, weight_decay = 0.5 }
+--     opt:apply({ mgpu.tensor { 0 } }, { v }) -- without a gradient the weight still decays
+--     print(v:value():item())  --> 6
 local Adam = require "mgpu.nn.optimizers.adam"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

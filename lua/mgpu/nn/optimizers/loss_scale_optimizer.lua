@@ -11,6 +11,13 @@
 -- model:compile wraps the optimizer of a model with float16 layers. The check covers all gradients on all devices.
 -- The scale is a variable, so a jitted step follows it. `skipped` counts the skipped steps.
 -- Errors: gradients that are not finite even with the smallest scale. Source: Keras's LossScaleOptimizer.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 1 })
+--     local opt = mgpu.optimizers.LossScaleOptimizer { mgpu.optimizers.SGD { learning_rate = 1 }, initial_scale = 8 }
+--     opt:apply({ mgpu.tensor { 4 } }, { v }) -- 4 is 8 times the gradient
+--     print(v:value():item())  --> 0.5
+--     opt:apply({ mgpu.tensor { 1 / 0 } }, { v }) -- an overflow: no step, and half the scale
+--     print(v:value():item(), opt.skipped:value():item())  --> 0.5 1
 local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local options = require "mgpu.options"

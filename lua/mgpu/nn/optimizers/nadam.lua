@@ -7,6 +7,14 @@
 --     h =  u(t + 1) / (1 - p u(t + 1)) * m + (1 - u(t)) / (1 - p) * g
 --     v <- v - rate h / (sqrt(s / (1 - beta_2^t)) + epsilon)
 -- Options of all optimizers: optimizer.lua. Source: Dozat, Incorporating Nesterov momentum into Adam, 2016; Keras.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.tensor { 4 }), mgpu.optimizers.Nadam { learning_rate = 0.1 }
+--     local loss = mgpu.value_and_grad(function() return (v - 1):square():sum() end, { v })
+--     for _ = 1, 200 do
+--       local _, grads = loss()
+--       opt:apply(grads, { v })
+--     end
+--     print(v:value():round():item())  --> 1
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

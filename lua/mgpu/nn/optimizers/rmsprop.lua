@@ -6,6 +6,14 @@
 --     v <- v - rate g / sqrt(s + epsilon)            momentum = 0
 --     m <- momentum m + rate g / sqrt(s + epsilon);  v <- v - m
 -- Options of all optimizers: optimizer.lua. Source: Tieleman & Hinton, lecture 6.5 of Neural networks, 2012; Keras.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 1, 1 })
+--     local opt = mgpu.optimizers.RMSprop { learning_rate = 0.5, rho = 0.75 }
+--     opt:apply({ mgpu.tensor { 0.01, 100 } }, { v }) -- rate g / sqrt(0.25 g^2)
+--     print((v:value() * 10):round())
+--     --> tensor {2} float32 cpu:0
+--     --> {0, 0}
+--     opt.learning_rate = 0.05 -- acts at the next step
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 

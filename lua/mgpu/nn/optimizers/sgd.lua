@@ -4,6 +4,17 @@
 --     m <- momentum m - rate g;  v <- v + m                        momentum > 0
 --                                v <- v + momentum m - rate g      nesterov
 -- Options of all optimizers: optimizer.lua.
+-- Example:
+--     local v = mgpu.variable(mgpu.tensor { 1, 2 })
+--     local opt = mgpu.optimizers.SGD { learning_rate = 0.5, momentum = 0.5 }
+--     opt:apply({ mgpu.tensor { 1, -1 } }, { v })
+--     print(v:value())
+--     --> tensor {2} float32 cpu:0
+--     --> {0.5, 2.5}
+--     opt:apply({ mgpu.tensor { 0, 0 } }, { v }) -- half of the last change once more
+--     print(v:value())
+--     --> tensor {2} float32 cpu:0
+--     --> {0.25, 2.75}
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 
 local SGD = Optimizer.define {

@@ -6,6 +6,9 @@
 -- With warmup_target the rate first rises linearly from initial_learning_rate to warmup_target during warmup_steps
 -- steps; then the cosine starts from there. Errors: warmup_steps without warmup_target.
 -- Source: Loshchilov & Hutter, SGDR, 2016; Goyal et al., Accurate, large minibatch SGD, 2017 (warm-up).
+-- Example:
+--     local rate = mgpu.schedules.CosineDecay { 0, decay_steps = 100, warmup_target = 1, warmup_steps = 10 }
+--     print(rate(0), rate(5), rate(10), ("%.1f"):format(rate(60)), rate(110))  --> 0 0.5 1 0.5 0
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 local function cosine(self, from, step, m)

@@ -4,6 +4,11 @@
 -- initial rate. With p the share of the period that has passed:
 --     rate = initial_learning_rate * ((1 - alpha) * m_mul^i * (1 + cos(pi p)) / 2 + alpha)
 -- Source: Loshchilov & Hutter, SGDR, 2016.
+-- Example:
+--     local rate = mgpu.schedules.CosineDecayRestarts { 1, first_decay_steps = 100, m_mul = 0.5 }
+--     print(("%.2f %.2f %.2f"):format(rate(0), rate(50), rate(99.9)))  --> 1.00 0.50 0.00
+--     print(("%.2f %.2f"):format(rate(100), rate(200))) -- the second period: half the rate, 200 steps
+--     --> 0.50 0.25
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 -- A logarithm may fall short of the whole number by its rounding; a restart would then come a step

@@ -2,6 +2,11 @@
 --
 --     rate = initial_learning_rate * decay_rate ^ (step / decay_steps)
 -- staircase: rounds the exponent down.
+-- Example:
+--     local rate = mgpu.schedules.ExponentialDecay { 0.8, decay_steps = 1000, decay_rate = 0.5 }
+--     print(rate(0), rate(1000), rate(2000))  --> 0.8 0.4 0.2
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = rate }, loss = "mse" }
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

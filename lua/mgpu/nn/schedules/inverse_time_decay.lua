@@ -2,6 +2,9 @@
 --
 --     rate = initial_learning_rate / (1 + decay_rate * step / decay_steps)
 -- staircase: rounds step / decay_steps down.
+-- Example:
+--     local rate = mgpu.schedules.InverseTimeDecay { 1, decay_steps = 100, decay_rate = 1 }
+--     print(rate(0), rate(100), rate(300))  --> 1 0.5 0.25
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

@@ -4,6 +4,9 @@
 --            values[i + 1]  while boundaries[i] < step <= boundaries[i + 1],
 --            the last       after the last boundary
 -- Errors: boundaries that do not rise; #values other than #boundaries + 1.
+-- Example:
+--     local rate = mgpu.schedules.PiecewiseConstantDecay { { 1000, 2000 }, { 0.5, 0.25, 0.125 } }
+--     print(rate(1000), rate(1001), rate(5000))  --> 0.5 0.25 0.125
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 local function numbers_only(list, name, fail)

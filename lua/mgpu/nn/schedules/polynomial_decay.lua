@@ -6,6 +6,9 @@
 --       + end_learning_rate
 -- cycle: decay_steps is replaced by its first multiple that is not below step, so that the rate rises again after
 -- each period.
+-- Example:
+--     local rate = mgpu.schedules.PolynomialDecay { 1, decay_steps = 100, end_learning_rate = 0, power = 2 }
+--     print(rate(0), rate(50), rate(100))  --> 1 0.25 0
 local Schedule = require "mgpu.nn.schedules.schedule"
 
 return Schedule.define {

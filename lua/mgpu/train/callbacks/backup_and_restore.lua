@@ -13,6 +13,17 @@
 -- Saving happens in another thread. A save that fails is reported, and training goes on. Field: last_saved {number,
 -- path, epoch, step}, the newest checkpoint that is on disk. Source: Keras's BackupAndRestore, with its option
 -- double_checkpoint always on.
+-- Example:
+--     local x, y = mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }
+--     local function train(epochs)
+--       local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--       model:compile { loss = "mse" }
+--       local backup = mgpu.callbacks.BackupAndRestore { "run", delete_checkpoint = false }
+--       return model:fit(x, y, { epochs = epochs, verbose = 0, callbacks = backup })
+--     end
+--     train(2)
+--     -- continues with epoch 3
+--     print(#train(5).history.loss)  --> 5
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 

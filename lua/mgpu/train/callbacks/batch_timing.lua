@@ -4,6 +4,12 @@
 --     Epoch timing - batch (median): 0.00512, epoch: 2.41000 (sec), overhead (epoch - steps*batch): 0.01360 (sec)
 --     Overall - batch (median): 0.00510, epoch (median): 2.40800 (sec)
 -- Timing makes the host wait for every step. Source: BatchTiming of keras_experiments and keras-multi-gpu.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0, callbacks = mgpu.callbacks.BatchTiming {} })
+--     --> Epoch timing - batch (median): ..., epoch: ... (sec), overhead (epoch - steps*batch): ... (sec)
+--     --> Overall - batch (median): ..., epoch (median): ... (sec)
 local BatchTimer = require "mgpu.train.callbacks.batch_timer"
 local core = require "mgpu.core"
 

@@ -1,11 +1,5 @@
 --- Callback: the base of all callbacks, objects with methods that fit, evaluate and predict call.
 --
---     local Stop = mgpu.callbacks.Callback:extend("Stop", {at = "number"})
---     function Stop:on_epoch_end(epoch, logs)
---       if logs.loss < self.at then self.model.stop_training = true end
---     end
---     model:fit(x, y, {callbacks = Stop {at = 0.1}})
---
 --   on_train_begin(logs)            on_train_end(logs)
 --   on_epoch_begin(epoch, logs)     on_epoch_end(epoch, logs)
 --   on_train_batch_begin(batch, logs)  on_train_batch_end(batch, logs), also named on_batch_begin, on_batch_end
@@ -24,6 +18,17 @@
 --
 -- A class may have check_fit(names), called before training starts (log_names.lua), the array `adds` of names it adds
 -- to the logs, and get_state() and set_state(state).
+-- Example:
+--     local Stop = mgpu.callbacks.Callback:extend("Stop", { at = "number" })
+--     function Stop:on_epoch_end(epoch, logs)
+--       if logs.loss < self.at then self.model.stop_training = true end
+--     end
+--     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     local x = mgpu.rand { 32, 1 }
+--     local h = model:fit(x, x, { epochs = 9, verbose = 0, callbacks = Stop { at = 1e9 } })
+--     -- it stopped after the first epoch
+--     print(#h.epoch)  --> 1
 local logs = require "mgpu.train.logs"
 local options = require "mgpu.options"
 

@@ -6,6 +6,15 @@
 -- same number back.
 -- Errors, before the first step: a file that cannot be written. A row that cannot be written later is written with the
 -- next one, and a line says so. Source: Keras's CSVLogger; here epochs count from 1.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse", metrics = { "mae" } }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { epochs = 2, verbose = 0,
+--       callbacks = mgpu.callbacks.CSVLogger { "log.csv" } })
+--     for line in io.lines "log.csv" do print(line) end
+--     --> epoch,loss,mae
+--     --> 1,...,...
+--     --> 2,...,...
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"

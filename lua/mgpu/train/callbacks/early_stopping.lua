@@ -7,6 +7,14 @@
 -- baseline, after that many without one that is also better than the baseline. The first start_from_epoch epochs do
 -- not count. restore_best_weights: the weights at the end of training are those of the best epoch.
 -- Fields: best, best_epoch, stopped_epoch (0: it did not stop). Source: Keras's EarlyStopping.
+-- Example:
+--     local x = mgpu.rand { 64, 1 }
+--     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { optimizer = "adam", loss = "mse" }
+--     -- an epoch counts as better only if the loss falls by 0.5
+--     local stopping = mgpu.callbacks.EarlyStopping { patience = 3, min_delta = 0.5 }
+--     model:fit(x, x, { epochs = 100, validation_split = 0.25, verbose = 0, callbacks = stopping })
+--     print(stopping.best_epoch, stopping.stopped_epoch)  --> 1 4
 local Monitor = require "mgpu.train.callbacks.monitor"
 
 local EarlyStopping = Monitor:extend("EarlyStopping", { positional = 1,

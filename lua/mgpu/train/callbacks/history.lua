@@ -7,6 +7,13 @@
 -- Fields: history (arrays of values by name), epoch (the epochs' numbers), epochs_of (for each name the epochs of its
 -- values, which validation_freq makes fewer), seconds (the time of each epoch, with its validation), params, settings
 -- (the options of fit that are numbers, text or booleans), compiled (what compile made).
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     local x, y = mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }
+--     local h = model:fit(x, y, { epochs = 3, validation_split = 0.5, verbose = 0 })
+--     print(#h.history.loss, #h.history.val_loss, h.epoch[3], h.params.epochs)  --> 3 3 3 3
+--     h:plot "curves.svg"
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"

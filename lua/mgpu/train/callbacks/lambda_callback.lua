@@ -1,5 +1,16 @@
 --- LambdaCallback {on_epoch_end = function(epoch, logs) ... end, ...}: a callback made of functions.
 -- Each option is named like a method of Callback; the functions do not get the callback itself as an argument.
+-- Example:
+--     local seen = mgpu.callbacks.LambdaCallback {
+--       on_epoch_begin = function(epoch) print("epoch " .. epoch) end,
+--       on_train_end = function() print "done" end,
+--     }
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { epochs = 2, verbose = 0, callbacks = seen })
+--     --> epoch 1
+--     --> epoch 2
+--     --> done
 local Callback = require "mgpu.train.callbacks.callback"
 
 local declared = {}

@@ -4,6 +4,14 @@
 -- schedule(epoch, rate) -> the rate of this epoch. Epochs count from 1. The rate is in the logs as learning_rate.
 -- Errors: an optimizer whose learning rate is a schedule; a result that is no number of at least 0.
 -- Source: Keras's LearningRateScheduler.
+-- Example:
+--     local halve = mgpu.callbacks.LearningRateScheduler(function(epoch, rate)
+--       return epoch == 1 and rate or rate / 2
+--     end)
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 0.5 }, loss = "mse" }
+--     local h = model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { epochs = 3, verbose = 0, callbacks = halve })
+--     print(unpack(h.history.learning_rate))  --> 0.5 0.25 0.125
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local learning_rates = require "mgpu.train.callbacks.learning_rates"

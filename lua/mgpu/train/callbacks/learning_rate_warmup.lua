@@ -9,6 +9,16 @@
 -- steps_per_epoch is needed only where the length of the dataset is not known.
 -- Errors: an optimizer whose learning rate is a schedule. Source: Horovod's LearningRateWarmupCallback; Goyal et al.,
 -- Accurate, large minibatch SGD, 2017.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 0.8 }, loss = "mse" }
+--     local warmup = mgpu.callbacks.LearningRateWarmup { warmup_epochs = 3, size = 4 } -- as on 4 devices
+--     local show = { on_epoch_end = function() print(("%.1f"):format(model.optimizer.learning_rate)) end }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { epochs = 4, verbose = 0, callbacks = { warmup, show } })
+--     --> 0.4
+--     --> 0.6
+--     --> 0.8
+--     --> 0.8
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local learning_rates = require "mgpu.train.callbacks.learning_rates"

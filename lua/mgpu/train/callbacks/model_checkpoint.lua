@@ -10,6 +10,14 @@
 -- Errors, before the first step: a name in filepath or monitor that the logs will not have; a file that cannot be
 -- saved there; a model with a part that cannot be saved, such as a function as loss. A save that fails later prints
 -- the reason, and training goes on. Source: Keras's ModelCheckpoint.
+-- Example:
+--     local x, y = mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(x, y, { epochs = 2, verbose = 0,
+--       callbacks = mgpu.callbacks.ModelCheckpoint { "model-{epoch:02d}.safetensors", monitor = "loss" } })
+--     local restored = mgpu.load_model "model-02.safetensors"
+--     print((restored:predict(x) - model:predict(x)):abs():max():item())  --> 0
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local FilePattern = require "mgpu.train.callbacks.file_pattern"

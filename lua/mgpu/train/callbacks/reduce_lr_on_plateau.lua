@@ -4,6 +4,14 @@
 -- After `patience` epochs in a row without an improvement of more than min_delta, the rate is multiplied by factor, but
 -- not below min_lr; then it waits `cooldown` epochs before it counts again. The rate of the epoch is in the logs as
 -- learning_rate. Errors: an optimizer whose learning rate is a schedule. Source: Keras's ReduceLROnPlateau.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 0.08 }, loss = "mse" }
+--     -- an improvement counts only if it is larger than 10
+--     local plateau = mgpu.callbacks.ReduceLROnPlateau { monitor = "loss", factor = 0.5, patience = 2, min_delta = 10 }
+--     local x, y = mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }
+--     local h = model:fit(x, y, { epochs = 5, verbose = 0, callbacks = plateau })
+--     print(unpack(h.history.learning_rate))  --> 0.08 0.08 0.08 0.04 0.04
 local learning_rates = require "mgpu.train.callbacks.learning_rates"
 local Monitor = require "mgpu.train.callbacks.monitor"
 

@@ -3,6 +3,11 @@
 --     Samples/sec: 12345.67
 -- Timing makes the host wait for every step. Errors: a dataset, whose batch size is not known, without the option.
 -- Source: SamplesPerSec of keras_experiments and keras-multi-gpu.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0, callbacks = mgpu.callbacks.SamplesPerSec {} })
+--     --> Samples/sec: ...
 local BatchTimer = require "mgpu.train.callbacks.batch_timer"
 local core = require "mgpu.core"
 

@@ -21,6 +21,15 @@
 -- is no n-th one); there is no graph of single operations and no profile.
 -- Errors: a folder that cannot be written; write_images without libpng; profile_batch, which is not supported.
 -- Source: Keras's TensorBoard.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0, validation_split = 0.5,
+--       callbacks = mgpu.callbacks.TensorBoard { "logs", histogram_freq = 1 } })
+--     -- tensorboard --logdir logs shows them
+--     for folder in io.popen "ls logs":lines() do print(folder) end
+--     --> train
+--     --> validation
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local embeddings = require "mgpu.train.tensorboard.embeddings"

@@ -3,6 +3,12 @@
 -- Without this callback such a step is an error of fit, which raise_error = true keeps. The weights are those before
 -- the step in both cases, and history and on_train_end come as after any other epoch. Loss scaling skips such steps;
 -- there the callback reads the loss after every step. Source: Keras's TerminateOnNaN.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 1e30 }, loss = "mse" } -- far too high
+--     local x = mgpu.ones { 64, 1 }
+--     model:fit(x, x, { epochs = 9, verbose = 0, callbacks = mgpu.callbacks.TerminateOnNaN {} })
+--     --> Batch 2: Invalid loss, terminating training
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local train_step = require "mgpu.train.train_step"
