@@ -168,7 +168,7 @@ local function ops_page()
   table.sort(rows, function(a, b) return a.name < b.name end)
   local page = begin("Ops", "ops", "Each is a method and a function: t:sum(2) = mgpu.sum(t, {axis = 2}).")
   for _, row in ipairs(rows) do
-    if not row.hidden then page:add(row.name, docs.explain(prompt, { name = row.name, value = core.ops[row.name] })) end
+    if not row.hidden then page:add_function(row.name, mgpu[row.name]) end
   end
 end
 

@@ -25,6 +25,7 @@ local function write_examples(path)
   return count
 end
 
+-- One thread for each process: the examples are small.
 test("every example of the reference runs and prints what it states", function()
   check.needs "cpu"
   local path, folder = check.path "examples.lua", check.path "run"
@@ -32,7 +33,7 @@ test("every example of the reference runs and prints what it states", function()
   check.truthy(write_examples(path) > 0, "there are examples")
   local commands = {}
   for part = 1, PROCESSES do
-    commands[part] = ("(%s --devices cpu:0-1 tests/reference_examples.lua %s %d/%d %s || touch %s/failed) &"):format(
+    commands[part] = ("(OMP_NUM_THREADS=1 %s --devices cpu:0-1 tests/reference_examples.lua %s %d/%d %s || touch %s/failed) &"):format(
       check.program, path, part, PROCESSES, folder, folder)
   end
   local output = check.run(table.concat(commands, "\n") .. "\nwait; ls " .. folder .. "/failed 2>/dev/null")
