@@ -14,7 +14,7 @@ MODE     = release
 CUDA    ?= /usr/local/cuda
 # What `make deps` installs, and what `make lint` and `make fuzz` want besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
-           libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libturbojpeg0-dev libcmocka-dev \
+           libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
@@ -61,6 +61,7 @@ IMAGE_C := $(wildcard runtime/data/image_codec/*.c)
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
+JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
 FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
@@ -71,7 +72,7 @@ OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
 C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
-  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%),$(TEST_C))))
+  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%) $(if $(HAVE_image),,$(JPEG_TESTS)),$(TEST_C))))
 
 # ---- what this machine has: each line is a probe, compiled and linked ----------------------------
 
@@ -88,12 +89,12 @@ endif
 HAVE_cuda := $(and $(wildcard $(CUDA)/bin/nvcc),$(wildcard $(CUDA)/include/cudnn.h /usr/include/cudnn.h),\
   $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h))
 
-HAVE_image := $(and $(HAVE_png),$(HAVE_turbojpeg))
+HAVE_image := $(and $(HAVE_png),$(HAVE_jpeg))
 
 # $(call probe,NAME,header,function,link flags,package,what it is for)
 define probe
 @printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
-  '#include <stdint.h>' '#include <$2>' 'int main(void) { return $3 == 0; }' >build/probe.c; \
+  '#include <stdint.h>' '#include <stdio.h>' '#include <$2>' 'int main(void) { return $3 == 0; }' >build/probe.c; \
 if $(CC) $(if $(LUA),-I$(LUA)) -w build/probe.c -o build/probe $4 2>build/probe.log; \
 then printf '  ✓ %-8s %s\n' $1 '$6'; echo 'HAVE_$1 = yes' >>$@.new; \
 else printf '  ✗ %-8s %s: apt-get install %s\n' $1 '$6' '$5'; echo 'MISSING += $1' >>$@.new; fi
@@ -110,7 +111,7 @@ build/found.mk: Makefile
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
 	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
 	$(call probe,png,png.h,png_create_read_struct,-lpng,libpng-dev,PNG images)
-	$(call probe,turbojpeg,turbojpeg.h,tjInitDecompress,-lturbojpeg,libturbojpeg0-dev,JPEG images)
+	$(call probe,jpeg,jpeglib.h,jpeg_crop_scanline,-ljpeg,libjpeg-dev,JPEG images)
 	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
 	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
 
@@ -174,7 +175,7 @@ LIBS_libmgpu-lua.so = $(DEFS) $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -
   -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-nccl.so   = -lpthread
 LIBS_mgpu-fetch.so  = -lcurl -lcrypto
-LIBS_mgpu-image.so  = -lpng -lturbojpeg
+LIBS_mgpu-image.so  = -lpng -ljpeg
 # The libraries for host programs are files libNAME.so.0, found by the linker through the link libNAME.so. The number
 # changes when a program that was built with an older one would no longer run.
 ABI_libmgpu.so := .0
@@ -205,9 +206,10 @@ $B/tests/c/test_cuda_source: $(call cuda,$(addprefix codegen/,source nvrtc cache
 $B/tests/c/test_cuda_compile_ahead: $(call cuda,$(addprefix codegen/,compile_ahead nvrtc cache))
 $B/tests/c/test_cuda_dnn_plans: $(call cuda,$(addprefix cudnn/,cudnn conv_graph conv_plan))
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
+$(JPEG_TESTS:%.c=$B/%): TEST_LIBS = -ljpeg
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
-	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm \
+	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm $(TEST_LIBS) \
 	  -Wl,-rpath,$(abspath $(OUT))
 $B/tests/fuzz/fuzz_image: $(call obj,$(IMAGE_C))
 LIBS_fuzz_image = $(LIBS_mgpu-image.so)

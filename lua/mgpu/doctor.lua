@@ -27,7 +27,7 @@ local LIBRARIES = {
     function(c, ffi) return ffi.string(c.OpenSSL_version(0)):match "%d[%w.]+" end },
   { "libpng16.so.16", "PNG images", "libpng16-16", "const char *png_get_libpng_ver(const void *);",
     function(c, ffi) return ffi.string(c.png_get_libpng_ver(nil)) end },
-  { "libturbojpeg.so.0", "JPEG images", "libturbojpeg0" },
+  { "libjpeg.so.62", "JPEG images", "libjpeg62-turbo" },
   { "libhdf5_serial_hl.so.100", "Keras's .h5 and .keras files", "libhdf5-hl-100" },
   { "libreadline.so.8", "line editing of the prompt", "libreadline8", "extern const char *rl_library_version;",
     function(c, ffi) return ffi.string(c.rl_library_version) end },

@@ -23,7 +23,7 @@ static int core_image_load(lua_State *L) {
     mg_image image = {0};
     bind_poll(L);
     mg_tensor **place = bind_new_tensor(L);
-    return push_image(L, place, &image, mg_image_load(path, channels, &image));
+    return push_image(L, place, &image, mg_image_load(path, channels, NULL, &image));
 }
 
 /* image_decode(bytes, channels) -> the same, of the bytes of a file. */
@@ -35,7 +35,7 @@ static int core_image_decode(lua_State *L) {
     bind_poll(L);
     mg_tensor **place = bind_new_tensor(L);
     return push_image(L, place, &image,
-                      mg_image_decode((const uint8_t *)bytes, n, channels, &image));
+                      mg_image_decode((const uint8_t *)bytes, n, channels, NULL, &image));
 }
 
 static void free_block(void *block) {

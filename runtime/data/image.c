@@ -17,12 +17,13 @@ static const mg_image_codecs *find_codecs(void) {
     if (!codecs)
         mg_fail(MG_UNSUPPORTED,
                 "cannot read or write images: mgpu-image.so: %s; install libpng-dev and "
-                "libturbojpeg0-dev and build again",
+                "libjpeg-dev and build again",
                 why);
     return codecs;
 }
 
-mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, mg_image *image) {
+mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                          mg_image *image) {
     static const uint8_t png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     static const uint8_t jpeg[] = {0xff, 0xd8, 0xff};
     *image = (mg_image){0};
@@ -37,7 +38,8 @@ mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, mg_image
         return mg_fail(MG_DATA, "neither a PNG nor a JPEG image: the first bytes are others");
     const mg_image_codecs *codecs = find_codecs();
     if (!codecs) return MG_UNSUPPORTED;
-    return (is_png ? codecs->decode_png : codecs->decode_jpeg)(bytes, n, channels, image);
+    return is_png ? codecs->decode_png(bytes, n, channels, image)
+                  : codecs->decode_jpeg(bytes, n, channels, wanted, image);
 }
 
 /* Reads the file's bytes, at most one more than the limit, which mg_image_decode then refuses. */
@@ -54,12 +56,12 @@ static mg_status read_file(const char *path, mg_image_file *file) {
     return status;
 }
 
-mg_status mg_image_load(const char *path, int channels, mg_image *image) {
+mg_status mg_image_load(const char *path, int channels, const mg_wanted *wanted, mg_image *image) {
     mg_image_file file = {0};
     *image = (mg_image){0};
     mg_status status = read_file(path, &file);
     if (status == MG_OK) {
-        status = mg_image_decode(file.bytes, file.n, channels, image);
+        status = mg_image_decode(file.bytes, file.n, channels, wanted, image);
         if (status != MG_OK) mg_error_prefix(path);
     }
     mg_free(file.bytes);

@@ -8,7 +8,7 @@
 #ifndef MG_DATA_IMAGE_H
 #define MG_DATA_IMAGE_H
 
-#include "core/status.h"
+#include "data/region.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,10 +32,15 @@ typedef struct mg_image_file {
 
 /* Decodes a PNG or JPEG file, which its first bytes tell. channels: 1, 3 or 4, or 0 for those of
  * the file (a palette counts as 3, alpha makes 4). MG_DATA: damaged, truncated, or another format;
- * MG_UNSUPPORTED: too large, in CMYK colors, or the plug-in is missing; MG_OOM. */
-mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, mg_image *image);
+ * MG_UNSUPPORTED: too large, in CMYK colors, or the plug-in is missing; MG_OOM.
+ *
+ * wanted: NULL, or what of the image will be looked at. Its pixels are the same as those of the
+ * whole image, and so are the failures, wherever the damage is. Of a JPEG file hardly any other
+ * pixels are computed; a PNG file is decoded as a whole. */
+mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                          mg_image *image);
 /* The same for a file; messages begin with its path. MG_IO. */
-mg_status mg_image_load(const char *path, int channels, mg_image *image);
+mg_status mg_image_load(const char *path, int channels, const mg_wanted *wanted, mg_image *image);
 
 /* Sets the size and the channels that a file's header says, without pixels; only the header is
  * read. Messages begin with the path. MG_DATA and MG_UNSUPPORTED as mg_image_decode, MG_IO. */
@@ -50,7 +55,8 @@ mg_status mg_image_encode_jpeg(const mg_image *image, int quality, mg_image_file
  * and on failure it is empty again. */
 typedef struct mg_image_codecs {
     mg_status (*decode_png)(const uint8_t *bytes, size_t n, int channels, mg_image *image);
-    mg_status (*decode_jpeg)(const uint8_t *bytes, size_t n, int channels, mg_image *image);
+    mg_status (*decode_jpeg)(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                             mg_image *image);
     mg_status (*encode_png)(const mg_image *image, mg_image_file *file);
     mg_status (*encode_jpeg)(const mg_image *image, int quality, mg_image_file *file);
 } mg_image_codecs;

@@ -29,7 +29,7 @@ static void test_decoding_without_memory(void **state) {
         while (status != MG_OK && ++n < MOST_CALLS) {
             const int64_t blocks = mg_alloc_get_stats().live_blocks;
             mg_alloc_fail_after(n);
-            status = mg_image_load(paths[i], 0, &image);
+            status = mg_image_load(paths[i], 0, NULL, &image);
             mg_alloc_fail_after(0);
             if (status == MG_OK) break;
             assert_int_equal(status, MG_OOM);

@@ -4,7 +4,7 @@
 --     mgpu.image.save("digits.png", digits.x:slice { { 1, 25 } })     -- 25 gray images as a grid
 -- A tensor to be written is uint8, or floating with values from 0 to 1, and {rows, columns}, {rows, columns, c} or
 -- {n, rows, columns, c} with 1 (gray), 3 (red, green, blue) or 4 (with alpha) channels; {n, rows, columns} is a batch
--- of gray images unless its last size is 1, 3 or 4. Needs libpng and libturbojpeg (mgpu-image.so).
+-- of gray images unless its last size is 1, 3 or 4. Needs libpng and libjpeg-turbo (mgpu-image.so).
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 

@@ -7,7 +7,8 @@
 /* png.c and jpeg.c: see mg_image_codecs. */
 mg_status mg_png_decode(const uint8_t *bytes, size_t n, int channels, mg_image *image);
 mg_status mg_png_encode(const mg_image *image, mg_image_file *file);
-mg_status mg_jpeg_decode(const uint8_t *bytes, size_t n, int channels, mg_image *image);
+mg_status mg_jpeg_decode(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                         mg_image *image);
 mg_status mg_jpeg_encode(const mg_image *image, int quality, mg_image_file *file);
 
 /* Sets the image's size and takes memory for its pixels, if the size is within the limits and n

@@ -165,7 +165,7 @@ static mg_status folder_read(mg_source *base, int64_t row, mg_cell cell[]) {
     const int64_t file = s->file ? s->file[row] : row;
     mg_image image;
     const mg_status status =
-        mg_image_load(mg_path_list_get(&s->list->files, file), s->channels, &image);
+        mg_image_load(mg_path_list_get(&s->list->files, file), s->channels, NULL, &image);
     if (status != MG_OK) {
         mg_error_prefix("image_folder");
         return status;

@@ -148,7 +148,7 @@ static mg_status read_text(const void *bytes, size_t n, mg_cell *cell) {
 static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
                             mg_cell *cell) {
     mg_image image;
-    const mg_status status = mg_image_decode(bytes, n, f->channels, &image);
+    const mg_status status = mg_image_decode(bytes, n, f->channels, NULL, &image);
     if (status != MG_OK) {
         char text[512];
         snprintf(text, sizeof text, "feature \"%.400s\"", f->name);

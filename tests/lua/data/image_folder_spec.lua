@@ -8,7 +8,7 @@ local mgpu = require "mgpu"
 local test = check.test
 local folder = mgpu.data.image_folder
 if not pcall(mgpu.image.encode_png, mgpu.zeros({ 1, 1 }, { dtype = "uint8" })) then
-  check.skip "images need libpng and libturbojpeg"
+  check.skip "images need libpng and libjpeg-turbo"
 end
 
 -- A new folder with these files, {["cat/1.png"] = bytes}. RETURNS its path.
