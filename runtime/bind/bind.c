@@ -198,6 +198,40 @@ static int core_guard_finite(lua_State *L) {
     return 0;
 }
 
+/* Calls fn for the variables in the array at index 1, with the text at index 2. */
+static int each_variable(lua_State *L, const char *who,
+                         mg_status (*fn)(mg_variable *const *v, int n, const char *text)) {
+    const char *text = luaL_checkstring(L, 2);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int count = (int)lua_objlen(L, 1);
+    for (int i = 1; i <= count; i++) {
+        lua_rawgeti(L, 1, i);
+        mg_variable *v = bind_to_variable(L, -1);
+        if (!v) return bind_fail(L, MG_USAGE, "%s: element %d must be a variable", who, i);
+        bind_check(L, fn(&v, 1, text));
+        lua_pop(L, 1); /* the array keeps it */
+    }
+    return 0;
+}
+
+/* guard_variables({v, ...}, message): a jitted step that makes one of them NaN or infinite fails
+ * with "NAME message"; without jit they are checked now. */
+static int core_guard_variables(lua_State *L) {
+    return each_variable(L, "guard_variables", mg_guard_variables);
+}
+
+/* Whether steps may go on from the variables' values. */
+static mg_status check_usable(mg_variable *const *v, int n, const char *text) {
+    for (int i = 0; i < n; i++)
+        if (v[i]->nonfinite) return mg_fail(MG_NONFINITE, "%s %s", v[i]->name, text);
+    return MG_OK;
+}
+
+/* check_usable({v, ...}, text): raises "NAME text" if a step has made one NaN or infinite. */
+static int core_check_usable(lua_State *L) {
+    return each_variable(L, "check_usable", check_usable);
+}
+
 /* did_you_mean(given, {name, ...}) -> ' (did you mean "NAME"?)' with the nearest name, or "" if
  * none is near or `given` is no string: for error messages. */
 static int core_did_you_mean(lua_State *L) {
@@ -247,6 +281,8 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"error_code", core_error_code},
                                           {"guard", core_guard},
                                           {"guard_finite", core_guard_finite},
+                                          {"guard_variables", core_guard_variables},
+                                          {"check_usable", core_check_usable},
                                           {"did_you_mean", core_did_you_mean},
                                           {"clock", core_clock},
                                           {"sleep", core_sleep},

@@ -2,6 +2,7 @@
 #include "graph/async_guards.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
+#include "graph/new_values.h"
 #include "ops/build.h"
 
 enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
@@ -66,14 +67,18 @@ static void judge_guards(const mg_guard *guards, int n, mg_tensor **verdict, mg_
     }
 }
 
+/* t becomes what the variable has in the trace. */
+static mg_status trace_value(mg_variable *v, mg_tensor *t) {
+    if (!t) return mg_error_code();
+    mg_tensor_retain(t);
+    mg_tensor_release(v->traced);
+    v->traced = t;
+    return MG_OK;
+}
+
 /* The variable's new value becomes `value` where `all` is true, else it stays the old one. */
 static mg_status hold_value(mg_variable *v, mg_tensor *all, mg_tensor *value) {
-    mg_tensor *held = where(all, value, v->entry);
-    if (!held) return mg_error_code();
-    mg_tensor_retain(held);
-    mg_tensor_release(v->traced);
-    v->traced = held;
-    return MG_OK;
+    return trace_value(v, where(all, value, v->entry));
 }
 
 /* The flag becomes "it was true and all guards hold", so it stays false after a failure. */
@@ -83,13 +88,36 @@ mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards,
     mg_tensor *judged, *all;
     MG_TRY(mg_scope_open(&scope));
     judge_guards(guards, n_guards, &judged, &all);
-    all = binary("logical_and", all, flag->entry);
+    all = n_guards ? binary("logical_and", all, flag->entry) : flag->entry;
     mg_status status = judged && all ? hold_value(flag, all, all) : mg_error_code();
     for (int i = 0; i < n && status == MG_OK; i++) {
         mg_variable *v = variables[i];
         if (v != flag && v->traced != v->entry) status = hold_value(v, all, v->traced);
     }
     if (status == MG_OK) *verdict = mg_tensor_retain(judged);
+    mg_scope_close(scope);
+    return status;
+}
+
+/* The verdict stays that of the guards before, if one of them has failed: then the new values are
+ * the old ones. */
+mg_status mg_async_guards_add_checks(mg_variable *flag, const mg_guard *checks, int n, int n_before,
+                                     mg_tensor **verdict) {
+    mg_scope *scope;
+    MG_TRY(mg_scope_open(&scope));
+    mg_tensor *judged = *verdict, *all = flag->traced;
+    for (int i = n - 1; i >= 0; i--) {
+        mg_tensor *bad = full(n_before + i + 1, MG_U8, &(mg_shape){0});
+        judged = where(binary("eq", *verdict, full(0, MG_U8, &(mg_shape){0})),
+                       where(checks[i].ok, judged, bad), *verdict);
+        all = binary("logical_and", all, checks[i].ok);
+    }
+    const mg_status status = judged ? trace_value(flag, all) : mg_error_code();
+    if (status == MG_OK) {
+        mg_tensor_retain(judged);
+        mg_tensor_release(*verdict);
+        *verdict = judged;
+    }
     mg_scope_close(scope);
     return status;
 }
@@ -104,6 +132,10 @@ mg_status mg_async_guards_reset(mg_device *d) {
     MG_TRY(d->api->copy_in(d, g->flag->value->buffer->data, &yes, 1));
     g->must_reset = false;
     return MG_OK;
+}
+
+void mg_async_guards_reported(mg_device *d) {
+    d->guards->must_reset = true;
 }
 
 /* `before` is the random state that the run began with. */
@@ -146,8 +178,9 @@ mg_status mg_async_guards_wait(mg_device *d) {
     g->pending = NULL;
     MG_TRY(d->api->readback_wait(d, &verdict));
     if (!verdict) return MG_OK;
-    take_back_draws(g);
     g->must_reset = true;
+    if (guards[verdict - 1].variables) return mg_new_values_raise(&guards[verdict - 1]);
+    take_back_draws(g);
     return mg_fail(guards[verdict - 1].code, "%s", guards[verdict - 1].message);
 }
 

@@ -27,10 +27,17 @@ mg_status mg_async_guards_prepare(mg_device *d, int n_guards, mg_variable **flag
 mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards, int n_guards,
                                       mg_variable *const *variables, int n, mg_tensor **verdict);
 
+/* Afterwards, with guards on the values that these variables then have: they join *verdict, behind
+ * the n_before guards it is made of, and the flag. */
+mg_status mg_async_guards_add_checks(mg_variable *flag, const mg_guard *checks, int n, int n_before,
+                                     mg_tensor **verdict);
+
 /* ---- running it ---- */
 
 /* Before a run: if a failure has been reported since, the flag becomes true again. */
 mg_status mg_async_guards_reset(mg_device *d);
+/* The caller has read a verdict itself, behind the commit phase, and reports the failure. */
+void mg_async_guards_reported(mg_device *d);
 /* Behind a run: starts the readback of its verdict, a byte in device memory. `guards` (borrowed
  * until mg_async_guards_forget) tell code and message of a failure, after which the random state
  * goes back to `before`; n_draws is how far the run has moved it on. One readback is under way at a

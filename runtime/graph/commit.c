@@ -51,6 +51,7 @@ static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
 void mg_commit_bind(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
+        v->nonfinite = false;
         /* The value must lie on a device of the plan before the copies elsewhere go. */
         if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
             mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);

@@ -47,8 +47,8 @@ static bool is_wide(const mg_ir *ir, const mg_node *n) {
 
 /* ---- what is wanted when ---- */
 
-/* From the last node to the first: a node's users come after it. Only element-wise ops may be left
- * to the commit phase. */
+/* From the last node to the first: a node's users come after it. Only element-wise ops and the
+ * checks of new values may be left to the commit phase. */
 static mg_status find_commit_only(fuser *f) {
     const mg_ir *ir = f->ir;
     f->commit_only = mg_ir_alloc(f->ir, (size_t)ir->n * sizeof *f->commit_only + 1);
@@ -59,7 +59,7 @@ static mg_status find_commit_only(fuser *f) {
     for (int i = ir->n - 1; i >= 0; i--) {
         const mg_node *n = &ir->nodes[i];
         if (!mg_is_live(n)) continue;
-        f->commit_only[i] = f->commit_only[i] && is_fusible(n);
+        f->commit_only[i] = f->commit_only[i] && (is_fusible(n) || mg_ir_checks_new_values(ir, n));
         for (int k = 0; k < n->n_in && !f->commit_only[i]; k++) f->commit_only[n->in[k]] = false;
     }
     return MG_OK;

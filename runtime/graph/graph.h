@@ -37,10 +37,14 @@ bool mg_recording(void);
 
 /* ---- plan.c: making a plan ---- */
 
-typedef struct mg_guard { /* checked after the compute phase, before commit */
-    mg_tensor *ok;        /* retained: a bool scalar, true if the guard holds */
-    mg_status code;       /* of the failure */
-    char *message;        /* owned */
+enum { MG_MOST_NEW_VALUES = 255 }; /* variables of a guard */
+
+typedef struct mg_guard {    /* checked after the compute phase, before commit; or new_values.h */
+    mg_tensor *ok;           /* retained: a bool scalar, true if the guard holds */
+    mg_status code;          /* of the failure */
+    char *message;           /* owned */
+    mg_variable **variables; /* owned: those whose new values it checks, behind commit; or NULL */
+    int n_variables;
 } mg_guard;
 
 typedef struct mg_plan_spec {  /* what to make a plan of */
@@ -55,7 +59,7 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
     mg_tensor *const *values;    /* ... and their new values */
-    const mg_guard *guards;
+    const mg_guard *guards;      /* those of new values last */
     mg_tensor *verdict; /* u8: 0, or the number of the first guard that fails, from 1; the plan then
                            reads this in place of the guards' `ok`. NULL: it reads those */
     uint64_t n_draws;   /* random ordinals taken by one run */
@@ -137,6 +141,10 @@ mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual);
 /* A run will fail with code and message unless ok is true. Without a trace: evaluates ok at once.
  */
 mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
+/* A run will fail, behind its commit phase, with "NAME message" if it makes one of the variables
+ * NaN or infinite; only variables of floating point numbers that the trace assigns are checked.
+ * Without a trace: checks their values at once. */
+mg_status mg_guard_variables(mg_variable *const *variables, int n, const char *message);
 /* Closes the trace, restoring every variable, and compiles. Owned; NULL on failure (also closed).
  */
 mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs);

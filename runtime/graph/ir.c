@@ -138,3 +138,17 @@ void mg_ir_count_uses(mg_ir *ir) {
         }
     }
 }
+
+/* Whether the node is a new value of a variable. */
+static bool is_new_value(const mg_ir *ir, int node) {
+    for (int r = 0; r < ir->n_roots; r++)
+        if (ir->roots[r].node == node && ir->roots[r].commit && !ir->roots[r].check) return true;
+    return false;
+}
+
+bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n) {
+    if (!mg_is_op(n, "all_finite")) return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_new_value(ir, n->in[i])) return false;
+    return true;
+}

@@ -56,6 +56,7 @@ static inline bool mg_is_live(const mg_node *n) {
 typedef struct mg_root { /* a value the plan must produce */
     int node;
     bool commit; /* a variable's new value, which only the commit phase needs */
+    bool check;  /* a guard on new values: made in the commit phase, in memory of its own */
 } mg_root;
 
 typedef struct mg_ir {
@@ -80,6 +81,9 @@ void mg_ir_free(mg_ir *ir);
 void *mg_ir_alloc(mg_ir *ir, size_t bytes);
 /* Sets `uses` from the roots down, and resolves the inputs of live nodes; dead nodes have 0. */
 void mg_ir_count_uses(mg_ir *ir);
+
+/* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */
+bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);
 
 /* simplify.c: constants are folded, equal nodes merged, identities vanish, conv2d and matmul take
  * bias and relu as epilogues. */
@@ -120,7 +124,7 @@ typedef enum mg_external_kind {
     MG_EXTERNAL_VALUE, /* a constant of the plan */
     MG_EXTERNAL_ARGUMENT,
     MG_EXTERNAL_VARIABLE, /* its value at entry */
-    MG_EXTERNAL_RESULT,   /* made by a compute step, in a new buffer */
+    MG_EXTERNAL_RESULT,   /* made by a compute step, or a check of new values, in a new buffer */
     MG_EXTERNAL_UPDATE    /* made by a commit step, over the old value where that is safe */
 } mg_external_kind;
 

@@ -61,7 +61,7 @@ static void add_given(lowering *l) {
 static mg_status mark_commit(const lowering *l, bool **commit) {
     *commit = mg_ir_alloc(l->ir, (size_t)l->ir->n);
     if (!*commit) return MG_OOM;
-    for (int i = l->order->n_compute; i < l->order->n; i++) { /* all of them are groups */
+    for (int i = l->order->n_compute; i < l->order->n; i++) { /* groups, and checks of them */
         const mg_group *g = group_of(l, l->order->units[i]);
         for (int k = 0; g && k < g->expr.n_outputs; k++) (*commit)[g->out[k]] = true;
     }
@@ -75,7 +75,8 @@ static mg_status add_roots(lowering *l) {
     MG_TRY(mark_commit(l, &commit));
     for (int i = 0; i < l->ir->n_roots; i++) {
         const int node = l->ir->roots[i].node;
-        add_external(l, node, commit[node] ? MG_EXTERNAL_UPDATE : MG_EXTERNAL_RESULT);
+        const bool update = commit[node] && !l->ir->roots[i].check;
+        add_external(l, node, update ? MG_EXTERNAL_UPDATE : MG_EXTERNAL_RESULT);
         l->out->root_external[i] = l->value[node];
     }
     return MG_OK;

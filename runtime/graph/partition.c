@@ -504,7 +504,7 @@ static mg_status keep_collectives_alive(partition *p) {
     for (int i = part->n - 1; i >= 0; i--)
         for (int k = 0; k < part->nodes[i].n_in && live[i]; k++) live[part->nodes[i].in[k]] = true;
     if (p->last_collective >= 0 && !live[p->last_collective])
-        part->roots[part->n_roots++] = (mg_root){p->last_collective, false};
+        part->roots[part->n_roots++] = (mg_root){p->last_collective, false, false};
     return MG_OK;
 }
 
@@ -526,7 +526,8 @@ static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wan
         if (node < 0) return mg_error_code();
         const bool own = p->stages[g->roots[r].node] == p->stage;
         /* Elsewhere the placeholder is no new value of a variable. */
-        p->part->roots[r] = (mg_root){node, g->roots[r].commit && !is_not_central(p) && own};
+        const bool mine = !is_not_central(p) && own;
+        p->part->roots[r] = (mg_root){node, g->roots[r].commit && mine, g->roots[r].check && mine};
     }
     p->part->n_roots = g->n_roots;
     return keep_collectives_alive(p);

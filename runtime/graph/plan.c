@@ -10,6 +10,7 @@
 #include "device/worker.h"
 #include "graph/abandoned_plan.h"
 #include "graph/async_guards.h"
+#include "graph/new_values.h"
 #include <string.h>
 
 /* ---- a part ---- */
@@ -158,9 +159,15 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
         roots[k++] = spec->verdict ? spec->verdict : spec->guards[i].ok;
     mg_status status = mg_ir_collect(ir, roots, n, spec->trace);
     mg_free(roots);
-    /* New values may be computed in the commit phase; outputs and guards may not. */
+    /* New values, and guards on them, may be computed in the commit phase; outputs and other guards
+     * may not. */
     for (int i = 0; i < spec->n_assigns && status == MG_OK; i++)
         ir->roots[spec->n_outputs + i].commit = true;
+    const int first = spec->n_outputs + spec->n_assigns;
+    for (int i = 0; i < n_guards && status == MG_OK; i++) {
+        const mg_guard *guard = &spec->guards[spec->verdict ? spec->n_guards - 1 : i];
+        ir->roots[first + i].commit = ir->roots[first + i].check = guard->variables != NULL;
+    }
     return status;
 }
 
@@ -304,9 +311,9 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
         p->n_assigns = i + 1;
     }
     for (int i = 0; i < spec->n_guards; i++) {
-        p->guards[i] = (mg_guard){NULL, spec->guards[i].code, mg_strdup(spec->guards[i].message)};
-        if (!p->guards[i].message) return MG_OOM;
         p->n_guards = i + 1;
+        MG_TRY(mg_guard_copy(&spec->guards[i], &p->guards[i]));
+        p->checks_new_values |= p->guards[i].variables != NULL;
     }
     return MG_OK;
 }
@@ -393,7 +400,7 @@ static void free_plan(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) mg_async_guards_forget(p->parts[i].device, p->guards);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
-    for (int i = 0; i < p->n_guards; i++) mg_free(p->guards[i].message);
+    for (int i = 0; i < p->n_guards; i++) mg_guard_clear(&p->guards[i]);
     /* Of a plan that failed half-way, some of these are NULL. */
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);

@@ -1,6 +1,7 @@
 /* What a plan is made of, for the files that make, run and report it.
  *
  * Each of these files calls only those before it:
+ *   new_values.c                       guards behind the commit phase
  *   async_guards.c, abandoned_plan.c   leaves: they know the structure below, not each other
  *   program_dedup.c                    parts that share a program
  *   work.c                             how much a step computes
@@ -55,11 +56,12 @@ struct mg_plan {
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */
     mg_comm *world;     /* of all parts, if there are several stages; else NULL */
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
-    bool at_once;       /* both phases are enqueued together: asynchronous devices */
-    bool begun;         /* a run goes on beside the caller */
-    bool on_worker;     /* of a run: on one device's worker, while the caller waits */
-    atomic_bool stop;   /* of a run: its jobs are to end */
-    double work;        /* of a run: about so many operations (work.c) */
+    bool checks_new_values; /* some guards are behind the commit phase: see new_values.h */
+    bool at_once;           /* both phases are enqueued together: asynchronous devices */
+    bool begun;             /* a run goes on beside the caller */
+    bool on_worker;         /* of a run: on one device's worker, while the caller waits */
+    atomic_bool stop;       /* of a run: its jobs are to end */
+    double work;            /* of a run: about so many operations (work.c) */
     double compute_seconds; /* of the last run, if it was long enough to be timed */
     bool inputs_anywhere;   /* on devices of the caller's choice: inputs may lie elsewhere */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;

@@ -15,6 +15,7 @@
 #include "graph/plan.h"
 #include "graph/abandoned_plan.h"
 #include "graph/async_guards.h"
+#include "graph/new_values.h"
 #include "device/buffer.h"
 
 /* Rows of an argument may begin at any address; libraries for GPUs want multiples of this. */
@@ -283,21 +284,36 @@ static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor *
 
 /* The error of guard i. */
 static mg_status raise_guard(const mg_plan *p, int i) {
+    if (p->guards[i].variables) return mg_new_values_raise(&p->guards[i]);
     return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
 }
 
-/* Reads the guards, or the verdict, from the devices. First the guards of the step before must be
- * answered: a failure there has made this step's values void. */
-static mg_status check_guards(mg_plan *p) {
-    MG_TRY(mg_async_guards_wait(p->parts[0].device));
-    for (int i = 0; i < (p->verdict ? 1 : p->n_guards); i++) {
-        uint8_t byte = 0;
-        const int root = p->n_outputs + p->n_assigns + i;
-        const mg_part *part = &p->parts[p->root_part[root]];
-        const int e = mg_part_external(part, root);
-        MG_TRY(part->device->api->copy_out(part->device, &byte, part->address[e], 1));
-        if (!p->verdict && !byte) return raise_guard(p, i);
-        if (p->verdict && byte) return raise_guard(p, byte - 1);
+/* Reads the byte of guard i, or of the verdict. */
+static mg_status read_guard(mg_plan *p, int i, uint8_t *byte) {
+    const int root = p->n_outputs + p->n_assigns + i;
+    const mg_part *part = &p->parts[p->root_part[root]];
+    const int e = mg_part_external(part, root);
+    return part->device->api->copy_out(part->device, byte, part->address[e], 1);
+}
+
+/* Checks the guards that are known in the compute phase or, with `behind`, behind the commit phase.
+ * A verdict on new values too is known there, and a failure of another guard then has kept the old
+ * values. Before, the guards of the step before must be answered: a failure there has made this
+ * step's values void. */
+static mg_status check_guards(mg_plan *p, bool behind) {
+    uint8_t byte = 0;
+    if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
+    if (p->verdict) {
+        if (behind != p->checks_new_values) return MG_OK;
+        MG_TRY(read_guard(p, 0, &byte));
+        if (!byte) return MG_OK;
+        if (behind) mg_async_guards_reported(p->parts[0].device);
+        return raise_guard(p, byte - 1);
+    }
+    for (int i = 0; i < p->n_guards; i++) {
+        if (behind != (p->guards[i].variables != NULL)) continue;
+        MG_TRY(read_guard(p, i, &byte));
+        if (!byte) return raise_guard(p, i);
     }
     return MG_OK;
 }
@@ -322,7 +338,7 @@ static mg_status run_commit(mg_plan *p) {
     const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(p, status);
     mg_commit_bind(p);
     if (p->n_draws && !p->begun) mg_rng_take(p->n_draws); /* else mg_plan_start has taken them */
-    return said;
+    return said == MG_OK && p->checks_new_values ? check_guards(p, true) : said;
 }
 
 /* ---- a run ---- */
@@ -398,6 +414,7 @@ static mg_status start_run(mg_plan *p) {
     for (int k = 0; k < p->n_parts; k++)
         if (!can_run_here(p, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));
     MG_TRY(await_last_run(p));
+    for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
     atomic_store(&p->stop, false);
     p->on_worker = is_long(p);
     /* Reserved now: leaving a job must not fail for want of memory. */
@@ -413,7 +430,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     if (p->at_once) return run_at_once(p, args, results);
     MG_TRY(allocate_sharded_outputs(p));
     MG_TRY(compute_all(p));
-    MG_TRY(check_guards(p));
+    MG_TRY(check_guards(p, false));
     MG_TRY(collect_results(p, args, results));
     MG_TRY(check_comms(p));
     for (int k = 0; k < p->n_parts; k++) MG_TRY(mg_commit_prepare(p, k, args));
@@ -530,7 +547,7 @@ mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     p->args = args;
     mg_status status = end_job(p, args);
-    if (status == MG_OK) status = check_guards(p);
+    if (status == MG_OK) status = check_guards(p, false);
     if (status == MG_OK) status = collect_results(p, args, results);
     if (status == MG_OK) status = mg_commit_prepare(p, 0, args);
     if (status == MG_OK) status = run_commit(p);

@@ -246,10 +246,10 @@ static bool root_forbids_commit(const scheduler *s, int node) {
     return false;
 }
 
-/* Whether a unit belongs to the commit phase: a group that only units of that phase read. Units are
- * asked from the last to the first. */
+/* Whether a unit belongs to the commit phase: a group, or a check of new values, that only units of
+ * that phase read. Units are asked from the last to the first. */
 static bool is_commit(const scheduler *s, int u) {
-    if (!group_of(s, u)) return false;
+    if (!group_of(s, u) && !mg_ir_checks_new_values(s->ir, &s->ir->nodes[u])) return false;
     for (int e = 0; e < s->units[u].n_edges; e++)
         if (!s->units[s->edges[s->units[u].edge + e]].commit) return false;
     for (int i = 0; i < output_count(s, u); i++)
@@ -320,6 +320,7 @@ static bool has_output_shape(const scheduler *s, int u, int i) {
  * ranges. */
 static bool can_batch(const scheduler *s, int a, int b) {
     const mg_group *x = group_of(s, a), *y = group_of(s, b);
+    if (!x || !y) return a == b; /* a check of new values */
     if (s->units[a].depth != s->units[b].depth || memcmp(&x->expr, &y->expr, sizeof x->expr) != 0)
         return false;
     for (int i = 0; i < x->expr.n_inputs; i++)

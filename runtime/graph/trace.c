@@ -5,11 +5,19 @@
  * tells the lower layers that a trace is open. */
 #include "graph/graph.h"
 #include "graph/async_guards.h"
+#include "graph/new_values.h"
 #include "core/alloc.h"
 #include "core/context.h"
 #include "device/device.h"
 #include "graph/toposort.h"
 #include "ops/op.h"
+#include <string.h>
+
+typedef struct watched {   /* a variable of mg_guard_variables */
+    mg_variable *variable; /* retained */
+    char *message;         /* owned */
+    int guard;             /* the number of its guard when the trace ends, or -1: it needs none */
+} watched;
 
 /* What the traced function has done so far. */
 struct mg_trace {
@@ -18,8 +26,10 @@ struct mg_trace {
     int n_args, args_capacity;
     mg_variable **variables; /* retained */
     int n_variables, variables_capacity;
-    mg_guard *guards;
+    mg_guard *guards; /* those of new values are added when the trace ends */
     int n_guards, guards_capacity;
+    watched *watched; /* variables whose new values are to be finite */
+    int n_watched, watched_capacity;
     mg_device **devices; /* of a plan on several, or NULL */
     double *weights;     /* or NULL */
     int n_devices, n_stages;
@@ -173,7 +183,90 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
                       sizeof *current->guards));
     char *copy = mg_strdup(message);
     if (!copy) return MG_OOM;
-    current->guards[current->n_guards++] = (mg_guard){mg_tensor_retain(ok), code, copy};
+    current->guards[current->n_guards++] = (mg_guard){mg_tensor_retain(ok), code, copy, NULL, 0};
+    return MG_OK;
+}
+
+/* Whether v is among the watched variables already: several steps in one trace share a check. */
+static bool is_watched(const mg_trace *t, const mg_variable *v) {
+    for (int i = 0; i < t->n_watched; i++)
+        if (t->watched[i].variable == v) return true;
+    return false;
+}
+
+/* Only in a trace do checks wait for its end, when the last new values are known. */
+static mg_status watch(mg_trace *t, mg_variable *v, const char *message) {
+    if (is_watched(t, v)) return MG_OK;
+    MG_TRY(
+        mg_reserve((void **)&t->watched, t->n_watched, &t->watched_capacity, sizeof *t->watched));
+    char *copy = mg_strdup(message);
+    if (!copy) return MG_OOM;
+    t->watched[t->n_watched++] = (watched){mg_variable_retain(v), copy, -1};
+    return MG_OK;
+}
+
+/* Outside a trace: the present value of a variable. */
+static mg_status check_value(mg_variable *v, const char *message) {
+    uint8_t finite = 0;
+    mg_tensor *ok = mg_apply(mg_op_find("all_finite"), &v->value, 1, NULL);
+    const mg_status status = ok ? mg_tensor_read(ok, &finite) : mg_error_code();
+    mg_tensor_release(ok);
+    if (status != MG_OK) return status;
+    v->nonfinite = !finite;
+    return finite ? MG_OK : mg_fail(MG_NONFINITE, "%s %s", v->name, message);
+}
+
+mg_status mg_guard_variables(mg_variable *const *variables, int n, const char *message) {
+    for (int i = 0; i < n; i++) {
+        mg_variable *v = variables[i];
+        if (!mg_dtype_is_float((mg_dtype)v->value->dtype)) continue;
+        MG_TRY(current ? watch(current, v, message) : check_value(v, message));
+    }
+    return MG_OK;
+}
+
+/* Whether the trace gives the watched variable a value that may be infinite. */
+static bool needs_check(const watched *w) {
+    const mg_variable *v = w->variable;
+    return v->traced && v->traced != v->entry && !v->traced->any_device;
+}
+
+/* Numbers the guards that the watched variables need, from 0: one for those of one device with one
+ * message, as many as an op takes. Returns how many. */
+static int number_checks(mg_trace *t) {
+    int n = 0;
+    for (int i = 0; i < t->n_watched; i++) {
+        watched *first = &t->watched[i];
+        if (first->guard >= 0 || !needs_check(first)) continue;
+        first->guard = n;
+        for (int k = i + 1, members = 1; k < t->n_watched && members < MG_MOST_NEW_VALUES; k++) {
+            watched *w = &t->watched[k];
+            if (w->guard >= 0 || !needs_check(w) || strcmp(w->message, first->message) != 0 ||
+                w->variable->traced->device != first->variable->traced->device)
+                continue;
+            w->guard = n;
+            members++;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* Adds n numbered guards to those of the trace. */
+static mg_status add_checks(mg_trace *t, int n) {
+    for (int g = 0; g < n; g++) {
+        mg_variable *members[MG_MOST_NEW_VALUES];
+        const char *message = NULL;
+        int n_members = 0;
+        for (int i = 0; i < t->n_watched; i++) {
+            if (t->watched[i].guard != g) continue;
+            members[n_members++] = t->watched[i].variable;
+            message = t->watched[i].message;
+        }
+        MG_TRY(
+            mg_reserve((void **)&t->guards, t->n_guards, &t->guards_capacity, sizeof *t->guards));
+        MG_TRY(mg_new_values_guard(members, n_members, message, &t->guards[t->n_guards++]));
+    }
     return MG_OK;
 }
 
@@ -192,10 +285,12 @@ static void close_trace(mg_trace *t) {
         mg_variable_release(v);
     }
     for (int i = 0; i < t->n_args; i++) mg_tensor_release(t->args[i]);
-    for (int i = 0; i < t->n_guards; i++) {
-        mg_tensor_release(t->guards[i].ok);
-        mg_free(t->guards[i].message);
+    for (int i = 0; i < t->n_guards; i++) mg_guard_clear(&t->guards[i]);
+    for (int i = 0; i < t->n_watched; i++) {
+        mg_variable_release(t->watched[i].variable);
+        mg_free(t->watched[i].message);
     }
+    mg_free(t->watched);
     mg_free(t->args);
     mg_free(t->variables);
     mg_free(t->guards);
@@ -236,25 +331,42 @@ static bool assigns_variables(const mg_trace *t) {
     return false;
 }
 
-/* Lets the plan's guards be answered asynchronously: see async_guards.h. *verdict (owned) is NULL
- * where they are checked before the step ends, or where there are none. */
-static mg_status use_async_guards(mg_trace *t, mg_tensor **verdict) {
+/* The guards that were added first, as a verdict: see async_guards.h. *flag (borrowed) and *verdict
+ * (owned) stay NULL where all guards, `n_checks` further ones too, are checked before the step
+ * ends, or where there are none. */
+static mg_status use_async_guards(mg_trace *t, int n_checks, mg_variable **flag,
+                                  mg_tensor **verdict) {
     mg_device *d = t->n_devices ? t->devices[0] : t->device;
-    mg_variable *flag;
+    const int n = t->n_guards + n_checks;
+    *flag = NULL;
     *verdict = NULL;
-    if (t->n_devices > 1 || t->central || !t->n_guards || !assigns_variables(t)) return MG_OK;
-    MG_TRY(mg_async_guards_prepare(d, t->n_guards, &flag));
-    if (!flag) return MG_OK;
-    MG_TRY(mg_trace_enter_variable(flag));
-    return mg_async_guards_hold_values(flag, t->guards, t->n_guards, t->variables, t->n_variables,
+    if (t->n_devices > 1 || t->central || !n || !assigns_variables(t)) return MG_OK;
+    MG_TRY(mg_async_guards_prepare(d, n, flag));
+    if (!*flag) return MG_OK;
+    MG_TRY(mg_trace_enter_variable(*flag));
+    return mg_async_guards_hold_values(*flag, t->guards, t->n_guards, t->variables, t->n_variables,
                                        verdict);
+}
+
+/* All guards of the plan: the checks of new values are of those that the other guards let through.
+ */
+static mg_status finish_guards(mg_trace *t, mg_tensor **verdict) {
+    mg_variable *flag;
+    const int n_checks = number_checks(t), n_before = t->n_guards;
+    MG_TRY(use_async_guards(t, n_checks, &flag, verdict));
+    MG_TRY(add_checks(t, n_checks));
+    if (!flag || !n_checks) return MG_OK;
+    return mg_async_guards_add_checks(flag, t->guards + n_before, n_checks, n_before, verdict);
 }
 
 /* The specification of what the trace did, and its plan. Owned; NULL on failure. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_tensor *verdict;
-    if (use_async_guards(t, &verdict) != MG_OK) return NULL;
-    /* use_async_guards may have entered one more variable, the flag. */
+    if (finish_guards(t, &verdict) != MG_OK) {
+        mg_tensor_release(verdict);
+        return NULL;
+    }
+    /* finish_guards may have entered one more variable, the flag. */
     const int n_all = n_outputs + t->n_variables + t->n_guards + 2;
     mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
     mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);

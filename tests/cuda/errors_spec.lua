@@ -300,3 +300,81 @@ print(unpack(w:value():totable()))
   check.matches(out, "false\t[^\n]*v is not finite")
   check.matches(out, "1\t1\t1")
 end)
+
+local OVERFLOWING = [[
+mgpu.seed(1)
+local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 3, name = "d" } }
+model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 1e38 }, devices = "cuda:0" }
+local x, y = mgpu.rand { 8, 4 } * 1e3, mgpu.rand { 8, 3 }
+local path = arg[1]
+local function report(...) print(pcall(...)) end
+]]
+
+test("infinite weights are neither saved nor trained on, though the host hears of them later", function()
+  local path = check.path "m.safetensors"
+  local script = OVERFLOWING .. ([[
+report(model.fit, model, x, y, { batch_size = 8, verbose = 0,
+  callbacks = { mgpu.callbacks.ModelCheckpoint { %q, save_freq = 1 } } })
+report(model.save, model, %q)
+report(model.train_on_batch, model, x, y)
+print(pcall(function() return model.optimizer.iterations:item() end))
+model:set_weights { mgpu.zeros { 4, 3 }, mgpu.zeros { 3 } }
+model.optimizer.learning_rate = 1e-3
+report(model.train_on_batch, model, x, y)
+print(model:get_weights()[1]:abs():max():item() < 1e9)
+]]):format(path, path)
+  local out = run(fake_cuda, script)
+  local lines = {}
+  for line in out:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  for i = 1, 3 do check.matches(lines[i], "^false\t[^\n]*d/kernel is not finite %(NaN or infinite%)") end
+  check.matches(lines[4], "^true\t1")
+  check.matches(lines[5], "^true\t")
+  check.equal(lines[6], "true")
+  check.equal(io.open(path), nil)
+end)
+
+test("a step that overflows is found by the next step and by reading, in a loop and in a submitted run", function()
+  local script = [[
+local core = require "mgpu.core"
+core.default_device "cuda:0"
+local function new()
+  local w, x = mgpu.variable(mgpu.ones { 3 }, { name = "w" }), mgpu.variable(1e38, { trainable = false })
+  local opt = mgpu.optimizers.SGD { 1e10 }
+  opt:build { w }
+  return w, core.jit(function()
+    local _, grads = mgpu.value_and_grad(function() return (w * x):sum() end, { w })()
+    opt:apply(grads, { w })
+  end), opt
+end
+local w, step, opt = new()
+mgpu.eval(w:value())
+step()
+print(pcall(step))
+print(pcall(step))
+print(tonumber(opt.iterations:item()))
+w, step, opt = new()
+step()
+print(pcall(function() return w:totable() end))
+print(unpack(w:totable()))
+w, step, opt = new()
+print(pcall(function() step:submit():wait() end))
+print(pcall(step))
+w:assign(mgpu.ones { 3 })
+opt.learning_rate = 0
+print(pcall(step))
+print(unpack(w:totable()))
+]]
+  local out = run(fake_cuda, script)
+  local lines = {}
+  for line in out:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  local lost = "^false\t[^\n]*w is not finite %(NaN or infinite%): the update overflowed"
+  check.matches(lines[1], lost)
+  check.matches(lines[2], lost)
+  check.equal(lines[3], "1")
+  check.matches(lines[4], lost)
+  check.equal(lines[5], "-inf\t-inf\t-inf")
+  check.matches(lines[6], lost)
+  check.matches(lines[7], lost)
+  check.equal(lines[8], "true")
+  check.equal(lines[9], "1\t1\t1")
+end)

@@ -13,6 +13,7 @@
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
 local options = require "mgpu.options"
 
 local M = {}
@@ -75,6 +76,11 @@ local function need_built(model, what)
   end
 end
 
+-- Refuses weights that a step has made infinite: they would replace saved ones that are good.
+local function need_finite(model, what)
+  core.check_usable(model.variables, ("%s, and was not saved (%s)"):format(Optimizer.BAD_UPDATE, what))
+end
+
 -- The checked options of a call.
 local function chosen_options(who, declared, given)
   if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
@@ -115,6 +121,7 @@ function methods.save(model, path, given)
   local format = M.check_path(path, "save", "model:save")
   check_overwrite(path, chosen, "save")
   need_built(model, "save")
+  need_finite(model, "save")
   format.save(model, path, { compiled = not format.inference_only and compiled_parts(model, chosen) or nil })
 end
 
@@ -124,6 +131,7 @@ function methods.save_weights(model, path, given)
   local format = M.check_path(path, "save_weights", "model:save_weights")
   check_overwrite(path, chosen, "save_weights")
   need_built(model, "save_weights")
+  need_finite(model, "save_weights")
   format.save_weights(model, path)
 end
 

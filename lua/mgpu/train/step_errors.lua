@@ -5,18 +5,18 @@
 local core = require "mgpu.core"
 local BatchNormalization = require "mgpu.nn.layers.batch_normalization"
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
 local train_step = require "mgpu.train.train_step"
 
 local M = {}
 
 local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE,
-  BatchNormalization.BAD_STATISTICS }
-local BAD_WEIGHT = "%s is not finite (NaN or infinite): the update overflowed; load saved weights and lower the "
-  .. "learning rate"
+  BatchNormalization.BAD_STATISTICS, Optimizer.BAD_UPDATE }
 local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
   .. "values in the data"
 
---- is_nonfinite(message) -> the message of the guard, if a step raised it for a loss or gradient that is not finite.
+--- is_nonfinite(message) -> the message of the guard, if a step raised it for a loss, a gradient or a new weight that
+--- is not finite.
 function M.is_nonfinite(message)
   if core.error_code() ~= "nonfinite" or type(message) ~= "string" then return nil end
   for _, what in ipairs(NOT_FINITE) do
@@ -25,10 +25,10 @@ function M.is_nonfinite(message)
 end
 
 --- check_weights(model, place): raises if a variable of the compiled model is not finite. The guards of a step look
---- at the weights that it starts with; this is for the last step.
+--- at the values that it gives them; this is for those that it began with.
 function M.check_weights(model, place)
   local name = train_step.bad_variable(model)
-  if name then core.fail("nonfinite", ("%s: %s"):format(place, BAD_WEIGHT:format(name))) end
+  if name then core.fail("nonfinite", ("%s: %s %s"):format(place, name, Optimizer.BAD_UPDATE)) end
 end
 
 --- raise(message, place, model): raises `message` again, with the place if a step raised it. core.error_code alone
@@ -45,7 +45,8 @@ function M.raise(message, place, model)
   end
   if M.is_nonfinite(message) then
     if model then M.check_weights(model, place) end
-    core.fail(code, ("%s: %s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", "")), REMEDY))
+    local remedy = message:sub(-#Optimizer.BAD_UPDATE) == Optimizer.BAD_UPDATE and "" or ": " .. REMEDY
+    core.fail(code, ("%s: %s%s"):format(place, (message:gsub("^[^:]*:%d+: ", "")), remedy))
   end
   error(message, 0)
 end

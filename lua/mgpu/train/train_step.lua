@@ -10,6 +10,7 @@
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
 
 local ops = core.ops
 local M = {}
@@ -73,14 +74,12 @@ local function by_device(tensors)
   return lists
 end
 
--- Makes the step fail, before anything is committed, if the loss, a gradient, or a weight that it starts with is not
--- finite. An optimizer with loss scaling skips a step with such gradients instead.
-local function guard_finite(optimizer, loss, grads, variables)
+-- Makes the step fail, before anything is committed, if the loss or a gradient is not finite. An optimizer with loss
+-- scaling skips a step with such gradients instead.
+local function guard_finite(optimizer, loss, grads)
   if optimizer.skips_steps then return end
   core.guard_finite({ loss }, M.BAD_LOSS)
-  local checked = { unpack(grads) }
-  for _, v in ipairs(variables) do checked[#checked + 1] = v:value() end
-  for _, list in pairs(by_device(checked)) do core.guard_finite(list, M.BAD_GRADIENT) end
+  for _, list in pairs(by_device(grads)) do core.guard_finite(list, M.BAD_GRADIENT) end
 end
 
 -- Whether all variables that hold floating point numbers are finite: a jitted function.
@@ -123,7 +122,7 @@ function M.gradients(compiled, model, order, first, rows, layout, tensors)
     loss, each = total_loss(compiled, model, y, predictions, weight)
     return optimizer:scale_loss(loss)
   end, model.trainable_variables)()
-  guard_finite(optimizer, loss, grads, model.trainable_variables)
+  guard_finite(optimizer, loss, grads)
   return { grads = grads, loss = loss, each = each, y = y, weight = weight, predictions = predictions,
     rows = x[1]:shape()[1] }
 end
@@ -175,6 +174,7 @@ local function train_batch(compiled, model, batch, update)
     if update then optimizer:apply_unscaled(optimizer:unscale(grads), variables) end -- checked already
   end
   compiled.metrics:update(batch.loss, batch.each, batch.rows, batch.y, batch.predictions, batch.weight)
+  core.guard_variables(model.variables, Optimizer.BAD_UPDATE)
 end
 
 function kinds.train(compiled, model, ...)

@@ -162,27 +162,30 @@ function Optimizer.check_apply(grads, variables)
   end
 end
 
--- Makes a jitted step fail, before anything is committed, if a gradient or a variable is not finite. Each variable has
--- a guard of its own, so that the message can name it; of many variables several share one.
+--- The message of a step that has made a variable infinite, behind the variable's name.
+Optimizer.BAD_UPDATE = "is not finite (NaN or infinite): the update overflowed; load saved weights and lower the "
+  .. "learning rate"
+
+-- Makes a jitted step fail, before anything is committed, if a gradient is not finite. Each variable has a guard of its
+-- own, so that the message can name it; of many variables several share one.
 local function guard_finite(grads, variables)
   local share, i = math.ceil(#variables / MOST_GUARDS), 1
   while i <= #variables do
     local first, device, list = variables[i], variables[i]:device(), {}
     local last = math.min(i + share - 1, #variables)
     while i <= last and variables[i]:device() == device do
-      list[#list + 1] = variables[i]:value()
       if grads[i] then list[#list + 1] = core.place(grads[i], device) end
       i = i + 1
     end
     local others = variables[i - 1] ~= first and (" or one up to " .. variables[i - 1].name) or ""
-    core.guard_finite(list, ("apply: %s%s, or its gradient, is not finite (NaN or infinite)"):format(first.name,
+    core.guard_finite(list, ("apply: the gradient of %s%s is not finite (NaN or infinite)"):format(first.name,
       others))
   end
 end
 
 --- opt:apply(grads, variables): one step. grads[i] is the gradient of variables[i], or false to leave it alone; see
---- mgpu.value_and_grad. Also apply_gradients. A jitted step fails, and changes nothing, if a gradient or a variable
---- is not finite. Errors: arrays of different lengths; no gradient at all.
+--- mgpu.value_and_grad. Also apply_gradients. A jitted step fails, and changes nothing, if a gradient is not finite;
+--- it fails, too, if it has made a variable infinite. Errors: arrays of different lengths; no gradient at all.
 function Optimizer:apply(grads, variables)
   self.check_apply(grads, variables)
   grads = self:unscale(grads)
@@ -207,6 +210,7 @@ function Optimizer:apply_unscaled(grads, variables)
   end
   averages.update(self)
   constraints.apply(vs)
+  if core.tracing() then core.guard_variables(vs, Optimizer.BAD_UPDATE) end
   self.iterations:assign(ops.add(self.iterations, 1))
   self.begun = true
 end

@@ -7,6 +7,7 @@
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local matching = require "mgpu.nn.formats.matching"
+local Optimizer = require "mgpu.nn.optimizers.optimizer"
 local plain = require "mgpu.train.checkpoint.plain"
 local train_step = require "mgpu.train.train_step"
 
@@ -86,10 +87,11 @@ end
 -- ---- capturing ----------------------------------------------------------------------------------
 
 --- capture(run) -> tensors, data. `run`: fit's state (fit.lua).
--- Reading the loss waits for the step, and raises if the step has failed.
+-- Reading the loss waits for the step, and raises if the step has failed. Errors: a step has made a weight infinite.
 function M.capture(run)
   local model, tensors, names = run.model, {}, {}
   run.compiled.metrics.loss:result()
+  core.check_usable(model.variables, Optimizer.BAD_UPDATE)
   local function take(name, v) tensors[name] = v:value() end
   for i, v in ipairs(model.variables) do
     names[i] = v.name
