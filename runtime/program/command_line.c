@@ -19,7 +19,7 @@ const char mg_command_line_usage[] =
     "  -E              ignore LUA_INIT, LUA_PATH and LUA_CPATH\n"
     "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
     "  -b ...          save or list bytecode\n"
-    "  --bytecode      let the script be bytecode, which is refused otherwise\n"
+    "  --bytecode      let the script and what it loads be bytecode, else refused\n"
     "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --verify DIR    check the checkpoints in DIR\n"

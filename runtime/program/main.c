@@ -100,6 +100,7 @@ static int protected_main(lua_State *L) {
     lua_pushcfunction(L, mg_main_os_exit);
     lua_setfield(L, -2, "exit");
     lua_pop(L, 1);
+    if (!m->trusted && !m->bytecode) mg_main_refuse_bytecode(L);
     mg_main_set_up_packages(L);
     make_arg_table(L, m);
     lua_gc(L, LUA_GCRESTART, -1);

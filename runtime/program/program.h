@@ -43,9 +43,6 @@ int mg_main_report(lua_State *L, int status);
 
 /* ---- chunks.c: loading and running; all return an exit status ---- */
 
-/* luaL_loadfile for text; bytecode only if it is trusted. NULL: standard input. Returns a Lua
- * status, with the function or the message on top of the stack. */
-int mg_main_load(lua_State *L, const char *name, bool trusted);
 /* Calls the chunk on top of the stack, which was loaded with this Lua status, with the argument
  * unless that is NULL; or reports why it did not load. */
 int mg_main_run(lua_State *L, int status, const char *argument);
@@ -53,6 +50,14 @@ int mg_main_run_text(lua_State *L, const char *text, const char *name, const cha
 /* Runs what the environment variable holds, if it is set: a chunk, or the name of a file after `@`.
  */
 int mg_main_run_variable(lua_State *L, const char *variable);
+
+/* ---- bytecode.c ---- */
+
+/* luaL_loadfile for text; bytecode only if it is trusted. NULL: standard input. Returns a Lua
+ * status, with the function or the message on top of the stack. */
+int mg_main_load(lua_State *L, const char *name, bool trusted);
+/* From here on load, loadstring, loadfile, dofile and require refuse bytecode. */
+void mg_main_refuse_bytecode(lua_State *L);
 
 /* ---- packages.c ---- */
 
