@@ -14,6 +14,7 @@ typedef struct copy {
     size_t bytes;
     size_t rows, src_pitch, dst_pitch; /* 2D copies: rows of `bytes` bytes, `pitch` bytes apart */
     unsigned char fill;                /* without src: the byte to fill with */
+    bool pinned;                       /* the host's side is pinned memory, and must stay so */
 } copy;
 
 /* Bytes from the first to the last of all rows. */
@@ -30,6 +31,8 @@ static bool lies(CUcontext where, const void *address, size_t bytes) {
 
 /* Which side of a copy lies in the wrong place; NULL: none. */
 static const char *fault(const copy *c) {
+    if (c->pinned && !fake_cuda_is_pinned(c->to ? c->src : c->dst, c->bytes))
+        return "the pinned memory";
     if (!lies(c->to, c->dst, extent(c, c->dst_pitch))) return "the destination";
     if (c->src && !lies(c->from, c->src, extent(c, c->src_pitch))) return "the source";
     return NULL;
@@ -42,7 +45,7 @@ static void perform_copy(void *args) {
     if (what) {
         fake_cuda_fatal(fake_cuda_say(
             CUDA_ERROR_ILLEGAL_ADDRESS,
-            "a recorded copy of %zu bytes: %s is no longer memory of the GPU", c->bytes, what));
+            "an enqueued copy of %zu bytes: %s is no longer memory of the GPU", c->bytes, what));
         return;
     }
     if (!c->src) memset(c->dst, c->fill, c->bytes);
@@ -70,22 +73,53 @@ static CUcontext owner(CUdeviceptr address) {
     return fake_cuda_context_of(0);
 }
 
-/* Copies from and to the host. A GPU may access the host's memory after the call has returned; here
- * the copy is done in the call, or when a graph with it runs. So the fake does not notice a host
- * buffer that is reused too early. */
+/* A copy whose source was read in the call: the bytes lie behind it. */
+typedef struct buffered_copy {
+    copy c;
+    char bytes[];
+} buffered_copy;
+
+static void perform_buffered(void *args) {
+    buffered_copy *b = args;
+    b->c.src = b->bytes;
+    perform_copy(&b->c);
+}
+
+/* A GPU reads pinned memory when the copy's turn comes; other memory is read in the call. In a
+ * graph, either is read when the graph runs. */
 CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
     ENTER(cuMemcpyHtoDAsync);
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
-    const copy c = {.to = owner(dst), .dst = (void *)(uintptr_t)dst, .src = src, .bytes = bytes};
-    return enqueue_copy("cuMemcpyHtoDAsync", stream, &c);
+    const copy c = {.to = owner(dst),
+                    .dst = (void *)(uintptr_t)dst,
+                    .src = src,
+                    .bytes = bytes,
+                    .pinned = fake_cuda_is_pinned(src, bytes)};
+    if (bytes == 0 || c.pinned || fake_cuda_capturing(stream) || fault(&c))
+        return enqueue_copy("cuMemcpyHtoDAsync", stream, &c);
+    buffered_copy *b = malloc(sizeof *b + bytes);
+    if (!b) return CUDA_ERROR_OUT_OF_MEMORY;
+    b->c = c;
+    memcpy(b->bytes, src, bytes);
+    const CUresult r =
+        fake_cuda_enqueue(stream, "cuMemcpyHtoDAsync", perform_buffered, b, sizeof *b + bytes);
+    free(b);
+    return r;
 }
 
+/* The call returns when memory that is not pinned has been written. */
 CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream) {
     ENTER(cuMemcpyDtoHAsync);
     if (!src && bytes) return CUDA_ERROR_INVALID_VALUE;
-    const copy c = {
-        .from = owner(src), .dst = dst, .src = (const void *)(uintptr_t)src, .bytes = bytes};
-    return enqueue_copy("cuMemcpyDtoHAsync", stream, &c);
+    const copy c = {.from = owner(src),
+                    .dst = dst,
+                    .src = (const void *)(uintptr_t)src,
+                    .bytes = bytes,
+                    .pinned = fake_cuda_is_pinned(dst, bytes)};
+    const CUresult r = enqueue_copy("cuMemcpyDtoHAsync", stream, &c);
+    if (r == CUDA_SUCCESS && !c.pinned && !fake_cuda_capturing(stream))
+        fake_cuda_finish_stream(stream);
+    return r;
 }
 
 /* Within a GPU, or between two GPUs that may access one another. */

@@ -2,9 +2,9 @@
  * cuDNN, cuBLASLt and NCCL use it, and tests use it to make calls fail and to count them.
  *
  * The fake GPU is the host: device memory is host memory. Work that is enqueued on a stream runs at
- * once, on the thread that enqueues it; while the stream captures it is recorded in a graph
- * instead. A library function begins with fake_cuda_enter, and hands the work that a GPU would do
- * to fake_cuda_enqueue:
+ * once, on the thread that enqueues it, or later (queue.c); while the stream captures it is
+ * recorded in a graph instead. A library function begins with fake_cuda_enter, and hands the work
+ * that a GPU would do to fake_cuda_enqueue:
  *
  *     typedef struct add_args { const float *a, *b; float *c; int n; } add_args;
  *     static void add(void *args) { ... }
@@ -63,6 +63,13 @@ bool fake_cuda_owns(const void *address, size_t bytes);
  * fake_cuda_revive. The other settings are listed in tests/cuda/README.md. */
 void fake_cuda_fail(const char *function, int n, int error);
 void fake_cuda_revive(void);
+
+/* In which order streams work: "now", "late" or "early" (queue.c); MGPU_FAKE_CUDA_STREAMS sets it
+ * for a process. */
+void fake_cuda_streams(const char *order);
+/* The n-th piece of work that is enqueued from now on never ends; 0: none. MGPU_FAKE_CUDA_HANG sets
+ * it for a process. */
+void fake_cuda_hang(int n);
 
 /* How often something happened: calls of a function ("cuMemFreeAsync"), launches of a kernel
  * ("kernel <name>"), replays of recorded work ("<name> in graph"). */

@@ -48,6 +48,8 @@ CUcontext fake_cuda_current(void);               /* the calling thread's; NULL: 
 
 /* Whether all `bytes` addresses belong to one live allocation of the context (NULL: of any). */
 bool fake_cuda_holds(CUcontext context, CUdeviceptr address, size_t bytes);
+/* Whether all of it is one live block of pinned memory. */
+bool fake_cuda_is_pinned(const void *address, size_t bytes);
 /* Looks for writes beside allocations; the first one found is a fatal error. */
 void fake_cuda_check_guards(void);
 
@@ -73,25 +75,46 @@ typedef struct fake_cuda_places { /* a list of node numbers; `at` is owned */
 /* Replaces the list by a copy of n numbers; false without memory. */
 bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n);
 
+/* ---- queue.c: the work of a stream, in its order. Counted. ---- */
+
+typedef struct fake_cuda_queue fake_cuda_queue;
+typedef struct fake_cuda_point { /* in a queue: so many jobs of it are done. NULL: reached */
+    fake_cuda_queue *queue;
+    uint64_t number;
+} fake_cuda_point;
+
+fake_cuda_queue *fake_cuda_queue_new(void); /* NULL without memory */
+void fake_cuda_queue_release(fake_cuda_queue *queue);
+/* Its end now. The point holds the queue: release that. */
+fake_cuda_point fake_cuda_queue_end(fake_cuda_queue *queue);
+/* Adds work; `own` was allocated with malloc and is freed after it. apart: a thread of its own runs
+ * it. */
+void fake_cuda_queue_add(fake_cuda_queue *queue, fake_cuda_work *work, void *own);
+void fake_cuda_queue_add_apart(fake_cuda_queue *queue, fake_cuda_work *work, void *own);
+/* What is added later waits for the point. */
+void fake_cuda_queue_add_wait(fake_cuda_queue *queue, fake_cuda_point until);
+bool fake_cuda_is_reached(fake_cuda_point point);
+/* The host waits for the point: for ever if work before it hangs. */
+void fake_cuda_reach(fake_cuda_point point);
+/* Runs what the GPU might have run by now; false if work before the point hangs. */
+bool fake_cuda_drive(fake_cuda_point point);
+void fake_cuda_drive_all(void);
+
 struct CUstream_st {
     uint32_t kind;
     CUcontext context;
-    CUgraph capture;               /* NULL: work that is enqueued runs at once */
-    bool spoilt;                   /* the capture is invalid */
-    uint64_t number;               /* of this capture or the last one */
-    fake_cuda_places ends;         /* the nodes that the next node of the capture depends on */
-    CUgraphNode *shown;            /* `ends` as handles, lent by cuStreamGetCaptureInfo */
-    struct fake_cuda_queue *apart; /* for fake_cuda_enqueue_apart; NULL: not used yet */
+    CUgraph capture;        /* NULL: work that is enqueued runs at once */
+    bool spoilt;            /* the capture is invalid */
+    uint64_t number;        /* of this capture or the last one */
+    fake_cuda_places ends;  /* the nodes that the next node of the capture depends on */
+    CUgraphNode *shown;     /* `ends` as handles, lent by cuStreamGetCaptureInfo */
+    fake_cuda_queue *queue; /* its work; owned */
 };
 
-/* A queue whose work a thread does in order; see fake_cuda_enqueue_apart. `own` was allocated with
- * malloc and is freed after the work. */
-CUresult fake_cuda_queue_add(struct fake_cuda_queue **queue, fake_cuda_work *work, void *own);
-void fake_cuda_queue_finish(struct fake_cuda_queue *queue); /* waits; queue may be NULL */
-void fake_cuda_queue_free(struct fake_cuda_queue *queue);
-
-/* CUDA_SUCCESS if the stream can take work from this thread now; waits for its queue. */
+/* CUDA_SUCCESS if the stream can take work from this thread. */
 CUresult fake_cuda_stream_error(CUstream stream);
+/* The host waits until it has done all its work. */
+void fake_cuda_finish_stream(CUstream stream);
 bool fake_cuda_graph_add(CUgraph graph, const fake_cuda_node *node); /* copies the node */
 
 /* Runs a kernel over a grid. Errors are fatal and are printed with the kernel's name and position.

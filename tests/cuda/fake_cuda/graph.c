@@ -8,9 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct CUgraphExec_st {
+typedef struct contents {
+    int refs; /* of the executable graph, and of launches that have not run */
     struct CUgraph_st graph;
     size_t *order; /* node numbers as they run; owned */
+} contents;
+
+struct CUgraphExec_st {
+    contents *now;
 };
 
 bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n) {
@@ -97,8 +102,31 @@ static void run_node(const fake_cuda_node *n) {
 }
 
 /* Runs a graph: all its nodes, in its order. */
-static void run_nodes(CUgraphExec e) {
-    for (size_t i = 0; i < e->graph.n; i++) run_node(&e->graph.nodes[e->order[i]]);
+static void run_nodes(const contents *c) {
+    for (size_t i = 0; i < c->graph.n; i++) run_node(&c->graph.nodes[c->order[i]]);
+}
+
+static contents *hold(contents *c) {
+    __atomic_add_fetch(&c->refs, 1, __ATOMIC_SEQ_CST);
+    return c;
+}
+
+/* Frees it with the last reference. Accepts NULL. */
+static void let_go(contents *c) {
+    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_SEQ_CST) > 0) return;
+    clear_graph(&c->graph);
+    free(c->order);
+    free(c);
+}
+
+/* A copy of the graph, with the order in which it runs; NULL without memory. */
+static contents *contents_of(const struct CUgraph_st *graph) {
+    contents *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->refs = 1;
+    if (copy_graph(&c->graph, graph) && (c->order = find_order(graph))) return c;
+    let_go(c);
+    return NULL;
 }
 
 /* An executable graph that was made of it is a copy and stays. */
@@ -118,24 +146,21 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
     return CUDA_SUCCESS;
 }
 
-/* Makes an executable graph: a copy, and the order in which it runs. */
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     ENTER(cuGraphInstantiate);
     if (!graph || flags) return CUDA_ERROR_INVALID_VALUE;
     *exec = calloc(1, sizeof **exec);
-    if (*exec && copy_graph(&(*exec)->graph, graph) && ((*exec)->order = find_order(graph)))
-        return CUDA_SUCCESS;
-    if (*exec) clear_graph(&(*exec)->graph);
+    if (*exec && ((*exec)->now = contents_of(graph))) return CUDA_SUCCESS;
     free(*exec);
     *exec = NULL;
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Launches that have not run keep what they need. */
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     ENTER(cuGraphExecDestroy);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
-    clear_graph(&exec->graph);
-    free(exec->order);
+    let_go(exec->now);
     free(exec);
     return CUDA_SUCCESS;
 }
@@ -152,35 +177,52 @@ static bool same_nodes(const struct CUgraph_st *a, const struct CUgraph_st *b) {
 }
 
 /* Takes the kernels, addresses and other arguments of `graph`, which must have the same topology;
- * else it fails as the real one does, and `exec` stays as it is. */
+ * else it fails as the real one does, and `exec` stays as it is. Launches before are not changed.
+ */
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info) {
     ENTER(cuGraphExecUpdate);
-    struct CUgraph_st fresh = {0};
     if (!exec || !graph || !info) return CUDA_ERROR_INVALID_VALUE;
-    const bool same = same_nodes(&exec->graph, graph);
+    const bool same = same_nodes(&exec->now->graph, graph);
     memset(info, 0, sizeof *info);
     info->result =
         same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (!same) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    /* The order stays: it depends on the topology only. */
-    if (!copy_graph(&fresh, graph)) {
-        clear_graph(&fresh);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    clear_graph(&exec->graph);
-    exec->graph = fresh;
+    contents *fresh = contents_of(graph);
+    if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
+    let_go(exec->now);
+    exec->now = fresh;
     return CUDA_SUCCESS;
 }
 
-/* The work of cuGraphLaunch: a copied handle of the executable graph, which must still live. */
+/* The work of cuGraphLaunch: contents that it holds. */
+static void run_launched(void *args) {
+    contents *c = *(contents **)args;
+    run_nodes(c);
+    let_go(c);
+}
+
+/* The same in another graph: an executable graph, which must still live. */
 static void run_child(void *args) {
-    CUgraphExec *exec = args;
-    run_nodes(*exec);
+    run_nodes((*(CUgraphExec *)args)->now);
+}
+
+/* Whether a collective is in it, which waits for other GPUs. */
+static bool waits_for_others(const contents *c) {
+    for (size_t i = 0; i < c->graph.n; i++)
+        if (c->graph.nodes[i].held) return true;
+    return false;
 }
 
 /* On a stream that captures, the whole graph becomes one node. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     ENTER(cuGraphLaunch);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
-    return fake_cuda_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
+    const CUresult r = fake_cuda_stream_error(stream);
+    if (r != CUDA_SUCCESS) return r;
+    if (fake_cuda_capturing(stream))
+        return fake_cuda_enqueue(stream, "cuGraphLaunch", run_child, &exec, sizeof exec);
+    contents *c = hold(exec->now);
+    return waits_for_others(c)
+               ? fake_cuda_enqueue_apart(stream, "cuGraphLaunch", run_launched, NULL, &c, sizeof c)
+               : fake_cuda_enqueue(stream, "cuGraphLaunch", run_launched, &c, sizeof c);
 }

@@ -27,6 +27,7 @@ typedef struct block {
     CUcontext context;  /* the GPU that owns it; NULL: pinned memory of the host */
     CUmemoryPool pool;  /* NULL: pinned memory */
     bool live;          /* false: freed, kept by the pool */
+    bool leaving;       /* cuMemFreeAsync is enqueued */
 } block;
 
 struct CUmemPoolHandle_st {
@@ -141,6 +142,14 @@ bool fake_cuda_holds(CUcontext context, CUdeviceptr address, size_t bytes) {
     return holds;
 }
 
+bool fake_cuda_is_pinned(const void *address, size_t bytes) {
+    fake_cuda_lock();
+    const block *b = holder(address, bytes);
+    const bool pinned = b && !b->context;
+    fake_cuda_unlock();
+    return pinned;
+}
+
 bool fake_cuda_owns(const void *address, size_t bytes) {
     return fake_cuda_holds(NULL, (CUdeviceptr)(uintptr_t)address, bytes);
 }
@@ -244,17 +253,25 @@ static CUresult take_block(void **address, size_t bytes, CUcontext context, CUme
     return r;
 }
 
-/* Frees. The address must be the start of a live block, pinned or not as the function says. The
- * block stays in its pool unless more than the release threshold is reserved. With the lock held.
- */
-static CUresult give_block(void *address, bool pinned) {
+/* The live block that begins at the address, pinned or not, and that nobody has freed yet; NULL:
+ * there is none. With the lock held. */
+static block *block_at(const void *address, bool pinned) {
     const size_t i = after(address);
     block *b = i ? &blocks[i - 1] : NULL;
-    if (!b || b->base != address || !b->live || !b->context != pinned)
-        return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "%p is freed, but is no such memory",
-                             address);
+    return b && b->base == address && b->live && !b->leaving && !b->context == pinned ? b : NULL;
+}
+
+static CUresult not_such_memory(const void *address) {
+    return fake_cuda_say(CUDA_ERROR_INVALID_VALUE, "%p is freed, but is no such memory", address);
+}
+
+/* Frees the block that begins at the address. It stays in its pool unless more than the release
+ * threshold is reserved. With the lock held. */
+static CUresult give_block(const void *address) {
+    const size_t i = after(address);
+    block *b = &blocks[i - 1];
     const CUresult r = check_block(b);
-    b->live = false;
+    b->live = b->leaving = false;
     if (b->pool) b->pool->used -= b->bytes;
     memset(b->base, FRESH, b->room);
     if (!b->pool || b->pool->reserved > b->pool->keep || is_strict()) drop_block(i - 1);
@@ -277,7 +294,8 @@ static CUresult forbid_recording(CUstream stream, const char *function) {
                          function);
 }
 
-/* There is no order to wait for: the memory can be used at once. */
+/* There is no order to wait for: the memory can be used at once. Memory whose cuMemFreeAsync has
+ * not run yet is waited for only if there is no other. */
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
                                  CUstream stream) {
     ENTER(cuMemAllocFromPoolAsync);
@@ -285,17 +303,34 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPoo
     const CUresult refused = forbid_recording(stream, "cuMemAllocFromPoolAsync");
     if (refused) return refused;
     fake_cuda_lock();
-    const CUresult r = take_block(&memory, bytes, pool->context, pool);
+    CUresult r = take_block(&memory, bytes, pool->context, pool);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+        fake_cuda_unlock();
+        fake_cuda_drive_all();
+        fake_cuda_lock();
+        r = take_block(&memory, bytes, pool->context, pool);
+    }
     *address = (CUdeviceptr)(uintptr_t)memory;
     return unlock_with(r);
 }
 
+/* The work of cuMemFreeAsync; args: the address. */
+static void free_enqueued(void *args) {
+    fake_cuda_lock();
+    unlock_with(give_block(*(void **)args));
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     ENTER(cuMemFreeAsync);
+    void *memory = (void *)(uintptr_t)address;
     const CUresult refused = forbid_recording(stream, "cuMemFreeAsync");
     if (refused) return refused;
     fake_cuda_lock();
-    return unlock_with(give_block((void *)(uintptr_t)address, false));
+    block *b = block_at(memory, false);
+    if (b) b->leaving = true;
+    fake_cuda_unlock();
+    if (!b) return not_such_memory(memory);
+    return fake_cuda_enqueue(stream, "cuMemFreeAsync", free_enqueued, &memory, sizeof memory);
 }
 
 /* Pinned memory is no device memory: kernels and copies "to the GPU" must not get it. */
@@ -313,7 +348,9 @@ CUresult cuMemFreeHost(void *address) {
     const CUresult refused = fake_cuda_forbid_capture();
     if (refused) return refused;
     fake_cuda_lock();
-    return unlock_with(give_block(address, true));
+    if (block_at(address, true)) return unlock_with(give_block(address));
+    fake_cuda_unlock();
+    return not_such_memory(address);
 }
 
 /* What pools keep counts as taken, as with the real driver. */

@@ -98,10 +98,11 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return r;
 }
 
-/* Functions of the module end with it. */
+/* Functions of the module end with it, after their launches. */
 CUresult cuModuleUnload(CUmodule module) {
     ENTER(cuModuleUnload);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    fake_cuda_drive_all();
     for (function *f = module->functions, *next; f; f = next) {
         next = f->next;
         free(f);

@@ -1,9 +1,9 @@
 /* Streams, stream capture and events.
  *
- * A stream runs work in the call that enqueues it, or records it in a graph while it captures. So
- * all earlier work is always done, and synchronising only checks the rules: a stream belongs to one
- * GPU, a thread captures with one stream at a time, and certain calls make a capture invalid. What
- * a real driver refuses during capture is refused here too, with the same errors. */
+ * A stream has a queue of work (queue.c), or records its work in a graph while it captures. An
+ * event is a point of a queue. The rules are checked in each call: a stream belongs to one GPU, a
+ * thread captures with one stream at a time, and certain calls make a capture invalid. What a real
+ * driver refuses during capture is refused here too, with the same errors. */
 #include "gpu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,9 @@ struct CUevent_st {
     uint32_t kind;
     CUcontext context;
     bool timed, recorded;
-    uint64_t capture;   /* the number of the capture it was recorded in; 0: none */
-    struct timespec at; /* when it was recorded */
+    uint64_t capture;      /* the number of the capture it was recorded in; 0: none */
+    struct timespec at;    /* when it was recorded */
+    fake_cuda_point point; /* the end of the stream then; holds its queue */
 };
 
 static _Thread_local CUstream
@@ -26,7 +27,7 @@ static uint64_t captures; /* how many captures have begun */
 /* ---- streams ---- */
 
 /* Whether the handle is a stream of the thread's current GPU. */
-static CUresult stream_error(CUstream s) {
+CUresult fake_cuda_stream_error(CUstream s) {
     const CUcontext current = fake_cuda_current();
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     if (!s) return CUDA_SUCCESS;
@@ -38,15 +39,21 @@ static CUresult stream_error(CUstream s) {
                          current->device);
 }
 
-/* Work of other libraries may still run on a thread of the stream: later work waits for it here. */
-CUresult fake_cuda_stream_error(CUstream s) {
-    const CUresult r = stream_error(s);
-    if (r == CUDA_SUCCESS && s) fake_cuda_queue_finish(s->apart);
-    return r;
-}
-
 bool fake_cuda_capturing(CUstream s) {
     return s && s->capture;
+}
+
+/* Runs all its work, but for what hangs. */
+static void drive_to_end(CUstream s) {
+    const fake_cuda_point end = fake_cuda_queue_end(s ? s->queue : NULL);
+    fake_cuda_drive(end);
+    fake_cuda_queue_release(end.queue);
+}
+
+void fake_cuda_finish_stream(CUstream s) {
+    const fake_cuda_point end = fake_cuda_queue_end(s ? s->queue : NULL);
+    fake_cuda_reach(end);
+    fake_cuda_queue_release(end.queue);
 }
 
 /* A stream belongs to the GPU that is current now. */
@@ -55,20 +62,27 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     if (!fake_cuda_current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     *stream = calloc(1, sizeof **stream);
-    if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
+    fake_cuda_queue *queue = *stream ? fake_cuda_queue_new() : NULL;
+    if (!queue) {
+        free(*stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (*stream)->queue = queue;
     (*stream)->kind = STREAM;
     (*stream)->context = fake_cuda_current();
     return CUDA_SUCCESS;
 }
 
-/* Waits for its queue. A capture that was not ended is thrown away. */
+/* Its work goes on without it: all of it is done here. A capture that was not ended is thrown away.
+ */
 CUresult cuStreamDestroy(CUstream stream) {
     ENTER(cuStreamDestroy);
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
     /* Destroying a capturing stream ends the capture. */
     if (capturing == stream) capturing = NULL;
     if (stream->capture) cuGraphDestroy(stream->capture);
-    fake_cuda_queue_free(stream->apart);
+    drive_to_end(stream);
+    fake_cuda_queue_release(stream->queue);
     free(stream->ends.at);
     free(stream->shown);
     stream->kind = (uint32_t)DEAD;
@@ -76,7 +90,7 @@ CUresult cuStreamDestroy(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-/* Waits for collectives; finds writes beside allocations, and tells of an earlier fatal error. */
+/* Waits; finds writes beside allocations, and tells of an earlier fatal error. */
 CUresult cuStreamSynchronize(CUstream stream) {
     ENTER(cuStreamSynchronize);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -85,6 +99,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
         const CUresult refused = fake_cuda_forbid_capture();
         if (refused) return refused;
     }
+    fake_cuda_finish_stream(stream);
     fake_cuda_check_guards();
     return fake_cuda_lost();
 }
@@ -123,7 +138,7 @@ static fake_cuda_node node_of(const char *name, fake_cuda_work *work, const void
 }
 
 /* Work that was done may have failed fatally: the call itself reports it, earlier than a GPU
- * would. */
+ * would. The default stream, which waits for all others, has no queue. */
 CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *work,
                            const void *args, size_t bytes) {
     void *own = NULL;
@@ -131,20 +146,25 @@ CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *wo
     CUresult r = fake_cuda_stream_error(stream);
     if (r == CUDA_SUCCESS) r = record_or_copy(stream, &node, &own);
     if (!own) return r;
-    work(own);
-    free(own);
+    if (stream) {
+        fake_cuda_queue_add(stream->queue, work, own);
+    } else {
+        fake_cuda_drive_all();
+        work(own);
+        free(own);
+    }
     return fake_cuda_lost();
 }
 
-/* Does not wait for the queue: several collectives of a stream may be queued behind one another. */
 CUresult fake_cuda_enqueue_apart(CUstream stream, const char *name, fake_cuda_work *work,
                                  fake_cuda_held *held, const void *args, size_t bytes) {
     void *own = NULL;
     fake_cuda_node node = node_of(name, work, args, bytes);
     node.held = held;
-    CUresult r = stream_error(stream);
+    CUresult r = stream ? fake_cuda_stream_error(stream) : CUDA_ERROR_INVALID_HANDLE;
     if (r == CUDA_SUCCESS) r = record_or_copy(stream, &node, &own);
-    return own ? fake_cuda_queue_add(&stream->apart, work, own) : r;
+    if (own) fake_cuda_queue_add_apart(stream->queue, work, own);
+    return r;
 }
 
 /* ---- capture ---- */
@@ -279,8 +299,20 @@ CUresult cuEventDestroy(CUevent event) {
     ENTER(cuEventDestroy);
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     event->kind = (uint32_t)DEAD;
+    fake_cuda_queue_release(event->point.queue);
     free(event);
     return CUDA_SUCCESS;
+}
+
+/* Forgets what the event was recorded for before. A timed one is recorded when the stream has done
+ * its work. */
+static void set_point(CUevent event, CUstream stream) {
+    fake_cuda_queue_release(event->point.queue);
+    event->point = (fake_cuda_point){0};
+    event->recorded = true;
+    if (event->capture || !stream) return;
+    event->point = fake_cuda_queue_end(stream->queue);
+    if (event->timed) fake_cuda_drive(event->point);
 }
 
 /* During a capture this only notes which capture the event belongs to: replays do not record the
@@ -294,17 +326,16 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
         return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "an event of GPU %d is recorded on GPU %d",
                              event->context->device, stream->context->device);
     if (stream && stream->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    /* The event now belongs to the capture, or to none: what it was recorded for before is
-     * forgotten. */
+    /* The event now belongs to the capture, or to none. */
     event->capture = fake_cuda_capturing(stream) ? stream->number : 0;
-    event->recorded = true;
+    set_point(event, stream);
     clock_gettime(CLOCK_MONOTONIC, &event->at);
     return CUDA_SUCCESS;
 }
 
-/* Work was done when it was enqueued, so there is nothing to wait for; this checks the rules. An
- * event of a capture may only be waited for within that capture. (A real driver lets another stream
- * join the capture this way; our code does not do that.) */
+/* The stream waits for the point at which the event was recorded last. An event of a capture may
+ * only be waited for within that capture. (A real driver lets another stream join the capture this
+ * way; our code does not do that.) */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     ENTER(cuStreamWaitEvent);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -314,21 +345,40 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     /* Waiting within the same capture, or for an event of no capture on a stream of none, is fine.
      */
     const uint64_t own = fake_cuda_capturing(stream) ? stream->number : 0;
-    if (event->capture == own || !event->recorded) return CUDA_SUCCESS;
+    if (event->capture == own || !event->recorded) {
+        if (!own && stream && event->point.queue && event->point.queue != stream->queue)
+            fake_cuda_queue_add_wait(stream->queue, event->point);
+        return CUDA_SUCCESS;
+    }
     if (own) stream->spoilt = true;
     return fake_cuda_say(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                          "a stream waits for an event of another recording, or of none");
 }
 
-/* Only checks that the event is of no capture. */
+/* Whether the host may ask for the event: it is of no capture, and the thread does not capture. */
+static CUresult ask_error(CUevent event) {
+    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult refused = fake_cuda_forbid_capture();
+    return event->capture ? CUDA_ERROR_CAPTURED_EVENT : refused;
+}
+
 CUresult cuEventSynchronize(CUevent event) {
     ENTER(cuEventSynchronize);
-    if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
-    if (event->capture) {
-        fake_cuda_forbid_capture();
-        return CUDA_ERROR_CAPTURED_EVENT;
-    }
-    return fake_cuda_forbid_capture();
+    const CUresult r = ask_error(event);
+    if (r != CUDA_SUCCESS) return r;
+    fake_cuda_reach(event->point);
+    return fake_cuda_lost();
+}
+
+/* The GPU works while the host asks: what is not done yet is done by the next call. */
+CUresult cuEventQuery(CUevent event) {
+    ENTER(cuEventQuery);
+    const CUresult r = ask_error(event);
+    if (r != CUDA_SUCCESS) return r;
+    if (fake_cuda_is_reached(event->point)) return fake_cuda_lost();
+    fake_cuda_drive(event->point);
+    const CUresult lost = fake_cuda_lost();
+    return lost ? lost : CUDA_ERROR_NOT_READY;
 }
 
 /* The time between the two calls that recorded the events, by the host's clock. */
