@@ -99,12 +99,21 @@ static winograd_conv winograd_sizes(const mg_value *image, const mg_value *resul
     return s;
 }
 
+static int64_t divide_up(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+
+/* Tiles of a block, `most` at the most, such that each of n threads has as many blocks. */
+static int64_t even_block(int64_t tiles, int64_t n, int64_t most) {
+    const int64_t share = divide_up(tiles, n);
+    return divide_up(share, divide_up(share, most));
+}
+
 /* Keeps the sizes as the kernel's state, with scratch for the filters and `blocks` blocks at a
  * time. */
 static mg_status winograd_prepare(winograd_conv s, int64_t blocks, mg_kernel_plan *plan) {
-    const int64_t share = (s.tiles + blocks - 1) / blocks,
-                  most = blocks == 1 ? SHARED_BLOCK : BLOCK;
-    s.block = share < most ? share : most;
+    s.block = blocks == 1 ? even_block(s.tiles, 1, SHARED_BLOCK + 2 * s.team)
+                          : even_block(s.tiles, blocks, BLOCK);
     s.image_plane = s.block * s.ld + PADDING;
     s.result_plane = s.strips * s.block * mg_simd_used->winograd->strip + PADDING;
     s.thread_floats = (size_t)round_up(ELEMENTS * (s.image_plane + s.result_plane), 16);
@@ -231,11 +240,12 @@ static void add_block(const winograd_conv *s, int64_t e, int64_t strip, const fl
 /* V and D of a block of n tiles, by all threads. */
 static void transform_block(const winograd_conv *s, const float *x, const float *dy, int64_t first,
                             int64_t n, float *v, float *d) {
-    enum { SHARE = 8 }; /* tiles of a thread at a time */
+    enum { MOST = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
+    const int64_t share = even_block(n, s->team, MOST);
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < n; i += SHARE) {
-        const int64_t count = n - i < SHARE ? n - i : SHARE;
+    for (int64_t i = 0; i < n; i += share) {
+        const int64_t count = n - i < share ? n - i : share;
         simd->images(&s->image, x, first + i, count, v + i * s->ld, s->image_plane, s->ld);
         simd->gradients(&s->result, dy, first + i, count, d + i * simd->strip, s->result_plane,
                         s->block);

@@ -11,9 +11,9 @@
 #include <string.h>
 #include "ops/loops.h"
 
-/* Columns transposed at a time; multiply-adds from which a transposed copy pays; multiply-adds of a
- * product up to which a thread makes it alone. */
-enum { SQUARE = 16, LARGE = 1 << 22, SMALL = 1 << 21 };
+/* Rows and columns transposed at a time, which stay in the first-level cache; multiply-adds from
+ * which a transposed copy pays; multiply-adds of a product up to which a thread makes it alone. */
+enum { BLOCK = 64, LARGE = 1 << 22, SMALL = 1 << 21 };
 
 /* How a product with a transposed second factor is made. */
 typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
@@ -42,10 +42,14 @@ size_t mg_product_scratch(const mg_product *p) {
 
 /* y {n, m} = transposed x {m, n}. */
 static void transpose(const float *x, float *y, int64_t m, int64_t n) {
-#pragma omp parallel for schedule(static) if (m * n > MG_SERIAL_BELOW)
-    for (int64_t first = 0; first < n; first += SQUARE)
-        mg_simd_used->movement->transpose_columns(x, y, m, n, first,
-                                                  first + SQUARE < n ? first + SQUARE : n);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n > MG_SERIAL_BELOW)
+    for (int64_t row = 0; row < m; row += BLOCK)
+        for (int64_t column = 0; column < n; column += BLOCK) {
+            const int64_t end_row = row + BLOCK < m ? row + BLOCK : m;
+            const int64_t end_column = column + BLOCK < n ? column + BLOCK : n;
+            mg_simd_used->movement->transpose_block(
+                x, y, m, n, (mg_matrix_part){row, end_row, column, end_column});
+        }
 }
 
 /* dnnl_sgemm is row-major; leading dimensions are row lengths as stored. */

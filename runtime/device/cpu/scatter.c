@@ -32,14 +32,14 @@ static mg_scatter scatter_of(const mg_call *call) {
 }
 
 /* Part k of n: columns in multiples of 16, or rows. */
-static mg_scatter_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
+static mg_matrix_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
     /* columns begin at multiples of 16, so that threads do not share cache lines */
     if (s->inner >= n * WIDE)
-        return (mg_scatter_part){.end_row = s->size,
-                                 .column = s->inner * k / n / 16 * 16,
-                                 .end_column =
-                                     k + 1 == n ? s->inner : s->inner * (k + 1) / n / 16 * 16};
-    return (mg_scatter_part){
+        return (mg_matrix_part){.end_row = s->size,
+                                .column = s->inner * k / n / 16 * 16,
+                                .end_column =
+                                    k + 1 == n ? s->inner : s->inner * (k + 1) / n / 16 * 16};
+    return (mg_matrix_part){
         .row = s->size * k / n, .end_row = s->size * (k + 1) / n, .end_column = s->inner};
 }
 
@@ -53,7 +53,7 @@ static mg_status scatter_run(const mg_call *call) {
     if (mg_count(call->plan->out) == 0) return MG_OK;
 #pragma omp parallel for schedule(static) if (parts > 1)
     for (int64_t unit = 0; unit < s.outer * parts; unit++) {
-        const mg_scatter_part p = part_of(&s, unit % parts, parts);
+        const mg_matrix_part p = part_of(&s, unit % parts, parts);
         const void *dy = (const char *)call->in[0] + unit / parts * s.n * s.inner * size;
         void *dx = (char *)call->out[0] + unit / parts * s.size * s.inner * size;
         if (f32)

@@ -55,21 +55,24 @@ static void transpose_square(const uint32_t *src, ptrdiff_t src_row, uint32_t *d
     }
 }
 
-/* A row of y is written 16 words at a time, which are a column of x each: 16 rows of x stay in the
- * first-level cache. */
-static void transpose_columns(const float *restrict x, float *restrict y, int64_t m, int64_t n,
-                              int64_t first, int64_t end) {
-    enum { ROWS = 16 };
-    for (int64_t r = 0; r < m; r += ROWS)
-        for (int64_t j = first; j < end; j++)
-            for (int64_t i = r; i < m && i < r + ROWS; i++) y[j * m + i] = x[i * n + j];
+static void transpose_block(const float *x, float *y, int64_t m, int64_t n, mg_matrix_part b) {
+    for (int64_t j = b.column; j < b.end_column; j += MG_SQUARE)
+        for (int64_t i = b.row; i < b.end_row; i += MG_SQUARE) {
+            if (i + MG_SQUARE <= b.end_row && j + MG_SQUARE <= b.end_column) {
+                transpose_square((const uint32_t *)x + i * n + j, n, (uint32_t *)y + j * m + i, m);
+                continue;
+            }
+            for (int64_t c = j; c < b.end_column && c < j + MG_SQUARE; c++)
+                for (int64_t r = i; r < b.end_row && r < i + MG_SQUARE; r++)
+                    y[c * m + r] = x[r * n + c];
+        }
 }
 
 /* ---- scatter_add ---- */
 
 /* Clears the part of the result, then adds the slices in the order of the ids. */
 #define SCATTER(name, T)                                                                           \
-    static void name(const mg_scatter *s, const mg_scatter_part *p, const T *dy, T *dx) {          \
+    static void name(const mg_scatter *s, const mg_matrix_part *p, const T *dy, T *dx) {           \
         const int64_t width = p->end_column - p->column;                                           \
         for (int64_t r = p->row; r < p->end_row; r++)                                              \
             memset(dx + r * s->inner + p->column, 0, (size_t)width * sizeof(T));                   \
@@ -88,7 +91,7 @@ const mg_simd_movement MG_ISA_NAME(mg_simd_movement) = {
     .stream = stream,
     .end_stream = end_stream,
     .transpose_square = transpose_square,
-    .transpose_columns = transpose_columns,
+    .transpose_block = transpose_block,
     .scatter_f32 = scatter_f32,
     .scatter_f64 = scatter_f64,
 };

@@ -23,6 +23,12 @@ enum {
 
 /* ---- moving elements ---- */
 
+/* The part of a matrix that one call makes: rows row .. end_row - 1 of columns column ..
+ * end_column - 1. */
+typedef struct mg_matrix_part {
+    int64_t row, end_row, column, end_column;
+} mg_matrix_part;
+
 /* scatter_add: slices of dy {n, inner} are added to the rows of the result {size, inner} that the
  * ids name; ids outside the result are skipped. */
 typedef struct mg_scatter {
@@ -32,12 +38,6 @@ typedef struct mg_scatter {
     const int64_t *long_ids;
 } mg_scatter;
 
-/* The part of the result that one call makes: rows row .. end_row - 1 of columns column ..
- * end_column - 1. */
-typedef struct mg_scatter_part {
-    int64_t row, end_row, column, end_column;
-} mg_scatter_part;
-
 typedef struct mg_simd_movement {
     /* A copy that bypasses the caches where the processor can. end_stream must come before another
      * thread may read what was written. */
@@ -46,12 +46,10 @@ typedef struct mg_simd_movement {
     /* Transposes MG_SQUARE x MG_SQUARE words; rows lie src_row and dst_row words apart. */
     void (*transpose_square)(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst,
                              ptrdiff_t dst_row);
-    /* y {n, m} = transposed x {m, n}, columns first .. end - 1 of x. */
-    void (*transpose_columns)(const float *x, float *y, int64_t m, int64_t n, int64_t first,
-                              int64_t end);
-    void (*scatter_f32)(const mg_scatter *s, const mg_scatter_part *p, const float *dy, float *dx);
-    void (*scatter_f64)(const mg_scatter *s, const mg_scatter_part *p, const double *dy,
-                        double *dx);
+    /* y {n, m} = transposed x {m, n}, for a block of x. */
+    void (*transpose_block)(const float *x, float *y, int64_t m, int64_t n, mg_matrix_part b);
+    void (*scatter_f32)(const mg_scatter *s, const mg_matrix_part *p, const float *dy, float *dx);
+    void (*scatter_f64)(const mg_scatter *s, const mg_matrix_part *p, const double *dy, double *dx);
 } mg_simd_movement;
 
 /* ---- random numbers ---- */
